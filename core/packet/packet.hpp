@@ -1,0 +1,148 @@
+// One packet on its way: a fixed record in a preallocated pool, owned by exactly one holder.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "clock/time.hpp"
+
+namespace loomnet {
+
+inline constexpr std::size_t kMaxHeaderBytes = 192;
+// Preamble, start delimiter, FCS and inter-packet gap: bytes on the wire that are in no frame.
+inline constexpr std::uint32_t kFramingOverhead = 24;
+inline constexpr std::uint32_t kMinFrameBytes = 60;
+
+// Strict-priority queue of a link, 0 is served first.
+using QueueClass = std::uint8_t;
+inline constexpr QueueClass kControlClass = 0;
+inline constexpr QueueClass kDataClass = 1;
+inline constexpr std::size_t kQueueClasses = 8;
+
+// Where the bytes behind the header are. `none`: lengths only, timed the same.
+enum class PayloadKind : std::uint8_t { none, region, frame };
+
+struct Payload {
+  const std::uint8_t* data = nullptr;  // null for PayloadKind::none
+  std::uint32_t length = 0;            // bytes; valid for every kind
+  std::uint32_t frame = 0;             // PayloadKind::frame: handle given back to the frame's owner
+  PayloadKind kind = PayloadKind::none;
+};
+
+class PacketPool;
+
+struct Packet {
+  Packet* next = nullptr;       // intrusive queues; free list of the pool
+  PacketPool* pool = nullptr;
+  std::uint64_t uid = 0;        // unique in a run, from 1
+  Picoseconds ideal{};          // when it should be here by its path's models alone
+  Picoseconds arrival{};        // scratch of the link that carries it
+  std::uint32_t flow = 0;       // for statistics: the sender's flow number
+  std::uint32_t wire_length = 0;  // Ethernet frame without FCS; drives all timing
+  std::uint16_t ingress = 0;    // port of the node that holds it
+  std::uint16_t header_length = 0;
+  QueueClass queue = kDataClass;
+  bool trimmable = false;       // a full queue may cut it to its header
+  bool ect = false;             // ECN-capable: may be marked CE
+  bool corrupt = false;         // a link damaged it: the next receiver's FCS check drops it
+  bool kernel = false;          // entered from a host's kernel, leaves to one
+  Payload payload;
+  std::array<std::uint8_t, kMaxHeaderBytes> header;
+
+  std::span<std::uint8_t> header_bytes() { return {header.data(), header_length}; }
+  std::span<const std::uint8_t> header_bytes() const { return {header.data(), header_length}; }
+};
+
+struct ReturnToPool {
+  void operator()(Packet* packet) const noexcept;
+};
+using PacketPtr = std::unique_ptr<Packet, ReturnToPool>;
+
+// Gives frames (PayloadKind::frame) back to whoever lent them; the live part implements it.
+class FrameOwner {
+ public:
+  virtual ~FrameOwner() = default;
+  virtual void release_frame(std::uint32_t frame) noexcept = 0;
+};
+
+// Grows by whole blocks so that records never move; steady state allocates nothing.
+class PacketPool {
+ public:
+  explicit PacketPool(std::size_t initial = 1024);
+  ~PacketPool();
+  PacketPool(const PacketPool&) = delete;
+  PacketPool& operator=(const PacketPool&) = delete;
+
+  // A packet with a fresh uid, no header and no payload.
+  PacketPtr allocate();
+  // A second packet with the same bytes, its own uid and (for frames) its own copy of nothing:
+  // only PayloadKind::none and ::region can be copied; a frame's copy has no payload data.
+  PacketPtr duplicate(const Packet& original);
+  std::size_t outstanding() const { return outstanding_; }
+  std::size_t capacity() const { return blocks_.size() * kBlock; }
+  std::uint64_t last_uid() const { return next_uid_ - 1; }
+  void set_frame_owner(FrameOwner* owner) { frame_owner_ = owner; }
+
+ private:
+  friend struct ReturnToPool;
+  static constexpr std::size_t kBlock = 1024;
+  void grow();
+  void release(Packet* packet) noexcept;
+
+  std::vector<std::unique_ptr<Packet[]>> blocks_;
+  Packet* free_ = nullptr;
+  std::size_t outstanding_ = 0;
+  std::uint64_t next_uid_ = 1;
+  FrameOwner* frame_owner_ = nullptr;
+};
+
+inline void ReturnToPool::operator()(Packet* packet) const noexcept { packet->pool->release(packet); }
+
+// First-in first-out list through Packet::next; owns what it holds.
+class PacketFifo {
+ public:
+  PacketFifo() = default;
+  ~PacketFifo() { clear(); }
+  PacketFifo(PacketFifo&& o) noexcept : head_(o.head_), tail_(o.tail_), size_(o.size_) {
+    o.head_ = o.tail_ = nullptr;
+    o.size_ = 0;
+  }
+  PacketFifo& operator=(PacketFifo&&) = delete;
+
+  bool empty() const { return head_ == nullptr; }
+  std::size_t size() const { return size_; }
+  const Packet& front() const { return *head_; }
+  Packet& front() { return *head_; }
+  const Packet& back() const { return *tail_; }
+  void push(PacketPtr packet) {
+    Packet* p = packet.release();
+    p->next = nullptr;
+    (tail_ ? tail_->next : head_) = p;
+    tail_ = p;
+    ++size_;
+  }
+  PacketPtr pop() {
+    Packet* p = head_;
+    head_ = p->next;
+    if (!head_) tail_ = nullptr;
+    p->next = nullptr;
+    --size_;
+    return PacketPtr(p);
+  }
+  // Keeps the list sorted by Packet::arrival; equal times stay in order of insertion.
+  void insert_by_arrival(PacketPtr packet);
+  void clear() {
+    while (!empty()) pop();
+  }
+
+ private:
+  Packet* head_ = nullptr;
+  Packet* tail_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace loomnet

@@ -1,0 +1,157 @@
+// The contract every transport of an emulated NIC fulfils: a sans-I/O state machine. Time and
+// packets come in as arguments; packets come out of pull(), results go to the sink. A transport
+// never sees a socket, a wall clock or a thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "clock/time.hpp"
+#include "packet/packet.hpp"
+
+namespace loomnet {
+
+using HostId = std::uint32_t;
+using QpNumber = std::uint32_t;  // 24 bits, 0 and 1 reserved, 2 is MRC's endpoint
+using PlanePort = std::uint8_t;  // NIC port = plane number
+inline constexpr std::size_t kMaxPlanes = 8;
+
+enum class Opcode : std::uint8_t { write, write_with_immediate };
+
+// What a rank asks of its NIC. `local` must stay valid and unchanged until the completion; a null
+// `local` moves lengths only, timed the same.
+struct WorkRequest {
+  std::uint64_t id = 0;            // given back in the completion
+  const std::uint8_t* local = nullptr;
+  std::uint64_t remote_address = 0;
+  std::uint32_t remote_key = 0;
+  std::uint32_t length = 0;        // bytes; 0 is allowed (a bare immediate)
+  std::uint32_t immediate = 0;
+  Opcode opcode = Opcode::write;
+  std::uint8_t priority = 0;
+  float loss_tolerance = 0;        // share of bytes that may be missing; 0 = reliable
+  std::uint32_t job = 0, sequence = 0, tag = 0;  // attributes for in-network and learned systems
+  Picoseconds posted{};
+};
+
+enum class Status : std::uint8_t {
+  ok,
+  retry_exceeded,         // retries used up: the peer or every path to it is gone
+  remote_access_error,    // the far side refused key, range or rights
+  remote_invalid_request, // the far side's protocol check refused it
+  remote_operational,     // the far side could not carry on (NACK UNEXP_EVENT)
+  flushed,                // an earlier request of this queue pair failed
+};
+std::string_view to_string(Status status);
+
+struct Completion {
+  QpNumber qp = 0;
+  Status status = Status::ok;
+  std::uint64_t id = 0;      // WorkRequest::id
+  std::uint32_t length = 0;  // bytes of the request
+};
+
+// A write-with-immediate executed at the receiver: in the order the sender posted them.
+struct Arrival {
+  QpNumber qp = 0;
+  std::uint32_t immediate = 0;
+  std::uint32_t length = 0;
+  std::uint64_t address = 0;
+};
+
+// One path choice inside the fabric, as uSIDs behind the plane's 32-bit block
+// ("MRC + SRv6 multi-plane fabrics" 3.1). The EV's uplink number is added to usids[uplink_slot].
+struct PathTemplate {
+  std::array<std::uint16_t, 6> usids{};
+  std::uint8_t count = 0;
+  std::int8_t uplink_slot = -1;  // -1: one path only (T0-local)
+};
+
+struct PlanePaths {
+  PathTemplate row;
+  std::vector<std::uint16_t> uplinks;  // eligible uplink numbers; {0} where uplink_slot is -1
+};
+
+struct QpConfig {
+  QpNumber local = 0, remote = 0;
+  HostId source = 0, destination = 0;
+  std::uint32_t flow = 0;          // for statistics: copied into Packet::flow
+  std::vector<PlanePaths> planes;  // index = plane = NIC port, towards the destination
+  std::vector<PlanePaths> reverse; // the destination's paths back to us (control packets of the peer)
+};
+
+// What a transport wants counted; names are stable and appear in reports.
+struct TransportCounter {
+  std::string_view name;
+  std::uint64_t value;
+};
+
+enum class EventKind : std::uint8_t {
+  ev_assumed_bad,   // value = entropy value
+  ev_good,          // value = entropy value: re-admitted
+  ev_swapped,       // value = entropy value taken in from the backups
+  port_excluded,    // value = plane: own or peer's port
+  port_restored,    // value = plane
+  rto,              // value = PSN
+  qp_error,         // value = Status
+};
+struct TransportEvent {
+  EventKind kind;
+  QpNumber qp;
+  std::uint32_t value;
+  Picoseconds at;
+};
+
+// Where a transport's results go; the NIC implements it. Calls are plain and cheap: the NIC
+// batches towards its rank.
+class TransportSink {
+ public:
+  virtual ~TransportSink() = default;
+  virtual PacketPtr allocate() = 0;  // a fresh packet from the run's pool
+  // Writes payload at `address` of the region `key`; false = access error (nothing written).
+  // Payload without data checks the range only. length 0 checks nothing.
+  virtual bool place(QpNumber qp, std::uint32_t key, std::uint64_t address, const Payload& payload) = 0;
+  virtual void complete(const Completion& completion) = 0;
+  virtual void arrived(const Arrival& arrival) = 0;
+  virtual void event(const TransportEvent& event) = 0;
+  // The transport has (or may have) something for `port`; the NIC will pull when the link is free.
+  virtual void port_ready(PlanePort port) = 0;
+};
+
+struct Pulled {
+  enum class Kind : std::uint8_t { packet, not_before, idle };
+  Kind kind = Kind::idle;
+  PacketPtr packet;
+  Picoseconds not_before{};
+  static Pulled idle() { return {}; }
+  static Pulled wait(Picoseconds t) { return {Kind::not_before, nullptr, t}; }
+  static Pulled of(PacketPtr p) { return {Kind::packet, std::move(p), {}}; }
+};
+
+// One object per NIC; it holds that NIC's queue pairs of this transport.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;
+  // Throws std::invalid_argument naming the field for a configuration it cannot serve.
+  virtual void connect(const QpConfig& config, Picoseconds now) = 0;
+  virtual void on_post(QpNumber qp, const WorkRequest& request, Picoseconds now) = 0;
+  // A packet that this NIC received on `port`. `packet` may be read and kept, or dropped (counted).
+  virtual void on_packet(PlanePort port, PacketPtr packet, Picoseconds now) = 0;
+  // Carrier of the own port.
+  virtual void on_port(PlanePort port, bool up, Picoseconds now) = 0;
+  virtual void on_deadline(Picoseconds now) = 0;
+  // The port's link is free for a packet of this class: control is asked before data.
+  virtual Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) = 0;
+  // When on_deadline wants to be called; kNever if not. Re-read after every call into the transport.
+  virtual Picoseconds next_deadline() const = 0;
+  // True while any request is neither completed nor failed (deadlock checks, goodput intervals).
+  virtual bool outstanding() const = 0;
+  virtual void counters(std::vector<TransportCounter>& out) const = 0;
+};
+
+}  // namespace loomnet
