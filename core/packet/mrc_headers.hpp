@@ -1,0 +1,309 @@
+// Headers that only MRC has, with its opcodes and reason codes.
+// "MRC + SRv6 multi-plane fabrics" 3.4.
+#pragma once
+
+#include "packet/bytes.hpp"
+
+namespace loomnet::mrc {
+
+// BTH.opcode of MRC packets.
+enum class Op : std::uint8_t {
+  write_first = 0xc6,
+  write_middle = 0xc7,
+  write_last = 0xc8,
+  write_last_immediate = 0xc9,
+  write_only = 0xca,
+  write_only_immediate = 0xcb,
+  transport_ack = 0xd1,
+  endpoint_request = 0xd8,
+  endpoint_response = 0xd9,
+  sack = 0xdc,
+  nack = 0xdd,
+  reliability_probe = 0xde,
+};
+constexpr bool is_data(Op op) { return op >= Op::write_first && op <= Op::write_only_immediate; }
+constexpr bool has_immediate(Op op) {
+  return op == Op::write_last_immediate || op == Op::write_only_immediate;
+}
+constexpr bool ends_message(Op op) { return is_data(op) && op >= Op::write_last; }
+constexpr bool starts_message(Op op) { return op == Op::write_first || op >= Op::write_only; }
+
+enum class NackReason : std::uint8_t {
+  trimmed = 0x01,
+  trimmed_last_hop = 0x02,
+  no_bitmap = 0x06,
+  no_packet_buffer = 0x07,
+  no_resource = 0x0a,
+  psn_out_of_window = 0x0b,
+  unexpected_event = 0x19,
+};
+
+enum class EndpointOp : std::uint8_t { port_status_update = 0, ev_probe = 1 };
+enum class Mark : std::uint8_t { none = 0, skip_once = 1, always_skip = 2 };  // SETH m
+
+inline constexpr std::uint32_t kEndpointQp = 2;
+inline constexpr std::uint8_t kFormatTimestamp = 1;  // ftype of a header that ends with tx_ts
+
+struct Meth {
+  static constexpr std::size_t kSize = 4;
+  std::uint16_t rqmsn = 0;  // 0 unless the message carries an immediate
+  std::uint16_t msn = 0;
+
+  bool operator==(const Meth&) const = default;
+  static Meth parse(ByteReader& in) {
+    Meth h;
+    h.rqmsn = in.u16();
+    h.msn = in.u16();
+    return h;
+  }
+  void serialize(ByteWriter& out) const {
+    out.u16(rqmsn);
+    out.u16(msn);
+  }
+};
+
+// Also the tail of PETH and ERTH.
+struct Tseth {
+  static constexpr std::size_t kSize = 4;
+  std::uint16_t tx_ts = 0;
+  bool coarse = false;  // tsr: 0 = 128 ns, 1 = 1 us
+  std::uint8_t format = kFormatTimestamp;
+
+  bool operator==(const Tseth&) const = default;
+  static Tseth parse(ByteReader& in) {
+    Tseth h;
+    h.tx_ts = in.u16();
+    const std::uint16_t word = in.u16();
+    h.coarse = word & 0x8000;
+    h.format = word & 0xf;
+    return h;
+  }
+  void serialize(ByteWriter& out) const {
+    out.u16(tx_ts);
+    out.u16(static_cast<std::uint16_t>(coarse << 15 | (format & 0xf)));
+  }
+};
+
+// SACK. acked PSN = cack_psn + ack_psn_offset; bit i of `bitmap` is PSN cack_psn + sack_offset + i.
+struct Seth {
+  static constexpr std::size_t kSize = 28;
+  std::uint8_t type = 0, next = 0;
+  std::uint8_t mark = 0;      // Mark; 3 is reserved
+  bool probe_reply = false;   // pr: ack_psn_offset holds the probe's id
+  std::int16_t ack_psn_offset = 0;
+  std::uint32_t entropy = 0;  // of the packet that triggered this SACK
+  std::uint16_t source_pdc = 0, destination_pdc = 0;
+  std::uint32_t cack_psn = 0;  // 24 bits: every PSN up to here has arrived
+  std::uint8_t cc_type = 0, cc_flags = 0;
+  std::uint8_t mpr = 0;
+  std::int16_t sack_offset = 0;
+  std::uint64_t bitmap = 0;
+
+  bool operator==(const Seth&) const = default;
+  static Seth parse(ByteReader& in) {
+    Seth h;
+    const std::uint16_t word = in.u16();
+    h.type = word >> 12;
+    h.next = word >> 7 & 0x1f;
+    h.mark = word >> 5 & 3;
+    h.probe_reply = word & 2;
+    h.ack_psn_offset = static_cast<std::int16_t>(in.u16());
+    h.entropy = in.u32();
+    h.source_pdc = in.u16();
+    h.destination_pdc = in.u16();
+    in.skip(1);
+    h.cack_psn = in.u24();
+    const std::uint8_t cc = in.u8();
+    h.cc_type = cc >> 4;
+    h.cc_flags = cc & 0xf;
+    h.mpr = in.u8();
+    h.sack_offset = static_cast<std::int16_t>(in.u16());
+    h.bitmap = in.u64();
+    return h;
+  }
+  void serialize(ByteWriter& out) const {
+    out.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (mark & 3) << 5 |
+                                       probe_reply << 1));
+    out.u16(static_cast<std::uint16_t>(ack_psn_offset));
+    out.u32(entropy);
+    out.u16(source_pdc);
+    out.u16(destination_pdc);
+    out.u8(0);
+    out.u24(cack_psn);
+    out.u8(static_cast<std::uint8_t>((cc_type & 0xf) << 4 | (cc_flags & 0xf)));
+    out.u8(mpr);
+    out.u16(static_cast<std::uint16_t>(sack_offset));
+    out.u64(bitmap);
+  }
+};
+
+// What the sender's congestion control needs; behind SETH.
+struct CcState {
+  static constexpr std::size_t kSize = 8;
+  std::uint16_t tx_ts = 0;  // echoed
+  std::uint16_t ooo = 0;    // 15 bits: packets that arrived beyond a gap
+  bool restore_cwnd = false;
+  std::uint8_t rcv_cwnd_pen = 0;  // 7 bits: 0 none, 64 halves, 127 about one packet per RTT
+  std::uint32_t rcvd_bytes = 0;   // 24 bits, units of 256 B, modulo
+
+  bool operator==(const CcState&) const = default;
+  static CcState parse(ByteReader& in) {
+    CcState h;
+    h.tx_ts = in.u16();
+    h.ooo = in.u16() & 0x7fff;
+    const std::uint8_t penalty = in.u8();
+    h.restore_cwnd = penalty & 0x80;
+    h.rcv_cwnd_pen = penalty & 0x7f;
+    h.rcvd_bytes = in.u24();
+    return h;
+  }
+  void serialize(ByteWriter& out) const {
+    out.u16(tx_ts);
+    out.u16(ooo & 0x7fff);
+    out.u8(static_cast<std::uint8_t>(restore_cwnd << 7 | (rcv_cwnd_pen & 0x7f)));
+    out.u24(rcvd_bytes);
+  }
+};
+
+struct Neth {
+  static constexpr std::size_t kSize = 20;
+  std::uint8_t type = 0, next = 0;
+  std::uint8_t reason = 0;  // NackReason
+  std::uint8_t vendor = 0;
+  std::uint32_t entropy = 0;
+  std::uint16_t source_pdc = 0, destination_pdc = 0;
+  std::uint32_t nack_psn = 0;  // 24 bits
+  std::uint8_t cc_type = 2, cc_flags = 0;
+  std::uint16_t tx_ts = 0;
+
+  bool operator==(const Neth&) const = default;
+  static Neth parse(ByteReader& in) {
+    Neth h;
+    const std::uint16_t word = in.u16();
+    h.type = word >> 12;
+    h.next = word >> 7 & 0x1f;
+    h.reason = in.u8();
+    h.vendor = in.u8();
+    h.entropy = in.u32();
+    h.source_pdc = in.u16();
+    h.destination_pdc = in.u16();
+    in.skip(1);
+    h.nack_psn = in.u24();
+    const std::uint8_t cc = in.u8();
+    h.cc_type = cc >> 4;
+    h.cc_flags = cc & 0xf;
+    in.skip(1);
+    h.tx_ts = in.u16();
+    return h;
+  }
+  void serialize(ByteWriter& out) const {
+    out.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7));
+    out.u8(reason);
+    out.u8(vendor);
+    out.u32(entropy);
+    out.u16(source_pdc);
+    out.u16(destination_pdc);
+    out.u8(0);
+    out.u24(nack_psn);
+    out.u8(static_cast<std::uint8_t>((cc_type & 0xf) << 4 | (cc_flags & 0xf)));
+    out.u8(0);
+    out.u16(tx_ts);
+  }
+};
+
+// Reliability probe.
+struct Peth {
+  static constexpr std::size_t kSize = 16;
+  std::uint8_t type = 0, next = 0, vendor = 0;
+  std::uint16_t probe_id = 0;
+  std::uint16_t source_pdc = 0, destination_pdc = 0;
+  Tseth stamp;
+
+  bool operator==(const Peth&) const = default;
+  static Peth parse(ByteReader& in) {
+    Peth h;
+    const std::uint16_t word = in.u16();
+    h.type = word >> 12;
+    h.next = word >> 7 & 0x1f;
+    in.skip(1);
+    h.vendor = in.u8();
+    h.probe_id = in.u16();
+    in.skip(2);
+    h.source_pdc = in.u16();
+    h.destination_pdc = in.u16();
+    h.stamp = Tseth::parse(in);
+    return h;
+  }
+  void serialize(ByteWriter& out) const {
+    out.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7));
+    out.u8(0);
+    out.u8(vendor);
+    out.u16(probe_id);
+    out.u16(0);
+    out.u16(source_pdc);
+    out.u16(destination_pdc);
+    stamp.serialize(out);
+  }
+};
+
+// Endpoint request (to QPN 2); the request's id is the low 16 bits of BTH.psn.
+struct Erth {
+  static constexpr std::size_t kSize = 16;
+  std::uint8_t type = 0, next = 0;
+  std::uint8_t op = 0;  // EndpointOp; 2 and 3 are reserved
+  std::uint8_t vendor = 0;
+  std::uint32_t port_status_mask = 0;  // bit i = plane i, 1 = reachable
+  Tseth stamp;
+
+  bool operator==(const Erth&) const = default;
+  static Erth parse(ByteReader& in) {
+    Erth h;
+    const std::uint16_t word = in.u16();
+    h.type = word >> 12;
+    h.next = word >> 7 & 0x1f;
+    h.op = word & 3;
+    in.skip(1);
+    h.vendor = in.u8();
+    h.port_status_mask = in.u32();
+    in.skip(4);
+    h.stamp = Tseth::parse(in);
+    return h;
+  }
+  void serialize(ByteWriter& out) const {
+    out.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (op & 3)));
+    out.u8(0);
+    out.u8(vendor);
+    out.u32(port_status_mask);
+    out.u32(0);
+    stamp.serialize(out);
+  }
+};
+
+// Endpoint response. Positions rest on one source ("MRC + SRv6 multi-plane fabrics" 3.4).
+struct Eeth {
+  static constexpr std::size_t kSize = 36;
+  std::uint8_t type = 0, next = 0;
+  std::uint8_t op = 0;
+  std::uint16_t tx_ts = 0;  // echoed
+
+  bool operator==(const Eeth&) const = default;
+  static Eeth parse(ByteReader& in) {
+    Eeth h;
+    const std::uint16_t word = in.u16();
+    h.type = word >> 12;
+    h.next = word >> 7 & 0x1f;
+    h.op = word >> 4 & 3;
+    in.skip(26);
+    h.tx_ts = in.u16();
+    in.skip(6);
+    return h;
+  }
+  void serialize(ByteWriter& out) const {
+    out.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (op & 3) << 4));
+    out.zero(26);
+    out.u16(tx_ts);
+    out.zero(6);
+  }
+};
+
+}  // namespace loomnet::mrc

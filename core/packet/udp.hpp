@@ -1,0 +1,34 @@
+// UDP header (RFC 768); checksum 0 as RoCEv2 and MRC send it.
+#pragma once
+
+#include "packet/bytes.hpp"
+
+namespace loomnet {
+
+inline constexpr std::uint16_t kUdpPortMrc = 4971;    // "MRC + SRv6 multi-plane fabrics" 3.3
+inline constexpr std::uint16_t kUdpPortRoceV2 = 4791;  // InfiniBand Architecture, Annex A17
+
+struct UdpHeader {
+  static constexpr std::size_t kSize = 8;
+  std::uint16_t source_port = 0, destination_port = 0;
+  std::uint16_t length = 0;  // header and payload
+  std::uint16_t checksum = 0;
+
+  bool operator==(const UdpHeader&) const = default;
+  static UdpHeader parse(ByteReader& in) {
+    UdpHeader h;
+    h.source_port = in.u16();
+    h.destination_port = in.u16();
+    h.length = in.u16();
+    h.checksum = in.u16();
+    return h;
+  }
+  void serialize(ByteWriter& out) const {
+    out.u16(source_port);
+    out.u16(destination_port);
+    out.u16(length);
+    out.u16(checksum);
+  }
+};
+
+}  // namespace loomnet

@@ -1,0 +1,91 @@
+// Paths as bytes: SRv6 uSID addresses (format F3216) and MRC entropy values.
+// "MRC + SRv6 multi-plane fabrics" 3.1 and 3.2.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "packet/ipv6.hpp"
+
+namespace loomnet {
+
+inline constexpr std::size_t kMaxUsids = 6;
+
+constexpr std::uint16_t usid_t1(unsigned spine) { return static_cast<std::uint16_t>(0x1000 + spine); }
+constexpr std::uint16_t usid_t0(unsigned leaf) { return static_cast<std::uint16_t>(0x2000 + leaf); }
+constexpr std::uint16_t usid_host(unsigned downlink) {
+  return static_cast<std::uint16_t>(0x4000 + downlink);
+}
+// uA style: adjacency of a T0 to a T1, of a T1 to a T0, of a T0 to a host; tenant decapsulation.
+constexpr std::uint16_t usid_adjacency_t1(unsigned spine) {
+  return static_cast<std::uint16_t>(0xf000 + spine);
+}
+constexpr std::uint16_t usid_adjacency_t0(unsigned leaf) {
+  return static_cast<std::uint16_t>(0xe000 + leaf);
+}
+constexpr std::uint16_t usid_adjacency_host(unsigned downlink) {
+  return static_cast<std::uint16_t>(0xe800 + downlink);
+}
+constexpr std::uint16_t usid_decapsulate(unsigned tenant) {
+  return static_cast<std::uint16_t>(0xd000 + tenant);
+}
+
+// Block of plane p: fc00:<p>::/32, then up to six uSIDs, zero filled.
+constexpr Ipv6Address usid_address(unsigned plane, std::span<const std::uint16_t> usids) {
+  Ipv6Address a{0xfc, 0x00, static_cast<std::uint8_t>(plane >> 8), static_cast<std::uint8_t>(plane)};
+  for (std::size_t i = 0; i < usids.size() && i < kMaxUsids; ++i) {
+    a[4 + 2 * i] = static_cast<std::uint8_t>(usids[i] >> 8);
+    a[5 + 2 * i] = static_cast<std::uint8_t>(usids[i]);
+  }
+  return a;
+}
+
+// A host's inner address, the same on all its planes: fd00::<host>.
+constexpr Ipv6Address host_address(std::uint32_t host) {
+  Ipv6Address a{0xfd};
+  for (int i = 0; i < 4; ++i) a[15 - i] = static_cast<std::uint8_t>(host >> 8 * i);
+  return a;
+}
+constexpr bool is_host_address(const Ipv6Address& a) {
+  if (a[0] != 0xfd) return false;
+  for (int i = 1; i < 12; ++i) {
+    if (a[i] != 0) return false;
+  }
+  return true;
+}
+constexpr std::uint32_t host_of(const Ipv6Address& a) {
+  return std::uint32_t{a[12]} << 24 | std::uint32_t{a[13]} << 16 | std::uint32_t{a[14]} << 8 | a[15];
+}
+
+// An entropy value names plane and T0 uplink; with the destination it names one path.
+struct EntropyValue {
+  std::uint32_t value = 0;
+
+  constexpr EntropyValue() = default;
+  constexpr explicit EntropyValue(std::uint32_t v) : value(v) {}
+  constexpr EntropyValue(unsigned plane, unsigned uplink)
+      : value(0xc000u | (uplink & 0xffu) << 3 | (plane & 7u)) {}
+  constexpr bool operator==(const EntropyValue&) const = default;
+  constexpr unsigned plane() const { return value & 7; }
+  constexpr unsigned uplink() const { return value >> 3 & 0xff; }
+};
+
+// Which half of the entropy value goes where (option ev_order).
+enum class EvOrder : std::uint8_t { flow_label_then_port, port_then_flow_label };
+
+constexpr std::uint16_t ev_source_port(EntropyValue ev, EvOrder order) {
+  return static_cast<std::uint16_t>(order == EvOrder::flow_label_then_port ? ev.value
+                                                                           : ev.value >> 16);
+}
+constexpr std::uint16_t ev_flow_label(EntropyValue ev, EvOrder order) {
+  return static_cast<std::uint16_t>(order == EvOrder::flow_label_then_port ? ev.value >> 16
+                                                                           : ev.value);
+}
+constexpr EntropyValue entropy_of(std::uint32_t flow_label, std::uint16_t source_port,
+                                  EvOrder order) {
+  const std::uint32_t label = flow_label & 0xffff;
+  return EntropyValue(order == EvOrder::flow_label_then_port ? label << 16 | source_port
+                                                             : std::uint32_t{source_port} << 16 | label);
+}
+
+}  // namespace loomnet
