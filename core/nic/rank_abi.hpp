@@ -1,0 +1,171 @@
+// The memory that a rank process and its emulated NIC share: header, state words, five rings and
+// the staging area, all in one sealed memfd. Both sides map it; neither trusts what it reads there.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace loomnet::rank {
+
+inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
+inline constexpr std::uint32_t kAbiVersion = 1;
+inline constexpr std::size_t kPage = 4096;
+inline constexpr std::size_t kCacheLine = 64;
+inline constexpr std::uint32_t kMaxWorld = 4096;
+inline constexpr std::uint32_t kMaxChannels = 64;
+
+// What a rank is doing. The state word is `epoch << 8 | state`; every change adds one to epoch, so
+// that reading the same word twice proves that nothing changed in between.
+enum class State : std::uint8_t {
+  starting = 0,   // memory made, no process attached
+  computing = 1,  // attached; may post at any moment
+  waiting = 2,    // every thread that communicates is blocked; only an entry from the NIC wakes it
+  gone = 3,       // left of its own accord
+};
+constexpr std::uint64_t state_word(std::uint64_t epoch, State state) {
+  return epoch << 8 | static_cast<std::uint8_t>(state);
+}
+
+// Sizes that fix the layout; capacities are powers of two, counted in entries.
+struct Geometry {
+  std::uint32_t rank = 0;      // of this process in the run
+  std::uint32_t world = 0;     // ranks in the run
+  std::uint32_t channels = 1;  // queue pairs towards each peer
+  std::uint32_t staging_key = 0;  // remote key of the staging area
+  std::uint32_t submissions = 4096;
+  std::uint32_t completions = 4096;
+  std::uint32_t arrivals = 16384;
+  std::uint32_t marks = 4096;
+  std::uint32_t notices = 256;
+  std::uint32_t reserved = 0;
+  std::uint64_t staging_bytes = 0;
+
+  bool operator==(const Geometry&) const = default;
+};
+static_assert(sizeof(Geometry) == 48);
+
+// Rank to NIC: one write. Offsets count from the start of a staging area: the rank's own for
+// `local_offset`, the peer's for `remote_offset`.
+struct Submission {
+  std::uint64_t id;
+  std::uint64_t local_offset;  // kNoData: lengths only
+  std::uint64_t remote_offset;
+  std::int64_t posted_ns;      // the rank's monotonic clock
+  std::uint32_t peer;
+  std::uint32_t remote_key;
+  std::uint32_t length;
+  std::uint32_t immediate;
+  std::uint32_t job, sequence, tag;
+  float loss_tolerance;
+  std::uint16_t channel;
+  std::uint8_t opcode;         // loomnet::Opcode
+  std::uint8_t priority;
+  std::uint32_t reserved;      // 0
+};
+static_assert(sizeof(Submission) == 72);
+inline constexpr std::uint64_t kNoData = ~0ull;
+
+// NIC to rank: a write of this rank ended.
+struct CompletionEntry {
+  std::uint64_t id;
+  std::int64_t at_ps;
+  std::uint32_t peer;
+  std::uint32_t length;
+  std::uint16_t channel;
+  std::uint8_t status;  // loomnet::Status
+  std::uint8_t reserved[5];
+};
+static_assert(sizeof(CompletionEntry) == 32);
+
+// NIC to rank: a peer's write-with-immediate has been placed.
+struct ArrivalEntry {
+  std::uint64_t offset;
+  std::int64_t at_ps;
+  std::uint32_t peer;
+  std::uint32_t length;
+  std::uint32_t immediate;
+  std::uint32_t channel;
+};
+static_assert(sizeof(ArrivalEntry) == 32);
+
+// Rank to run: what the job did, whichever transport carries its traffic.
+enum class MarkKind : std::uint32_t {
+  step = 1,        // value = step number that ended
+  hash = 2,        // value = step, a and b = 128 bits of the parameter hash
+  loss = 3,        // value = step, a = bits of a double
+  busy = 4,        // first work became outstanding; value = work number
+  work = 5,        // a work ended: value = payload bytes, a = start (ns), b = operation, status
+  failure = 6,     // value = Failure code, a = peer or kNoPeer
+};
+inline constexpr MarkKind kLastMark = MarkKind::failure;
+struct MarkEntry {
+  std::uint32_t kind;
+  std::uint32_t status;  // 0 = ok
+  std::int64_t at_ns;    // the rank's monotonic clock
+  std::uint64_t value;
+  std::uint64_t a, b;
+};
+static_assert(sizeof(MarkEntry) == 40);
+
+// NIC to rank: what the rank should know and no completion says.
+enum class NoticeKind : std::uint32_t {
+  peer_gone = 1,   // peer = its rank, reason = GoneReason
+  cut_off = 2,     // this rank broke the contract, reason = Fault
+  run_ended = 3,   // the run is over, reason = GoneReason
+};
+enum class GoneReason : std::uint32_t { exited = 1, killed = 2, cut_off = 3, stalled = 4, stopped = 5 };
+struct NoticeEntry {
+  std::uint32_t kind;
+  std::uint32_t peer;
+  std::uint32_t reason;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(NoticeEntry) == 16);
+std::string_view to_string(GoneReason reason);
+
+struct alignas(kCacheLine) RingWord {
+  std::atomic<std::uint64_t> value;
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+struct RingWords {
+  RingWord produced;  // entries ever published
+  RingWord consumed;  // entries ever taken
+};
+
+enum RingId : std::size_t { kSubmissions, kCompletions, kArrivals, kMarks, kNotices, kRings };
+
+// First page, written by the engine before anyone else maps it.
+struct Header {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t header_bytes;
+  std::uint64_t total_bytes;
+  Geometry geometry;
+};
+
+// Second page, written by the rank.
+struct RankWords {
+  alignas(kCacheLine) std::atomic<std::uint64_t> state;       // state_word()
+  alignas(kCacheLine) std::atomic<std::int64_t> local_ns;     // clock of the last post or state change
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;    // wants its eventfd raised
+  alignas(kCacheLine) std::atomic<std::uint64_t> marks_lost;  // mark ring was full
+};
+
+// Third page, written by the engine.
+struct EngineWords {
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // wants its eventfd raised
+  alignas(kCacheLine) std::atomic<std::int64_t> now_ps;     // emulated time of the last flush
+};
+
+// Where everything is; a function of the geometry alone.
+struct Layout {
+  std::size_t rank_words = 0, engine_words = 0, ring_words = 0;
+  std::size_t entries[kRings] = {};
+  std::size_t staging = 0, total = 0;
+};
+// False (with the field's name in `why`) for a geometry outside the limits.
+bool make_layout(const Geometry& geometry, Layout& layout, std::string_view& why);
+
+}  // namespace loomnet::rank

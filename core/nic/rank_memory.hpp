@@ -1,0 +1,92 @@
+// Makes, seals and maps the memory a rank shares with its NIC, and the two eventfds beside it.
+// The only file of this folder, with rank_memory.cpp, that makes system calls for it.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "nic/rank_abi.hpp"
+
+namespace loomnet::rank {
+
+// A file descriptor that closes itself.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& o) noexcept {
+    std::swap(fd_, o.fd_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// Somebody to wake. raise() never blocks.
+class Waker {
+ public:
+  virtual ~Waker() = default;
+  virtual void raise() = 0;
+};
+
+class EventFd final : public Waker {
+ public:
+  EventFd();                               // a new one, non-blocking; throws std::system_error
+  explicit EventFd(int fd) : fd_(fd) {}    // takes over an inherited one
+  void raise() override;
+  void clear();                            // reads it back to zero
+  // Sleeps until raised or `timeout_ms` (-1: for ever) passed; true if raised.
+  bool wait(int timeout_ms);
+  int get() const { return fd_.get(); }
+
+ private:
+  Descriptor fd_;
+};
+
+// The mapping and typed pointers into it.
+class Memory {
+ public:
+  // Engine side: a fresh memfd, sealed against resizing. Throws std::system_error or
+  // std::invalid_argument naming the geometry field.
+  static Memory create(const Geometry& geometry);
+  // Rank side: maps an inherited memfd after checking seals, size, magic, version and geometry.
+  // Throws std::runtime_error saying which check failed.
+  static Memory attach(int fd);
+  Memory(Memory&& o) noexcept;
+  Memory& operator=(Memory&&) = delete;
+  ~Memory();
+
+  int fd() const { return fd_.get(); }
+  const Geometry& geometry() const { return geometry_; }
+  RankWords& rank_words() const { return *at<RankWords>(layout_.rank_words); }
+  EngineWords& engine_words() const { return *at<EngineWords>(layout_.engine_words); }
+  RingWords* ring_words(RingId id) const { return at<RingWords>(layout_.ring_words) + id; }
+  std::byte* ring_entries(RingId id) const { return base_ + layout_.entries[id]; }
+  std::span<std::byte> staging() const {
+    return {base_ + layout_.staging, static_cast<std::size_t>(geometry_.staging_bytes)};
+  }
+
+ private:
+  Memory(Descriptor fd, std::byte* base, const Geometry& geometry, const Layout& layout)
+      : fd_(std::move(fd)), base_(base), geometry_(geometry), layout_(layout) {}
+  template <class T>
+  T* at(std::size_t offset) const {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+
+  Descriptor fd_;
+  std::byte* base_ = nullptr;
+  Geometry geometry_;  // private copies: the mapped ones can change under us
+  Layout layout_;
+};
+
+std::int64_t monotonic_ns();
+
+}  // namespace loomnet::rank

@@ -1,0 +1,261 @@
+#include "nic/rank_port.hpp"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+namespace loomnet {
+
+using rank::ArrivalEntry;
+using rank::CompletionEntry;
+using rank::MarkEntry;
+using rank::NoticeEntry;
+using rank::Submission;
+
+std::string_view to_string(RankFault fault) {
+  switch (fault) {
+    case RankFault::none: return "none";
+    case RankFault::ring_index: return "ring index corrupted";
+    case RankFault::bad_descriptor: return "malformed work request";
+    case RankFault::unknown_peer: return "work request to an unknown peer";
+    case RankFault::out_of_region: return "work request outside its memory region";
+    case RankFault::bad_mark: return "malformed mark";
+    case RankFault::bad_state: return "state word corrupted";
+    case RankFault::flooded: return "too many work requests outstanding";
+    case RankFault::completion_ring_full: return "completion queue overrun";
+    case RankFault::arrival_ring_full: return "arrival queue overrun";
+    case RankFault::notice_ring_full: return "notice queue overrun";
+  }
+  return "unknown";
+}
+
+RankPort::RankPort(const rank::Memory& memory, rank::Waker& rank_wake)
+    : memory_(memory),
+      rank_wake_(rank_wake),
+      submissions_(memory.ring_words(rank::kSubmissions), memory.ring_entries(rank::kSubmissions),
+                   memory.geometry().submissions),
+      marks_(memory.ring_words(rank::kMarks), memory.ring_entries(rank::kMarks),
+             memory.geometry().marks),
+      completions_(memory.ring_words(rank::kCompletions), memory.ring_entries(rank::kCompletions),
+                   memory.geometry().completions),
+      arrivals_(memory.ring_words(rank::kArrivals), memory.ring_entries(rank::kArrivals),
+                memory.geometry().arrivals),
+      notices_(memory.ring_words(rank::kNotices), memory.ring_entries(rank::kNotices),
+               memory.geometry().notices),
+      qps_(std::size_t{memory.geometry().world} * memory.geometry().channels, 0) {
+  routes_.reserve(qps_.size());
+}
+
+void RankPort::bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp) {
+  const auto& g = memory_.geometry();
+  if (peer >= g.world || peer == g.rank) throw std::invalid_argument("bind: peer");
+  if (channel >= g.channels) throw std::invalid_argument("bind: channel");
+  if (qp == 0) throw std::invalid_argument("bind: qp");
+  qps_[std::size_t{peer} * g.channels + channel] = qp;
+  routes_[qp] = {peer, channel};
+}
+
+RankFault RankPort::check(const Submission& s, RankWork& out) const {
+  const auto& g = memory_.geometry();
+  if (s.reserved != 0 || s.channel >= g.channels ||
+      s.opcode > static_cast<std::uint8_t>(Opcode::write_with_immediate) ||
+      !(s.loss_tolerance >= 0.0f && s.loss_tolerance <= 1.0f)) {
+    return RankFault::bad_descriptor;
+  }
+  if (s.peer >= g.world || s.peer == g.rank) return RankFault::unknown_peer;
+  const QpNumber qp = qps_[std::size_t{s.peer} * g.channels + s.channel];
+  if (qp == 0) return RankFault::unknown_peer;
+  const std::uint8_t* local = nullptr;
+  if (s.local_offset != rank::kNoData) {
+    if (s.local_offset > g.staging_bytes || s.length > g.staging_bytes - s.local_offset) {
+      return RankFault::out_of_region;
+    }
+    local = reinterpret_cast<const std::uint8_t*>(memory_.staging().data()) + s.local_offset;
+  }
+  out.peer = s.peer;
+  out.channel = s.channel;
+  out.qp = qp;
+  out.request = {.id = s.id,
+                 .local = local,
+                 .remote_address = s.remote_offset,
+                 .remote_key = s.remote_key,
+                 .length = s.length,
+                 .immediate = s.immediate,
+                 .opcode = static_cast<Opcode>(s.opcode),
+                 .priority = s.priority,
+                 .loss_tolerance = s.loss_tolerance,
+                 .job = s.job,
+                 .sequence = s.sequence,
+                 .tag = s.tag,
+                 // Saturates rather than overflows: the rank may write any number here.
+                 .posted = nanoseconds(std::clamp<std::int64_t>(s.posted_ns, 0, kNever.count / 1000))};
+  return RankFault::none;
+}
+
+std::size_t RankPort::poll(std::span<RankWork> out) {
+  if (fault_ != RankFault::none) return 0;
+  std::array<Submission, 64> batch;
+  std::size_t n = 0;
+  while (n < out.size()) {
+    const std::size_t want = std::min(batch.size(), out.size() - n);
+    const std::size_t got = submissions_.pop(std::span(batch).first(want));
+    if (submissions_.corrupt()) fail(RankFault::ring_index);
+    for (std::size_t i = 0; i < got; ++i) {
+      RankFault bad = check(batch[i], out[n]);
+      // Every request must find room for its completion, or the ring could not be bounded.
+      if (bad == RankFault::none && outstanding_ >= memory_.geometry().completions) {
+        bad = RankFault::flooded;
+      }
+      if (bad != RankFault::none) {
+        fail(bad);
+        return n;
+      }
+      ++outstanding_;
+      ++counters_.requests;
+      counters_.request_bytes += out[n].request.length;
+      ++n;
+    }
+    if (got < want) break;
+  }
+  return n;
+}
+
+std::size_t RankPort::poll_marks(std::span<MarkEntry> out) {
+  if (fault_ != RankFault::none) return 0;
+  const std::size_t n = marks_.pop(out);
+  if (marks_.corrupt()) fail(RankFault::ring_index);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (out[i].kind == 0 || out[i].kind > static_cast<std::uint32_t>(rank::kLastMark)) {
+      fail(RankFault::bad_mark);
+      return i;
+    }
+  }
+  counters_.marks += n;
+  return n;
+}
+
+bool RankPort::alive() {
+  if (fault_ == RankFault::none) return true;
+  ++counters_.refused_after_fault;
+  return false;
+}
+
+void RankPort::complete(const Completion& completion, Picoseconds now) {
+  if (outstanding_ > 0) --outstanding_;
+  if (!alive()) return;
+  const auto route = routes_.find(completion.qp);
+  if (route == routes_.end()) return;
+  const CompletionEntry entry{.id = completion.id,
+                              .at_ps = now.count,
+                              .peer = route->second.peer,
+                              .length = completion.length,
+                              .channel = route->second.channel,
+                              .status = static_cast<std::uint8_t>(completion.status),
+                              .reserved = {}};
+  if (!completions_.push(entry)) {
+    return fail(completions_.corrupt() ? RankFault::ring_index : RankFault::completion_ring_full);
+  }
+  ++counters_.completions;
+}
+
+void RankPort::arrived(const Arrival& arrival, Picoseconds now) {
+  if (!alive()) return;
+  const auto route = routes_.find(arrival.qp);
+  if (route == routes_.end()) return;
+  const ArrivalEntry entry{.offset = arrival.address,
+                           .at_ps = now.count,
+                           .peer = route->second.peer,
+                           .length = arrival.length,
+                           .immediate = arrival.immediate,
+                           .channel = route->second.channel};
+  if (!arrivals_.push(entry)) {
+    return fail(arrivals_.corrupt() ? RankFault::ring_index : RankFault::arrival_ring_full);
+  }
+  ++counters_.arrivals;
+  counters_.arrival_bytes += arrival.length;
+}
+
+void RankPort::notify(const NoticeEntry& notice) {
+  if (!alive()) return;
+  if (!notices_.push(notice)) {
+    return fail(notices_.corrupt() ? RankFault::ring_index : RankFault::notice_ring_full);
+  }
+  ++counters_.notices;
+}
+
+void RankPort::fail(RankFault fault) {
+  if (fault_ == RankFault::none) fault_ = fault;
+}
+
+void RankPort::cut_off(RankFault fault, Picoseconds now) {
+  fail(fault);
+  flush(now);
+}
+
+void RankPort::flush(Picoseconds now) {
+  if (fault_ != RankFault::none && !told_) {
+    told_ = true;
+    // Best effort: a rank with a full or corrupted notice ring cannot be told.
+    notices_.push({.kind = static_cast<std::uint32_t>(rank::NoticeKind::cut_off),
+                   .peer = rank(),
+                   .reason = static_cast<std::uint32_t>(fault_),
+                   .reserved = 0});
+  }
+  const bool fresh =
+      static_cast<unsigned>(completions_.publish()) | static_cast<unsigned>(arrivals_.publish()) |
+      static_cast<unsigned>(notices_.publish());
+  memory_.engine_words().now_ps.store(now.count, std::memory_order_relaxed);
+  if (!fresh) return;
+  // Pairs with the rank's store of `sleeping` before its last look at the rings: one of the two
+  // sides must see the other's write.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (memory_.rank_words().sleeping.load(std::memory_order_relaxed) != 0) {
+    memory_.rank_words().sleeping.store(0, std::memory_order_relaxed);
+    ++counters_.wakes;
+    rank_wake_.raise();
+  }
+}
+
+std::uint8_t* RankPort::resolve(std::uint32_t key, std::uint64_t address,
+                                std::uint32_t length) const {
+  const auto& g = memory_.geometry();
+  if (key != g.staging_key || address > g.staging_bytes || length > g.staging_bytes - address) {
+    return nullptr;
+  }
+  return reinterpret_cast<std::uint8_t*>(memory_.staging().data()) + address;
+}
+
+bool RankPort::announce_sleep() {
+  memory_.engine_words().sleeping.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (fault_ != RankFault::none) return true;
+  const bool nothing = submissions_.empty() && marks_.empty();
+  if (submissions_.corrupt() || marks_.corrupt()) {
+    fail(RankFault::ring_index);
+  } else if (nothing) {
+    return true;
+  }
+  cancel_sleep();
+  return false;
+}
+
+void RankPort::cancel_sleep() {
+  memory_.engine_words().sleeping.store(0, std::memory_order_relaxed);
+}
+
+rank::State RankPort::state() const {
+  const auto word = memory_.rank_words().state.load(std::memory_order_acquire) & 0xff;
+  return word > static_cast<std::uint64_t>(rank::State::gone) ? rank::State::gone
+                                                               : static_cast<rank::State>(word);
+}
+
+bool RankPort::quiescent() {
+  const auto& state = memory_.rank_words().state;
+  const std::uint64_t before = state.load(std::memory_order_seq_cst);
+  if ((before & 0xff) != static_cast<std::uint64_t>(rank::State::waiting)) return false;
+  const bool quiet = submissions_.empty() && marks_.empty() && completions_.drained() &&
+                     arrivals_.drained() && notices_.drained();
+  return quiet && state.load(std::memory_order_seq_cst) == before;
+}
+
+}  // namespace loomnet

@@ -1,0 +1,112 @@
+// The NIC's side of one rank: takes checked work requests and marks from shared memory, gives back
+// completions, arrivals and notices. A rank that breaks the contract is cut off with a reason.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "nic/rank_abi.hpp"
+#include "nic/rank_memory.hpp"
+#include "nic/rank_ring.hpp"
+#include "transport/transport.hpp"
+
+namespace loomnet {
+
+// Why a rank was cut off. Values are part of the ABI (NoticeKind::cut_off).
+enum class RankFault : std::uint32_t {
+  none = 0,
+  ring_index,             // a ring word went backwards or past its capacity
+  bad_descriptor,         // reserved bits, opcode, channel or loss tolerance out of range
+  unknown_peer,           // no such rank, itself, or no queue pair bound to it
+  out_of_region,          // local bytes outside the staging area
+  bad_mark,               // unknown mark
+  bad_state,              // state word makes no sense
+  flooded,                // more requests outstanding than the completion ring holds
+  completion_ring_full,   // the rank does not read its completions
+  arrival_ring_full,      // the rank does not read its arrivals
+  notice_ring_full,       // the rank does not read its notices
+};
+std::string_view to_string(RankFault fault);
+
+struct RankWork {
+  std::uint32_t peer = 0;
+  std::uint16_t channel = 0;
+  QpNumber qp = 0;
+  WorkRequest request;  // `local` points into the rank's staging area; `posted` on its own clock
+};
+
+class RankPort {
+ public:
+  struct Counters {
+    std::uint64_t requests = 0, request_bytes = 0, completions = 0, arrivals = 0, arrival_bytes = 0,
+                  marks = 0, notices = 0, wakes = 0, refused_after_fault = 0;
+  };
+
+  // `memory` and `rank_wake` must outlive the port. rank_wake is raised by flush() when the rank
+  // sleeps and something new is there for it.
+  RankPort(const rank::Memory& memory, rank::Waker& rank_wake);
+
+  std::uint32_t rank() const { return memory_.geometry().rank; }
+  // Names the queue pair that carries (peer, channel). Throws std::invalid_argument out of range.
+  void bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp);
+
+  // Copies out, checks and resolves up to out.size() requests; stops at the first bad one.
+  std::size_t poll(std::span<RankWork> out);
+  std::size_t poll_marks(std::span<rank::MarkEntry> out);
+
+  // Queue results; they become visible at flush(). After a fault they are counted and dropped.
+  void complete(const Completion& completion, Picoseconds now);
+  void arrived(const Arrival& arrival, Picoseconds now);
+  void notify(const rank::NoticeEntry& notice);
+  void flush(Picoseconds now);
+
+  // Bytes [address, address + length) of the staging area under `key`, or null: for the NIC's
+  // place(). `address` counts from the start of the area.
+  std::uint8_t* resolve(std::uint32_t key, std::uint64_t address, std::uint32_t length) const;
+
+  RankFault fault() const { return fault_; }
+  // Breaks the contract on the rank's behalf: no more requests are taken, the rank is told.
+  void cut_off(RankFault fault, Picoseconds now);
+
+  // Asks the rank to raise the engine's eventfd at its next post or state change. Returns false
+  // if something is waiting already: do not sleep then.
+  bool announce_sleep();
+  void cancel_sleep();
+
+  rank::State state() const;
+  // The rank waits in communication and both sides have read all that the other wrote. As the
+  // rank then only moves when this side publishes something, ports found quiescent one after the
+  // other are quiescent together, provided the caller publishes nothing in between.
+  bool quiescent();
+  std::uint64_t outstanding() const { return outstanding_; }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  struct Route {
+    std::uint32_t peer = 0;
+    std::uint16_t channel = 0;
+  };
+  RankFault check(const rank::Submission& s, RankWork& out) const;
+  bool alive();
+  void fail(RankFault fault);
+
+  const rank::Memory& memory_;
+  rank::Waker& rank_wake_;
+  rank::RingConsumer<rank::Submission> submissions_;
+  rank::RingConsumer<rank::MarkEntry> marks_;
+  rank::RingProducer<rank::CompletionEntry> completions_;
+  rank::RingProducer<rank::ArrivalEntry> arrivals_;
+  rank::RingProducer<rank::NoticeEntry> notices_;
+  std::vector<QpNumber> qps_;  // [peer * channels + channel]; 0 = not bound
+  std::unordered_map<QpNumber, Route> routes_;
+  std::uint64_t outstanding_ = 0;
+  RankFault fault_ = RankFault::none;
+  bool told_ = false;  // the cut_off notice has been queued
+  Counters counters_;
+};
+
+}  // namespace loomnet

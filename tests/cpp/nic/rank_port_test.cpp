@@ -1,0 +1,407 @@
+// The NIC's side of the shared memory: what a well-behaved rank gets, and how each kind of
+// misbehaviour is cut off by name.
+#include "nic/rank_port.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include "clock/random.hpp"
+
+namespace loomnet {
+namespace {
+
+using rank::ArrivalEntry;
+using rank::CompletionEntry;
+using rank::Geometry;
+using rank::MarkEntry;
+using rank::Memory;
+using rank::NoticeEntry;
+using rank::Submission;
+
+Geometry small() {
+  return {.rank = 0, .world = 3, .channels = 2, .staging_key = 77, .submissions = 8,
+          .completions = 8, .arrivals = 8, .marks = 8, .notices = 8, .staging_bytes = 8192};
+}
+
+// The rank's side, driven by hand through the raw rings.
+class Wire : public ::testing::Test {
+ protected:
+  explicit Wire(const Geometry& g = small())
+      : memory(Memory::create(g)),
+        seen(Memory::attach(memory.fd())),
+        port(memory, wake),
+        submissions(seen.ring_words(rank::kSubmissions), seen.ring_entries(rank::kSubmissions),
+                    g.submissions),
+        marks(seen.ring_words(rank::kMarks), seen.ring_entries(rank::kMarks), g.marks),
+        completions(seen.ring_words(rank::kCompletions), seen.ring_entries(rank::kCompletions),
+                    g.completions),
+        arrivals(seen.ring_words(rank::kArrivals), seen.ring_entries(rank::kArrivals), g.arrivals),
+        notices(seen.ring_words(rank::kNotices), seen.ring_entries(rank::kNotices), g.notices) {
+    port.bind(1, 0, 10);
+    port.bind(1, 1, 11);
+    port.bind(2, 0, 20);
+  }
+
+  static Submission good(std::uint64_t id = 1) {
+    return {.id = id, .local_offset = 128, .remote_offset = 256, .posted_ns = 5, .peer = 1,
+            .remote_key = 77, .length = 64, .immediate = 9, .opcode = 1};
+  }
+  void post(const Submission& s) {
+    ASSERT_TRUE(submissions.push(s));
+    submissions.publish();
+  }
+  RankFault after(const Submission& s) {
+    post(s);
+    EXPECT_EQ(port.poll(batch), 0u);
+    return port.fault();
+  }
+
+  rank::EventFd wake;
+  Memory memory, seen;
+  RankPort port;
+  rank::RingProducer<Submission> submissions;
+  rank::RingProducer<MarkEntry> marks;
+  rank::RingConsumer<CompletionEntry> completions;
+  rank::RingConsumer<ArrivalEntry> arrivals;
+  rank::RingConsumer<NoticeEntry> notices;
+  std::array<RankWork, 16> batch;
+};
+
+TEST_F(Wire, AWorkRequestArrivesCheckedAndResolved) {
+  post(good(42));
+  ASSERT_EQ(port.poll(batch), 1u);
+  EXPECT_EQ(batch[0].qp, 10u);
+  EXPECT_EQ(batch[0].request.id, 42u);
+  EXPECT_EQ(batch[0].request.opcode, Opcode::write_with_immediate);
+  EXPECT_EQ(batch[0].request.local,
+            reinterpret_cast<std::uint8_t*>(memory.staging().data()) + 128);
+  EXPECT_EQ(batch[0].request.posted, nanoseconds(5));
+  EXPECT_EQ(port.outstanding(), 1u);
+  port.complete({.qp = 10, .status = Status::ok, .id = 42, .length = 64}, microseconds(3));
+  std::array<CompletionEntry, 4> out;
+  EXPECT_EQ(completions.pop(out), 0u) << "visible before flush";
+  port.flush(microseconds(3));
+  ASSERT_EQ(completions.pop(out), 1u);
+  EXPECT_EQ(out[0].id, 42u);
+  EXPECT_EQ(out[0].peer, 1u);
+  EXPECT_EQ(out[0].at_ps, 3'000'000);
+  EXPECT_EQ(port.outstanding(), 0u);
+  EXPECT_EQ(port.fault(), RankFault::none);
+}
+
+TEST_F(Wire, BothViewsAreTheSameBytes) {
+  std::memcpy(seen.staging().data() + 100, "payload", 7);
+  EXPECT_EQ(std::memcmp(port.resolve(77, 100, 7), "payload", 7), 0);
+}
+
+TEST_F(Wire, ResolveRefusesKeyRangeAndOverflow) {
+  EXPECT_NE(port.resolve(77, 0, 8192), nullptr);
+  EXPECT_NE(port.resolve(77, 8192, 0), nullptr);
+  EXPECT_EQ(port.resolve(76, 0, 1), nullptr);
+  EXPECT_EQ(port.resolve(77, 8192, 1), nullptr);
+  EXPECT_EQ(port.resolve(77, ~0ull, 2), nullptr);
+  EXPECT_EQ(port.resolve(77, 1, ~0u), nullptr);
+}
+
+TEST_F(Wire, PeerOfARankThatIsNotThere) {
+  auto s = good();
+  s.peer = 3;
+  EXPECT_EQ(after(s), RankFault::unknown_peer);
+}
+TEST_F(Wire, PeerItself) {
+  auto s = good();
+  s.peer = 0;
+  EXPECT_EQ(after(s), RankFault::unknown_peer);
+}
+TEST_F(Wire, ChannelWithoutQueuePair) {
+  auto s = good();
+  s.peer = 2;
+  s.channel = 1;
+  EXPECT_EQ(after(s), RankFault::unknown_peer);
+}
+TEST_F(Wire, LocalBytesOutsideTheStagingArea) {
+  auto s = good();
+  s.local_offset = 8192 - 63;
+  EXPECT_EQ(after(s), RankFault::out_of_region);
+}
+TEST_F(Wire, LocalOffsetThatWraps) {
+  auto s = good();
+  s.local_offset = ~0ull - 8;
+  EXPECT_EQ(after(s), RankFault::out_of_region);
+}
+TEST_F(Wire, UnknownOpcode) {
+  auto s = good();
+  s.opcode = 2;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, LossToleranceNotANumber) {
+  auto s = good();
+  s.loss_tolerance = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, ReservedBits) {
+  auto s = good();
+  s.reserved = 1;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, ChannelOutOfRange) {
+  auto s = good();
+  s.channel = 2;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+
+TEST_F(Wire, AnyPostTimeIsHarmless) {
+  auto s = good();
+  s.posted_ns = std::numeric_limits<std::int64_t>::max();
+  post(s);
+  s.posted_ns = std::numeric_limits<std::int64_t>::min();
+  post(s);
+  ASSERT_EQ(port.poll(batch), 2u);
+  EXPECT_GT(batch[0].request.posted.count, 0);
+  EXPECT_EQ(batch[1].request.posted.count, 0);
+}
+
+TEST_F(Wire, RingIndexPastCapacity) {
+  seen.ring_words(rank::kSubmissions)->produced.value = 9;
+  EXPECT_EQ(port.poll(batch), 0u);
+  EXPECT_EQ(port.fault(), RankFault::ring_index);
+}
+
+TEST_F(Wire, RingIndexBackwards) {
+  post(good());
+  ASSERT_EQ(port.poll(batch), 1u);
+  seen.ring_words(rank::kSubmissions)->produced.value = 0;
+  EXPECT_EQ(port.poll(batch), 0u);
+  EXPECT_EQ(port.fault(), RankFault::ring_index);
+}
+
+TEST_F(Wire, ConsumerThatClaimsMoreThanWasWritten) {
+  seen.ring_words(rank::kCompletions)->consumed.value = 3;
+  for (int i = 0; i < 9; ++i) port.complete({.qp = 10, .id = 1}, {});
+  EXPECT_EQ(port.fault(), RankFault::ring_index);
+}
+
+TEST_F(Wire, SleepingEngineNoticesACorruptedRing) {
+  seen.ring_words(rank::kMarks)->produced.value = 1000;
+  EXPECT_FALSE(port.announce_sleep());
+  EXPECT_EQ(port.fault(), RankFault::ring_index);
+}
+
+TEST_F(Wire, RequestsBeforeTheBadOneStand) {
+  post(good(1));
+  post(good(2));
+  auto bad = good(3);
+  bad.opcode = 7;
+  post(bad);
+  post(good(4));
+  EXPECT_EQ(port.poll(batch), 2u);
+  EXPECT_EQ(port.fault(), RankFault::bad_descriptor);
+  EXPECT_EQ(port.poll(batch), 0u) << "nothing is taken after a fault";
+  port.flush({});
+  std::array<NoticeEntry, 2> told;
+  ASSERT_EQ(notices.pop(told), 1u);
+  EXPECT_EQ(told[0].kind, static_cast<std::uint32_t>(rank::NoticeKind::cut_off));
+  EXPECT_EQ(told[0].reason, static_cast<std::uint32_t>(RankFault::bad_descriptor));
+}
+
+TEST_F(Wire, MoreOutstandingThanCompletionsFit) {
+  for (int i = 0; i < 8; ++i) post(good(i));
+  ASSERT_EQ(port.poll(batch), 8u);
+  post(good(8));
+  EXPECT_EQ(port.poll(batch), 0u);
+  EXPECT_EQ(port.fault(), RankFault::flooded);
+}
+
+TEST_F(Wire, RankThatReadsNoArrivals) {
+  for (int i = 0; i < 8; ++i) port.arrived({.qp = 20, .length = 4}, {});
+  EXPECT_EQ(port.fault(), RankFault::none);
+  port.arrived({.qp = 20, .length = 4}, {});
+  EXPECT_EQ(port.fault(), RankFault::arrival_ring_full);
+  port.arrived({.qp = 20, .length = 4}, {});
+  EXPECT_EQ(port.counters().refused_after_fault, 1u);
+}
+
+TEST_F(Wire, UnknownMark) {
+  ASSERT_TRUE(marks.push({.kind = 1, .value = 20}));
+  ASSERT_TRUE(marks.push({.kind = 99}));
+  marks.publish();
+  std::array<MarkEntry, 8> out;
+  EXPECT_EQ(port.poll_marks(out), 1u);
+  EXPECT_EQ(out[0].value, 20u);
+  EXPECT_EQ(port.fault(), RankFault::bad_mark);
+}
+
+TEST_F(Wire, WakesOnlyWhoSleeps) {
+  port.arrived({.qp = 10, .length = 4}, {});
+  port.flush({});
+  EXPECT_FALSE(wake.wait(0));
+  seen.rank_words().sleeping = 1;
+  port.flush({});
+  EXPECT_FALSE(wake.wait(0)) << "nothing new, no wake";
+  port.arrived({.qp = 10, .length = 4}, {});
+  port.flush({});
+  EXPECT_TRUE(wake.wait(0));
+  EXPECT_EQ(seen.rank_words().sleeping.load(), 0u);
+}
+
+TEST_F(Wire, QuiescentOnlyWhenWaitingAndAllRead) {
+  using rank::State;
+  EXPECT_FALSE(port.quiescent());
+  seen.rank_words().state = rank::state_word(1, State::waiting);
+  EXPECT_TRUE(port.quiescent());
+  post(good());
+  EXPECT_FALSE(port.quiescent()) << "a request is unread";
+  ASSERT_EQ(port.poll(batch), 1u);
+  EXPECT_TRUE(port.quiescent());
+  port.complete({.qp = 10, .id = 1}, {});
+  port.flush({});
+  EXPECT_FALSE(port.quiescent()) << "a completion is unread";
+  std::array<CompletionEntry, 1> out;
+  ASSERT_EQ(completions.pop(out), 1u);
+  EXPECT_TRUE(port.quiescent());
+  seen.rank_words().state = rank::state_word(2, State::computing);
+  EXPECT_FALSE(port.quiescent());
+  seen.rank_words().state = 0xff;
+  EXPECT_FALSE(port.quiescent());
+}
+
+// Two threads, the sleep protocol both ways: every request is answered and nobody oversleeps.
+TEST_F(Wire, NoWakeIsLost) {
+  constexpr std::uint64_t kCount = 20000;
+  rank::EventFd engine_wake;
+  std::thread engine([&] {
+    std::uint64_t answered = 0;
+    while (answered < kCount) {
+      const std::size_t n = port.poll(batch);
+      for (std::size_t i = 0; i < n; ++i) {
+        port.complete({.qp = batch[i].qp, .id = batch[i].request.id}, {});
+      }
+      answered += n;
+      port.flush({});
+      if (n == 0 && port.announce_sleep()) {
+        ASSERT_TRUE(engine_wake.wait(20000)) << "engine overslept";
+        engine_wake.clear();
+        port.cancel_sleep();
+      }
+    }
+  });
+  std::uint64_t posted = 0, ended = 0;
+  std::array<CompletionEntry, 4> out;
+  while (ended < kCount) {
+    while (posted < kCount && posted - ended < 8 && submissions.push(good(posted))) ++posted;
+    if (submissions.publish()) {
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      if (seen.engine_words().sleeping.load() != 0) engine_wake.raise();
+    }
+    const std::size_t n = completions.pop(out);
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(out[i].id, ended++);
+    if (n != 0) continue;
+    seen.rank_words().sleeping = 1;
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (completions.empty()) {
+      ASSERT_TRUE(wake.wait(20000)) << "rank overslept";
+      wake.clear();
+    }
+    seen.rank_words().sleeping = 0;
+  }
+  engine.join();
+  EXPECT_EQ(port.counters().completions, kCount);
+}
+
+// A rank that scribbles over everything it can reach: never undefined behaviour, soon a fault.
+TEST(RankPortGarbage, IsCutOffWhateverItWrites) {
+  int faults = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    RandomStream random(seed, 1, 1);
+    auto memory = Memory::create(small());
+    auto seen = Memory::attach(memory.fd());
+    rank::EventFd wake;
+    RankPort port(memory, wake);
+    port.bind(1, 0, 10);
+    port.bind(2, 0, 20);
+    std::array<RankWork, 16> batch;
+    std::array<MarkEntry, 16> marks;
+    auto* words = reinterpret_cast<std::uint64_t*>(seen.ring_words(rank::kSubmissions)) - 3 * 512;
+    const std::size_t count = (seen.staging().data() + 8192 - reinterpret_cast<std::byte*>(words)) / 8;
+    for (int round = 0; round < 50; ++round) {
+      for (int i = 0; i < 200; ++i) {
+        const auto v = random();
+        words[random.below(static_cast<std::uint32_t>(count))] = (v & 1) ? v : v >> 58;
+      }
+      auto& produced = seen.ring_words(rank::kSubmissions)->produced.value;
+      produced = produced + random.below(4);
+      for (std::size_t i = 0, n = port.poll(batch); i < n; ++i) {
+        const auto& r = batch[i].request;
+        if (r.local) {
+          const auto* begin = reinterpret_cast<std::uint8_t*>(memory.staging().data());
+          ASSERT_GE(r.local, begin);
+          ASSERT_LE(r.local + r.length, begin + 8192);
+        }
+        port.complete({.qp = batch[i].qp, .id = r.id}, {});
+      }
+      port.poll_marks(marks);
+      port.arrived({.qp = 10}, {});
+      port.announce_sleep();
+      port.cancel_sleep();
+      port.quiescent();
+      port.flush({});
+    }
+    faults += port.fault() != RankFault::none;
+  }
+  EXPECT_EQ(faults, 200);
+}
+
+TEST(RankMemory, CannotBeResized) {
+  auto memory = Memory::create(small());
+  EXPECT_EQ(ftruncate(memory.fd(), 0), -1);
+  EXPECT_EQ(errno, EPERM);
+  EXPECT_EQ(ftruncate(memory.fd(), 1 << 24), -1);
+  EXPECT_EQ(fcntl(memory.fd(), F_ADD_SEALS, F_SEAL_WRITE), -1);
+}
+
+TEST(RankMemory, RefusesWhatIsNotItsOwn) {
+  rank::Descriptor plain(memfd_create("plain", MFD_CLOEXEC));
+  EXPECT_THROW(Memory::attach(plain.get()), std::runtime_error);
+  auto memory = Memory::create(small());
+  auto* header = reinterpret_cast<rank::Header*>(
+      mmap(nullptr, rank::kPage, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd(), 0));
+  ASSERT_NE(header, MAP_FAILED);
+  const auto refused = [&](auto change) {
+    const rank::Header saved = *header;
+    change();
+    std::string message;
+    try {
+      Memory::attach(memory.fd());
+    } catch (const std::runtime_error& e) {
+      message = e.what();
+    }
+    *header = saved;
+    return message;
+  };
+  EXPECT_THAT(refused([&] { header->magic ^= 1; }), ::testing::HasSubstr("magic"));
+  EXPECT_THAT(refused([&] { header->version = 9; }), ::testing::HasSubstr("ABI version 9"));
+  EXPECT_THAT(refused([&] { header->geometry.arrivals = 7; }), ::testing::HasSubstr("arrivals"));
+  EXPECT_THAT(refused([&] { header->geometry.world = 0; }), ::testing::HasSubstr("world"));
+  EXPECT_THAT(refused([&] { header->geometry.staging_bytes += 1 << 20; }),
+              ::testing::HasSubstr("size"));
+  EXPECT_NO_THROW(Memory::attach(memory.fd()));
+  munmap(header, rank::kPage);
+}
+
+TEST(RankMemory, BadGeometryNamesTheField) {
+  auto g = small();
+  g.completions = 12;
+  EXPECT_THROW(Memory::create(g), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace loomnet
