@@ -1,0 +1,86 @@
+// Runs collectives and point-to-point messages of one rank over Verbs. Sans-I/O: no thread, no
+// clock, no system call; progress is driven by the events fed in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "collective/staging.hpp"
+#include "collective/types.hpp"
+#include "collective/verbs.hpp"
+
+namespace loomnet {
+
+// Chosen by the caller: the same on all members, unique in the job for its whole life, never used
+// again after close(). Below 2^20. Members may create their communicators in any order.
+using CommunicatorId = std::uint32_t;
+inline constexpr CommunicatorId kMaxCommunicatorId = (1u << 20) - 1;
+
+// Learns of finished operations. Called from inside the executor's own calls, after its state is
+// consistent; it may call start(), abort() and close().
+class OperationSink {
+ public:
+  virtual ~OperationSink() = default;
+  virtual void finished(OperationId id, const OperationResult& result) = 0;
+};
+
+struct CollectiveCounter {
+  std::string_view name;
+  std::uint64_t value;
+};
+
+class Communicator;
+
+class CollectiveExecutor {
+ public:
+  // `staging`: this rank's staging memory of layout.total_bytes(), or null to move lengths only.
+  // All references must outlive the executor.
+  CollectiveExecutor(const StagingLayout& layout, JobRank self, std::uint8_t* staging, Verbs& verbs,
+                     OperationSink& sink);
+  ~CollectiveExecutor();
+  CollectiveExecutor(const CollectiveExecutor&) = delete;
+  CollectiveExecutor& operator=(const CollectiveExecutor&) = delete;
+
+  // `members` in group-rank order, this rank among them. Throws std::invalid_argument.
+  void create(CommunicatorId id, std::span<const JobRank> members);
+  // Aborts what still runs, then forgets the communicator and gives its channels back.
+  void close(CommunicatorId id);
+  const Communicator* find(CommunicatorId id) const;
+
+  // Collectives of one communicator run in the order of start(); sends and receives are independent
+  // of them. The operation may finish inside this call. Throws std::invalid_argument for what is
+  // malformed here (unknown communicator, rank out of range, type that does not reduce, …).
+  OperationId start(CommunicatorId id, Operation operation);
+  // Ends a receive that nothing has matched yet with OperationStatus::aborted; anything else that is
+  // not finished aborts its communicator, since its peers may already be part of it. False: unknown
+  // or finished.
+  bool cancel(OperationId id);
+  // Fails every operation of the communicator here and, by a message, at its other members. It
+  // stays failed until closed.
+  void abort(CommunicatorId id, const std::string& reason);
+
+  // --- events -----------------------------------------------------------------------------------
+  // A peer's write-with-immediate was executed here; in the peer's posting order. `length` and
+  // `immediate` are the peer's word and are checked: garbage fails the peer, by name.
+  void on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length);
+  void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status);
+  // The peer is gone for a reason only the caller knows.
+  void on_peer_failure(JobRank peer, const std::string& reason);
+
+  // No operation is unfinished.
+  bool idle() const;
+  // Every posted write has completed: only then may the rank leave without hurting its peers.
+  bool quiescent() const;
+  void counters(std::vector<CollectiveCounter>& out) const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace loomnet

@@ -1,0 +1,55 @@
+// Where every slot lies in a rank's staging memory: a pure function of the job's shape, so that a
+// sender knows addresses in its peer's memory without asking.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collective/types.hpp"
+
+namespace loomnet {
+
+// Must be equal on all ranks of a job.
+struct StagingConfig {
+  std::uint32_t ranks = 0;
+  std::uint32_t slots = 8;             // per channel, 1..64
+  std::uint32_t slot_payload = 32768;  // bytes of user data per slot, a multiple of 64
+  std::uint32_t channels = 16;         // per ordered pair, 1..256; a communicator uses up to 2
+};
+
+// [receive: sender][channel][slot], then [send: receiver][channel][slot]. Everything one peer may
+// write is one contiguous range, so that a NIC can register it as that queue pair's only region.
+// Own rows exist and stay unused; untouched pages cost nothing.
+class StagingLayout {
+ public:
+  static constexpr std::uint32_t kHeaderBytes = 48;
+
+  // Throws std::invalid_argument naming the field.
+  explicit StagingLayout(const StagingConfig& config);
+
+  const StagingConfig& config() const { return config_; }
+  std::uint32_t ranks() const { return config_.ranks; }
+  std::uint32_t slots() const { return config_.slots; }
+  std::uint32_t channels() const { return config_.channels; }
+  std::uint32_t slot_payload() const { return config_.slot_payload; }
+  std::uint32_t slot_bytes() const { return kHeaderBytes + config_.slot_payload; }  // longest write
+  std::uint64_t slot_stride() const { return stride_; }
+
+  std::uint64_t total_bytes() const { return 2 * receive_bytes(); }
+  std::uint64_t receive_bytes() const { return row_bytes() * config_.ranks; }
+  // The range of staging memory that `sender` writes: receive_row(sender), row_bytes() long.
+  std::uint64_t row_bytes() const { return stride_ * config_.slots * config_.channels; }
+  std::uint64_t receive_row(JobRank sender) const { return row_bytes() * sender; }
+  std::uint64_t receive_slot(JobRank sender, std::uint32_t channel, std::uint32_t slot) const {
+    return receive_row(sender) + stride_ * (std::uint64_t{channel} * config_.slots + slot);
+  }
+  std::uint64_t send_slot(JobRank receiver, std::uint32_t channel, std::uint32_t slot) const {
+    return receive_bytes() + receive_slot(receiver, channel, slot);
+  }
+
+ private:
+  StagingConfig config_;
+  std::uint64_t stride_;
+};
+
+}  // namespace loomnet

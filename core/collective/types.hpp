@@ -1,0 +1,117 @@
+// What a collective is asked to do: data types, reduction operators, the operations themselves and
+// how they end. Shared by ranks (real bytes) and by traffic models in the engine (lengths only).
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace loomnet {
+
+using JobRank = std::uint32_t;  // rank in the whole job; names a peer of Verbs
+using GroupRank = std::uint32_t;  // rank inside one communicator
+inline constexpr GroupRank kAnySource = 0xffff'ffffu;
+
+// `opaque` is bytes of a type this library does not know; it moves, but does not reduce.
+enum class DataType : std::uint8_t {
+  opaque, boolean, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64,
+};
+inline constexpr std::size_t kDataTypes = 11;
+std::size_t element_size(DataType type);
+std::string_view to_string(DataType type);
+
+// avg is sum, divided once by the number of ranks at the end; premul_sum multiplies each rank's
+// input by Operation::factor first.
+enum class ReduceOp : std::uint8_t { sum, avg, min, max, product, band, bor, bxor, premul_sum };
+inline constexpr std::size_t kReduceOps = 9;
+std::string_view to_string(ReduceOp op);
+bool reducible(ReduceOp op, DataType type);
+
+enum class Collective : std::uint8_t {
+  all_reduce, reduce_scatter, all_gather, broadcast, reduce, all_to_all, barrier, gather, scatter,
+  send, recv,
+};
+inline constexpr std::size_t kCollectives = 11;
+std::string_view to_string(Collective collective);
+
+// automatic: a tree where the message is small and hops dominate, else the pipelined ring or chain.
+// All ranks must ask for the same one.
+enum class Algorithm : std::uint8_t { automatic, ring, tree };
+
+// A tensor, or one tensor per rank. One pointer: the blocks of the ranks lie one after the other
+// (block sizes from Operation::count or ::input_counts / ::output_counts). Several pointers: one per
+// rank of the communicator. None: lengths only.
+struct Buffers {
+  std::vector<std::uint8_t*> parts;
+
+  Buffers() = default;
+  explicit Buffers(void* contiguous) {
+    if (contiguous != nullptr) parts.push_back(static_cast<std::uint8_t*>(contiguous));
+  }
+  explicit Buffers(std::vector<std::uint8_t*> list) : parts(std::move(list)) {}
+};
+
+// One operation on one communicator. Memory must stay valid until it has finished; input is not
+// written unless it is also the output.
+//
+//   collective       count                 input                     output
+//   all_reduce       elements              tensor                    tensor (may be input)
+//   broadcast        elements              root: tensor              tensor (root: may be input or none)
+//   reduce           elements              tensor                    root: tensor (may be input)
+//   reduce_scatter   elements per rank     one block per rank        own block
+//   all_gather       elements per rank     own block                 one block per rank
+//   gather           elements per rank     own block                 root: one block per rank
+//   scatter          elements per rank     root: one block per rank  own block
+//   all_to_all       elements per pair     one block per rank        one block per rank
+//   send             elements              tensor                    -
+//   recv             elements              -                         tensor
+//
+// Uneven blocks: input_counts (reduce_scatter, scatter, all_to_all) and output_counts (all_gather,
+// gather, all_to_all) replace count; each has one entry per rank. reduce_scatter and all_gather
+// need the same list on all ranks; gather and scatter need it at the root, and `count` (the own
+// block) elsewhere.
+struct Operation {
+  Collective collective = Collective::barrier;
+  DataType type = DataType::opaque;
+  ReduceOp reduce = ReduceOp::sum;
+  Algorithm algorithm = Algorithm::automatic;
+  double factor = 1.0;     // premul_sum only
+  GroupRank root = 0;      // broadcast, reduce, gather, scatter
+  GroupRank peer = 0;      // send, recv; kAnySource for recv from whoever comes first
+  std::uint32_t tag = 0;   // send, recv
+  std::uint64_t count = 0;
+  std::vector<std::uint64_t> input_counts, output_counts;
+  Buffers input, output;
+};
+
+struct OperationId {
+  std::uint64_t value = 0;
+  constexpr auto operator<=>(const OperationId&) const = default;
+};
+
+enum class OperationStatus : std::uint8_t {
+  ok,
+  mismatch,       // ranks disagree about what runs: operation, type, size or order
+  peer_failed,    // a queue pair to a member failed
+  peer_aborted,   // another member failed first and said so
+  protocol,       // a member sent what no correct rank sends
+  exhausted,      // no free channel to a member
+  aborted,        // aborted or closed here
+};
+inline constexpr std::size_t kOperationStatuses = 7;
+std::string_view to_string(OperationStatus status);
+
+struct OperationResult {
+  OperationStatus status = OperationStatus::ok;
+  GroupRank source = 0;     // recv: who sent it
+  std::uint32_t tag = 0;    // send, recv
+  std::string message;      // empty when ok
+};
+
+// "all_reduce(float32, 3 elements, sum)"
+std::string describe(const Operation& operation);
+
+}  // namespace loomnet
