@@ -1,0 +1,54 @@
+# Compiles every ebpf/NAME.bpf.c for the kernel and embeds it: NAME.skel.h (struct NAME_bpf) on the
+# include path of loomnet_skeletons. Nothing is compiled when Loomnet runs.
+
+# linux/types.h includes asm/types.h, which Debian and Ubuntu keep in a per-architecture folder that
+# clang does not search for the bpf target.
+set(LOOMNET_BPF_INCLUDES "")
+set(loomnet_asm_candidates "")
+if(CMAKE_LIBRARY_ARCHITECTURE)
+  list(APPEND loomnet_asm_candidates /usr/include/${CMAKE_LIBRARY_ARCHITECTURE})
+endif()
+list(APPEND loomnet_asm_candidates /usr/include/${CMAKE_SYSTEM_PROCESSOR}-linux-gnu)
+foreach(folder ${loomnet_asm_candidates})
+  if(EXISTS ${folder}/asm/types.h)
+    list(APPEND LOOMNET_BPF_INCLUDES -idirafter ${folder})
+    break()
+  endif()
+endforeach()
+foreach(folder ${LIBBPF_INCLUDE_DIRS})
+  list(APPEND LOOMNET_BPF_INCLUDES -idirafter ${folder})
+endforeach()
+
+set(LOOMNET_SKELETON_DIR ${CMAKE_BINARY_DIR}/skeletons)
+file(MAKE_DIRECTORY ${LOOMNET_SKELETON_DIR})
+file(GLOB loomnet_bpf_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ebpf/*.bpf.c)
+set(loomnet_skeleton_headers "")
+foreach(source ${loomnet_bpf_sources})
+  get_filename_component(name ${source} NAME)
+  string(REPLACE ".bpf.c" "" name ${name})
+  set(object ${LOOMNET_SKELETON_DIR}/${name}.bpf.o)
+  set(header ${LOOMNET_SKELETON_DIR}/${name}.skel.h)
+  add_custom_command(
+    OUTPUT ${object}
+    COMMAND ${LOOMNET_CLANG} -O2 -g -target bpf -std=gnu11 -Wall -Wextra -Wno-unused-function
+            -I${CMAKE_SOURCE_DIR}/ebpf ${LOOMNET_BPF_INCLUDES} -MD -MT ${object} -MF ${object}.d
+            -c ${source} -o ${object}
+    DEPENDS ${source}
+    DEPFILE ${object}.d
+    COMMENT "BPF object ${name}.bpf.o"
+    VERBATIM)
+  # The skeleton is written beside and moved: a failed bpftool leaves no half header behind.
+  add_custom_command(
+    OUTPUT ${header}
+    COMMAND sh -c "\"$1\" gen skeleton \"$2\" name \"$3\" > \"$4.tmp\" && mv \"$4.tmp\" \"$4\"" sh
+            ${LOOMNET_BPFTOOL} ${object} ${name}_bpf ${header}
+    DEPENDS ${object}
+    COMMENT "BPF skeleton ${name}.skel.h"
+    VERBATIM)
+  list(APPEND loomnet_skeleton_headers ${header})
+endforeach()
+
+add_custom_target(loomnet_skeleton_files DEPENDS ${loomnet_skeleton_headers})
+add_library(loomnet_skeletons INTERFACE)
+add_dependencies(loomnet_skeletons loomnet_skeleton_files)
+target_include_directories(loomnet_skeletons SYSTEM INTERFACE ${LOOMNET_SKELETON_DIR})

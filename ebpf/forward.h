@@ -1,0 +1,135 @@
+/* The forward program: SRv6 uSID shift-and-forward (uN, uA, F3216) and plain IPv6 by ECMP, as pure
+ * decisions on one packet ("MRC + SRv6 multi-plane fabrics" 2.9, 3.1). Each build defines three
+ * lookups before it calls forward_ingress; nothing here allocates, waits or queues. */
+#ifndef LOOMNET_EBPF_FORWARD_H
+#define LOOMNET_EBPF_FORWARD_H
+
+#include "forward_abi.h"
+
+/* The tables as one build keeps them. A row that is absent reads as 0. */
+struct forward_tables;
+LN_INLINE ln_u32 forward_lookup_sid(struct forward_tables* tables, ln_u64 block_and_usid);
+LN_INLINE ln_u32 forward_lookup_host(struct forward_tables* tables, ln_u64 high, ln_u64 low);
+LN_INLINE ln_u32 forward_lookup_member(struct forward_tables* tables, ln_u32 group, ln_u32 index);
+
+#define FORWARD_ETHERNET 14
+#define FORWARD_IPV6 40
+#define FORWARD_USIDS 6
+#define FORWARD_ETHERTYPE_IPV6 0x86dd
+#define FORWARD_NH_TCP 6
+#define FORWARD_NH_UDP 17
+#define FORWARD_NH_ROUTING 43
+
+/* ::, ::1, fe80::/10 and ff00::/8 are neither sent from nor forwarded to. */
+LN_INLINE int forward_unroutable(ln_u64 high, ln_u64 low) {
+  return (high == 0 && low <= 1) || high >> 54 == 0xfe80u >> 6 || high >> 56 == 0xff;
+}
+
+/* Flow hash: the words source (2), destination (2) and next header << 32 | source port << 16 |
+ * destination port, each folded in by xor, multiply by 2^64/phi and a 32-bit xor-shift, closed by the
+ * SplitMix64 finaliser. Ports are those of TCP and UDP right behind the IPv6 header, else 0. The
+ * flow label stays out: Linux changes it in mid-connection. */
+LN_INLINE ln_u64 forward_hash_word(ln_u64 hash, ln_u64 word) {
+  hash = (hash ^ word) * LN_GOLDEN;
+  return hash ^ hash >> 32;
+}
+
+LN_INLINE ln_u64 forward_flow_hash(const ln_u8* frame, const ln_u8* end, ln_u64 seed) {
+  const ln_u8* ip = frame + FORWARD_ETHERNET;
+  const ln_u8* ports = ip + FORWARD_IPV6;
+  ln_u64 word = (ln_u64)ip[6] << 32;
+  ln_u64 hash = ln_mix64(seed);
+  if ((ip[6] == FORWARD_NH_TCP || ip[6] == FORWARD_NH_UDP) && ports + 4 <= end)
+    word |= (ln_u64)ln_load_be16(ports) << 16 | ln_load_be16(ports + 2);
+  hash = forward_hash_word(hash, ln_load_be64(ip + 8));
+  hash = forward_hash_word(hash, ln_load_be64(ip + 16));
+  hash = forward_hash_word(hash, ln_load_be64(ip + 24));
+  hash = forward_hash_word(hash, ln_load_be64(ip + 32));
+  return ln_mix64(forward_hash_word(hash, word));
+}
+
+LN_INLINE struct ln_verdict forward_drop(ln_u64* row, ln_u32 reason) {
+  ln_count(row, reason);
+  return ln_drop(reason);
+}
+
+/* `frame`..`end`: the bytes at hand (at least the first 58 of a frame that has them), edited in
+ * place only where the verdict is a forward. `row`: counters of the ingress port. */
+LN_INLINE struct ln_verdict forward_ingress(struct forward_tables* tables,
+                                            const struct forward_config* config, ln_u64* row,
+                                            ln_u8* frame, const ln_u8* end, ln_u32 frame_length) {
+  ln_u8* ip = frame + FORWARD_ETHERNET;
+  ln_u64 high, low, source_high, source_low;
+  ln_u32 port = 0, counter = 0, found = 0, shifted = 0, entry;
+  int step;
+
+  if (LN_UNLIKELY(frame + FORWARD_ETHERNET > end)) return forward_drop(row, FORWARD_DROP_TOO_SHORT);
+  if (LN_UNLIKELY(ln_load_be16(frame + 12) != FORWARD_ETHERTYPE_IPV6))
+    return forward_drop(row, FORWARD_DROP_NOT_IPV6);
+  if (LN_UNLIKELY(frame + FORWARD_ETHERNET + FORWARD_IPV6 > end))
+    return forward_drop(row, FORWARD_DROP_TOO_SHORT);
+  if (LN_UNLIKELY(ip[0] >> 4 != 6)) return forward_drop(row, FORWARD_DROP_BAD_VERSION);
+  if (LN_UNLIKELY(!(config->options & FORWARD_ALLOW_STALE_LENGTH) &&
+                  (ln_u32)ln_load_be16(ip + 4) + FORWARD_ETHERNET + FORWARD_IPV6 > frame_length))
+    return forward_drop(row, FORWARD_DROP_TRUNCATED);
+  if (LN_UNLIKELY(ip[6] == FORWARD_NH_ROUTING))
+    return forward_drop(row, FORWARD_DROP_ROUTING_HEADER);
+
+  source_high = ln_load_be64(ip + 8);
+  source_low = ln_load_be64(ip + 16);
+  high = ln_load_be64(ip + 24);
+  low = ln_load_be64(ip + 32);
+  if (config->options & FORWARD_CHECK_ADDRESSES) {
+    if (LN_UNLIKELY(forward_unroutable(source_high, source_low)))
+      return forward_drop(row, FORWARD_DROP_BAD_SOURCE);
+    if (LN_UNLIKELY(forward_unroutable(high, low)))
+      return forward_drop(row, FORWARD_DROP_BAD_DESTINATION);
+  }
+
+  for (step = 0; step < FORWARD_USIDS; step++) {
+    entry = forward_lookup_sid(tables, high >> 16);
+    if (!entry) break;
+    port = entry & FORWARD_SID_PORT;
+    if ((entry & FORWARD_SID_KIND) == FORWARD_SID_FIB) {
+      counter = FORWARD_FORWARD_FIB;
+      found = 1;
+      break;
+    }
+    if (LN_UNLIKELY((high & 0xffff) == 0 && low == 0))
+      return forward_drop(row, FORWARD_DROP_EXHAUSTED);
+    /* Shift the uSIDs behind the block left by 16 bits, zeroes come in. */
+    high = (high & 0xffffffff00000000ull) | (high & 0xffff) << 16 | low >> 48;
+    low <<= 16;
+    shifted = 1;
+    if ((entry & FORWARD_SID_KIND) == FORWARD_SID_UA) {
+      counter = FORWARD_CROSS_CONNECT_UA;
+      found = 1;
+      break;
+    }
+    ln_count(row, FORWARD_SHIFT_UN);
+  }
+
+  if (!found) {
+    entry = forward_lookup_host(tables, high, low);
+    if (LN_UNLIKELY(!entry)) return forward_drop(row, FORWARD_DROP_NO_ROUTE);
+    if (LN_UNLIKELY(!(entry & 0xffff))) return forward_drop(row, FORWARD_DROP_EMPTY_GROUP);
+    /* A multiplication spreads the hash over any number of members without a division. */
+    entry = forward_lookup_member(
+        tables, entry >> 16 & 0x7fff,
+        (ln_u32)((forward_flow_hash(frame, end, config->hash_seed) >> 32) * (entry & 0xffff) >> 32));
+    if (LN_UNLIKELY(!entry)) return forward_drop(row, FORWARD_DROP_EMPTY_GROUP);
+    port = entry & FORWARD_SID_PORT;
+    counter = FORWARD_FORWARD_HOST;
+  }
+
+  if (LN_UNLIKELY(ip[7] <= 1)) return forward_drop(row, FORWARD_DROP_HOP_LIMIT);
+  ip[7] = (ln_u8)(ip[7] - 1); /* once per switch, however many own uSIDs it consumed */
+  if (shifted) {
+    ln_store_be64(ip + 24, high);
+    ln_store_be64(ip + 32, low);
+  }
+  ln_count(row, counter);
+  return ln_forward(port);
+}
+
+#endif /* LOOMNET_EBPF_FORWARD_H */
