@@ -32,7 +32,7 @@ PacketPtr PacketPool::allocate() {
   p->flow = p->wire_length = 0;
   p->ingress = p->header_length = 0;
   p->queue = kDataClass;
-  p->trimmable = p->ect = p->corrupt = p->kernel = false;
+  p->trimmable = p->ect = p->corrupt = p->lost = p->kernel = false;
   p->payload = Payload{};
   return PacketPtr(p);
 }

@@ -49,6 +49,7 @@ struct Packet {
   bool trimmable = false;       // a full queue may cut it to its header
   bool ect = false;             // ECN-capable: may be marked CE
   bool corrupt = false;         // a link damaged it: the next receiver's FCS check drops it
+  bool lost = false;            // a link lost it: it ends where it would have arrived
   bool kernel = false;          // entered from a host's kernel, leaves to one
   Payload payload;
   std::array<std::uint8_t, kMaxHeaderBytes> header;

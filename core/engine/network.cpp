@@ -1,0 +1,266 @@
+// Building the fabric, moving packets between its models, applying changes at their time.
+#include "engine/network.hpp"
+
+#include <stdexcept>
+#include <string>
+
+#include "packet/dscp.hpp"
+
+namespace loomnet {
+
+// A switch whose program the engine runs: decide, then offer to the egress link.
+class Network::SwitchNode final : public LinkReceiver {
+ public:
+  SwitchNode(Network& network, NodeId node) : network_(network), node_(node) {}
+  void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override {
+    Node& self = network_.nodes_[node_];
+    packet->ingress = port;
+    const Verdict verdict =
+        self.program->ingress(packet->header_bytes(), packet->wire_length,
+                              {.now = static_cast<std::uint64_t>(now.count), .ingress = port,
+                               .sequence = sequence_++});
+    if (verdict.action != Action::forward || verdict.port >= self.egress.size()) return;
+    if (HalfLink* out = self.egress[verdict.port]) out->offer(std::move(packet), now);
+  }
+
+ private:
+  Network& network_;
+  NodeId node_;
+  std::uint64_t sequence_ = 0;
+};
+
+class Network::KernelNode final : public LinkReceiver {
+ public:
+  KernelNode(Network& network, NodeId node) : network_(network), node_(node) {}
+  void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override {
+    packet->ingress = port;
+    network_.gate_->to_switch(node_, port, std::move(packet), now);
+  }
+
+ private:
+  Network& network_;
+  NodeId node_;
+};
+
+class Network::PanelNode final : public LinkReceiver {
+ public:
+  PanelNode(Network& network, NodeId node, std::vector<std::int32_t> circuits)
+      : circuits(std::move(circuits)), network_(network), node_(node) {}
+  void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override {
+    const std::int32_t out = circuits[port];
+    if (out < 0) {
+      ++dark;
+      return;
+    }
+    network_.nodes_[node_].egress[out]->offer(std::move(packet), now);
+  }
+  std::vector<std::int32_t> circuits;
+  std::uint64_t dark = 0;  // packets that met no mirror
+
+ private:
+  Network& network_;
+  NodeId node_;
+};
+
+// Changes that were planned: faults, repairs, reconverged tables.
+class Network::Timetable final : public EventHandler {
+ public:
+  explicit Timetable(Network& network) : network_(network), id_(network.events_.add(*this)) {}
+  void add(Picoseconds at, const LinkChange& change) {
+    rows_.push_back({change, 0, nullptr});
+    network_.events_.schedule(at, id_, rows_.size() - 1);
+  }
+  void add(Picoseconds at, NodeId node, std::shared_ptr<const TableBatch> tables) {
+    rows_.push_back({{}, node, std::move(tables)});
+    network_.events_.schedule(at, id_, rows_.size() - 1);
+  }
+  void on_event(std::uint64_t what, Picoseconds) override {
+    Row& row = rows_[what];
+    if (row.tables) {
+      network_.nodes_[row.node].program->publish(*row.tables);
+      row.tables.reset();
+    } else {
+      network_.apply(row.change);
+    }
+  }
+
+ private:
+  struct Row {
+    LinkChange change;
+    NodeId node;
+    std::shared_ptr<const TableBatch> tables;
+  };
+  Network& network_;
+  ObjectId id_;
+  std::vector<Row> rows_;
+};
+
+Network::Network(std::uint64_t seed, Picoseconds meter_bin)
+    : seed_(seed), meter_bin_(meter_bin), timetable_(std::make_unique<Timetable>(*this)) {}
+
+Network::~Network() { clear(); }
+
+NodeId Network::add_host(std::size_t ports) {
+  const auto id = static_cast<NodeId>(nodes_.size());
+  Node node;
+  node.nic = std::make_unique<Nic>(events_, pool_, id, ports, meter_bin_);
+  node.egress.resize(ports);
+  nodes_.push_back(std::move(node));
+  return id;
+}
+
+NodeId Network::add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> program,
+                           const SwitchOptions& options) {
+  const auto id = static_cast<NodeId>(nodes_.size());
+  Node node;
+  node.kernel = program == nullptr;
+  node.program = std::move(program);
+  node.egress.resize(ports);
+  if (options.buffer_bytes) {
+    node.buffer = std::make_unique<SharedBuffer>(options.buffer_bytes, options.buffer_alpha);
+  }
+  if (node.kernel) {
+    node.receiver = std::make_unique<KernelNode>(*this, id);
+  } else {
+    node.receiver = std::make_unique<SwitchNode>(*this, id);
+  }
+  nodes_.push_back(std::move(node));
+  return id;
+}
+
+NodeId Network::add_panel(std::vector<std::int32_t> circuits) {
+  const auto id = static_cast<NodeId>(nodes_.size());
+  Node node;
+  node.egress.resize(circuits.size());
+  node.receiver = std::make_unique<PanelNode>(*this, id, std::vector<std::int32_t>(circuits.size(), -1));
+  nodes_.push_back(std::move(node));
+  set_circuits(id, std::move(circuits));
+  return id;
+}
+
+void Network::set_circuits(NodeId panel, std::vector<std::int32_t> circuits) {
+  auto* node = dynamic_cast<PanelNode*>(nodes_.at(panel).receiver.get());
+  if (!node) throw std::invalid_argument("network: node " + std::to_string(panel) + " is no panel");
+  const auto n = static_cast<std::int32_t>(nodes_[panel].egress.size());
+  if (static_cast<std::int32_t>(circuits.size()) != n) {
+    throw std::invalid_argument("network: circuits must name every port of the panel");
+  }
+  for (const std::int32_t out : circuits) {
+    if (out < -1 || out >= n) throw std::invalid_argument("network: circuit to a port that is not there");
+  }
+  node->circuits = std::move(circuits);
+}
+
+LinkReceiver& Network::receiver(NodeId node) {
+  Node& n = nodes_.at(node);
+  return n.nic ? static_cast<LinkReceiver&>(*n.nic) : *n.receiver;
+}
+
+LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward) {
+  for (const Endpoint& end : {a, b}) {
+    if (nodes_.at(end.node).egress.at(end.port)) {
+      throw std::invalid_argument("network: port " + std::to_string(end.port) + " of node " +
+                                  std::to_string(end.node) + " is already connected");
+    }
+  }
+  const auto id = static_cast<LinkId>(ends_.size());
+  const auto half = [&](Endpoint from, Endpoint to, const LinkConfig& config) {
+    links_.push_back(
+        std::make_unique<HalfLink>(events_, pool_, config, receiver(to.node), to.port, seed_));
+    HalfLink* link = links_.back().get();
+    Node& node = nodes_[from.node];
+    node.egress[from.port] = link;
+    if (node.nic) node.nic->attach(static_cast<PlanePort>(from.port), *link);
+    if (node.buffer) link->share(*node.buffer);
+  };
+  half(a, b, forward);
+  half(b, a, backward);
+  ends_.emplace_back(a, b);
+  return id;
+}
+
+void Network::set_gate(KernelGate* gate) {
+  gate_ = gate;
+  for (Node& node : nodes_) {
+    if (node.nic) node.nic->set_kernel(gate);
+  }
+}
+
+void Network::notify(Endpoint end, bool up, Picoseconds now) {
+  if (Nic* nic = nodes_[end.node].nic.get()) nic->set_port(static_cast<PlanePort>(end.port), up, now);
+}
+
+void Network::apply(const LinkChange& change) {
+  const Picoseconds now = events_.now();
+  if (change.up) {
+    bool changed = false;
+    for (const bool forward : {true, false}) {
+      HalfLink& link = half(change.link, forward);
+      changed |= link.up() != *change.up;
+      link.set_up(*change.up, now);
+    }
+    if (changed) {
+      notify(ends_[change.link].first, *change.up, now);
+      notify(ends_[change.link].second, *change.up, now);
+    }
+  }
+  for (const bool forward : {true, false}) {
+    if (!(forward ? change.forward : change.backward)) continue;
+    HalfLink& link = half(change.link, forward);
+    if (change.rate) link.set_rate(*change.rate, now);
+    if (change.delay) link.set_delay(*change.delay, now);
+    if (change.impairment) link.set_impairment(*change.impairment, now);
+  }
+}
+
+void Network::schedule(Picoseconds at, const LinkChange& change) {
+  if (change.link >= ends_.size()) throw std::out_of_range("network: no such link");
+  timetable_->add(at, change);
+}
+
+void Network::schedule(Picoseconds at, NodeId node, std::shared_ptr<const TableBatch> tables) {
+  if (!nodes_.at(node).program) throw std::invalid_argument("network: the node runs no program here");
+  timetable_->add(at, node, std::move(tables));
+}
+
+void Network::from_switch(NodeId node, std::uint16_t port, PacketPtr packet) {
+  const Picoseconds ideal = packet->ideal;
+  if (HalfLink* out = nodes_[node].egress[port]) out->offer(std::move(packet), ideal);
+}
+
+void Network::from_host(NodeId host, PlanePort port, PacketPtr packet, Picoseconds now) {
+  nodes_[host].nic->from_kernel(port, std::move(packet), now);
+}
+
+void Network::inject(Endpoint to, std::span<const std::uint8_t> frame) {
+  PacketPtr packet = pool_.allocate();
+  const std::size_t n = std::min(frame.size(), kMaxHeaderBytes);
+  std::copy_n(frame.begin(), n, packet->header.begin());
+  packet->header_length = static_cast<std::uint16_t>(n);
+  packet->wire_length = static_cast<std::uint32_t>(frame.size());
+  packet->payload.length = static_cast<std::uint32_t>(frame.size() - n);
+  packet->ideal = events_.now();
+  receiver(to.node).receive(to.port, std::move(packet), events_.now());
+}
+
+Nic& Network::nic(NodeId host) {
+  Node& node = nodes_.at(host);
+  if (!node.nic) throw std::invalid_argument("network: node " + std::to_string(host) + " is no host");
+  return *node.nic;
+}
+
+std::size_t Network::held() const {
+  std::size_t n = 0;
+  for (const auto& link : links_) n += link->held();
+  for (const Node& node : nodes_) n += node.nic ? node.nic->held() : 0;
+  return n;
+}
+
+void Network::clear() {
+  for (const auto& link : links_) link->clear();
+  for (Node& node : nodes_) {
+    if (node.nic) node.nic->clear();
+  }
+}
+
+}  // namespace loomnet

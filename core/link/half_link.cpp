@@ -1,0 +1,236 @@
+// Queues, serialiser and wire of one link direction ("MRC + SRv6 multi-plane fabrics" 2.9, 2.10).
+#include "link/half_link.hpp"
+
+#include <algorithm>
+
+#include "link/ecn.hpp"
+#include "packet/trim.hpp"
+
+namespace loomnet {
+
+std::string_view to_string(LinkDrop reason) {
+  switch (reason) {
+    case LinkDrop::queue_full: return "queue_full";
+    case LinkDrop::control_full: return "control_full";
+    case LinkDrop::link_down: return "link_down";
+    case LinkDrop::loss: return "loss";
+    case LinkDrop::fcs: return "fcs";
+    case LinkDrop::count: break;
+  }
+  return "unknown";
+}
+
+namespace {
+constexpr std::uint64_t kPurpose = 0x6c696e6b;  // "link"
+
+std::uint64_t exact_ps_per_byte(BitsPerSecond rate) {
+  constexpr std::uint64_t kPsBits = 8'000'000'000'000ull;
+  return rate.count && kPsBits % rate.count == 0 ? kPsBits / rate.count : 0;
+}
+}  // namespace
+
+HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
+                   std::uint16_t to_port, std::uint64_t seed)
+    : events_(events),
+      pool_(pool),
+      to_(to),
+      config_(config),
+      ps_per_byte_(exact_ps_per_byte(config.rate)),
+      to_port_(to_port),
+      id_(events.add(*this)),
+      random_(seed, id_, kPurpose) {}
+
+Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
+  if (!up_) {
+    drop(LinkDrop::link_down);
+    return Offer::dropped;
+  }
+  if (config_.rate.count == 0) {
+    launch(std::move(packet), now);
+    return Offer::accepted;
+  }
+  advance(now);
+  if (busy_until_ <= now && queued_packets_ == 0) {
+    transmit(std::move(packet), now);
+    return Offer::accepted;
+  }
+  Offer result = Offer::accepted;
+  if (packet->queue != kControlClass && !admits(packet->wire_length, now)) {
+    if (!config_.trim || !packet->trimmable) {
+      drop(LinkDrop::queue_full);
+      return Offer::dropped;
+    }
+    // A packet that is no longer than a trimmed one goes whole, as SONiC sends it.
+    if (packet->wire_length > config_.trim_size) {
+      if (!trim(*packet, config_.last_hop, {config_.trim_size, config_.trim_fix_lengths})) {
+        drop(LinkDrop::queue_full);
+        return Offer::dropped;
+      }
+      ++counters_.trimmed;
+      result = Offer::trimmed;
+    }
+    packet->queue = kControlClass;
+  }
+  if (packet->queue == kControlClass) {
+    if (config_.control_limit && control_bytes_ + packet->wire_length > config_.control_limit) {
+      drop(LinkDrop::control_full);
+      return Offer::dropped;
+    }
+    control_bytes_ += packet->wire_length;
+  } else {
+    data_bytes_ += packet->wire_length;
+    if (buffer_) buffer_->take(packet->wire_length);
+    counters_.max_queue = std::max<std::uint64_t>(counters_.max_queue, data_bytes_);
+  }
+  ++queued_packets_;
+  queues_[packet->queue].push(std::move(packet));
+  return result;
+}
+
+bool HalfLink::admits(std::uint32_t length, Picoseconds now) {
+  if (config_.data_limit && data_bytes_ + length > config_.data_limit) return false;
+  if (!buffer_ || buffer_->admits(data_bytes_, length)) return true;
+  // The other ports' queues were last looked at in the past: what they have sent since is free.
+  buffer_->refresh(now);
+  return buffer_->admits(data_bytes_, length);
+}
+
+void HalfLink::advance(Picoseconds now) {
+  while (queued_packets_ > 0 && busy_until_ <= now) {
+    const Picoseconds start = busy_until_;
+    transmit(dequeue(), start);
+  }
+}
+
+PacketPtr HalfLink::dequeue() {
+  // Control goes first, but has at most half of the link while data waits: what it sent ahead
+  // is owed to the data behind it.
+  const bool data_waits = data_bytes_ > 0;
+  std::size_t q = 0;
+  if (!queues_[kControlClass].empty() && (!data_waits || control_credit_ <= 0)) {
+    q = kControlClass;
+  } else {
+    for (q = kDataClass; q < kQueueClasses && queues_[q].empty(); ++q) {
+    }
+    if (q == kQueueClasses) q = kControlClass;
+  }
+  const std::uint32_t data_before = data_bytes_;
+  PacketPtr packet = queues_[q].pop();
+  --queued_packets_;
+  if (q == kControlClass) {
+    control_bytes_ -= packet->wire_length;
+    control_credit_ = data_waits ? control_credit_ + packet->wire_length : 0;
+  } else {
+    data_bytes_ -= packet->wire_length;
+    if (buffer_) buffer_->give(packet->wire_length);
+    control_credit_ = data_bytes_ ? control_credit_ - packet->wire_length : 0;
+    control_credit_ = std::max<std::int64_t>(control_credit_, 0);
+    if (config_.ecn_high && packet->ect && data_before > config_.ecn_low) {
+      const double p = config_.ecn_high > config_.ecn_low
+                           ? static_cast<double>(data_before - config_.ecn_low) /
+                                 (config_.ecn_high - config_.ecn_low)
+                           : 1.0;
+      if (p >= 1 || random_.uniform() < p) {
+        mark_ce(*packet);
+        ++counters_.marked;
+      }
+    }
+  }
+  return packet;
+}
+
+void HalfLink::transmit(PacketPtr packet, Picoseconds start) {
+  busy_until_ = start + clocking_time(packet->wire_length);
+  launch(std::move(packet), busy_until_);
+}
+
+void HalfLink::launch(PacketPtr packet, Picoseconds done) {
+  packet->arrival = done + config_.delay;
+  if (impaired_) {
+    packet->lost = loss_.lose(impairment_, random_);
+    if (impairment_.corrupt > 0 && random_.uniform() < impairment_.corrupt) packet->corrupt = true;
+    if (impairment_.reorder > 0 && random_.uniform() < impairment_.reorder) {
+      packet->arrival += impairment_.jitter.scaled(random_.uniform());
+    }
+    if (impairment_.duplicate > 0 && random_.uniform() < impairment_.duplicate &&
+        packet->payload.kind != PayloadKind::frame) {
+      ++counters_.duplicated;
+      PacketPtr copy = pool_.duplicate(*packet);
+      if (impairment_.reorder > 0) copy->arrival += impairment_.jitter.scaled(random_.uniform());
+      in_flight_.insert_by_arrival(std::move(copy));
+    }
+  }
+  in_flight_.insert_by_arrival(std::move(packet));
+  arm();
+}
+
+void HalfLink::arm() {
+  if (in_flight_.empty()) return;
+  const Picoseconds head = in_flight_.front().arrival;
+  if (head < scheduled_) {
+    scheduled_ = head;
+    events_.schedule(head, id_);
+  }
+}
+
+void HalfLink::on_event(std::uint64_t, Picoseconds now) {
+  if (now < scheduled_) return;  // superseded by nothing earlier: a stale event
+  scheduled_ = now;  // what is launched below must not schedule: arm() does, once
+  advance(now);
+  while (!in_flight_.empty() && in_flight_.front().arrival <= now) {
+    PacketPtr packet = in_flight_.pop();
+    if (packet->lost || packet->corrupt) {
+      drop(packet->lost ? LinkDrop::loss : LinkDrop::fcs);
+      continue;
+    }
+    ++counters_.packets;
+    counters_.bytes += packet->wire_length;
+    packet->ideal = packet->arrival;
+    to_.receive(to_port_, std::move(packet), now);
+  }
+  scheduled_ = kNever;
+  arm();
+}
+
+void HalfLink::set_up(bool up, Picoseconds now) {
+  advance(now);
+  if (up_ && !up) {
+    const std::size_t lost = held();
+    clear();
+    counters_.drops[static_cast<std::size_t>(LinkDrop::link_down)] += lost;
+    busy_until_ = std::min(busy_until_, now);
+  }
+  up_ = up;
+}
+
+void HalfLink::clear() {
+  in_flight_.clear();
+  if (buffer_) buffer_->give(data_bytes_);
+  for (auto& queue : queues_) queue.clear();
+  queued_packets_ = data_bytes_ = control_bytes_ = 0;
+  control_credit_ = 0;
+}
+
+void HalfLink::share(SharedBuffer& buffer) {
+  buffer_ = &buffer;
+  buffer.add(*this);
+}
+
+void HalfLink::set_rate(BitsPerSecond rate, Picoseconds now) {
+  advance(now);
+  config_.rate = rate;
+  ps_per_byte_ = exact_ps_per_byte(rate);
+}
+
+void HalfLink::set_delay(Picoseconds delay, Picoseconds now) {
+  advance(now);
+  config_.delay = delay;
+}
+
+void HalfLink::set_impairment(const Impairment& impairment, Picoseconds now) {
+  advance(now);
+  impairment_ = impairment;
+  impaired_ = impairment.any();
+}
+
+}  // namespace loomnet

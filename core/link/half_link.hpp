@@ -1,0 +1,133 @@
+// One direction of a link: the sending port's strict-priority queues, the serialiser, the wire.
+//
+// The model advances lazily: what leaves the queue is decided when somebody looks (an offer, an
+// arrival), never by an event of its own, so a hop costs one event, contended or not.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "clock/event_queue.hpp"
+#include "clock/random.hpp"
+#include "link/impairment.hpp"
+#include "link/shared_buffer.hpp"
+#include "packet/packet.hpp"
+
+namespace loomnet {
+
+struct LinkConfig {
+  BitsPerSecond rate{};             // 0: no serialiser and no queue (a panel's egress)
+  Picoseconds delay{};
+  std::uint32_t data_limit = 0;     // bytes of all data queues; 0: no limit
+  std::uint32_t control_limit = 0;  // bytes of the control queue; 0: no limit
+  std::uint32_t ecn_low = 0;        // RED marking begins here (bytes of data queued at dequeue) …
+  std::uint32_t ecn_high = 0;       // … and is certain here; 0: no marking
+  bool trim = false;                // cut trimmable packets that find the data queue full
+  bool trim_fix_lengths = true;     // rewrite IPv6 and UDP lengths of a trimmed packet
+  bool last_hop = false;            // the far end is a host
+  std::uint32_t trim_size = 128;    // bytes of Ethernet frame a trimmed packet keeps
+};
+
+enum class LinkDrop : std::uint8_t { queue_full, control_full, link_down, loss, fcs, count };
+std::string_view to_string(LinkDrop reason);
+
+struct LinkCounters {
+  std::uint64_t packets = 0;       // delivered to the far end
+  std::uint64_t bytes = 0;         // their frames without FCS
+  std::uint64_t trimmed = 0;
+  std::uint64_t marked = 0;
+  std::uint64_t duplicated = 0;
+  std::uint64_t max_queue = 0;     // bytes of data queued, highest seen
+  std::array<std::uint64_t, static_cast<std::size_t>(LinkDrop::count)> drops{};
+};
+
+enum class Offer : std::uint8_t { accepted, trimmed, dropped };
+
+// Where a half-link ends.
+class LinkReceiver {
+ public:
+  virtual ~LinkReceiver() = default;
+  virtual void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) = 0;
+};
+
+class HalfLink final : public EventHandler {
+ public:
+  HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
+           std::uint16_t to_port, std::uint64_t seed);
+
+  // Hands a packet to the sending port at `now`. Equal to or after every earlier offer's time.
+  Offer offer(PacketPtr packet, Picoseconds now);
+  // True when a packet offered now would be clocked out at once.
+  bool idle(Picoseconds now) {
+    advance(now);
+    return busy_until_ <= now && queued_packets_ == 0;
+  }
+  // When the serialiser is free of what has been offered so far, queues not counted.
+  Picoseconds busy_until() const { return busy_until_; }
+  std::uint32_t queued_bytes(Picoseconds now) {
+    advance(now);
+    return data_bytes_ + control_bytes_;
+  }
+
+  // Carrier. Going down loses what is queued and in flight; nothing is accepted until up again.
+  void set_up(bool up, Picoseconds now);
+  void set_rate(BitsPerSecond rate, Picoseconds now);
+  void set_delay(Picoseconds delay, Picoseconds now);
+  void set_impairment(const Impairment& impairment, Picoseconds now);
+
+  // Draws its data queues from the buffer of the switch it leaves.
+  void share(SharedBuffer& buffer);
+
+  bool up() const { return up_; }
+  const LinkConfig& config() const { return config_; }
+  const LinkCounters& counters() const { return counters_; }
+  ObjectId id() const { return id_; }
+  // Packets queued or in flight: part of the conservation sum of a run.
+  std::size_t held() const { return in_flight_.size() + queued_packets_; }
+  // Lets go of everything held (the end of a run).
+  void clear();
+
+  void on_event(std::uint64_t what, Picoseconds now) override;
+
+ private:
+  friend class SharedBuffer;
+  void advance(Picoseconds now);
+  bool admits(std::uint32_t length, Picoseconds now);
+  PacketPtr dequeue();
+  void transmit(PacketPtr packet, Picoseconds start);
+  void launch(PacketPtr packet, Picoseconds done);
+  void arm();
+  void drop(LinkDrop reason) { ++counters_.drops[static_cast<std::size_t>(reason)]; }
+  Picoseconds clocking_time(std::uint32_t wire_length) const {
+    const std::uint64_t bytes = (wire_length < kMinFrameBytes ? kMinFrameBytes : wire_length) +
+                                std::uint64_t{kFramingOverhead};
+    return ps_per_byte_ ? Picoseconds{static_cast<std::int64_t>(bytes * ps_per_byte_)}
+                        : serialization_time(bytes, config_.rate);
+  }
+
+  EventQueue& events_;
+  PacketPool& pool_;
+  LinkReceiver& to_;
+  SharedBuffer* buffer_ = nullptr;
+  LinkConfig config_;
+  std::uint64_t ps_per_byte_ = 0;  // 0: the rate does not divide evenly, use the exact division
+  Picoseconds busy_until_{};
+  Picoseconds scheduled_ = kNever;  // earliest pending event of ours
+  PacketFifo in_flight_;            // sorted by arrival
+  std::array<PacketFifo, kQueueClasses> queues_;
+  std::uint32_t queued_packets_ = 0;
+  std::uint32_t data_bytes_ = 0;
+  std::uint32_t control_bytes_ = 0;
+  std::int64_t control_credit_ = 0;  // bytes control has sent ahead of waiting data
+  std::uint16_t to_port_;
+  bool up_ = true;
+  bool impaired_ = false;
+  ObjectId id_;
+  LossProcess loss_;
+  Impairment impairment_;
+  RandomStream random_;
+  LinkCounters counters_;
+};
+
+}  // namespace loomnet

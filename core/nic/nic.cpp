@@ -1,0 +1,222 @@
+// The NIC's ports, regions and mux; results are handed on only after the transport has returned.
+#include "nic/nic.hpp"
+
+#include <bit>
+#include <stdexcept>
+
+namespace loomnet {
+
+Nic::Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, Picoseconds meter_bin)
+    : events_(events), pool_(pool), host_(host), id_(events.add(*this)), ports_(ports), meter_(meter_bin) {
+  if (ports == 0 || ports > kMaxPlanes) throw std::invalid_argument("nic: ports must be 1 to 8");
+}
+
+Nic::~Nic() = default;
+
+std::uint32_t Nic::register_region(std::uint8_t* base, std::uint64_t address, std::uint64_t length) {
+  if (address + length < address) throw std::invalid_argument("nic: region wraps the address space");
+  regions_.push_back({base, address, length, true});
+  return static_cast<std::uint32_t>(regions_.size());
+}
+
+void Nic::deregister(std::uint32_t key) {
+  if (key == 0 || key > regions_.size()) throw std::invalid_argument("nic: unknown key");
+  regions_[key - 1].live = false;
+}
+
+void Nic::connect(const QpConfig& config, Picoseconds now) {
+  now_ = now;
+  transport_->connect(config, now);
+  settle(now);
+}
+
+void Nic::post(QpNumber qp, WorkRequest request, Picoseconds now) {
+  now_ = now;
+  request.posted = now;
+  transport_->on_post(qp, request, now);
+  settle(now);
+}
+
+void Nic::set_port(PlanePort port, bool up, Picoseconds now) {
+  now_ = now;
+  ports_.at(port).up = up;
+  if (transport_) {
+    transport_->on_port(port, up, now);
+    settle(now);
+  }
+}
+
+void Nic::from_kernel(PlanePort port, PacketPtr packet, Picoseconds now) {
+  Port& p = ports_[port];
+  if (!p.up) {
+    ++counters_.port_down;
+    return;
+  }
+  if (p.kernel_bytes + packet->wire_length > kKernelQueue) {
+    ++counters_.kernel_queue_full;
+    return;
+  }
+  packet->kernel = true;
+  p.kernel_bytes += packet->wire_length;
+  p.kernel.push(std::move(packet));
+  send(port, now);
+}
+
+void Nic::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
+  if (packet->kernel) {
+    if (kernel_) {
+      kernel_->to_host(host_, static_cast<PlanePort>(port), std::move(packet), now);
+    } else {
+      ++counters_.kernel_absent;
+    }
+    return;
+  }
+  if (!transport_) {
+    ++counters_.transport_absent;
+    return;
+  }
+  now_ = now;
+  transport_->on_packet(static_cast<PlanePort>(port), std::move(packet), now);
+  settle(now);
+}
+
+bool Nic::place(QpNumber, std::uint32_t key, std::uint64_t address, const Payload& payload) {
+  if (payload.length > 0) {
+    const Region* region = key >= 1 && key <= regions_.size() ? &regions_[key - 1] : nullptr;
+    if (!region || !region->live || address < region->address ||
+        address - region->address > region->length ||
+        payload.length > region->length - (address - region->address)) {
+      ++counters_.placement_refused;
+      return false;
+    }
+    if (region->base && payload.data) {
+      std::memcpy(region->base + (address - region->address), payload.data, payload.length);
+    }
+    meter_.payload(payload.length, now_);
+  }
+  return true;
+}
+
+void Nic::port_ready(PlanePort port) {
+  ports_[port].ready = true;
+  ready_ports_ |= 1u << port;
+}
+
+void Nic::settle(Picoseconds now) {
+  if (settling_) return;  // a client posted from within: the loop below picks it up
+  settling_ = true;
+  while (ready_ports_ || !completions_.empty() || !arrivals_.empty()) {
+    while (ready_ports_) {
+      const auto port = static_cast<PlanePort>(std::countr_zero(ready_ports_));
+      ready_ports_ &= ready_ports_ - 1;
+      send(port, now);
+    }
+    // By index: a client that posts from within may append.
+    for (std::size_t i = 0; i < arrivals_.size(); ++i) {
+      const Arrival arrival = arrivals_[i];
+      if (client_) client_->on_arrival(arrival, now);
+    }
+    arrivals_.clear();
+    for (std::size_t i = 0; i < completions_.size(); ++i) {
+      const Completion completion = completions_[i];
+      if (client_) client_->on_completion(completion, now);
+    }
+    completions_.clear();
+  }
+  settling_ = false;
+  if (!transport_) return;
+  const Picoseconds deadline = transport_->next_deadline();
+  if (deadline < deadline_) {
+    deadline_ = deadline;
+    events_.schedule(deadline, id_, kDeadline);
+  }
+}
+
+PacketPtr Nic::next_packet(PlanePort port, Picoseconds now) {
+  Port& p = ports_[port];
+  Picoseconds not_before = kNever;
+  const auto pull = [&](QueueClass queue) -> PacketPtr {
+    Pulled pulled = transport_->pull(port, queue, now);
+    if (pulled.kind == Pulled::Kind::not_before && pulled.not_before < not_before) {
+      not_before = pulled.not_before;
+    }
+    return std::move(pulled.packet);
+  };
+  PacketPtr packet;
+  if (p.ready && transport_) packet = pull(kControlClass);
+  if (!packet && p.kernel_turn && !p.kernel.empty()) {
+    packet = p.kernel.pop();
+    p.kernel_bytes -= packet->wire_length;
+    p.kernel_turn = false;
+    return packet;
+  }
+  if (!packet && p.ready && transport_) {
+    packet = pull(kDataClass);
+    if (!packet) {
+      p.ready = false;
+      if (not_before != kNever) wake(port, not_before);
+    } else {
+      p.kernel_turn = true;
+    }
+  }
+  if (!packet && !p.kernel.empty()) {
+    packet = p.kernel.pop();
+    p.kernel_bytes -= packet->wire_length;
+  }
+  return packet;
+}
+
+void Nic::send(PlanePort port, Picoseconds now) {
+  Port& p = ports_[port];
+  if (!p.egress || !p.up) return;
+  now_ = now;
+  while (p.ready || !p.kernel.empty()) {
+    if (p.egress->busy_until() > now) {
+      wake(port, p.egress->busy_until());
+      return;
+    }
+    PacketPtr packet = next_packet(port, now);
+    if (!packet) return;
+    packet->ideal = now;
+    p.egress->offer(std::move(packet), now);
+  }
+}
+
+void Nic::wake(PlanePort port, Picoseconds at) {
+  Port& p = ports_[port];
+  if (at < p.wake) {
+    p.wake = at;
+    events_.schedule(at, id_, port);
+  }
+}
+
+void Nic::on_event(std::uint64_t what, Picoseconds now) {
+  now_ = now;
+  if (what == kDeadline) {
+    if (now < deadline_) return;
+    deadline_ = kNever;
+    if (transport_ && transport_->next_deadline() <= now) transport_->on_deadline(now);
+  } else {
+    Port& p = ports_[what];
+    if (now < p.wake) return;
+    p.wake = kNever;
+    p.ready = true;  // a pacing time has come or the link is free: ask again
+    ready_ports_ |= 1u << what;
+  }
+  settle(now);
+}
+
+std::size_t Nic::held() const {
+  std::size_t n = 0;
+  for (const Port& p : ports_) n += p.kernel.size();
+  return n;
+}
+
+void Nic::clear() {
+  for (Port& p : ports_) {
+    p.kernel.clear();
+    p.kernel_bytes = 0;
+  }
+}
+
+}  // namespace loomnet

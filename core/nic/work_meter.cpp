@@ -1,0 +1,49 @@
+// Book-keeping of work, payload and silence at one host.
+#include "nic/work_meter.hpp"
+
+namespace loomnet {
+
+void WorkMeter::begin(Picoseconds now) {
+  if (open_++ == 0) opened_ = last_ = now;
+}
+
+void WorkMeter::end(Picoseconds began, Picoseconds now, std::uint64_t bytes) {
+  if (open_ == 0) return;
+  work_.push_back({began, now, bytes});
+  if (--open_ == 0) {
+    silence(now);
+    busy_.push_back({opened_, now});
+  }
+}
+
+void WorkMeter::silence(Picoseconds now) {
+  if ((now - last_) * 10 > bin_) silences_.push_back({last_, now});
+  last_ = now;
+}
+
+void WorkMeter::payload(std::uint32_t bytes, Picoseconds now) {
+  bytes_ += bytes;
+  if (open_ > 0) silence(now);
+  auto index = static_cast<std::size_t>(now / bin_);
+  while (index >= kMaxBins) {
+    for (std::size_t i = 0; i < bins_.size(); ++i) {
+      const std::uint64_t value = bins_[i];
+      bins_[i] = 0;
+      bins_[i / 2] += value;
+    }
+    bins_.resize((bins_.size() + 1) / 2);
+    bin_ = bin_ * 2;
+    index /= 2;
+  }
+  if (index >= bins_.size()) bins_.resize(index + 1);
+  bins_[index] += bytes;
+}
+
+void WorkMeter::close(Picoseconds now) {
+  if (open_ == 0) return;
+  silence(now);
+  busy_.push_back({opened_, now});
+  open_ = 0;
+}
+
+}  // namespace loomnet

@@ -1,0 +1,59 @@
+// What one host's job saw of the network: intervals with work outstanding, payload over time, and
+// the silences in between. goodput_ratio and blip_s are computed from it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "clock/time.hpp"
+
+namespace loomnet {
+
+class WorkMeter {
+ public:
+  struct Interval {
+    Picoseconds begin, end;
+  };
+  // Finished operation: its payload bytes count as completed at `end`.
+  struct Work {
+    Picoseconds begin, end;
+    std::uint64_t bytes;
+  };
+
+  explicit WorkMeter(Picoseconds bin = milliseconds(1)) : bin_(bin) {}
+
+  // One more operation is outstanding. Operations may overlap; `busy()` is their union.
+  void begin(Picoseconds now);
+  // One that began at `began` has finished with `bytes` of payload moved for this host.
+  void end(Picoseconds began, Picoseconds now, std::uint64_t bytes);
+  // Payload reached this host.
+  void payload(std::uint32_t bytes, Picoseconds now);
+  // Closes what is open, at the end of a run.
+  void close(Picoseconds now);
+
+  bool outstanding() const { return open_ > 0; }
+  std::uint64_t bytes() const { return bytes_; }
+  const std::vector<Interval>& busy() const { return busy_; }
+  const std::vector<Work>& work() const { return work_; }
+  // Silences longer than a tenth of a bin while work was outstanding, each from the last payload
+  // (or the start of the work) to the next (or its end).
+  const std::vector<Interval>& silences() const { return silences_; }
+  Picoseconds bin() const { return bin_; }
+  const std::vector<std::uint64_t>& bins() const { return bins_; }
+
+ private:
+  static constexpr std::size_t kMaxBins = 1 << 20;  // then the bin doubles: a run may be long
+  void silence(Picoseconds now);
+
+  Picoseconds bin_;
+  std::uint32_t open_ = 0;
+  Picoseconds opened_{};
+  Picoseconds last_{};
+  std::uint64_t bytes_ = 0;
+  std::vector<Interval> busy_;
+  std::vector<Work> work_;
+  std::vector<Interval> silences_;
+  std::vector<std::uint64_t> bins_;
+};
+
+}  // namespace loomnet
