@@ -5,7 +5,9 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-const volatile struct forward_config forward_settings = {.options = FORWARD_DEFAULT_OPTIONS};
+/* Set before loading; plain types, so that the skeleton needs no header of ours. */
+const volatile unsigned long long forward_hash_seed = 0;
+const volatile unsigned int forward_options = FORWARD_DEFAULT_OPTIONS;
 
 /* One row more than ports: packets of an interface without a port number are counted there. */
 struct forward_row {
@@ -105,8 +107,7 @@ int forward(struct xdp_md* ctx) {
     ln_u8* frame = (ln_u8*)(long)ctx->data;
     ln_u8* end = (ln_u8*)(long)ctx->data_end;
     struct ln_metadata* metadata = (struct ln_metadata*)(long)ctx->data_meta;
-    struct forward_config config = {.hash_seed = forward_settings.hash_seed,
-                                    .options = forward_settings.options};
+    struct forward_config config = {.hash_seed = forward_hash_seed, .options = forward_options};
     verdict = forward_ingress(tables, &config, row->counters, frame, end, (ln_u32)(end - frame));
     if ((void*)(metadata + 1) <= (void*)frame) {
       metadata->magic = LN_METADATA_MAGIC;
