@@ -1,0 +1,287 @@
+"""Who owns what: each live run holds a locked journal of the kernel objects it made.
+
+The lock is an ``flock``, so the kernel drops it with the process, however that dies. What a dead
+run left behind is found three ways: by its journal, by its name prefix (every interface and bridge
+of run ``k3f9`` begins with ``lnk3f9``) and by ``LOOMNET_RUN=k3f9`` in a process's environment.
+Nothing else is ever touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+ENVIRONMENT_KEY = "LOOMNET_RUN"
+_ALPHABET = "0123456789abcdefghijkmnpqrstuvwxyz"  # without l and o, which read as 1 and 0
+_ID_LENGTH = 4
+_IFNAMSIZ = 15
+_BPF_FS = Path("/sys/fs/bpf")
+
+
+def state_directory() -> Path:
+    """The directory of run journals: ``/run/loomnet`` for root, else the user's runtime directory.
+
+    Raises:
+        PermissionError: the fallback under ``/tmp`` exists and is not the user's own.
+    """
+    if os.geteuid() == 0:
+        base = Path("/run/loomnet")
+    elif runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        base = Path(runtime) / "loomnet"
+    else:
+        base = Path(f"/tmp/loomnet-{os.geteuid()}")
+    base.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+    status = base.lstat()
+    if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
+        raise PermissionError(f"{base} is not a directory of user {os.geteuid()}; remove it")
+    return base
+
+
+def process_start(pid: int) -> int | None:
+    """Clock ticks after boot at which `pid` started, or None if there is no such process.
+
+    With the pid it names a process for good: pids are used again, the pair is not.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text[text.rindex(")") + 2 :].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+class RunLock:
+    """A run's identity and its journal. Use as a context manager, or call :meth:`release`.
+
+    Attributes:
+        run_id: four characters, unique among the journals of this machine's user.
+        prefix: ``ln`` + run id: how every interface and bridge of the run begins.
+        path: the journal, one JSON object per line; open and flocked as long as the run lives.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or state_directory()
+        runs = self.directory / "runs"
+        runs.mkdir(mode=0o755, exist_ok=True)
+        while True:
+            self.run_id = "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
+            self.path = runs / f"{self.run_id}.jsonl"
+            # Non-inheritable (the default): a child that kept it would keep a dead run alive.
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            try:
+                self._fd = os.open(self.path, flags, 0o644)
+            except FileExistsError:
+                continue
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _same_file(self._fd, self.path):
+                    break
+            except BlockingIOError:
+                pass  # A cleaner looked between open and lock; it removes the empty journal.
+            os.close(self._fd)
+        self.prefix = f"ln{self.run_id}"
+        pid = os.getpid()
+        self.record("run", pid=pid, start=process_start(pid), wall=time.time())
+
+    def name(self, suffix: str) -> str:
+        """An interface or bridge name of this run: at most 15 characters, else ValueError."""
+        name = self.prefix + suffix
+        if len(name) > _IFNAMSIZ:
+            raise ValueError(f"{name!r} is longer than the {_IFNAMSIZ} characters Linux allows")
+        return name
+
+    def record(self, kind: str, **values: object) -> None:
+        """Append one row, before the thing it names is made, so that no crash can hide it."""
+        os.write(self._fd, (json.dumps({"kind": kind, **values}) + "\n").encode())
+
+    def environment(self) -> dict[str, str]:
+        """The mark every process of the run carries."""
+        return {ENVIRONMENT_KEY: self.run_id}
+
+    def release(self) -> None:
+        """The run has put everything away: remove the journal. Idempotent."""
+        if self._fd >= 0:
+            self.path.unlink(missing_ok=True)
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+@dataclass
+class DeadRun:
+    """A run whose process is gone: its journal's rows, and the lock that this cleaner now holds."""
+
+    run_id: str
+    path: Path
+    rows: list[dict[str, object]]
+    fd: int = field(repr=False)
+
+    @property
+    def prefix(self) -> str:
+        return f"ln{self.run_id}"
+
+
+def dead_runs(directory: Path | None = None) -> Iterator[DeadRun]:
+    """Yields each dead run with its lock held; a run that lives, or is being cleaned, is skipped."""
+    for path in sorted((directory or state_directory()).glob("runs/*.jsonl")):
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _same_file(fd, path):
+                continue
+            rows = []
+            for line in path.read_text(errors="replace").splitlines():
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError:
+                    continue  # The last line of a run that died while it wrote.
+                if isinstance(row, dict):
+                    rows.append(row)
+            yield DeadRun(path.stem, path, rows, fd)
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(fd)
+
+
+def clean(directory: Path | None = None) -> list[str]:
+    """Removes what dead runs own, and only that. Returns one line per thing removed.
+
+    Processes first (their namespaces, and the veths in them, go with the last one), then bridges,
+    interfaces in this namespace, BPF pins, and at last the journal: a clean that is itself killed
+    is simply repeated. Mininet's own ``cleanup()`` is never called: it removes other people's
+    bridges.
+    """
+    removed: list[str] = []
+    for run in dead_runs(directory):
+        removed += [f"run {run.run_id}: {line}" for line in _clean_run(run)]
+        run.path.unlink(missing_ok=True)
+        removed.append(f"run {run.run_id}: journal")
+    return removed
+
+
+def _clean_run(run: DeadRun) -> Iterator[str]:
+    for pid in _kill(list(_processes(run))):
+        yield f"process {pid}"
+    for row in run.rows:
+        if row.get("kind") == "bridge" and (line := _delete_bridge(run, row)):
+            yield line
+    for name in own_interfaces(run.prefix):
+        if subprocess.run(["ip", "link", "del", "dev", name], capture_output=True).returncode == 0:
+            yield f"interface {name}"
+    pins = _BPF_FS / f"loomnet-{run.run_id}"
+    if pins.is_dir():
+        shutil.rmtree(pins, ignore_errors=True)
+        yield f"BPF pins {pins}"
+
+
+def own_interfaces(prefix: str) -> list[str]:
+    """Interfaces of the caller's network namespace that begin with a run's prefix."""
+    net = Path("/sys/class/net")
+    # A veth goes with its peer, so `ip link del` may find the second of two gone: no error.
+    return sorted(p.name for p in net.iterdir() if p.name.startswith(prefix)) if net.is_dir() else []
+
+
+def _processes(run: DeadRun) -> Iterator[tuple[int, int]]:
+    """(pid, start) of every process of a dead run, journalled or marked in its environment."""
+    seen = set()
+    for row in run.rows:
+        pid, start = row.get("pid"), row.get("start")
+        if row.get("kind") == "process" and isinstance(pid, int) and isinstance(start, int):
+            if process_start(pid) == start:
+                seen.add(pid)
+                yield pid, start
+    yield from ((pid, start) for pid, start in marked(run.run_id) if pid not in seen)
+
+
+def marked(run_id: str) -> list[tuple[int, int]]:
+    """(pid, start) of each process that carries a run's mark; the caller itself is left out."""
+    mark = f"{ENVIRONMENT_KEY}={run_id}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            here = mark in (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # Gone meanwhile, or another user's.
+        if here and (start := process_start(int(entry.name))) is not None:
+            found.append((int(entry.name), start))
+    return found
+
+
+def kill_marked(run_id: str, *, keep: Set[int] = frozenset()) -> list[int]:
+    """SIGKILLs what carries a run's mark, except `keep`; waits until it is gone. Returns pids."""
+    return _kill([(pid, start) for pid, start in marked(run_id) if pid not in keep])
+
+
+def _kill(processes: list[tuple[int, int]]) -> list[int]:
+    """SIGKILLs processes by pidfd, so that a pid used again is never hit; waits up to 2 s."""
+    fds = []
+    for pid, start in processes:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        if process_start(pid) == start:
+            try:
+                signal.pidfd_send_signal(fd, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        fds.append((pid, start, fd))
+    deadline = time.monotonic() + 2
+    while any(process_start(p) == s for p, s, _ in fds) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    for _, _, fd in fds:
+        os.close(fd)
+    return [pid for pid, start, _ in fds if process_start(pid) != start]
+
+
+def _delete_bridge(run: DeadRun, row: dict[str, object]) -> str | None:
+    """Deletes a journalled Open vSwitch bridge, also where Open vSwitch's daemon is dead."""
+    name, database = str(row.get("name", "")), str(row.get("database", ""))
+    if not name.startswith(run.prefix) or not database:
+        return None
+    vsctl = ["ovs-vsctl", f"--db={database}", "--timeout=5", "--no-wait"]
+    try:
+        if subprocess.run([*vsctl, "br-exists", name], capture_output=True).returncode != 0:
+            return None
+        done = subprocess.run([*vsctl, "--if-exists", "del-br", name], capture_output=True)
+    except FileNotFoundError:
+        return None
+    # The daemon takes the bridge's device away a moment later.
+    deadline = time.monotonic() + 2
+    while Path("/sys/class/net", name).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return f"bridge {name}" if done.returncode == 0 else None
+
+
+def _same_file(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,305 @@
+"""Launches ranks inside hosts, watches them, and says which failed first and why.
+
+A rank is an ordinary process: torchrun's environment, its host's network, the invoking user's
+rights (SUDO_UID where there is one), nice 10 and one compute thread, so that the engine is never
+late for it ("Linux facts": ranks that compute at the engine's priority cost milliseconds).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .ownership import kill_marked, marked, process_start
+
+if TYPE_CHECKING:
+    from .fabric import LiveFabric
+
+_EXEC = Path(__file__).with_name("rank_exec.py")
+_ONE_THREAD = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB_MAXIMUM")
+# What root's environment holds that must not reach a rank of another user.
+_PRIVATE = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "SUDO_COMMAND", "SSH_AUTH_SOCK", "MAIL")
+_NICE = 10
+_LOG_TAIL = 256 * 1024  # bytes of a log that are read to find its traceback
+
+
+@dataclass(frozen=True)
+class RankUser:
+    """Whom a rank runs as. `uid` None: as the run itself (an unprivileged run, or plain root)."""
+
+    uid: int | None = None
+    gid: int | None = None
+    home: str | None = None
+    name: str | None = None
+    groups: tuple[int, ...] = ()
+
+    @classmethod
+    def invoking(cls) -> RankUser:
+        """The user behind sudo, else nobody else than the caller."""
+        uid = os.environ.get("SUDO_UID", "")
+        if os.geteuid() != 0 or not uid.isdigit() or int(uid) == 0:
+            return cls()
+        gid = os.environ.get("SUDO_GID", "")
+        return cls.of(int(uid), int(gid) if gid.isdigit() else None)
+
+    @classmethod
+    def of(cls, uid: int, gid: int | None = None) -> RankUser:
+        """User `uid` with its own groups; also one that the password database does not know."""
+        try:
+            entry = pwd.getpwuid(uid)
+        except KeyError:
+            gid = uid if gid is None else gid
+            return cls(uid, gid, "/", str(uid), (gid,))
+        gid = entry.pw_gid if gid is None else gid
+        groups = tuple(os.getgrouplist(entry.pw_name, gid))
+        return cls(uid, gid, entry.pw_dir, entry.pw_name, groups)
+
+
+@dataclass(frozen=True)
+class RankSpec:
+    """One rank to launch.
+
+    Attributes:
+        rank: its number, 0…world_size-1.
+        host: the host's name in the fabric, for example ``h0``.
+        argv: command and arguments; a training script is ``[sys.executable, "train.py", …]``.
+        environment: added last, over everything that the launch sets.
+        pass_fds: descriptors the rank inherits under the same numbers (its NIC's shared memory and
+            eventfds); they must be open in the caller.
+    """
+
+    rank: int
+    host: str
+    argv: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    pass_fds: Sequence[int] = ()
+
+
+@dataclass
+class Rank:
+    """A launched rank. `status` is None while it runs, then its exit status (negative: signal)."""
+
+    spec: RankSpec
+    process: subprocess.Popen[bytes] = field(repr=False)
+    log: Path
+    status: int | None = None
+    pidfd: int = field(default=-1, repr=False)
+
+    @property
+    def failed(self) -> bool:
+        return self.status not in (None, 0)
+
+    def error(self) -> str:
+        """Why it failed: the last traceback in its log, else its last line, headed by the status."""
+        rank = self.spec.rank
+        if self.status is None or self.status == 0:
+            return ""
+        if self.status < 0:
+            head = f"rank {rank} was killed by {signal.Signals(-self.status).name}"
+        else:
+            head = f"rank {rank} ended with exit status {self.status}"
+        text = traceback_in(self.log)
+        return f"{head} ({self.log})" + (f"\n{text}" if text else "")
+
+
+class RankGroup:
+    """All ranks of one job. Build it, then :meth:`wait`; always :meth:`stop` in the end.
+
+    The ranks die with the *thread* that builds the group (PR_SET_PDEATHSIG works by thread), so
+    build it in the main thread, or in one that lives as long as the job.
+
+    Args:
+        fabric: where the hosts are; its journal records every rank.
+        specs: one per rank, in any order; together they make world 0…len-1.
+        log_directory: gets ``<rank>.log``, owned by the rank's user.
+        cwd: the ranks' working directory.
+        user: whom they run as; default the invoking user.
+        master_port: rendezvous port on rank 0's management address.
+        inherit: start from the caller's environment (True) or from PATH and LANG alone.
+
+    Raises:
+        ValueError: ranks are not 0…n-1, or a host is unknown.
+    """
+
+    def __init__(
+        self,
+        fabric: LiveFabric,
+        specs: Sequence[RankSpec],
+        log_directory: Path,
+        *,
+        cwd: Path | None = None,
+        user: RankUser | None = None,
+        master_port: int = 29500,
+        inherit: bool = True,
+    ) -> None:
+        specs = sorted(specs, key=lambda s: s.rank)
+        if [s.rank for s in specs] != list(range(len(specs))):
+            raise ValueError(f"ranks must be 0…{len(specs) - 1}, not {[s.rank for s in specs]}")
+        for spec in specs:
+            if spec.host not in fabric.hosts:
+                raise ValueError(f"rank {spec.rank}: no host {spec.host!r} in this fabric")
+        self.ranks: list[Rank] = []
+        self.first_failure: Rank | None = None
+        self._run_id = fabric.lock.run_id
+        self._poll = select.poll()
+        self._by_fd: dict[int, Rank] = {}
+        user = user or RankUser.invoking()
+        log_directory.mkdir(parents=True, exist_ok=True)
+        if user.uid is not None:
+            os.chown(log_directory, user.uid, user.gid if user.gid is not None else -1)
+        master = fabric.hosts[specs[0].host].management if specs else ""
+        try:
+            for spec in specs:
+                common = _environment(inherit, user) | fabric.lock.environment() | {
+                    "RANK": str(spec.rank),
+                    "WORLD_SIZE": str(len(specs)),
+                    "LOCAL_RANK": "0",  # One rank per host: each is alone on its machine.
+                    "LOCAL_WORLD_SIZE": "1",
+                    "MASTER_ADDR": master,
+                    "MASTER_PORT": str(master_port),
+                    "LOOMNET_HOST": spec.host,
+                    "LOOMNET_HOST_ADDRESS": fabric.hosts[spec.host].address,
+                    **spec.environment,
+                }
+                log = log_directory / f"{spec.rank}.log"
+                self._launch(fabric, spec, common, log, cwd or Path.cwd(), user)
+        except BaseException:
+            self.stop(grace=0)
+            raise
+
+    def _launch(
+        self,
+        fabric: LiveFabric,
+        spec: RankSpec,
+        environment: dict[str, str],
+        log: Path,
+        cwd: Path,
+        user: RankUser,
+    ) -> None:
+        namespaces = fabric.hosts[spec.host].open_namespaces()
+        order = {
+            "namespaces": namespaces,
+            "nice": _NICE,
+            "uid": user.uid,
+            "gid": user.gid,
+            "groups": list(user.groups),
+            "parent": os.getpid(),
+            "cwd": str(cwd),
+            "argv": [str(a) for a in spec.argv],
+        }
+        try:
+            with open(log, "wb") as output:
+                if user.uid is not None:
+                    os.fchown(output.fileno(), user.uid, user.gid if user.gid is not None else -1)
+                process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_EXEC), json.dumps(order)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    pass_fds=[*namespaces, *spec.pass_fds],
+                    start_new_session=True,  # Ctrl-C reaches the run, which then ends its ranks.
+                )
+        finally:
+            for fd in namespaces:
+                os.close(fd)
+        fabric.lock.record("process", pid=process.pid, start=process_start(process.pid))
+        rank = Rank(spec, process, log, pidfd=os.pidfd_open(process.pid))
+        self.ranks.append(rank)
+        self._by_fd[rank.pidfd] = rank
+        self._poll.register(rank.pidfd, select.POLLIN)
+
+    @property
+    def running(self) -> list[Rank]:
+        return [rank for rank in self.ranks if rank.status is None]
+
+    def poll(self, timeout: float = 0) -> list[Rank]:
+        """Waits up to `timeout` s for exits and returns the ranks that ended, failures first noted."""
+        ended = []
+        for fd, _ in self._poll.poll(timeout * 1000):
+            rank = self._by_fd.pop(fd)
+            self._poll.unregister(fd)
+            os.close(fd)
+            rank.status = rank.process.wait()
+            ended.append(rank)
+        # Peers of a dead rank fail a moment later: of those that ended together, a signal is the
+        # cause and an exit status more likely the effect.
+        if self.first_failure is None:
+            failures = sorted((r for r in ended if r.failed), key=lambda r: (r.status or 0) > 0)
+            self.first_failure = failures[0] if failures else None
+        return ended
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until all ranks ended well (True), or one failed or `timeout` s passed (False)."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.running and self.first_failure is None:
+            left = 1.0 if deadline is None else min(1.0, deadline - time.monotonic())
+            if left <= 0:
+                return False
+            self.poll(left)
+        return self.first_failure is None
+
+    def stop(self, grace: float = 1.0) -> None:
+        """Ends what still runs: SIGTERM, after `grace` s SIGKILL. Idempotent.
+
+        Helpers that a rank left in its session (data loaders) go with it.
+        """
+        first = self.first_failure
+        for number, pause in ((signal.SIGTERM, grace), (signal.SIGKILL, 2.0)):
+            if pause <= 0:
+                continue
+            for rank in self.running:
+                signal.pidfd_send_signal(rank.pidfd, number)
+            deadline = time.monotonic() + pause
+            while self.running and (left := deadline - time.monotonic()) > 0:
+                self.poll(left)
+        sessions = {rank.process.pid for rank in self.ranks}
+        helpers = {pid for pid, _ in marked(self._run_id) if _session(pid) in sessions}
+        if helpers:
+            kill_marked(self._run_id, keep={pid for pid, _ in marked(self._run_id)} - helpers)
+        self.first_failure = first  # What was ended here did not fail.
+
+
+def traceback_in(log: Path) -> str:
+    """The last Python traceback in a log, chained ones included; without one, its last line."""
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call")]
+    if not starts:
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    end = starts[-1] + 1
+    while end < len(lines) and (lines[end].startswith((" ", "\t")) or not lines[end].strip()):
+        end += 1
+    return "\n".join(lines[starts[-1] : end + 1])
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def _environment(inherit: bool, user: RankUser) -> dict[str, str]:
+    keep = ("PATH", "LANG", "LC_ALL")
+    result = dict(os.environ) if inherit else {k: v for k in keep if (v := os.environ.get(k))}
+    if user.uid is not None:
+        for name in _PRIVATE:
+            result.pop(name, None)
+        result |= {"HOME": user.home or "/", "USER": user.name or "", "LOGNAME": user.name or ""}
+    result |= {f"{name}_NUM_THREADS": "1" for name in _ONE_THREAD}
+    return result | {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}

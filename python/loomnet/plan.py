@@ -1,0 +1,204 @@
+"""Everything an engine needs to know about a fabric, as plain frozen data: numbers, no names to
+look up and nothing left to decide. Built by make_plan() from a checked Fabric."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from loomnet.addressing import PlanePaths, Style, SwitchUsids, UsidPlan, host_address
+from loomnet.errors import FabricError
+from loomnet.fabric import Fabric, HalfLink
+from loomnet.routing import EcmpTables, SwitchRoutes
+from loomnet.topology import Topology
+from loomnet.units import Time
+
+# Ethernet 14, outer and inner IPv6 40 each, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, iCRC 4
+# ("MRC + SRv6 multi-plane fabrics" 3.3); preamble, gap and FCS are 24 more on the wire.
+HEADER_BYTES, FRAMING_BYTES, SACK_FRAME_BYTES = 142, 24, 154
+TRIM_BYTES = 128
+MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
+
+
+@dataclass(frozen=True, slots=True)
+class HalfLinkPlan:
+    """One direction of a link. Its number is 2 * link for a->b and 2 * link + 1 for b->a."""
+
+    number: int
+    name: str
+    source: int  # node that sends
+    source_port: int
+    target: int
+    target_port: int
+    rate_bps: int
+    delay_ps: int
+    data_limit_bytes: int
+    control_limit_bytes: int
+    ecn_low_bytes: int  # 0 with ecn_high_bytes 0: no marking
+    ecn_high_bytes: int
+    trim_bytes: int  # 0: no trimming
+    last_hop: bool  # the far end is a host
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlan:
+    number: int
+    name: str
+    plane: int
+    forward: HalfLinkPlan
+    backward: HalfLinkPlan
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlan:
+    """Node number = host number; ports[plane] is the number of the link there."""
+
+    number: int
+    name: str
+    role: str
+    address: str  # inner address, the same on all planes
+    ports: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPlan:
+    """ports[i] is the number of the link at port i; `usids` is static, `routes` reconverges."""
+
+    number: int  # node number
+    name: str
+    plane: int
+    ports: tuple[int, ...]
+    usids: SwitchUsids
+    routes: SwitchRoutes
+    buffer_bytes: int  # the shared buffer its egress queues draw from
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A fabric ready to run. Nodes: hosts first, then switches; halves: two per link."""
+
+    name: str
+    seed: int
+    planes: int
+    payload_bytes: int  # RDMA payload of a full packet
+    frame_bytes: int  # its Ethernet frame without FCS
+    base_rtt_ps: int  # longest empty-network round trip: full packet out, SACK back
+    hosts: tuple[HostPlan, ...]
+    switches: tuple[SwitchPlan, ...]
+    links: tuple[LinkPlan, ...]
+    topology: Topology = field(repr=False, compare=False)
+    addresses: UsidPlan = field(repr=False, compare=False)
+    routes: EcmpTables = field(repr=False, compare=False)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Host numbers that may run a rank; rank r runs on ranks[r]."""
+        return tuple(host.number for host in self.hosts if host.role == "rank")
+
+    def half(self, number: int) -> HalfLinkPlan:
+        link = self.links[number // 2]
+        return link.backward if number % 2 else link.forward
+
+    def paths(self, source: int, destination: int) -> tuple[PlanePaths, ...]:
+        """Path templates between two hosts (numbers), one per plane."""
+        return tuple(self.addresses.paths(source, destination, plane)
+                     for plane in range(self.planes))
+
+    def host_planes(self, source: int, destination: int) -> tuple[int, ...]:
+        """Planes by which kernel traffic of one host may reach another, nothing being down."""
+        return self.routes.host_planes(source, destination)
+
+    def reconverged(self, down_links: frozenset[int] | set[int],
+                    down_switches: frozenset[int] | set[int] = frozenset()) -> EcmpTables:
+        """ECMP tables around these dead links (numbers) and switches (node numbers)."""
+        return EcmpTables(self.topology, down_links, down_switches)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values."""
+        flat = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.repr}
+        for name in ("hosts", "switches", "links"):
+            flat[name] = [dataclasses.asdict(entry) for entry in flat[name]]
+        return flat
+
+
+def base_rtt(topology: Topology, addresses: UsidPlan, frame_bytes: int) -> Time:
+    """Longest round trip on an empty network among one host per leaf, over all planes."""
+    longest = 0
+    for plane in range(topology.planes):
+        host_on: dict[int, int] = {}
+        for host in range(len(topology.hosts)):
+            host_on.setdefault(topology.leaf_of(host, plane).node, host)
+        first, source = next(iter(host_on.items()))
+        for last, destination in host_on.items():
+            if destination == source and len(host_on) > 1:
+                continue
+            nodes = [source, *addresses.chain(first, last), destination]
+            longest = max(longest, _one_way(topology, nodes, frame_bytes)
+                          + _one_way(topology, nodes[::-1], SACK_FRAME_BYTES))
+    return Time.of(longest)
+
+
+def _one_way(topology: Topology, nodes: list[int], frame_bytes: int) -> int:
+    total = 0
+    for node, after in zip(nodes, nodes[1:], strict=False):
+        link = next(link for _, link, far in topology.neighbours(node) if far == after)
+        ahead = topology.ends[link][0].node == node
+        half = topology.links[link].forward if ahead else topology.links[link].backward
+        bits = (frame_bytes + FRAMING_BYTES) * 8
+        total += half.delay.count + bits * 10**12 // half.rate.count
+    return total
+
+
+def _half_plan(topology: Topology, link: int, back: bool, rtt: Time, frame: int) -> HalfLinkPlan:
+    spec: HalfLink = topology.links[link].backward if back else topology.links[link].forward
+    source, target = topology.ends[link][::-1] if back else topology.ends[link]
+    last_hop, from_host = topology.is_host(target.node), topology.is_host(source.node)
+    # Thresholds: 1 BDP, 1.5 BDP at the last hop; ECN 0.2 … 0.8 BDP, off at the last hop; control
+    # 2 x data ("MRC + SRv6 multi-plane fabrics" 2.9). A NIC's own egress neither marks nor trims,
+    # and holds 5 BDP: only kernel traffic ever queues there.
+    bdp = max(spec.rate.bytes_in(rtt), MIN_QUEUE_PACKETS * frame)
+    limit = 5 * bdp if from_host else bdp * 3 // 2 if last_hop else bdp
+    if spec.data_limit is not None:
+        limit = spec.data_limit.bytes
+    control = 2 * limit if spec.control_limit is None else spec.control_limit.bytes
+    marks = spec.ecn if spec.ecn is not None else not (last_hop or from_host)
+    trims = spec.trim and not from_host
+    names = topology.names
+    return HalfLinkPlan(
+        number=2 * link + back, name=f"{names[source.node]}->{names[target.node]}",
+        source=source.node, source_port=source.port, target=target.node, target_port=target.port,
+        rate_bps=spec.rate.count, delay_ps=spec.delay.count,
+        data_limit_bytes=limit, control_limit_bytes=control,
+        ecn_low_bytes=bdp // 5 if marks else 0, ecn_high_bytes=bdp * 4 // 5 if marks else 0,
+        trim_bytes=TRIM_BYTES if trims else 0, last_hop=last_hop)
+
+
+def make_plan(fabric: Fabric, *, seed: int = 0, style: Style = "uN") -> Plan:
+    """Checks a fabric and works out every number. Raises FabricError or AddressError."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
+        raise FabricError(f"seed {seed!r} must be a whole number from 0 to 2^64 - 1")
+    topology = Topology(fabric)
+    addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
+    frame = fabric.payload.bytes + HEADER_BYTES
+    rtt = base_rtt(topology, addresses, frame)
+    links = tuple(
+        LinkPlan(i, link.name, topology.plane[i], _half_plan(topology, i, False, rtt, frame),
+                 _half_plan(topology, i, True, rtt, frame))
+        for i, link in enumerate(topology.links))
+    hosts = tuple(
+        HostPlan(i, name, fabric.hosts[name].role, str(host_address(i)),
+                 tuple(topology.ports[i][plane] for plane in range(topology.planes)))
+        for i, name in enumerate(topology.hosts))
+    switches = []
+    for name in topology.switches:
+        node = topology.number[name]
+        ports = tuple(link for _, link in sorted(topology.ports[node].items()))
+        halves = [links[n].forward if links[n].forward.source == node else links[n].backward
+                  for n in ports]
+        switches.append(SwitchPlan(
+            node, name, fabric.switches[name].plane, ports, addresses.tables(node),
+            routes.switch(node),
+            sum(half.data_limit_bytes + half.control_limit_bytes for half in halves)))
+    return Plan(fabric.name, seed, topology.planes, fabric.payload.bytes, frame, rtt.count, hosts,
+                tuple(switches), links, topology, addresses, routes)
