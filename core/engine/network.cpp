@@ -4,8 +4,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "packet/dscp.hpp"
-
 namespace loomnet {
 
 // A switch whose program the engine runs: decide, then offer to the egress link.
@@ -15,18 +13,37 @@ class Network::SwitchNode final : public LinkReceiver {
   void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override {
     Node& self = network_.nodes_[node_];
     packet->ingress = port;
-    const Verdict verdict =
-        self.program->ingress(packet->header_bytes(), packet->wire_length,
-                              {.now = static_cast<std::uint64_t>(now.count), .ingress = port,
-                               .sequence = sequence_++});
-    if (verdict.action != Action::forward || verdict.port >= self.egress.size()) return;
-    if (HalfLink* out = self.egress[verdict.port]) out->offer(std::move(packet), now);
+    const Verdict verdict = self.program->ingress(packet->header_bytes(), packet->wire_length, {now, port});
+    switch (verdict.action) {
+      case Verdict::Action::forward:
+      case Verdict::Action::reply:
+        offer(self, verdict.value, std::move(packet), now);
+        break;
+      case Verdict::Action::replicate: {
+        const auto members = self.program->members(verdict.value);
+        for (std::size_t i = 1; i < members.size(); ++i) {
+          offer(self, members[i - 1], network_.pool_.duplicate(*packet), now);
+        }
+        if (!members.empty()) offer(self, members.back(), std::move(packet), now);
+        break;
+      }
+      case Verdict::Action::drop:  // the program has counted it by reason
+      case Verdict::Action::pass:  // the engine's switches have no stack of their own
+        break;
+    }
   }
 
  private:
   Network& network_;
   NodeId node_;
-  std::uint64_t sequence_ = 0;
+
+  void offer(Node& self, std::uint16_t port, PacketPtr packet, Picoseconds now) {
+    if (port >= self.egress.size() || !self.egress[port]) {
+      ++network_.unconnected_;
+      return;
+    }
+    self.egress[port]->offer(std::move(packet), now);
+  }
 };
 
 class Network::KernelNode final : public LinkReceiver {
@@ -77,8 +94,7 @@ class Network::Timetable final : public EventHandler {
   void on_event(std::uint64_t what, Picoseconds) override {
     Row& row = rows_[what];
     if (row.tables) {
-      network_.nodes_[row.node].program->publish(*row.tables);
-      row.tables.reset();
+      network_.nodes_[row.node].program->set_tables(std::move(row.tables));
     } else {
       network_.apply(row.change);
     }

@@ -95,6 +95,8 @@ class Network {
   HalfLink& half(LinkId link, bool forward) { return *links_.at(2 * link + (forward ? 0 : 1)); }
   HalfLink* egress(NodeId node, std::uint16_t port) { return nodes_.at(node).egress.at(port); }
   std::pair<Endpoint, Endpoint> ends(LinkId link) const { return ends_.at(link); }
+  // Packets a switch sent out of a port that has no link.
+  std::uint64_t unconnected() const { return unconnected_; }
   // Packets that some model holds now; pool().outstanding() minus this leaked (or is in the kernel).
   std::size_t held() const;
   // Ends the run: lets go of every packet the models hold.
@@ -121,6 +123,7 @@ class Network {
   EventQueue events_;
   PacketPool pool_;
   KernelGate* gate_ = nullptr;
+  std::uint64_t unconnected_ = 0;
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<HalfLink>> links_;
   std::vector<std::pair<Endpoint, Endpoint>> ends_;

@@ -1,0 +1,203 @@
+// Members of a collective job: an executor each, posting to its host's emulated NIC.
+#include "engine/collective_traffic.hpp"
+
+#include <cstring>
+#include <stdexcept>
+
+namespace loomnet {
+
+class CollectiveTraffic::Member final : public NicClient, private Verbs, private OperationSink {
+ public:
+  Member(CollectiveTraffic& job, JobRank rank)
+      : job_(job), rank_(rank), nic_(job.network_.nic(job.config_.hosts[rank])) {
+    const std::uint64_t staging = job.layout_.total_bytes();
+    if (job.config_.payload) staging_.resize(staging);
+    std::uint8_t* base = job.config_.payload ? staging_.data() : nullptr;
+    key_ = nic_.register_region(base, 0, staging);
+    executor_ = std::make_unique<CollectiveExecutor>(
+        job.layout_, rank, base, static_cast<Verbs&>(*this), static_cast<OperationSink&>(*this));
+    peers_.resize(job.config_.hosts.size());
+    std::vector<JobRank> all(peers_.size());
+    for (JobRank r = 0; r < all.size(); ++r) all[r] = r;
+    executor_->create(0, all);
+    nic_.set_client(this);
+    flush(Picoseconds{});
+  }
+  ~Member() override {
+    nic_.set_client(nullptr);
+    nic_.deregister(key_);
+  }
+
+  std::uint32_t key() const { return key_; }
+  void set_qp(JobRank peer, QpNumber qp) {
+    peers_.at(peer) = qp;
+    if (qp >= by_qp_.size()) by_qp_.resize(qp + 1, kNobody);
+    by_qp_[qp] = peer;
+  }
+  const std::vector<Iteration>& iterations() const { return iterations_; }
+
+  void begin(Picoseconds now) {
+    now_ = now;
+    began_ = now;
+    nic_.meter().begin(now);
+    running_ = executor_->start(0, operation());
+    flush(now);
+  }
+
+  void on_completion(const Completion& c, Picoseconds now) override {
+    now_ = now;
+    const JobRank peer = peer_of(c.qp);
+    if (peer == kNobody) return;
+    executor_->on_completion(peer, c.id, static_cast<WriteStatus>(c.status));
+    flush(now);
+  }
+  void on_arrival(const Arrival& a, Picoseconds now) override {
+    now_ = now;
+    const JobRank peer = peer_of(a.qp);
+    if (peer == kNobody) return;
+    executor_->on_arrival(peer, a.immediate, a.length);
+    flush(now);
+  }
+
+ private:
+  static constexpr JobRank kNobody = ~0u;
+  JobRank peer_of(QpNumber qp) const { return qp < by_qp_.size() ? by_qp_[qp] : kNobody; }
+
+  // Integers whose sum over ranks is known: element i of rank r in repeat k is i + r + k.
+  Operation operation() {
+    const auto n = static_cast<std::uint64_t>(peers_.size());
+    Operation op;
+    op.collective = job_.config_.collective;
+    op.type = DataType::int32;
+    const std::uint64_t total = job_.config_.bytes / 4;
+    const bool blocks = op.collective == Collective::all_to_all ||
+                        op.collective == Collective::all_gather ||
+                        op.collective == Collective::reduce_scatter;
+    op.count = blocks ? total / n : total;
+    if (op.collective == Collective::barrier) op.count = 0;
+    if (job_.config_.payload && op.count) {
+      const std::uint64_t in = op.collective == Collective::all_gather ? op.count : blocks ? op.count * n : total;
+      const std::uint64_t out = op.collective == Collective::reduce_scatter ? op.count : blocks ? op.count * n : total;
+      input_.resize(in);
+      output_.assign(out, -1);
+      for (std::uint64_t i = 0; i < in; ++i) {
+        input_[i] = static_cast<std::int32_t>(i + rank_ + iterations_.size());
+      }
+      op.input = Buffers(input_.data());
+      op.output = Buffers(output_.data());
+    }
+    return op;
+  }
+
+  void check() {
+    if (!job_.config_.payload) return;
+    const auto n = static_cast<std::int64_t>(peers_.size());
+    const auto k = static_cast<std::int64_t>(iterations_.size());
+    const auto count = static_cast<std::int64_t>(output_.size());
+    const std::int64_t block = count / n;
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t expected = 0;
+      switch (job_.config_.collective) {
+        case Collective::all_reduce: expected = n * (i + k) + n * (n - 1) / 2; break;
+        case Collective::reduce_scatter: expected = n * (i + rank_ * count + k) + n * (n - 1) / 2; break;
+        case Collective::all_gather: expected = i % block + i / block + k; break;
+        case Collective::all_to_all: expected = rank_ * block + i % block + i / block + k; break;
+        default: continue;
+      }
+      job_.wrong_ += output_[i] != static_cast<std::int32_t>(expected);
+    }
+  }
+
+  void post(JobRank peer, const Write& write) override { outbox_.push_back({peer, write}); }
+
+  void finished(OperationId, const OperationResult& result) override {
+    nic_.meter().end(began_, now_, result.status == OperationStatus::ok ? job_.config_.bytes : 0);
+    if (result.status != OperationStatus::ok) {
+      if (job_.errors_++ == 0) job_.first_error_ = "rank " + std::to_string(rank_) + ": " + result.message;
+      ++job_.finished_;
+      return;
+    }
+    check();
+    iterations_.push_back({began_, now_});
+    if (iterations_.size() == job_.config_.repeat) {
+      ++job_.finished_;
+      return;
+    }
+    const std::size_t k = iterations_.size() - 1;
+    const Picoseconds gap = k < job_.config_.gaps.size() ? job_.config_.gaps[k] : job_.config_.compute;
+    job_.network_.events().schedule(now_ + gap, job_.id_, rank_);
+  }
+
+  void flush(Picoseconds now) {
+    if (flushing_) return;
+    flushing_ = true;
+    for (std::size_t i = 0; i < outbox_.size(); ++i) {
+      const auto [peer, write] = outbox_[i];
+      WorkRequest request;
+      request.id = write.id;
+      request.local = write.local;
+      request.remote_address = write.remote_offset;
+      request.remote_key = job_.staging_key(peer);
+      request.length = write.length;
+      request.immediate = write.immediate;
+      request.opcode = Opcode::write_with_immediate;
+      request.job = write.communicator;
+      request.sequence = write.sequence;
+      nic_.post(peers_[peer], request, now);
+    }
+    outbox_.clear();
+    flushing_ = false;
+  }
+
+  struct Outgoing {
+    JobRank peer;
+    Write write;
+  };
+  CollectiveTraffic& job_;
+  JobRank rank_;
+  Nic& nic_;
+  std::uint32_t key_ = 0;
+  std::vector<std::uint8_t> staging_;
+  std::unique_ptr<CollectiveExecutor> executor_;
+  std::vector<QpNumber> peers_;
+  std::vector<JobRank> by_qp_;
+  std::vector<Outgoing> outbox_;
+  std::vector<std::int32_t> input_, output_;
+  std::vector<Iteration> iterations_;
+  Picoseconds now_{}, began_{};
+  OperationId running_{};
+  bool flushing_ = false;
+};
+
+CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficConfig& config)
+    : network_(network),
+      config_(config),
+      layout_({.ranks = static_cast<std::uint32_t>(config.hosts.size()),
+               .slots = config.slots,
+               .slot_payload = config.slot_payload,
+               .channels = 2}),
+      id_(network.events().add(*this)) {
+  if (config.hosts.size() < 2) throw std::invalid_argument("collective: hosts must be two or more");
+  if (config.repeat == 0) throw std::invalid_argument("collective: repeat must be 1 or more");
+  for (JobRank r = 0; r < config.hosts.size(); ++r) members_.push_back(std::make_unique<Member>(*this, r));
+}
+
+CollectiveTraffic::~CollectiveTraffic() = default;
+
+std::uint32_t CollectiveTraffic::staging_key(JobRank rank) const { return members_.at(rank)->key(); }
+
+void CollectiveTraffic::set_queue_pair(JobRank rank, JobRank peer, QpNumber qp) {
+  members_.at(rank)->set_qp(peer, qp);
+}
+
+void CollectiveTraffic::start() {
+  for (JobRank r = 0; r < members_.size(); ++r) network_.events().schedule(config_.start, id_, r);
+}
+
+const std::vector<CollectiveTraffic::Iteration>& CollectiveTraffic::iterations(JobRank rank) const {
+  return members_.at(rank)->iterations();
+}
+
+void CollectiveTraffic::on_event(std::uint64_t what, Picoseconds now) { members_[what]->begin(now); }
+
+}  // namespace loomnet

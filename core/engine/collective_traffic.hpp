@@ -1,0 +1,69 @@
+// A collective repeated by every host of a job, run inside the engine: the traffic of training
+// without the training. Real bytes (checked at the end of each repeat) or lengths only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collective/executor.hpp"
+#include "engine/network.hpp"
+
+namespace loomnet {
+
+
+struct CollectiveTrafficConfig {
+  std::vector<NodeId> hosts;  // job rank r runs on hosts[r]
+  Collective collective = Collective::all_reduce;
+  std::uint64_t bytes = 0;    // of each rank's tensor (all_to_all, all_gather: of the whole output)
+  std::uint32_t repeat = 1;
+  Picoseconds start{};
+  Picoseconds compute{};      // between the end of one repeat and the start of the next
+  // Per-repeat compute times measured live and replayed here; empty: `compute`.
+  std::vector<Picoseconds> gaps;
+  bool payload = false;
+  std::uint32_t slots = 8;
+  std::uint32_t slot_payload = 65536;
+};
+
+class CollectiveTraffic final : public EventHandler {
+ public:
+  struct Iteration {
+    Picoseconds begin, end;
+  };
+
+  // queue_pairs[r][p]: rank r's queue pair to rank p (own entry unused). The job takes over the
+  // client slot of each host's NIC; staging regions are registered here first, see staging_key().
+  CollectiveTraffic(Network& network, const CollectiveTrafficConfig& config);
+  ~CollectiveTraffic() override;
+
+  std::uint32_t staging_key(JobRank rank) const;
+  void set_queue_pair(JobRank rank, JobRank peer, QpNumber qp);
+  // Schedules the first repeat; call after every queue pair is connected.
+  void start();
+
+  bool done() const { return finished_ == members_.size(); }
+  // Repeats of rank r, in order.
+  const std::vector<Iteration>& iterations(JobRank rank) const;
+  // Elements that differed from the expected result, over all ranks and repeats (payload only).
+  std::uint64_t wrong() const { return wrong_; }
+  // Ranks whose operation failed, with the first message.
+  std::uint64_t errors() const { return errors_; }
+  const std::string& first_error() const { return first_error_; }
+
+  void on_event(std::uint64_t what, Picoseconds now) override;
+
+ private:
+  class Member;
+  Network& network_;
+  CollectiveTrafficConfig config_;
+  StagingLayout layout_;
+  ObjectId id_;
+  std::vector<std::unique_ptr<Member>> members_;
+  std::size_t finished_ = 0;
+  std::uint64_t wrong_ = 0;
+  std::uint64_t errors_ = 0;
+  std::string first_error_;
+};
+
+}  // namespace loomnet

@@ -1,0 +1,123 @@
+// Keeping `depth` writes of each flow outstanding until its bytes are done.
+#include "engine/flow_traffic.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+namespace loomnet {
+
+class FlowTraffic::Client final : public NicClient {
+ public:
+  Client(FlowTraffic& traffic, Nic& nic) : traffic_(traffic), nic_(nic) { nic.set_client(this); }
+  ~Client() override { nic_.set_client(nullptr); }
+  void add(QpNumber qp, std::size_t flow) {
+    if (qp >= flows_.size()) flows_.resize(qp + 1, kNone);
+    if (flows_[qp] != kNone) throw std::invalid_argument("flow: its queue pair already carries another");
+    flows_[qp] = flow;
+  }
+  void on_completion(const Completion& completion, Picoseconds now) override {
+    if (completion.qp < flows_.size() && flows_[completion.qp] != kNone) {
+      traffic_.completed(flows_[completion.qp], completion, now);
+    }
+  }
+  void on_arrival(const Arrival&, Picoseconds) override {}
+  Nic& nic() { return nic_; }
+
+ private:
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  FlowTraffic& traffic_;
+  Nic& nic_;
+  std::vector<std::size_t> flows_;
+};
+
+FlowTraffic::FlowTraffic(Network& network, bool payload)
+    : network_(network), payload_(payload), id_(network.events().add(*this)) {}
+
+FlowTraffic::~FlowTraffic() = default;
+
+FlowTraffic::Client& FlowTraffic::client(NodeId host) {
+  if (host >= clients_.size()) clients_.resize(host + 1);
+  if (!clients_[host]) clients_[host] = std::make_unique<Client>(*this, network_.nic(host));
+  return *clients_[host];
+}
+
+std::size_t FlowTraffic::add(const FlowConfig& config) {
+  if (config.bytes == 0) throw std::invalid_argument("flow: bytes must be 1 or more");
+  if (config.message == 0) throw std::invalid_argument("flow: message must be 1 or more bytes");
+  if (config.depth == 0) throw std::invalid_argument("flow: depth must be 1 or more");
+  Flow flow{config};
+  // Each outstanding write has its own piece of the region, so that bytes can be compared when it
+  // completes, before the piece is written again.
+  const std::uint64_t region = std::uint64_t{config.message} * config.depth;
+  if (payload_) {
+    flow.from.resize(region);
+    flow.to.resize(region);
+  }
+  client(config.source).add(config.qp, flows_.size());
+  flow.key = client(config.destination).nic().register_region(payload_ ? flow.to.data() : nullptr, 0, region);
+  flows_.push_back(std::move(flow));
+  results_.push_back({config.start, kNever, 0, Status::ok});
+  ++open_;
+  return flows_.size() - 1;
+}
+
+void FlowTraffic::start() {
+  for (std::size_t i = 0; i < flows_.size(); ++i) network_.events().schedule(flows_[i].config.start, id_, i);
+}
+
+void FlowTraffic::on_event(std::uint64_t what, Picoseconds now) {
+  const FlowConfig& config = flows_[what].config;
+  client(config.source).nic().meter().begin(now);
+  client(config.destination).nic().meter().begin(now);
+  for (std::uint32_t i = 0; i < config.depth; ++i) pump(what, now);
+}
+
+void FlowTraffic::pump(std::size_t index, Picoseconds now) {
+  Flow& flow = flows_[index];
+  const FlowConfig& config = flow.config;
+  if (flow.closed || flow.posted >= config.bytes) return;
+  const std::uint64_t number = flow.posted / config.message;
+  const std::uint64_t offset = number % config.depth * config.message;
+  WorkRequest request;
+  request.id = number;
+  request.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(config.message, config.bytes - flow.posted));
+  request.remote_address = offset;
+  request.remote_key = flow.key;
+  if (payload_) {
+    std::uint8_t* from = flow.from.data() + offset;
+    for (std::uint32_t i = 0; i < request.length; ++i) {
+      from[i] = static_cast<std::uint8_t>(mix64(number * 4096 + i / 8) >> i % 8 * 8);
+    }
+    request.local = from;
+  }
+  flow.posted += request.length;
+  client(config.source).nic().post(config.qp, request, now);
+}
+
+void FlowTraffic::completed(std::size_t index, const Completion& completion, Picoseconds now) {
+  Flow& flow = flows_[index];
+  if (flow.closed) return;
+  if (completion.status != Status::ok) return close(index, completion.status, now);
+  if (payload_) {
+    const std::uint64_t offset = completion.id % flow.config.depth * flow.config.message;
+    for (std::uint32_t i = 0; i < completion.length; ++i) {
+      wrong_ += flow.from[offset + i] != flow.to[offset + i];
+    }
+  }
+  results_[index].completed += completion.length;
+  if (results_[index].completed >= flow.config.bytes) return close(index, Status::ok, now);
+  pump(index, now);
+}
+
+void FlowTraffic::close(std::size_t index, Status status, Picoseconds now) {
+  Flow& flow = flows_[index];
+  flow.closed = true;
+  results_[index].end = now;
+  results_[index].status = status;
+  client(flow.config.source).nic().meter().end(flow.config.start, now, 0);
+  client(flow.config.destination).nic().meter().end(flow.config.start, now, results_[index].completed);
+  --open_;
+}
+
+}  // namespace loomnet

@@ -1,0 +1,66 @@
+// Flows: streams of RDMA writes between pairs of hosts, run inside the engine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/network.hpp"
+
+namespace loomnet {
+
+struct FlowConfig {
+  NodeId source = 0, destination = 0;
+  QpNumber qp = 0;             // at the source
+  std::uint64_t bytes = 0;     // in all
+  std::uint32_t message = 1 << 20;  // bytes per write; the last may be shorter
+  std::uint32_t depth = 4;     // writes outstanding
+  Picoseconds start{};
+};
+
+struct FlowResult {
+  Picoseconds start{}, end{};  // end: last completion; kNever while unfinished
+  std::uint64_t completed = 0; // bytes
+  Status status = Status::ok;
+};
+
+class FlowTraffic final : public EventHandler {
+ public:
+  // payload: real bytes are sent and compared at the far end as each write completes.
+  FlowTraffic(Network& network, bool payload);
+  ~FlowTraffic() override;
+
+  // The queue pair must be connected before start(). Returns the flow's index.
+  std::size_t add(const FlowConfig& flow);
+  void start();
+  bool done() const { return open_ == 0; }
+  const std::vector<FlowResult>& results() const { return results_; }
+  std::uint64_t wrong() const { return wrong_; }  // bytes that differed (payload only)
+
+  void on_event(std::uint64_t what, Picoseconds now) override;
+
+ private:
+  class Client;
+  struct Flow {
+    FlowConfig config;
+    std::uint32_t key = 0;  // region at the destination
+    std::uint64_t posted = 0;
+    std::vector<std::uint8_t> from, to;
+    bool closed = false;
+  };
+  Client& client(NodeId host);
+  void pump(std::size_t flow, Picoseconds now);
+  void completed(std::size_t flow, const Completion& completion, Picoseconds now);
+  void close(std::size_t flow, Status status, Picoseconds now);
+
+  Network& network_;
+  bool payload_;
+  ObjectId id_;
+  std::vector<std::unique_ptr<Client>> clients_;  // by node id, sparse
+  std::vector<Flow> flows_;
+  std::vector<FlowResult> results_;
+  std::size_t open_ = 0;
+  std::uint64_t wrong_ = 0;
+};
+
+}  // namespace loomnet
