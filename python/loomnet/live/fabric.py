@@ -14,12 +14,17 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import openvswitch
 from .namespaces import inside, ip_batch, offloads_off, write_sysctls
-from .ownership import RunLock, kill_marked, process_start
+from .ownership import (
+    RunLock,
+    delete_interfaces,
+    kill_marked,
+    own_interfaces,
+    process_start,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -214,9 +219,7 @@ class LiveFabric:
                 *(() if self.ovs.alive() else ("--no-wait",)), "--if-exists", "del-br", self._bridge
             )
         # Both ends of a veth go at once; left to the namespaces they would go a moment later.
-        prefix = self.lock.name("m")
-        for path in Path("/sys/class/net").glob(f"{prefix}*"):
-            subprocess.run(["ip", "link", "del", "dev", path.name], capture_output=True)
+        delete_interfaces(own_interfaces(self.lock.prefix))
         for node in nodes:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(node.pid, signal.SIGHUP)

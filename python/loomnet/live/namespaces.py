@@ -1,4 +1,4 @@
-"""Work inside another network namespace: a thread that enters it, batched ``ip``, offloads, sysctls.
+"""Work inside another network namespace: enter it in a thread, batch ``ip``, set sysctls.
 
 A namespace belongs to a thread, not to a process, so nothing here moves the caller's own thread.
 """
@@ -95,7 +95,7 @@ def offloads_off(interface: str) -> None:
 
 
 def write_sysctls(values: Mapping[str, object]) -> None:
-    """Writes sysctls (names with slashes, ``net/ipv6/conf/all/forwarding``) of the caller's namespace.
+    """Writes sysctls (names with slashes, ``net/ipv6/…``) of the caller's namespace.
 
     Raises:
         OSError: naming the sysctl that this kernel lacks or refuses.

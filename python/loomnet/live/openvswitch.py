@@ -149,9 +149,9 @@ def stop() -> bool:
         except ProcessLookupError:
             continue
     deadline = time.monotonic() + 5
-    while (left := [p for p in pids if Path(f"/proc/{p}").exists()]) and time.monotonic() < deadline:
+    while any(Path(f"/proc/{p}").exists() for p in pids) and time.monotonic() < deadline:
         time.sleep(0.01)
-    for pid in left:
+    for pid in (p for p in pids if Path(f"/proc/{p}").exists()):
         os.kill(pid, signal.SIGKILL)
     return bool(pids)
 

@@ -17,7 +17,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -143,7 +143,7 @@ class DeadRun:
 
 
 def dead_runs(directory: Path | None = None) -> Iterator[DeadRun]:
-    """Yields each dead run with its lock held; a run that lives, or is being cleaned, is skipped."""
+    """Yields each dead run with its lock held; runs that live are skipped."""
     for path in sorted((directory or state_directory()).glob("runs/*.jsonl")):
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -190,9 +190,10 @@ def _clean_run(run: DeadRun) -> Iterator[str]:
     for row in run.rows:
         if row.get("kind") == "bridge" and (line := _delete_bridge(run, row)):
             yield line
-    for name in own_interfaces(run.prefix):
-        if subprocess.run(["ip", "link", "del", "dev", name], capture_output=True).returncode == 0:
-            yield f"interface {name}"
+    names = own_interfaces(run.prefix)
+    delete_interfaces(names)
+    left = own_interfaces(run.prefix)
+    yield from (f"interface {name}" for name in names if name not in left)
     pins = _BPF_FS / f"loomnet-{run.run_id}"
     if pins.is_dir():
         shutil.rmtree(pins, ignore_errors=True)
@@ -202,8 +203,14 @@ def _clean_run(run: DeadRun) -> Iterator[str]:
 def own_interfaces(prefix: str) -> list[str]:
     """Interfaces of the caller's network namespace that begin with a run's prefix."""
     net = Path("/sys/class/net")
-    # A veth goes with its peer, so `ip link del` may find the second of two gone: no error.
-    return sorted(p.name for p in net.iterdir() if p.name.startswith(prefix)) if net.is_dir() else []
+    return sorted(path.name for path in net.glob(f"{prefix}*"))
+
+
+def delete_interfaces(names: Sequence[str]) -> None:
+    """Deletes interfaces in one go. One that is gone already (a veth goes with its peer) is fine."""
+    if names:
+        lines = "".join(f"link del dev {name}\n" for name in names)
+        subprocess.run(["ip", "-force", "-batch", "-"], input=lines.encode(), capture_output=True)
 
 
 def _processes(run: DeadRun) -> Iterator[tuple[int, int]]:

@@ -100,7 +100,7 @@ class Rank:
         return self.status not in (None, 0)
 
     def error(self) -> str:
-        """Why it failed: the last traceback in its log, else its last line, headed by the status."""
+        """Why it failed: the last traceback in its log, else its last line."""
         rank = self.spec.rank
         if self.status is None or self.status == 0:
             return ""
@@ -160,17 +160,21 @@ class RankGroup:
         master = fabric.hosts[specs[0].host].management if specs else ""
         try:
             for spec in specs:
-                common = _environment(inherit, user) | fabric.lock.environment() | {
-                    "RANK": str(spec.rank),
-                    "WORLD_SIZE": str(len(specs)),
-                    "LOCAL_RANK": "0",  # One rank per host: each is alone on its machine.
-                    "LOCAL_WORLD_SIZE": "1",
-                    "MASTER_ADDR": master,
-                    "MASTER_PORT": str(master_port),
-                    "LOOMNET_HOST": spec.host,
-                    "LOOMNET_HOST_ADDRESS": fabric.hosts[spec.host].address,
-                    **spec.environment,
-                }
+                common = (
+                    _environment(inherit, user)
+                    | fabric.lock.environment()
+                    | {
+                        "RANK": str(spec.rank),
+                        "WORLD_SIZE": str(len(specs)),
+                        "LOCAL_RANK": "0",  # One rank per host: each is alone on its machine.
+                        "LOCAL_WORLD_SIZE": "1",
+                        "MASTER_ADDR": master,
+                        "MASTER_PORT": str(master_port),
+                        "LOOMNET_HOST": spec.host,
+                        "LOOMNET_HOST_ADDRESS": fabric.hosts[spec.host].address,
+                        **spec.environment,
+                    }
+                )
                 log = log_directory / f"{spec.rank}.log"
                 self._launch(fabric, spec, common, log, cwd or Path.cwd(), user)
         except BaseException:
@@ -224,7 +228,7 @@ class RankGroup:
         return [rank for rank in self.ranks if rank.status is None]
 
     def poll(self, timeout: float = 0) -> list[Rank]:
-        """Waits up to `timeout` s for exits and returns the ranks that ended, failures first noted."""
+        """Waits up to `timeout` s for exits and returns the ranks that ended."""
         ended = []
         for fd, _ in self._poll.poll(timeout * 1000):
             rank = self._by_fd.pop(fd)
