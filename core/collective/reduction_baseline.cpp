@@ -1,0 +1,25 @@
+// The reduction loops for the instruction set the whole library is built for.
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "collective/half.hpp"
+#include "collective/reduction_kernels.hpp"
+
+#if defined(__GNUC__) && !defined(__clang__)
+// Else GCC sinks float16's subnormal arithmetic into a branch and gives up on the loop.
+#pragma GCC optimize("O3", "no-trapping-math")
+#endif
+
+namespace loomnet {
+namespace {
+
+#include "collective/reduction_loops.inc"
+
+}  // namespace
+
+ReductionKernels reduction_kernels_baseline() {
+  return {reduce_elements, divide_elements, multiply_elements};
+}
+
+}  // namespace loomnet

@@ -1,0 +1,27 @@
+// Checks the shape once; all offsets are then plain arithmetic.
+#include "collective/staging.hpp"
+
+#include <stdexcept>
+#include <string>
+
+namespace loomnet {
+namespace {
+
+void require(bool ok, const char* what, std::uint64_t value) {
+  if (!ok) throw std::invalid_argument("staging: " + std::string(what) + ", not " + std::to_string(value));
+}
+
+}  // namespace
+
+StagingLayout::StagingLayout(const StagingConfig& config) : config_(config) {
+  require(config.ranks >= 1 && config.ranks <= (1u << 16), "ranks must be 1..65536", config.ranks);
+  require(config.slots >= 1 && config.slots <= 64, "slots must be 1..64", config.slots);
+  require(config.channels >= 1 && config.channels <= 256, "channels must be 1..256", config.channels);
+  require(config.slot_payload >= 64 && config.slot_payload % 64 == 0 &&
+              config.slot_payload <= (1u << 30),
+          "slot_payload must be a multiple of 64 bytes up to 1 GiB", config.slot_payload);
+  // Largest product: 2^17 rows of 2^14 slots of 2^30 bytes, within 64 bits.
+  stride_ = (std::uint64_t{slot_bytes()} + 63) / 64 * 64;
+}
+
+}  // namespace loomnet
