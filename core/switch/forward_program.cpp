@@ -1,0 +1,107 @@
+// Hands packets to ebpf/forward.h with the engine's tables behind its three lookups.
+#include "switch/forward_program.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+#include "ebpf/forward.h"
+
+// forward.h knows the tables as an opaque pointer; in this build it is a LookupTables.
+namespace {
+const loomnet::LookupTables& native(const forward_tables* tables) {
+  return *reinterpret_cast<const loomnet::LookupTables*>(tables);
+}
+}  // namespace
+LN_INLINE ln_u32 forward_lookup_sid(forward_tables* tables, ln_u64 block_and_usid) {
+  return native(tables).sid(block_and_usid);
+}
+LN_INLINE ln_u32 forward_lookup_host(forward_tables* tables, ln_u64 high, ln_u64 low) {
+  return native(tables).host(high, low);
+}
+LN_INLINE ln_u32 forward_lookup_member(forward_tables* tables, ln_u32 group, ln_u32 index) {
+  return native(tables).member(group, index);
+}
+
+namespace loomnet {
+namespace {
+
+constexpr std::array<std::string_view, FORWARD_COUNTER_COUNT> kCounterNames = {
+#define FORWARD_NAME(symbol, name) name,
+    FORWARD_COUNTERS(FORWARD_NAME)
+#undef FORWARD_NAME
+};
+
+}  // namespace
+
+std::string_view forward_counter_name(std::size_t counter) { return kCounterNames.at(counter); }
+
+ForwardProgram::ForwardProgram(std::size_t ports, const ForwardSettings& settings) {
+  if (ports == 0 || ports > FORWARD_MAX_PORTS) {
+    throw std::invalid_argument("a switch has 1 to " + std::to_string(FORWARD_MAX_PORTS) +
+                                " ports, not " + std::to_string(ports));
+  }
+  config_.hash_seed = settings.hash_seed;
+  config_.options = settings.options;
+  rows_.resize(ports + 1);
+}
+
+ForwardProgram::Row& ForwardProgram::row(std::size_t ingress) {
+  std::unique_ptr<Row>& row = rows_[ingress];
+  if (!row) row = std::make_unique<Row>(Row{});
+  return *row;
+}
+
+Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
+                                const SwitchMeta& meta) {
+  Row& counters = row(std::min<std::size_t>(meta.ingress, ports()));
+  ln_count(counters.data(), FORWARD_RECEIVED);
+  ln_verdict verdict;
+  if (meta.ingress >= ports()) {
+    verdict = forward_drop(counters.data(), FORWARD_DROP_UNKNOWN_INGRESS);
+  } else if (!batch_) {
+    verdict = forward_drop(counters.data(), FORWARD_DROP_NO_TABLES);
+  } else {
+    if (!tables_) tables_ = std::make_unique<const LookupTables>(*batch_);
+    auto* opaque = reinterpret_cast<forward_tables*>(const_cast<LookupTables*>(tables_.get()));
+    const std::size_t bytes = std::min<std::size_t>(header.size(), frame_length);
+    std::uint8_t nothing = 0;  // arithmetic on an empty span's null pointer is undefined
+    std::uint8_t* frame = bytes ? header.data() : &nothing;
+    verdict = forward_ingress(opaque, &config_, counters.data(), frame, frame + bytes, frame_length);
+  }
+  return {static_cast<Verdict::Action>(verdict.action), verdict.value};
+}
+
+void ForwardProgram::set_tables(std::shared_ptr<const TableBatch> batch) {
+  if (!batch) throw std::invalid_argument("set_tables: no batch");
+  validate(*batch, ports());
+  if (batch->generation <= generation()) {
+    throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch->generation) +
+                                " does not follow " + std::to_string(generation()));
+  }
+  batch_ = std::move(batch);
+  tables_.reset();
+}
+
+void ForwardProgram::counters(std::vector<SwitchCounter>& out) const {
+  Row sum{};
+  for (const auto& row : rows_) {
+    if (!row) continue;
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += (*row)[i];
+  }
+  for (std::size_t i = 0; i < sum.size(); ++i) out.push_back({kCounterNames[i], sum[i]});
+}
+
+void ForwardProgram::counters(SwitchPort ingress, std::vector<SwitchCounter>& out) const {
+  if (ingress >= ports()) throw std::out_of_range("no port " + std::to_string(ingress));
+  const Row* row = rows_[ingress].get();
+  for (std::size_t i = 0; i < kCounterNames.size(); ++i) {
+    out.push_back({kCounterNames[i], row ? (*row)[i] : 0});
+  }
+}
+
+std::string_view ForwardProgram::reason(std::uint16_t value) const {
+  return value < kCounterNames.size() ? kCounterNames[value] : std::string_view{};
+}
+
+}  // namespace loomnet
