@@ -14,6 +14,13 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
+// Selection by mask: given a conditional, GCC moves the float arithmetic of one side into a branch and
+// no longer vectorises the loop around it.
+inline std::uint32_t select(bool condition, std::uint32_t yes, std::uint32_t no) {
+  const std::uint32_t mask = 0u - static_cast<std::uint32_t>(condition);
+  return (yes & mask) | (no & ~mask);
+}
+
 inline float to_float(BFloat16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }
@@ -22,7 +29,7 @@ inline BFloat16 to_bfloat16(float f) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(f);
   const std::uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
   const std::uint32_t nan = u >> 16 | 0x40u;  // quiet; the payload must not round to infinity
-  return {static_cast<std::uint16_t>((u & 0x7fff'ffffu) > 0x7f80'0000u ? nan : rounded)};
+  return {static_cast<std::uint16_t>(select((u & 0x7fff'ffffu) > 0x7f80'0000u, nan, rounded))};
 }
 
 inline float to_float(Float16 x) {
@@ -35,7 +42,8 @@ inline float to_float(Float16 x) {
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(normal + (1u << 23)) - 0x1p-14f);
   const std::uint32_t exponent = x.bits & 0x7c00u;
-  const std::uint32_t u = exponent == 0x7c00u ? special : exponent == 0 ? subnormal : normal;
+  const std::uint32_t u =
+      select(exponent == 0x7c00u, special, select(exponent == 0, subnormal, normal));
   return std::bit_cast<float>(u | sign);
 }
 
@@ -50,9 +58,9 @@ inline Float16 to_float16(float f) {
   // itself rounds to nearest even.
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(std::bit_cast<float>(a) + 0.5f) -
                                   std::bit_cast<std::uint32_t>(0.5f);
-  std::uint32_t h = a < 0x3880'0000u ? subnormal : normal;
-  h = a >= 0x4780'0000u ? 0x7c00u : h;  // 65536 and more; 65520..65535 carried into infinity above
-  h = a > 0x7f80'0000u ? (0x7e00u | (a >> 13 & 0x3ffu)) : h;
+  std::uint32_t h = select(a < 0x3880'0000u, subnormal, normal);
+  h = select(a >= 0x4780'0000u, 0x7c00u, h);  // 65536 and more; 65520.. carried into infinity above
+  h = select(a > 0x7f80'0000u, 0x7e00u | (a >> 13 & 0x3ffu), h);
   return {static_cast<std::uint16_t>(h | sign)};
 }
 

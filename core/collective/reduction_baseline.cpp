@@ -7,8 +7,7 @@
 #include "collective/reduction_kernels.hpp"
 
 #if defined(__GNUC__) && !defined(__clang__)
-// Else GCC sinks float16's subnormal arithmetic into a branch and gives up on the loop.
-#pragma GCC optimize("O3", "no-trapping-math")
+#pragma GCC optimize("O3")
 #endif
 
 namespace loomnet {

@@ -16,14 +16,19 @@ namespace loomnet {
 class LiveError : public std::runtime_error {
  public:
   LiveError(const std::string& tried, int error)
-      : std::runtime_error(tried + ": " + std::generic_category().message(error)), error_(error) {}
+      : std::runtime_error(tried + ": " + std::generic_category().message(error)),
+        tried_(tried),
+        error_(error) {}
   LiveError(const std::string& tried, int error, const std::string& detail)
       : std::runtime_error(tried + ": " + std::generic_category().message(error) + " (" + detail +
                            ")"),
+        tried_(tried),
         error_(error) {}
   int error() const { return error_; }  // errno
+  const std::string& tried() const { return tried_; }
 
  private:
+  std::string tried_;
   int error_;
 };
 

@@ -28,43 +28,44 @@ constexpr std::uint64_t state_word(std::uint64_t epoch, State state) {
   return epoch << 8 | static_cast<std::uint8_t>(state);
 }
 
-// Sizes that fix the layout; capacities are powers of two, counted in entries.
+// Sizes that fix the layout; ring capacities are powers of two, counted in entries.
 struct Geometry {
   std::uint32_t rank = 0;      // of this process in the run
   std::uint32_t world = 0;     // ranks in the run
   std::uint32_t channels = 1;  // queue pairs towards each peer
-  std::uint32_t staging_key = 0;  // remote key of the staging area
   std::uint32_t submissions = 4096;
   std::uint32_t completions = 4096;
   std::uint32_t arrivals = 16384;
   std::uint32_t marks = 4096;
   std::uint32_t notices = 256;
+  // The collective executor's share of the staging area (StagingConfig), equal on all ranks.
+  std::uint32_t slots = 8;
+  std::uint32_t slot_payload = 32768;
+  std::uint32_t slot_channels = 16;
   std::uint32_t reserved = 0;
   std::uint64_t staging_bytes = 0;
-
-  bool operator==(const Geometry&) const = default;
 };
-static_assert(sizeof(Geometry) == 48);
+static_assert(sizeof(Geometry) == 56);
 
 // Rank to NIC: one write. Offsets count from the start of a staging area: the rank's own for
-// `local_offset`, the peer's for `remote_offset`.
+// `local_offset`, the peer's for `remote_offset`. The remote key is the NIC's to know.
 struct Submission {
   std::uint64_t id;
   std::uint64_t local_offset;  // kNoData: lengths only
   std::uint64_t remote_offset;
   std::int64_t posted_ns;      // the rank's monotonic clock
+  std::uint64_t step_offset;   // payload bytes of this ring step before this write
+  std::uint64_t step_bytes;    // payload bytes of the whole ring step; 0: no common step
   std::uint32_t peer;
-  std::uint32_t remote_key;
   std::uint32_t length;
   std::uint32_t immediate;
-  std::uint32_t job, sequence, tag;
+  std::uint32_t job, sequence, tag;  // communicator, its operation, its ring step
   float loss_tolerance;
   std::uint16_t channel;
   std::uint8_t opcode;         // loomnet::Opcode
   std::uint8_t priority;
-  std::uint32_t reserved;      // 0
 };
-static_assert(sizeof(Submission) == 72);
+static_assert(sizeof(Submission) == 80);
 inline constexpr std::uint64_t kNoData = ~0ull;
 
 // NIC to rank: a write of this rank ended.
@@ -95,9 +96,9 @@ enum class MarkKind : std::uint32_t {
   step = 1,        // value = step number that ended
   hash = 2,        // value = step, a and b = 128 bits of the parameter hash
   loss = 3,        // value = step, a = bits of a double
-  busy = 4,        // first work became outstanding; value = work number
-  work = 5,        // a work ended: value = payload bytes, a = start (ns), b = operation, status
-  failure = 6,     // value = Failure code, a = peer or kNoPeer
+  work_begin = 4,  // an operation became outstanding; value = its number in this rank
+  work_end = 5,    // it ended: value = its number, a = its start (ns), b = payload bytes, status
+  failure = 6,     // the rank's script failed or a collective did; value = OperationStatus or 255
 };
 inline constexpr MarkKind kLastMark = MarkKind::failure;
 struct MarkEntry {

@@ -42,43 +42,44 @@ RankPort::RankPort(const rank::Memory& memory, rank::Waker& rank_wake)
                 memory.geometry().arrivals),
       notices_(memory.ring_words(rank::kNotices), memory.ring_entries(rank::kNotices),
                memory.geometry().notices),
-      qps_(std::size_t{memory.geometry().world} * memory.geometry().channels, 0) {
-  routes_.reserve(qps_.size());
+      targets_(std::size_t{memory.geometry().world} * memory.geometry().channels) {
+  routes_.reserve(targets_.size());
 }
 
-void RankPort::bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp) {
+void RankPort::bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp,
+                    std::uint32_t remote_key) {
   const auto& g = memory_.geometry();
   if (peer >= g.world || peer == g.rank) throw std::invalid_argument("bind: peer");
   if (channel >= g.channels) throw std::invalid_argument("bind: channel");
   if (qp == 0) throw std::invalid_argument("bind: qp");
-  qps_[std::size_t{peer} * g.channels + channel] = qp;
+  targets_[std::size_t{peer} * g.channels + channel] = {qp, remote_key};
   routes_[qp] = {peer, channel};
 }
 
 RankFault RankPort::check(const Submission& s, RankWork& out) const {
   const auto& g = memory_.geometry();
-  if (s.reserved != 0 || s.channel >= g.channels ||
+  if (s.channel >= g.channels ||
       s.opcode > static_cast<std::uint8_t>(Opcode::write_with_immediate) ||
       !(s.loss_tolerance >= 0.0f && s.loss_tolerance <= 1.0f)) {
     return RankFault::bad_descriptor;
   }
   if (s.peer >= g.world || s.peer == g.rank) return RankFault::unknown_peer;
-  const QpNumber qp = qps_[std::size_t{s.peer} * g.channels + s.channel];
-  if (qp == 0) return RankFault::unknown_peer;
+  const Target& target = targets_[std::size_t{s.peer} * g.channels + s.channel];
+  if (target.qp == 0) return RankFault::unknown_peer;
   const std::uint8_t* local = nullptr;
   if (s.local_offset != rank::kNoData) {
-    if (s.local_offset > g.staging_bytes || s.length > g.staging_bytes - s.local_offset) {
-      return RankFault::out_of_region;
-    }
-    local = reinterpret_cast<const std::uint8_t*>(memory_.staging().data()) + s.local_offset;
+    local = resolve(s.local_offset, s.length);
+    if (!local) return RankFault::out_of_region;
   }
   out.peer = s.peer;
   out.channel = s.channel;
-  out.qp = qp;
+  out.qp = target.qp;
+  out.step_offset = s.step_offset;
+  out.step_bytes = s.step_bytes;
   out.request = {.id = s.id,
                  .local = local,
                  .remote_address = s.remote_offset,
-                 .remote_key = s.remote_key,
+                 .remote_key = target.remote_key,
                  .length = s.length,
                  .immediate = s.immediate,
                  .opcode = static_cast<Opcode>(s.opcode),
@@ -216,13 +217,10 @@ void RankPort::flush(Picoseconds now) {
   }
 }
 
-std::uint8_t* RankPort::resolve(std::uint32_t key, std::uint64_t address,
-                                std::uint32_t length) const {
-  const auto& g = memory_.geometry();
-  if (key != g.staging_key || address > g.staging_bytes || length > g.staging_bytes - address) {
-    return nullptr;
-  }
-  return reinterpret_cast<std::uint8_t*>(memory_.staging().data()) + address;
+std::uint8_t* RankPort::resolve(std::uint64_t offset, std::uint64_t length) const {
+  const std::uint64_t bytes = memory_.geometry().staging_bytes;
+  if (offset > bytes || length > bytes - offset) return nullptr;
+  return reinterpret_cast<std::uint8_t*>(memory_.staging().data()) + offset;
 }
 
 bool RankPort::announce_sleep() {

@@ -37,6 +37,7 @@ struct RankWork {
   std::uint16_t channel = 0;
   QpNumber qp = 0;
   WorkRequest request;  // `local` points into the rank's staging area; `posted` on its own clock
+  std::uint64_t step_offset = 0, step_bytes = 0;  // ring step, the rank's word
 };
 
 class RankPort {
@@ -51,8 +52,9 @@ class RankPort {
   RankPort(const rank::Memory& memory, rank::Waker& rank_wake);
 
   std::uint32_t rank() const { return memory_.geometry().rank; }
-  // Names the queue pair that carries (peer, channel). Throws std::invalid_argument out of range.
-  void bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp);
+  // Names the queue pair that carries (peer, channel) and the key under which the peer's NIC lets
+  // this rank write. Throws std::invalid_argument out of range.
+  void bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp, std::uint32_t remote_key);
 
   // Copies out, checks and resolves up to out.size() requests; stops at the first bad one.
   std::size_t poll(std::span<RankWork> out);
@@ -64,9 +66,8 @@ class RankPort {
   void notify(const rank::NoticeEntry& notice);
   void flush(Picoseconds now);
 
-  // Bytes [address, address + length) of the staging area under `key`, or null: for the NIC's
-  // place(). `address` counts from the start of the area.
-  std::uint8_t* resolve(std::uint32_t key, std::uint64_t address, std::uint32_t length) const;
+  // Bytes [offset, offset + length) of the staging area, or null if they are not all in it.
+  std::uint8_t* resolve(std::uint64_t offset, std::uint64_t length) const;
 
   RankFault fault() const { return fault_; }
   // Breaks the contract on the rank's behalf: no more requests are taken, the rank is told.
@@ -90,6 +91,10 @@ class RankPort {
     std::uint32_t peer = 0;
     std::uint16_t channel = 0;
   };
+  struct Target {
+    QpNumber qp = 0;  // 0: not bound
+    std::uint32_t remote_key = 0;
+  };
   RankFault check(const rank::Submission& s, RankWork& out) const;
   bool alive();
   void fail(RankFault fault);
@@ -101,7 +106,7 @@ class RankPort {
   rank::RingProducer<rank::CompletionEntry> completions_;
   rank::RingProducer<rank::ArrivalEntry> arrivals_;
   rank::RingProducer<rank::NoticeEntry> notices_;
-  std::vector<QpNumber> qps_;  // [peer * channels + channel]; 0 = not bound
+  std::vector<Target> targets_;  // [peer * channels + channel]
   std::unordered_map<QpNumber, Route> routes_;
   std::uint64_t outstanding_ = 0;
   RankFault fault_ = RankFault::none;

@@ -59,6 +59,11 @@ class RingProducer {
     words_->produced.value.store(next_, std::memory_order_release);
     return true;
   }
+  // Entries that can be pushed now.
+  std::uint64_t room() {
+    refresh();
+    return corrupt_ ? 0 : capacity_ - (next_ - consumed_);
+  }
   // Everything published has been taken.
   bool drained() {
     refresh();

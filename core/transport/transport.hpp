@@ -99,6 +99,7 @@ enum class EventKind : std::uint8_t {
   rto,              // value = PSN
   qp_error,         // value = Status
 };
+std::string_view to_string(EventKind kind);
 struct TransportEvent {
   EventKind kind;
   QpNumber qp;

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
@@ -214,22 +215,28 @@ class LiveFabric:
         self._stopped = True
         nodes = list(self.nodes.values())
         kill_marked(self.lock.run_id, keep={node.pid for node in nodes})
-        with contextlib.suppress(openvswitch.OpenVSwitchError):
-            self.ovs.vsctl(
-                *(() if self.ovs.alive() else ("--no-wait",)), "--if-exists", "del-br", self._bridge
-            )
-        # Both ends of a veth go at once; left to the namespaces they would go a moment later.
-        delete_interfaces(own_interfaces(self.lock.prefix))
-        for node in nodes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(node.pid, signal.SIGHUP)
         for node in nodes:
             os.close(node.netns)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(node.pid, signal.SIGKILL)
+        for node in nodes:
             with contextlib.suppress(ProcessLookupError, OSError):
                 node.mininet.terminate()
             for map_ in (node.mininet.inToNode, node.mininet.outToNode):
                 for key in [k for k, v in map_.items() if v is node.mininet]:
                     del map_[key]
+        # The kernel takes dying namespaces down together, and with them their veths' far ends:
+        # far faster than one deletion after another, which is for what is left after a while.
+        deadline = time.monotonic() + 1
+        while self._ports() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        delete_interfaces(self._ports())
+        with contextlib.suppress(openvswitch.OpenVSwitchError):
+            wait = () if self.ovs.alive() else ("--no-wait",)
+            self.ovs.vsctl(*wait, "--if-exists", "del-br", self._bridge)
+
+    def _ports(self) -> list[str]:
+        return [name for name in own_interfaces(self.lock.prefix) if name != self._bridge]
 
     def __enter__(self) -> LiveFabric:
         return self

@@ -207,7 +207,7 @@ def own_interfaces(prefix: str) -> list[str]:
 
 
 def delete_interfaces(names: Sequence[str]) -> None:
-    """Deletes interfaces in one go. One that is gone already (a veth goes with its peer) is fine."""
+    """Deletes interfaces at once; one gone already (a veth goes with its peer) is fine."""
     if names:
         lines = "".join(f"link del dev {name}\n" for name in names)
         subprocess.run(["ip", "-force", "-batch", "-"], input=lines.encode(), capture_output=True)

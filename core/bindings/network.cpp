@@ -1,0 +1,310 @@
+// The engine's network for Python: build it from a plan, change it by schedule, run it, read figures.
+// Calls are coarse, and running releases the GIL.
+#include "bindings/bindings.hpp"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "engine/collective_traffic.hpp"
+#include "engine/flow_traffic.hpp"
+#include "engine/network.hpp"
+#include "switch/forward_program.hpp"
+#include "transport/roce/roce_transport.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+namespace {
+
+Picoseconds ps(std::int64_t count) { return {count}; }
+
+// Each direction's figures as plain tuples of a table: columns are named in Python once.
+py::dict link_counters(Network& network) {
+  const std::size_t n = 2 * network.links();
+  const auto column = [&](auto read) {
+    py::array_t<std::uint64_t> values(n);
+    auto* out = values.mutable_data();
+    for (std::size_t i = 0; i < n; ++i) {
+      out[i] = read(network.half(static_cast<LinkId>(i / 2), i % 2 == 0).counters());
+    }
+    return values;
+  };
+  py::dict out;
+  out["packets"] = column([](const LinkCounters& c) { return c.packets; });
+  out["bytes"] = column([](const LinkCounters& c) { return c.bytes; });
+  out["trimmed"] = column([](const LinkCounters& c) { return c.trimmed; });
+  out["marked"] = column([](const LinkCounters& c) { return c.marked; });
+  out["max_queue"] = column([](const LinkCounters& c) { return c.max_queue; });
+  for (std::size_t r = 0; r < static_cast<std::size_t>(LinkDrop::count); ++r) {
+    const std::string name = "drop_" + std::string(to_string(static_cast<LinkDrop>(r)));
+    out[name.c_str()] = column([r](const LinkCounters& c) { return c.drops[r]; });
+  }
+  return out;
+}
+
+py::dict switch_counters(Network& network, NodeId node) {
+  py::dict out;
+  if (SwitchProgram* program = network.program(node)) {
+    std::vector<SwitchCounter> counters;
+    program->counters(counters);
+    for (const auto& c : counters) out[py::str(c.name.data(), c.name.size())] = c.value;
+  }
+  return out;
+}
+
+py::dict nic_counters(Network& network, NodeId host) {
+  Nic& nic = network.nic(host);
+  py::dict out;
+  const NicCounters& c = nic.counters();
+  out["kernel_queue_full"] = c.kernel_queue_full;
+  out["kernel_absent"] = c.kernel_absent;
+  out["transport_absent"] = c.transport_absent;
+  out["port_down"] = c.port_down;
+  out["placement_refused"] = c.placement_refused;
+  if (nic.transport()) {
+    std::vector<TransportCounter> counters;
+    nic.transport()->counters(counters);
+    for (const auto& t : counters) out[py::str(t.name.data(), t.name.size())] = t.value;
+  }
+  return out;
+}
+
+py::array_t<std::int64_t> intervals(const std::vector<WorkMeter::Interval>& rows) {
+  py::array_t<std::int64_t> out({static_cast<py::ssize_t>(rows.size()), py::ssize_t{2}});
+  auto view = out.mutable_unchecked<2>();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    view(static_cast<py::ssize_t>(i), 0) = rows[i].begin.count;
+    view(static_cast<py::ssize_t>(i), 1) = rows[i].end.count;
+  }
+  return out;
+}
+
+py::dict meter(Network& network, NodeId host) {
+  WorkMeter& m = network.nic(host).meter();
+  py::dict out;
+  out["busy"] = intervals(m.busy());
+  out["silences"] = intervals(m.silences());
+  py::array_t<std::int64_t> work({static_cast<py::ssize_t>(m.work().size()), py::ssize_t{3}});
+  auto view = work.mutable_unchecked<2>();
+  for (std::size_t i = 0; i < m.work().size(); ++i) {
+    const auto& w = m.work()[i];
+    view(static_cast<py::ssize_t>(i), 0) = w.begin.count;
+    view(static_cast<py::ssize_t>(i), 1) = w.end.count;
+    view(static_cast<py::ssize_t>(i), 2) = static_cast<std::int64_t>(w.bytes);
+  }
+  out["work"] = work;
+  out["bin_ps"] = m.bin().count;
+  out["bins"] = py::array_t<std::uint64_t>(static_cast<py::ssize_t>(m.bins().size()), m.bins().data());
+  out["bytes"] = m.bytes();
+  return out;
+}
+
+constexpr const char* kEventNames[] = {"ev_assumed_bad", "ev_good",       "ev_swapped", "port_excluded",
+                                       "port_restored",  "rto",           "qp_error"};
+
+py::list transport_events(Network& network, NodeId host) {
+  py::list out;
+  for (const TransportEvent& e : network.nic(host).events()) {
+    out.append(py::make_tuple(e.at.count, kEventNames[static_cast<std::size_t>(e.kind)], e.qp, e.value));
+  }
+  return out;
+}
+
+PathTemplate path_template(const std::vector<std::uint16_t>& usids, int slot) {
+  PathTemplate row;
+  if (usids.size() > row.usids.size()) throw std::invalid_argument("paths: more than six uSIDs");
+  std::copy(usids.begin(), usids.end(), row.usids.begin());
+  row.count = static_cast<std::uint8_t>(usids.size());
+  row.uplink_slot = static_cast<std::int8_t>(slot);
+  return row;
+}
+
+using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uint16_t>>;
+std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows) {
+  std::vector<PlanePaths> out;
+  for (const auto& [usids, slot, uplinks] : rows) out.push_back({path_template(usids, slot), uplinks});
+  return out;
+}
+
+}  // namespace
+
+void bind_network(py::module_& m) {
+  py::class_<LinkConfig>(m, "LinkConfig")
+      .def(py::init([](std::uint64_t rate, std::int64_t delay, std::uint32_t data_limit,
+                       std::uint32_t control_limit, std::uint32_t ecn_low, std::uint32_t ecn_high,
+                       std::uint32_t trim_size, bool last_hop) {
+             LinkConfig c;
+             c.rate = {rate};
+             c.delay = ps(delay);
+             c.data_limit = data_limit;
+             c.control_limit = control_limit;
+             c.ecn_low = ecn_low;
+             c.ecn_high = ecn_high;
+             c.trim = trim_size > 0;
+             if (trim_size > 0) c.trim_size = trim_size;
+             c.last_hop = last_hop;
+             return c;
+           }),
+           py::kw_only(), py::arg("rate_bps"), py::arg("delay_ps"), py::arg("data_limit") = 0,
+           py::arg("control_limit") = 0, py::arg("ecn_low") = 0, py::arg("ecn_high") = 0,
+           py::arg("trim_size") = 0, py::arg("last_hop") = false);
+
+  py::class_<TableBatch, std::shared_ptr<TableBatch>>(m, "TableBatch")
+      .def(py::init([](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
+                       const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
+                       const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
+                       const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
+                       const std::vector<std::vector<SwitchPort>>& groups) {
+             auto t = std::make_shared<TableBatch>();
+             t->generation = generation;
+             for (const auto usid : own) t->own_un.push_back({block, usid});
+             for (const auto& [usid, port] : adjacencies) t->own_ua.push_back({{block, usid}, port});
+             for (const auto& [usid, port] : fib) t->fib.push_back({{block, usid}, port});
+             for (const auto& [address, group] : hosts) {
+               const std::string_view bytes = address;
+               TableBatch::HostRoute route;
+               if (bytes.size() != route.address.size()) {
+                 throw std::invalid_argument("hosts: an address has 16 bytes");
+               }
+               std::copy(bytes.begin(), bytes.end(), route.address.begin());
+               route.group = group;
+               t->hosts.push_back(route);
+             }
+             t->groups = groups;
+             return t;
+           }),
+           py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"), py::arg("adjacencies"),
+           py::arg("fib"), py::arg("hosts"), py::arg("groups"));
+
+  py::class_<Network>(m, "Network")
+      .def(py::init([](std::uint64_t seed, std::int64_t bin) { return new Network(seed, ps(bin)); }),
+           py::kw_only(), py::arg("seed"), py::arg("meter_bin_ps"))
+      .def("add_host", &Network::add_host, py::arg("ports"))
+      .def(
+          "add_switch",
+          [](Network& n, std::size_t ports, bool kernel, std::uint64_t hash_seed, std::uint64_t buffer_bytes,
+             double alpha) {
+            std::unique_ptr<SwitchProgram> program;
+            if (!kernel) program = std::make_unique<ForwardProgram>(ports, ForwardSettings{.hash_seed = hash_seed});
+            return n.add_switch(ports, std::move(program), {buffer_bytes, alpha});
+          },
+          py::arg("ports"), py::kw_only(), py::arg("kernel") = false, py::arg("hash_seed") = 0,
+          py::arg("buffer_bytes") = 0, py::arg("buffer_alpha") = 1.0)
+      .def("set_tables",
+           [](Network& n, NodeId node, std::shared_ptr<TableBatch> tables) {
+             SwitchProgram* program = n.program(node);
+             if (!program) throw std::invalid_argument("set_tables: the node runs no program here");
+             program->set_tables(std::move(tables));
+           })
+      .def(
+          "connect",
+          [](Network& n, NodeId a, std::uint16_t pa, NodeId b, std::uint16_t pb, const LinkConfig& forward,
+             const LinkConfig& backward) { return n.connect({a, pa}, {b, pb}, forward, backward); },
+          py::arg("a"), py::arg("a_port"), py::arg("b"), py::arg("b_port"), py::arg("forward"),
+          py::arg("backward"))
+      .def(
+          "set_roce",
+          [](Network& n, NodeId host, const py::dict& options) {
+            Nic& nic = n.nic(host);
+            nic.set_transport(std::make_unique<RoceTransport>(nic.sink(), roce_options(options)));
+          },
+          py::arg("host"), py::arg("options"))
+      .def(
+          "connect_qp",
+          [](Network& n, NodeId source, QpNumber local, NodeId destination, QpNumber remote, std::uint32_t flow,
+             const std::vector<PathRow>& paths, const std::vector<PathRow>& reverse) {
+            n.nic(source).connect({local, remote, source, destination, flow, plane_paths(paths), plane_paths(reverse)},
+                                  n.now());
+          },
+          py::arg("source"), py::arg("local"), py::arg("destination"), py::arg("remote"), py::arg("flow"),
+          py::arg("paths"), py::arg("reverse"))
+      .def(
+          "schedule_link",
+          [](Network& n, std::int64_t at, LinkId link, bool forward, bool backward, std::optional<bool> up,
+             std::optional<std::uint64_t> rate, std::optional<std::int64_t> delay, std::optional<py::dict> impairment) {
+            n.schedule(ps(at), link_change(link, forward, backward, up, rate, delay, impairment));
+          },
+          py::arg("at_ps"), py::arg("link"), py::kw_only(), py::arg("forward") = true, py::arg("backward") = true,
+          py::arg("up") = py::none(), py::arg("rate_bps") = py::none(), py::arg("delay_ps") = py::none(),
+          py::arg("impairment") = py::none())
+      .def(
+          "schedule_tables",
+          [](Network& n, std::int64_t at, NodeId node, std::shared_ptr<TableBatch> tables) {
+            n.schedule(ps(at), node, std::move(tables));
+          },
+          py::arg("at_ps"), py::arg("node"), py::arg("tables"))
+      .def(
+          "run_until", [](Network& n, std::int64_t end) { n.run_until(ps(end)); }, py::arg("end_ps"),
+          py::call_guard<py::gil_scoped_release>())
+      .def_property_readonly("now_ps", [](const Network& n) { return n.now().count; })
+      .def_property_readonly("next_event_ps", [](Network& n) { return n.events().next().count; })
+      .def_property_readonly("events", [](Network& n) { return n.events().processed(); })
+      .def_property_readonly("packets", [](Network& n) { return n.pool().last_uid(); })
+      .def_property_readonly("unconnected", &Network::unconnected)
+      .def_property_readonly("leaked", [](Network& n) { return n.pool().outstanding() - n.held(); })
+      .def("link_counters", &link_counters)
+      .def("switch_counters", &switch_counters)
+      .def("nic_counters", &nic_counters)
+      .def("meter", &meter)
+      .def("close_meter", [](Network& n, NodeId host) { n.nic(host).meter().close(n.now()); })
+      .def("transport_events", &transport_events)
+      .def("clear", &Network::clear);
+
+  py::class_<FlowTraffic>(m, "FlowTraffic")
+      .def(py::init<Network&, bool>(), py::arg("network"), py::arg("payload"), py::keep_alive<1, 2>())
+      .def(
+          "add",
+          [](FlowTraffic& t, NodeId source, NodeId destination, QpNumber qp, std::uint64_t bytes, std::uint32_t message,
+             std::uint32_t depth, std::int64_t start) {
+            return t.add({source, destination, qp, bytes, message, depth, ps(start)});
+          },
+          py::kw_only(), py::arg("source"), py::arg("destination"), py::arg("qp"), py::arg("bytes"),
+          py::arg("message"), py::arg("depth"), py::arg("start_ps"))
+      .def("start", &FlowTraffic::start)
+      .def_property_readonly("done", &FlowTraffic::done)
+      .def_property_readonly("wrong", &FlowTraffic::wrong)
+      .def("results", [](const FlowTraffic& t) {
+        py::list out;
+        for (const FlowResult& r : t.results()) {
+          const py::object end = r.end == kNever ? py::none().cast<py::object>() : py::int_(r.end.count);
+          out.append(py::make_tuple(r.start.count, end, r.completed, std::string(to_string(r.status))));
+        }
+        return out;
+      });
+
+  py::class_<CollectiveTraffic>(m, "CollectiveTraffic")
+      .def(py::init([](Network& n, std::vector<NodeId> hosts, const std::string& collective, std::uint64_t bytes,
+                       std::uint32_t repeat, std::int64_t start, std::int64_t compute,
+                       const std::vector<std::int64_t>& gaps, bool payload, std::uint32_t slots,
+                       std::uint32_t slot_payload) {
+             CollectiveTrafficConfig c;
+             c.hosts = std::move(hosts);
+             c.collective = collective_named(collective);
+             c.bytes = bytes;
+             c.repeat = repeat;
+             c.start = ps(start);
+             c.compute = ps(compute);
+             for (const auto gap : gaps) c.gaps.push_back(ps(gap));
+             c.payload = payload;
+             c.slots = slots;
+             c.slot_payload = slot_payload;
+             return new CollectiveTraffic(n, c);
+           }),
+           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("hosts"), py::arg("collective"),
+           py::arg("bytes"), py::arg("repeat"), py::arg("start_ps") = 0, py::arg("compute_ps") = 0,
+           py::arg("gaps_ps") = std::vector<std::int64_t>{}, py::arg("payload") = false, py::arg("slots") = 8,
+           py::arg("slot_payload") = 65536)
+      .def("set_queue_pair", &CollectiveTraffic::set_queue_pair)
+      .def("start", &CollectiveTraffic::start)
+      .def_property_readonly("done", &CollectiveTraffic::done)
+      .def_property_readonly("wrong", &CollectiveTraffic::wrong)
+      .def_property_readonly("errors", &CollectiveTraffic::errors)
+      .def_property_readonly("first_error", &CollectiveTraffic::first_error)
+      .def("iterations", [](const CollectiveTraffic& t, JobRank rank) {
+        py::list out;
+        for (const auto& i : t.iterations(rank)) out.append(py::make_tuple(i.begin.count, i.end.count));
+        return out;
+      });
+}
+
+}  // namespace loomnet

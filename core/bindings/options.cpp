@@ -1,0 +1,96 @@
+// Options that come from Python by name, checked against the fields that exist.
+#include <map>
+
+#include "bindings/bindings.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+namespace {
+
+// Reads every entry of a dict into the field of that name.
+class Fields {
+ public:
+  Fields(const char* what, const py::dict& values) : what_(what), values_(values) {}
+  template <typename T>
+  Fields& field(const char* name, T& target) {
+    known_ += (known_.empty() ? "" : ", ") + std::string(name);
+    if (values_.contains(name)) {
+      ++used_;
+      try {
+        target = values_[name].template cast<T>();
+      } catch (const py::cast_error&) {
+        throw py::value_error(std::string(what_) + ": " + name + " has the wrong type");
+      }
+    }
+    return *this;
+  }
+  Fields& time(const char* name, Picoseconds& target) { return field(name, target.count); }
+  void done() const {
+    if (used_ == values_.size()) return;
+    for (const auto& item : values_) {
+      const auto name = item.first.cast<std::string>();
+      if ((", " + known_ + ",").find(", " + name + ",") == std::string::npos) {
+        throw py::value_error(std::string(what_) + ": no option " + name + "; there are " + known_);
+      }
+    }
+  }
+
+ private:
+  const char* what_;
+  const py::dict& values_;
+  std::string known_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace
+
+RoceOptions roce_options(const py::dict& options) {
+  RoceOptions o;
+  Fields(
+      "roce", options)
+      .field("payload_mtu", o.payload_mtu)
+      .field("timeout_exponent", o.timeout_exponent)
+      .field("retry_count", o.retry_count)
+      .field("in_flight_limit", o.in_flight_limit)
+      .field("ack_interval", o.ack_interval)
+      .field("ect", o.ect)
+      .field("initial_psn", o.initial_psn)
+      .done();
+  return o;
+}
+
+Collective collective_named(const std::string& name) {
+  for (std::size_t i = 0; i < kCollectives; ++i) {
+    const auto c = static_cast<Collective>(i);
+    if (to_string(c) == name) return c;
+  }
+  throw py::value_error("collective: no such collective " + name);
+}
+
+LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<bool> up,
+                       std::optional<std::uint64_t> rate_bps, std::optional<std::int64_t> delay_ps,
+                       const std::optional<py::dict>& impairment) {
+  LinkChange change;
+  change.link = link;
+  change.forward = forward;
+  change.backward = backward;
+  change.up = up;
+  if (rate_bps) change.rate = BitsPerSecond{*rate_bps};
+  if (delay_ps) change.delay = Picoseconds{*delay_ps};
+  if (impairment) {
+    Impairment i;
+    Fields("impairment", *impairment)
+        .field("loss", i.loss)
+        .field("burst", i.burst)
+        .field("duplicate", i.duplicate)
+        .field("corrupt", i.corrupt)
+        .field("reorder", i.reorder)
+        .time("jitter_ps", i.jitter)
+        .done();
+    change.impairment = i;
+  }
+  return change;
+}
+
+}  // namespace loomnet

@@ -1,0 +1,47 @@
+// Attaching the forward program to a switch's ports.
+#include "live/xdp_switch.hpp"
+
+#include <net/if.h>
+
+namespace loomnet {
+namespace {
+
+// libbpf's log becomes part of the error of whatever `make` does.
+template <typename Make>
+auto with_log(const std::string& name, Make make) {
+  const BpfLog log;
+  try {
+    return make();
+  } catch (const LiveError& e) {
+    throw LiveError("switch " + name + ": " + e.tried(), e.error(), log.last());
+  }
+}
+
+}  // namespace
+
+XdpSwitch::XdpSwitch(const Netns& netns, const std::vector<std::string>& ports,
+                     const ForwardSettings& settings)
+    : name_(netns.label()),
+      ports_(ports.size()),
+      forward_(with_log(name_, [&] { return XdpForward(ports.size(), settings); })) {
+  netns.run([&] {
+    for (std::size_t port = 0; port < ports.size(); ++port) {
+      const unsigned index = ::if_nametoindex(ports[port].c_str());
+      if (index == 0) throw LiveError("switch " + name_ + ": find port " + ports[port], errno);
+      forward_.set_port(static_cast<SwitchPort>(port), static_cast<int>(index));
+      links_.push_back(attach_xdp(forward_.program(), ports[port]));
+    }
+  });
+}
+
+std::uint64_t XdpSwitch::drops() const {
+  std::vector<SwitchCounter> all;
+  counters(all);
+  std::uint64_t sum = 0;
+  for (const SwitchCounter& c : all) {
+    if (c.name.starts_with("drop_")) sum += c.value;
+  }
+  return sum;
+}
+
+}  // namespace loomnet

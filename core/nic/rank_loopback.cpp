@@ -1,0 +1,163 @@
+#include "nic/rank_loopback.hpp"
+
+#include <poll.h>
+
+#include <array>
+#include <cstring>
+
+namespace loomnet::rank {
+namespace {
+
+// Queue pair numbers of the test wire: the sender's view of (peer, channel).
+QpNumber qp_of(std::uint32_t peer, std::uint16_t channel) {
+  return 16 + peer * kMaxChannels + channel;
+}
+
+}  // namespace
+
+LoopbackNic::LoopbackNic(std::uint32_t world, std::uint32_t channels)
+    : layout_({.ranks = world, .slots = 4, .slot_payload = 16384, .channels = 16}) {
+  for (std::uint32_t r = 0; r < world; ++r) {
+    hosts_.push_back(std::make_unique<Host>(Geometry{.rank = r,
+                                                     .world = world,
+                                                     .channels = channels,
+                                                     .slots = layout_.slots(),
+                                                     .slot_payload = layout_.slot_payload(),
+                                                     .slot_channels = layout_.channels(),
+                                                     .staging_bytes = layout_.total_bytes()}));
+    for (std::uint32_t peer = 0; peer < world; ++peer) {
+      if (peer == r) continue;
+      for (std::uint16_t c = 0; c < channels; ++c) hosts_[r]->port.bind(peer, c, qp_of(peer, c), 1);
+    }
+  }
+}
+
+LoopbackNic::~LoopbackNic() { stop(); }
+
+void LoopbackNic::start() {
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+}
+
+void LoopbackNic::stop() {
+  stop_ = true;
+  control_.raise();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LoopbackNic::gone(std::uint32_t rank, GoneReason reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    tell_gone(rank, reason);
+  }
+  control_.raise();
+}
+
+void LoopbackNic::tell_gone(std::uint32_t rank, GoneReason reason) {
+  Host& left = *hosts_.at(rank);
+  if (left.told_gone) return;
+  left.told_gone = true;
+  for (auto& host : hosts_) {
+    if (host.get() == &left) continue;
+    host->port.notify({.kind = static_cast<std::uint32_t>(NoticeKind::peer_gone),
+                       .peer = rank,
+                       .reason = static_cast<std::uint32_t>(reason),
+                       .reserved = 0});
+  }
+}
+
+void LoopbackNic::set_stalled(bool stalled) {
+  {
+    const std::lock_guard lock(mutex_);
+    stalled_ = stalled;
+  }
+  control_.raise();
+}
+
+RankFault LoopbackNic::fault(std::uint32_t rank) const {
+  const std::lock_guard lock(mutex_);
+  return hosts_.at(rank)->port.fault();
+}
+
+std::vector<MarkEntry> LoopbackNic::take_marks(std::uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(hosts_.at(rank)->marks, {});
+}
+
+void LoopbackNic::move(Host& from, const RankWork& work, Picoseconds now) {
+  Host& to = *hosts_[work.peer];
+  const WorkRequest& r = work.request;
+  Status status = Status::ok;
+  std::uint8_t* target = nullptr;
+  const std::uint64_t row = layout_.receive_row(from.port.rank());
+  if (r.remote_address >= row && r.remote_address + r.length <= row + layout_.row_bytes()) {
+    target = to.port.resolve(r.remote_address, r.length);
+  }
+  if (r.length != 0 && !target) {
+    status = Status::remote_access_error;
+  } else {
+    if (r.local && target) std::memcpy(target, r.local, r.length);
+    bytes_ += r.length;
+    if (r.opcode == Opcode::write_with_immediate) {
+      to.port.arrived({.qp = qp_of(from.port.rank(), work.channel),
+                       .immediate = r.immediate,
+                       .length = r.length,
+                       .address = r.remote_address},
+                      now);
+    }
+  }
+  from.port.complete({.qp = work.qp, .status = status, .id = r.id, .length = r.length}, now);
+}
+
+bool LoopbackNic::pass(Picoseconds now) {
+  bool busy = false;
+  std::array<RankWork, 64> batch;
+  std::array<MarkEntry, 64> marks;
+  for (auto& host : hosts_) {
+    if (!stalled_ && !host->held.empty()) {
+      for (const RankWork& work : host->held) move(*host, work, now);
+      host->held.clear();
+      busy = true;
+    }
+    const std::size_t n = host->port.poll(batch);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (stalled_) {
+        host->held.push_back(batch[i]);
+      } else {
+        move(*host, batch[i], now);
+      }
+    }
+    const std::size_t m = host->port.poll_marks(marks);
+    host->marks.insert(host->marks.end(), marks.begin(), marks.begin() + static_cast<long>(m));
+    busy |= n + m != 0;
+    if (host->port.fault() != RankFault::none) tell_gone(host->port.rank(), GoneReason::cut_off);
+    // One that left of its own accord has had everything it posted moved: n was its last.
+    if (host->port.state() == State::gone && n == 0) tell_gone(host->port.rank(), GoneReason::exited);
+  }
+  bool waiting = !busy;
+  for (auto& host : hosts_) waiting = waiting && host->port.quiescent();
+  all_waiting_ = waiting;
+  for (auto& host : hosts_) host->port.flush(now);
+  return busy;
+}
+
+void LoopbackNic::run() {
+  std::vector<pollfd> fds;
+  for (auto& host : hosts_) fds.push_back({host->engine_wake.get(), POLLIN, 0});
+  fds.push_back({control_.get(), POLLIN, 0});
+  while (!stop_) {
+    bool sleep = true;
+    {
+      const std::lock_guard lock(mutex_);
+      if (pass({monotonic_ns() * 1000})) continue;
+      for (auto& host : hosts_) sleep &= host->port.announce_sleep();
+    }
+    if (sleep) ::poll(fds.data(), fds.size(), 1000);
+    for (auto& host : hosts_) {
+      host->port.cancel_sleep();
+      host->engine_wake.clear();
+    }
+    control_.clear();
+  }
+}
+
+}  // namespace loomnet::rank

@@ -1,0 +1,71 @@
+// A NIC for tests: one thread that moves writes between the memories of local ranks by memcpy, in
+// order and at once. Real processes run over it without privilege, network or clock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collective/staging.hpp"
+#include "nic/rank_memory.hpp"
+#include "nic/rank_port.hpp"
+
+namespace loomnet::rank {
+
+class LoopbackNic {
+ public:
+  // `channels`: queue pairs per peer. Throws what Memory::create throws.
+  explicit LoopbackNic(std::uint32_t world, std::uint32_t channels = 1);
+  ~LoopbackNic();  // stop()
+  LoopbackNic(const LoopbackNic&) = delete;
+  LoopbackNic& operator=(const LoopbackNic&) = delete;
+
+  std::uint32_t world() const { return static_cast<std::uint32_t>(hosts_.size()); }
+  int memory_fd(std::uint32_t rank) const { return hosts_.at(rank)->memory.fd(); }
+  int rank_event_fd(std::uint32_t rank) const { return hosts_.at(rank)->rank_wake.get(); }
+  int engine_event_fd(std::uint32_t rank) const { return hosts_.at(rank)->engine_wake.get(); }
+
+  void start();
+  void stop();
+  // The process of `rank` has ended: the others are told.
+  void gone(std::uint32_t rank, GoneReason reason);
+  // A stalled wire keeps taking requests and completes none.
+  void set_stalled(bool stalled);
+
+  RankFault fault(std::uint32_t rank) const;
+  std::vector<MarkEntry> take_marks(std::uint32_t rank);
+  // All ranks wait in communication and nothing is unread (decided by the wire's own thread at
+  // its last idle moment).
+  bool all_waiting() const { return all_waiting_.load(); }
+  std::uint64_t bytes() const { return bytes_.load(); }
+
+ private:
+  struct Host {
+    Host(const Geometry& geometry) : memory(Memory::create(geometry)), port(memory, rank_wake) {}
+    EventFd rank_wake, engine_wake;
+    Memory memory;
+    RankPort port;
+    bool told_gone = false;
+    std::vector<RankWork> held;  // while the wire is stalled
+    std::vector<MarkEntry> marks;
+  };
+  void run();
+  bool pass(Picoseconds now);
+  void move(Host& from, const RankWork& work, Picoseconds now);
+  void tell_gone(std::uint32_t rank, GoneReason reason);
+
+  StagingLayout layout_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  EventFd control_;
+  mutable std::mutex mutex_;  // hosts_ against the test's calls
+  bool stalled_ = false;
+  std::atomic<bool> stop_{false}, all_waiting_{false};
+  std::atomic<std::uint64_t> bytes_{0};
+  std::thread thread_;
+};
+
+}  // namespace loomnet::rank

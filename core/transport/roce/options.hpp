@@ -1,0 +1,51 @@
+// What a RoCE NIC can be told, with the values NCCL and common NICs ship.
+#pragma once
+
+#include <cstdint>
+
+#include "clock/time.hpp"
+#include "packet/dscp.hpp"
+
+namespace loomnet {
+
+struct RoceOptions {
+  std::uint32_t payload_mtu = 2048;  // bytes; 256, 512, 1024, 2048 or 4096 (IBTA path MTUs)
+  // Local ACK timeout: 4.096 us * 2^exponent, 0 = never. 20 is NCCL_IB_TIMEOUT's default since
+  // NCCL 2.23, that is 4.29 s ("NCCL User Guide", Environment Variables). The InfiniBand
+  // Architecture (Vol. 1, 9.7.6.1.3) lets a NIC take one to four times that; here it is exact.
+  std::uint8_t timeout_exponent = 20;
+  // Timeouts without progress that are survived: 7 is NCCL_IB_RETRY_CNT's default. The next one
+  // ends the connection, so a dead path is reported after (retry_count + 1) timeouts, 34.4 s.
+  std::uint8_t retry_count = 7;
+  // No congestion control: a queue pair sends at its port's rate, with this many payload bytes
+  // unacknowledged at most (0: the PSN space, 2^23 packets, is the only limit).
+  std::uint64_t in_flight_limit = 0;
+  std::uint32_t ack_interval = 16;  // packets between requests for an ACK inside a message
+  std::uint8_t data_dscp = dscp::kNoTrim;
+  // RC acknowledgements travel in the traffic class of their queue pair.
+  std::uint8_t ack_dscp = dscp::kNoTrim;
+  bool ect = false;               // data is ECN-capable (nothing here reacts to marks: DCQCN would)
+  std::uint32_t initial_psn = 0;  // 24 bits; exchanged out of band in a cluster, common here
+
+  constexpr Picoseconds ack_timeout() const {
+    if (timeout_exponent == 0) return kNever;
+    return nanoseconds(4096) * (std::int64_t{1} << timeout_exponent);
+  }
+};
+
+// Each part of a striped message starts at a multiple of this, as NCCL's InfiniBand plug-in splits
+// a message over the NICs of one merged device.
+inline constexpr std::uint32_t kRoceStripeAlignment = 128;
+
+// Bytes of a `length`-byte message in front of plane `plane`'s part: even shares of whole stripe
+// units, what is left over missing from the last planes.
+constexpr std::uint32_t roce_stripe_begin(std::uint32_t length, std::uint32_t planes,
+                                          std::uint32_t plane) {
+  const std::uint64_t even = (std::uint64_t{length} + planes - 1) / planes;
+  const std::uint64_t share =
+      (even + kRoceStripeAlignment - 1) / kRoceStripeAlignment * kRoceStripeAlignment;
+  const std::uint64_t begin = share * plane;
+  return begin < length ? static_cast<std::uint32_t>(begin) : length;
+}
+
+}  // namespace loomnet

@@ -1,0 +1,134 @@
+// RoCE towards the wire: whose turn it is on a port, and the packets themselves.
+#include "packet/udp.hpp"
+#include "transport/roce/roce_state.hpp"
+
+namespace loomnet {
+
+using roce::Segment;
+
+void RoceTransport::enqueue(ReadyList& list, QueuePair& qp, bool answers) {
+  (answers ? qp.in_answers : qp.in_data) = true;
+  (answers ? qp.next_answer : qp.next_data) = nullptr;
+  if (list.tail) {
+    (answers ? list.tail->next_answer : list.tail->next_data) = &qp;
+  } else {
+    list.head = &qp;
+  }
+  list.tail = &qp;
+}
+
+RoceTransport::QueuePair* RoceTransport::dequeue(ReadyList& list, bool answers) {
+  QueuePair* qp = list.head;
+  if (!qp) return nullptr;
+  list.head = answers ? qp->next_answer : qp->next_data;
+  if (!list.head) list.tail = nullptr;
+  (answers ? qp->in_answers : qp->in_data) = false;
+  return qp;
+}
+
+void RoceTransport::ready_data(QueuePair& qp, Picoseconds now) {
+  if (!qp.requester.can_send(window_)) return;
+  Port& port = ports_[qp.plane];
+  if (!qp.in_data) {
+    enqueue(port.data, qp, false);
+    sink_.port_ready(qp.plane);
+  }
+  // What a NIC hands to a dead port is lost, and the timer runs: nothing else ends the wait.
+  if (!port.up && qp.requester.deadline == kNever) start_timer(qp, now);
+}
+
+void RoceTransport::ready_answer(QueuePair& qp) {
+  if (qp.in_answers || !qp.responder.ack_due()) return;
+  enqueue(ports_[qp.plane].answers, qp, true);
+  sink_.port_ready(qp.plane);
+}
+
+Pulled RoceTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) {
+  if (number >= ports_.size() || !ports_[number].up) return Pulled::idle();
+  Port& port = ports_[number];
+  if (class_of_dscp(options_.ack_dscp).queue == queue) {
+    if (QueuePair* qp = dequeue(port.answers, true)) return Pulled::of(answer_packet(*qp));
+  }
+  if (class_of_dscp(options_.data_dscp).queue == queue) {
+    while (QueuePair* qp = dequeue(port.data, false)) {
+      if (!qp->requester.can_send(window_)) continue;  // acknowledged or failed since
+      PacketPtr packet = data_packet(*qp, now);
+      if (qp->requester.can_send(window_)) enqueue(port.data, *qp, false);
+      return Pulled::of(std::move(packet));
+    }
+  }
+  return Pulled::idle();
+}
+
+// Everything up to and including BTH; `extension` bytes of headers and `payload` bytes will follow.
+PacketPtr RoceTransport::begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension,
+                                      std::uint32_t payload, std::uint8_t dscp, bool ect) {
+  constexpr std::size_t kIp = 14, kUdp = kIp + Ipv6Header::kSize;
+  PacketPtr packet = sink_.allocate();
+  const std::size_t headers = roce::kFrontBytes + Bth::kSize + extension;
+  const auto udp_length = static_cast<std::uint16_t>(headers - kUdp + payload + bth.pad + kIcrcBytes);
+  std::copy(qp.front.begin(), qp.front.end(), packet->header.begin());
+  std::uint8_t* h = packet->header.data();
+  const auto traffic_class = static_cast<std::uint8_t>(dscp << 2 | (ect ? 2 : 0));
+  h[kIp] = static_cast<std::uint8_t>(h[kIp] | traffic_class >> 4);
+  h[kIp + 1] = static_cast<std::uint8_t>((h[kIp + 1] & 0x0f) | traffic_class << 4);
+  h[kIp + 4] = h[kUdp + 4] = static_cast<std::uint8_t>(udp_length >> 8);
+  h[kIp + 5] = h[kUdp + 5] = static_cast<std::uint8_t>(udp_length);
+  ByteWriter out({h + roce::kFrontBytes, Bth::kSize});
+  bth.serialize(out);
+  packet->header_length = static_cast<std::uint16_t>(headers);
+  packet->wire_length = static_cast<std::uint32_t>(kUdp + udp_length);
+  packet->flow = qp.connection->flow;
+  packet->queue = class_of_dscp(dscp).queue;
+  packet->trimmable = class_of_dscp(dscp).trimmable;
+  packet->ect = ect;
+  return packet;
+}
+
+PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
+  Connection& c = *qp.connection;
+  const Segment s = qp.requester.send(options_, window_);
+  const Connection::Message& m = c.message(s.part->message);
+  const roce::RcOpcode opcode = roce::write_opcode(s.first, s.last, m.with_immediate);
+  const bool immediate = roce::carries_immediate(opcode);
+  Bth bth;
+  bth.opcode = static_cast<std::uint8_t>(opcode);
+  bth.pad = static_cast<std::uint8_t>(-s.length & 3);
+  bth.destination_qp = c.remote;
+  bth.ack_request = s.ack_request;
+  bth.psn = static_cast<std::uint32_t>(options_.initial_psn + s.sequence) & kMask24;
+  const std::size_t extension = (s.first ? Reth::kSize : 0) + (immediate ? ImmDt::kSize : 0);
+  PacketPtr packet = begin_packet(qp, bth, extension, s.length, options_.data_dscp, options_.ect);
+  ByteWriter out({packet->header.data() + packet->header_length - extension, extension});
+  if (s.first) Reth{m.remote_address + s.part->offset, m.remote_key, s.part->length}.serialize(out);
+  if (immediate) ImmDt{m.immediate}.serialize(out);
+  packet->payload.length = s.length;
+  if (m.local && s.length > 0) {
+    packet->payload.data = m.local + s.part->offset + s.offset;
+    packet->payload.kind = PayloadKind::region;
+  }
+  ++counters_->packets_sent;
+  counters_->payload_bytes_sent += s.length;
+  if (s.retransmission) {
+    ++counters_->retransmitted;
+    counters_->retransmitted_bytes += s.length;
+  }
+  if (qp.requester.deadline == kNever) start_timer(qp, now);
+  return packet;
+}
+
+PacketPtr RoceTransport::answer_packet(QueuePair& qp) {
+  const roce::Responder::Answer a = qp.responder.answer();
+  Bth bth;
+  bth.opcode = static_cast<std::uint8_t>(roce::RcOpcode::acknowledge);
+  bth.destination_qp = qp.connection->remote;
+  bth.psn = static_cast<std::uint32_t>(options_.initial_psn + a.sequence) & kMask24;
+  PacketPtr packet = begin_packet(qp, bth, Aeth::kSize, 0, options_.ack_dscp, false);
+  ByteWriter out({packet->header.data() + packet->header_length - Aeth::kSize, Aeth::kSize});
+  const Aeth aeth{a.syndrome, a.msn};
+  aeth.serialize(out);
+  ++(aeth.is_ack() ? counters_->acks_sent : counters_->naks_sent);
+  return packet;
+}
+
+}  // namespace loomnet

@@ -1,0 +1,58 @@
+// What the RoCE transport keeps per connection and queue pair, and what it counts. Only the
+// roce_*.cpp files of this folder include it.
+#pragma once
+
+#include "transport/roce/roce_transport.hpp"
+
+namespace loomnet {
+
+struct RoceTransport::QueuePair {
+  Connection* connection = nullptr;
+  QueuePair* next_answer = nullptr;
+  QueuePair* next_data = nullptr;
+  PlanePort plane = 0;
+  bool in_answers = false, in_data = false;
+  bool in_deadlines = false;
+  roce::Requester requester;
+  roce::Responder responder;
+  std::array<std::uint8_t, roce::kFrontBytes> front{};  // lengths and class are set per packet
+};
+
+struct RoceTransport::Connection {
+  struct Message {
+    std::uint64_t id = 0;
+    const std::uint8_t* local = nullptr;
+    std::uint64_t remote_address = 0;
+    std::uint32_t remote_key = 0, length = 0, immediate = 0;
+    bool with_immediate = false;
+    std::uint8_t parts_open = 0;
+  };
+
+  QpNumber local = 0, remote = 0;
+  HostId source = 0, destination = 0;
+  std::uint32_t flow = 0;
+  bool failed = false;
+  std::uint8_t planes = 0;
+  Ipv6Address local_address{}, remote_address{};
+  std::unique_ptr<QueuePair[]> queue_pairs;
+  roce::Ring<Message> messages;   // posted and not completed, in order
+  std::uint64_t first_message = 0;  // number of messages.front()
+
+  Message& message(std::uint64_t number) { return messages[number - first_message]; }
+};
+
+struct RoceTransport::Counters {
+  std::uint64_t packets_sent = 0, payload_bytes_sent = 0, retransmitted = 0,
+                retransmitted_bytes = 0, acks_sent = 0, naks_sent = 0, acks_received = 0,
+                naks_received = 0, acks_stale = 0, acks_out_of_range = 0, timeouts = 0,
+                packets_placed = 0, bytes_placed = 0, duplicates_dropped = 0,
+                out_of_order_dropped = 0, invalid_requests_dropped = 0, access_errors = 0,
+                failed_qp_dropped = 0, malformed_dropped = 0, not_roce_dropped = 0,
+                unknown_opcode_dropped = 0, unknown_qp_dropped = 0, wrong_peer_dropped = 0,
+                wrong_port_dropped = 0, corrupt_dropped = 0, ce_received = 0,
+                immediates_delivered = 0, immediates_inconsistent = 0, immediates_overflow = 0,
+                messages_posted = 0, messages_completed = 0, messages_failed = 0,
+                posts_unknown_qp = 0, connections_failed = 0;
+};
+
+}  // namespace loomnet

@@ -1,0 +1,242 @@
+// The RoCE transport's surface towards the NIC: connections, posts, ports, timers, counters.
+#include "transport/roce/roce_transport.hpp"
+
+#include <bit>
+#include <stdexcept>
+#include <string>
+
+#include "clock/random.hpp"
+#include "packet/ethernet.hpp"
+#include "packet/udp.hpp"
+#include "transport/roce/roce_state.hpp"
+
+namespace loomnet {
+namespace {
+
+std::uint64_t window_packets(const RoceOptions& o) {
+  if (o.in_flight_limit == 0) return roce::kMaxOutstandingPsns;
+  return std::clamp<std::uint64_t>(o.in_flight_limit / o.payload_mtu, 1, roce::kMaxOutstandingPsns);
+}
+
+const RoceOptions& checked(const RoceOptions& o) {
+  const auto refuse = [](const char* what) { throw std::invalid_argument(what); };
+  if (!std::has_single_bit(o.payload_mtu) || o.payload_mtu < 256 || o.payload_mtu > 4096) {
+    refuse("RoceOptions.payload_mtu: use 256, 512, 1024, 2048 or 4096");
+  }
+  if (o.timeout_exponent > 31) refuse("RoceOptions.timeout_exponent: 5 bits, 0 to 31");
+  if (o.retry_count > 7) refuse("RoceOptions.retry_count: 3 bits, 0 to 7");
+  if (o.ack_interval == 0) refuse("RoceOptions.ack_interval: at least 1 packet");
+  if (o.data_dscp > 63 || o.ack_dscp > 63) refuse("RoceOptions.data_dscp, ack_dscp: 6 bits");
+  if (o.initial_psn > kMask24) refuse("RoceOptions.initial_psn: 24 bits");
+  return o;
+}
+
+}  // namespace
+
+RoceTransport::RoceTransport(TransportSink& sink, const RoceOptions& options)
+    : sink_(sink),
+      options_(checked(options)),
+      timeout_(options.ack_timeout()),
+      window_(window_packets(options)),
+      counters_(std::make_unique<Counters>()) {}
+
+RoceTransport::~RoceTransport() = default;
+
+std::size_t RoceTransport::idle_bytes(std::size_t planes) {
+  return sizeof(Connection) + planes * sizeof(QueuePair);
+}
+
+void RoceTransport::connect(const QpConfig& config, Picoseconds) {
+  const auto refuse = [](const std::string& what) { throw std::invalid_argument(what); };
+  if (config.local < 2 || config.local > kMask24) refuse("QpConfig.local: a number in 2 to 2^24-1");
+  if (config.remote < 2 || config.remote > kMask24) refuse("QpConfig.remote: a number in 2 to 2^24-1");
+  if (config.planes.empty()) refuse("QpConfig.planes: roce needs at least one plane");
+  if (config.planes.size() > kMaxPlanes) refuse("QpConfig.planes: more than 8 planes");
+  if (connections_.contains(config.local)) refuse("QpConfig.local: queue pair exists already");
+
+  auto c = std::make_unique<Connection>();
+  c->local = config.local;
+  c->remote = config.remote;
+  c->source = config.source;
+  c->destination = config.destination;
+  c->flow = config.flow;
+  c->planes = static_cast<std::uint8_t>(config.planes.size());
+  c->local_address = roce::host_address(config.source);
+  c->remote_address = roce::host_address(config.destination);
+  c->queue_pairs = std::make_unique<QueuePair[]>(c->planes);
+  for (PlanePort p = 0; p < c->planes; ++p) {
+    QueuePair& qp = c->queue_pairs[p];
+    qp.connection = c.get();
+    qp.plane = p;
+    // Entropy for ECMP as Linux derives it: a flow label per queue pair, folded into a source port
+    // of the dynamic range (RFC 6335).
+    const std::uint64_t hash =
+        hash_key(config.source, config.destination, std::uint64_t{config.local} << 8 | p);
+    Ipv6Header ip;
+    ip.flow_label = hash & 0xfffff;
+    ip.next_header = kNextHeaderUdp;
+    ip.source = c->local_address;
+    ip.destination = c->remote_address;
+    UdpHeader udp;
+    udp.source_port = static_cast<std::uint16_t>(
+        ((ip.flow_label & 0x3fff) ^ (ip.flow_label & 0xfc000) >> 14) | 0xc000);
+    udp.destination_port = kUdpPortRoceV2;
+    ByteWriter out(qp.front);
+    EthernetHeader{}.serialize(out);
+    ip.serialize(out);
+    udp.serialize(out);
+  }
+  queue_pairs_ += c->planes;
+  deadlines_.reserve(queue_pairs_);
+  in_order_.push_back(c.get());
+  connections_.emplace(config.local, std::move(c));
+}
+
+void RoceTransport::on_post(QpNumber number, const WorkRequest& request, Picoseconds now) {
+  const auto found = connections_.find(number);
+  if (found == connections_.end() || found->second->failed) {
+    const bool unknown = found == connections_.end();
+    ++(unknown ? counters_->posts_unknown_qp : counters_->messages_posted);
+    if (!unknown) ++counters_->messages_failed;
+    sink_.complete({number, Status::flushed, request.id, request.length});
+    return;
+  }
+  Connection& c = *found->second;
+  ++counters_->messages_posted;
+  ++open_messages_;
+  const bool with_immediate = request.opcode == Opcode::write_with_immediate;
+  const std::uint64_t message = c.first_message + c.messages.size();
+  c.messages.push({request.id, request.local, request.remote_address, request.remote_key,
+                   request.length, request.immediate, with_immediate, 0});
+  for (std::uint32_t p = 0; p < c.planes; ++p) {
+    const std::uint32_t begin = roce_stripe_begin(request.length, c.planes, p);
+    const std::uint32_t end = roce_stripe_begin(request.length, c.planes, p + 1);
+    // An empty part is sent only for its immediate, or as the whole of an empty write.
+    if (begin == end && !with_immediate && (request.length > 0 || p > 0)) continue;
+    ++c.messages[c.messages.size() - 1].parts_open;
+    c.queue_pairs[p].requester.post(message, begin, end - begin, options_.payload_mtu);
+    ready_data(c.queue_pairs[p], now);
+  }
+}
+
+void RoceTransport::on_port(PlanePort port, bool up, Picoseconds now) {
+  if (port >= ports_.size()) return;
+  ports_[port].up = up;
+  if (up) {
+    if (ports_[port].answers.head || ports_[port].data.head) sink_.port_ready(port);
+    return;
+  }
+  for (Connection* c : in_order_) {
+    if (port < c->planes) ready_data(c->queue_pairs[port], now);
+  }
+}
+
+void RoceTransport::on_deadline(Picoseconds now) {
+  while (deadlines_.next() <= now) {
+    QueuePair& qp = *deadlines_.pop();
+    roce::Requester& r = qp.requester;
+    qp.in_deadlines = false;
+    if (r.deadline == kNever) continue;  // stopped since
+    if (r.deadline > now) {              // extended since
+      qp.in_deadlines = true;
+      deadlines_.push(r.deadline, &qp);
+      continue;
+    }
+    ++counters_->timeouts;
+    Connection& c = *qp.connection;
+    const auto psn = static_cast<std::uint32_t>(options_.initial_psn + r.acked()) & kMask24;
+    sink_.event({EventKind::rto, c.local, psn, now});
+    if (r.retries >= options_.retry_count) {
+      fail(c, Status::retry_exceeded, r.oldest_message(), now);
+      continue;
+    }
+    ++r.retries;
+    r.go_back();
+    r.deadline = kNever;
+    start_timer(qp, now);  // also where the port is down: its retries run out by time alone
+    ready_data(qp, now);
+  }
+}
+
+void RoceTransport::start_timer(QueuePair& qp, Picoseconds now) {
+  if (timeout_ == kNever) return;
+  qp.requester.deadline = now + timeout_;
+  if (qp.in_deadlines) return;
+  qp.in_deadlines = true;
+  deadlines_.push(qp.requester.deadline, &qp);
+}
+
+void RoceTransport::part_done(Connection& c, std::uint64_t message) {
+  if (c.failed) return;
+  --c.message(message).parts_open;
+  while (!c.messages.empty() && c.messages.front().parts_open == 0) {
+    const Connection::Message m = c.messages.pop();
+    ++c.first_message;
+    --open_messages_;
+    ++counters_->messages_completed;
+    sink_.complete({c.local, Status::ok, m.id, m.length});
+    if (c.failed) return;
+  }
+}
+
+// The connection ends: `message` gets the status, every other open one is flushed.
+void RoceTransport::fail(Connection& c, Status status, std::uint64_t message, Picoseconds now) {
+  if (c.failed) return;
+  c.failed = true;
+  ++counters_->connections_failed;
+  sink_.event({EventKind::qp_error, c.local, static_cast<std::uint32_t>(status), now});
+  for (std::uint8_t p = 0; p < c.planes; ++p) {
+    c.queue_pairs[p].requester.clear();
+    c.queue_pairs[p].requester.deadline = kNever;
+  }
+  while (!c.messages.empty()) {
+    const Connection::Message m = c.messages.pop();
+    const std::uint64_t number = c.first_message++;
+    --open_messages_;
+    ++counters_->messages_failed;
+    sink_.complete({c.local, number == message ? status : Status::flushed, m.id, m.length});
+  }
+}
+
+void RoceTransport::counters(std::vector<TransportCounter>& out) const {
+  const Counters& c = *counters_;
+  const TransportCounter all[] = {
+      {"packets_sent", c.packets_sent},
+      {"payload_bytes_sent", c.payload_bytes_sent},
+      {"retransmitted", c.retransmitted},
+      {"retransmitted_bytes", c.retransmitted_bytes},
+      {"acks_sent", c.acks_sent},
+      {"naks_sent", c.naks_sent},
+      {"acks_received", c.acks_received},
+      {"naks_received", c.naks_received},
+      {"acks_stale", c.acks_stale},
+      {"acks_out_of_range", c.acks_out_of_range},
+      {"timeouts", c.timeouts},
+      {"packets_placed", c.packets_placed},
+      {"bytes_placed", c.bytes_placed},
+      {"duplicates_dropped", c.duplicates_dropped},
+      {"out_of_order_dropped", c.out_of_order_dropped},
+      {"invalid_requests_dropped", c.invalid_requests_dropped},
+      {"access_errors", c.access_errors},
+      {"failed_qp_dropped", c.failed_qp_dropped},
+      {"malformed_dropped", c.malformed_dropped},
+      {"not_roce_dropped", c.not_roce_dropped},
+      {"unknown_opcode_dropped", c.unknown_opcode_dropped},
+      {"unknown_qp_dropped", c.unknown_qp_dropped},
+      {"wrong_peer_dropped", c.wrong_peer_dropped},
+      {"wrong_port_dropped", c.wrong_port_dropped},
+      {"corrupt_dropped", c.corrupt_dropped},
+      {"ce_received", c.ce_received},
+      {"immediates_delivered", c.immediates_delivered},
+      {"immediates_inconsistent", c.immediates_inconsistent},
+      {"immediates_overflow", c.immediates_overflow},
+      {"messages_posted", c.messages_posted},
+      {"messages_completed", c.messages_completed},
+      {"messages_failed", c.messages_failed},
+      {"posts_unknown_qp", c.posts_unknown_qp},
+      {"connections_failed", c.connections_failed},
+  };
+  out.insert(out.end(), std::begin(all), std::end(all));
+}
+
+}  // namespace loomnet

@@ -1,0 +1,87 @@
+// RoCE baseline: reliable connections with go-back-N over RoCEv2, one RC queue pair per plane under
+// each user-level connection, ECMP by the queue pair's own UDP source port.
+// "MRC + SRv6 multi-plane fabrics" 5 (baseline `roce`); InfiniBand Architecture Vol. 1, chapter 9.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/roce/deadlines.hpp"
+#include "transport/roce/options.hpp"
+#include "transport/roce/packet_format.hpp"
+#include "transport/roce/requester.hpp"
+#include "transport/roce/responder.hpp"
+#include "transport/transport.hpp"
+
+namespace loomnet {
+
+// A message is striped evenly over the planes (NCCL does so over the NICs of a merged device) and
+// complete when every part is. Each part of a write-with-immediate is one on its queue pair, even
+// where it is empty, so the k-th on every plane together are the connection's k-th.
+class RoceTransport final : public Transport {
+ public:
+  // Throws std::invalid_argument naming the option that is out of range.
+  RoceTransport(TransportSink& sink, const RoceOptions& options = {});
+  ~RoceTransport() override;
+
+  std::string_view name() const override { return "roce"; }
+  void connect(const QpConfig& config, Picoseconds now) override;
+  void on_post(QpNumber qp, const WorkRequest& request, Picoseconds now) override;
+  void on_packet(PlanePort port, PacketPtr packet, Picoseconds now) override;
+  void on_port(PlanePort port, bool up, Picoseconds now) override;
+  void on_deadline(Picoseconds now) override;
+  Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
+  Picoseconds next_deadline() const override { return deadlines_.next(); }
+  bool outstanding() const override { return open_messages_ > 0; }
+  void counters(std::vector<TransportCounter>& out) const override;
+
+  const RoceOptions& options() const { return options_; }
+  // Memory that one idle connection over `planes` planes takes.
+  static std::size_t idle_bytes(std::size_t planes);
+
+ private:
+  struct Counters;
+  struct Connection;
+  struct QueuePair;
+  // Queue pairs of one port that have something of one kind to send, served in turn.
+  struct ReadyList {
+    QueuePair* head = nullptr;
+    QueuePair* tail = nullptr;
+  };
+  struct Port {
+    bool up = true;
+    ReadyList answers, data;
+  };
+
+  void enqueue(ReadyList& list, QueuePair& qp, bool answers);
+  QueuePair* dequeue(ReadyList& list, bool answers);
+  void ready_data(QueuePair& qp, Picoseconds now);
+  void ready_answer(QueuePair& qp);
+  void start_timer(QueuePair& qp, Picoseconds now);
+  PacketPtr data_packet(QueuePair& qp, Picoseconds now);
+  PacketPtr answer_packet(QueuePair& qp);
+  PacketPtr begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension,
+                         std::uint32_t payload, std::uint8_t dscp, bool ect);
+  void on_request(QueuePair& qp, const roce::Received& received, const Packet& packet, Picoseconds now);
+  void on_acknowledge(QueuePair& qp, const roce::Received& received, Picoseconds now);
+  bool place(QueuePair& qp, const roce::Received& received, const Packet& packet);
+  void deliver(Connection& connection, Picoseconds now);
+  void part_done(Connection& connection, std::uint64_t message);
+  void fail(Connection& connection, Status status, std::uint64_t message, Picoseconds now);
+
+  TransportSink& sink_;
+  const RoceOptions options_;
+  const Picoseconds timeout_;
+  const std::uint64_t window_;  // packets
+  std::unique_ptr<Counters> counters_;
+  std::unordered_map<QpNumber, std::unique_ptr<Connection>> connections_;
+  std::vector<Connection*> in_order_;  // by connect(): loops must not depend on hashing
+  std::array<Port, kMaxPlanes> ports_;
+  roce::Deadlines<QueuePair> deadlines_;
+  std::size_t queue_pairs_ = 0;
+  std::size_t open_messages_ = 0;  // posted, not completed
+};
+
+}  // namespace loomnet

@@ -1,0 +1,161 @@
+"""Faults as rows: what breaks, when, for how long, and the phase it is called in the metrics."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, model_validator
+
+from loomnet.errors import UsageError
+from loomnet.fabric import Fabric
+from loomnet.spec import Spec
+from loomnet.units import Rate, Time
+
+RESERVED_PHASES = ("before", "after")
+
+
+@dataclass(frozen=True, order=True)
+class StepMark:
+    """The moment rank 0 has finished step `number`."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"step {self.number}"
+
+
+@dataclass(frozen=True, order=True)
+class IterationCount:
+    """`number` medians of the undisturbed iteration, fixed when the fault starts."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.number} iterations"
+
+
+def step(number: int) -> StepMark:
+    """`at=ln.step(40)`: when rank 0 has finished step 40."""
+    return StepMark(_whole("step", number))
+
+
+def iterations(number: int) -> IterationCount:
+    """`duration=ln.iterations(30)`: 30 medians of the undisturbed iteration."""
+    return IterationCount(_whole("iterations", number))
+
+
+def _whole(what: str, number: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise UsageError(f"{what}({number!r}): must be a whole number, 1 or more")
+    return number
+
+
+def _moment(value: Any) -> Any:
+    return value if isinstance(value, (StepMark, Time)) else Time(value)
+
+
+def _span(value: Any) -> Any:
+    if value is None or isinstance(value, IterationCount):
+        return value
+    return Time(value)
+
+
+class Fault(Spec):
+    """One row. Made by down(), loss(), delay(), degrade(), kill(); `target` may be a glob."""
+
+    kind: Literal["down", "loss", "delay", "degrade", "kill"]
+    target: str
+    at: Annotated[Time | StepMark, BeforeValidator(_moment)]
+    duration: Annotated[Time | IterationCount | None, BeforeValidator(_span)] = None
+    phase: str | None = None
+    probability: float | None = None
+    burst: float = 1.0
+    extra: Time | None = None
+    to: Rate | float | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Fault:
+        if self.phase is not None:
+            if self.phase in RESERVED_PHASES:
+                raise UsageError(f'phase "{self.phase}" is what the report calls the undisturbed '
+                                 "part; choose another name")
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", self.phase):
+                raise UsageError(f'phase "{self.phase}" must be small letters, digits and _')
+        if self.kind == "loss" and not 0 < (self.probability or 0) <= 1:
+            raise UsageError(f"loss probability {self.probability} must be above 0, at most 1")
+        if not (math.isfinite(self.burst) and self.burst >= 1):
+            raise UsageError(f"burst {self.burst} must be 1 or more: the mean packets per loss burst")
+        if self.kind == "degrade" and isinstance(self.to, float) and not 0 < self.to < 1:
+            raise UsageError(f'degrade to {self.to}: a share between 0 and 1, or a rate such as '
+                             '"10 Gb/s"')
+        if self.duration is not None and self.duration in (Time("0 s"), IterationCount(0)):
+            raise UsageError("duration must be longer than zero")
+        return self
+
+    def check(self, fabric: Fabric) -> None:
+        """Raises UsageError, with the three nearest names, if the target does not exist."""
+        try:
+            found = (fabric.match_switches(self.target) if self.kind == "kill"
+                     else fabric.match(self.target))
+        except UsageError as error:
+            raise UsageError(f"fault {self.label}: {error}") from None
+        if self.kind == "degrade" and isinstance(self.to, Rate):
+            for link, direction in found:
+                half = link.backward if direction < 0 else link.forward
+                if self.to >= half.rate:
+                    raise UsageError(f"fault {self.label}: {self.to} is not below {link.name}'s "
+                                     f"rate {half.rate}")
+
+    @property
+    def label(self) -> str:
+        return self.phase or f"{self.kind}({self.target})"
+
+    def describe(self) -> str:
+        """The row as one line: `nic_link_down: down h0--p0.leaf0 at 8 s for 8 s`."""
+        detail = {"loss": f" {self.probability:g}" if self.probability else "",
+                  "delay": f" +{self.extra}", "degrade": f" to {self.to}"}.get(self.kind, "")
+        lasts = f"for {self.duration}" if self.duration else "to the end"
+        head = f"{self.phase}: " if self.phase else ""
+        return f"{head}{self.kind} {self.target}{detail} at {self.at} {lasts}"
+
+
+def down(link: str, *, at: Any, duration: Any = None, phase: str | None = None) -> Fault:
+    """Takes a link (`a--b`) or one direction (`a->b`) down: carrier is lost at both ends."""
+    return Fault(kind="down", target=link, at=at, duration=duration, phase=phase)
+
+
+def loss(link: str, probability: float, *, at: Any, duration: Any = None, burst: float = 1.0,
+         phase: str | None = None) -> Fault:
+    """Loses packets in silence: a share `probability` of them, in bursts of mean `burst` packets."""
+    return Fault(kind="loss", target=link, at=at, duration=duration, phase=phase,
+                 probability=probability, burst=burst)
+
+
+def delay(link: str, extra: Time | str, *, at: Any, duration: Any = None,
+          phase: str | None = None) -> Fault:
+    """Lengthens a link by `extra` in each direction named."""
+    return Fault(kind="delay", target=link, at=at, duration=duration, phase=phase, extra=extra)
+
+
+def degrade(link: str, to: Rate | str | float, *, at: Any, duration: Any = None,
+            phase: str | None = None) -> Fault:
+    """Slows a link to a rate ("10 Gb/s") or to a share of its own (0.25)."""
+    value = to if isinstance(to, float) else Rate(to)
+    return Fault(kind="degrade", target=link, at=at, duration=duration, phase=phase, to=value)
+
+
+def kill(switch: str, *, at: Any, duration: Any = None, phase: str | None = None) -> Fault:
+    """A switch dies: it forwards nothing and all its links lose carrier."""
+    return Fault(kind="kill", target=switch, at=at, duration=duration, phase=phase)
+
+
+def check_faults(faults: list[Fault], fabric: Fabric) -> None:
+    """Checks every row against a fabric. Raises UsageError naming the first row at fault."""
+    for row in faults:
+        if not isinstance(row, Fault):
+            raise UsageError(f"faults: {row!r} is not a fault; write ln.down(…), ln.loss(…), "
+                             "ln.delay(…), ln.degrade(…) or ln.kill(…)")
+        row.check(fabric)

@@ -1,0 +1,221 @@
+"""What this machine can do for a live run: each kernel feature, privilege and tool, tried for real.
+
+`loomnet doctor` prints :func:`checks`; :func:`why_not_live` is the one line a live run refuses with
+and a live test is skipped with. Takes well under 3 s and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import json
+import os
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import openvswitch
+
+_PROBE = Path(__file__).with_name("kernel_probe.py")
+_SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # not on every user's PATH
+_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_SYS_NICE": 23, "CAP_BPF": 39}
+_AS_ROOT = f"sudo {shlex.quote(sys.executable)} -m loomnet doctor"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked for.
+
+    Attributes:
+        group: ``kernel``, ``privilege``, ``tool`` or ``python``.
+        name: what it is.
+        found: True, False, or None where it cannot be told without root.
+        detail: what was seen; where it is missing, what it is for.
+        fix: the line that mends it; empty if found.
+        required: False if a live run works without it, with less.
+    """
+
+    group: str
+    name: str
+    found: bool | None
+    detail: str
+    fix: str = ""
+    required: bool = True
+
+
+_KERNEL = {
+    # probe: (name, what it is for, what mends it, required)
+    "netns": ("network namespaces", "hosts and switches", "CONFIG_NET_NS", True),
+    "veth": ("veth pairs", "links", "CONFIG_VETH (modprobe veth)", True),
+    "bpf": ("BPF programs", "XDP switches", "CONFIG_BPF_SYSCALL", True),
+    "bpf_maps": ("BPF devmap and xskmap", "XDP switches", "CONFIG_XDP_SOCKETS", True),
+    "xdp_native": ("native XDP on veth", "XDP switches", "Linux 5.9 or later", True),
+    "af_xdp": ("AF_XDP on veth", "the engine's links", "CONFIG_XDP_SOCKETS", True),
+    "memlock": ("AF_XDP memory of 64 MiB", "the engine's packet buffers",
+                "ulimit -l unlimited, or CAP_IPC_LOCK", True),
+    "multipath": ("IPv6 multipath and link-down sysctls", "ECMP of kernel TCP (transport gloo)",
+                  "CONFIG_IP_ROUTE_MULTIPATH, Linux 4.17 or later", True),
+    "next_csid": ("seg6 next-csid", "Linux switches, the independent reference",
+                  "CONFIG_IPV6_SEG6_LWTUNNEL, Linux 6.1, iproute2 6.1", False),
+    "sched_fifo": ("SCHED_FIFO", "an engine that is on time; without it nice -20",
+                   "CAP_SYS_NICE; under cgroup v1: no RT group limit", False),
+}  # fmt: skip
+
+_TOOLS = (
+    # command, package, what it is for, required
+    ("ip", "iproute2", "links, addresses and routes", True),
+    ("mnexec", "mininet", "Mininet's namespaces", True),
+    ("ifconfig", "net-tools", "Mininet refuses to start without it", True),
+    ("ethtool", "ethtool", "looking at offloads", False),
+    ("tcpdump", "tcpdump", "loomnet capture", False),
+    ("tshark", "tshark", "reading captures, the wire tests", False),
+    ("iperf3", "iperf3", "kernel TCP on the fabric by hand", False),
+    ("clang", "clang", "building the live part", False),
+    ("bpftool", "bpftool", "building the live part", False),
+)
+
+
+def checks() -> list[Check]:
+    """Every check, in the order to read and to mend them. Safe to call at any time, by anybody."""
+    return [*_privileges(), *_kernel(), *_tools(), *_open_vswitch(), *_python()]
+
+
+def why_not_live(found: Iterable[Check] | None = None) -> str | None:
+    """The first reason why this process cannot run live, with the line that mends it, else None."""
+    for check in checks() if found is None else found:
+        if check.required and not check.found:
+            return f"{check.name}: {check.detail}; {check.fix}"
+    return None
+
+
+def _privileges() -> list[Check]:
+    held = _effective_capabilities()
+    fix = f"run as root: {_AS_ROOT}"
+    result = []
+    for name, bit in _CAPABILITIES.items():
+        have = bool(held >> bit & 1)
+        # CAP_SYS_ADMIN holds what CAP_BPF was split off from.
+        have = have or (name == "CAP_BPF" and bool(held >> _CAPABILITIES["CAP_SYS_ADMIN"] & 1))
+        required = name != "CAP_SYS_NICE"
+        detail = "held" if have else "not held"
+        result.append(Check("privilege", name, have, detail, "" if have else fix, required))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = hard == resource.RLIM_INFINITY or hard >= 4096 or os.geteuid() == 0
+    detail = f"{soft}, at most {hard}"
+    fix = "" if enough else "ulimit -Hn 65536"
+    result.append(Check("privilege", "open files", enough, detail, fix, False))
+    return result
+
+
+def _effective_capabilities() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return int(line.split()[1], 16)
+    return 0
+
+
+def _kernel() -> list[Check]:
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", str(_PROBE)], capture_output=True, text=True, timeout=10
+        )
+        reasons: dict[str, str | None] = json.loads(done.stdout)
+    except (subprocess.SubprocessError, ValueError, OSError) as error:
+        reasons = dict.fromkeys(_KERNEL, f"the probe did not finish: {error}")
+    # Without root a refusal says nothing about the kernel.
+    unprivileged = not _effective_capabilities() >> _CAPABILITIES["CAP_SYS_ADMIN"] & 1
+    result = []
+    for key, (name, purpose, mend, required) in _KERNEL.items():
+        reason = reasons.get(key, "not tried")
+        if reason is None:
+            result.append(Check("kernel", name, True, "works", "", required))
+        elif unprivileged and key != "sched_fifo":
+            detail = f"for {purpose}; cannot be tried without root"
+            result.append(Check("kernel", name, None, detail, _AS_ROOT, required))
+        else:
+            detail = f"for {purpose}; {reason}"
+            result.append(Check("kernel", name, False, detail, f"needs {mend}", required))
+    return result
+
+
+def _which(command: str) -> str | None:
+    path = os.pathsep.join((os.environ.get("PATH", ""), *_SBIN))
+    return shutil.which(command, path=path)
+
+
+def _tools() -> list[Check]:
+    result = []
+    for command, package, purpose, required in _TOOLS:
+        path = _which(command)
+        fix = "" if path else f"sudo apt-get install {package}"
+        detail = path or f"for {purpose}"
+        result.append(Check("tool", command, path is not None, detail, fix, required))
+    return result
+
+
+def _open_vswitch() -> list[Check]:
+    daemon = _which("ovs-vswitchd")
+    install = "sudo apt-get install openvswitch-switch"
+    if daemon is None:
+        return [Check("tool", "Open vSwitch", False, "for the management network", install)]
+    instance = openvswitch.running()
+    if instance is None:
+        if os.geteuid() == 0:
+            detail = f"{daemon}; not running, a live run starts its own"
+            return [Check("tool", "Open vSwitch", True, detail)]
+        start = f"sudo {shlex.quote(sys.executable)} {openvswitch.__file__} ensure"
+        return [Check("tool", "Open vSwitch", False, f"{daemon} is not running", start)]
+    whose = "Loomnet's own" if instance.own else "the system's"
+    path = {"netdev": "userspace", "system": "kernel"}[instance.datapath]
+    if os.geteuid() == 0:
+        try:  # An answer, not only a pid file.
+            instance.vsctl("list-br", timeout=2)
+        except openvswitch.OpenVSwitchError as error:
+            return [Check("tool", "Open vSwitch", False, str(error), "restart Open vSwitch")]
+    detail = f"{whose}, in {instance.directory}, {path} datapath"
+    return [Check("tool", "Open vSwitch", True, detail)]
+
+
+def _python() -> list[Check]:
+    pip = f"{shlex.quote(sys.executable)} -m pip install"
+    result = []
+    try:
+        importlib.import_module("mininet.node")
+        found, detail = True, importlib.metadata.version("mininet")
+    except ImportError as error:
+        found, detail = False, f"for hosts; {error}"
+    fix = "" if found else f"{pip} 'loomnet[live]'"
+    result.append(Check("python", "mininet", found, detail, fix))
+    try:
+        detail, found = importlib.metadata.version("torch"), True
+    except importlib.metadata.PackageNotFoundError:
+        detail, found = "for training jobs", False
+    # Never a bare `torch`: the default wheel brings gigabytes of CUDA.
+    fix = "" if found else f"{pip} torch --index-url https://download.pytorch.org/whl/cpu"
+    result.append(Check("python", "torch", found, detail, fix, required=False))
+    result.append(_compiled())
+    return result
+
+
+def _compiled() -> Check:
+    name = "loomnet._core, live part"
+    fix = "sudo apt-get install clang llvm libbpf-dev libxdp-dev bpftool, then script/bootstrap"
+    try:
+        core = importlib.import_module("loomnet._core")
+    except ImportError as error:
+        return Check("python", name, False, str(error), "script/bootstrap, or pip install .")
+    if getattr(core, "HAVE_LIVE", False):
+        return Check("python", name, True, "built in")
+    return Check("python", name, False, "built without the live part", fix)
+
+
+if __name__ == "__main__":
+    for check in checks():
+        mark = {True: "found  ", False: "missing", None: "unknown"}[check.found]
+        print(mark, f"{check.name:38}", check.detail, f"-> {check.fix}" if check.fix else "")

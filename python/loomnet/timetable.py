@@ -1,0 +1,247 @@
+"""The faults' timetable as a sans-I/O state machine: time and finished iterations go in, changes of
+links, switches and routes come out. Both clocks drive the same object."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import statistics
+from dataclasses import dataclass, field
+from typing import Literal
+
+from loomnet.errors import UsageError
+from loomnet.faults import Fault, IterationCount, StepMark
+from loomnet.plan import Plan
+from loomnet.routing import EcmpTables
+from loomnet.units import Rate, Time
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """What all active faults together make of one half-link."""
+
+    up: bool = True
+    loss: float = 0.0
+    burst: float = 1.0
+    extra_delay_ps: int = 0
+    share: float = 1.0  # of the nominal rate
+
+    @property
+    def healthy(self) -> bool:
+        return self == LinkState()
+
+
+@dataclass(frozen=True)
+class LinkChange:
+    half: int
+    state: LinkState
+
+
+@dataclass(frozen=True)
+class SwitchChange:
+    node: int
+    alive: bool
+
+
+@dataclass(frozen=True)
+class RouteChange:
+    """The fabric has reconverged: install these ECMP tables."""
+
+    tables: EcmpTables
+
+
+@dataclass(frozen=True)
+class PhaseChange:
+    phase: str
+    kind: Literal["begin", "end"]
+
+
+Change = LinkChange | SwitchChange | RouteChange | PhaseChange
+
+
+@dataclass
+class Window:
+    """One phase as it happened; `end_ps` is None while it lasts. `states` are the half-links not
+    healthy, and `dead` the dead switches, when it began."""
+
+    phase: str
+    start_ps: int
+    end_ps: int | None
+    states: dict[int, LinkState] = field(default_factory=dict)
+    dead: frozenset[int] = frozenset()
+
+
+class Timetable:
+    """Drive it with advance(now) at or after next_time(), and on_iteration() for every iteration
+    rank 0 finishes; apply the changes in the order given. Times are picoseconds since the job's
+    first iteration began. `reroute_delay` None: tables never reconverge.
+    """
+
+    def __init__(self, plan: Plan, faults: list[Fault], *, reroute_delay: Time | None = None) -> None:
+        self._plan, self._faults = plan, list(faults)
+        self._reroute = reroute_delay
+        self._targets = [_targets(plan, fault) for fault in self._faults]
+        self._order = itertools.count()
+        self._queue: list[tuple[int, int, str, object]] = []
+        self._waiting = {i for i, fault in enumerate(faults) if isinstance(fault.at, StepMark)}
+        for i, fault in enumerate(faults):
+            if isinstance(fault.at, Time):
+                self._push(fault.at.count, "begin", i)
+        self._active: set[int] = set()
+        self._started: set[int] = set()
+        self._ended: set[int] = set()
+        self._undisturbed: list[int] = []
+        self._last_change = 0
+        self._shown: dict[int, LinkState] = {}
+        self._dead: frozenset[int] = frozenset()
+        self._routed: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+        self.windows: list[Window] = []
+
+    def _push(self, at: int, kind: str, what: object) -> None:
+        heapq.heappush(self._queue, (at, next(self._order), kind, what))
+
+    # --- inputs ---------------------------------------------------------------------------------
+    def next_time(self) -> int | None:
+        """When advance() has something to do; None when only an iteration can bring more."""
+        return self._queue[0][0] if self._queue else None
+
+    def on_iteration(self, number: int, start_ps: int, end_ps: int) -> list[Change]:
+        """Rank 0 has finished iteration `number`. Returns what changes at `end_ps`."""
+        if not self._active and start_ps >= self._last_change:
+            self._undisturbed.append(end_ps - start_ps)
+        for i in sorted(self._waiting):
+            mark = self._faults[i].at
+            if isinstance(mark, StepMark) and number >= mark.number:
+                self._waiting.discard(i)
+                self._push(end_ps, "begin", i)
+        return self.advance(end_ps)
+
+    def advance(self, now_ps: int) -> list[Change]:
+        """Everything due at or before `now_ps`, in order of time."""
+        changes: list[Change] = []
+        while self._queue and self._queue[0][0] <= now_ps:
+            at, due = self._queue[0][0], []
+            while self._queue and self._queue[0][0] == at:
+                due.append(heapq.heappop(self._queue))
+            changes += self._apply(at, due)
+        return changes
+
+    # --- state ----------------------------------------------------------------------------------
+    @property
+    def finished(self) -> bool:
+        """Every fault with an end has ended, and no rerouting is pending."""
+        endless = {i for i in self._started if self._faults[i].duration is None}
+        return (not self._queue and not self._waiting
+                and len(self._ended | endless) == len(self._faults))
+
+    @property
+    def active(self) -> list[Fault]:
+        return [self._faults[i] for i in sorted(self._active)]
+
+    def longest_fault(self) -> Time:
+        """The longest duration stated as a time; zero when there is none."""
+        return max((f.duration for f in self._faults if isinstance(f.duration, Time)),
+                   default=Time("0 s"))
+
+    def _apply(self, at: int, due: list[tuple[int, int, str, object]]) -> list[Change]:
+        changes: list[Change] = []
+        begun: list[int] = []
+        for _, _, kind, what in due:
+            if kind == "reroute":
+                tables_for: tuple[frozenset[int], frozenset[int]] = what  # type: ignore[assignment]
+                changes.append(RouteChange(self._plan.reconverged(*tables_for)))
+                continue
+            index: int = what  # type: ignore[assignment]
+            self._last_change = at
+            if kind == "begin":
+                self._active.add(index)
+                self._started.add(index)
+                begun.append(index)
+                if (lasts := self._duration(index)) is not None:
+                    self._push(at + lasts, "end", index)
+            else:
+                self._active.discard(index)
+                self._ended.add(index)
+        changes += self._differences(at)
+        for _, _, kind, what in due:
+            if kind == "end" and (phase := self._faults[what].phase):  # type: ignore[index]
+                changes += self._close(phase, at)
+        for index in begun:
+            if phase := self._faults[index].phase:
+                changes += self._open(phase, at)
+        return changes
+
+    def _duration(self, index: int) -> int | None:
+        duration = self._faults[index].duration
+        if isinstance(duration, IterationCount):
+            if not self._undisturbed:
+                raise UsageError(f"fault {self._faults[index].label}: lasts {duration}, but no "
+                                 "undisturbed iteration came before it; give a time or start later")
+            return round(statistics.median(self._undisturbed) * duration.number)
+        return None if duration is None else duration.count
+
+    def _differences(self, at: int) -> list[Change]:
+        states: dict[int, LinkState] = {}
+        dead: set[int] = set()
+        for index in sorted(self._active):
+            halves, switches = self._targets[index]
+            dead |= set(switches)
+            for half in halves:
+                states[half] = _add(states.get(half, LinkState()), self._faults[index],
+                                    self._plan.half(half).rate_bps)
+        changes: list[Change] = [SwitchChange(node, node not in dead)
+                                 for node in sorted(self._dead ^ dead)]
+        healthy = LinkState()
+        changes += [LinkChange(half, states.get(half, healthy))
+                    for half in sorted(self._shown.keys() | states.keys())
+                    if states.get(half, healthy) != self._shown.get(half, healthy)]
+        self._shown, self._dead = states, frozenset(dead)
+        routed = (frozenset(half // 2 for half, state in states.items() if not state.up), self._dead)
+        if routed != self._routed:
+            self._routed = routed
+            if self._reroute is not None:
+                self._push(at + self._reroute.count, "reroute", routed)
+        return changes
+
+    def _open(self, phase: str, at: int) -> list[Change]:
+        if any(w.phase == phase and w.end_ps is None for w in self.windows):
+            return []
+        self.windows.append(Window(phase, at, None, dict(self._shown), self._dead))
+        return [PhaseChange(phase, "begin")]
+
+    def _close(self, phase: str, at: int) -> list[Change]:
+        if any(self._faults[i].phase == phase for i in self._active):
+            return []
+        for window in self.windows:
+            if window.phase == phase and window.end_ps is None:
+                window.end_ps = at
+                return [PhaseChange(phase, "end")]
+        return []
+
+
+def _targets(plan: Plan, fault: Fault) -> tuple[list[int], list[int]]:
+    """Half-links and switches (node numbers) a fault acts on."""
+    topology = plan.topology
+    if fault.kind == "kill":
+        nodes = [topology.number[name] for name in topology.fabric.match_switches(fault.target)]
+        links = {link for node in nodes for _, link, _ in topology.neighbours(node)}
+        return sorted(half for link in links for half in (2 * link, 2 * link + 1)), nodes
+    halves = []
+    for link, direction in topology.fabric.match(fault.target):
+        number = 2 * topology.link_number[link.name]
+        halves += [number] * (direction >= 0) + [number + 1] * (direction <= 0)
+    return sorted(halves), []
+
+
+def _add(state: LinkState, fault: Fault, rate_bps: int) -> LinkState:
+    """Overlapping faults add up: losses as independent, delays as a sum, rates as shares."""
+    share = 1.0
+    if fault.kind == "degrade":
+        share = fault.to.count / rate_bps if isinstance(fault.to, Rate) else float(fault.to or 1)
+    return LinkState(
+        up=state.up and fault.kind not in ("down", "kill"),
+        loss=1 - math.prod((1 - state.loss, 1 - (fault.probability or 0.0))),
+        burst=max(state.burst, fault.burst),
+        extra_delay_ps=state.extra_delay_ps + (fault.extra.count if fault.extra else 0),
+        share=state.share * share)
