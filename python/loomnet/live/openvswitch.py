@@ -100,34 +100,39 @@ def ensure() -> OpenVSwitch:
         raise OpenVSwitchError(_INSTALL)
     if os.geteuid() != 0:
         raise OpenVSwitchError("Open vSwitch is not running, and only root may start it")
-    return _start()
+    return start()
 
 
-def _start() -> OpenVSwitch:
-    stop()  # Half of a pair may be left.
-    OWN_DIRECTORY.mkdir(mode=0o755, parents=True, exist_ok=True)
-    for old in OWN_DIRECTORY.iterdir():
+def start(directory: Path = OWN_DIRECTORY) -> OpenVSwitch:
+    """Starts an Open vSwitch with all its state in `directory`, ending one that is there.
+
+    Raises:
+        OpenVSwitchError: a daemon does not come up; what had started is stopped again.
+    """
+    stop(directory)  # Half of a pair may be left.
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for old in directory.iterdir():
         old.unlink()
     # A database of its own, made anew each time: no bridge of a dead run comes back to life.
     environment = {
         **os.environ,
-        "OVS_RUNDIR": str(OWN_DIRECTORY),
-        "OVS_DBDIR": str(OWN_DIRECTORY),
-        "OVS_LOGDIR": str(OWN_DIRECTORY),
-        "OVS_SYSCONFDIR": str(OWN_DIRECTORY),
+        "OVS_RUNDIR": str(directory),
+        "OVS_DBDIR": str(directory),
+        "OVS_LOGDIR": str(directory),
+        "OVS_SYSCONFDIR": str(directory),
     }
     environment.pop("LOOMNET_RUN", None)  # It serves the machine, not the run that started it.
-    instance = OpenVSwitch(OWN_DIRECTORY, True, _datapath())
-    database = OWN_DIRECTORY / "conf.db"
+    instance = OpenVSwitch(directory, True, _datapath())
+    database = directory / "conf.db"
     daemon = ["--detach", "--no-chdir", "--pidfile", "--log-file", "-vconsole:off", "-vsyslog:off"]
     for command in (
         ["ovsdb-tool", "create", str(database), str(SCHEMA)],
-        ["ovsdb-server", str(database), f"--remote=punix:{OWN_DIRECTORY}/db.sock", *daemon],
+        ["ovsdb-server", str(database), f"--remote=punix:{directory}/db.sock", *daemon],
         ["ovs-vsctl", f"--db={instance.database}", "--no-wait", "--timeout=5", "init"],
         ["ovs-vswitchd", instance.database, *daemon],
     ):
         # Output to a file, not a pipe: a daemon keeps its ends open, and a pipe would never end.
-        with open(OWN_DIRECTORY / "start.log", "a+") as log:
+        with open(directory / "start.log", "a+") as log:
             start = log.tell()
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
@@ -135,14 +140,14 @@ def _start() -> OpenVSwitch:
             log.seek(start)
             text = " ".join(log.read().split())
         if done.returncode != 0:
-            stop()
+            stop(directory)
             raise OpenVSwitchError(f"{' '.join(command)}: {text or done.returncode}")
     return instance
 
 
-def stop() -> bool:
+def stop(directory: Path = OWN_DIRECTORY) -> bool:
     """Ends the Open vSwitch that Loomnet started, never another one. True if one was running."""
-    pids = [pid for d in ("ovs-vswitchd", "ovsdb-server") if (pid := _daemon_pid(OWN_DIRECTORY, d))]
+    pids = [pid for d in ("ovs-vswitchd", "ovsdb-server") if (pid := _daemon_pid(directory, d))]
     for pid in pids:
         try:
             os.kill(pid, signal.SIGTERM)

@@ -1,0 +1,293 @@
+"""What runs on a fabric: a real PyTorch job, a collective, or a traffic model. Specifications only,
+validated on construction."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from loomnet.errors import UsageError
+from loomnet.expected import Edge, ring
+from loomnet.naming import did_you_mean
+from loomnet.spec import Spec
+from loomnet.units import Size, Time
+
+# What carries a job's bytes. `gloo` is stock torch Gloo over kernel TCP: PyTorch jobs only.
+TRANSPORTS: dict[str, str] = {
+    "mrc": "spraying, SRv6 source routing, selective acknowledgement",
+    "roce": "RC with go-back-N, one queue pair per plane, ECMP",
+    "gloo": "stock torch Gloo over kernel TCP, ECMP",
+}
+MIN_STALL = Time("5 s")
+
+
+def _transport(value: str) -> str:
+    if value not in TRANSPORTS:
+        raise UsageError(f'"{value}" is not a transport{did_you_mean(value, TRANSPORTS)}')
+    return value
+
+
+def _stall(value: Any) -> Any:
+    return value if value is None or value == "auto" else Time(value)
+
+
+def _compute(value: Any) -> Any:
+    return value if value is None or value == "measured" else Time(value)
+
+
+Transport = Annotated[str, AfterValidator(_transport)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+
+
+class Job(Spec):
+    """Common to all jobs. `ranks` None: every host of role rank; rank r runs on the r-th of them.
+
+    `stall_timeout`: emulated time without progress after which the job is ended; "auto" is three
+    times the longest fault and at least 5 s, None waits for ever.
+    """
+
+    kind: ClassVar[str] = "job"
+    transport: Transport = "mrc"
+    ranks: Count | None = None
+    stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = "auto"
+
+    def place(self, hosts: list[int]) -> list[int]:
+        """Host numbers of ranks 0, 1, …. Raises UsageError when there are more ranks than hosts."""
+        wanted = len(hosts) if self.ranks is None else self.ranks
+        if wanted > len(hosts):
+            raise UsageError(f"{type(self).__name__}.ranks: {wanted} ranks but {len(hosts)} hosts; "
+                             "one rank runs per host")
+        if wanted < 2:
+            raise UsageError(f"{type(self).__name__}.ranks: a job needs 2 ranks or more")
+        return hosts[:wanted]
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        """Pairs of hosts that exchange data, for the expected capacity."""
+        return ring(self.place(hosts))
+
+    @property
+    def synchronous(self) -> bool:
+        """True where the slowest pair sets the pace of all."""
+        return True
+
+    def stall_after(self, longest_fault: Time) -> Time | None:
+        """The stall timeout in force."""
+        if self.stall_timeout == "auto":
+            return max(longest_fault * 3, MIN_STALL)
+        return self.stall_timeout  # type: ignore[return-value]
+
+    def describe(self) -> str:
+        return f"{type(self).__name__} over {self.transport}"
+
+    def check_clock(self, clock: str) -> None:
+        """Raises UsageError if this job cannot run on the clock."""
+        if self.transport == "gloo" and clock == "virtual":
+            raise UsageError(f'{type(self).__name__}.transport: "gloo" is kernel TCP, which has no '
+                             "virtual clock; run with --clock live, or choose mrc or roce")
+
+
+class TorchJob(Job):
+    """A PyTorch script and its arguments, as for torchrun; the script holds nothing of Loomnet.
+
+    `compute`: emulated compute time of an iteration on the virtual clock, or "measured" (then the
+    run is not deterministic); a live run computes for real. `log`: a regular expression with named
+    groups, read from rank 0's output, `step` and `loss` among them. `until`: emulated time, from the
+    first iteration on, at which the ranks are told to stop after the iteration at hand.
+    """
+
+    kind: ClassVar[str] = "torch"
+    positional: ClassVar[tuple[str, ...]] = ("script",)
+    script: Path
+    args: tuple[str, ...] = ()
+    compute: Annotated[Time | Literal["measured"] | None, BeforeValidator(_compute)] = None
+    log: str | None = None
+    map_backend: bool = True
+    until: Time | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("log")
+    @classmethod
+    def _pattern(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                names = re.compile(value).groupindex
+            except re.error as error:
+                raise UsageError(f"{value!r} is not a regular expression: {error}") from None
+            if "step" not in names:
+                raise UsageError(f"{value!r} has no group (?P<step>…): the step a line speaks of")
+        return value
+
+    def located(self, *folders: Path) -> Path:
+        """The script's path, tried in each folder. Raises UsageError if it is in none."""
+        for folder in folders:
+            if (folder / self.script).is_file():
+                return (folder / self.script).resolve()
+        tried = ", ".join(str(folder) for folder in folders)
+        raise UsageError(f"TorchJob.script: no file {self.script} in {tried}")
+
+    def check_clock(self, clock: str) -> None:
+        super().check_clock(clock)
+        if clock == "virtual" and self.compute is None:
+            raise UsageError('TorchJob.compute: the virtual clock needs an iteration\'s compute time, '
+                             'for example compute="2 ms"')
+
+    def describe(self) -> str:
+        return f"{self.script.name} over {self.transport}"
+
+
+class _Collective(Job):
+    positional: ClassVar[tuple[str, ...]] = ("size", "repeat", "transport")
+    size: Size
+    repeat: Count = 1
+    compute: Time = Time("0 s")  # between two repetitions
+
+    @field_validator("size")
+    @classmethod
+    def _some(cls, value: Size) -> Size:
+        if value.bytes < 1:
+            raise UsageError("must be 1 B or more")
+        return value
+
+    @model_validator(mode="after")
+    def _no_gloo(self) -> _Collective:
+        if self.transport == "gloo":
+            raise UsageError('transport "gloo" carries PyTorch jobs only; use ln.TorchJob, or mrc, roce')
+        return self
+
+    def describe(self) -> str:
+        return f"{self.repeat} x {type(self).__name__} of {self.size} over {self.transport}"
+
+
+class AllReduce(_Collective):
+    """Ring all-reduce of `size` bytes per rank, `repeat` times, each repetition one iteration."""
+
+    kind: ClassVar[str] = "all_reduce"
+
+
+class AllToAll(_Collective):
+    """Every rank sends `size`/ranks bytes to every other, `repeat` times."""
+
+    kind: ClassVar[str] = "all_to_all"
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        return [(a, b) for a in placed for b in placed if a != b]
+
+
+class Permutation(_Collective):
+    """Rank r sends `size` bytes to rank (r + `shift`) mod ranks, all at once, `repeat` times."""
+
+    kind: ClassVar[str] = "permutation"
+    shift: Count = 1
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        if self.shift % len(placed) == 0:
+            raise UsageError(f"Permutation.shift: {self.shift} sends every rank to itself")
+        return [(host, placed[(i + self.shift) % len(placed)]) for i, host in enumerate(placed)]
+
+    @property
+    def synchronous(self) -> bool:
+        return False
+
+
+class Incast(_Collective):
+    """All other ranks send `size` bytes to rank `receiver` at once, `repeat` times."""
+
+    kind: ClassVar[str] = "incast"
+    receiver: Annotated[int, Field(ge=0, strict=True)] = 0
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        if self.receiver >= len(placed):
+            raise UsageError(f"Incast.receiver: rank {self.receiver} of {len(placed)}")
+        return [(host, placed[self.receiver]) for host in placed if host != placed[self.receiver]]
+
+    @property
+    def synchronous(self) -> bool:
+        return False
+
+
+class Flows(Job):
+    """`count` independent flows between random pairs of ranks, or the given `pairs` in turn.
+
+    `sizes` are drawn from with equal weight; flows start `gap` apart on average (exponential), all
+    at once without it.
+    """
+
+    kind: ClassVar[str] = "flows"
+    positional: ClassVar[tuple[str, ...]] = ("sizes",)
+    sizes: tuple[Size, ...]
+    count: Count = 1
+    gap: Time | None = None
+    pairs: tuple[tuple[int, int], ...] = ()
+
+    @field_validator("sizes", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, (str, Size)) else value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Flows:
+        if not self.sizes:
+            raise UsageError("sizes is empty: give one size or more")
+        if self.transport == "gloo":
+            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc or roce')
+        return self
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        for a, b in self.pairs:
+            if not (0 <= a < len(placed) and 0 <= b < len(placed)) or a == b:
+                raise UsageError(f"Flows.pairs: ({a}, {b}) is no pair of two of {len(placed)} ranks")
+        if self.pairs:
+            return [(placed[a], placed[b]) for a, b in self.pairs]
+        return [(a, b) for a in placed for b in placed if a != b]
+
+    @property
+    def synchronous(self) -> bool:
+        return False
+
+
+class Trace(Job):
+    """Flows read from a JSON Lines file: {"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}."""
+
+    kind: ClassVar[str] = "trace"
+    positional: ClassVar[tuple[str, ...]] = ("path", "transport")
+    path: Path
+
+    def rows(self) -> list[tuple[Time, int, int, Size]]:
+        """(start, source rank, destination rank, size) in order of start. Raises UsageError naming
+        the line at fault."""
+        found = []
+        try:
+            text = self.path.read_text()
+        except OSError as error:
+            raise UsageError(f"Trace.path: {self.path}: {error.strerror}") from None
+        for number, line in enumerate(text.splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                found.append((Time(row["at"]), int(row["source"]), int(row["destination"]),
+                              Size(row["size"])))
+            except (ValueError, KeyError, TypeError) as error:
+                raise UsageError(f"{self.path}:{number}: {error}; a row is "
+                                 f"{(Trace.__doc__ or '').split(': ', 1)[1]}") from None
+        return sorted(found, key=lambda row: row[0].count)
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        pairs = sorted({(a, b) for _, a, b, _ in self.rows()})
+        for a, b in pairs:
+            if not (0 <= a < len(placed) and 0 <= b < len(placed)) or a == b:
+                raise UsageError(f"{self.path}: ({a}, {b}) is no pair of two of {len(placed)} ranks")
+        return [(placed[a], placed[b]) for a, b in pairs]
+
+    @property
+    def synchronous(self) -> bool:
+        return False
