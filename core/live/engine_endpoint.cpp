@@ -43,13 +43,12 @@ void EngineEndpoint::add_pass(const std::string& interface) {
   links_.push_back(attach_xdp(bpf_program__fd(object_->progs.pass), interface));
 }
 
-std::vector<NamedCounter> EngineEndpoint::counters() const {
+void EngineEndpoint::counters(std::vector<SwitchCounter>& out) const {
   static constexpr std::string_view kNames[] = {
 #define LOOMNET_NAME(symbol, name) name,
       ENDPOINT_COUNTERS(LOOMNET_NAME)
 #undef LOOMNET_NAME
   };
-  std::vector<NamedCounter> out;
   std::vector<std::uint64_t> per_cpu(static_cast<std::size_t>(possible_cpus()));
   for (std::uint32_t i = 0; i < ENDPOINT_COUNTER_COUNT; ++i) {
     if (bpf_map_lookup_elem(bpf_map__fd(object_->maps.ep_counters), &i, per_cpu.data()) < 0) {
@@ -57,9 +56,8 @@ std::vector<NamedCounter> EngineEndpoint::counters() const {
     }
     std::uint64_t sum = 0;
     for (const std::uint64_t v : per_cpu) sum += v;
-    out.emplace_back(kNames[i], sum);
+    out.push_back({kNames[i], sum});
   }
-  return out;
 }
 
 }  // namespace loomnet

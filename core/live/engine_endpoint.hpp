@@ -2,21 +2,17 @@
 // an interface to that interface's AF_XDP socket.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <memory>
-#include <string_view>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "live/xdp_link.hpp"
 #include "live/xsk.hpp"
+#include "switch/program.hpp"
 
 struct endpoint_bpf;
 
 namespace loomnet {
-
-using NamedCounter = std::pair<std::string_view, std::uint64_t>;
 
 class EngineEndpoint {
  public:
@@ -34,7 +30,7 @@ class EngineEndpoint {
   // Detaches everything: links are closed, then the object.
   void close();
 
-  std::vector<NamedCounter> counters() const;
+  void counters(std::vector<SwitchCounter>& out) const;
 
  private:
   endpoint_bpf* object_ = nullptr;

@@ -29,11 +29,11 @@ struct ReceivedFrame {
 
 // What the socket lost, and why.
 struct XskStatistics {
-  std::uint64_t rx_dropped = 0;      // other reasons (XDP_STATISTICS)
-  std::uint64_t rx_ring_full = 0;    // we did not take frames out in time
-  std::uint64_t fill_ring_empty = 0;  // the kernel wanted a frame and found none
-  std::uint64_t invalid = 0;         // descriptors the kernel refused
-  std::uint64_t drops() const { return rx_dropped + rx_ring_full + fill_ring_empty; }
+  std::uint64_t rx_dropped = 0;       // no frame to copy into, or too long for one
+  std::uint64_t rx_ring_full = 0;     // we did not take frames out in time
+  std::uint64_t fill_ring_empty = 0;  // why: among rx_dropped, the fill ring had none
+  std::uint64_t invalid = 0;          // descriptors the kernel refused
+  std::uint64_t drops() const { return rx_dropped + rx_ring_full; }
 };
 
 class XskSocket {

@@ -1,0 +1,199 @@
+// Bring-up and tear-down. What costs time is grace periods of RCU, so everything is either one batch
+// under one lock or spread over threads.
+#include "live/live_fabric.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+namespace loomnet {
+namespace {
+
+constexpr std::uint32_t kLinkGroup = 0x6c6e;  // of the engine's ends; the namespace is ours alone
+constexpr std::size_t kThreads = 8;           // they wait for the kernel, not for a core
+
+// Runs work(0) … work(count - 1) on a few threads; rethrows the first failure after all have ended.
+void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < std::min(count, kThreads); ++t) {
+    threads.emplace_back([&] {
+      for (std::size_t i = next++; i < count; i = next++) {
+        try {
+          work(i);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!failure) failure = std::current_exception();
+        }
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+std::uint64_t LiveFabric::PortLosses::total() const {
+  // A frame that finds no room in the socket also counts as dropped by the veth it arrived on.
+  return std::max(xsk.drops(), engine_end_dropped) + node_end_dropped;
+}
+
+LiveFabric::LiveFabric(std::vector<LivePort> ports, const std::vector<LiveSwitch>& switches,
+                       const LiveFabricConfig& config)
+    : ports_(std::move(ports)), netns_(Netns::create("loomnet engine")) {
+  if (config.sockets_per_umem == 0) {
+    throw std::invalid_argument("LiveFabricConfig.sockets_per_umem must be at least 1");
+  }
+  if (config.mtu > 3500) {
+    throw std::invalid_argument("LiveFabricConfig.mtu must be at most 3500: native XDP on a veth "
+                                "takes no larger frame");
+  }
+  try {
+    create_links(config);
+    open_sockets(config);
+    attach_switches(switches);
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+LiveFabric::~LiveFabric() {
+  try {
+    close();
+  } catch (const LiveError&) {
+    // The descriptors close all the same, and with the namespace every veth goes.
+  }
+}
+
+void LiveFabric::create_links(const LiveFabricConfig& config) {
+  Rtnetlink rt(netns_);
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    const LivePort& p = ports_[i];
+    rt.create_veth({.a = {.name = engine_name(i), .group = kLinkGroup},
+                    .b = {.name = p.interface, .netns = p.netns, .mac = p.mac},
+                    .mtu = config.mtu});
+  }
+  links_made_ = true;
+  rt.commit();
+  std::map<const Netns*, std::vector<std::string>> hosts;
+  for (const LivePort& p : ports_) {
+    if (p.kind != PortKind::xdp_switch) hosts[p.netns].push_back(p.interface);
+  }
+  for (const auto& [netns, names] : hosts) disable_offloads(*netns, names);
+}
+
+void LiveFabric::open_sockets(const LiveFabricConfig& config) {
+  const std::size_t per_group = config.sockets_per_umem;
+  groups_.resize((ports_.size() + per_group - 1) / per_group);
+  sockets_.resize(ports_.size());
+  in_parallel(groups_.size(), [&](std::size_t g) {
+    netns_.run([&] {
+      Group& group = groups_[g];
+      group.umem = std::make_unique<Umem>(static_cast<std::uint8_t>(g), config.frames_per_umem,
+                                          config.xsk.fill, config.xsk.completion);
+      for (std::size_t i = g * per_group; i < std::min(ports_.size(), (g + 1) * per_group); ++i) {
+        group.sockets.push_back(
+            std::make_unique<XskSocket>(*group.umem, engine_name(i), config.xsk));
+        sockets_[i] = group.sockets.back().get();
+      }
+    });
+  });
+  for (const Group& g : groups_) arena_.add(*g.umem);
+  endpoint_ = std::make_unique<EngineEndpoint>();
+  netns_.run([&] {
+    for (XskSocket* s : sockets_) endpoint_->add(*s);
+  });
+}
+
+void LiveFabric::attach_switches(const std::vector<LiveSwitch>& switches) {
+  for (const LiveSwitch& s : switches) switches_.push_back({s.node, nullptr});
+  in_parallel(switches.size(), [&](std::size_t i) {
+    const LiveSwitch& s = switches[i];
+    std::vector<std::string> names;
+    for (const LivePort& p : ports_) {
+      if (p.node != s.node || p.kind != PortKind::xdp_switch) continue;
+      if (names.size() <= p.port) names.resize(std::size_t{p.port} + 1);
+      names[p.port] = p.interface;
+    }
+    const auto gap = std::find(names.begin(), names.end(), std::string());
+    if (names.empty() || gap != names.end()) {
+      throw std::invalid_argument("switch " + s.netns->label() + " has no port " +
+                                  std::to_string(gap - names.begin()) + " among the LivePorts");
+    }
+    switches_[i].program = std::make_unique<XdpSwitch>(*s.netns, names, s.settings);
+    if (s.tables) switches_[i].program->set_tables(*s.tables);
+  });
+}
+
+void LiveFabric::close() {
+  std::exception_ptr failure;
+  if (links_made_) {
+    // First the interfaces, all at once: that unbinds sockets and programs under one grace period,
+    // and what closes afterwards has nothing left to wait for.
+    links_made_ = false;
+    try {
+      Rtnetlink rt(netns_);
+      rt.delete_group(kLinkGroup);
+      rt.commit();
+    } catch (const LiveError&) {
+      failure = std::current_exception();
+    }
+  }
+  in_parallel(switches_.size(), [&](std::size_t i) { switches_[i].program.reset(); });
+  switches_.clear();
+  endpoint_.reset();
+  sockets_.clear();
+  in_parallel(groups_.size(), [&](std::size_t g) { groups_[g].sockets.clear(); });
+  in_parallel(groups_.size(), [&](std::size_t g) { groups_[g].umem.reset(); });
+  groups_.clear();
+  if (failure) std::rethrow_exception(failure);
+}
+
+XdpSwitch* LiveFabric::switch_of(NodeId node) {
+  for (Switch& s : switches_) {
+    if (s.node == node) return s.program.get();
+  }
+  return nullptr;
+}
+
+void LiveFabric::set_tables(NodeId node, const TableBatch& batch) {
+  XdpSwitch* s = switch_of(node);
+  if (!s) throw std::invalid_argument("node " + std::to_string(node) + " is not an XDP switch");
+  s->set_tables(batch);
+}
+
+void LiveFabric::set_carrier(std::size_t port, bool up) {
+  Rtnetlink rt(netns_);
+  rt.set_up(engine_name(port), up);
+  rt.commit();
+}
+
+std::vector<LiveFabric::PortLosses> LiveFabric::losses() {
+  std::vector<PortLosses> out(ports_.size());
+  std::map<std::string, std::uint64_t> here;
+  for (const LinkInfo& l : Rtnetlink(netns_).links()) here[l.name] = l.rx_dropped;
+  std::map<const Netns*, std::map<std::string, std::uint64_t>> there;
+  for (const LivePort& p : ports_) {
+    if (there.contains(p.netns)) continue;
+    auto& names = there[p.netns];
+    for (const LinkInfo& l : Rtnetlink(*p.netns).links()) names[l.name] = l.rx_dropped;
+  }
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    out[i].xsk = sockets_[i]->statistics();
+    out[i].engine_end_dropped = here[engine_name(i)];
+    out[i].node_end_dropped = there[ports_[i].netns][ports_[i].interface];
+    out[i].send_errors = sockets_[i]->send_errors();
+  }
+  return out;
+}
+
+}  // namespace loomnet

@@ -1,0 +1,113 @@
+// Everything of a run that the kernel holds: the veths between the engine and its kernel-placed nodes,
+// their AF_XDP sockets and UMEMs, the XDP switches. Built in batches, torn down in parallel.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/network.hpp"
+#include "live/engine_endpoint.hpp"
+#include "live/netlink.hpp"
+#include "live/umem.hpp"
+#include "live/xdp_switch.hpp"
+#include "live/xsk.hpp"
+
+namespace loomnet {
+
+enum class PortKind : std::uint8_t {
+  xdp_switch,  // the uid comes back as source MAC: every packet is accounted for
+  other_switch,  // Open vSwitch, Linux: what comes back is a new packet, lateness is per hop
+  host,        // a host's kernel
+};
+
+// One veth: `interface` in the node's namespace, its peer with the engine.
+struct LivePort {
+  NodeId node = 0;
+  std::uint16_t port = 0;
+  PortKind kind = PortKind::xdp_switch;
+  const Netns* netns = nullptr;
+  std::string interface;
+  MacAddress mac{};  // of `interface`; all zero: the kernel's choice
+};
+
+struct LiveSwitch {
+  NodeId node = 0;
+  const Netns* netns = nullptr;
+  ForwardSettings settings;
+  std::shared_ptr<const TableBatch> tables;  // null: none yet, everything is dropped and counted
+};
+
+struct LiveFabricConfig {
+  std::uint32_t mtu = 3400;               // of all veths; native XDP allows 3,506
+  std::size_t sockets_per_umem = 64;
+  std::uint32_t frames_per_umem = kMaxUmemFrames;
+  XskConfig xsk;
+};
+
+class LiveFabric {
+ public:
+  // Ports of an XDP switch are those of its node, numbered from 0 without gaps. The namespaces must
+  // outlive the fabric. Throws LiveError or std::invalid_argument; nothing is left behind then.
+  LiveFabric(std::vector<LivePort> ports, const std::vector<LiveSwitch>& switches,
+             const LiveFabricConfig& config = {});
+  ~LiveFabric();
+  LiveFabric(const LiveFabric&) = delete;
+  LiveFabric& operator=(const LiveFabric&) = delete;
+
+  // Idempotent; the destructor calls it. Returns when every interface is gone.
+  void close();
+
+  const std::vector<LivePort>& ports() const { return ports_; }
+  XskSocket& socket(std::size_t port) { return *sockets_[port]; }
+  FrameArena& frames() { return arena_; }
+  const Netns& engine_netns() const { return netns_; }
+  std::size_t switches() const { return switches_.size(); }
+  XdpSwitch& xdp_switch(std::size_t i) { return *switches_[i].program; }
+  NodeId switch_node(std::size_t i) const { return switches_[i].node; }
+  XdpSwitch* switch_of(NodeId node);  // null: not an XDP switch
+
+  // Publishes a batch on an XDP switch; any thread but the loop's.
+  void set_tables(NodeId node, const TableBatch& batch);
+  // Carrier of the node's interface: takes the engine's end down. Any thread but the loop's.
+  void set_carrier(std::size_t port, bool up);
+
+  // Packets lost between the engine and one port's node, as sockets and veths count them:
+  // index = port. For the conservation of a run, not for the loop.
+  struct PortLosses {
+    XskStatistics xsk;
+    std::uint64_t engine_end_dropped = 0;  // veth counters of the engine's end …
+    std::uint64_t node_end_dropped = 0;    // … and of the node's
+    std::uint64_t send_errors = 0;
+    // The same loss may stand in several counters; this counts it once.
+    std::uint64_t total() const;
+  };
+  std::vector<PortLosses> losses();
+  void endpoint_counters(std::vector<SwitchCounter>& out) const { endpoint_->counters(out); }
+
+ private:
+  struct Switch {
+    NodeId node;
+    std::unique_ptr<XdpSwitch> program;
+  };
+  struct Group {
+    std::unique_ptr<Umem> umem;
+    std::vector<std::unique_ptr<XskSocket>> sockets;
+  };
+  std::string engine_name(std::size_t port) const { return "ln-e" + std::to_string(port); }
+  void create_links(const LiveFabricConfig& config);
+  void open_sockets(const LiveFabricConfig& config);
+  void attach_switches(const std::vector<LiveSwitch>& switches);
+
+  std::vector<LivePort> ports_;
+  Netns netns_;
+  FrameArena arena_;
+  std::unique_ptr<EngineEndpoint> endpoint_;
+  std::vector<Group> groups_;
+  std::vector<XskSocket*> sockets_;  // index = port
+  std::vector<Switch> switches_;
+  bool links_made_ = false;
+};
+
+}  // namespace loomnet
