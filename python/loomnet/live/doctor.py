@@ -121,9 +121,14 @@ def _effective_capabilities() -> int:
 
 
 def _kernel() -> list[Check]:
+    path = os.pathsep.join((os.environ.get("PATH", ""), *_SBIN))
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", str(_PROBE)], capture_output=True, text=True, timeout=10
+            [sys.executable, "-I", "-S", str(_PROBE)],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            env={**os.environ, "PATH": path},
         )
         reasons: dict[str, str | None] = json.loads(done.stdout)
     except (subprocess.SubprocessError, ValueError, OSError) as error:

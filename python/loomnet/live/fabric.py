@@ -21,6 +21,7 @@ from . import openvswitch
 from .namespaces import inside, ip_batch, offloads_off, write_sysctls
 from .ownership import (
     RunLock,
+    clean,
     delete_interfaces,
     kill_marked,
     own_interfaces,
@@ -101,6 +102,8 @@ class LiveHost(LiveNode):
 class LiveFabric:
     """The nodes of one live run and their management network. Needs root.
 
+    What dead runs left is removed first.
+
     Args:
         lock: the run's journal; stays locked until the caller releases it.
         hosts: hosts to start; names and numbers unique.
@@ -133,6 +136,7 @@ class LiveFabric:
         self.lock = lock
         self.hosts: dict[str, LiveHost] = {}
         self.switches: dict[str, LiveNode] = {}
+        clean(lock.directory)
         self.ovs = ovs or openvswitch.ensure()
         self._bridge = lock.name("m")
         self._stopped = False
@@ -164,7 +168,7 @@ class LiveFabric:
     def _start_management(self) -> None:
         hosts = list(self.hosts.values())
         ports = [self.lock.name(f"m{index}") for index in range(len(hosts))]
-        self.lock.record("bridge", name=self._bridge, database=self.ovs.database)
+        self.lock.record("bridge", name=self._bridge, database=self.ovs.database, own=self.ovs.own)
         ip_batch(
             f"link add {port} type veth peer name {MANAGEMENT_INTERFACE} netns {host.pid}"
             for port, host in zip(ports, hosts, strict=True)
@@ -234,6 +238,8 @@ class LiveFabric:
         with contextlib.suppress(openvswitch.OpenVSwitchError):
             wait = () if self.ovs.alive() else ("--no-wait",)
             self.ovs.vsctl(*wait, "--if-exists", "del-br", self._bridge)
+        # An Open vSwitch that was killed leaves the bridge's device.
+        delete_interfaces(own_interfaces(self.lock.prefix))
 
     def _ports(self) -> list[str]:
         return [name for name in own_interfaces(self.lock.prefix) if name != self._bridge]

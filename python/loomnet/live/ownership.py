@@ -173,23 +173,26 @@ def clean(directory: Path | None = None) -> list[str]:
 
     Processes first (their namespaces, and the veths in them, go with the last one), then bridges,
     interfaces in this namespace, BPF pins, and at last the journal: a clean that is itself killed
-    is simply repeated. Mininet's own ``cleanup()`` is never called: it removes other people's
-    bridges.
+    is simply repeated. A bridge in the database of a system Open vSwitch that does not run keeps
+    the journal, because it would come back with the daemon; the next clean tries again. Mininet's
+    own ``cleanup()`` is never called: it removes other people's bridges.
     """
     removed: list[str] = []
     for run in dead_runs(directory):
-        removed += [f"run {run.run_id}: {line}" for line in _clean_run(run)]
-        run.path.unlink(missing_ok=True)
-        removed.append(f"run {run.run_id}: journal")
+        kept: list[str] = []
+        removed += [f"run {run.run_id}: {line}" for line in _clean_run(run, kept)]
+        if not kept:
+            run.path.unlink(missing_ok=True)
+            removed.append(f"run {run.run_id}: journal")
     return removed
 
 
-def _clean_run(run: DeadRun) -> Iterator[str]:
+def _clean_run(run: DeadRun, kept: list[str]) -> Iterator[str]:
     for pid in _kill(list(_processes(run))):
         yield f"process {pid}"
     for row in run.rows:
-        if row.get("kind") == "bridge" and (line := _delete_bridge(run, row)):
-            yield line
+        if row.get("kind") == "bridge":
+            yield from _delete_bridge(run, row, kept)
     names = own_interfaces(run.prefix)
     delete_interfaces(names)
     left = own_interfaces(run.prefix)
@@ -268,23 +271,26 @@ def _kill(processes: list[tuple[int, int]]) -> list[int]:
     return [pid for pid, start, _ in fds if process_start(pid) != start]
 
 
-def _delete_bridge(run: DeadRun, row: dict[str, object]) -> str | None:
-    """Deletes a journalled Open vSwitch bridge, also where Open vSwitch's daemon is dead."""
+def _delete_bridge(run: DeadRun, row: dict[str, object], kept: list[str]) -> Iterator[str]:
+    """Deletes a journalled bridge; one whose database is out of reach is named in `kept`."""
     name, database = str(row.get("name", "")), str(row.get("database", ""))
-    if not name.startswith(run.prefix) or not database:
-        return None
-    vsctl = ["ovs-vsctl", f"--db={database}", "--timeout=5", "--no-wait"]
+    if not name.startswith(run.prefix) or not database.startswith("unix:"):
+        return
+    command = ["ovs-vsctl", f"--db={database}", "--timeout=5", "--no-wait"]
     try:
-        if subprocess.run([*vsctl, "br-exists", name], capture_output=True).returncode != 0:
-            return None
-        done = subprocess.run([*vsctl, "--if-exists", "del-br", name], capture_output=True)
+        exists = subprocess.run([*command, "br-exists", name], capture_output=True).returncode
+        if exists == 0:
+            exists = subprocess.run([*command, "del-br", name], capture_output=True).returncode
+            if exists == 0:
+                yield f"bridge {name}"
     except FileNotFoundError:
-        return None
-    # The daemon takes the bridge's device away a moment later.
-    deadline = time.monotonic() + 2
-    while Path("/sys/class/net", name).exists() and time.monotonic() < deadline:
+        return  # Open vSwitch has been removed from the machine, and its bridges with it.
+    if exists not in (0, 2) and not row.get("own"):  # 2: no such bridge
+        kept.append(name)
+    # A daemon that lives takes the bridge's device away a moment later.
+    deadline = time.monotonic() + 1
+    while exists == 0 and Path("/sys/class/net", name).exists() and time.monotonic() < deadline:
         time.sleep(0.01)
-    return f"bridge {name}" if done.returncode == 0 else None
 
 
 def _same_file(fd: int, path: Path) -> bool:
