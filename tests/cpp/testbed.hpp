@@ -24,25 +24,26 @@ namespace loomnet::testbed {
 
 // One direction of a host's link on one plane. Fields may change while the bed runs.
 struct Pipe {
-  BitsPerSecond rate{};         // 0: no (second) serialisation
+  BitsPerSecond rate{};  // 0: no (second) serialisation
   Picoseconds delay = microseconds(1);
-  double loss = 0;              // probability that a packet vanishes
-  double duplication = 0;       // probability of a second copy, `jitter` later at most
-  double corruption = 0;        // probability of damage: the NIC's FCS check drops it
-  double reorder = 0;           // probability of an extra delay, uniform in (0, jitter]
+  double loss = 0;         // probability that a packet vanishes
+  double duplication = 0;  // probability of a second copy, `jitter` later at most
+  double corruption = 0;   // probability of damage: the NIC's FCS check drops it
+  double reorder = 0;      // probability of an extra delay, uniform in (0, jitter]
   Picoseconds jitter = microseconds(5);
   std::uint64_t queue_limit = 0;  // bytes waiting in a down pipe's data queue; 0: no limit
   bool silent_down = false;       // loses everything without telling anyone
-  std::uint64_t sent = 0, lost = 0, duplicated = 0, corrupted = 0, delayed = 0, overflowed = 0, trimmed = 0;
+  std::uint64_t sent = 0, lost = 0, duplicated = 0, corrupted = 0, delayed = 0, overflowed = 0,
+                trimmed = 0;
 };
 
 struct BedOptions {
   std::size_t hosts = 2;
   std::size_t planes = 1;
   std::uint64_t seed = 1;
-  BitsPerSecond rate = gigabits(100);  // of each NIC port
+  BitsPerSecond rate = gigabits(100);   // of each NIC port
   Picoseconds delay = microseconds(1);  // of each pipe: host to host is twice this
-  BitsPerSecond down_rate{};           // plane towards host: 0 adds neither a queue nor time
+  BitsPerSecond down_rate{};            // plane towards host: 0 adds neither a queue nor time
 };
 
 using Factory =
@@ -146,7 +147,9 @@ class Testbed {
     up(host, port).silent_down = down(host, port).silent_down = silent;
   }
   // Hands a packet to a host as if it had come from the wire (fuzzing, forged replies).
-  void inject(HostId host, PlanePort port, PacketPtr packet) { deliver(host, port, std::move(packet)); }
+  void inject(HostId host, PlanePort port, PacketPtr packet) {
+    deliver(host, port, std::move(packet));
+  }
 
   void at(Picoseconds t, std::function<void()> action) {
     push({.at = t, .kind = Event::Kind::action, .action = std::move(action)});
@@ -156,7 +159,8 @@ class Testbed {
     while (!events_.empty() && events_.front().at <= t) step();
     now_ = std::max(now_, t);
   }
-  // Until nothing is outstanding and no packet is on its way; false if that takes longer than `max`.
+  // Until nothing is outstanding and no packet is on its way; false if that takes longer than
+  // `max`.
   bool run_until_idle(Picoseconds max) {
     while (busy()) {
       if (events_.empty() || events_.front().at > max) return false;
@@ -166,7 +170,8 @@ class Testbed {
   }
   bool busy() const {
     if (in_flight_ > 0 || actions_ > 0) return true;
-    return std::any_of(nics_.begin(), nics_.end(), [](auto& n) { return n->transport->outstanding(); });
+    return std::any_of(nics_.begin(), nics_.end(),
+                       [](auto& n) { return n->transport->outstanding(); });
   }
   // Packets that neither the fabric nor anyone else accounts for, once the bed is idle. Control
   // packets that a transport has made and not sent yet count, so give it time to send them.
@@ -180,15 +185,18 @@ class Testbed {
     for (std::size_t i = lines_written_ - n; i < lines_written_; ++i) {
       const Line& l = lines_[i % kLines];
       char text[160];
-      std::snprintf(text, sizeof text, "%14.6f us  h%u.p%u %-10s %10u %10u", l.at.microseconds(), l.host,
-                    l.port, to_string(l.what), l.a, l.b);
+      std::snprintf(text, sizeof text, "%14.6f us  h%u.p%u %-10s %10u %10u", l.at.microseconds(),
+                    l.host, l.port, to_string(l.what), l.a, l.b);
       out += text;
-      if (l.header_length > 0 && describe) out += "  " + describe({l.header.data(), l.header_length});
+      if (l.header_length > 0 && describe)
+        out += "  " + describe({l.header.data(), l.header_length});
       out += '\n';
     }
     return out;
   }
-  friend std::ostream& operator<<(std::ostream& os, const Testbed& bed) { return os << bed.transcript(); }
+  friend std::ostream& operator<<(std::ostream& os, const Testbed& bed) {
+    return os << bed.transcript();
+  }
 
   // Low 32 bits of the innermost IPv6 destination (fd00::<host>), through one level of tunnel.
   static std::optional<HostId> innermost_ipv6_host(const Packet& p) {
@@ -252,9 +260,15 @@ class Testbed {
     ++steps_;
     if (e.packet) --in_flight_;
     switch (e.kind) {
-      case Event::Kind::pull: pull(e.host, e.port, e.generation); break;
-      case Event::Kind::deadline: deadline(e.host); break;
-      case Event::Kind::fabric: cross(e.host, e.port, e.generation, std::move(e.packet)); break;
+      case Event::Kind::pull:
+        pull(e.host, e.port, e.generation);
+        break;
+      case Event::Kind::deadline:
+        deadline(e.host);
+        break;
+      case Event::Kind::fabric:
+        cross(e.host, e.port, e.generation, std::move(e.packet));
+        break;
       case Event::Kind::deliver:
         if (e.generation == nic(e.host).ports[e.port].generation) {
           deliver(e.host, e.port, std::move(e.packet));
@@ -292,7 +306,8 @@ class Testbed {
       if (n.transport->next_deadline() > now_) return;
       same_time_ = last_deadline_ == now_ ? same_time_ + 1 : 0;
       last_deadline_ = now_;
-      if (same_time_ > 10'000) throw std::logic_error("a deadline does not move on\n" + transcript());
+      if (same_time_ > 10'000)
+        throw std::logic_error("a deadline does not move on\n" + transcript());
       note(Line::What::deadline, host, 0, 0, 0);
       n.transport->on_deadline(now_);
     });
@@ -304,7 +319,11 @@ class Testbed {
     if (!p.up || (p.pulling && p.pull_at <= t)) return;
     p.pulling = true;
     p.pull_at = t;
-    push({.at = t, .kind = Event::Kind::pull, .host = host, .port = port, .generation = p.generation});
+    push({.at = t,
+          .kind = Event::Kind::pull,
+          .host = host,
+          .port = port,
+          .generation = p.generation});
   }
 
   void pull(HostId host, PlanePort port, std::uint32_t generation) {
@@ -319,12 +338,14 @@ class Testbed {
       Pulled pulled;
       call(host, [&] { pulled = n.transport->pull(port, queue, now_); });
       if (pulled.kind == Pulled::Kind::not_before) {
-        if (pulled.not_before <= now_) throw std::logic_error("not_before is not in the future\n" + transcript());
+        if (pulled.not_before <= now_)
+          throw std::logic_error("not_before is not in the future\n" + transcript());
         wait = std::min(wait, pulled.not_before);
       }
       if (pulled.kind != Pulled::Kind::packet) continue;
       if (pulled.packet->queue != queue || pulled.packet->wire_length == 0) {
-        throw std::logic_error("pull gave a packet of another class, or of no length\n" + transcript());
+        throw std::logic_error("pull gave a packet of another class, or of no length\n" +
+                               transcript());
       }
       record(Line::What::sent, host, port, *pulled.packet);
       Pipe& pipe = up(host, port);
@@ -338,7 +359,8 @@ class Testbed {
 
   static Picoseconds wire_time(const Packet& packet, BitsPerSecond rate) {
     if (rate.count == 0) return {};
-    return serialization_time(std::max(packet.wire_length, kMinFrameBytes) + kFramingOverhead, rate);
+    return serialization_time(std::max(packet.wire_length, kMinFrameBytes) + kFramingOverhead,
+                              rate);
   }
 
   // Faults of one pipe; calls `onward(packet, time)` for each copy that gets through.
@@ -374,8 +396,12 @@ class Testbed {
     End& e = end(host, port);
     through(e.up, e.up_random, host, port, std::move(packet), clocked_out + e.up.delay,
             [&](PacketPtr p, Picoseconds t) {
-              push({.at = t, .kind = Event::Kind::fabric, .host = host, .port = port,
-                    .generation = nic(host).ports[port].generation, .packet = std::move(p)});
+              push({.at = t,
+                    .kind = Event::Kind::fabric,
+                    .host = host,
+                    .port = port,
+                    .generation = nic(host).ports[port].generation,
+                    .packet = std::move(p)});
             });
   }
 
@@ -390,7 +416,8 @@ class Testbed {
     if (!to || *to >= nics_.size()) return record(Line::What::no_route, from, port, *packet);
     if (!nic(*to).ports[port].up) return record(Line::What::link_down, *to, port, *packet);
     End& e = end(*to, port);
-    if (e.down.rate.count == 0 || extra->count > 0) return arrive(*to, port, std::move(packet), now_ + *extra);
+    if (e.down.rate.count == 0 || extra->count > 0)
+      return arrive(*to, port, std::move(packet), now_ + *extra);
     const bool full = e.down.queue_limit > 0 && packet->queue != kControlClass &&
                       e.data_bytes + packet->wire_length > e.down.queue_limit;
     if (full) {
@@ -429,8 +456,12 @@ class Testbed {
     End& e = end(to, port);
     through(e.down, e.down_random, to, port, std::move(packet), t + e.down.delay,
             [&](PacketPtr p, Picoseconds at) {
-              push({.at = at, .kind = Event::Kind::deliver, .host = to, .port = port,
-                    .generation = nic(to).ports[port].generation, .packet = std::move(p)});
+              push({.at = at,
+                    .kind = Event::Kind::deliver,
+                    .host = to,
+                    .port = port,
+                    .generation = nic(to).ports[port].generation,
+                    .packet = std::move(p)});
             });
   }
 
@@ -451,7 +482,8 @@ class Testbed {
   }
   void record(Line::What what, HostId host, PlanePort port, const Packet& p) {
     Line& l = next_line();
-    l.at = now_, l.what = what, l.host = static_cast<std::uint8_t>(host), l.port = port, l.queue = p.queue;
+    l.at = now_, l.what = what, l.host = static_cast<std::uint8_t>(host), l.port = port,
+    l.queue = p.queue;
     l.a = static_cast<std::uint32_t>(p.uid), l.b = p.wire_length;
     l.header_length = p.header_length;
     std::memcpy(l.header.data(), p.header.data(), p.header_length);

@@ -18,8 +18,25 @@ namespace loomnet::testbed {
 // One thing that happened, kept compact; made readable only when a test fails.
 struct Line {
   enum class What : std::uint8_t {
-    sent, received, lost, duplicated, corrupted, delayed, queue_full, trimmed, link_down, filtered,
-    no_route, posted, completed, arrived, event, deadline, port_up, port_down, note
+    sent,
+    received,
+    lost,
+    duplicated,
+    corrupted,
+    delayed,
+    queue_full,
+    trimmed,
+    link_down,
+    filtered,
+    no_route,
+    posted,
+    completed,
+    arrived,
+    event,
+    deadline,
+    port_up,
+    port_down,
+    note
   };
   Picoseconds at{};
   What what = What::note;
@@ -32,9 +49,9 @@ struct Line {
 
 inline const char* to_string(Line::What what) {
   static constexpr const char* kNames[] = {
-      "sent",      "received", "lost",   "duplicated", "corrupted", "delayed",  "queue_full",
-      "trimmed",   "link_down", "filtered", "no_route", "posted",   "completed", "arrived",
-      "event",     "deadline", "port_up", "port_down", "note"};
+      "sent",    "received",  "lost",     "duplicated", "corrupted", "delayed",   "queue_full",
+      "trimmed", "link_down", "filtered", "no_route",   "posted",    "completed", "arrived",
+      "event",   "deadline",  "port_up",  "port_down",  "note"};
   return kNames[static_cast<std::size_t>(what)];
 }
 
@@ -58,9 +75,9 @@ class Nic final : public TransportSink {
  public:
   struct Port {
     bool up = true;
-    bool pulling = false;       // a pull is scheduled for `pull_at`
+    bool pulling = false;  // a pull is scheduled for `pull_at`
     Picoseconds pull_at{};
-    Picoseconds free_at{};      // the link is clocking a packet out until then
+    Picoseconds free_at{};  // the link is clocking a packet out until then
     std::uint32_t generation = 0;
   };
   // What the surrounding bed does for its NICs.
@@ -71,7 +88,8 @@ class Nic final : public TransportSink {
     std::function<Picoseconds()> now;
   };
 
-  Nic(HostId host, std::size_t planes, Hooks hooks) : host(host), ports(planes), hooks_(std::move(hooks)) {}
+  Nic(HostId host, std::size_t planes, Hooks hooks)
+      : host(host), ports(planes), hooks_(std::move(hooks)) {}
 
   // Registers `length` zero bytes at `base`; they live as long as the NIC.
   Region& add_region(std::uint32_t key, std::uint64_t base, std::size_t length) {
@@ -81,7 +99,8 @@ class Nic final : public TransportSink {
   }
 
   PacketPtr allocate() override { return hooks_.allocate(); }
-  bool place(QpNumber qp, std::uint32_t key, std::uint64_t address, const Payload& payload) override {
+  bool place(QpNumber qp, std::uint32_t key, std::uint64_t address,
+             const Payload& payload) override {
     if (payload.length == 0) return true;
     for (auto& region : regions_) {
       if (region->key != key) continue;
@@ -140,7 +159,8 @@ class Nic final : public TransportSink {
   std::uint64_t placed_bytes = 0, placements = 0, access_errors = 0, fcs_drops = 0;
   std::function<void(QpNumber, std::uint64_t, const Payload&)> on_place;
   std::function<void(const Completion&)> on_complete;
-  std::function<void(const Arrival&)> on_arrival;  // called as it is delivered: check the bytes here
+  std::function<void(const Arrival&)>
+      on_arrival;  // called as it is delivered: check the bytes here
 
  private:
   std::vector<std::unique_ptr<Region>> regions_;

@@ -1,5 +1,5 @@
-// ACK timers of one NIC: a heap that is touched when a timer starts from nothing or fires, never per
-// packet. A timer that was extended or stopped keeps its old entry until that time comes.
+// ACK timers of one NIC: a heap that is touched when a timer starts from nothing or fires, never
+// per packet. A timer that was extended or stopped keeps its old entry until that time comes.
 #pragma once
 
 #include <algorithm>

@@ -66,7 +66,8 @@ Received parse(const Packet& packet) {
   }
   const std::size_t frame = EthernetHeader::kSize + Ipv6Header::kSize + std::size_t{udp.length};
   r.payload_length = static_cast<std::uint32_t>(udp.length - behind_udp - trailer);
-  const std::size_t present = packet.header_length - r.header_end + std::size_t{packet.payload.length};
+  const std::size_t present =
+      packet.header_length - r.header_end + std::size_t{packet.payload.length};
   if (packet.wire_length < frame || present < r.payload_length) return flawed(Flaw::truncated);
   return r;
 }

@@ -27,7 +27,7 @@ struct Part {
   std::uint64_t message = 0;  // number of the message in its connection
   std::uint64_t first = 0;    // PSN count of its first packet
   std::uint32_t packets = 0;
-  std::uint32_t offset = 0;   // bytes into the message
+  std::uint32_t offset = 0;  // bytes into the message
   std::uint32_t length = 0;
 };
 
@@ -55,9 +55,7 @@ class Requester {
   // Message that the oldest unacknowledged packet belongs to. Requires outstanding().
   std::uint64_t oldest_message() const { return parts_.front().message; }
 
-  bool can_send(std::uint64_t window) const {
-    return next_ < posted_ && next_ - acked_ < window;
-  }
+  bool can_send(std::uint64_t window) const { return next_ < posted_ && next_ - acked_ < window; }
   // The next packet in order; requires can_send().
   Segment send(const RoceOptions& options, std::uint64_t window) {
     const Part& part = parts_[cursor_];
@@ -105,8 +103,8 @@ class Requester {
     acked_ = next_ = sent_ = posted_;
   }
 
-  std::uint8_t retries = 0;        // timeouts since the last progress
-  Picoseconds deadline = kNever;   // of the ACK timer
+  std::uint8_t retries = 0;       // timeouts since the last progress
+  Picoseconds deadline = kNever;  // of the ACK timer
 
  private:
   std::uint64_t acked_ = 0;   // oldest unacknowledged

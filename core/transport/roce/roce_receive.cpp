@@ -4,8 +4,8 @@
 namespace loomnet {
 
 using roce::Flaw;
-using roce::Received;
 using roce::RcOpcode;
+using roce::Received;
 using roce::Responder;
 
 namespace {
@@ -22,10 +22,17 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
   }
   const Received r = roce::parse(*packet);
   switch (r.flaw) {
-    case Flaw::none: break;
-    case Flaw::truncated: ++count.malformed_dropped; return;
-    case Flaw::not_roce: ++count.not_roce_dropped; return;
-    case Flaw::wrong_opcode: ++count.unknown_opcode_dropped; return;
+    case Flaw::none:
+      break;
+    case Flaw::truncated:
+      ++count.malformed_dropped;
+      return;
+    case Flaw::not_roce:
+      ++count.not_roce_dropped;
+      return;
+    case Flaw::wrong_opcode:
+      ++count.unknown_opcode_dropped;
+      return;
   }
   const auto found = connections_.find(r.qp);
   if (found == connections_.end()) {
@@ -75,7 +82,8 @@ void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Pico
     ++count.acks_out_of_range;
     return;
   }
-  const std::uint64_t end = r.acked() + static_cast<std::uint64_t>(distance) + (aeth.is_ack() ? 1 : 0);
+  const std::uint64_t end =
+      r.acked() + static_cast<std::uint64_t>(distance) + (aeth.is_ack() ? 1 : 0);
   if (r.acknowledge(end, [&](std::uint64_t message) { part_done(c, message); })) {
     if (c.failed) return;
     r.retries = 0;
@@ -87,9 +95,10 @@ void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Pico
   if (aeth.syndrome == Aeth::kNakSequence) {
     r.go_back();
   } else if (aeth.is_nak()) {
-    const Status status = aeth.syndrome == Aeth::kNakRemoteAccess      ? Status::remote_access_error
-                          : aeth.syndrome == Aeth::kNakInvalidRequest ? Status::remote_invalid_request
-                                                                      : Status::remote_operational;
+    const Status status = aeth.syndrome == Aeth::kNakRemoteAccess ? Status::remote_access_error
+                          : aeth.syndrome == Aeth::kNakInvalidRequest
+                              ? Status::remote_invalid_request
+                              : Status::remote_operational;
     fail(c, status, r.oldest_message(), now);
     return;
   }
@@ -153,7 +162,8 @@ bool RoceTransport::place(QueuePair& qp, const Received& received, const Packet&
   std::uint64_t address = to.address();
   const auto in_header = std::min<std::uint32_t>(left, packet.header_length - received.header_end);
   if (in_header > 0) {
-    const Payload head{packet.header.data() + received.header_end, in_header, 0, PayloadKind::region};
+    const Payload head{packet.header.data() + received.header_end, in_header, 0,
+                       PayloadKind::region};
     if (!sink_.place(number, to.key(), address, head)) return false;
     address += in_header;
     left -= in_header;
@@ -175,8 +185,8 @@ void RoceTransport::deliver(Connection& c, Picoseconds now) {
     bool consistent = true;
     for (std::uint8_t p = 1; p < c.planes; ++p) {
       const roce::Executed part = c.queue_pairs[p].responder.executed.pop();
-      consistent = consistent && part.immediate == first.immediate &&
-                   part.address == first.address + length;
+      consistent =
+          consistent && part.immediate == first.immediate && part.address == first.address + length;
       length += part.length;
     }
     if (!consistent || length > 0xffffffffu) {

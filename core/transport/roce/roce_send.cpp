@@ -66,7 +66,8 @@ PacketPtr RoceTransport::begin_packet(const QueuePair& qp, const Bth& bth, std::
   constexpr std::size_t kIp = 14, kUdp = kIp + Ipv6Header::kSize;
   PacketPtr packet = sink_.allocate();
   const std::size_t headers = roce::kFrontBytes + Bth::kSize + extension;
-  const auto udp_length = static_cast<std::uint16_t>(headers - kUdp + payload + bth.pad + kIcrcBytes);
+  const auto udp_length =
+      static_cast<std::uint16_t>(headers - kUdp + payload + bth.pad + kIcrcBytes);
   std::copy(qp.front.begin(), qp.front.end(), packet->header.begin());
   std::uint8_t* h = packet->header.data();
   const auto traffic_class = static_cast<std::uint8_t>(dscp << 2 | (ect ? 2 : 0));

@@ -35,7 +35,7 @@ struct RoceTransport::Connection {
   std::uint8_t planes = 0;
   Ipv6Address local_address{}, remote_address{};
   std::unique_ptr<QueuePair[]> queue_pairs;
-  roce::Ring<Message> messages;   // posted and not completed, in order
+  roce::Ring<Message> messages;     // posted and not completed, in order
   std::uint64_t first_message = 0;  // number of messages.front()
 
   Message& message(std::uint64_t number) { return messages[number - first_message]; }

@@ -49,7 +49,8 @@ std::size_t RoceTransport::idle_bytes(std::size_t planes) {
 void RoceTransport::connect(const QpConfig& config, Picoseconds) {
   const auto refuse = [](const std::string& what) { throw std::invalid_argument(what); };
   if (config.local < 2 || config.local > kMask24) refuse("QpConfig.local: a number in 2 to 2^24-1");
-  if (config.remote < 2 || config.remote > kMask24) refuse("QpConfig.remote: a number in 2 to 2^24-1");
+  if (config.remote < 2 || config.remote > kMask24)
+    refuse("QpConfig.remote: a number in 2 to 2^24-1");
   if (config.planes.empty()) refuse("QpConfig.planes: roce needs at least one plane");
   if (config.planes.size() > kMaxPlanes) refuse("QpConfig.planes: more than 8 planes");
   if (connections_.contains(config.local)) refuse("QpConfig.local: queue pair exists already");

@@ -64,7 +64,8 @@ class RoceTransport final : public Transport {
   PacketPtr answer_packet(QueuePair& qp);
   PacketPtr begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension,
                          std::uint32_t payload, std::uint8_t dscp, bool ect);
-  void on_request(QueuePair& qp, const roce::Received& received, const Packet& packet, Picoseconds now);
+  void on_request(QueuePair& qp, const roce::Received& received, const Packet& packet,
+                  Picoseconds now);
   void on_acknowledge(QueuePair& qp, const roce::Received& received, Picoseconds now);
   bool place(QueuePair& qp, const roce::Received& received, const Packet& packet);
   void deliver(Connection& connection, Picoseconds now);

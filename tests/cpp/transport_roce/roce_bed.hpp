@@ -50,7 +50,9 @@ inline RoceOptions quick() {
 
 struct RoceBed : Testbed {
   explicit RoceBed(BedOptions bed = {}, RoceOptions options = quick(), std::size_t memory = 1 << 20)
-      : Testbed(bed, roce_factory(options)), source(memory), target(nic(1).add_region(kKey, kBase, memory)) {
+      : Testbed(bed, roce_factory(options)),
+        source(memory),
+        target(nic(1).add_region(kKey, kBase, memory)) {
     describe = describe_rc;
     RandomStream random(bed.seed, 0, 99);
     for (auto& b : source) b = static_cast<std::uint8_t>(random());
@@ -59,7 +61,8 @@ struct RoceBed : Testbed {
   // Writes source[offset, offset + length) to the same place of the target.
   std::uint64_t write(std::size_t offset, std::size_t length,
                       std::optional<std::uint32_t> immediate = std::nullopt) {
-    return post_write(0, kQpA, std::span(source).subspan(offset, length), kBase + offset, kKey, immediate);
+    return post_write(0, kQpA, std::span(source).subspan(offset, length), kBase + offset, kKey,
+                      immediate);
   }
   bool same(std::size_t offset, std::size_t length) const {
     return std::memcmp(source.data() + offset, target.bytes.data() + offset, length) == 0;
