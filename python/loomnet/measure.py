@@ -5,8 +5,9 @@ A figure that could not be measured is null with a reason; nothing is guessed.""
 from __future__ import annotations
 
 import bisect
+import itertools
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from loomnet.rundata import HostSeries, Interval, Iteration, RunData
@@ -37,17 +38,21 @@ class Phase:
     capacity: float = 1.0  # expected share of the healthy fabric
 
 
-def phases_of(data: RunData, capacity: Mapping[str, float] | None = None,
-              settle_ps: int = 0) -> list[Phase]:
+def phases_of(data: RunData, capacity: Mapping[str, float] | None = None, settle_ps: int = 0,
+              planned: Iterable[str] = ()) -> list[Phase]:
     """`before` (up to the first fault), every named window, `after` (from `settle_ps` behind the
-    last one to the end). Without windows, `before` is the whole run."""
+    last one to the end). Without windows, `before` is the whole run. Phases of `planned` that never
+    began are there too, empty."""
     windows = sorted(data.windows, key=lambda w: w.start_ps)
     first = windows[0].start_ps if windows else data.end_ps
     found = [Phase("before", 0, first)]
     for window in windows:
         end = data.end_ps if window.end_ps is None else min(window.end_ps, data.end_ps)
         found.append(Phase(window.phase, window.start_ps, end, (capacity or {}).get(window.phase, 1)))
-    if windows:
+    for name in dict.fromkeys(planned):
+        if all(name != phase.name for phase in found):
+            found.append(Phase(name, data.end_ps, data.end_ps))
+    if len(found) > 1:
         start = max(phase.end_ps for phase in found[1:]) + settle_ps
         found.append(Phase("after", min(start, data.end_ps), data.end_ps))
     return found
@@ -106,7 +111,7 @@ def expected_iteration_ps(data: RunData, before: Phase, capacity: float) -> floa
     """compute + communication / expected capacity, both medians of `before`; None without them.
     Communication is the time with work outstanding at the busiest host within the iteration."""
     whole = whole_iterations(data.iterations, before)
-    if len(whole) < MIN_ITERATIONS or capacity <= 0:
+    if len(whole) < MIN_ITERATIONS or not capacity > 0:
         return None
     talk = statistics.median(
         max((overlap(series.busy, i) for series in data.hosts.values()), default=0) for i in whole)
@@ -120,7 +125,7 @@ def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int) -> Val
     expected = expected_iteration_ps(data, before, phase.capacity)
     if expected is None:
         return Value(None, f"no expected iteration: fewer than {MIN_ITERATIONS} before the faults"
-                     if phase.capacity > 0 else "no capacity is expected to be left")
+                     if phase.capacity > 0 else "no expected capacity is known, or none is left")
     later = [i for i in data.iterations if i.end_ps > phase.start_ps and i.end_ps <= until_ps]
     for i in range(len(later) - RECOVERED_ITERATIONS + 1):
         if all(it.length_ps <= RECOVERED_WITHIN * expected
@@ -172,6 +177,10 @@ def standard_figures(data: RunData, phases: list[Phase]) -> dict[str, Value]:
             reason = f"the run {data.ended}: {data.reason or 'no reason given'}"
             figures |= {f"{phase.name}.{name}": Value(None, reason) for name in FIGURES}
             continue
+        if phase.start_ps >= phase.end_ps:
+            never = Value(None, "the job finished before this phase")
+            figures |= {f"{phase.name}.{name}": never for name in FIGURES}
+            continue
         following = [p.start_ps for p in phases[index + 1:] if p.name != "after"]
         until = min(following, default=data.end_ps)
         fault = phase.name not in ("before", "after")
@@ -189,8 +198,14 @@ def standard_figures(data: RunData, phases: list[Phase]) -> dict[str, Value]:
 
 
 def overlap(intervals: list[Interval], span: Phase | Iteration) -> int:
-    """Picoseconds of disjoint intervals inside a span."""
-    return sum(max(0, min(end, span.end_ps) - max(begin, span.start_ps)) for begin, end in intervals)
+    """Picoseconds of sorted disjoint intervals inside a span."""
+    total = 0
+    first = bisect.bisect_right(intervals, span.start_ps, key=lambda interval: interval[1])
+    for begin, end in itertools.islice(intervals, first, None):
+        if begin >= span.end_ps:
+            break
+        total += min(end, span.end_ps) - max(begin, span.start_ps)
+    return total
 
 
 def _inside(begin: int, end: int, phase: Phase) -> float:

@@ -1,0 +1,78 @@
+"""Loomnet: emulate the fabrics that AI training runs on, and run real PyTorch jobs over them.
+
+Names are loaded when first used, so that importing the package costs almost nothing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loomnet import clos as clos
+    from loomnet.clos import dumbbell as dumbbell
+    from loomnet.clos import star as star
+    from loomnet.errors import LoomnetError as LoomnetError
+    from loomnet.errors import UsageError as UsageError
+    from loomnet.fabric import Fabric as Fabric
+    from loomnet.fabric import from_networkx as from_networkx
+    from loomnet.faults import degrade as degrade
+    from loomnet.faults import delay as delay
+    from loomnet.faults import down as down
+    from loomnet.faults import iterations as iterations
+    from loomnet.faults import kill as kill
+    from loomnet.faults import loss as loss
+    from loomnet.faults import step as step
+    from loomnet.jobs import AllReduce as AllReduce
+    from loomnet.jobs import AllToAll as AllToAll
+    from loomnet.jobs import Flows as Flows
+    from loomnet.jobs import Incast as Incast
+    from loomnet.jobs import Permutation as Permutation
+    from loomnet.jobs import TorchJob as TorchJob
+    from loomnet.jobs import Trace as Trace
+    from loomnet.lab import Lab as Lab
+    from loomnet.lab import run as run
+    from loomnet.report import Report as Report
+    from loomnet.result import Result as Result
+    from loomnet.scenario import load as load
+    from loomnet.scenario import scenario as scenario
+    from loomnet.units import Rate as Rate
+    from loomnet.units import Size as Size
+    from loomnet.units import Time as Time
+
+_HOMES = {
+    "clos": ("clos",), "units": ("Rate", "Time", "Size"), "fabric": ("Fabric", "from_networkx"),
+    "faults": ("down", "loss", "delay", "degrade", "kill", "step", "iterations"),
+    "jobs": ("TorchJob", "AllReduce", "AllToAll", "Permutation", "Incast", "Flows", "Trace"),
+    "lab": ("Lab", "run"), "result": ("Result",), "report": ("Report",),
+    "scenario": ("scenario", "load"), "errors": ("LoomnetError", "UsageError"),
+}
+_EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
+_EXPORTS |= {"star": "clos", "dumbbell": "clos"}
+
+__all__ = [*_EXPORTS, "__version__"]  # noqa: PLE0604
+
+
+def version() -> str:
+    """The installed package's version; "0+source" from a source tree that is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("loomnet")
+    except metadata.PackageNotFoundError:
+        return "0+source"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return version()
+    home = _EXPORTS.get(name)
+    if home is None:
+        raise AttributeError(f"module 'loomnet' has no attribute {name!r}")
+    module = importlib.import_module(f"loomnet.{home}")
+    value = module if name == home == "clos" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

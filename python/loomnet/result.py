@@ -1,0 +1,121 @@
+"""What one run on a lab gave: standard figures by name, series, rank logs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loomnet import measure
+from loomnet.errors import UsageError
+from loomnet.metrics import Measured, Metric, stands
+from loomnet.metrics import metric as make_metric
+from loomnet.naming import did_you_mean
+from loomnet.plan import Plan
+from loomnet.rundata import RunData
+from loomnet.table import Table
+from loomnet.units import Time
+
+
+@dataclass
+class Series:
+    """A quantity over time: `times` in seconds (the start of each bin), `values` in `unit`."""
+
+    name: str
+    unit: str
+    times: list[float]
+    values: list[float]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws itself on matplotlib axes (made if not given) and returns them."""
+        if axes is None:
+            from matplotlib.figure import Figure
+
+            axes = Figure(figsize=(7, 2.6), layout="constrained").subplots()
+        axes.step(self.times, self.values, where="post", linewidth=1)
+        axes.set_xlabel("emulated time, s")
+        axes.set_ylabel(f"{self.name}, {self.unit}")
+        return axes
+
+
+class Result:
+    """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null."""
+
+    def __init__(self, plan: Plan, data: RunData, phases: list[measure.Phase],
+                 label: str | None = None) -> None:
+        self.plan, self.data, self.phases, self.label = plan, data, phases, label
+        p99 = data.fidelity.lateness_p99_ps
+        self.rows: list[Metric] = []
+        for name, value in measure.standard_figures(data, phases).items():
+            phase, _, figure = name.rpartition(".")
+            unit = measure.UNITS[figure]
+            self.rows.append(make_metric(
+                figure, value.value, unit=unit, reason=value.reason, label=label,
+                phase=phase or None, stands=stands(value.value, unit, value.span_ps, p99)))
+        for phase in phases:
+            if phase.name not in ("before", "after"):
+                self.rows.append(make_metric("expected_capacity", phase.capacity, unit="ratio",
+                                             label=label, phase=phase.name))
+        self._by_name = {".".join(filter(None, (m.phase, m.name))): m for m in self.rows}
+
+    def metric(self, name: str) -> Metric:
+        """The row behind `phase.figure`. Raises UsageError with the three nearest names."""
+        if name not in self._by_name:
+            raise UsageError(f'no figure "{name}"{did_you_mean(name, self._by_name)}')
+        return self._by_name[name]
+
+    def __getitem__(self, name: str) -> Measured | None:
+        row = self.metric(name)
+        return None if row.value is None else Measured(row)
+
+    @property
+    def metrics(self) -> Table:
+        """A tidy table: phase, name, value, unit, reason."""
+        columns = ("phase", "name", "value", "unit", "reason")
+        return Table(columns, [{c: getattr(row, c) for c in columns} for row in self.rows])
+
+    @property
+    def loss_curve(self) -> list[tuple[int, float]]:
+        """(step, loss) as rank 0 printed them."""
+        return measure.losses(self.data)
+
+    def series(self, name: str, *, every: Time | str | None = None) -> Series:
+        """`goodput` (payload received, all hosts, Gb/s) or `iteration_s`, over time."""
+        if name == "iteration_s":
+            done = self.data.iterations
+            return Series(name, "s", [i.end_ps / 1e12 for i in done],
+                          [i.length_ps / 1e12 for i in done])
+        if name != "goodput":
+            raise UsageError(f'no series "{name}"{did_you_mean(name, ("goodput", "iteration_s"))}')
+        hosts = list(self.data.hosts.values())
+        own = max((host.bin_ps for host in hosts), default=10**9)
+        width = own if every is None else max(Time(every).count // own, 1) * own
+        sums: dict[int, int] = {}
+        for host in hosts:
+            for i, received in enumerate(host.payload):
+                at = i * host.bin_ps // width
+                sums[at] = sums.get(at, 0) + received
+        bins = range(max(sums, default=-1) + 1)
+        return Series(name, "Gb/s", [i * width / 1e12 for i in bins],
+                      [sums.get(i, 0) * 8e3 / width for i in bins])
+
+    def rank_log(self, rank: int) -> str:
+        """All a rank printed; empty where the job has no ranks of its own."""
+        if self.data.directory is None:
+            return ""
+        path = Path(self.data.directory) / "ranks" / f"{rank}.log"
+        return path.read_text(errors="replace") if path.is_file() else ""
+
+    def logged(self, rank: int, pattern: str) -> list[dict[str, str]]:
+        """The named groups of every line of a rank's output that matches."""
+        found = re.compile(pattern)
+        lines = self.rank_log(rank).splitlines()
+        return [match.groupdict() for match in map(found.search, lines) if match]
+
+    def __repr__(self) -> str:
+        name = f"{self.label}: " if self.label else ""
+        return f"Result({name}{self.data.ended}, {len(self.data.iterations)} iterations)"
+
+    def _repr_html_(self) -> str:
+        return self.metrics._repr_html_()

@@ -1,0 +1,96 @@
+"""The seam between what a user says and what an engine does: one request in, raw series out. An
+engine is a Runner; there is one per clock, found by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from loomnet.errors import UnavailableError, UsageError
+from loomnet.faults import Fault
+from loomnet.jobs import Job
+from loomnet.naming import did_you_mean
+from loomnet.plan import Plan
+from loomnet.rundata import RunData
+from loomnet.timetable import Timetable
+from loomnet.units import Time
+
+CLOCKS = ("virtual", "live")
+# clock -> "module:factory"; the factory takes no argument and returns a Runner.
+RUNNERS: dict[str, str] = {"virtual": "loomnet.virtual:VirtualRunner",
+                           "live": "loomnet.live.runner:LiveRunner"}
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One job on one fabric under faults.
+
+    `placement[r]` is the host number of rank r. `timetable` is fresh: the engine drives it, with
+    time 0 at the start of rank 0's first iteration, and applies the changes it returns. `script` is
+    the resolved path of a TorchJob, else None. `directory` exists; rank n writes
+    `ranks/<n>.log` below it. `stall_after`: emulated time without a finished operation or iteration
+    after which the engine ends the job ("stalled", one error); None: never. `max_wall_s`: wall
+    seconds after which it does the same.
+    """
+
+    plan: Plan
+    job: Job
+    placement: tuple[int, ...]
+    timetable: Timetable
+    faults: tuple[Fault, ...]
+    label: str
+    seed: int
+    directory: Path
+    script: Path | None = None
+    reroute_delay: Time | None = None
+    stall_after: Time | None = None
+    dilation: float = 1.0
+    max_wall_s: float | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands, a few times per second at most. Unknown values are None."""
+
+    now: Time
+    step: int | None = None
+    loss: float | None = None
+    iteration: Time | None = None
+    phase: str | None = None
+    paths_good: int | None = None
+    paths_total: int | None = None
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """An engine on one clock.
+
+    `describe` returns the line printed before traffic (fabric, D, offered load against the
+    machine's budget, expected wall time). It and `run` raise UsageError, PrivilegeError or
+    UnavailableError before anything is started and leave nothing behind.
+
+    `run` returns also when the job stalls, a rank fails or the engine falls behind: that is in
+    RunData. Ctrl-C (KeyboardInterrupt) inside it ends the job within 2 s and returns what there is
+    with ended="interrupted".
+    """
+
+    def describe(self, request: RunRequest) -> str: ...
+
+    def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData: ...
+
+
+def get_runner(clock: str) -> Runner:
+    """The engine of a clock. Raises UsageError for an unknown clock, UnavailableError where the
+    engine's module was not built."""
+    if clock not in RUNNERS:
+        raise UsageError(f'clock: "{clock}" is not a clock{did_you_mean(clock, RUNNERS)}')
+    module, _, factory = RUNNERS[clock].partition(":")
+    try:
+        return getattr(importlib.import_module(module), factory)()
+    except ImportError as error:
+        raise UnavailableError(f"the {clock} clock is not available here: {error}; "
+                               "see `loomnet doctor`") from error
