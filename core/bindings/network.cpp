@@ -9,6 +9,7 @@
 #include "engine/flow_traffic.hpp"
 #include "engine/network.hpp"
 #include "switch/forward_program.hpp"
+#include "transport/mrc/mrc_transport.hpp"
 #include "transport/roce/roce_transport.hpp"
 
 namespace py = pybind11;
@@ -210,6 +211,15 @@ void bind_network(py::module_& m) {
           },
           py::arg("host"), py::arg("options"))
       .def(
+          "set_mrc",
+          [](Network& n, NodeId host, bool live, std::int64_t net_rtt, std::uint64_t port_rate,
+             const py::dict& options) {
+            Nic& nic = n.nic(host);
+            nic.set_transport(mrc_transport(nic, live, ps(net_rtt), {port_rate}, n.seed(), options));
+          },
+          py::arg("host"), py::kw_only(), py::arg("live"), py::arg("net_rtt_ps"),
+          py::arg("port_rate_bps"), py::arg("options"))
+      .def(
           "connect_qp",
           [](Network& n, NodeId source, QpNumber local, NodeId destination, QpNumber remote, std::uint32_t flow,
              const std::vector<PathRow>& paths, const std::vector<PathRow>& reverse) {
@@ -234,8 +244,9 @@ void bind_network(py::module_& m) {
           },
           py::arg("at_ps"), py::arg("node"), py::arg("tables"))
       .def(
-          "run_until", [](Network& n, std::int64_t end) { n.run_until(ps(end)); }, py::arg("end_ps"),
-          py::call_guard<py::gil_scoped_release>())
+          "run_until",
+          [](Network& n, std::int64_t end, std::uint64_t most) { return n.run_until(ps(end), most); },
+          py::arg("end_ps"), py::arg("most_events") = ~0ull, py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("now_ps", [](const Network& n) { return n.now().count; })
       .def_property_readonly("next_event_ps", [](Network& n) { return n.events().next().count; })
       .def_property_readonly("events", [](Network& n) { return n.events().processed(); })

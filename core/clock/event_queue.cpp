@@ -59,13 +59,15 @@ bool EventQueue::step() {
   return true;
 }
 
-void EventQueue::run_until(Picoseconds end) {
+bool EventQueue::run_until(Picoseconds end, std::uint64_t most) {
   stopped_ = false;
   while (!heap_.empty() && heap_.front().at <= end) {
+    if (most-- == 0) return false;
     dispatch(pop());
-    if (stopped_) return;
+    if (stopped_) return false;
   }
   if (now_ < end) now_ = end;
+  return true;
 }
 
 }  // namespace loomnet

@@ -31,8 +31,9 @@ class EventQueue {
   Picoseconds now() const { return now_; }
   std::uint64_t processed() const { return processed_; }
 
-  // Runs every event at or before `end`, then sets now to `end` (unless stopped: now stays).
-  void run_until(Picoseconds end);
+  // Runs every event at or before `end`, then sets now to `end`; false if it was stopped or had run
+  // `most` events before that (now stays).
+  bool run_until(Picoseconds end, std::uint64_t most = ~0ull);
   // Runs the next event; false if there is none.
   bool step();
   // Ends run_until after the current event; cleared when the next run begins.

@@ -115,12 +115,14 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     if (result.status != OperationStatus::ok) {
       if (job_.errors_++ == 0) job_.first_error_ = "rank " + std::to_string(rank_) + ": " + result.message;
       ++job_.finished_;
+      job_.network_.events().stop();
       return;
     }
     check();
     iterations_.push_back({began_, now_});
+    if (rank_ == 0) job_.network_.events().stop();  // whoever runs it may look at every iteration
     if (iterations_.size() == job_.config_.repeat) {
-      ++job_.finished_;
+      if (++job_.finished_ == job_.members_.size()) job_.network_.events().stop();
       return;
     }
     const std::size_t k = iterations_.size() - 1;

@@ -13,7 +13,7 @@ class FlowTraffic::Client final : public NicClient {
   ~Client() override { nic_.set_client(nullptr); }
   void add(QpNumber qp, std::size_t flow) {
     if (qp >= flows_.size()) flows_.resize(qp + 1, kNone);
-    if (flows_[qp] != kNone) throw std::invalid_argument("flow: its queue pair already carries another");
+    if (flows_[qp] != kNone && !traffic_.flows_[flows_[qp]].closed) throw std::invalid_argument("flow: its queue pair already carries another");
     flows_[qp] = flow;
   }
   void on_completion(const Completion& completion, Picoseconds now) override {
@@ -63,7 +63,9 @@ std::size_t FlowTraffic::add(const FlowConfig& config) {
 }
 
 void FlowTraffic::start() {
-  for (std::size_t i = 0; i < flows_.size(); ++i) network_.events().schedule(flows_[i].config.start, id_, i);
+  for (; started_ < flows_.size(); ++started_) {
+    network_.events().schedule(flows_[started_].config.start, id_, started_);
+  }
 }
 
 void FlowTraffic::on_event(std::uint64_t what, Picoseconds now) {
@@ -113,11 +115,12 @@ void FlowTraffic::completed(std::size_t index, const Completion& completion, Pic
 void FlowTraffic::close(std::size_t index, Status status, Picoseconds now) {
   Flow& flow = flows_[index];
   flow.closed = true;
+  client(flow.config.destination).nic().deregister(flow.key);
   results_[index].end = now;
   results_[index].status = status;
   client(flow.config.source).nic().meter().end(flow.config.start, now, 0);
   client(flow.config.destination).nic().meter().end(flow.config.start, now, results_[index].completed);
-  --open_;
+  if (--open_ == 0) network_.events().stop();
 }
 
 }  // namespace loomnet

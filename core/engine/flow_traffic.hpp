@@ -30,8 +30,11 @@ class FlowTraffic final : public EventHandler {
   FlowTraffic(Network& network, bool payload);
   ~FlowTraffic() override;
 
-  // The queue pair must be connected before start(). Returns the flow's index.
+  // The queue pair must be connected before start(), and carries one flow at a time. Returns the
+  // flow's index.
   std::size_t add(const FlowConfig& flow);
+  // Schedules the flows added since the last call. When the last open flow ends, the event queue is
+  // stopped, so that whoever runs it can look.
   void start();
   bool done() const { return open_ == 0; }
   const std::vector<FlowResult>& results() const { return results_; }
@@ -59,7 +62,7 @@ class FlowTraffic final : public EventHandler {
   std::vector<std::unique_ptr<Client>> clients_;  // by node id, sparse
   std::vector<Flow> flows_;
   std::vector<FlowResult> results_;
-  std::size_t open_ = 0;
+  std::size_t open_ = 0, started_ = 0;
   std::uint64_t wrong_ = 0;
 };
 

@@ -209,15 +209,15 @@ void Network::notify(Endpoint end, bool up, Picoseconds now) {
 void Network::apply(const LinkChange& change) {
   const Picoseconds now = events_.now();
   if (change.up) {
-    bool changed = false;
-    for (const bool forward : {true, false}) {
-      HalfLink& link = half(change.link, forward);
-      changed |= link.up() != *change.up;
-      link.set_up(*change.up, now);
-    }
-    if (changed) {
-      notify(ends_[change.link].first, *change.up, now);
-      notify(ends_[change.link].second, *change.up, now);
+    HalfLink& ahead = half(change.link, true);
+    HalfLink& back = half(change.link, false);
+    const bool carrier = ahead.up() && back.up();
+    if (change.forward) ahead.set_up(*change.up, now);
+    if (change.backward) back.set_up(*change.up, now);
+    // One dead direction is enough: both ends lose carrier, as on a real link.
+    if (const bool still = ahead.up() && back.up(); still != carrier) {
+      notify(ends_[change.link].first, still, now);
+      notify(ends_[change.link].second, still, now);
     }
   }
   for (const bool forward : {true, false}) {

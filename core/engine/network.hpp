@@ -36,7 +36,7 @@ struct LinkChange {
   LinkId link = 0;
   bool forward = true;   // true: first end towards second
   bool backward = true;
-  std::optional<bool> up;  // carrier: always of both directions, both ends notice
+  std::optional<bool> up;  // one direction down is carrier lost: both ends notice
   std::optional<BitsPerSecond> rate;
   std::optional<Picoseconds> delay;
   std::optional<Impairment> impairment;
@@ -79,7 +79,9 @@ class Network {
   void inject(Endpoint to, std::span<const std::uint8_t> frame);
 
   // --- running ----------------------------------------------------------------------------------
-  void run_until(Picoseconds end) { events_.run_until(end); }
+  bool run_until(Picoseconds end, std::uint64_t most_events = ~0ull) {
+    return events_.run_until(end, most_events);
+  }
   Picoseconds now() const { return events_.now(); }
 
   // --- looking ----------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from loomnet.timetable import Change, LinkChange, RouteChange
 
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
-RETRANSMITTED = {"mrc": ("retransmitted",), "roce": ("packets_retransmitted",)}
 
 
 def link_config(half: HalfLinkPlan) -> Any:
@@ -164,9 +163,7 @@ class Engine:
         values: dict[str, float] = {"lost": lost}
         for host in hosts:
             counters = self.network.nic_counters(host)
-            for figure, names in (("retransmitted", RETRANSMITTED.get(self.transport or "", ())),
-                                  ("readmitted", ("evs_readmitted",))):
-                for name in names:
-                    if name in counters:
-                        values[figure] = values.get(figure, 0) + counters[name]
+            for figure, name in (("retransmitted", "retransmitted"), ("readmitted", "evs_readmitted")):
+                if name in counters:
+                    values[figure] = values.get(figure, 0) + counters[name]
         return values

@@ -27,9 +27,9 @@ std::unique_ptr<Transport> make(const std::string& name, Nic& nic, const ClosSha
     return std::make_unique<RoceTransport>(
         nic.sink(), RoceOptions{.payload_mtu = 1024, .timeout_exponent = 8, .retry_count = 200});
   }
-  MrcOptions options = MrcOptions::sim(microseconds(12), shape.host_link.rate);
-  options.payload_mtu = 1024;
-  return std::make_unique<MrcTransport>(nic.sink(), nic.ports(), options);
+  mrc::MrcOptions options = mrc::MrcOptions::sim(microseconds(12), shape.host_link.rate);
+  options.mtu = 1024;
+  return std::make_unique<mrc::MrcTransport>(nic.host(), nic.sink(), nic.ports(), options);
 }
 
 // One direction of one queue pair: what was posted and what came out.

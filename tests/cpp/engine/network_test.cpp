@@ -15,7 +15,7 @@ using testing::ClosShape;
 void use_roce(Network& network, unsigned hosts, const RoceOptions& options = {}) {
   for (unsigned h = 0; h < hosts; ++h) {
     Nic& nic = network.nic(h);
-    nic.set_transport(std::make_unique<RoceTransport>(h, nic.sink(), nic.ports(), options));
+    nic.set_transport(std::make_unique<RoceTransport>(nic.sink(), options));
   }
 }
 
@@ -130,7 +130,8 @@ TEST(Network, RandomBytesOnAnyPortAreCountedAndTheRunGoesOn) {
   for (unsigned h = 0; h < 2; ++h) {
     std::vector<TransportCounter> counters;
     network.nic(h).transport()->counters(counters);
-    for (const auto& c : counters) malformed += c.name == "malformed" || c.name == "unknown_qp" ? c.value : 0;
+    for (const auto& c : counters) malformed += c.name == "malformed_dropped" || c.name == "not_roce_dropped" ||
+                                                 c.name == "unknown_qp_dropped" ? c.value : 0;
   }
   EXPECT_EQ(dropped + malformed, 20'000u);
 }

@@ -1,0 +1,64 @@
+// Posts from shared memory into the NIC, results back, works into the host's meter.
+#include "engine/rank_bridge.hpp"
+
+#include <array>
+#include <stdexcept>
+
+namespace loomnet {
+
+RankBridge::RankBridge(Network& network, NodeId host, const rank::Geometry& geometry)
+    : network_(network),
+      nic_(network.nic(host)),
+      memory_(rank::Memory::create(geometry)),
+      port_(memory_, rank_wake_) {
+  auto staging = memory_.staging();
+  key_ = nic_.register_region(reinterpret_cast<std::uint8_t*>(staging.data()), 0, staging.size());
+  if (key_ != geometry.staging_key) {
+    nic_.deregister(key_);
+    throw std::invalid_argument("rank: staging_key must be " + std::to_string(key_));
+  }
+  nic_.set_client(this);
+}
+
+RankBridge::~RankBridge() {
+  nic_.set_client(nullptr);
+  nic_.deregister(key_);
+}
+
+bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
+  std::array<RankWork, 64> batch;
+  std::array<rank::MarkEntry, 64> marks;
+  // Marks first: a work begins before the requests that carry it.
+  const std::size_t m = port_.poll_marks(marks);
+  const auto when = [&](std::int64_t at_ns) {
+    if (wall_ns == 0) return now;
+    // A rank's clock reading is only its word: it counts as now where it lies in the future.
+    const double ago = static_cast<double>(wall_ns - at_ns) * 1000.0 / dilation;
+    return ago <= 0 ? now : ago > static_cast<double>(now.count) ? Picoseconds{} : now - Picoseconds{static_cast<std::int64_t>(ago)};
+  };
+  for (std::size_t i = 0; i < m; ++i) {
+    const rank::MarkEntry& mark = marks[i];
+    const auto kind = static_cast<rank::MarkKind>(mark.kind);
+    const Picoseconds at = when(mark.at_ns);
+    if (kind == rank::MarkKind::work_begin) {
+      nic_.meter().begin(at);
+    } else if (kind == rank::MarkKind::work_end) {
+      nic_.meter().end(when(static_cast<std::int64_t>(mark.a)), at, mark.status == 0 ? mark.b : 0);
+      ++(mark.status == 0 ? finished_ : failed_);
+    } else {
+      marks_.push_back({kind, mark.status, at, mark.value, mark.a, mark.b});
+    }
+  }
+  const std::size_t n = port_.poll(batch);
+  for (std::size_t i = 0; i < n; ++i) nic_.post(batch[i].qp, batch[i].request, now);
+  return m + n != 0;
+}
+
+void RankBridge::tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now) {
+  port_.notify({static_cast<std::uint32_t>(kind), peer, static_cast<std::uint32_t>(reason), 0});
+  port_.flush(now);
+}
+
+std::vector<RankMark> RankBridge::take_marks() { return std::exchange(marks_, {}); }
+
+}  // namespace loomnet

@@ -1,0 +1,66 @@
+// One rank process on one host of the network: its shared memory on one side, the host's emulated
+// NIC on the other, and the record of what the rank says it does.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/network.hpp"
+#include "nic/rank_port.hpp"
+
+namespace loomnet {
+
+// What a rank marked, on the engine's clock.
+struct RankMark {
+  rank::MarkKind kind;
+  std::uint32_t status;
+  Picoseconds at;
+  std::uint64_t value, a, b;
+};
+
+class RankBridge final : public NicClient {
+ public:
+  // Registers the rank's staging memory as the host's first region. Throws std::invalid_argument if
+  // the geometry's staging_key is not the key that the NIC gives it.
+  RankBridge(Network& network, NodeId host, const rank::Geometry& geometry);
+  ~RankBridge() override;
+
+  int memory_fd() const { return memory_.fd(); }
+  int rank_event_fd() const { return rank_wake_.get(); }
+  int engine_event_fd() const { return engine_wake_.get(); }
+  void bind(std::uint32_t peer, QpNumber qp) { port_.bind(peer, 0, qp); }
+
+  // Takes what the rank has posted and marked; true if there was anything. Marks carry the rank's
+  // monotonic clock: `wall_ns` is that clock's reading at `now` (0 on the virtual clock, where a
+  // mark is made at `now`), `dilation` wall time per emulated time.
+  bool poll(Picoseconds now, std::int64_t wall_ns, double dilation);
+  // Shows the rank what the NIC has for it.
+  void flush(Picoseconds now) { port_.flush(now); }
+
+  void tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now);
+  void cut_off(RankFault fault, Picoseconds now) { port_.cut_off(fault, now); }
+
+  RankPort& port() { return port_; }
+  rank::EventFd& engine_wake() { return engine_wake_; }
+  RankFault fault() const { return port_.fault(); }
+  // Marks since the last call, works excepted: those are in the host's meter.
+  std::vector<RankMark> take_marks();
+  std::uint64_t finished_works() const { return finished_; }
+  std::uint64_t failed_works() const { return failed_; }
+
+  void on_completion(const Completion& completion, Picoseconds now) override { port_.complete(completion, now); }
+  void on_arrival(const Arrival& arrival, Picoseconds now) override { port_.arrived(arrival, now); }
+
+ private:
+  Network& network_;
+  Nic& nic_;
+  rank::EventFd rank_wake_, engine_wake_;
+  rank::Memory memory_;
+  RankPort port_;
+  std::uint32_t key_ = 0;
+  std::uint64_t finished_ = 0, failed_ = 0;
+  std::vector<RankMark> marks_;
+};
+
+}  // namespace loomnet

@@ -1,0 +1,173 @@
+"""Traffic models in the engine: what a job that is no PyTorch script sends, as iterations that end.
+Driven by whichever clock runs the engine."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from loomnet import _core
+from loomnet.engine import Engine
+from loomnet.errors import UsageError
+from loomnet.jobs import AllReduce, AllToAll, Flows, Incast, Job, Permutation, Trace
+from loomnet.rundata import Iteration, RunFault
+
+MESSAGE_BYTES, DEPTH = 1 << 20, 4  # of a flow: bytes per write, writes outstanding
+
+
+class Traffic(Protocol):
+    """A job under way. Times are the engine's clock in picoseconds."""
+
+    @property
+    def done(self) -> bool: ...
+    def iterations(self) -> list[tuple[int, int]]:
+        """(begin, end) of rank 0's finished iterations so far."""
+    def errors(self) -> list[RunFault]: ...
+    def poll(self, now_ps: int) -> None:
+        """Called whenever the engine has stopped: starts what follows."""
+    def wrong(self) -> int:
+        """Elements or bytes that arrived altered."""
+
+
+class CollectiveTraffic:
+    """AllReduce and AllToAll: every rank's executor inside the engine."""
+
+    def __init__(self, engine: Engine, job: AllReduce | AllToAll, placement: Sequence[int],
+                 start_ps: int, *, payload: bool, gaps_ps: Sequence[int] = ()) -> None:
+        name = "all_reduce" if isinstance(job, AllReduce) else "all_to_all"
+        self._traffic = _core.CollectiveTraffic(
+            engine.network, hosts=list(placement), collective=name, bytes=job.size.bytes,
+            repeat=job.repeat, start_ps=start_ps, compute_ps=job.compute.count,
+            gaps_ps=list(gaps_ps), payload=payload)
+        for (rank, peer), number in engine.connect_mesh(placement).items():
+            self._traffic.set_queue_pair(rank, peer, number)
+        self._traffic.start()
+
+    @property
+    def done(self) -> bool:
+        return self._traffic.done
+
+    def iterations(self) -> list[tuple[int, int]]:
+        return self._traffic.iterations(0)
+
+    def errors(self) -> list[RunFault]:
+        if not self._traffic.errors:
+            return []
+        who, _, message = self._traffic.first_error.partition(": ")
+        return [RunFault(0, who, message)] * self._traffic.errors
+
+    def poll(self, now_ps: int) -> None:
+        pass
+
+    def wrong(self) -> int:
+        return self._traffic.wrong
+
+
+class FlowTraffic:
+    """Point-to-point jobs: rounds of flows, each round one iteration."""
+
+    def __init__(self, engine: Engine, placement: Sequence[int], pairs: set[tuple[int, int]],
+                 rounds: Sequence[Callable[[int], list[tuple[int, int, int, int]]]], gap_ps: int,
+                 start_ps: int, *, payload: bool) -> None:
+        self._engine, self._placement, self._gap = engine, list(placement), gap_ps
+        self._rounds = list(rounds)
+        self._traffic = _core.FlowTraffic(engine.network, payload)
+        # A queue pair carries one flow at a time, so parallel flows of a pair have one each.
+        self._free: dict[tuple[int, int], list[int]] = {pair: [] for pair in pairs}
+        self._number = 0x100
+        self._begun: list[int] = []
+        self._ends: list[tuple[int, int]] = []
+        self._shown = 0
+        self._launch(start_ps)
+
+    def _launch(self, now_ps: int) -> None:
+        flows = self._rounds[len(self._begun)](now_ps)
+        used: dict[tuple[int, int], int] = {}
+        for start, source, destination, size in flows:
+            pair = (source, destination)
+            numbers = self._free.setdefault(pair, [])
+            index = used.get(pair, 0)
+            used[pair] = index + 1
+            if index == len(numbers):
+                numbers.append(self._number)
+                self._engine.connect(self._placement[source], self._number,
+                                     self._placement[destination], self._number + 1)
+                self._number += 2
+            self._traffic.add(
+                source=self._placement[source], destination=self._placement[destination],
+                qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=DEPTH,
+                start_ps=start)
+        self._begun.append(min(start for start, *_ in flows))
+        self._traffic.start()
+
+    @property
+    def done(self) -> bool:
+        return self._traffic.done and len(self._begun) == len(self._rounds)
+
+    def poll(self, now_ps: int) -> None:
+        if not self._traffic.done or len(self._ends) == len(self._begun):
+            return
+        ends = [end for _, end, *_ in self._traffic.results()[self._shown:] if end is not None]
+        self._shown = len(self._traffic.results())
+        self._ends.append((self._begun[-1], max(ends)))
+        if not self.errors() and len(self._begun) < len(self._rounds):
+            self._launch(max(ends) + self._gap)
+        elif self.errors():
+            self._rounds = self._rounds[:len(self._begun)]
+
+    def iterations(self) -> list[tuple[int, int]]:
+        return self._ends
+
+    def errors(self) -> list[RunFault]:
+        return [RunFault(end or 0, f"flow {i}", status)
+                for i, (_, end, _, status) in enumerate(self._traffic.results()) if status != "ok"]
+
+    def wrong(self) -> int:
+        return self._traffic.wrong
+
+    def results(self) -> list[tuple[int, int | None, int, str]]:
+        """(start, end or None, completed bytes, status) of every flow."""
+        return self._traffic.results()
+
+
+def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: int, *,
+                  payload: bool, seed: int, gaps_ps: Sequence[int] = ()) -> Traffic:
+    """Begins a job of traffic at this time of the engine's clock."""
+    if isinstance(job, (AllReduce, AllToAll)):
+        return CollectiveTraffic(engine, job, placement, start_ps, payload=payload, gaps_ps=gaps_ps)
+    ranks = len(placement)
+    rank_of = {host: rank for rank, host in enumerate(placement)}
+    edges = [(rank_of[a], rank_of[b]) for a, b in job.edges(list(placement))]
+    rounds: list[Callable[[int], list[tuple[int, int, int, int]]]]
+    gap = 0
+    if isinstance(job, (Permutation, Incast)):
+        size, gap = job.size.bytes, job.compute.count
+        rounds = [lambda now: [(now, a, b, size) for a, b in edges]] * job.repeat
+    elif isinstance(job, Flows):
+        rounds = [lambda now: _drawn(job, edges, ranks, now, seed)]
+    elif isinstance(job, Trace):
+        rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
+        rounds = [lambda now: [(now + at, a, b, size) for at, a, b, size in rows]]
+    else:
+        raise UsageError(f"{type(job).__name__}: the engine has no traffic model of this job")
+    return FlowTraffic(engine, placement, set(edges), rounds, gap, start_ps, payload=payload)
+
+
+def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,
+           seed: int) -> list[tuple[int, int, int, int]]:
+    draw = random.Random(f"flows {seed} {ranks}")  # noqa: S311 (repeatable, not secret)
+    flows, at = [], now_ps
+    for i in range(job.count):
+        a, b = edges[i % len(edges)] if job.pairs else draw.choice(edges)
+        flows.append((at, a, b, draw.choice(job.sizes).bytes))
+        if job.gap is not None:
+            at += max(round(-math.log(1 - draw.random()) * job.gap.count), 1)
+    return flows
+
+
+def as_iterations(found: Sequence[tuple[int, int]], origin_ps: int) -> list[Iteration]:
+    return [Iteration(i, begin - origin_ps, end - origin_ps)
+            for i, (begin, end) in enumerate(found, 1)]
+

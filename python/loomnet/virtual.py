@@ -1,0 +1,150 @@
+"""The virtual clock: a job on the deterministic event loop, unprivileged, as fast as it goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from loomnet.engine import Engine
+from loomnet.errors import UnavailableError
+from loomnet.jobs import TorchJob
+from loomnet.rundata import Fidelity, RunData, RunFault
+from loomnet.runner import Progress, RunRequest
+from loomnet.traffic import Traffic, as_iterations, start_traffic
+from loomnet.units import Time
+
+MOST_EVENTS = 500_000  # per call into the engine: about 0.1 s between looks at the keyboard
+PROGRESS_S = 0.25
+START_RTTS = 64  # queue pairs measure their base RTT before the job begins
+
+
+class VirtualRunner:
+    """Runs requests on the virtual clock."""
+
+    def describe(self, request: RunRequest) -> str:
+        plan = request.plan
+        return (f"{plan.name}: {len(plan.hosts)} hosts, {plan.planes} planes, "
+                f"{len(plan.switches)} switches, {len(plan.links)} links; virtual clock, "
+                f"seed {request.seed}; {request.job.describe()}")
+
+    def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData:
+        if isinstance(request.job, TorchJob):
+            raise UnavailableError("TorchJob: real PyTorch runs on the live clock only in this "
+                                   "version; use --clock live, or a traffic job such as ln.AllReduce")
+        return _Run(request, on_progress).go()
+
+
+class _Run:
+    def __init__(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> None:
+        self.request, self.on_progress = request, on_progress
+        plan, job = request.plan, request.job
+        # A bin of a tenth of the base RTT resolves silences well below any fault's.
+        self.engine = Engine(plan, transport=job.transport, seed=request.seed,
+                             options=dict(request.options.get(job.transport, {})),
+                             bin_ps=max(plan.base_rtt_ps // 10, 10**6))
+        self.origin = plan.base_rtt_ps * START_RTTS
+        self.traffic: Traffic = start_traffic(
+            self.engine, job, request.placement, self.origin,
+            payload=bool(request.options.get("payload", False)), seed=request.seed,
+            gaps_ps=request.options.get("gaps_ps", ()))
+        self.counters: dict[str, list[tuple[int, float]]] = {}
+        self.seen = 0
+        self.last_progress_ps = 0  # when anything of the job last ended, job time
+        self.looked = self.began = time.monotonic()
+
+    @property
+    def network(self):  # noqa: ANN201 (the compiled module's class)
+        return self.engine.network
+
+    def now(self) -> int:
+        """Job time."""
+        return self.network.now_ps - self.origin
+
+    def go(self) -> RunData:
+        ended, reason = "finished", None
+        errors: list[RunFault] = []
+        try:
+            while not self.traffic.done:
+                reason = self.advance()
+                if reason:
+                    ended = "stalled"
+                    errors.append(RunFault(self.now(), "job", reason))
+                    break
+        except KeyboardInterrupt:
+            ended, reason = "interrupted", "interrupted"
+        errors += self.traffic.errors()
+        if wrong := self.traffic.wrong():
+            errors.append(RunFault(self.now(), "job", f"{wrong} elements arrived altered"))
+        if errors and ended == "finished":
+            ended, reason = "failed", errors[0].message
+        self.sample()
+        return self.collect(ended, reason, errors)
+
+    def advance(self) -> str | None:
+        """Runs to the next thing worth a look; why the job must end, or None."""
+        request, table = self.request, self.request.timetable
+        due = table.next_time()
+        horizon = self.now() + 10**15 if due is None else due
+        stall = request.stall_after.count if request.stall_after else None
+        if stall is not None:
+            horizon = min(horizon, self.last_progress_ps + stall)
+        reached = self.network.run_until(self.origin + horizon, MOST_EVENTS)
+        self.traffic.poll(self.network.now_ps)
+        self.on_iterations()
+        due = table.next_time()
+        if due is not None and due <= self.now():
+            self.sample()
+            self.engine.apply(table.advance(self.now()), self.network.now_ps)
+        self.report()
+        if reached and not self.traffic.done:
+            if self.network.next_event_ps >= 2**63 - 1 and table.next_time() is None:
+                return f"nothing left to happen at {Time.of(self.now())} and the job is not done"
+            if stall is not None and self.now() - self.last_progress_ps >= stall:
+                return (f"no operation finished for {Time.of(stall)} (stall_timeout); "
+                        "the network delivers nothing")
+        if request.max_wall_s and time.monotonic() - self.began > request.max_wall_s:
+            return f"--max-wall {request.max_wall_s:g} s is over"
+        return None
+
+    def on_iterations(self) -> None:
+        found = as_iterations(self.traffic.iterations()[self.seen:], self.origin)
+        for iteration in found:
+            self.seen += 1
+            self.last_progress_ps = max(self.last_progress_ps, iteration.end_ps)
+            changes = self.request.timetable.on_iteration(self.seen, iteration.start_ps,
+                                                          iteration.end_ps)
+            if changes:
+                self.sample()
+                self.engine.apply(changes, self.network.now_ps)
+
+    def sample(self) -> None:
+        for name, value in self.engine.figures(self.request.placement).items():
+            self.counters.setdefault(name, []).append((max(self.now(), 0), value))
+
+    def report(self) -> None:
+        now = time.monotonic()
+        if now - self.looked < PROGRESS_S:
+            return
+        self.looked = now
+        found = self.traffic.iterations()
+        active = [w.phase for w in self.request.timetable.windows if w.end_ps is None]
+        self.on_progress(Progress(
+            now=Time.of(max(self.now(), 0)), step=len(found) or None,
+            iteration=Time.of(found[-1][1] - found[-1][0]) if found else None,
+            phase=active[-1] if active else None))
+
+    def collect(self, ended: str, reason: str | None, errors: list[RunFault]) -> RunData:
+        request = self.request
+        for host in request.placement:
+            self.network.close_meter(host)
+        found = as_iterations(self.traffic.iterations(), self.origin)
+        end = max(self.now(), found[-1].end_ps if found else 0)
+        self.network.clear()
+        fidelity = Fidelity(packets=self.network.packets, unexplained=self.network.leaked,
+                            emulated_ps=end, notes={"events": self.network.events})
+        return RunData(
+            ended=ended, end_ps=end,  # type: ignore[arg-type]
+            hosts={host: self.engine.series(host, self.origin) for host in request.placement},
+            iterations=found, windows=request.timetable.windows, counters=self.counters,
+            errors=errors, fidelity=fidelity, totals=self.engine.totals(), reason=reason,
+            directory=request.directory)
