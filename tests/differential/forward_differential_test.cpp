@@ -1,7 +1,6 @@
 // Engine against XDP on identical packets by BPF_PROG_TEST_RUN: golden vectors, 120,000 generated
 // frames under two option sets and changing tables. Same verdict, bytes, metadata and counters.
 #include <gtest/gtest.h>
-#include <linux/bpf.h>
 
 #include <map>
 

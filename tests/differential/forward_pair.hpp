@@ -2,6 +2,7 @@
 // frame and says in words where they differ. Also the probes by which root tests skip.
 #pragma once
 
+#include <linux/bpf.h>
 #include <sched.h>
 
 #include <algorithm>
