@@ -1,6 +1,7 @@
 """Loomnet: emulate the fabrics that AI training runs on, and run real PyTorch jobs over them.
 
-Names are loaded when first used, so that importing the package costs almost nothing."""
+Names are loaded when first used, so that importing the package costs almost nothing. No module may
+bear the name of a public function (`scenario`, `lab`, `run` …): importing it would hide the function."""
 
 from __future__ import annotations
 
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from loomnet.jobs import Permutation as Permutation
     from loomnet.jobs import TorchJob as TorchJob
     from loomnet.jobs import Trace as Trace
-    from loomnet.lab import Lab as Lab
-    from loomnet.lab import run as run
+    from loomnet.laboratory import Lab as Lab
+    from loomnet.laboratory import run as run
     from loomnet.report import Report as Report
     from loomnet.result import Result as Result
-    from loomnet.scenario import load as load
-    from loomnet.scenario import scenario as scenario
+    from loomnet.scenarios import load as load
+    from loomnet.scenarios import scenario as scenario
     from loomnet.units import Rate as Rate
     from loomnet.units import Size as Size
     from loomnet.units import Time as Time
@@ -43,8 +44,8 @@ _HOMES = {
     "clos": ("clos",), "units": ("Rate", "Time", "Size"), "fabric": ("Fabric", "from_networkx"),
     "faults": ("down", "loss", "delay", "degrade", "kill", "step", "iterations"),
     "jobs": ("TorchJob", "AllReduce", "AllToAll", "Permutation", "Incast", "Flows", "Trace"),
-    "lab": ("Lab", "run"), "result": ("Result",), "report": ("Report",),
-    "scenario": ("scenario", "load"), "errors": ("LoomnetError", "UsageError"),
+    "laboratory": ("Lab", "run"), "result": ("Result",), "report": ("Report",),
+    "scenarios": ("scenario", "load"), "errors": ("LoomnetError", "UsageError"),
 }
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 _EXPORTS |= {"star": "clos", "dumbbell": "clos"}

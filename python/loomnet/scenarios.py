@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from loomnet.errors import RunInterrupted, UsageError
-from loomnet.lab import Lab
+from loomnet.laboratory import Lab
 from loomnet.naming import did_you_mean
 from loomnet.report import Report
 from loomnet.spec import one_line

@@ -12,7 +12,7 @@ from loomnet import metrics as rows
 from loomnet.errors import RunInterrupted, UsageError
 from loomnet.fabric import Fabric
 from loomnet.faults import Fault, check_faults
-from loomnet.jobs import Job, TorchJob
+from loomnet.jobs import TRANSPORTS, Job, TorchJob
 from loomnet.plan import make_plan
 from loomnet.report import Report, RunFidelity
 from loomnet.result import Result
@@ -52,6 +52,11 @@ class Lab:
     @property
     def clock(self) -> str:
         return self.report.clock
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """Transports a PyTorch job can have on this lab's clock."""
+        return tuple(name for name in TRANSPORTS if self.clock == "live" or name != "gloo")
 
     @property
     def seed(self) -> int:
@@ -146,7 +151,7 @@ class Lab:
 
     def run_file(self, file: str | Path, **values: Any) -> Report:
         """Runs a scenario file with this lab's clock and seed, into a folder of this lab's."""
-        from loomnet.scenario import load
+        from loomnet.scenarios import load
 
         scenario = load(file)
         return scenario.run(seed=self.seed, clock=self.clock, runner=self._runner,

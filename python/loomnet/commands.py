@@ -1,0 +1,150 @@
+"""The command line's commands. What is heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from loomnet.errors import EXIT_OK, EXIT_USAGE, UsageError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None,
+                  pretty_exceptions_enable=False,
+                  help="Emulates the fabrics that AI training runs on.")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from loomnet import version
+
+        print(f"loomnet {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
+                                                help="Print the version and leave.")] = False) -> None:
+    pass
+
+
+@app.command()
+def run(
+    target: Annotated[str, typer.Argument(metavar="FILE[::NAME]", help="The scenario to run.")],
+    clock: Annotated[str, typer.Option(help="virtual (no root needed) or live")] = "virtual",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every random stream.")] = 0,
+    setting: Annotated[Optional[list[str]], typer.Option(  # noqa: UP007, UP045 (typer reads it)
+        "--set", metavar="NAME=VALUE", help="A parameter of the scenario; may be repeated.")] = None,
+    json_out: Annotated[Optional[Path], typer.Option(  # noqa: UP007, UP045
+        "--json", metavar="OUT", help="Also write report.json here; - is standard output.")] = None,
+    max_wall: Annotated[Optional[str], typer.Option(  # noqa: UP007, UP045
+        metavar="TIME", help='Wall time after which the run is ended, for example "10min".')] = None,
+) -> int:
+    """Run a scenario, print its figures and checks, write its report under runs/."""
+    from rich.console import Console
+
+    from loomnet.console import print_report, progress_line
+    from loomnet.rundir import give_to_user
+    from loomnet.scenarios import load
+    from loomnet.units import Time
+
+    console = Console(stderr=json_out == Path("-"))
+    limit = None if max_wall is None else Time(max_wall).seconds
+    scenario = load(target)
+    values = scenario.settings(setting or [])
+    scenario.validate(values)
+    with progress_line(console) as on_progress:
+        report = scenario.run(
+            seed=seed, clock=clock, max_wall_s=limit, on_progress=on_progress,
+            say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+            **values)
+    print_report(report, console)
+    if json_out == Path("-"):
+        sys.stdout.write(report.to_json())
+    elif json_out is not None:
+        json_out.write_text(report.to_json())
+        give_to_user(json_out)
+    return report.exit_code
+
+
+@app.command("list")
+def list_(
+    paths: Annotated[Optional[list[Path]], typer.Argument(  # noqa: UP007, UP045
+        help="Files or folders; by default scenarios/ or here.")] = None,
+) -> int:
+    """List scenarios with the first line of what they say."""
+    from loomnet.scenarios import scenarios_in
+
+    roots = paths or [Path("scenarios") if Path("scenarios").is_dir() else Path(".")]
+    found = 0
+    for root in roots:
+        if not root.exists():
+            raise UsageError(f"list: no file or folder {root}")
+        for file in sorted(root.glob("*.py")) if root.is_dir() else [root]:
+            if "@ln.scenario" not in (text := file.read_text()) and "@scenario" not in text:
+                continue
+            for scenario in scenarios_in(file):
+                found += 1
+                print(f"{file}::{scenario.name}  {scenario.doc.partition(chr(10))[0]}")
+    if not found:
+        raise UsageError(f"list: no scenario in {', '.join(map(str, roots))}; decorate a function "
+                         "with @ln.scenario")
+    return EXIT_OK
+
+
+@app.command()
+def describe(
+    target: Annotated[str, typer.Argument(metavar="FILE[::NAME]", help="A scenario.")],
+) -> int:
+    """Show what a scenario does and its parameters with types and defaults."""
+    from loomnet.scenarios import load
+
+    scenario = load(target)
+    print(f"{scenario.name}\n\n{scenario.doc}\n\nparameters:")
+    for parameter in scenario.parameters:
+        default = "required" if parameter.default is None else f"= {parameter.default}"
+        print(f"  {parameter.name}: {parameter.type} {default}")
+    return EXIT_OK
+
+
+@app.command()
+def doctor() -> int:
+    """List each kernel feature, tool and privilege a live run needs, with the line that mends it."""
+    from loomnet.live.doctor import checks
+
+    missing = 0
+    for check in checks():
+        word = "found  " if check.found else "unknown" if check.found is None else "missing"
+        missing += check.found is False and check.required
+        print(f"{word}  {check.group:<9}  {check.name}: {check.detail}")
+        if check.fix:
+            print(f"{'':<9}  -> {check.fix}")
+    if missing:
+        print(f"a live run is not possible: {missing} missing; the virtual clock needs none of it")
+    return EXIT_USAGE if missing else EXIT_OK
+
+
+@app.command()
+def clean() -> int:
+    """Remove what dead runs left behind, and nothing else."""
+    from loomnet.live.ownership import clean as clean_dead_runs
+
+    removed = clean_dead_runs()
+    for line in removed:
+        print(f"removed {line}")
+    if not removed:
+        print("nothing to remove")
+    return EXIT_OK
+
+
+@app.command("exec", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def exec_(context: typer.Context,
+          host: Annotated[str, typer.Argument(help="A host or kernel switch of a live run.")]) -> int:
+    """Run a command inside a node of a live run: loomnet exec HOST -- CMD."""
+    from loomnet.attach import command_in
+
+    command = command_in(host, context.args)
+    sys.stdout.flush()
+    os.execvp(command[0], command)

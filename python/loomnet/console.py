@@ -1,0 +1,115 @@
+"""What a run prints: a line before traffic, a live progress line, the closing tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from loomnet.metrics import Metric
+from loomnet.report import Report
+from loomnet.runner import Progress
+
+
+def figure_text(value: float | None) -> str:
+    """A number as a reader wants it: four significant digits, a dash for null."""
+    if value is None:
+        return "–"
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+
+
+def progress_text(label: str, progress: Progress) -> str:
+    """`mrc  12.3 s  step 41  loss 0.81  iteration 0.42 s  paths 31/32  [nic_link_down]`."""
+    parts = [label, f"{progress.now.seconds:.1f} s"]
+    if progress.step is not None:
+        parts.append(f"step {progress.step}")
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.4g}")
+    if progress.iteration is not None:
+        parts.append(f"iteration {progress.iteration.seconds:.3g} s")
+    if progress.paths_good is not None:
+        parts.append(f"paths {progress.paths_good}/{progress.paths_total}")
+    if progress.phase:
+        parts.append(f"[{progress.phase}]")
+    return "  ".join(parts)
+
+
+@contextmanager
+def progress_line(console: Console) -> Iterator[Any]:
+    """A callback for Lab.on_progress that keeps one line up to date on a terminal, and prints one
+    line per change of phase elsewhere."""
+    last: dict[str, str | None] = {}
+    if not console.is_terminal:
+        def each(label: str, progress: Progress) -> None:
+            if last.get(label, "") != progress.phase:
+                last[label] = progress.phase
+                console.print(progress_text(label, progress), markup=False, highlight=False)
+        yield each
+        return
+    with console.status("") as status:
+        def update(label: str, progress: Progress) -> None:
+            status.update(progress_text(label, progress).replace("[", r"\["))
+        yield update
+
+
+def figure_table(report: Report) -> Table | None:
+    """Figures side by side: a row per label and phase, a column per figure."""
+    phased = [row for row in report.rows if row.phase]
+    if not phased:
+        return None
+    columns = list(dict.fromkeys(row.name for row in phased))
+    table = Table(title=f"{report.scenario}, {report.clock} clock, seed {report.seed}")
+    for name in ("", "phase", *columns):
+        table.add_column(name, justify="left" if name in ("", "phase") else "right")
+    lines: dict[tuple[str, str], dict[str, Metric]] = {}
+    for row in phased:
+        lines.setdefault((row.label or "", row.phase or ""), {})[row.name] = row
+    previous = None
+    for (label, phase), cells in lines.items():
+        texts = []
+        for name in columns:
+            row = cells.get(name)
+            mark = "" if row is None or row.stands else " ?"
+            texts.append("" if row is None else figure_text(row.value) + mark)
+        table.add_row(label if label != previous else "", phase, *texts)
+        previous = label
+    return table
+
+
+def print_report(report: Report, console: Console) -> None:
+    """The tables, why figures are null, the checks, the verdict on fidelity, and where it all lies."""
+    if (table := figure_table(report)) is not None:
+        console.print(table)
+    for row in report.rows:
+        if not row.phase:
+            reason = f" ({row.reason})" if row.value is None else f" {row.unit or ''}"
+            _plain(console, f"{row.dotted}: {figure_text(row.value)}{reason}")
+    reasons: dict[str, list[str]] = {}
+    for row in report.rows:
+        if row.value is None and row.phase and row.reason != "there is no fault to recover from":
+            reasons.setdefault(row.reason or "", []).append(row.dotted)
+    for reason, names in reasons.items():
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        _plain(console, f"null: {shown}: {reason}")
+    for check in report.checks:
+        word = "ok  " if check.ok else "FAIL"
+        why = f"  ({check.reason})" if check.reason and not check.ok else ""
+        _plain(console, f"{word} {check.name}: {figure_text(check.value)}  [{check.bound_text}]{why}")
+    for run in report.fidelity:
+        f = run.fidelity
+        late = "" if f.lateness_p99_ps is None else (
+            f"; lateness p50 {(f.lateness_p50_ps or 0) / 1e6:.3g} us, p99 "
+            f"{f.lateness_p99_ps / 1e6:.3g} us, most {(f.lateness_max_ps or 0) / 1e6:.3g} us")
+        _plain(console, f"fidelity {run.label or report.scenario}: {run.verdict}{late}; "
+                        f"{f.packets} packets, {f.unexplained} unexplained")
+    for line in report.behind:
+        _plain(console, f"not a result: {line}")
+    if report.directory is not None:
+        _plain(console, f"report: {report.directory}/report.json")
+
+
+def _plain(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,102 @@
+"""Plain PyTorch DistributedDataParallel on scikit-learn's digits; runs unchanged under torchrun:
+
+    torchrun --nproc-per-node 4 scenarios/train_digits.py --steps 100
+
+A multilayer perceptron of 1.1 M float32 parameters, so a gradient of 4.4 MB per step. The loss of a
+step depends on the seed, the world size and the step alone, never on how long the run lasts.
+"""
+
+import argparse
+import hashlib
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def options(batch: int) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=None, help="passes over the data")
+    parser.add_argument("--steps", type=int, default=None, help="end after so many steps")
+    parser.add_argument("--seconds", type=float, default=None,
+                        help="end after so many wall seconds; every rank at the same step")
+    parser.add_argument("--batch", type=int, default=batch, help="samples per rank and step")
+    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--backend", default="gloo")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds for one collective")
+    parser.add_argument("--hash-every", type=int, default=20, help="print a hash of the parameters")
+    args = parser.parse_args()
+    if args.epochs is None and args.steps is None and args.seconds is None:
+        args.epochs = 2
+    return args
+
+
+def model() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 1024), nn.ReLU(),
+                         nn.Linear(1024, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
+def parameter_hash(module: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for parameter in module.parameters():
+        digest.update(parameter.detach().contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def main(batch: int = 32) -> None:
+    args = options(batch)
+    torch.set_num_threads(1)
+    torch.manual_seed(args.seed)
+    limit = timedelta(seconds=args.timeout)
+    dist.init_process_group(args.backend, timeout=limit)
+    rank, world = dist.get_rank(), dist.get_world_size()
+    digits = load_digits()
+    images = torch.tensor(digits.data, dtype=torch.float32) / 16
+    labels = torch.tensor(digits.target)
+    net = DistributedDataParallel(model())
+    optimizer = torch.optim.SGD(net.parameters(), lr=args.lr, momentum=0.9)
+    criterion = nn.CrossEntropyLoss()
+    per_epoch = len(images) // (args.batch * world)
+    if per_epoch == 0:
+        raise SystemExit(f"{world} ranks of batch {args.batch} want more than {len(images)} images")
+    total = args.steps if args.steps is not None else (
+        None if args.epochs is None else args.epochs * per_epoch)
+    started, step = time.monotonic(), 0
+    while total is None or step < total:
+        if args.seconds is not None and time_is_up(started, args.seconds):
+            break
+        epoch, place = divmod(step, per_epoch)
+        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(
+            args.seed * 1_000_003 + epoch))
+        first = (place * world + rank) * args.batch
+        chosen = order[first:first + args.batch]
+        optimizer.zero_grad(set_to_none=True)
+        loss = criterion(net(images[chosen]), labels[chosen])
+        loss.backward()
+        optimizer.step()
+        step += 1
+        if rank == 0:
+            print(f"step {step} loss {loss.item():.6f}", flush=True)
+        if args.hash_every and step % args.hash_every == 0:
+            print(f"step {step} hash {parameter_hash(net.module)}", flush=True)
+    if rank == 0:
+        with torch.no_grad():
+            right = (net.module(images).argmax(1) == labels).float().mean().item()
+        print(f"done after {step} steps, accuracy {right:.4f}", flush=True)
+    dist.destroy_process_group()
+
+
+def time_is_up(started: float, seconds: float) -> bool:
+    """Rank 0's clock decides for all, so that every rank ends at the same step."""
+    verdict = torch.tensor([time.monotonic() - started >= seconds], dtype=torch.int32)
+    dist.broadcast(verdict, src=0)
+    return bool(verdict.item())
+
+
+if __name__ == "__main__":
+    main()
