@@ -9,14 +9,26 @@
 
 #include "collective/types.hpp"
 #include "engine/network.hpp"
+#include "engine/rank_bridge.hpp"
+#include "engine/run_counters.hpp"
+#include "nic/rank_abi.hpp"
 #include "transport/roce/options.hpp"
 
 namespace loomnet {
 
 void bind_network(pybind11::module_& m);
+void bind_rank(pybind11::module_& m);         // inside a rank's process
+void bind_rank_bridge(pybind11::module_& m);  // the engine's side of it
+void bind_live(pybind11::module_& m);         // only with the live part
 
 // Options by name; unknown names and wrong types are ValueError naming the option.
+std::unique_ptr<Transport> mrc_transport(Nic& nic, bool live, Picoseconds net_rtt, BitsPerSecond rate,
+                                         std::uint64_t seed, const pybind11::dict& options);
 RoceOptions roce_options(const pybind11::dict& options);
+rank::NoticeKind notice_named(const std::string& name);
+rank::GoneReason reason_named(const std::string& name);
+pybind11::list mark_list(const std::vector<RankMark>& marks);
+pybind11::dict counters_dict(const RunCounters& counters);
 Collective collective_named(const std::string& name);
 LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<bool> up,
                        std::optional<std::uint64_t> rate_bps, std::optional<std::int64_t> delay_ps,

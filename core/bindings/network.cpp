@@ -9,7 +9,6 @@
 #include "engine/flow_traffic.hpp"
 #include "engine/network.hpp"
 #include "switch/forward_program.hpp"
-#include "transport/mrc/mrc_transport.hpp"
 #include "transport/roce/roce_transport.hpp"
 
 namespace py = pybind11;
@@ -52,6 +51,20 @@ py::dict switch_counters(Network& network, NodeId node) {
   }
   return out;
 }
+
+}  // namespace
+
+py::dict counters_dict(const RunCounters& c) {
+  py::dict out;
+  out["lost"] = c.lost;
+  out["retransmitted"] = c.retransmitted;
+  out["readmitted"] = c.readmitted;
+  out["paths_good"] = c.paths_good;
+  out["paths_total"] = c.paths_total;
+  return out;
+}
+
+namespace {
 
 py::dict nic_counters(Network& network, NodeId host) {
   Nic& nic = network.nic(host);
@@ -253,6 +266,8 @@ void bind_network(py::module_& m) {
       .def_property_readonly("packets", [](Network& n) { return n.pool().last_uid(); })
       .def_property_readonly("unconnected", &Network::unconnected)
       .def_property_readonly("leaked", [](Network& n) { return n.pool().outstanding() - n.held(); })
+      .def("run_counters",
+           [](Network& n, const std::vector<NodeId>& hosts) { return counters_dict(run_counters(n, hosts)); })
       .def("link_counters", &link_counters)
       .def("switch_counters", &switch_counters)
       .def("nic_counters", &nic_counters)

@@ -68,6 +68,19 @@ Collective collective_named(const std::string& name) {
   throw py::value_error("collective: no such collective " + name);
 }
 
+rank::NoticeKind notice_named(const std::string& name) {
+  if (name == "peer_gone") return rank::NoticeKind::peer_gone;
+  if (name == "run_ended") return rank::NoticeKind::run_ended;
+  throw py::value_error("notice: no such notice " + name);
+}
+
+rank::GoneReason reason_named(const std::string& name) {
+  for (std::uint32_t i = 1; i <= static_cast<std::uint32_t>(rank::GoneReason::stopped); ++i) {
+    if (to_string(static_cast<rank::GoneReason>(i)) == name) return static_cast<rank::GoneReason>(i);
+  }
+  throw py::value_error("notice: no such reason " + name);
+}
+
 LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<bool> up,
                        std::optional<std::uint64_t> rate_bps, std::optional<std::int64_t> delay_ps,
                        const std::optional<py::dict>& impairment) {

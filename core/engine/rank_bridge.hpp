@@ -41,11 +41,16 @@ class RankBridge final : public NicClient {
   void tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now);
   void cut_off(RankFault fault, Picoseconds now) { port_.cut_off(fault, now); }
 
+  // The rank's script ends itself after this optimizer step; 0: it runs to its own end.
+  void stop_at(std::uint64_t step) {
+    memory_.engine_words().stop_at_step.store(step, std::memory_order_release);
+  }
   RankPort& port() { return port_; }
   rank::EventFd& engine_wake() { return engine_wake_; }
   RankFault fault() const { return port_.fault(); }
   // Marks since the last call, works excepted: those are in the host's meter.
   std::vector<RankMark> take_marks();
+  bool has_marks() const { return !marks_.empty(); }
   std::uint64_t finished_works() const { return finished_; }
   std::uint64_t failed_works() const { return failed_; }
 

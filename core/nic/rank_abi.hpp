@@ -42,7 +42,7 @@ struct Geometry {
   std::uint32_t slots = 8;
   std::uint32_t slot_payload = 32768;
   std::uint32_t slot_channels = 16;
-  std::uint32_t reserved = 0;
+  std::uint32_t staging_key = 1;  // under which the rank's own NIC knows the staging area
   std::uint64_t staging_bytes = 0;
 };
 static_assert(sizeof(Geometry) == 56);
@@ -115,6 +115,7 @@ enum class NoticeKind : std::uint32_t {
   peer_gone = 1,   // peer = its rank, reason = GoneReason
   cut_off = 2,     // this rank broke the contract, reason = Fault
   run_ended = 3,   // the run is over, reason = GoneReason
+  last_step = 4,   // the job ends itself after the training step whose number is `reason`
 };
 enum class GoneReason : std::uint32_t { exited = 1, killed = 2, cut_off = 3, stalled = 4, stopped = 5 };
 struct NoticeEntry {
@@ -158,6 +159,7 @@ struct RankWords {
 struct EngineWords {
   alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // wants its eventfd raised
   alignas(kCacheLine) std::atomic<std::int64_t> now_ps;     // emulated time of the last flush
+  alignas(kCacheLine) std::atomic<std::uint64_t> stop_at_step;  // end the script after it; 0: never
 };
 
 // Where everything is; a function of the geometry alone.

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <stdexcept>
 #include <system_error>
+#include <vector>
 
 #include "nic/rank_ring.hpp"
 
@@ -57,6 +58,16 @@ void EventFd::clear() {
 bool EventFd::wait(int timeout_ms) {
   pollfd p{fd_.get(), POLLIN, 0};
   return ::poll(&p, 1, timeout_ms) > 0 && (p.revents & POLLIN) != 0;
+}
+
+void EventFd::wait_any(std::span<EventFd* const> any, int timeout_ms) {
+  std::vector<pollfd> fds;
+  fds.reserve(any.size());
+  for (const EventFd* fd : any) fds.push_back({fd->get(), POLLIN, 0});
+  if (::poll(fds.data(), fds.size(), timeout_ms) <= 0) return;
+  for (std::size_t i = 0; i < any.size(); ++i) {
+    if (fds[i].revents & POLLIN) any[i]->clear();
+  }
 }
 
 Memory Memory::create(const Geometry& geometry) {

@@ -45,6 +45,8 @@ class EventFd final : public Waker {
   // Sleeps until raised or `timeout_ms` (-1: for ever) passed; true if raised.
   bool wait(int timeout_ms);
   int get() const { return fd_.get(); }
+  // Sleeps until one of `any` is raised or `timeout_ms` passed; clears those that were.
+  static void wait_any(std::span<EventFd* const> any, int timeout_ms);
 
  private:
   Descriptor fd_;

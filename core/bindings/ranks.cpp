@@ -1,0 +1,72 @@
+// The engine's side of rank processes for Python: bridges, and ranks on the virtual clock.
+#include "bindings/bindings.hpp"
+#include "engine/rank_bridge.hpp"
+#include "engine/virtual_ranks.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+
+py::list mark_list(const std::vector<RankMark>& marks) {
+  py::list out;
+  for (const RankMark& m : marks) {
+    out.append(py::make_tuple(static_cast<int>(m.kind), m.status, m.at.count, m.value, m.a, m.b));
+  }
+  return out;
+}
+
+void bind_rank_bridge(py::module_& m) {
+  py::class_<RankBridge>(m, "RankBridge", "One rank process on one host of a network.")
+      .def(py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world, std::uint64_t staging) {
+             rank::Geometry g;
+             g.rank = rank;
+             g.world = world;
+             g.staging_key = 1;
+             g.staging_bytes = staging;
+             return new RankBridge(n, host, g);
+           }),
+           py::keep_alive<1, 2>(), py::arg("network"), py::arg("host"), py::kw_only(), py::arg("rank"),
+           py::arg("world"), py::arg("staging_bytes"))
+      .def("fds",
+           [](const RankBridge& b) {
+             return py::make_tuple(b.memory_fd(), b.rank_event_fd(), b.engine_event_fd());
+           },
+           "(memory, rank's eventfd, engine's eventfd), to be inherited by the rank's process.")
+      .def("bind", &RankBridge::bind, py::arg("peer"), py::arg("qp"))
+      .def("take_marks",
+           [](RankBridge& b) { return mark_list(b.take_marks()); },
+           "[(kind, status, at_ps, value, a, b)] since the last call; works are in the host's meter.")
+      .def("tell",
+           [](RankBridge& b, const std::string& kind, std::uint32_t peer, const std::string& reason, std::int64_t now) {
+             b.tell(notice_named(kind), peer, reason_named(reason), {now});
+           },
+           py::arg("kind"), py::arg("peer"), py::arg("reason"), py::arg("now_ps"))
+      .def_property_readonly("fault",
+                             [](const RankBridge& b) {
+                               return b.fault() == RankFault::none ? std::string() : std::string(to_string(b.fault()));
+                             })
+      .def("stop_at", &RankBridge::stop_at, py::arg("step"),
+           "The rank's script ends itself after this optimizer step.")
+      .def_property_readonly("finished_works", &RankBridge::finished_works)
+      .def_property_readonly("failed_works", &RankBridge::failed_works);
+
+  py::class_<VirtualRanks>(m, "VirtualRanks", "Real rank processes on the virtual clock.")
+      .def(py::init<Network&>(), py::keep_alive<1, 2>())
+      .def("add", &VirtualRanks::add, py::keep_alive<1, 2>())
+      .def("leave", &VirtualRanks::leave)
+      .def(
+          "run",
+          [](VirtualRanks& v, std::int64_t end, int wall_ms) {
+            static constexpr const char* kNames[] = {"reached", "marked", "waiting", "stuck"};
+            VirtualRanks::Stop stop;
+            {
+              py::gil_scoped_release release;
+              stop = v.run({end}, wall_ms);
+            }
+            return kNames[static_cast<std::size_t>(stop)];
+          },
+          py::arg("end_ps"), py::arg("wall_ms"),
+          "Runs to `end_ps`; why it stopped: reached, marked, waiting (for a computing rank), stuck.");
+}
+
+}  // namespace loomnet

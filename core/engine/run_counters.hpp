@@ -1,0 +1,20 @@
+// The few sums over a whole run that figures and progress lines need, cheap enough to take often.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/network.hpp"
+
+namespace loomnet {
+
+struct RunCounters {
+  std::uint64_t lost = 0;           // packets dropped by links, whoever noticed
+  std::uint64_t retransmitted = 0;  // by the transports of the hosts asked for
+  std::uint64_t readmitted = 0;     // paths that came back
+  std::uint64_t paths_good = 0, paths_total = 0;
+};
+
+RunCounters run_counters(Network& network, std::span<const NodeId> hosts);
+
+}  // namespace loomnet
