@@ -65,6 +65,19 @@ void LoopbackNic::tell_gone(std::uint32_t rank, GoneReason reason) {
   }
 }
 
+void LoopbackNic::last_step(std::uint32_t step) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto& host : hosts_) {
+      host->port.notify({.kind = static_cast<std::uint32_t>(NoticeKind::last_step),
+                         .peer = 0,
+                         .reason = step,
+                         .reserved = 0});
+    }
+  }
+  control_.raise();
+}
+
 void LoopbackNic::set_stalled(bool stalled) {
   {
     const std::lock_guard lock(mutex_);

@@ -33,6 +33,8 @@ class LoopbackNic {
   void stop();
   // The process of `rank` has ended: the others are told.
   void gone(std::uint32_t rank, GoneReason reason);
+  // Asks all ranks to end their job after this training step.
+  void last_step(std::uint32_t step);
   // A stalled wire keeps taking requests and completes none.
   void set_stalled(bool stalled);
 

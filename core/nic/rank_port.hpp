@@ -54,7 +54,7 @@ class RankPort {
   std::uint32_t rank() const { return memory_.geometry().rank; }
   // Names the queue pair that carries (peer, channel) and the key under which the peer's NIC lets
   // this rank write. Throws std::invalid_argument out of range.
-  void bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp, std::uint32_t remote_key);
+  void bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp, std::uint32_t remote_key = 1);
 
   // Copies out, checks and resolves up to out.size() requests; stops at the first bad one.
   std::size_t poll(std::span<RankWork> out);

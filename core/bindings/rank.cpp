@@ -1,0 +1,187 @@
+// What a rank process sees of its NIC: a session, the works it starts, marks; and, for tests, the
+// loopback NIC. Calls that may take long release the GIL.
+#include "nic/rank_session.hpp"
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nic/rank_loopback.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+namespace {
+
+using rank::RankSession;
+using rank::Work;
+using rank::WorkPtr;
+
+// Data pointers travel as integers (torch.Tensor.data_ptr()); [] moves no bytes, one is a
+// contiguous buffer, several are one per rank of the group.
+Buffers buffers(const std::vector<std::uintptr_t>& pointers) {
+  if (pointers.size() == 1) return Buffers(reinterpret_cast<void*>(pointers[0]));
+  std::vector<std::uint8_t*> parts;
+  parts.reserve(pointers.size());
+  for (const auto p : pointers) parts.push_back(reinterpret_cast<std::uint8_t*>(p));
+  return Buffers(std::move(parts));
+}
+
+using OperationTuple =
+    std::tuple<int, int, int, std::uint64_t, std::vector<std::uintptr_t>,
+               std::vector<std::uintptr_t>, std::vector<std::uint64_t>, std::vector<std::uint64_t>,
+               std::uint32_t, std::uint32_t, std::uint32_t, double>;
+
+template <class E>
+E checked(int value, std::size_t limit, const char* what) {
+  if (value < 0 || static_cast<std::size_t>(value) >= limit) {
+    throw std::invalid_argument(std::string("unknown ") + what);
+  }
+  return static_cast<E>(value);
+}
+
+Operation operation(const OperationTuple& t) {
+  const auto& [collective, type, reduce, count, in, out, in_counts, out_counts, root, peer, tag,
+               factor] = t;
+  Operation o;
+  o.collective = checked<Collective>(collective, kCollectives, "collective");
+  o.type = checked<DataType>(type, kDataTypes, "data type");
+  o.reduce = checked<ReduceOp>(reduce, kReduceOps, "reduction");
+  o.count = count;
+  o.input = buffers(in);
+  o.output = buffers(out);
+  o.input_counts = in_counts;
+  o.output_counts = out_counts;
+  o.root = root;
+  o.peer = peer;
+  o.tag = tag;
+  o.factor = factor;
+  return o;
+}
+
+template <class E>
+py::dict names(std::size_t count) {
+  py::dict out;
+  for (std::size_t i = 0; i < count; ++i) {
+    out[py::str(std::string(to_string(static_cast<E>(i))))] = i;
+  }
+  return out;
+}
+
+void bind_testing(py::module_& m) {
+  using rank::LoopbackNic;
+  auto t = m.def_submodule("testing", "What only tests use.");
+  py::class_<LoopbackNic>(t, "LoopbackNic",
+                          "A NIC for tests: moves writes between local ranks by memcpy, at once.")
+      .def(py::init<std::uint32_t, std::uint32_t>(), py::arg("world"), py::arg("channels") = 1)
+      .def("start", &LoopbackNic::start)
+      .def("stop", &LoopbackNic::stop, py::call_guard<py::gil_scoped_release>())
+      .def("fds",
+           [](const LoopbackNic& nic, std::uint32_t r) {
+             return py::make_tuple(nic.memory_fd(r), nic.rank_event_fd(r), nic.engine_event_fd(r));
+           },
+           "(memory, rank's eventfd, engine's eventfd) of one rank; the NIC owns them.")
+      .def("gone",
+           [](LoopbackNic& nic, std::uint32_t r, bool killed) {
+             nic.gone(r, killed ? rank::GoneReason::killed : rank::GoneReason::exited);
+           },
+           py::arg("rank"), py::arg("killed"), py::call_guard<py::gil_scoped_release>())
+      .def("last_step",
+           [](LoopbackNic& nic, std::uint32_t step) { nic.last_step(step); },
+           "Asks all ranks to end after a training step.")
+      .def("set_stalled", &LoopbackNic::set_stalled, py::call_guard<py::gil_scoped_release>())
+      .def("fault",
+           [](const LoopbackNic& nic, std::uint32_t r) { return std::string(to_string(nic.fault(r))); })
+      .def("take_marks",
+           [](LoopbackNic& nic, std::uint32_t r) {
+             py::list out;
+             for (const auto& e : nic.take_marks(r)) {
+               out.append(py::make_tuple(e.kind, e.status, e.at_ns, e.value, e.a, e.b));
+             }
+             return out;
+           },
+           "[(kind, status, at_ns, value, a, b)] since the last call.")
+      .def_property_readonly("all_waiting", &LoopbackNic::all_waiting)
+      .def_property_readonly("bytes", &LoopbackNic::bytes);
+}
+
+}  // namespace
+
+void bind_rank(py::module_& m) {
+  using Release = py::call_guard<py::gil_scoped_release>;
+  m.attr("COLLECTIVES") = names<Collective>(kCollectives);
+  m.attr("DATA_TYPES") = names<DataType>(kDataTypes);
+  m.attr("REDUCE_OPS") = names<ReduceOp>(kReduceOps);
+  m.attr("MAX_COMMUNICATOR_ID") = kMaxCommunicatorId;
+  py::dict marks;
+  marks["step"] = static_cast<int>(rank::MarkKind::step);
+  marks["hash"] = static_cast<int>(rank::MarkKind::hash);
+  marks["loss"] = static_cast<int>(rank::MarkKind::loss);
+  marks["work_begin"] = static_cast<int>(rank::MarkKind::work_begin);
+  marks["work_end"] = static_cast<int>(rank::MarkKind::work_end);
+  marks["failure"] = static_cast<int>(rank::MarkKind::failure);
+  m.attr("MARK_KINDS") = marks;
+  m.def("monotonic_ns", &rank::monotonic_ns, "The clock of all marks, in nanoseconds.");
+
+  py::class_<Work, WorkPtr>(m, "RankWork", "One started call. Its result counts once done.")
+      .def_readonly("id", &Work::id)
+      .def_readonly("name", &Work::name)
+      .def_readonly("bytes", &Work::bytes)
+      .def_readonly("message", &Work::message)
+      .def_readonly("source", &Work::source)
+      .def_readonly("started_ns", &Work::started_ns)
+      .def_readonly("ended_ns", &Work::ended_ns)
+      .def_property_readonly("done", [](const Work& w) { return w.done.load(); })
+      .def_property_readonly("ok",
+                             [](const Work& w) { return w.status == OperationStatus::ok; })
+      .def_property_readonly("status",
+                             [](const Work& w) { return std::string(to_string(w.status)); });
+
+  py::class_<RankSession>(m, "RankSession",
+                          "This process's use of its emulated NIC, attached by inherited descriptors.")
+      .def(py::init<int, int, int>(), py::arg("memory_fd"), py::arg("rank_event_fd"),
+           py::arg("engine_event_fd"))
+      .def_property_readonly("rank", &RankSession::rank)
+      .def_property_readonly("world", &RankSession::world)
+      .def("create", &RankSession::create, py::arg("id"), py::arg("members"), Release())
+      .def("close", &RankSession::close, py::arg("id"), Release())
+      .def("abort", &RankSession::abort, py::arg("id"), py::arg("reason"), Release())
+      .def("start",
+           [](RankSession& s, CommunicatorId id, const std::vector<OperationTuple>& operations,
+              std::int64_t timeout_ns) {
+             std::vector<Operation> list;
+             list.reserve(operations.size());
+             for (const auto& t : operations) list.push_back(operation(t));
+             const py::gil_scoped_release release;
+             return s.start(id, std::move(list), timeout_ns);
+           },
+           py::arg("id"), py::arg("operations"), py::arg("timeout_ns"),
+           "operations: [(collective, data type, reduction, count, inputs, outputs, input counts, "
+           "output counts, root, peer, tag, factor)]. Memory must live until the work is done.")
+      .def("wait", &RankSession::wait, py::arg("work"), py::arg("timeout_ns"), Release())
+      .def("want", &RankSession::want, py::arg("work"), Release())
+      .def("next_finished", &RankSession::next_finished, Release())
+      .def("mark",
+           [](RankSession& s, int kind, std::uint64_t value, std::uint64_t a, std::uint64_t b,
+              std::uint32_t status) {
+             if (kind <= 0 || kind > static_cast<int>(rank::kLastMark)) {
+               throw std::invalid_argument("unknown mark");
+             }
+             return s.mark(static_cast<rank::MarkKind>(kind), value, a, b, status);
+           },
+           py::arg("kind"), py::arg("value"), py::arg("a") = 0, py::arg("b") = 0,
+           py::arg("status") = 0, Release())
+      .def_property_readonly("last_step", &RankSession::last_step,
+                             "Step after which the run wants the job to end; -1: none.")
+      .def("foreign_begin", &RankSession::foreign_begin, Release())
+      .def("foreign_end", &RankSession::foreign_end, Release())
+      .def("foreign_wait", &RankSession::foreign_wait, Release())
+      .def("leave", &RankSession::leave, py::arg("linger_ns") = 0, Release())
+      .def("counters", &RankSession::counters, Release());
+  bind_testing(m);
+}
+
+}  // namespace loomnet

@@ -1,0 +1,216 @@
+#include "nic/rank_client.hpp"
+
+#include <array>
+#include <stdexcept>
+
+namespace loomnet::rank {
+namespace {
+
+StagingConfig staging_of(const Geometry& g) {
+  return {.ranks = g.world,
+          .slots = g.slots,
+          .slot_payload = g.slot_payload,
+          .channels = g.slot_channels};
+}
+
+}  // namespace
+
+RankClient::RankClient(Memory& memory, Waker& engine_wake)
+    : memory_(memory),
+      engine_wake_(engine_wake),
+      layout_(staging_of(memory.geometry())),
+      staging_(reinterpret_cast<std::uint8_t*>(memory.staging().data())),
+      submissions_(memory.ring_words(kSubmissions), memory.ring_entries(kSubmissions),
+                   memory.geometry().submissions),
+      marks_(memory.ring_words(kMarks), memory.ring_entries(kMarks), memory.geometry().marks),
+      completions_(memory.ring_words(kCompletions), memory.ring_entries(kCompletions),
+                   memory.geometry().completions),
+      arrivals_(memory.ring_words(kArrivals), memory.ring_entries(kArrivals),
+                memory.geometry().arrivals),
+      notices_(memory.ring_words(kNotices), memory.ring_entries(kNotices),
+               memory.geometry().notices),
+      peers_(memory.geometry().world) {
+  if (layout_.total_bytes() > memory.geometry().staging_bytes) {
+    throw std::runtime_error("memory of a rank: staging area smaller than its slots");
+  }
+  for (Peer& peer : peers_) peer.early.resize(memory.geometry().channels);
+  const auto word = memory.rank_words().state.load(std::memory_order_acquire);
+  if (word != state_word(0, State::starting)) {
+    throw std::runtime_error("memory of a rank: another process has used it; start the run anew");
+  }
+}
+
+void RankClient::post(JobRank peer, const Write& w) {
+  Peer& to = peers_.at(peer);
+  const Submission s{
+      .id = w.id,
+      .local_offset = w.local ? static_cast<std::uint64_t>(w.local - staging_) : kNoData,
+      .remote_offset = w.remote_offset,
+      .posted_ns = monotonic_ns(),
+      .step_offset = w.step_offset,
+      .step_bytes = w.step_bytes,
+      .peer = peer,
+      .length = w.length,
+      .immediate = w.immediate,
+      .job = w.communicator,
+      .sequence = w.sequence,
+      .tag = w.ring_step,
+      .loss_tolerance = 0,
+      .channel = to.next_out,
+      .opcode = static_cast<std::uint8_t>(Opcode::write_with_immediate),
+      .priority = 0};
+  to.next_out = static_cast<std::uint16_t>((to.next_out + 1) % memory_.geometry().channels);
+  ++writes_;
+  bytes_ += w.length;
+  if (!backlog_.empty() || !push(s)) backlog_.push_back(s);
+}
+
+bool RankClient::push(const Submission& s) {
+  if (outstanding_ >= memory_.geometry().completions || !submissions_.push(s)) return false;
+  ++outstanding_;
+  return true;
+}
+
+void RankClient::drain_backlog() {
+  while (!backlog_.empty() && push(backlog_.front())) backlog_.pop_front();
+}
+
+void RankClient::publish() {
+  drain_backlog();
+  const bool posted = submissions_.publish();
+  const bool marked = marks_.publish();
+  if (!posted && !marked && !state_changed_) return;
+  state_changed_ = false;
+  memory_.rank_words().local_ns.store(monotonic_ns(), std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (memory_.engine_words().sleeping.load(std::memory_order_relaxed) != 0) engine_wake_.raise();
+}
+
+void RankClient::feed_arrival(CollectiveExecutor& executor, const ArrivalEntry& arrival) {
+  Peer& from = peers_[arrival.peer];
+  const auto channels = static_cast<std::uint16_t>(memory_.geometry().channels);
+  const auto next = [&] { from.next_in = static_cast<std::uint16_t>((from.next_in + 1) % channels); };
+  if (arrival.channel != from.next_in) {
+    from.early[arrival.channel].push_back(arrival);
+    return;
+  }
+  executor.on_arrival(arrival.peer, arrival.immediate, arrival.length);
+  next();
+  while (!from.early[from.next_in].empty()) {
+    const ArrivalEntry early = from.early[from.next_in].front();
+    from.early[from.next_in].pop_front();
+    executor.on_arrival(early.peer, early.immediate, early.length);
+    next();
+  }
+}
+
+bool RankClient::poll(CollectiveExecutor* executor) {
+  if (!failure_.empty()) return false;
+  std::array<NoticeEntry, 32> notices;
+  std::array<ArrivalEntry, 64> arrivals;
+  std::array<CompletionEntry, 64> completions;
+  const std::size_t told = notices_.pop(notices);
+  bool any = told != 0;
+  const std::uint32_t world = memory_.geometry().world, channels = memory_.geometry().channels;
+  for (;;) {
+    const std::size_t ended = completions_.pop(completions);
+    const std::size_t arrived = arrivals_.pop(arrivals);
+    if (completions_.corrupt() || arrivals_.corrupt() || notices_.corrupt()) {
+      fail(executor, "the NIC's rings are corrupted");
+      return true;
+    }
+    if (ended + arrived == 0) break;
+    any = true;
+    for (std::size_t i = 0; i < ended; ++i) {
+      const CompletionEntry& c = completions[i];
+      if (c.peer >= world || c.status > static_cast<std::uint8_t>(WriteStatus::flushed)) {
+        fail(executor, "the NIC wrote a malformed completion");
+        return true;
+      }
+      if (outstanding_ > 0) --outstanding_;
+      if (executor) executor->on_completion(c.peer, c.id, static_cast<WriteStatus>(c.status));
+    }
+    for (std::size_t i = 0; i < arrived; ++i) {
+      const ArrivalEntry& a = arrivals[i];
+      if (a.peer >= world || a.channel >= channels) {
+        fail(executor, "the NIC wrote a malformed arrival");
+        return true;
+      }
+      if (executor) feed_arrival(*executor, a);
+    }
+    drain_backlog();
+  }
+  for (std::size_t i = 0; i < told; ++i) apply(notices[i], executor);
+  return any;
+}
+
+void RankClient::apply(const NoticeEntry& n, CollectiveExecutor* executor) {
+  const auto gone = static_cast<GoneReason>(n.reason);
+  switch (static_cast<NoticeKind>(n.kind)) {
+    case NoticeKind::peer_gone:
+      if (n.peer >= memory_.geometry().world) return;
+      if (gone == GoneReason::exited) {
+        departed_.push_back(n.peer);
+      } else if (executor) {
+        executor->on_peer_failure(n.peer, "rank " + std::to_string(n.peer) + " was " +
+                                              std::string(to_string(gone)));
+      }
+      return;
+    case NoticeKind::cut_off:
+      return fail(executor, "the NIC cut this rank off: " +
+                                std::string(loomnet::to_string(static_cast<RankFault>(n.reason))));
+    case NoticeKind::run_ended:
+      ended_ = true;
+      return fail(executor, "the run " + std::string(to_string(gone)));
+    case NoticeKind::last_step:
+      last_step_ = n.reason;
+      return;
+  }
+}
+
+void RankClient::fail(CollectiveExecutor* executor, const std::string& reason) {
+  if (!failure_.empty()) return;
+  failure_ = reason;
+  if (!executor) return;
+  for (JobRank peer = 0; peer < world(); ++peer) {
+    if (peer != rank()) executor->on_peer_failure(peer, reason);
+  }
+}
+
+bool RankClient::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std::uint64_t b,
+                      std::uint32_t status, std::uint64_t keep_room) {
+  if ((keep_room != 0 && marks_.room() <= keep_room) ||
+      !marks_.push({.kind = static_cast<std::uint32_t>(kind),
+                    .status = status,
+                    .at_ns = monotonic_ns(),
+                    .value = value,
+                    .a = a,
+                    .b = b})) {
+    memory_.rank_words().marks_lost.fetch_add(1, std::memory_order_relaxed);
+    return false;
+  }
+  return true;
+}
+
+void RankClient::set_state(State state) {
+  if (state == state_) return;
+  state_ = state;
+  state_changed_ = true;
+  memory_.rank_words().state.store(state_word(++epoch_, state), std::memory_order_seq_cst);
+}
+
+bool RankClient::announce_sleep() {
+  memory_.rank_words().sleeping.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const bool nothing = completions_.empty() && arrivals_.empty() && notices_.empty();
+  const bool corrupt = completions_.corrupt() || arrivals_.corrupt() || notices_.corrupt();
+  if (!failure_.empty() || (nothing && !corrupt)) return true;
+  cancel_sleep();
+  return false;
+}
+
+void RankClient::cancel_sleep() {
+  memory_.rank_words().sleeping.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace loomnet::rank

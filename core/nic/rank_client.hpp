@@ -1,0 +1,91 @@
+// The rank's side of the shared memory: posts the executor's writes, feeds it what the NIC answers.
+// Sans-I/O apart from the waker; one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "collective/executor.hpp"
+#include "collective/verbs.hpp"
+#include "nic/rank_abi.hpp"
+#include "nic/rank_memory.hpp"
+#include "nic/rank_port.hpp"
+#include "nic/rank_ring.hpp"
+
+namespace loomnet::rank {
+
+class RankClient final : public Verbs {
+ public:
+  // Throws std::runtime_error if the memory's staging area does not fit its own geometry.
+  RankClient(Memory& memory, Waker& engine_wake);
+
+  const StagingLayout& layout() const { return layout_; }
+  std::uint8_t* staging() const { return staging_; }
+  std::uint32_t rank() const { return memory_.geometry().rank; }
+  std::uint32_t world() const { return memory_.geometry().world; }
+
+  // Verbs. Writes are striped over the queue pairs to the peer in turn, and put back in order at
+  // the peer in the same turn: all of them carry an immediate, so each queue pair tells its share.
+  void post(JobRank peer, const Write& write) override;
+
+  // Reads all that the NIC wrote and feeds `executor` (null: nothing uses the NIC). True if there
+  // was anything. Notices are read first and acted on last: what a peer sent before it left counts.
+  bool poll(CollectiveExecutor* executor);
+  // Shows posts and marks to the NIC, and wakes it if it sleeps.
+  void publish();
+
+  // False: ring full, the mark is lost and counted in RankWords::marks_lost.
+  bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0,
+            std::uint32_t status = 0, std::uint64_t keep_room = 0);
+
+  void set_state(State state);
+  State state() const { return state_; }
+  // Before sleeping on the rank's eventfd; false: there is something to read already.
+  bool announce_sleep();
+  void cancel_sleep();
+
+  // Why the NIC serves this rank no more; empty if it does.
+  const std::string& failure() const { return failure_; }
+  // Peers that left of their own accord, in no order.
+  const std::vector<JobRank>& departed() const { return departed_; }
+  bool ended() const { return ended_; }  // the run is over
+  // Training step after which the run wants the job to end; -1: none.
+  std::int64_t last_step() const { return last_step_; }
+  std::uint64_t writes() const { return writes_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Peer {
+    std::uint16_t next_out = 0, next_in = 0;   // queue pair whose turn it is
+    std::vector<std::deque<ArrivalEntry>> early;  // per queue pair: arrived before their turn
+  };
+  void feed_arrival(CollectiveExecutor& executor, const ArrivalEntry& arrival);
+  void apply(const NoticeEntry& notice, CollectiveExecutor* executor);
+  void fail(CollectiveExecutor* executor, const std::string& reason);
+  void drain_backlog();
+  bool push(const Submission& s);
+
+  Memory& memory_;
+  Waker& engine_wake_;
+  StagingLayout layout_;
+  std::uint8_t* staging_;
+  RingProducer<Submission> submissions_;
+  RingProducer<MarkEntry> marks_;
+  RingConsumer<CompletionEntry> completions_;
+  RingConsumer<ArrivalEntry> arrivals_;
+  RingConsumer<NoticeEntry> notices_;
+  std::deque<Submission> backlog_;  // posted while the ring, or the completion bound, was full
+  std::vector<Peer> peers_;
+  std::uint64_t outstanding_ = 0, writes_ = 0, bytes_ = 0;
+  std::uint64_t epoch_ = 0;
+  State state_ = State::starting;
+  bool state_changed_ = false;
+  std::string failure_;
+  std::vector<JobRank> departed_;
+  bool ended_ = false;
+  std::int64_t last_step_ = -1;
+};
+
+}  // namespace loomnet::rank

@@ -1,0 +1,43 @@
+"""The ``torch.distributed`` backend ``loomnet``: real PyTorch over the emulated network.
+
+PyTorch calls :func:`autoload` at the end of ``import torch`` (entry point ``torch.backends``), so a
+training script holds nothing of Loomnet. Inside a run the launcher's environment decides:
+
+* ``LOOMNET_RANK_FD``, ``LOOMNET_EVENT_FDS``: inherited descriptors of this rank's NIC;
+* ``LOOMNET_TRANSPORT``: ``gloo`` leaves the bytes to stock Gloo and only measures it;
+* ``LOOMNET_MAP_BACKEND=1``: a script that asks for ``gloo`` (or for nothing) gets Loomnet's;
+* ``LOOMNET_HASH_EVERY``: every so many steps each rank reports a hash of its parameters.
+
+Outside a run only the name ``loomnet`` is registered; making a group of it says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+__all__ = ["autoload"]
+
+
+def autoload() -> None:
+    """Registers the backend and, inside a run, the step hook and the mapping of ``gloo``.
+
+    Never raises: an exception here would break ``import torch`` for everyone.
+    """
+    try:
+        _install()
+    except Exception as error:  # noqa: BLE001 - see the docstring
+        print(f"loomnet: torch backend not installed: {error!r}", file=sys.stderr)
+
+
+def _install() -> None:
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return
+    from loomnet.torch import mapping, steps
+
+    mapping.register(dist)
+    if "LOOMNET_RANK_FD" in os.environ:
+        mapping.install(dist)
+        steps.install()

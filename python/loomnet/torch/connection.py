@@ -1,0 +1,140 @@
+"""This process's one connection to its emulated NIC, made when first needed, left at exit."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+from typing import Any
+
+import torch.distributed as dist
+
+_LINGER_NS = 5_000_000_000  # at exit, for posted writes to complete: peers may need them
+_MAX_CALLBACK_THREADS = 8
+
+
+class Connection:
+    """The rank's session and what the process needs beside it: callback threads, works in flight.
+
+    Use :func:`connection`. Attributes: `session`, the compiled ``RankSession``; `core`, the
+    compiled module.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from loomnet import _core
+        except ImportError as error:
+            raise RuntimeError(f"loomnet: the compiled module is missing ({error}); "
+                               "install with `pip install loomnet`") from None
+        memory, events = os.environ.get("LOOMNET_RANK_FD"), os.environ.get("LOOMNET_EVENT_FDS")
+        if memory is None or events is None:
+            raise RuntimeError(
+                "loomnet: no emulated NIC here (LOOMNET_RANK_FD is not set); start the script with "
+                "`loomnet run` (ln.TorchJob), or ask for backend \"gloo\"")
+        fds = [int(memory), *(int(fd) for fd in events.split(","))]
+        self.core = _core
+        self.session = _core.RankSession(*fds)
+        # The NIC is this process's alone: not its children's, forked or spawned.
+        for fd in fds:
+            os.close(fd)
+        del os.environ["LOOMNET_RANK_FD"], os.environ["LOOMNET_EVENT_FDS"]
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._wanted: dict[int, Any] = {}
+        self._flying: dict[int, Any] = {}
+        self._groups = 0
+        atexit.register(self.leave)
+
+    def next_group(self) -> int:
+        """A communicator number that no other rank of the run can choose."""
+        number = self.session.rank + self.session.world * self._groups
+        self._groups += 1
+        if number > self.core.MAX_COMMUNICATOR_ID:
+            raise RuntimeError("loomnet: too many process groups made in one run")
+        return number
+
+    def hold(self, work: Any) -> None:
+        """Keeps a work, and so its tensors, alive while the NIC may touch them."""
+        flying = self._flying
+        flying[work.raw.id] = work
+        if len(flying) >= 64:
+            for old in list(flying.values()):
+                if old.raw.done:
+                    old.settle()
+
+    def release(self, work: Any) -> None:
+        self._flying.pop(work.raw.id, None)
+
+    def want(self, work: Any) -> None:
+        """Has ``work.finish()`` called on a callback thread as soon as it is done."""
+        with self._lock:
+            self._wanted[work.raw.id] = work
+            if len(self._threads) < _MAX_CALLBACK_THREADS:
+                # Several: a callback may itself wait for a collective and its future.
+                name = f"loomnet-callbacks-{len(self._threads)}"
+                thread = threading.Thread(target=self._callbacks, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        if not self.session.want(work.raw):
+            self._wanted.pop(work.raw.id, None)
+            work.finish()
+
+    def _callbacks(self) -> None:
+        while (raw := self.session.next_finished()) is not None:
+            work = self._wanted.pop(raw.id, None)
+            if work is not None:
+                work.finish()
+            del work
+
+    def leave(self) -> None:
+        """Says goodbye to the NIC; an unhandled exception is told to the peers first."""
+        if os.getpid() != self._pid:
+            return  # a forked child: the NIC is its parent's
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is not None:
+            reason = f"rank {self.session.rank} failed: {type(error).__name__}: {error}"[:400]
+            self.session.mark(self.core.MARK_KINDS["failure"], 255)
+            for group in _open_groups():
+                group.fail(reason)
+        self.session.leave(_LINGER_NS)
+        for thread in self._threads:
+            thread.join(2.0)
+        self._flying.clear()
+
+
+_connection: Connection | None = None
+_guard = threading.Lock()
+_groups: set[Any] = set()
+
+
+def connection() -> Connection:
+    """The process's connection. Raises RuntimeError, in one line, outside a run."""
+    global _connection
+    with _guard:
+        if _connection is None:
+            _connection = Connection()
+        return _connection
+
+
+def existing() -> Connection | None:
+    """The connection if there is one already."""
+    return _connection
+
+
+def register_group(group: Any) -> None:
+    _groups.add(group)
+
+
+def forget_group(group: Any) -> None:
+    _groups.discard(group)
+
+
+def _open_groups() -> list[Any]:
+    return list(_groups)
+
+
+def error(message: str) -> Exception:
+    """What a failed collective raises: a RuntimeError, as with the built-in backends."""
+    return dist.DistBackendError(message)

@@ -1,0 +1,190 @@
+"""Stock Gloo over the fabric's kernel TCP, measured as our own transports are.
+
+The bytes, the algorithms and the works are Gloo's. This group only stands before it and marks when
+each operation begins and ends, and how many bytes of payload it was.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from loomnet.torch import connection as _connection
+from loomnet.torch.skip import skip_in_dynamo
+
+# Everything that moves data; each method passes its arguments on unchanged.
+_METHODS = (
+    "allreduce", "allreduce_coalesced", "broadcast", "reduce", "allgather", "allgather_coalesced",
+    "all_gather_single", "all_gather_single_coalesced", "_allgather_base",
+    "allgather_into_tensor_coalesced", "gather", "scatter", "reduce_scatter",
+    "reduce_scatter_single", "reduce_scatter_single_coalesced", "_reduce_scatter_base",
+    "reduce_scatter_tensor_coalesced", "alltoall", "all_to_all_single", "alltoall_base", "barrier",
+    "send", "recv", "recv_anysource",
+)
+
+
+class MeasuredGloo(dist.ProcessGroup):
+    """A Gloo group with marks. Bound to ``LOOMNET_HOST_ADDRESS`` where the launcher sets it: by
+    default Gloo binds to what the host name resolves to, which is no address of the fabric."""
+
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta,
+                 name: str = "") -> None:
+        super().__init__(rank, size)
+        self._session = _connection.connection().session
+        self._now = _connection.connection().core.monotonic_ns
+        options = dist.ProcessGroupGloo._Options()
+        address = os.environ.get("LOOMNET_HOST_ADDRESS")
+        gloo = dist.ProcessGroupGloo
+        options._devices = [gloo.create_device(hostname=address) if address
+                            else gloo.create_default_device()]
+        options._timeout = timeout
+        backend = gloo(store, rank, size, options)
+        backend._set_sequence_number_for_group()
+        inner = dist.ProcessGroup(store, rank, size)
+        inner._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+        inner._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
+        inner._set_group_name(name)
+        self._inner, self._backend = inner, backend
+        self._name, self._desc, self._store = name, "", store
+
+    @classmethod
+    def from_options(cls, options: Any) -> MeasuredGloo:
+        """From torch's ``DistributedBackendOptions``."""
+        return cls(options.store, options.group_rank, options.group_size, options.timeout,
+                   options.group_id)
+
+    def getBackendName(self) -> str:
+        return "gloo"
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+        self._inner._set_group_name(name)
+
+    def getGroupDesc(self) -> str:
+        return self._desc
+
+    def setGroupDesc(self, desc: str) -> None:
+        self._desc = desc
+
+    def get_group_store(self) -> dist.Store:
+        return self._store
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    def _get_backend(self, device: torch.device) -> Any:
+        return self._backend
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._backend._set_default_timeout(timeout)
+
+    def monitored_barrier(self, timeout: timedelta | None = None,
+                          wait_all_ranks: bool = False) -> None:
+        self._backend.monitored_barrier(timeout or self._backend.options._timeout, wait_all_ranks)
+
+    def shutdown(self) -> None:
+        self._inner.shutdown()
+
+    def abort(self) -> None:
+        self._inner.abort()
+
+    def _measure(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        payload = max((_bytes(a) for a in args[:2]), default=0)
+        began = self._now()
+        number = self._session.foreign_begin()
+        try:
+            work = getattr(self._inner, name)(*args, **kwargs)
+        except BaseException:
+            self._session.foreign_end(number, began, payload, False)
+            raise
+        if work is None or number == 0:
+            return work
+        end = _End(self._session, number, began, payload)
+        if name in ("send", "recv", "recv_anysource"):
+            return _PointToPoint(work, end)  # these works have no future
+        work.get_future().add_done_callback(lambda f: end(not _failed(f)))
+        return work
+
+
+class _End:
+    """Marks the end of one operation, once."""
+
+    def __init__(self, session: Any, number: int, began: int, payload: int) -> None:
+        self._arguments = (session, number, began, payload)
+        self._done = False
+
+    def __call__(self, ok: bool) -> None:
+        if not self._done:
+            self._done = True
+            session, number, began, payload = self._arguments
+            session.foreign_end(number, began, payload, ok)
+
+
+class _PointToPoint(dist.Work):
+    """Gloo's work of a send or receive, measured until it is waited for."""
+
+    def __init__(self, work: Any, end: _End) -> None:
+        super().__init__()
+        self._work, self._end = work, end
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        try:
+            done = self._work.wait(timeout) if timeout > timedelta(0) else self._work.wait()
+        except BaseException:
+            self._end(False)
+            raise
+        self._end(True)
+        return done
+
+    def is_completed(self) -> bool:
+        return self._work.is_completed()
+
+    def is_success(self) -> bool:
+        return self._work.is_success()
+
+    def exception(self) -> Any:
+        return self._work.exception()
+
+    def _source_rank(self) -> int:
+        return self._work._source_rank()
+
+    def source_rank(self) -> int:
+        return self._work._source_rank()
+
+
+def _failed(future: torch.futures.Future) -> bool:
+    try:
+        future.value()
+    except Exception:  # noqa: BLE001 - whatever Gloo raises
+        return True
+    return False
+
+
+def _bytes(argument: Any) -> int:
+    if isinstance(argument, torch.Tensor):
+        return argument.numel() * argument.itemsize
+    if isinstance(argument, (list, tuple)):
+        return sum(map(_bytes, argument))
+    return 0
+
+
+def _delegate(name: str) -> Any:
+    def method(self: MeasuredGloo, *args: Any, **kwargs: Any) -> Any:
+        return self._measure(name, args, kwargs)
+
+    method.__name__ = name
+    return method
+
+
+for _name in _METHODS:
+    if hasattr(dist.ProcessGroup, _name):
+        setattr(MeasuredGloo, _name, _delegate(_name))
+skip_in_dynamo(MeasuredGloo)

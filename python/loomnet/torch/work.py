@@ -1,0 +1,181 @@
+"""Work handles: what a collective returns, and its future."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from threading import Lock
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from loomnet.torch import connection as _connection
+
+_finish_lock = Lock()
+
+
+class LoomnetWork(dist.Work):
+    """One started call of a group.
+
+    Args:
+        link: the process's :class:`~loomnet.torch.connection.Connection`.
+        raw: the compiled work.
+        result: what the future gives; a list of tensors (of lists for ``allgather``).
+        keep: everything whose memory the NIC reads or writes.
+        after: run once when done and before anybody learns of it: copies into tensors whose memory
+            was not contiguous.
+    """
+
+    def __init__(self, link: Any, raw: Any, result: list[Any], keep: Any,
+                 after: list[Callable[[], None]]) -> None:
+        super().__init__()
+        self.raw = raw
+        self._link = link
+        self._result = result
+        self._keep = keep
+        self._after = after
+        self._future: torch.futures.Future | None = None
+        self._base: torch.futures.Future | None = None
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Blocks until done. Raises DistBackendError if it failed, RuntimeError after `timeout`
+        (0: the group's), in which case the operation goes on."""
+        limit = int(timeout.total_seconds() * 1e9)
+        if not self._link.session.wait(self.raw, limit if limit > 0 else -1):
+            raise RuntimeError(f"Operation timed out! ({self.raw.name} goes on)")
+        self.settle()
+        if not self.raw.ok:
+            raise self.failure()
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        if not self.raw.done:
+            return False
+        self.settle()
+        return True
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.raw.ok
+
+    def exception(self) -> Exception | None:
+        return self.failure() if self.raw.done and not self.raw.ok else None
+
+    def result(self) -> list[Any]:
+        self.wait()
+        return self._result
+
+    def _source_rank(self) -> int:
+        return self.raw.source
+
+    def source_rank(self) -> int:
+        return self.raw.source
+
+    def get_future(self) -> torch.futures.Future:
+        """Completed on a callback thread, never on the one that moves the data."""
+        if self._future is None:
+            base: torch.futures.Future = torch.futures.Future()
+            # Only an error raised in a callback reaches C++ as an error.
+            self._base, self._future = base, base.then(lambda f: f.value())
+            if self.raw.done:
+                self.finish()
+            else:
+                self._link.want(self)
+        return self._future
+
+    def failure(self) -> Exception:
+        message = self.raw.message or self.raw.status
+        return _connection.error(f"loomnet: {self.raw.name}: {message}")
+
+    def finish(self) -> None:
+        """Completes the future. Called once, by whoever finds the work done."""
+        self.settle()
+        assert self._base is not None
+        if self.raw.ok:
+            self._base.set_result(self._result)
+        else:
+            self._base.set_exception(self.failure())
+
+    def settle(self) -> None:
+        """Once done: copies back, then lets go of the tensors. Idempotent."""
+        if self._keep is None:
+            return
+        with _finish_lock:
+            if self._keep is None:
+                return
+            if self.raw.ok:
+                for copy in self._after:
+                    copy()
+            self._after = []
+            self._keep = None
+        self._link.release(self)
+
+
+class FinishedWork(dist.Work):
+    """A call that was done before it returned."""
+
+    def __init__(self, result: list[Any], source: int = 0) -> None:
+        super().__init__()
+        self._result = result
+        self._source = source
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        pass
+
+    def is_completed(self) -> bool:
+        return True
+
+    def is_success(self) -> bool:
+        return True
+
+    def exception(self) -> None:
+        return None
+
+    def result(self) -> list[Any]:
+        return self._result
+
+    def _source_rank(self) -> int:
+        return self._source
+
+    def get_future(self) -> torch.futures.Future:
+        future: torch.futures.Future = torch.futures.Future()
+        future.set_result(self._result)
+        return future
+
+
+class CoalescedWork(dist.Work):
+    """Several works waited for as one."""
+
+    def __init__(self, works: list[dist.Work]) -> None:
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        for work in self._works:
+            work.wait(timeout)
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self) -> bool:
+        return all(work.is_success() for work in self._works)
+
+    def exception(self) -> Exception | None:
+        return next((e for work in self._works if (e := work.exception()) is not None), None)
+
+    def result(self) -> list[Any]:
+        return [t for work in self._works for t in work.result()]
+
+    def get_future(self) -> torch.futures.Future:
+        futures = torch.futures.collect_all([work.get_future() for work in self._works])
+        return futures.then(lambda f: [t for part in f.value() for t in part.value()])
