@@ -1,0 +1,239 @@
+// EV rotation and its state transitions; see entropy.hpp.
+#include "transport/mrc/entropy.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "clock/random.hpp"
+
+namespace loomnet::mrc {
+namespace {
+
+constexpr std::uint64_t kShufflePurpose = 0x4556;  // + plane; kMaxPlanes: order of planes
+
+template <typename T>
+void shuffle(std::span<T> items, RandomStream random) {
+  for (std::size_t i = items.size(); i > 1; --i) {
+    std::swap(items[i - 1], items[random.below(static_cast<std::uint32_t>(i))]);
+  }
+}
+
+}  // namespace
+
+EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std::uint64_t object) {
+  plane_count_ = static_cast<std::uint8_t>(planes.size());
+  losses_to_bad_ = static_cast<std::uint8_t>(options.losses_to_bad);
+  std::size_t usable = 0, paths = 0;
+  for (const PlanePaths& p : planes) usable += !p.uplinks.empty(), paths += p.uplinks.size();
+  const std::size_t wanted = std::min<std::size_t>(options.evs_per_qp, paths);
+  const std::size_t per_plane = usable == 0 ? 0 : (wanted + usable - 1) / usable;
+
+  for (std::uint8_t p = 0; p < plane_count_; ++p) {
+    plane_order_[p] = p;
+    std::vector<std::uint16_t> pool = planes[p].uplinks;
+    shuffle<std::uint16_t>(pool, RandomStream(options.seed, object, kShufflePurpose + p));
+    const std::size_t active = std::min(per_plane, pool.size());
+    std::size_t backups = 0;
+    if (pool.size() > active) {
+      const auto share = static_cast<std::size_t>(options.backup_share * static_cast<double>(active));
+      backups = options.backup_share > 0 ? std::max<std::size_t>(1, share) : 0;
+      backups = std::min(backups, pool.size() - active);
+    }
+    Plane& plane = planes_[p];
+    plane.first_ev = static_cast<std::uint16_t>(evs_.size());
+    plane.evs = static_cast<std::uint16_t>(active + backups);
+    plane.first_slot = static_cast<std::uint16_t>(slots_.size());
+    plane.slots = static_cast<std::uint16_t>(active);
+    std::vector<std::uint16_t> drawn(pool.begin(), pool.begin() + static_cast<long>(active + backups));
+    std::sort(drawn.begin(), drawn.end());
+    for (const std::uint16_t u : drawn) evs_.push_back({p, static_cast<std::uint8_t>(u)});
+    const auto index = [&](std::uint16_t u) {
+      return static_cast<EvIndex>(plane.first_ev +
+                                  (std::lower_bound(drawn.begin(), drawn.end(), u) - drawn.begin()));
+    };
+    for (std::size_t i = 0; i < active; ++i) slots_.push_back(index(pool[i]));
+    for (std::size_t i = active; i < active + backups; ++i) backups_.push_back(index(pool[i]));
+  }
+  shuffle<PlanePort>({plane_order_.data(), plane_count_},
+                     RandomStream(options.seed, object, kShufflePurpose + kMaxPlanes));
+  floor_ = static_cast<std::uint16_t>(std::max(
+      1.0, std::floor(options.min_active_share * static_cast<double>(slots_.size()))));
+  backups_.reserve(evs_.size());
+  bad_.reserve(evs_.size());
+}
+
+EvIndex EvSet::take_backup(PlanePort plane) {
+  for (std::size_t i = 0; i < backups_.size(); ++i) {
+    const EvIndex ev = backups_[i];
+    if (evs_[ev].plane != plane || evs_[ev].state != EvState::good) continue;
+    backups_.erase(backups_.begin() + static_cast<long>(i));
+    return ev;
+  }
+  return kNoEv;
+}
+
+EvIndex EvSet::pick(PlanePort p, EvIndex avoid) {
+  Plane& plane = planes_[p];
+  const auto slots = slots_of(p);
+  for (int pass = 0; pass < 2; ++pass) {
+    bool met_good = false, met_skip = false;
+    std::size_t last_skip = 0;
+    for (std::size_t k = 0; k < slots.size(); ++k) {
+      const std::size_t i = (plane.cursor + k) % slots.size();
+      Ev& ev = evs_[slots[i]];
+      if (ev.state == EvState::skip) {
+        ev.state = EvState::good;
+        met_skip = true;
+        last_skip = i;
+        continue;
+      }
+      if (ev.state != EvState::good) continue;
+      met_good = true;
+      if (slots[i] == avoid) continue;
+      plane.cursor = static_cast<std::uint16_t>((i + 1) % slots.size());
+      return slots[i];
+    }
+    if (met_skip && !met_good) {
+      // Every path of the plane is marked: try another one in place of the last met.
+      if (const EvIndex fresh = take_backup(p); fresh != kNoEv) {
+        backups_.push_back(slots[last_skip]);
+        slots[last_skip] = fresh;
+      }
+    }
+  }
+  return kNoEv;
+}
+
+bool EvSet::usable(PlanePort p, EvIndex avoid) const {
+  for (const EvIndex ev : slots_of(p)) {
+    if (ev != avoid && eligible(evs_[ev].state)) return true;
+  }
+  return false;
+}
+
+int EvSet::preferred_plane(PlaneMask allowed, EvIndex avoid) const {
+  for (unsigned k = 0; k < plane_count_; ++k) {
+    const PlanePort p = plane_order_[(plane_cursor_ + k) % plane_count_];
+    if (allowed >> p & 1 && usable(p, avoid)) return p;
+  }
+  return -1;
+}
+
+void EvSet::advance_plane(PlanePort used) {
+  for (std::uint8_t k = 0; k < plane_count_; ++k) {
+    if (plane_order_[k] == used) plane_cursor_ = static_cast<std::uint8_t>((k + 1) % plane_count_);
+  }
+}
+
+void EvSet::skip(EvIndex ev) {
+  if (evs_[ev].state == EvState::good && in_rotation(ev)) evs_[ev].state = EvState::skip;
+}
+
+bool EvSet::in_rotation(EvIndex ev) const {
+  const auto slots = slots_of(evs_[ev].plane);
+  return std::find(slots.begin(), slots.end(), ev) != slots.end();
+}
+
+EvChange EvSet::condemn(EvIndex ev, PlaneMask live, bool at_once) {
+  EvChange change;
+  Ev& e = evs_[ev];
+  if (!eligible(e.state)) return change;
+  if (!at_once && ++e.losses < losses_to_bad_) return change;
+  e.losses = 0;
+  e.state = EvState::assumed_bad;
+  if (e.failures < 255) ++e.failures;
+  bad_.push_back(ev);
+  change.condemned = true;
+  const auto slots = slots_of(e.plane);
+  if (const auto slot = std::find(slots.begin(), slots.end(), ev); slot != slots.end()) {
+    if (const EvIndex fresh = take_backup(e.plane); fresh != kNoEv) {
+      *slot = fresh;
+      change.swapped_in = fresh;
+    }
+  } else {
+    std::erase(backups_, ev);
+  }
+  change.returned = keep_floor(live, ev);
+  return change;
+}
+
+EvIndex EvSet::keep_floor(PlaneMask live, EvIndex except) {
+  if (active(live) >= floor(live)) return kNoEv;
+  // The oldest bad one on a live plane; the one just condemned only if there is no other.
+  EvIndex chosen = kNoEv;
+  for (const EvIndex ev : bad_) {
+    if (!(live >> evs_[ev].plane & 1)) continue;
+    chosen = ev;
+    if (ev != except) break;
+  }
+  if (chosen != kNoEv) readmit(chosen);
+  return chosen;
+}
+
+void EvSet::drop_bad(EvIndex ev) { std::erase(bad_, ev); }
+
+void EvSet::readmit(EvIndex ev, bool marked) {
+  Ev& e = evs_[ev];
+  if (e.state != EvState::assumed_bad) return;
+  drop_bad(ev);
+  e.state = EvState::good;
+  e.losses = 0;
+  const auto slots = slots_of(e.plane);
+  auto slot = std::find(slots.begin(), slots.end(), ev);
+  if (slot == slots.end()) {
+    slot = std::find_if(slots.begin(), slots.end(),
+                        [&](EvIndex s) { return !eligible(evs_[s].state); });
+    if (slot == slots.end()) {
+      backups_.push_back(ev);
+      return;
+    }
+    *slot = ev;
+  }
+  if (marked) e.state = EvState::skip;
+}
+
+void EvSet::deny(EvIndex ev, bool denied) {
+  Ev& e = evs_[ev];
+  if (denied == (e.state == EvState::denied)) return;
+  if (denied) {
+    drop_bad(ev);
+    std::erase(backups_, ev);
+    e.state = EvState::denied;
+    const auto slots = slots_of(e.plane);
+    if (const auto slot = std::find(slots.begin(), slots.end(), ev); slot != slots.end()) {
+      if (const EvIndex fresh = take_backup(e.plane); fresh != kNoEv) *slot = fresh;
+    }
+  } else {
+    e.state = EvState::assumed_bad;  // allowed again: straight back, as the controller vouches
+    readmit(ev);
+  }
+}
+
+EvIndex EvSet::find(EntropyValue value) const {
+  if (value.plane() >= plane_count_ || EntropyValue(value.plane(), value.uplink()) != value) {
+    return kNoEv;
+  }
+  const Plane& plane = planes_[value.plane()];
+  const auto begin = evs_.begin() + plane.first_ev, end = begin + plane.evs;
+  const auto at = std::lower_bound(begin, end, value.uplink(),
+                                   [](const Ev& e, unsigned uplink) { return e.uplink < uplink; });
+  if (at == end || at->uplink != value.uplink()) return kNoEv;
+  return static_cast<EvIndex>(at - evs_.begin());
+}
+
+std::size_t EvSet::active(PlaneMask live) const {
+  return static_cast<std::size_t>(std::count_if(slots_.begin(), slots_.end(), [&](EvIndex s) {
+    return eligible(evs_[s].state) && live >> evs_[s].plane & 1;
+  }));
+}
+
+std::size_t EvSet::floor(PlaneMask live) const {
+  std::size_t live_slots = 0;
+  for (unsigned p = 0; p < plane_count_; ++p) {
+    if (live >> p & 1) live_slots += planes_[p].slots;
+  }
+  if (live_slots == 0) return 0;
+  return std::max<std::size_t>(1, floor_ * live_slots / slots_.size());
+}
+
+}  // namespace loomnet::mrc

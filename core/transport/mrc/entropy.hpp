@@ -1,0 +1,98 @@
+// The entropy values of one queue pair: which paths are in rotation, which wait as backups, which
+// are out. "MRC + SRv6 multi-plane fabrics" 2.3 and 2.4.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "transport/mrc/options.hpp"
+#include "transport/transport.hpp"
+
+namespace loomnet::mrc {
+
+enum class EvState : std::uint8_t { good, skip, assumed_bad, denied };
+
+// Index of an entropy value inside its EvSet; stable for the life of the set.
+using EvIndex = std::uint16_t;
+inline constexpr EvIndex kNoEv = 0xffff;
+using PlaneMask = std::uint8_t;
+
+// What a transition did, for events and counters.
+struct EvChange {
+  bool condemned = false;    // GOOD or SKIP became ASSUMED_BAD
+  EvIndex swapped_in = kNoEv;  // backup that took the slot
+  EvIndex returned = kNoEv;    // oldest bad one, back in exchange (floor)
+};
+
+class EvSet {
+ public:
+  EvSet() = default;
+  // Draws min(ceil(E/P), uplinks) values per plane and their backups, per-QP pseudo-random.
+  EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std::uint64_t object);
+
+  // Next value of `plane` in rotation, kNoEv if none; spends SKIP tokens as it passes them.
+  // `avoid` is never returned.
+  EvIndex pick(PlanePort plane, EvIndex avoid = kNoEv);
+  // True if pick(plane, avoid) would find one.
+  bool usable(PlanePort plane, EvIndex avoid = kNoEv) const;
+  // The plane among `allowed` whose turn it is and that has a usable value; -1 if none.
+  int preferred_plane(PlaneMask allowed, EvIndex avoid = kNoEv) const;
+  void advance_plane(PlanePort used);
+
+  void skip(EvIndex ev);  // one pass over it; does not stack
+  // Counts a loss; at `losses_to_bad` the value leaves the rotation. `live` bounds the floor.
+  EvChange lost(EvIndex ev, PlaneMask live) { return condemn(ev, live, false); }
+  EvChange condemn(EvIndex ev, PlaneMask live, bool at_once = true);
+  // ASSUMED_BAD back to GOOD (or SKIP): into a slot if its plane is short, else to the backups.
+  void readmit(EvIndex ev, bool marked = false);
+  void deny(EvIndex ev, bool denied);
+  void clear_losses(EvIndex ev) { evs_[ev].losses = 0; }
+  // Keeps at least the floor of live active values; returns the value given back, if any.
+  EvIndex keep_floor(PlaneMask live, EvIndex except = kNoEv);
+
+  EvIndex find(EntropyValue value) const;
+  EntropyValue value(EvIndex ev) const { return {evs_[ev].plane, evs_[ev].uplink}; }
+  EvState state(EvIndex ev) const { return evs_[ev].state; }
+  bool failed_before(EvIndex ev) const { return evs_[ev].failures > 1; }
+  bool in_rotation(EvIndex ev) const;
+  std::size_t size() const { return evs_.size(); }
+  std::size_t active(PlaneMask live = 0xff) const;  // GOOD or SKIP in a slot
+  std::size_t slots() const { return slots_.size(); }
+  std::size_t floor(PlaneMask live) const;
+  // Values out of rotation until probed, oldest first.
+  std::span<const EvIndex> bad() const { return bad_; }
+
+ private:
+  struct Ev {
+    std::uint8_t plane, uplink;
+    EvState state = EvState::good;
+    std::uint8_t failures = 0, losses = 0;
+  };
+  struct Plane {
+    std::uint16_t first_ev = 0, evs = 0;      // evs_[first_ev ..], sorted by uplink
+    std::uint16_t first_slot = 0, slots = 0;  // slots_[first_slot ..]
+    std::uint16_t cursor = 0;
+  };
+  static bool eligible(EvState s) { return s == EvState::good || s == EvState::skip; }
+  std::span<EvIndex> slots_of(PlanePort p) {
+    return {slots_.data() + planes_[p].first_slot, planes_[p].slots};
+  }
+  std::span<const EvIndex> slots_of(PlanePort p) const {
+    return {slots_.data() + planes_[p].first_slot, planes_[p].slots};
+  }
+  // A GOOD backup of the plane, taken off the list; kNoEv if none.
+  EvIndex take_backup(PlanePort plane);
+  void drop_bad(EvIndex ev);
+
+  std::vector<Ev> evs_;
+  std::vector<EvIndex> slots_, backups_, bad_;
+  std::array<Plane, kMaxPlanes> planes_{};
+  std::array<PlanePort, kMaxPlanes> plane_order_{};
+  std::uint8_t plane_count_ = 0, plane_cursor_ = 0;
+  std::uint16_t floor_ = 1;
+  std::uint8_t losses_to_bad_ = 1;
+};
+
+}  // namespace loomnet::mrc

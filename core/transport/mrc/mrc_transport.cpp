@@ -1,0 +1,274 @@
+// Connecting, dispatch and timers; transmission is in mrc_transport_pull.cpp.
+#include "transport/mrc/mrc_transport.hpp"
+
+#include <stdexcept>
+#include <string>
+
+#include "transport/mrc/wire.hpp"
+
+namespace loomnet::mrc {
+namespace {
+
+void need(bool ok, const char* field, const char* rule) {
+  if (!ok) throw std::invalid_argument(std::string("QpConfig.") + field + ": " + rule);
+}
+
+}  // namespace
+
+MrcTransport::MrcTransport(const MrcOptions& options, TransportSink& sink, std::size_t ports)
+    : port_count_(ports) {
+  options.check();
+  if (ports == 0 || ports > kMaxPlanes) {
+    throw std::invalid_argument("ports: 1 to " + std::to_string(kMaxPlanes));
+  }
+  context_.options = options;
+  context_.sink = &sink;
+  context_.own_up = context_.ports = static_cast<PlaneMask>((1u << ports) - 1);
+}
+
+std::size_t MrcTransport::find(QpNumber qp) const {
+  const auto at = by_number_.find(qp);
+  if (at == by_number_.end()) {
+    throw std::out_of_range("no queue pair " + std::to_string(qp) + " on this NIC");
+  }
+  return at->second;
+}
+
+void MrcTransport::connect(const QpConfig& config, Picoseconds now) {
+  need(config.local > kEndpointQp && config.local <= kMask24, "local", "3 to 2^24 - 1");
+  need(config.remote > kEndpointQp && config.remote <= kMask24, "remote", "3 to 2^24 - 1");
+  need(!by_number_.contains(config.local), "local", "this queue pair is connected already");
+  need(config.source != config.destination, "destination", "must be another host");
+  need(!config.planes.empty() && config.planes.size() <= port_count_, "planes",
+       "one entry per NIC port, at least one");
+  bool any = false;
+  for (const PlanePaths& p : config.planes) {
+    any = any || !p.uplinks.empty();
+    need(p.row.count <= p.row.usids.size(), "planes.row.count", "at most 6");
+    need(p.row.uplink_slot < static_cast<int>(p.row.count), "planes.row.uplink_slot",
+         "must name one of the uSIDs");
+    for (const std::uint16_t u : p.uplinks) need(u < 256, "planes.uplinks", "8 bits (EV 10..3)");
+  }
+  need(any, "planes", "no plane has a path");
+
+  const auto [at, fresh] =
+      by_host_.try_emplace(config.destination, static_cast<std::uint32_t>(peers_.size()));
+  const std::uint32_t peer = at->second;
+  if (fresh) {
+    peers_.push_back(std::make_unique<Peer>(context_, peer, config, now));
+    peer_qps_.emplace_back();
+  }
+  const auto qp = static_cast<std::uint32_t>(qps_.size());
+  qps_.push_back(std::make_unique<QueuePair>(context_, *peers_[peer], config, qp, now));
+  by_number_[config.local] = qp;
+  peer_qps_[peer].push_back(qp);
+  settle(qp);
+  settle_peer(peer, now);
+  wake(now);
+}
+
+void MrcTransport::on_post(QpNumber number, const WorkRequest& request, Picoseconds now) {
+  const auto qp = static_cast<std::uint32_t>(find(number));
+  Sender& sender = qps_[qp]->sender;
+  if (sender.failed()) {
+    context_.count(Count::requests_flushed);
+    context_.sink->complete({number, Status::flushed, request.id, request.length});
+    return;
+  }
+  sender.post(request, now);
+  settle(qp);
+  wake(now);
+}
+
+void MrcTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now) {
+  Inbound in;
+  if (port >= port_count_) return context_.count(Count::drop_address);
+  if (const auto why = parse(*packet, context_.options, in)) return context_.count(*why);
+  if (in.bth.destination_qp == kEndpointQp) {
+    on_endpoint(port, in, now);
+  } else {
+    on_queue_pair(in, packet->payload, now);
+  }
+  wake(now);
+}
+
+void MrcTransport::on_endpoint(PlanePort port, const Inbound& in, Picoseconds now) {
+  if (in.op != Op::endpoint_request && in.op != Op::endpoint_response) {
+    return context_.count(Count::drop_opcode);
+  }
+  const auto at = by_host_.find(in.source);
+  if (at == by_host_.end()) return context_.count(Count::drop_unknown_peer);
+  Peer& peer = *peers_[at->second];
+  if (in.destination != peer.self()) return context_.count(Count::drop_address);
+  if (port >= peer.plane_count() || peer.paths(port).uplinks.empty()) {
+    return context_.count(Count::drop_wrong_peer);
+  }
+  ByteReader reader(in.body);
+  if (in.op == Op::endpoint_request) {
+    peer.on_request(port, in.ev, in.bth, Erth::parse(reader), now);
+  } else {
+    peer.on_response(port, in.bth, Eeth::parse(reader), now);
+  }
+  settle_peer(at->second, now);
+}
+
+void MrcTransport::on_queue_pair(const Inbound& in, const Payload& payload, Picoseconds now) {
+  const auto at = by_number_.find(in.bth.destination_qp);
+  if (at == by_number_.end()) return context_.count(Count::drop_unknown_qp);
+  QueuePair& qp = *qps_[at->second];
+  if (in.source != qp.sender.config().destination || in.destination != qp.sender.config().source) {
+    return context_.count(Count::drop_wrong_peer);
+  }
+  if (qp.sender.failed() && in.op != Op::sack && in.op != Op::nack && in.op != Op::transport_ack) {
+    return qp.receiver.refuse(in);
+  }
+  ByteReader reader(in.body);
+  switch (in.op) {
+    case Op::sack: {
+      const Seth seth = Seth::parse(reader);
+      qp.sender.on_sack(seth, CcState::parse(reader), in.bth.retransmission, now);
+      break;
+    }
+    case Op::nack:
+      qp.sender.on_nack(Neth::parse(reader), now);
+      break;
+    case Op::transport_ack:
+      qp.sender.on_transport_ack(Aeth::parse(reader), now);
+      break;
+    case Op::reliability_probe:
+      qp.receiver.on_probe(in, Peth::parse(reader));
+      break;
+    case Op::endpoint_request:
+    case Op::endpoint_response:
+      return context_.count(Count::drop_opcode);
+    default:
+      if (!qp.receiver.on_data(in, payload, now)) {
+        qp.sender.fail(Status::flushed, Sender::kNobody, now);
+      }
+      break;
+  }
+  settle(at->second);
+  // Feedback may have armed the peer's reverse-path probing.
+  const auto peer = by_host_.find(in.source)->second;
+  timers_.at_latest(2 * peer + 1, peers_[peer]->next_deadline());
+}
+
+void MrcTransport::on_port(PlanePort port, bool up, Picoseconds now) {
+  if (port >= port_count_ || (context_.own_up >> port & 1) == up) return;
+  context_.own_up = static_cast<PlaneMask>(context_.own_up ^ 1u << port);
+  ports_[port] = {};
+  context_.event(up ? EventKind::port_restored : EventKind::port_excluded, 0, port, now);
+  for (std::uint32_t i = 0; i < peers_.size(); ++i) {
+    peers_[i]->on_own_port(port, up, now);
+    settle_peer(i, now);
+  }
+  if (!up) move_control(port, now);
+  wake(now);
+}
+
+// Answers that waited for a port that died leave by another; probes of its paths are void.
+void MrcTransport::move_control(PlanePort from, Picoseconds) {
+  while (!context_.probes[from].empty()) context_.probes[from].pop();
+  ControlQueue& queue = context_.control[from];
+  for (; !queue.empty(); queue.pop()) {
+    const Control c = queue.front();
+    if (c.kind == Op::endpoint_request || c.kind == Op::endpoint_response) continue;
+    const int to = qps_[c.owner]->peer.control_plane();
+    if (to < 0 || to == from) {
+      context_.count(Count::drop_control_no_path);
+    } else {
+      context_.push_control(static_cast<PlanePort>(to), c);
+    }
+  }
+}
+
+void MrcTransport::on_deadline(Picoseconds now) {
+  while (timers_.next() <= now) {
+    const std::uint32_t owner = timers_.front();
+    const std::uint32_t index = owner / 2;
+    if (owner % 2) {
+      if (peers_[index]->next_deadline() <= now) peers_[index]->on_deadline(now);
+      timers_.set(owner, peers_[index]->next_deadline());
+      settle_peer(index, now);
+    } else {
+      Sender& sender = qps_[index]->sender;
+      if (sender.next_deadline() <= now) sender.on_deadline(now);
+      timers_.set(owner, sender.next_deadline());
+      settle(index);
+    }
+  }
+  wake(now);
+}
+
+void MrcTransport::settle(std::uint32_t index) {
+  QueuePair& qp = *qps_[index];
+  if (qp.sender.ready() != qp.listed) qp.listed ? unlist(index) : list(index);
+  if (qp.sender.outstanding() != qp.counted) {
+    qp.counted = !qp.counted;
+    qp.counted ? ++outstanding_ : --outstanding_;
+  }
+  timers_.at_latest(2 * index, qp.sender.next_deadline());
+}
+
+void MrcTransport::settle_peer(std::uint32_t index, Picoseconds now) {
+  Peer& peer = *peers_[index];
+  timers_.at_latest(2 * index + 1, peer.next_deadline());
+  if (!peer.changed) return;
+  peer.changed = false;
+  for (const std::uint32_t qp : peer_qps_[index]) {
+    qps_[qp]->sender.on_peer_change(now);
+    settle(qp);
+  }
+}
+
+void MrcTransport::list(std::uint32_t index) {
+  QueuePair& qp = *qps_[index];
+  qp.listed = true;
+  if (ready_count_++ == 0) {
+    qp.next_ready = qp.previous_ready = ready_ = index;
+    return;
+  }
+  QueuePair& head = *qps_[ready_];
+  qp.next_ready = ready_;
+  qp.previous_ready = head.previous_ready;
+  qps_[head.previous_ready]->next_ready = index;
+  head.previous_ready = index;
+}
+
+void MrcTransport::unlist(std::uint32_t index) {
+  QueuePair& qp = *qps_[index];
+  qp.listed = false;
+  if (--ready_count_ == 0) {
+    ready_ = kNone;
+    return;
+  }
+  qps_[qp.previous_ready]->next_ready = qp.next_ready;
+  qps_[qp.next_ready]->previous_ready = qp.previous_ready;
+  if (ready_ == index) ready_ = qp.next_ready;
+}
+
+void MrcTransport::wake(Picoseconds now, PlaneMask except) {
+  const auto mask = static_cast<PlaneMask>(context_.wake & context_.own_up & ~except);
+  context_.wake = 0;
+  for (PlanePort p = 0; p < port_count_; ++p) {
+    if (!(mask >> p & 1)) continue;
+    Port& port = ports_[p];
+    if (port.state == Port::State::busy) continue;  // it pulls again by itself
+    if (port.state == Port::State::asked && port.asked_at == now) continue;
+    port.state = Port::State::asked;
+    port.asked_at = now;
+    context_.sink->port_ready(p);
+  }
+}
+
+void MrcTransport::deny(QpNumber number, EntropyValue ev, bool denied) {
+  const auto qp = static_cast<std::uint32_t>(find(number));
+  qps_[qp]->sender.deny(ev, denied);
+  settle(qp);
+}
+
+void MrcTransport::counters(std::vector<TransportCounter>& out) const {
+  context_.counters.append(out);
+}
+
+}  // namespace loomnet::mrc

@@ -1,0 +1,311 @@
+// Port status, EV probes and reverse paths of one peer; see peer.hpp.
+#include "transport/mrc/peer.hpp"
+
+#include <algorithm>
+
+namespace loomnet::mrc {
+namespace {
+
+constexpr std::uint64_t kPeerPurpose = 0x5045;
+
+PlaneMask bit(PlanePort plane) { return static_cast<PlaneMask>(1u << plane); }
+
+}  // namespace
+
+Peer::Peer(Context& context, std::uint32_t index, const QpConfig& config, Picoseconds now)
+    : context_(context),
+      index_(index),
+      host_(config.destination),
+      self_(config.source),
+      planes_(config.planes),
+      random_(context.options.seed, std::uint64_t{config.source} << 32 | config.destination,
+              kPeerPurpose) {
+  const MrcOptions& o = context_.options;
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    if (planes_[p].uplinks.empty()) continue;
+    usable_ |= bit(p);
+    reverse_[p].uplink = random_uplink(p);
+  }
+  base_rtt_ = o.base_rtt.count > 0 ? o.base_rtt : o.network_rtt;
+  update_live();
+  if (o.base_rtt.count == 0) {
+    measured_ = false;
+    base_rtt_ = kNever;
+    measure(now);
+  }
+}
+
+std::uint8_t Peer::random_uplink(PlanePort plane) {
+  const auto& uplinks = planes_[plane].uplinks;
+  return static_cast<std::uint8_t>(
+      uplinks[random_.below(static_cast<std::uint32_t>(uplinks.size()))]);
+}
+
+Picoseconds Peer::probe_timeout() const {
+  const Picoseconds rtt = measured_ ? base_rtt_ : context_.options.network_rtt;
+  return std::max(context_.options.probe_timeout, rtt * 4);
+}
+
+std::uint16_t Peer::send_probe(PlanePort plane, std::uint8_t uplink) {
+  Control c;
+  c.kind = Op::endpoint_request;
+  c.code = static_cast<std::uint8_t>(EndpointOp::ev_probe);
+  c.owner = index_;
+  c.id = ++next_probe_id_;
+  c.uplink = uplink;
+  c.fixed_path = true;
+  context_.push_probe(plane, c);
+  return c.id;
+}
+
+void Peer::measure(Picoseconds now) {
+  const std::uint32_t n = context_.options.rtt_probes;
+  const PlaneMask up = live_;
+  measure_first_ = static_cast<std::uint16_t>(next_probe_id_ + 1);
+  ++measure_rounds_;
+  measure_until_ = now + probe_timeout();
+  if (up == 0 || n == 0) return;
+  PlanePort plane = 0;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    while (!(up >> plane & 1)) plane = static_cast<PlanePort>((plane + 1) % planes_.size());
+    send_probe(plane, random_uplink(plane));
+    plane = static_cast<PlanePort>((plane + 1) % planes_.size());
+  }
+}
+
+void Peer::update_live() {
+  PlaneMask live = static_cast<PlaneMask>(usable_ & context_.own_up & peer_up_);
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    if (recovery_[p].active) live = static_cast<PlaneMask>(live & ~bit(p));
+  }
+  if (live == live_) return;
+  live_ = live;
+  changed = true;
+}
+
+int Peer::control_plane() {
+  // Healthy planes first, then live ones, then any port with carrier.
+  PlaneMask healthy = 0;
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    if (live_ >> p & 1 && reverse_[p].misses < context_.options.reverse_misses) healthy |= bit(p);
+  }
+  PlaneMask from = healthy ? healthy : live_;
+  if (!from) from = static_cast<PlaneMask>(usable_ & context_.own_up & peer_up_);
+  if (!from) from = static_cast<PlaneMask>(usable_ & context_.own_up);
+  if (!from) return -1;
+  for (std::size_t k = 0; k < planes_.size(); ++k) {
+    const auto p = static_cast<PlanePort>((control_turn_ + k) % planes_.size());
+    if (!(from >> p & 1)) continue;
+    control_turn_ = static_cast<std::uint8_t>((p + 1) % planes_.size());
+    return p;
+  }
+  return -1;
+}
+
+void Peer::data_acknowledged(EntropyValue ev, Picoseconds now) {
+  reverse_[ev.plane()] = {static_cast<std::uint8_t>(ev.uplink()), 0};
+  last_acknowledged_ = now;
+}
+
+void Peer::data_lost(EntropyValue ev) {
+  Reverse& r = reverse_[ev.plane()];
+  if (r.uplink == ev.uplink()) r.uplink = random_uplink(static_cast<PlanePort>(ev.plane()));
+  if (r.misses < 255) ++r.misses;
+}
+
+void Peer::data_received(Picoseconds now) {
+  last_inbound_ = now;
+  if (refresh_at_ == kNever && measured_) {
+    refresh_at_ = now + std::max(base_rtt_, context_.options.reverse_probe_floor);
+  }
+}
+
+void Peer::start_recovery(PlanePort plane, Picoseconds now) {
+  Recovery& r = recovery_[plane];
+  r.active = true;
+  r.answers = 0;
+  r.interval = probe_timeout();
+  r.id = send_probe(plane, random_uplink(plane));
+  r.at = now + r.interval;
+}
+
+void Peer::on_own_port(PlanePort plane, bool up, Picoseconds now) {
+  if (plane >= planes_.size() || !(usable_ >> plane & 1)) return;
+  if (up && peer_up_ >> plane & 1) {
+    start_recovery(plane, now);
+  } else {
+    recovery_[plane].active = false;
+  }
+  reverse_[plane].misses = 0;
+  update_live();
+  ++status_id_;
+  status_interval_ = context_.options.port_status_start.count > 0
+                         ? context_.options.port_status_start
+                         : (measured_ ? base_rtt_ : context_.options.network_rtt) * 4;
+  send_status(now);
+}
+
+void Peer::send_status(Picoseconds now) {
+  Control c;
+  c.kind = Op::endpoint_request;
+  c.code = static_cast<std::uint8_t>(EndpointOp::port_status_update);
+  c.owner = index_;
+  c.id = status_id_;
+  PlaneMask on = live_;
+  if (!on) on = static_cast<PlaneMask>(usable_ & context_.own_up);
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    if (on >> p & 1) context_.push_control(p, c);
+  }
+  status_at_ = now + status_interval_;
+  status_interval_ = std::min(status_interval_ * 2,
+                              std::max(context_.options.port_status_cap, status_interval_));
+}
+
+void Peer::on_request(PlanePort plane, EntropyValue ev, const Bth& bth, const Erth& request,
+                      Picoseconds now) {
+  Control answer;
+  answer.kind = Op::endpoint_response;
+  answer.owner = index_;
+  answer.code = request.op;
+  answer.id = static_cast<std::uint16_t>(bth.psn);
+  answer.tx_ts = request.stamp.tx_ts;
+  if (request.op == static_cast<std::uint8_t>(EndpointOp::ev_probe)) {
+    // Answered on the way it came, so that an answer vouches for both directions [choice].
+    const auto& uplinks = planes_[plane].uplinks;
+    answer.fixed_path = std::find(uplinks.begin(), uplinks.end(), ev.uplink()) != uplinks.end();
+    answer.uplink = ev.uplink();
+    context_.count(Count::endpoint_answered);
+    return context_.push_control(plane, answer);
+  }
+  if (request.op != static_cast<std::uint8_t>(EndpointOp::port_status_update)) {
+    return context_.count(Count::drop_bad_endpoint_op);
+  }
+  if (request.stamp.format != kFormatTimestamp) return context_.count(Count::drop_bad_endpoint_op);
+  const bool newer = !accepted_any_ || static_cast<std::int16_t>(answer.id - accepted_id_) > 0;
+  if (newer) {
+    accepted_any_ = true;
+    accepted_id_ = answer.id;
+    context_.count(Count::port_status_accepted);
+    const auto mask = static_cast<PlaneMask>(request.port_status_mask);
+    for (PlanePort p = 0; p < planes_.size(); ++p) {
+      const bool was = peer_up_ >> p & 1, is = mask >> p & 1;
+      if (was == is || !(usable_ >> p & 1)) continue;
+      peer_up_ = static_cast<PlaneMask>(peer_up_ ^ bit(p));
+      reverse_[p].misses = 0;
+      if (!is) {
+        recovery_[p].active = false;
+      } else if (context_.own_up >> p & 1) {
+        start_recovery(p, now);
+      }
+    }
+    update_live();
+  } else if (answer.id != accepted_id_) {
+    return context_.count(Count::port_status_stale);
+  }
+  context_.count(Count::endpoint_answered);
+  if (const int p = control_plane(); p >= 0) {
+    context_.push_control(static_cast<PlanePort>(p), answer);
+  } else {
+    context_.count(Count::drop_control_no_path);
+  }
+}
+
+void Peer::on_response(PlanePort plane, const Bth& bth, const Eeth& response, Picoseconds now) {
+  const auto id = static_cast<std::uint16_t>(bth.psn);
+  if (response.op == static_cast<std::uint8_t>(EndpointOp::port_status_update)) {
+    if (id != status_id_ || status_at_ == kNever) {
+      return context_.count(Count::drop_unasked_answer);
+    }
+    status_at_ = kNever;
+    return;
+  }
+  if (response.op != static_cast<std::uint8_t>(EndpointOp::ev_probe)) {
+    return context_.count(Count::drop_bad_endpoint_op);
+  }
+  bool asked = false;
+  if (!measured_ && static_cast<std::uint16_t>(id - measure_first_) < context_.options.rtt_probes) {
+    asked = true;
+    base_rtt_ = std::min(base_rtt_, std::max(context_.options.since(response.tx_ts, now),
+                                             context_.options.timestamp_unit()));
+    if (++measure_answers_ >= context_.options.rtt_probes) {
+      measured_ = changed = true;
+      measure_until_ = kNever;
+    }
+  }
+  Recovery& r = recovery_[plane];
+  if (r.active && id == r.id) {
+    asked = true;
+    if (++r.answers >= context_.options.port_up_answers) {
+      r.active = false;
+      update_live();
+    } else {
+      r.id = send_probe(plane, random_uplink(plane));
+      r.at = now + probe_timeout();
+    }
+  }
+  if (Refresh& f = refresh_[plane]; f.waiting && id == f.id) {
+    asked = true;
+    f.waiting = false;
+    reverse_[plane] = {f.uplink, 0};
+  }
+  context_.count(asked ? Count::ev_probe_answered : Count::drop_unasked_answer);
+}
+
+void Peer::on_deadline(Picoseconds now) {
+  const MrcOptions& o = context_.options;
+  if (measure_until_ <= now) {
+    if (measure_answers_ > 0 || measure_rounds_ >= o.rtt_probe_rounds) {
+      if (measure_answers_ == 0) base_rtt_ = o.network_rtt;
+      measured_ = changed = true;
+      measure_until_ = kNever;
+    } else {
+      measure(now);
+    }
+  }
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    Recovery& r = recovery_[p];
+    if (!r.active || r.at > now) continue;
+    r.answers = 0;
+    r.interval = std::min(r.interval * 2, std::max(o.probe_cap, probe_timeout()));
+    r.id = send_probe(p, random_uplink(p));
+    r.at = now + r.interval;
+  }
+  if (status_at_ <= now) send_status(now);
+  if (refresh_at_ <= now) refresh_reverse(now);
+}
+
+// One plane per period: its last probe unanswered counts as a miss, then a random value is tried.
+void Peer::refresh_reverse(Picoseconds now) {
+  const MrcOptions& o = context_.options;
+  const Picoseconds period = std::max(base_rtt_, o.reverse_probe_floor);
+  if (now - last_inbound_ > period * 2) {
+    refresh_at_ = kNever;
+    return;
+  }
+  refresh_at_ = now + period;
+  const bool outbound = last_acknowledged_.count >= 0 && now - last_acknowledged_ < period;
+  if (outbound || live_ == 0) return;
+  do {
+    refresh_turn_ = static_cast<std::uint8_t>((refresh_turn_ + 1) % planes_.size());
+  } while (!(live_ >> refresh_turn_ & 1));
+  Refresh& f = refresh_[refresh_turn_];
+  if (f.waiting) {
+    if (now - f.sent < base_rtt_ * 4) return;
+    Reverse& r = reverse_[refresh_turn_];
+    if (r.misses < 255) ++r.misses;
+    // The value in use may be the dead one: another is as good a guess.
+    if (r.misses >= o.reverse_misses) r.uplink = random_uplink(refresh_turn_);
+  }
+  f = {true, random_uplink(refresh_turn_), 0, now};
+  f.id = send_probe(refresh_turn_, f.uplink);
+}
+
+Picoseconds Peer::next_deadline() const {
+  Picoseconds at = std::min({measure_until_, status_at_, refresh_at_});
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    if (recovery_[p].active) at = std::min(at, recovery_[p].at);
+  }
+  return at;
+}
+
+}  // namespace loomnet::mrc

@@ -1,0 +1,95 @@
+// What a NIC knows of one other NIC: which planes reach it, the reverse path of each plane, port
+// status both ways, and the base RTT. "MRC + SRv6 multi-plane fabrics" 2.7.
+#pragma once
+
+#include "clock/random.hpp"
+#include "packet/rdma.hpp"
+#include "transport/mrc/context.hpp"
+
+namespace loomnet::mrc {
+
+class Peer {
+ public:
+  Peer(Context& context, std::uint32_t index, const QpConfig& config, Picoseconds now);
+
+  HostId host() const { return host_; }
+  HostId self() const { return self_; }
+  const PlanePaths& paths(PlanePort plane) const { return planes_[plane]; }
+  std::size_t plane_count() const { return planes_.size(); }
+  // Planes in use for data towards this peer.
+  PlaneMask live() const { return live_; }
+  // False while the base RTT is being measured; data waits.
+  bool ready() const { return measured_; }
+  Picoseconds base_rtt() const { return base_rtt_; }
+
+  // Plane for the next control packet, round-robin over the healthy ones; -1 if no port is up.
+  int control_plane();
+  EntropyValue reverse(PlanePort plane) const { return {plane, reverse_[plane].uplink}; }
+  // Feedback from data: this value works, or it does not.
+  void data_acknowledged(EntropyValue ev, Picoseconds now);
+  void data_lost(EntropyValue ev);
+  void data_received(Picoseconds now);
+
+  // Carrier of our own port changed (Context::own_up is already right).
+  void on_own_port(PlanePort plane, bool up, Picoseconds now);
+  void on_request(PlanePort plane, EntropyValue ev, const Bth& bth, const Erth& request,
+                  Picoseconds now);
+  void on_response(PlanePort plane, const Bth& bth, const Eeth& response, Picoseconds now);
+  void on_deadline(Picoseconds now);
+  Picoseconds next_deadline() const;
+  // Set when live() or ready() changed; the NIC tells the queue pairs and clears it.
+  bool changed = false;
+
+ private:
+  struct Reverse {
+    std::uint8_t uplink = 0, misses = 0;
+  };
+  struct Recovery {  // of a plane that was down at either end
+    bool active = false;
+    std::uint8_t answers = 0;
+    std::uint16_t id = 0;
+    Picoseconds at{}, interval{};
+  };
+  std::uint8_t random_uplink(PlanePort plane);
+  std::uint16_t send_probe(PlanePort plane, std::uint8_t uplink);
+  void start_recovery(PlanePort plane, Picoseconds now);
+  void update_live();
+  void send_status(Picoseconds now);
+  void measure(Picoseconds now);
+  void refresh_reverse(Picoseconds now);
+  Picoseconds probe_timeout() const;
+
+  Context& context_;
+  std::uint32_t index_;
+  HostId host_, self_;
+  std::vector<PlanePaths> planes_;
+  RandomStream random_;
+  std::array<Reverse, kMaxPlanes> reverse_{};
+  std::array<Recovery, kMaxPlanes> recovery_{};
+  PlaneMask peer_up_ = 0xff, live_ = 0, usable_ = 0;
+  std::uint8_t control_turn_ = 0, refresh_turn_ = 0;
+
+  Picoseconds base_rtt_{};
+  bool measured_ = true;
+  std::uint32_t measure_answers_ = 0, measure_rounds_ = 0;
+  std::uint16_t measure_first_ = 0;
+  Picoseconds measure_until_ = kNever;
+
+  // EV probe of a reverse path.
+  Picoseconds refresh_at_ = kNever, last_inbound_{-1}, last_acknowledged_{-1};
+  struct Refresh {
+    bool waiting = false;
+    std::uint8_t uplink = 0;
+    std::uint16_t id = 0;
+    Picoseconds sent{};
+  };
+  std::array<Refresh, kMaxPlanes> refresh_{};
+
+  std::uint16_t next_probe_id_ = 0;
+  std::uint16_t status_id_ = 0;
+  Picoseconds status_at_ = kNever, status_interval_{};
+  std::uint16_t accepted_id_ = 0;
+  bool accepted_any_ = false;
+};
+
+}  // namespace loomnet::mrc

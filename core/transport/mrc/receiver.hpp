@@ -1,0 +1,49 @@
+// The receiving half of a queue pair: placement out of order, the bitmap, immediates in order,
+// and what it answers. "MRC + SRv6 multi-plane fabrics" 2.6.
+#pragma once
+
+#include "transport/mrc/context.hpp"
+#include "transport/mrc/peer.hpp"
+#include "transport/mrc/receive_window.hpp"
+#include "transport/mrc/wire.hpp"
+
+namespace loomnet::mrc {
+
+class Receiver {
+ public:
+  Receiver(Context& context, Peer& peer, QpNumber local, std::uint32_t index);
+
+  // False: the request was refused and answered with a transport NAK; the queue pair must end.
+  bool on_data(const Inbound& in, const Payload& payload, Picoseconds now);
+  void on_probe(const Inbound& in, const Peth& peth);
+  // Anything that reaches a queue pair in ERROR.
+  void refuse(const Inbound& in);
+
+  // Fills the SACK that leaves now. True: another one must follow at once.
+  bool fill_sack(const Control& control, Seth& seth, CcState& cc);
+  const ReceiveWindow& window() const { return window_; }
+
+ private:
+  struct PendingImmediate {
+    PsnCount psn = 0;  // of the message's last packet
+    Arrival arrival;
+    std::uint16_t rqmsn = 0;
+  };
+  void answer(const Control& control);
+  void send_sack(const Inbound& in, PsnCount psn, const Tseth& stamp);
+  void send_nack(const Inbound& in, PsnCount psn, const Tseth& stamp, NackReason reason);
+  bool send_nak(std::uint8_t syndrome, std::uint16_t msn);
+  bool release_immediates();
+
+  Context& context_;
+  Peer& peer_;
+  QpNumber local_;
+  std::uint32_t index_;
+  ReceiveWindow window_;
+  std::vector<PendingImmediate> pending_;  // sorted by PSN, at most max_wimm
+  std::uint64_t received_bytes_ = 0;
+  std::uint32_t trigger_ = 0;
+  std::uint16_t immediates_ = 0;  // RQMSN of the last one delivered
+};
+
+}  // namespace loomnet::mrc

@@ -1,0 +1,358 @@
+// Posting, transmission and acknowledgement; loss and probes are in sender_loss.cpp.
+#include <algorithm>
+#include <bit>
+
+#include "packet/dscp.hpp"
+#include "transport/mrc/sender.hpp"
+#include "transport/mrc/wire.hpp"
+
+namespace loomnet::mrc {
+namespace {
+
+// Keeps absolute PSNs far from zero, so that late ones never underflow.
+constexpr PsnCount kPsnOrigin = 1ull << 24;
+
+}  // namespace
+
+MessageQueue::Message& MessageQueue::push() {
+  if (end_ - begin_ == ring_.size()) {
+    std::vector<Message> larger(ring_.empty() ? 8 : ring_.size() * 2);
+    for (std::uint64_t n = begin_; n < end_; ++n) larger[n & (larger.size() - 1)] = (*this)[n];
+    ring_ = std::move(larger);
+  }
+  return (*this)[end_++];
+}
+
+Sender::Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32_t index,
+               Picoseconds now)
+    : context_(context),
+      peer_(peer),
+      config_(config),
+      index_(index),
+      evs_(context.options, config.planes,
+           hash_key(config.local, config.source, config.destination)),
+      nscc_(context.options, config.planes.size(),
+            peer.ready() ? peer.base_rtt() : context.options.network_rtt),
+      window_psns_(128u * context.options.mpr),
+      last_sack_(now),
+      last_progress_(now) {
+  config_.planes.clear();  // the peer holds them, once for all its queue pairs
+  config_.reverse.clear();
+  posted_ = kPsnOrigin + context.options.first_psn;
+  window_.start(posted_);
+  on_peer_change(now);
+}
+
+void Sender::post(const WorkRequest& request, Picoseconds now) {
+  const bool was_idle = messages_.empty();
+  MessageQueue::Message& m = messages_.push();
+  m.request = request;
+  const std::uint64_t packets =
+      request.length == 0 ? 1 : (std::uint64_t{request.length} + mss() - 1) / mss();
+  m.first = posted_;
+  m.last = posted_ + packets - 1;
+  m.rqmsn = request.opcode == Opcode::write_with_immediate ? ++wimm_posted_ : 0;
+  posted_ += packets;
+  context_.count(Count::messages_posted);
+  if (was_idle) last_progress_ = last_sack_ = now;
+  update_ready();
+}
+
+std::uint32_t Sender::payload_of(const MessageQueue::Message& m, PsnCount psn) const {
+  if (psn < m.last) return static_cast<std::uint32_t>(mss());
+  return static_cast<std::uint32_t>(m.request.length - (m.last - m.first) * mss());
+}
+
+bool Sender::window_open(std::uint32_t nominal) const {
+  // One packet is always allowed: cwnd's minimum, one MTU, is less than what a packet is charged.
+  return window_.inflight() == 0 || window_.inflight() + nominal <= nscc_.window();
+}
+
+void Sender::update_ready() {
+  ready_ = false;
+  if (failed_ || !peer_.ready() || peer_.live() == 0) return;
+  if (window_.queued() > 0) {
+    ready_ = window_open(window_.at(window_.lowest_queued()).nominal);
+  } else if (window_.next() < posted_ && window_.next() < window_.una() + window_psns_) {
+    const auto& m = messages_[sending_];
+    const bool immediate = m.request.opcode == Opcode::write_with_immediate;
+    if (immediate && window_.next() == m.first &&
+        wimm_inflight_ >= context_.options.max_wimm) {
+      context_.count(Count::wimm_stalled);
+      return;
+    }
+    ready_ = window_open(nominal_bytes(payload_of(m, window_.next()),
+                                       immediate && window_.next() == m.last));
+  }
+  if (ready_) context_.wake = static_cast<PlaneMask>(context_.wake | peer_.live());
+}
+
+// Whether another packet could follow the one of `nominal` bytes just taken: if not, it asks for
+// an answer (A = 1), as nothing will come to trigger one.
+bool Sender::more_after(PsnCount sent, std::uint32_t nominal) const {
+  if (window_.inflight() + 2 * std::uint64_t{nominal} > nscc_.window()) return false;
+  if (window_.queued() > 1) return true;
+  const PsnCount next = std::max(window_.next(), sent + 1);
+  if (next >= posted_ || next >= window_.una() + window_psns_) return false;
+  return wimm_inflight_ < context_.options.max_wimm;
+}
+
+Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
+  if (!ready_ || !(peer_.live() >> port & 1)) return {};
+  const auto allowed = static_cast<PlaneMask>((free | 1u << port) & peer_.live());
+  const bool again = window_.queued() > 0;
+  const PsnCount psn = again ? window_.lowest_queued() : window_.next();
+  // Never the path of the copy that was lost or trimmed, unless there is no other at all.
+  EvIndex avoid = again ? window_.at(psn).ev : kNoEv;
+  int plane = evs_.preferred_plane(allowed, avoid);
+  if (plane < 0 && avoid != kNoEv && evs_.preferred_plane(peer_.live(), avoid) < 0) {
+    avoid = kNoEv;
+    plane = evs_.preferred_plane(allowed);
+  }
+  if (plane < 0) return {};
+  if (plane != port) return {Offer::Kind::other_plane, nullptr, plane};
+  const EvIndex ev = evs_.pick(port, avoid);
+  if (ev == kNoEv) return {};
+  evs_.advance_plane(port);
+
+  if (!again) {
+    const auto& m = messages_[sending_];
+    const bool immediate = m.request.opcode == Opcode::write_with_immediate;
+    if (immediate && psn == m.first) ++wimm_inflight_;
+    window_.append(sending_, nominal_bytes(payload_of(m, psn), immediate && psn == m.last));
+    if (psn == m.last) ++sending_;
+  }
+  const std::uint32_t nominal = window_.at(psn).nominal;
+  const bool ask = !more_after(psn, nominal);
+  window_.fly(psn, ev, now);
+  context_.count(Count::data_sent);
+  if (again) context_.count(Count::data_retransmitted);
+  PacketPtr packet = build(psn, window_.at(psn), again, ask, now);
+  update_ready();
+  return {Offer::Kind::packet, std::move(packet), port};
+}
+
+PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, bool ask,
+                        Picoseconds now) {
+  const MrcOptions& o = context_.options;
+  const MessageQueue::Message& m = messages_[sent.message];
+  const WorkRequest& request = m.request;
+  const bool immediate = request.opcode == Opcode::write_with_immediate;
+  Op op = Op::write_middle;
+  if (m.first == m.last) {
+    op = immediate ? Op::write_only_immediate : Op::write_only;
+  } else if (psn == m.first) {
+    op = Op::write_first;
+  } else if (psn == m.last) {
+    op = immediate ? Op::write_last_immediate : Op::write_last;
+  }
+  Bth bth;
+  bth.opcode = static_cast<std::uint8_t>(op);
+  bth.destination_qp = config_.remote;
+  bth.ack_request = ask;
+  bth.retransmission = retransmission;
+  bth.timestamp = true;
+  bth.psn = Psn::wrap(psn).raw();
+
+  const EntropyValue ev = evs_.value(sent.ev);
+  const std::uint8_t code = !o.trim_nack      ? dscp::kNoTrim
+                            : retransmission ? dscp::kTrimmableRetransmission
+                                             : dscp::kTrimmable;
+  PacketPtr packet = context_.sink->allocate();
+  packet->flow = config_.flow;
+  ByteWriter out = begin(*packet, o,
+                         {config_.source, config_.destination,
+                          &peer_.paths(static_cast<PlanePort>(ev.plane())), ev, code,
+                          o.ecn ? Ecn::ect0 : Ecn::not_ect},
+                         bth);
+  Meth{m.rqmsn, static_cast<std::uint16_t>(sent.message)}.serialize(out);
+  Tseth{o.timestamp(now), o.coarse_timestamps}.serialize(out);
+  const std::uint64_t offset = (psn - m.first) * mss();
+  Reth{request.remote_address + offset, request.remote_key, request.length}.serialize(out);
+  if (has_immediate(op)) ImmDt{request.immediate}.serialize(out);
+  const std::uint32_t length = payload_of(m, psn);
+  Payload payload{nullptr, length, 0, PayloadKind::none};
+  if (request.local && length > 0) {
+    payload.data = request.local + offset;
+    payload.kind = PayloadKind::region;
+  }
+  finish(*packet, out, payload);
+  return packet;
+}
+
+void Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo,
+                         Picoseconds now) {
+  Sent& s = window_.at(psn);
+  const EvIndex ev = s.ev;
+  const SentState before = window_.acknowledge(psn);
+  const bool original = before == SentState::queued ||
+                        (is_trigger && !retransmission_echo && s.copies > 1);
+  if (s.blamed != kNoEv && original) {
+    // The copy declared lost has arrived after all: its path did nothing wrong.
+    context_.count(Count::spurious_loss);
+    readmit(s.blamed, false, now);
+  } else if (before == SentState::flying) {
+    evs_.clear_losses(ev);
+  }
+  if (is_trigger) peer_.data_acknowledged(evs_.value(ev), now);
+}
+
+void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_echo,
+                     Picoseconds now) {
+  if (failed_) return context_.count(Count::drop_qp_error);
+  const PsnCount cack = Psn(seth.cack_psn).unwrap(window_.una() - 1);
+  if (cack >= window_.next()) return context_.count(Count::drop_ack_beyond_sent);
+  if (window_.una() - 1 - std::min(cack, window_.una() - 1) > 2 * 128ull * 255) {
+    return context_.count(Count::drop_ack_stale);
+  }
+  context_.count(Count::sack_received);
+
+  // RTT, before the table forgets the packet that triggered this.
+  const bool marked = seth.mark != 0;
+  Picoseconds delay = nscc_.average_delay();
+  const PsnCount trigger = cack + static_cast<PsnCount>(std::int64_t{seth.ack_psn_offset});
+  const bool known = !seth.probe_reply && window_.contains(trigger);
+  Picoseconds trigger_sent{-1};
+  EvIndex trigger_ev = kNoEv;
+  if (known && window_.at(trigger).state == SentState::flying) {
+    const Sent& s = window_.at(trigger);
+    const Picoseconds age = now - s.time, unit = context_.options.timestamp_unit();
+    if ((s.copies == 1 || (s.copies == 2 && retransmission_echo)) && age < unit * 32'768) {
+      const Picoseconds sample = context_.options.since(cc.tx_ts, now);
+      // An echo older than the packet itself is not this packet's.
+      if (sample <= age + unit * 2) delay = nscc_.sample(std::max(sample, unit), marked);
+    }
+    trigger_sent = s.time;
+    trigger_ev = s.ev;
+  }
+  if (const EvIndex ev = evs_.find(EntropyValue(seth.entropy));
+      ev != kNoEv && marked && !seth.probe_reply) {
+    if (seth.mark == static_cast<std::uint8_t>(Mark::always_skip)) {
+      condemn(ev, true, now);
+    } else {
+      context_.count(Count::ev_skipped);
+      evs_.skip(ev);
+    }
+  }
+
+  // What is newly known to have arrived.
+  bool progress = false;
+  const auto take = [&](PsnCount n, bool is_trigger) {
+    if (window_.at(n).state == SentState::acked) return;
+    acknowledge(n, is_trigger, retransmission_echo, now);
+    progress = true;
+  };
+  if (known) take(trigger, true);
+  for (PsnCount n = window_.una(); n <= cack; ++n) take(n, false);
+  PsnCount base = cack + static_cast<PsnCount>(std::int64_t{seth.sack_offset});
+  std::uint64_t bits = seth.bitmap;
+  if (static_cast<std::int64_t>(window_.una() - base) > 0) {
+    const PsnCount late = window_.una() - base;
+    bits = late < 64 ? bits >> late : 0;
+    base = window_.una();
+  }
+  if (bits && base < window_.next()) {
+    const PsnCount room = window_.next() - base;
+    const std::uint64_t sent = room < 64 ? ~0ull >> (64 - room) : ~0ull;
+    if (bits & ~sent) context_.count(Count::drop_ack_beyond_sent);
+    for (std::uint64_t fresh = bits & sent & ~window_.acked_bits(base); fresh; fresh &= fresh - 1) {
+      take(base + static_cast<unsigned>(std::countr_zero(fresh)), false);
+    }
+  } else if (bits) {
+    context_.count(Count::drop_ack_beyond_sent);
+  }
+  if (window_.una() <= cack) window_.advance(cack);
+
+  const std::uint32_t units = (cc.rcvd_bytes - received_units_) & 0xffffff;
+  std::uint64_t received = 0;
+  if (units < 1u << 23) {
+    received_units_ = cc.rcvd_bytes;
+    received = std::uint64_t{units} * 256;
+  }
+  nscc_.on_sack(received, marked, delay, window_.inflight(), now);
+  nscc_.on_penalty(cc.rcv_cwnd_pen, cc.restore_cwnd);
+  if (context_.options.dynamic_mpr && seth.mpr != 0) window_psns_ = 128u * seth.mpr;
+
+  last_sack_ = now;
+  if (progress) {
+    retries_ = 0;
+    last_progress_ = now;
+  }
+  if (seth.probe_reply) {
+    on_probe_answer(seth, cc, now);
+  } else {
+    tail_unanswered_ = 0;
+  }
+  infer_losses(trigger_ev, trigger_sent, now);
+  complete_arrived();
+  update_ready();
+}
+
+// Arrived is executed here: a bit is set after its payload is placed, and every PSN up to a
+// request's last has arrived before it completes; so completions come in order, and a transport
+// ACK (D1) only carries errors [choice on 2.6].
+void Sender::complete_arrived() {
+  while (!messages_.empty() && messages_[messages_.begin()].last < window_.una()) {
+    const WorkRequest& request = messages_[messages_.begin()].request;
+    if (request.opcode == Opcode::write_with_immediate) --wimm_inflight_;
+    const Completion completion{config_.local, Status::ok, request.id, request.length};
+    messages_.pop();
+    context_.count(Count::messages_completed);
+    context_.sink->complete(completion);
+  }
+}
+
+void Sender::fail(Status status, std::uint64_t culprit, Picoseconds now) {
+  if (failed_) return;
+  failed_ = true;
+  ready_ = false;
+  bad_at_ = kNever;
+  context_.count(Count::qp_errors);
+  context_.event(EventKind::qp_error, config_.local, static_cast<std::uint32_t>(status), now);
+  while (!messages_.empty()) {
+    const WorkRequest& request = messages_[messages_.begin()].request;
+    const bool named = messages_.begin() == culprit;
+    const Completion completion{config_.local, named ? status : Status::flushed, request.id,
+                                request.length};
+    messages_.pop();
+    if (!named) context_.count(Count::requests_flushed);
+    context_.sink->complete(completion);
+  }
+}
+
+void Sender::on_transport_ack(const Aeth& aeth, Picoseconds now) {
+  if (failed_) return context_.count(Count::drop_qp_error);
+  if (aeth.is_ack()) return;  // arrival is told by SACKs
+  context_.count(Count::nak_received);
+  Status status = Status::remote_operational;
+  if (aeth.syndrome == Aeth::kNakInvalidRequest) status = Status::remote_invalid_request;
+  if (aeth.syndrome == Aeth::kNakRemoteAccess) status = Status::remote_access_error;
+  std::uint64_t culprit = messages_.begin();
+  for (std::uint64_t n = messages_.begin(); n < sending_ + 1 && n < messages_.end(); ++n) {
+    if ((n & 0xffff) == (aeth.msn & 0xffff)) culprit = n;
+  }
+  fail(status, culprit, now);
+}
+
+void Sender::on_peer_change(Picoseconds now) {
+  if (peer_.ready() && peer_.base_rtt() != nscc_.base_rtt() && window_.inflight() == 0 &&
+      messages_.begin() == 0 && window_.next() == window_.una()) {
+    nscc_ = Nscc(context_.options, peer_.plane_count(), peer_.base_rtt());
+  }
+  nscc_.on_ports(static_cast<std::size_t>(std::popcount(peer_.live())), peer_.plane_count());
+  if (const EvIndex back = evs_.keep_floor(peer_.live()); back != kNoEv) {
+    context_.count(Count::ev_floor_returned);
+    drop_bad_probe(back);
+    context_.event(EventKind::ev_good, config_.local, evs_.value(back).value, now);
+  }
+  update_ready();
+}
+
+void Sender::deny(EntropyValue value, bool denied) {
+  const EvIndex ev = evs_.find(value);
+  if (ev == kNoEv) return;
+  drop_bad_probe(ev);
+  evs_.deny(ev, denied);
+}
+
+}  // namespace loomnet::mrc

@@ -1,0 +1,126 @@
+// The sending half of a queue pair: messages, the window, the choice of path at the moment of
+// transmission, loss, retransmission and probes. "MRC + SRv6 multi-plane fabrics" 2.3 to 2.7.
+#pragma once
+
+#include "packet/rdma.hpp"
+#include "transport/mrc/context.hpp"
+#include "transport/mrc/nscc.hpp"
+#include "transport/mrc/peer.hpp"
+#include "transport/mrc/send_window.hpp"
+
+namespace loomnet::mrc {
+
+// Growable ring of the requests not yet completed, numbered from 0 for ever.
+class MessageQueue {
+ public:
+  struct Message {
+    WorkRequest request;
+    PsnCount first = 0, last = 0;
+    std::uint16_t rqmsn = 0;
+  };
+  std::uint64_t begin() const { return begin_; }
+  std::uint64_t end() const { return end_; }
+  bool empty() const { return begin_ == end_; }
+  Message& operator[](std::uint64_t n) { return ring_[n & (ring_.size() - 1)]; }
+  const Message& operator[](std::uint64_t n) const { return ring_[n & (ring_.size() - 1)]; }
+  Message& push();
+  void pop() { ++begin_; }
+
+ private:
+  std::vector<Message> ring_;
+  std::uint64_t begin_ = 0, end_ = 0;
+};
+
+class Sender {
+ public:
+  Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32_t index, Picoseconds now);
+
+  void post(const WorkRequest& request, Picoseconds now);
+  // Data and window: something could leave if a port were free (READY).
+  bool ready() const { return ready_; }
+  bool outstanding() const { return !messages_.empty(); }
+  bool failed() const { return failed_; }
+
+  struct Offer {
+    enum class Kind : std::uint8_t { packet, other_plane, blocked } kind = Kind::blocked;
+    PacketPtr packet;
+    int plane = -1;  // other_plane: whose turn it is
+  };
+  // A data packet for `port` if it is this plane's turn among `free`, drawn now.
+  Offer offer(PlanePort port, PlaneMask free, Picoseconds now);
+
+  void on_sack(const Seth& seth, const CcState& cc, bool retransmission_echo, Picoseconds now);
+  void on_nack(const Neth& neth, Picoseconds now);
+  void on_transport_ack(const Aeth& aeth, Picoseconds now);
+  void on_deadline(Picoseconds now);
+  Picoseconds next_deadline() const;
+  // The peer's live planes or base RTT changed.
+  void on_peer_change(Picoseconds now);
+  static constexpr std::uint64_t kNobody = ~0ull;  // no request is to blame
+  // Ends the queue pair: `culprit` gets `status`, every other request is flushed.
+  void fail(Status status, std::uint64_t culprit, Picoseconds now);
+  void fail(Status status, Picoseconds now) { fail(status, messages_.begin(), now); }
+
+  const EvSet& evs() const { return evs_; }
+  const Nscc& congestion() const { return nscc_; }
+  const SendWindow& window() const { return window_; }
+  void deny(EntropyValue ev, bool denied);
+  // Envelope of a packet that takes `ev`; also for probes.
+  const QpConfig& config() const { return config_; }
+
+ private:
+  struct BadProbe {  // recovery of one ASSUMED_BAD value
+    EvIndex ev = kNoEv;
+    std::uint16_t id = 0;
+    std::uint8_t answers = 0;
+    bool waiting = false;
+    Picoseconds at{}, interval{};
+  };
+  std::uint32_t payload_of(const MessageQueue::Message& m, PsnCount psn) const;
+  std::uint64_t mss() const { return context_.options.mtu; }
+  bool window_open(std::uint32_t nominal) const;
+  void update_ready();
+  bool more_after(PsnCount sent, std::uint32_t nominal) const;
+  PacketPtr build(PsnCount psn, const Sent& sent, bool retransmission, bool ask, Picoseconds now);
+  void acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo, Picoseconds now);
+  void complete_arrived();
+  void declare_lost(PsnCount psn, Count why, Picoseconds now);
+  void infer_losses(EvIndex acked_ev, Picoseconds acked_sent, Picoseconds now);
+  void condemn(EvIndex ev, bool at_once, Picoseconds now);
+  void readmit(EvIndex ev, bool marked, Picoseconds now);
+  void on_probe_answer(const Seth& seth, const CcState& cc, Picoseconds now);
+  void drop_bad_probe(EvIndex ev);
+  void send_reliability_probe(EvIndex ev, std::uint16_t id);
+  void probe_bad_evs(Picoseconds now);
+  void probe_tail(Picoseconds now);
+  void retry_timeout(Picoseconds now);
+  Picoseconds rtt() const;
+  Picoseconds rto() const;
+  Picoseconds tail_at() const;
+
+  Context& context_;
+  Peer& peer_;
+  QpConfig config_;  // `planes` are the peer's
+  std::uint32_t index_;
+  EvSet evs_;
+  Nscc nscc_;
+  SendWindow window_;
+  MessageQueue messages_;
+  std::uint64_t sending_ = 0;  // message of window_.next()
+  PsnCount posted_ = 0;        // first PSN no message has
+  std::uint32_t wimm_inflight_ = 0;
+  std::uint16_t wimm_posted_ = 0;
+  std::uint32_t window_psns_;
+  bool ready_ = false, failed_ = false;
+
+  std::uint32_t retries_ = 0, received_units_ = 0;
+  Picoseconds last_rto_{-1}, last_sack_{}, last_progress_{};
+  std::uint16_t next_probe_id_ = 0, tail_id_ = 0;
+  Picoseconds tail_sent_{};
+  std::uint8_t tail_unanswered_ = 0;
+  bool tail_waiting_ = false;
+  std::vector<BadProbe> bad_;
+  Picoseconds bad_at_ = kNever;
+};
+
+}  // namespace loomnet::mrc

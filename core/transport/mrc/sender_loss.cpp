@@ -1,0 +1,276 @@
+// What a sender concludes from silence and from refusals: loss, blame, probes, timeouts.
+// "MRC + SRv6 multi-plane fabrics" 2.4, 2.5 and 2.7.
+#include <algorithm>
+
+#include "packet/dscp.hpp"
+#include "transport/mrc/sender.hpp"
+#include "transport/mrc/wire.hpp"
+
+namespace loomnet::mrc {
+
+Picoseconds Sender::rtt() const {
+  return peer_.ready() ? peer_.base_rtt() : context_.options.network_rtt;
+}
+
+Picoseconds Sender::rto() const {
+  const MrcOptions& o = context_.options;
+  // A queue drains in one BDP of its port, that is in one network RTT.
+  const Picoseconds base = std::max(o.rto, rtt() + o.network_rtt * o.rto_drains);
+  if (retries_ < o.retries_linear) return base;
+  const unsigned doublings = std::min(retries_ - o.retries_linear + 1, 30u);
+  if (base.count > (o.rto_max.count >> doublings)) return std::max(base, o.rto_max);
+  return base * (1ll << doublings);
+}
+
+void Sender::on_nack(const Neth& neth, Picoseconds now) {
+  if (failed_) return context_.count(Count::drop_qp_error);
+  const auto reason = static_cast<NackReason>(neth.reason);
+  if (reason == NackReason::unexpected_event) {
+    context_.count(Count::nack_received);
+    return fail(Status::remote_operational, now);
+  }
+  const PsnCount psn = Psn(neth.nack_psn).unwrap(window_.una());
+  if (psn >= window_.next()) return context_.count(Count::drop_ack_beyond_sent);
+  const EvIndex ev = evs_.find(EntropyValue(neth.entropy));
+  bool charge = false;
+  switch (reason) {
+    case NackReason::trimmed:
+      if (ev != kNoEv) {
+        context_.count(Count::ev_skipped);
+        evs_.skip(ev);
+      }
+      charge = true;
+      break;
+    case NackReason::trimmed_last_hop:
+      charge = true;
+      break;
+    case NackReason::no_bitmap:
+    case NackReason::no_packet_buffer:
+    case NackReason::no_resource:
+    case NackReason::psn_out_of_window:
+      break;
+    default:
+      return context_.count(Count::drop_bad_reason);
+  }
+  context_.count(Count::nack_received);
+  if (psn < window_.una()) return context_.count(Count::drop_ack_stale);
+  const Sent& s = window_.at(psn);
+  // Only the latest copy's refusal asks for another one.
+  const bool latest = s.state == SentState::flying && (ev == kNoEv || s.ev == ev);
+  const std::uint32_t nominal = s.nominal;
+  if (latest) window_.requeue(psn);
+  if (charge) nscc_.on_nack(nominal, window_.inflight(), now);
+  last_sack_ = now;
+  update_ready();
+}
+
+void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
+  const EvIndex ev = window_.at(psn).ev;
+  window_.requeue(psn);
+  context_.count(why);
+  // A plane known to be down is no evidence against its paths.
+  if (!(peer_.live() >> evs_.value(ev).plane() & 1)) return;
+  peer_.data_lost(evs_.value(ev));
+  condemn(ev, false, now);
+  if (evs_.state(ev) == EvState::assumed_bad) window_.at(psn).blamed = ev;
+}
+
+void Sender::condemn(EvIndex ev, bool at_once, Picoseconds now) {
+  const EvChange change = evs_.condemn(ev, peer_.live(), at_once);
+  if (!change.condemned) return;
+  context_.count(Count::ev_condemned);
+  context_.event(EventKind::ev_assumed_bad, config_.local, evs_.value(ev).value, now);
+  if (change.swapped_in != kNoEv) {
+    context_.count(Count::ev_swapped);
+    context_.event(EventKind::ev_swapped, config_.local, evs_.value(change.swapped_in).value, now);
+  }
+  if (change.returned != kNoEv) {
+    context_.count(Count::ev_floor_returned);
+    context_.event(EventKind::ev_good, config_.local, evs_.value(change.returned).value, now);
+    drop_bad_probe(change.returned);
+    if (change.returned == ev) return;
+  }
+  const Picoseconds start = rtt() * context_.options.probe_start_rtts;
+  bad_.push_back({ev, 0, 0, false, now + start, start});
+  bad_at_ = std::min(bad_at_, now + start);
+}
+
+void Sender::readmit(EvIndex ev, bool marked, Picoseconds now) {
+  if (evs_.state(ev) != EvState::assumed_bad) return;
+  evs_.readmit(ev, marked);
+  drop_bad_probe(ev);
+  context_.count(Count::ev_readmitted);
+  context_.event(EventKind::ev_good, config_.local, evs_.value(ev).value, now);
+}
+
+void Sender::drop_bad_probe(EvIndex ev) {
+  std::erase_if(bad_, [ev](const BadProbe& b) { return b.ev == ev; });
+  bad_at_ = kNever;
+  for (const BadProbe& b : bad_) bad_at_ = std::min(bad_at_, b.at);
+}
+
+void Sender::infer_losses(EvIndex acked_ev, Picoseconds acked_sent, Picoseconds now) {
+  const MrcOptions& o = context_.options;
+  switch (o.loss_infer) {
+    case LossInference::rto_only:
+      return;
+    case LossInference::sleek: {
+      const std::uint64_t threshold = std::max<std::uint64_t>(
+          std::uint64_t{o.sleek_packets} * nominal_bytes(o.mtu, false),
+          std::min(nscc_.window() + nscc_.window() / 2, nscc_.max_window()));
+      return window_.infer(threshold,
+                           [&](PsnCount n) { declare_lost(n, Count::lost_inferred, now); });
+    }
+    case LossInference::same_ev: {
+      if (acked_ev == kNoEv) return;
+      // Found first, declared after: the list must not change under the walk.
+      std::array<PsnCount, 64> found;
+      std::size_t count = 0;
+      window_.each_flying([&](PsnCount n, const Sent& s) {
+        if (s.time >= acked_sent || count == found.size()) return false;
+        if (s.ev == acked_ev) found[count++] = n;
+        return true;
+      });
+      for (std::size_t i = 0; i < count; ++i) declare_lost(found[i], Count::lost_inferred, now);
+      return;
+    }
+  }
+}
+
+void Sender::on_probe_answer(const Seth& seth, const CcState& cc, Picoseconds now) {
+  const auto id = static_cast<std::uint16_t>(seth.ack_psn_offset);
+  const MrcOptions& o = context_.options;
+  if (tail_waiting_ && id == tail_id_) {
+    context_.count(Count::probe_answered);
+    tail_waiting_ = false;
+    tail_unanswered_ = 0;
+    const Picoseconds sample = std::max(o.since(cc.tx_ts, now), o.timestamp_unit());
+    const Picoseconds delay = sample - nscc_.base_rtt();
+    if (o.loss_infer != LossInference::rto_only && delay < nscc_.target()) {
+      // The network is calm: what left an RTT before the probe and is still unreported is gone.
+      const Picoseconds before = tail_sent_ - rtt();
+      window_.oldest_while([&](const Sent& s) { return s.time < before; },
+                           [&](PsnCount n) { declare_lost(n, Count::lost_probe, now); });
+    }
+    return;
+  }
+  for (BadProbe& b : bad_) {
+    if (!b.waiting || b.id != id) continue;
+    context_.count(Count::probe_answered);
+    b.waiting = false;
+    b.interval = rtt() * o.probe_start_rtts;
+    const std::uint32_t needed =
+        evs_.failed_before(b.ev) ? o.readmit_answers_again : o.readmit_answers;
+    if (++b.answers >= needed) return readmit(b.ev, seth.mark != 0, now);
+    b.at = now + b.interval;
+    bad_at_ = std::min(bad_at_, b.at);
+    return;
+  }
+  context_.count(Count::drop_unasked_answer);
+}
+
+void Sender::send_reliability_probe(EvIndex ev, std::uint16_t id) {
+  const EntropyValue value = evs_.value(ev);
+  Control c;
+  c.kind = Op::reliability_probe;
+  c.owner = index_;
+  c.id = id;
+  c.fixed_path = true;
+  c.uplink = value.uplink();
+  context_.push_probe(static_cast<PlanePort>(value.plane()), c);
+}
+
+void Sender::probe_bad_evs(Picoseconds now) {
+  const MrcOptions& o = context_.options;
+  const Picoseconds timeout = std::max(o.probe_timeout, rtt() * 4);
+  bad_at_ = kNever;
+  for (BadProbe& b : bad_) {
+    if (b.at <= now) {
+      if (b.waiting) {  // unanswered
+        b.answers = 0;
+        b.interval = std::min(b.interval * 2, std::max(o.probe_cap, b.interval));
+      }
+      b.waiting = false;
+      if (peer_.live() >> evs_.value(b.ev).plane() & 1) {
+        b.id = ++next_probe_id_;
+        b.waiting = true;
+        send_reliability_probe(b.ev, b.id);
+      }
+      b.at = now + std::max(b.interval, timeout);
+    }
+    bad_at_ = std::min(bad_at_, b.at);
+  }
+}
+
+// No SACK for RTT + target (nothing left to send) or 3 RTT (more waits).
+Picoseconds Sender::tail_at() const {
+  if (!window_.any_flying() || context_.options.loss_infer == LossInference::rto_only) return kNever;
+  const bool waiting = window_.queued() > 0 || window_.next() < posted_;
+  const Picoseconds quiet = waiting ? rtt() * 3 : rtt() + nscc_.target();
+  Picoseconds since = std::max(last_sack_, window_.at(window_.oldest_flying()).time);
+  if (tail_waiting_) since = std::max(since, tail_sent_);
+  return since + quiet * (1ll << std::min<unsigned>(tail_unanswered_, 4));
+}
+
+void Sender::probe_tail(Picoseconds now) {
+  if (tail_waiting_ && tail_unanswered_ < 255) ++tail_unanswered_;
+  tail_waiting_ = true;
+  tail_sent_ = now;
+  const int plane = evs_.preferred_plane(peer_.live());
+  if (plane < 0) return;
+  const EvIndex ev = evs_.pick(static_cast<PlanePort>(plane));
+  if (ev == kNoEv) return;
+  evs_.advance_plane(static_cast<PlanePort>(plane));
+  tail_id_ = ++next_probe_id_;
+  send_reliability_probe(ev, tail_id_);
+}
+
+void Sender::retry_timeout(Picoseconds now) {
+  const MrcOptions& o = context_.options;
+  const Picoseconds interval = rto();
+  const PsnCount oldest = window_.oldest_flying();
+  // The counter is shared by the QP and counts rounds: packets of one burst expire together.
+  if (window_.at(oldest).time >= last_rto_) {
+    last_rto_ = now;
+    ++retries_;
+    context_.event(EventKind::rto, config_.local, Psn::wrap(oldest).raw(), now);
+    if (o.retries_exponential < 25 && retries_ > o.retries_linear + o.retries_exponential) {
+      return fail(Status::retry_exceeded, now);
+    }
+  }
+  window_.oldest_while([&](const Sent& s) { return s.time + interval <= now; },
+                       [&](PsnCount n) {
+                         nscc_.on_rto(window_.at(n).nominal);
+                         declare_lost(n, Count::lost_rto, now);
+                       });
+}
+
+void Sender::on_deadline(Picoseconds now) {
+  if (failed_) return;
+  const MrcOptions& o = context_.options;
+  if (outstanding() && o.peer_timeout.count > 0 && now - last_progress_ >= o.peer_timeout) {
+    return fail(Status::retry_exceeded, now);
+  }
+  if (bad_at_ <= now) probe_bad_evs(now);
+  if (window_.any_flying() && window_.at(window_.oldest_flying()).time + rto() <= now) {
+    retry_timeout(now);
+    if (failed_) return;
+  }
+  if (tail_at() <= now) probe_tail(now);
+  update_ready();
+}
+
+Picoseconds Sender::next_deadline() const {
+  if (failed_) return kNever;
+  Picoseconds at = bad_at_;
+  if (!outstanding()) return at;
+  if (context_.options.peer_timeout.count > 0) {
+    at = std::min(at, last_progress_ + context_.options.peer_timeout);
+  }
+  if (window_.any_flying()) {
+    at = std::min({at, window_.at(window_.oldest_flying()).time + rto(), tail_at()});
+  }
+  return at;
+}
+
+}  // namespace loomnet::mrc

@@ -1,0 +1,60 @@
+// MRC packets as bytes: the envelope every packet has, and what a received one holds.
+// "MRC + SRv6 multi-plane fabrics" 3.3 and 3.4.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "packet/ipv6.hpp"
+#include "packet/mrc_headers.hpp"
+#include "packet/packet.hpp"
+#include "packet/rdma.hpp"
+#include "transport/mrc/counters.hpp"
+#include "transport/mrc/options.hpp"
+
+namespace loomnet::mrc {
+
+// Ethernet, outer and inner IPv6, UDP.
+inline constexpr std::size_t kEnvelopeBytes = 14 + 40 + 40 + 8;
+// UDP payload of a packet without ImmDt and without payload bytes: BTH METH TSETH RETH iCRC.
+inline constexpr std::uint32_t kDataUdpBytes = 12 + 4 + 4 + 16 + 4;
+// What a packet is charged: UDP payload + 40 B (2.5).
+constexpr std::uint32_t nominal_bytes(std::uint32_t payload, bool immediate) {
+  return kDataUdpBytes + payload + (immediate ? 4 : 0) + 40;
+}
+
+struct Envelope {
+  HostId source = 0, destination = 0;
+  const PlanePaths* paths = nullptr;
+  EntropyValue ev;
+  std::uint8_t dscp = 0;
+  Ecn ecn = Ecn::not_ect;
+};
+
+// Starts a packet: class and flags of `envelope.dscp`, header up to and including BTH. The caller
+// writes the rest with the returned writer and then calls finish().
+ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& envelope,
+                 const Bth& bth);
+// Sets header_length, wire_length and the three length fields.
+void finish(Packet& packet, const ByteWriter& writer, const Payload& payload);
+
+// A received packet up to BTH, checked; the rest is read from `body`.
+struct Inbound {
+  std::uint8_t dscp = 0;
+  Ecn ecn = Ecn::not_ect;
+  HostId source = 0, destination = 0;
+  EntropyValue ev;
+  Bth bth;
+  Op op = Op::sack;
+  bool trimmed = false;
+  std::span<const std::uint8_t> body;
+};
+// A drop counter where the packet is not a well-formed MRC packet.
+std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbound& in);
+
+// Bytes of a frame that belong in Packet::header; the payload follows, then 4 bytes of iCRC. For
+// the live part, which receives frames in one piece. nullopt: not an MRC packet.
+std::optional<std::size_t> header_length(std::span<const std::uint8_t> frame,
+                                         std::uint16_t udp_port = 4971);
+
+}  // namespace loomnet::mrc
