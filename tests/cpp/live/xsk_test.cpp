@@ -1,54 +1,16 @@
 // AF_XDP over veth and through a real XDP forward switch: bytes, metadata, counters, and what is left
 // behind.
-#include <arpa/inet.h>
-#include <linux/if_ether.h>
-#include <linux/if_packet.h>
-#include <net/if.h>
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <thread>
 
 #include "ebpf/metadata.h"
 #include "live/live_fabric.hpp"
 #include "live_fixture.hpp"
-#include "packet/ipv6.hpp"
+#include "raw_socket.hpp"
 
 namespace loomnet {
 namespace {
 
-using live_test::mac;
-
-// A socket on an interface of another namespace that sees every frame, as the far side's kernel.
-class RawSocket {
- public:
-  RawSocket(const Netns& netns, const std::string& interface) {
-    netns.run([&] {
-      fd_ = checked_fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_ALL)), "raw socket");
-      sockaddr_ll address{};
-      address.sll_family = AF_PACKET;
-      address.sll_protocol = htons(ETH_P_ALL);
-      address.sll_ifindex = static_cast<int>(::if_nametoindex(interface.c_str()));
-      if (::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) {
-        throw LiveError("bind raw socket to " + interface, errno);
-      }
-    });
-  }
-  void send(const std::vector<std::uint8_t>& bytes) {
-    ASSERT_EQ(::send(fd_.get(), bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-  }
-  std::vector<std::uint8_t> receive() {
-    pollfd p{fd_.get(), POLLIN, 0};
-    std::vector<std::uint8_t> bytes(4096);
-    if (::poll(&p, 1, 2000) != 1) return {};
-    const ssize_t size = ::recv(fd_.get(), bytes.data(), bytes.size(), 0);
-    bytes.resize(size < 0 ? 0 : static_cast<std::size_t>(size));
-    return bytes;
-  }
-
- private:
-  Fd fd_;
-};
+using live_test::RawSocket;
 
 std::vector<std::uint8_t> test_frame(std::size_t size, std::uint8_t salt) {
   std::vector<std::uint8_t> bytes(size);
@@ -85,7 +47,7 @@ TEST_F(XskTest, BytesGoBothWaysUnchangedAndAFrameIsHandedOverWithoutCopying) {
   RawSocket left(h0, "lnlv-h0"), right(h1, "lnlv-h1");
   for (const std::size_t size : {60u, 1514u, 2190u, 3414u}) {
     const auto sent = test_frame(size, static_cast<std::uint8_t>(size));
-    left.send(sent);
+    ASSERT_TRUE(left.send(sent));
     ReceivedFrame frame;
     ASSERT_TRUE(receive_within(fabric.socket(0), frame)) << size;
     ASSERT_EQ(frame.length, size);

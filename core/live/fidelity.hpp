@@ -1,0 +1,69 @@
+// What a live run says about itself: how late the engine was, what went missing outside its models,
+// and what follows for a figure. Never wrong in silence.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "clock/time.hpp"
+#include "live/lateness.hpp"
+
+namespace loomnet {
+
+enum class LiveVerdict : std::uint8_t { kept_up, fell_behind, lost_packets };
+constexpr std::string_view to_string(LiveVerdict v) {
+  switch (v) {
+    case LiveVerdict::kept_up: return "kept up";
+    case LiveVerdict::fell_behind: return "fell behind";
+    case LiveVerdict::lost_packets: return "lost packets of its own";
+  }
+  return "";
+}
+
+// A figure is judged against the lateness of its own window.
+enum class Standing : std::uint8_t { stands, below_resolution };
+// A rate over `window` stands from 100 x p99 lateness on.
+constexpr Standing judge_rate(Picoseconds window, Picoseconds p99) {
+  return window >= p99 * 100 ? Standing::stands : Standing::below_resolution;
+}
+// A time stands from 20 x p99 lateness on.
+constexpr Standing judge_time(Picoseconds time, Picoseconds p99) {
+  return time >= p99 * 20 ? Standing::stands : Standing::below_resolution;
+}
+
+struct NamedCount {
+  std::string name;
+  std::uint64_t value = 0;
+};
+
+// Conservation at one kernel-placed switch.
+struct SwitchReckoning {
+  std::uint32_t node = 0;
+  std::uint64_t given = 0;        // uids handed to it
+  std::uint64_t returned = 0;     // uids that came back
+  std::uint64_t switch_drops = 0;  // the program's own named reasons: part of the model
+  std::uint64_t own_losses = 0;   // sockets and veths: the engine's fault
+  std::uint64_t missing() const { return given > returned ? given - returned : 0; }
+  std::uint64_t unexplained() const {
+    const std::uint64_t explained = switch_drops + own_losses;
+    return missing() > explained ? missing() - explained : 0;
+  }
+};
+
+struct Fidelity {
+  LiveVerdict verdict = LiveVerdict::kept_up;
+  std::string reason;           // one sentence when the verdict is not "kept up"
+  LatenessSummary lateness;     // of packets: where they come out of the kernel
+  LatenessSummary event_lateness;  // of the loop: oldest due event of each pass
+  Picoseconds longest_pass{};   // emulated; the longest gap between two looks at the sockets
+  std::uint64_t passes = 0;
+  std::uint64_t given = 0, returned = 0, switch_drops = 0, own_losses = 0, unexplained = 0;
+  std::vector<SwitchReckoning> switches;
+  std::vector<NamedCount> counters;  // everything the loop counted, by name
+  std::string scheduling;       // "SCHED_FIFO 1", "nice -20", "normal: …"
+  double dilation = 1;
+};
+
+}  // namespace loomnet

@@ -1,0 +1,388 @@
+// One pass: receive, orders, ranks, due events, flush; then sleep if none of it was work.
+#include "live/live_loop.hpp"
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "ebpf/metadata.h"
+
+namespace loomnet {
+namespace {
+
+constexpr std::int64_t kHousekeepingNs = 1'000'000;
+constexpr std::size_t kSweepShare = 256;          // of the table, each housekeeping
+constexpr std::int64_t kDrainNs = 100'000'000;    // what stop() waits for the kernel
+constexpr std::size_t kDestinationMac = 0, kSourceMac = 6;
+
+}  // namespace
+
+LiveLoop::LiveLoop(Network& network, LiveFabric& fabric, const LiveLoopConfig& config)
+    : network_(network), fabric_(fabric), config_(config), clock_(config.dilation) {
+  by_node_.resize(network.nodes());
+  std::vector<std::uint32_t> of_node(network.nodes(), kNoPort);
+  for (std::size_t i = 0; i < fabric.ports().size(); ++i) {
+    const LivePort& p = fabric.ports()[i];
+    if (p.node >= network.nodes()) {
+      throw std::invalid_argument("live port " + p.interface + " belongs to node " +
+                                  std::to_string(p.node) + ", which the network does not have");
+    }
+    auto& row = by_node_[p.node];
+    if (row.size() <= p.port) row.resize(std::size_t{p.port} + 1, kNoPort);
+    row[p.port] = static_cast<std::uint32_t>(i);
+    if (p.kind == PortKind::xdp_switch && of_node[p.node] == kNoPort) {
+      of_node[p.node] = static_cast<std::uint32_t>(reckonings_.size());
+      reckonings_.push_back({.node = p.node});
+      const XdpSwitch* s = fabric.switch_of(p.node);
+      switch_drops_before_.push_back(s ? s->drops() : 0);
+    }
+    ports_.push_back({&fabric.socket(i), p.kind, p.node, p.port, p.mac,
+                      p.kind == PortKind::xdp_switch ? of_node[p.node] : 0, false});
+  }
+  for (const auto& l : fabric.losses()) losses_before_.push_back(l.total());
+  dirty_.reserve(ports_.size());
+  network_.pool().set_frame_owner(&fabric.frames());
+  network_.set_gate(this);
+}
+
+LiveLoop::~LiveLoop() {
+  stop();
+  in_kernel_.sweep(in_kernel_.slots() * 2, INT64_MAX, [](UidTable::Entry&&) {});
+  // Packets may outlive the fabric whose frames they point into: let them keep nothing alive.
+  network_.pool().set_frame_owner(nullptr);
+  network_.set_gate(nullptr);
+}
+
+void LiveLoop::start() {
+  if (thread_.joinable()) throw std::logic_error("the live loop runs already");
+  clock_.start(network_.now());
+  thread_ = std::thread([this] { run(); });
+}
+
+void LiveLoop::stop() {
+  if (!thread_.joinable()) return;
+  commands_.post([this] { stopping_ = true; });
+  thread_.join();
+}
+
+LatenessSummary LiveLoop::take_window() {
+  return call([this] {
+    const LatenessSummary s = window_.summary();
+    whole_.merge(window_);
+    window_.clear();
+    return s;
+  });
+}
+
+void LiveLoop::take_priority() {
+  if (!config_.realtime) {
+    scheduling_ = "normal: as configured";
+    return;
+  }
+  const sched_param parameter{.sched_priority = 1};
+  if (::sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &parameter) == 0) {
+    scheduling_ = "SCHED_FIFO 1";
+    return;
+  }
+  const std::string why = std::generic_category().message(errno);
+  if (::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), -20) == 0) {
+    scheduling_ = "nice -20: SCHED_FIFO refused (" + why + ")";
+    return;
+  }
+  scheduling_ = "normal: SCHED_FIFO and nice -20 refused (" + why + "); needs CAP_SYS_NICE";
+}
+
+void LiveLoop::run() {
+  ::prctl(PR_SET_NAME, "loomnet-live");
+  ::prctl(PR_SET_TIMERSLACK, 1ul);  // the default of 50 us would be most of the lateness
+  take_priority();
+  pass_wall_ = wall_nanoseconds();
+  while (!stopping_) {
+    if (!pass()) sleep_until_work(wall_nanoseconds());
+  }
+  // What is in the kernel comes back within microseconds; what does not is for the reckoning.
+  const std::int64_t until = wall_nanoseconds() + kDrainNs;
+  while ((in_kernel_.size() || !dirty_.empty()) && wall_nanoseconds() < until) {
+    flush();
+    if (!receive_all()) ::usleep(20);
+  }
+  commands_.close();
+}
+
+bool LiveLoop::pass() {
+  ++passes_;
+  const std::int64_t wall = wall_nanoseconds();
+  longest_pass_ns_ = std::max(longest_pass_ns_, wall - pass_wall_);
+  pass_wall_ = wall;
+  bool worked = receive_all();
+  worked |= commands_.run();
+  const Picoseconds now = clock_.now();
+  for (LivePoller* p : pollers_) worked |= p->poll(now);
+  const Picoseconds due = network_.events().next();
+  if (due <= now) {
+    event_lateness_.record(now - due);
+    worked = true;
+  }
+  network_.run_until(now);
+  worked |= flush();
+  if (wall >= next_housekeeping_) housekeeping(wall);
+  return worked;
+}
+
+bool LiveLoop::receive_all() {
+  bool any = false;
+  for (Port& port : ports_) {
+    const std::size_t n = port.socket->receive(batch_);
+    if (n == 0) continue;
+    any = true;
+    counters_.received += n;
+    const Picoseconds now = clock_.now();
+    for (std::size_t i = 0; i < n; ++i) {
+      // Headers lie a page apart and were written by the kernel just now: fetch ahead.
+      if (i + 2 < n) __builtin_prefetch(batch_[i + 2].data);
+      if (port.kind == PortKind::xdp_switch) {
+        from_xdp_switch(port, batch_[i], now);
+      } else {
+        from_kernel(port, batch_[i], now);
+      }
+    }
+  }
+  return any;
+}
+
+// Makes the frame the packet's bytes. False, and nothing changed, if it is shorter than the header.
+bool LiveLoop::attach(Packet& packet, Port& port, const ReceivedFrame& frame, bool bytes) {
+  if (frame.length < packet.header_length) return false;
+  std::memcpy(packet.header.data(), frame.data, packet.header_length);
+  if (!bytes) {
+    drop_frame(port, frame);  // lengths only: the frame has served its purpose
+    return true;
+  }
+  packet.payload = {frame.data + packet.header_length, frame.length - packet.header_length,
+                    frame.handle, PayloadKind::frame};
+  return true;
+}
+
+void LiveLoop::from_xdp_switch(Port& port, const ReceivedFrame& frame, Picoseconds now) {
+  if (frame.length < EthernetHeader::kSize) {
+    ++counters_.malformed;
+    return drop_frame(port, frame);
+  }
+  UidTable::Entry entry = in_kernel_.take(ln_uid_from_mac(frame.data + kSourceMac));
+  if (!entry.uid) {
+    ++counters_.foreign;
+    return drop_frame(port, frame);
+  }
+  SwitchReckoning& reckoning = reckonings_[entry.node];
+  ++reckoning.returned;
+  ln_metadata metadata;
+  std::memcpy(&metadata, frame.data - sizeof metadata, sizeof metadata);
+  // The area is not wiped by the kernel: a frame must never show what an earlier one left.
+  std::memset(frame.data - sizeof metadata, 0, sizeof metadata.magic);
+  if (metadata.magic != LN_METADATA_MAGIC) {
+    ++counters_.no_metadata;
+  } else if (metadata.ingress != entry.packet->ingress || metadata.value != port.port) {
+    ++counters_.metadata_mismatch;
+  }
+  PacketPtr packet = std::move(entry.packet);
+  if (!attach(*packet, port, frame, entry.bytes)) {
+    ++counters_.malformed;
+    return drop_frame(port, frame);
+  }
+  window_.record(now - packet->ideal);
+  network_.from_switch(port.node, port.port, std::move(packet));
+}
+
+// A frame that begins its life here: of a host's kernel, or of a switch that keeps no uid.
+void LiveLoop::from_kernel(Port& port, const ReceivedFrame& frame, Picoseconds now) {
+  if (frame.length < EthernetHeader::kSize) {
+    ++counters_.malformed;
+    return drop_frame(port, frame);
+  }
+  PacketPtr packet = network_.pool().allocate();
+  packet->header_length =
+      static_cast<std::uint16_t>(std::min<std::size_t>(frame.length, kMaxHeaderBytes));
+  packet->wire_length = frame.length;
+  packet->ideal = now;
+  packet->kernel = true;
+  attach(*packet, port, frame, true);
+  if (port.kind == PortKind::host) {
+    ++counters_.host_frames;
+    network_.from_host(port.node, static_cast<PlanePort>(port.port), std::move(packet), now);
+  } else {
+    network_.from_switch(port.node, port.port, std::move(packet));
+  }
+}
+
+void LiveLoop::to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds) {
+  const std::uint32_t index = find(node, port);
+  if (index == kNoPort) {
+    ++counters_.no_port;
+    return;
+  }
+  Port& p = ports_[index];
+  packet->ingress = port;
+  const bool bytes = packet->payload.data != nullptr;
+  if (!send(index, *packet, true)) return;
+  if (p.kind != PortKind::xdp_switch) {
+    window_.record(clock_.now() - packet->ideal);
+    return;  // the record ends here; what comes back is a new packet
+  }
+  ++reckonings_[p.reckoning].given;
+  const std::uint64_t uid = packet->uid & LN_UID_MASK;
+  in_kernel_.put({uid, std::move(packet), pass_wall_, p.reckoning, bytes});
+}
+
+void LiveLoop::to_host(HostId host, PlanePort port, PacketPtr packet, Picoseconds) {
+  const std::uint32_t index = find(host, port);
+  if (index == kNoPort) {
+    ++counters_.no_port;
+    return;
+  }
+  if (ports_[index].mac != MacAddress{}) {
+    std::memcpy(packet->header.data() + kDestinationMac, ports_[index].mac.data(), 6);
+  }
+  window_.record(clock_.now() - packet->ideal);
+  send(index, *packet, false);
+}
+
+// Queues the packet's bytes on the port's socket: in the frame they already are in if the socket's
+// group owns it, else in a fresh one. The packet owns no frame afterwards.
+bool LiveLoop::send(std::uint32_t index, Packet& packet, bool with_uid) {
+  Port& port = ports_[index];
+  Umem& umem = port.socket->umem();
+  if (with_uid) ln_uid_to_mac(packet.uid & LN_UID_MASK, packet.header.data() + kSourceMac);
+  Payload& payload = packet.payload;
+  const std::uint32_t length = packet.header_length + payload.length;
+  std::uint32_t handle = 0, offset = kFrameHeadroom;
+  bool in_place = false;
+  if (payload.kind == PayloadKind::frame && Umem::id_of(payload.frame) == umem.id()) {
+    const std::uint8_t* base = umem.base(payload.frame);
+    const std::ptrdiff_t start =
+        payload.data ? payload.data - base - packet.header_length : std::ptrdiff_t{kFrameHeadroom};
+    if (start >= 0 && start + length <= kFrameBytes) {
+      in_place = true;
+      handle = payload.frame;
+      offset = static_cast<std::uint32_t>(start);
+    }
+  }
+  if (!in_place) {
+    if (length > kMaxFrameLength) {
+      ++counters_.too_long;
+      return false;
+    }
+    if (!umem.take(handle)) {
+      ++counters_.umem_dry;
+      return false;
+    }
+    if (payload.data) {
+      std::memcpy(umem.base(handle) + offset + packet.header_length, payload.data, payload.length);
+    }
+  }
+  std::memcpy(umem.base(handle) + offset, packet.header.data(), packet.header_length);
+  if (!port.socket->transmit(handle, offset, length)) {
+    port.socket->flush();
+    if (!port.socket->transmit(handle, offset, length)) {
+      ++counters_.tx_ring_full;
+      if (!in_place) umem.put(handle);
+      return false;
+    }
+  }
+  if (payload.kind == PayloadKind::frame && !in_place) fabric_.frames().release_frame(payload.frame);
+  payload.kind = PayloadKind::none;
+  payload.data = nullptr;
+  ++counters_.sent;
+  if (!port.dirty) {
+    port.dirty = true;
+    dirty_.push_back(index);
+  }
+  return true;
+}
+
+bool LiveLoop::flush() {
+  if (dirty_.empty()) return false;
+  std::size_t kept = 0;
+  for (const std::uint32_t index : dirty_) {
+    if (ports_[index].socket->flush()) {
+      ports_[index].dirty = false;
+    } else {
+      dirty_[kept++] = index;
+    }
+  }
+  const bool progress = kept < dirty_.size();
+  dirty_.resize(kept);
+  return progress;
+}
+
+void LiveLoop::housekeeping(std::int64_t wall) {
+  next_housekeeping_ = wall + kHousekeepingNs;
+  in_kernel_.sweep(in_kernel_.slots() / kSweepShare, wall - config_.uid_timeout_ns,
+                   [this](UidTable::Entry&&) { ++counters_.swept; });
+}
+
+void LiveLoop::sleep_until_work(std::int64_t wall) {
+  std::int64_t until = wall + config_.idle_sleep_ns;
+  const Picoseconds next = network_.events().next();
+  if (next != kNever) until = std::min(until, clock_.wall_of(next));
+  if (until <= wall) return;
+  const timespec t{until / 1'000'000'000, until % 1'000'000'000};
+  ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr);
+}
+
+Fidelity LiveLoop::fidelity() {
+  if (thread_.joinable()) throw std::logic_error("fidelity() is for after stop()");
+  Fidelity f;
+  whole_.merge(window_);
+  window_.clear();
+  f.lateness = whole_.summary();
+  f.event_lateness = event_lateness_.summary();
+  f.longest_pass = Picoseconds{static_cast<std::int64_t>(
+      static_cast<double>(longest_pass_ns_) * 1000 / clock_.dilation())};
+  f.passes = passes_;
+  f.scheduling = scheduling_;
+  f.dilation = clock_.dilation();
+  f.switches = reckonings_;
+  const auto losses = fabric_.losses();
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    const std::uint64_t lost = losses[i].total() - std::min(losses[i].total(), losses_before_[i]);
+    f.own_losses += lost;
+    if (ports_[i].kind == PortKind::xdp_switch) f.switches[ports_[i].reckoning].own_losses += lost;
+  }
+  for (std::size_t i = 0; i < f.switches.size(); ++i) {
+    SwitchReckoning& s = f.switches[i];
+    if (const XdpSwitch* program = fabric_.switch_of(s.node)) {
+      s.switch_drops = program->drops() - switch_drops_before_[i];
+    }
+    f.given += s.given;
+    f.returned += s.returned;
+    f.switch_drops += s.switch_drops;
+    f.unexplained += s.unexplained();
+  }
+  const Counters& c = counters_;
+  f.own_losses += c.umem_dry + c.tx_ring_full + c.too_long + c.no_port + c.malformed;
+  f.counters = {{"received", c.received}, {"sent", c.sent}, {"foreign", c.foreign},
+                {"no_metadata", c.no_metadata}, {"metadata_mismatch", c.metadata_mismatch},
+                {"malformed", c.malformed}, {"swept", c.swept}, {"umem_dry", c.umem_dry},
+                {"tx_ring_full", c.tx_ring_full}, {"too_long", c.too_long}, {"no_port", c.no_port},
+                {"host_frames", c.host_frames}};
+  const Picoseconds p99 = f.lateness.count ? f.lateness.p99 : f.event_lateness.p99;
+  if (p99 > config_.lateness_bound) {
+    f.verdict = LiveVerdict::fell_behind;
+    f.reason = "p99 lateness " + std::to_string(p99.microseconds()) + " us is above the bound of " +
+               std::to_string(config_.lateness_bound.microseconds()) + " us";
+  }
+  if (f.own_losses || f.unexplained) {
+    f.verdict = LiveVerdict::lost_packets;
+    f.reason = std::to_string(f.own_losses) + " packets lost in sockets and veths, " +
+               std::to_string(f.unexplained) + " unexplained";
+  }
+  return f;
+}
+
+}  // namespace loomnet

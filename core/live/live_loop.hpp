@@ -1,0 +1,138 @@
+// The live clock: the network's own event queue gated by the wall clock, with packets going out to and
+// coming in from the kernel. One thread, which sleeps 20 us whenever a pass found no work: a busy
+// loop would starve the kernel's own packet processing ("Loomnet: the design" 5).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/network.hpp"
+#include "live/command_queue.hpp"
+#include "live/fidelity.hpp"
+#include "live/lateness.hpp"
+#include "live/live_clock.hpp"
+#include "live/live_fabric.hpp"
+#include "live/uid_table.hpp"
+
+namespace loomnet {
+
+struct LiveLoopConfig {
+  double dilation = 1;
+  bool realtime = true;                          // SCHED_FIFO 1, else nice -20, else as we are
+  std::int64_t idle_sleep_ns = 20'000;
+  std::int64_t uid_timeout_ns = 1'000'000'000;   // a uid that is away longer is missing
+  Picoseconds lateness_bound = milliseconds(1);  // a p99 above it: "fell behind"
+};
+
+// What else a pass looks at: the ranks' ports.
+class LivePoller {
+ public:
+  virtual ~LivePoller() = default;
+  // True if there was work.
+  virtual bool poll(Picoseconds now) = 0;
+};
+
+class LiveLoop final : public KernelGate {
+ public:
+  // Network and fabric must outlive the loop, and are its thread's alone between start() and stop():
+  // others reach them through call().
+  LiveLoop(Network& network, LiveFabric& fabric, const LiveLoopConfig& config = {});
+  ~LiveLoop() override;
+
+  void add_poller(LivePoller& poller) { pollers_.push_back(&poller); }  // before start()
+  // Starts the clock where the network's stands.
+  void start();
+  // Runs `work` between two passes, on the loop's thread; its result or exception comes back here.
+  template <typename Work>
+  auto call(Work work) -> decltype(work()) {
+    return commands_.call(std::move(work));
+  }
+  bool post(CommandQueue::Command command) { return commands_.post(std::move(command)); }
+  // Ends the loop: waits up to 100 ms for what is in the kernel, joins. Idempotent.
+  void stop();
+  bool running() const { return thread_.joinable(); }
+  const LiveClock& clock() const { return clock_; }
+
+  // Lateness since the last call: one figure's window. While running, any thread.
+  LatenessSummary take_window();
+  // The whole run, with every packet accounted for. After stop().
+  Fidelity fidelity();
+
+  // KernelGate; the network calls these on the loop's thread.
+  void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) override;
+  void to_host(HostId host, PlanePort port, PacketPtr packet, Picoseconds now) override;
+
+ private:
+  static constexpr std::size_t kBatch = 64;
+  static constexpr std::uint32_t kNoPort = ~0u;
+  struct Port {
+    XskSocket* socket = nullptr;
+    PortKind kind = PortKind::xdp_switch;
+    NodeId node = 0;
+    std::uint16_t port = 0;
+    MacAddress mac{};
+    std::uint32_t reckoning = 0;  // index into reckonings_
+    bool dirty = false;           // has frames to flush
+  };
+  // Plain counters of the loop's thread, read after it ended or through call().
+  struct Counters {
+    std::uint64_t received = 0, sent = 0;  // frames from and to sockets
+    std::uint64_t foreign = 0;             // frames without a uid of ours: dropped
+    std::uint64_t no_metadata = 0;         // a known uid, but no switch program's metadata
+    std::uint64_t metadata_mismatch = 0;   // the program's ports are not the record's
+    std::uint64_t malformed = 0;           // shorter than its headers
+    std::uint64_t swept = 0;               // given up after uid_timeout
+    std::uint64_t umem_dry = 0;            // own loss: no frame to send in
+    std::uint64_t tx_ring_full = 0;        // own loss: the kernel did not take frames in time
+    std::uint64_t too_long = 0;            // own loss: longer than a frame
+    std::uint64_t no_port = 0;             // own loss: no such kernel port
+    std::uint64_t host_frames = 0;         // frames of hosts' kernels
+  };
+
+  void run();
+  bool pass();
+  bool receive_all();
+  void from_xdp_switch(Port& port, const ReceivedFrame& frame, Picoseconds now);
+  void from_kernel(Port& port, const ReceivedFrame& frame, Picoseconds now);
+  bool attach(Packet& packet, Port& port, const ReceivedFrame& frame, bool bytes);
+  void drop_frame(Port& port, const ReceivedFrame& frame) { port.socket->umem().put(frame.handle); }
+  bool send(std::uint32_t index, Packet& packet, bool with_uid);
+  bool flush();
+  void housekeeping(std::int64_t wall);
+  void sleep_until_work(std::int64_t wall);
+  void take_priority();
+  std::uint32_t find(NodeId node, std::uint16_t port) const {
+    if (node >= by_node_.size() || port >= by_node_[node].size()) return kNoPort;
+    return by_node_[node][port];
+  }
+
+  Network& network_;
+  LiveFabric& fabric_;
+  LiveLoopConfig config_;
+  LiveClock clock_;
+  CommandQueue commands_;
+  std::vector<LivePoller*> pollers_;
+  std::vector<Port> ports_;
+  std::vector<std::vector<std::uint32_t>> by_node_;  // [node][port] -> index into ports_
+  std::vector<std::uint32_t> dirty_;
+  std::array<ReceivedFrame, kBatch> batch_;
+  UidTable in_kernel_;
+  std::vector<SwitchReckoning> reckonings_;
+  LatenessHistogram window_, whole_, event_lateness_;
+  Counters counters_;
+  std::int64_t pass_wall_ = 0;
+  std::int64_t longest_pass_ns_ = 0;
+  std::int64_t next_housekeeping_ = 0;
+  std::uint64_t passes_ = 0;
+  std::string scheduling_ = "not started";
+  std::vector<std::uint64_t> losses_before_;        // per port, at construction
+  std::vector<std::uint64_t> switch_drops_before_;  // per reckoning
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace loomnet
