@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective/schedule.hpp"
 #include "collective/staging.hpp"
 #include "collective/types.hpp"
 #include "collective/verbs.hpp"
@@ -50,7 +51,10 @@ class CollectiveExecutor {
   void create(CommunicatorId id, std::span<const JobRank> members);
   // Aborts what still runs, then forgets the communicator and gives its channels back.
   void close(CommunicatorId id);
+  // Null if unknown. Include collective/communicator.hpp to ask it for rank, size or its fault.
   const Communicator* find(CommunicatorId id) const;
+  // Replaces the choice of schedules from the next operation on; alike on all members.
+  void set_planner(CommunicatorId id, SchedulePlanner planner);
 
   // Collectives of one communicator run in the order of start(); sends and receives are independent
   // of them. The operation may finish inside this call. Throws std::invalid_argument for what is

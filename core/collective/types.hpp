@@ -82,6 +82,7 @@ struct Operation {
   GroupRank root = 0;      // broadcast, reduce, gather, scatter
   GroupRank peer = 0;      // send, recv; kAnySource for recv from whoever comes first
   std::uint32_t tag = 0;   // send, recv
+  std::uint64_t cookie = 0;  // the caller's own; given back in the result
   std::uint64_t count = 0;
   std::vector<std::uint64_t> input_counts, output_counts;
   Buffers input, output;
@@ -108,6 +109,7 @@ struct OperationResult {
   OperationStatus status = OperationStatus::ok;
   GroupRank source = 0;     // recv: who sent it
   std::uint32_t tag = 0;    // send, recv
+  std::uint64_t cookie = 0; // Operation::cookie
   std::string message;      // empty when ok
 };
 

@@ -16,13 +16,14 @@ namespace loomnet {
 //   kind 3 | channel 8 | value 21
 //
 //   kind     channel                     value                                            length
-//   data     sender's channel            slot 6 | first 1 | last 1 | low 13 of sequence   48 + payload
+//   data     sender's channel            slot 6 | first 1 | last 1 | low 13 (*)           48 + payload
 //   credit   receiver's own channel      slots given back, 1..slots                       0
 //   open     sender's channel            communicator 20 | traffic 1                      0
 //   close    sender's channel            0                                                0
 //   clear    receiver's own channel      low 21 bits of the message number                0
 //   abort    OperationStatus of the fault  communicator 20 | 0                            0
 //
+// (*) of the operation's number; for messages, of the tag where `first`, else of the message's number.
 // "Receiver's own": the channel on which the receiver of this immediate sends.
 enum class ImmediateKind : std::uint8_t { data = 1, credit, open, close, clear, abort };
 
