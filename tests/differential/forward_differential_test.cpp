@@ -1,8 +1,12 @@
 // Engine against XDP on identical packets by BPF_PROG_TEST_RUN: golden vectors, 120,000 generated
 // frames under two option sets and changing tables. Same verdict, bytes, metadata and counters.
+#include <bpf/bpf.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstring>
 #include <map>
+#include <thread>
 
 #include "differential/forward_pair.hpp"
 #include "differential/packet_generator.hpp"
@@ -136,6 +140,83 @@ TEST_F(ForwardDifferentialTest, RefusedTablesLeaveTheOldOnes) {
   const auto difference = pair.difference(frame(vector_spec(kGoldenVectors[0])), 0);
   EXPECT_FALSE(difference) << *difference;
   EXPECT_EQ(pair.last, Verdict::forward(1));
+}
+
+TEST_F(ForwardDifferentialTest, TablesAreReplacedAtOnceUnderTraffic) {
+  // Generation g renames the own uN and sends everything to port g % 4. A packet that met rows of two
+  // generations would find no route, or leave by a port that its generation does not name.
+  const auto batch = [](std::uint32_t generation) {
+    TableBatch tables;
+    tables.generation = generation;
+    const unsigned own = generation % 2;
+    tables.own_un = {{usid_block(3), static_cast<std::uint16_t>(0x2000 + own)}};
+    tables.fib = {{{usid_block(3), static_cast<std::uint16_t>(0x2001 - own)},
+                   static_cast<SwitchPort>(generation % 4)},
+                  {{usid_block(3), 0x4002}, static_cast<SwitchPort>(generation % 4)}};
+    return tables;
+  };
+  XdpForward xdp(kVectorPorts, {});
+  for (SwitchPort port = 0; port < kVectorPorts; ++port) xdp.set_port(port, kLoopback);
+  xdp.set_tables(batch(1));
+  std::atomic<bool> stop = false;
+  std::map<std::uint32_t, int> generations;
+  std::string wrong;
+  std::thread traffic([&] {
+    cpu_set_t cpu;
+    CPU_ZERO(&cpu);
+    CPU_SET(static_cast<std::size_t>(sched_getcpu()), &cpu);
+    sched_setaffinity(0, sizeof cpu, &cpu);
+    XdpForward::TestRun run;
+    FrameSpec spec;
+    for (int i = 0; !stop && wrong.empty(); ++i) {
+      spec.destination = address(i % 2 ? "fc00:3:2000:2000:2001:4002::" : "fc00:3:2001:2001:2000:4002::");
+      xdp.test_run(frame(spec), run);
+      if (run.code != XDP_REDIRECT || !run.metadata ||
+          run.metadata->value != run.metadata->generation % 4) {
+        wrong = words(run.verdict) + " in generation " + std::to_string(run.generation);
+      }
+      ++generations[run.generation];
+    }
+  });
+  for (std::uint32_t generation = 2; generation <= 60; ++generation) xdp.set_tables(batch(generation));
+  stop = true;
+  traffic.join();
+  EXPECT_EQ(wrong, "");
+  EXPECT_GE(generations.size(), 20u);
+}
+
+TEST_F(ForwardDifferentialTest, MetadataOfTheSwitchBeforeIsReplaced) {
+  ForwardPair pair(kVectorPorts, {});
+  pair.set_tables(vector_tables());
+  wire(pair, kVectorPorts, 2);
+  const GoldenVector& v = kGoldenVectors[0];
+  for (const std::size_t present : {4u, 16u, 24u}) {
+    SCOPED_TRACE(present);
+    std::vector<std::uint8_t> in(present, 0xcc), out(4096);
+    const std::vector<std::uint8_t> bytes = frame(vector_spec(v));
+    in.insert(in.end(), bytes.begin(), bytes.end());
+    xdp_md context{};
+    context.data = static_cast<std::uint32_t>(present);
+    context.data_end = static_cast<std::uint32_t>(in.size());
+    LIBBPF_OPTS(bpf_test_run_opts, options);
+    options.data_in = in.data();
+    options.data_size_in = static_cast<std::uint32_t>(in.size());
+    options.data_out = out.data();
+    options.data_size_out = static_cast<std::uint32_t>(out.size());
+    options.ctx_in = &context;
+    options.ctx_size_in = sizeof context;
+    options.repeat = 1;
+    ASSERT_EQ(bpf_prog_test_run_opts(pair.xdp.program(), &options), 0) << std::strerror(errno);
+    EXPECT_EQ(options.retval, static_cast<std::uint32_t>(XDP_REDIRECT));
+    ASSERT_EQ(options.data_size_out, bytes.size() + sizeof(ln_metadata));
+    ln_metadata metadata;
+    std::memcpy(&metadata, out.data(), sizeof metadata);
+    EXPECT_EQ(metadata.magic, LN_METADATA_MAGIC);
+    EXPECT_EQ(metadata.ingress, 2u);
+    EXPECT_EQ(metadata.value, 1u);
+    out.resize(options.data_size_out);
+    EXPECT_EQ(std::vector<std::uint8_t>(out.begin() + sizeof metadata, out.end()), vector_result(v));
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // frame and says in words where they differ. Also the probes by which root tests skip.
 #pragma once
 
+#include <bpf/libbpf.h>
 #include <linux/bpf.h>
 #include <sched.h>
 
@@ -20,13 +21,16 @@ namespace loomnet::test {
 
 // Why BPF tests cannot run here; empty if they can.
 inline std::string missing_for_bpf() {
+  const auto talkative = libbpf_set_print(nullptr);  // a probe that fails is no error
+  std::string missing;
   try {
     XdpForward probe(1, {});
     (void)Netns::create("lnfw-probe");
   } catch (const LiveError& error) {
-    return std::string(error.what()) + " (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN)";
+    missing = std::string(error.what()) + " (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN)";
   }
-  return "";
+  libbpf_set_print(talkative);
+  return missing;
 }
 
 inline std::string hex(std::span<const std::uint8_t> bytes) {
