@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import math
 import statistics
 from dataclasses import dataclass, field
 from typing import Literal
@@ -236,12 +235,12 @@ def _targets(plan: Plan, fault: Fault) -> tuple[list[int], list[int]]:
 
 def _add(state: LinkState, fault: Fault, rate_bps: int) -> LinkState:
     """Overlapping faults add up: losses as independent, delays as a sum, rates as shares."""
-    share = 1.0
+    share, lost = 1.0, fault.probability or 0.0
     if fault.kind == "degrade":
         share = fault.to.count / rate_bps if isinstance(fault.to, Rate) else float(fault.to or 1)
     return LinkState(
         up=state.up and fault.kind not in ("down", "kill"),
-        loss=1 - math.prod((1 - state.loss, 1 - (fault.probability or 0.0))),
+        loss=state.loss + lost - state.loss * lost,
         burst=max(state.burst, fault.burst),
         extra_delay_ps=state.extra_delay_ps + (fault.extra.count if fault.extra else 0),
         share=state.share * share)

@@ -1,0 +1,26 @@
+"""An engine that plays back a prepared RunData: what Lab, report and command line do with a run can
+be tested for every ending, also those a healthy engine never shows. Tests only."""
+
+from loomnet.runner import Progress
+from loomnet.units import Time
+
+
+class ScriptedRunner:
+    """Fulfils Runner; keeps the requests it was given."""
+
+    def __init__(self, make):
+        self.make, self.requests = make, []
+
+    def describe(self, request):
+        return f"{request.plan.name}: {request.job.describe()}"
+
+    def run(self, request, on_progress):
+        self.requests.append(request)
+        on_progress(Progress(Time("1 s"), step=1, phase="nic_link_down", paths_good=3, paths_total=4))
+        data = self.make(request)
+        if request.script is not None:
+            (request.directory / "ranks").mkdir(exist_ok=True)
+            for rank in range(len(request.placement)):
+                (request.directory / "ranks" / f"{rank}.log").write_text(
+                    "".join(f"step {s} hash {'abc' if s < 60 else rank}\n" for s in (20, 40)))
+        return data

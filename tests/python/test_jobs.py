@@ -1,0 +1,95 @@
+"""Jobs: specifications that hold together, or one line that says why not."""
+
+import pytest
+
+import loomnet as ln
+from loomnet.errors import UsageError
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: ln.AllReduce("256 MiB", transport="mcr"), '"mcr" is not a transport; nearest: mrc, '),
+    (lambda: ln.AllReduce(size=256), "AllReduce.size: 256 has no unit"),
+    (lambda: ln.AllReduce(size="0 B"), "1 B or more"),
+    (lambda: ln.AllReduce("1 MB", repeat=0), "AllReduce.repeat"),
+    (lambda: ln.AllReduce("1 MB", repeat=True), "AllReduce.repeat"),
+    (lambda: ln.AllReduce("1 MB", transport="gloo"), "PyTorch jobs only"),
+    (lambda: ln.AllReduce("1 MB", repeet=2), 'unknown name "repeet"; nearest: repeat'),
+    (lambda: ln.AllReduce(), "AllReduce.size is missing"),
+    (lambda: ln.AllReduce("1 MB", size="2 MB"), "given twice"),
+    (lambda: ln.AllReduce("1 MB", 1, "mrc", 4), "takes 3 values by position"),
+    (lambda: ln.TorchJob("a.py", compute=2), "TorchJob.compute: 2 has no unit"),
+    (lambda: ln.TorchJob("a.py", log="(loss"), "is not a regular expression"),
+    (lambda: ln.TorchJob("a.py", log="loss"), "no group"),
+    (lambda: ln.TorchJob("a.py", stall_timeout=5), "TorchJob.stall_timeout: 5 has no unit"),
+    (lambda: ln.Flows(sizes=[]), "sizes is empty"),
+])
+def test_refused_on_construction(make, message):
+    with pytest.raises(UsageError, match=message):
+        make()
+
+
+def test_ranks_take_hosts_in_order():
+    job = ln.TorchJob("a.py", ranks=3)
+    assert job.place([0, 1, 2, 3]) == [0, 1, 2]
+    assert ln.TorchJob("a.py").place([4, 5]) == [4, 5]
+    with pytest.raises(UsageError, match="5 ranks but 4 hosts"):
+        ln.TorchJob("a.py", ranks=5).place([0, 1, 2, 3])
+    with pytest.raises(UsageError, match="2 ranks or more"):
+        ln.TorchJob("a.py", ranks=1).place([0, 1])
+
+
+def test_who_talks_to_whom():
+    hosts = [3, 5, 8]
+    assert ln.TorchJob("a.py").edges(hosts) == [(3, 5), (5, 8), (8, 3)]
+    assert len(ln.AllToAll("1 MB").edges(hosts)) == 6
+    assert ln.Permutation("1 MB", shift=2).edges(hosts) == [(3, 8), (5, 3), (8, 5)]
+    assert ln.Incast("1 MB", receiver=1).edges(hosts) == [(3, 5), (8, 5)]
+    assert ln.Flows("1 MB", pairs=[(0, 2)]).edges(hosts) == [(3, 8)]
+    for job, message in ((ln.Permutation("1 MB", shift=3), "to itself"),
+                         (ln.Incast("1 MB", receiver=3), "rank 3 of 3"),
+                         (ln.Flows("1 MB", pairs=[(0, 3)]), "no pair")):
+        with pytest.raises(UsageError, match=message):
+            job.edges(hosts)
+
+
+def test_stall_timeout_is_three_times_the_longest_fault_at_least_5_s():
+    job = ln.TorchJob("a.py")
+    assert job.stall_after(ln.Time("8 s")) == ln.Time("24 s")
+    assert job.stall_after(ln.Time("1 ms")) == ln.Time("5 s")
+    assert ln.TorchJob("a.py", stall_timeout=None).stall_after(ln.Time("8 s")) is None
+    assert ln.TorchJob("a.py", stall_timeout="1 s").stall_after(ln.Time("8 s")) == ln.Time("1 s")
+
+
+def test_what_a_clock_cannot_run_is_said_before_anything_starts():
+    with pytest.raises(UsageError, match="kernel TCP"):
+        ln.TorchJob("a.py", transport="gloo", compute="1 ms").check_clock("virtual")
+    with pytest.raises(UsageError, match='compute="2 ms"'):
+        ln.TorchJob("a.py").check_clock("virtual")
+    ln.TorchJob("a.py", transport="gloo").check_clock("live")
+
+
+def test_trace_names_the_line_at_fault(tmp_path):
+    good = '{"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}\n'
+    path = tmp_path / "trace.jsonl"
+    path.write_text(good.replace("2 us", "3 us") + "\n" + good)
+    rows = ln.Trace(path).rows()
+    assert [row[0] for row in rows] == [ln.Time("2 us"), ln.Time("3 us")]
+    assert ln.Trace(path).edges([0, 1]) == [(0, 1)]
+    path.write_text(good + good.replace('"1 MB"', "1000"))
+    with pytest.raises(UsageError, match=r"trace.jsonl:2: 1000 has no unit"):
+        ln.Trace(path).rows()
+    path.write_text(good + "{")
+    with pytest.raises(UsageError, match=r"trace.jsonl:2: "):
+        ln.Trace(path).rows()
+    with pytest.raises(UsageError, match="No such file"):
+        ln.Trace(tmp_path / "none").rows()
+    with pytest.raises(UsageError, match="no pair"):
+        path.write_text(good.replace('n": 1', 'n": 5'))
+        ln.Trace(path).edges([0, 1])
+
+
+def test_a_script_is_looked_for_and_named_if_missing(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    assert ln.TorchJob("train.py").located(tmp_path / "no", tmp_path) == tmp_path / "train.py"
+    with pytest.raises(UsageError, match=r"TorchJob.script: no file other.py in .*"):
+        ln.TorchJob("other.py").located(tmp_path)
