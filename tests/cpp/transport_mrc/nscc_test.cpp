@@ -1,0 +1,143 @@
+// NSCC: the golden table of "MRC + SRv6 multi-plane fabrics" 2.8, and the window's moves row by row.
+#include <gtest/gtest.h>
+
+#include "transport/mrc/nscc.hpp"
+
+namespace loomnet::mrc {
+namespace {
+
+struct Row {
+  BitsPerSecond rate;
+  Picoseconds rtt;
+  std::uint32_t mss;
+  double bdp, a, target, b, alpha, fi, eta, maxwnd, qa;
+};
+
+TEST(NsccConstants, GoldenTable) {
+  const Row rows[] = {
+      {gigabits(100), microseconds(12), 4096, 150'000, 1, 9, 0.75, 1365.33, 20480, 614.4, 225'000, 28'125},
+      {gigabits(400), microseconds(13), 4096, 650'000, 4.3333, 9.75, 0.8125, 5916.44, 88747, 2662.4, 975'000, 121'875},
+      {gigabits(800), microseconds(13), 4096, 1'300'000, 8.6667, 9.75, 0.8125, 11832.89, 177493, 5324.8, 1'950'000, 243'750},
+      {gigabits(1), microseconds(1000), 2048, 125'000, 0.8333, 750, 62.5, 568.89, 8533, 256, 187'500, 23'438},
+  };
+  for (const Row& r : rows) {
+    const auto c = NsccConstants::derive(r.rate, r.rtt, r.mss, true);
+    EXPECT_NEAR(c.bdp, r.bdp, 0.5);
+    EXPECT_NEAR(c.scale_a, r.a, 1e-4);
+    EXPECT_NEAR(c.target_us, r.target, 1e-9);
+    EXPECT_NEAR(c.scale_b, r.b, 1e-9);
+    EXPECT_NEAR(c.alpha, r.alpha, 0.005);
+    EXPECT_NEAR(c.fi, r.fi, 0.5);
+    EXPECT_NEAR(c.eta, r.eta, 0.05);
+    EXPECT_NEAR(c.max_window, r.maxwnd, 0.5);
+    EXPECT_NEAR(c.quick_adapt_below, r.qa, 0.5);
+  }
+}
+
+TEST(NsccConstants, TargetIsTheWholeRttWithoutTrimming) {
+  EXPECT_DOUBLE_EQ(NsccConstants::derive(gigabits(100), microseconds(12), 4096, false).target_us, 12);
+}
+
+class NsccTest : public ::testing::Test {
+ protected:
+  NsccTest() { options.nscc_quick_adapt = false; }
+  MrcOptions options = MrcOptions::sim(microseconds(12), gigabits(100));
+  static constexpr Picoseconds kBase = microseconds(12);
+};
+
+TEST_F(NsccTest, StartsAtItsMaximum) {
+  EXPECT_EQ(Nscc(options, 1, kBase).window(), 225'000u);
+  EXPECT_EQ(Nscc(options, 4, kBase).window(), 900'000u) << "four planes";
+}
+
+TEST_F(NsccTest, NackCostsOnePacketAndStopsAtOneMtu) {
+  Nscc n(options, 1, kBase);
+  n.on_nack(4'176, 100'000, microseconds(100));
+  EXPECT_EQ(n.window(), 225'000u - 4'176u);
+  for (int i = 0; i < 100; ++i) n.on_nack(4'176, 100'000, microseconds(100));
+  EXPECT_EQ(n.window(), 4'096u);
+}
+
+TEST_F(NsccTest, MarkedAndLateDecreasesOncePerBaseRtt) {
+  Nscc n(options, 1, kBase);
+  for (int i = 0; i < 400; ++i) n.sample(kBase + microseconds(30), true);  // average > target
+  const auto before = n.window();
+  n.on_sack(16'384, true, microseconds(30), 100'000, microseconds(1'000));
+  const auto once = n.window();
+  EXPECT_LT(once, before);
+  EXPECT_GE(once, before / 2) << "never more than half";
+  n.on_sack(16'384, true, microseconds(30), 100'000, microseconds(1'005));
+  EXPECT_EQ(n.window(), once) << "within a base RTT of the last cut";
+  n.on_sack(16'384, true, microseconds(30), 100'000, microseconds(1'013));
+  EXPECT_LT(n.window(), once);
+}
+
+TEST_F(NsccTest, MarkedButEarlyLeavesTheWindow) {
+  Nscc n(options, 1, kBase);
+  n.on_rto(100'000);
+  n.on_sack(0, false, microseconds(1), 0, microseconds(100));  // the period's eta is over
+  const auto before = n.window();
+  n.on_sack(16'384, true, microseconds(1), 100'000, microseconds(101));
+  EXPECT_EQ(n.window(), before);
+}
+
+TEST_F(NsccTest, UnmarkedGrows) {
+  for (const auto delay : {microseconds(1), microseconds(5), microseconds(20)}) {
+    Nscc n(options, 1, kBase);
+    n.on_rto(150'000);
+    const auto before = n.window();
+    for (int i = 1; i <= 20; ++i) {
+      n.on_sack(16'384, false, delay, 60'000, microseconds(100 + 5 * i));
+    }
+    EXPECT_GT(n.window(), before) << delay.microseconds();
+    EXPECT_LE(n.window(), 225'000u);
+  }
+}
+
+// Trap 1: without a mark a long delay is fair increase; trims and quick-adapt are the only brakes.
+TEST_F(NsccTest, QuickAdaptCutsToWhatWasAchieved) {
+  options.nscc_quick_adapt = true;
+  Nscc n(options, 1, kBase);
+  n.on_sack(1'000, false, microseconds(1), 225'000, microseconds(10));  // opens an interval
+  n.on_sack(8'000, false, microseconds(1), 225'000, microseconds(15));
+  n.on_nack(4'176, 200'000, microseconds(40));  // interval over, 8 kB achieved < 28,125
+  EXPECT_EQ(n.window(), 8'000u);
+  n.on_nack(4'176, 200'000, microseconds(41));
+  EXPECT_EQ(n.window(), 8'000u) << "feedback from before the cut is ignored";
+}
+
+TEST_F(NsccTest, PortsScaleTheMaximum) {
+  Nscc n(options, 4, kBase);
+  n.on_ports(3, 4);
+  EXPECT_EQ(n.window(), 675'000u);
+  n.on_ports(4, 4);
+  EXPECT_EQ(n.max_window(), 900'000u);
+}
+
+TEST_F(NsccTest, PenaltyHalvesAndRestores) {
+  Nscc n(options, 1, kBase);
+  n.on_penalty(64, false);
+  EXPECT_EQ(n.window(), 112'500u);
+  n.on_penalty(0, true);
+  EXPECT_EQ(n.window(), 225'000u);
+}
+
+TEST_F(NsccTest, ShorterRttLowersTheMaximum) {
+  Nscc n(options, 1, kBase);
+  n.sample(microseconds(6), false);
+  EXPECT_EQ(n.base_rtt(), microseconds(6));
+  EXPECT_EQ(n.max_window(), 112'500u);
+}
+
+TEST_F(NsccTest, FixedWindowStays) {
+  options.congestion = CongestionControl::fixed_window;
+  options.fixed_window = 50'000;
+  Nscc n(options, 4, kBase);
+  n.on_nack(4'176, 1, microseconds(1));
+  n.on_rto(4'176);
+  n.on_sack(16'384, true, microseconds(50), 1, microseconds(1'000));
+  EXPECT_EQ(n.window(), 50'000u);
+}
+
+}  // namespace
+}  // namespace loomnet::mrc
