@@ -1,8 +1,10 @@
 // Packets that a kernel-placed switch holds, by uid: each comes back, or stands here until a sweep
-// calls it missing. Open addressing; uids are handed out in order, so neighbours rarely collide.
+// calls it missing. Open addressing, Robin Hood order: uids are handed out in order and fill long runs
+// of slots, each at its home, so a removal must be able to stop at the first neighbour at home.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "packet/packet.hpp"
@@ -26,7 +28,13 @@ class UidTable {
   void put(Entry entry) {
     if ((size_ + 1) * 2 > entries_.size()) grow();
     std::size_t at = entry.uid & mask();
-    while (entries_[at].uid) at = (at + 1) & mask();
+    for (std::size_t distance = 0; entries_[at].uid; ++distance, at = (at + 1) & mask()) {
+      const std::size_t other = distance_of(at);
+      if (other < distance) {  // the one nearer to its home moves on
+        std::swap(entry, entries_[at]);
+        distance = other;
+      }
+    }
     entries_[at] = std::move(entry);
     ++size_;
   }
@@ -61,19 +69,17 @@ class UidTable {
   }
   std::size_t mask() const { return entries_.size() - 1; }
 
+  std::size_t distance_of(std::size_t at) const { return (at - entries_[at].uid) & mask(); }
+
   Entry remove(std::size_t at) {
     Entry out = std::move(entries_[at]);
     entries_[at].uid = 0;
     --size_;
-    // Close the gap: move back whatever a search would no longer reach across it.
-    std::size_t gap = at;
-    for (std::size_t i = (at + 1) & mask(); entries_[i].uid; i = (i + 1) & mask()) {
-      const std::size_t home = entries_[i].uid & mask();
-      if (((i - home) & mask()) >= ((i - gap) & mask())) {
-        entries_[gap] = std::move(entries_[i]);
-        entries_[i].uid = 0;
-        gap = i;
-      }
+    for (std::size_t next = (at + 1) & mask(); entries_[next].uid && distance_of(next);
+         next = (next + 1) & mask()) {
+      entries_[at] = std::move(entries_[next]);
+      entries_[next].uid = 0;
+      at = next;
     }
     return out;
   }
