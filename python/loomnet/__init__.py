@@ -1,7 +1,7 @@
 """Loomnet: emulate the fabrics that AI training runs on, and run real PyTorch jobs over them.
 
 Names are loaded when first used, so that importing the package costs almost nothing. No module may
-bear the name of a public function (`scenario`, `lab`, `run` …): importing it would hide the function."""
+bear the name of a public function (`scenario`, `lab`, `run` …): importing it would hide that."""
 
 from __future__ import annotations
 
@@ -41,16 +41,21 @@ if TYPE_CHECKING:
     from loomnet.units import Time as Time
 
 _HOMES = {
-    "clos": ("clos",), "units": ("Rate", "Time", "Size"), "fabric": ("Fabric", "from_networkx"),
+    "clos": ("clos",),
+    "units": ("Rate", "Time", "Size"),
+    "fabric": ("Fabric", "from_networkx"),
     "faults": ("down", "loss", "delay", "degrade", "kill", "step", "iterations"),
     "jobs": ("TorchJob", "AllReduce", "AllToAll", "Permutation", "Incast", "Flows", "Trace"),
-    "laboratory": ("Lab", "run"), "result": ("Result",), "report": ("Report",),
-    "scenarios": ("scenario", "load"), "errors": ("LoomnetError", "UsageError"),
+    "laboratory": ("Lab", "run"),
+    "result": ("Result",),
+    "report": ("Report",),
+    "scenarios": ("scenario", "load"),
+    "errors": ("LoomnetError", "UsageError"),
 }
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 _EXPORTS |= {"star": "clos", "dumbbell": "clos"}
 
-__all__ = [*_EXPORTS, "__version__"]  # noqa: PLE0604
+__all__ = [*_EXPORTS, "__version__"]
 
 
 def version() -> str:

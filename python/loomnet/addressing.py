@@ -4,6 +4,7 @@ per pair of hosts and plane, and the entropy values that choose among them (3.2)
 from __future__ import annotations
 
 import ipaddress
+import itertools
 from collections import deque
 from dataclasses import dataclass
 from typing import Literal
@@ -31,8 +32,9 @@ def host_address(host: int) -> ipaddress.IPv6Address:
 def entropy_value(plane: int, uplink: int) -> int:
     """EV = 0xC000 | uplink << 3 | plane. Raises AddressError outside 8 planes, 256 uplinks."""
     if not (0 <= plane < 8 and 0 <= uplink < MAX_UPLINKS):
-        raise AddressError(f"entropy value: plane {plane}, uplink {uplink} exceed 8 planes, "
-                           f"{MAX_UPLINKS} uplinks")
+        raise AddressError(
+            f"entropy value: plane {plane}, uplink {uplink} exceed 8 planes, {MAX_UPLINKS} uplinks"
+        )
     return 0xC000 | uplink << 3 | plane
 
 
@@ -95,8 +97,9 @@ class UsidPlan:
         leaves = spines = 0
         most_leaves = 2048 if self.style == "uA" else 4096
         for switch in self.topology.plane_switches(plane):
-            hosts = [far for _, _, far in self.topology.neighbours(switch)
-                     if self.topology.is_host(far)]
+            hosts = [
+                far for _, _, far in self.topology.neighbours(switch) if self.topology.is_host(far)
+            ]
             if hosts:
                 self.leaf[switch] = leaves
                 leaves += 1
@@ -111,8 +114,10 @@ class UsidPlan:
     @staticmethod
     def _limit(used: int, most: int, what: str) -> None:
         if used > most:
-            raise AddressError(f"uSID space exhausted: more than {most} {what}; use more planes or "
-                               "fewer nodes per plane")
+            raise AddressError(
+                f"uSID space exhausted: more than {most} {what}; use more planes or "
+                "fewer nodes per plane"
+            )
 
     def own(self, switch: int) -> int:
         """The uN uSID of a switch."""
@@ -131,8 +136,9 @@ class UsidPlan:
             adjacencies.append((self.adjacency(switch, far), port))
             host = self.topology.is_host(far)
             fib.append((HOST + self.downlink[switch, far] if host else self.own(far), port))
-        return SwitchUsids(block(plane), self.own(switch), tuple(sorted(adjacencies)),
-                           tuple(sorted(fib)))
+        return SwitchUsids(
+            block(plane), self.own(switch), tuple(sorted(adjacencies)), tuple(sorted(fib))
+        )
 
     def paths(self, source: int, destination: int, plane: int) -> PlanePaths:
         """The path template between two hosts (numbers) in one plane."""
@@ -143,7 +149,9 @@ class UsidPlan:
             self._routes[key] = self._route(first, last)
         usids, slot, uplinks = self._routes[key]
         if self.style == "uA":
-            return PlanePaths((*usids, self.adjacency(last, destination), DECAPSULATE), slot, uplinks)
+            return PlanePaths(
+                (*usids, self.adjacency(last, destination), DECAPSULATE), slot, uplinks
+            )
         return PlanePaths((*usids, HOST + self.downlink[last, destination]), slot, uplinks)
 
     def _route(self, first: int, last: int) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
@@ -158,14 +166,16 @@ class UsidPlan:
             if spines:
                 return (self.own(first), T1, self.own(last)), 1, tuple(spines)
         if self.style == "uA":
-            usids = tuple(self.adjacency(a, b) for a, b in zip(chain, chain[1:], strict=False))
+            usids = tuple(self.adjacency(a, b) for a, b in itertools.pairwise(chain))
         else:
             usids = tuple(self.own(node) for node in chain)
         tail = 2 if self.style == "uA" else 1
         if len(usids) + tail > MAX_USIDS:
             names = self.topology.names
-            raise AddressError(f"the path {names[first]} … {names[last]} needs {len(usids) + tail} "
-                               f"uSIDs; one address holds {MAX_USIDS}")
+            raise AddressError(
+                f"the path {names[first]} … {names[last]} needs {len(usids) + tail} "
+                f"uSIDs; one address holds {MAX_USIDS}"
+            )
         return usids, -1, (0,)
 
     def chain(self, first: int, last: int) -> list[int]:

@@ -23,8 +23,12 @@ def live_nodes() -> dict[str, tuple[int, str]]:
                 row = json.loads(line)
             except json.JSONDecodeError:
                 continue
-            if (isinstance(row, dict) and row.get("kind") == "process" and row.get("node")
-                    and process_start(int(row["pid"])) == row.get("start")):
+            if (
+                isinstance(row, dict)
+                and row.get("kind") == "process"
+                and row.get("node")
+                and process_start(int(row["pid"])) == row.get("start")
+            ):
                 nodes[str(row["node"])] = (int(row["pid"]), journal.stem)
     return nodes
 
@@ -41,8 +45,9 @@ def command_in(node: str, command: list[str]) -> list[str]:
         raise PrivilegeError(f"exec needs root: sudo loomnet exec {node} -- {' '.join(command)}")
     nodes = live_nodes()
     if not nodes:
-        raise UnavailableError("exec: nothing runs live; start one with "
-                               "`loomnet run FILE --clock live`")
+        raise UnavailableError(
+            "exec: nothing runs live; start one with `loomnet run FILE --clock live`"
+        )
     if node not in nodes:
         raise UsageError(f'exec: no node "{node}"{did_you_mean(node, nodes)}')
     return ["mnexec", "-a", str(nodes[node][0]), *command]

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from loomnet.errors import EXIT_OK, EXIT_USAGE, UsageError
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None,
-                  pretty_exceptions_enable=False,
-                  help="Emulates the fabrics that AI training runs on.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Emulates the fabrics that AI training runs on.",
+)
 
 
 def _version(asked: bool) -> None:
@@ -25,8 +29,14 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def _root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True,
-                                                help="Print the version and leave.")] = False) -> None:
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version and leave."
+        ),
+    ] = False,
+) -> None:
     pass
 
 
@@ -35,12 +45,24 @@ def run(
     target: Annotated[str, typer.Argument(metavar="FILE[::NAME]", help="The scenario to run.")],
     clock: Annotated[str, typer.Option(help="virtual (no root needed) or live")] = "virtual",
     seed: Annotated[int, typer.Option(min=0, help="Seed of every random stream.")] = 0,
-    setting: Annotated[Optional[list[str]], typer.Option(  # noqa: UP007, UP045 (typer reads it)
-        "--set", metavar="NAME=VALUE", help="A parameter of the scenario; may be repeated.")] = None,
-    json_out: Annotated[Optional[Path], typer.Option(  # noqa: UP007, UP045
-        "--json", metavar="OUT", help="Also write report.json here; - is standard output.")] = None,
-    max_wall: Annotated[Optional[str], typer.Option(  # noqa: UP007, UP045
-        metavar="TIME", help='Wall time after which the run is ended, for example "10min".')] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A parameter of the scenario; may be repeated."
+        ),
+    ] = None,
+    json_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", metavar="OUT", help="Also write report.json here; - is standard output."
+        ),
+    ] = None,
+    max_wall: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help='Wall time after which the run is ended, for example "10min".'
+        ),
+    ] = None,
 ) -> int:
     """Run a scenario, print its figures and checks, write its report under runs/."""
     from rich.console import Console
@@ -57,9 +79,13 @@ def run(
     scenario.validate(values)
     with progress_line(console) as on_progress:
         report = scenario.run(
-            seed=seed, clock=clock, max_wall_s=limit, on_progress=on_progress,
+            seed=seed,
+            clock=clock,
+            max_wall_s=limit,
+            on_progress=on_progress,
             say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
-            **values)
+            **values,
+        )
     print_report(report, console)
     if json_out == Path("-"):
         sys.stdout.write(report.to_json())
@@ -71,8 +97,9 @@ def run(
 
 @app.command("list")
 def list_(
-    paths: Annotated[Optional[list[Path]], typer.Argument(  # noqa: UP007, UP045
-        help="Files or folders; by default scenarios/ or here.")] = None,
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Files or folders; by default scenarios/ or here.")
+    ] = None,
 ) -> int:
     """List scenarios with the first line of what they say."""
     from loomnet.scenarios import scenarios_in
@@ -89,8 +116,10 @@ def list_(
                 found += 1
                 print(f"{file}::{scenario.name}  {scenario.doc.partition(chr(10))[0]}")
     if not found:
-        raise UsageError(f"list: no scenario in {', '.join(map(str, roots))}; decorate a function "
-                         "with @ln.scenario")
+        raise UsageError(
+            f"list: no scenario in {', '.join(map(str, roots))}; decorate a function "
+            "with @ln.scenario"
+        )
     return EXIT_OK
 
 
@@ -111,7 +140,7 @@ def describe(
 
 @app.command()
 def doctor() -> int:
-    """List each kernel feature, tool and privilege a live run needs, with the line that mends it."""
+    """List what a live run needs: kernel features, tools, privileges, each with its remedy."""
     from loomnet.live.doctor import checks
 
     missing = 0
@@ -140,8 +169,10 @@ def clean() -> int:
 
 
 @app.command("exec", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def exec_(context: typer.Context,
-          host: Annotated[str, typer.Argument(help="A host or kernel switch of a live run.")]) -> int:
+def exec_(
+    context: typer.Context,
+    host: Annotated[str, typer.Argument(help="A host or kernel switch of a live run.")],
+) -> int:
     """Run a command inside a node of a live run: loomnet exec HOST -- CMD."""
     from loomnet.attach import command_in
 

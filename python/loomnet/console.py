@@ -43,15 +43,19 @@ def progress_line(console: Console) -> Iterator[Any]:
     line per change of phase elsewhere."""
     last: dict[str, str | None] = {}
     if not console.is_terminal:
+
         def each(label: str, progress: Progress) -> None:
             if last.get(label, "") != progress.phase:
                 last[label] = progress.phase
                 console.print(progress_text(label, progress), markup=False, highlight=False)
+
         yield each
         return
     with console.status("") as status:
+
         def update(label: str, progress: Progress) -> None:
             status.update(progress_text(label, progress).replace("[", r"\["))
+
         yield update
 
 
@@ -80,7 +84,7 @@ def figure_table(report: Report) -> Table | None:
 
 
 def print_report(report: Report, console: Console) -> None:
-    """The tables, why figures are null, the checks, the verdict on fidelity, and where it all lies."""
+    """The tables, why figures are null, the checks, the fidelity, and where it all lies."""
     if (table := figure_table(report)) is not None:
         console.print(table)
     for row in report.rows:
@@ -97,14 +101,24 @@ def print_report(report: Report, console: Console) -> None:
     for check in report.checks:
         word = "ok  " if check.ok else "FAIL"
         why = f"  ({check.reason})" if check.reason and not check.ok else ""
-        _plain(console, f"{word} {check.name}: {figure_text(check.value)}  [{check.bound_text}]{why}")
+        _plain(
+            console, f"{word} {check.name}: {figure_text(check.value)}  [{check.bound_text}]{why}"
+        )
     for run in report.fidelity:
         f = run.fidelity
-        late = "" if f.lateness_p99_ps is None else (
-            f"; lateness p50 {(f.lateness_p50_ps or 0) / 1e6:.3g} us, p99 "
-            f"{f.lateness_p99_ps / 1e6:.3g} us, most {(f.lateness_max_ps or 0) / 1e6:.3g} us")
-        _plain(console, f"fidelity {run.label or report.scenario}: {run.verdict}{late}; "
-                        f"{f.packets} packets, {f.unexplained} unexplained")
+        late = (
+            ""
+            if f.lateness_p99_ps is None
+            else (
+                f"; lateness p50 {(f.lateness_p50_ps or 0) / 1e6:.3g} us, p99 "
+                f"{f.lateness_p99_ps / 1e6:.3g} us, most {(f.lateness_max_ps or 0) / 1e6:.3g} us"
+            )
+        )
+        _plain(
+            console,
+            f"fidelity {run.label or report.scenario}: {run.verdict}{late}; "
+            f"{f.packets} packets, {f.unexplained} unexplained",
+        )
     for line in report.behind:
         _plain(console, f"not a result: {line}")
     if report.directory is not None:

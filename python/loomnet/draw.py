@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from loomnet.fabric import Fabric
 
-PLANE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#525252",
-                 "#882255")
+PLANE_COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#56b4e9",
+    "#e69f00",
+    "#525252",
+    "#882255",
+)
 MAX_DRAWN = 400  # nodes; beyond that a drawing says less than the table
 
 
@@ -23,8 +31,14 @@ def to_networkx(fabric: Fabric) -> Any:
     for switch in fabric.switches.values():
         graph.add_node(switch.name, kind="switch", plane=switch.plane)
     for link in fabric.all_links():
-        graph.add_edge(link.a, link.b, name=link.name, plane=fabric.plane_of(link),
-                       rate=str(link.forward.rate), delay=str(link.forward.delay))
+        graph.add_edge(
+            link.a,
+            link.b,
+            name=link.name,
+            plane=fabric.plane_of(link),
+            rate=str(link.forward.rate),
+            delay=str(link.forward.delay),
+        )
     return graph
 
 
@@ -36,8 +50,9 @@ def positions(fabric: Fabric) -> dict[str, tuple[float, float]]:
         ends = {end for link in fabric.links_of(switch.name) for end in (link.a, link.b)}
         tier = leaves if ends & set(fabric.hosts) else spines
         tier.setdefault(switch.plane, []).append(switch.name)
-    width = 1 + max((len(tier.get(p, ())) for p in range(fabric.planes) for tier in (leaves, spines)),
-                    default=1)
+    width = 1 + max(
+        (len(tier.get(p, ())) for p in range(fabric.planes) for tier in (leaves, spines)), default=1
+    )
     place: dict[str, tuple[float, float]] = {}
     for plane in range(fabric.planes):
         for height, tier in ((1.0, leaves), (2.0, spines)):
@@ -63,8 +78,9 @@ def fabric_figure(fabric: Fabric) -> Any:
     networkx.draw_networkx_edges(graph, place, ax=axes, edge_color=colours, width=1.1, alpha=0.7)
     for kind, shape, colour in (("host", "s", "#333333"), ("switch", "o", "#888888")):
         nodes = [name for name, data in graph.nodes(data=True) if data["kind"] == kind]
-        networkx.draw_networkx_nodes(graph, place, nodes, ax=axes, node_shape=shape, node_size=130,
-                                     node_color=colour)
+        networkx.draw_networkx_nodes(
+            graph, place, nodes, ax=axes, node_shape=shape, node_size=130, node_color=colour
+        )
     if len(graph) <= 48:
         lifted = {name: (x, y + 0.17) for name, (x, y) in place.items()}
         networkx.draw_networkx_labels(graph, lifted, ax=axes, font_size=6)
@@ -77,8 +93,10 @@ def fabric_figure(fabric: Fabric) -> Any:
 def fabric_svg(fabric: Fabric) -> str:
     """The drawing as SVG text; a very large fabric is drawn as its one-line description."""
     if len(fabric.hosts) + len(fabric.switches) > MAX_DRAWN:
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="24">'
-                f'<text x="4" y="16" font-size="12">{fabric!r}</text></svg>')
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="24">'
+            f'<text x="4" y="16" font-size="12">{fabric!r}</text></svg>'
+        )
     buffer = io.StringIO()
     fabric_figure(fabric).savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()

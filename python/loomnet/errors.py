@@ -40,7 +40,7 @@ class UnavailableError(LoomnetError):
 
 
 class FidelityError(LoomnetError):
-    """The engine fell behind, or lost packets of its own. Exit status 3; outranks a failed check."""
+    """The engine fell behind, or lost packets of its own. Exit status 3, above a failed check."""
 
     exit_code = 3
 

@@ -41,8 +41,12 @@ def max_min(subflows: list[Subflow], capacity: Mapping[int, float]) -> list[floa
     return rate
 
 
-def edge_rates(plan: Plan, edges: list[Edge], states: Mapping[int, LinkState] | None = None,
-               dead: frozenset[int] = frozenset()) -> list[float]:
+def edge_rates(
+    plan: Plan,
+    edges: list[Edge],
+    states: Mapping[int, LinkState] | None = None,
+    dead: frozenset[int] = frozenset(),
+) -> list[float]:
     """Bits per second of each edge, sprayed over its planes and paths.
 
     A path over a link that is down, or that loses packets while the same plane has a clean path, is
@@ -57,10 +61,16 @@ def edge_rates(plan: Plan, edges: list[Edge], states: Mapping[int, LinkState] | 
     subflows: list[Subflow] = []
     for index, (source, destination) in enumerate(edges):
         for plane in range(plan.planes):
-            routes = [route for route in _routes(plan, source, destination, plane)
-                      if all(_up(plan, half, states, dead) for half in route)]
-            clean = [route for route in routes
-                     if not any(half in states and states[half].loss > 0 for half in route)]
+            routes = [
+                route
+                for route in _routes(plan, source, destination, plane)
+                if all(_up(plan, half, states, dead) for half in route)
+            ]
+            clean = [
+                route
+                for route in routes
+                if not any(half in states and states[half].loss > 0 for half in route)
+            ]
             subflows += [(index, route) for route in clean or routes]
     rates = [0.0] * len(edges)
     for (index, _), rate in zip(subflows, max_min(subflows, capacity), strict=True):
@@ -68,9 +78,14 @@ def edge_rates(plan: Plan, edges: list[Edge], states: Mapping[int, LinkState] | 
     return rates
 
 
-def expected_capacity(plan: Plan, edges: list[Edge], states: Mapping[int, LinkState],
-                      dead: frozenset[int] = frozenset(), *,
-                      of: Literal["slowest", "mean"] = "slowest") -> float:
+def expected_capacity(
+    plan: Plan,
+    edges: list[Edge],
+    states: Mapping[int, LinkState],
+    dead: frozenset[int] = frozenset(),
+    *,
+    of: Literal["slowest", "mean"] = "slowest",
+) -> float:
     """Share of the healthy capacity left to this traffic. `slowest`: of a synchronous collective,
     which runs at the pace of its slowest edge; `mean`: of independent flows. NaN without edges."""
     if not edges:
@@ -85,8 +100,15 @@ def capacity_of_phases(plan: Plan, faults: list, edges: list[Edge]) -> dict[str,
     """Expected capacity of each named phase whose fault starts at a stated time."""
     from loomnet.units import Time
 
-    table = Timetable(plan, [fault for fault in faults if isinstance(fault.at, Time)
-                             and (fault.duration is None or isinstance(fault.duration, Time))])
+    table = Timetable(
+        plan,
+        [
+            fault
+            for fault in faults
+            if isinstance(fault.at, Time)
+            and (fault.duration is None or isinstance(fault.duration, Time))
+        ],
+    )
     while (now := table.next_time()) is not None:
         table.advance(now)
     return {w.phase: expected_capacity(plan, edges, w.states, w.dead) for w in table.windows}
@@ -101,11 +123,18 @@ def _routes(plan: Plan, source: int, destination: int, plane: int) -> list[tuple
     if paths.uplink_slot < 0:
         chains = [addresses.chain(first, last)]
     else:
-        node_of = {addresses.spine[node]: node for node in topology.plane_switches(plane)
-                   if node in addresses.spine}
+        node_of = {
+            addresses.spine[node]: node
+            for node in topology.plane_switches(plane)
+            if node in addresses.spine
+        }
         chains = [[first, node_of[uplink], last] for uplink in paths.uplinks]
-    return [tuple(_half(plan, a, b) for a, b in
-                  zip([source, *chain], [*chain, destination], strict=True)) for chain in chains]
+    return [
+        tuple(
+            _half(plan, a, b) for a, b in zip([source, *chain], [*chain, destination], strict=True)
+        )
+        for chain in chains
+    ]
 
 
 def _half(plan: Plan, source: int, target: int) -> int:

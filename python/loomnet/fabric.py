@@ -21,7 +21,7 @@ _PLANE = re.compile(r"p(\d+)\..+")
 
 @dataclass(frozen=True)
 class Host:
-    """A Mininet host: one NIC port per plane it is linked to. Only hosts of role `rank` run ranks."""
+    """A Mininet host: one NIC port per plane it is linked to. Role `rank`: may run a rank."""
 
     name: str
     role: str = "rank"
@@ -50,8 +50,14 @@ class HalfLink:
 
 
 OVERRIDES = ("rate", "delay", "data_limit", "control_limit", "ecn", "trim")
-_CONVERT: dict[str, Any] = {"rate": Rate, "delay": Time, "data_limit": Size, "control_limit": Size,
-                            "ecn": bool, "trim": bool}
+_CONVERT: dict[str, Any] = {
+    "rate": Rate,
+    "delay": Time,
+    "data_limit": Size,
+    "control_limit": Size,
+    "ecn": bool,
+    "trim": bool,
+}
 
 
 @dataclass
@@ -88,8 +94,9 @@ class Fabric:
         self._links: dict[frozenset[str], Link] = {}
 
     # --- construction ---------------------------------------------------------------------------
-    def add_host(self, name: str | None = None, *, role: str = "rank",
-                 ports: int | None = None) -> str:
+    def add_host(
+        self, name: str | None = None, *, role: str = "rank", ports: int | None = None
+    ) -> str:
         """Adds a host, by default the next of h0, h1, …."""
         name = name or f"h{len(self.hosts)}"
         self._fresh(name)
@@ -109,8 +116,9 @@ class Fabric:
         self.switches[name] = Switch(name, plane, ports)
         return name
 
-    def add_link(self, a: str, b: str, *, rate: Rate | str, delay: Time | str,
-                 **overrides: Any) -> str:
+    def add_link(
+        self, a: str, b: str, *, rate: Rate | str, delay: Time | str, **overrides: Any
+    ) -> str:
         """Links two nodes, full duplex. `overrides`: data_limit, control_limit, ecn, trim."""
         for end in (a, b):
             if end not in self.hosts and end not in self.switches:
@@ -119,7 +127,7 @@ class Fabric:
         if a == b or (a in self.hosts and b in self.hosts):
             raise FabricError(f"link {a}--{b}: a link has a switch at one end at least")
         if frozenset((a, b)) in self._links:
-            raise FabricError(f"link {a}--{b} exists already; name a second switch for a second path")
+            raise FabricError(f"link {a}--{b} exists already; a second path needs a second switch")
         half = _changed(HalfLink(Rate(rate), Time(delay)), overrides, f"link {a}--{b}")
         link = Link(a, b, half, half)
         self._links[frozenset((a, b))] = link
@@ -147,8 +155,10 @@ class Fabric:
         found: list[tuple[Link, int]] = []
         one_way = "->" in pattern
         if not one_way and "--" not in pattern:
-            raise UsageError(f'"{pattern}" is not a link name: write a--b (both ways) or a->b'
-                             f"{did_you_mean(pattern, self.link_names())}")
+            raise UsageError(
+                f'"{pattern}" is not a link name: write a--b (both ways) or a->b'
+                f"{did_you_mean(pattern, self.link_names())}"
+            )
         for link in self._links.values():
             mark = "->" if one_way else "--"
             ahead = fnmatch.fnmatchcase(f"{link.a}{mark}{link.b}", pattern)
@@ -194,16 +204,24 @@ class Fabric:
 
     @property
     def links(self) -> Table:
-        """One row per link: name, both ends, plane, rate and delay (both directions if they differ)."""
+        """One row per link: name, both ends, plane, rate and delay (both ways if unequal)."""
         rows = []
         for link in self._links.values():
             ahead, back = link.forward, link.backward
-            rows.append({
-                "link": link.name, "a": link.a, "b": link.b, "plane": self.plane_of(link),
-                "rate": ahead.rate if ahead.rate == back.rate else f"{ahead.rate} / {back.rate}",
-                "delay": ahead.delay if ahead.delay == back.delay
-                else f"{ahead.delay} / {back.delay}",
-            })
+            rows.append(
+                {
+                    "link": link.name,
+                    "a": link.a,
+                    "b": link.b,
+                    "plane": self.plane_of(link),
+                    "rate": ahead.rate
+                    if ahead.rate == back.rate
+                    else f"{ahead.rate} / {back.rate}",
+                    "delay": ahead.delay
+                    if ahead.delay == back.delay
+                    else f"{ahead.delay} / {back.delay}",
+                }
+            )
         return Table(("link", "a", "b", "plane", "rate", "delay"), rows)
 
     def plane_of(self, link: Link) -> int:
@@ -220,13 +238,17 @@ class Fabric:
             degree[link.b].append(link)
             ends = [self.switches[end].plane for end in (link.a, link.b) if end in self.switches]
             if len(set(ends)) > 1:
-                raise FabricError(f"link {link.name} joins plane {ends[0]} and plane {ends[1]}: "
-                                  "planes are disjoint")
+                raise FabricError(
+                    f"link {link.name} joins plane {ends[0]} and plane {ends[1]}: "
+                    "planes are disjoint"
+                )
         for node in (*self.hosts.values(), *self.switches.values()):
             used = len(degree[node.name])
             if node.ports is not None and used > node.ports:
-                raise FabricError(f"{node.name} has {node.ports} ports but {used} links: "
-                                  f"raise ports= or remove {used - node.ports}")
+                raise FabricError(
+                    f"{node.name} has {node.ports} ports but {used} links: "
+                    f"raise ports= or remove {used - node.ports}"
+                )
             if used == 0:
                 raise FabricError(f"{node.name} has no link")
         for host in self.hosts:
@@ -234,13 +256,17 @@ class Fabric:
             for link in degree[host]:
                 plane = self.plane_of(link)
                 if plane in taken:
-                    raise FabricError(f"{host} has two links in plane {plane} ({taken[plane]}, "
-                                      f"{link.name}): one NIC port per plane")
+                    raise FabricError(
+                        f"{host} has two links in plane {plane} ({taken[plane]}, "
+                        f"{link.name}): one NIC port per plane"
+                    )
                 taken[plane] = link.name
             if sorted(taken) != list(range(self.planes)):
                 missing = [plane for plane in range(self.planes) if plane not in taken]
-                raise FabricError(f"{host} has no port in plane {missing[0]}: every host has one NIC "
-                                  f"port in each of the {self.planes} planes")
+                raise FabricError(
+                    f"{host} has no port in plane {missing[0]}: every host has one "
+                    f"NIC port in each of the {self.planes} planes"
+                )
         for plane in range(self.planes):
             self._check_connected(plane, degree)
         return self
@@ -263,8 +289,10 @@ class Fabric:
 
     # --- notebooks ------------------------------------------------------------------------------
     def __repr__(self) -> str:
-        return (f"Fabric({self.name}: {len(self.hosts)} hosts, {len(self.switches)} switches, "
-                f"{len(self._links)} links, {self.planes} planes)")
+        return (
+            f"Fabric({self.name}: {len(self.hosts)} hosts, {len(self.switches)} switches, "
+            f"{len(self._links)} links, {self.planes} planes)"
+        )
 
     def _repr_svg_(self) -> str:
         from loomnet.draw import fabric_svg
@@ -287,8 +315,13 @@ def _changed(half: HalfLink, overrides: dict[str, Any], where: str) -> HalfLink:
     return replace(half, **values)
 
 
-def from_networkx(graph: Any, *, rate: Rate | str | None = None, delay: Time | str | None = None,
-                  payload: Size | str = "2048 B") -> Fabric:
+def from_networkx(
+    graph: Any,
+    *,
+    rate: Rate | str | None = None,
+    delay: Time | str | None = None,
+    payload: Size | str = "2048 B",
+) -> Fabric:
     """A fabric from an undirected networkx graph with string nodes.
 
     A node is a host if its attribute `kind` is "host" or, without one, its name is h<number>; a
@@ -308,5 +341,3 @@ def from_networkx(graph: Any, *, rate: Rate | str | None = None, delay: Time | s
                 raise FabricError(f"link {a}--{b} has no {name}: give from_networkx({name}=…)")
         fabric.add_link(str(a), str(b), **values)
     return fabric
-
-

@@ -80,17 +80,20 @@ class Fault(Spec):
     def _consistent(self) -> Fault:
         if self.phase is not None:
             if self.phase in RESERVED_PHASES:
-                raise UsageError(f'phase "{self.phase}" is what the report calls the undisturbed '
-                                 "part; choose another name")
+                raise UsageError(
+                    f'phase "{self.phase}" is what the report calls the undisturbed '
+                    "part; choose another name"
+                )
             if not re.fullmatch(r"[a-z][a-z0-9_]*", self.phase):
                 raise UsageError(f'phase "{self.phase}" must be small letters, digits and _')
         if self.kind == "loss" and not 0 < (self.probability or 0) <= 1:
             raise UsageError(f"loss probability {self.probability} must be above 0, at most 1")
         if not (math.isfinite(self.burst) and self.burst >= 1):
-            raise UsageError(f"burst {self.burst} must be 1 or more: the mean packets per loss burst")
+            raise UsageError(f"burst {self.burst} must be 1 or more: mean packets per burst")
         if self.kind == "degrade" and isinstance(self.to, float) and not 0 < self.to < 1:
-            raise UsageError(f'degrade to {self.to}: a share between 0 and 1, or a rate such as '
-                             '"10 Gb/s"')
+            raise UsageError(
+                f'degrade to {self.to}: a share between 0 and 1, or a rate such as "10 Gb/s"'
+            )
         if self.duration is not None and self.duration in (Time("0 s"), IterationCount(0)):
             raise UsageError("duration must be longer than zero")
         return self
@@ -98,16 +101,20 @@ class Fault(Spec):
     def check(self, fabric: Fabric) -> None:
         """Raises UsageError, with the three nearest names, if the target does not exist."""
         try:
-            found = (fabric.match_switches(self.target) if self.kind == "kill"
-                     else fabric.match(self.target))
+            found = (
+                fabric.match_switches(self.target)
+                if self.kind == "kill"
+                else fabric.match(self.target)
+            )
         except UsageError as error:
             raise UsageError(f"fault {self.label}: {error}") from None
         if self.kind == "degrade" and isinstance(self.to, Rate):
             for link, direction in found:
                 half = link.backward if direction < 0 else link.forward
                 if self.to >= half.rate:
-                    raise UsageError(f"fault {self.label}: {self.to} is not below {link.name}'s "
-                                     f"rate {half.rate}")
+                    raise UsageError(
+                        f"fault {self.label}: {self.to} is not below {link.name}'s rate {half.rate}"
+                    )
 
     @property
     def label(self) -> str:
@@ -115,8 +122,11 @@ class Fault(Spec):
 
     def describe(self) -> str:
         """The row as one line: `nic_link_down: down h0--p0.leaf0 at 8 s for 8 s`."""
-        detail = {"loss": f" {self.probability:g}" if self.probability else "",
-                  "delay": f" +{self.extra}", "degrade": f" to {self.to}"}.get(self.kind, "")
+        detail = {
+            "loss": f" {self.probability:g}" if self.probability else "",
+            "delay": f" +{self.extra}",
+            "degrade": f" to {self.to}",
+        }.get(self.kind, "")
         lasts = f"for {self.duration}" if self.duration else "to the end"
         head = f"{self.phase}: " if self.phase else ""
         return f"{head}{self.kind} {self.target}{detail} at {self.at} {lasts}"
@@ -127,21 +137,37 @@ def down(link: str, *, at: Any, duration: Any = None, phase: str | None = None) 
     return Fault(kind="down", target=link, at=at, duration=duration, phase=phase)
 
 
-def loss(link: str, probability: float, *, at: Any, duration: Any = None, burst: float = 1.0,
-         phase: str | None = None) -> Fault:
-    """Loses packets in silence: a share `probability` of them, in bursts of mean `burst` packets."""
-    return Fault(kind="loss", target=link, at=at, duration=duration, phase=phase,
-                 probability=probability, burst=burst)
+def loss(
+    link: str,
+    probability: float,
+    *,
+    at: Any,
+    duration: Any = None,
+    burst: float = 1.0,
+    phase: str | None = None,
+) -> Fault:
+    """Loses a share `probability` of packets in silence, in bursts of mean `burst` packets."""
+    return Fault(
+        kind="loss",
+        target=link,
+        at=at,
+        duration=duration,
+        phase=phase,
+        probability=probability,
+        burst=burst,
+    )
 
 
-def delay(link: str, extra: Time | str, *, at: Any, duration: Any = None,
-          phase: str | None = None) -> Fault:
+def delay(
+    link: str, extra: Time | str, *, at: Any, duration: Any = None, phase: str | None = None
+) -> Fault:
     """Lengthens a link by `extra` in each direction named."""
     return Fault(kind="delay", target=link, at=at, duration=duration, phase=phase, extra=extra)
 
 
-def degrade(link: str, to: Rate | str | float, *, at: Any, duration: Any = None,
-            phase: str | None = None) -> Fault:
+def degrade(
+    link: str, to: Rate | str | float, *, at: Any, duration: Any = None, phase: str | None = None
+) -> Fault:
     """Slows a link to a rate ("10 Gb/s") or to a share of its own (0.25)."""
     value = to if isinstance(to, float) else Rate(to)
     return Fault(kind="degrade", target=link, at=at, duration=duration, phase=phase, to=value)
@@ -156,6 +182,8 @@ def check_faults(faults: list[Fault], fabric: Fabric) -> None:
     """Checks every row against a fabric. Raises UsageError naming the first row at fault."""
     for row in faults:
         if not isinstance(row, Fault):
-            raise UsageError(f"faults: {row!r} is not a fault; write ln.down(…), ln.loss(…), "
-                             "ln.delay(…), ln.degrade(…) or ln.kill(…)")
+            raise UsageError(
+                f"faults: {row!r} is not a fault; write ln.down(…), ln.loss(…), "
+                "ln.delay(…), ln.degrade(…) or ln.kill(…)"
+            )
         row.check(fabric)

@@ -31,24 +31,47 @@ def mark_phases(axes: Any, phases: Iterable[Phase], *, named: bool = True) -> No
         start, end = phase.start_ps / 1e12, phase.end_ps / 1e12
         axes.axvspan(start, end, color="#000000", alpha=0.08, linewidth=0)
         if named:
-            axes.annotate(phase.name.replace("_", " "), ((start + end) / 2, 1.0),
-                          xycoords=("data", "axes fraction"), xytext=(0, 2), fontsize=8,
-                          textcoords="offset points", ha="center", va="bottom")
+            axes.annotate(
+                phase.name.replace("_", " "),
+                ((start + end) / 2, 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 2),
+                fontsize=8,
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+            )
 
 
 def iteration_figure(results: Mapping[str, Result]) -> Any:
-    """Iteration time over emulated time, one line per run; a run that ended early ends in a cross."""
+    """Iteration time over emulated time, a line per run; one that ended early ends in a cross."""
     figure, (axes,) = _figure(1)
     longest: list[Phase] = []
-    for (label, result), (colour, marker) in zip(results.items(), _styles(len(results)), strict=True):
+    for (label, result), (colour, marker) in zip(
+        results.items(), _styles(len(results)), strict=True
+    ):
         done = result.data.iterations
         times = [i.end_ps / 1e12 for i in done]
-        axes.plot(times, [i.length_ps / 1e12 for i in done], color=colour, marker=marker,
-                  markersize=2.5, linewidth=0.9, label=label)
+        axes.plot(
+            times,
+            [i.length_ps / 1e12 for i in done],
+            color=colour,
+            marker=marker,
+            markersize=2.5,
+            linewidth=0.9,
+            label=label,
+        )
         if result.data.ended != "finished" and done:
-            axes.plot([result.data.end_ps / 1e12], [done[-1].length_ps / 1e12], color=colour,
-                      marker="x", markersize=9, markeredgewidth=2, linestyle="none",
-                      label=f"{label}: {result.data.ended}")
+            axes.plot(
+                [result.data.end_ps / 1e12],
+                [done[-1].length_ps / 1e12],
+                color=colour,
+                marker="x",
+                markersize=9,
+                markeredgewidth=2,
+                linestyle="none",
+                label=f"{label}: {result.data.ended}",
+            )
         if not longest or result.phases[-1].end_ps > longest[-1].end_ps:
             longest = result.phases
     mark_phases(axes, longest)
@@ -64,8 +87,9 @@ def iteration_figure(results: Mapping[str, Result]) -> Any:
 def goodput_figure(results: Mapping[str, Result], *, every: Time | str = "100 ms") -> Any:
     """Payload received by all hosts over emulated time, one panel per run."""
     figure, panels = _figure(max(len(results), 1))
-    for axes, (label, result), (colour, _) in zip(panels, results.items(), _styles(len(results)),
-                                                  strict=False):
+    for axes, (label, result), (colour, _) in zip(
+        panels, results.items(), _styles(len(results)), strict=False
+    ):
         series = result.series("goodput", every=every)
         axes.step(series.times, series.values, where="post", color=colour, linewidth=0.9)
         axes.set_ylabel(f"{label}\n{series.unit}", fontsize=8)

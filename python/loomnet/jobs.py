@@ -59,8 +59,10 @@ class Job(Spec):
         """Host numbers of ranks 0, 1, …. Raises UsageError when there are more ranks than hosts."""
         wanted = len(hosts) if self.ranks is None else self.ranks
         if wanted > len(hosts):
-            raise UsageError(f"{type(self).__name__}.ranks: {wanted} ranks but {len(hosts)} hosts; "
-                             "one rank runs per host")
+            raise UsageError(
+                f"{type(self).__name__}.ranks: {wanted} ranks but {len(hosts)} hosts; "
+                "one rank runs per host"
+            )
         if wanted < 2:
             raise UsageError(f"{type(self).__name__}.ranks: a job needs 2 ranks or more")
         return hosts[:wanted]
@@ -86,8 +88,10 @@ class Job(Spec):
     def check_clock(self, clock: str) -> None:
         """Raises UsageError if this job cannot run on the clock."""
         if self.transport == "gloo" and clock == "virtual":
-            raise UsageError(f'{type(self).__name__}.transport: "gloo" is kernel TCP, which has no '
-                             "virtual clock; run with --clock live, or choose mrc or roce")
+            raise UsageError(
+                f'{type(self).__name__}.transport: "gloo" is kernel TCP, which has no '
+                "virtual clock; run with --clock live, or choose mrc or roce"
+            )
 
 
 class TorchJob(Job):
@@ -95,8 +99,8 @@ class TorchJob(Job):
 
     `compute`: emulated compute time of an iteration on the virtual clock, or "measured" (then the
     run is not deterministic); a live run computes for real. `log`: a regular expression with named
-    groups, read from rank 0's output, `step` and `loss` among them. `until`: emulated time, from the
-    first iteration on, at which the ranks are told to stop after the iteration at hand.
+    groups, read from rank 0's output, `step` and `loss` among them. `until`: emulated time, from
+    the first iteration on, at which the ranks are told to stop after the iteration at hand.
     """
 
     kind: ClassVar[str] = "torch"
@@ -132,8 +136,10 @@ class TorchJob(Job):
     def check_clock(self, clock: str) -> None:
         super().check_clock(clock)
         if clock == "virtual" and self.compute is None:
-            raise UsageError('TorchJob.compute: the virtual clock needs an iteration\'s compute time, '
-                             'for example compute="2 ms"')
+            raise UsageError(
+                "TorchJob.compute: the virtual clock needs the compute time of an "
+                'iteration, for example compute="2 ms"'
+            )
 
     def describe(self) -> str:
         return f"{self.script.name} over {self.transport}"
@@ -155,7 +161,7 @@ class _Collective(Job):
     @model_validator(mode="after")
     def _no_gloo(self) -> _Collective:
         if self.transport == "gloo":
-            raise UsageError('transport "gloo" carries PyTorch jobs only; use ln.TorchJob, or mrc, roce')
+            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc or roce')
         return self
 
     def describe(self) -> str:
@@ -243,7 +249,9 @@ class Flows(Job):
         placed = self.place(hosts)
         for a, b in self.pairs:
             if not (0 <= a < len(placed) and 0 <= b < len(placed)) or a == b:
-                raise UsageError(f"Flows.pairs: ({a}, {b}) is no pair of two of {len(placed)} ranks")
+                raise UsageError(
+                    f"Flows.pairs: ({a}, {b}) is no pair of two of {len(placed)} ranks"
+                )
         if self.pairs:
             return [(placed[a], placed[b]) for a, b in self.pairs]
         return [(a, b) for a in placed for b in placed if a != b]
@@ -254,7 +262,8 @@ class Flows(Job):
 
 
 class Trace(Job):
-    """Flows read from a JSON Lines file: {"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}."""
+    """Flows from a JSON Lines file, a row per flow, its ranks by number:
+    {"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}"""
 
     kind: ClassVar[str] = "trace"
     positional: ClassVar[tuple[str, ...]] = ("path", "transport")
@@ -273,11 +282,19 @@ class Trace(Job):
                 continue
             try:
                 row = json.loads(line)
-                found.append((Time(row["at"]), int(row["source"]), int(row["destination"]),
-                              Size(row["size"])))
+                found.append(
+                    (
+                        Time(row["at"]),
+                        int(row["source"]),
+                        int(row["destination"]),
+                        Size(row["size"]),
+                    )
+                )
             except (ValueError, KeyError, TypeError) as error:
-                raise UsageError(f"{self.path}:{number}: {error}; a row is "
-                                 f"{(Trace.__doc__ or '').split(': ', 1)[1]}") from None
+                raise UsageError(
+                    f"{self.path}:{number}: {error}; a row is "
+                    f"{(Trace.__doc__ or '').splitlines()[-1].strip()}"
+                ) from None
         return sorted(found, key=lambda row: row[0].count)
 
     def edges(self, hosts: list[int]) -> list[Edge]:
@@ -285,7 +302,9 @@ class Trace(Job):
         pairs = sorted({(a, b) for _, a, b, _ in self.rows()})
         for a, b in pairs:
             if not (0 <= a < len(placed) and 0 <= b < len(placed)) or a == b:
-                raise UsageError(f"{self.path}: ({a}, {b}) is no pair of two of {len(placed)} ranks")
+                raise UsageError(
+                    f"{self.path}: ({a}, {b}) is no pair of two of {len(placed)} ranks"
+                )
         return [(placed[a], placed[b]) for a, b in pairs]
 
     @property

@@ -33,16 +33,26 @@ class Lab:
     `on_progress` the label and where the run stands.
     """
 
-    def __init__(self, scenario: str = "lab", *, clock: str = "virtual", seed: int = 0,
-                 parameters: dict[str, Any] | None = None, base: Path | None = None,
-                 directory: Path | None = None, source: Path | None = None,
-                 max_wall_s: float | None = None, runner: Runner | None = None,
-                 say: Callable[[str], None] | None = None,
-                 on_progress: Callable[[str, Progress], None] | None = None) -> None:
+    def __init__(
+        self,
+        scenario: str = "lab",
+        *,
+        clock: str = "virtual",
+        seed: int = 0,
+        parameters: dict[str, Any] | None = None,
+        base: Path | None = None,
+        directory: Path | None = None,
+        source: Path | None = None,
+        max_wall_s: float | None = None,
+        runner: Runner | None = None,
+        say: Callable[[str], None] | None = None,
+        on_progress: Callable[[str, Progress], None] | None = None,
+    ) -> None:
         if clock not in CLOCKS:
             raise UsageError(f'clock: "{clock}" is not one of {", ".join(CLOCKS)}')
-        self.report = Report(scenario, parameters or {}, clock, seed,
-                             deterministic=clock == "virtual")
+        self.report = Report(
+            scenario, parameters or {}, clock, seed, deterministic=clock == "virtual"
+        )
         self.results: dict[str | None, Result] = {}
         self._base, self._directory, self._source = base or Path.cwd(), directory, source
         self._started, self._max_wall_s = time.time(), max_wall_s
@@ -79,31 +89,48 @@ class Lab:
         self._notes[name] = value
 
     # --- running --------------------------------------------------------------------------------
-    def run(self, fabric: Fabric, job: Job, faults: Iterable[Fault] = (), *,
-            label: str | None = None, seed: int | None = None,
-            reroute_delay: Time | str | None = "1 s", settle: Time | str = "0 s",
-            dilation: float = 1.0, **options: Any) -> Result:
+    def run(
+        self,
+        fabric: Fabric,
+        job: Job,
+        faults: Iterable[Fault] = (),
+        *,
+        label: str | None = None,
+        seed: int | None = None,
+        reroute_delay: Time | str | None = "1 s",
+        settle: Time | str = "0 s",
+        dilation: float = 1.0,
+        **options: Any,
+    ) -> Result:
         """Runs a job on a fabric under faults and returns its figures.
 
         `reroute_delay`: ECMP tables reconverge so long after a failure or its end; "off" never.
         `settle`: phase `after` begins so long behind the last fault. `dilation`: live clock only.
-        Everything is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
+        All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
-        request, edges = self._prepare(fabric, job, list(faults), label, seed, reroute_delay,
-                                       dilation, options)
+        request, edges = self._prepare(
+            fabric, job, list(faults), label, seed, reroute_delay, dilation, options
+        )
         settle = Time(settle)
-        runner = self._runner or get_runner(self.clock)
-        self.say(runner.describe(request))
         name = label or self.report.scenario
-        data = runner.run(request, lambda progress: self._on_progress and
-                          self._on_progress(name, progress))
+        try:
+            runner = self._runner or get_runner(self.clock)
+            self.say(runner.describe(request))
+            data = runner.run(
+                request, lambda progress: self._on_progress and self._on_progress(name, progress)
+            )
+        except BaseException:
+            self.discard_if_empty()
+            raise
         data.windows = data.windows or request.timetable.windows
         data.directory = data.directory or request.directory
         if data.ended in ("stalled", "failed") and not data.errors:
             data.errors.append(RunFault(data.end_ps, "job", data.reason or data.ended))
         of = "slowest" if job.synchronous else "mean"
-        capacity = {w.phase: expected.expected_capacity(request.plan, edges, w.states, w.dead, of=of)
-                    for w in data.windows}
+        capacity = {
+            w.phase: expected.expected_capacity(request.plan, edges, w.states, w.dead, of=of)
+            for w in data.windows
+        }
         planned = [fault.phase for fault in request.faults if fault.phase]
         phases = measure.phases_of(data, capacity, settle.count, planned)
         result = Result(request.plan, data, phases, label)
@@ -111,22 +138,34 @@ class Lab:
         self.report.rows += result.rows
         self.report.deterministic &= data.deterministic
         self.report.fidelity.append(
-            RunFidelity(label or "", data.fidelity, data.ended, data.reason))
+            RunFidelity(label or "", data.fidelity, data.ended, data.reason)
+        )
         if data.ended == "interrupted":
             self.report.interrupted = True
             raise RunInterrupted(f"interrupted: {data.reason or 'Ctrl-C'}")
         return result
 
-    def _prepare(self, fabric: Fabric, job: Job, faults: list[Fault], label: str | None,
-                 seed: int | None, reroute_delay: Any, dilation: float,
-                 options: dict[str, Any]) -> tuple[RunRequest, list[expected.Edge]]:
+    def _prepare(
+        self,
+        fabric: Fabric,
+        job: Job,
+        faults: list[Fault],
+        label: str | None,
+        seed: int | None,
+        reroute_delay: Any,
+        dilation: float,
+        options: dict[str, Any],
+    ) -> tuple[RunRequest, list[expected.Edge]]:
         if not isinstance(fabric, Fabric):
             raise UsageError(f"run: {fabric!r} is not a fabric; see ln.clos.two_tier, ln.Fabric")
         if not isinstance(job, Job):
             raise UsageError(f"run: {job!r} is not a job; see ln.TorchJob, ln.AllReduce")
         if label in self.results:
-            raise UsageError(f'run: label "{label}" is taken; give each run of a lab its own label='
-                             if label else "run: a second run needs a label=")
+            raise UsageError(
+                f'run: label "{label}" is taken; give each run of a lab its own label='
+                if label
+                else "run: a second run needs a label="
+            )
         if not dilation >= 1:
             raise UsageError(f"run: dilation {dilation} must be 1 or more")
         check_faults(faults, fabric)
@@ -142,11 +181,21 @@ class Lab:
         folder = self.directory / label if label else self.directory
         folder.mkdir(parents=True, exist_ok=True)
         request = RunRequest(
-            plan=plan, job=job, placement=tuple(placement), timetable=timetable,
-            faults=tuple(faults), label=label or "", seed=plan.seed, directory=folder,
-            script=script, reroute_delay=reroute,
-            stall_after=job.stall_after(timetable.longest_fault()), dilation=dilation,
-            max_wall_s=self._max_wall_s, options=options)
+            plan=plan,
+            job=job,
+            placement=tuple(placement),
+            timetable=timetable,
+            faults=tuple(faults),
+            label=label or "",
+            seed=plan.seed,
+            directory=folder,
+            script=script,
+            reroute_delay=reroute,
+            stall_after=job.stall_after(timetable.longest_fault()),
+            dilation=dilation,
+            max_wall_s=self._max_wall_s,
+            options=options,
+        )
         return request, edges
 
     def run_file(self, file: str | Path, **values: Any) -> Report:
@@ -154,35 +203,94 @@ class Lab:
         from loomnet.scenarios import load
 
         scenario = load(file)
-        return scenario.run(seed=self.seed, clock=self.clock, runner=self._runner,
-                            directory=self.directory / scenario.name, **values)
+        return scenario.run(
+            seed=self.seed,
+            clock=self.clock,
+            runner=self._runner,
+            directory=self.directory / scenario.name,
+            **values,
+        )
 
     # --- reporting ------------------------------------------------------------------------------
-    def metric(self, name: str, value: Any, *, unit: str | None = None,
-               published: float | None = None, reason: str | None = None,
-               label: str | None = None, phase: str | None = None) -> None:
+    def metric(
+        self,
+        name: str,
+        value: Any,
+        *,
+        unit: str | None = None,
+        published: float | None = None,
+        reason: str | None = None,
+        label: str | None = None,
+        phase: str | None = None,
+    ) -> None:
         """Adds a row to the report; NaN and None become null with a reason."""
-        self.report.rows.append(rows.metric(name, value, unit=unit, published=published,
-                                            reason=reason, label=label, phase=phase))
+        self.report.rows.append(
+            rows.metric(
+                name, value, unit=unit, published=published, reason=reason, label=label, phase=phase
+            )
+        )
 
-    def check(self, name: str, value: Any, *, ge: float | None = None, le: float | None = None,
-              eq: float | None = None, approx: float | None = None, rel: float | None = None,
-              abs: float | None = None, published: float | None = None,  # noqa: A002
-              reason: str | None = None) -> bool:
+    def check(
+        self,
+        name: str,
+        value: Any,
+        *,
+        ge: float | None = None,
+        le: float | None = None,
+        eq: float | None = None,
+        approx: float | None = None,
+        rel: float | None = None,
+        abs: float | None = None,
+        published: float | None = None,
+        reason: str | None = None,
+    ) -> bool:
         """Adds a check and returns whether it holds. Null and NaN do not."""
-        made = rows.check(name, value, ge=ge, le=le, eq=eq, approx=approx, rel=rel, abs=abs,
-                          published=published, reason=reason)
+        made = rows.check(
+            name,
+            value,
+            ge=ge,
+            le=le,
+            eq=eq,
+            approx=approx,
+            rel=rel,
+            abs=abs,
+            published=published,
+            reason=reason,
+        )
         self.report.checks.append(made)
         return made.ok
 
+    def discard_if_empty(self) -> None:
+        """Bad input leaves nothing behind: removes empty folders of this lab's directory, and the
+        directory itself if nothing is in it."""
+        folder = self._directory
+        if folder is None or not folder.is_dir():
+            return
+        for path in [*sorted(folder.rglob("*"), reverse=True), folder]:
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+
     def write(self) -> Path:
         """Writes report.json, environment.json and the scenario's copy; returns report.json."""
-        return write_run(self.directory, self.report, started=self._started, source=self._source,
-                         notes=self._notes)
+        return write_run(
+            self.directory,
+            self.report,
+            started=self._started,
+            source=self._source,
+            notes=self._notes,
+        )
 
 
-def run(fabric: Fabric, job: Job, faults: Iterable[Fault] = (), *, seed: int = 0,
-        clock: str = "virtual", directory: Path | None = None, **options: Any) -> Result:
+def run(
+    fabric: Fabric,
+    job: Job,
+    faults: Iterable[Fault] = (),
+    *,
+    seed: int = 0,
+    clock: str = "virtual",
+    directory: Path | None = None,
+    **options: Any,
+) -> Result:
     """A Lab of one run: returns its figures and writes its report."""
     lab = Lab(job.kind, clock=clock, seed=seed, directory=directory)
     try:

@@ -12,11 +12,26 @@ from dataclasses import dataclass
 
 from loomnet.rundata import HostSeries, Interval, Iteration, RunData
 
-FIGURES = ("iteration_s", "goodput_ratio", "blip_s", "recovery_s", "lost", "retransmitted",
-           "readmitted")
-UNITS = {"iteration_s": "s", "blip_s": "s", "recovery_s": "s", "goodput_ratio": "ratio",
-         "lost": "packets", "retransmitted": "packets", "readmitted": "paths",
-         "errors": "errors", "final_loss": "loss"}
+FIGURES = (
+    "iteration_s",
+    "goodput_ratio",
+    "blip_s",
+    "recovery_s",
+    "lost",
+    "retransmitted",
+    "readmitted",
+)
+UNITS = {
+    "iteration_s": "s",
+    "blip_s": "s",
+    "recovery_s": "s",
+    "goodput_ratio": "ratio",
+    "lost": "packets",
+    "retransmitted": "packets",
+    "readmitted": "paths",
+    "errors": "errors",
+    "final_loss": "loss",
+}
 MIN_ITERATIONS = 5  # a median of fewer says nothing
 RECOVERED_ITERATIONS, RECOVERED_WITHIN = 3, 1.1
 
@@ -38,8 +53,12 @@ class Phase:
     capacity: float = 1.0  # expected share of the healthy fabric
 
 
-def phases_of(data: RunData, capacity: Mapping[str, float] | None = None, settle_ps: int = 0,
-              planned: Iterable[str] = ()) -> list[Phase]:
+def phases_of(
+    data: RunData,
+    capacity: Mapping[str, float] | None = None,
+    settle_ps: int = 0,
+    planned: Iterable[str] = (),
+) -> list[Phase]:
     """`before` (up to the first fault), every named window, `after` (from `settle_ps` behind the
     last one to the end). Without windows, `before` is the whole run. Phases of `planned` that never
     began are there too, empty."""
@@ -48,7 +67,9 @@ def phases_of(data: RunData, capacity: Mapping[str, float] | None = None, settle
     found = [Phase("before", 0, first)]
     for window in windows:
         end = data.end_ps if window.end_ps is None else min(window.end_ps, data.end_ps)
-        found.append(Phase(window.phase, window.start_ps, end, (capacity or {}).get(window.phase, 1)))
+        found.append(
+            Phase(window.phase, window.start_ps, end, (capacity or {}).get(window.phase, 1))
+        )
     for name in dict.fromkeys(planned):
         if all(name != phase.name for phase in found):
             found.append(Phase(name, data.end_ps, data.end_ps))
@@ -101,8 +122,14 @@ def blip_s(hosts: Mapping[int, HostSeries], phase: Phase) -> Value:
     """Longest payload silence at any receiver with work outstanding, clipped to the phase."""
     if not any(overlap(series.busy, phase) for series in hosts.values()):
         return Value(None, "no work was outstanding in the phase")
-    longest = max((min(end, phase.end_ps) - max(begin, phase.start_ps)
-                   for series in hosts.values() for begin, end in series.silences), default=0)
+    longest = max(
+        (
+            min(end, phase.end_ps) - max(begin, phase.start_ps)
+            for series in hosts.values()
+            for begin, end in series.silences
+        ),
+        default=0,
+    )
     floor = max(series.silence_floor_ps for series in hosts.values())
     return Value(max(longest, floor, 0) / 1e12)
 
@@ -114,7 +141,8 @@ def expected_iteration_ps(data: RunData, before: Phase, capacity: float) -> floa
     if len(whole) < MIN_ITERATIONS or not capacity > 0:
         return None
     talk = statistics.median(
-        max((overlap(series.busy, i) for series in data.hosts.values()), default=0) for i in whole)
+        max((overlap(series.busy, i) for series in data.hosts.values()), default=0) for i in whole
+    )
     length = statistics.median(i.length_ps for i in whole)
     return length - talk + talk / capacity
 
@@ -124,15 +152,24 @@ def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int) -> Val
     expected length, looked for up to `until_ps` (the next fault)."""
     expected = expected_iteration_ps(data, before, phase.capacity)
     if expected is None:
-        return Value(None, f"no expected iteration: fewer than {MIN_ITERATIONS} before the faults"
-                     if phase.capacity > 0 else "no expected capacity is known, or none is left")
+        return Value(
+            None,
+            f"no expected iteration: fewer than {MIN_ITERATIONS} before the faults"
+            if phase.capacity > 0
+            else "no expected capacity is known, or none is left",
+        )
     later = [i for i in data.iterations if i.end_ps > phase.start_ps and i.end_ps <= until_ps]
     for i in range(len(later) - RECOVERED_ITERATIONS + 1):
-        if all(it.length_ps <= RECOVERED_WITHIN * expected
-               for it in later[i:i + RECOVERED_ITERATIONS]):
+        if all(
+            it.length_ps <= RECOVERED_WITHIN * expected
+            for it in later[i : i + RECOVERED_ITERATIONS]
+        ):
             return Value((later[i].end_ps - phase.start_ps) / 1e12)
-    return Value(None, f"never {RECOVERED_ITERATIONS} iterations within {RECOVERED_WITHIN} x "
-                 f"{expected / 1e12:.3g} s")
+    return Value(
+        None,
+        f"never {RECOVERED_ITERATIONS} iterations within {RECOVERED_WITHIN} x "
+        f"{expected / 1e12:.3g} s",
+    )
 
 
 def counted(data: RunData, name: str, phase: Phase) -> Value:
@@ -167,8 +204,8 @@ def final_loss(data: RunData) -> Value:
 
 # --- all figures --------------------------------------------------------------------------------
 def standard_figures(data: RunData, phases: list[Phase]) -> dict[str, Value]:
-    """Every `<phase>.<figure>` and `errors`, `final_loss`. A run that ended early has null, with its
-    reason, in the phase where it ended and in those it never reached."""
+    """Every `<phase>.<figure>` and `errors`, `final_loss`. A run that ended early has null, with
+    its reason, in the phase where it ended and in those it never reached."""
     before = phases[0]
     early = data.ended != "finished"
     figures: dict[str, Value] = {}
@@ -181,17 +218,23 @@ def standard_figures(data: RunData, phases: list[Phase]) -> dict[str, Value]:
             never = Value(None, "the job finished before this phase")
             figures |= {f"{phase.name}.{name}": never for name in FIGURES}
             continue
-        following = [p.start_ps for p in phases[index + 1:] if p.name != "after"]
+        following = [p.start_ps for p in phases[index + 1 :] if p.name != "after"]
         until = min(following, default=data.end_ps)
         fault = phase.name not in ("before", "after")
         none = Value(None, "there is no fault to recover from")
-        figures |= {f"{phase.name}.{name}": value for name, value in {
-            "iteration_s": iteration_s(data.iterations, phase),
-            "goodput_ratio": goodput_ratio(data.hosts, phase, before),
-            "blip_s": blip_s(data.hosts, phase),
-            "recovery_s": recovery_s(data, phase, before, until) if fault else none,
-            **{name: counted(data, name, phase) for name in ("lost", "retransmitted", "readmitted")},
-        }.items()}
+        figures |= {
+            f"{phase.name}.{name}": value
+            for name, value in {
+                "iteration_s": iteration_s(data.iterations, phase),
+                "goodput_ratio": goodput_ratio(data.hosts, phase, before),
+                "blip_s": blip_s(data.hosts, phase),
+                "recovery_s": recovery_s(data, phase, before, until) if fault else none,
+                **{
+                    name: counted(data, name, phase)
+                    for name in ("lost", "retransmitted", "readmitted")
+                },
+            }.items()
+        }
     figures["errors"] = Value(len(data.errors))
     figures["final_loss"] = final_loss(data)
     return figures

@@ -33,10 +33,18 @@ class Metric:
         return ".".join(part for part in (self.label, self.phase, self.name) if part)
 
     def row(self) -> dict[str, Any]:
-        labels = {key: value for key, value in (("label", self.label), ("phase", self.phase)) if value}
-        return {"name": self.name, "value": self.value, "unit": self.unit, "labels": labels,
-                "published": self.published, "reason": self.reason,
-                "below_resolution": not self.stands}
+        labels = {
+            key: value for key, value in (("label", self.label), ("phase", self.phase)) if value
+        }
+        return {
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "labels": labels,
+            "published": self.published,
+            "reason": self.reason,
+            "below_resolution": not self.stands,
+        }
 
 
 class Measured(float):
@@ -51,9 +59,17 @@ class Measured(float):
         return made
 
 
-def metric(name: str, value: Any, *, unit: str | None = None, published: Number | None = None,
-           reason: str | None = None, label: str | None = None, phase: str | None = None,
-           stands: bool = True) -> Metric:
+def metric(
+    name: str,
+    value: Any,
+    *,
+    unit: str | None = None,
+    published: Number | None = None,
+    reason: str | None = None,
+    label: str | None = None,
+    phase: str | None = None,
+    stands: bool = True,
+) -> Metric:
     """A row from any number; NaN, infinity and None become null with a reason."""
     if isinstance(value, Measured):
         stands = stands and value.metric.stands
@@ -61,8 +77,9 @@ def metric(name: str, value: Any, *, unit: str | None = None, published: Number 
         return Metric(name, None, unit, label, phase, published, reason or "not measured", stands)
     number = _number(value, f"metric {name}")
     if not math.isfinite(number):
-        return Metric(name, None, unit, label, phase, published, f"not a finite number ({value})",
-                      stands)
+        return Metric(
+            name, None, unit, label, phase, published, f"not a finite number ({value})", stands
+        )
     return Metric(name, number, unit, label, phase, published, reason, stands)
 
 
@@ -75,9 +92,10 @@ def _number(value: Any, what: str) -> Number:
         raise UsageError(f"{what}: {value!r} is not a number") from None
 
 
-def stands(value: Number | None, unit: str | None, span_ps: int | None,
-           lateness_p99_ps: int | None) -> bool:
-    """Design's rule: a rate stands over a window of 100 x p99 lateness; a time stands from 20 x p99.
+def stands(
+    value: Number | None, unit: str | None, span_ps: int | None, lateness_p99_ps: int | None
+) -> bool:
+    """Whether a rate was taken over 100 x p99 lateness or more, and a time is 20 x p99 or more.
     Counts always stand here: conservation judges them."""
     if not lateness_p99_ps or value is None:
         return True
@@ -101,9 +119,15 @@ class Check:
     stands: bool = True
 
     def row(self) -> dict[str, Any]:
-        return {"name": self.name, "value": self.value, "bound": self.bound, "ok": self.ok,
-                "published": self.published, "reason": self.reason,
-                "below_resolution": not self.stands}
+        return {
+            "name": self.name,
+            "value": self.value,
+            "bound": self.bound,
+            "ok": self.ok,
+            "published": self.published,
+            "reason": self.reason,
+            "below_resolution": not self.stands,
+        }
 
     @property
     def bound_text(self) -> str:
@@ -113,10 +137,19 @@ class Check:
         return ", ".join(f"{sign[key]} {value:g}" for key, value in self.bound.items())
 
 
-def check(name: str, value: Any, *, ge: Number | None = None, le: Number | None = None,
-          eq: Number | None = None, approx: Number | None = None, rel: float | None = None,
-          abs: float | None = None, published: Number | None = None,  # noqa: A002
-          reason: str | None = None) -> Check:
+def check(
+    name: str,
+    value: Any,
+    *,
+    ge: Number | None = None,
+    le: Number | None = None,
+    eq: Number | None = None,
+    approx: Number | None = None,
+    rel: float | None = None,
+    abs: float | None = None,
+    published: Number | None = None,
+    reason: str | None = None,
+) -> Check:
     """Judges a value against bounds: ge and le may be combined; approx needs rel or abs.
 
     Raises UsageError when no bound, or a contradictory set of them, is given.
@@ -143,8 +176,11 @@ def check(name: str, value: Any, *, ge: Number | None = None, le: Number | None 
     number = _number(value, f"check {name}")
     if not math.isfinite(number):
         return Check(name, None, bound, False, published, f"the value is {value}", still)
-    ok = (number >= bound.get("ge", number) and number <= bound.get("le", number)
-          and number == bound.get("eq", number))
+    ok = (
+        number >= bound.get("ge", number)
+        and number <= bound.get("le", number)
+        and number == bound.get("eq", number)
+    )
     if approx is not None:
         ok = math.fabs(number - bound["approx"]) <= bound["tolerance"]
     return Check(name, number, bound, ok, published, reason, still)

@@ -4,6 +4,7 @@ look up and nothing left to decide. Built by make_plan() from a checked Fabric."
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,15 +103,19 @@ class Plan:
 
     def paths(self, source: int, destination: int) -> tuple[PlanePaths, ...]:
         """Path templates between two hosts (numbers), one per plane."""
-        return tuple(self.addresses.paths(source, destination, plane)
-                     for plane in range(self.planes))
+        return tuple(
+            self.addresses.paths(source, destination, plane) for plane in range(self.planes)
+        )
 
     def host_planes(self, source: int, destination: int) -> tuple[int, ...]:
         """Planes by which kernel traffic of one host may reach another, nothing being down."""
         return self.routes.host_planes(source, destination)
 
-    def reconverged(self, down_links: frozenset[int] | set[int],
-                    down_switches: frozenset[int] | set[int] = frozenset()) -> EcmpTables:
+    def reconverged(
+        self,
+        down_links: frozenset[int] | set[int],
+        down_switches: frozenset[int] | set[int] = frozenset(),
+    ) -> EcmpTables:
         """ECMP tables around these dead links (numbers) and switches (node numbers)."""
         return EcmpTables(self.topology, down_links, down_switches)
 
@@ -134,14 +139,17 @@ def base_rtt(topology: Topology, addresses: UsidPlan, frame_bytes: int) -> Time:
             if destination == source and len(host_on) > 1:
                 continue
             nodes = [source, *addresses.chain(first, last), destination]
-            longest = max(longest, _one_way(topology, nodes, frame_bytes)
-                          + _one_way(topology, nodes[::-1], SACK_FRAME_BYTES))
+            longest = max(
+                longest,
+                _one_way(topology, nodes, frame_bytes)
+                + _one_way(topology, nodes[::-1], SACK_FRAME_BYTES),
+            )
     return Time.of(longest)
 
 
 def _one_way(topology: Topology, nodes: list[int], frame_bytes: int) -> int:
     total = 0
-    for node, after in zip(nodes, nodes[1:], strict=False):
+    for node, after in itertools.pairwise(nodes):
         link = next(link for _, link, far in topology.neighbours(node) if far == after)
         ahead = topology.ends[link][0].node == node
         half = topology.links[link].forward if ahead else topology.links[link].backward
@@ -166,12 +174,21 @@ def _half_plan(topology: Topology, link: int, back: bool, rtt: Time, frame: int)
     trims = spec.trim and not from_host
     names = topology.names
     return HalfLinkPlan(
-        number=2 * link + back, name=f"{names[source.node]}->{names[target.node]}",
-        source=source.node, source_port=source.port, target=target.node, target_port=target.port,
-        rate_bps=spec.rate.count, delay_ps=spec.delay.count,
-        data_limit_bytes=limit, control_limit_bytes=control,
-        ecn_low_bytes=bdp // 5 if marks else 0, ecn_high_bytes=bdp * 4 // 5 if marks else 0,
-        trim_bytes=TRIM_BYTES if trims else 0, last_hop=last_hop)
+        number=2 * link + back,
+        name=f"{names[source.node]}->{names[target.node]}",
+        source=source.node,
+        source_port=source.port,
+        target=target.node,
+        target_port=target.port,
+        rate_bps=spec.rate.count,
+        delay_ps=spec.delay.count,
+        data_limit_bytes=limit,
+        control_limit_bytes=control,
+        ecn_low_bytes=bdp // 5 if marks else 0,
+        ecn_high_bytes=bdp * 4 // 5 if marks else 0,
+        trim_bytes=TRIM_BYTES if trims else 0,
+        last_hop=last_hop,
+    )
 
 
 def make_plan(fabric: Fabric, *, seed: int = 0, style: Style = "uN") -> Plan:
@@ -183,22 +200,55 @@ def make_plan(fabric: Fabric, *, seed: int = 0, style: Style = "uN") -> Plan:
     frame = fabric.payload.bytes + HEADER_BYTES
     rtt = base_rtt(topology, addresses, frame)
     links = tuple(
-        LinkPlan(i, link.name, topology.plane[i], _half_plan(topology, i, False, rtt, frame),
-                 _half_plan(topology, i, True, rtt, frame))
-        for i, link in enumerate(topology.links))
+        LinkPlan(
+            i,
+            link.name,
+            topology.plane[i],
+            _half_plan(topology, i, False, rtt, frame),
+            _half_plan(topology, i, True, rtt, frame),
+        )
+        for i, link in enumerate(topology.links)
+    )
     hosts = tuple(
-        HostPlan(i, name, fabric.hosts[name].role, str(host_address(i)),
-                 tuple(topology.ports[i][plane] for plane in range(topology.planes)))
-        for i, name in enumerate(topology.hosts))
+        HostPlan(
+            i,
+            name,
+            fabric.hosts[name].role,
+            str(host_address(i)),
+            tuple(topology.ports[i][plane] for plane in range(topology.planes)),
+        )
+        for i, name in enumerate(topology.hosts)
+    )
     switches = []
     for name in topology.switches:
         node = topology.number[name]
         ports = tuple(link for _, link in sorted(topology.ports[node].items()))
-        halves = [links[n].forward if links[n].forward.source == node else links[n].backward
-                  for n in ports]
-        switches.append(SwitchPlan(
-            node, name, fabric.switches[name].plane, ports, addresses.tables(node),
-            routes.switch(node),
-            sum(half.data_limit_bytes + half.control_limit_bytes for half in halves)))
-    return Plan(fabric.name, seed, topology.planes, fabric.payload.bytes, frame, rtt.count, hosts,
-                tuple(switches), links, topology, addresses, routes)
+        halves = [
+            links[n].forward if links[n].forward.source == node else links[n].backward
+            for n in ports
+        ]
+        switches.append(
+            SwitchPlan(
+                node,
+                name,
+                fabric.switches[name].plane,
+                ports,
+                addresses.tables(node),
+                routes.switch(node),
+                sum(half.data_limit_bytes + half.control_limit_bytes for half in halves),
+            )
+        )
+    return Plan(
+        fabric.name,
+        seed,
+        topology.planes,
+        fabric.payload.bytes,
+        frame,
+        rtt.count,
+        hosts,
+        tuple(switches),
+        links,
+        topology,
+        addresses,
+        routes,
+    )

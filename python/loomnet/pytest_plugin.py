@@ -14,14 +14,21 @@ if TYPE_CHECKING:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("loomnet")
-    group.addoption("--loomnet-clock", choices=("virtual", "live"), default=None,
-                    help="clock of the lab fixture where the test does not name one")
+    group.addoption(
+        "--loomnet-clock",
+        choices=("virtual", "live"),
+        default=None,
+        help="clock of the lab fixture where the test does not name one",
+    )
     group.addoption("--loomnet-seed", type=int, default=0, help="seed of the lab fixture")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "loomnet(clock): run the `lab` fixture on this clock; skipped "
-                                       "by probe where the machine cannot")
+    config.addinivalue_line(
+        "markers",
+        "loomnet(clock): run the `lab` fixture on this clock; "
+        "skipped by probe where the machine cannot",
+    )
 
 
 @pytest.fixture
@@ -41,8 +48,13 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     seed = request.config.getoption("--loomnet-seed")
     replay = f"pytest '{request.node.nodeid}' --loomnet-clock {clock} --loomnet-seed {seed}"
     request.node.stash[_replay_key] = replay
-    made = Lab(request.node.name, clock=clock, seed=seed, base=Path(request.node.path).parent,
-               directory=tmp_path / "lab")
+    made = Lab(
+        request.node.name,
+        clock=clock,
+        seed=seed,
+        base=Path(request.node.path).parent,
+        directory=tmp_path / "lab",
+    )
     yield made
     if made.results:
         made.write()

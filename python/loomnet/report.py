@@ -38,11 +38,21 @@ class RunFidelity:
 
     def row(self) -> dict[str, Any]:
         f = self.fidelity
-        return {"label": self.label, "kept_up": self.kept_up, "verdict": self.verdict,
-                "lateness_p50_ps": f.lateness_p50_ps, "lateness_p99_ps": f.lateness_p99_ps,
-                "lateness_max_ps": f.lateness_max_ps, "packets": f.packets,
-                "unexplained": f.unexplained, "dilation": f.dilation, "emulated_ps": f.emulated_ps,
-                "ended": self.ended, "reason": self.reason, "notes": dict(f.notes)}
+        return {
+            "label": self.label,
+            "kept_up": self.kept_up,
+            "verdict": self.verdict,
+            "lateness_p50_ps": f.lateness_p50_ps,
+            "lateness_p99_ps": f.lateness_p99_ps,
+            "lateness_max_ps": f.lateness_max_ps,
+            "packets": f.packets,
+            "unexplained": f.unexplained,
+            "dilation": f.dilation,
+            "emulated_ps": f.emulated_ps,
+            "ended": self.ended,
+            "reason": self.reason,
+            "notes": dict(f.notes),
+        }
 
 
 @dataclass
@@ -73,8 +83,11 @@ class Report:
     def behind(self) -> list[str]:
         """Why the figures cannot be trusted; empty when they can."""
         found = [f"{run.label}: {run.verdict}" for run in self.fidelity if not run.kept_up]
-        return found + [f"check {check.name} is on a figure below the resolution of its run"
-                        for check in self.checks if not check.stands]
+        return found + [
+            f"check {check.name} is on a figure below the resolution of its run"
+            for check in self.checks
+            if not check.stands
+        ]
 
     @property
     def exit_code(self) -> int:
@@ -102,17 +115,27 @@ class Report:
         raise KeyError(f'no metric "{dotted}"{did_you_mean(dotted, [r.dotted for r in self.rows])}')
 
     def to_dict(self) -> dict[str, Any]:
-        return {"schema_version": SCHEMA_VERSION, "scenario": self.scenario,
-                "parameters": self.parameters, "clock": self.clock, "seed": self.seed,
-                "deterministic": self.deterministic, "interrupted": self.interrupted,
-                "metrics": [row.row() for row in self.rows],
-                "checks": [check.row() for check in self.checks],
-                "fidelity": [run.row() for run in self.fidelity]}
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "scenario": self.scenario,
+            "parameters": self.parameters,
+            "clock": self.clock,
+            "seed": self.seed,
+            "deterministic": self.deterministic,
+            "interrupted": self.interrupted,
+            "metrics": [row.row() for row in self.rows],
+            "checks": [check.row() for check in self.checks],
+            "fidelity": [run.row() for run in self.fidelity],
+        }
 
     def to_json(self) -> str:
         """Sorted keys, two spaces, no NaN: the same content is the same bytes."""
-        return json.dumps(self.to_dict(), sort_keys=True, indent=2, allow_nan=False,
-                          ensure_ascii=False) + "\n"
+        return (
+            json.dumps(
+                self.to_dict(), sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False
+            )
+            + "\n"
+        )
 
 
 def schema() -> dict[str, Any]:

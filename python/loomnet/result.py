@@ -42,21 +42,37 @@ class Series:
 class Result:
     """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null."""
 
-    def __init__(self, plan: Plan, data: RunData, phases: list[measure.Phase],
-                 label: str | None = None) -> None:
+    def __init__(
+        self, plan: Plan, data: RunData, phases: list[measure.Phase], label: str | None = None
+    ) -> None:
         self.plan, self.data, self.phases, self.label = plan, data, phases, label
         p99 = data.fidelity.lateness_p99_ps
         self.rows: list[Metric] = []
         for name, value in measure.standard_figures(data, phases).items():
             phase, _, figure = name.rpartition(".")
             unit = measure.UNITS[figure]
-            self.rows.append(make_metric(
-                figure, value.value, unit=unit, reason=value.reason, label=label,
-                phase=phase or None, stands=stands(value.value, unit, value.span_ps, p99)))
+            self.rows.append(
+                make_metric(
+                    figure,
+                    value.value,
+                    unit=unit,
+                    reason=value.reason,
+                    label=label,
+                    phase=phase or None,
+                    stands=stands(value.value, unit, value.span_ps, p99),
+                )
+            )
         for phase in phases:
             if phase.name not in ("before", "after"):
-                self.rows.append(make_metric("expected_capacity", phase.capacity, unit="ratio",
-                                             label=label, phase=phase.name))
+                self.rows.append(
+                    make_metric(
+                        "expected_capacity",
+                        phase.capacity,
+                        unit="ratio",
+                        label=label,
+                        phase=phase.name,
+                    )
+                )
         self._by_name = {".".join(filter(None, (m.phase, m.name))): m for m in self.rows}
 
     def metric(self, name: str) -> Metric:
@@ -84,8 +100,9 @@ class Result:
         """`goodput` (payload received, all hosts, Gb/s) or `iteration_s`, over time."""
         if name == "iteration_s":
             done = self.data.iterations
-            return Series(name, "s", [i.end_ps / 1e12 for i in done],
-                          [i.length_ps / 1e12 for i in done])
+            return Series(
+                name, "s", [i.end_ps / 1e12 for i in done], [i.length_ps / 1e12 for i in done]
+            )
         if name != "goodput":
             raise UsageError(f'no series "{name}"{did_you_mean(name, ("goodput", "iteration_s"))}')
         hosts = list(self.data.hosts.values())
@@ -97,8 +114,12 @@ class Result:
                 at = i * host.bin_ps // width
                 sums[at] = sums.get(at, 0) + received
         bins = range(max(sums, default=-1) + 1)
-        return Series(name, "Gb/s", [i * width / 1e12 for i in bins],
-                      [sums.get(i, 0) * 8e3 / width for i in bins])
+        return Series(
+            name,
+            "Gb/s",
+            [i * width / 1e12 for i in bins],
+            [sums.get(i, 0) * 8e3 / width for i in bins],
+        )
 
     def rank_log(self, rank: int) -> str:
         """All a rank printed; empty where the job has no ranks of its own."""

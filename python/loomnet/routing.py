@@ -30,14 +30,18 @@ class EcmpTables:
     `down_switches`: node numbers. Costs are hop counts within a plane; hosts never forward.
     """
 
-    def __init__(self, topology: Topology, down_links: Iterable[int] = (),
-                 down_switches: Iterable[int] = ()) -> None:
+    def __init__(
+        self, topology: Topology, down_links: Iterable[int] = (), down_switches: Iterable[int] = ()
+    ) -> None:
         self.topology = topology
         self.down_links = frozenset(down_links)
         self.down_switches = frozenset(down_switches)
         self._next: dict[int, dict[int, tuple[int, ...]]] = {}  # leaf -> switch -> ports
-        leaves = {topology.leaf_of(host, plane).node
-                  for plane in range(topology.planes) for host in range(len(topology.hosts))}
+        leaves = {
+            topology.leaf_of(host, plane).node
+            for plane in range(topology.planes)
+            for host in range(len(topology.hosts))
+        }
         for leaf in sorted(leaves):
             self._next[leaf] = self._towards(leaf)
 
@@ -52,13 +56,19 @@ class EcmpTables:
         while todo:
             node = todo.popleft()
             for _, link, far in self.topology.neighbours(node):
-                if (not self.topology.is_host(far) and far not in distance
-                        and self._usable(link, far)):
+                if (
+                    not self.topology.is_host(far)
+                    and far not in distance
+                    and self._usable(link, far)
+                ):
                     distance[far] = distance[node] + 1
                     todo.append(far)
         return {
-            node: tuple(port for port, link, far in self.topology.neighbours(node)
-                        if self._usable(link, far) and distance.get(far, hops) == hops - 1)
+            node: tuple(
+                port
+                for port, link, far in self.topology.neighbours(node)
+                if self._usable(link, far) and distance.get(far, hops) == hops - 1
+            )
             for node, hops in distance.items()
         }
 

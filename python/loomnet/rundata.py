@@ -56,7 +56,7 @@ class RunFault:
 @dataclass
 class Fidelity:
     """How well the engine kept its promises. Percentiles of lateness in picoseconds; None on the
-    virtual clock, which is never late. `unexplained`: packets neither delivered nor in a counter."""
+    virtual clock, which is never late. `unexplained`: packets not delivered and in no counter."""
 
     lateness_p50_ps: int | None = None
     lateness_p99_ps: int | None = None

@@ -37,8 +37,13 @@ def environment(started: float, notes: dict[str, Any] | None = None) -> dict[str
         except metadata.PackageNotFoundError:
             versions[name] = None
     return {
-        "host": {"name": platform.node(), "machine": platform.machine(), "cpus": os.cpu_count(),
-                 "kernel": platform.release(), "system": platform.platform()},
+        "host": {
+            "name": platform.node(),
+            "machine": platform.machine(),
+            "cpus": os.cpu_count(),
+            "kernel": platform.release(),
+            "system": platform.platform(),
+        },
         "versions": {"python": platform.python_version(), **versions},
         "paths": {"cwd": str(Path.cwd()), "python": sys.executable},
         "command": sys.argv,
@@ -49,14 +54,21 @@ def environment(started: float, notes: dict[str, Any] | None = None) -> dict[str
     }
 
 
-def write_run(directory: Path, report: Report, *, started: float, source: Path | None = None,
-              notes: dict[str, Any] | None = None) -> Path:
+def write_run(
+    directory: Path,
+    report: Report,
+    *,
+    started: float,
+    source: Path | None = None,
+    notes: dict[str, Any] | None = None,
+) -> Path:
     """Writes report.json, environment.json and a copy of the scenario; returns report.json."""
     directory.mkdir(parents=True, exist_ok=True)
     target = directory / "report.json"
     target.write_text(report.to_json())
     (directory / "environment.json").write_text(
-        json.dumps(environment(started, notes), sort_keys=True, indent=2) + "\n")
+        json.dumps(environment(started, notes), sort_keys=True, indent=2) + "\n"
+    )
     if source is not None and source.is_file():
         shutil.copyfile(source, directory / source.name)
     report.directory = directory

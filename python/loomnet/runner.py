@@ -20,8 +20,10 @@ from loomnet.units import Time
 
 CLOCKS = ("virtual", "live")
 # clock -> "module:factory"; the factory takes no argument and returns a Runner.
-RUNNERS: dict[str, str] = {"virtual": "loomnet.virtual:VirtualRunner",
-                           "live": "loomnet.live.runner:LiveRunner"}
+RUNNERS: dict[str, str] = {
+    "virtual": "loomnet.virtual:VirtualRunner",
+    "live": "loomnet.live.runner:LiveRunner",
+}
 
 
 @dataclass(frozen=True)
@@ -92,5 +94,6 @@ def get_runner(clock: str) -> Runner:
     try:
         return getattr(importlib.import_module(module), factory)()
     except ImportError as error:
-        raise UnavailableError(f"the {clock} clock is not available here: {error}; "
-                               "see `loomnet doctor`") from error
+        raise UnavailableError(
+            f"the {clock} clock is not available here: {error}; see `loomnet doctor`"
+        ) from error

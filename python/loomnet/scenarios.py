@@ -49,23 +49,33 @@ class Scenario:
     def _signature_model(self) -> type[BaseModel]:
         signature = list(inspect.signature(self.function).parameters.values())
         if not signature:
-            raise UsageError(f"scenario {self.name}: its first argument must be the lab: "
-                             f"def {self.name}(lab: ln.Lab, …)")
+            raise UsageError(
+                f"scenario {self.name}: its first argument must be the lab: "
+                f"def {self.name}(lab: ln.Lab, …)"
+            )
         hints = typing.get_type_hints(self.function, include_extras=True)
         fields: dict[str, Any] = {}
         for parameter in signature[1:]:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise UsageError(f"scenario {self.name}: *{parameter.name} has no name to set; list "
-                                 "every parameter")
+                raise UsageError(
+                    f"scenario {self.name}: *{parameter.name} has no name to set; "
+                    "list every parameter"
+                )
             if parameter.name in _RUN_OPTIONS:
-                raise UsageError(f'scenario {self.name}: a parameter cannot be named '
-                                 f'"{parameter.name}", which every run has already')
+                raise UsageError(
+                    f"scenario {self.name}: a parameter cannot be named "
+                    f'"{parameter.name}", which every run has already'
+                )
             if parameter.name not in hints:
                 raise UsageError(f"scenario {self.name}: parameter {parameter.name} needs a type")
             default = ... if parameter.default is parameter.empty else parameter.default
             fields[parameter.name] = (hints[parameter.name], default)
-        config = ConfigDict(extra="forbid", validate_default=True, arbitrary_types_allowed=True,
-                            protected_namespaces=())
+        config = ConfigDict(
+            extra="forbid",
+            validate_default=True,
+            arbitrary_types_allowed=True,
+            protected_namespaces=(),
+        )
         return create_model(self.name, __config__=config, **fields)
 
     @property
@@ -94,34 +104,56 @@ class Scenario:
             name, sign, value = text.partition("=")
             name = name.strip()
             if not sign:
-                raise UsageError(f'--set {text}: write name=value')
+                raise UsageError(f"--set {text}: write name=value")
             if name not in self._model.model_fields:
-                raise UsageError(f'--set {text}: {self.name} has no parameter "{name}"'
-                                 f"{did_you_mean(name, self._model.model_fields)}")
+                raise UsageError(
+                    f'--set {text}: {self.name} has no parameter "{name}"'
+                    f"{did_you_mean(name, self._model.model_fields)}"
+                )
             if "," in value and self._model.model_fields[name].annotation is not str:
-                raise UsageError(f"--set {text}: one run takes one value; for several, use "
-                                 f"`loomnet sweep` with --set {text}")
+                raise UsageError(
+                    f"--set {text}: one run takes one value; for several, use "
+                    f"`loomnet sweep` with --set {text}"
+                )
             if name in values:
                 raise UsageError(f"--set {text}: {name} is set twice")
             values[name] = value.strip()
         return values
 
-    def run(self, *, seed: int = 0, clock: str = "virtual", directory: Path | None = None,
-            max_wall_s: float | None = None, runner: Any = None, say: Any = None,
-            on_progress: Any = None, **values: Any) -> Report:
+    def run(
+        self,
+        *,
+        seed: int = 0,
+        clock: str = "virtual",
+        directory: Path | None = None,
+        max_wall_s: float | None = None,
+        runner: Any = None,
+        say: Any = None,
+        on_progress: Any = None,
+        **values: Any,
+    ) -> Report:
         """Runs it and returns the report, which is also written. An interrupted run leaves a
         partial report."""
         typed = self.validate(values)
-        lab = Lab(self.name, clock=clock, seed=seed, parameters=typed.model_dump(mode="json"),
-                  base=self.file.parent if self.file else None, directory=directory,
-                  source=self.file, max_wall_s=max_wall_s, runner=runner, say=say,
-                  on_progress=on_progress)
+        lab = Lab(
+            self.name,
+            clock=clock,
+            seed=seed,
+            parameters=typed.model_dump(mode="json"),
+            base=self.file.parent if self.file else None,
+            directory=directory,
+            source=self.file,
+            max_wall_s=max_wall_s,
+            runner=runner,
+            say=say,
+            on_progress=on_progress,
+        )
         try:
             self.function(lab, **{name: getattr(typed, name) for name in self._model.model_fields})
         except (KeyboardInterrupt, RunInterrupted):
             lab.report.interrupted = True
         except BaseException:
-            _discard_empty(lab)
+            lab.discard_if_empty()
             raise
         lab.write()
         return lab.report
@@ -133,18 +165,6 @@ class Scenario:
 
     def __repr__(self) -> str:
         return f"Scenario({self.name}: {', '.join(p.name for p in self.parameters)})"
-
-
-def _discard_empty(lab: Lab) -> None:
-    """Bad input leaves nothing behind: removes the run's directory while nothing was measured."""
-    folder = lab._directory
-    if folder is None or not folder.is_dir() or lab.results:
-        return
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() and not any(path.iterdir()):
-            path.rmdir()
-    if not any(folder.iterdir()):
-        folder.rmdir()
 
 
 def scenario(function: Callable[..., None]) -> Scenario:
@@ -159,8 +179,11 @@ def scenarios_in(file: str | Path) -> list[Scenario]:
         near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise UsageError(f'no file "{file}"{did_you_mean(str(file), near)}')
     module = _import(path.resolve())
-    return [value for value in vars(module).values()
-            if isinstance(value, Scenario) and value.__module__ == module.__name__]
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, Scenario) and value.__module__ == module.__name__
+    ]
 
 
 def load(target: str | Path) -> Scenario:
@@ -174,8 +197,10 @@ def load(target: str | Path) -> Scenario:
             raise UsageError(f'{file} has no scenario "{name}"{did_you_mean(name, found)}')
         return found[name]
     if len(found) > 1:
-        raise UsageError(f"{file} holds {len(found)} scenarios: write {file}::NAME with one of "
-                         f"{', '.join(found)}")
+        raise UsageError(
+            f"{file} holds {len(found)} scenarios: write {file}::NAME with one of "
+            f"{', '.join(found)}"
+        )
     return next(iter(found.values()))
 
 

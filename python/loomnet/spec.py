@@ -37,8 +37,13 @@ def one_line(owner: str, error: ValidationError, known: Iterable[str]) -> str:
 class Spec(BaseModel):
     """A frozen, validated value. The fields named in `positional` may be given by position."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True,
-                              arbitrary_types_allowed=True, ser_json_timedelta="float")
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        arbitrary_types_allowed=True,
+        ser_json_timedelta="float",
+    )
     positional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *args: Any, **values: Any) -> None:

@@ -77,7 +77,9 @@ class Timetable:
     first iteration began. `reroute_delay` None: tables never reconverge.
     """
 
-    def __init__(self, plan: Plan, faults: list[Fault], *, reroute_delay: Time | None = None) -> None:
+    def __init__(
+        self, plan: Plan, faults: list[Fault], *, reroute_delay: Time | None = None
+    ) -> None:
         self._plan, self._faults = plan, list(faults)
         self._reroute = reroute_delay
         self._targets = [_targets(plan, fault) for fault in self._faults]
@@ -131,8 +133,11 @@ class Timetable:
     def finished(self) -> bool:
         """Every fault with an end has ended, and no rerouting is pending."""
         endless = {i for i in self._started if self._faults[i].duration is None}
-        return (not self._queue and not self._waiting
-                and len(self._ended | endless) == len(self._faults))
+        return (
+            not self._queue
+            and not self._waiting
+            and len(self._ended | endless) == len(self._faults)
+        )
 
     @property
     def active(self) -> list[Fault]:
@@ -140,8 +145,9 @@ class Timetable:
 
     def longest_fault(self) -> Time:
         """The longest duration stated as a time; zero when there is none."""
-        return max((f.duration for f in self._faults if isinstance(f.duration, Time)),
-                   default=Time("0 s"))
+        return max(
+            (f.duration for f in self._faults if isinstance(f.duration, Time)), default=Time("0 s")
+        )
 
     def _apply(self, at: int, due: list[tuple[int, int, str, object]]) -> list[Change]:
         changes: list[Change] = []
@@ -175,8 +181,10 @@ class Timetable:
         duration = self._faults[index].duration
         if isinstance(duration, IterationCount):
             if not self._undisturbed:
-                raise UsageError(f"fault {self._faults[index].label}: lasts {duration}, but no "
-                                 "undisturbed iteration came before it; give a time or start later")
+                raise UsageError(
+                    f"fault {self._faults[index].label}: lasts {duration}, but no "
+                    "undisturbed iteration came before it; give a time or start later"
+                )
             return round(statistics.median(self._undisturbed) * duration.number)
         return None if duration is None else duration.count
 
@@ -187,16 +195,25 @@ class Timetable:
             halves, switches = self._targets[index]
             dead |= set(switches)
             for half in halves:
-                states[half] = _add(states.get(half, LinkState()), self._faults[index],
-                                    self._plan.half(half).rate_bps)
-        changes: list[Change] = [SwitchChange(node, node not in dead)
-                                 for node in sorted(self._dead ^ dead)]
+                states[half] = _add(
+                    states.get(half, LinkState()),
+                    self._faults[index],
+                    self._plan.half(half).rate_bps,
+                )
+        changes: list[Change] = [
+            SwitchChange(node, node not in dead) for node in sorted(self._dead ^ dead)
+        ]
         healthy = LinkState()
-        changes += [LinkChange(half, states.get(half, healthy))
-                    for half in sorted(self._shown.keys() | states.keys())
-                    if states.get(half, healthy) != self._shown.get(half, healthy)]
+        changes += [
+            LinkChange(half, states.get(half, healthy))
+            for half in sorted(self._shown.keys() | states.keys())
+            if states.get(half, healthy) != self._shown.get(half, healthy)
+        ]
         self._shown, self._dead = states, frozenset(dead)
-        routed = (frozenset(half // 2 for half, state in states.items() if not state.up), self._dead)
+        routed = (
+            frozenset(half // 2 for half, state in states.items() if not state.up),
+            self._dead,
+        )
         if routed != self._routed:
             self._routed = routed
             if self._reroute is not None:
@@ -243,4 +260,5 @@ def _add(state: LinkState, fault: Fault, rate_bps: int) -> LinkState:
         loss=state.loss + lost - state.loss * lost,
         burst=max(state.burst, fault.burst),
         extra_delay_ps=state.extra_delay_ps + (fault.extra.count if fault.extra else 0),
-        share=state.share * share)
+        share=state.share * share,
+    )

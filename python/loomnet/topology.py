@@ -55,8 +55,10 @@ class Topology:
 
     def neighbours(self, node: int) -> list[tuple[int, int, int]]:
         """(port, link, node at its far end) for every port, in port order."""
-        return [(port, link, self.far(node, port).node)
-                for port, link in sorted(self.ports[node].items())]
+        return [
+            (port, link, self.far(node, port).node)
+            for port, link in sorted(self.ports[node].items())
+        ]
 
     def leaf_of(self, host: int, plane: int) -> End:
         """The switch port that a host's NIC port of this plane is linked to."""

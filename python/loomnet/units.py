@@ -62,17 +62,24 @@ class Quantity:
     def _parse(cls, text: str) -> int:
         match = _QUANTITY.fullmatch(text)
         if match is None:
-            raise UnitError(f'"{text}" is not a {cls.kind}: write a number and a unit, '
-                            f'for example "{cls.example}"')
+            raise UnitError(
+                f'"{text}" is not a {cls.kind}: write a number and a unit, '
+                f'for example "{cls.example}"'
+            )
         number, unit = match.groups()
         if unit is None:
-            raise UnitError(f'{cls.kind} "{text}" has no unit: did you mean "{text.strip()} '
-                            f'{cls.shown[-1]}"? Known: {", ".join(cls.shown)}')
-        scale = cls.units.get(unit.replace("\N{GREEK SMALL LETTER MU}", "u")
-                              .replace("\N{MICRO SIGN}", "u"))
+            raise UnitError(
+                f'{cls.kind} "{text}" has no unit: did you mean "{text.strip()} '
+                f'{cls.shown[-1]}"? Known: {", ".join(cls.shown)}'
+            )
+        scale = cls.units.get(
+            unit.replace("\N{GREEK SMALL LETTER MU}", "u").replace("\N{MICRO SIGN}", "u")
+        )
         if scale is None:
-            raise UnitError(f'{cls.kind} "{text}": unknown unit "{unit}"; nearest: '
-                            f'{", ".join(nearest(unit, cls.units))}')
+            raise UnitError(
+                f'{cls.kind} "{text}": unknown unit "{unit}"; nearest: '
+                f"{', '.join(nearest(unit, cls.units))}"
+            )
         try:
             exact = Fraction(Decimal(number)) * scale
         except (InvalidOperation, OverflowError) as error:
@@ -116,12 +123,14 @@ class Quantity:
         return self._count != 0
 
     def __add__(self, other: Self) -> Self:
-        return self.of(self._count + other._count) if isinstance(other, type(self)) \
-            else NotImplemented
+        return (
+            self.of(self._count + other._count) if isinstance(other, type(self)) else NotImplemented
+        )
 
     def __sub__(self, other: Self) -> Self:
-        return self.of(self._count - other._count) if isinstance(other, type(self)) \
-            else NotImplemented
+        return (
+            self.of(self._count - other._count) if isinstance(other, type(self)) else NotImplemented
+        )
 
     def __mul__(self, factor: float) -> Self:
         if not isinstance(factor, (int, float, Fraction)):
@@ -162,7 +171,7 @@ class Rate(Quantity):
 
     __slots__ = ()
     kind, example, base, minimum = "rate", "400 Gb/s", "bits per second", 1
-    units = {
+    units: ClassVar = {
         prefix + unit: scale * bits
         for unit, bits in (("b/s", 1), ("bit/s", 1), ("bps", 1), ("B/s", 8))
         for prefix, scale in {**_DECIMAL, **_BINARY}.items()
@@ -187,8 +196,15 @@ class Time(Quantity):
 
     __slots__ = ()
     kind, example, base = "time", "1 us", "picoseconds"
-    units = {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9, "s": 10**12,
-             "min": 60 * 10**12, "h": 3600 * 10**12}
+    units: ClassVar = {
+        "ps": 1,
+        "ns": 10**3,
+        "us": 10**6,
+        "ms": 10**9,
+        "s": 10**12,
+        "min": 60 * 10**12,
+        "h": 3600 * 10**12,
+    }
     shown = ("s", "ms", "us", "ns", "ps")
 
     @property
@@ -210,7 +226,7 @@ class Size(Quantity):
 
     __slots__ = ()
     kind, example, base = "size", "256 MiB", "bytes"
-    units = {prefix + "B": scale for prefix, scale in {**_DECIMAL, **_BINARY}.items()}
+    units: ClassVar = {prefix + "B": scale for prefix, scale in {**_DECIMAL, **_BINARY}.items()}
     shown = ("TB", "GB", "MB", "kB", "B")
 
     @property

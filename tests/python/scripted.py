@@ -16,11 +16,14 @@ class ScriptedRunner:
 
     def run(self, request, on_progress):
         self.requests.append(request)
-        on_progress(Progress(Time("1 s"), step=1, phase="nic_link_down", paths_good=3, paths_total=4))
+        on_progress(
+            Progress(Time("1 s"), step=1, phase="nic_link_down", paths_good=3, paths_total=4)
+        )
         data = self.make(request)
         if request.script is not None:
             (request.directory / "ranks").mkdir(exist_ok=True)
             for rank in range(len(request.placement)):
                 (request.directory / "ranks" / f"{rank}.log").write_text(
-                    "".join(f"step {s} hash {'abc' if s < 60 else rank}\n" for s in (20, 40)))
+                    "".join(f"step {s} hash {'abc' if s < 60 else rank}\n" for s in (20, 40))
+                )
         return data

@@ -19,7 +19,9 @@ LINK = {"rate": "1 Gb/s", "delay": "1 us"}
 
 
 def clos(planes=2, leaves=3, spines=2, per_leaf=2):
-    return ln.clos.two_tier(planes=planes, leaves=leaves, spines=spines, hosts_per_leaf=per_leaf, **LINK)
+    return ln.clos.two_tier(
+        planes=planes, leaves=leaves, spines=spines, hosts_per_leaf=per_leaf, **LINK
+    )
 
 
 def line(switches):
@@ -34,8 +36,11 @@ def line(switches):
 
 
 FABRICS = {
-    "clos": clos(), "wide": clos(1, 2, 8, 3), "one-leaf": clos(2, 1, 2, 3),
-    "star": ln.star(hosts=4, planes=3, **LINK), "dumbbell": ln.dumbbell(left=2, right=2, **LINK),
+    "clos": clos(),
+    "wide": clos(1, 2, 8, 3),
+    "one-leaf": clos(2, 1, 2, 3),
+    "star": ln.star(hosts=4, planes=3, **LINK),
+    "dumbbell": ln.dumbbell(left=2, right=2, **LINK),
     "line": line(5),
 }
 
@@ -57,14 +62,20 @@ def test_golden_example_in_a_fabric_of_that_size():
     reached, links = follow_usids(plan, source, 3, row.address(3, 0x11))
     assert reached == destination
     assert [plan.links[link].name for link in links] == [
-        "h5--p3.leaf5", "p3.leaf5--p3.spine17", "p3.leaf9--p3.spine17", "h29--p3.leaf9"]
+        "h5--p3.leaf5",
+        "p3.leaf5--p3.spine17",
+        "p3.leaf9--p3.spine17",
+        "h29--p3.leaf9",
+    ]
 
 
 @pytest.mark.parametrize("style", ["uN", "uA"])
 @pytest.mark.parametrize("name", FABRICS)
 def test_every_pair_reaches_over_every_plane_and_uplink(name, style):
     if (name, style) == ("line", "uA"):
-        with pytest.raises(AddressError, match="uSIDs"):  # 4 hops, last hop, tenant are 6; 5 switches
+        with pytest.raises(
+            AddressError, match="uSIDs"
+        ):  # 4 hops, last hop, tenant are 6; 5 switches
             make_plan(line(6), style=style).paths(0, 1)
     plan = make_plan(FABRICS[name], style=style)
     walked = set()
@@ -158,8 +169,13 @@ def test_reconvergence_after_each_of_the_main_jobs_faults():
 
 
 @settings(max_examples=60, deadline=None)
-@given(data=st.data(), planes=st.integers(1, 3), leaves=st.integers(1, 4), spines=st.integers(1, 3),
-       seed=st.integers(0, 2**32))
+@given(
+    data=st.data(),
+    planes=st.integers(1, 3),
+    leaves=st.integers(1, 4),
+    spines=st.integers(1, 3),
+    seed=st.integers(0, 2**32),
+)
 def test_reconverged_tables_deliver_wherever_a_host_says_it_can(data, planes, leaves, spines, seed):
     plan = make_plan(clos(planes, leaves, spines, 2))
     down = data.draw(st.sets(st.sampled_from(range(len(plan.links))), max_size=6))
@@ -170,8 +186,9 @@ def test_reconverged_tables_deliver_wherever_a_host_says_it_can(data, planes, le
             if source == destination:
                 continue
             usable = tables.host_planes(source, destination)
-            assert usable == tuple(p for p in range(planes)
-                                   if connected(plan, source, destination, p, down, dead))
+            assert usable == tuple(
+                p for p in range(planes) if connected(plan, source, destination, p, down, dead)
+            )
             for plane in usable:
                 reached, links = follow_ecmp(plan, tables, source, destination, draw.choice, plane)
                 assert reached == destination and not down & set(links)
@@ -197,11 +214,21 @@ def connected(plan, source, destination, plane, down, dead):
 
 
 def test_plan_of_the_main_job():
-    plan = make_plan(ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate="40 Mb/s",
-                                      uplink_rate="80 Mb/s", delay="0.5 ms"))
-    # Out: 4 x 0.5 ms + 2214 B twice at 40 and twice at 80 Mb/s; back: the same with a SACK of 178 B.
-    assert plan.base_rtt_ps == (2 * 442_800_000 + 2 * 221_400_000 + 2 * 35_600_000 + 2 * 17_800_000
-                                + 8 * 500_000_000)
+    plan = make_plan(
+        ln.clos.two_tier(
+            planes=4,
+            leaves=2,
+            spines=2,
+            hosts_per_leaf=2,
+            rate="40 Mb/s",
+            uplink_rate="80 Mb/s",
+            delay="0.5 ms",
+        )
+    )
+    # Out: 4 x 0.5 ms + 2214 B twice at 40 and twice at 80 Mb/s; back: a SACK of 178 B.
+    assert plan.base_rtt_ps == (
+        2 * 442_800_000 + 2 * 221_400_000 + 2 * 35_600_000 + 2 * 17_800_000 + 8 * 500_000_000
+    )
     half = {plan.half(i).name: plan.half(i) for i in range(2 * len(plan.links))}
     bdp = plan.base_rtt_ps * 40 // 8_000_000
     assert half["p0.leaf0->h0"].data_limit_bytes == bdp * 3 // 2

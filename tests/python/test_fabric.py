@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 import loomnet as ln
 from loomnet.errors import FabricError, UsageError
 
-CLOS = {"planes": 4, "leaves": 2, "spines": 2, "hosts_per_leaf": 2, "rate": "40 Mb/s", "delay": "0.5 ms"}
+CLOS = {
+    "planes": 4,
+    "leaves": 2,
+    "spines": 2,
+    "hosts_per_leaf": 2,
+    "rate": "40 Mb/s",
+    "delay": "0.5 ms",
+}
 
 
 def small() -> ln.Fabric:
@@ -65,18 +72,35 @@ def test_a_fabric_by_hand():
     assert irregular().check().planes == 1
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda f: f.add_link(f.add_host(), "s", rate="1 Gb/s", delay="1 us"), "s has 2 ports but 3 links"),
-    (lambda f: f.add_host(), "h2 has no link"),
-    (lambda f: (f.add_switch("p1.x"), f.add_link("h0", "p1.x", rate="1 Gb/s", delay="1 us")),
-     "h1 has no port in plane 1"),
-    (lambda f: (f.add_switch("t"), f.add_link("h0", "t", rate="1 Gb/s", delay="1 us")),
-     "h0 has two links in plane 0"),
-    (lambda f: (f.add_switch("p1.x"), f.add_link("s", "p1.x", rate="1 Gb/s", delay="1 us")),
-     "planes are disjoint"),
-    (lambda f: (f.add_switch("t"), f.add_link(f.add_host(), "t", rate="1 Gb/s", delay="1 us")),
-     "no path between h0 and h2"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda f: f.add_link(f.add_host(), "s", rate="1 Gb/s", delay="1 us"),
+            "s has 2 ports but 3 links",
+        ),
+        (lambda f: f.add_host(), "h2 has no link"),
+        (
+            lambda f: (f.add_switch("p1.x"), f.add_link("h0", "p1.x", rate="1 Gb/s", delay="1 us")),
+            "h1 has no port in plane 1",
+        ),
+        (
+            lambda f: (f.add_switch("t"), f.add_link("h0", "t", rate="1 Gb/s", delay="1 us")),
+            "h0 has two links in plane 0",
+        ),
+        (
+            lambda f: (f.add_switch("p1.x"), f.add_link("s", "p1.x", rate="1 Gb/s", delay="1 us")),
+            "planes are disjoint",
+        ),
+        (
+            lambda f: (
+                f.add_switch("t"),
+                f.add_link(f.add_host(), "t", rate="1 Gb/s", delay="1 us"),
+            ),
+            "no path between h0 and h2",
+        ),
+    ],
+)
 def test_what_does_not_add_up_is_named(change, message):
     fabric = irregular()
     change(fabric)
@@ -84,20 +108,29 @@ def test_what_does_not_add_up_is_named(change, message):
         fabric.check()
 
 
-@pytest.mark.parametrize(("act", "message"), [
-    (lambda: irregular().add_link("h0", "sw", rate="1 Gb/s", delay="1 us"), 'no node "sw"; nearest: s'),
-    (lambda: irregular().add_link("h0", "h1", rate="1 Gb/s", delay="1 us"), "a switch at one end"),
-    (lambda: irregular().add_link("s", "h1", rate="1 Gb/s", delay="1 us"), "exists already"),
-    (lambda: irregular().add_host("h0"), "exists already"),
-    (lambda: irregular().add_host("h 7"), "is not a node name"),
-    (lambda: irregular().add_switch("p8.leaf0"), "plane 8 is not within"),
-    (lambda: irregular().add_host(role="king"), '"king" is not one of rank'),
-    (lambda: ln.Fabric(payload="3000 B"), "payload 3 kB must be"),
-    (lambda: ln.clos.two_tier(**{**CLOS, "leaves": 0}), "leaves: 0 must be a whole number"),
-    (lambda: ln.clos.two_tier(**{**CLOS, "planes": 9}), "9 is more than the 8"),
-    (lambda: ln.clos.two_tier(**{**CLOS, "rate": 40}), "40 has no unit"),
-    (lambda: ln.clos.two_tier(**CLOS, radix=3), "has 3 ports but 4 links"),
-])
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (
+            lambda: irregular().add_link("h0", "sw", rate="1 Gb/s", delay="1 us"),
+            'no node "sw"; nearest: s',
+        ),
+        (
+            lambda: irregular().add_link("h0", "h1", rate="1 Gb/s", delay="1 us"),
+            "a switch at one end",
+        ),
+        (lambda: irregular().add_link("s", "h1", rate="1 Gb/s", delay="1 us"), "exists already"),
+        (lambda: irregular().add_host("h0"), "exists already"),
+        (lambda: irregular().add_host("h 7"), "is not a node name"),
+        (lambda: irregular().add_switch("p8.leaf0"), "plane 8 is not within"),
+        (lambda: irregular().add_host(role="king"), '"king" is not one of rank'),
+        (lambda: ln.Fabric(payload="3000 B"), "payload 3 kB must be"),
+        (lambda: ln.clos.two_tier(**{**CLOS, "leaves": 0}), "leaves: 0 must be a whole number"),
+        (lambda: ln.clos.two_tier(**{**CLOS, "planes": 9}), "9 is more than the 8"),
+        (lambda: ln.clos.two_tier(**{**CLOS, "rate": 40}), "40 has no unit"),
+        (lambda: ln.clos.two_tier(**CLOS, radix=3), "has 3 ports but 4 links"),
+    ],
+)
 def test_construction_refuses_with_the_field_and_the_fix(act, message):
     with pytest.raises(UsageError, match=message):
         act()
@@ -109,8 +142,9 @@ def test_networkx_there_and_back():
     assert sorted(again.link_names()) == sorted(fabric.link_names()) and again.planes == 4
     with pytest.raises(FabricError, match="has no rate"):
         ln.from_networkx(networkx.Graph([("h0", "s"), ("h1", "s")]))
-    assert ln.from_networkx(networkx.Graph([("h0", "s"), ("h1", "s")]), rate="1 Gb/s",
-                            delay="1 us").check()
+    assert ln.from_networkx(
+        networkx.Graph([("h0", "s"), ("h1", "s")]), rate="1 Gb/s", delay="1 us"
+    ).check()
 
 
 def test_a_fabric_draws_itself():
@@ -128,11 +162,21 @@ def test_links_are_a_table():
 
 
 @settings(max_examples=30, deadline=None)
-@given(planes=st.integers(1, 8), leaves=st.integers(1, 4), spines=st.integers(1, 4),
-       per_leaf=st.integers(1, 4))
+@given(
+    planes=st.integers(1, 8),
+    leaves=st.integers(1, 4),
+    spines=st.integers(1, 4),
+    per_leaf=st.integers(1, 4),
+)
 def test_every_regular_fabric_checks(planes, leaves, spines, per_leaf):
-    fabric = ln.clos.two_tier(planes=planes, leaves=leaves, spines=spines, hosts_per_leaf=per_leaf,
-                              rate="1 Gb/s", delay="1 us")
+    fabric = ln.clos.two_tier(
+        planes=planes,
+        leaves=leaves,
+        spines=spines,
+        hosts_per_leaf=per_leaf,
+        rate="1 Gb/s",
+        delay="1 us",
+    )
     assert len(fabric.ranks) == leaves * per_leaf and fabric.planes == planes
 
 

@@ -24,8 +24,15 @@ S = 10**12
 
 
 def main_job():
-    return ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate="40 Mb/s",
-                            uplink_rate="80 Mb/s", delay="0.5 ms")
+    return ln.clos.two_tier(
+        planes=4,
+        leaves=2,
+        spines=2,
+        hosts_per_leaf=2,
+        rate="40 Mb/s",
+        uplink_rate="80 Mb/s",
+        delay="0.5 ms",
+    )
 
 
 PLAN = make_plan(main_job())
@@ -40,33 +47,45 @@ MAIN = [
 
 
 # --- rows ---------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: ln.down("h0--p0.leaf0", at=8), "Fault.at: 8 has no unit"),
-    (lambda: ln.down("h0--p0.leaf0", at="8 s", duration=3), "Fault.duration: 3 has no unit"),
-    (lambda: ln.down("h0--p0.leaf0", at="1 s", duration="0 s"), "longer than zero"),
-    (lambda: ln.down("h0--p0.leaf0", at="1 s", phase="before"), 'phase "before"'),
-    (lambda: ln.down("h0--p0.leaf0", at="1 s", phase="NIC down"), "small letters"),
-    (lambda: ln.loss("h0--p0.leaf0", 1.5, at="1 s"), "probability 1.5"),
-    (lambda: ln.loss("h0--p0.leaf0", 0.0, at="1 s"), "probability 0.0"),
-    (lambda: ln.loss("h0--p0.leaf0", math.nan, at="1 s"), "probability nan"),
-    (lambda: ln.loss("h0--p0.leaf0", 0.1, at="1 s", burst=0.5), "burst 0.5"),
-    (lambda: ln.delay("h0--p0.leaf0", 5, at="1 s"), "Fault.extra: 5 has no unit"),
-    (lambda: ln.degrade("h0--p0.leaf0", 1.5, at="1 s"), "degrade to 1.5"),
-    (lambda: ln.degrade("h0--p0.leaf0", "10", at="1 s"), "no unit"),
-    (lambda: ln.step(0), "step\\(0\\)"),
-    (lambda: ln.iterations(2.5), "iterations\\(2.5\\)"),
-    (lambda: Fault(kind="down", target="x", at="1 s", fase="a"), 'unknown name "fase"; nearest: phase'),
-])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ln.down("h0--p0.leaf0", at=8), "Fault.at: 8 has no unit"),
+        (lambda: ln.down("h0--p0.leaf0", at="8 s", duration=3), "Fault.duration: 3 has no unit"),
+        (lambda: ln.down("h0--p0.leaf0", at="1 s", duration="0 s"), "longer than zero"),
+        (lambda: ln.down("h0--p0.leaf0", at="1 s", phase="before"), 'phase "before"'),
+        (lambda: ln.down("h0--p0.leaf0", at="1 s", phase="NIC down"), "small letters"),
+        (lambda: ln.loss("h0--p0.leaf0", 1.5, at="1 s"), "probability 1.5"),
+        (lambda: ln.loss("h0--p0.leaf0", 0.0, at="1 s"), "probability 0.0"),
+        (lambda: ln.loss("h0--p0.leaf0", math.nan, at="1 s"), "probability nan"),
+        (lambda: ln.loss("h0--p0.leaf0", 0.1, at="1 s", burst=0.5), "burst 0.5"),
+        (lambda: ln.delay("h0--p0.leaf0", 5, at="1 s"), "Fault.extra: 5 has no unit"),
+        (lambda: ln.degrade("h0--p0.leaf0", 1.5, at="1 s"), "degrade to 1.5"),
+        (lambda: ln.degrade("h0--p0.leaf0", "10", at="1 s"), "no unit"),
+        (lambda: ln.step(0), "step\\(0\\)"),
+        (lambda: ln.iterations(2.5), "iterations\\(2.5\\)"),
+        (
+            lambda: Fault(kind="down", target="x", at="1 s", fase="a"),
+            'unknown name "fase"; nearest: phase',
+        ),
+    ],
+)
 def test_a_row_that_makes_no_sense_is_refused(make, message):
     with pytest.raises(UsageError, match=message):
         make()
 
 
-@pytest.mark.parametrize(("row", "message"), [
-    (ln.down("h0--p0.leaf7", at="1 s"), r'no link "h0--p0.leaf7"; nearest: h0--p0.leaf0, .*, '),
-    (ln.kill("p0.spin1", at="1 s"), r'no switch "p0.spin1"; nearest: p0.spine1, '),
-    (ln.degrade("h0--p0.leaf0", "40 Mb/s", at="1 s"), "40 Mb/s is not below h0--p0.leaf0's rate"),
-])
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (ln.down("h0--p0.leaf7", at="1 s"), r'no link "h0--p0.leaf7"; nearest: h0--p0.leaf0, .*, '),
+        (ln.kill("p0.spin1", at="1 s"), r'no switch "p0.spin1"; nearest: p0.spine1, '),
+        (
+            ln.degrade("h0--p0.leaf0", "40 Mb/s", at="1 s"),
+            "40 Mb/s is not below h0--p0.leaf0's rate",
+        ),
+    ],
+)
 def test_a_fault_on_what_does_not_exist_names_the_three_nearest(row, message):
     with pytest.raises(UsageError, match=message):
         check_faults([row], main_job())
@@ -75,7 +94,8 @@ def test_a_fault_on_what_does_not_exist_names_the_three_nearest(row, message):
 def test_rows_read_as_one_line():
     assert MAIN[0].describe() == "nic_link_down: down h0--p0.leaf0 at 8 s for 8 s"
     assert ln.loss("a--b", 0.2, at=ln.step(4), duration=ln.iterations(3)).describe() == (
-        "loss a--b 0.2 at step 4 for 3 iterations")
+        "loss a--b 0.2 at step 4 for 3 iterations"
+    )
 
 
 # --- timetable ----------------------------------------------------------------------------------
@@ -92,9 +112,11 @@ def test_main_job_by_the_clock():
     events = drain(table)
     assert [at for at, _ in events] == [8, 9, 16, 17, 20, 21, 28, 29, 32, 40, 44, 45, 52, 53]
     first = events[0][1]
-    assert first == [LinkChange(HALF["h0->p0.leaf0"], LinkState(up=False)),
-                     LinkChange(HALF["p0.leaf0->h0"], LinkState(up=False)),
-                     PhaseChange("nic_link_down", "begin")]
+    assert first == [
+        LinkChange(HALF["h0->p0.leaf0"], LinkState(up=False)),
+        LinkChange(HALF["p0.leaf0->h0"], LinkState(up=False)),
+        PhaseChange("nic_link_down", "begin"),
+    ]
     (rerouted,) = events[1][1]
     assert isinstance(rerouted, RouteChange) and rerouted.tables.host_planes(0, 1) == (1, 2, 3)
     (healed,) = events[3][1]
@@ -104,8 +126,11 @@ def test_main_job_by_the_clock():
     assert sum(isinstance(c, LinkChange) for c in events[10][1]) == 4
     assert table.finished and not table.active
     assert [(w.phase, w.start_ps // S, w.end_ps // S) for w in table.windows] == [
-        ("nic_link_down", 8, 16), ("leaf_spine_down", 20, 28), ("silent_loss", 32, 40),
-        ("spine_down", 44, 52)]
+        ("nic_link_down", 8, 16),
+        ("leaf_spine_down", 20, 28),
+        ("silent_loss", 32, 40),
+        ("spine_down", 44, 52),
+    ]
     assert table.longest_fault() == ln.Time("8 s")
 
 
@@ -115,8 +140,10 @@ def test_rerouting_off():
 
 
 def test_faults_at_steps_last_medians_of_the_undisturbed_iteration():
-    rows = [ln.down("h0--p0.leaf0", at=ln.step(3), duration=ln.iterations(4), phase="a"),
-            ln.loss("h0--p1.leaf0", 0.5, at=ln.step(5), duration=ln.iterations(2), phase="b")]
+    rows = [
+        ln.down("h0--p0.leaf0", at=ln.step(3), duration=ln.iterations(4), phase="a"),
+        ln.loss("h0--p1.leaf0", 0.5, at=ln.step(5), duration=ln.iterations(2), phase="b"),
+    ]
     table = Timetable(PLAN, rows)
     assert table.next_time() is None and not table.finished
     for number, (start, end) in enumerate([(0, 10), (10, 30), (30, 40)], 1):
@@ -143,17 +170,21 @@ def test_iterations_before_any_iteration_is_an_error():
 
 def test_overlapping_faults_on_one_link_add_up():
     half = HALF["h0->p0.leaf0"]
-    rows = [ln.loss("h0->p0.leaf0", 0.5, at="1 s", duration="4 s"),
-            ln.loss("h0--p0.leaf0", 0.2, at="2 s", duration="2 s", burst=3.0),
-            ln.delay("h0->p0.leaf0", "1 ms", at="2 s", duration="2 s"),
-            ln.delay("h0->p0.leaf0", "2 ms", at="2 s", duration="2 s"),
-            ln.degrade("h0->p0.leaf0", "10 Mb/s", at="2 s", duration="2 s"),
-            ln.degrade("h0->p0.leaf0", 0.5, at="2 s", duration="2 s"),
-            ln.down("h0->p0.leaf0", at="3 s", duration="10 s"),
-            ln.down("h0->p0.leaf0", at="4 s", duration="1 s")]
-    seen = {at: next(c.state for c in changes if isinstance(c, LinkChange) and c.half == half)
-            for at, changes in drain(Timetable(PLAN, rows))
-            if any(isinstance(c, LinkChange) and c.half == half for c in changes)}
+    rows = [
+        ln.loss("h0->p0.leaf0", 0.5, at="1 s", duration="4 s"),
+        ln.loss("h0--p0.leaf0", 0.2, at="2 s", duration="2 s", burst=3.0),
+        ln.delay("h0->p0.leaf0", "1 ms", at="2 s", duration="2 s"),
+        ln.delay("h0->p0.leaf0", "2 ms", at="2 s", duration="2 s"),
+        ln.degrade("h0->p0.leaf0", "10 Mb/s", at="2 s", duration="2 s"),
+        ln.degrade("h0->p0.leaf0", 0.5, at="2 s", duration="2 s"),
+        ln.down("h0->p0.leaf0", at="3 s", duration="10 s"),
+        ln.down("h0->p0.leaf0", at="4 s", duration="1 s"),
+    ]
+    seen = {
+        at: next(c.state for c in changes if isinstance(c, LinkChange) and c.half == half)
+        for at, changes in drain(Timetable(PLAN, rows))
+        if any(isinstance(c, LinkChange) and c.half == half for c in changes)
+    }
     assert seen[1] == LinkState(loss=0.5)
     assert seen[2].loss == pytest.approx(0.6) and seen[2].burst == 3.0
     assert seen[2].extra_delay_ps == 3 * 10**9 and seen[2].share == pytest.approx(0.125)
@@ -162,19 +193,30 @@ def test_overlapping_faults_on_one_link_add_up():
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.tuples(
-    st.sampled_from(["down", "loss", "delay", "degrade", "kill"]), st.integers(0, 20),
-    st.integers(1, 20), st.sampled_from(["h0--p0.leaf0", "p0.leaf0->p0.spine1", "p*.leaf1--*"])),
-    max_size=8))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["down", "loss", "delay", "degrade", "kill"]),
+            st.integers(0, 20),
+            st.integers(1, 20),
+            st.sampled_from(["h0--p0.leaf0", "p0.leaf0->p0.spine1", "p*.leaf1--*"]),
+        ),
+        max_size=8,
+    )
+)
 def test_whatever_happens_all_is_healed_in_the_end(rows):
     faults = []
     for kind, at, lasts, link in rows:
         span = {"at": f"{at} s", "duration": f"{lasts} s"}
-        faults.append({"down": lambda s=span, x=link: ln.down(x, **s),
-                       "loss": lambda s=span, x=link: ln.loss(x, 0.3, **s),
-                       "delay": lambda s=span, x=link: ln.delay(x, "1 ms", **s),
-                       "degrade": lambda s=span, x=link: ln.degrade(x, 0.5, **s),
-                       "kill": lambda s=span: ln.kill("p0.spine*", **s)}[kind]())
+        faults.append(
+            {
+                "down": lambda s=span, x=link: ln.down(x, **s),
+                "loss": lambda s=span, x=link: ln.loss(x, 0.3, **s),
+                "delay": lambda s=span, x=link: ln.delay(x, "1 ms", **s),
+                "degrade": lambda s=span, x=link: ln.degrade(x, 0.5, **s),
+                "kill": lambda s=span: ln.kill("p0.spine*", **s),
+            }[kind]()
+        )
     table = Timetable(PLAN, faults, reroute_delay=ln.Time("1 s"))
     state, alive, last = {}, {}, -1
     for at, changes in drain(table):
@@ -192,7 +234,8 @@ def test_whatever_happens_all_is_healed_in_the_end(rows):
 # --- expected capacity --------------------------------------------------------------------------
 def test_the_main_jobs_four_faults_leave_075_1_1_1():
     assert capacity_of_phases(PLAN, MAIN, ring(range(4))) == pytest.approx(
-        {"nic_link_down": 0.75, "leaf_spine_down": 1, "silent_loss": 1, "spine_down": 1})
+        {"nic_link_down": 0.75, "leaf_spine_down": 1, "silent_loss": 1, "spine_down": 1}
+    )
 
 
 def test_healthy_ring_fills_every_port():
@@ -203,25 +246,36 @@ def capacity(faults, plan=PLAN, edges=None, **options):
     table = Timetable(plan, faults)
     table.advance(10**15)
     states = table.windows[0].states
-    return expected_capacity(plan, edges or ring(range(4)), states, table.windows[0].dead, **options)
+    return expected_capacity(
+        plan, edges or ring(range(4)), states, table.windows[0].dead, **options
+    )
 
 
-@pytest.mark.parametrize(("fault", "left"), [
-    (ln.down("h0--p*.leaf0", at="1 s", phase="x"), 0),
-    (ln.down("h0--p[01].leaf0", at="1 s", phase="x"), 0.5),
-    (ln.down("p0.leaf0--p0.spine*", at="1 s", phase="x"), 0.75),
-    (ln.kill("p0.leaf0", at="1 s", phase="x"), 0.75),
-    (ln.loss("h0->p0.leaf0", 0.2, at="1 s", phase="x"), 0.95),  # no clean path left in the plane
-    (ln.degrade("h0--p0.leaf0", "10 Mb/s", at="1 s", phase="x"), 0.8125),
-    (ln.delay("h0--p0.leaf0", "1 s", at="1 s", phase="x"), 1),
-])
+@pytest.mark.parametrize(
+    ("fault", "left"),
+    [
+        (ln.down("h0--p*.leaf0", at="1 s", phase="x"), 0),
+        (ln.down("h0--p[01].leaf0", at="1 s", phase="x"), 0.5),
+        (ln.down("p0.leaf0--p0.spine*", at="1 s", phase="x"), 0.75),
+        (ln.kill("p0.leaf0", at="1 s", phase="x"), 0.75),
+        (
+            ln.loss("h0->p0.leaf0", 0.2, at="1 s", phase="x"),
+            0.95,
+        ),  # no clean path left in the plane
+        (ln.degrade("h0--p0.leaf0", "10 Mb/s", at="1 s", phase="x"), 0.8125),
+        (ln.delay("h0--p0.leaf0", "1 s", at="1 s", phase="x"), 1),
+    ],
+)
 def test_capacity_left(fault, left):
     assert capacity([fault]) == pytest.approx(left)
 
 
 def test_thin_uplinks_halve_with_one_spine():
-    thin = make_plan(ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2,
-                                      rate="40 Mb/s", delay="0.5 ms"))
+    thin = make_plan(
+        ln.clos.two_tier(
+            planes=2, leaves=2, spines=2, hosts_per_leaf=2, rate="40 Mb/s", delay="0.5 ms"
+        )
+    )
     assert capacity([ln.kill("p*.spine0", at="1 s", phase="x")], thin) == pytest.approx(0.5)
     assert capacity([ln.kill("p0.spine0", at="1 s", phase="x")], thin) == pytest.approx(0.75)
 
@@ -232,8 +286,13 @@ def test_independent_flows_lose_the_mean():
     assert math.isnan(expected_capacity(PLAN, [], {}))
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.sets(st.integers(0, 5), min_size=1, max_size=3)),
-                min_size=1, max_size=10))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.sets(st.integers(0, 5), min_size=1, max_size=3)),
+        min_size=1,
+        max_size=10,
+    )
+)
 def test_max_min_is_feasible_and_every_subflow_has_a_bottleneck(rows):
     capacity = {half: 10.0 * (half + 1) for half in range(6)}
     flows = [(edge, tuple(sorted(halves))) for edge, halves in rows]
@@ -241,6 +300,12 @@ def test_max_min_is_feasible_and_every_subflow_has_a_bottleneck(rows):
     used = {h: sum(r for r, (_, hs) in zip(rates, flows, strict=True) if h in hs) for h in capacity}
     assert all(used[h] <= capacity[h] * (1 + 1e-6) for h in capacity)
     for rate, (_, halves) in zip(rates, flows, strict=True):
-        assert any(used[h] >= capacity[h] * (1 - 1e-6) and all(
-            other <= rate * (1 + 1e-6)
-            for other, (_, hs) in zip(rates, flows, strict=True) if h in hs) for h in halves)
+        assert any(
+            used[h] >= capacity[h] * (1 - 1e-6)
+            and all(
+                other <= rate * (1 + 1e-6)
+                for other, (_, hs) in zip(rates, flows, strict=True)
+                if h in hs
+            )
+            for h in halves
+        )

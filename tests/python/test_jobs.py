@@ -6,23 +6,29 @@ import loomnet as ln
 from loomnet.errors import UsageError
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: ln.AllReduce("256 MiB", transport="mcr"), '"mcr" is not a transport; nearest: mrc, '),
-    (lambda: ln.AllReduce(size=256), "AllReduce.size: 256 has no unit"),
-    (lambda: ln.AllReduce(size="0 B"), "1 B or more"),
-    (lambda: ln.AllReduce("1 MB", repeat=0), "AllReduce.repeat"),
-    (lambda: ln.AllReduce("1 MB", repeat=True), "AllReduce.repeat"),
-    (lambda: ln.AllReduce("1 MB", transport="gloo"), "PyTorch jobs only"),
-    (lambda: ln.AllReduce("1 MB", repeet=2), 'unknown name "repeet"; nearest: repeat'),
-    (lambda: ln.AllReduce(), "AllReduce.size is missing"),
-    (lambda: ln.AllReduce("1 MB", size="2 MB"), "given twice"),
-    (lambda: ln.AllReduce("1 MB", 1, "mrc", 4), "takes 3 values by position"),
-    (lambda: ln.TorchJob("a.py", compute=2), "TorchJob.compute: 2 has no unit"),
-    (lambda: ln.TorchJob("a.py", log="(loss"), "is not a regular expression"),
-    (lambda: ln.TorchJob("a.py", log="loss"), "no group"),
-    (lambda: ln.TorchJob("a.py", stall_timeout=5), "TorchJob.stall_timeout: 5 has no unit"),
-    (lambda: ln.Flows(sizes=[]), "sizes is empty"),
-])
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: ln.AllReduce("256 MiB", transport="mcr"),
+            '"mcr" is not a transport; nearest: mrc, ',
+        ),
+        (lambda: ln.AllReduce(size=256), "AllReduce.size: 256 has no unit"),
+        (lambda: ln.AllReduce(size="0 B"), "1 B or more"),
+        (lambda: ln.AllReduce("1 MB", repeat=0), "AllReduce.repeat"),
+        (lambda: ln.AllReduce("1 MB", repeat=True), "AllReduce.repeat"),
+        (lambda: ln.AllReduce("1 MB", transport="gloo"), "PyTorch jobs only"),
+        (lambda: ln.AllReduce("1 MB", repeet=2), 'unknown name "repeet"; nearest: repeat'),
+        (lambda: ln.AllReduce(), "AllReduce.size is missing"),
+        (lambda: ln.AllReduce("1 MB", size="2 MB"), "given twice"),
+        (lambda: ln.AllReduce("1 MB", 1, "mrc", 4), "takes 3 values by position"),
+        (lambda: ln.TorchJob("a.py", compute=2), "TorchJob.compute: 2 has no unit"),
+        (lambda: ln.TorchJob("a.py", log="(loss"), "is not a regular expression"),
+        (lambda: ln.TorchJob("a.py", log="loss"), "no group"),
+        (lambda: ln.TorchJob("a.py", stall_timeout=5), "TorchJob.stall_timeout: 5 has no unit"),
+        (lambda: ln.Flows(sizes=[]), "sizes is empty"),
+    ],
+)
 def test_refused_on_construction(make, message):
     with pytest.raises(UsageError, match=message):
         make()
@@ -45,9 +51,11 @@ def test_who_talks_to_whom():
     assert ln.Permutation("1 MB", shift=2).edges(hosts) == [(3, 8), (5, 3), (8, 5)]
     assert ln.Incast("1 MB", receiver=1).edges(hosts) == [(3, 5), (8, 5)]
     assert ln.Flows("1 MB", pairs=[(0, 2)]).edges(hosts) == [(3, 8)]
-    for job, message in ((ln.Permutation("1 MB", shift=3), "to itself"),
-                         (ln.Incast("1 MB", receiver=3), "rank 3 of 3"),
-                         (ln.Flows("1 MB", pairs=[(0, 3)]), "no pair")):
+    for job, message in (
+        (ln.Permutation("1 MB", shift=3), "to itself"),
+        (ln.Incast("1 MB", receiver=3), "rank 3 of 3"),
+        (ln.Flows("1 MB", pairs=[(0, 3)]), "no pair"),
+    ):
         with pytest.raises(UsageError, match=message):
             job.edges(hosts)
 

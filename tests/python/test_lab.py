@@ -1,4 +1,4 @@
-"""The Lab: what it asks of an engine, what it makes of the answer, and that bad input starts nothing."""
+"""The Lab: what it asks of an engine, what it makes of the answer, and bad input starts nothing."""
 
 import json
 
@@ -13,13 +13,22 @@ from loomnet.metrics import Measured
 from loomnet.rundata import Fidelity
 from loomnet.runner import Runner, get_runner
 
-FAULTS = [ln.down("h0--p0.leaf0", at="8 s", duration="8 s", phase="nic_link_down"),
-          ln.kill("p1.spine0", at="20 s", duration="8 s", phase="leaf_spine_down")]
+FAULTS = [
+    ln.down("h0--p0.leaf0", at="8 s", duration="8 s", phase="nic_link_down"),
+    ln.kill("p1.spine0", at="20 s", duration="8 s", phase="leaf_spine_down"),
+]
 
 
 def fabric():
-    return ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate="40 Mb/s",
-                            uplink_rate="80 Mb/s", delay="0.5 ms")
+    return ln.clos.two_tier(
+        planes=4,
+        leaves=2,
+        spines=2,
+        hosts_per_leaf=2,
+        rate="40 Mb/s",
+        uplink_rate="80 Mb/s",
+        delay="0.5 ms",
+    )
 
 
 def played(request):
@@ -51,14 +60,23 @@ def test_a_run_becomes_figures_by_name(tmp_path):
     assert result["nic_link_down.readmitted"] is None
     assert result.metric("nic_link_down.expected_capacity").value == pytest.approx(0.75)
     assert result.metric("leaf_spine_down.expected_capacity").value == pytest.approx(1)
-    with pytest.raises(UsageError, match=r'no figure "nic_down.blip_s"; nearest: nic_link_down.blip_s'):
+    with pytest.raises(
+        UsageError, match=r'no figure "nic_down.blip_s"; nearest: nic_link_down.blip_s'
+    ):
         result["nic_down.blip_s"]
     assert made.report["mrc.nic_link_down.iteration_s"] == pytest.approx(0.6)
 
 
 def test_what_the_engine_is_asked(tmp_path):
     made = lab(tmp_path, seed=9)
-    made.run(fabric(), ln.AllReduce("4 MB", ranks=3), FAULTS, label="a", reroute_delay="off", queue_pairs=2)
+    made.run(
+        fabric(),
+        ln.AllReduce("4 MB", ranks=3),
+        FAULTS,
+        label="a",
+        reroute_delay="off",
+        queue_pairs=2,
+    )
     (request,) = made._runner.requests
     assert request.placement == (0, 1, 2) and request.seed == request.plan.seed == 9
     assert request.reroute_delay is None and request.options == {"queue_pairs": 2}
@@ -67,24 +85,43 @@ def test_what_the_engine_is_asked(tmp_path):
     assert made._runner.requests[1].reroute_delay == ln.Time("1 s")
 
 
-@pytest.mark.parametrize(("act", "message"), [
-    (lambda l: l.run("fabric", ln.AllReduce("1 MB")), "is not a fabric"),
-    (lambda l: l.run(fabric(), "job"), "is not a job"),
-    (lambda l: l.run(fabric(), ln.AllReduce("1 MB", ranks=5)), "5 ranks but 4 hosts"),
-    (lambda l: l.run(fabric(), ln.AllReduce("1 MB"), [ln.down("h0--x", at="1 s")]), 'no link "h0--x"'),
-    (lambda l: l.run(fabric(), ln.AllReduce("1 MB"), ["down"]), "is not a fault"),
-    (lambda l: l.run(fabric(), ln.TorchJob("none.py", compute="1 ms")), "no file none.py"),
-    (lambda l: l.run(fabric(), ln.TorchJob("none.py")), "TorchJob.compute"),
-    (lambda l: l.run(fabric(), ln.AllReduce("1 MB"), reroute_delay=1), "1 has no unit"),
-    (lambda l: l.run(fabric(), ln.AllReduce("1 MB"), dilation=0.5), "dilation 0.5"),
-    (lambda l: l.run(fabric(), ln.AllReduce("1 MB"), seed=-1), "seed -1"),
-    (lambda l: ln.Lab(clock="sundial"), '"sundial" is not one of virtual, live'),
-])
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda made: made.run("fabric", ln.AllReduce("1 MB")), "is not a fabric"),
+        (lambda made: made.run(fabric(), "job"), "is not a job"),
+        (lambda made: made.run(fabric(), ln.AllReduce("1 MB", ranks=5)), "5 ranks but 4 hosts"),
+        (
+            lambda made: made.run(fabric(), ln.AllReduce("1 MB"), [ln.down("h0--x", at="1 s")]),
+            'no link "h0--x"',
+        ),
+        (lambda made: made.run(fabric(), ln.AllReduce("1 MB"), ["down"]), "is not a fault"),
+        (
+            lambda made: made.run(fabric(), ln.TorchJob("none.py", compute="1 ms")),
+            "no file none.py",
+        ),
+        (lambda made: made.run(fabric(), ln.TorchJob("none.py")), "TorchJob.compute"),
+        (lambda made: made.run(fabric(), ln.AllReduce("1 MB"), reroute_delay=1), "1 has no unit"),
+        (lambda made: made.run(fabric(), ln.AllReduce("1 MB"), dilation=0.5), "dilation 0.5"),
+        (lambda made: made.run(fabric(), ln.AllReduce("1 MB"), seed=-1), "seed -1"),
+        (lambda _: ln.Lab(clock="sundial"), '"sundial" is not one of virtual, live'),
+    ],
+)
 def test_bad_input_starts_nothing(tmp_path, act, message):
     made = lab(tmp_path)
     with pytest.raises(UsageError, match=message):
         act(made)
     assert made._runner.requests == [] and not (tmp_path / "run").exists()
+
+
+def test_an_engine_that_refuses_leaves_no_folder(tmp_path):
+    def refuses(request):
+        raise UsageError("offered load 900 k crossings/s, this machine's budget is 150 k")
+
+    made = lab(tmp_path, refuses)
+    with pytest.raises(UsageError, match="budget"):
+        made.run(fabric(), ln.AllReduce("1 MB"), label="mrc")
+    assert not (tmp_path / "run").exists() and made.report.rows == []
 
 
 def test_labels_are_not_shared(tmp_path):
@@ -109,13 +146,18 @@ def test_a_stalled_run_counts_an_error_and_changes_no_exit_status(tmp_path):
     assert result["errors"] == 1 and result["leaf_spine_down.blip_s"] is None
     assert "no progress" in result.metric("leaf_spine_down.blip_s").reason
     assert made.report.exit_code == 0
-    assert not made.check("blip", result["leaf_spine_down.blip_s"], le=1) and made.report.exit_code == 1
+    assert (
+        not made.check("blip", result["leaf_spine_down.blip_s"], le=1)
+        and made.report.exit_code == 1
+    )
 
 
 def test_a_figure_below_the_engines_lateness_does_not_stand(tmp_path):
     def late(request):
         data = played(request)
-        data.fidelity = Fidelity(lateness_p50_ps=S, lateness_p99_ps=S, lateness_max_ps=2 * S, packets=1)
+        data.fidelity = Fidelity(
+            lateness_p50_ps=S, lateness_p99_ps=S, lateness_max_ps=2 * S, packets=1
+        )
         return data
 
     made = lab(tmp_path, late, clock="live")

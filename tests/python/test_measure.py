@@ -17,8 +17,11 @@ def figures(data, **options):
 def test_phases_before_faults_and_after():
     phases = phases_of(steady_run(), CAPACITY, settle_ps=4 * S)
     assert [(p.name, p.start_ps // S, p.end_ps // S, p.capacity) for p in phases] == [
-        ("before", 0, 8, 1), ("nic_link_down", 8, 16, 0.75), ("leaf_spine_down", 20, 28, 1),
-        ("after", 32, 40, 1)]
+        ("before", 0, 8, 1),
+        ("nic_link_down", 8, 16, 0.75),
+        ("leaf_spine_down", 20, 28, 1),
+        ("after", 32, 40, 1),
+    ]
     assert [p.name for p in phases_of(steady_run(windows=()))] == ["before"]
 
 
@@ -55,8 +58,12 @@ def test_blip_is_the_longest_silence_clipped_to_the_phase():
 
 def test_goodput_counts_a_straddling_operation_by_its_share():
     phase, before = Phase("x", 10 * S, 20 * S), Phase("before", 0, 10 * S)
-    hosts = {0: HostSeries(work=[(0, 4 * S, 400), (8 * S, 12 * S, 400), (19 * S, 21 * S, 300)],
-                           busy=[(0, 4 * S), (8 * S, 12 * S), (19 * S, 21 * S)])}
+    hosts = {
+        0: HostSeries(
+            work=[(0, 4 * S, 400), (8 * S, 12 * S, 400), (19 * S, 21 * S, 300)],
+            busy=[(0, 4 * S), (8 * S, 12 * S), (19 * S, 21 * S)],
+        )
+    }
     assert measure.goodput(hosts, phase).value == pytest.approx((200 + 150) / (2 + 1))
     assert measure.goodput(hosts, before).value == pytest.approx(600 / 6)
     assert measure.goodput_ratio(hosts, phase, before).value == pytest.approx(350 / 3 / 100)
@@ -111,14 +118,17 @@ def recovering(lengths_after):
     return data
 
 
-@pytest.mark.parametrize(("lengths", "expected"), [
-    ([1.0] * 6, 1.0),
-    ([4.0, 2.0, 1.0, 1.0, 1.0], 7.0),
-    ([4.0, 1.0, 1.0, 3.0, 1.0, 1.05, 1.1], 10.0),  # two good ones are not three
-    ([4.0, 1.0, 1.0], None),
-    ([1.2] * 9, None),
-    ([], None),
-])
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ([1.0] * 6, 1.0),
+        ([4.0, 2.0, 1.0, 1.0, 1.0], 7.0),
+        ([4.0, 1.0, 1.0, 3.0, 1.0, 1.05, 1.1], 10.0),  # two good ones are not three
+        ([4.0, 1.0, 1.0], None),
+        ([1.2] * 9, None),
+        ([], None),
+    ],
+)
 def test_recovery_is_the_end_of_the_first_of_three_good_iterations(lengths, expected):
     data = recovering(lengths)
     phase, before = Phase("x", 10 * S, data.end_ps), Phase("before", 0, 10 * S)
@@ -134,8 +144,9 @@ def test_recovery_expects_what_the_capacity_allows():
     assert half.value == pytest.approx(1.4)
     none = measure.recovery_s(data, Phase("x", 10 * S, data.end_ps, 0.0), before, data.end_ps)
     assert none.value is None and "none is left" in none.reason
-    unknown = measure.recovery_s(data, Phase("x", 10 * S, data.end_ps, float("nan")), before,
-                                 data.end_ps)
+    unknown = measure.recovery_s(
+        data, Phase("x", 10 * S, data.end_ps, float("nan")), before, data.end_ps
+    )
     assert unknown.value is None
 
 
@@ -148,8 +159,12 @@ def test_recovery_is_not_looked_for_beyond_the_next_fault():
 
 @pytest.mark.parametrize("ended", ["stalled", "failed", "interrupted"])
 def test_a_run_that_ended_early_is_null_from_there_on_with_the_reason(ended):
-    data = steady_run(end=24, ended=ended, reason="no progress for 24 s",
-                      errors=[RunFault(24 * S, "job", "stalled")])
+    data = steady_run(
+        end=24,
+        ended=ended,
+        reason="no progress for 24 s",
+        errors=[RunFault(24 * S, "job", "stalled")],
+    )
     found = figures(data, planned=["nic_link_down", "leaf_spine_down", "spine_down"])
     assert found["nic_link_down.goodput_ratio"].value == pytest.approx(0.75, abs=0.01)
     for phase in ("leaf_spine_down", "spine_down", "after"):
@@ -167,7 +182,14 @@ def test_a_job_that_finished_before_its_faults_says_so():
 
 
 def test_losses_skip_what_does_not_parse():
-    data = RunData("finished", S, log=[(0, {"step": "1", "loss": "0.5"}), (1, {"step": "x"}),
-                                       (2, {"step": "2", "loss": "oops"})])
+    data = RunData(
+        "finished",
+        S,
+        log=[
+            (0, {"step": "1", "loss": "0.5"}),
+            (1, {"step": "x"}),
+            (2, {"step": "2", "loss": "oops"}),
+        ],
+    )
     assert measure.losses(data) == [(1, 0.5)]
     assert measure.final_loss(RunData("finished", S)).value is None

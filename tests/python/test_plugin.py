@@ -1,4 +1,4 @@
-"""The pytest plugin: `lab` writes to tmp_path, tells how to replay, and never passes a late engine."""
+"""The pytest plugin: `lab` writes to tmp_path, tells how to replay, passes no late engine."""
 
 import textwrap
 
@@ -62,8 +62,9 @@ def test_lab_runs_and_writes_to_tmp_path(pytester):
 def test_a_failure_shows_the_line_that_replays_it(pytester):
     outcome = run(pytester, TEST.replace('r["errors"] == 0', 'r["errors"] == 1'))
     outcome.assert_outcomes(failed=1)
-    outcome.stdout.fnmatch_lines(["*pytest 'test_sample.py::test_it' --loomnet-clock virtual "
-                                  "--loomnet-seed 7*"])
+    outcome.stdout.fnmatch_lines(
+        ["*pytest 'test_sample.py::test_it' --loomnet-clock virtual --loomnet-seed 7*"]
+    )
 
 
 def test_an_engine_that_fell_behind_is_an_error(pytester):

@@ -17,35 +17,55 @@ from loomnet.report import Report, RunFidelity, schema
 from loomnet.rundata import Fidelity
 from loomnet.rundir import give_to_user, new_run_directory, write_run
 
-NUMBERS = st.one_of(st.none(), st.integers(-10**6, 10**6), st.floats())
+NUMBERS = st.one_of(st.none(), st.integers(-(10**6), 10**6), st.floats())
 
 
 def filled():
     report = Report("demo", {"rate": "400 Gb/s", "planes": 4}, seed=7)
-    report.rows = [metrics.metric("blip_s", 0.25, unit="s", label="mrc", phase="down", published=1),
-                   metrics.metric("x", math.nan), metrics.metric("y", None, reason="never recovered")]
+    report.rows = [
+        metrics.metric("blip_s", 0.25, unit="s", label="mrc", phase="down", published=1),
+        metrics.metric("x", math.nan),
+        metrics.metric("y", None, reason="never recovered"),
+    ]
     report.checks = [metrics.check("N3", 0.75, ge=0.7, le=0.8, published=0.75)]
     report.fidelity = [RunFidelity("mrc", Fidelity(packets=10, notes={"wire": "0"}), "finished")]
     return report
 
 
-@pytest.mark.parametrize(("value", "bound", "ok"), [
-    (0.75, {"ge": 0.7, "le": 0.8}, True), (0.81, {"ge": 0.7, "le": 0.8}, False),
-    (0.7, {"ge": 0.7}, True), (0, {"eq": 0}, True), (1, {"eq": 0}, False),
-    (0.79, {"approx": 0.75, "abs": 0.05}, True), (0.81, {"approx": 0.75, "abs": 0.05}, False),
-    (103, {"approx": 100, "rel": 0.03}, True), (-103, {"approx": -100, "rel": 0.03}, True),
-    (None, {"ge": -1e9}, False), (math.nan, {"ge": -1e9}, False), (math.nan, {"eq": math.pi}, False),
-    (math.inf, {"ge": 0}, False), (True, {"eq": 1}, True),
-])
+@pytest.mark.parametrize(
+    ("value", "bound", "ok"),
+    [
+        (0.75, {"ge": 0.7, "le": 0.8}, True),
+        (0.81, {"ge": 0.7, "le": 0.8}, False),
+        (0.7, {"ge": 0.7}, True),
+        (0, {"eq": 0}, True),
+        (1, {"eq": 0}, False),
+        (0.79, {"approx": 0.75, "abs": 0.05}, True),
+        (0.81, {"approx": 0.75, "abs": 0.05}, False),
+        (103, {"approx": 100, "rel": 0.03}, True),
+        (-103, {"approx": -100, "rel": 0.03}, True),
+        (None, {"ge": -1e9}, False),
+        (math.nan, {"ge": -1e9}, False),
+        (math.nan, {"eq": math.pi}, False),
+        (math.inf, {"ge": 0}, False),
+        (True, {"eq": 1}, True),
+    ],
+)
 def test_checks(value, bound, ok):
     assert metrics.check("c", value, **bound).ok is ok
 
 
-@pytest.mark.parametrize(("bound", "message"), [
-    ({}, "give a bound"), ({"ge": 1, "eq": 1}, "do not go together"), ({"approx": 1}, "rel= or abs="),
-    ({"ge": 1, "rel": 0.1}, "rel= or abs="), ({"ge": math.nan}, "is no bound"),
-    ({"ge": "much"}, "is not a number"),
-])
+@pytest.mark.parametrize(
+    ("bound", "message"),
+    [
+        ({}, "give a bound"),
+        ({"ge": 1, "eq": 1}, "do not go together"),
+        ({"approx": 1}, "rel= or abs="),
+        ({"ge": 1, "rel": 0.1}, "rel= or abs="),
+        ({"ge": math.nan}, "is no bound"),
+        ({"ge": "much"}, "is not a number"),
+    ],
+)
 def test_bounds_that_mean_nothing_are_refused(bound, message):
     with pytest.raises(UsageError, match=message):
         metrics.check("c", 1, **bound)
@@ -67,11 +87,18 @@ def test_any_report_validates_against_the_published_schema(value, bound, publish
     jsonschema.validate(json.loads(report.to_json()), schema())
 
 
-@pytest.mark.parametrize("damage", [
-    lambda r: r.pop("seed"), lambda r: r.update(extra=1), lambda r: r.update(schema_version=2),
-    lambda r: r["metrics"][1].update(reason=None), lambda r: r["checks"][0].update(bound={}),
-    lambda r: r["checks"][0].update(value=None, reason="null"), lambda r: r.update(clock="sundial"),
-])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda r: r.pop("seed"),
+        lambda r: r.update(extra=1),
+        lambda r: r.update(schema_version=2),
+        lambda r: r["metrics"][1].update(reason=None),
+        lambda r: r["checks"][0].update(bound={}),
+        lambda r: r["checks"][0].update(value=None, reason="null"),
+        lambda r: r.update(clock="sundial"),
+    ],
+)
 def test_the_schema_refuses_what_is_not_a_report(damage):
     content = json.loads(filled().to_json())
     damage(content)
@@ -80,12 +107,17 @@ def test_the_schema_refuses_what_is_not_a_report(damage):
 
 
 def test_equal_content_is_equal_bytes(tmp_path):
-    paths = [write_run(tmp_path / name, filled(), started=started)
-             for name, started in (("a", 0.0), ("b", 1e9))]
+    paths = [
+        write_run(tmp_path / name, filled(), started=started)
+        for name, started in (("a", 0.0), ("b", 1e9))
+    ]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     text = paths[0].read_text()
-    assert "NaN" not in text and str(tmp_path) not in text and list(json.loads(text)) == sorted(
-        json.loads(text))
+    assert (
+        "NaN" not in text
+        and str(tmp_path) not in text
+        and list(json.loads(text)) == sorted(json.loads(text))
+    )
     environment = json.loads((tmp_path / "a" / "environment.json").read_text())
     assert {"host", "versions", "paths", "wall_s", "started"} <= environment.keys()
 
@@ -114,11 +146,18 @@ def test_a_check_on_a_figure_below_resolution_is_exit_3():
     assert report.checks[-1].ok and report.exit_code == 3
 
 
-@pytest.mark.parametrize(("value", "unit", "span", "p99", "verdict"), [
-    (0.75, "ratio", 100 * 10**6, 10**6, True), (0.75, "ratio", 99 * 10**6, 10**6, False),
-    (20e-6, "s", None, 10**6, True), (19e-6, "s", None, 10**6, False),
-    (5, "packets", None, 10**6, True), (1e-9, "s", None, None, True), (None, "s", None, 10**6, True),
-])
+@pytest.mark.parametrize(
+    ("value", "unit", "span", "p99", "verdict"),
+    [
+        (0.75, "ratio", 100 * 10**6, 10**6, True),
+        (0.75, "ratio", 99 * 10**6, 10**6, False),
+        (20e-6, "s", None, 10**6, True),
+        (19e-6, "s", None, 10**6, False),
+        (5, "packets", None, 10**6, True),
+        (1e-9, "s", None, None, True),
+        (None, "s", None, 10**6, True),
+    ],
+)
 def test_what_stands_against_lateness(value, unit, span, p99, verdict):
     assert stands(value, unit, span, p99) is verdict
 

@@ -8,7 +8,7 @@ MOST_HOPS = 16
 
 def words(address):
     packed = ipaddress.IPv6Address(address).packed
-    return [int.from_bytes(packed[i:i + 2], "big") for i in range(0, 16, 2)]
+    return [int.from_bytes(packed[i : i + 2], "big") for i in range(0, 16, 2)]
 
 
 def follow_usids(plan, source, plane, address, down=frozenset()):
