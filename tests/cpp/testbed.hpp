@@ -19,23 +19,9 @@
 #include "clock/random.hpp"
 #include "clock/time.hpp"
 #include "testbed_nic.hpp"
+#include "testbed_pipe.hpp"
 
 namespace loomnet::testbed {
-
-// One direction of a host's link on one plane. Fields may change while the bed runs.
-struct Pipe {
-  BitsPerSecond rate{};  // 0: no (second) serialisation
-  Picoseconds delay = microseconds(1);
-  double loss = 0;         // probability that a packet vanishes
-  double duplication = 0;  // probability of a second copy, `jitter` later at most
-  double corruption = 0;   // probability of damage: the NIC's FCS check drops it
-  double reorder = 0;      // probability of an extra delay, uniform in (0, jitter]
-  Picoseconds jitter = microseconds(5);
-  std::uint64_t queue_limit = 0;  // bytes waiting in a down pipe's data queue; 0: no limit
-  bool silent_down = false;       // loses everything without telling anyone
-  std::uint64_t sent = 0, lost = 0, duplicated = 0, corrupted = 0, delayed = 0, overflowed = 0,
-                trimmed = 0;
-};
 
 struct BedOptions {
   std::size_t hosts = 2;
@@ -132,7 +118,8 @@ class Testbed {
     return w.id;
   }
 
-  // Carrier of a host's port, seen by the host; what is on the wire is lost with it.
+  // Carrier of a host's port, seen by the host; what is on the wire is lost with it. As with the
+  // real NIC, a transport that has something for a port that came up must call port_ready().
   void set_link(HostId host, PlanePort port, bool is_up) {
     Nic& n = nic(host);
     if (n.ports.at(port).up == is_up) return;
@@ -140,7 +127,6 @@ class Testbed {
     ++n.ports[port].generation;
     note(is_up ? Line::What::port_up : Line::What::port_down, host, port, 0, 0);
     call(host, [&] { n.transport->on_port(port, is_up, now_); });
-    if (is_up) pull_soon(host, port, now_);
   }
   // Loses everything both ways without a word to anyone.
   void set_silent(HostId host, PlanePort port, bool silent) {

@@ -56,6 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Input in{data, size};
   PacketPool pool;
   Host near(pool), far(pool);
+  const std::vector<std::uint8_t> source(255 * 16, 0xa5);
   RoceOptions options;
   options.payload_mtu = 256;
   options.timeout_exponent = 5;
@@ -79,7 +80,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         case 0: {
           WorkRequest w;
           w.length = in.byte() * 16u, w.remote_address = kBase + in.byte(), w.remote_key = 1;
-          w.local = near.memory.data();
+          w.local = source.data();
           w.opcode = action & 8 ? Opcode::write : Opcode::write_with_immediate;
           from.on_post(action & 0x80 ? 20 : 10, w, now);
           ++posted;
