@@ -13,7 +13,7 @@ import torch
 from torch.distributed import ReduceOp
 
 _TYPES = {
-    torch.bool: "boolean", torch.uint8: "uint8", torch.int8: "int8", torch.int16: "int16",
+    torch.bool: "bool", torch.uint8: "uint8", torch.int8: "int8", torch.int16: "int16",
     torch.int32: "int32", torch.int64: "int64", torch.float16: "float16",
     torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64",
 }
@@ -109,8 +109,11 @@ class Call:
         return self._copy_back(tensor, scratch)
 
     def _copy_back(self, tensor: torch.Tensor, scratch: torch.Tensor) -> int:
+        def copy() -> None:
+            tensor.detach().copy_(scratch)
+
         self.keep.append(scratch)
-        self.after.append(lambda: tensor.detach().copy_(scratch) and None)
+        self.after.append(copy)
         return scratch.data_ptr()
 
     @staticmethod

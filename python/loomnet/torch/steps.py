@@ -9,7 +9,7 @@ import os
 import weakref
 from typing import Any
 
-import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from loomnet.torch import connection as _connection
 
@@ -67,4 +67,4 @@ def parameter_hash(optimizer: Any) -> bytes | None:
 def install() -> None:
     """Registers the hook for every optimizer of the process, as ``LOOMNET_HASH_EVERY`` says."""
     hook = StepHook(int(os.environ.get("LOOMNET_HASH_EVERY", "0") or 0))
-    torch.optim.optimizer.register_optimizer_step_post_hook(hook)
+    register_optimizer_step_post_hook(hook)
