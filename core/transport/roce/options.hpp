@@ -10,8 +10,8 @@ namespace loomnet {
 
 struct RoceOptions {
   std::uint32_t payload_mtu = 2048;  // bytes; 256, 512, 1024, 2048 or 4096 (IBTA path MTUs)
-  // Local ACK timeout: 4.096 us * 2^exponent, 0 = never. 20 is NCCL_IB_TIMEOUT's default since
-  // NCCL 2.23, that is 4.29 s ("NCCL User Guide", Environment Variables). The InfiniBand
+  // Local ACK timeout: 4.096 us * 2^exponent, 0 = never. 20, that is 4.29 s, is the default of
+  // NCCL_IB_TIMEOUT in NCCL's InfiniBand plug-in (earlier releases: 18, 14). The InfiniBand
   // Architecture (Vol. 1, 9.7.6.1.3) lets a NIC take one to four times that; here it is exact.
   std::uint8_t timeout_exponent = 20;
   // Timeouts without progress that are survived: 7 is NCCL_IB_RETRY_CNT's default. The next one
