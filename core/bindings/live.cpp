@@ -2,6 +2,8 @@
 // the network while the loop runs goes through the loop's own thread.
 #include <fcntl.h>
 
+#include <future>
+
 #include "bindings/bindings.hpp"
 #include "engine/rank_bridge.hpp"
 #include "engine/run_counters.hpp"
@@ -103,6 +105,25 @@ class LiveRun {
     fabric_->close();
     fabric_.reset();
   }
+  // Holds the loop between two passes until resume(): the network may be touched by this thread.
+  void pause() {
+    if (!loop_ || !loop_->running()) return;
+    resumed_ = std::promise<void>();
+    std::promise<void> paused;
+    std::future<void> stands = paused.get_future();
+    if (!loop_->post([this, &paused] {
+          std::future<void> go = resumed_.get_future();
+          paused.set_value();
+          go.wait();
+        })) {
+      return;
+    }
+    stands.wait();
+    paused_ = true;
+  }
+  void resume() {
+    if (std::exchange(paused_, false)) resumed_.set_value();
+  }
   template <typename Work>
   auto call(Work work) -> decltype(work()) {
     if (loop_ && loop_->running()) return loop_->call(std::move(work));
@@ -129,6 +150,8 @@ class LiveRun {
   std::unique_ptr<LiveFabric> fabric_;
   std::unique_ptr<LiveLoop> loop_;
   Fidelity fidelity_;
+  std::promise<void> resumed_;
+  bool paused_ = false;
 };
 
 py::dict fidelity(LiveRun& run) {
@@ -167,6 +190,9 @@ void bind_live(py::module_& m) {
            "switches: (node, netns fd, name, hash seed, tables).")
       .def("add_rank", &LiveRun::add_rank, py::keep_alive<1, 2>())
       .def("start", &LiveRun::start)
+      .def("pause", &LiveRun::pause, py::call_guard<Release>(),
+           "Holds the loop until resume(): for the moments in which Python touches the network.")
+      .def("resume", &LiveRun::resume)
       .def("stop", &LiveRun::stop, py::call_guard<Release>())
       .def("close", &LiveRun::close, py::call_guard<Release>())
       .def_property_readonly("now_ps", &LiveRun::now)
@@ -214,7 +240,7 @@ void bind_live(py::module_& m) {
              return r.call([&] { return std::make_pair(bridge.finished_works(), bridge.failed_works()); });
            },
            py::call_guard<Release>(), "(finished, failed) operations of a rank so far.")
-      .def("stop_at", [](LiveRun& r, RankBridge& bridge, std::uint64_t step) { r.call([&] { bridge.stop_at(step); }); },
+      .def("stop_at", [](LiveRun& r, RankBridge& bridge, std::uint32_t step) { r.call([&] { bridge.stop_at(step, r.network().now()); }); },
            py::call_guard<Release>())
       .def("rank_fault",
            [](LiveRun& r, RankBridge& bridge) {

@@ -1,7 +1,6 @@
 // Options that come from Python by name, checked against the fields that exist.
-#include <map>
-
 #include "bindings/bindings.hpp"
+#include "transport/mrc/mrc_transport.hpp"
 
 namespace py = pybind11;
 
@@ -25,6 +24,23 @@ class Fields {
     }
     return *this;
   }
+  // An enumeration by the names of its values, in order.
+  template <typename E>
+  Fields& choice(const char* name, E& target, std::initializer_list<std::string_view> names) {
+    std::string chosen;
+    field(name, chosen);
+    if (!values_.contains(name)) return *this;
+    std::size_t i = 0;
+    std::string all;
+    for (const std::string_view n : names) {
+      if (n == chosen) {
+        target = static_cast<E>(i);
+        return *this;
+      }
+      all += (i++ ? ", " : "") + std::string(n);
+    }
+    throw py::value_error(std::string(what_) + ": " + name + " must be one of " + all);
+  }
   Fields& time(const char* name, Picoseconds& target) { return field(name, target.count); }
   void done() const {
     if (used_ == values_.size()) return;
@@ -44,6 +60,41 @@ class Fields {
 };
 
 }  // namespace
+
+std::unique_ptr<Transport> mrc_transport(Nic& nic, bool live, Picoseconds net_rtt, BitsPerSecond rate,
+                                         std::uint64_t seed, const py::dict& options) {
+  using mrc::MrcOptions;
+  MrcOptions o = live ? MrcOptions::net(net_rtt, rate) : MrcOptions::sim(net_rtt, rate);
+  o.seed = seed;
+  Fields("mrc", options)
+      .field("mtu", o.mtu)
+      .field("ecn", o.ecn)
+      .field("trim_nack", o.trim_nack)
+      .time("base_rtt_ps", o.base_rtt)
+      .field("evs_per_qp", o.evs_per_qp)
+      .field("backup_share", o.backup_share)
+      .field("min_active_share", o.min_active_share)
+      .field("losses_to_bad", o.losses_to_bad)
+      .time("rto_ps", o.rto)
+      .time("rto_max_ps", o.rto_max)
+      .field("retries_linear", o.retries_linear)
+      .field("retries_exponential", o.retries_exponential)
+      .time("peer_timeout_ps", o.peer_timeout)
+      .time("probe_cap_ps", o.probe_cap)
+      .time("probe_timeout_ps", o.probe_timeout)
+      .field("mpr", o.mpr)
+      .field("max_wimm", o.max_wimm)
+      .field("sack_bytes", o.sack_bytes)
+      .field("fixed_window", o.fixed_window)
+      .field("nscc_port_scale", o.nscc_port_scale)
+      .field("nscc_quick_adapt", o.nscc_quick_adapt)
+      .choice("loss_infer", o.loss_infer, {"sleek", "same_ev", "rto_only"})
+      .choice("sack_base", o.sack_base, {"covering", "max", "trigger"})
+      .choice("congestion", o.congestion, {"nscc", "fixed_window"})
+      .choice("nscc_delay", o.nscc_delay, {"sample", "median"})
+      .done();
+  return std::make_unique<mrc::MrcTransport>(o, nic.sink(), nic.ports());
+}
 
 RoceOptions roce_options(const py::dict& options) {
   RoceOptions o;

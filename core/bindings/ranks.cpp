@@ -1,5 +1,6 @@
 // The engine's side of rank processes for Python: bridges, and ranks on the virtual clock.
 #include "bindings/bindings.hpp"
+#include "collective/staging.hpp"
 #include "engine/rank_bridge.hpp"
 #include "engine/virtual_ranks.hpp"
 
@@ -17,16 +18,22 @@ py::list mark_list(const std::vector<RankMark>& marks) {
 
 void bind_rank_bridge(py::module_& m) {
   py::class_<RankBridge>(m, "RankBridge", "One rank process on one host of a network.")
-      .def(py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world, std::uint64_t staging) {
+      .def(py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world, std::uint32_t slots,
+                       std::uint32_t payload, std::uint32_t channels) {
              rank::Geometry g;
              g.rank = rank;
              g.world = world;
              g.staging_key = 1;
-             g.staging_bytes = staging;
+             g.slots = slots;
+             g.slot_payload = payload;
+             g.slot_channels = channels;
+             g.staging_bytes =
+                 StagingLayout({.ranks = world, .slots = slots, .slot_payload = payload, .channels = channels})
+                     .total_bytes();
              return new RankBridge(n, host, g);
            }),
            py::keep_alive<1, 2>(), py::arg("network"), py::arg("host"), py::kw_only(), py::arg("rank"),
-           py::arg("world"), py::arg("staging_bytes"))
+           py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768, py::arg("channels") = 16)
       .def("fds",
            [](const RankBridge& b) {
              return py::make_tuple(b.memory_fd(), b.rank_event_fd(), b.engine_event_fd());
@@ -45,8 +52,8 @@ void bind_rank_bridge(py::module_& m) {
                              [](const RankBridge& b) {
                                return b.fault() == RankFault::none ? std::string() : std::string(to_string(b.fault()));
                              })
-      .def("stop_at", &RankBridge::stop_at, py::arg("step"),
-           "The rank's script ends itself after this optimizer step.")
+      .def("stop_at", [](RankBridge& b, std::uint32_t step, std::int64_t now) { b.stop_at(step, {now}); },
+           py::arg("step"), py::arg("now_ps"), "The rank's script ends itself after this optimizer step.")
       .def_property_readonly("finished_works", &RankBridge::finished_works)
       .def_property_readonly("failed_works", &RankBridge::failed_works);
 

@@ -41,9 +41,10 @@ class RankBridge final : public NicClient {
   void tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now);
   void cut_off(RankFault fault, Picoseconds now) { port_.cut_off(fault, now); }
 
-  // The rank's script ends itself after this optimizer step; 0: it runs to its own end.
-  void stop_at(std::uint64_t step) {
-    memory_.engine_words().stop_at_step.store(step, std::memory_order_release);
+  // The rank's script shall end itself after this training step.
+  void stop_at(std::uint32_t step, Picoseconds now) {
+    port_.notify({static_cast<std::uint32_t>(rank::NoticeKind::last_step), 0, step, 0});
+    port_.flush(now);
   }
   RankPort& port() { return port_; }
   rank::EventFd& engine_wake() { return engine_wake_; }

@@ -17,10 +17,10 @@ RunCounters run_counters(Network& network, std::span<const NodeId> hosts) {
     counters.clear();
     transport->counters(counters);
     for (const TransportCounter& c : counters) {
-      if (c.name == "retransmitted") sum.retransmitted += c.value;
-      if (c.name == "evs_readmitted") sum.readmitted += c.value;
-      if (c.name == "evs_good") sum.paths_good += c.value;
-      if (c.name == "evs_active") sum.paths_total += c.value;
+      if (c.name == "retransmitted" || c.name == "data_retransmitted") sum.retransmitted += c.value;
+      if (c.name == "ev_readmitted") sum.readmitted += c.value;
+      if (c.name == "paths_good") sum.paths_good += c.value;
+      if (c.name == "paths_total") sum.paths_total += c.value;
     }
   }
   return sum;

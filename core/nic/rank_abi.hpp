@@ -159,7 +159,6 @@ struct RankWords {
 struct EngineWords {
   alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // wants its eventfd raised
   alignas(kCacheLine) std::atomic<std::int64_t> now_ps;     // emulated time of the last flush
-  alignas(kCacheLine) std::atomic<std::uint64_t> stop_at_step;  // end the script after it; 0: never
 };
 
 // Where everything is; a function of the geometry alone.

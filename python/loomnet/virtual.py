@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 from loomnet.engine import Engine
-from loomnet.errors import UnavailableError
 from loomnet.jobs import TorchJob
 from loomnet.rundata import Fidelity, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
@@ -29,8 +28,9 @@ class VirtualRunner:
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData:
         if isinstance(request.job, TorchJob):
-            raise UnavailableError("TorchJob: real PyTorch runs on the live clock only in this "
-                                   "version; use --clock live, or a traffic job such as ln.AllReduce")
+            from loomnet.virtual_torch import VirtualTorchRun
+
+            return VirtualTorchRun(request, on_progress).go()
         return _Run(request, on_progress).go()
 
 

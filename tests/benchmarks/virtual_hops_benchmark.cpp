@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
       nic.set_transport(std::make_unique<RoceTransport>(nic.sink(), RoceOptions{.payload_mtu = 4096}));
     } else {
       nic.set_transport(
-          std::make_unique<mrc::MrcTransport>(h, nic.sink(), nic.ports(), mrc::MrcOptions::sim(kRtt, shape.host_link.rate)));
+          std::make_unique<mrc::MrcTransport>(mrc::MrcOptions::sim(kRtt, shape.host_link.rate), nic.sink(), nic.ports()));
     }
   }
   FlowTraffic flows(network, false);

@@ -23,13 +23,13 @@ constexpr std::uint64_t kShape = 1, kMessages = 2, kFaults = 3;
 
 std::unique_ptr<Transport> make(const std::string& name, Nic& nic, const ClosShape& shape) {
   if (name == "roce") {
-    // Retries outlast the longest fault; the exponent gives a 1 ms timeout.
-    return std::make_unique<RoceTransport>(
-        nic.sink(), RoceOptions{.payload_mtu = 1024, .timeout_exponent = 8, .retry_count = 200});
+    // Eight timeouts of 2.1 ms outlast the 4 ms in which there are faults.
+    return std::make_unique<RoceTransport>(nic.sink(),
+                                           RoceOptions{.payload_mtu = 1024, .timeout_exponent = 9});
   }
   mrc::MrcOptions options = mrc::MrcOptions::sim(microseconds(12), shape.host_link.rate);
   options.mtu = 1024;
-  return std::make_unique<mrc::MrcTransport>(nic.host(), nic.sink(), nic.ports(), options);
+  return std::make_unique<mrc::MrcTransport>(options, nic.sink(), nic.ports());
 }
 
 // One direction of one queue pair: what was posted and what came out.

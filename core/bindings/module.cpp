@@ -1,0 +1,17 @@
+// loomnet._core: the compiled module. Each part binds itself; this file only calls them.
+#include "bindings/bindings.hpp"
+
+namespace loomnet {
+
+PYBIND11_MODULE(_core, m) {
+  m.doc() = "Loomnet's engine: fabrics, NICs, traffic and ranks, on the virtual and the live clock.";
+  m.attr("VERSION") = LOOMNET_VERSION;
+  bind_rank(m);
+  bind_network(m);
+  bind_rank_bridge(m);
+#ifdef LOOMNET_HAVE_LIVE
+  bind_live(m);
+#endif
+}
+
+}  // namespace loomnet

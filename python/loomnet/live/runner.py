@@ -1,0 +1,380 @@
+"""The live clock: Mininet namespaces, XDP switches, AF_XDP, real ranks. One run from bring-up to
+nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from loomnet import _core
+from loomnet.engine import Engine
+from loomnet.errors import PrivilegeError, UnavailableError, UsageError
+from loomnet.jobs import TorchJob
+from loomnet.live.budget import PASSES_PER_SECOND, offered_passes
+from loomnet.live.fabric import HOST_INTERFACE, HostPort, HostSpec, LiveFabric
+from loomnet.live.ownership import RunLock
+from loomnet.rankjob import RankJob, environment_of_ranks
+from loomnet.rundata import Fidelity, RunData, RunFault
+from loomnet.runner import Progress, RunRequest
+from loomnet.timetable import Change, LinkChange, RouteChange
+from loomnet.traffic import Traffic, as_iterations, start_traffic
+from loomnet.units import Time
+
+POLL_S = 0.02  # between two looks at ranks, timetable and keyboard
+PROGRESS_S = 0.25
+GATEWAY_MAC = "02:00:00:00:00:01"
+START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
+GLOO_PORT = 29500
+
+
+class LiveRunner:
+    """Runs requests on the live clock. Needs root."""
+
+    def describe(self, request: RunRequest) -> str:
+        self.check(request)
+        plan = request.plan
+        load = offered_passes(plan, request.job, request.placement)
+        return (f"{plan.name}: {len(plan.hosts)} hosts, {plan.planes} planes, {len(plan.switches)} "
+                f"XDP switches, {len(plan.links)} links; live, D = {request.dilation:g}; offered load "
+                f"{load / request.dilation / 1000:.0f} k of {PASSES_PER_SECOND / 1000:.0f} k switch "
+                f"passes/s; {request.job.describe()}{_expected_wall(request)}")
+
+    def check(self, request: RunRequest) -> None:
+        if not hasattr(_core, "LiveRun"):
+            raise UnavailableError("the live clock is not in this build: it needs clang, bpftool, "
+                                   "libbpf-dev and libxdp-dev when loomnet is installed")
+        if os.geteuid() != 0:
+            raise PrivilegeError("the live clock needs root (network namespaces, XDP)")
+        if request.job.transport == "gloo" and request.dilation != 1:
+            raise UsageError("dilation: kernel TCP's timers run on wall time, so Gloo is compared at "
+                             "D = 1 only")
+        load = offered_passes(request.plan, request.job, request.placement) / request.dilation
+        if load > PASSES_PER_SECOND and not request.options.get("over_budget"):
+            raise UsageError(
+                f"offered load of {load:,.0f} switch passes/s is over this machine's budget of "
+                f"{PASSES_PER_SECOND:,}; lower the rate, or run at dilation="
+                f"{load / PASSES_PER_SECOND * request.dilation:.1f} or more")
+
+    def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData:
+        self.check(request)
+        with contextlib.ExitStack() as stack:
+            return _Run(request, on_progress, stack).go()
+
+
+def _expected_wall(request: RunRequest) -> str:
+    until = getattr(request.job, "until", None)
+    if until is None:
+        return ""
+    return f"; about {until.seconds * request.dilation + 15:.0f} s"
+
+
+class _Run:
+    """One live run; everything it makes is on the stack and goes in reverse order."""
+
+    def __init__(self, request: RunRequest, on_progress: Callable[[Progress], None],
+                 stack: contextlib.ExitStack) -> None:
+        self.request, self.on_progress = request, on_progress
+        self.plan, self.job, self.table = request.plan, request.job, request.timetable
+        self.lock = stack.enter_context(RunLock())
+        self.engine = Engine(self.plan, transport=self.job.transport, seed=request.seed, live=True,
+                             kernel_switches=True,
+                             options=dict(request.options.get(self.job.transport, {})))
+        self.glue = stack.enter_context(LiveFabric(
+            self.lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
+            [s.name for s in self.plan.switches]))
+        self.live = self._bring_up()
+        stack.callback(self.live.close)
+        self.ranks: RankJob | None = None
+        self.traffic: Traffic | None = None
+        self.counters: dict[str, list[tuple[int, float]]] = {}
+        self.errors: list[RunFault] = []
+        self.iterations: list[Any] = []
+        self.last_progress_ps = 0
+        self.works = 0
+        self.looked = self.began = time.monotonic()
+        self.sampled = 0.0
+
+    def _bring_up(self) -> Any:
+        ports, switches = [], []
+        for switch in self.plan.switches:
+            node = self.glue.switches[switch.name]
+            tables = self.engine.tables(switch, switch.routes)
+            switches.append((switch.number, node.netns, switch.name,
+                             self.engine.hash_seed(switch.number), tables))
+            ports += [(switch.number, port, "xdp", node.netns, f"s{port}", "")
+                      for port in range(len(switch.ports))]
+        configured: dict[str, list[HostPort]] = {}
+        for host in self.plan.hosts:
+            netns = self.glue.hosts[host.name].netns
+            for plane in range(len(host.ports)):
+                mac = f"02:00:{host.number >> 8:02x}:{host.number & 255:02x}:00:{plane + 2:02x}"
+                ports.append((host.number, plane, "host", netns, f"p{plane}", mac))
+                configured.setdefault(host.name, []).append(
+                    HostPort(f"p{plane}", GATEWAY_MAC))
+        live = _core.LiveRun(self.engine.network, ports=ports, switches=switches,
+                             dilation=self.request.dilation,
+                             lateness_bound_ps=self._lateness_bound())
+        try:
+            self.glue.configure(configured)
+        except BaseException:
+            live.close()
+            raise
+        return live
+
+    def _lateness_bound(self) -> int:
+        """Behind is who is later than a link hides: half the shortest delay, at least 1 ms of wall
+        time in emulated time."""
+        shortest = min(min(link.forward.delay_ps, link.backward.delay_ps)
+                       for link in self.plan.links)
+        return max(shortest // 2, round(10**9 / self.request.dilation))
+
+    # --- the run ------------------------------------------------------------------------------------
+    def go(self) -> RunData:
+        ended, reason = "finished", None
+        try:
+            self._start()
+            ended, reason = self._watch()
+        except KeyboardInterrupt:
+            ended, reason = "interrupted", "interrupted"
+        finally:
+            if self.ranks is not None:
+                self.ranks.stop(0.5 if ended == "interrupted" else 1.0)
+        return self._collect(ended, reason)
+
+    def _start(self) -> None:
+        if isinstance(self.job, TorchJob):
+            self.ranks = RankJob(self.engine, self.request)
+            for bridge in self.ranks.bridges:
+                self.live.add_rank(bridge)
+            self.live.start()
+            self.ranks.launch(self.glue, master_port=GLOO_PORT, environment={
+                # Gloo binds to the interface that holds fd00::<host> and nothing else.
+                "GLOO_SOCKET_IFNAME": HOST_INTERFACE,
+                **environment_of_ranks(None if self.job.compute in (None, "measured")
+                                       else self.job.compute.count)})
+        else:
+            self.traffic = start_traffic(self.engine, self.job, self.request.placement, START_PS,
+                                         payload=True, seed=self.request.seed)
+            self.live.start()
+
+    @property
+    def origin(self) -> int | None:
+        if self.ranks is not None:
+            return self.ranks.origin_ps
+        return START_PS
+
+    def now(self) -> int:
+        """Job time; 0 before its first iteration."""
+        origin = self.origin
+        return 0 if origin is None else max(self.live.now_ps - origin, 0)
+
+    def _watch(self) -> tuple[str, str | None]:
+        while True:
+            verdict = self._look()
+            if verdict is not None:
+                return verdict
+            self._timetable()
+            self._progress()
+            if self.ranks is not None:
+                self.ranks.ended(POLL_S) and self._on_ended()
+            else:
+                time.sleep(POLL_S)
+
+    def _on_ended(self) -> None:
+        assert self.ranks is not None and self.ranks.group is not None
+        for rank in self.ranks.group.ranks:
+            number = rank.spec.rank
+            if rank.status is None or number in self.ranks.told_gone:
+                continue
+            self.ranks.told_gone.add(number)
+            for peer, bridge in enumerate(self.ranks.bridges):
+                if peer != number:
+                    self.live.tell(bridge, "peer_gone", number, self.ranks.gone_reason(number))
+
+    def _look(self) -> tuple[str, str | None] | None:
+        """Takes in what happened; how the run ends, or None."""
+        if trouble := self.glue.trouble():
+            self.errors.append(RunFault(self.now(), "run", trouble))
+            return "failed", trouble
+        if self.ranks is not None:
+            ended = self._look_at_ranks()
+        else:
+            ended = self._look_at_traffic()
+        if ended is not None:
+            return ended
+        stall = self.request.stall_after
+        if stall and self.origin is not None and self.now() - self.last_progress_ps > stall.count:
+            reason = f"no operation finished for {stall} (stall_timeout)"
+            self.errors.append(RunFault(self.now(), "job", reason))
+            return "stalled", reason
+        wall = time.monotonic() - self.began
+        if self.request.max_wall_s and wall > self.request.max_wall_s:
+            reason = f"--max-wall {self.request.max_wall_s:g} s is over"
+            self.errors.append(RunFault(self.now(), "job", reason))
+            return "stalled", reason
+        return None
+
+    def _look_at_ranks(self) -> tuple[str, str | None] | None:
+        assert self.ranks is not None
+        ranks = self.ranks
+        finished = 0
+        for number, bridge in enumerate(ranks.bridges):
+            for iteration in ranks.take(number, self.live.take_marks(bridge)):
+                self._on_iteration(iteration)
+            works, _ = self.live.works(bridge)
+            finished += works
+            fault = self.live.rank_fault(bridge)
+            if fault and number not in ranks.told_gone:
+                ranks.told_gone.add(number)
+                self.errors.append(RunFault(self.now(), f"rank {number}", f"cut off: {fault}"))
+                for peer, other in enumerate(ranks.bridges):
+                    if peer != number:
+                        self.live.tell(other, "peer_gone", number, "cut off")
+        if finished > self.works:
+            self.works, self.last_progress_ps = finished, self.now()
+        until = self.job.until  # type: ignore[attr-defined]
+        if until is not None and not ranks.stopping and self.now() >= until.count:
+            step = ranks.stop_step()
+            for bridge in ranks.bridges:
+                self.live.stop_at(bridge, step)
+        if ranks.group is not None and ranks.group.first_failure is not None:
+            # The others learn of it from their NIC, or from their own transport; give them a moment.
+            ranks.group.wait(0)
+            failure = ranks.failure(self.now())
+            assert failure is not None
+            self.errors.append(failure)
+            return "failed", failure.message.splitlines()[0]
+        if not ranks.running:
+            return ("failed", self.errors[0].message) if self.errors else ("finished", None)
+        return None
+
+    def _look_at_traffic(self) -> tuple[str, str | None] | None:
+        assert self.traffic is not None
+        self.live.pause()
+        try:
+            self.traffic.poll(self.engine.network.now_ps)
+            found, done, faults = (self.traffic.iterations(), self.traffic.done,
+                                   self.traffic.errors())
+        finally:
+            self.live.resume()
+        for iteration in as_iterations(found, START_PS)[len(self.iterations):]:
+            self._on_iteration(iteration)
+        if not done:
+            return None
+        self.errors += faults
+        return ("failed", faults[0].message) if faults else ("finished", None)
+
+    def _on_iteration(self, iteration: Any) -> None:
+        self.iterations.append(iteration)
+        self.last_progress_ps = max(self.last_progress_ps, iteration.end_ps)
+        self._apply(self.table.on_iteration(iteration.number, iteration.start_ps, iteration.end_ps))
+
+    # --- faults ---------------------------------------------------------------------------------------
+    def _timetable(self) -> None:
+        due = self.table.next_time()
+        if self.origin is not None and due is not None and due <= self.now():
+            self._sample()
+            self._apply(self.table.advance(self.now()))
+
+    def _apply(self, changes: list[Change]) -> None:
+        for change in changes:
+            if isinstance(change, LinkChange):
+                self._change_link(change)
+            elif isinstance(change, RouteChange):
+                for switch in self.plan.switches:
+                    routes = change.tables.switch(switch.number)
+                    self.live.set_tables(switch.number, self.engine.tables(switch, routes))
+
+    def _change_link(self, change: LinkChange) -> None:
+        half, state = self.plan.half(change.half), change.state
+        ahead = change.half % 2 == 0
+        self.live.change_link(
+            change.half // 2, forward=ahead, backward=not ahead, up=state.up,
+            rate_bps=max(round(half.rate_bps * state.share), 1),
+            delay_ps=half.delay_ps + state.extra_delay_ps,
+            impairment={"loss": state.loss, "burst": state.burst})
+        for node, port in ((half.source, half.source_port), (half.target, half.target_port)):
+            if node < len(self.plan.hosts):
+                self.live.set_carrier(node, port, state.up)
+
+    # --- reports ----------------------------------------------------------------------------------------
+    def _sample(self) -> dict[str, int]:
+        found = self.live.run_counters(list(self.request.placement))
+        at = self.now()
+        figures = ["lost"] if self.job.transport == "gloo" else ["lost", "retransmitted"]
+        if self.job.transport == "mrc":
+            figures.append("readmitted")
+        for name in figures:
+            self.counters.setdefault(name, []).append((at, found[name]))
+        return found
+
+    def _progress(self) -> None:
+        wall = time.monotonic()
+        if wall - self.looked < PROGRESS_S:
+            return
+        self.looked = wall
+        found = self._sample()
+        if self.ranks is not None:
+            self.ranks.read_log()
+        lines = self.ranks.lines if self.ranks is not None else []
+        active = [w.phase for w in self.table.windows if w.end_ps is None]
+        last = self.iterations[-1] if self.iterations else None
+        self.on_progress(Progress(
+            now=Time.of(self.now()), step=last.number if last else None,
+            loss=float(lines[-1]["loss"]) if lines and "loss" in lines[-1] else None,
+            iteration=Time.of(last.length_ps) if last else None,
+            phase=active[-1] if active else None,
+            paths_good=found["paths_good"] if found["paths_total"] else None,
+            paths_total=found["paths_total"] or None))
+
+    def _collect(self, ended: str, reason: str | None) -> RunData:
+        end = self.now()
+        if self.origin is not None:
+            with contextlib.suppress(Exception):
+                self._sample()
+        if self.ranks is not None:
+            with contextlib.suppress(Exception):
+                for number, bridge in enumerate(self.ranks.bridges):
+                    for iteration in self.ranks.take(number, self.live.take_marks(bridge)):
+                        self.iterations.append(iteration)
+            self.ranks.read_log()
+        self.live.stop()
+        totals = self.engine.totals()
+        for switch in self.plan.switches:
+            row = {name: n for name, n in self.live.switch_counters(switch.number).items() if n}
+            if row:
+                totals[f"switch {switch.name}"] = row
+        for host in self.request.placement:
+            self.engine.network.close_meter(host)
+        origin = self.origin or 0
+        hosts = {host: self.engine.series(host, origin) for host in self.request.placement}
+        if self.traffic is not None and (wrong := self.traffic.wrong()):
+            self.errors.append(RunFault(end, "job", f"{wrong} elements arrived altered"))
+        self.live.close()
+        data = RunData(
+            ended=ended, end_ps=end, hosts=hosts, iterations=self.iterations,  # type: ignore[arg-type]
+            windows=self.table.windows, counters=self.counters,
+            log=self.ranks.log() if self.ranks else [], errors=self.errors,
+            fidelity=self._fidelity(end), totals=totals, reason=reason, deterministic=False,
+            directory=self.request.directory)
+        if self.ranks is not None and (unequal := self.ranks.unequal_hashes()) is not None:
+            data.fidelity.notes["unequal_hashes"] = unequal
+        return data
+
+    def _fidelity(self, end: int) -> Fidelity:
+        raw = self.live.fidelity()
+        late = raw["lateness"]
+        notes = {name: raw[name] for name in
+                 ("scheduling", "passes", "longest_pass_ps", "given", "returned", "switch_drops",
+                  "own_losses", "verdict")}
+        notes["event_lateness_p99_ps"] = raw["event_lateness"]["p99_ps"]
+        return Fidelity(
+            lateness_p50_ps=late["p50_ps"], lateness_p99_ps=late["p99_ps"],
+            lateness_max_ps=late["max_ps"], packets=self.engine.network.packets,
+            unexplained=raw["unexplained"] + self.engine.network.leaked,
+            fell_behind=raw["reason"] or None, dilation=self.request.dilation, emulated_ps=end,
+            notes=notes)
+

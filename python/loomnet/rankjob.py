@@ -1,0 +1,172 @@
+"""What both clocks do with a PyTorch job: bridges and queue pairs before it, marks and logs while it
+runs, one outcome after it. The clock only decides how time passes in between."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from loomnet import _core
+from loomnet.engine import Engine
+from loomnet.jobs import TorchJob
+from loomnet.live.ranks import RankGroup, RankSpec
+from loomnet.rundata import Iteration, RunFault
+from loomnet.runner import RunRequest
+
+HASH_EVERY = 20  # steps between two hashes of the parameters
+STOP_AHEAD = 2  # ranks of a synchronous job are at most one step apart
+_KINDS = _core.MARK_KINDS
+
+
+class RankJob:
+    """One TorchJob on an engine: its ranks' bridges, their processes, and what they report.
+
+    Times handed in and out are the engine's clock; `origin_ps` is the end of rank 0's first step,
+    None before it.
+    """
+
+    def __init__(self, engine: Engine, request: RunRequest) -> None:
+        assert isinstance(request.job, TorchJob)
+        self.engine, self.request, self.job = engine, request, request.job
+        self.placement = request.placement
+        world = len(self.placement)
+        self.bridges = [
+            _core.RankBridge(engine.network, host, rank=rank, world=world)
+            for rank, host in enumerate(self.placement)]
+        if self.job.transport != "gloo":
+            for (rank, peer), number in engine.connect_mesh(self.placement).items():
+                self.bridges[rank].bind(peer, number)
+        self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)
+        self.hashes: list[dict[int, int]] = [{} for _ in self.placement]
+        self.origin_ps: int | None = None
+        self.group: RankGroup | None = None
+        self.log_directory = request.directory / "ranks"
+        self._pattern = re.compile(self.job.log) if self.job.log else None
+        self._log_offset = 0
+        self.lines: list[dict[str, str]] = []
+        self.told_gone: set[int] = set()
+        self._stopping = False
+
+    # --- processes --------------------------------------------------------------------------------
+    def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str]) -> None:
+        """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones)."""
+        specs = []
+        for rank, host in enumerate(self.placement):
+            fds = self.bridges[rank].fds()
+            specs.append(RankSpec(
+                rank, self.engine.plan.hosts[host].name,
+                [sys.executable, str(self.request.script), *self.job.args],
+                environment={
+                    "LOOMNET_RANK_FD": str(fds[0]),
+                    "LOOMNET_EVENT_FDS": f"{fds[1]},{fds[2]}",
+                    "LOOMNET_TRANSPORT": self.job.transport,
+                    "LOOMNET_MAP_BACKEND": "1" if self.job.map_backend else "0",
+                    "LOOMNET_HASH_EVERY": str(HASH_EVERY),
+                    **environment, **self.job.env},
+                pass_fds=fds))
+        self.group = RankGroup(fabric, specs, self.log_directory, cwd=Path.cwd(),
+                               master_port=master_port)
+
+    def ended(self, timeout: float = 0) -> list[int]:
+        """Ranks whose process has ended since the last call."""
+        assert self.group is not None
+        return [rank.spec.rank for rank in self.group.poll(timeout)]
+
+    def gone_reason(self, rank: int) -> str:
+        assert self.group is not None
+        found = next(r for r in self.group.ranks if r.spec.rank == rank)
+        return "exited" if found.status == 0 else "killed"
+
+    @property
+    def running(self) -> bool:
+        return self.group is not None and bool(self.group.running)
+
+    # --- what the ranks say -------------------------------------------------------------------------
+    def take(self, rank: int, marks: Iterable[tuple[int, int, int, int, int, int]]) -> list[Iteration]:
+        """Marks of one rank; rank 0's finished iterations, in time since `origin_ps`."""
+        found = []
+        for kind, _, at_ps, value, a, b in marks:
+            if kind == _KINDS["step"]:
+                before = self.steps[rank][-1] if self.steps[rank] else None
+                self.steps[rank].append((value, at_ps))
+                if rank:
+                    continue
+                if before is None:
+                    self.origin_ps = at_ps
+                elif self.origin_ps is not None:
+                    found.append(Iteration(value, before[1] - self.origin_ps, at_ps - self.origin_ps))
+            elif kind == _KINDS["hash"]:
+                self.hashes[rank][value] = a | b << 64
+        return found
+
+    def last_step(self) -> int | None:
+        return max((steps[-1][0] for steps in self.steps if steps), default=None)
+
+    def stop_step(self) -> int:
+        """The step after which all ranks shall end, told to them by the caller; once."""
+        self._stopping = True
+        return (self.last_step() or 0) + STOP_AHEAD
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def read_log(self) -> None:
+        """Takes in what rank 0 has printed since."""
+        if self._pattern is None:
+            return
+        try:
+            with open(self.log_directory / "0.log", "rb") as file:
+                file.seek(self._log_offset)
+                text = file.read()
+        except FileNotFoundError:
+            return
+        whole = text.rfind(b"\n") + 1
+        self._log_offset += whole
+        for line in text[:whole].decode(errors="replace").splitlines():
+            if match := self._pattern.search(line):
+                self.lines.append({k: v for k, v in match.groupdict().items() if v is not None})
+
+    def log(self) -> list[tuple[int, dict[str, str]]]:
+        """Rank 0's log lines with the time of the step they speak of."""
+        origin, ends = self.origin_ps or 0, dict(self.steps[0])
+        numbers = [number for number, _ in self.steps[0]]
+        out = []
+        for line in self.lines:
+            step = int(line["step"]) if line.get("step", "").isdigit() else None
+            if step is not None and step not in ends and numbers:
+                step = numbers[min(bisect.bisect_left(numbers, step), len(numbers) - 1)]
+            out.append((ends.get(step, origin) - origin if step is not None else 0, line))
+        return out
+
+    def unequal_hashes(self) -> int | None:
+        """Steps at which the ranks' parameters differed; None if none was hashed by all."""
+        common = set.intersection(*(set(each) for each in self.hashes)) if self.hashes else set()
+        if not common:
+            return None
+        return sum(len({each[step] for each in self.hashes}) > 1 for step in common)
+
+    def failure(self, at_ps: int) -> RunFault | None:
+        """The first failing rank with its traceback."""
+        first = self.group.first_failure if self.group else None
+        return RunFault(at_ps, f"rank {first.spec.rank}", first.error()) if first else None
+
+    def stop(self, grace: float) -> None:
+        if self.group is not None:
+            self.group.stop(grace)
+
+
+def environment_of_ranks(compute_ps: int | None, *, measured: bool = False) -> dict[str, str]:
+    """What the backend inside a rank reads besides its descriptors: an iteration's compute time, as
+    the virtual clock counts it."""
+    found = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}
+    if measured:
+        found["LOOMNET_COMPUTE"] = "measured"
+    elif compute_ps is not None:
+        found["LOOMNET_COMPUTE"] = str(compute_ps)
+    return found

@@ -1,0 +1,232 @@
+"""Real PyTorch on the virtual clock: ranks are plain processes of this machine, their NICs live in
+the engine, and time stands still while any of them computes."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from loomnet import _core
+from loomnet.engine import Engine
+from loomnet.jobs import TorchJob
+from loomnet.live.ownership import RunLock
+from loomnet.rankjob import RankJob, environment_of_ranks
+from loomnet.rundata import Fidelity, Iteration, RunData, RunFault
+from loomnet.runner import Progress, RunRequest
+from loomnet.units import Time
+
+LOOK_MS = 50  # wall time between two looks at processes while a rank computes
+PROGRESS_S = 0.25
+FOREVER = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class LocalHost:
+    """A host of the virtual clock: this machine, rendezvous over loopback."""
+
+    name: str
+    management: str = "127.0.0.1"
+    address: str = "::1"
+
+    def open_namespaces(self) -> list[int]:
+        return []
+
+
+class LocalHosts:
+    """What a RankGroup needs of a fabric, where there is none."""
+
+    def __init__(self, lock: RunLock, names: list[str]) -> None:
+        self.lock = lock
+        self.hosts = {name: LocalHost(name) for name in names}
+
+
+def free_port() -> int:
+    """A TCP port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class VirtualTorchRun:
+    """One TorchJob on the virtual clock."""
+
+    def __init__(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> None:
+        assert isinstance(request.job, TorchJob)
+        self.request, self.on_progress = request, on_progress
+        self.table, self.job = request.timetable, request.job
+        plan = request.plan
+        self.engine = Engine(plan, transport=request.job.transport, seed=request.seed,
+                             options=dict(request.options.get(request.job.transport, {})),
+                             bin_ps=max(plan.base_rtt_ps // 10, 10**6))
+        self.ranks = RankJob(self.engine, request)
+        self.clock = _core.VirtualRanks(self.engine.network)
+        for bridge in self.ranks.bridges:
+            self.clock.add(bridge)
+        self.iterations: list[Iteration] = []
+        self.errors: list[RunFault] = []
+        self.counters: dict[str, list[tuple[int, float]]] = {}
+        self.last_progress_ps = 0
+        self.works = 0
+        self.looked = self.began = time.monotonic()
+
+    def now(self) -> int:
+        """Job time; 0 before its first iteration ended."""
+        origin = self.ranks.origin_ps
+        return 0 if origin is None else self.engine.network.now_ps - origin
+
+    def go(self) -> RunData:
+        measured = self.job.compute == "measured"
+        compute = None if self.job.compute is None or measured else self.job.compute.count
+        ended: str
+        with RunLock() as lock:
+            names = [self.request.plan.hosts[host].name for host in self.request.placement]
+            try:
+                self.ranks.launch(LocalHosts(lock, names), master_port=free_port(),
+                                  environment=environment_of_ranks(compute, measured=measured))
+                ended, reason = self.watch()
+            except KeyboardInterrupt:
+                ended, reason = "interrupted", "interrupted"
+            finally:
+                self.ranks.stop(0.5)
+        return self.collect(ended, reason)
+
+    def watch(self) -> tuple[str, str | None]:
+        while True:
+            stop = self.clock.run(self.horizon(), LOOK_MS)
+            self.take_marks()
+            self.advance()
+            self.stop_when_due()
+            self.on_ended(self.ranks.ended(0))
+            if not self.ranks.running:
+                return ("failed", self.errors[0].message) if self.errors else ("finished", None)
+            failure = self.ranks.failure(self.now())
+            if failure is not None:
+                self.drain()
+                self.errors.append(failure)
+                return "failed", failure.message.splitlines()[0]
+            reason = self.trouble(stop)
+            if reason is not None:
+                self.errors.append(RunFault(self.now(), "job", reason))
+                return "stalled", reason
+            self.report()
+
+    def drain(self, seconds: float = 2.0) -> None:
+        """Lets the others hear of a failure, so that theirs is a named error in their logs."""
+        end = time.monotonic() + seconds
+        while self.ranks.running and time.monotonic() < end:
+            self.clock.run(self.engine.network.now_ps + 10**12, 20)
+            self.on_ended(self.ranks.ended(0))
+
+    def horizon(self) -> int:
+        """Engine time up to which the clock may run before somebody must look."""
+        origin = self.ranks.origin_ps
+        if origin is None:
+            return FOREVER
+        ends = [FOREVER]
+        if (due := self.table.next_time()) is not None:
+            ends.append(origin + due)
+        if self.request.stall_after is not None:
+            ends.append(origin + self.last_progress_ps + self.request.stall_after.count)
+        return max(min(ends), self.engine.network.now_ps)
+
+    def take_marks(self) -> None:
+        finished = 0
+        for number, bridge in enumerate(self.ranks.bridges):
+            for iteration in self.ranks.take(number, bridge.take_marks()):
+                self.iterations.append(iteration)
+                self.last_progress_ps = max(self.last_progress_ps, iteration.end_ps)
+                self.apply(self.table.on_iteration(iteration.number, iteration.start_ps,
+                                                   iteration.end_ps))
+            finished += bridge.finished_works
+        if finished > self.works:
+            self.works, self.last_progress_ps = finished, max(self.now(), 0)
+
+    def advance(self) -> None:
+        due = self.table.next_time()
+        if self.ranks.origin_ps is not None and due is not None and due <= self.now():
+            self.apply(self.table.advance(self.now()))
+
+    def apply(self, changes: list) -> None:
+        if changes:
+            self.sample()
+            self.engine.apply(changes, self.engine.network.now_ps)
+
+    def stop_when_due(self) -> None:
+        until = self.job.until
+        if until is not None and not self.ranks.stopping and self.now() >= until.count:
+            step = self.ranks.stop_step()
+            for bridge in self.ranks.bridges:
+                bridge.stop_at(step, self.engine.network.now_ps)
+
+    def on_ended(self, ended: list[int]) -> None:
+        now = self.engine.network.now_ps
+        for number in ended:
+            self.clock.leave(number)
+            for peer, bridge in enumerate(self.ranks.bridges):
+                if peer != number:
+                    bridge.tell("peer_gone", number, self.ranks.gone_reason(number), now)
+        for number, bridge in enumerate(self.ranks.bridges):
+            if bridge.fault and number not in self.ranks.told_gone:
+                self.ranks.told_gone.add(number)
+                self.errors.append(RunFault(self.now(), f"rank {number}", f"cut off: {bridge.fault}"))
+                for peer, other in enumerate(self.ranks.bridges):
+                    if peer != number:
+                        other.tell("peer_gone", number, "cut off", now)
+
+    def trouble(self, stop: str) -> str | None:
+        if stop == "stuck":
+            return "every rank waits and the network has nothing left to deliver: a deadlock"
+        stall = self.request.stall_after
+        if stop == "reached" and stall and self.now() - self.last_progress_ps >= stall.count:
+            return f"no operation finished for {stall} (stall_timeout)"
+        if self.request.max_wall_s and time.monotonic() - self.began > self.request.max_wall_s:
+            return f"--max-wall {self.request.max_wall_s:g} s is over"
+        return None
+
+    def sample(self) -> dict[str, int]:
+        found = self.engine.network.run_counters(list(self.request.placement))
+        for name in ("lost", "retransmitted", *(("readmitted",) if self.job.transport == "mrc" else ())):
+            self.counters.setdefault(name, []).append((max(self.now(), 0), found[name]))
+        return found
+
+    def report(self) -> None:
+        wall = time.monotonic()
+        if wall - self.looked < PROGRESS_S:
+            return
+        self.looked = wall
+        self.ranks.read_log()
+        found = self.engine.network.run_counters(list(self.request.placement))
+        active = [w.phase for w in self.table.windows if w.end_ps is None]
+        last = self.iterations[-1] if self.iterations else None
+        lines = self.ranks.lines
+        self.on_progress(Progress(
+            now=Time.of(max(self.now(), 0)), step=last.number if last else None,
+            loss=float(lines[-1]["loss"]) if lines and "loss" in lines[-1] else None,
+            iteration=Time.of(last.length_ps) if last else None,
+            phase=active[-1] if active else None,
+            paths_good=found["paths_good"] if found["paths_total"] else None,
+            paths_total=found["paths_total"] or None))
+
+    def collect(self, ended: str, reason: str | None) -> RunData:
+        self.take_marks()
+        self.sample()
+        self.ranks.read_log()
+        network, origin = self.engine.network, self.ranks.origin_ps or 0
+        end = max(self.now(), self.iterations[-1].end_ps if self.iterations else 0)
+        for host in self.request.placement:
+            network.close_meter(host)
+        network.clear()
+        notes: dict[str, float | int | str | None] = {}
+        if (unequal := self.ranks.unequal_hashes()) is not None:
+            notes["unequal_hashes"] = unequal
+        return RunData(
+            ended=ended, end_ps=end,  # type: ignore[arg-type]
+            hosts={host: self.engine.series(host, origin) for host in self.request.placement},
+            iterations=self.iterations, windows=self.table.windows, counters=self.counters,
+            log=self.ranks.log(), errors=self.errors,
+            fidelity=Fidelity(packets=network.packets, unexplained=network.leaked, emulated_ps=end,
+                              notes=notes),
+            totals=self.engine.totals(), reason=reason,
+            deterministic=self.job.compute != "measured", directory=self.request.directory)
