@@ -40,3 +40,102 @@ def test_collective(cases: Ranks, name: str) -> None:
 def test_collectives_leave_in_peace(cases: Ranks) -> None:
     assert cases.status == dict.fromkeys(range(WORLD), 0), cases.logs()
     assert all(cases.nic.fault(r) == "none" for r in range(WORLD))
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
+    with Ranks("training.py", WORLD, directory=tmp_path_factory.mktemp("training")) as ranks:
+        ranks.wait(80)
+    return ranks
+
+
+@pytest.mark.parametrize("name", case_names("training.py"))
+def test_training(training: Ranks, name: str) -> None:
+    for rank in range(WORLD):
+        assert f"case {name} ok" in training.log(rank), training.log(rank)
+
+
+MAPPED = {"LOOMNET_MAP_BACKEND": "1", "LOOMNET_TRANSPORT": "mrc", "LOOMNET_HASH_EVERY": "20"}
+STEP, HASH, WORK_BEGIN, WORK_END, FAILURE = 1, 2, 4, 5, 6
+
+
+def test_plain_script_is_mapped_and_measured(tmp_path: Path) -> None:
+    with Ranks("job.py", 3, directory=tmp_path, **MAPPED) as ranks:
+        assert ranks.wait(40) == {0: 0, 1: 0, 2: 0}, ranks.logs()
+        marks = [ranks.nic.take_marks(r) for r in range(3)]
+    assert ranks.log(0).count("backend gloo mapped to loomnet (mrc)") == 1
+    assert "mapped" not in ranks.log(1)
+    total = sum(range(10_000)) * 6
+    assert all(f"sum {total} backend gloo" in ranks.log(r) for r in range(3)), ranks.logs()
+    for mine in marks:
+        assert [m[3] for m in mine if m[0] == STEP] == list(range(1, 41))
+        assert [m[3] for m in mine if m[0] == HASH] == [20, 40]
+        ends = [m for m in mine if m[0] == WORK_END]
+        assert len(ends) == sum(m[0] == WORK_BEGIN for m in mine) >= 41
+        assert all(m[1] == 0 and m[4] <= m[2] for m in ends), "ended before it began"
+        assert sum(m[5] == 4 * (32 * 8 + 8) for m in ends) >= 39  # one gradient bucket per step
+    hashes = {tuple((m[3], m[4], m[5]) for m in mine if m[0] == HASH) for mine in marks}
+    assert len(hashes) == 1, "parameters differ between ranks"
+
+
+def test_stock_gloo_is_measured_alike(tmp_path: Path) -> None:
+    with Ranks("job.py", 3, directory=tmp_path, LOOMNET_TRANSPORT="gloo", LOOMNET_HASH_EVERY="20",
+               LOOMNET_HOST_ADDRESS="127.0.0.1") as ranks:
+        assert ranks.wait(40) == {0: 0, 1: 0, 2: 0}, ranks.logs()
+        marks = ranks.nic.take_marks(0)
+        assert ranks.nic.bytes == 0, "Gloo's bytes went over the NIC"
+    assert "mapped" not in ranks.log(0)
+    assert [m[3] for m in marks if m[0] == STEP] == list(range(1, 41))
+    ends = [m for m in marks if m[0] == WORK_END]
+    assert len(ends) == sum(m[0] == WORK_BEGIN for m in marks)
+    assert sum(m[5] == 4 * (32 * 8 + 8) for m in ends) >= 39
+
+
+@pytest.mark.parametrize("fault, words", [
+    ("kill", "rank 1 was killed"),
+    ("raise", "rank 1 aborted"),
+    ("leave", "rank 1"),
+])
+def test_death_of_a_rank_is_named(tmp_path: Path, fault: str, words: str) -> None:
+    with Ranks("job.py", 3, fault, "1", directory=tmp_path, **MAPPED) as ranks:
+        ranks.wait(40)
+    assert ranks.status[0] == ranks.status[2] == 1, ranks.logs()
+    for rank in (0, 2):
+        assert words in ranks.log(rank), ranks.log(rank)
+        limit = 14 if fault == "leave" else 5  # leaving is no error until somebody needs the rank
+        assert ranks.ended[rank] - ranks.ended[1] < limit, ranks.ended
+
+
+def test_run_ends_the_job_after_a_step(tmp_path: Path) -> None:
+    with Ranks("job.py", 3, "stop", "9", directory=tmp_path, **MAPPED) as ranks:
+        ranks.wait_for(0, "step 6 ", 30)
+        ranks.nic.last_step(12)
+        assert ranks.wait(20) == {0: 0, 1: 0, 2: 0}, ranks.logs()
+    assert all("step 11 " in ranks.log(r) and "step 13 " not in ranks.log(r) for r in range(3))
+
+
+def test_rank_that_scribbles_is_cut_off(tmp_path: Path) -> None:
+    with Ranks("garbage.py", 3, "scribble", "2", directory=tmp_path) as ranks:
+        for rank in (0, 1):
+            ranks.wait_for(rank, "error:", 30) if rank not in ranks.status else None
+            assert "rank 2 was cut off" in ranks.log(rank), ranks.log(rank)
+        assert ranks.nic.fault(2) != "none"
+        assert ranks.nic.fault(0) == ranks.nic.fault(1) == "none"
+
+
+def test_memory_cannot_be_shrunk(tmp_path: Path) -> None:
+    with Ranks("garbage.py", 2, "shrink", "1", directory=tmp_path) as ranks:
+        assert ranks.wait(40) == {0: 0, 1: 0}, ranks.logs()
+    assert "refused: Operation not permitted" in ranks.log(1)
+
+
+def test_import_outside_a_run_changes_nothing() -> None:
+    script = ("import torch, torch.distributed as dist\n"
+              "assert dist.Backend.default_device_backend_map['cpu'] == 'gloo'\n"
+              "store = dist.HashStore()\n"
+              "try: dist.init_process_group('loomnet', store=store, rank=0, world_size=1)\n"
+              "except RuntimeError as error: print(error)\n")
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=90)
+    assert "loomnet run" in done.stdout and done.stdout.count("\n") == 1, done.stdout + done.stderr
+    assert time.monotonic() - began < 90

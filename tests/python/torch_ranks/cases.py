@@ -327,7 +327,7 @@ def timeout_is_named() -> None:
         assert "barrier" in message, message
     dist.barrier(group=gloo)
     if rank != 0:
-        refused(lambda: dist.barrier(group=group), "rank 0 timed out")
+        refused(lambda: dist.barrier(group=group), "rank 0 aborted")
     slow = dist.new_group(list(range(world)))
     work = None
     if rank == 0:
