@@ -24,6 +24,9 @@ struct LiveLoopConfig {
   double dilation = 1;
   bool realtime = true;                          // SCHED_FIFO 1, else nice -20, else as we are
   std::int64_t idle_sleep_ns = 20'000;
+  // Awake longer than this under SCHED_FIFO, the loop sleeps even with work to do: who starves the
+  // ordinary tasks of a core of 5 % is stopped by the kernel for 50 ms in every second.
+  std::int64_t awake_limit_ns = 150'000;
   std::int64_t uid_timeout_ns = 1'000'000'000;   // a uid that is away longer is missing
   Picoseconds lateness_bound = milliseconds(1);  // a p99 above it: "fell behind"
 };
@@ -103,7 +106,7 @@ class LiveLoop final : public KernelGate {
   bool send(std::uint32_t index, Packet& packet, bool with_uid);
   bool flush();
   void housekeeping(std::int64_t wall);
-  void sleep_until_work(std::int64_t wall);
+  void sleep();
   void take_priority();
   std::uint32_t find(NodeId node, std::uint16_t port) const {
     if (node >= by_node_.size() || port >= by_node_[node].size()) return kNoPort;
@@ -125,6 +128,8 @@ class LiveLoop final : public KernelGate {
   LatenessHistogram window_, whole_, event_lateness_;
   Counters counters_;
   std::int64_t pass_wall_ = 0;
+  std::int64_t awake_since_ = 0;
+  bool fifo_ = false;
   std::int64_t longest_pass_ns_ = 0;
   std::int64_t next_housekeeping_ = 0;
   std::uint64_t passes_ = 0;
