@@ -215,7 +215,7 @@ def _compiled() -> Check:
         core = importlib.import_module("loomnet._core")
     except ImportError as error:
         return Check("python", name, False, str(error), "script/bootstrap, or pip install .")
-    if getattr(core, "HAVE_LIVE", False):
+    if hasattr(core, "LiveRun"):
         return Check("python", name, True, "built in")
     return Check("python", name, False, "built without the live part", fix)
 
