@@ -95,6 +95,37 @@ def run(
     return report.exit_code
 
 
+@app.command()
+def crosscheck(
+    target: Annotated[str, typer.Argument(metavar="FILE[::NAME]", help="A scenario.")],
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every random stream.")] = 0,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter; may be repeated."),
+    ] = None,
+) -> int:
+    """Run a scenario live, then virtual with the live compute gaps, and compare the figures."""
+    from loomnet import crosscheck as twin
+    from loomnet.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY
+    from loomnet.scenarios import load
+
+    scenario = load(target)
+    values = scenario.settings(setting or [])
+    live = scenario.run(seed=seed, clock="live", say=print, **values)
+    if live.interrupted:
+        return live.exit_code
+    virtual = scenario.run(seed=seed, say=print, replay_gaps=twin.gaps_by_label(live), **values)
+    if virtual.interrupted:
+        return virtual.exit_code
+    found = twin.crosscheck(live, virtual)
+    print(twin.table(found))
+    for line in live.behind:
+        print(f"not a result: {line}")
+    if live.behind:
+        return EXIT_FIDELITY
+    return EXIT_OK if all(each.ok for each in found) else EXIT_CHECK_FAILED
+
+
 @app.command("list")
 def list_(
     paths: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ class Lab:
 
     `base`: where scripts are looked for first; `directory`: the run's directory, made under runs/
     when first needed if not given. `say` receives one line before each run's traffic, and
-    `on_progress` the label and where the run stands.
+    `on_progress` the label and where the run stands. `replay_gaps`: per label, the picoseconds of
+    compute between iterations that a live run measured; the virtual clock replays them.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Lab:
         source: Path | None = None,
         max_wall_s: float | None = None,
         runner: Runner | None = None,
+        replay_gaps: Mapping[str | None, tuple[int, ...]] | None = None,
         say: Callable[[str], None] | None = None,
         on_progress: Callable[[str, Progress], None] | None = None,
     ) -> None:
@@ -53,7 +55,8 @@ class Lab:
         self.report = Report(
             scenario, parameters or {}, clock, seed, deterministic=clock == "virtual"
         )
-        self.results: dict[str | None, Result] = {}
+        self.results = self.report.results
+        self._replay = dict(replay_gaps or {})
         self._base, self._directory, self._source = base or Path.cwd(), directory, source
         self._started, self._max_wall_s = time.time(), max_wall_s
         self._runner, self._say, self._on_progress = runner, say, on_progress
@@ -178,6 +181,8 @@ class Lab:
         script = None
         if isinstance(job, TorchJob):
             script = job.located(self._base, Path.cwd())
+        if label in self._replay:
+            options = {"gaps_ps": self._replay[label], **options}
         folder = self.directory / label if label else self.directory
         folder.mkdir(parents=True, exist_ok=True)
         request = RunRequest(

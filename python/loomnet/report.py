@@ -7,12 +7,15 @@ import json
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loomnet.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY, EXIT_INTERRUPTED, EXIT_OK
 from loomnet.metrics import Check, Metric
 from loomnet.rundata import Fidelity
 from loomnet.table import Table
+
+if TYPE_CHECKING:
+    from loomnet.result import Result
 
 SCHEMA_VERSION = 1
 
@@ -69,6 +72,7 @@ class Report:
     checks: list[Check] = field(default_factory=list)
     fidelity: list[RunFidelity] = field(default_factory=list)
     directory: Path | None = None
+    results: dict[str | None, Result] = field(default_factory=dict, repr=False)  # by label
 
     @property
     def failed(self) -> list[Check]:

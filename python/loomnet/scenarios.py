@@ -21,7 +21,16 @@ from loomnet.naming import did_you_mean
 from loomnet.report import Report
 from loomnet.spec import one_line
 
-_RUN_OPTIONS = ("seed", "clock", "directory", "max_wall_s", "runner", "say", "on_progress")
+_RUN_OPTIONS = (
+    "seed",
+    "clock",
+    "directory",
+    "max_wall_s",
+    "runner",
+    "replay_gaps",
+    "say",
+    "on_progress",
+)
 
 
 @dataclass(frozen=True)
@@ -128,6 +137,7 @@ class Scenario:
         directory: Path | None = None,
         max_wall_s: float | None = None,
         runner: Any = None,
+        replay_gaps: Any = None,
         say: Any = None,
         on_progress: Any = None,
         **values: Any,
@@ -145,6 +155,7 @@ class Scenario:
             source=self.file,
             max_wall_s=max_wall_s,
             runner=runner,
+            replay_gaps=replay_gaps,
             say=say,
             on_progress=on_progress,
         )

@@ -1,0 +1,111 @@
+"""Live against virtual: the same scenario on both clocks must agree, with the live run's compute
+gaps replayed on the virtual clock."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from loomnet import measure
+from loomnet.report import Report
+from loomnet.result import Result
+from loomnet.rundata import RunData
+from loomnet.table import Table
+
+RATE_TOLERANCE = 0.05  # relative, of goodput and completion times
+RTTS = 2  # a silence or a recovery may also differ by so many round trips
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One figure on both clocks. `bound` is the difference allowed, in the figure's unit."""
+
+    name: str
+    live: float | None
+    virtual: float | None
+    bound: float
+
+    @property
+    def ok(self) -> bool:
+        """Within the bound; a figure that only one clock has disagrees."""
+        if self.live is None or self.virtual is None:
+            return self.live is self.virtual
+        return math.fabs(self.live - self.virtual) <= self.bound
+
+    def row(self) -> dict[str, object]:
+        difference = None
+        if self.live is not None and self.virtual is not None:
+            difference = self.virtual - self.live
+        return {"figure": self.name, "live": self.live, "virtual": self.virtual,
+                "difference": difference, "bound": self.bound, "ok": self.ok}  # fmt: skip
+
+
+def compute_gaps(data: RunData) -> tuple[int, ...]:
+    """Picoseconds between the end of each iteration of rank 0 and the start of the next."""
+    done = data.iterations
+    return tuple(max(b.start_ps - a.end_ps, 0) for a, b in itertools.pairwise(done))
+
+
+def agreements(live: Result, virtual: Result) -> list[Agreement]:
+    """Goodput and iteration per phase and the completion time within 5 %; blip and recovery within
+    the larger of 5 % and two round trips."""
+    label = f"{live.label}." if live.label else ""
+    slack = RTTS * live.plan.base_rtt_ps / 1e12
+    found = [_rate(f"{label}completion_s", _completion(live.data), _completion(virtual.data))]
+    twins = {phase.name: phase for phase in virtual.phases}
+    for phase in live.phases:
+        name = f"{label}{phase.name}"
+        twin = twins.get(phase.name)
+        rates = [
+            measure.goodput(result.data.hosts, at).value if at else None
+            for result, at in ((live, phase), (virtual, twin))
+        ]
+        found.append(_rate(f"{name}.goodput", *rates))
+        for figure in ("iteration_s", "blip_s", "recovery_s"):
+            pair = [_value(result, f"{phase.name}.{figure}") for result in (live, virtual)]
+            near = 0.0 if figure == "iteration_s" else slack
+            found.append(_rate(f"{name}.{figure}", *pair, at_least=near))
+    return found
+
+
+def crosscheck(live: Report, virtual: Report) -> list[Agreement]:
+    """Every run of a scenario against its twin of the same label. One without a twin disagrees."""
+    found: list[Agreement] = []
+    labels = dict.fromkeys([*live.results, *virtual.results])
+    for label in labels:
+        if label in live.results and label in virtual.results:
+            found += agreements(live.results[label], virtual.results[label])
+        else:
+            only_live = label in live.results
+            found.append(Agreement(f"{label or 'run'}.runs", float(only_live),
+                                   float(not only_live), 0.0))  # fmt: skip
+    return found
+
+
+def table(found: list[Agreement]) -> Table:
+    """The agreements as rows: figure, live, virtual, difference, bound, ok."""
+    return Table(
+        ("figure", "live", "virtual", "difference", "bound", "ok"), [a.row() for a in found]
+    )
+
+
+def gaps_by_label(live: Report) -> Mapping[str | None, tuple[int, ...]]:
+    """Compute gaps of every live run, to be replayed."""
+    return {label: compute_gaps(result.data) for label, result in live.results.items()}
+
+
+def _completion(data: RunData) -> float | None:
+    return data.iterations[-1].end_ps / 1e12 if data.iterations else None
+
+
+def _value(result: Result, name: str) -> float | None:
+    known = {".".join(filter(None, (row.phase, row.name))): row.value for row in result.rows}
+    return known.get(name)
+
+
+def _rate(
+    name: str, live: float | None, virtual: float | None, *, at_least: float = 0.0
+) -> Agreement:
+    return Agreement(name, live, virtual, max(RATE_TOLERANCE * math.fabs(live or 0.0), at_least))
