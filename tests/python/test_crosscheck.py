@@ -35,10 +35,11 @@ def test_equal_runs_agree():
 
 
 def test_a_tenth_of_the_goodput_missing_is_seen():
-    # The next fault's recovery may differ too: it finds the job at another point of an iteration.
-    seen = set(wrong(result(), result(slow=1.5))) - {"mrc.leaf_spine_down.recovery_s"}
+    # The second fault finds the job at another point of an iteration, and so recovers otherwise.
+    second = {"mrc.leaf_spine_down.recovery_s"}
+    seen = set(wrong(result(), result(slow=1.5))) - second
     assert seen == {f"mrc.nic_link_down.{f}" for f in ("goodput", "iteration_s", "recovery_s")}
-    assert wrong(result(), result(slow=4 / 3 * 1.02)) == []
+    assert set(wrong(result(), result(slow=4 / 3 * 1.02))) <= second
 
 
 def test_silences_may_differ_by_two_round_trips():
