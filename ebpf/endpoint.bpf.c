@@ -1,8 +1,8 @@
-/* The engine's end of a veth: every frame goes to the AF_XDP socket of its interface, metadata kept.
- * Beside it the pass program for host ends: a veth takes redirected frames only if it runs one. */
-#include "platform.h"
-
+/* The engine's end of a veth: every frame goes to the AF_XDP socket of its interface, metadata
+ * kept. Beside it the pass program for host ends: a veth takes redirected frames only if it runs
+ * one. */
 #include "endpoint_abi.h"
+#include "platform.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

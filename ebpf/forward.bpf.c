@@ -1,6 +1,8 @@
-/* XDP entry of the forward program on one switch port: finds the ingress port, asks forward.h, leaves
- * verdict and generation as XDP metadata in front of the frame and redirects to the egress veth. */
+/* XDP entry of the forward program on one switch port: finds the ingress port, asks forward.h,
+ * leaves verdict and generation as XDP metadata in front of the frame and redirects to the egress
+ * veth. */
 #include "forward.h"
+
 #include "metadata.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -26,9 +26,9 @@ LN_INLINE int forward_unroutable(ln_u64 high, ln_u64 low) {
 }
 
 /* Flow hash: the words source (2), destination (2) and next header << 32 | source port << 16 |
- * destination port, each folded in by xor, multiply by 2^64/phi and a 32-bit xor-shift, closed by the
- * SplitMix64 finaliser. Ports are those of TCP and UDP right behind the IPv6 header, else 0. The
- * flow label stays out: Linux changes it in mid-connection. */
+ * destination port, each folded in by xor, multiply by 2^64/phi and a 32-bit xor-shift, closed by
+ * the SplitMix64 finaliser. Ports are those of TCP and UDP right behind the IPv6 header, else 0.
+ * The flow label stays out: Linux changes it in mid-connection. */
 LN_INLINE ln_u64 forward_hash_word(ln_u64 hash, ln_u64 word) {
   hash = (hash ^ word) * LN_GOLDEN;
   return hash ^ hash >> 32;
@@ -116,7 +116,8 @@ LN_INLINE struct ln_verdict forward_ingress(struct forward_tables* tables,
     /* A multiplication spreads the hash over any number of members without a division. */
     entry = forward_lookup_member(
         tables, entry >> 16 & 0x7fff,
-        (ln_u32)((forward_flow_hash(frame, end, config->hash_seed) >> 32) * (entry & 0xffff) >> 32));
+        (ln_u32)((forward_flow_hash(frame, end, config->hash_seed) >> 32) * (entry & 0xffff) >>
+                 32));
     if (LN_UNLIKELY(!entry)) return forward_drop(row, FORWARD_DROP_EMPTY_GROUP);
     port = entry & FORWARD_SID_PORT;
     counter = FORWARD_FORWARD_HOST;

@@ -5,34 +5,36 @@
 
 #include "platform.h"
 
-/* Names are stable: reports and tests use them. A drop's reason is the number of its counter. */
-#define FORWARD_COUNTERS(X)                                                                     \
-  X(RECEIVED, "received")                                                                       \
-  X(SHIFT_UN, "shift_un")                         /* own uN uSIDs consumed */                   \
-  X(CROSS_CONNECT_UA, "cross_connect_ua")         /* left by an own uA */                       \
-  X(FORWARD_FIB, "forward_fib")                   /* left by the /48 of the next uSID */        \
-  X(FORWARD_HOST, "forward_host")                 /* plain IPv6, left by an ECMP group */       \
-  X(DROP_TOO_SHORT, "drop_too_short")             /* ends inside Ethernet or IPv6 header */     \
-  X(DROP_NOT_IPV6, "drop_not_ipv6")               /* EtherType */                               \
-  X(DROP_BAD_VERSION, "drop_bad_version")         /* IP version is not 6 */                     \
-  X(DROP_TRUNCATED, "drop_truncated")             /* payload length beyond the frame's end */   \
-  X(DROP_ROUTING_HEADER, "drop_routing_header")   /* next header 43 */                          \
-  X(DROP_BAD_SOURCE, "drop_bad_source")           /* ::, ::1, link-local, multicast */          \
-  X(DROP_BAD_DESTINATION, "drop_bad_destination") /* the same of the destination */             \
-  X(DROP_EXHAUSTED, "drop_exhausted")             /* own uSID and nothing behind it */          \
-  X(DROP_NO_ROUTE, "drop_no_route")                                                             \
-  X(DROP_EMPTY_GROUP, "drop_empty_group")         /* every ECMP member is gone */               \
-  X(DROP_HOP_LIMIT, "drop_hop_limit")                                                           \
-  X(DROP_NO_TABLES, "drop_no_tables")             /* no batch was published yet */              \
-  X(DROP_UNKNOWN_INGRESS, "drop_unknown_ingress") /* XDP: interface has no port number */       \
-  X(DROP_NO_HEADROOM, "drop_no_headroom")         /* XDP: no room for the metadata */           \
-  X(DROP_NO_DEVICE, "drop_no_device")             /* XDP: no interface behind the port */
+/* Names are stable: reports and tests use them. A drop's reason is the number of its counter.
+ * received = cross_connect_ua + forward_* + drop_*, but for drop_no_device: XDP finds no interface
+ * only after the program has forwarded, and counts both. */
+#define FORWARD_COUNTERS(X)                                                                   \
+  X(RECEIVED, "received")                                                                     \
+  X(SHIFT_UN, "shift_un")                         /* own uN uSIDs consumed */                 \
+  X(CROSS_CONNECT_UA, "cross_connect_ua")         /* left by an own uA */                     \
+  X(FORWARD_FIB, "forward_fib")                   /* left by the /48 of the next uSID */      \
+  X(FORWARD_HOST, "forward_host")                 /* plain IPv6, left by an ECMP group */     \
+  X(DROP_TOO_SHORT, "drop_too_short")             /* ends inside Ethernet or IPv6 header */   \
+  X(DROP_NOT_IPV6, "drop_not_ipv6")               /* EtherType */                             \
+  X(DROP_BAD_VERSION, "drop_bad_version")         /* IP version is not 6 */                   \
+  X(DROP_TRUNCATED, "drop_truncated")             /* payload length beyond the frame's end */ \
+  X(DROP_ROUTING_HEADER, "drop_routing_header")   /* next header 43 */                        \
+  X(DROP_BAD_SOURCE, "drop_bad_source")           /* ::, ::1, link-local, multicast */        \
+  X(DROP_BAD_DESTINATION, "drop_bad_destination") /* the same of the destination */           \
+  X(DROP_EXHAUSTED, "drop_exhausted")             /* own uSID and nothing behind it */        \
+  X(DROP_NO_ROUTE, "drop_no_route")                                                           \
+  X(DROP_EMPTY_GROUP, "drop_empty_group") /* every ECMP member is gone */                     \
+  X(DROP_HOP_LIMIT, "drop_hop_limit")                                                         \
+  X(DROP_NO_TABLES, "drop_no_tables")             /* no batch was published yet */            \
+  X(DROP_UNKNOWN_INGRESS, "drop_unknown_ingress") /* XDP: interface has no port number */     \
+  X(DROP_NO_HEADROOM, "drop_no_headroom")         /* XDP: no room for the metadata */         \
+  X(DROP_NO_DEVICE, "drop_no_device")             /* XDP: no interface at the port chosen */
 
 enum forward_counter {
 #define FORWARD_ENUM_(symbol, name) FORWARD_##symbol,
   FORWARD_COUNTERS(FORWARD_ENUM_)
 #undef FORWARD_ENUM_
-  FORWARD_COUNTER_COUNT
+      FORWARD_COUNTER_COUNT
 };
 
 /* What Linux drops on input too ("MRC + SRv6 multi-plane fabrics" 9.3); on by default. */
@@ -80,7 +82,8 @@ struct forward_key {
   ln_u64 low;
 };
 
-/* What the program did with the last packet on this CPU: BPF_PROG_TEST_RUN shows no redirect target. */
+/* What the program did with the last packet on this CPU: BPF_PROG_TEST_RUN shows no redirect
+ * target. */
 struct forward_last {
   ln_u32 action;
   ln_u32 value;

@@ -1,5 +1,5 @@
-/* How a frame carries its identity through an XDP switch and its verdict back to the engine: the uid
- * as a locally administered source MAC, the verdict as XDP metadata in front of the frame. */
+/* How a frame carries its identity through an XDP switch and its verdict back to the engine: the
+ * uid as a locally administered source MAC, the verdict as XDP metadata in front of the frame. */
 #ifndef LOOMNET_EBPF_METADATA_H
 #define LOOMNET_EBPF_METADATA_H
 
@@ -10,9 +10,9 @@
 
 struct ln_metadata {
   ln_u32 magic;
-  ln_u16 ingress;    /* port it came in through */
-  ln_u16 action;     /* enum ln_action */
-  ln_u16 value;      /* of the verdict: the egress port of a forward */
+  ln_u16 ingress; /* port it came in through */
+  ln_u16 action;  /* enum ln_action */
+  ln_u16 value;   /* of the verdict: the egress port of a forward */
   ln_u16 reserved;
   ln_u32 generation; /* of the tables that decided */
 };

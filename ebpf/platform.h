@@ -1,11 +1,15 @@
 /* What both builds offer a switch program: types, byte order, counters, meta and verdict. The same
- * program compiles with clang -target bpf for the kernel (XDP), as C and as C++20 for the engine. */
+ * program compiles with clang -target bpf for the kernel (XDP), as C and as C++20 for the engine.
+ */
 #ifndef LOOMNET_EBPF_PLATFORM_H
 #define LOOMNET_EBPF_PLATFORM_H
 
 #if defined(__bpf__)
+/* libbpf's helpers need the kernel's types before them. */
+/* clang-format off */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+/* clang-format on */
 typedef __u8 ln_u8;
 typedef __u16 ln_u16;
 typedef __u32 ln_u32;
@@ -36,7 +40,7 @@ typedef int32_t ln_s32;
 #define LN_MAX_XDP_PORTS 128u
 #define LN_NO_PORT 0xffffu
 
-/* --- bytes: network order in packets, host order in variables ------------------------------- */
+/* --- bytes: network order in packets, host order in variables --- */
 
 #if defined(__bpf__)
 /* Packet memory may be read at any width; may_alias keeps the compiler from reordering. */
@@ -47,8 +51,16 @@ LN_INLINE ln_u64 ln_raw_load64(const ln_u8* p) { return *(const ln_raw64*)p; }
 LN_INLINE void ln_raw_store16(ln_u8* p, ln_u16 v) { *(ln_raw16*)p = v; }
 LN_INLINE void ln_raw_store64(ln_u8* p, ln_u64 v) { *(ln_raw64*)p = v; }
 #else
-LN_INLINE ln_u16 ln_raw_load16(const ln_u8* p) { ln_u16 v; memcpy(&v, p, sizeof v); return v; }
-LN_INLINE ln_u64 ln_raw_load64(const ln_u8* p) { ln_u64 v; memcpy(&v, p, sizeof v); return v; }
+LN_INLINE ln_u16 ln_raw_load16(const ln_u8* p) {
+  ln_u16 v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+LN_INLINE ln_u64 ln_raw_load64(const ln_u8* p) {
+  ln_u64 v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
 LN_INLINE void ln_raw_store16(ln_u8* p, ln_u16 v) { memcpy(p, &v, sizeof v); }
 LN_INLINE void ln_raw_store64(ln_u8* p, ln_u64 v) { memcpy(p, &v, sizeof v); }
 #endif
@@ -66,7 +78,7 @@ LN_INLINE ln_u64 ln_load_be64(const ln_u8* p) { return LN_SWAP64(ln_raw_load64(p
 LN_INLINE void ln_store_be16(ln_u8* p, ln_u16 v) { ln_raw_store16(p, (ln_u16)LN_SWAP16(v)); }
 LN_INLINE void ln_store_be64(ln_u8* p, ln_u64 v) { ln_raw_store64(p, LN_SWAP64(v)); }
 
-/* --- randomness and hashes: the SplitMix64 finaliser, as core/clock/random.hpp ----------------- */
+/* --- randomness and hashes: the SplitMix64 finaliser, as core/clock/random.hpp --- */
 
 #define LN_GOLDEN 0x9e3779b97f4a7c15ull
 
@@ -78,7 +90,7 @@ LN_INLINE ln_u64 ln_mix64(ln_u64 x) {
   return x ^ (x >> 31);
 }
 
-/* --- meta: what a program is told beside the bytes ----------------------------------------------- */
+/* --- meta: what a program is told beside the bytes --- */
 
 struct ln_meta {
   ln_u64 now;      /* emulated picoseconds; 0 where a program that reads no clock is entered */
@@ -93,7 +105,7 @@ LN_INLINE ln_u64 ln_rand(const struct ln_meta* meta, ln_u32 program) {
   return ln_mix64(ln_mix64(key) + meta->sequence * LN_GOLDEN);
 }
 
-/* --- verdict ------------------------------------------------------------------------------------- */
+/* --- verdict --- */
 
 enum ln_action {
   LN_FORWARD = 1,   /* value = egress port */
@@ -116,7 +128,9 @@ LN_INLINE struct ln_verdict ln_verdict_of(ln_u32 action, ln_u32 value) {
 }
 LN_INLINE struct ln_verdict ln_forward(ln_u32 port) { return ln_verdict_of(LN_FORWARD, port); }
 LN_INLINE struct ln_verdict ln_drop(ln_u32 reason) { return ln_verdict_of(LN_DROP, reason); }
-LN_INLINE struct ln_verdict ln_replicate(ln_u32 group) { return ln_verdict_of(LN_REPLICATE, group); }
+LN_INLINE struct ln_verdict ln_replicate(ln_u32 group) {
+  return ln_verdict_of(LN_REPLICATE, group);
+}
 LN_INLINE struct ln_verdict ln_reply(ln_u32 port) { return ln_verdict_of(LN_REPLY, port); }
 LN_INLINE struct ln_verdict ln_pass(void) { return ln_verdict_of(LN_PASS, 0); }
 

@@ -32,8 +32,8 @@ ForwardRows forward_rows(const TableBatch& batch) {
   }
   for (const auto& host : batch.hosts) {
     const auto size = static_cast<std::uint32_t>(batch.groups.at(host.group).size());
-    add(FORWARD_TABLE_HOST, ln_load_be64(host.address.data()), ln_load_be64(host.address.data() + 8),
-        forward_host_row(host.group, size));
+    add(FORWARD_TABLE_HOST, ln_load_be64(host.address.data()),
+        ln_load_be64(host.address.data() + 8), forward_host_row(host.group, size));
   }
   for (std::size_t group = 0; group < batch.groups.size(); ++group) {
     for (std::size_t i = 0; i < batch.groups[group].size(); ++i) {

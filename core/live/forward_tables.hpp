@@ -17,10 +17,10 @@ struct ForwardRows {
 };
 ForwardRows forward_rows(const TableBatch& batch);
 
-// Fills a new map and puts it in place of the old one: a packet sees all of the old tables or all of
-// the new ones. `outer` is fw_tables. Takes an RCU grace period (some milliseconds), so publish to
-// many switches from several threads, and never from the live loop.
-// Throws std::invalid_argument for a bad batch, LiveError if the kernel refuses.
+// Fills a new map and puts it in place of the old one: a packet sees all of the old tables or all
+// of the new ones. `outer` is fw_tables. Takes an RCU grace period (some milliseconds), so publish
+// to many switches from several threads, and never from the live loop. Throws std::invalid_argument
+// for a bad batch, LiveError if the kernel refuses.
 void publish_forward_tables(int outer, const TableBatch& batch, std::size_t ports);
 
 }  // namespace loomnet

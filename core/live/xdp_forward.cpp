@@ -40,7 +40,8 @@ void XdpForward::set_port(SwitchPort port, int ifindex) {
   if (port >= ports_) throw std::invalid_argument("no port " + std::to_string(port));
   const std::uint32_t number = port;
   const auto device = static_cast<std::uint32_t>(ifindex);
-  const std::string which = "port " + std::to_string(port) + " is interface " + std::to_string(ifindex);
+  const std::string which =
+      "port " + std::to_string(port) + " is interface " + std::to_string(ifindex);
   if (bpf_map_update_elem(bpf_map__fd(object_->maps.fw_egress), &number, &device, BPF_ANY)) {
     throw LiveError("tell the devmap that " + which, errno);
   }

@@ -1,5 +1,5 @@
-// One XDP switch's forward program: ebpf/forward.bpf.c loaded, its ports, tables and counters. Where
-// it is attached is up to the caller.
+// One XDP switch's forward program: ebpf/forward.bpf.c loaded, its ports, tables and counters.
+// Where it is attached is up to the caller.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +37,8 @@ class XdpForward {
   void counters(SwitchPort ingress, std::vector<SwitchCounter>& out) const;
 
   struct TestRun {
-    Verdict verdict;                  // the program's own record, where the XDP code says no more
-    std::uint32_t code = 0;           // XDP_DROP, XDP_REDIRECT, …
+    Verdict verdict;         // the program's own record, where the XDP code says no more
+    std::uint32_t code = 0;  // XDP_DROP, XDP_REDIRECT, …
     std::uint32_t generation = 0;
     std::optional<ln_metadata> metadata;
     std::vector<std::uint8_t> frame;  // bytes after the run

@@ -67,7 +67,8 @@ Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t fr
     const std::size_t bytes = std::min<std::size_t>(header.size(), frame_length);
     std::uint8_t nothing = 0;  // arithmetic on an empty span's null pointer is undefined
     std::uint8_t* frame = bytes ? header.data() : &nothing;
-    verdict = forward_ingress(opaque, &config_, counters.data(), frame, frame + bytes, frame_length);
+    verdict =
+        forward_ingress(opaque, &config_, counters.data(), frame, frame + bytes, frame_length);
   }
   return {static_cast<Verdict::Action>(verdict.action), verdict.value};
 }

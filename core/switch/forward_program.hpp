@@ -13,8 +13,8 @@
 namespace loomnet {
 
 struct ForwardSettings {
-  // Of the flow hash. Give every switch its own, for example hash_key(seed, node, purpose): with one
-  // seed for all, the leaf's choice fixes the spine's (ECMP polarisation).
+  // Of the flow hash. Give every switch its own, for example hash_key(seed, node, purpose): with
+  // one seed for all, the leaf's choice fixes the spine's (ECMP polarisation).
   std::uint64_t hash_seed = 0;
   std::uint32_t options = FORWARD_DEFAULT_OPTIONS;
 };

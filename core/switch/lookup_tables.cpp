@@ -8,7 +8,9 @@ namespace {
 
 // At least twice the rows and at least two slots: a probe always meets an empty one.
 std::size_t slots_for(std::size_t rows) { return std::bit_ceil(rows * 2 + 2); }
-unsigned shift_for(std::size_t slots) { return 64u - static_cast<unsigned>(std::countr_zero(slots)); }
+unsigned shift_for(std::size_t slots) {
+  return 64u - static_cast<unsigned>(std::countr_zero(slots));
+}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// A TableBatch as the engine looks it up: two open-addressing tables at most half full and one array
-// of ECMP members, about 16 bytes per uSID row and 48 per host.
+// A TableBatch as the engine looks it up: two open-addressing tables at most half full and one
+// array of ECMP members, about 16 bytes per uSID row and 48 per host.
 #pragma once
 
 #include <cstdint>

@@ -49,7 +49,8 @@ UsidKey leading(const Ipv6Address& a) {
 }  // namespace
 
 void validate(const TableBatch& batch, std::size_t ports) {
-  if (batch.generation == 0) throw std::invalid_argument("TableBatch.generation: must be at least 1");
+  if (batch.generation == 0)
+    throw std::invalid_argument("TableBatch.generation: must be at least 1");
   if (ports > FORWARD_MAX_PORTS) {
     throw std::invalid_argument("a switch has at most " + std::to_string(FORWARD_MAX_PORTS) +
                                 " ports, not " + std::to_string(ports));
@@ -87,7 +88,8 @@ void validate(const TableBatch& batch, std::size_t ports) {
     if (host.group >= batch.groups.size()) {
       refuse("hosts", i, "group " + std::to_string(host.group) + " does not exist");
     }
-    if (unroutable(host.address)) refuse("hosts", i, "unspecified, loopback, link-local or multicast");
+    if (unroutable(host.address))
+      refuse("hosts", i, "unspecified, loopback, link-local or multicast");
     // Longest prefix would prefer the host, one lookup per step the uSID: allow neither.
     if (std::binary_search(routed.begin(), routed.end(), leading(host.address))) {
       refuse("hosts", i, "lies inside the uSID route " + text(leading(host.address)));

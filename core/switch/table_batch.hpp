@@ -34,17 +34,17 @@ struct TableBatch {
     Ipv6Address address{};
     std::uint16_t group = 0;  // index into groups
   };
-  std::uint32_t generation = 0;  // from 1, rises with every batch of a switch
-  std::vector<UsidKey> own_un;   // own nodes: shift, then look up again
-  std::vector<UsidRoute> own_ua;  // own adjacencies: shift, then leave by the port
-  std::vector<UsidRoute> fib;     // others' uSIDs: leave by the port
-  std::vector<HostRoute> hosts;   // plain IPv6, exact addresses
+  std::uint32_t generation = 0;                 // from 1, rises with every batch of a switch
+  std::vector<UsidKey> own_un;                  // own nodes: shift, then look up again
+  std::vector<UsidRoute> own_ua;                // own adjacencies: shift, then leave by the port
+  std::vector<UsidRoute> fib;                   // others' uSIDs: leave by the port
+  std::vector<HostRoute> hosts;                 // plain IPv6, exact addresses
   std::vector<std::vector<SwitchPort>> groups;  // ECMP; an empty group drops
 };
 
-// Throws std::invalid_argument naming the table and row that does not fit a switch of `ports` ports:
-// a port out of range, a uSID routed twice, a host inside a uSID's /48, an unknown group. An own SID
-// may stand in the FIB too; it wins.
+// Throws std::invalid_argument naming the table and row that does not fit a switch of `ports`
+// ports: a port out of range, a uSID routed twice, a host inside a uSID's /48, an unknown group. An
+// own SID may stand in the FIB too; it wins.
 void validate(const TableBatch& batch, std::size_t ports);
 
 }  // namespace loomnet

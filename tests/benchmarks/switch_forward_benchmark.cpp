@@ -94,7 +94,8 @@ void BM_Forward(benchmark::State& state) {
   program.set_tables(leaf_tables());
   SwitchProgram& as_the_engine_sees_it = program;
   run(state, static_cast<int>(state.range(0)), [&](Header& h, std::size_t i) {
-    return as_the_engine_sees_it.ingress(h, 2054, {Picoseconds{}, static_cast<SwitchPort>(i & 511)});
+    return as_the_engine_sees_it.ingress(h, 2054,
+                                         {Picoseconds{}, static_cast<SwitchPort>(i & 511)});
   });
   std::vector<SwitchCounter> counters;
   program.counters(counters);

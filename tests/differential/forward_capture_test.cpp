@@ -1,5 +1,5 @@
-// Engine against XDP on what Linux itself sends: TCP, UDP, ICMPv6 and seg6-encapsulated traffic between
-// two namespaces, written to a pcap at test time and replayed from it.
+// Engine against XDP on what Linux itself sends: TCP, UDP, ICMPv6 and seg6-encapsulated traffic
+// between two namespaces, written to a pcap at test time and replayed from it.
 #include <gtest/gtest.h>
 #include <netinet/icmp6.h>
 #include <netinet/in.h>
@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using Frames = std::vector<std::vector<std::uint8_t>>;
 
-// --- pcap (the format of libpcap, microseconds, host byte order, link type Ethernet) -----------------
+// --- pcap: the format of libpcap, microseconds, host byte order, Ethernet ---
 
 struct PcapHeader {
   std::uint32_t magic = 0xa1b2c3d4;
@@ -44,7 +44,8 @@ Frames read_pcap(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   PcapHeader header;
   in.read(reinterpret_cast<char*>(&header), sizeof header);
-  if (!in || header.magic != 0xa1b2c3d4 || header.link != 1) throw std::runtime_error("no pcap: " + path);
+  if (!in || header.magic != 0xa1b2c3d4 || header.link != 1)
+    throw std::runtime_error("no pcap: " + path);
   Frames frames;
   PcapRecord record;
   while (in.read(reinterpret_cast<char*>(&record), sizeof record)) {
@@ -71,7 +72,8 @@ sockaddr_in6 at(const char* text, std::uint16_t port) {
 
 Fd open_socket(const Netns& netns, int type, int protocol) {
   Fd fd;
-  netns.run([&] { fd = checked_fd(::socket(AF_INET6, type | SOCK_CLOEXEC, protocol), "open a socket"); });
+  netns.run(
+      [&] { fd = checked_fd(::socket(AF_INET6, type | SOCK_CLOEXEC, protocol), "open a socket"); });
   const timeval timeout{5, 0};  // a lost packet must fail the test, not hang it
   ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   return fd;
@@ -99,7 +101,8 @@ void tcp_traffic(const Netns& a, const Netns& b) {
   const std::vector<std::uint8_t> data(5000, 0x55);
   for (int connection = 0; connection < 40; ++connection) {
     const Fd client = open_socket(a, SOCK_STREAM, 0);
-    check("connect", ::connect(client.get(), reinterpret_cast<const sockaddr*>(&here), sizeof here));
+    check("connect",
+          ::connect(client.get(), reinterpret_cast<const sockaddr*>(&here), sizeof here));
     const Fd server = checked_fd(::accept(listener.get(), nullptr, nullptr), "accept");
     for (int i = 0; i < 10; ++i) {
       check("send", ::send(client.get(), data.data(), data.size(), 0));
@@ -131,7 +134,7 @@ void echo_traffic(const Netns& a, int requests) {
   }
 }
 
-// ------------------------------------------------------------------------------------------------------
+// --- the test ---
 
 TEST(ForwardCaptureTest, WhatLinuxSendsIsDecidedAlike) {
   if (const std::string missing = missing_for_bpf(); !missing.empty()) GTEST_SKIP() << missing;
@@ -154,7 +157,9 @@ route add fd00::1/128 dev b0
 neigh add fd00::1 lladdr 02:00:00:00:00:0a dev b0 nud permanent)");
   bool seg6 = true;
   try {
-    ip_batch(a, R"(route add fd00::52/128 encap seg6 mode encap.red segs fc00:3:2005:1011:2009:4002:: dev a0
+    ip_batch(
+        a,
+        R"(route add fd00::52/128 encap seg6 mode encap.red segs fc00:3:2005:1011:2009:4002:: dev a0
 route add fd00::53/128 encap seg6 mode encap segs fc00:3:2005:1012:2009:4002:: dev a0)");
   } catch (const std::exception& error) {
     seg6 = false;
@@ -175,7 +180,8 @@ route add fd00::53/128 encap seg6 mode encap segs fc00:3:2005:1012:2009:4002:: d
   while (::poll(&ready, 1, 200) > 0) {
     while (tap.receive(frame)) captured.push_back(frame);
   }
-  const std::string path = ::testing::TempDir() + "lnfw_capture_" + std::to_string(::getpid()) + ".pcap";
+  const std::string path =
+      ::testing::TempDir() + "lnfw_capture_" + std::to_string(::getpid()) + ".pcap";
   write_pcap(path, captured);
   const Frames replayed = read_pcap(path);
   ::unlink(path.c_str());

@@ -15,7 +15,7 @@ namespace loomnet::test {
 namespace {
 
 constexpr SwitchPort kPorts = 64;
-constexpr int kLoopback = 1;     // BPF_PROG_TEST_RUN comes in by the namespace's lo
+constexpr int kLoopback = 1;           // BPF_PROG_TEST_RUN comes in by the namespace's lo
 constexpr std::size_t kEthernet = 14;  // the shortest frame the kernel test-runs
 
 class ForwardDifferentialTest : public ::testing::Test {
@@ -143,8 +143,8 @@ TEST_F(ForwardDifferentialTest, RefusedTablesLeaveTheOldOnes) {
 }
 
 TEST_F(ForwardDifferentialTest, TablesAreReplacedAtOnceUnderTraffic) {
-  // Generation g renames the own uN and sends everything to port g % 4. A packet that met rows of two
-  // generations would find no route, or leave by a port that its generation does not name.
+  // Generation g renames the own uN and sends everything to port g % 4. A packet that met rows of
+  // two generations would find no route, or leave by a port that its generation does not name.
   const auto batch = [](std::uint32_t generation) {
     TableBatch tables;
     tables.generation = generation;
@@ -169,7 +169,8 @@ TEST_F(ForwardDifferentialTest, TablesAreReplacedAtOnceUnderTraffic) {
     XdpForward::TestRun run;
     FrameSpec spec;
     for (int i = 0; !stop && wrong.empty(); ++i) {
-      spec.destination = address(i % 2 ? "fc00:3:2000:2000:2001:4002::" : "fc00:3:2001:2001:2000:4002::");
+      spec.destination =
+          address(i % 2 ? "fc00:3:2000:2000:2001:4002::" : "fc00:3:2001:2001:2000:4002::");
       xdp.test_run(frame(spec), run);
       if (run.code != XDP_REDIRECT || !run.metadata ||
           run.metadata->value != run.metadata->generation % 4) {
@@ -178,7 +179,8 @@ TEST_F(ForwardDifferentialTest, TablesAreReplacedAtOnceUnderTraffic) {
       ++generations[run.generation];
     }
   });
-  for (std::uint32_t generation = 2; generation <= 60; ++generation) xdp.set_tables(batch(generation));
+  for (std::uint32_t generation = 2; generation <= 60; ++generation)
+    xdp.set_tables(batch(generation));
   stop = true;
   traffic.join();
   EXPECT_EQ(wrong, "");
@@ -215,7 +217,8 @@ TEST_F(ForwardDifferentialTest, MetadataOfTheSwitchBeforeIsReplaced) {
     EXPECT_EQ(metadata.ingress, 2u);
     EXPECT_EQ(metadata.value, 1u);
     out.resize(options.data_size_out);
-    EXPECT_EQ(std::vector<std::uint8_t>(out.begin() + sizeof metadata, out.end()), vector_result(v));
+    EXPECT_EQ(std::vector<std::uint8_t>(out.begin() + sizeof metadata, out.end()),
+              vector_result(v));
   }
 }
 

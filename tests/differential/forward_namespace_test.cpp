@@ -1,5 +1,5 @@
-// Engine against XDP through real veths: 12,000 generated frames into an XDP switch in its namespace;
-// what comes out, where and with which bytes, must be what the engine's program says.
+// Engine against XDP through real veths: 12,000 generated frames into an XDP switch in its
+// namespace; what comes out, where and with which bytes, must be what the engine's program says.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -61,8 +61,8 @@ TEST(ForwardNamespaceTest, FramesLeaveWhereAndAsTheEngineSays) {
         const std::uint64_t uid = bytes.size() < 12 ? 0 : ln_uid_from_mac(bytes.data() + 6);
         const auto at = expected.find(uid);
         if (at == expected.end()) {
-          ADD_FAILURE() << "port " << port << " sent what the engine dropped or sent already: "
-                        << hex(bytes);
+          ADD_FAILURE() << "port " << port
+                        << " sent what the engine dropped or sent already: " << hex(bytes);
           return false;
         }
         EXPECT_EQ(port, at->second.port) << "uid " << uid;
@@ -71,8 +71,8 @@ TEST(ForwardNamespaceTest, FramesLeaveWhereAndAsTheEngineSays) {
         return expected.empty();
       };
       bench.collect(2s, check);
-      ASSERT_TRUE(expected.empty()) << expected.size() << " frames never left, first "
-                                    << hex(expected.begin()->second.bytes);
+      ASSERT_TRUE(expected.empty())
+          << expected.size() << " frames never left, first " << hex(expected.begin()->second.bytes);
       ASSERT_FALSE(::testing::Test::HasFailure());
     }
   }

@@ -1,5 +1,5 @@
-// The forward program twice, in the engine and in the kernel, on the same tables: hands both the same
-// frame and says in words where they differ. Also the probes by which root tests skip.
+// The forward program twice, in the engine and in the kernel, on the same tables: hands both the
+// same frame and says in words where they differ. Also the probes by which root tests skip.
 #pragma once
 
 #include <bpf/libbpf.h>
@@ -27,7 +27,8 @@ inline std::string missing_for_bpf() {
     XdpForward probe(1, {});
     (void)Netns::create("lnfw-probe");
   } catch (const LiveError& error) {
-    missing = std::string(error.what()) + " (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN)";
+    missing =
+        std::string(error.what()) + " (needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN)";
   }
   libbpf_set_print(talkative);
   return missing;
@@ -86,11 +87,13 @@ class ForwardPair {
                     std::to_string(run_.generation));
     }
     const std::uint32_t code = verdict.action == Verdict::Action::forward ? XDP_REDIRECT : XDP_DROP;
-    if (run_.code != code) return differ("return code", std::to_string(code), std::to_string(run_.code));
+    if (run_.code != code)
+      return differ("return code", std::to_string(code), std::to_string(run_.code));
     if (!run_.metadata) return differ("metadata", "expected", "none");
     const ln_metadata& m = *run_.metadata;
     if (m.magic != LN_METADATA_MAGIC || m.ingress != in || m.value != verdict.value ||
-        m.action != static_cast<std::uint16_t>(verdict.action) || m.generation != native.generation()) {
+        m.action != static_cast<std::uint16_t>(verdict.action) ||
+        m.generation != native.generation()) {
       return differ("metadata", words(verdict) + " from port " + std::to_string(in),
                     words({static_cast<Verdict::Action>(m.action), m.value}) + " from port " +
                         std::to_string(m.ingress));

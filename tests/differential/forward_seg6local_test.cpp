@@ -1,5 +1,5 @@
-// Linux's own seg6local (NEXT-C-SID) as an independent reference for the forward program: the golden
-// uSID vectors and a fuzz of uSIDs, hop limits, classes and lengths ("MRC + SRv6 multi-plane
+// Linux's own seg6local (NEXT-C-SID) as an independent reference for the forward program: the
+// golden uSID vectors and a fuzz of uSIDs, hop limits, classes and lengths ("MRC + SRv6 multi-plane
 // fabrics" 9.2, 9.6), the same frames through kernel, engine and XDP.
 #include <gtest/gtest.h>
 
@@ -28,9 +28,10 @@ route add fc00:3:1012::/48 via fe80::2:2 dev p2
 route add fc00:3:4002::/48 via fe80::4:2 dev p3
 )";
 constexpr const char* kSids =
-    R"(route add fc00:3:2005::/48 encap seg6local action End count flavors next-csid lblen 32 nflen 16 dev sr0
-route add fc00:3:e803::/48 encap seg6local action End.X nh6 2001:db8:33::2 count flavors next-csid lblen 32 nflen 16 dev sr0
-)";
+    "route add fc00:3:2005::/48 encap seg6local action End count"
+    " flavors next-csid lblen 32 nflen 16 dev sr0\n"
+    "route add fc00:3:e803::/48 encap seg6local action End.X nh6 2001:db8:33::2 count"
+    " flavors next-csid lblen 32 nflen 16 dev sr0\n";
 
 class ForwardSeg6localTest : public ::testing::Test {
  protected:
@@ -74,7 +75,8 @@ class ForwardSeg6localTest : public ::testing::Test {
   // The IP packet: what 9.6 compares. Bytes after its payload are not part of it.
   static std::vector<std::uint8_t> packet(const std::vector<std::uint8_t>& frame) {
     const std::size_t length = 40u + ln_load_be16(frame.data() + 18);
-    return {frame.begin() + 14, frame.begin() + static_cast<std::ptrdiff_t>(std::min(frame.size(), 14 + length))};
+    return {frame.begin() + 14,
+            frame.begin() + static_cast<std::ptrdiff_t>(std::min(frame.size(), 14 + length))};
   }
 
   void wait_until_forwarding() {
@@ -98,8 +100,8 @@ class ForwardSeg6localTest : public ::testing::Test {
     std::size_t port;
     std::vector<std::uint8_t> packet;
   };
-  // Sends frames into the kernel's node and says what came out, by number. A last frame through each
-  // port, in order behind the others, says that nothing more will come.
+  // Sends frames into the kernel's node and says what came out, by number. A last frame through
+  // each port, in order behind the others, says that nothing more will come.
   std::map<std::uint64_t, Seen> through_kernel(
       const std::vector<std::pair<std::size_t, std::vector<std::uint8_t>>>& frames) {
     for (const auto& [in, bytes] : frames) bench_->peers[in].send(bytes);
@@ -133,10 +135,9 @@ class ForwardSeg6localTest : public ::testing::Test {
     const auto difference = pair_->difference(bytes, kVectorPorts - 1);
     ASSERT_FALSE(difference) << *difference;
     std::vector<std::uint8_t> edited = bytes;
-    const Verdict verdict =
-        pair_->native.ingress(std::span(edited).first(std::min(edited.size(), kMaxHeaderBytes)),
-                              static_cast<std::uint32_t>(edited.size()),
-                              {{}, static_cast<SwitchPort>(in)});
+    const Verdict verdict = pair_->native.ingress(
+        std::span(edited).first(std::min(edited.size(), kMaxHeaderBytes)),
+        static_cast<std::uint32_t>(edited.size()), {{}, static_cast<SwitchPort>(in)});
     const auto at = kernel.find(n);
     if (verdict.action == Verdict::Action::drop) {
       ASSERT_TRUE(at == kernel.end()) << words(verdict) << ", but the kernel sent it out of port "
@@ -188,7 +189,8 @@ TEST_F(ForwardSeg6localTest, Fuzz) {
   constexpr std::uint64_t kSeed = 96;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   RandomStream random(kSeed, 0, 0x5e6);
-  constexpr std::uint16_t kUsids[] = {0x2005, 0x2005, 0x2005, 0xe803, 0x1011, 0x1012, 0x4002, 0x9999, 0};
+  constexpr std::uint16_t kUsids[] = {0x2005, 0x2005, 0x2005, 0xe803, 0x1011,
+                                      0x1012, 0x4002, 0x9999, 0};
   constexpr std::uint8_t kHops[] = {0, 1, 2, 64, 255};
   constexpr std::uint8_t kNext[] = {41, 17, 6, 58, 59};
   int packets = 0, dropped = 0;

@@ -1,5 +1,5 @@
-// A seeded stream of frames for the forward program: uSID walks, plain IPv6, every malformation that
-// has a drop reason, and flipped bytes; and the switch tables they are drawn for.
+// A seeded stream of frames for the forward program: uSID walks, plain IPv6, every malformation
+// that has a drop reason, and flipped bytes; and the switch tables they are drawn for.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ inline std::shared_ptr<const TableBatch> busy_tables(std::uint32_t generation, S
     batch.own_ua.push_back({{usid_block(plane), 0xf001}, port(1)});
     for (unsigned i = 0; i < 20; ++i) {
       batch.fib.push_back({{usid_block(plane), static_cast<std::uint16_t>(0x1000 + i)}, port(i)});
-      batch.fib.push_back({{usid_block(plane), static_cast<std::uint16_t>(0x4000 + i)}, port(20 + i)});
+      batch.fib.push_back(
+          {{usid_block(plane), static_cast<std::uint16_t>(0x4000 + i)}, port(20 + i)});
     }
   }
   unsigned next = 0;
@@ -67,12 +68,27 @@ class PacketGenerator {
     for (unsigned i = 0; i < length; ++i) {
       std::uint32_t usid = 0;
       switch (random_.below(10)) {
-        case 0: case 1: case 2: case 3: usid = 0x2005; break;
-        case 4: usid = one_of({0xe803u, 0xf001u}); break;
-        case 5: case 6: usid = 0x1000 + random_.below(22); break;
-        case 7: usid = 0x4000 + random_.below(22); break;
-        case 8: usid = random_.below(0x10000); break;
-        default: break;
+        case 0:
+        case 1:
+        case 2:
+        case 3:
+          usid = 0x2005;
+          break;
+        case 4:
+          usid = one_of({0xe803u, 0xf001u});
+          break;
+        case 5:
+        case 6:
+          usid = 0x1000 + random_.below(22);
+          break;
+        case 7:
+          usid = 0x4000 + random_.below(22);
+          break;
+        case 8:
+          usid = random_.below(0x10000);
+          break;
+        default:
+          break;
       }
       a.push_back(static_cast<std::uint8_t>(usid >> 8));
       a.push_back(static_cast<std::uint8_t>(usid));
@@ -95,13 +111,27 @@ class PacketGenerator {
     FrameSpec spec = random_.below(2) ? usid_walk() : plain();
     static const char* const kBad[] = {"::", "::1", "fe80::7", "ff02::1", "ff02::1:ff00:1"};
     switch (random_.below(8)) {
-      case 0: spec.version = static_cast<std::uint8_t>(random_.below(16)); break;
-      case 1: spec.ether_type = static_cast<std::uint16_t>(one_of({0x0806u, 0x0800u, 0x8100u, 0u})); break;
-      case 2: spec.claimed_beyond = static_cast<int>(random_.below(60000)) - 40; break;
-      case 3: spec.next_header = 43; break;
-      case 4: spec.source = address(kBad[random_.below(5)]); break;
-      case 5: spec.destination = address(kBad[random_.below(5)]); break;
-      case 6: spec.hop_limit = static_cast<std::uint8_t>(random_.below(3)); break;
+      case 0:
+        spec.version = static_cast<std::uint8_t>(random_.below(16));
+        break;
+      case 1:
+        spec.ether_type = static_cast<std::uint16_t>(one_of({0x0806u, 0x0800u, 0x8100u, 0u}));
+        break;
+      case 2:
+        spec.claimed_beyond = static_cast<int>(random_.below(60000)) - 40;
+        break;
+      case 3:
+        spec.next_header = 43;
+        break;
+      case 4:
+        spec.source = address(kBad[random_.below(5)]);
+        break;
+      case 5:
+        spec.destination = address(kBad[random_.below(5)]);
+        break;
+      case 6:
+        spec.hop_limit = static_cast<std::uint8_t>(random_.below(3));
+        break;
       default: {
         std::vector<std::uint8_t> cut = frame(spec);
         cut.resize(1 + random_.below(static_cast<std::uint32_t>(cut.size())));

@@ -1,5 +1,5 @@
-// A switch under test in a namespace of its own, ports p0, p1, …; the veth peers e0, e1, … in another.
-// Frames go in by AF_PACKET on a peer and are collected on all peers.
+// A switch under test in a namespace of its own, ports p0, p1, …; the veth peers e0, e1, … in
+// another. Frames go in by AF_PACKET on a peer and are collected on all peers.
 #pragma once
 
 #include <arpa/inet.h>
@@ -28,8 +28,9 @@ class RawSocket {
   RawSocket(const Netns& netns, const std::string& interface, bool own_frames_too = false)
       : own_frames_too_(own_frames_too) {
     netns.run([&] {
-      fd_ = checked_fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, htons(ETH_P_ALL)),
-                       "open a packet socket");
+      fd_ =
+          checked_fd(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, htons(ETH_P_ALL)),
+                     "open a packet socket");
       sockaddr_ll where{};
       where.sll_family = AF_PACKET;
       where.sll_protocol = htons(ETH_P_ALL);
@@ -106,8 +107,12 @@ class VethBench {
     for (std::size_t i = 0; i < ports; ++i) peers.emplace_back(peers_ns, "e" + std::to_string(i));
   }
 
-  static MacAddress port_mac(std::size_t i) { return {0x02, 0xaa, 0, 0, 0, static_cast<std::uint8_t>(i)}; }
-  static MacAddress peer_mac(std::size_t i) { return {0x02, 0xbb, 0, 0, 0, static_cast<std::uint8_t>(i)}; }
+  static MacAddress port_mac(std::size_t i) {
+    return {0x02, 0xaa, 0, 0, 0, static_cast<std::uint8_t>(i)};
+  }
+  static MacAddress peer_mac(std::size_t i) {
+    return {0x02, 0xbb, 0, 0, 0, static_cast<std::uint8_t>(i)};
+  }
 
   // Hands every frame that comes out to `take(port, frame)` until it says that is all, or until
   // nothing has come for `quiet`.

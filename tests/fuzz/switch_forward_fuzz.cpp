@@ -1,5 +1,6 @@
-// Any bytes through the forward program: no access outside them (sanitizers), exactly one counter for
-// each verdict, nothing edited but hop limit and destination, and a drop leaves every byte alone.
+// Any bytes through the forward program: no access outside them (sanitizers), exactly one counter
+// for each verdict, nothing edited but hop limit and destination, and a drop leaves every byte
+// alone.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,12 +14,12 @@ namespace {
 
 using namespace loomnet;
 
-#define REQUIRE(condition)                                              \
-  do {                                                                  \
-    if (!(condition)) {                                                 \
-      std::fprintf(stderr, "not so: %s\n", #condition);                 \
-      std::abort();                                                     \
-    }                                                                   \
+#define REQUIRE(condition)                              \
+  do {                                                  \
+    if (!(condition)) {                                 \
+      std::fprintf(stderr, "not so: %s\n", #condition); \
+      std::abort();                                     \
+    }                                                   \
   } while (0)
 
 constexpr SwitchPort kPorts = 8;
@@ -81,8 +82,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     program = std::make_unique<ForwardProgram>(kPorts, ForwardSettings{7, options});
     program->set_tables(tables());
   }
-  // An allocation of exactly this size, so that a sanitizer sees the first byte behind it. The input
-  // is the frame itself, or what differs from a good one.
+  // An allocation of exactly this size, so that a sanitizer sees the first byte behind it. The
+  // input is the frame itself, or what differs from a good one.
   std::vector<std::uint8_t> before(data + 2, data + size);
   if (data[0] & 4) {
     std::vector<std::uint8_t> frame = good_frame(data[0] & 8);

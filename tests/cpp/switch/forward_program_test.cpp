@@ -58,7 +58,8 @@ TEST_F(ForwardTest, GoldenVectors) {
       expect_drop(bytes, v.reason);
       continue;
     }
-    EXPECT_EQ(run(bytes, static_cast<SwitchPort>(v.in)), Verdict::forward(static_cast<SwitchPort>(v.out)));
+    EXPECT_EQ(run(bytes, static_cast<SwitchPort>(v.in)),
+              Verdict::forward(static_cast<SwitchPort>(v.out)));
     EXPECT_EQ(bytes, vector_result(v));
   }
   EXPECT_EQ(count("received"), 23u);
@@ -101,7 +102,8 @@ TEST_F(ForwardTest, EveryDropReasonIsTaken) {
     expect_drop(with([&](FrameSpec& s) { s.source = address(bad); }), "drop_bad_source");
     expect_drop(with([&](FrameSpec& s) { s.destination = address(bad); }), "drop_bad_destination");
   }
-  expect_drop(with([](FrameSpec& s) { s.destination = address("fc00:3:2005::"); }), "drop_exhausted");
+  expect_drop(with([](FrameSpec& s) { s.destination = address("fc00:3:2005::"); }),
+              "drop_exhausted");
   expect_drop(with([](FrameSpec& s) { s.destination = address("fc00:4::1"); }), "drop_no_route");
   expect_drop(with([](FrameSpec& s) { s.hop_limit = 0; }), "drop_hop_limit");
   expect_drop(whole, "drop_unknown_ingress", kVectorPorts);
@@ -120,7 +122,8 @@ TEST_F(ForwardTest, EveryDropReasonIsTaken) {
   for (std::size_t i = 0; i < FORWARD_COUNTER_COUNT; ++i) {
     const std::string_view name = forward_counter_name(i);
     // The last ones need a switch without tables (next test) or are of XDP alone.
-    const bool elsewhere = name == "drop_no_tables" || name == "drop_no_headroom" || name == "drop_no_device";
+    const bool elsewhere =
+        name == "drop_no_tables" || name == "drop_no_headroom" || name == "drop_no_device";
     if (!name.starts_with("drop_")) continue;
     EXPECT_NE(taken.contains(name), elsewhere) << name;
   }
@@ -141,7 +144,8 @@ TEST_F(ForwardTest, OptionsLetStaleLengthsAndAddressesPass) {
   spec.claimed_beyond = 1000;
   spec.source = address("fe80::1");
   Frame bytes = frame(spec);
-  EXPECT_EQ(lenient.ingress(bytes, static_cast<std::uint32_t>(bytes.size()), {}), Verdict::forward(1));
+  EXPECT_EQ(lenient.ingress(bytes, static_cast<std::uint32_t>(bytes.size()), {}),
+            Verdict::forward(1));
 }
 
 TEST_F(ForwardTest, LengthIsTheFramesNotTheHeaders) {
@@ -275,9 +279,13 @@ TEST(TableBatchTest, RefusesWhatDoesNotFit) {
             "TableBatch.own_ua[0]: port 9 of a switch of 4");
   EXPECT_EQ(refused([](TableBatch& b) { b.fib.push_back(b.fib[0]); }),
             "TableBatch.fib: fc00:3:1011::/48 stands twice");
-  EXPECT_EQ(refused([](TableBatch& b) { b.own_ua.push_back({b.own_un[0], 1}); }),
+  EXPECT_EQ(refused([](TableBatch& b) {
+              b.own_ua.push_back({b.own_un[0], 1});
+            }),
             "TableBatch.own_un and own_ua: fc00:3:2005::/48 stands twice");
-  EXPECT_EQ(refused([](TableBatch& b) { b.hosts = {{address("fd00::1"), 0}}; }),
+  EXPECT_EQ(refused([](TableBatch& b) {
+              b.hosts = {{address("fd00::1"), 0}};
+            }),
             "TableBatch.hosts[0]: group 0 does not exist");
   EXPECT_EQ(refused([](TableBatch& b) { b.groups = {{5}}; }),
             "TableBatch.groups[0]: port 5 of a switch of 4");
@@ -290,7 +298,8 @@ TEST(TableBatchTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(host("fd00::1"), "");
   EXPECT_NE(host("fe80::1"), "");
   EXPECT_NE(host("ff02::1"), "");
-  EXPECT_EQ(host("fc00:3:1011::5"), "TableBatch.hosts[0]: lies inside the uSID route fc00:3:1011::/48");
+  EXPECT_EQ(host("fc00:3:1011::5"),
+            "TableBatch.hosts[0]: lies inside the uSID route fc00:3:1011::/48");
   EXPECT_NE(refused([](TableBatch& b) {
               b.groups = {{1}};
               b.hosts = {{address("fd00::1"), 0}, {address("fd00::1"), 0}};
@@ -329,7 +338,9 @@ TEST(LookupTablesTest, FindsEveryRowOfABigSwitchAndNoOther) {
   EXPECT_EQ(tables.sid(batch.own_un[0].packed()), FORWARD_SID_UN);
   for (std::uint64_t i = 0; i < 300; ++i) {
     const auto group = static_cast<std::uint32_t>(i % 3);
-    EXPECT_EQ(tables.host(0xfd00ull << 48, i), forward_host_row(group, group == 0 ? 3 : group == 1 ? 0 : 1));
+    EXPECT_EQ(tables.host(0xfd00ull << 48, i), forward_host_row(group, group == 0   ? 3
+                                                                       : group == 1 ? 0
+                                                                                    : 1));
   }
   EXPECT_EQ(tables.host(0xfd00ull << 48, 300), 0u);
   EXPECT_EQ(tables.host(0xfd01ull << 48, 1), 0u);
@@ -341,11 +352,12 @@ TEST(LookupTablesTest, FindsEveryRowOfABigSwitchAndNoOther) {
   EXPECT_LT(tables.bytes(), 64u * 1024);
 }
 
-// --- identity -------------------------------------------------------------------------------------
+// --- identity
+// -------------------------------------------------------------------------------------
 
 TEST(UidMacTest, CarriesFortySixBitsAsAUnicastLocalAddress) {
-  for (const std::uint64_t uid : {std::uint64_t{1}, std::uint64_t{0x123456789abc},
-                                 std::uint64_t{LN_UID_MASK}}) {
+  for (const std::uint64_t uid :
+       {std::uint64_t{1}, std::uint64_t{0x123456789abc}, std::uint64_t{LN_UID_MASK}}) {
     MacAddress mac{};
     ln_uid_to_mac(uid, mac.data());
     EXPECT_EQ(mac[0] & 3, 2);

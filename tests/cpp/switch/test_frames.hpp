@@ -40,7 +40,7 @@ struct FrameSpec {
   std::uint32_t flow_label = 0xabcde;
   std::uint8_t version = 6;
   std::uint16_t ether_type = kEtherTypeIpv6;
-  int claimed_beyond = 0;  // added to the payload length field
+  int claimed_beyond = 0;    // added to the payload length field
   std::size_t trailing = 0;  // bytes after the payload
   std::uint64_t uid = 1;
   std::vector<std::uint8_t> payload = std::vector<std::uint8_t>(56, 0x5a);
