@@ -58,8 +58,9 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
                      RandomStream(options.seed, object, kShufflePurpose + kMaxPlanes));
   floor_ = static_cast<std::uint16_t>(std::max(
       1.0, std::floor(options.min_active_share * static_cast<double>(slots_.size()))));
-  backups_.reserve(evs_.size());
-  bad_.reserve(evs_.size());
+  evs_.shrink_to_fit();
+  slots_.shrink_to_fit();
+  backups_.shrink_to_fit();
 }
 
 EvIndex EvSet::take_backup(PlanePort plane) {

@@ -36,8 +36,9 @@ Sender::Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32
       window_psns_(128u * context.options.mpr),
       last_sack_(now),
       last_progress_(now) {
-  config_.planes.clear();  // the peer holds them, once for all its queue pairs
-  config_.reverse.clear();
+  // The peer holds the paths, once for all its queue pairs.
+  std::vector<PlanePaths>().swap(config_.planes);
+  std::vector<PlanePaths>().swap(config_.reverse);
   posted_ = kPsnOrigin + context.options.first_psn;
   window_.start(posted_);
   on_peer_change(now);

@@ -65,7 +65,6 @@ class Sender {
   const Nscc& congestion() const { return nscc_; }
   const SendWindow& window() const { return window_; }
   void deny(EntropyValue ev, bool denied);
-  // Envelope of a packet that takes `ev`; also for probes.
   const QpConfig& config() const { return config_; }
 
  private:
@@ -100,7 +99,7 @@ class Sender {
 
   Context& context_;
   Peer& peer_;
-  QpConfig config_;  // `planes` are the peer's
+  QpConfig config_;  // without its paths
   std::uint32_t index_;
   EvSet evs_;
   Nscc nscc_;

@@ -28,5 +28,170 @@ TEST(Pair, OneWriteArrivesWholeAndCompletesOnce) {
   EXPECT_EQ(m.bed.leaked(), 0u);
 }
 
+struct Stream {  // keeps host 0 busy towards host 1
+  Stream(Mrc& mrc, std::uint32_t size, std::size_t queue_pairs, int depth) : m(mrc), size(size) {
+    m.bed.nic(1).add_region(kKey, kBase, size);
+    for (std::size_t q = 0; q < queue_pairs; ++q) {
+      m.bed.connect(0, qp(q), 1, static_cast<QpNumber>(200 + q));
+      for (int i = 0; i < depth; ++i) post(qp(q));
+    }
+    m.bed.nic(0).on_complete = [this](const Completion& c) {
+      ok += c.status == Status::ok;
+      if (running && c.status == Status::ok) post(c.qp);
+    };
+  }
+  static QpNumber qp(std::size_t q) { return static_cast<QpNumber>(100 + q); }
+  void post(QpNumber q) {
+    WorkRequest w;
+    w.id = ++id;
+    w.length = size;
+    w.remote_address = kBase;
+    w.remote_key = kKey;
+    m.bed.at(m.bed.now(), [this, q, w] { m.bed.post(0, q, w); });
+  }
+  // Share of `planes` framed ports that payload takes over `span`.
+  double goodput(Picoseconds span, std::size_t planes) {
+    const auto before = m.bed.nic(1).placed_bytes;
+    m.bed.run_until(m.bed.now() + span);
+    const double line = 100e9 / 8 * span.seconds() * static_cast<double>(planes);
+    return static_cast<double>(m.bed.nic(1).placed_bytes - before) / line;
+  }
+  Mrc& m;
+  std::uint32_t size;
+  std::uint64_t id = 0, ok = 0;
+  bool running = true;
+};
+
+MrcOptions line_options() {
+  MrcOptions o = MrcOptions::sim(microseconds(6), gigabits(100));
+  return o;
+}
+
+// Bar B2: 32 KB writes, 4 queue pairs, 0.96 of line.
+TEST(Pair, FillsTheLine) {
+  Mrc m({.hosts = 2, .planes = 4}, line_options());
+  Stream stream(m, 32'768, 4, 32);
+  stream.goodput(microseconds(300), 4);
+  EXPECT_NEAR(stream.goodput(microseconds(500), 4), 0.961, 0.01);
+  EXPECT_EQ(m.count(0, Count::data_retransmitted), 0u);
+}
+
+// Bar B3: with k of P ports down, (P - k)/P of line; and back.
+TEST(Pair, PortsDownAndUp) {
+  Mrc m({.hosts = 2, .planes = 4}, line_options());
+  Stream stream(m, 32'768, 4, 32);
+  stream.goodput(microseconds(300), 4);
+  for (PlanePort p = 0; p < 3; ++p) {
+    m.bed.set_link(p % 2, p, false);  // own side and the peer's
+    stream.goodput(microseconds(800), 4);
+    EXPECT_NEAR(stream.goodput(microseconds(400), static_cast<std::size_t>(3 - p)), 0.961, 0.03)
+        << int{p} << m.bed.transcript(60);
+  }
+  for (PlanePort p = 0; p < 3; ++p) m.bed.set_link(p % 2, p, true);
+  stream.goodput(milliseconds(2), 4);
+  EXPECT_NEAR(stream.goodput(microseconds(500), 4), 0.961, 0.02) << m.bed.transcript(60);
+  EXPECT_EQ(m.count(0, Count::qp_errors), 0u);
+}
+
+// Bar N5: one path loses everything in silence; it is out of rotation within tens of microseconds.
+TEST(Pair, SilentPathIsBypassed) {
+  Mrc m({.hosts = 2, .planes = 4}, line_options(), 8);
+  m.options.evs_per_qp = 16;
+  Picoseconds first_loss{-1};
+  bool broken = true;
+  const EntropyValue dead(1, 3);
+  Stream stream(m, 32'768, 2, 32);
+  stream.goodput(microseconds(300), 4);
+  m.bed.filter = [&](HostId from, PlanePort, Packet& p) -> std::optional<Picoseconds> {
+    if (from != 0 || !broken) return Picoseconds{};
+    const std::uint16_t sport = static_cast<std::uint16_t>(p.header[94] << 8 | p.header[95]);
+    if (sport != dead.value) return Picoseconds{};
+    if (first_loss.count < 0) first_loss = m.bed.now();
+    return std::nullopt;
+  };
+  EXPECT_GT(stream.goodput(milliseconds(1), 4), 0.93) << m.bed.transcript(60);
+  ASSERT_GE(first_loss.count, 0);
+  for (const QpNumber q : {100u, 101u}) {
+    const EvSet& evs = m.nic(0).sender(q).evs();
+    EXPECT_EQ(evs.state(evs.find(dead)), EvState::assumed_bad);
+  }
+  Picoseconds out = kNever;
+  for (const TransportEvent& e : m.bed.nic(0).events) {
+    if (e.kind == EventKind::ev_assumed_bad && e.value == dead.value) out = std::min(out, e.at);
+  }
+  EXPECT_LT(out - first_loss, microseconds(50));
+  broken = false;
+  stream.goodput(milliseconds(20), 4);
+  const EvSet& evs = m.nic(0).sender(100).evs();
+  EXPECT_EQ(evs.state(evs.find(dead)), EvState::good) << "probed back";
+}
+
+// Incast at the last hop: trims, no path blamed, everything arrives.
+TEST(Pair, LastHopTrimsAreRepaired) {
+  Mrc m({.hosts = 3, .planes = 2, .down_rate = gigabits(100)}, line_options());
+  for (std::size_t p = 0; p < 2; ++p) m.bed.down(2, p).queue_limit = 60'000;
+  m.bed.nic(2).add_region(kKey, kBase, 4 << 20);
+  m.bed.connect(0, 100, 2, 200), m.bed.connect(1, 100, 2, 201);
+  const auto data = pattern(1 << 20, 4);
+  m.bed.post_write(0, 100, data, kBase, kKey);
+  m.bed.post_write(1, 100, data, kBase + (2 << 20), kKey);
+  ASSERT_TRUE(m.bed.run_until_idle(milliseconds(20))) << m.bed;
+  EXPECT_GT(m.count(2, Count::trimmed_received), 0u);
+  EXPECT_EQ(m.count(0, Count::ev_condemned) + m.count(1, Count::ev_condemned), 0u);
+  EXPECT_EQ(m.bed.nic(2).placed_bytes, 2u << 20);
+}
+
+TEST(Pair, DeadPeerIsANamedError) {
+  MrcOptions o = line_options();
+  o.peer_timeout = milliseconds(30);
+  Mrc m({.hosts = 2, .planes = 4}, o);
+  m.bed.nic(1).add_region(kKey, kBase, 1 << 20);
+  m.bed.connect(0, 100, 1, 200);
+  const auto data = pattern(100'000, 1);
+  for (PlanePort p = 0; p < 4; ++p) m.bed.set_silent(1, p, true);
+  m.bed.post_write(0, 100, data, kBase, kKey);
+  ASSERT_TRUE(m.bed.run_until_idle(milliseconds(100))) << m.bed;
+  EXPECT_EQ(m.bed.nic(0).completions.at(0).completion.status, Status::retry_exceeded);
+}
+
+TEST(Pair, RemoteAccessErrorEndsBothEnds) {
+  Mrc m({.hosts = 2, .planes = 4}, line_options());
+  m.bed.nic(1).add_region(kKey, kBase, 1000);
+  m.bed.connect(0, 100, 1, 200);
+  const auto data = pattern(500, 1);
+  m.bed.post_write(0, 100, data, kBase, kKey);
+  m.bed.post_write(0, 100, data, kBase + 900, kKey);  // runs over the end
+  m.bed.post_write(0, 100, data, kBase, kKey);
+  ASSERT_TRUE(m.bed.run_until_idle(milliseconds(10))) << m.bed;
+  const auto& done = m.bed.nic(0).completions;
+  ASSERT_EQ(done.size(), 3u);
+  EXPECT_EQ(done[1].completion.status, Status::remote_access_error) << m.bed;
+  EXPECT_EQ(done[2].completion.status, Status::flushed);
+  EXPECT_TRUE(m.nic(1).sender(200).failed());
+  m.bed.run_until(m.bed.now() + microseconds(100));
+  EXPECT_EQ(m.bed.leaked(), 0u);
+}
+
+TEST(Pair, IdleQueuePairsAreSmall) {
+  Mrc m({.hosts = 2, .planes = 8}, quick_options(), 32);
+  const auto used = [] {
+    std::FILE* f = std::fopen("/proc/self/statm", "r");
+    long size = 0, resident = 0;
+    if (!f || std::fscanf(f, "%ld %ld", &size, &resident) != 2) resident = 0;
+    if (f) std::fclose(f);
+    return resident * 4096;
+  };
+  for (QpNumber q = 10; q < 110; ++q) m.bed.connect(0, q, 1, q);
+  const long before = used();
+  constexpr int kPairs = 2'000;
+  for (QpNumber q = 1'000; q < 1'000 + kPairs; ++q) m.bed.connect(0, q, 1, q);
+  const long each = (used() - before) / (2 * kPairs);
+  RecordProperty("bytes_per_idle_queue_pair", static_cast<int>(each));
+  std::printf("%ld bytes per idle queue pair of 256 EVs\n", each);
+#if !defined(__SANITIZE_ADDRESS__)
+  EXPECT_LT(each, 4'096);
+#endif
+}
+
 }  // namespace
 }  // namespace loomnet::mrc

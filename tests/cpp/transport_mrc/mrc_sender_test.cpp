@@ -1,0 +1,527 @@
+// The sending side as protocol transcripts ("MRC + SRv6 multi-plane fabrics" 2.3 to 2.5, 2.7).
+#include <set>
+
+#include "mrc_script.hpp"
+
+namespace loomnet::mrc {
+namespace {
+
+constexpr std::uint32_t kMtu = 4096;
+
+#define HISTORY << s.history()
+
+TEST(Sender, PacketHasTheGoldenShape) {
+  Script s(quick_options());
+  s.post(2 * kMtu + 100, true);
+  const auto out = s.pull_all();
+  ASSERT_EQ(out.size(), 3u) HISTORY;
+  EXPECT_EQ(out[0].in.op, Op::write_first);
+  EXPECT_EQ(out[1].in.op, Op::write_middle);
+  EXPECT_EQ(out[2].in.op, Op::write_last_immediate);
+  EXPECT_EQ(out[0].wire, 4238u) << "frame of 4,096 B payload with TSETH (3.3)";
+  EXPECT_EQ(out[2].payload, 100u);
+  EXPECT_EQ(out[2].immediate, 1u);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(out[i].bth.psn, i);
+    EXPECT_EQ(out[i].bth.destination_qp, kRemote);
+    EXPECT_TRUE(out[i].bth.timestamp);
+    EXPECT_FALSE(out[i].bth.retransmission);
+    EXPECT_EQ(out[i].reth.address, 0x1000 + i * kMtu) << "va advances by the MTU";
+    EXPECT_EQ(out[i].reth.dma_length, 2 * kMtu + 100);
+    EXPECT_EQ(out[i].dscp, dscp::kTrimmable);
+    EXPECT_EQ(out[i].ev.plane(), out[i].port) << "the EV names the port it left by";
+    EXPECT_EQ(out[i].meth.rqmsn, 1);
+  }
+  EXPECT_FALSE(out[1].bth.ack_request);
+  EXPECT_TRUE(out[2].bth.ack_request) << "it empties the queue";
+}
+
+TEST(Sender, ABareImmediateIsOnePacket) {
+  Script s(quick_options());
+  s.post(0, true);
+  const auto out = s.pull_all();
+  ASSERT_EQ(out.size(), 1u) HISTORY;
+  EXPECT_EQ(out[0].in.op, Op::write_only_immediate);
+  EXPECT_EQ(out[0].payload, 0u);
+  s.sack(out[0], 0);
+  ASSERT_EQ(s.completions.size(), 1u) HISTORY;
+}
+
+TEST(Sender, RotatesOverPlanesAndPaths) {
+  Script s(quick_options(), 4, 4);
+  s.post(16 * kMtu);
+  const auto out = s.pull_all();
+  ASSERT_EQ(out.size(), 16u) HISTORY;
+  std::set<std::uint32_t> evs;
+  int per_plane[4] = {};
+  for (const Left& l : out) evs.insert(l.ev.value), ++per_plane[l.port];
+  EXPECT_EQ(evs.size(), 16u) << "each path once before any twice" HISTORY;
+  for (const int n : per_plane) EXPECT_EQ(n, 4);
+}
+
+TEST(Sender, SparseTrafficAlsoTakesTurns) {
+  Script s(quick_options(), 4, 4);
+  int per_plane[4] = {};
+  for (std::uint32_t i = 0; i < 16; ++i) {
+    s.post(10);
+    const auto out = s.pull_all();
+    ASSERT_EQ(out.size(), 1u) HISTORY;
+    ++per_plane[out[0].port];
+    s.sack(out[0], i);
+  }
+  for (const int n : per_plane) EXPECT_EQ(n, 4) HISTORY;
+}
+
+TEST(Sender, CompletesInOrderWhenAllBeforeHasArrived) {
+  Script s(quick_options());
+  s.post(kMtu), s.post(kMtu), s.post(kMtu);
+  const auto out = s.pull_all();
+  s.sack(out[2], 0xffffff, 0b110);  // 1 and 2 arrived, 0 did not
+  EXPECT_TRUE(s.completions.empty()) HISTORY;
+  s.sack(out[0], 2);
+  ASSERT_EQ(s.completions.size(), 3u) HISTORY;
+  for (std::uint64_t i = 0; i < 3; ++i) EXPECT_EQ(s.completions[i].id, i + 1);
+  EXPECT_FALSE(s.nic.outstanding());
+  EXPECT_EQ(s.pull_all().size(), 0u);
+}
+
+TEST(Sender, PsnWraps) {
+  MrcOptions o = quick_options();
+  o.first_psn = 0xfffffe;
+  Script s(o);
+  s.post(4 * kMtu);
+  const auto out = s.pull_all();
+  ASSERT_EQ(out.size(), 4u);
+  EXPECT_EQ(out[1].bth.psn, 0xffffffu);
+  EXPECT_EQ(out[2].bth.psn, 0u);
+  s.sack(out[3], 0xfffffe, 0b110);
+  EXPECT_TRUE(s.completions.empty());
+  s.sack(out[1], 1);
+  EXPECT_EQ(s.completions.size(), 1u) HISTORY;
+}
+
+TEST(Sender, MarkSkipsThePathOnce) {
+  Script s(quick_options(), 1, 4);
+  s.post(12 * kMtu);
+  auto out = s.pull_all(4);
+  ASSERT_EQ(out.size(), 4u);
+  s.advance(microseconds(5));
+  s.sack(out[3], 3, 0, Mark::skip_once);
+  EXPECT_EQ(s.ev_state(out[3].ev), EvState::skip) HISTORY;
+  const EntropyValue marked = out[3].ev;
+  out = s.pull_all(7);
+  ASSERT_EQ(out.size(), 7u) HISTORY;
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NE(out[i].ev, marked) << i HISTORY;
+  EXPECT_EQ(out[6].ev, marked) << "back in the second rotation";
+  EXPECT_EQ(s.count(Count::ev_skipped), 1u);
+}
+
+TEST(Sender, AlwaysSkipIsObeyed) {
+  Script s(quick_options(), 1, 4);
+  s.post(4 * kMtu);
+  const auto out = s.pull_all();
+  s.sack(out[3], 3, 0, Mark::always_skip);
+  EXPECT_EQ(s.ev_state(out[3].ev), EvState::assumed_bad) HISTORY;
+}
+
+TEST(Sender, TrimmedIsSentAgainAtOnceOnAnotherPath) {
+  Script s(quick_options());
+  s.post(8 * kMtu);
+  const auto out = s.pull_all();
+  const auto window = s.nic.sender(kLocal).congestion().window();
+  s.nack(out[2], NackReason::trimmed);
+  EXPECT_EQ(s.ev_state(out[2].ev), EvState::skip);
+  EXPECT_LT(s.nic.sender(kLocal).congestion().window(), window) << "one packet less";
+  const auto again = s.pull_all();
+  ASSERT_EQ(again.size(), 1u) HISTORY;
+  EXPECT_EQ(again[0].bth.psn, 2u);
+  EXPECT_TRUE(again[0].bth.retransmission);
+  EXPECT_EQ(again[0].dscp, dscp::kTrimmableRetransmission);
+  EXPECT_NE(again[0].ev, out[2].ev) << "never the path of the copy that was refused" HISTORY;
+  EXPECT_EQ(s.count(Count::ev_condemned), 0u);
+}
+
+TEST(Sender, LastHopTrimBlamesNoPath) {
+  Script s(quick_options());
+  s.post(8 * kMtu);
+  const auto out = s.pull_all();
+  s.nack(out[2], NackReason::trimmed_last_hop);
+  EXPECT_EQ(s.ev_state(out[2].ev), EvState::good) HISTORY;
+  EXPECT_EQ(s.pull_all().size(), 1u);
+}
+
+TEST(Sender, NackOfAnOlderCopyIsNotAnotherRetransmission) {
+  Script s(quick_options());
+  s.post(4 * kMtu);
+  const auto out = s.pull_all();
+  s.nack(out[1], NackReason::trimmed);
+  ASSERT_EQ(s.pull_all().size(), 1u);
+  s.nack(out[1], NackReason::trimmed);  // duplicated on the way
+  EXPECT_EQ(s.pull_all().size(), 0u) HISTORY;
+}
+
+TEST(Sender, OnlyPlaneLeftMayReuseThePath) {
+  Script s(quick_options(), 1, 1);
+  s.post(kMtu);
+  const auto out = s.pull_all();
+  s.nack(out[0], NackReason::trimmed_last_hop);
+  EXPECT_EQ(s.pull_all().size(), 1u) << "there is no other path at all" HISTORY;
+}
+
+// Silent loss: condemned after one, replaced from the same plane, probed, taken back.
+TEST(Sender, SilentLossCondemnsAndProbesBringBack) {
+  MrcOptions o = quick_options();
+  o.evs_per_qp = 8;  // 2 active, 1 backup per plane
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 60'000;
+  Script s(o, 4, 8);
+  s.post(200 * kMtu);
+  auto out = s.pull_all();
+  ASSERT_GT(out.size(), 10u);
+  const Left lost = out[0];
+  // Everything sent later arrives, round after round; packet 0 never does.
+  std::uint32_t highest = 0;
+  for (int round = 0; round < 6 && s.count(Count::lost_inferred) == 0; ++round) {
+    for (const Left& l : out) highest = std::max(highest, l.bth.psn);
+    s.advance(microseconds(6));
+    for (std::uint32_t n = 1; n <= highest; n += 32) {
+      s.sack(out.back(), 0xffffff, ~0ull << 1);
+    }
+    out = s.pull_all();
+  }
+  EXPECT_EQ(s.count(Count::lost_inferred), 1u) HISTORY;
+  EXPECT_EQ(s.ev_state(lost.ev), EvState::assumed_bad);
+  EXPECT_EQ(s.count(Count::ev_swapped), 1u) << "a backup took its slot";
+  const auto again = std::find_if(out.begin(), out.end(), [](const Left& l) { return l.bth.psn == 0 && is_data(l.in.op); });
+  ASSERT_NE(again, out.end()) HISTORY;
+  EXPECT_TRUE(again->bth.retransmission);
+  EXPECT_NE(again->ev, lost.ev);
+
+  // Reliability probes on that very path; three answers re-admit it.
+  int probes = 0;
+  for (int i = 0; i < 200 && s.ev_state(lost.ev) == EvState::assumed_bad; ++i) {
+    s.advance(microseconds(5));
+    for (const Left& l : s.pull_all()) {
+      if (l.in.op != Op::reliability_probe || l.ev != lost.ev) continue;
+      EXPECT_EQ(l.dscp, dscp::kNoTrim);
+      ++probes;
+      s.answer_probe(l, 0xffffff);
+    }
+  }
+  EXPECT_EQ(s.ev_state(lost.ev), EvState::good) HISTORY;
+  EXPECT_EQ(probes, 3);
+  EXPECT_EQ(s.count(Count::ev_readmitted), 1u);
+}
+
+TEST(Sender, SpuriousLossGivesThePathBack) {
+  MrcOptions o = quick_options();
+  o.loss_infer = LossInference::same_ev;
+  Script s(o, 1, 2);
+  s.post(8 * kMtu);
+  auto out = s.pull_all(2);
+  s.advance(microseconds(1));
+  for (const Left& l : s.pull_all()) out.push_back(l);
+  ASSERT_EQ(out.size(), 8u);
+  s.advance(microseconds(5));
+  // PSN 2 used the path of PSN 0 and arrives before it.
+  ASSERT_EQ(out[0].ev, out[2].ev);
+  s.sack(out[2], 0xffffff, 0b110);
+  ASSERT_EQ(s.ev_state(out[0].ev), EvState::assumed_bad) HISTORY;
+  s.sack(out[0], 2);  // it was only late
+  EXPECT_EQ(s.ev_state(out[0].ev), EvState::good) HISTORY;
+  EXPECT_EQ(s.count(Count::spurious_loss), 1u);
+  EXPECT_EQ(s.pull_all().size(), 0u) << "nothing to send again";
+}
+
+TEST(Sender, TailLossIsFoundByAProbe) {
+  Script s(quick_options());
+  s.post(3 * kMtu);
+  const auto out = s.pull_all();
+  s.advance(microseconds(5));
+  s.sack(out[1], 1);
+  std::vector<Left> probes;
+  for (int i = 0; i < 20 && probes.empty(); ++i) s.advance(microseconds(1)), probes = s.pull_all();
+  ASSERT_EQ(probes.size(), 1u) HISTORY;
+  ASSERT_EQ(probes[0].in.op, Op::reliability_probe);
+  s.advance(microseconds(5));
+  s.answer_probe(probes[0], 1);
+  EXPECT_EQ(s.count(Count::lost_probe), 1u) HISTORY;
+  const auto again = s.pull_all();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].bth.psn, 2u);
+}
+
+TEST(Sender, TimeoutSendsAgainOnAnotherPath) {
+  MrcOptions o = quick_options();
+  o.loss_infer = LossInference::rto_only;
+  Script s(o);
+  s.post(kMtu);
+  const auto out = s.pull_all();
+  s.advance(microseconds(99));
+  EXPECT_EQ(s.count(Count::lost_rto), 0u);
+  s.advance(microseconds(2));
+  EXPECT_EQ(s.count(Count::lost_rto), 1u) HISTORY;
+  EXPECT_EQ(s.ev_state(out[0].ev), EvState::assumed_bad) << "no trim seen";
+  const auto again = s.pull_all();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_NE(again[0].ev, out[0].ev);
+}
+
+TEST(Sender, RetriesEndInANamedError) {
+  MrcOptions o = quick_options();
+  o.retries_linear = 3;
+  o.retries_exponential = 2;
+  Script s(o);
+  s.post(kMtu), s.post(kMtu);
+  for (int i = 0; i < 20'000 && s.completions.empty(); ++i) s.pull_all(), s.advance(microseconds(1));
+  ASSERT_EQ(s.completions.size(), 2u) HISTORY;
+  EXPECT_EQ(s.completions[0].status, Status::retry_exceeded);
+  EXPECT_EQ(s.completions[1].status, Status::flushed);
+  EXPECT_FALSE(s.nic.outstanding());
+  EXPECT_EQ(s.events.back().kind, EventKind::qp_error);
+  s.post(1);
+  EXPECT_EQ(s.completions.back().status, Status::flushed) << "a queue pair in ERROR takes nothing";
+}
+
+TEST(Sender, DeadPeerIsAnErrorEvenWithoutRetryLimit) {
+  MrcOptions o = quick_options();
+  ASSERT_EQ(o.retries_exponential, 25u) << "for ever";
+  o.peer_timeout = milliseconds(20);
+  Script s(o);
+  s.post(kMtu);
+  for (int i = 0; i < 400 && s.completions.empty(); ++i) s.pull_all(), s.advance(microseconds(100));
+  ASSERT_EQ(s.completions.size(), 1u) HISTORY;
+  EXPECT_EQ(s.completions[0].status, Status::retry_exceeded);
+}
+
+TEST(Sender, NoPortAtAllIsAnErrorToo) {
+  MrcOptions o = quick_options();
+  o.peer_timeout = milliseconds(1);
+  Script s(o);
+  for (PlanePort p = 0; p < 4; ++p) s.nic.on_port(p, false, s.now);
+  s.post(kMtu);
+  EXPECT_EQ(s.pull_all().size(), 0u);
+  s.advance(milliseconds(2));
+  ASSERT_EQ(s.completions.size(), 1u) HISTORY;
+  EXPECT_EQ(s.completions[0].status, Status::retry_exceeded);
+}
+
+TEST(Sender, RemoteErrorsNameTheRequest) {
+  struct Case {
+    std::uint8_t syndrome;
+    Status status;
+  };
+  for (const Case c : {Case{Aeth::kNakInvalidRequest, Status::remote_invalid_request},
+                       Case{Aeth::kNakRemoteAccess, Status::remote_access_error},
+                       Case{Aeth::kNakRemoteOperational, Status::remote_operational}}) {
+    Script s(quick_options());
+    s.post(kMtu), s.post(kMtu), s.post(kMtu);
+    const auto out = s.pull_all();
+    s.receive(0, Op::transport_ack, 0, kLocal, dscp::kControl, Ecn::not_ect, out[0].ev, nullptr, 0,
+              Aeth{c.syndrome, 1});
+    ASSERT_EQ(s.completions.size(), 3u) HISTORY;
+    EXPECT_EQ(s.completions[0].status, Status::flushed);
+    EXPECT_EQ(s.completions[1].status, c.status);
+    EXPECT_EQ(s.completions[2].status, Status::flushed);
+  }
+}
+
+TEST(Sender, UnexpectedEventEndsTheQueuePair) {
+  Script s(quick_options());
+  s.post(kMtu);
+  const auto out = s.pull_all();
+  s.nack(out[0], NackReason::unexpected_event);
+  ASSERT_EQ(s.completions.size(), 1u);
+  EXPECT_EQ(s.completions[0].status, Status::remote_operational) HISTORY;
+}
+
+TEST(Sender, WindowEdges) {
+  MrcOptions o = quick_options();
+  o.mpr = 1;
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 1ull << 30;
+  Script s(o);
+  s.post(1000 * kMtu);
+  const auto out = s.pull_all();
+  ASSERT_EQ(out.size(), 128u) << "128 PSNs, upper edge inclusive" HISTORY;
+  EXPECT_TRUE(out.back().bth.ack_request) << "it fills the window";
+  s.sack(out[0], 0);
+  EXPECT_EQ(s.pull_all().size(), 1u);
+}
+
+TEST(Sender, DynamicMprReplacesTheWindow) {
+  MrcOptions o = quick_options();
+  o.mpr = 1;
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 1ull << 30;
+  Script s(o);
+  s.post(1000 * kMtu);
+  const auto out = s.pull_all();
+  Seth seth;
+  seth.cack_psn = 0xffffff;
+  seth.ack_psn_offset = 1;
+  seth.sack_offset = 1;
+  seth.mpr = 2;
+  s.receive(0, Op::sack, 0, kLocal, dscp::kControl, Ecn::not_ect, out[0].ev, nullptr, 0, seth, CcState{});
+  EXPECT_EQ(s.pull_all().size(), 128u) HISTORY;
+}
+
+TEST(Sender, CongestionWindowHoldsBack) {
+  MrcOptions o = quick_options();
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 3 * (4096 + 80);
+  Script s(o);
+  s.post(100 * kMtu);
+  const auto out = s.pull_all();
+  EXPECT_EQ(out.size(), 3u) HISTORY;
+  s.sack(out[0], 0);
+  EXPECT_EQ(s.pull_all().size(), 1u);
+}
+
+TEST(Sender, ImmediatesInFlightAreLimited) {
+  MrcOptions o = quick_options();
+  o.max_wimm = 2;
+  Script s(o);
+  for (int i = 0; i < 5; ++i) s.post(10, true);
+  auto out = s.pull_all();
+  EXPECT_EQ(out.size(), 2u) HISTORY;
+  EXPECT_GT(s.count(Count::wimm_stalled), 0u);
+  s.sack(out[0], 0);
+  EXPECT_EQ(s.pull_all().size(), 1u) HISTORY;
+}
+
+TEST(Sender, OwnPortDownTellsEveryLivePlaneUntilAnswered) {
+  Script s(quick_options());
+  s.nic.on_port(2, false, s.now);
+  auto told = s.pull_all();
+  ASSERT_EQ(told.size(), 3u) HISTORY;
+  for (const Left& l : told) {
+    EXPECT_EQ(l.in.op, Op::endpoint_request);
+    EXPECT_EQ(l.bth.destination_qp, kEndpointQp);
+    EXPECT_EQ(l.erth.port_status_mask, 0b1011u);
+    EXPECT_NE(l.port, 2);
+  }
+  s.advance(microseconds(30));
+  EXPECT_EQ(s.pull_all().size(), 3u) << "repeated" HISTORY;
+  s.answer_endpoint(told[0]);
+  s.advance(milliseconds(5));
+  EXPECT_EQ(s.pull_all().size(), 0u) << "answered" HISTORY;
+  s.post(64 * kMtu);
+  for (const Left& l : s.pull_all()) EXPECT_NE(l.port, 2);
+}
+
+TEST(Sender, OwnPortUpNeedsThreeAnsweredProbes) {
+  Script s(quick_options());
+  s.nic.on_port(2, false, s.now);
+  for (const Left& l : s.pull_all()) s.answer_endpoint(l);
+  s.nic.on_port(2, true, s.now);
+  s.post(400 * kMtu);
+  int answered = 0;
+  for (int i = 0; i < 10 && answered < 3; ++i) {
+    for (const Left& l : s.pull_all(20)) {
+      EXPECT_FALSE(is_data(l.in.op) && l.port == 2) << "too early" HISTORY;
+      if (l.in.op != Op::endpoint_request || l.erth.op != 1) continue;
+      EXPECT_EQ(l.port, 2);
+      EXPECT_EQ(l.dscp, dscp::kNoTrim);
+      s.answer_endpoint(l);
+      ++answered;
+    }
+    s.advance(microseconds(1));
+  }
+  EXPECT_EQ(answered, 3) HISTORY;
+  EXPECT_EQ(s.nic.sender(kLocal).congestion().max_window(),
+            Nscc(s.options, 4, microseconds(5)).max_window()) << "maxwnd is back";
+}
+
+TEST(Sender, PeerPortDownLeavesThatPlane) {
+  Script s(quick_options());
+  Erth down;
+  down.port_status_mask = 0b1101;
+  s.receive(0, Op::endpoint_request, 5, kEndpointQp, dscp::kControl, Ecn::not_ect,
+            EntropyValue(0, 1), nullptr, 0, down);
+  auto out = s.pull_all();
+  ASSERT_EQ(out.size(), 1u) << "answered" HISTORY;
+  EXPECT_EQ(out[0].in.op, Op::endpoint_response);
+  EXPECT_EQ(out[0].bth.psn, 5u) << "the request's id";
+  s.post(64 * kMtu);
+  for (const Left& l : s.pull_all()) EXPECT_NE(l.port, 1);
+  // An older update must not bring it back.
+  Erth up;
+  up.port_status_mask = 0b1111;
+  s.receive(0, Op::endpoint_request, 4, kEndpointQp, dscp::kControl, Ecn::not_ect,
+            EntropyValue(0, 1), nullptr, 0, up);
+  EXPECT_EQ(s.count(Count::port_status_stale), 1u);
+  EXPECT_EQ(s.pull_all().size(), 0u) HISTORY;
+}
+
+TEST(Sender, BaseRttIsTheMinimumOfSixteenProbes) {
+  MrcOptions o = quick_options();
+  o.base_rtt = {};
+  Script s(o);
+  s.post(kMtu);
+  auto probes = s.pull_all();
+  ASSERT_EQ(probes.size(), 16u) << "data waits for the measurement" HISTORY;
+  s.advance(microseconds(4));
+  s.answer_endpoint(probes[0]);
+  s.advance(microseconds(4));
+  for (std::size_t i = 1; i < 16; ++i) s.answer_endpoint(probes[i]);
+  const auto data = s.pull_all();
+  ASSERT_EQ(data.size(), 1u) HISTORY;
+  EXPECT_EQ(data[0].in.op, Op::write_only);
+  EXPECT_NEAR(s.nic.sender(kLocal).congestion().base_rtt().microseconds(), 4.0, 0.3);
+}
+
+TEST(Sender, MeasurementThatNobodyAnswersGivesUp) {
+  MrcOptions o = quick_options();
+  o.base_rtt = {};
+  Script s(o);
+  s.post(kMtu);
+  bool data = false;
+  for (int i = 0; i < 100 && !data; ++i) {
+    for (const Left& l : s.pull_all()) data |= is_data(l.in.op);
+    s.advance(microseconds(10));
+  }
+  EXPECT_TRUE(data) << "network_rtt is taken" HISTORY;
+}
+
+TEST(Sender, DeniedPathIsNotUsed) {
+  Script s(quick_options(), 1, 4);
+  s.nic.deny(kLocal, EntropyValue(0, 2), true);
+  s.post(32 * kMtu);
+  for (const Left& l : s.pull_all()) EXPECT_NE(l.ev.uplink(), 2u);
+}
+
+TEST(Sender, TimestampsWrap) {
+  Script s(quick_options());
+  s.advance(nanoseconds(128) * 65'500);
+  s.post(kMtu);
+  const auto out = s.pull_all();
+  s.advance(microseconds(6));  // the 16-bit clock passes zero
+  ASSERT_GT(out[0].stamp.tx_ts, s.options.timestamp(s.now));
+  const auto window = s.nic.sender(kLocal).congestion().window();
+  s.sack(out[0], 0);
+  EXPECT_GE(s.nic.sender(kLocal).congestion().window(), window);
+  EXPECT_LT(s.nic.sender(kLocal).congestion().average_delay(), microseconds(1)) HISTORY;
+}
+
+TEST(Sender, ForgedAcknowledgementsAreCountedAndIgnored) {
+  Script s(quick_options());
+  s.post(4 * kMtu);
+  const auto out = s.pull_all();
+  s.sack(out[0], 4);  // never sent
+  EXPECT_EQ(s.count(Count::drop_ack_beyond_sent), 1u);
+  s.sack(out[0], 0xffffff, ~0ull << 4);  // bits beyond what was sent
+  EXPECT_EQ(s.count(Count::drop_ack_beyond_sent), 2u);
+  EXPECT_TRUE(s.completions.empty());
+  s.sack(out[0], 0x7fffff);
+  EXPECT_TRUE(s.completions.empty()) HISTORY;
+  Neth n;
+  n.reason = 0x55;
+  s.receive(0, Op::nack, 0, kLocal, dscp::kControl, Ecn::not_ect, out[0].ev, nullptr, 0, n);
+  EXPECT_EQ(s.count(Count::drop_bad_reason), 1u);
+  s.sack(out[3], 3);
+  EXPECT_EQ(s.completions.size(), 1u) << "the real one still counts" HISTORY;
+}
+
+}  // namespace
+}  // namespace loomnet::mrc
