@@ -27,7 +27,7 @@ def case_names(script: str) -> list[str]:
 def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     directory = tmp_path_factory.mktemp("cases")
     with Ranks("cases.py", WORLD, directory=directory, channels=request.param) as ranks:
-        ranks.wait(80)
+        ranks.wait(240)
     return ranks
 
 
@@ -45,7 +45,7 @@ def test_collectives_leave_in_peace(cases: Ranks) -> None:
 @pytest.fixture(scope="module")
 def training(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     with Ranks("training.py", WORLD, directory=tmp_path_factory.mktemp("training")) as ranks:
-        ranks.wait(80)
+        ranks.wait(240)
     return ranks
 
 
@@ -61,7 +61,7 @@ STEP, HASH, WORK_BEGIN, WORK_END, FAILURE = 1, 2, 4, 5, 6
 
 def test_plain_script_is_mapped_and_measured(tmp_path: Path) -> None:
     with Ranks("job.py", 3, directory=tmp_path, **MAPPED) as ranks:
-        assert ranks.wait(40) == {0: 0, 1: 0, 2: 0}, ranks.logs()
+        assert ranks.wait(120) == {0: 0, 1: 0, 2: 0}, ranks.logs()
         marks = [ranks.nic.take_marks(r) for r in range(3)]
     assert ranks.log(0).count("backend gloo mapped to loomnet (mrc)") == 1
     assert "mapped" not in ranks.log(1)
@@ -81,7 +81,7 @@ def test_plain_script_is_mapped_and_measured(tmp_path: Path) -> None:
 def test_stock_gloo_is_measured_alike(tmp_path: Path) -> None:
     with Ranks("job.py", 3, directory=tmp_path, LOOMNET_TRANSPORT="gloo", LOOMNET_HASH_EVERY="20",
                LOOMNET_HOST_ADDRESS="127.0.0.1") as ranks:
-        assert ranks.wait(40) == {0: 0, 1: 0, 2: 0}, ranks.logs()
+        assert ranks.wait(120) == {0: 0, 1: 0, 2: 0}, ranks.logs()
         marks = ranks.nic.take_marks(0)
         assert ranks.nic.bytes == 0, "Gloo's bytes went over the NIC"
     assert "mapped" not in ranks.log(0)
@@ -98,26 +98,26 @@ def test_stock_gloo_is_measured_alike(tmp_path: Path) -> None:
 ])
 def test_death_of_a_rank_is_named(tmp_path: Path, fault: str, words: str) -> None:
     with Ranks("job.py", 3, fault, "1", directory=tmp_path, **MAPPED) as ranks:
-        ranks.wait(40)
+        ranks.wait(120)
     assert ranks.status[0] == ranks.status[2] == 1, ranks.logs()
     for rank in (0, 2):
         assert words in ranks.log(rank), ranks.log(rank)
-        limit = 14 if fault == "leave" else 5  # leaving is no error until somebody needs the rank
+        limit = 30 if fault == "leave" else 10  # leaving is no error until somebody needs the rank
         assert ranks.ended[rank] - ranks.ended[1] < limit, ranks.ended
 
 
 def test_run_ends_the_job_after_a_step(tmp_path: Path) -> None:
     with Ranks("job.py", 3, "stop", "9", directory=tmp_path, **MAPPED) as ranks:
-        ranks.wait_for(0, "step 6 ", 30)
+        ranks.wait_for(0, "step 6 ", 120)
         ranks.nic.last_step(12)
-        assert ranks.wait(20) == {0: 0, 1: 0, 2: 0}, ranks.logs()
+        assert ranks.wait(60) == {0: 0, 1: 0, 2: 0}, ranks.logs()
     assert all("step 11 " in ranks.log(r) and "step 13 " not in ranks.log(r) for r in range(3))
 
 
 def test_rank_that_scribbles_is_cut_off(tmp_path: Path) -> None:
     with Ranks("garbage.py", 3, "scribble", "2", directory=tmp_path) as ranks:
         for rank in (0, 1):
-            ranks.wait_for(rank, "error:", 30) if rank not in ranks.status else None
+            ranks.wait_for(rank, "error:", 120) if rank not in ranks.status else None
             assert "rank 2 was cut off" in ranks.log(rank), ranks.log(rank)
         assert ranks.nic.fault(2) != "none"
         assert ranks.nic.fault(0) == ranks.nic.fault(1) == "none"
@@ -125,7 +125,7 @@ def test_rank_that_scribbles_is_cut_off(tmp_path: Path) -> None:
 
 def test_memory_cannot_be_shrunk(tmp_path: Path) -> None:
     with Ranks("garbage.py", 2, "shrink", "1", directory=tmp_path) as ranks:
-        assert ranks.wait(40) == {0: 0, 1: 0}, ranks.logs()
+        assert ranks.wait(120) == {0: 0, 1: 0}, ranks.logs()
     assert "refused: Operation not permitted" in ranks.log(1)
 
 

@@ -30,7 +30,7 @@ if rank == victim and kind == "scribble":
     dice = random.Random(5)
     for at in range(4096, 16 * 4096, 8):  # state, indices, submissions
         struct.pack_into("<Q", memory, at, dice.getrandbits(64))
-    time.sleep(30)
+    time.sleep(300)
 try:
     for _ in range(3):
         dist.all_reduce(t)
