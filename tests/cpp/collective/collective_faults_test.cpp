@@ -187,6 +187,53 @@ TEST(Faults, AbortReachesAllAndANewCommunicatorWorks) {
   }
 }
 
+TEST(Faults, ChannelsComeBackWhateverTheirCreditsWere) {
+  // 8 slots: up to 3 credits are withheld in use, and must be given back on close.
+  World world(2, 7, {0, 8, 64, 1});
+  for (CommunicatorId id = 1; id <= 20; ++id) {
+    world.create_all(id);
+    Floats x(16 * id), y(16 * id);
+    const OperationId a = world.start(0, id, all_reduce(x)), b = world.start(1, id, all_reduce(y));
+    world.run();
+    ASSERT_EQ(world.result(0, a)->status, OperationStatus::ok) << world.result(0, a)->message;
+    ASSERT_EQ(world.result(1, b)->status, OperationStatus::ok) << world.result(1, b)->message;
+    world.at(id % 2).close(id);
+    world.run();
+    world.at(1 - id % 2).close(id);
+    world.run();
+  }
+}
+
+TEST(Faults, AReopenedChannelIsNotReadByItsFormerCommunicator) {
+  World world(2, 8, {0, 2, 64, 1});
+  world.create_all(1);
+  Floats x(8), y(8), z(8), w(8);
+  world.start(0, 1, all_reduce(x));
+  world.start(1, 1, all_reduce(y));
+  world.run();
+  // Rank 1 moves on to communicator 2 over the same channel; rank 0 still holds 1 and uses it.
+  world.at(1).close(1);
+  world.run();
+  world.at(1).create(2, std::vector<JobRank>{0, 1});
+  const OperationId b = world.start(1, 2, all_reduce(w));
+  world.run();
+  const OperationId stuck = world.start(0, 1, all_reduce(z));
+  world.run();
+  EXPECT_EQ(world.result(0, stuck), nullptr) << "took another communicator's data";
+  EXPECT_EQ(world.result(1, b), nullptr);
+  EXPECT_FALSE(world.at(0).find(1)->failed());
+  world.at(0).close(1);
+  EXPECT_EQ(world.result(0, stuck)->status, OperationStatus::aborted);
+  world.run();
+  world.at(0).create(2, std::vector<JobRank>{0, 1});
+  const OperationId a = world.start(0, 2, all_reduce(x));
+  world.run();
+  ASSERT_NE(world.result(0, a), nullptr);
+  EXPECT_EQ(world.result(0, a)->status, OperationStatus::ok) << world.result(0, a)->message;
+  ASSERT_NE(world.result(1, b), nullptr);
+  EXPECT_EQ(world.result(1, b)->status, OperationStatus::ok);
+}
+
 TEST(Faults, TooManyCommunicatorsIsNamed) {
   World world(2, 6, {0, 2, 64, 1});
   world.create_all(1);
