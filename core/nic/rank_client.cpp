@@ -13,6 +13,12 @@ StagingConfig staging_of(const Geometry& g) {
           .channels = g.slot_channels};
 }
 
+std::string describe_gone(const NoticeEntry& n) {
+  const auto reason = static_cast<GoneReason>(n.reason);
+  return "rank " + std::to_string(n.peer) +
+         (reason == GoneReason::exited ? " has " : " was ") + std::string(to_string(reason));
+}
+
 }  // namespace
 
 RankClient::RankClient(Memory& memory, Waker& engine_wake)
@@ -111,6 +117,7 @@ bool RankClient::poll(CollectiveExecutor* executor) {
   std::array<CompletionEntry, 64> completions;
   const std::size_t told = notices_.pop(notices);
   bool any = told != 0;
+  for (std::size_t i = 0; i < told; ++i) note(notices[i]);
   const std::uint32_t world = memory_.geometry().world, channels = memory_.geometry().channels;
   for (;;) {
     const std::size_t ended = completions_.pop(completions);
@@ -144,6 +151,13 @@ bool RankClient::poll(CollectiveExecutor* executor) {
   return any;
 }
 
+// Known before the arrivals of the same pass are fed: when a survivor's abort is among them, the
+// message can say who is really missing.
+void RankClient::note(const NoticeEntry& n) {
+  if (static_cast<NoticeKind>(n.kind) != NoticeKind::peer_gone || absent_.size() > 1000) return;
+  absent_ += (absent_.empty() ? "" : "; ") + describe_gone(n);
+}
+
 void RankClient::apply(const NoticeEntry& n, CollectiveExecutor* executor) {
   const auto gone = static_cast<GoneReason>(n.reason);
   switch (static_cast<NoticeKind>(n.kind)) {
@@ -152,8 +166,7 @@ void RankClient::apply(const NoticeEntry& n, CollectiveExecutor* executor) {
       if (gone == GoneReason::exited) {
         departed_.push_back(n.peer);
       } else if (executor) {
-        executor->on_peer_failure(n.peer, "rank " + std::to_string(n.peer) + " was " +
-                                              std::string(to_string(gone)));
+        executor->on_peer_failure(n.peer, describe_gone(n));
       }
       return;
     case NoticeKind::cut_off:

@@ -50,6 +50,8 @@ class RankClient final : public Verbs {
   const std::string& failure() const { return failure_; }
   // Peers that left of their own accord, in no order.
   const std::vector<JobRank>& departed() const { return departed_; }
+  // "rank 1 was killed; rank 2 has exited": whom the run has told us of; empty if nobody.
+  const std::string& absent() const { return absent_; }
   bool ended() const { return ended_; }  // the run is over
   // Training step after which the run wants the job to end; -1: none.
   std::int64_t last_step() const { return last_step_; }
@@ -62,6 +64,7 @@ class RankClient final : public Verbs {
     std::vector<std::deque<ArrivalEntry>> early;  // per queue pair: arrived before their turn
   };
   void feed_arrival(CollectiveExecutor& executor, const ArrivalEntry& arrival);
+  void note(const NoticeEntry& notice);
   void apply(const NoticeEntry& notice, CollectiveExecutor* executor);
   void fail(CollectiveExecutor* executor, const std::string& reason);
   void drain_backlog();
@@ -82,7 +85,7 @@ class RankClient final : public Verbs {
   std::uint64_t epoch_ = 0;
   State state_ = State::starting;
   bool state_changed_ = false;
-  std::string failure_;
+  std::string failure_, absent_;
   std::vector<JobRank> departed_;
   bool ended_ = false;
   std::int64_t last_step_ = -1;

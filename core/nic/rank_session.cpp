@@ -139,6 +139,9 @@ void RankSession::account(const WorkPtr& work, const OperationResult& result) {
   if (result.status != OperationStatus::ok && work->status == OperationStatus::ok) {
     work->status = result.status;
     work->message = result.message;
+    if (!client_.absent().empty() && work->message.find(client_.absent()) == std::string::npos) {
+      work->message += " (" + client_.absent() + ")";
+    }
   }
   release(work);
 }

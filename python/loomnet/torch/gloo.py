@@ -58,7 +58,8 @@ class MeasuredGloo(dist.ProcessGroup):
                    options.group_id)
 
     def getBackendName(self) -> str:
-        return "gloo"
+        # Not "gloo": DDP's logger would then look for Gloo's object inside this one.
+        return "loomnet_gloo"
 
     def getGroupName(self) -> str:
         return self._name
