@@ -17,7 +17,7 @@ from loomnet.plan import make_plan
 from loomnet.report import Report, RunFidelity
 from loomnet.result import Result
 from loomnet.rundata import RunFault
-from loomnet.rundir import new_run_directory, write_run
+from loomnet.rundir import RUNS, new_run_directory, write_run
 from loomnet.runner import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.timetable import Timetable
 from loomnet.units import Time
@@ -267,11 +267,12 @@ class Lab:
 
     def discard_if_empty(self) -> None:
         """Bad input leaves nothing behind: removes empty folders of this lab's directory, and the
-        directory itself if nothing is in it."""
+        directory itself and runs/ if nothing is in them."""
         folder = self._directory
         if folder is None or not folder.is_dir():
             return
-        for path in [*sorted(folder.rglob("*"), reverse=True), folder]:
+        parents = [folder.parent] if folder.parent.name == RUNS else []
+        for path in [*sorted(folder.rglob("*"), reverse=True), folder, *parents]:
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
 

@@ -16,10 +16,11 @@ from typing import Any
 
 from loomnet.report import Report
 
+RUNS = "runs"
 _PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matplotlib")
 
 
-def new_run_directory(scenario: str, seed: int, root: Path | str = "runs") -> Path:
+def new_run_directory(scenario: str, seed: int, root: Path | str = RUNS) -> Path:
     """Creates runs/<scenario>-<time>-<seed>-<id>/ and returns it."""
     name = re.sub(r"[^A-Za-z0-9_.]+", "_", scenario) or "run"
     stamp = time.strftime("%Y%m%dT%H%M%S")
@@ -83,7 +84,7 @@ def give_to_user(path: Path) -> None:
         return
     owner = (int(uid), int(gid) if gid.isdigit() else -1)
     parent = path.parent
-    if parent.name == "runs" and parent.stat().st_uid == 0:
+    if parent.name == RUNS and parent.stat().st_uid == 0:
         os.chown(parent, *owner, follow_symlinks=False)
     for entry in (path, *path.rglob("*")):
         os.chown(entry, *owner, follow_symlinks=False)

@@ -286,6 +286,7 @@ def test_independent_flows_lose_the_mean():
     assert math.isnan(expected_capacity(PLAN, [], {}))
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 4), st.sets(st.integers(0, 5), min_size=1, max_size=3)),

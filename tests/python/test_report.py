@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loomnet import metrics
@@ -79,6 +79,7 @@ def test_null_and_nan_become_null_with_a_reason():
         metrics.metric("speed", "fast")
 
 
+@settings(deadline=None)
 @given(value=NUMBERS, bound=st.floats(allow_nan=False, allow_infinity=False), published=st.none())
 def test_any_report_validates_against_the_published_schema(value, bound, published):
     report = filled()

@@ -5,7 +5,7 @@ import json
 import pickle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
@@ -38,6 +38,7 @@ def test_strings_with_units_become_exact_integers(kind, text, count):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
 @given(count=st.integers(min_value=1, max_value=2**63 - 1))
 def test_text_of_a_quantity_reads_back_as_itself(kind, count):
     quantity = kind.of(count)
