@@ -57,8 +57,8 @@ int Channels::open(JobRank rank, std::uint32_t communicator, Traffic traffic) {
     out.communicator = communicator;
     out.traffic = traffic;
     ++counters.channels_opened;
-    post_bare(rank, Immediate::named(ImmediateKind::open, static_cast<std::uint8_t>(c), communicator,
-                                     traffic));
+    post_bare(rank, Immediate::named(ImmediateKind::open, static_cast<std::uint8_t>(c),
+                                     communicator, traffic));
     return static_cast<int>(c);
   }
   return -1;
@@ -128,7 +128,8 @@ bool Channels::serves(JobRank rank, std::uint8_t channel, std::uint32_t communic
 int Channels::find_inbound(JobRank rank, std::uint32_t communicator, Traffic traffic) const {
   if (peers_[rank] == nullptr) return -1;
   for (std::uint32_t c = 0; c < layout_.channels(); ++c) {
-    if (serves(rank, static_cast<std::uint8_t>(c), communicator, traffic)) return static_cast<int>(c);
+    if (serves(rank, static_cast<std::uint8_t>(c), communicator, traffic))
+      return static_cast<int>(c);
   }
   return -1;
 }

@@ -59,8 +59,8 @@ class Channels {
   bool can_send(JobRank peer, std::uint8_t channel) const;
   // Where the next chunk's payload goes; null in length-only runs. can_send must hold.
   std::uint8_t* payload(JobRank peer, std::uint8_t channel);
-  // Posts the slot. `sequence_low` goes into the immediate (13 bits); `attributes` gives the Write's
-  // descriptive fields.
+  // Posts the slot. `sequence_low` goes into the immediate (13 bits); `attributes` gives the
+  // Write's descriptive fields.
   void send(JobRank peer, std::uint8_t channel, const SlotHeader& header, std::uint32_t length,
             bool first, bool last, std::uint32_t sequence_low, const Write& attributes);
   void clear_to_send(JobRank peer, std::uint8_t channel, std::uint32_t message);
@@ -69,7 +69,8 @@ class Channels {
   // --- receiving --------------------------------------------------------------------------------
   // The inbound channel the peer opened for this communicator, or -1.
   int find_inbound(JobRank peer, std::uint32_t communicator, Traffic traffic) const;
-  bool serves(JobRank peer, std::uint8_t channel, std::uint32_t communicator, Traffic traffic) const;
+  bool serves(JobRank peer, std::uint8_t channel, std::uint32_t communicator,
+              Traffic traffic) const;
   bool has_chunk(JobRank peer, std::uint8_t channel) const;
   Chunk front(JobRank peer, std::uint8_t channel) const;
   void release(JobRank peer, std::uint8_t channel);  // the front slot, with its credit

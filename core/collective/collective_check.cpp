@@ -1,5 +1,5 @@
-// Does what a member sent belong to what runs here? Every chunk is compared before it is used, and a
-// disagreement is told in the words of both ranks.
+// Does what a member sent belong to what runs here? Every chunk is compared before it is used, and
+// a disagreement is told in the words of both ranks.
 #include <cstring>
 
 #include "collective/collective_run.hpp"
@@ -34,7 +34,8 @@ SlotHeader CollectiveRun::header_of(const Step& step, std::uint32_t number,
   h.communicator = communicator_.id();
   h.sequence = sequence_;
   h.collective = operation_.collective;
-  const bool reduces = h.collective == Collective::all_reduce || h.collective == Collective::reduce ||
+  const bool reduces = h.collective == Collective::all_reduce ||
+                       h.collective == Collective::reduce ||
                        h.collective == Collective::reduce_scatter;
   const bool rooted = h.collective == Collective::broadcast || h.collective == Collective::reduce ||
                       h.collective == Collective::gather || h.collective == Collective::scatter;

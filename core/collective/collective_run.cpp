@@ -116,7 +116,8 @@ void CollectiveRun::index_schedule() {
 
 void CollectiveRun::prepare_memory(bool scaled) {
   const std::uint64_t element = element_size(operation_.type);
-  const auto offsets = [&](const std::vector<std::uint64_t>& counts, std::vector<std::uint64_t>& out) {
+  const auto offsets = [&](const std::vector<std::uint64_t>& counts,
+                           std::vector<std::uint64_t>& out) {
     out.clear();
     std::uint64_t at = 0;
     for (const std::uint64_t c : counts) {
@@ -214,14 +215,17 @@ void CollectiveRun::run_sends(GroupRank to) {
     if (!ready(index)) return;
     const int channel = communicator_.outbound(to, Traffic::collective);
     Channels& channels = communicator_.channels();
-    if (channel < 0 || !channels.can_send(communicator_.member(to), static_cast<std::uint8_t>(channel))) {
+    if (channel < 0 ||
+        !channels.can_send(communicator_.member(to), static_cast<std::uint8_t>(channel))) {
       return;
     }
     const Step& step = schedule_.steps[index];
     const std::uint32_t length = chunk_length(step, done_[index]);
-    std::uint8_t* slot = channels.payload(communicator_.member(to), static_cast<std::uint8_t>(channel));
+    std::uint8_t* slot =
+        channels.payload(communicator_.member(to), static_cast<std::uint8_t>(channel));
     if (slot != nullptr && length > 0) {
-      std::memcpy(slot, resolve(step.a, std::uint64_t{done_[index]} * channels.layout().slot_payload()),
+      std::memcpy(slot,
+                  resolve(step.a, std::uint64_t{done_[index]} * channels.layout().slot_payload()),
                   length);
     }
     transmit(index, static_cast<std::uint8_t>(channel), length);

@@ -75,7 +75,8 @@ void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank
                                 " exists or existed; identifiers are not used twice");
   }
   auto created = std::make_unique<Communicator>(
-      channels_, id, std::vector<JobRank>(members.begin(), members.end()), self_, counters_, finished_);
+      channels_, id, std::vector<JobRank>(members.begin(), members.end()), self_, counters_,
+      finished_);
   Communicator& communicator = *created;
   communicators_.emplace(id, std::move(created));
   for (GroupRank r = 0; r < communicator.size(); ++r) {
@@ -155,7 +156,8 @@ void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
   if (!communicator.has(peer)) {
     ++protocol_errors_;
     lose(peer, OperationStatus::protocol,
-         "spoke on communicator " + std::to_string(event.communicator) + ", of which it is no member");
+         "spoke on communicator " + std::to_string(event.communicator) +
+             ", of which it is no member");
     deliver();
     return;
   }
@@ -199,7 +201,8 @@ void CollectiveExecutor::Impl::on_completion(JobRank peer, std::uint64_t write_i
 }
 
 // Nothing more is expected of this peer: every communicator it belongs to fails.
-void CollectiveExecutor::Impl::lose(JobRank peer, OperationStatus status, const std::string& reason) {
+void CollectiveExecutor::Impl::lose(JobRank peer, OperationStatus status,
+                                    const std::string& reason) {
   if (!lost_[peer].empty()) return;
   lost_[peer] = "job rank " + std::to_string(peer) + " " + reason;
   channels_.forget(peer);

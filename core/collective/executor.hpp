@@ -60,9 +60,9 @@ class CollectiveExecutor {
   // of them. The operation may finish inside this call. Throws std::invalid_argument for what is
   // malformed here (unknown communicator, rank out of range, type that does not reduce, …).
   OperationId start(CommunicatorId id, Operation operation);
-  // Ends a receive that nothing has matched yet with OperationStatus::aborted; anything else that is
-  // not finished aborts its communicator, since its peers may already be part of it. False: unknown
-  // or finished.
+  // Ends a receive that nothing has matched yet with OperationStatus::aborted; anything else that
+  // is not finished aborts its communicator, since its peers may already be part of it. False:
+  // unknown or finished.
   bool cancel(OperationId id);
   // Fails every operation of the communicator here and, by a message, at its other members. It
   // stays failed until closed.

@@ -14,8 +14,8 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
-// Selection by mask: given a conditional, GCC moves the float arithmetic of one side into a branch and
-// no longer vectorises the loop around it.
+// Selection by mask: given a conditional, GCC moves the float arithmetic of one side into a branch
+// and no longer vectorises the loop around it.
 inline std::uint32_t select(bool condition, std::uint32_t yes, std::uint32_t no) {
   const std::uint32_t mask = 0u - static_cast<std::uint32_t>(condition);
   return (yes & mask) | (no & ~mask);
@@ -51,8 +51,8 @@ inline Float16 to_float16(float f) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(f);
   const std::uint32_t sign = u >> 16 & 0x8000u;
   const std::uint32_t a = u & 0x7fff'ffffu;
-  // Normal results: re-bias, round to nearest even on the 13 bits that go; a carry into the exponent
-  // is the right answer, up to infinity.
+  // Normal results: re-bias, round to nearest even on the 13 bits that go; a carry into the
+  // exponent is the right answer, up to infinity.
   const std::uint32_t normal = (a - (112u << 23) + 0xfffu + (a >> 13 & 1u)) >> 13;
   // Below 2^-14: adding 1/2 aligns the subnormal unit 2^-24 with float's last bit, so the addition
   // itself rounds to nearest even.

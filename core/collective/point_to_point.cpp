@@ -1,4 +1,5 @@
-// Matching follows MPI's rule: receives in the order posted, messages of one sender in the order sent.
+// Matching follows MPI's rule: receives in the order posted, messages of one sender in the order
+// sent.
 #include "collective/point_to_point.hpp"
 
 #include <algorithm>
@@ -229,7 +230,8 @@ bool PointToPoint::take_first(GroupRank from, const Chunk& chunk) {
   }
   // A bound on bytes is a bound on entries too: each counts at least its header.
   const std::uint64_t cost = StagingLayout::kHeaderBytes + first.length;
-  if (unexpected_bytes_ + unexpected_.size() * StagingLayout::kHeaderBytes + cost > kUnexpectedBytes) {
+  if (unexpected_bytes_ + unexpected_.size() * StagingLayout::kHeaderBytes + cost >
+      kUnexpectedBytes) {
     peers_[from].stalled = true;
     ++communicator_.counters().stalled_messages;
     return false;

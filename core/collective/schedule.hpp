@@ -51,7 +51,7 @@ struct Step {
 struct Schedule {
   std::vector<Step> steps;
   std::uint64_t scratch_bytes = 0;
-  std::uint32_t ring_steps = 0;  // by how much this operation advances the communicator's step count
+  std::uint32_t ring_steps = 0;  // what this operation adds to the communicator's step count
   void clear() {
     steps.clear();
     scratch_bytes = 0;
@@ -104,7 +104,8 @@ struct TreePlace {
 TreePlace binomial_place(GroupRank rank, std::uint32_t size, GroupRank root);
 TreePlace chain_place(GroupRank rank, std::uint32_t size, GroupRank root);
 // Returns the step after which `source` (at the root) or the output (elsewhere) is complete.
-std::int32_t tree_reduce(const ScheduleRequest& request, const TreePlace& place, Schedule& schedule);
+std::int32_t tree_reduce(const ScheduleRequest& request, const TreePlace& place,
+                         Schedule& schedule);
 void tree_broadcast(const ScheduleRequest& request, const TreePlace& place, Range source,
                     std::int32_t after, Schedule& schedule);
 

@@ -112,9 +112,11 @@ void ring_reduce_scatter(const ScheduleRequest& request, Schedule& schedule) {
   // run over the blocks in order.
   std::vector<std::uint64_t> offsets(n + 1, 0);
   for (GroupRank k = 0; k < n; ++k) offsets[k + 1] = offsets[k] + input_block(op, k) * size;
-  const std::uint64_t partials = schedule.scratch_bytes + (request.input_in_scratch ? offsets[n] : 0);
+  const std::uint64_t partials =
+      schedule.scratch_bytes + (request.input_in_scratch ? offsets[n] : 0);
   const auto contribution = [&](GroupRank k) -> Range {
-    return request.input_in_scratch ? Range{Space::scratch, 0, offsets[k]} : Range{Space::input, k, 0};
+    return request.input_in_scratch ? Range{Space::scratch, 0, offsets[k]}
+                                    : Range{Space::input, k, 0};
   };
   if (n == 1) {
     copy_if_any(contribution(0), {Space::output}, input_block(op, 0) * size, schedule);

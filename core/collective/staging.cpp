@@ -8,7 +8,8 @@ namespace loomnet {
 namespace {
 
 void require(bool ok, const char* what, std::uint64_t value) {
-  if (!ok) throw std::invalid_argument("staging: " + std::string(what) + ", not " + std::to_string(value));
+  if (!ok)
+    throw std::invalid_argument("staging: " + std::string(what) + ", not " + std::to_string(value));
 }
 
 }  // namespace
@@ -16,7 +17,8 @@ void require(bool ok, const char* what, std::uint64_t value) {
 StagingLayout::StagingLayout(const StagingConfig& config) : config_(config) {
   require(config.ranks >= 1 && config.ranks <= (1u << 16), "ranks must be 1..65536", config.ranks);
   require(config.slots >= 1 && config.slots <= 64, "slots must be 1..64", config.slots);
-  require(config.channels >= 1 && config.channels <= 256, "channels must be 1..256", config.channels);
+  require(config.channels >= 1 && config.channels <= 256, "channels must be 1..256",
+          config.channels);
   require(config.slot_payload >= 64 && config.slot_payload % 64 == 0 &&
               config.slot_payload <= (1u << 30),
           "slot_payload must be a multiple of 64 bytes up to 1 GiB", config.slot_payload);

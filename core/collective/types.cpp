@@ -34,21 +34,22 @@ std::string_view to_string(ReduceOp op) {
 }
 
 std::string_view to_string(Collective collective) {
-  return name_of(collective, std::array<std::string_view, kCollectives>{
-                                 "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
-                                 "all_to_all", "barrier", "gather", "scatter", "send", "recv"});
+  return name_of(collective,
+                 std::array<std::string_view, kCollectives>{
+                     "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+                     "all_to_all", "barrier", "gather", "scatter", "send", "recv"});
 }
 
 std::string_view to_string(OperationStatus status) {
   return name_of(status, std::array<std::string_view, kOperationStatuses>{
-                             "ok", "mismatch", "peer_failed", "peer_aborted", "protocol", "exhausted",
-                             "aborted"});
+                             "ok", "mismatch", "peer_failed", "peer_aborted", "protocol",
+                             "exhausted", "aborted"});
 }
 
 std::string_view to_string(WriteStatus status) {
   return name_of(status, std::array<std::string_view, 6>{
-                             "ok", "retry_exceeded", "remote_access_error", "remote_invalid_request",
-                             "remote_operational", "flushed"});
+                             "ok", "retry_exceeded", "remote_access_error",
+                             "remote_invalid_request", "remote_operational", "flushed"});
 }
 
 bool reducible(ReduceOp op, DataType type) {
@@ -90,7 +91,8 @@ std::string describe(const Operation& operation) {
     case Collective::scatter: text += ", root " + std::to_string(operation.root); break;
     case Collective::send:
     case Collective::recv:
-      text += operation.peer == kAnySource ? ", any source" : ", rank " + std::to_string(operation.peer);
+      text += operation.peer == kAnySource ? ", any source"
+                                           : ", rank " + std::to_string(operation.peer);
       text += ", tag " + std::to_string(operation.tag);
       break;
     default: break;

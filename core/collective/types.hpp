@@ -42,8 +42,8 @@ std::string_view to_string(Collective collective);
 enum class Algorithm : std::uint8_t { automatic, ring, tree };
 
 // A tensor, or one tensor per rank. One pointer: the blocks of the ranks lie one after the other
-// (block sizes from Operation::count or ::input_counts / ::output_counts). Several pointers: one per
-// rank of the communicator. None: lengths only.
+// (block sizes from Operation::count or ::input_counts / ::output_counts). Several pointers: one
+// per rank of the communicator. None: lengths only.
 struct Buffers {
   std::vector<std::uint8_t*> parts;
 
@@ -59,7 +59,7 @@ struct Buffers {
 //
 //   collective       count                 input                     output
 //   all_reduce       elements              tensor                    tensor (may be input)
-//   broadcast        elements              root: tensor              tensor (root: may be input or none)
+//   broadcast        elements              root: tensor              tensor (root: input or none)
 //   reduce           elements              tensor                    root: tensor (may be input)
 //   reduce_scatter   elements per rank     one block per rank        own block
 //   all_gather       elements per rank     own block                 one block per rank

@@ -64,11 +64,14 @@ void check_members(std::uint32_t id, std::span<const JobRank> members, JobRank s
   std::set<JobRank> seen;
   for (const JobRank member : members) {
     if (member >= ranks) {
-      refuse("member " + std::to_string(member) + " is outside the job of " + std::to_string(ranks));
+      refuse("member " + std::to_string(member) + " is outside the job of " +
+             std::to_string(ranks));
     }
-    if (!seen.insert(member).second) refuse("member " + std::to_string(member) + " is listed twice");
+    if (!seen.insert(member).second)
+      refuse("member " + std::to_string(member) + " is listed twice");
   }
-  if (!seen.contains(self)) refuse("own rank " + std::to_string(self) + " is not among the members");
+  if (!seen.contains(self))
+    refuse("own rank " + std::to_string(self) + " is not among the members");
 }
 
 void check_operation(const Operation& op, GroupRank rank, std::uint32_t size, bool carries_bytes) {
@@ -82,7 +85,8 @@ void check_operation(const Operation& op, GroupRank rank, std::uint32_t size, bo
     check_side(op, "output", op.output, op.output_counts, blocks, size, carries_bytes);
   };
   const auto rooted = [&] {
-    if (op.root >= size) refuse(describe(op) + ": root outside the communicator of " + std::to_string(size));
+    if (op.root >= size)
+      refuse(describe(op) + ": root outside the communicator of " + std::to_string(size));
     return op.root == rank;
   };
   const auto reduces = [&] {
@@ -93,7 +97,8 @@ void check_operation(const Operation& op, GroupRank rank, std::uint32_t size, bo
   };
   const auto message = [&](bool any) {
     if (op.peer == rank || (op.peer >= size && !(any && op.peer == kAnySource))) {
-      refuse(describe(op) + ": peer must be another rank of the communicator of " + std::to_string(size));
+      refuse(describe(op) + ": peer must be another rank of the communicator of " +
+             std::to_string(size));
     }
     if (!carries_bytes && op.tag > Immediate::kSequenceMask) {
       refuse(describe(op) + ": tags are below 8192 where only lengths move");

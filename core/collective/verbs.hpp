@@ -11,14 +11,15 @@ namespace loomnet {
 // One RDMA write-with-immediate. Reliable; executed at the peer in posting order.
 struct Write {
   std::uint64_t id = 0;            // given back in CollectiveExecutor::on_completion
-  const std::uint8_t* local = nullptr;  // in local staging, unchanged until completion; null: length only
+  // In local staging, unchanged until completion; null: length only.
+  const std::uint8_t* local = nullptr;
   std::uint64_t remote_offset = 0;  // in the peer's staging memory
   std::uint32_t length = 0;         // 0: a bare immediate
   std::uint32_t immediate = 0;
   // What the bytes are, for transports and switches that look (step alignment, aggregation).
   std::uint32_t communicator = 0;
   std::uint32_t sequence = 0;       // number of the operation on its communicator
-  std::uint32_t ring_step = 0;      // cumulative per communicator, never reset; valid if step_bytes > 0
+  std::uint32_t ring_step = 0;  // cumulative per communicator, never reset; valid if step_bytes > 0
   std::uint64_t step_offset = 0;    // payload bytes of this step before this write
   std::uint64_t step_bytes = 0;     // payload bytes of the whole step; 0: no common ring step
 };
@@ -31,9 +32,9 @@ std::string_view to_string(WriteStatus status);
 
 // The rank's NIC or the engine implements it. post() must not call back into the executor: arrivals
 // and completions are fed to it later. There is no bound on writes in flight but that of the
-// staging layout: data never exceeds slots × channels per peer, and bare immediates (credits, opens,
-// clear-to-send) are no more than 2 per data write the peer made plus a few per communicator; an
-// implementation whose queue is full keeps the rest in order and posts them later.
+// staging layout: data never exceeds slots × channels per peer, and bare immediates (credits,
+// opens, clear-to-send) are no more than 2 per data write the peer made plus a few per
+// communicator; an implementation whose queue is full keeps the rest in order and posts them later.
 class Verbs {
  public:
   virtual ~Verbs() = default;

@@ -15,16 +15,16 @@ namespace loomnet {
 //
 //   kind 3 | channel 8 | value 21
 //
-//   kind     channel                     value                                            length
-//   data     sender's channel            slot 6 | first 1 | last 1 | low 13 (*)           48 + payload
-//   credit   receiver's own channel      slots given back, 1..slots                       0
-//   open     sender's channel            communicator 20 | traffic 1                      0
-//   close    sender's channel            0                                                0
-//   clear    receiver's own channel      low 21 bits of the message number                0
-//   abort    OperationStatus of the fault  communicator 20 | 0                            0
+//   kind    channel                  value                                    length
+//   data    sender's channel         slot 6 | first 1 | last 1 | low 13 (*)   48 + payload
+//   credit  receiver's own channel   slots given back, 1..slots               0
+//   open    sender's channel         communicator 20 | traffic 1              0
+//   close   sender's channel         0                                        0
+//   clear   receiver's own channel   low 21 bits of the message number        0
+//   abort   OperationStatus          communicator 20 | 0                      0
 //
-// (*) of the operation's number; for messages, of the tag where `first`, else of the message's number.
-// "Receiver's own": the channel on which the receiver of this immediate sends.
+// (*) of the operation's number; for messages, of the tag where `first`, else of the message's
+// number. "Receiver's own": the channel on which the receiver of this immediate sends.
 enum class ImmediateKind : std::uint8_t { data = 1, credit, open, close, clear, abort };
 
 enum class Traffic : std::uint8_t { collective, point_to_point };
@@ -68,7 +68,7 @@ struct SlotHeader {
   static constexpr std::uint8_t kVersion = 1;
 
   std::uint32_t communicator = 0;
-  std::uint32_t sequence = 0;  // collectives: number of the operation; messages: number on this channel
+  std::uint32_t sequence = 0;  // number of the operation, or of the message on this channel
   Collective collective = Collective::barrier;
   DataType type = DataType::opaque;
   ReduceOp reduce = ReduceOp::sum;
@@ -81,7 +81,8 @@ struct SlotHeader {
 
   void serialize(std::span<std::uint8_t, StagingLayout::kHeaderBytes> out) const;
   // Nothing for a wrong magic, version or enumerator.
-  static std::optional<SlotHeader> parse(std::span<const std::uint8_t, StagingLayout::kHeaderBytes> in);
+  static std::optional<SlotHeader> parse(
+      std::span<const std::uint8_t, StagingLayout::kHeaderBytes> in);
   bool operator==(const SlotHeader&) const = default;
 };
 

@@ -273,8 +273,10 @@ TEST(Malice, EachBreachHasAName) {
       {"data on a channel that does not exist", {{word(Immediate::data(8, 0, true, true, 0)), 48}}},
       {"data on a channel that is not open", {{word(Immediate::data(3, 0, true, true, 0)), 48}}},
       {"data in a slot out of turn", {{open, 0}, {word(Immediate::data(0, 1, true, true, 0)), 48}}},
-      {"data of a length no slot has", {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 47}}},
-      {"data of a length no slot has", {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 177}}},
+      {"data of a length no slot has",
+       {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 47}}},
+      {"data of a length no slot has",
+       {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 177}}},
       {"credit for slots that were not used", {{word({ImmediateKind::credit, 0, 4}), 0}}},
       {"credit for slots that were not used", {{word({ImmediateKind::credit, 0, 0}), 0}}},
       {"control of a channel that does not exist", {{word({ImmediateKind::credit, 9, 1}), 0}}},
@@ -284,7 +286,8 @@ TEST(Malice, EachBreachHasAName) {
       {"a channel closed that is not open", {{word({ImmediateKind::close, 0, 0}), 0}}},
       {"clear-to-send on a channel without messages", {{word({ImmediateKind::clear, 0, 0}), 0}}},
       {"an abort without a reason", {{word({ImmediateKind::abort, 0, 2}), 0}}},
-      {"a slot without a valid header", {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 64}}},
+      {"a slot without a valid header",
+       {{open, 0}, {word(Immediate::data(0, 0, true, true, 0)), 64}}},
   };
   for (const Breach& b : breaches) {
     World world(2, 1, shape);
@@ -348,8 +351,9 @@ TEST(Malice, RandomGarbageNeverCrashesAndOthersGoOn) {
       }
       Immediate immediate{static_cast<ImmediateKind>(1 + random.below(6)),
                           static_cast<std::uint8_t>(random.below(5)),
-                          random.below(3) == 0 ? static_cast<std::uint32_t>(random()) & Immediate::kValueMask
-                                               : random.below(8)};
+                          random.below(3) == 0
+                              ? static_cast<std::uint32_t>(random()) & Immediate::kValueMask
+                              : random.below(8)};
       if (random.below(2) == 0) {
         immediate = Immediate::data(static_cast<std::uint8_t>(random.below(2)), random.below(2),
                                     random.below(2) == 0, random.below(2) == 0, random.below(3));

@@ -150,7 +150,8 @@ TEST(Messages, CancelledReceiveLeavesTheRestRunning) {
 }
 
 TEST(Messages, UnawaitedFloodIsBoundedAndStillArrives) {
-  // Beyond PointToPoint::kUnexpectedBytes first chunks stay in their slots and hold the sender back.
+  // Beyond PointToPoint::kUnexpectedBytes first chunks stay in their slots and hold the sender
+  // back.
   constexpr std::uint32_t kSlot = 1u << 20;
   World world(2, 5, {0, 2, kSlot, 1});
   world.create_all(1);

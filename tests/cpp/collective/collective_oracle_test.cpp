@@ -26,7 +26,8 @@ class Oracle : public ::testing::TestWithParam<Case> {
   // Slot counts and sizes vary with the seed, one slot per channel included.
   static StagingConfig shape() {
     const std::uint64_t s = GetParam().seed;
-    return {0, static_cast<std::uint32_t>(1 + s % 5), static_cast<std::uint32_t>(64 * (1 + s % 3)), 4};
+    return {0, static_cast<std::uint32_t>(1 + s % 5), static_cast<std::uint32_t>(64 * (1 + s % 3)),
+            4};
   }
   Ints values(std::uint64_t count) {
     Ints v(count);
@@ -224,7 +225,8 @@ TEST_P(Oracle, AllGatherEvenUnevenAndLists) {
         op.output = buffer(out[r]);
         if (form == 2) {
           op.output.parts.clear();
-          for (Ints& v : lists[r]) op.output.parts.push_back(reinterpret_cast<std::uint8_t*>(v.data()));
+          for (Ints& v : lists[r])
+            op.output.parts.push_back(reinterpret_cast<std::uint8_t*>(v.data()));
         }
         return op;
       });
@@ -332,7 +334,8 @@ TEST_P(Oracle, AllToAllEvenAndUnevenWithZeros) {
         op.output = buffer(out[r]);
         return op;
       });
-      for (JobRank r = 0; r < n; ++r) ASSERT_EQ(out[r], want[r]) << "count " << count << " rank " << r;
+      for (JobRank r = 0; r < n; ++r)
+        ASSERT_EQ(out[r], want[r]) << "count " << count << " rank " << r;
     }
   }
 }

@@ -114,7 +114,8 @@ T plain(ReduceOp op, T a, T b) {
   switch (op) {
     case ReduceOp::min: return a < b ? a : b;
     case ReduceOp::max: return a > b ? a : b;
-    case ReduceOp::product: return static_cast<T>(std::uint64_t{static_cast<U>(a)} * static_cast<U>(b));
+    case ReduceOp::product:
+      return static_cast<T>(std::uint64_t{static_cast<U>(a)} * static_cast<U>(b));
     case ReduceOp::band: return a & b;
     case ReduceOp::bor: return a | b;
     case ReduceOp::bxor: return a ^ b;

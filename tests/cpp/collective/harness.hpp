@@ -92,7 +92,8 @@ class World {
   void break_pair(JobRank from, JobRank to) {
     Pipe& pipe = pipes_[{from, to}];
     const bool any = !pipe.posted.empty() || !pipe.delivered.empty();
-    const std::uint64_t id = any ? (pipe.posted.empty() ? pipe.delivered : pipe.posted).front().write.id : 0;
+    const std::uint64_t id =
+        any ? (pipe.posted.empty() ? pipe.delivered : pipe.posted).front().write.id : 0;
     pipe.posted.clear();
     pipe.delivered.clear();
     busy_.erase({from, to});
@@ -155,7 +156,8 @@ class World {
     InFlight f{write, {}};
     if (write.length > 0) {
       ASSERT_GE(write.remote_offset, layout_.receive_row(from));
-      ASSERT_LE(write.remote_offset + write.length, layout_.receive_row(from) + layout_.row_bytes());
+      ASSERT_LE(write.remote_offset + write.length,
+                layout_.receive_row(from) + layout_.row_bytes());
       ASSERT_EQ(write.local != nullptr, bytes_);
       if (bytes_) f.snapshot.assign(write.local, write.local + write.length);
     }
