@@ -11,7 +11,9 @@ namespace loomnet {
 
 inline constexpr std::size_t kMaxUsids = 6;
 
-constexpr std::uint16_t usid_t1(unsigned spine) { return static_cast<std::uint16_t>(0x1000 + spine); }
+constexpr std::uint16_t usid_t1(unsigned spine) {
+  return static_cast<std::uint16_t>(0x1000 + spine);
+}
 constexpr std::uint16_t usid_t0(unsigned leaf) { return static_cast<std::uint16_t>(0x2000 + leaf); }
 constexpr std::uint16_t usid_host(unsigned downlink) {
   return static_cast<std::uint16_t>(0x4000 + downlink);
@@ -32,7 +34,8 @@ constexpr std::uint16_t usid_decapsulate(unsigned tenant) {
 
 // Block of plane p: fc00:<p>::/32, then up to six uSIDs, zero filled.
 constexpr Ipv6Address usid_address(unsigned plane, std::span<const std::uint16_t> usids) {
-  Ipv6Address a{0xfc, 0x00, static_cast<std::uint8_t>(plane >> 8), static_cast<std::uint8_t>(plane)};
+  Ipv6Address a{0xfc, 0x00, static_cast<std::uint8_t>(plane >> 8),
+                static_cast<std::uint8_t>(plane)};
   for (std::size_t i = 0; i < usids.size() && i < kMaxUsids; ++i) {
     a[4 + 2 * i] = static_cast<std::uint8_t>(usids[i] >> 8);
     a[5 + 2 * i] = static_cast<std::uint8_t>(usids[i]);
@@ -54,7 +57,8 @@ constexpr bool is_host_address(const Ipv6Address& a) {
   return true;
 }
 constexpr std::uint32_t host_of(const Ipv6Address& a) {
-  return std::uint32_t{a[12]} << 24 | std::uint32_t{a[13]} << 16 | std::uint32_t{a[14]} << 8 | a[15];
+  return std::uint32_t{a[12]} << 24 | std::uint32_t{a[13]} << 16 | std::uint32_t{a[14]} << 8 |
+         a[15];
 }
 
 // An entropy value names plane and T0 uplink; with the destination it names one path.
@@ -84,8 +88,9 @@ constexpr std::uint16_t ev_flow_label(EntropyValue ev, EvOrder order) {
 constexpr EntropyValue entropy_of(std::uint32_t flow_label, std::uint16_t source_port,
                                   EvOrder order) {
   const std::uint32_t label = flow_label & 0xffff;
-  return EntropyValue(order == EvOrder::flow_label_then_port ? label << 16 | source_port
-                                                             : std::uint32_t{source_port} << 16 | label);
+  return EntropyValue(order == EvOrder::flow_label_then_port
+                          ? label << 16 | source_port
+                          : std::uint32_t{source_port} << 16 | label);
 }
 
 }  // namespace loomnet

@@ -15,7 +15,9 @@ using namespace loomnet;
 struct Sink final : TransportSink {
   explicit Sink(PacketPool& pool) : pool(pool) {}
   PacketPtr allocate() override { return pool.allocate(); }
-  bool place(QpNumber, std::uint32_t key, std::uint64_t, const Payload&) override { return key != 1; }
+  bool place(QpNumber, std::uint32_t key, std::uint64_t, const Payload&) override {
+    return key != 1;
+  }
   void complete(const Completion&) override {}
   void arrived(const Arrival&) override {}
   void event(const TransportEvent&) override {}
@@ -61,8 +63,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       bth.destination_qp = data[0] & 128 ? mrc::kEndpointQp : 100;
       bth.timestamp = true;
       bth.psn = length > 0 ? data[2] : 0;
-      ByteWriter out = mrc::begin(*p, options, {1, 0, &qp.planes[port], EntropyValue(port, 1),
-                                                dscp::kTrimmable, Ecn::ect0}, bth);
+      ByteWriter out = mrc::begin(
+          *p, options, {1, 0, &qp.planes[port], EntropyValue(port, 1), dscp::kTrimmable, Ecn::ect0},
+          bth);
       out.copy({data + 2, std::min<std::size_t>(length, kMaxHeaderBytes - out.position())});
       mrc::finish(*p, out, {nullptr, payload ? 64u : 0u, 0, PayloadKind::none});
     } else {
@@ -74,7 +77,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     nic.on_packet(port, std::move(p), now);
     for (PlanePort out = 0; out < 2; ++out) {
       for (const QueueClass q : {kControlClass, kDataClass}) {
-        for (int i = 0; i < 64 && nic.pull(out, q, now).kind == Pulled::Kind::packet; ++i) {}
+        for (int i = 0; i < 64 && nic.pull(out, q, now).kind == Pulled::Kind::packet; ++i) {
+        }
       }
     }
     now += microseconds(3);

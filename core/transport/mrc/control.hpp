@@ -14,21 +14,21 @@ namespace loomnet::mrc {
 
 struct Control {
   Op kind = Op::sack;
-  std::uint8_t mark = 0;         // SACK m
-  std::uint8_t code = 0;         // NACK reason, AETH syndrome or endpoint operation
-  bool retransmission = false;   // echo of the trigger's RTX
-  bool prompt = false;           // the trigger was marked or asked for an answer
+  std::uint8_t mark = 0;        // SACK m
+  std::uint8_t code = 0;        // NACK reason, AETH syndrome or endpoint operation
+  bool retransmission = false;  // echo of the trigger's RTX
+  bool prompt = false;          // the trigger was marked or asked for an answer
   bool probe_reply = false;
-  bool coarse = false;           // tsr of what is echoed
-  bool first = true;             // not a follow-up of a SACK already sent
-  std::uint16_t tx_ts = 0;       // echoed
-  std::uint16_t id = 0;          // probe or request
-  std::uint32_t owner = 0;       // index of its queue pair, or of its peer (endpoint operations)
-  std::uint32_t entropy = 0;     // echoed
-  std::uint32_t message = 0;     // AETH msn
-  std::uint32_t uplink = 0;      // path to take where `fixed_path`
+  bool coarse = false;        // tsr of what is echoed
+  bool first = true;          // not a follow-up of a SACK already sent
+  std::uint16_t tx_ts = 0;    // echoed
+  std::uint16_t id = 0;       // probe or request
+  std::uint32_t owner = 0;    // index of its queue pair, or of its peer (endpoint operations)
+  std::uint32_t entropy = 0;  // echoed
+  std::uint32_t message = 0;  // AETH msn
+  std::uint32_t uplink = 0;   // path to take where `fixed_path`
   bool fixed_path = false;
-  PsnCount psn = 0;              // trigger
+  PsnCount psn = 0;  // trigger
 };
 
 // First-in first-out ring that grows up to a bound.

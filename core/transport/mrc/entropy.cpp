@@ -35,7 +35,8 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
     const std::size_t active = std::min(per_plane, pool.size());
     std::size_t backups = 0;
     if (pool.size() > active) {
-      const auto share = static_cast<std::size_t>(options.backup_share * static_cast<double>(active));
+      const auto share =
+          static_cast<std::size_t>(options.backup_share * static_cast<double>(active));
       backups = options.backup_share > 0 ? std::max<std::size_t>(1, share) : 0;
       backups = std::min(backups, pool.size() - active);
     }
@@ -44,20 +45,21 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
     plane.evs = static_cast<std::uint16_t>(active + backups);
     plane.first_slot = static_cast<std::uint16_t>(slots_.size());
     plane.slots = static_cast<std::uint16_t>(active);
-    std::vector<std::uint16_t> drawn(pool.begin(), pool.begin() + static_cast<long>(active + backups));
+    std::vector<std::uint16_t> drawn(pool.begin(),
+                                     pool.begin() + static_cast<long>(active + backups));
     std::sort(drawn.begin(), drawn.end());
     for (const std::uint16_t u : drawn) evs_.push_back({p, static_cast<std::uint8_t>(u)});
     const auto index = [&](std::uint16_t u) {
-      return static_cast<EvIndex>(plane.first_ev +
-                                  (std::lower_bound(drawn.begin(), drawn.end(), u) - drawn.begin()));
+      return static_cast<EvIndex>(
+          plane.first_ev + (std::lower_bound(drawn.begin(), drawn.end(), u) - drawn.begin()));
     };
     for (std::size_t i = 0; i < active; ++i) slots_.push_back(index(pool[i]));
     for (std::size_t i = active; i < active + backups; ++i) backups_.push_back(index(pool[i]));
   }
   shuffle<PlanePort>({plane_order_.data(), plane_count_},
                      RandomStream(options.seed, object, kShufflePurpose + kMaxPlanes));
-  floor_ = static_cast<std::uint16_t>(std::max(
-      1.0, std::floor(options.min_active_share * static_cast<double>(slots_.size()))));
+  floor_ = static_cast<std::uint16_t>(
+      std::max(1.0, std::floor(options.min_active_share * static_cast<double>(slots_.size()))));
   evs_.shrink_to_fit();
   slots_.shrink_to_fit();
   backups_.shrink_to_fit();

@@ -21,7 +21,7 @@ using PlaneMask = std::uint8_t;
 
 // What a transition did, for events and counters.
 struct EvChange {
-  bool condemned = false;    // GOOD or SKIP became ASSUMED_BAD
+  bool condemned = false;      // GOOD or SKIP became ASSUMED_BAD
   EvIndex swapped_in = kNoEv;  // backup that took the slot
   EvIndex returned = kNoEv;    // oldest bad one, back in exchange (floor)
 };

@@ -79,7 +79,7 @@ class MrcTransport final : public Transport {
   std::unordered_map<HostId, std::uint32_t> by_host_;
   std::array<Port, kMaxPlanes> ports_{};
   std::size_t port_count_;
-  TimerHeap timers_;  // ids: 2 * queue pair, 2 * peer + 1
+  TimerHeap timers_;             // ids: 2 * queue pair, 2 * peer + 1
   std::uint32_t ready_ = kNone;  // whose turn it is
   std::size_t ready_count_ = 0;
   std::size_t outstanding_ = 0;  // queue pairs with unfinished requests

@@ -86,9 +86,12 @@ PacketPtr MrcTransport::endpoint_packet(PlanePort port, const Control& control, 
   bth.opcode = static_cast<std::uint8_t>(control.kind);
   bth.destination_qp = kEndpointQp;
   bth.psn = control.id;
-  Envelope e{peer.self(), peer.host(), &peer.paths(port),
+  Envelope e{peer.self(),
+             peer.host(),
+             &peer.paths(port),
              control.fixed_path ? EntropyValue(port, control.uplink) : peer.reverse(port),
-             request && probe ? dscp::kNoTrim : dscp::kControl, Ecn::not_ect};
+             request && probe ? dscp::kNoTrim : dscp::kControl,
+             Ecn::not_ect};
   PacketPtr packet = context_.sink->allocate();
   ByteWriter out = begin(*packet, o, e, bth);
   if (request) {
@@ -129,9 +132,10 @@ PacketPtr MrcTransport::qp_packet(PlanePort port, const Control& control, Picose
   } else if (control.kind == Op::nack) {
     bth.psn = Psn::wrap(control.psn).raw();
   }
-  const Envelope e{config.source, config.destination, &qp.peer.paths(port),
-                   control.fixed_path ? EntropyValue(port, control.uplink)
-                                      : qp.peer.reverse(port),
+  const Envelope e{config.source,
+                   config.destination,
+                   &qp.peer.paths(port),
+                   control.fixed_path ? EntropyValue(port, control.uplink) : qp.peer.reverse(port),
                    probe ? dscp::kNoTrim : dscp::kControl,
                    probe && o.ecn ? Ecn::ect0 : Ecn::not_ect};
   PacketPtr packet = context_.sink->allocate();

@@ -11,13 +11,13 @@ namespace loomnet::mrc {
 
 // Derived once from rate and RTT; units are bytes and microseconds, as the reference's table.
 struct NsccConstants {
-  double bdp = 0;       // bytes
-  double scale_a = 1;   // BDP / 150,000 B
+  double bdp = 0;      // bytes
+  double scale_a = 1;  // BDP / 150,000 B
   double target_us = 0;
-  double scale_b = 1;   // target / 12 us
-  double alpha = 0;     // B/us
-  double fi = 0;        // bytes
-  double eta = 0;       // bytes
+  double scale_b = 1;  // target / 12 us
+  double alpha = 0;    // B/us
+  double fi = 0;       // bytes
+  double eta = 0;      // bytes
   double max_window = 0;
   double quick_adapt_below = 0;  // bytes achieved
 

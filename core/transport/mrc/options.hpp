@@ -16,69 +16,73 @@ enum class NsccDelay : std::uint8_t { sample, median };                // 2.8, a
 
 struct MrcOptions {
   // --- packets -------------------------------------------------------------------------------
-  std::uint32_t mtu = 4096;               // payload bytes per packet: 4096 sim, 2048 net [choice]
-  std::uint16_t udp_port = 4971;          // 3.3, as printed in the specification
+  std::uint32_t mtu = 4096;       // payload bytes per packet: 4096 sim, 2048 net [choice]
+  std::uint16_t udp_port = 4971;  // 3.3, as printed in the specification
   EvOrder ev_order = EvOrder::flow_label_then_port;  // 3.2
-  bool coarse_timestamps = false;         // tsr: 128 ns sim, 1 us net [spec] + [choice] (3.4)
-  bool ecn = true;                        // ECT(0) on data (3.3)
-  bool trim_nack = true;                  // data is TRIMMABLE; false: NO_TRIM (3.4)
-  std::uint32_t first_psn = 0;            // both ends alike [choice]
+  bool coarse_timestamps = false;  // tsr: 128 ns sim, 1 us net [spec] + [choice] (3.4)
+  bool ecn = true;                 // ECT(0) on data (3.3)
+  bool trim_nack = true;           // data is TRIMMABLE; false: NO_TRIM (3.4)
+  std::uint32_t first_psn = 0;     // both ends alike [choice]
 
   // --- the path's scale ------------------------------------------------------------------------
   Picoseconds network_rtt = microseconds(13);  // 13 us at 800G (2.1); what NSCC is scaled by
   BitsPerSecond port_rate = gigabits(100);     // of one plane
-  Picoseconds base_rtt{};                 // of a QP; 0: measured at connect by 16 EV probes
-  std::uint32_t rtt_probes = 16;          // [choice]
-  std::uint32_t rtt_probe_rounds = 3;     // unanswered rounds before network_rtt is taken [choice]
+  Picoseconds base_rtt{};                      // of a QP; 0: measured at connect by 16 EV probes
+  std::uint32_t rtt_probes = 16;               // [choice]
+  std::uint32_t rtt_probe_rounds = 3;  // unanswered rounds before network_rtt is taken [choice]
 
   // --- entropy values (2.3) ----------------------------------------------------------------------
-  std::uint32_t evs_per_qp = 256;         // E = min(256, P*U) [choice]; 128-256 [paper]
-  double backup_share = 0.25;             // of the active ones per plane, at least 1 [choice]
-  double min_active_share = 0.25;         // ev_min_active = E/4 [api]
-  std::uint32_t losses_to_bad = 1;        // 1 [paper]; 1-3
-  std::uint32_t readmit_answers = 3;      // consecutive probe answers [choice]
+  std::uint32_t evs_per_qp = 256;           // E = min(256, P*U) [choice]; 128-256 [paper]
+  double backup_share = 0.25;               // of the active ones per plane, at least 1 [choice]
+  double min_active_share = 0.25;           // ev_min_active = E/4 [api]
+  std::uint32_t losses_to_bad = 1;          // 1 [paper]; 1-3
+  std::uint32_t readmit_answers = 3;        // consecutive probe answers [choice]
   std::uint32_t readmit_answers_again = 5;  // if the EV had failed before [choice]
-  std::uint32_t probe_start_rtts = 4;     // first probe of a bad EV [choice]
-  Picoseconds probe_cap = milliseconds(1);       // 1 ms sim, 200 ms net [choice]
+  std::uint32_t probe_start_rtts = 4;       // first probe of a bad EV [choice]
+  Picoseconds probe_cap = milliseconds(1);  // 1 ms sim, 200 ms net [choice]
   Picoseconds probe_timeout = microseconds(50);  // max(4 RTT, 50 us) sim, 100 ms net [choice]
 
   // --- loss and timers (2.5) ---------------------------------------------------------------------
   LossInference loss_infer = LossInference::sleek;
-  std::uint32_t sleek_packets = 5;        // never fewer than 5 packets [code: uet-htsim]
-  Picoseconds rto = microseconds(100);    // floor: 100 us sim, 1.024 us * 2^14 net [choice]
-  std::uint32_t rto_drains = 6;           // at least RTT + 6 queue drains [choice]
-  Picoseconds rto_max = milliseconds(1);  // doubling stops here, as for probes [choice]
-  std::uint32_t retries_linear = 7;       // [api]
+  std::uint32_t sleek_packets = 5;         // never fewer than 5 packets [code: uet-htsim]
+  Picoseconds rto = microseconds(100);     // floor: 100 us sim, 1.024 us * 2^14 net [choice]
+  std::uint32_t rto_drains = 6;            // at least RTT + 6 queue drains [choice]
+  Picoseconds rto_max = milliseconds(1);   // doubling stops here, as for probes [choice]
+  std::uint32_t retries_linear = 7;        // [api]
   std::uint32_t retries_exponential = 25;  // 25 = for ever [api]
   // No byte acknowledged for so long while data waits: retry_exceeded, even where retries have no
   // end, so that a dead peer ends in an error [choice]. 0: never.
   Picoseconds peer_timeout = seconds(1);
 
-  // --- windows -------------------------------------------------------------------------------------
-  std::uint8_t mpr = 8;                   // in 128 PSNs: 8 [api]
-  bool dynamic_mpr = true;                // a SACK's mpr replaces the window (2.2)
-  std::uint32_t max_wimm = 128;           // writes with immediate in flight [api]
+  // --- windows
+  // -------------------------------------------------------------------------------------
+  std::uint8_t mpr = 8;          // in 128 PSNs: 8 [api]
+  bool dynamic_mpr = true;       // a SACK's mpr replaces the window (2.2)
+  std::uint32_t max_wimm = 128;  // writes with immediate in flight [api]
 
-  // --- acknowledgement (2.6) -----------------------------------------------------------------------
+  // --- acknowledgement (2.6)
+  // -----------------------------------------------------------------------
   SackBase sack_base = SackBase::covering;
-  std::uint32_t sack_bytes = 16'384;      // [code: uet-htsim]
-  std::uint32_t min_charge = 1'024;       // per packet towards sack_bytes [spec]
+  std::uint32_t sack_bytes = 16'384;  // [code: uet-htsim]
+  std::uint32_t min_charge = 1'024;   // per packet towards sack_bytes [spec]
 
-  // --- congestion control (2.8) --------------------------------------------------------------------
+  // --- congestion control (2.8)
+  // --------------------------------------------------------------------
   CongestionControl congestion = CongestionControl::nscc;
-  std::uint64_t fixed_window = 0;         // bytes; 0: 1.5 BDP
+  std::uint64_t fixed_window = 0;  // bytes; 0: 1.5 BDP
   NsccDelay nscc_delay = NsccDelay::sample;
-  bool nscc_port_scale = true;            // maxwnd follows live/total ports [choice]
-  bool nscc_quick_adapt = true;           // trap 1: leave on
+  bool nscc_port_scale = true;   // maxwnd follows live/total ports [choice]
+  bool nscc_quick_adapt = true;  // trap 1: leave on
 
-  // --- ports and reverse paths (2.7) ---------------------------------------------------------------
-  std::uint32_t port_up_answers = 3;      // EV probes answered before a port is used again [choice]
-  Picoseconds port_status_start{};        // 0: 4 RTT (sim); 20 ms net [choice]
+  // --- ports and reverse paths (2.7)
+  // ---------------------------------------------------------------
+  std::uint32_t port_up_answers = 3;  // EV probes answered before a port is used again [choice]
+  Picoseconds port_status_start{};    // 0: 4 RTT (sim); 20 ms net [choice]
   Picoseconds port_status_cap = milliseconds(1);  // doubling to 1 ms sim; fixed 20 ms net [choice]
-  Picoseconds reverse_probe_floor{};      // period max(RTT, floor): RTT sim, 10 ms net [paper]
-  std::uint32_t reverse_misses = 3;       // probes unanswered before a plane is avoided [choice]
+  Picoseconds reverse_probe_floor{};  // period max(RTT, floor): RTT sim, 10 ms net [paper]
+  std::uint32_t reverse_misses = 3;   // probes unanswered before a plane is avoided [choice]
 
-  std::uint64_t seed = 1;                 // of the EV shuffles and random reverse EVs
+  std::uint64_t seed = 1;  // of the EV shuffles and random reverse EVs
 
   // Models on the virtual clock: the reference's `sim` column.
   static MrcOptions sim(Picoseconds net_rtt = microseconds(13),
@@ -90,7 +94,9 @@ struct MrcOptions {
   // Throws std::invalid_argument naming the field.
   void check() const;
 
-  Picoseconds timestamp_unit() const { return coarse_timestamps ? microseconds(1) : nanoseconds(128); }
+  Picoseconds timestamp_unit() const {
+    return coarse_timestamps ? microseconds(1) : nanoseconds(128);
+  }
   std::uint16_t timestamp(Picoseconds now) const {
     return static_cast<std::uint16_t>(now / timestamp_unit());
   }

@@ -157,8 +157,8 @@ void Peer::send_status(Picoseconds now) {
     if (on >> p & 1) context_.push_control(p, c);
   }
   status_at_ = now + status_interval_;
-  status_interval_ = std::min(status_interval_ * 2,
-                              std::max(context_.options.port_status_cap, status_interval_));
+  status_interval_ =
+      std::min(status_interval_ * 2, std::max(context_.options.port_status_cap, status_interval_));
 }
 
 void Peer::on_request(PlanePort plane, EntropyValue ev, const Bth& bth, const Erth& request,

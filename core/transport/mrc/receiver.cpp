@@ -184,7 +184,8 @@ bool Receiver::fill_sack(const Control& control, Seth& seth, CcState& cc) {
     seth.ack_psn_offset = seth.probe_reply ? static_cast<std::int16_t>(control.id) : 0;
   } else {
     const auto offset = static_cast<std::int64_t>(control.psn - cack);
-    seth.ack_psn_offset = static_cast<std::int16_t>(std::clamp<std::int64_t>(offset, -32'768, 32'767));
+    seth.ack_psn_offset =
+        static_cast<std::int16_t>(std::clamp<std::int64_t>(offset, -32'768, 32'767));
   }
   if (control.first || seth.probe_reply) seth.mark = control.mark;
   cc.tx_ts = control.tx_ts;

@@ -15,14 +15,14 @@ namespace loomnet::mrc {
 enum class SentState : std::uint8_t { none, flying, queued, acked };
 
 struct Sent {
-  Picoseconds time{};        // of the latest copy
+  Picoseconds time{};         // of the latest copy
   std::uint64_t message = 0;  // absolute number of its message
   std::uint32_t nominal = 0;  // bytes charged to the window
   // Bytes SACKed that were sent after this packet and before the next one of the list, so that
   // "SACKed and sent later" of any packet is a sum from it to the tail.
   std::uint32_t later = 0;
-  EvIndex ev = kNoEv;         // of the latest copy
-  EvIndex blamed = kNoEv;     // condemned when a copy was declared lost
+  EvIndex ev = kNoEv;                    // of the latest copy
+  EvIndex blamed = kNoEv;                // condemned when a copy was declared lost
   std::uint16_t previous = 0, next = 0;  // list in order of sending
   std::uint8_t copies = 0;
   SentState state = SentState::none;
@@ -77,9 +77,7 @@ class SendWindow {
  private:
   static constexpr std::uint16_t kNil = 0xffff;
   static constexpr std::size_t kFirstCapacity = 64;
-  PsnCount psn_of(std::uint16_t i) const {
-    return una_ + ((i - una_) & (ring_.size() - 1));
-  }
+  PsnCount psn_of(std::uint16_t i) const { return una_ + ((i - una_) & (ring_.size() - 1)); }
   void grow();
   void link(std::uint16_t i);
   void unlink(std::uint16_t i, std::uint32_t acked_bytes);

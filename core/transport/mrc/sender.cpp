@@ -1,9 +1,10 @@
 // Posting, transmission and acknowledgement; loss and probes are in sender_loss.cpp.
+#include "transport/mrc/sender.hpp"
+
 #include <algorithm>
 #include <bit>
 
 #include "packet/dscp.hpp"
-#include "transport/mrc/sender.hpp"
 #include "transport/mrc/wire.hpp"
 
 namespace loomnet::mrc {
@@ -77,13 +78,12 @@ void Sender::update_ready() {
   } else if (window_.next() < posted_ && window_.next() < window_.una() + window_psns_) {
     const auto& m = messages_[sending_];
     const bool immediate = m.request.opcode == Opcode::write_with_immediate;
-    if (immediate && window_.next() == m.first &&
-        wimm_inflight_ >= context_.options.max_wimm) {
+    if (immediate && window_.next() == m.first && wimm_inflight_ >= context_.options.max_wimm) {
       context_.count(Count::wimm_stalled);
       return;
     }
-    ready_ = window_open(nominal_bytes(payload_of(m, window_.next()),
-                                       immediate && window_.next() == m.last));
+    ready_ = window_open(
+        nominal_bytes(payload_of(m, window_.next()), immediate && window_.next() == m.last));
   }
   if (ready_) context_.wake = static_cast<PlaneMask>(context_.wake | peer_.live());
 }
@@ -156,16 +156,16 @@ PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, boo
   bth.psn = Psn::wrap(psn).raw();
 
   const EntropyValue ev = evs_.value(sent.ev);
-  const std::uint8_t code = !o.trim_nack      ? dscp::kNoTrim
+  const std::uint8_t code = !o.trim_nack     ? dscp::kNoTrim
                             : retransmission ? dscp::kTrimmableRetransmission
                                              : dscp::kTrimmable;
   PacketPtr packet = context_.sink->allocate();
   packet->flow = config_.flow;
-  ByteWriter out = begin(*packet, o,
-                         {config_.source, config_.destination,
-                          &peer_.paths(static_cast<PlanePort>(ev.plane())), ev, code,
-                          o.ecn ? Ecn::ect0 : Ecn::not_ect},
-                         bth);
+  ByteWriter out =
+      begin(*packet, o,
+            {config_.source, config_.destination, &peer_.paths(static_cast<PlanePort>(ev.plane())),
+             ev, code, o.ecn ? Ecn::ect0 : Ecn::not_ect},
+            bth);
   Meth{m.rqmsn, static_cast<std::uint16_t>(sent.message)}.serialize(out);
   Tseth{o.timestamp(now), o.coarse_timestamps}.serialize(out);
   const std::uint64_t offset = (psn - m.first) * mss();
@@ -181,13 +181,12 @@ PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, boo
   return packet;
 }
 
-void Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo,
-                         Picoseconds now) {
+void Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo, Picoseconds now) {
   Sent& s = window_.at(psn);
   const EvIndex ev = s.ev;
   const SentState before = window_.acknowledge(psn);
-  const bool original = before == SentState::queued ||
-                        (is_trigger && !retransmission_echo && s.copies > 1);
+  const bool original =
+      before == SentState::queued || (is_trigger && !retransmission_echo && s.copies > 1);
   if (s.blamed != kNoEv && original) {
     // The copy declared lost has arrived after all: its path did nothing wrong.
     context_.count(Count::spurious_loss);

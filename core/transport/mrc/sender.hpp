@@ -33,7 +33,8 @@ class MessageQueue {
 
 class Sender {
  public:
-  Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32_t index, Picoseconds now);
+  Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32_t index,
+         Picoseconds now);
 
   void post(const WorkRequest& request, Picoseconds now);
   // Data and window: something could leave if a port were free (READY).

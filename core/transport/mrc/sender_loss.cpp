@@ -204,7 +204,8 @@ void Sender::probe_bad_evs(Picoseconds now) {
 
 // No SACK for RTT + target (nothing left to send) or 3 RTT (more waits).
 Picoseconds Sender::tail_at() const {
-  if (!window_.any_flying() || context_.options.loss_infer == LossInference::rto_only) return kNever;
+  if (!window_.any_flying() || context_.options.loss_infer == LossInference::rto_only)
+    return kNever;
   const bool waiting = window_.queued() > 0 || window_.next() < posted_;
   const Picoseconds quiet = waiting ? rtt() * 3 : rtt() + nscc_.target();
   Picoseconds since = std::max(last_sack_, window_.at(window_.oldest_flying()).time);

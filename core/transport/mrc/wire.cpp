@@ -16,12 +16,18 @@ constexpr std::size_t kUdp = kInner + Ipv6Header::kSize, kBth = kUdp + UdpHeader
 
 std::size_t headers_behind_bth(Op op) {
   switch (op) {
-    case Op::sack: return Seth::kSize + CcState::kSize;
-    case Op::nack: return Neth::kSize;
-    case Op::transport_ack: return Aeth::kSize;
-    case Op::reliability_probe: return Peth::kSize;
-    case Op::endpoint_request: return Erth::kSize;
-    case Op::endpoint_response: return Eeth::kSize;
+    case Op::sack:
+      return Seth::kSize + CcState::kSize;
+    case Op::nack:
+      return Neth::kSize;
+    case Op::transport_ack:
+      return Aeth::kSize;
+    case Op::reliability_probe:
+      return Peth::kSize;
+    case Op::endpoint_request:
+      return Erth::kSize;
+    case Op::endpoint_response:
+      return Eeth::kSize;
     default:
       return Meth::kSize + Tseth::kSize + Reth::kSize + (has_immediate(op) ? ImmDt::kSize : 0);
   }
@@ -135,12 +141,12 @@ std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbo
 std::optional<std::size_t> header_length(std::span<const std::uint8_t> frame,
                                          std::uint16_t udp_port) {
   if (frame.size() < kBth + Bth::kSize || frame[kOuter + 6] != kNextHeaderIpv6 ||
-      frame[kInner + 6] != kNextHeaderUdp ||
-      (frame[kUdp + 2] << 8 | frame[kUdp + 3]) != udp_port || !known(frame[kBth])) {
+      frame[kInner + 6] != kNextHeaderUdp || (frame[kUdp + 2] << 8 | frame[kUdp + 3]) != udp_port ||
+      !known(frame[kBth])) {
     return std::nullopt;
   }
-  const std::uint8_t code = static_cast<std::uint8_t>(
-      (frame[kOuter] << 4 | frame[kOuter + 1] >> 4) & 0xff) >> 2;
+  const std::uint8_t code =
+      static_cast<std::uint8_t>((frame[kOuter] << 4 | frame[kOuter + 1] >> 4) & 0xff) >> 2;
   if (code == dscp::kTrimmed || code == dscp::kTrimmedLastHop) {
     return std::min<std::size_t>(frame.size(), kMaxHeaderBytes);
   }

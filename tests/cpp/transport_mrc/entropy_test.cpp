@@ -1,10 +1,11 @@
-// EV rotation, SKIP, replacement, floor and re-admission ("MRC + SRv6 multi-plane fabrics" 2.3, 2.4).
+// EV rotation, SKIP, replacement, floor and re-admission ("MRC + SRv6 multi-plane
+// fabrics" 2.3, 2.4).
+#include "transport/mrc/entropy.hpp"
+
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
-
-#include "transport/mrc/entropy.hpp"
 
 namespace loomnet::mrc {
 namespace {

@@ -22,9 +22,9 @@ inline std::string describe_packet(std::span<const std::uint8_t> header) {
   const Bth bth = Bth::parse(in);
   if (!in.ok()) return "short";
   static const std::map<int, const char*> names = {
-      {0xc6, "FIRST"}, {0xc7, "MIDDLE"}, {0xc8, "LAST"}, {0xc9, "LAST+IMM"}, {0xca, "ONLY"},
-      {0xcb, "ONLY+IMM"}, {0xd1, "ACK"}, {0xd8, "EP-REQ"}, {0xd9, "EP-RSP"}, {0xdc, "SACK"},
-      {0xdd, "NACK"}, {0xde, "PROBE"}};
+      {0xc6, "FIRST"},  {0xc7, "MIDDLE"},   {0xc8, "LAST"}, {0xc9, "LAST+IMM"},
+      {0xca, "ONLY"},   {0xcb, "ONLY+IMM"}, {0xd1, "ACK"},  {0xd8, "EP-REQ"},
+      {0xd9, "EP-RSP"}, {0xdc, "SACK"},     {0xdd, "NACK"}, {0xde, "PROBE"}};
   const auto name = names.find(bth.opcode);
   char text[200];
   std::snprintf(text, sizeof text, "%-8s psn %06x ev %04x dscp %u%s%s h%u>h%u",

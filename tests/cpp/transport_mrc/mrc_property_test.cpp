@@ -89,9 +89,8 @@ void run_seed(std::uint64_t seed, Outcome& total) {
         if (chance(0.3)) pipe->reorder = 0.2;
         if (chance(0.2)) pipe->corruption = 0.02;
         if (chance(0.3)) pipe->queue_limit = 20'000 + random.below(60'000);
-        m.bed.at(faults_end, [pipe] {
-          pipe->loss = pipe->duplication = pipe->reorder = pipe->corruption = 0;
-        });
+        m.bed.at(faults_end,
+                 [pipe] { pipe->loss = pipe->duplication = pipe->reorder = pipe->corruption = 0; });
       }
       if (flaps && chance(0.5)) {
         const auto at = Picoseconds{static_cast<std::int64_t>(random.uniform() * 1.5e9)};
@@ -112,7 +111,8 @@ void run_seed(std::uint64_t seed, Outcome& total) {
   ASSERT_TRUE(m.bed.run_until_idle(milliseconds(500))) << m.bed;
   // Control packets still waiting for their ports leave within moments.
   m.bed.run_until(m.bed.now() + microseconds(200));
-  for (int i = 0; i < 10'000 && m.bed.leaked() != 0; ++i) m.bed.run_until(m.bed.now() + nanoseconds(100));
+  for (int i = 0; i < 10'000 && m.bed.leaked() != 0; ++i)
+    m.bed.run_until(m.bed.now() + nanoseconds(100));
   EXPECT_EQ(m.bed.leaked(), 0u);
 
   std::map<std::pair<HostId, QpNumber>, std::size_t> completed, arrived;
@@ -143,7 +143,8 @@ void run_seed(std::uint64_t seed, Outcome& total) {
   for (const Sent& s : sent) {
     ASSERT_TRUE(std::equal(s.data.begin(), s.data.end(),
                            regions[s.to]->bytes.begin() + static_cast<long>(s.address - kBase)))
-        << "message " << s.value << " differs\n" << m.bed;
+        << "message " << s.value << " differs\n"
+        << m.bed;
   }
   for (HostId h = 0; h < 2; ++h) {
     total.packets += m.count(h, Count::data_sent);
@@ -161,16 +162,18 @@ TEST(Property, RandomFaults) {
   if (const char* one = std::getenv("LOOMNET_SEED")) first = last = std::strtoull(one, nullptr, 10);
   if (const char* many = std::getenv("LOOMNET_SEEDS")) last = std::strtoull(many, nullptr, 10);
   Outcome total;
-  for (std::uint64_t seed = first; seed <= last && !HasFatalFailure(); ++seed) run_seed(seed, total);
-  std::printf("packets %llu retransmitted %llu condemned %llu readmitted %llu trimmed %llu "
-              "spurious %llu port updates %llu\n",
-              static_cast<unsigned long long>(total.packets),
-              static_cast<unsigned long long>(total.retransmitted),
-              static_cast<unsigned long long>(total.condemned),
-              static_cast<unsigned long long>(total.readmitted),
-              static_cast<unsigned long long>(total.trimmed),
-              static_cast<unsigned long long>(total.spurious),
-              static_cast<unsigned long long>(total.ports));
+  for (std::uint64_t seed = first; seed <= last && !HasFatalFailure(); ++seed)
+    run_seed(seed, total);
+  std::printf(
+      "packets %llu retransmitted %llu condemned %llu readmitted %llu trimmed %llu "
+      "spurious %llu port updates %llu\n",
+      static_cast<unsigned long long>(total.packets),
+      static_cast<unsigned long long>(total.retransmitted),
+      static_cast<unsigned long long>(total.condemned),
+      static_cast<unsigned long long>(total.readmitted),
+      static_cast<unsigned long long>(total.trimmed),
+      static_cast<unsigned long long>(total.spurious),
+      static_cast<unsigned long long>(total.ports));
   if (last - first >= 100) {
     // The seeds must have met what they are for.
     EXPECT_GT(total.retransmitted, 1'000u);

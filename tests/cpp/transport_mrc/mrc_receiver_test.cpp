@@ -97,7 +97,8 @@ TEST(Receiver, ReallyTrimmedBytesAreUnderstood) {
   bth.destination_qp = kLocal;
   bth.timestamp = true;
   bth.psn = 9;
-  ByteWriter w = begin(*p, s.options, {kFar, kSelf, &back[0], EntropyValue(0, 1), dscp::kTrimmable, Ecn::ect0}, bth);
+  ByteWriter w = begin(
+      *p, s.options, {kFar, kSelf, &back[0], EntropyValue(0, 1), dscp::kTrimmable, Ecn::ect0}, bth);
   Meth{}.serialize(w), Tseth{0x77}.serialize(w), Reth{}.serialize(w);
   finish(*p, w, {nullptr, 4096, 0, PayloadKind::none});
   ASSERT_TRUE(trim(*p, false));
@@ -123,8 +124,12 @@ TEST(Receiver, BeyondTheWindowIsRefused) {
 TEST(Receiver, ImmediatesInOrderUnderReorder) {
   Script s(quick_options());
   const auto imm = [&](std::uint32_t psn, std::uint16_t rqmsn, std::uint32_t value) {
-    s.data({.psn = psn, .op = Op::write_only_immediate, .payload = 8, .dma_length = 8,
-            .rqmsn = rqmsn, .immediate = value});
+    s.data({.psn = psn,
+            .op = Op::write_only_immediate,
+            .payload = 8,
+            .dma_length = 8,
+            .rqmsn = rqmsn,
+            .immediate = value});
   };
   imm(3, 3, 33);
   imm(2, 2, 22);
@@ -143,8 +148,13 @@ TEST(Receiver, ImmediatesInOrderUnderReorder) {
 TEST(Receiver, ArrivalNamesTheWholeMessage) {
   Script s(quick_options());
   s.data({.psn = 0, .op = Op::write_first, .dma_length = 5000, .address = 0x1000});
-  s.data({.psn = 1, .op = Op::write_last_immediate, .payload = 904, .dma_length = 5000, .rqmsn = 1,
-          .immediate = 5, .address = 0x2000});
+  s.data({.psn = 1,
+          .op = Op::write_last_immediate,
+          .payload = 904,
+          .dma_length = 5000,
+          .rqmsn = 1,
+          .immediate = 5,
+          .address = 0x2000});
   ASSERT_EQ(s.arrivals.size(), 1u) HISTORY;
   EXPECT_EQ(s.arrivals[0].address, 0x1000u);
   EXPECT_EQ(s.arrivals[0].length, 5000u);
@@ -155,7 +165,12 @@ TEST(Receiver, TooManyImmediatesAreAnInvalidRequest) {
   o.max_wimm = 2;
   Script s(o);
   for (std::uint16_t n = 1; n <= 3; ++n) {
-    s.data({.psn = n, .op = Op::write_only_immediate, .payload = 8, .dma_length = 8, .rqmsn = n, .msn = n});
+    s.data({.psn = n,
+            .op = Op::write_only_immediate,
+            .payload = 8,
+            .dma_length = 8,
+            .rqmsn = n,
+            .msn = n});
   }
   const auto out = of(s.pull_all(), Op::transport_ack);
   ASSERT_EQ(out.size(), 1u) HISTORY;
@@ -183,7 +198,8 @@ TEST(Receiver, ProbeAnswerTellsEverythingFirst) {
   Peth peth;
   peth.probe_id = 0x7788;
   peth.stamp.tx_ts = 0x55;
-  s.receive(1, Op::reliability_probe, 0, kLocal, dscp::kNoTrim, Ecn::ce, EntropyValue(1, 2), nullptr, 0, peth);
+  s.receive(1, Op::reliability_probe, 0, kLocal, dscp::kNoTrim, Ecn::ce, EntropyValue(1, 2),
+            nullptr, 0, peth);
   const auto out = of(s.pull_all(), Op::sack);
   ASSERT_EQ(out.size(), 4u) << "199 PSNs need four bitmaps" HISTORY;
   std::set<std::uint32_t> told;
@@ -263,17 +279,47 @@ TEST(Receiver, WhatItRefusesIsNamed) {
   };
   const EntropyValue ev(0, 1);
   const auto stamped = [](Bth& b) { b.timestamp = true; };
-  expect(Count::drop_unknown_qp, [&] { s.receive(0, Op::write_only, 0, 999, dscp::kTrimmable, Ecn::ect0, ev, stamped, 0, Meth{}, Tseth{}, Reth{}); });
-  expect(Count::drop_no_timestamp, [&] { s.receive(0, Op::write_only, 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, nullptr, 0, Meth{}, Tseth{}, Reth{}); });
-  expect(Count::drop_bad_message, [&] { s.data({.psn = 0, .op = Op::write_only, .payload = 100, .dma_length = 99}); });
+  expect(Count::drop_unknown_qp, [&] {
+    s.receive(0, Op::write_only, 0, 999, dscp::kTrimmable, Ecn::ect0, ev, stamped, 0, Meth{},
+              Tseth{}, Reth{});
+  });
+  expect(Count::drop_no_timestamp, [&] {
+    s.receive(0, Op::write_only, 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, nullptr, 0, Meth{},
+              Tseth{}, Reth{});
+  });
+  expect(Count::drop_bad_message,
+         [&] { s.data({.psn = 0, .op = Op::write_only, .payload = 100, .dma_length = 99}); });
   expect(Count::drop_bad_message, [&] { s.data({.psn = 0, .payload = 0}); });
-  expect(Count::drop_length, [&] { s.receive(0, Op::write_only, 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, stamped, 0, Meth{}, Tseth{}); });
-  expect(Count::drop_length, [&] { s.receive(0, Op::sack, 0, kLocal, dscp::kControl, Ecn::not_ect, ev, nullptr, 50, Seth{}, CcState{}); });
-  expect(Count::drop_opcode, [&] { s.receive(0, static_cast<Op>(0x0a), 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, nullptr, 0, Meth{}); });
-  expect(Count::drop_opcode, [&] { s.receive(0, Op::sack, 0, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr, 0, Seth{}, CcState{}); });
-  expect(Count::drop_opcode, [&] { s.receive(0, Op::endpoint_request, 0, kLocal, dscp::kControl, Ecn::not_ect, ev, nullptr, 0, Erth{}); });
-  expect(Count::drop_unasked_answer, [&] { s.receive(0, Op::endpoint_response, 77, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr, 0, Eeth{}); });
-  expect(Count::drop_bad_endpoint_op, [&] { Erth e; e.op = 3; s.receive(0, Op::endpoint_request, 0, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr, 0, e); });
+  expect(Count::drop_length, [&] {
+    s.receive(0, Op::write_only, 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, stamped, 0, Meth{},
+              Tseth{});
+  });
+  expect(Count::drop_length, [&] {
+    s.receive(0, Op::sack, 0, kLocal, dscp::kControl, Ecn::not_ect, ev, nullptr, 50, Seth{},
+              CcState{});
+  });
+  expect(Count::drop_opcode, [&] {
+    s.receive(0, static_cast<Op>(0x0a), 0, kLocal, dscp::kTrimmable, Ecn::ect0, ev, nullptr, 0,
+              Meth{});
+  });
+  expect(Count::drop_opcode, [&] {
+    s.receive(0, Op::sack, 0, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr, 0, Seth{},
+              CcState{});
+  });
+  expect(Count::drop_opcode, [&] {
+    s.receive(0, Op::endpoint_request, 0, kLocal, dscp::kControl, Ecn::not_ect, ev, nullptr, 0,
+              Erth{});
+  });
+  expect(Count::drop_unasked_answer, [&] {
+    s.receive(0, Op::endpoint_response, 77, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr,
+              0, Eeth{});
+  });
+  expect(Count::drop_bad_endpoint_op, [&] {
+    Erth e;
+    e.op = 3;
+    s.receive(0, Op::endpoint_request, 0, kEndpointQp, dscp::kControl, Ecn::not_ect, ev, nullptr, 0,
+              e);
+  });
   EXPECT_EQ(s.placed, 0u);
   EXPECT_EQ(s.pull_all().size(), 0u) << "and none is answered" HISTORY;
 }
@@ -294,10 +340,15 @@ TEST(Receiver, RandomBytesAndFlippedBitsNeverHarm) {
       bth.opcode = static_cast<std::uint8_t>(0xc6 + random.below(25));
       bth.destination_qp = random.below(4) ? kLocal : kEndpointQp;
       bth.timestamp = true;
-      ByteWriter w = begin(*p, s.options, {kFar, kSelf, &back[0], EntropyValue(0, 1), dscp::kTrimmable, Ecn::ect0}, bth);
-      for (std::uint32_t k = random.below(50); k > 0; --k) w.u8(static_cast<std::uint8_t>(random()));
+      ByteWriter w =
+          begin(*p, s.options,
+                {kFar, kSelf, &back[0], EntropyValue(0, 1), dscp::kTrimmable, Ecn::ect0}, bth);
+      for (std::uint32_t k = random.below(50); k > 0; --k)
+        w.u8(static_cast<std::uint8_t>(random()));
       finish(*p, w, {nullptr, random.below(2) * 64, 0, PayloadKind::none});
-      if (random.below(2)) p->header[random.below(p->header_length)] ^= static_cast<std::uint8_t>(1u << random.below(8));
+      if (random.below(2))
+        p->header[random.below(p->header_length)] ^=
+            static_cast<std::uint8_t>(1u << random.below(8));
     }
     s.nic.on_packet(static_cast<PlanePort>(random.below(4)), std::move(p), s.now);
     if (i % 64 == 0) {

@@ -128,12 +128,24 @@ class Script : public TransportSink {
     l.wire = p.wire_length;
     ByteReader r(l.in.body);
     switch (l.in.op) {
-      case Op::sack: l.seth = Seth::parse(r), l.cc = CcState::parse(r); break;
-      case Op::nack: l.neth = Neth::parse(r); break;
-      case Op::transport_ack: l.aeth = Aeth::parse(r); break;
-      case Op::reliability_probe: l.peth = Peth::parse(r); break;
-      case Op::endpoint_request: l.erth = Erth::parse(r); break;
-      case Op::endpoint_response: l.eeth = Eeth::parse(r); break;
+      case Op::sack:
+        l.seth = Seth::parse(r), l.cc = CcState::parse(r);
+        break;
+      case Op::nack:
+        l.neth = Neth::parse(r);
+        break;
+      case Op::transport_ack:
+        l.aeth = Aeth::parse(r);
+        break;
+      case Op::reliability_probe:
+        l.peth = Peth::parse(r);
+        break;
+      case Op::endpoint_request:
+        l.erth = Erth::parse(r);
+        break;
+      case Op::endpoint_response:
+        l.eeth = Eeth::parse(r);
+        break;
       default:
         l.meth = Meth::parse(r), l.stamp = Tseth::parse(r), l.reth = Reth::parse(r);
         if (has_immediate(l.in.op)) l.immediate = ImmDt::parse(r).immediate;
@@ -146,8 +158,8 @@ class Script : public TransportSink {
   // --- packets of the far side ---
   template <typename... Headers>
   void receive(PlanePort port, Op op, std::uint32_t psn, std::uint32_t qp, std::uint8_t dscp,
-               Ecn ecn, EntropyValue ev, const std::function<void(Bth&)>& edit, std::uint32_t payload,
-               const Headers&... headers) {
+               Ecn ecn, EntropyValue ev, const std::function<void(Bth&)>& edit,
+               std::uint32_t payload, const Headers&... headers) {
     Bth bth;
     bth.opcode = static_cast<std::uint8_t>(op);
     bth.destination_qp = qp;
@@ -173,8 +185,9 @@ class Script : public TransportSink {
     CcState c;
     c.tx_ts = of.stamp.tx_ts;
     c.rcvd_bytes = rcvd_units;
-    receive(of.port, Op::sack, cack, kLocal, dscp::kControl, Ecn::not_ect, of.ev,
-            [&](Bth& b) { b.retransmission = of.bth.retransmission; }, 0, s, c);
+    receive(
+        of.port, Op::sack, cack, kLocal, dscp::kControl, Ecn::not_ect, of.ev,
+        [&](Bth& b) { b.retransmission = of.bth.retransmission; }, 0, s, c);
   }
   void nack(const Left& of, NackReason reason) {
     Neth n;
@@ -182,7 +195,8 @@ class Script : public TransportSink {
     n.nack_psn = of.bth.psn;
     n.entropy = of.ev.value;
     n.tx_ts = of.stamp.tx_ts;
-    receive(of.port, Op::nack, of.bth.psn, kLocal, dscp::kControl, Ecn::not_ect, of.ev, nullptr, 0, n);
+    receive(of.port, Op::nack, of.bth.psn, kLocal, dscp::kControl, Ecn::not_ect, of.ev, nullptr, 0,
+            n);
   }
   void answer_probe(const Left& probe, std::uint32_t cack, std::uint64_t bits = 0) {
     Seth s;
@@ -194,7 +208,8 @@ class Script : public TransportSink {
     s.entropy = probe.ev.value;
     CcState c;
     c.tx_ts = probe.peth.stamp.tx_ts;
-    receive(probe.port, Op::sack, cack, kLocal, dscp::kControl, Ecn::not_ect, probe.ev, nullptr, 0, s, c);
+    receive(probe.port, Op::sack, cack, kLocal, dscp::kControl, Ecn::not_ect, probe.ev, nullptr, 0,
+            s, c);
   }
   void answer_endpoint(const Left& request) {
     Eeth e;

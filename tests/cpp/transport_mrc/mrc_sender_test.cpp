@@ -192,7 +192,8 @@ TEST(Sender, SilentLossCondemnsAndProbesBringBack) {
   EXPECT_EQ(s.count(Count::lost_inferred), 1u) HISTORY;
   EXPECT_EQ(s.ev_state(lost.ev), EvState::assumed_bad);
   EXPECT_EQ(s.count(Count::ev_swapped), 1u) << "a backup took its slot";
-  const auto again = std::find_if(out.begin(), out.end(), [](const Left& l) { return l.bth.psn == 0 && is_data(l.in.op); });
+  const auto again = std::find_if(out.begin(), out.end(),
+                                  [](const Left& l) { return l.bth.psn == 0 && is_data(l.in.op); });
   ASSERT_NE(again, out.end()) HISTORY;
   EXPECT_TRUE(again->bth.retransmission);
   EXPECT_NE(again->ev, lost.ev);
@@ -273,7 +274,8 @@ TEST(Sender, RetriesEndInANamedError) {
   o.retries_exponential = 2;
   Script s(o);
   s.post(kMtu), s.post(kMtu);
-  for (int i = 0; i < 20'000 && s.completions.empty(); ++i) s.pull_all(), s.advance(microseconds(1));
+  for (int i = 0; i < 20'000 && s.completions.empty(); ++i)
+    s.pull_all(), s.advance(microseconds(1));
   ASSERT_EQ(s.completions.size(), 2u) HISTORY;
   EXPECT_EQ(s.completions[0].status, Status::retry_exceeded);
   EXPECT_EQ(s.completions[1].status, Status::flushed);
@@ -362,7 +364,8 @@ TEST(Sender, DynamicMprReplacesTheWindow) {
   seth.ack_psn_offset = 1;
   seth.sack_offset = 1;
   seth.mpr = 2;
-  s.receive(0, Op::sack, 0, kLocal, dscp::kControl, Ecn::not_ect, out[0].ev, nullptr, 0, seth, CcState{});
+  s.receive(0, Op::sack, 0, kLocal, dscp::kControl, Ecn::not_ect, out[0].ev, nullptr, 0, seth,
+            CcState{});
   EXPECT_EQ(s.pull_all().size(), 128u) HISTORY;
 }
 
@@ -430,7 +433,8 @@ TEST(Sender, OwnPortUpNeedsThreeAnsweredProbes) {
   }
   EXPECT_EQ(answered, 3) HISTORY;
   EXPECT_EQ(s.nic.sender(kLocal).congestion().max_window(),
-            Nscc(s.options, 4, microseconds(5)).max_window()) << "maxwnd is back";
+            Nscc(s.options, 4, microseconds(5)).max_window())
+      << "maxwnd is back";
 }
 
 TEST(Sender, PeerPortDownLeavesThatPlane) {

@@ -1,7 +1,8 @@
-// NSCC: the golden table of "MRC + SRv6 multi-plane fabrics" 2.8, and the window's moves row by row.
-#include <gtest/gtest.h>
-
+// NSCC: the golden table of "MRC + SRv6 multi-plane fabrics" 2.8, and the window's moves row by
+// row.
 #include "transport/mrc/nscc.hpp"
+
+#include <gtest/gtest.h>
 
 namespace loomnet::mrc {
 namespace {
@@ -15,10 +16,14 @@ struct Row {
 
 TEST(NsccConstants, GoldenTable) {
   const Row rows[] = {
-      {gigabits(100), microseconds(12), 4096, 150'000, 1, 9, 0.75, 1365.33, 20480, 614.4, 225'000, 28'125},
-      {gigabits(400), microseconds(13), 4096, 650'000, 4.3333, 9.75, 0.8125, 5916.44, 88747, 2662.4, 975'000, 121'875},
-      {gigabits(800), microseconds(13), 4096, 1'300'000, 8.6667, 9.75, 0.8125, 11832.89, 177493, 5324.8, 1'950'000, 243'750},
-      {gigabits(1), microseconds(1000), 2048, 125'000, 0.8333, 750, 62.5, 568.89, 8533, 256, 187'500, 23'438},
+      {gigabits(100), microseconds(12), 4096, 150'000, 1, 9, 0.75, 1365.33, 20480, 614.4, 225'000,
+       28'125},
+      {gigabits(400), microseconds(13), 4096, 650'000, 4.3333, 9.75, 0.8125, 5916.44, 88747, 2662.4,
+       975'000, 121'875},
+      {gigabits(800), microseconds(13), 4096, 1'300'000, 8.6667, 9.75, 0.8125, 11832.89, 177493,
+       5324.8, 1'950'000, 243'750},
+      {gigabits(1), microseconds(1000), 2048, 125'000, 0.8333, 750, 62.5, 568.89, 8533, 256,
+       187'500, 23'438},
   };
   for (const Row& r : rows) {
     const auto c = NsccConstants::derive(r.rate, r.rtt, r.mss, true);
@@ -35,7 +40,8 @@ TEST(NsccConstants, GoldenTable) {
 }
 
 TEST(NsccConstants, TargetIsTheWholeRttWithoutTrimming) {
-  EXPECT_DOUBLE_EQ(NsccConstants::derive(gigabits(100), microseconds(12), 4096, false).target_us, 12);
+  EXPECT_DOUBLE_EQ(NsccConstants::derive(gigabits(100), microseconds(12), 4096, false).target_us,
+                   12);
 }
 
 class NsccTest : public ::testing::Test {

@@ -1,9 +1,9 @@
 // 24-bit PSNs around their wrap, and bit windows around the end of a ring.
+#include "transport/mrc/psn.hpp"
+
 #include <gtest/gtest.h>
 
 #include <array>
-
-#include "transport/mrc/psn.hpp"
 
 namespace loomnet::mrc {
 namespace {

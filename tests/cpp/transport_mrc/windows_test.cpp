@@ -45,7 +45,8 @@ TEST(ReceiveWindow, CoveringReportsALateArrivalThatTheOthersMiss) {
     ReceiveWindow w;
     w.start(kFirst);
     for (PsnCount n = kFirst + 2; n < kFirst + 200; ++n) w.accept(n, 8);
-    while (w.build(rule, kFirst + 199, false).more) {}
+    while (w.build(rule, kFirst + 199, false).more) {
+    }
     w.accept(kFirst + 1, 8);  // late: far below max - 63
     const auto sack = w.build(rule, kFirst + 199, false);
     const bool told = sack.base <= kFirst + 1 && (sack.bitmap >> (kFirst + 1 - sack.base) & 1);
@@ -91,7 +92,8 @@ TEST(ReceiveWindow, RandomOrderAgainstASimpleModel) {
       w.accept(n, 2);
       PsnCount cack = w.cack();
       ASSERT_FALSE(model.contains(cack + 1));
-      for (PsnCount k = n; k > cack && k > n - 5; --k) ASSERT_EQ(model.contains(k), w.classify(k, 2) == Arrived::duplicate);
+      for (PsnCount k = n; k > cack && k > n - 5; --k)
+        ASSERT_EQ(model.contains(k), w.classify(k, 2) == Arrived::duplicate);
       const auto s = w.build(SackBase::covering, n, true);
       for (unsigned b = 0; b < 64; ++b) {
         ASSERT_EQ(static_cast<bool>(s.bitmap >> b & 1), model.contains(s.base + b));
