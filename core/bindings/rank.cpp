@@ -94,7 +94,9 @@ void bind_testing(py::module_& m) {
            "Asks all ranks to end after a training step.")
       .def("set_stalled", &LoopbackNic::set_stalled, py::call_guard<py::gil_scoped_release>())
       .def("fault",
-           [](const LoopbackNic& nic, std::uint32_t r) { return std::string(to_string(nic.fault(r))); })
+           [](const LoopbackNic& nic, std::uint32_t r) {
+             return std::string(to_string(nic.fault(r)));
+           })
       .def("take_marks",
            [](LoopbackNic& nic, std::uint32_t r) {
              py::list out;
@@ -141,7 +143,7 @@ void bind_rank(py::module_& m) {
                              [](const Work& w) { return std::string(to_string(w.status)); });
 
   py::class_<RankSession>(m, "RankSession",
-                          "This process's use of its emulated NIC, attached by inherited descriptors.")
+                          "This process's use of its emulated NIC, by inherited descriptors.")
       .def(py::init<int, int, int>(), py::arg("memory_fd"), py::arg("rank_event_fd"),
            py::arg("engine_event_fd"))
       .def_property_readonly("rank", &RankSession::rank)

@@ -42,7 +42,9 @@ bool make_layout(const Geometry& g, Layout& layout, std::string_view& why) {
   static_assert(sizeof(Header) <= kPage && sizeof(RankWords) <= kPage);
   static_assert(sizeof(EngineWords) <= kPage && kRings * sizeof(RingWords) <= kPage);
   for (std::size_t i = 0; i < kRings; ++i) {
-    if (!std::has_single_bit(capacity[i]) || capacity[i] > kMaxEntries) return why = names[i], false;
+    if (!std::has_single_bit(capacity[i]) || capacity[i] > kMaxEntries) {
+      return why = names[i], false;
+    }
     layout.entries[i] = at;
     at = round_up(at + capacity[i] * entry[i], kPage);
   }

@@ -117,7 +117,13 @@ enum class NoticeKind : std::uint32_t {
   run_ended = 3,   // the run is over, reason = GoneReason
   last_step = 4,   // the job ends itself after the training step whose number is `reason`
 };
-enum class GoneReason : std::uint32_t { exited = 1, killed = 2, cut_off = 3, stalled = 4, stopped = 5 };
+enum class GoneReason : std::uint32_t {
+  exited = 1,
+  killed = 2,
+  cut_off = 3,
+  stalled = 4,
+  stopped = 5,
+};
 struct NoticeEntry {
   std::uint32_t kind;
   std::uint32_t peer;
@@ -150,7 +156,7 @@ struct Header {
 // Second page, written by the rank.
 struct RankWords {
   alignas(kCacheLine) std::atomic<std::uint64_t> state;       // state_word()
-  alignas(kCacheLine) std::atomic<std::int64_t> local_ns;     // clock of the last post or state change
+  alignas(kCacheLine) std::atomic<std::int64_t> local_ns;     // when it last posted or changed state
   alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;    // wants its eventfd raised
   alignas(kCacheLine) std::atomic<std::uint64_t> marks_lost;  // mark ring was full
 };

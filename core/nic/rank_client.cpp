@@ -95,7 +95,9 @@ void RankClient::publish() {
 void RankClient::feed_arrival(CollectiveExecutor& executor, const ArrivalEntry& arrival) {
   Peer& from = peers_[arrival.peer];
   const auto channels = static_cast<std::uint16_t>(memory_.geometry().channels);
-  const auto next = [&] { from.next_in = static_cast<std::uint16_t>((from.next_in + 1) % channels); };
+  const auto next = [&] {
+    from.next_in = static_cast<std::uint16_t>((from.next_in + 1) % channels);
+  };
   if (arrival.channel != from.next_in) {
     from.early[arrival.channel].push_back(arrival);
     return;

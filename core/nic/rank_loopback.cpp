@@ -144,7 +144,9 @@ bool LoopbackNic::pass(Picoseconds now) {
     busy |= n + m != 0;
     if (host->port.fault() != RankFault::none) tell_gone(host->port.rank(), GoneReason::cut_off);
     // One that left of its own accord has had everything it posted moved: n was its last.
-    if (host->port.state() == State::gone && n == 0) tell_gone(host->port.rank(), GoneReason::exited);
+    if (host->port.state() == State::gone && n == 0) {
+      tell_gone(host->port.rank(), GoneReason::exited);
+    }
   }
   bool waiting = !busy;
   for (auto& host : hosts_) waiting = waiting && host->port.quiescent();

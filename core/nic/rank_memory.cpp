@@ -81,7 +81,9 @@ Memory Memory::create(const Geometry& geometry) {
     fd = Descriptor(::memfd_create("loomnet-rank", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   }
   if (!fd) fail("memfd_create");
-  if (::ftruncate(fd.get(), static_cast<off_t>(layout.total)) != 0) fail("size the memory of a rank");
+  if (::ftruncate(fd.get(), static_cast<off_t>(layout.total)) != 0) {
+    fail("size the memory of a rank");
+  }
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) fail("seal the memory of a rank");
   std::byte* base = map(fd.get(), layout.total);
   Memory memory(std::move(fd), base, geometry, layout);

@@ -89,7 +89,8 @@ RankFault RankPort::check(const Submission& s, RankWork& out) const {
                  .sequence = s.sequence,
                  .tag = s.tag,
                  // Saturates rather than overflows: the rank may write any number here.
-                 .posted = nanoseconds(std::clamp<std::int64_t>(s.posted_ns, 0, kNever.count / 1000))};
+                 .posted = nanoseconds(
+                     std::clamp<std::int64_t>(s.posted_ns, 0, kNever.count / 1000))};
   return RankFault::none;
 }
 

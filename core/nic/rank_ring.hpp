@@ -1,5 +1,5 @@
 // One side of a single-producer single-consumer ring in shared memory. Each side keeps its own
-// index privately and only ever checks the other's, so that a corrupted word is found, not followed.
+// index privately and only checks the other's, so that a corrupted word is found, not followed.
 #pragma once
 
 #include <atomic>

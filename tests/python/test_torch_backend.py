@@ -1,18 +1,17 @@
-"""The torch backend in real processes over the loopback NIC: every collective against Gloo, training
-wrappers, and what happens when a rank dies, hangs, disagrees or writes garbage."""
+"""The torch backend in real processes over the loopback NIC: every collective against Gloo,
+training wrappers, and what happens when a rank dies, hangs, disagrees or writes garbage."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent / "torch_ranks"))
-from launch import Ranks  # noqa: E402
+from launch import Ranks
 
 WORLD = 4
 
@@ -135,7 +134,6 @@ def test_import_outside_a_run_changes_nothing() -> None:
               "store = dist.HashStore()\n"
               "try: dist.init_process_group('loomnet', store=store, rank=0, world_size=1)\n"
               "except RuntimeError as error: print(error)\n")
-    began = time.monotonic()
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=90)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                          timeout=90)
     assert "loomnet run" in done.stdout and done.stdout.count("\n") == 1, done.stdout + done.stderr
-    assert time.monotonic() - began < 90

@@ -26,7 +26,7 @@ def autoload() -> None:
     """
     try:
         _install()
-    except Exception as error:  # noqa: BLE001 - see the docstring
+    except Exception as error:
         print(f"loomnet: torch backend not installed: {error!r}", file=sys.stderr)
 
 

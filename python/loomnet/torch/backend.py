@@ -97,7 +97,8 @@ class LoomnetGroup(dist.ProcessGroup):
         self._timeout_ns = int(timeout.total_seconds() * 1e9)
 
     # --- starting ------------------------------------------------------------------------------
-    def _start(self, build: Callable[[Call], None], result: list[Any], opts: Any = None) -> dist.Work:
+    def _start(self, build: Callable[[Call], None], result: list[Any],
+               opts: Any = None) -> dist.Work:
         call = Call(self._link.core, self._size)
         try:
             build(call)
@@ -157,7 +158,8 @@ class LoomnetGroup(dist.ProcessGroup):
 
         return self._start(build, tensors, opts)
 
-    def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any = None) -> dist.Work:
+    def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors],
+                       opts: Any = None) -> dist.Work:
         reduce = _reduce_op(opts)
 
         def build(call: Call) -> None:

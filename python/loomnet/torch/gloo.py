@@ -164,7 +164,7 @@ class _PointToPoint(dist.Work):
 def _failed(future: torch.futures.Future) -> bool:
     try:
         future.value()
-    except Exception:  # noqa: BLE001 - whatever Gloo raises
+    except Exception:
         return True
     return False
 

@@ -1,7 +1,7 @@
 """From tensors to operations of the compiled executor: types, reductions, memory.
 
-An operation is the tuple that ``RankSession.start`` takes. A :class:`Call` gathers the operations of
-one call with what must stay alive and what must be copied back.
+An operation is the tuple that ``RankSession.start`` takes. A :class:`Call` gathers the operations
+of one call with what must stay alive and what must be copied back.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Call:
             outputs: Sequence[int] = (), *, input_counts: Sequence[int] = (),
             output_counts: Sequence[int] = (), reduce: ReduceOp | None = None, root: int = 0,
             peer: int = 0, tag: int = 0) -> None:
-        """One operation; counts in elements of `dtype`, pointers from :meth:`read`, :meth:`write`."""
+        """One operation; counts in elements of `dtype`, pointers of :meth:`read` and others."""
         name, scale = _TYPES.get(dtype), 1
         if name is None:
             if reduce is not None:

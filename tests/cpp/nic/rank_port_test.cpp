@@ -327,7 +327,8 @@ TEST(RankPortGarbage, IsCutOffWhateverItWrites) {
     std::array<RankWork, 16> batch;
     std::array<MarkEntry, 16> marks;
     auto* words = reinterpret_cast<std::uint64_t*>(seen.ring_words(rank::kSubmissions)) - 3 * 512;
-    const std::size_t count = (seen.staging().data() + 8192 - reinterpret_cast<std::byte*>(words)) / 8;
+    const std::size_t count =
+        (seen.staging().data() + 8192 - reinterpret_cast<std::byte*>(words)) / 8;
     for (int round = 0; round < 50; ++round) {
       for (int i = 0; i < 200; ++i) {
         const auto v = random();

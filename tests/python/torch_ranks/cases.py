@@ -39,7 +39,8 @@ def same(mine: torch.Tensor, theirs: torch.Tensor, what: object = "") -> None:
     """Integers to the bit, floats within what another order of additions may change."""
     if mine.dtype.is_floating_point:
         eps = torch.finfo(mine.dtype).eps
-        torch.testing.assert_close(mine, theirs, rtol=16 * eps, atol=16 * eps, msg=lambda m: f"{what}: {m}")
+        torch.testing.assert_close(mine, theirs, rtol=16 * eps, atol=16 * eps,
+                                   msg=lambda m: f"{what}: {m}")
     else:
         assert torch.equal(mine, theirs), f"{what}: {mine} is not {theirs}"
 
@@ -97,7 +98,8 @@ def all_reduce_other_operators() -> None:
 
 @case
 def all_reduce_of_odd_memory() -> None:
-    mine, theirs = sample(torch.float32, 60).reshape(6, 10), sample(torch.float32, 60).reshape(6, 10)
+    mine = sample(torch.float32, 60).reshape(6, 10)
+    theirs = mine.clone()
     dist.all_reduce(mine.t())
     dist.all_reduce(theirs, group=gloo)
     same(mine, theirs, "transposed")
@@ -313,7 +315,8 @@ def futures() -> None:
 @case
 def mismatch_is_named() -> None:
     group = dist.new_group(list(range(world)))
-    message = refused(lambda: dist.all_reduce(torch.zeros(2 + (rank == 1)), group=group), "all_reduce")
+    uneven = torch.zeros(2 + (rank == 1))
+    message = refused(lambda: dist.all_reduce(uneven, group=group), "all_reduce")
     assert "mismatch" in message or "disagree" in message or "elements" in message, message
     refused(lambda: dist.barrier(group=group))  # a failed group stays failed
     dist.barrier()  # and the others are untouched

@@ -1,5 +1,5 @@
-"""A plain training script that asks for Gloo: run by the tests as a user's would be, in processes of
-its own. Arguments: what goes wrong in which rank, if anything."""
+"""A plain training script that asks for Gloo: run by the tests as a user's would be, in processes
+of its own. Arguments: what goes wrong in which rank, if anything."""
 
 import os
 import signal

@@ -27,7 +27,8 @@ gloo: dist.ProcessGroup
 
 def network(seed: int = 1) -> nn.Sequential:
     torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+    return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
+                         nn.Linear(64, 4))
 
 
 def batches(count: int = 5) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
