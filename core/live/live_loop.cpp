@@ -113,7 +113,7 @@ void LiveLoop::run() {
   const std::int64_t until = wall_nanoseconds() + kDrainNs;
   while ((in_kernel_.size() || !dirty_.empty()) && wall_nanoseconds() < until) {
     flush();
-    if (!receive_all()) ::usleep(20);
+    if (!receive_all(clock_.now())) ::usleep(20);
   }
   commands_.close();
 }
@@ -123,29 +123,36 @@ bool LiveLoop::pass() {
   const std::int64_t wall = wall_nanoseconds();
   longest_pass_ns_ = std::max(longest_pass_ns_, wall - pass_wall_);
   pass_wall_ = wall;
-  bool worked = receive_all();
-  worked |= commands_.run();
+  // One instant per pass. What the models owe up to it comes first: a post or a frame of a host
+  // must not reach a NIC before events that are older than it.
   const Picoseconds now = clock_.now();
-  for (LivePoller* p : pollers_) worked |= p->poll(now);
   const Picoseconds due = network_.events().next();
-  if (due <= now) {
-    event_lateness_.record(now - due);
-    worked = true;
-  }
-  network_.run_until(now);
+  bool worked = due <= now;
+  if (worked) event_lateness_.record(now - due);
+  catch_up(now);
+  worked |= receive_all(now);
+  worked |= commands_.run();
+  for (LivePoller* p : pollers_) worked |= p->poll(now);
+  catch_up(now);
   worked |= flush();
   if (wall >= next_housekeeping_) housekeeping(wall);
   return worked;
 }
 
-bool LiveLoop::receive_all() {
+// A model may stop the queue to be looked at; here the next pass looks.
+void LiveLoop::catch_up(Picoseconds now) {
+  while (!network_.run_until(now)) {
+  }
+}
+
+bool LiveLoop::receive_all(Picoseconds instant) {
   bool any = false;
   for (Port& port : ports_) {
     const std::size_t n = port.socket->receive(batch_);
     if (n == 0) continue;
     any = true;
     counters_.received += n;
-    const Picoseconds now = clock_.now();
+    const Picoseconds late = clock_.now();
     for (std::size_t i = 0; i < n; ++i) {
       // Headers lie a page apart, in one set of the first cache: fetch ahead, metadata too.
       if (i + 4 < n) {
@@ -153,9 +160,9 @@ bool LiveLoop::receive_all() {
         __builtin_prefetch(batch_[i + 4].data - sizeof(ln_metadata));
       }
       if (port.kind == PortKind::xdp_switch) {
-        from_xdp_switch(port, batch_[i], now);
+        from_xdp_switch(port, batch_[i], late);
       } else {
-        from_kernel(port, batch_[i], now);
+        from_kernel(port, batch_[i], instant);
       }
     }
   }
@@ -170,8 +177,10 @@ bool LiveLoop::attach(Packet& packet, Port& port, const ReceivedFrame& frame, bo
     drop_frame(port, frame);  // lengths only: the frame has served its purpose
     return true;
   }
-  packet.payload = {frame.data + packet.header_length, frame.length - packet.header_length,
-                    frame.handle, PayloadKind::frame};
+  // A packet that was here before knows its payload; what follows in the frame is padding.
+  const std::uint32_t rest = frame.length - packet.header_length;
+  const std::uint32_t length = packet.payload.length ? std::min(packet.payload.length, rest) : rest;
+  packet.payload = {frame.data + packet.header_length, length, frame.handle, PayloadKind::frame};
   return true;
 }
 
@@ -217,6 +226,7 @@ void LiveLoop::from_kernel(Port& port, const ReceivedFrame& frame, Picoseconds n
   packet->wire_length = frame.length;
   packet->ideal = now;
   packet->kernel = true;
+  packet->payload.length = frame.length - packet->header_length;
   attach(*packet, port, frame, true);
   if (port.kind == PortKind::host) {
     ++counters_.host_frames;
@@ -265,7 +275,9 @@ bool LiveLoop::send(std::uint32_t index, Packet& packet, bool with_uid) {
   Umem& umem = port.socket->umem();
   if (with_uid) ln_uid_to_mac(packet.uid & LN_UID_MASK, packet.header.data() + kSourceMac);
   Payload& payload = packet.payload;
-  const std::uint32_t length = packet.header_length + payload.length;
+  // What follows the payload (padding, invariant CRC) is in the wire length alone: zeros on the wire.
+  const std::uint32_t known = packet.header_length + payload.length;
+  const std::uint32_t length = std::max(known, packet.wire_length);
   std::uint32_t handle = 0, offset = kFrameHeadroom;
   bool in_place = false;
   if (payload.kind == PayloadKind::frame && Umem::id_of(payload.frame) == umem.id()) {
@@ -292,6 +304,7 @@ bool LiveLoop::send(std::uint32_t index, Packet& packet, bool with_uid) {
     }
   }
   std::memcpy(umem.base(handle) + offset, packet.header.data(), packet.header_length);
+  if (length > known) std::memset(umem.base(handle) + offset + known, 0, length - known);
   if (!port.socket->transmit(handle, offset, length)) {
     port.socket->flush();
     if (!port.socket->transmit(handle, offset, length)) {

@@ -26,7 +26,7 @@ struct LiveLoopConfig {
   std::int64_t idle_sleep_ns = 20'000;
   // Awake longer than this under SCHED_FIFO, the loop sleeps even with work to do: who starves the
   // ordinary tasks of a core of 5 % is stopped by the kernel for 50 ms in every second.
-  std::int64_t awake_limit_ns = 150'000;
+  std::int64_t awake_limit_ns = 400'000;
   std::int64_t uid_timeout_ns = 1'000'000'000;   // a uid that is away longer is missing
   Picoseconds lateness_bound = milliseconds(1);  // a p99 above it: "fell behind"
 };
@@ -98,7 +98,8 @@ class LiveLoop final : public KernelGate {
 
   void run();
   bool pass();
-  bool receive_all();
+  void catch_up(Picoseconds now);
+  bool receive_all(Picoseconds instant);
   void from_xdp_switch(Port& port, const ReceivedFrame& frame, Picoseconds now);
   void from_kernel(Port& port, const ReceivedFrame& frame, Picoseconds now);
   bool attach(Packet& packet, Port& port, const ReceivedFrame& frame, bool bytes);

@@ -83,6 +83,20 @@ TEST_F(LiveLoopTest, LengthsAloneAreTimedTheSameAndHoldNoFrames) {
   EXPECT_EQ(bed.fabric->socket(0).umem().free_frames(), free);
 }
 
+TEST_F(LiveLoopTest, PaddingBehindThePayloadTravelsButIsNotPayload) {
+  LineBed bed;
+  bed.loop->start();
+  bed.loop->call([&] {
+    PacketPtr p = live_test::usid_packet(bed.network.pool(), kKnownUsid, kPayload);
+    p->wire_length += 4;  // an invariant CRC that nobody computes
+    bed.network.egress(bed.a, 0)->offer(std::move(p), bed.network.now());
+  });
+  ASSERT_TRUE(bed.wait_for(1));
+  bed.loop->stop();
+  EXPECT_EQ(bed.at_b->seen[0].bytes.size(), kHeader + kPayload.size());
+  EXPECT_EQ(bed.loop->fidelity().returned, 1u);
+}
+
 TEST_F(LiveLoopTest, DropsOfTheSwitchExplainWhatDidNotReturn) {
   LineBed bed({.realtime = false, .uid_timeout_ns = 50'000'000, .lateness_bound = seconds(10)});
   const auto payload = pattern(100);
@@ -124,9 +138,12 @@ TEST_F(LiveLoopTest, LossOutsideTheModelsIsNeverSilent) {
 TEST_F(LiveLoopTest, AnEngineThatIsLateSaysSo) {
   LineBed bed({.realtime = false, .lateness_bound = milliseconds(5)});
   bed.loop->start();
-  bed.send(10, kKnownUsid, kPayload);
-  bed.loop->post([] { std::this_thread::sleep_for(std::chrono::milliseconds(60)); });
-  ASSERT_TRUE(bed.wait_for(10));
+  bed.loop->call([&] {
+    bed.network.egress(bed.a, 0)->offer(
+        live_test::usid_packet(bed.network.pool(), kKnownUsid, kPayload), bed.network.now());
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));  // before the packet can depart
+  });
+  ASSERT_TRUE(bed.wait_for(1));
   bed.loop->stop();
   const Fidelity f = bed.loop->fidelity();
   EXPECT_EQ(f.verdict, LiveVerdict::fell_behind);
@@ -213,10 +230,12 @@ TEST_F(LiveLoopTest, TwentyRunsLeakNothing) {
   };
   for (int i = 0; i < 3; ++i) once();  // allocators and libraries warm up
   const std::size_t descriptors = live_test::open_descriptors();
-  const std::size_t memory = live_test::resident_kib();
+  [[maybe_unused]] const std::size_t memory = live_test::resident_kib();
   for (int i = 0; i < 20; ++i) once();
   EXPECT_EQ(live_test::open_descriptors(), descriptors);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
   EXPECT_LT(live_test::resident_kib(), memory + 2048) << "KiB";
+#endif
 }
 
 bool program_exists(std::uint32_t id) {
