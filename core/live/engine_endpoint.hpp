@@ -1,5 +1,5 @@
-// The engine's side of its veths: one BPF object for the engine's namespace that hands every frame of
-// an interface to that interface's AF_XDP socket.
+// The engine's side of its veths: one BPF object for the engine's namespace that hands every frame
+// of an interface to that interface's AF_XDP socket.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Distribution of lateness in fixed logarithmic buckets: 16 per doubling, so a percentile is right to
-// 6 % from a nanosecond to an hour, and recording costs a few instructions and no memory.
+// Distribution of lateness in fixed logarithmic buckets: 16 per doubling, so a percentile is right
+// to 6 % from a nanosecond to an hour, and recording costs a few instructions and no memory.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@ class LatenessHistogram {
  public:
   // Early (negative) counts as on time.
   void record(Picoseconds lateness) {
-    const std::uint64_t ns = lateness.count > 0 ? static_cast<std::uint64_t>(lateness.count) / 1000 : 0;
+    const std::uint64_t ns =
+        lateness.count > 0 ? static_cast<std::uint64_t>(lateness.count) / 1000 : 0;
     ++buckets_[index_of(ns)];
     ++count_;
     if (lateness > max_) max_ = lateness;

@@ -1,5 +1,5 @@
-// Bring-up and tear-down. What costs time is grace periods of RCU, so everything is either one batch
-// under one lock or spread over threads.
+// Bring-up and tear-down. What costs time is grace periods of RCU, so everything is either one
+// batch under one lock or spread over threads.
 #include "live/live_fabric.hpp"
 
 #include <algorithm>
@@ -53,8 +53,9 @@ LiveFabric::LiveFabric(std::vector<LivePort> ports, const std::vector<LiveSwitch
     throw std::invalid_argument("LiveFabricConfig.sockets_per_umem must be at least 1");
   }
   if (config.mtu > 3500) {
-    throw std::invalid_argument("LiveFabricConfig.mtu must be at most 3500: native XDP on a veth "
-                                "takes no larger frame");
+    throw std::invalid_argument(
+        "LiveFabricConfig.mtu must be at most 3500: native XDP on a veth "
+        "takes no larger frame");
   }
   try {
     create_links(config);

@@ -1,5 +1,5 @@
-// Everything of a run that the kernel holds: the veths between the engine and its kernel-placed nodes,
-// their AF_XDP sockets and UMEMs, the XDP switches. Built in batches, torn down in parallel.
+// Everything of a run that the kernel holds: the veths between the engine and its kernel-placed
+// nodes, their AF_XDP sockets and UMEMs, the XDP switches. Built in batches, torn down in parallel.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@
 namespace loomnet {
 
 enum class PortKind : std::uint8_t {
-  xdp_switch,  // the uid comes back as source MAC: every packet is accounted for
+  xdp_switch,    // the uid comes back as source MAC: every packet is accounted for
   other_switch,  // Open vSwitch, Linux: what comes back is a new packet, lateness is per hop
-  host,        // a host's kernel
+  host,          // a host's kernel
 };
 
 // One veth: `interface` in the node's namespace, its peer with the engine.
@@ -40,7 +40,7 @@ struct LiveSwitch {
 };
 
 struct LiveFabricConfig {
-  std::uint32_t mtu = 3400;               // of all veths; native XDP allows 3,506
+  std::uint32_t mtu = 3400;  // of all veths; native XDP allows 3,506
   std::size_t sockets_per_umem = 64;
   std::uint32_t frames_per_umem = kMaxUmemFrames;
   XskConfig xsk;

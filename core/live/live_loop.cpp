@@ -17,8 +17,8 @@ namespace loomnet {
 namespace {
 
 constexpr std::int64_t kHousekeepingNs = 1'000'000;
-constexpr std::size_t kSweepShare = 256;          // of the table, each housekeeping
-constexpr std::int64_t kDrainNs = 100'000'000;    // what stop() waits for the kernel
+constexpr std::size_t kSweepShare = 256;        // of the table, each housekeeping
+constexpr std::int64_t kDrainNs = 100'000'000;  // what stop() waits for the kernel
 constexpr std::size_t kDestinationMac = 0, kSourceMac = 6;
 
 }  // namespace
@@ -275,7 +275,8 @@ bool LiveLoop::send(std::uint32_t index, Packet& packet, bool with_uid) {
   Umem& umem = port.socket->umem();
   if (with_uid) ln_uid_to_mac(packet.uid & LN_UID_MASK, packet.header.data() + kSourceMac);
   Payload& payload = packet.payload;
-  // What follows the payload (padding, invariant CRC) is in the wire length alone: zeros on the wire.
+  // What follows the payload (padding, invariant CRC) is in the wire length alone: zeros on the
+  // wire.
   const std::uint32_t known = packet.header_length + payload.length;
   const std::uint32_t length = std::max(known, packet.wire_length);
   std::uint32_t handle = 0, offset = kFrameHeadroom;
@@ -313,7 +314,8 @@ bool LiveLoop::send(std::uint32_t index, Packet& packet, bool with_uid) {
       return false;
     }
   }
-  if (payload.kind == PayloadKind::frame && !in_place) fabric_.frames().release_frame(payload.frame);
+  if (payload.kind == PayloadKind::frame && !in_place)
+    fabric_.frames().release_frame(payload.frame);
   payload.kind = PayloadKind::none;
   payload.data = nullptr;
   ++counters_.sent;
@@ -345,8 +347,8 @@ void LiveLoop::housekeeping(std::int64_t wall) {
                    [this](UidTable::Entry&&) { ++counters_.swept; });
 }
 
-// Never until the next event exactly: arming a timer for a few microseconds costs more than that in a
-// virtual machine (30 % of the core at 150,000 passes/s), and gives the core to nobody.
+// Never until the next event exactly: arming a timer for a few microseconds costs more than that in
+// a virtual machine (30 % of the core at 150,000 passes/s), and gives the core to nobody.
 void LiveLoop::sleep() {
   const std::int64_t until = wall_nanoseconds() + config_.idle_sleep_ns;
   const timespec t{until / 1'000'000'000, until % 1'000'000'000};
@@ -361,8 +363,8 @@ Fidelity LiveLoop::fidelity() {
   window_.clear();
   f.lateness = whole_.summary();
   f.event_lateness = event_lateness_.summary();
-  f.longest_pass = Picoseconds{static_cast<std::int64_t>(
-      static_cast<double>(longest_pass_ns_) * 1000 / clock_.dilation())};
+  f.longest_pass = Picoseconds{
+      static_cast<std::int64_t>(static_cast<double>(longest_pass_ns_) * 1000 / clock_.dilation())};
   f.passes = passes_;
   f.scheduling = scheduling_;
   f.dilation = clock_.dilation();
@@ -385,10 +387,17 @@ Fidelity LiveLoop::fidelity() {
   }
   const Counters& c = counters_;
   f.own_losses += c.umem_dry + c.tx_ring_full + c.too_long + c.no_port + c.malformed;
-  f.counters = {{"received", c.received}, {"sent", c.sent}, {"foreign", c.foreign},
-                {"no_metadata", c.no_metadata}, {"metadata_mismatch", c.metadata_mismatch},
-                {"malformed", c.malformed}, {"swept", c.swept}, {"umem_dry", c.umem_dry},
-                {"tx_ring_full", c.tx_ring_full}, {"too_long", c.too_long}, {"no_port", c.no_port},
+  f.counters = {{"received", c.received},
+                {"sent", c.sent},
+                {"foreign", c.foreign},
+                {"no_metadata", c.no_metadata},
+                {"metadata_mismatch", c.metadata_mismatch},
+                {"malformed", c.malformed},
+                {"swept", c.swept},
+                {"umem_dry", c.umem_dry},
+                {"tx_ring_full", c.tx_ring_full},
+                {"too_long", c.too_long},
+                {"no_port", c.no_port},
                 {"host_frames", c.host_frames}};
   const Picoseconds p99 = f.lateness.count ? f.lateness.p99 : f.event_lateness.p99;
   if (p99 > config_.lateness_bound) {

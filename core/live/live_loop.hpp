@@ -1,6 +1,6 @@
-// The live clock: the network's own event queue gated by the wall clock, with packets going out to and
-// coming in from the kernel. One thread, which sleeps 20 us whenever a pass found no work: a busy
-// loop would starve the kernel's own packet processing ("Loomnet: the design" 5).
+// The live clock: the network's own event queue gated by the wall clock, with packets going out to
+// and coming in from the kernel. One thread, which sleeps 20 us whenever a pass found no work: a
+// busy loop would starve the kernel's own packet processing ("Loomnet: the design" 5).
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ namespace loomnet {
 
 struct LiveLoopConfig {
   double dilation = 1;
-  bool realtime = true;                          // SCHED_FIFO 1, else nice -20, else as we are
+  bool realtime = true;  // SCHED_FIFO 1, else nice -20, else as we are
   std::int64_t idle_sleep_ns = 20'000;
   // Awake longer than this under SCHED_FIFO, the loop sleeps even with work to do: who starves the
   // ordinary tasks of a core of 5 % is stopped by the kernel for 50 ms in every second.
@@ -41,8 +41,8 @@ class LivePoller {
 
 class LiveLoop final : public KernelGate {
  public:
-  // Network and fabric must outlive the loop, and are its thread's alone between start() and stop():
-  // others reach them through call().
+  // Network and fabric must outlive the loop, and are its thread's alone between start() and
+  // stop(): others reach them through call().
   LiveLoop(Network& network, LiveFabric& fabric, const LiveLoopConfig& config = {});
   ~LiveLoop() override;
 

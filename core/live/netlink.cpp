@@ -86,7 +86,8 @@ void describe_end(Message& m, const VethEnd& end, std::uint32_t mtu) {
   m.value<std::uint32_t>(IFLA_NUM_TX_QUEUES, 1);
   m.value<std::uint32_t>(IFLA_NUM_RX_QUEUES, 1);
   if (end.mac != MacAddress{}) m.attribute(IFLA_ADDRESS, end.mac.data(), end.mac.size());
-  if (end.netns) m.value<std::uint32_t>(IFLA_NET_NS_FD, static_cast<std::uint32_t>(end.netns->fd()));
+  if (end.netns)
+    m.value<std::uint32_t>(IFLA_NET_NS_FD, static_cast<std::uint32_t>(end.netns->fd()));
   if (end.group) m.value<std::uint32_t>(IFLA_GROUP, end.group);
 }
 
@@ -260,8 +261,8 @@ void Rtnetlink::add_address(int index, const IpAddress& address) {
   Message m(RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE, h);
   m.attribute(IFA_LOCAL, address.bytes.data(), address_bytes(address.family));
   m.attribute(IFA_ADDRESS, address.bytes.data(), address_bytes(address.family));
-  add({m.finish(), "add address " + to_text(address) + " to link " + std::to_string(index) +
-                       " in " + label_});
+  add({m.finish(),
+       "add address " + to_text(address) + " to link " + std::to_string(index) + " in " + label_});
 }
 
 void Rtnetlink::add_route(const IpAddress& destination, int index, const IpAddress* gateway) {

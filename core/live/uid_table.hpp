@@ -1,6 +1,7 @@
 // Packets that a kernel-placed switch holds, by uid: each comes back, or stands here until a sweep
-// calls it missing. Open addressing, Robin Hood order: uids are handed out in order and fill long runs
-// of slots, each at its home, so a removal must be able to stop at the first neighbour at home.
+// calls it missing. Open addressing, Robin Hood order: uids are handed out in order and fill long
+// runs of slots, each at its home, so a removal must be able to stop at the first neighbour at
+// home.
 #pragma once
 
 #include <cstdint>

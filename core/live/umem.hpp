@@ -1,5 +1,5 @@
-// Packet memory that AF_XDP sockets share: frames of one page, a free list, and the handles by which
-// packets own frames. Single-threaded: everything here belongs to the live loop's thread.
+// Packet memory that AF_XDP sockets share: frames of one page, a free list, and the handles by
+// which packets own frames. Single-threaded: everything here belongs to the live loop's thread.
 #pragma once
 
 #include <xdp/xsk.h>

@@ -22,8 +22,8 @@ XskSocket::XskSocket(Umem& umem, const std::string& interface, const XskConfig& 
   raw.tx_size = config.tx;
   raw.libxdp_flags = XSK_LIBXDP_FLAGS__INHIBIT_PROG_LOAD;
   raw.bind_flags = XDP_COPY | XDP_USE_NEED_WAKEUP;
-  const int error = xsk_socket__create_shared(&socket_, interface.c_str(), 0, umem.raw(), &rx_, &tx_,
-                                              &fill_, &comp_, &raw);
+  const int error = xsk_socket__create_shared(&socket_, interface.c_str(), 0, umem.raw(), &rx_,
+                                              &tx_, &fill_, &comp_, &raw);
   if (error) throw LiveError("bind AF_XDP socket to " + interface, -error);
   ::setsockopt(fd(), SOL_SOCKET, SO_SNDBUFFORCE, &kSendBuffer, sizeof kSendBuffer);
   fill_wanted_ = config.fill;
@@ -35,8 +35,8 @@ XskSocket::~XskSocket() {
 }
 
 void XskSocket::refill() {
-  std::uint32_t count = static_cast<std::uint32_t>(
-      std::min<std::size_t>(fill_wanted_, umem_.free_frames()));
+  std::uint32_t count =
+      static_cast<std::uint32_t>(std::min<std::size_t>(fill_wanted_, umem_.free_frames()));
   if (count < fill_wanted_) ++fill_short_;
   std::uint32_t at = 0;
   if (count == 0 || xsk_ring_prod__reserve(&fill_, count, &at) != count) return;
@@ -92,8 +92,7 @@ bool XskSocket::flush() {
       ++send_errors_;
       last_send_error_ = errno;
     }
-    const std::uint32_t left =
-        tx_.cached_prod - __atomic_load_n(tx_.consumer, __ATOMIC_ACQUIRE);
+    const std::uint32_t left = tx_.cached_prod - __atomic_load_n(tx_.consumer, __ATOMIC_ACQUIRE);
     const std::uint32_t gone = unsent_ - left;
     unsent_ = left;
     outstanding_ += gone;

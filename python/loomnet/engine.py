@@ -155,15 +155,28 @@ class Engine:
                 found[f"nic {host.name}"] = row
         return found
 
-    def figures(self, hosts: Iterable[int]) -> dict[str, float]:
-        """Cumulative lost, retransmitted and readmitted over these hosts, where the transport has
-        them; `lost` counts packets the links dropped, whoever noticed."""
-        drops = self.network.link_counters()
-        lost = sum(int(column.sum()) for name, column in drops.items() if name.startswith("drop_"))
-        values: dict[str, float] = {"lost": lost}
-        for host in hosts:
-            counters = self.network.nic_counters(host)
-            for figure, name in (("retransmitted", "retransmitted"), ("readmitted", "evs_readmitted")):
-                if name in counters:
-                    values[figure] = values.get(figure, 0) + counters[name]
-        return values
+    def figures(self, hosts: Iterable[int]) -> dict[str, int]:
+        """Cumulative lost (packets dropped by links, whoever noticed), retransmitted and readmitted
+        over these hosts, where the transport has them."""
+        return figures_of(self.network.run_counters(list(hosts)), self.transport)
+
+
+def figures_of(counters: dict[str, int], transport: str | None) -> dict[str, int]:
+    """The counters that are figures of this transport's runs."""
+    names = ["lost"]
+    if transport in ("mrc", "roce"):
+        names.append("retransmitted")
+    if transport == "mrc":
+        names.append("readmitted")
+    return {name: counters[name] for name in names}
+
+
+def staging_for(plan: Plan) -> dict[str, int]:
+    """Slots and their size that keep all planes of a host busy: four times what is in flight on the
+    longest round trip, so that a slot's way back as credit never shows."""
+    rate = max(sum(plan.links[port].forward.rate_bps for port in host.ports) for host in plan.hosts)
+    window = 4 * rate * plan.base_rtt_ps // (8 * 10**12)
+    payload = 32768
+    while payload < 4 << 20 and payload * 16 < window:
+        payload *= 2
+    return {"slots": 16, "slot_payload": payload}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loomnet import _core
-from loomnet.engine import Engine
+from loomnet.engine import Engine, staging_for
 from loomnet.jobs import TorchJob
 from loomnet.live.ranks import RankGroup, RankSpec
 from loomnet.rundata import Iteration, RunFault
@@ -36,7 +36,8 @@ class RankJob:
         self.placement = request.placement
         world = len(self.placement)
         self.bridges = [
-            _core.RankBridge(engine.network, host, rank=rank, world=world)
+            _core.RankBridge(engine.network, host, rank=rank, world=world,
+                             channels=16, **staging_for(engine.plan))
             for rank, host in enumerate(self.placement)]
         if self.job.transport != "gloo":
             for (rank, peer), number in engine.connect_mesh(self.placement).items():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from loomnet import _core
-from loomnet.engine import Engine
+from loomnet.engine import Engine, staging_for
 from loomnet.errors import UsageError
 from loomnet.jobs import AllReduce, AllToAll, Flows, Incast, Job, Permutation, Trace
 from loomnet.rundata import Iteration, RunFault
@@ -40,7 +40,7 @@ class CollectiveTraffic:
         self._traffic = _core.CollectiveTraffic(
             engine.network, hosts=list(placement), collective=name, bytes=job.size.bytes,
             repeat=job.repeat, start_ps=start_ps, compute_ps=job.compute.count,
-            gaps_ps=list(gaps_ps), payload=payload)
+            gaps_ps=list(gaps_ps), payload=payload, **staging_for(engine.plan))
         for (rank, peer), number in engine.connect_mesh(placement).items():
             self._traffic.set_queue_pair(rank, peer, number)
         self._traffic.start()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loomnet import _core
-from loomnet.engine import Engine
+from loomnet.engine import Engine, figures_of
 from loomnet.jobs import TorchJob
 from loomnet.live.ownership import RunLock
 from loomnet.rankjob import RankJob, environment_of_ranks
@@ -187,8 +187,8 @@ class VirtualTorchRun:
 
     def sample(self) -> dict[str, int]:
         found = self.engine.network.run_counters(list(self.request.placement))
-        for name in ("lost", "retransmitted", *(("readmitted",) if self.job.transport == "mrc" else ())):
-            self.counters.setdefault(name, []).append((max(self.now(), 0), found[name]))
+        for name, value in figures_of(found, self.job.transport).items():
+            self.counters.setdefault(name, []).append((max(self.now(), 0), value))
         return found
 
     def report(self) -> None:

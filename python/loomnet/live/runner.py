@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from loomnet import _core
-from loomnet.engine import Engine
+from loomnet.engine import Engine, figures_of
 from loomnet.errors import PrivilegeError, UnavailableError, UsageError
 from loomnet.jobs import TorchJob
 from loomnet.live.budget import PASSES_PER_SECOND, offered_passes
@@ -304,11 +304,8 @@ class _Run:
     def _sample(self) -> dict[str, int]:
         found = self.live.run_counters(list(self.request.placement))
         at = self.now()
-        figures = ["lost"] if self.job.transport == "gloo" else ["lost", "retransmitted"]
-        if self.job.transport == "mrc":
-            figures.append("readmitted")
-        for name in figures:
-            self.counters.setdefault(name, []).append((at, found[name]))
+        for name, value in figures_of(found, self.job.transport).items():
+            self.counters.setdefault(name, []).append((at, value))
         return found
 
     def _progress(self) -> None:
