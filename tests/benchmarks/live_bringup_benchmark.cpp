@@ -1,5 +1,5 @@
-// Bring-up and tear-down of 32 hosts x 4 planes with 24 XDP switches (320 veths, sockets and programs),
-// as seconds and as a share of the goal of 5 s each ("Loomnet: the design" section 5).
+// Bring-up and tear-down of 32 hosts x 4 planes with 24 XDP switches (320 veths, sockets and
+// programs), as seconds and as a share of the goal of 5 s each ("Loomnet: the design" section 5).
 //
 //   ratio_up, ratio_down: time / 5 s; below 1 holds.
 #include <benchmark/benchmark.h>
@@ -36,15 +36,18 @@ void BringUp(benchmark::State& state) {
       switches.push_back(Netns::create("lnlv s" + std::to_string(node)));
       const int count = s < kLeaves ? kHosts / kLeaves + kSpines : kLeaves;
       for (int port = 0; port < count; ++port) {
-        ports.push_back({.node = node, .port = static_cast<std::uint16_t>(port),
+        ports.push_back({.node = node,
+                         .port = static_cast<std::uint16_t>(port),
                          .netns = &switches.back(),
                          .interface = "lnlv" + std::to_string(node) + "-" + std::to_string(port)});
       }
       plans.push_back({.node = node, .netns = &switches.back(), .tables = tables});
     }
     for (int h = 0; h < kHosts; ++h) {
-      ports.push_back({.node = static_cast<NodeId>(h), .port = static_cast<std::uint16_t>(p),
-                       .kind = PortKind::host, .netns = &hosts[static_cast<std::size_t>(h)],
+      ports.push_back({.node = static_cast<NodeId>(h),
+                       .port = static_cast<std::uint16_t>(p),
+                       .kind = PortKind::host,
+                       .netns = &hosts[static_cast<std::size_t>(h)],
                        .interface = "lnlv-p" + std::to_string(p)});
     }
   }

@@ -1,5 +1,5 @@
-// Lateness of the live loop at 150,000 switch passes per second over 64 sockets, alone and with four
-// memory-bound processes at nice 10 beside it (ranks that compute).
+// Lateness of the live loop at 150,000 switch passes per second over 64 sockets, alone and with
+// four memory-bound processes at nice 10 beside it (ranks that compute).
 //
 //   8 flows x 4 XDP switches x 5 links; every pass adds its own lateness, none is forgiven.
 //   ratio: p99 / 100 us, the goal ("Loomnet: the design" 5); below 1 holds.
@@ -32,7 +32,11 @@ constexpr std::size_t kHeader = 14 + 40 + 16, kPayload = 1024;
 class Source final : public EventHandler {
  public:
   Source(Network& network, NodeId host, std::span<const std::uint8_t> payload, Picoseconds gap)
-      : network_(network), host_(host), payload_(payload), gap_(gap), id_(network.events().add(*this)) {
+      : network_(network),
+        host_(host),
+        payload_(payload),
+        gap_(gap),
+        id_(network.events().add(*this)) {
     header_.fill(0);
     header_[0] = 0x06, header_[12] = 0x86, header_[13] = 0xdd;
     std::uint8_t* ip = &header_[14];
@@ -114,7 +118,9 @@ void Lateness(benchmark::State& state) {
     nodes.push_back(network.add_switch(kPorts, nullptr));
     netns.push_back(Netns::create("lnlv s" + std::to_string(s)));
     for (std::uint16_t p = 0; p < kPorts; ++p) {
-      ports.push_back({.node = nodes.back(), .port = p, .netns = &netns.back(),
+      ports.push_back({.node = nodes.back(),
+                       .port = p,
+                       .netns = &netns.back(),
                        .interface = "lnlv-p" + std::to_string(p)});
     }
     switches.push_back({.node = nodes.back(), .netns = &netns.back(), .tables = tables});

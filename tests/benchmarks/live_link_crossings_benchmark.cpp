@@ -1,5 +1,5 @@
-// Link crossings per second of the live engine (rate + delay links, conservation, lateness) against a
-// bare AF_XDP forwarder on the same veths, sockets and XDP switches, both on one core, in turns.
+// Link crossings per second of the live engine (rate + delay links, conservation, lateness) against
+// a bare AF_XDP forwarder on the same veths, sockets and XDP switches, both on one core, in turns.
 //
 //   A -- [S1] -- [S2] -- [S3] -- B: four links a packet, three passes through the kernel.
 //   ratio: engine / bare, by the wall; goal 0.9. cpu_ratio: the same by CPU time per packet, which
@@ -22,8 +22,9 @@ namespace {
 
 constexpr int kSwitches = 3, kLinks = kSwitches + 1;
 constexpr std::size_t kHeader = 14 + 40 + 16;
-constexpr int kWindow = 384;        // packets under way: enough that neither ever waits for one …
-constexpr XskConfig kRings{.fill = 512, .rx = 512, .tx = 512, .completion = 512};  // … nor loses any
+constexpr int kWindow = 384;  // packets under way: enough that neither ever waits for one …
+constexpr XskConfig kRings{
+    .fill = 512, .rx = 512, .tx = 512, .completion = 512};  // … nor loses any
 constexpr int kRounds = 5;
 constexpr double kRoundSeconds = 1.0;
 
@@ -102,7 +103,9 @@ struct Bed {
       netns.push_back(Netns::create("lnlv s" + std::to_string(s)));
       const auto node = static_cast<NodeId>(first_switch + s);
       for (std::uint16_t p = 0; p < 2; ++p) {
-        ports.push_back({.node = node, .port = p, .netns = &netns.back(),
+        ports.push_back({.node = node,
+                         .port = p,
+                         .netns = &netns.back(),
                          .interface = "lnlv-p" + std::to_string(p)});
       }
       switches.push_back({.node = node, .netns = &netns.back(), .tables = tables});
@@ -137,8 +140,9 @@ struct Bed {
       std::this_thread::sleep_for(std::chrono::duration<double>(kRoundSeconds));
       const auto after = loop.call(look);
       const auto packets = static_cast<double>(after.first - before.first);
-      rate = {packets / std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count(),
-              (after.second - before.second) / packets};
+      rate = {
+          packets / std::chrono::duration<double>(std::chrono::steady_clock::now() - t0).count(),
+          (after.second - before.second) / packets};
       loop.stop();
       network.clear();
       const Fidelity f = loop.fidelity();
@@ -181,7 +185,8 @@ struct Bed {
               send();
             } else {
               XskSocket& out = f.socket(2 * (s + 1));
-              const auto offset = static_cast<std::uint32_t>(batch[i].data - in.umem().base(batch[i].handle));
+              const auto offset =
+                  static_cast<std::uint32_t>(batch[i].data - in.umem().base(batch[i].handle));
               while (!out.transmit(batch[i].handle, offset, batch[i].length)) out.flush();
             }
           }

@@ -1,4 +1,5 @@
-// The live part's bookkeeping without a kernel: lateness buckets, the uid table, judgements, orders.
+// The live part's bookkeeping without a kernel: lateness buckets, the uid table, judgements,
+// orders.
 #include "live/lateness.hpp"
 
 #include <gtest/gtest.h>

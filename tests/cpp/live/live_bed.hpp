@@ -1,5 +1,5 @@
-// A line of one kernel-placed XDP switch between two hosts of the engine, for tests of the live loop:
-// host 0 -- port 0 [switch 2] port 1 -- host 1. Hosts run a transport that only records.
+// A line of one kernel-placed XDP switch between two hosts of the engine, for tests of the live
+// loop: host 0 -- port 0 [switch 2] port 1 -- host 1. Hosts run a transport that only records.
 #pragma once
 
 #include <memory>
@@ -47,8 +47,8 @@ inline constexpr std::uint16_t kKnownUsid = 0xe801, kUnknownUsid = 0x7777;
 inline constexpr std::size_t kHeader = 14 + 40 + 16;
 
 // Ethernet + IPv6 to a uA of the switch (or not), `payload` bytes behind 16 header bytes.
-inline PacketPtr usid_packet(PacketPool& pool, std::uint16_t usid, std::span<const std::uint8_t> payload,
-                             std::uint8_t hop_limit = 64) {
+inline PacketPtr usid_packet(PacketPool& pool, std::uint16_t usid,
+                             std::span<const std::uint8_t> payload, std::uint8_t hop_limit = 64) {
   PacketPtr p = pool.allocate();
   p->header_length = kHeader;
   p->header.fill(0);

@@ -48,12 +48,13 @@ TEST_F(LiveLoopTest, PacketsCrossTheKernelSwitchWithTheirBytesAndTheirIdealTime)
   for (const auto& seen : bed.at_b->seen) {
     ASSERT_EQ(seen.bytes.size(), kHeader + payload.size());
     EXPECT_TRUE(std::equal(payload.begin(), payload.end(), seen.bytes.begin() + kHeader));
-    EXPECT_EQ(seen.bytes[14 + 7], 63);                                   // hop limit
-    EXPECT_EQ(seen.bytes[14 + 28] << 8 | seen.bytes[14 + 29], 0x4001);   // shifted
-    EXPECT_GE(seen.now, seen.ideal);  // never early
+    EXPECT_EQ(seen.bytes[14 + 7], 63);                                  // hop limit
+    EXPECT_EQ(seen.bytes[14 + 28] << 8 | seen.bytes[14 + 29], 0x4001);  // shifted
+    EXPECT_GE(seen.now, seen.ideal);                                    // never early
     if (last.count) {
       // The ideal time is the models' alone: exactly one serialisation apart, however late we were.
-      EXPECT_EQ(seen.ideal - last, serialization_time(kHeader + 2048 + kFramingOverhead, gigabits(1)));
+      EXPECT_EQ(seen.ideal - last,
+                serialization_time(kHeader + 2048 + kFramingOverhead, gigabits(1)));
     }
     last = seen.ideal;
   }

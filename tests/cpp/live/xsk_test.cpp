@@ -1,5 +1,5 @@
-// AF_XDP over veth and through a real XDP forward switch: bytes, metadata, counters, and what is left
-// behind.
+// AF_XDP over veth and through a real XDP forward switch: bytes, metadata, counters, and what is
+// left behind.
 #include <thread>
 
 #include "ebpf/metadata.h"
@@ -93,8 +93,8 @@ struct SwitchBed {
   SwitchBed() {
     std::vector<LivePort> ports;
     for (std::uint16_t p = 0; p < 3; ++p) {
-      ports.push_back({.node = 7, .port = p, .netns = &netns,
-                       .interface = "lnlv-p" + std::to_string(p)});
+      ports.push_back(
+          {.node = 7, .port = p, .netns = &netns, .interface = "lnlv-p" + std::to_string(p)});
     }
     auto tables = std::make_shared<TableBatch>();
     tables->generation = 5;
@@ -138,7 +138,7 @@ TEST_F(XskTest, AnXdpSwitchShiftsForwardsAndReportsItsVerdict) {
   ASSERT_TRUE(receive_within(bed.fabric->socket(1), f));
   ASSERT_EQ(f.length, sent.size());
   EXPECT_EQ(ln_uid_from_mac(f.data + 6), 0x123456789au);
-  EXPECT_EQ(f.data[14 + 7], 63);                                    // hop limit
+  EXPECT_EQ(f.data[14 + 7], 63);                                      // hop limit
   EXPECT_EQ(f.data[14 + 24 + 4] << 8 | f.data[14 + 24 + 5], 0x4001);  // shifted
   EXPECT_TRUE(std::equal(sent.begin() + 54, sent.end(), f.data + 54));
   ln_metadata metadata;
@@ -153,7 +153,7 @@ TEST_F(XskTest, AnXdpSwitchShiftsForwardsAndReportsItsVerdict) {
 TEST_F(XskTest, DropsOfTheSwitchAreCountedByReason) {
   SwitchBed bed;
   XdpSwitch& s = bed.fabric->xdp_switch(0);
-  for (int i = 0; i < 10; ++i) bed.send(0, bed.frame(i + 1, 0x7777, 0x4001));  // unknown uSID
+  for (int i = 0; i < 10; ++i) bed.send(0, bed.frame(i + 1, 0x7777, 0x4001));    // unknown uSID
   for (int i = 0; i < 5; ++i) bed.send(1, bed.frame(i + 1, 0xe801, 0x4001, 1));  // hop limit 1
   for (int i = 0; i < 3; ++i) bed.send(2, bed.frame(i + 1, 0xe801, 0));          // nothing behind
   bed.send(0, bed.frame(99, 0x2002, 0));
