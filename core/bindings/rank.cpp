@@ -180,6 +180,8 @@ void bind_rank(py::module_& m) {
                              "Step after which the run wants the job to end; -1: none.")
       .def("foreign_begin", &RankSession::foreign_begin, Release())
       .def("foreign_end", &RankSession::foreign_end, Release())
+      .def("compute", &RankSession::compute, py::arg("picoseconds"), Release(),
+           "Blocks while so much emulated time passes: computing as the virtual clock counts it.")
       .def("foreign_wait", &RankSession::foreign_wait, Release())
       .def("leave", &RankSession::leave, py::arg("linger_ns") = 0, Release())
       .def("counters", &RankSession::counters, Release());

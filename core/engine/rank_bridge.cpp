@@ -1,6 +1,7 @@
 // Posts from shared memory into the NIC, results back, works into the host's meter.
 #include "engine/rank_bridge.hpp"
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
@@ -10,7 +11,8 @@ RankBridge::RankBridge(Network& network, NodeId host, const rank::Geometry& geom
     : network_(network),
       nic_(network.nic(host)),
       memory_(rank::Memory::create(geometry)),
-      port_(memory_, rank_wake_) {
+      port_(memory_, rank_wake_),
+      id_(network.events().add(*this)) {
   auto staging = memory_.staging();
   key_ = nic_.register_region(reinterpret_cast<std::uint8_t*>(staging.data()), 0, staging.size());
   if (key_ != geometry.staging_key) {
@@ -45,6 +47,10 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
     } else if (kind == rank::MarkKind::work_end) {
       nic_.meter().end(when(static_cast<std::int64_t>(mark.a)), at, mark.status == 0 ? mark.b : 0);
       ++(mark.status == 0 ? finished_ : failed_);
+    } else if (kind == rank::MarkKind::compute) {
+      // A rank's word: an hour of emulated time is the most it may ask for at once.
+      const auto asked = std::min<std::uint64_t>(mark.value, static_cast<std::uint64_t>(seconds(3600).count));
+      network_.events().schedule(now + Picoseconds{static_cast<std::int64_t>(asked)}, id_);
     } else {
       marks_.push_back({kind, mark.status, at, mark.value, mark.a, mark.b});
     }

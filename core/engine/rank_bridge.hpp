@@ -19,7 +19,7 @@ struct RankMark {
   std::uint64_t value, a, b;
 };
 
-class RankBridge final : public NicClient {
+class RankBridge final : public NicClient, public EventHandler {
  public:
   // Registers the rank's staging memory as the host's first region. Throws std::invalid_argument if
   // the geometry's staging_key is not the key that the NIC gives it.
@@ -55,6 +55,11 @@ class RankBridge final : public NicClient {
   std::uint64_t finished_works() const { return finished_; }
   std::uint64_t failed_works() const { return failed_; }
 
+  // A compute mark's time has passed.
+  void on_event(std::uint64_t, Picoseconds now) override {
+    port_.notify({static_cast<std::uint32_t>(rank::NoticeKind::resume), 0, 0, 0});
+    port_.flush(now);
+  }
   void on_completion(const Completion& completion, Picoseconds now) override { port_.complete(completion, now); }
   void on_arrival(const Arrival& arrival, Picoseconds now) override { port_.arrived(arrival, now); }
 
@@ -65,6 +70,7 @@ class RankBridge final : public NicClient {
   rank::Memory memory_;
   RankPort port_;
   std::uint32_t key_ = 0;
+  ObjectId id_;
   std::uint64_t finished_ = 0, failed_ = 0;
   std::vector<RankMark> marks_;
 };

@@ -62,8 +62,23 @@ void Nic::from_kernel(PlanePort port, PacketPtr packet, Picoseconds now) {
   send(port, now);
 }
 
+namespace {
+
+// TCP payload of a kernel frame, retransmissions included: what breaks a silence at this host.
+std::uint32_t tcp_payload(const Packet& packet) {
+  constexpr std::size_t kIp = 14, kTcp = kIp + 40;
+  const auto& h = packet.header;
+  if (packet.header_length < kTcp + 20 || h[kIp] >> 4 != 6 || h[kIp + 6] != 6) return 0;
+  const std::uint32_t length = std::uint32_t{h[kIp + 4]} << 8 | h[kIp + 5];
+  const std::uint32_t header = static_cast<std::uint32_t>(h[kTcp + 12] >> 4) * 4;
+  return length > header ? length - header : 0;
+}
+
+}  // namespace
+
 void Nic::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
   if (packet->kernel) {
+    if (const std::uint32_t bytes = tcp_payload(*packet)) meter_.payload(bytes, now);
     if (kernel_) {
       kernel_->to_host(host_, static_cast<PlanePort>(port), std::move(packet), now);
     } else {

@@ -99,8 +99,9 @@ enum class MarkKind : std::uint32_t {
   work_begin = 4,  // an operation became outstanding; value = its number in this rank
   work_end = 5,    // it ended: value = its number, a = its start (ns), b = payload bytes, status
   failure = 6,     // the rank's script failed or a collective did; value = OperationStatus or 255
+  compute = 7,     // the rank computes for `value` picoseconds of emulated time: wake it after
 };
-inline constexpr MarkKind kLastMark = MarkKind::failure;
+inline constexpr MarkKind kLastMark = MarkKind::compute;
 struct MarkEntry {
   std::uint32_t kind;
   std::uint32_t status;  // 0 = ok
@@ -116,6 +117,7 @@ enum class NoticeKind : std::uint32_t {
   cut_off = 2,     // this rank broke the contract, reason = Fault
   run_ended = 3,   // the run is over, reason = GoneReason
   last_step = 4,   // the job ends itself after the training step whose number is `reason`
+  resume = 5,      // a compute mark's time has passed
 };
 enum class GoneReason : std::uint32_t {
   exited = 1,

@@ -180,6 +180,9 @@ void RankClient::apply(const NoticeEntry& n, CollectiveExecutor* executor) {
     case NoticeKind::last_step:
       last_step_ = n.reason;
       return;
+    case NoticeKind::resume:
+      ++resumed_;
+      return;
   }
 }
 

@@ -55,6 +55,8 @@ class RankClient final : public Verbs {
   bool ended() const { return ended_; }  // the run is over
   // Training step after which the run wants the job to end; -1: none.
   std::int64_t last_step() const { return last_step_; }
+  // Compute marks whose time has passed.
+  std::uint64_t resumed() const { return resumed_; }
   std::uint64_t writes() const { return writes_; }
   std::uint64_t bytes() const { return bytes_; }
 
@@ -89,6 +91,7 @@ class RankClient final : public Verbs {
   std::vector<JobRank> departed_;
   bool ended_ = false;
   std::int64_t last_step_ = -1;
+  std::uint64_t resumed_ = 0;
 };
 
 }  // namespace loomnet::rank

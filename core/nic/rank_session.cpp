@@ -259,6 +259,7 @@ void RankSession::progress() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (client_.poll(&executor_)) last_event_ns_ = monotonic_ns();
+    end_compute();
     const std::int64_t now = monotonic_ns();
     expire(now);
     expire_departed(now);
@@ -293,6 +294,28 @@ std::int64_t RankSession::last_step() {
   // Without a communicator no progress thread reads the notices.
   if (!thread_.joinable() && !left_) client_.poll(nullptr);
   return client_.last_step();
+}
+
+void RankSession::compute(std::uint64_t picoseconds) {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return !computing_; });
+  if (left_ || picoseconds == 0 || !client_.failure().empty()) return;
+  start_progress();
+  if (!client_.mark(MarkKind::compute, picoseconds, 0, 0, 0, open_marks_ + 1)) return;
+  ++computes_;
+  computing_ = true;
+  ++blocked_;
+  update_state();
+  client_.publish();
+  done_.wait(lock, [&] { return !computing_ || left_; });
+}
+
+// Whoever computed goes on from now, even before the scheduler lets it run.
+void RankSession::end_compute() {
+  if (!computing_ || (client_.resumed() < computes_ && client_.failure().empty())) return;
+  computing_ = false;
+  --blocked_;
+  done_.notify_all();
 }
 
 std::uint64_t RankSession::foreign_begin() {

@@ -73,6 +73,8 @@ class RankSession final : private OperationSink {
             std::uint32_t status = 0);
   // Training step after which the run wants the job to end; -1: none.
   std::int64_t last_step();
+  // Blocks while `picoseconds` of emulated time pass: computing as the virtual clock counts it.
+  void compute(std::uint64_t picoseconds);
   // For traffic that another transport carries: an operation begins (its number) and ends.
   std::uint64_t foreign_begin();
   void foreign_end(std::uint64_t number, std::int64_t began_ns, std::uint64_t bytes, bool ok);
@@ -91,6 +93,7 @@ class RankSession final : private OperationSink {
   void progress();
   void start_progress();  // mutex held
   void update_state();    // mutex held
+  void end_compute();     // mutex held
   std::uint64_t payload_bytes(CommunicatorId id, const Operation& o) const;  // mutex held
   void expire(std::int64_t now);
   void expire_departed(std::int64_t now);
@@ -112,6 +115,8 @@ class RankSession final : private OperationSink {
   std::unordered_map<CommunicatorId, std::vector<JobRank>> communicators_;
   std::thread thread_;
   std::uint64_t next_work_ = 1, open_marks_ = 0;
+  std::uint64_t computes_ = 0;    // compute marks made
+  bool computing_ = false;        // a thread is inside compute(), counted in blocked_
   std::uint32_t blocked_ = 0, blocked_callbacks_ = 0, callbacks_ = 0;
   std::int64_t last_event_ns_ = 0;
   std::size_t departed_failed_ = 0;

@@ -152,9 +152,7 @@ class _Run:
             self.live.start()
             self.ranks.launch(self.glue, master_port=GLOO_PORT, environment={
                 # Gloo binds to the interface that holds fd00::<host> and nothing else.
-                "GLOO_SOCKET_IFNAME": HOST_INTERFACE,
-                **environment_of_ranks(None if self.job.compute in (None, "measured")
-                                       else self.job.compute.count)})
+                "GLOO_SOCKET_IFNAME": HOST_INTERFACE, **environment_of_ranks(None)})
         else:
             self.traffic = start_traffic(self.engine, self.job, self.request.placement, START_PS,
                                          payload=True, seed=self.request.seed)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import time
 import weakref
 from typing import Any
 
@@ -20,10 +21,14 @@ class StepHook:
 
     Args:
         hash_every: hash the parameters each so many steps; 0: never.
+        compute: picoseconds of emulated time that each step's computing takes, "measured" for this
+            process's own CPU time, or None where time passes by itself (the live clock).
     """
 
-    def __init__(self, hash_every: int) -> None:
+    def __init__(self, hash_every: int, compute: str | None = None) -> None:
         self.step = 0
+        self._compute_ps = None if compute in (None, "measured") else int(compute)
+        self._measured_s = time.process_time() if compute == "measured" else None
         self._hash_every = hash_every
         self._optimizer: weakref.ref[Any] | None = None
 
@@ -46,6 +51,16 @@ class StepHook:
         last = link.session.last_step
         if last >= 0 and self.step >= last:
             raise SystemExit(0)
+        self._compute(link.session)
+
+    def _compute(self, session: Any) -> None:
+        """On the virtual clock: this iteration's compute time passes, as declared or as measured."""
+        if self._compute_ps is not None:
+            session.compute(self._compute_ps)
+        elif self._measured_s is not None:
+            now = time.process_time()
+            session.compute(max(round((now - self._measured_s) * 1e12), 1))
+            self._measured_s = time.process_time()
 
 
 def parameter_hash(optimizer: Any) -> bytes | None:
@@ -66,5 +81,6 @@ def parameter_hash(optimizer: Any) -> bytes | None:
 
 def install() -> None:
     """Registers the hook for every optimizer of the process, as ``LOOMNET_HASH_EVERY`` says."""
-    hook = StepHook(int(os.environ.get("LOOMNET_HASH_EVERY", "0") or 0))
+    hook = StepHook(int(os.environ.get("LOOMNET_HASH_EVERY", "0") or 0),
+                    os.environ.get("LOOMNET_COMPUTE"))
     register_optimizer_step_post_hook(hook)
