@@ -182,6 +182,8 @@ void bind_rank(py::module_& m) {
       .def("foreign_end", &RankSession::foreign_end, Release())
       .def("compute", &RankSession::compute, py::arg("picoseconds"), Release(),
            "Blocks while so much emulated time passes: computing as the virtual clock counts it.")
+      .def("watch_sleep", &RankSession::watch_sleep,
+           "On the virtual clock: threads that wait for futures count once the process sleeps.")
       .def("foreign_wait", &RankSession::foreign_wait, Release())
       .def("leave", &RankSession::leave, py::arg("linger_ns") = 0, Release())
       .def("counters", &RankSession::counters, Release());

@@ -54,6 +54,12 @@ void bind_rank_bridge(py::module_& m) {
                              })
       .def("stop_at", [](RankBridge& b, std::uint32_t step, std::int64_t now) { b.stop_at(step, {now}); },
            py::arg("step"), py::arg("now_ps"), "The rank's script ends itself after this optimizer step.")
+      .def_property_readonly("state",
+                             [](RankBridge& b) {
+                               static constexpr const char* kNames[] = {"starting", "computing", "waiting", "gone"};
+                               return kNames[static_cast<std::size_t>(b.port().state())];
+                             })
+      .def_property_readonly("quiescent", [](RankBridge& b) { return b.port().quiescent(); })
       .def_property_readonly("finished_works", &RankBridge::finished_works)
       .def_property_readonly("failed_works", &RankBridge::failed_works);
 

@@ -88,6 +88,7 @@ WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations,
   if (timeout_ns > 0) work->deadline_ns = work->started_ns + timeout_ns;
   work->left = static_cast<std::uint32_t>(operations.size()) + 1;  // one is this call's
   const std::lock_guard lock(mutex_);
+  awake();
   if (left_) throw std::runtime_error("this rank has left its NIC");
   for (const Operation& o : operations) work->bytes += payload_bytes(id, o);
   work->id = next_work_++;
@@ -159,6 +160,7 @@ void RankSession::release(const WorkPtr& work) {
   blocked_ -= std::exchange(work->waiters, 0);
   blocked_callbacks_ -= std::exchange(work->callback_waiters, 0);
   if (work->wanted) {
+    asleep_ = false;  // its callback will run, and perhaps wake others
     ready_works_.push_back(work);
     ready_.notify_one();
   }
@@ -168,6 +170,7 @@ void RankSession::release(const WorkPtr& work) {
 bool RankSession::wait(const WorkPtr& work, std::int64_t timeout_ns) {
   if (work->done.load(std::memory_order_acquire)) return true;
   std::unique_lock lock(mutex_);
+  awake();
   if (work->done) return true;
   auto& waiters = in_callback ? work->callback_waiters : work->waiters;
   auto& blocked = in_callback ? blocked_callbacks_ : blocked_;
@@ -190,8 +193,10 @@ bool RankSession::wait(const WorkPtr& work, std::int64_t timeout_ns) {
 
 bool RankSession::want(const WorkPtr& work) {
   const std::lock_guard lock(mutex_);
+  awake();
   if (work->done) return false;
   work->wanted = true;
+  if (watch_sleep_ && idle_) rank_wake_.raise();  // the progress thread must watch from now on
   return true;
 }
 
@@ -211,11 +216,24 @@ WorkPtr RankSession::next_finished() {
   return work;
 }
 
+void RankSession::watch_sleep() {
+  const std::lock_guard lock(mutex_);
+  watch_sleep_ = true;
+}
+
+// Something is under way whose future somebody holds.
+bool RankSession::awaits_future() const {
+  for (const auto& [id, work] : operations_) {
+    if (work->wanted) return true;
+  }
+  return false;
+}
+
 void RankSession::update_state() {
   if (left_) return;
   // Waiting: some thread is blocked in communication, and nothing that could lead to a post is
   // under way: neither the progress thread nor a callback that is not itself blocked.
-  const bool waiting = idle_ && blocked_ + blocked_callbacks_ > 0 && ready_works_.empty() &&
+  const bool waiting = idle_ && (asleep_ || blocked_ + blocked_callbacks_ > 0) && ready_works_.empty() &&
                        callbacks_ == blocked_callbacks_;
   client_.set_state(waiting ? State::waiting : State::computing);
 }
@@ -266,13 +284,17 @@ void RankSession::progress() {
     client_.publish();
     if (!client_.announce_sleep()) continue;
     const int limit = sleep_ms(now);
+    const bool watch = watch_sleep_ && !asleep_ && blocked_ == 0 && awaits_future();
     idle_ = true;
     update_state();
     client_.publish();
+    const std::uint64_t calls = calls_;
     lock.unlock();
-    rank_wake_.wait(limit);
+    bool asleep = false;
+    if (!rank_wake_.wait(watch ? kWatchMs : limit) && watch) asleep = sleep_watch_.others_asleep();
     rank_wake_.clear();
     lock.lock();
+    asleep_ |= asleep && calls == calls_ && ready_works_.empty();
     idle_ = false;
     update_state();  // before anything is read: the engine must not see us read and still wait
     client_.cancel_sleep();
@@ -283,6 +305,7 @@ void RankSession::progress() {
 bool RankSession::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std::uint64_t b,
                        std::uint32_t status) {
   const std::lock_guard lock(mutex_);
+  awake();
   if (left_) return false;
   const bool ok = client_.mark(kind, value, a, b, status, open_marks_ + 1);
   client_.publish();
@@ -298,6 +321,7 @@ std::int64_t RankSession::last_step() {
 
 void RankSession::compute(std::uint64_t picoseconds) {
   std::unique_lock lock(mutex_);
+  awake();
   done_.wait(lock, [&] { return !computing_; });
   if (left_ || picoseconds == 0 || !client_.failure().empty()) return;
   start_progress();

@@ -17,6 +17,7 @@
 #include "collective/executor.hpp"
 #include "nic/rank_client.hpp"
 #include "nic/rank_memory.hpp"
+#include "nic/rank_sleep.hpp"
 
 namespace loomnet::rank {
 
@@ -75,6 +76,9 @@ class RankSession final : private OperationSink {
   std::int64_t last_step();
   // Blocks while `picoseconds` of emulated time pass: computing as the virtual clock counts it.
   void compute(std::uint64_t picoseconds);
+  // On the virtual clock: a thread that waits for a future counts as waiting once the whole process
+  // sleeps; time must not stand still for it.
+  void watch_sleep();
   // For traffic that another transport carries: an operation begins (its number) and ends.
   std::uint64_t foreign_begin();
   void foreign_end(std::uint64_t number, std::int64_t began_ns, std::uint64_t bytes, bool ok);
@@ -98,7 +102,13 @@ class RankSession final : private OperationSink {
   void expire(std::int64_t now);
   void expire_departed(std::int64_t now);
   int sleep_ms(std::int64_t now) const;
+  bool awaits_future() const;
+  void awake() {  // mutex held: a thread of the process is here
+    ++calls_;
+    asleep_ = false;
+  }
 
+  static constexpr int kWatchMs = 1;  // between two looks whether the process sleeps
   // Silence after which an operation that still needs a rank that has exited is given up.
   static constexpr std::int64_t kDepartedGrace = 10'000'000'000;
 
@@ -116,6 +126,10 @@ class RankSession final : private OperationSink {
   std::thread thread_;
   std::uint64_t next_work_ = 1, open_marks_ = 0;
   std::uint64_t computes_ = 0;    // compute marks made
+  SleepWatch sleep_watch_;
+  bool watch_sleep_ = false;
+  std::uint64_t calls_ = 0;
+  bool asleep_ = false;           // the process was seen asleep, and nothing has woken it since
   bool computing_ = false;        // a thread is inside compute(), counted in blocked_
   std::uint32_t blocked_ = 0, blocked_callbacks_ = 0, callbacks_ = 0;
   std::int64_t last_event_ns_ = 0;

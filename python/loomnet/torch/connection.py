@@ -35,6 +35,8 @@ class Connection:
         fds = [int(memory), *(int(fd) for fd in events.split(","))]
         self.core = _core
         self.session = _core.RankSession(*fds)
+        if "LOOMNET_COMPUTE" in os.environ:  # the virtual clock: it must know when all of us wait
+            self.session.watch_sleep()
         # The NIC is this process's alone: not its children's, forked or spawned.
         for fd in fds:
             os.close(fd)
