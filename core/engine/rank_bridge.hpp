@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/network.hpp"
@@ -57,11 +58,20 @@ class RankBridge final : public NicClient, public EventHandler {
 
   // A compute mark's time has passed.
   void on_event(std::uint64_t, Picoseconds now) override {
+    news_ = true;
     port_.notify({static_cast<std::uint32_t>(rank::NoticeKind::resume), 0, 0, 0});
     port_.flush(now);
   }
-  void on_completion(const Completion& completion, Picoseconds now) override { port_.complete(completion, now); }
-  void on_arrival(const Arrival& arrival, Picoseconds now) override { port_.arrived(arrival, now); }
+  void on_completion(const Completion& completion, Picoseconds now) override {
+    news_ = true;
+    port_.complete(completion, now);
+  }
+  void on_arrival(const Arrival& arrival, Picoseconds now) override {
+    news_ = true;
+    port_.arrived(arrival, now);
+  }
+  // True if the NIC has had something for the rank since the last call.
+  bool take_news() { return std::exchange(news_, false); }
 
  private:
   Network& network_;
@@ -70,6 +80,7 @@ class RankBridge final : public NicClient, public EventHandler {
   rank::Memory memory_;
   RankPort port_;
   std::uint32_t key_ = 0;
+  bool news_ = false;
   ObjectId id_;
   std::uint64_t finished_ = 0, failed_ = 0;
   std::vector<RankMark> marks_;

@@ -15,6 +15,12 @@ bool VirtualRanks::poll(bool& marked) {
   return found;
 }
 
+bool VirtualRanks::news() {
+  bool any = false;
+  for (Rank& rank : ranks_) any |= rank.bridge->take_news();
+  return any;
+}
+
 bool VirtualRanks::quiescent() {
   for (Rank& rank : ranks_) {
     if (rank.present && rank.bridge->fault() == RankFault::none && !rank.bridge->port().quiescent()) return false;
@@ -39,7 +45,10 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
         network_.run_until(end);
         return Stop::reached;
       }
-      network_.run_until(next);  // every event of this instant, then the ranks again
+      // Whole instants, until one of them has news for a rank.
+      do {
+        network_.run_until(network_.events().next());
+      } while (!news() && network_.events().next() <= end);
       continue;
     }
     const std::int64_t left_ns = until_ns - rank::monotonic_ns();

@@ -33,6 +33,7 @@ class VirtualRanks {
   };
   bool poll(bool& marked);
   bool quiescent();
+  bool news();
 
   Network& network_;
   std::vector<Rank> ranks_;
