@@ -125,11 +125,9 @@ class _Run:
         return live
 
     def _lateness_bound(self) -> int:
-        """Behind is who is later than a link hides: half the shortest delay, at least 1 ms of wall
-        time in emulated time."""
-        shortest = min(min(link.forward.delay_ps, link.backward.delay_ps)
-                       for link in self.plan.links)
-        return max(shortest // 2, round(10**9 / self.request.dilation))
+        """Behind is whose p99 lateness reaches a quarter of the base RTT: from there on a congestion
+        control would see queues that are not there."""
+        return self.plan.base_rtt_ps // 4
 
     # --- the run ------------------------------------------------------------------------------------
     def go(self) -> RunData:
