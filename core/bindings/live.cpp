@@ -218,15 +218,33 @@ void bind_live(py::module_& m) {
           },
           py::arg("node"), py::arg("port"), py::arg("up"), py::call_guard<Release>(),
           "Carrier of a kernel port's interface.")
-      .def("take_marks",
-           [](LiveRun& r, RankBridge& bridge) {
-             std::vector<RankMark> marks;
+      .def("look",
+           [](LiveRun& r, const std::vector<RankBridge*>& bridges) {
+             struct Seen {
+               std::vector<RankMark> marks;
+               std::uint64_t finished, failed;
+               RankFault fault;
+             };
+             std::vector<Seen> seen;
              {
                Release release;
-               marks = r.call([&] { return bridge.take_marks(); });
+               // One visit to the loop's thread for all ranks: each costs it a wake-up call.
+               seen = r.call([&] {
+                 std::vector<Seen> all;
+                 for (RankBridge* b : bridges) {
+                   all.push_back({b->take_marks(), b->finished_works(), b->failed_works(), b->fault()});
+                 }
+                 return all;
+               });
              }
-             return mark_list(marks);
-           })
+             py::list out;
+             for (const Seen& s : seen) {
+               out.append(py::make_tuple(mark_list(s.marks), s.finished, s.failed,
+                                         s.fault == RankFault::none ? "" : std::string(to_string(s.fault))));
+             }
+             return out;
+           },
+           "[(marks since the last look, finished works, failed works, fault or '')] of these ranks.")
       .def(
           "tell",
           [](LiveRun& r, RankBridge& bridge, const std::string& kind, std::uint32_t peer, const std::string& reason) {
@@ -235,17 +253,7 @@ void bind_live(py::module_& m) {
             Release release;
             r.call([&] { bridge.tell(k, peer, why, r.network().now()); });
           })
-      .def("works",
-           [](LiveRun& r, RankBridge& bridge) {
-             return r.call([&] { return std::make_pair(bridge.finished_works(), bridge.failed_works()); });
-           },
-           py::call_guard<Release>(), "(finished, failed) operations of a rank so far.")
       .def("stop_at", [](LiveRun& r, RankBridge& bridge, std::uint32_t step) { r.call([&] { bridge.stop_at(step, r.network().now()); }); },
-           py::call_guard<Release>())
-      .def("rank_fault",
-           [](LiveRun& r, RankBridge& bridge) {
-             return r.call([&] { return bridge.fault() == RankFault::none ? std::string() : std::string(to_string(bridge.fault())); });
-           },
            py::call_guard<Release>())
       .def("run_counters",
            [](LiveRun& r, const std::vector<NodeId>& hosts) {

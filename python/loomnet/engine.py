@@ -176,7 +176,8 @@ def staging_for(plan: Plan) -> dict[str, int]:
     longest round trip, so that a slot's way back as credit never shows."""
     rate = max(sum(plan.links[port].forward.rate_bps for port in host.ports) for host in plan.hosts)
     window = 4 * rate * plan.base_rtt_ps // (8 * 10**12)
-    slots, payload = 16, 32768
+    # 64 KiB: a message of few packets would cost an acknowledgement for every few.
+    slots, payload = 16, 65536
     while payload < 1 << 20 and slots * payload < window:
         # Many small slots pipeline a ring better than few large ones.
         slots, payload = (slots * 2, payload) if slots < 64 else (slots, payload * 2)

@@ -23,7 +23,7 @@ from loomnet.timetable import Change, LinkChange, RouteChange
 from loomnet.traffic import Traffic, as_iterations, start_traffic
 from loomnet.units import Time
 
-POLL_S = 0.02  # between two looks at ranks, timetable and keyboard
+POLL_S = 0.04  # between two looks at ranks, timetable and keyboard
 PROGRESS_S = 0.25
 GATEWAY_MAC = "02:00:00:00:00:01"
 START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
@@ -217,12 +217,10 @@ class _Run:
         assert self.ranks is not None
         ranks = self.ranks
         finished = 0
-        for number, bridge in enumerate(ranks.bridges):
-            for iteration in ranks.take(number, self.live.take_marks(bridge)):
+        for number, (marks, works, _, fault) in enumerate(self.live.look(ranks.bridges)):
+            for iteration in ranks.take(number, marks):
                 self._on_iteration(iteration)
-            works, _ = self.live.works(bridge)
             finished += works
-            fault = self.live.rank_fault(bridge)
             if fault and number not in ranks.told_gone:
                 ranks.told_gone.add(number)
                 self.errors.append(RunFault(self.now(), f"rank {number}", f"cut off: {fault}"))
@@ -330,9 +328,8 @@ class _Run:
                 self._sample()
         if self.ranks is not None:
             with contextlib.suppress(Exception):
-                for number, bridge in enumerate(self.ranks.bridges):
-                    for iteration in self.ranks.take(number, self.live.take_marks(bridge)):
-                        self.iterations.append(iteration)
+                for number, (marks, *_) in enumerate(self.live.look(self.ranks.bridges)):
+                    self.iterations += self.ranks.take(number, marks)
             self.ranks.read_log()
         self.live.stop()
         totals = self.engine.totals()
