@@ -22,7 +22,7 @@ void bind_rank_bridge(pybind11::module_& m);  // the engine's side of it
 void bind_live(pybind11::module_& m);         // only with the live part
 
 // Options by name; unknown names and wrong types are ValueError naming the option.
-std::unique_ptr<Transport> mrc_transport(Nic& nic, bool live, Picoseconds net_rtt, BitsPerSecond rate,
+std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picoseconds net_rtt, BitsPerSecond rate,
                                          std::uint64_t seed, const pybind11::dict& options);
 RoceOptions roce_options(const pybind11::dict& options);
 rank::NoticeKind notice_named(const std::string& name);

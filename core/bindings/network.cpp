@@ -225,12 +225,12 @@ void bind_network(py::module_& m) {
           py::arg("host"), py::arg("options"))
       .def(
           "set_mrc",
-          [](Network& n, NodeId host, bool live, std::int64_t net_rtt, std::uint64_t port_rate,
+          [](Network& n, NodeId host, bool software_time, std::int64_t net_rtt, std::uint64_t port_rate,
              const py::dict& options) {
             Nic& nic = n.nic(host);
-            nic.set_transport(mrc_transport(nic, live, ps(net_rtt), {port_rate}, n.seed(), options));
+            nic.set_transport(mrc_transport(nic, software_time, ps(net_rtt), {port_rate}, n.seed(), options));
           },
-          py::arg("host"), py::kw_only(), py::arg("live"), py::arg("net_rtt_ps"),
+          py::arg("host"), py::kw_only(), py::arg("software_time"), py::arg("net_rtt_ps"),
           py::arg("port_rate_bps"), py::arg("options"))
       .def(
           "connect_qp",

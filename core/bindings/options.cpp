@@ -61,10 +61,10 @@ class Fields {
 
 }  // namespace
 
-std::unique_ptr<Transport> mrc_transport(Nic& nic, bool live, Picoseconds net_rtt, BitsPerSecond rate,
+std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picoseconds net_rtt, BitsPerSecond rate,
                                          std::uint64_t seed, const py::dict& options) {
   using mrc::MrcOptions;
-  MrcOptions o = live ? MrcOptions::net(net_rtt, rate) : MrcOptions::sim(net_rtt, rate);
+  MrcOptions o = software_time ? MrcOptions::net(net_rtt, rate) : MrcOptions::sim(net_rtt, rate);
   o.seed = seed;
   Fields("mrc", options)
       .field("mtu", o.mtu)

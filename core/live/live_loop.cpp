@@ -114,6 +114,8 @@ void LiveLoop::run() {
   while ((in_kernel_.size() || !dirty_.empty()) && wall_nanoseconds() < until) {
     flush();
     if (!receive_all(clock_.now())) ::usleep(20);
+    returned_.clear();
+    from_hosts_.clear();
   }
   commands_.close();
 }
@@ -123,14 +125,22 @@ bool LiveLoop::pass() {
   const std::int64_t wall = wall_nanoseconds();
   longest_pass_ns_ = std::max(longest_pass_ns_, wall - pass_wall_);
   pass_wall_ = wall;
-  // One instant per pass. What the models owe up to it comes first: a post or a frame of a host
-  // must not reach a NIC before events that are older than it.
+  // One instant per pass. Packets that switches returned go first, in the order of their ideal times,
+  // whichever socket they came by: a link must see them as its peers sent them. Then what the models
+  // owe up to the instant; only then posts and frames of hosts, which begin at it.
   const Picoseconds now = clock_.now();
+  bool worked = receive_all(now);
+  offer_returned();
   const Picoseconds due = network_.events().next();
-  bool worked = due <= now;
-  if (worked) event_lateness_.record(now - due);
+  if (due <= now) {
+    event_lateness_.record(now - due);
+    worked = true;
+  }
   catch_up(now);
-  worked |= receive_all(now);
+  for (auto& [packet, port] : from_hosts_) {
+    network_.from_host(port->node, static_cast<PlanePort>(port->port), std::move(packet), now);
+  }
+  from_hosts_.clear();
   worked |= commands_.run();
   for (LivePoller* p : pollers_) worked |= p->poll(now);
   catch_up(now);
@@ -211,7 +221,17 @@ void LiveLoop::from_xdp_switch(Port& port, const ReceivedFrame& frame, Picosecon
     return drop_frame(port, frame);
   }
   window_.record(now - packet->ideal);
-  network_.from_switch(port.node, port.port, std::move(packet));
+  returned_.push_back({std::move(packet), &port});
+}
+
+void LiveLoop::offer_returned() {
+  if (returned_.empty()) return;
+  std::sort(returned_.begin(), returned_.end(), [](const Arriving& a, const Arriving& b) {
+    return a.packet->ideal != b.packet->ideal ? a.packet->ideal < b.packet->ideal
+                                              : a.packet->uid < b.packet->uid;
+  });
+  for (auto& [packet, port] : returned_) network_.from_switch(port->node, port->port, std::move(packet));
+  returned_.clear();
 }
 
 // A frame that begins its life here: of a host's kernel, or of a switch that keeps no uid.
@@ -230,9 +250,9 @@ void LiveLoop::from_kernel(Port& port, const ReceivedFrame& frame, Picoseconds n
   attach(*packet, port, frame, true);
   if (port.kind == PortKind::host) {
     ++counters_.host_frames;
-    network_.from_host(port.node, static_cast<PlanePort>(port.port), std::move(packet), now);
+    from_hosts_.push_back({std::move(packet), &port});
   } else {
-    network_.from_switch(port.node, port.port, std::move(packet));
+    returned_.push_back({std::move(packet), &port});
   }
 }
 

@@ -96,8 +96,14 @@ class LiveLoop final : public KernelGate {
     std::uint64_t host_frames = 0;         // frames of hosts' kernels
   };
 
+  struct Arriving {
+    PacketPtr packet;
+    Port* port;
+  };
+
   void run();
   bool pass();
+  void offer_returned();
   void catch_up(Picoseconds now);
   bool receive_all(Picoseconds instant);
   void from_xdp_switch(Port& port, const ReceivedFrame& frame, Picoseconds now);
@@ -124,6 +130,7 @@ class LiveLoop final : public KernelGate {
   std::vector<std::vector<std::uint32_t>> by_node_;  // [node][port] -> index into ports_
   std::vector<std::uint32_t> dirty_;
   std::array<ReceivedFrame, kBatch> batch_;
+  std::vector<Arriving> returned_, from_hosts_;  // of one pass
   UidTable in_kernel_;
   std::vector<SwitchReckoning> reckonings_;
   LatenessHistogram window_, whole_, event_lateness_;

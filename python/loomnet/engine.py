@@ -14,6 +14,9 @@ from loomnet.routing import SwitchRoutes
 from loomnet.rundata import HostSeries
 from loomnet.timetable import Change, LinkChange, RouteChange
 
+# MRC's `net` constants are those of software time, `sim` those of hardware ("MRC + SRv6 multi-plane
+# fabrics" 4): which apply follows from the fabric, never from the clock.
+SOFTWARE_RTT_PS = 500 * 10**6
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
 
@@ -30,7 +33,7 @@ class Engine:
     """A network of the engine, numbered as its plan. `transport` None: NICs carry kernel traffic
     only. `kernel_switches`: switches are placed in the kernel, whose packets pass the live gate."""
 
-    def __init__(self, plan: Plan, *, transport: str | None, live: bool = False,
+    def __init__(self, plan: Plan, *, transport: str | None,
                  kernel_switches: bool = False, options: dict[str, Any] | None = None,
                  bin_ps: int = 10**9, seed: int | None = None) -> None:
         self.plan, self.transport = plan, transport
@@ -54,18 +57,19 @@ class Engine:
             self.network.connect(ahead.source, ahead.source_port, ahead.target, ahead.target_port,
                                  link_config(ahead), link_config(back))
         for host in plan.hosts:
-            self._set_transport(host.number, live, dict(options or {}))
+            self._set_transport(host.number, dict(options or {}))
         self._flow = 0
 
     def hash_seed(self, node: int) -> int:
         """Seed of a switch's ECMP hash; every switch its own, else choices polarise."""
         return ((self.seed + 1) * _HASH_PURPOSE + node * 0xBF58476D1CE4E5B9) % 2**64
 
-    def _set_transport(self, host: int, live: bool, options: dict[str, Any]) -> None:
+    def _set_transport(self, host: int, options: dict[str, Any]) -> None:
         rate = min(self.plan.links[port].forward.rate_bps for port in self.plan.hosts[host].ports)
         if self.transport == "mrc":
             options.setdefault("mtu", self.plan.payload_bytes)
-            self.network.set_mrc(host, live=live, net_rtt_ps=self.plan.base_rtt_ps,
+            slow = self.plan.base_rtt_ps >= SOFTWARE_RTT_PS
+            self.network.set_mrc(host, software_time=slow, net_rtt_ps=self.plan.base_rtt_ps,
                                  port_rate_bps=rate, options=options)
         elif self.transport == "roce":
             options.setdefault("payload_mtu", self.plan.payload_bytes)

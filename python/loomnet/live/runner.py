@@ -79,7 +79,7 @@ class _Run:
         self.request, self.on_progress = request, on_progress
         self.plan, self.job, self.table = request.plan, request.job, request.timetable
         self.lock = stack.enter_context(RunLock())
-        self.engine = Engine(self.plan, transport=self.job.transport, seed=request.seed, live=True,
+        self.engine = Engine(self.plan, transport=self.job.transport, seed=request.seed,
                              kernel_switches=True,
                              options=dict(request.options.get(self.job.transport, {})))
         self.glue = stack.enter_context(LiveFabric(

@@ -1,0 +1,137 @@
+"""Whole runs on the live clock: real packets, real XDP switches, real ranks; and what goes wrong with
+them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import loomnet as ln
+from loomnet.live import doctor, ownership
+
+_REASON = doctor.why_not_live()
+pytestmark = pytest.mark.skipif(_REASON is not None, reason=str(_REASON))
+SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+
+def fabric(**options):
+    given = {"planes": 2, "leaves": 2, "spines": 2, "hosts_per_leaf": 1, "rate": "20 Mb/s",
+             "delay": "0.5 ms"} | options
+    return ln.clos.two_tier(**given)
+
+
+def loomnet(*arguments, cwd, timeout=120, **options):
+    return subprocess.run([sys.executable, "-m", "loomnet", *arguments], cwd=cwd, timeout=timeout,
+                          capture_output=True, text=True, **options)
+
+
+def leftovers():
+    """Kernel objects of runs that nobody holds any more."""
+    return [run.path.name for run in ownership.dead_runs()]
+
+
+@pytest.mark.loomnet(clock="live")
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+def test_every_packet_is_accounted_for_and_every_byte_right(lab, transport):
+    r = lab.run(fabric(), ln.AllReduce(size="200 kB", repeat=5, transport=transport))
+    assert r["errors"] == 0, r.data.errors  # altered elements are errors
+    assert len(r.data.iterations) == 5
+    notes = r.data.fidelity.notes
+    assert notes["given"] > 1000
+    assert notes["given"] == notes["returned"] + notes["switch_drops"]
+    assert r.data.fidelity.unexplained == 0
+
+
+@pytest.mark.loomnet(clock="live")
+def test_mrc_rides_out_a_dead_port(lab):
+    fault = ln.down("h0--p0.leaf0", at=ln.step(3), duration="2 s", phase="down")
+    r = lab.run(fabric(), ln.AllReduce(size="400 kB", repeat=16, transport="mrc"), [fault])
+    assert r["errors"] == 0, r.data.errors
+    assert r.data.ended == "finished"
+    assert r["down.blip_s"] < 1.0
+    assert r["down.lost"] > 0
+
+
+@pytest.mark.loomnet(clock="live")
+@pytest.mark.parametrize("transport", ["mrc", "gloo"])
+def test_pytorch_trains_over_real_packets(lab, transport, tmp_path):
+    job = ln.TorchJob(SCENARIOS / "train_digits.py", args=["--steps=21", "--batch=8"], ranks=2,
+                      transport=transport, log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
+    r = lab.run(fabric(rate="60 Mb/s"), job)
+    assert r["errors"] == 0, r.data.errors
+    assert r.data.fidelity.notes["unequal_hashes"] == 0
+    assert [line["step"] for _, line in r.data.log][-1] == "21"
+
+
+@pytest.mark.loomnet(clock="live")
+def test_a_killed_rank_is_named_and_the_others_end(lab, tmp_path):
+    script = tmp_path / "dies.py"
+    script.write_text(textwrap.dedent("""
+        import os, signal, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        model = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(100):
+            for parameter in model.parameters():
+                parameter.grad = torch.ones_like(parameter)
+                dist.all_reduce(parameter.grad)
+            optimizer.step()
+            if step == 10 and dist.get_rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+        """))
+    r = lab.run(fabric(), ln.TorchJob(script, ranks=2, transport="mrc"))
+    assert r.data.ended == "failed"
+    assert any("rank 1" in e.message and "SIGKILL" in e.message for e in r.data.errors)
+
+
+def test_ctrl_c_ends_a_run_with_a_partial_report(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loomnet", "run", str(SCENARIOS / "crosscheck_flow.py"), "--clock",
+         "live", "--set", "size=200 MB"], cwd=tmp_path, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True)
+    time.sleep(8)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    output, _ = process.communicate(timeout=20)
+    assert process.returncode == 130, output
+    assert time.monotonic() - began < 5  # 2 s on an idle machine
+    (report,) = tmp_path.glob("runs/*/report.json")
+    assert json.loads(report.read_text())["fidelity"][0]["ended"] == "interrupted"
+    assert leftovers() == []
+
+
+def test_a_killed_run_leaves_nothing_after_clean(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "loomnet", "run", str(SCENARIOS / "crosscheck_flow.py"), "--clock",
+         "live", "--set", "size=200 MB"], cwd=tmp_path, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL)
+    time.sleep(8)
+    assert process.poll() is None
+    process.kill()
+    process.wait(10)
+    done = loomnet("clean", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert leftovers() == []
+    assert not [name for name in os.listdir("/sys/class/net") if name.startswith("ln")]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["--set", "transport=tcp"], "transport"),
+    (["--set", "rate=400"], "rate"),
+    (["--set", "rate=10 Gb/s"], "budget"),
+    (["--set", "planets=4"], "planes"),
+])
+def test_bad_input_is_one_line_and_exit_2(tmp_path, arguments, words):
+    done = loomnet("run", str(SCENARIOS / "crosscheck_flow.py"), "--clock", "live", *arguments,
+                   cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+    assert leftovers() == []

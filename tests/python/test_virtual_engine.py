@@ -1,0 +1,131 @@
+"""The real engine on the virtual clock: capacity under faults, repeatability to the byte, real PyTorch
+ranks whose time is the clock's."""
+
+import textwrap
+
+import pytest
+
+import loomnet as ln
+from loomnet.laboratory import Lab
+
+pytest.importorskip("loomnet._core")
+
+
+def fabric(rate="100 Gb/s"):
+    return ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate=rate, delay="1 us")
+
+
+def test_mrc_keeps_the_capacity_that_is_left(lab):
+    job = ln.AllReduce(size="16 MiB", repeat=40, transport="mrc")
+    r = lab.run(fabric(), job, [ln.down("h0--p0.leaf0", at="6 ms", duration="8 ms", phase="down")])
+    assert r["errors"] == 0
+    assert r["down.goodput_ratio"] == pytest.approx(0.75, abs=0.05)
+    assert r["after.goodput_ratio"] == pytest.approx(1.0, abs=0.05)
+    assert r["down.retransmitted"] > 0
+    assert r.data.fidelity.unexplained == 0
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+def test_same_seed_same_bytes(tmp_path, transport):
+    reports = []
+    for number, seed in enumerate((3, 3, 4)):
+        lab = Lab("repeat", seed=seed, directory=tmp_path / str(number))
+        fault = ln.loss("p1.leaf0->p1.spine1", 0.01, at="1 ms", duration="2 ms", phase="loss")
+        lab.run(fabric(), ln.AllReduce(size="2 MB", repeat=10, transport=transport), [fault])
+        lab.write()
+        reports.append((tmp_path / str(number) / "report.json").read_bytes())
+    assert reports[0] == reports[1]
+    assert reports[0].replace(b'"seed": 3', b"") != reports[2].replace(b'"seed": 4', b"")
+
+
+def test_payload_on_or_off_times_the_same(tmp_path):
+    ends = []
+    for payload in (True, False):
+        lab = Lab("payload", directory=tmp_path / str(payload))
+        r = lab.run(fabric(), ln.AllReduce(size="1 MB", repeat=5, transport="mrc"), payload=payload)
+        assert r["errors"] == 0
+        ends.append([(i.start_ps, i.end_ps) for i in r.data.iterations])
+    assert ends[0] == ends[1]
+
+
+def test_point_to_point_jobs_end(lab):
+    for label, job in {
+        "permutation": ln.Permutation(size="1 MB", repeat=3, transport="mrc"),
+        "incast": ln.Incast(size="200 kB", repeat=2, transport="mrc"),
+        "flows": ln.Flows(sizes=["10 kB", "1 MB"], count=20, gap="20 us", transport="roce"),
+    }.items():
+        r = lab.run(fabric(), job, label=label)
+        assert r["errors"] == 0, r.data.errors
+        assert r.data.ended == "finished"
+
+
+def torch_job(tmp_path, body, **options):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent("""
+        import torch, torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
+        torch.set_num_threads(1)
+        torch.manual_seed(1)
+        dist.init_process_group("gloo")
+        rank = dist.get_rank()
+        net = DistributedDataParallel(torch.nn.Linear(256, 256))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        def step(number):
+            optimizer.zero_grad()
+            loss = net(torch.full((4, 256), float(rank + number))).square().mean()
+            loss.backward()
+            optimizer.step()
+            if rank == 0:
+                print(f"step {number} loss {loss.item():.6f}", flush=True)
+        """) + textwrap.dedent(body))
+    return ln.TorchJob(script, ranks=4, transport="mrc", compute="1 ms",
+                       log=r"step (?P<step>\d+) loss (?P<loss>\S+)", **options)
+
+
+def test_pytorch_time_is_the_clocks(tmp_path):
+    """Two runs: the same iteration times, the same losses, equal parameters on all ranks."""
+    pytest.importorskip("torch")
+    seen = []
+    for number in range(2):
+        lab = Lab("torch", directory=tmp_path / str(number))
+        job = torch_job(tmp_path, "for i in range(1, 25): step(i)\n")
+        r = lab.run(fabric("400 Gb/s"), job)
+        assert r["errors"] == 0, r.data.errors
+        assert r.data.fidelity.notes["unequal_hashes"] == 0
+        assert len(r.data.iterations) == 23
+        lengths = [i.length_ps for i in r.data.iterations]
+        assert all(10**9 < length < 1.2 * 10**9 for length in lengths)
+        seen.append((lengths, r.loss_curve))
+    assert seen[0] == seen[1]
+
+
+def test_a_rank_that_fails_is_a_named_error(tmp_path):
+    pytest.importorskip("torch")
+    lab = Lab("fails", directory=tmp_path / "run")
+    job = torch_job(tmp_path, """
+        for i in range(1, 50):
+            if rank == 2 and i == 5:
+                raise ValueError("a bug in the script")
+            step(i)
+        """)
+    r = lab.run(fabric(), job)
+    assert r.data.ended == "failed"
+    assert r["errors"] >= 1
+    assert r.data.errors[0].who == "rank 2"
+    assert "ValueError: a bug in the script" in r.data.errors[0].message
+
+
+def test_a_job_that_waits_for_ever_is_ended(tmp_path):
+    pytest.importorskip("torch")
+    lab = Lab("stuck", directory=tmp_path / "run")
+    job = torch_job(tmp_path, """
+        step(1)
+        if rank == 0:
+            dist.recv(torch.zeros(1), src=1)
+        else:
+            dist.barrier()
+        """)
+    r = lab.run(fabric(), job)
+    assert r.data.ended in ("stalled", "failed")
+    assert r["errors"] >= 1
+
