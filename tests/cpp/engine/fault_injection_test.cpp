@@ -6,6 +6,7 @@
 //   LOOMNET_SEED=123      that seed alone
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 
@@ -68,7 +69,9 @@ class Host final : public NicClient {
       channel->awaited.pop_front();
       const auto& m = channel->messages[index];
       if (a.immediate != index || a.length != m.length) return fail("immediates out of order");
-      if (std::memcmp(channel->from.data() + m.offset, channel->to.data() + m.offset, m.length) != 0) {
+      if (!std::equal(channel->from.begin() + static_cast<std::ptrdiff_t>(m.offset),
+                      channel->from.begin() + static_cast<std::ptrdiff_t>(m.offset + m.length),
+                      channel->to.begin() + static_cast<std::ptrdiff_t>(m.offset))) {
         return fail("an immediate overtook its bytes");
       }
     }
