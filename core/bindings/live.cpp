@@ -5,6 +5,8 @@
 #include <future>
 
 #include "bindings/bindings.hpp"
+#include "engine/collective_traffic.hpp"
+#include "engine/flow_traffic.hpp"
 #include "engine/rank_bridge.hpp"
 #include "engine/run_counters.hpp"
 #include "live/live_fabric.hpp"
@@ -254,6 +256,17 @@ void bind_live(py::module_& m) {
             r.call([&] { bridge.tell(k, peer, why, r.network().now()); });
           })
       .def("stop_at", [](LiveRun& r, RankBridge& bridge, std::uint32_t step) { r.call([&] { bridge.stop_at(step, r.network().now()); }); },
+           py::call_guard<Release>())
+      .def("collective_state",
+           [](LiveRun& r, CollectiveTraffic& t) {
+             return r.call([&] {
+               std::vector<std::pair<std::int64_t, std::int64_t>> done;
+               for (const auto& i : t.iterations(0)) done.emplace_back(i.begin.count, i.end.count);
+               return std::make_tuple(done, t.done());
+             });
+           },
+           py::call_guard<Release>(), "(rank 0's iterations, done) of a collective job.")
+      .def("flows_done", [](LiveRun& r, FlowTraffic& t) { return r.call([&] { return t.done(); }); },
            py::call_guard<Release>())
       .def("run_counters",
            [](LiveRun& r, const std::vector<NodeId>& hosts) {

@@ -72,7 +72,8 @@ def run(
     from loomnet.scenarios import load
     from loomnet.units import Time
 
-    console = Console(stderr=json_out == Path("-"))
+    # Piped output is read in files and logs: wide enough for the table of a training job.
+    console = Console(stderr=json_out == Path("-"), width=None if sys.stdout.isatty() else 120)
     limit = None if max_wall is None else Time(max_wall).seconds
     scenario = load(target)
     values = scenario.settings(setting or [])

@@ -37,32 +37,32 @@ class CollectiveTraffic:
     def __init__(self, engine: Engine, job: AllReduce | AllToAll, placement: Sequence[int],
                  start_ps: int, *, payload: bool, gaps_ps: Sequence[int] = ()) -> None:
         name = "all_reduce" if isinstance(job, AllReduce) else "all_to_all"
-        self._traffic = _core.CollectiveTraffic(
+        self.core = _core.CollectiveTraffic(
             engine.network, hosts=list(placement), collective=name, bytes=job.size.bytes,
             repeat=job.repeat, start_ps=start_ps, compute_ps=job.compute.count,
             gaps_ps=list(gaps_ps), payload=payload, **staging_for(engine.plan))
         for (rank, peer), number in engine.connect_mesh(placement).items():
-            self._traffic.set_queue_pair(rank, peer, number)
-        self._traffic.start()
+            self.core.set_queue_pair(rank, peer, number)
+        self.core.start()
 
     @property
     def done(self) -> bool:
-        return self._traffic.done
+        return self.core.done
 
     def iterations(self) -> list[tuple[int, int]]:
-        return self._traffic.iterations(0)
+        return self.core.iterations(0)
 
     def errors(self) -> list[RunFault]:
-        if not self._traffic.errors:
+        if not self.core.errors:
             return []
-        who, _, message = self._traffic.first_error.partition(": ")
-        return [RunFault(0, who, message)] * self._traffic.errors
+        who, _, message = self.core.first_error.partition(": ")
+        return [RunFault(0, who, message)] * self.core.errors
 
     def poll(self, now_ps: int) -> None:
         pass
 
     def wrong(self) -> int:
-        return self._traffic.wrong
+        return self.core.wrong
 
 
 class FlowTraffic:
@@ -73,7 +73,7 @@ class FlowTraffic:
                  start_ps: int, *, payload: bool) -> None:
         self._engine, self._placement, self._gap = engine, list(placement), gap_ps
         self._rounds = list(rounds)
-        self._traffic = _core.FlowTraffic(engine.network, payload)
+        self.core = _core.FlowTraffic(engine.network, payload)
         # A queue pair carries one flow at a time, so parallel flows of a pair have one each.
         self._free: dict[tuple[int, int], list[int]] = {pair: [] for pair in pairs}
         self._number = 0x100
@@ -95,22 +95,22 @@ class FlowTraffic:
                 self._engine.connect(self._placement[source], self._number,
                                      self._placement[destination], self._number + 1)
                 self._number += 2
-            self._traffic.add(
+            self.core.add(
                 source=self._placement[source], destination=self._placement[destination],
                 qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=DEPTH,
                 start_ps=start)
         self._begun.append(min(start for start, *_ in flows))
-        self._traffic.start()
+        self.core.start()
 
     @property
     def done(self) -> bool:
-        return self._traffic.done and len(self._begun) == len(self._rounds)
+        return self.core.done and len(self._begun) == len(self._rounds)
 
     def poll(self, now_ps: int) -> None:
-        if not self._traffic.done or len(self._ends) == len(self._begun):
+        if not self.core.done or len(self._ends) == len(self._begun):
             return
-        ends = [end for _, end, *_ in self._traffic.results()[self._shown:] if end is not None]
-        self._shown = len(self._traffic.results())
+        ends = [end for _, end, *_ in self.core.results()[self._shown:] if end is not None]
+        self._shown = len(self.core.results())
         self._ends.append((self._begun[-1], max(ends)))
         if not self.errors() and len(self._begun) < len(self._rounds):
             self._launch(max(ends) + self._gap)
@@ -122,14 +122,14 @@ class FlowTraffic:
 
     def errors(self) -> list[RunFault]:
         return [RunFault(end or 0, f"flow {i}", status)
-                for i, (_, end, _, status) in enumerate(self._traffic.results()) if status != "ok"]
+                for i, (_, end, _, status) in enumerate(self.core.results()) if status != "ok"]
 
     def wrong(self) -> int:
-        return self._traffic.wrong
+        return self.core.wrong
 
     def results(self) -> list[tuple[int, int | None, int, str]]:
         """(start, end or None, completed bytes, status) of every flow."""
-        return self._traffic.results()
+        return self.core.results()
 
 
 def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: int, *,

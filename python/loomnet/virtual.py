@@ -48,7 +48,7 @@ class _Run:
             payload=bool(request.options.get("payload", False)), seed=request.seed,
             gaps_ps=request.options.get("gaps_ps", ()))
         self.counters: dict[str, list[tuple[int, float]]] = {}
-        self.seen = 0
+        self.seen = self.payload = 0
         self.last_progress_ps = 0  # when anything of the job last ended, job time
         self.looked = self.began = time.monotonic()
 
@@ -99,6 +99,9 @@ class _Run:
         if reached and not self.traffic.done:
             if self.network.next_event_ps >= 2**63 - 1 and table.next_time() is None:
                 return f"nothing left to happen at {Time.of(self.now())} and the job is not done"
+            payload = self.network.run_counters(list(request.placement))["payload"]
+            if payload > self.payload:
+                self.payload, self.last_progress_ps = payload, max(self.now(), 0)
             if stall is not None and self.now() - self.last_progress_ps >= stall:
                 return (f"no operation finished for {Time.of(stall)} (stall_timeout); "
                         "the network delivers nothing")

@@ -68,7 +68,7 @@ class VirtualTorchRun:
         self.errors: list[RunFault] = []
         self.counters: dict[str, list[tuple[int, float]]] = {}
         self.last_progress_ps = 0
-        self.works = 0
+        self.works = self.payload = 0
         self.looked = self.began = time.monotonic()
 
     def now(self) -> int:
@@ -179,6 +179,9 @@ class VirtualTorchRun:
         if stop == "stuck":
             return "every rank waits and the network has nothing left to deliver: a deadlock"
         stall = self.request.stall_after
+        payload = self.engine.network.run_counters(list(self.request.placement))["payload"]
+        if payload > self.payload:
+            self.payload, self.last_progress_ps = payload, max(self.now(), self.last_progress_ps)
         if stop == "reached" and stall and self.now() - self.last_progress_ps >= stall.count:
             return f"no operation finished for {stall} (stall_timeout)"
         if self.request.max_wall_s and time.monotonic() - self.began > self.request.max_wall_s:

@@ -13,11 +13,19 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
+from loomnet.laboratory import Lab
 from loomnet.live import doctor, ownership
 
 _REASON = doctor.why_not_live()
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=str(_REASON))
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
+
+
+@pytest.fixture
+def live(tmp_path):
+    """A live Lab that does not judge lateness: no test here is about a figure's digits, and a busy CI
+    machine would fail them for its own noise."""
+    return Lab("live", clock="live", base=SCENARIOS, directory=tmp_path / "lab")
 
 
 def fabric(**options):
@@ -36,41 +44,38 @@ def leftovers():
     return [run.path.name for run in ownership.dead_runs()]
 
 
-@pytest.mark.loomnet(clock="live")
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
-def test_every_packet_is_accounted_for_and_every_byte_right(lab, transport):
-    r = lab.run(fabric(), ln.AllReduce(size="200 kB", repeat=5, transport=transport))
+def test_every_packet_is_accounted_for_and_every_byte_right(live, transport):
+    job = ln.AllReduce(size="100 kB", repeat=8, transport=transport)
+    r = live.run(fabric(), job, payload=True)
     assert r["errors"] == 0, r.data.errors  # altered elements are errors
-    assert len(r.data.iterations) == 5
+    assert len(r.data.iterations) == 8
     notes = r.data.fidelity.notes
     assert notes["given"] > 1000
     assert notes["given"] == notes["returned"] + notes["switch_drops"]
     assert r.data.fidelity.unexplained == 0
 
 
-@pytest.mark.loomnet(clock="live")
-def test_mrc_rides_out_a_dead_port(lab):
+def test_mrc_rides_out_a_dead_port(live):
     fault = ln.down("h0--p0.leaf0", at=ln.step(3), duration="2 s", phase="down")
-    r = lab.run(fabric(), ln.AllReduce(size="400 kB", repeat=16, transport="mrc"), [fault])
+    r = live.run(fabric(), ln.AllReduce(size="400 kB", repeat=16, transport="mrc"), [fault])
     assert r["errors"] == 0, r.data.errors
     assert r.data.ended == "finished"
     assert r["down.blip_s"] < 1.0
     assert r["down.lost"] > 0
 
 
-@pytest.mark.loomnet(clock="live")
 @pytest.mark.parametrize("transport", ["mrc", "gloo"])
-def test_pytorch_trains_over_real_packets(lab, transport, tmp_path):
+def test_pytorch_trains_over_real_packets(live, transport, tmp_path):
     job = ln.TorchJob(SCENARIOS / "train_digits.py", args=["--steps=21", "--batch=8"], ranks=2,
                       transport=transport, log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
-    r = lab.run(fabric(rate="60 Mb/s"), job)
+    r = live.run(fabric(rate="60 Mb/s"), job)
     assert r["errors"] == 0, r.data.errors
     assert r.data.fidelity.notes["unequal_hashes"] == 0
     assert [line["step"] for _, line in r.data.log][-1] == "21"
 
 
-@pytest.mark.loomnet(clock="live")
-def test_a_killed_rank_is_named_and_the_others_end(lab, tmp_path):
+def test_a_killed_rank_is_named_and_the_others_end(live, tmp_path):
     script = tmp_path / "dies.py"
     script.write_text(textwrap.dedent("""
         import os, signal, torch, torch.distributed as dist
@@ -85,7 +90,7 @@ def test_a_killed_rank_is_named_and_the_others_end(lab, tmp_path):
             if step == 10 and dist.get_rank() == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
         """))
-    r = lab.run(fabric(), ln.TorchJob(script, ranks=2, transport="mrc"))
+    r = live.run(fabric(), ln.TorchJob(script, ranks=2, transport="mrc"))
     assert r.data.ended == "failed"
     assert any("rank 1" in e.message and "SIGKILL" in e.message for e in r.data.errors)
 

@@ -20,7 +20,7 @@ from loomnet.rankjob import RankJob, environment_of_ranks
 from loomnet.rundata import Fidelity, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
 from loomnet.timetable import Change, LinkChange, RouteChange
-from loomnet.traffic import Traffic, as_iterations, start_traffic
+from loomnet.traffic import CollectiveTraffic, Traffic, as_iterations, start_traffic
 from loomnet.units import Time
 
 POLL_S = 0.04  # between two looks at ranks, timetable and keyboard
@@ -93,7 +93,7 @@ class _Run:
         self.errors: list[RunFault] = []
         self.iterations: list[Any] = []
         self.last_progress_ps = 0
-        self.works = 0
+        self.works = self.payload = 0
         self.looked = self.began = time.monotonic()
         self.sampled = 0.0
 
@@ -152,8 +152,12 @@ class _Run:
                 # Gloo binds to the interface that holds fd00::<host> and nothing else.
                 "GLOO_SOCKET_IFNAME": HOST_INTERFACE, **environment_of_ranks(None)})
         else:
-            self.traffic = start_traffic(self.engine, self.job, self.request.placement, START_PS,
-                                         payload=True, seed=self.request.seed)
+            # Traffic models run on the engine's own thread: real bytes, made and compared there, cost
+            # it lateness, so lengths are the default. Ranks always move real bytes.
+            self.traffic = start_traffic(
+                self.engine, self.job, self.request.placement, START_PS, seed=self.request.seed,
+                payload=bool(self.request.options.get("payload", False)),
+                gaps_ps=self.request.options.get("gaps_ps", ()))
             self.live.start()
 
     @property
@@ -202,8 +206,13 @@ class _Run:
         if ended is not None:
             return ended
         stall = self.request.stall_after
+        if stall and self.now() - self.last_progress_ps > stall.count // 4:
+            # Bytes that arrive are progress, long before an operation ends.
+            payload = self.live.run_counters(list(self.request.placement))["payload"]
+            if payload > self.payload:
+                self.payload, self.last_progress_ps = payload, self.now()
         if stall and self.origin is not None and self.now() - self.last_progress_ps > stall.count:
-            reason = f"no operation finished for {stall} (stall_timeout)"
+            reason = f"no operation finished and no payload arrived for {stall} (stall_timeout)"
             self.errors.append(RunFault(self.now(), "job", reason))
             return "stalled", reason
         wall = time.monotonic() - self.began
@@ -247,17 +256,23 @@ class _Run:
 
     def _look_at_traffic(self) -> tuple[str, str | None] | None:
         assert self.traffic is not None
-        self.live.pause()
-        try:
-            self.traffic.poll(self.engine.network.now_ps)
-            found, done, faults = (self.traffic.iterations(), self.traffic.done,
-                                   self.traffic.errors())
-        finally:
-            self.live.resume()
+        if isinstance(self.traffic, CollectiveTraffic):
+            found, done = self.live.collective_state(self.traffic.core)
+        elif not self.live.flows_done(self.traffic.core):
+            return None
+        else:
+            self.live.pause()  # between two rounds: nothing is on its way
+            try:
+                self.traffic.poll(self.engine.network.now_ps)
+                found, done = self.traffic.iterations(), self.traffic.done
+            finally:
+                self.live.resume()
         for iteration in as_iterations(found, START_PS)[len(self.iterations):]:
             self._on_iteration(iteration)
         if not done:
             return None
+        self.live.stop()
+        faults = self.traffic.errors()
         self.errors += faults
         return ("failed", faults[0].message) if faults else ("finished", None)
 
