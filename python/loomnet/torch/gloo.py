@@ -6,7 +6,10 @@ each operation begins and ends, and how many bytes of payload it was.
 
 from __future__ import annotations
 
+import atexit
 import os
+import threading
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -92,6 +95,7 @@ class MeasuredGloo(dist.ProcessGroup):
         self._backend.monitored_barrier(timeout or self._backend.options._timeout, wait_all_ranks)
 
     def shutdown(self) -> None:
+        _callbacks.drain()
         self._inner.shutdown()
 
     def abort(self) -> None:
@@ -111,8 +115,34 @@ class MeasuredGloo(dist.ProcessGroup):
         end = _End(self._session, number, began, payload)
         if name in ("send", "recv", "recv_anysource"):
             return _PointToPoint(work, end)  # these works have no future
-        work.get_future().add_done_callback(lambda f: end(not _failed(f)))
+        _callbacks.begin()
+        work.get_future().add_done_callback(lambda f: _callbacks.run(end, f))
         return work
+
+
+class _Callbacks:
+    """Callbacks of futures run on Gloo's threads. One that wants the interpreter after it has begun to
+    end takes the process down, so the end of the process waits for them."""
+
+    def __init__(self) -> None:
+        self._open = 0
+        self._changed = threading.Condition()
+        atexit.register(self.drain)
+
+    def begin(self) -> None:
+        with self._changed:
+            self._open += 1
+
+    def run(self, end: _End, future: Any) -> None:
+        end(not _failed(future))
+        with self._changed:
+            self._open -= 1
+            self._changed.notify_all()
+
+    def drain(self, timeout: float = 5.0) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._open == 0, timeout)
+        time.sleep(0.02)  # the last one has still to leave its frame
 
 
 class _End:
@@ -127,6 +157,9 @@ class _End:
             self._done = True
             session, number, began, payload = self._arguments
             session.foreign_end(number, began, payload, ok)
+
+
+_callbacks = _Callbacks()
 
 
 class _PointToPoint(dist.Work):
