@@ -9,6 +9,7 @@ from typing import Any
 
 from loomnet import _core
 from loomnet.errors import UsageError
+from loomnet.naming import did_you_mean
 from loomnet.plan import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.routing import SwitchRoutes
 from loomnet.rundata import HostSeries
@@ -19,6 +20,18 @@ from loomnet.timetable import Change, LinkChange, RouteChange
 SOFTWARE_RTT_PS = 500 * 10**6
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
+
+
+# What a request may carry for the engine: a transport's own options, whether traffic models move real
+# bytes, compute gaps to replay, and leave to exceed the live budget.
+OPTIONS = ("mrc", "roce", "payload", "gaps_ps", "over_budget")
+
+
+def check_options(options: Iterable[str]) -> None:
+    """Raises UsageError for an option of lab.run that no engine knows."""
+    for name in options:
+        if name not in OPTIONS:
+            raise UsageError(f"run: no option {name}{did_you_mean(name, OPTIONS)}")
 
 
 def link_config(half: HalfLinkPlan) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from loomnet.engine import Engine
+from loomnet.engine import Engine, check_options
 from loomnet.jobs import TorchJob
 from loomnet.rundata import Fidelity, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
@@ -27,6 +27,7 @@ class VirtualRunner:
                 f"seed {request.seed}; {request.job.describe()}")
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData:
+        check_options(request.options)
         if isinstance(request.job, TorchJob):
             from loomnet.virtual_torch import VirtualTorchRun
 

@@ -1,5 +1,5 @@
-"""The real engine on the virtual clock: capacity under faults, repeatability to the byte, real PyTorch
-ranks whose time is the clock's."""
+"""The real engine on the virtual clock: capacity under faults, repeatability to the byte, and real
+PyTorch ranks whose time is the clock's."""
 
 import textwrap
 
@@ -129,3 +129,8 @@ def test_a_job_that_waits_for_ever_is_ended(tmp_path):
     assert r.data.ended in ("stalled", "failed")
     assert r["errors"] >= 1
 
+
+
+def test_an_option_that_no_engine_knows_is_refused(lab):
+    with pytest.raises(ln.UsageError, match="no option paylod.*payload"):
+        lab.run(fabric(), ln.AllReduce(size="1 kB", transport="mrc"), paylod=True)

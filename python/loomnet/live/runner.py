@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from loomnet import _core
-from loomnet.engine import Engine, figures_of
+from loomnet.engine import Engine, check_options, figures_of
 from loomnet.errors import PrivilegeError, UnavailableError, UsageError
 from loomnet.jobs import TorchJob
 from loomnet.live.budget import PASSES_PER_SECOND, offered_passes
@@ -43,6 +43,7 @@ class LiveRunner:
                 f"passes/s; {request.job.describe()}{_expected_wall(request)}")
 
     def check(self, request: RunRequest) -> None:
+        check_options(request.options)
         if not hasattr(_core, "LiveRun"):
             raise UnavailableError("the live clock is not in this build: it needs clang, bpftool, "
                                    "libbpf-dev and libxdp-dev when loomnet is installed")
@@ -125,9 +126,11 @@ class _Run:
         return live
 
     def _lateness_bound(self) -> int:
-        """Behind is whose p99 lateness reaches a quarter of the base RTT: from there on a congestion
-        control would see queues that are not there."""
-        return self.plan.base_rtt_ps // 4
+        """Behind is who is later than a link hides: half the shortest delay, at least 1 ms of wall
+        time in emulated time."""
+        shortest = min(min(link.forward.delay_ps, link.backward.delay_ps)
+                       for link in self.plan.links)
+        return max(shortest // 2, round(10**9 / self.request.dilation))
 
     # --- the run ------------------------------------------------------------------------------------
     def go(self) -> RunData:
@@ -339,12 +342,10 @@ class _Run:
     def _collect(self, ended: str, reason: str | None) -> RunData:
         end = self.now()
         if self.origin is not None:
-            with contextlib.suppress(Exception):
-                self._sample()
+            self._sample()
         if self.ranks is not None:
-            with contextlib.suppress(Exception):
-                for number, (marks, *_) in enumerate(self.live.look(self.ranks.bridges)):
-                    self.iterations += self.ranks.take(number, marks)
+            for number, (marks, *_) in enumerate(self.live.look(self.ranks.bridges)):
+                self.iterations += self.ranks.take(number, marks)
             self.ranks.read_log()
         self.live.stop()
         totals = self.engine.totals()

@@ -246,7 +246,7 @@ TEST_P(FaultInjection, EverySeedDelivers) {
     if (!wrong.empty()) {
       ++failures;
       ADD_FAILURE() << GetParam() << " seed " << seed << ": " << wrong << "\nreplay: LOOMNET_SEED=" << seed
-                    << " ctest --test-dir build -R FaultInjection.*" << GetParam() << " --output-on-failure";
+                    << " ctest --test-dir build/cpp -R FaultInjection.*" << GetParam() << " --output-on-failure";
     }
   }
 }
