@@ -135,6 +135,16 @@ TEST_F(NsccTest, ShorterRttLowersTheMaximum) {
   EXPECT_EQ(n.max_window(), 112'500u);
 }
 
+// Short packets see a shorter RTT than whole ones: one such sample must not take a third of the
+// window away for good.
+TEST_F(NsccTest, SampleBelowAMeasuredBaseLowersTheMaximumByTheDifference) {
+  Nscc n(options, 1, microseconds(8));
+  EXPECT_EQ(n.max_window(), 225'000u);
+  n.sample(microseconds(7), false);
+  EXPECT_EQ(n.base_rtt(), microseconds(7));
+  EXPECT_NEAR(static_cast<double>(n.max_window()), 225'000.0 * 11 / 12, 1);
+}
+
 TEST_F(NsccTest, FixedWindowStays) {
   options.congestion = CongestionControl::fixed_window;
   options.fixed_window = 50'000;
