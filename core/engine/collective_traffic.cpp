@@ -85,6 +85,11 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
       }
       op.input = Buffers(input_.data());
       op.output = Buffers(output_.data());
+      // Broadcast: only the root has an input, only the others an output; reduce: the reverse.
+      const bool root = rank_ == op.root;
+      if (op.collective == Collective::broadcast) (root ? op.output : op.input) = Buffers{};
+      if (op.collective == Collective::reduce && !root) op.output = Buffers{};
+      if (op.output.parts.empty()) output_.clear();
     }
     return op;
   }
@@ -98,7 +103,9 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     for (std::int64_t i = 0; i < count; ++i) {
       std::int64_t expected = 0;
       switch (job_.config_.collective) {
-        case Collective::all_reduce: expected = n * (i + k) + n * (n - 1) / 2; break;
+        case Collective::all_reduce:
+        case Collective::reduce: expected = n * (i + k) + n * (n - 1) / 2; break;
+        case Collective::broadcast: expected = i + k; break;  // of rank 0
         case Collective::reduce_scatter: expected = n * (i + rank_ * count + k) + n * (n - 1) / 2; break;
         case Collective::all_gather: expected = i % block + i / block + k; break;
         case Collective::all_to_all: expected = rank_ * block + i % block + i / block + k; break;

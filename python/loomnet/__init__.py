@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from loomnet.laboratory import Lab as Lab
     from loomnet.laboratory import run as run
     from loomnet.report import Report as Report
+    from loomnet.report import report_schema as report_schema
     from loomnet.result import Result as Result
     from loomnet.scenarios import load as load
     from loomnet.scenarios import scenario as scenario
@@ -48,7 +49,7 @@ _HOMES = {
     "jobs": ("TorchJob", "AllReduce", "AllToAll", "Permutation", "Incast", "Flows", "Trace"),
     "laboratory": ("Lab", "run"),
     "result": ("Result",),
-    "report": ("Report",),
+    "report": ("Report", "report_schema"),
     "scenarios": ("scenario", "load"),
     "errors": ("LoomnetError", "UsageError"),
 }

@@ -9,9 +9,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from loomnet.counters import drops
 from loomnet.metrics import Metric
 from loomnet.report import Report
+from loomnet.rundir import COUNTERS
 from loomnet.runner import Progress
+
+MOST_DROPS = 12  # reasons shown; all of them are in counters.json
 
 
 def figure_text(value: float | None) -> str:
@@ -83,6 +87,24 @@ def figure_table(report: Report) -> Table | None:
     return table
 
 
+def dropped_table(report: Report) -> Table | None:
+    """Packets dropped, by run, kind of object and reason; None where none was."""
+    found = [
+        (label or "", drop) for label, r in report.results.items() for drop in drops(r.data.totals)
+    ]
+    if not found:
+        return None
+    table = Table(title="dropped packets")
+    for name in ("run", "at", "reason", "packets", "most at"):
+        table.add_column(name, justify="right" if name == "packets" else "left")
+    for label, drop in found[:MOST_DROPS]:
+        most = drop.most if drop.objects == 1 else f"{drop.most} (of {drop.objects})"
+        table.add_row(label, drop.where, drop.reason, str(drop.packets), most)
+    if len(found) > MOST_DROPS:
+        table.caption = f"and {len(found) - MOST_DROPS} more reasons in {COUNTERS}"
+    return table
+
+
 def print_report(report: Report, console: Console) -> None:
     """The tables, why figures are null, the checks, the fidelity, and where it all lies."""
     if (table := figure_table(report)) is not None:
@@ -98,6 +120,8 @@ def print_report(report: Report, console: Console) -> None:
     for reason, names in reasons.items():
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         _plain(console, f"null: {shown}: {reason}")
+    if (table := dropped_table(report)) is not None:
+        console.print(table)
     for check in report.checks:
         word = "ok  " if check.ok else "FAIL"
         why = f"  ({check.reason})" if check.reason and not check.ok else ""

@@ -142,6 +142,6 @@ class Report:
         )
 
 
-def schema() -> dict[str, Any]:
-    """The published JSON Schema of report.json."""
+def report_schema() -> dict[str, Any]:
+    """The published JSON Schema (draft 2020-12) of report.json."""
     return json.loads(resources.files("loomnet").joinpath("report.schema.json").read_text())

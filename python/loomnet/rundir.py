@@ -14,9 +14,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from loomnet.counters import counters_json
 from loomnet.report import Report
 
 RUNS = "runs"
+REPORT, COUNTERS, ENVIRONMENT = "report.json", "counters.json", "environment.json"
 _PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matplotlib")
 
 
@@ -29,8 +31,11 @@ def new_run_directory(scenario: str, seed: int, root: Path | str = RUNS) -> Path
     return path
 
 
-def environment(started: float, notes: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Host, versions, paths and wall times: what may differ between two equal runs."""
+def environment(
+    started: float, source: Path | None = None, notes: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Host, versions, paths and wall times: what may differ between two equal runs. `source`: the
+    scenario's file, whose folder holds the scripts it names."""
     versions = {}
     for name in _PACKAGES:
         try:
@@ -46,7 +51,11 @@ def environment(started: float, notes: dict[str, Any] | None = None) -> dict[str
             "system": platform.platform(),
         },
         "versions": {"python": platform.python_version(), **versions},
-        "paths": {"cwd": str(Path.cwd()), "python": sys.executable},
+        "paths": {
+            "cwd": str(Path.cwd()),
+            "python": sys.executable,
+            "scenario": None if source is None else str(source),
+        },
         "command": sys.argv,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
         "wall_s": round(time.time() - started, 3),
@@ -63,12 +72,18 @@ def write_run(
     source: Path | None = None,
     notes: dict[str, Any] | None = None,
 ) -> Path:
-    """Writes report.json, environment.json and a copy of the scenario; returns report.json."""
+    """Writes report.json, counters.json, environment.json and a copy of the scenario; returns
+    report.json."""
     directory.mkdir(parents=True, exist_ok=True)
-    target = directory / "report.json"
+    target = directory / REPORT
     target.write_text(report.to_json())
-    (directory / "environment.json").write_text(
-        json.dumps(environment(started, notes), sort_keys=True, indent=2) + "\n"
+    (directory / COUNTERS).write_text(
+        counters_json(
+            report.scenario, {label: each.data.totals for label, each in report.results.items()}
+        )
+    )
+    (directory / ENVIRONMENT).write_text(
+        json.dumps(environment(started, source, notes), sort_keys=True, indent=2) + "\n"
     )
     if source is not None and source.is_file():
         shutil.copyfile(source, directory / source.name)

@@ -14,7 +14,7 @@ from synthetic import steady_run
 import loomnet
 from loomnet import runner as runners
 from loomnet.cli import main
-from loomnet.report import schema
+from loomnet.report import report_schema
 from loomnet.rundata import Fidelity
 
 SCENARIO = """
@@ -66,7 +66,7 @@ def test_run_prints_writes_and_exits_0(here, capsys):
     assert "nic_link_down" in out and "ok   errors" in out and "kept up" in out
     assert "null: mrc.before.readmitted" in out
     report = json.loads((here / "out.json").read_text())
-    jsonschema.validate(report, schema())
+    jsonschema.validate(report, report_schema())
     assert report["seed"] == 5 and report["parameters"]["rate"] == "10 Mb/s"
     (folder,) = (here / "runs").iterdir()
     assert folder.name.startswith("demo-") and folder.name.split("-")[2] == "5"
@@ -198,10 +198,10 @@ def test_doctor_lists_and_exits_by_what_is_missing(capsys):
     assert status == (2 if any(c.found is False and c.required for c in checks()) else 0)
 
 
-def python(*code):
+def python(*code, cwd=None):
     environment = {"PYTHONPATH": str(Path(loomnet.__file__).parents[1]), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        [sys.executable, *code], capture_output=True, text=True, timeout=60, env=environment
+        [sys.executable, *code], capture_output=True, text=True, timeout=60, env=environment, cwd=cwd
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -216,6 +216,20 @@ def test_version_and_import_load_nothing_heavy():
     assert "torch" not in python(
         "-c", "import loomnet as ln; ln.scenario, ln.Lab, ln.TorchJob" + tail
     )
+
+
+def test_a_whole_run_starts_no_library_it_does_not_need(here):
+    heavy = "{'torch', 'networkx', 'matplotlib', 'polars', 'pyarrow', 'dask', 'distributed'}"
+    tail = f"; import sys; print(sorted({heavy} & set(sys.modules)))"
+    for words in (["list", "demo.py"], ["run", "demo.py"]):
+        code = f"from loomnet.cli import main; assert main({words}) < 2{tail}"
+        assert python("-c", code, cwd=here).splitlines()[-1] == "[]"
+
+
+def test_the_schema_is_part_of_the_package():
+    schema = loomnet.report_schema()
+    assert schema["$id"] == "urn:loomnet:schema:report:1"
+    jsonschema.Draft202012Validator.check_schema(schema)
 
 
 def test_every_public_name_loads_in_any_order():

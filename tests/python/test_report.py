@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loomnet import metrics
 from loomnet.errors import UsageError
 from loomnet.metrics import Measured, stands
-from loomnet.report import Report, RunFidelity, schema
+from loomnet.report import Report, RunFidelity, report_schema
 from loomnet.rundata import Fidelity
 from loomnet.rundir import give_to_user, new_run_directory, write_run
 
@@ -85,7 +85,7 @@ def test_any_report_validates_against_the_published_schema(value, bound, publish
     report = filled()
     report.rows.append(metrics.metric("any", value, published=published))
     report.checks.append(metrics.check("any", value, ge=bound))
-    jsonschema.validate(json.loads(report.to_json()), schema())
+    jsonschema.validate(json.loads(report.to_json()), report_schema())
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_schema_refuses_what_is_not_a_report(damage):
     content = json.loads(filled().to_json())
     damage(content)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(content, schema())
+        jsonschema.validate(content, report_schema())
 
 
 def test_equal_content_is_equal_bytes(tmp_path):
