@@ -40,6 +40,10 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     now_ = now;
     began_ = now;
     nic_.meter().begin(now);
+    if (Tap* tap = job_.network_.tap()) [[unlikely]] {
+      const auto number = static_cast<std::uint32_t>(iterations_.size());
+      tap->work_begins(nic_.host(), {to_string(job_.config_.collective), number, 0, number, 1}, now);
+    }
     running_ = executor_->start(0, operation());
     flush(now);
   }
@@ -118,6 +122,10 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
   void post(JobRank peer, const Write& write) override { outbox_.push_back({peer, write}); }
 
   void finished(OperationId, const OperationResult& result) override {
+    if (Tap* tap = job_.network_.tap()) [[unlikely]] {
+      tap->work_ends(nic_.host(), iterations_.size(), job_.config_.bytes,
+                     result.status == OperationStatus::ok, now_);
+    }
     nic_.meter().end(began_, now_, result.status == OperationStatus::ok ? job_.config_.bytes : 0);
     if (result.status != OperationStatus::ok) {
       if (job_.errors_++ == 0) job_.first_error_ = "rank " + std::to_string(rank_) + ": " + result.message;

@@ -70,6 +70,9 @@ void FlowTraffic::start() {
 
 void FlowTraffic::on_event(std::uint64_t what, Picoseconds now) {
   const FlowConfig& config = flows_[what].config;
+  if (Tap* tap = network_.tap()) [[unlikely]] {
+    tap->work_begins(config.source, {"flow", what, 0, static_cast<std::uint32_t>(what), 1}, now);
+  }
   client(config.source).nic().meter().begin(now);
   client(config.destination).nic().meter().begin(now);
   for (std::uint32_t i = 0; i < config.depth; ++i) pump(what, now);
@@ -86,6 +89,7 @@ void FlowTraffic::pump(std::size_t index, Picoseconds now) {
   request.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(config.message, config.bytes - flow.posted));
   request.remote_address = offset;
   request.remote_key = flow.key;
+  request.sequence = static_cast<std::uint32_t>(index);
   if (payload_) {
     std::uint8_t* from = flow.from.data() + offset;
     for (std::uint32_t i = 0; i < request.length; ++i) {
@@ -115,6 +119,9 @@ void FlowTraffic::completed(std::size_t index, const Completion& completion, Pic
 void FlowTraffic::close(std::size_t index, Status status, Picoseconds now) {
   Flow& flow = flows_[index];
   flow.closed = true;
+  if (Tap* tap = network_.tap()) [[unlikely]] {
+    tap->work_ends(flow.config.source, index, results_[index].completed, status == Status::ok, now);
+  }
   client(flow.config.destination).nic().deregister(flow.key);
   results_[index].end = now;
   results_[index].status = status;

@@ -28,6 +28,10 @@ class Network::SwitchNode final : public LinkReceiver {
         break;
       }
       case Verdict::Action::drop:  // the program has counted it by reason
+        if (network_.tap_) [[unlikely]] {
+          network_.tap_->refused(node_, *packet, self.program->reason(verdict.value), now);
+        }
+        break;
       case Verdict::Action::pass:  // the engine's switches have no stack of their own
         break;
     }
@@ -192,6 +196,7 @@ LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward, const
   half(a, b, forward);
   half(b, a, backward);
   ends_.emplace_back(a, b);
+  if (watch_all_) watch(id);
   return id;
 }
 
@@ -200,6 +205,16 @@ void Network::set_gate(KernelGate* gate) {
   for (Node& node : nodes_) {
     if (node.nic) node.nic->set_kernel(gate);
   }
+}
+
+void Network::set_tap(Tap* tap, bool all_links) {
+  tap_ = tap;
+  watch_all_ = tap && all_links;
+  for (Node& node : nodes_) {
+    if (node.nic) node.nic->watch(tap);
+  }
+  if (tap && !all_links) return;
+  for (LinkId link = 0; link < links(); ++link) watch(link);
 }
 
 void Network::notify(Endpoint end, bool up, Picoseconds now) {

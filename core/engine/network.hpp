@@ -63,6 +63,14 @@ class Network {
   NodeId add_panel(std::vector<std::int32_t> circuits);
   LinkId connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward);
   void set_gate(KernelGate* gate);
+  // Tells `tap` (null: nobody) from now on of NICs, switches and operations, and of all links or of
+  // those given to watch().
+  void set_tap(Tap* tap, bool all_links);
+  Tap* tap() const { return tap_; }
+  void watch(LinkId link) {
+    half(link, true).watch(tap_, 2 * link);
+    half(link, false).watch(tap_, 2 * link + 1);
+  }
 
   // --- control --------------------------------------------------------------------------------
   void apply(const LinkChange& change);                   // now
@@ -125,6 +133,8 @@ class Network {
   EventQueue events_;
   PacketPool pool_;
   KernelGate* gate_ = nullptr;
+  Tap* tap_ = nullptr;
+  bool watch_all_ = false;
   std::uint64_t unconnected_ = 0;
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<HalfLink>> links_;

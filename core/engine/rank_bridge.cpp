@@ -5,6 +5,8 @@
 #include <array>
 #include <stdexcept>
 
+#include "collective/types.hpp"
+
 namespace loomnet {
 
 RankBridge::RankBridge(Network& network, NodeId host, const rank::Geometry& geometry)
@@ -42,6 +44,7 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
     const rank::MarkEntry& mark = marks[i];
     const auto kind = static_cast<rank::MarkKind>(mark.kind);
     const Picoseconds at = when(mark.at_ns);
+    if (Tap* tap = network_.tap()) [[unlikely]] tell(*tap, mark, at);
     if (kind == rank::MarkKind::work_begin) {
       nic_.meter().begin(at);
     } else if (kind == rank::MarkKind::work_end) {
@@ -58,6 +61,29 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
   const std::size_t n = port_.poll(batch);
   for (std::size_t i = 0; i < n; ++i) nic_.post(batch[i].qp, batch[i].request, now);
   return m + n != 0;
+}
+
+// A rank may write anything: names and numbers are for whoever looks at a trace, nothing follows from
+// them.
+void RankBridge::tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at) {
+  tap.rank_clock(nic_.host(), mark.at_ns, at);
+  const auto kind = static_cast<rank::MarkKind>(mark.kind);
+  if (kind == rank::MarkKind::work_end) {
+    tap.work_ends(nic_.host(), mark.value, mark.b, mark.status == 0, at);
+  }
+  if (kind != rank::MarkKind::work_begin) return;
+  WorkLabel label{.name = "operation", .number = mark.value};
+  if (const auto collective = mark.b & 0xff; collective >= 1 && collective <= kCollectives) {
+    label.name = to_string(static_cast<Collective>(collective - 1));
+    label.job = static_cast<std::uint32_t>(mark.a);
+    label.operations = static_cast<std::uint32_t>(mark.b >> 8);
+    if (sequences_.size() < 4096 || sequences_.contains(label.job)) {
+      std::uint32_t& next = sequences_[label.job];
+      label.sequence = next;
+      next += label.operations;
+    }
+  }
+  tap.work_begins(nic_.host(), label, at);
 }
 
 void RankBridge::tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now) {

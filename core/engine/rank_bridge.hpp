@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,6 +75,8 @@ class RankBridge final : public NicClient, public EventHandler {
   bool take_news() { return std::exchange(news_, false); }
 
  private:
+  void tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at);
+
   Network& network_;
   Nic& nic_;
   rank::EventFd rank_wake_, engine_wake_;
@@ -83,6 +86,7 @@ class RankBridge final : public NicClient, public EventHandler {
   bool news_ = false;
   ObjectId id_;
   std::uint64_t finished_ = 0, failed_ = 0;
+  std::map<std::uint32_t, std::uint32_t> sequences_;  // by communicator: collectives begun
   std::vector<RankMark> marks_;
 };
 

@@ -42,11 +42,11 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& confi
 
 Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
   if (!up_) {
-    drop(LinkDrop::link_down);
+    drop(LinkDrop::link_down, *packet, now);
     return Offer::dropped;
   }
   if (config_.rate.count == 0) {
-    launch(std::move(packet), now);
+    launch(std::move(packet), now, now);
     return Offer::accepted;
   }
   advance(now);
@@ -57,13 +57,13 @@ Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
   Offer result = Offer::accepted;
   if (packet->queue != kControlClass && !admits(packet->wire_length, now)) {
     if (!config_.trim || !packet->trimmable) {
-      drop(LinkDrop::queue_full);
+      drop(LinkDrop::queue_full, *packet, now);
       return Offer::dropped;
     }
     // A packet that is no longer than a trimmed one goes whole, as SONiC sends it.
     if (packet->wire_length > config_.trim_size) {
       if (!trim(*packet, config_.last_hop, {config_.trim_size, config_.trim_fix_lengths})) {
-        drop(LinkDrop::queue_full);
+        drop(LinkDrop::queue_full, *packet, now);
         return Offer::dropped;
       }
       ++counters_.trimmed;
@@ -73,7 +73,7 @@ Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
   }
   if (packet->queue == kControlClass) {
     if (config_.control_limit && control_bytes_ + packet->wire_length > config_.control_limit) {
-      drop(LinkDrop::control_full);
+      drop(LinkDrop::control_full, *packet, now);
       return Offer::dropped;
     }
     control_bytes_ += packet->wire_length;
@@ -84,6 +84,7 @@ Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
   }
   ++queued_packets_;
   queues_[packet->queue].push(std::move(packet));
+  tell_queued(now);
   return result;
 }
 
@@ -98,7 +99,9 @@ bool HalfLink::admits(std::uint32_t length, Picoseconds now) {
 void HalfLink::advance(Picoseconds now) {
   while (queued_packets_ > 0 && busy_until_ <= now) {
     const Picoseconds start = busy_until_;
-    transmit(dequeue(), start);
+    PacketPtr packet = dequeue();
+    tell_queued(start);
+    transmit(std::move(packet), start);
   }
 }
 
@@ -141,10 +144,10 @@ PacketPtr HalfLink::dequeue() {
 
 void HalfLink::transmit(PacketPtr packet, Picoseconds start) {
   busy_until_ = start + clocking_time(packet->wire_length);
-  launch(std::move(packet), busy_until_);
+  launch(std::move(packet), start, busy_until_);
 }
 
-void HalfLink::launch(PacketPtr packet, Picoseconds done) {
+void HalfLink::launch(PacketPtr packet, Picoseconds start, Picoseconds done) {
   packet->arrival = done + config_.delay;
   if (impaired_) {
     packet->lost = loss_.lose(impairment_, random_);
@@ -160,6 +163,7 @@ void HalfLink::launch(PacketPtr packet, Picoseconds done) {
       in_flight_.insert_by_arrival(std::move(copy));
     }
   }
+  if (tap_) [[unlikely]] tap_->sent(number_, *packet, start, done);
   in_flight_.insert_by_arrival(std::move(packet));
   arm();
 }
@@ -180,12 +184,13 @@ void HalfLink::on_event(std::uint64_t, Picoseconds now) {
   while (!in_flight_.empty() && in_flight_.front().arrival <= now) {
     PacketPtr packet = in_flight_.pop();
     if (packet->lost || packet->corrupt) {
-      drop(packet->lost ? LinkDrop::loss : LinkDrop::fcs);
+      drop(packet->lost ? LinkDrop::loss : LinkDrop::fcs, *packet, now, true);
       continue;
     }
     ++counters_.packets;
     counters_.bytes += packet->wire_length;
     packet->ideal = packet->arrival;
+    if (tap_) [[unlikely]] tap_->delivered(number_, *packet, now);
     to_.receive(to_port_, std::move(packet), now);
   }
   scheduled_ = kNever;
@@ -195,12 +200,20 @@ void HalfLink::on_event(std::uint64_t, Picoseconds now) {
 void HalfLink::set_up(bool up, Picoseconds now) {
   advance(now);
   if (up_ && !up) {
-    const std::size_t lost = held();
-    clear();
-    counters_.drops[static_cast<std::size_t>(LinkDrop::link_down)] += lost;
+    lose_all(now);
     busy_until_ = std::min(busy_until_, now);
   }
   up_ = up;
+}
+
+void HalfLink::lose_all(Picoseconds now) {
+  const auto lose = [&](PacketFifo& list, bool was_sent) {
+    while (!list.empty()) drop(LinkDrop::link_down, *list.pop(), now, was_sent);
+  };
+  lose(in_flight_, true);
+  for (PacketFifo& queue : queues_) lose(queue, false);
+  clear();
+  tell_queued(now);
 }
 
 void HalfLink::clear() {

@@ -13,6 +13,7 @@
 #include "link/impairment.hpp"
 #include "link/shared_buffer.hpp"
 #include "packet/packet.hpp"
+#include "trace/tap.hpp"
 
 namespace loomnet {
 
@@ -76,6 +77,16 @@ class HalfLink final : public EventHandler {
   void set_delay(Picoseconds delay, Picoseconds now);
   void set_impairment(const Impairment& impairment, Picoseconds now);
 
+  // Tells `tap` (null: nobody) of every packet, under this number.
+  void watch(Tap* tap, std::uint32_t number) {
+    tap_ = tap;
+    number_ = number;
+  }
+  // Every packet that leaves before this time has been told of.
+  Picoseconds settled(Picoseconds now) const {
+    return queued_packets_ > 0 && busy_until_ < now ? busy_until_ : now;
+  }
+
   // Draws its data queues from the buffer of the switch it leaves.
   void share(SharedBuffer& buffer);
 
@@ -96,9 +107,16 @@ class HalfLink final : public EventHandler {
   bool admits(std::uint32_t length, Picoseconds now);
   PacketPtr dequeue();
   void transmit(PacketPtr packet, Picoseconds start);
-  void launch(PacketPtr packet, Picoseconds done);
+  void launch(PacketPtr packet, Picoseconds start, Picoseconds done);
   void arm();
-  void drop(LinkDrop reason) { ++counters_.drops[static_cast<std::size_t>(reason)]; }
+  void drop(LinkDrop reason, const Packet& packet, Picoseconds now, bool was_sent = false) {
+    ++counters_.drops[static_cast<std::size_t>(reason)];
+    if (tap_) [[unlikely]] tap_->dropped(number_, packet, to_string(reason), was_sent, now);
+  }
+  void tell_queued(Picoseconds now) {
+    if (tap_) [[unlikely]] tap_->queued(number_, data_bytes_ + control_bytes_, now);
+  }
+  void lose_all(Picoseconds now);
   Picoseconds clocking_time(std::uint32_t wire_length) const {
     const std::uint64_t bytes = (wire_length < kMinFrameBytes ? kMinFrameBytes : wire_length) +
                                 std::uint64_t{kFramingOverhead};
@@ -120,6 +138,8 @@ class HalfLink final : public EventHandler {
   std::uint32_t data_bytes_ = 0;
   std::uint32_t control_bytes_ = 0;
   std::int64_t control_credit_ = 0;  // bytes control has sent ahead of waiting data
+  Tap* tap_ = nullptr;
+  std::uint32_t number_ = 0;
   std::uint16_t to_port_;
   bool up_ = true;
   bool impaired_ = false;

@@ -33,6 +33,8 @@ void Nic::connect(const QpConfig& config, Picoseconds now) {
 void Nic::post(QpNumber qp, WorkRequest request, Picoseconds now) {
   now_ = now;
   request.posted = now;
+  request.message = pool_.next_message();
+  if (tap_) [[unlikely]] tap_->posted(host_, qp, request, now);
   transport_->on_post(qp, request, now);
   settle(now);
 }
@@ -134,6 +136,7 @@ void Nic::settle(Picoseconds now) {
     arrivals_.clear();
     for (std::size_t i = 0; i < completions_.size(); ++i) {
       const Completion completion = completions_[i];
+      if (tap_) [[unlikely]] tap_->completed(host_, completion, now);
       if (client_) client_->on_completion(completion, now);
     }
     completions_.clear();

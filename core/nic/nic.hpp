@@ -9,6 +9,7 @@
 #include "clock/event_queue.hpp"
 #include "link/half_link.hpp"
 #include "nic/work_meter.hpp"
+#include "trace/tap.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet {
@@ -49,6 +50,7 @@ class Nic final : public LinkReceiver, public EventHandler, private TransportSin
   Transport* transport() { return transport_.get(); }
   void set_client(NicClient* client) { client_ = client; }
   void set_kernel(HostKernel* kernel) { kernel_ = kernel; }
+  void watch(Tap* tap) { tap_ = tap; }
 
   // Registers memory; `base` null: ranges are checked, bytes are not moved. Addresses of remote
   // requests run from `address`. The key is never 0.
@@ -117,6 +119,7 @@ class Nic final : public LinkReceiver, public EventHandler, private TransportSin
   std::unique_ptr<Transport> transport_;
   NicClient* client_ = nullptr;
   HostKernel* kernel_ = nullptr;
+  Tap* tap_ = nullptr;
   WorkMeter meter_;
   NicCounters counters_;
   std::vector<Completion> completions_;

@@ -96,7 +96,9 @@ enum class MarkKind : std::uint32_t {
   step = 1,        // value = step number that ended
   hash = 2,        // value = step, a and b = 128 bits of the parameter hash
   loss = 3,        // value = step, a = bits of a double
-  work_begin = 4,  // an operation became outstanding; value = its number in this rank
+  // An operation became outstanding; value = its number in this rank, a = its communicator,
+  // b = collectives it consists of << 8 | 1 + Collective of the first (0: not known).
+  work_begin = 4,
   work_end = 5,    // it ended: value = its number, a = its start (ns), b = payload bytes, status
   failure = 6,     // the rank's script failed or a collective did; value = OperationStatus or 255
   compute = 7,     // the rank computes for `value` picoseconds of emulated time: wake it after

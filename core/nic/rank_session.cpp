@@ -20,6 +20,16 @@ int duplicate(int fd, const char* what) {
   return copy;
 }
 
+// Mark work_begin's b: how many collectives, and the first one.
+std::uint64_t work_label(const std::vector<Operation>& operations) {
+  if (operations.empty()) return 0;
+  std::uint64_t collectives = 0;
+  for (const Operation& o : operations) {
+    collectives += o.collective != Collective::send && o.collective != Collective::recv;
+  }
+  return collectives << 8 | (1 + static_cast<std::uint64_t>(operations.front().collective));
+}
+
 }  // namespace
 
 RankSession::RankSession(int memory_fd, int rank_event_fd, int engine_event_fd)
@@ -93,7 +103,8 @@ WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations,
   for (const Operation& o : operations) work->bytes += payload_bytes(id, o);
   work->id = next_work_++;
   // Every begin keeps room for its end: a union of intervals with an end missing is worthless.
-  work->marked = client_.mark(MarkKind::work_begin, work->id, 0, 0, 0, open_marks_ + 2);
+  work->marked = client_.mark(MarkKind::work_begin, work->id, id, work_label(operations), 0,
+                              open_marks_ + 2);
   open_marks_ += work->marked;
   starting_ = true;
   try {

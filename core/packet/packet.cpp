@@ -29,7 +29,7 @@ PacketPtr PacketPool::allocate() {
   p->next = nullptr;
   p->uid = next_uid_++;
   p->ideal = p->arrival = Picoseconds{};
-  p->flow = p->wire_length = 0;
+  p->flow = p->wire_length = p->message = 0;
   p->ingress = p->header_length = 0;
   p->queue = kDataClass;
   p->trimmable = p->ect = p->corrupt = p->lost = p->kernel = false;

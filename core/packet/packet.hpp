@@ -43,6 +43,7 @@ struct Packet {
   Picoseconds arrival{};        // scratch of the link that carries it
   std::uint32_t flow = 0;       // for statistics: the sender's flow number
   std::uint32_t wire_length = 0;  // Ethernet frame without FCS; drives all timing
+  std::uint32_t message = 0;    // for recorders: WorkRequest::message of what it carries; 0: none
   std::uint16_t ingress = 0;    // port of the node that holds it
   std::uint16_t header_length = 0;
   QueueClass queue = kDataClass;
@@ -86,6 +87,8 @@ class PacketPool {
   std::size_t outstanding() const { return outstanding_; }
   std::size_t capacity() const { return blocks_.size() * kBlock; }
   std::uint64_t last_uid() const { return next_uid_ - 1; }
+  // Numbers the messages of a run, from 1.
+  std::uint32_t next_message() { return ++last_message_; }
   void set_frame_owner(FrameOwner* owner) { frame_owner_ = owner; }
 
  private:
@@ -98,6 +101,7 @@ class PacketPool {
   Packet* free_ = nullptr;
   std::size_t outstanding_ = 0;
   std::uint64_t next_uid_ = 1;
+  std::uint32_t last_message_ = 0;
   FrameOwner* frame_owner_ = nullptr;
 };
 

@@ -36,6 +36,7 @@ struct WorkRequest {
   float loss_tolerance = 0;        // share of bytes that may be missing; 0 = reliable
   std::uint32_t job = 0, sequence = 0, tag = 0;  // attributes for in-network and learned systems
   Picoseconds posted{};
+  std::uint32_t message = 0;  // unique in a run, given by the NIC; copied into Packet::message
 };
 
 enum class Status : std::uint8_t {

@@ -161,6 +161,7 @@ PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, boo
                                              : dscp::kTrimmable;
   PacketPtr packet = context_.sink->allocate();
   packet->flow = config_.flow;
+  packet->message = request.message;
   ByteWriter out =
       begin(*packet, o,
             {config_.source, config_.destination, &peer_.paths(static_cast<PlanePort>(ev.plane())),

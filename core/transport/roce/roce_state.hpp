@@ -26,6 +26,7 @@ struct RoceTransport::Connection {
     std::uint32_t remote_key = 0, length = 0, immediate = 0;
     bool with_immediate = false;
     std::uint8_t parts_open = 0;
+    std::uint32_t number = 0;  // WorkRequest::message
   };
 
   QpNumber local = 0, remote = 0;

@@ -108,7 +108,7 @@ void RoceTransport::on_post(QpNumber number, const WorkRequest& request, Picosec
   const bool with_immediate = request.opcode == Opcode::write_with_immediate;
   const std::uint64_t message = c.first_message + c.messages.size();
   c.messages.push({request.id, request.local, request.remote_address, request.remote_key,
-                   request.length, request.immediate, with_immediate, 0});
+                   request.length, request.immediate, with_immediate, 0, request.message});
   for (std::uint32_t p = 0; p < c.planes; ++p) {
     const std::uint32_t begin = roce_stripe_begin(request.length, c.planes, p);
     const std::uint32_t end = roce_stripe_begin(request.length, c.planes, p + 1);
