@@ -53,7 +53,7 @@ def mrc_ddp_link_failure(
         if name == "mrc":
             check_mrc(lab, result, planes)
         if result.data.ended == "finished":
-            lab.check(f"{name}-parameters-equal", unequal_hashes(result), eq=0)
+            lab.check(f"{name}-parameters-equal", result.unequal_hashes, eq=0)
     check_loss_curves(lab, results)
     save(iteration_figure(results), lab.directory / "iteration_time")
 
@@ -67,14 +67,6 @@ def check_mrc(lab, result, planes):
                   abs=0.05, published=published)
         lab.check(f"mrc-{phase}-blip", result[f"{phase}.blip_s"], le=1.0)
     lab.check("mrc-no-rank-error", result["errors"], eq=0)
-
-
-def unequal_hashes(result):
-    """Steps at which the ranks' parameters were not all equal; None if none was hashed."""
-    hashes = [{row["step"]: row["hash"] for row in
-               result.logged(rank, r"step (?P<step>\d+) hash (?P<hash>\w+)")} for rank in range(4)]
-    common = set.intersection(*(set(each) for each in hashes))
-    return sum(len({each[step] for each in hashes}) > 1 for step in common) if common else None
 
 
 def check_loss_curves(lab, results):

@@ -121,6 +121,12 @@ class Result:
             [sums.get(i, 0) * 8e3 / width for i in bins],
         )
 
+    @property
+    def unequal_hashes(self) -> int | None:
+        """Steps (of every 20th) after which the ranks' parameters were not all equal, byte for byte;
+        None if no step was hashed by every rank."""
+        return self.data.unequal_hashes
+
     def rank_log(self, rank: int) -> str:
         """All a rank printed; empty where the job has no ranks of its own."""
         if self.data.directory is None:

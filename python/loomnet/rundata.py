@@ -87,6 +87,7 @@ class RunData:
     errors: list[RunFault] = field(default_factory=list)
     fidelity: Fidelity = field(default_factory=Fidelity)
     totals: dict[str, dict[str, int]] = field(default_factory=dict)  # object -> counter -> value
+    unequal_hashes: int | None = None  # steps at which the ranks' parameters differed
     reason: str | None = None  # why it ended, unless "finished"
     deterministic: bool = True
     directory: Path | None = None  # holds ranks/<n>.log

@@ -221,15 +221,11 @@ class VirtualTorchRun:
         for host in self.request.placement:
             network.close_meter(host)
         network.clear()
-        notes: dict[str, float | int | str | None] = {}
-        if (unequal := self.ranks.unequal_hashes()) is not None:
-            notes["unequal_hashes"] = unequal
         return RunData(
             ended=ended, end_ps=end,  # type: ignore[arg-type]
             hosts={host: self.engine.series(host, origin) for host in self.request.placement},
             iterations=self.iterations, windows=self.table.windows, counters=self.counters,
             log=self.ranks.log(), errors=self.errors,
-            fidelity=Fidelity(packets=network.packets, unexplained=network.leaked, emulated_ps=end,
-                              notes=notes),
-            totals=self.engine.totals(), reason=reason,
+            fidelity=Fidelity(packets=network.packets, unexplained=network.leaked, emulated_ps=end),
+            totals=self.engine.totals(), unequal_hashes=self.ranks.unequal_hashes(), reason=reason,
             deterministic=self.job.compute != "measured", directory=self.request.directory)

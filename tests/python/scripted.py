@@ -23,7 +23,6 @@ class ScriptedRunner:
         if request.script is not None:
             (request.directory / "ranks").mkdir(exist_ok=True)
             for rank in range(len(request.placement)):
-                (request.directory / "ranks" / f"{rank}.log").write_text(
-                    "".join(f"step {s} hash {'abc' if s < 60 else rank}\n" for s in (20, 40))
-                )
+                (request.directory / "ranks" / f"{rank}.log").write_text(f"rank {rank}\n")
+            data.unequal_hashes = 0
         return data

@@ -91,7 +91,7 @@ def test_pytorch_time_is_the_clocks(tmp_path):
         job = torch_job(tmp_path, "for i in range(1, 25): step(i)\n")
         r = lab.run(fabric("400 Gb/s"), job)
         assert r["errors"] == 0, r.data.errors
-        assert r.data.fidelity.notes["unequal_hashes"] == 0
+        assert r.unequal_hashes == 0
         assert len(r.data.iterations) == 23
         lengths = [i.length_ps for i in r.data.iterations]
         assert all(10**9 < length < 1.2 * 10**9 for length in lengths)

@@ -269,6 +269,13 @@ void MrcTransport::deny(QpNumber number, EntropyValue ev, bool denied) {
 
 void MrcTransport::counters(std::vector<TransportCounter>& out) const {
   context_.counters.append(out);
+  std::uint64_t good = 0, total = 0;
+  for (const auto& qp : qps_) {
+    good += qp->sender.evs().active(qp->peer.live());
+    total += qp->sender.evs().slots();
+  }
+  out.push_back({"paths_good", good});
+  out.push_back({"paths_total", total});
 }
 
 }  // namespace loomnet::mrc

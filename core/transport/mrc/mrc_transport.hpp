@@ -26,6 +26,8 @@ class MrcTransport final : public Transport {
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
   Picoseconds next_deadline() const override { return timers_.next(); }
   bool outstanding() const override { return outstanding_ > 0; }
+  // Counts, then two gauges over all queue pairs: entropy values in rotation on live planes, of all
+  // that have a slot.
   void counters(std::vector<TransportCounter>& out) const override;
 
   std::uint64_t counter(Count c) const { return context_.counters.get(c); }

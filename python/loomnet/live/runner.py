@@ -366,8 +366,8 @@ class _Run:
             log=self.ranks.log() if self.ranks else [], errors=self.errors,
             fidelity=self._fidelity(end), totals=totals, reason=reason, deterministic=False,
             directory=self.request.directory)
-        if self.ranks is not None and (unequal := self.ranks.unequal_hashes()) is not None:
-            data.fidelity.notes["unequal_hashes"] = unequal
+        if self.ranks is not None:
+            data.unequal_hashes = self.ranks.unequal_hashes()
         return data
 
     def _fidelity(self, end: int) -> Fidelity:

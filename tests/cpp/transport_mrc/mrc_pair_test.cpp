@@ -76,6 +76,16 @@ TEST(Pair, FillsTheLine) {
   EXPECT_EQ(m.count(0, Count::data_retransmitted), 0u);
 }
 
+std::uint64_t gauge(Mrc& m, std::string_view name) {
+  std::vector<TransportCounter> all;
+  m.nic(0).counters(all);
+  for (const TransportCounter& c : all) {
+    if (c.name == name) return c.value;
+  }
+  ADD_FAILURE() << "no counter " << name;
+  return 0;
+}
+
 // Bar B3: with k of P ports down, (P - k)/P of line; and back.
 TEST(Pair, PortsDownAndUp) {
   Mrc m({.hosts = 2, .planes = 4}, line_options());
@@ -86,10 +96,12 @@ TEST(Pair, PortsDownAndUp) {
     stream.goodput(microseconds(800), 4);
     EXPECT_NEAR(stream.goodput(microseconds(400), static_cast<std::size_t>(3 - p)), 0.961, 0.03)
         << int{p} << m.bed.transcript(60);
+    EXPECT_EQ(gauge(m, "paths_good") * 4, gauge(m, "paths_total") * (3u - p));
   }
   for (PlanePort p = 0; p < 3; ++p) m.bed.set_link(p % 2, p, true);
   stream.goodput(milliseconds(2), 4);
   EXPECT_NEAR(stream.goodput(microseconds(500), 4), 0.961, 0.02) << m.bed.transcript(60);
+  EXPECT_EQ(gauge(m, "paths_good"), gauge(m, "paths_total"));
   EXPECT_EQ(m.count(0, Count::qp_errors), 0u);
 }
 
