@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from loomnet import clos as clos
     from loomnet.clos import dumbbell as dumbbell
     from loomnet.clos import star as star
+    from loomnet.comparison import compare as compare
     from loomnet.errors import LoomnetError as LoomnetError
     from loomnet.errors import UsageError as UsageError
     from loomnet.fabric import Fabric as Fabric
@@ -49,6 +50,7 @@ _HOMES = {
     "jobs": ("TorchJob", "AllReduce", "AllToAll", "Permutation", "Incast", "Flows", "Trace"),
     "laboratory": ("Lab", "run"),
     "result": ("Result",),
+    "comparison": ("compare",),
     "report": ("Report", "report_schema"),
     "scenarios": ("scenario", "load"),
     "errors": ("LoomnetError", "UsageError"),

@@ -33,8 +33,8 @@ def live_nodes() -> dict[str, tuple[int, str]]:
     return nodes
 
 
-def command_in(node: str, command: list[str]) -> list[str]:
-    """The command line that runs `command` inside a node of a live run.
+def command_in(node: str, command: list[str], *, verb: str = "exec") -> list[str]:
+    """The command line that runs `command` inside a node of a live run, asked for by `verb`.
 
     Raises UsageError for an unknown node, PrivilegeError without root, UnavailableError when
     nothing runs live.
@@ -42,12 +42,22 @@ def command_in(node: str, command: list[str]) -> list[str]:
     if not command:
         raise UsageError(f"exec {node}: no command; write: loomnet exec {node} -- ip addr")
     if os.geteuid() != 0:
-        raise PrivilegeError(f"exec needs root: sudo loomnet exec {node} -- {' '.join(command)}")
+        typed = f"exec {node} -- {' '.join(command)}" if verb == "exec" else f"{verb} {node}"
+        raise PrivilegeError(f"{verb} needs root: sudo loomnet {typed}")
     nodes = live_nodes()
     if not nodes:
         raise UnavailableError(
-            "exec: nothing runs live; start one with `loomnet run FILE --clock live`"
+            f"{verb}: nothing runs live; start one with `loomnet run FILE --clock live`"
         )
     if node not in nodes:
-        raise UsageError(f'exec: no node "{node}"{did_you_mean(node, nodes)}')
+        raise UsageError(f'{verb}: no node "{node}"{did_you_mean(node, nodes)}')
     return ["mnexec", "-a", str(nodes[node][0]), *command]
+
+
+def shell_in(node: str) -> list[str]:
+    """The command line of an interactive shell inside a node of a live run: the user's own shell
+    where it is a program, else /bin/sh. Raises as command_in."""
+    shell = os.environ.get("SHELL", "")
+    if not (os.path.isabs(shell) and os.access(shell, os.X_OK)):
+        shell = "/bin/sh"
+    return command_in(node, [shell, "-i"], verb="shell")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from loomnet.commands_results import compare, replay
 from loomnet.errors import EXIT_OK, EXIT_USAGE, UsageError
 
 app = typer.Typer(
@@ -127,6 +128,10 @@ def crosscheck(
     return EXIT_OK if all(each.ok for each in found) else EXIT_CHECK_FAILED
 
 
+app.command()(compare)
+app.command()(replay)
+
+
 @app.command("list")
 def list_(
     paths: Annotated[
@@ -210,4 +215,17 @@ def exec_(
 
     command = command_in(host, context.args)
     sys.stdout.flush()
+    os.execvp(command[0], command)
+
+
+@app.command()
+def shell(
+    host: Annotated[str, typer.Argument(help="A host or kernel switch of a live run.")],
+) -> int:
+    """Open an interactive shell inside a node of a live run."""
+    from loomnet.attach import shell_in
+
+    command = shell_in(host)
+    sys.stdout.flush()
+    os.environ["LOOMNET_NODE"] = host  # for a prompt that says where one is
     os.execvp(command[0], command)

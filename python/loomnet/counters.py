@@ -1,4 +1,5 @@
-"""What became of the packets: every object's counters of a run, and the drops among them by reason."""
+"""What became of the packets: every object's counters of a run, and among them the drops by
+reason."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from dataclasses import dataclass
 
 from loomnet.table import Table
 
-Totals = Mapping[str, Mapping[str, int]]  # "link a->b", "switch NAME", "nic NAME" -> counter -> value
+# "link a->b", "switch NAME" or "nic NAME" -> counter -> value
+Totals = Mapping[str, Mapping[str, int]]
 COUNTERS_VERSION = 1
 # A NIC's own drops, which are named by what was missing.
 _NIC_DROPS = frozenset(

@@ -3,7 +3,7 @@ goodput. matplotlib is loaded when the first one is drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,25 @@ def goodput_figure(results: Mapping[str, Result], *, every: Time | str = "100 ms
         mark_phases(axes, result.phases, named=axes is panels[0])
         axes.set_ylim(bottom=0)
     panels[-1].set_xlabel("emulated time, s")
+    return figure
+
+
+def change_figure(changes: Sequence[tuple[str, float, str]]) -> Any:
+    """(figure, relative change, verdict) as bars: what became worse stands out, at most 40."""
+    from matplotlib.figure import Figure
+
+    shown = sorted(changes, key=lambda row: -abs(row[1]))[:40][::-1]
+    figure = Figure(figsize=(9, 1 + 0.24 * len(shown)), layout="constrained")
+    axes = figure.subplots()
+    colours = {"worse": "#d55e00", "changed": "#e69f00", "better": "#009e73"}
+    axes.barh(
+        [name for name, _, _ in shown],
+        [100 * change for _, change, _ in shown],
+        color=[colours.get(verdict, "#999999") for _, _, verdict in shown],
+    )
+    axes.axvline(0, color="#333333", linewidth=0.8)
+    axes.set_xlabel("change, %")
+    axes.tick_params(axis="y", labelsize=7)
     return figure
 
 

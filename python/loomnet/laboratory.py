@@ -136,7 +136,7 @@ class Lab:
         }
         planned = [fault.phase for fault in request.faults if fault.phase]
         phases = measure.phases_of(data, capacity, settle.count, planned)
-        result = Result(request.plan, data, phases, label)
+        result = Result(request.plan, data, phases, label, job.transport)
         self.results[label] = result
         self.report.rows += result.rows
         self.report.deterministic &= data.deterministic

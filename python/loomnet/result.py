@@ -43,9 +43,15 @@ class Result:
     """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null."""
 
     def __init__(
-        self, plan: Plan, data: RunData, phases: list[measure.Phase], label: str | None = None
+        self,
+        plan: Plan,
+        data: RunData,
+        phases: list[measure.Phase],
+        label: str | None = None,
+        transport: str | None = None,
     ) -> None:
         self.plan, self.data, self.phases, self.label = plan, data, phases, label
+        self.transport = transport
         p99 = data.fidelity.lateness_p99_ps
         self.rows: list[Metric] = []
         for name, value in measure.standard_figures(data, phases).items():

@@ -30,6 +30,7 @@ _RUN_OPTIONS = (
     "replay_gaps",
     "say",
     "on_progress",
+    "base",
 )
 
 
@@ -140,17 +141,19 @@ class Scenario:
         replay_gaps: Any = None,
         say: Any = None,
         on_progress: Any = None,
+        base: Path | None = None,
         **values: Any,
     ) -> Report:
         """Runs it and returns the report, which is also written. An interrupted run leaves a
-        partial report."""
+        partial report. `base`: where scripts are looked for first, by default beside the
+        scenario's file."""
         typed = self.validate(values)
         lab = Lab(
             self.name,
             clock=clock,
             seed=seed,
             parameters=typed.model_dump(mode="json"),
-            base=self.file.parent if self.file else None,
+            base=base or (self.file.parent if self.file else None),
             directory=directory,
             source=self.file,
             max_wall_s=max_wall_s,

@@ -189,6 +189,28 @@ def test_exec_finds_the_node_of_a_live_run(here, monkeypatch):
             attach.command_in("h1", ["ip"])
 
 
+def test_shell_is_the_users_own_in_the_node(here, monkeypatch, capsys):
+    import os
+
+    from loomnet import attach
+    from loomnet.live import ownership
+
+    monkeypatch.setattr(ownership, "state_directory", lambda: here)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main(["shell", "h0"]) == 2
+    assert capsys.readouterr().err == "loomnet: shell needs root: sudo loomnet shell h0\n"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert main(["shell", "h0"]) == 2
+    assert "shell: nothing runs live" in capsys.readouterr().err
+    with ownership.RunLock(here) as lock:
+        start = ownership.process_start(os.getpid())
+        lock.record("process", pid=os.getpid(), start=start, node="h0")
+        monkeypatch.setenv("SHELL", "/bin/sh")
+        assert attach.shell_in("h0") == ["mnexec", "-a", str(os.getpid()), "/bin/sh", "-i"]
+        monkeypatch.setenv("SHELL", "relative/or/gone")
+        assert attach.shell_in("h0")[3:] == ["/bin/sh", "-i"]
+
+
 def test_doctor_lists_and_exits_by_what_is_missing(capsys):
     from loomnet.live.doctor import checks
 
@@ -201,8 +223,9 @@ def test_doctor_lists_and_exits_by_what_is_missing(capsys):
 def python(*code, cwd=None):
     environment = {"PYTHONPATH": str(Path(loomnet.__file__).parents[1]), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
-        [sys.executable, *code], capture_output=True, text=True, timeout=60, env=environment, cwd=cwd
-    )
+        [sys.executable, *code], capture_output=True, text=True, timeout=60, env=environment,
+        cwd=cwd,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -219,7 +242,7 @@ def test_version_and_import_load_nothing_heavy():
 
 
 def test_a_whole_run_starts_no_library_it_does_not_need(here):
-    heavy = "{'torch', 'networkx', 'matplotlib', 'polars', 'pyarrow', 'dask', 'distributed'}"
+    heavy = {"torch", "networkx", "matplotlib", "polars", "pyarrow", "dask", "distributed"}
     tail = f"; import sys; print(sorted({heavy} & set(sys.modules)))"
     for words in (["list", "demo.py"], ["run", "demo.py"]):
         code = f"from loomnet.cli import main; assert main({words}) < 2{tail}"

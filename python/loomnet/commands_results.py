@@ -1,0 +1,73 @@
+"""Commands on results that are there: compare two runs, play one again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from loomnet.errors import EXIT_CHECK_FAILED, EXIT_OK, UsageError
+
+
+def share(text: str) -> float:
+    """"5%" or "0.05" as 0.05. Raises UsageError for anything else."""
+    number = text.strip()
+    percent = number.endswith("%")
+    try:
+        value = float(number.removesuffix("%")) / (100 if percent else 1)
+    except ValueError:
+        raise UsageError(f'--rel "{text}" is no share: write 5% or 0.05') from None
+    if not 0 <= value < float("inf"):
+        raise UsageError(f'--rel "{text}" must be 0 or more')
+    return value
+
+
+def compare(
+    a: Annotated[str, typer.Argument(metavar="RUN", help="A run's directory or report.json.")],
+    b: Annotated[str, typer.Argument(metavar="RUN", help="The one to judge against it.")],
+    rel: Annotated[
+        str, typer.Option(metavar="SHARE", help="Changes up to this are none: 5% or 0.05.")
+    ] = "0%",
+    everything: Annotated[bool, typer.Option("--all", help="Show equal figures too.")] = False,
+) -> int:
+    """Compare two runs figure by figure; exit 1 if the second is worse."""
+    from loomnet.comparison import compare as compared
+    from loomnet.table import Table
+
+    found = compared(a, b, rel=share(rel))
+    table = found.table
+    rows = [row for row in table if everything or row["verdict"]]
+    if rows:
+        print(Table(table.columns, rows))
+    print(found.summary)
+    for line in found.behind:
+        print(f"not a result: {line}")
+    return found.exit_code
+
+
+def replay(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's directory or report.json.")],
+) -> int:
+    """Run a run's own copy of its scenario again; exit 0 if report.json is the same to the byte."""
+    from rich.console import Console
+
+    from loomnet.console import print_report, progress_line
+    from loomnet.replaying import replayed
+
+    console = Console(width=120)
+    with progress_line(console) as on_progress:
+        again = replayed(Path(run), say=print, on_progress=on_progress)
+    if again.report.interrupted:
+        return again.report.exit_code
+    print_report(again.report, console)
+    for line in again.remarks:
+        print(line)
+    if again.identical:
+        print(f"identical: {again.report.directory}/report.json equals {again.original} to the "
+              f"byte ({again.size} bytes)")  # fmt: skip
+        return EXIT_OK
+    for line in again.differences:
+        print(line)
+    print(f"different: {again.report.directory}/report.json is not {again.original}")
+    return EXIT_CHECK_FAILED

@@ -1,0 +1,117 @@
+"""Plays a run again from what its directory holds: the copy of its scenario, parameters, clock and
+seed; and says whether the report came out the same to the byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loomnet.comparison import compare, load_report
+from loomnet.errors import UsageError
+from loomnet.report import Report
+from loomnet.rundir import ENVIRONMENT, REPORT
+from loomnet.scenarios import Scenario, load, scenarios_in
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of it. `original`: the report.json played again; `differences`: what is not the
+    same, a line each, at most ten; `remarks`: what may explain them."""
+
+    report: Report
+    original: Path
+    identical: bool
+    size: int
+    differences: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def replayed(
+    run: Path,
+    *,
+    directory: Path | None = None,
+    say: Callable[[str], None] | None = None,
+    on_progress: Any = None,
+) -> Replay:
+    """Runs the scenario copied into a run's directory with that run's parameters, clock and seed;
+    writes a run of its own. Raises UsageError for a directory that cannot be played again."""
+    content, folder = load_report(run)
+    for name in ("scenario", "parameters", "clock", "seed"):
+        if name not in content:
+            raise UsageError(f"{folder / REPORT} has no {name}")
+    environment = _environment(folder)
+    scenario = _copied(folder, str(content["scenario"]))
+    original = environment.get("paths", {}).get("scenario")
+    home = Path(original).parent if original else folder
+    remarks = []
+    if original and not Path(original).is_file():
+        remarks.append(f"note: {original} is gone; scripts it names are looked for in {folder}")
+        home = folder
+    elif original and scenario.file and \
+            Path(original).read_bytes() != scenario.file.read_bytes():  # fmt: skip
+        remarks.append(f"note: {original} has changed since; its copy was played")
+    then, now = environment.get("versions", {}).get("loomnet"), _version()
+    if then not in (None, now):
+        remarks.append(f"note: that run was made by loomnet {then}, this one by {now}")
+    if not content.get("deterministic", True):
+        remarks.append("note: that run was not deterministic (live clock, or measured compute), "
+                       "so equal bytes are not to be expected")  # fmt: skip
+    report = scenario.run(
+        seed=content["seed"],
+        clock=content["clock"],
+        base=home,
+        directory=directory,
+        say=say,
+        on_progress=on_progress,
+        **content["parameters"],
+    )
+    before, after = (folder / REPORT).read_bytes(), report.to_json().encode()
+    assert report.directory is not None  # run() has written it
+    differences = () if before == after else _differences(folder, report.directory)
+    return Replay(report, folder / REPORT, before == after, len(before), differences,
+                  tuple(remarks))  # fmt: skip
+
+
+def _copied(folder: Path, name: str) -> Scenario:
+    """The scenario of this name among the Python files of the run's directory."""
+    for file in sorted(folder.glob("*.py")):
+        if "scenario" in file.read_text(errors="replace") and any(
+            each.name == name for each in scenarios_in(file)
+        ):
+            return load(f"{file}::{name}")
+    raise UsageError(
+        f"{folder} holds no copy of scenario {name}: only runs of a scenario file can be replayed"
+    )
+
+
+def _environment(folder: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / ENVIRONMENT).read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _version() -> str:
+    from loomnet import version
+
+    return version()
+
+
+def _differences(then: Path, now: Path) -> tuple[str, ...]:
+    (before, _), (after, _) = load_report(then), load_report(now)
+    lines = [
+        f"{name}: {json.dumps(before.get(name))[:60]} then, {json.dumps(after.get(name))[:60]} now"
+        for name in sorted({*before, *after} - {"metrics", "checks", "fidelity"})
+        if before.get(name) != after.get(name)
+    ]
+    try:
+        found = compare(then, now)
+        lines += [f"{row.name}: {row.a} then, {row.b} now" for row in found
+                  if row.verdict != "same"]  # fmt: skip
+    except UsageError as error:
+        lines.append(str(error))
+    return tuple(lines[:10]) or ("figures are equal: it differs in fidelity or in its writing",)
