@@ -67,6 +67,12 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
   static constexpr JobRank kNobody = ~0u;
   JobRank peer_of(QpNumber qp) const { return qp < by_qp_.size() ? by_qp_[qp] : kNobody; }
 
+  bool shifted() const { return job_.config_.shift != 0; }
+  JobRank sender() const {
+    const auto n = static_cast<JobRank>(peers_.size());
+    return (rank_ + n - job_.config_.shift) % n;
+  }
+
   // Integers whose sum over ranks is known: element i of rank r in repeat k is i + r + k.
   Operation operation() {
     const auto n = static_cast<std::uint64_t>(peers_.size());
@@ -74,11 +80,17 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     op.collective = job_.config_.collective;
     op.type = DataType::int32;
     const std::uint64_t total = job_.config_.bytes / 4;
-    const bool blocks = op.collective == Collective::all_to_all ||
-                        op.collective == Collective::all_gather ||
-                        op.collective == Collective::reduce_scatter;
+    const bool blocks = !shifted() && (op.collective == Collective::all_to_all ||
+                                       op.collective == Collective::all_gather ||
+                                       op.collective == Collective::reduce_scatter);
     op.count = blocks ? total / n : total;
     if (op.collective == Collective::barrier) op.count = 0;
+    if (shifted()) {
+      op.input_counts.assign(n, 0);
+      op.output_counts.assign(n, 0);
+      op.input_counts[(rank_ + job_.config_.shift) % n] = total;
+      op.output_counts[sender()] = total;
+    }
     if (job_.config_.payload && op.count) {
       const std::uint64_t in = op.collective == Collective::all_gather ? op.count : blocks ? op.count * n : total;
       const std::uint64_t out = op.collective == Collective::reduce_scatter ? op.count : blocks ? op.count * n : total;
@@ -112,7 +124,9 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
         case Collective::broadcast: expected = i + k; break;  // of rank 0
         case Collective::reduce_scatter: expected = n * (i + rank_ * count + k) + n * (n - 1) / 2; break;
         case Collective::all_gather: expected = i % block + i / block + k; break;
-        case Collective::all_to_all: expected = rank_ * block + i % block + i / block + k; break;
+        case Collective::all_to_all:
+          expected = shifted() ? i + sender() + k : rank_ * block + i % block + i / block + k;
+          break;
         default: continue;
       }
       job_.wrong_ += output_[i] != static_cast<std::int32_t>(expected);
@@ -195,6 +209,10 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
                .channels = 2}),
       id_(network.events().add(*this)) {
   if (config.hosts.size() < 2) throw std::invalid_argument("collective: hosts must be two or more");
+  if (config.shift != 0 && (config.collective != Collective::all_to_all ||
+                            config.shift >= config.hosts.size())) {
+    throw std::invalid_argument("collective: shift goes with all_to_all, and to another rank");
+  }
   if (config.repeat == 0) throw std::invalid_argument("collective: repeat must be 1 or more");
   for (JobRank r = 0; r < config.hosts.size(); ++r) members_.push_back(std::make_unique<Member>(*this, r));
 }

@@ -16,6 +16,9 @@ struct CollectiveTrafficConfig {
   std::vector<NodeId> hosts;  // job rank r runs on hosts[r]
   Collective collective = Collective::all_reduce;
   std::uint64_t bytes = 0;    // of each rank's tensor (all_to_all, all_gather: of the whole output)
+  // all_to_all only, not 0: rank r sends everything to rank r + shift alone, and so receives from
+  // rank r - shift: send and receive as one operation.
+  std::uint32_t shift = 0;
   std::uint32_t repeat = 1;
   Picoseconds start{};
   Picoseconds compute{};      // between the end of one repeat and the start of the next

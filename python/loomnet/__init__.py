@@ -24,11 +24,16 @@ if TYPE_CHECKING:
     from loomnet.faults import kill as kill
     from loomnet.faults import loss as loss
     from loomnet.faults import step as step
+    from loomnet.jobs import AllGather as AllGather
     from loomnet.jobs import AllReduce as AllReduce
     from loomnet.jobs import AllToAll as AllToAll
+    from loomnet.jobs import Broadcast as Broadcast
     from loomnet.jobs import Flows as Flows
     from loomnet.jobs import Incast as Incast
     from loomnet.jobs import Permutation as Permutation
+    from loomnet.jobs import Reduce as Reduce
+    from loomnet.jobs import ReduceScatter as ReduceScatter
+    from loomnet.jobs import SendRecv as SendRecv
     from loomnet.jobs import TorchJob as TorchJob
     from loomnet.jobs import Trace as Trace
     from loomnet.laboratory import Lab as Lab
@@ -47,7 +52,20 @@ _HOMES = {
     "units": ("Rate", "Time", "Size"),
     "fabric": ("Fabric", "from_networkx"),
     "faults": ("down", "loss", "delay", "degrade", "kill", "step", "iterations"),
-    "jobs": ("TorchJob", "AllReduce", "AllToAll", "Permutation", "Incast", "Flows", "Trace"),
+    "jobs": (
+        "TorchJob",
+        "AllReduce",
+        "AllToAll",
+        "AllGather",
+        "ReduceScatter",
+        "Broadcast",
+        "Reduce",
+        "SendRecv",
+        "Permutation",
+        "Incast",
+        "Flows",
+        "Trace",
+    ),
     "laboratory": ("Lab", "run"),
     "result": ("Result",),
     "comparison": ("compare",),

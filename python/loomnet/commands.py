@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from loomnet.commands_bench import bench
 from loomnet.commands_results import compare, replay
 from loomnet.errors import EXIT_OK, EXIT_USAGE, UsageError
 
@@ -130,6 +131,7 @@ def crosscheck(
 
 app.command()(compare)
 app.command()(replay)
+app.command()(bench)
 
 
 @app.command("list")

@@ -145,7 +145,9 @@ class TorchJob(Job):
         return f"{self.script.name} over {self.transport}"
 
 
-class _Collective(Job):
+class Collective(Job):
+    """Common to jobs of `repeat` equal rounds, each round one iteration."""
+
     positional: ClassVar[tuple[str, ...]] = ("size", "repeat", "transport")
     size: Size
     repeat: Count = 1
@@ -159,7 +161,7 @@ class _Collective(Job):
         return value
 
     @model_validator(mode="after")
-    def _no_gloo(self) -> _Collective:
+    def _no_gloo(self) -> Collective:
         if self.transport == "gloo":
             raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc or roce')
         return self
@@ -168,13 +170,13 @@ class _Collective(Job):
         return f"{self.repeat} x {type(self).__name__} of {self.size} over {self.transport}"
 
 
-class AllReduce(_Collective):
+class AllReduce(Collective):
     """Ring all-reduce of `size` bytes per rank, `repeat` times, each repetition one iteration."""
 
     kind: ClassVar[str] = "all_reduce"
 
 
-class AllToAll(_Collective):
+class AllToAll(Collective):
     """Every rank sends `size`/ranks bytes to every other, `repeat` times."""
 
     kind: ClassVar[str] = "all_to_all"
@@ -184,7 +186,42 @@ class AllToAll(_Collective):
         return [(a, b) for a in placed for b in placed if a != b]
 
 
-class Permutation(_Collective):
+class AllGather(Collective):
+    """Ring all-gather: every rank ends with `size` bytes, `size`/ranks of them from each."""
+
+    kind: ClassVar[str] = "all_gather"
+
+
+class ReduceScatter(Collective):
+    """Ring reduce-scatter of `size` bytes per rank, of which each keeps its `size`/ranks."""
+
+    kind: ClassVar[str] = "reduce_scatter"
+
+
+class Broadcast(Collective):
+    """Rank 0 sends `size` bytes to all others, down a chain or, if small, a tree."""
+
+    kind: ClassVar[str] = "broadcast"
+
+
+class Reduce(Collective):
+    """The sum of `size` bytes of every rank ends at rank 0, up a chain or, if small, a tree."""
+
+    kind: ClassVar[str] = "reduce"
+
+
+class SendRecv(Collective):
+    """Every rank sends `size` bytes to the next and receives as much from the one before; a round
+    ends with both."""
+
+    kind: ClassVar[str] = "send_recv"
+
+
+# What the engine runs as an operation of all ranks together.
+COLLECTIVES = (AllReduce, AllToAll, AllGather, ReduceScatter, Broadcast, Reduce, SendRecv)
+
+
+class Permutation(Collective):
     """Rank r sends `size` bytes to rank (r + `shift`) mod ranks, all at once, `repeat` times."""
 
     kind: ClassVar[str] = "permutation"
@@ -201,7 +238,7 @@ class Permutation(_Collective):
         return False
 
 
-class Incast(_Collective):
+class Incast(Collective):
     """All other ranks send `size` bytes to rank `receiver` at once, `repeat` times."""
 
     kind: ClassVar[str] = "incast"

@@ -91,3 +91,5 @@ class RunData:
     reason: str | None = None  # why it ended, unless "finished"
     deterministic: bool = True
     directory: Path | None = None  # holds ranks/<n>.log
+    # Elements (collectives) or bytes (flows) that arrived altered; None: lengths only, no bytes.
+    wrong: int | None = None

@@ -192,7 +192,7 @@ def scenarios_in(file: str | Path) -> list[Scenario]:
     if not path.is_file():
         near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise UsageError(f'no file "{file}"{did_you_mean(str(file), near)}')
-    module = _import(path.resolve())
+    module = import_file(path.resolve())
     return [
         value
         for value in vars(module).values()
@@ -218,7 +218,8 @@ def load(target: str | Path) -> Scenario:
     return next(iter(found.values()))
 
 
-def _import(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
+    """A Python file as a module of its own name. Raises UsageError for one that does not parse."""
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
     name = f"loomnet_scenario_{path.stem}_{digest}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -11,7 +11,16 @@ from typing import Protocol
 from loomnet import _core
 from loomnet.engine import Engine, staging_for
 from loomnet.errors import UsageError
-from loomnet.jobs import AllReduce, AllToAll, Flows, Incast, Job, Permutation, Trace
+from loomnet.jobs import (
+    COLLECTIVES,
+    Collective,
+    Flows,
+    Incast,
+    Job,
+    Permutation,
+    SendRecv,
+    Trace,
+)
 from loomnet.rundata import Iteration, RunFault
 
 MESSAGE_BYTES, DEPTH = 1 << 20, 4  # of a flow: bytes per write, writes outstanding
@@ -32,15 +41,15 @@ class Traffic(Protocol):
 
 
 class CollectiveTraffic:
-    """AllReduce and AllToAll: every rank's executor inside the engine."""
+    """A collective of all ranks, repeated: every rank's executor inside the engine."""
 
-    def __init__(self, engine: Engine, job: AllReduce | AllToAll, placement: Sequence[int],
+    def __init__(self, engine: Engine, job: Collective, placement: Sequence[int],
                  start_ps: int, *, payload: bool, gaps_ps: Sequence[int] = ()) -> None:
-        name = "all_reduce" if isinstance(job, AllReduce) else "all_to_all"
         self.core = _core.CollectiveTraffic(
-            engine.network, hosts=list(placement), collective=name, bytes=job.size.bytes,
-            repeat=job.repeat, start_ps=start_ps, compute_ps=job.compute.count,
-            gaps_ps=list(gaps_ps), payload=payload, **staging_for(engine.plan))
+            engine.network, hosts=list(placement), bytes=job.size.bytes, repeat=job.repeat,
+            collective="all_to_all" if isinstance(job, SendRecv) else job.kind,
+            shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
+            compute_ps=job.compute.count, gaps_ps=list(gaps_ps), payload=payload, **staging_for(engine.plan))
         for (rank, peer), number in engine.connect_mesh(placement).items():
             self.core.set_queue_pair(rank, peer, number)
         self.core.start()
@@ -135,7 +144,7 @@ class FlowTraffic:
 def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: int, *,
                   payload: bool, seed: int, gaps_ps: Sequence[int] = ()) -> Traffic:
     """Begins a job of traffic at this time of the engine's clock."""
-    if isinstance(job, (AllReduce, AllToAll)):
+    if isinstance(job, COLLECTIVES):
         return CollectiveTraffic(engine, job, placement, start_ps, payload=payload, gaps_ps=gaps_ps)
     ranks = len(placement)
     rank_of = {host: rank for rank, host in enumerate(placement)}

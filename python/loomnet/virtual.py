@@ -46,12 +46,16 @@ class _Run:
         self.origin = plan.base_rtt_ps * START_RTTS
         self.traffic: Traffic = start_traffic(
             self.engine, job, request.placement, self.origin,
-            payload=bool(request.options.get("payload", False)), seed=request.seed,
+            payload=self.payload_moves(), seed=request.seed,
             gaps_ps=request.options.get("gaps_ps", ()))
         self.counters: dict[str, list[tuple[int, float]]] = {}
         self.seen = self.payload = 0
         self.last_progress_ps = 0  # when anything of the job last ended, job time
         self.looked = self.began = time.monotonic()
+
+    def payload_moves(self) -> bool:
+        """Whether traffic models move real bytes, which are compared on arrival."""
+        return bool(self.request.options.get("payload", False))
 
     @property
     def network(self):  # noqa: ANN201 (the compiled module's class)
@@ -151,4 +155,5 @@ class _Run:
             hosts={host: self.engine.series(host, self.origin) for host in request.placement},
             iterations=found, windows=request.timetable.windows, counters=self.counters,
             errors=errors, fidelity=fidelity, totals=self.engine.totals(), reason=reason,
+            wrong=self.traffic.wrong() if self.payload_moves() else None,
             directory=request.directory)
