@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loomnet import clos as clos
+    from loomnet.baselines import assert_matches as assert_matches
     from loomnet.clos import dumbbell as dumbbell
     from loomnet.clos import star as star
     from loomnet.comparison import compare as compare
@@ -69,6 +70,7 @@ _HOMES = {
     "laboratory": ("Lab", "run"),
     "result": ("Result",),
     "comparison": ("compare",),
+    "baselines": ("assert_matches",),
     "report": ("Report", "report_schema"),
     "scenarios": ("scenario", "load"),
     "errors": ("LoomnetError", "UsageError"),

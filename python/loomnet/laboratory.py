@@ -56,6 +56,7 @@ class Lab:
             scenario, parameters or {}, clock, seed, deterministic=clock == "virtual"
         )
         self.results = self.report.results
+        self.file_reports: list[Report] = []  # of scenario files run in this lab, in order
         self._replay = dict(replay_gaps or {})
         self._base, self._directory, self._source = base or Path.cwd(), directory, source
         self._started, self._max_wall_s = time.time(), max_wall_s
@@ -204,17 +205,27 @@ class Lab:
         return request, edges
 
     def run_file(self, file: str | Path, **values: Any) -> Report:
-        """Runs a scenario file with this lab's clock and seed, into a folder of this lab's."""
+        """Runs `FILE` or `FILE::NAME` with this lab's clock and seed, into a folder of this lab's,
+        and returns its report. A file is looked for beside the lab's own, then where one is."""
         from loomnet.scenarios import load
 
-        scenario = load(file)
-        return scenario.run(
+        name, sign, inner = str(file).partition("::")
+        beside = self._base / name
+        scenario = load(f"{beside if beside.is_file() else name}{sign}{inner}")
+        count = sum(each.scenario == scenario.name for each in self.file_reports)
+        folder = scenario.name if count == 0 else f"{scenario.name}-{count + 1}"
+        report = scenario.run(
             seed=self.seed,
             clock=self.clock,
             runner=self._runner,
-            directory=self.directory / scenario.name,
+            directory=self.directory / folder,
+            max_wall_s=self._max_wall_s,
+            say=self._say,
+            on_progress=self._on_progress,
             **values,
         )
+        self.file_reports.append(report)
+        return report
 
     # --- reporting ------------------------------------------------------------------------------
     def metric(

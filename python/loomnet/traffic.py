@@ -49,7 +49,8 @@ class CollectiveTraffic:
             engine.network, hosts=list(placement), bytes=job.size.bytes, repeat=job.repeat,
             collective="all_to_all" if isinstance(job, SendRecv) else job.kind,
             shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
-            compute_ps=job.compute.count, gaps_ps=list(gaps_ps), payload=payload, **staging_for(engine.plan))
+            compute_ps=job.compute.count, gaps_ps=list(gaps_ps), payload=payload,
+            **staging_for(engine.plan))
         for (rank, peer), number in engine.connect_mesh(placement).items():
             self.core.set_queue_pair(rank, peer, number)
         self.core.start()
