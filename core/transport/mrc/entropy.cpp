@@ -114,12 +114,40 @@ bool EvSet::usable(PlanePort p, EvIndex avoid) const {
   return false;
 }
 
-int EvSet::preferred_plane(PlaneMask allowed, EvIndex avoid) const {
-  for (unsigned k = 0; k < plane_count_; ++k) {
-    const PlanePort p = plane_order_[(plane_cursor_ + k) % plane_count_];
-    if (allowed >> p & 1 && usable(p, avoid)) return p;
+bool EvSet::any_usable(PlaneMask allowed, EvIndex avoid) const {
+  for (PlanePort p = 0; p < plane_count_; ++p) {
+    if (allowed >> p & 1 && usable(p, avoid)) return true;
   }
-  return -1;
+  return false;
+}
+
+bool EvSet::passes_turn(PlanePort p, EvIndex avoid) {
+  Plane& plane = planes_[p];
+  const auto slots = slots_of(p);
+  for (std::size_t k = 0; k < slots.size(); ++k) {
+    const std::size_t i = (plane.cursor + k) % slots.size();
+    Ev& ev = evs_[slots[i]];
+    if (slots[i] == avoid || !eligible(ev.state)) continue;
+    if (ev.state == EvState::good) return false;
+    ev.state = EvState::good;
+    plane.cursor = static_cast<std::uint16_t>((i + 1) % slots.size());
+    return true;
+  }
+  return true;
+}
+
+int EvSet::preferred_plane(PlaneMask allowed, EvIndex avoid) {
+  if (!any_usable(allowed, avoid)) return -1;
+  // Ends: each turn passed over spends a token, and someone is usable.
+  for (;;) {
+    for (unsigned k = 0; k < plane_count_; ++k) {
+      const PlanePort p = plane_order_[(plane_cursor_ + k) % plane_count_];
+      if (!(allowed >> p & 1) || !usable(p, avoid)) continue;
+      if (!passes_turn(p, avoid)) return p;
+      advance_plane(p);
+      break;
+    }
+  }
 }
 
 void EvSet::advance_plane(PlanePort used) {

@@ -37,8 +37,11 @@ class EvSet {
   EvIndex pick(PlanePort plane, EvIndex avoid = kNoEv);
   // True if pick(plane, avoid) would find one.
   bool usable(PlanePort plane, EvIndex avoid = kNoEv) const;
-  // The plane among `allowed` whose turn it is and that has a usable value; -1 if none.
-  int preferred_plane(PlaneMask allowed, EvIndex avoid = kNoEv) const;
+  bool any_usable(PlaneMask allowed, EvIndex avoid = kNoEv) const;
+  // The plane among `allowed` whose turn it is; -1 if none has a usable value. A plane whose next
+  // value is marked SKIP spends the token and passes its turn to the next plane, so that marks move
+  // load between planes, not only inside one; pick() of the plane returned gives its next value.
+  int preferred_plane(PlaneMask allowed, EvIndex avoid = kNoEv);
   void advance_plane(PlanePort used);
 
   void skip(EvIndex ev);  // one pass over it; does not stack
@@ -82,6 +85,8 @@ class EvSet {
   std::span<const EvIndex> slots_of(PlanePort p) const {
     return {slots_.data() + planes_[p].first_slot, planes_[p].slots};
   }
+  // True if the plane's next value was marked (now it is not), or if it has none.
+  bool passes_turn(PlanePort plane, EvIndex avoid);
   // A GOOD backup of the plane, taken off the list; kNoEv if none.
   EvIndex take_backup(PlanePort plane);
   void drop_bad(EvIndex ev);

@@ -106,7 +106,7 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   // Never the path of the copy that was lost or trimmed, unless there is no other at all.
   EvIndex avoid = again ? window_.at(psn).ev : kNoEv;
   int plane = evs_.preferred_plane(allowed, avoid);
-  if (plane < 0 && avoid != kNoEv && evs_.preferred_plane(peer_.live(), avoid) < 0) {
+  if (plane < 0 && avoid != kNoEv && !evs_.any_usable(peer_.live(), avoid)) {
     avoid = kNoEv;
     plane = evs_.preferred_plane(allowed);
   }

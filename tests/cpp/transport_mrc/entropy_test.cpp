@@ -79,6 +79,22 @@ TEST(EvSet, PlanesTakeTurns) {
   EXPECT_EQ(set.preferred_plane(0), -1);
 }
 
+// A marked path passes its turn to another plane: marks steer load away from a congested plane.
+TEST(EvSet, MarkedPathPassesItsTurnToAnotherPlane) {
+  EvSet set(with_evs(256), planes(2, 1), 1);
+  int sent[2] = {};
+  for (int i = 0; i < 60; ++i) {
+    const int p = set.preferred_plane(0b11);
+    const EvIndex ev = set.pick(static_cast<PlanePort>(p));
+    set.advance_plane(static_cast<PlanePort>(p));
+    ++sent[p];
+    if (p == 1) set.skip(ev);
+  }
+  EXPECT_NEAR(sent[0], 40, 1) << "every second turn of plane 1 is passed over";
+  set.skip(set.pick(0)), set.skip(set.pick(1));
+  EXPECT_GE(set.preferred_plane(0b11), 0) << "all marked: still sends";
+}
+
 TEST(EvSet, SkipIsOnePassAndDoesNotStack) {
   EvSet set(with_evs(4), planes(1, 4), 1);
   const EvIndex first = set.pick(0);
