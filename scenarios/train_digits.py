@@ -49,7 +49,7 @@ def main(batch: int = 32, hidden: int = 512) -> None:
     digits = load_digits()
     images = torch.tensor(digits.data, dtype=torch.float32) / 16
     labels = torch.tensor(digits.target)
-    net = DistributedDataParallel(model(hidden))
+    net = DistributedDataParallel(model(hidden), gradient_as_bucket_view=True)
     optimizer = torch.optim.SGD(net.parameters(), lr=args.lr, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
     per_epoch = len(images) // (args.batch * world)

@@ -108,7 +108,10 @@ def crosscheck(
     ] = None,
 ) -> int:
     """Run a scenario live, then virtual with the live compute gaps, and compare the figures."""
+    from rich.console import Console
+
     from loomnet import crosscheck as twin
+    from loomnet.console import print_fidelity
     from loomnet.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY
     from loomnet.scenarios import load
 
@@ -122,8 +125,7 @@ def crosscheck(
         return virtual.exit_code
     found = twin.crosscheck(live, virtual)
     print(twin.table(found))
-    for line in live.behind:
-        print(f"not a result: {line}")
+    print_fidelity(live, Console(width=None if sys.stdout.isatty() else 120))
     if live.behind:
         return EXIT_FIDELITY
     return EXIT_OK if all(each.ok for each in found) else EXIT_CHECK_FAILED

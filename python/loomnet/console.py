@@ -128,6 +128,13 @@ def print_report(report: Report, console: Console) -> None:
         _plain(
             console, f"{word} {check.name}: {figure_text(check.value)}  [{check.bound_text}]{why}"
         )
+    print_fidelity(report, console)
+    if report.directory is not None:
+        _plain(console, f"report: {report.directory}/report.json")
+
+
+def print_fidelity(report: Report, console: Console) -> None:
+    """One line per run: how late the engine was and what went missing; then why that is no result."""
     for run in report.fidelity:
         f = run.fidelity
         late = (
@@ -145,8 +152,6 @@ def print_report(report: Report, console: Console) -> None:
         )
     for line in report.behind:
         _plain(console, f"not a result: {line}")
-    if report.directory is not None:
-        _plain(console, f"report: {report.directory}/report.json")
 
 
 def _plain(console: Console, line: str) -> None:

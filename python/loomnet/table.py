@@ -39,7 +39,7 @@ class Table:
         )
 
     def _cells(self) -> list[list[str]]:
-        return [["" if row[c] is None else str(row[c]) for c in self.columns] for row in self.rows]
+        return [[_text(row[c]) for c in self.columns] for row in self.rows]
 
     def __repr__(self) -> str:
         cells = [list(self.columns), *self._cells()]
@@ -56,6 +56,13 @@ class Table:
             for line in self._cells()
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _text(value: Any) -> str:
+    """What a reader needs; the whole number stays in the row."""
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _plain(value: Any) -> Any:

@@ -23,7 +23,8 @@ from loomnet.timetable import Change, LinkChange, RouteChange
 from loomnet.traffic import CollectiveTraffic, Traffic, as_iterations, start_traffic
 from loomnet.units import Time
 
-POLL_S = 0.04  # between two looks at ranks, timetable and keyboard
+# Between two looks at ranks, timetable and keyboard: a fault at a step starts so much late at most.
+POLL_S = 0.01
 PROGRESS_S = 0.25
 GATEWAY_MAC = "02:00:00:00:00:01"
 START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
@@ -181,10 +182,19 @@ class _Run:
                 return verdict
             self._timetable()
             self._progress()
+            wait = self._until_next_look()
             if self.ranks is not None:
-                self.ranks.ended(POLL_S) and self._on_ended()
+                self.ranks.ended(wait) and self._on_ended()
             else:
-                time.sleep(POLL_S)
+                time.sleep(wait)
+
+    def _until_next_look(self) -> float:
+        """Wall seconds: POLL_S, or less where a change is due before."""
+        due = self.table.next_time()
+        if due is None or self.origin is None:
+            return POLL_S
+        ahead = (due - self.now()) / 1e12 * self.request.dilation
+        return min(max(ahead, 0.0), POLL_S)
 
     def _on_ended(self) -> None:
         assert self.ranks is not None and self.ranks.group is not None
