@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from loomnet.result import Result as Result
     from loomnet.scenarios import load as load
     from loomnet.scenarios import scenario as scenario
+    from loomnet.sweeping import sweep as sweep
     from loomnet.units import Rate as Rate
     from loomnet.units import Size as Size
     from loomnet.units import Time as Time
@@ -70,6 +71,7 @@ _HOMES = {
     "laboratory": ("Lab", "run"),
     "result": ("Result",),
     "comparison": ("compare",),
+    "sweeping": ("sweep",),
     "baselines": ("assert_matches",),
     "report": ("Report", "report_schema"),
     "scenarios": ("scenario", "load"),

@@ -11,6 +11,7 @@ import typer
 
 from loomnet.commands_bench import bench
 from loomnet.commands_results import compare, replay
+from loomnet.commands_sweep import sweep
 from loomnet.errors import EXIT_OK, EXIT_USAGE, UsageError
 
 app = typer.Typer(
@@ -134,6 +135,7 @@ def crosscheck(
 app.command()(compare)
 app.command()(replay)
 app.command()(bench)
+app.command()(sweep)
 
 
 @app.command("list")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,6 +59,41 @@ def progress_line(console: Console) -> Iterator[Any]:
 
         def update(label: str, progress: Progress) -> None:
             status.update(progress_text(label, progress).replace("[", r"\["))
+
+        yield update
+
+
+@contextmanager
+def progress_bar(title: str, console: Console | None = None) -> Iterator[Callable[..., None]]:
+    """A callback (ended, all, failed) that keeps a bar with the time left up to date: on a terminal
+    and in a notebook; elsewhere it prints a line per tenth."""
+    console = console or Console()
+    if not (console.is_terminal or console.is_jupyter):
+        tenths = -1
+
+        def each(ended: int, total: int, failed: int = 0) -> None:
+            nonlocal tenths
+            if (now := 10 * ended // max(total, 1)) > tenths:
+                tenths = now
+                _plain(console, f"{title}: {ended} of {total}, {failed} failed")
+
+        yield each
+        return
+    from rich import progress
+
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("{task.fields[failed]} failed"),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=console) as bar:
+        task = bar.add_task(title, failed=0)
+
+        def update(ended: int, total: int, failed: int = 0) -> None:
+            bar.update(task, completed=ended, total=total, failed=failed)
 
         yield update
 

@@ -7,7 +7,7 @@ import importlib.util
 import inspect
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -41,6 +41,22 @@ class Parameter:
     name: str
     type: str
     default: str | None  # None: required
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A scenario on its way to another process. `digest` is of its text."""
+
+    name: str
+    digest: str
+    file: str | None
+    text: str
+    function: bytes | None = None
+
+    def home(self) -> Path | None:
+        """The folder of its file, where scripts lie, if it is there on this machine too."""
+        folder = Path(self.file).parent if self.file else Path.cwd()
+        return folder if folder.is_dir() else None
 
 
 class Scenario:
@@ -111,15 +127,7 @@ class Scenario:
         a comma, which belongs to `loomnet sweep`."""
         values: dict[str, str] = {}
         for text in texts:
-            name, sign, value = text.partition("=")
-            name = name.strip()
-            if not sign:
-                raise UsageError(f"--set {text}: write name=value")
-            if name not in self._model.model_fields:
-                raise UsageError(
-                    f'--set {text}: {self.name} has no parameter "{name}"'
-                    f"{did_you_mean(name, self._model.model_fields)}"
-                )
+            name, value = self._setting(text)
             if "," in value and self._model.model_fields[name].annotation is not str:
                 raise UsageError(
                     f"--set {text}: one run takes one value; for several, use "
@@ -129,6 +137,58 @@ class Scenario:
                 raise UsageError(f"--set {text}: {name} is set twice")
             values[name] = value.strip()
         return values
+
+    def axes(self, texts: list[str]) -> dict[str, list[str]]:
+        """`name=value,value` strings as given to --set of a sweep. Raises UsageError."""
+        axes: dict[str, list[str]] = {}
+        for text in texts:
+            name, value = self._setting(text)
+            values = [each.strip() for each in value.split(",")]
+            if "" in values:
+                raise UsageError(f"--set {text}: a value is empty")
+            if name in axes:
+                raise UsageError(f"--set {text}: {name} is set twice")
+            axes[name] = values
+        return axes
+
+    def _setting(self, text: str) -> tuple[str, str]:
+        name, sign, value = text.partition("=")
+        name = name.strip()
+        if not sign:
+            raise UsageError(f"--set {text}: write name=value")
+        self.known([name], f"--set {text}")
+        return name, value
+
+    def known(self, names: Iterable[str], where: str) -> None:
+        """Raises UsageError, with the three nearest, for a name that is no parameter."""
+        for name in names:
+            if name not in self._model.model_fields:
+                raise UsageError(
+                    f'{where}: {self.name} has no parameter "{name}"'
+                    f"{did_you_mean(name, self._model.model_fields)}"
+                )
+
+    def source(self) -> str:
+        """The text that defines it: its file's, or its function's where it has none."""
+        if self.file is not None:
+            return self.file.read_text()
+        try:
+            return inspect.getsource(self.function)
+        except OSError:
+            raise UsageError(f"scenario {self.name}: its source is not at hand; put it in a file") \
+                from None  # fmt: skip
+
+    def parcel(self) -> Parcel:
+        """What another process, perhaps on another machine, needs to run it."""
+        text = self.source()
+        function = None
+        if self.file is None:  # of a notebook: the function itself travels
+            import cloudpickle  # comes with Dask, which alone sends parcels
+
+            function = cloudpickle.dumps(self.function)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        file = str(self.file) if self.file else None
+        return Parcel(self.name, digest, file, text, function)
 
     def run(
         self,
@@ -179,6 +239,20 @@ class Scenario:
 
     def __repr__(self) -> str:
         return f"Scenario({self.name}: {', '.join(p.name for p in self.parameters)})"
+
+
+def unpacked(parcel: Parcel, folder: Path) -> Scenario:
+    """The scenario of a parcel: from its file where that is the same here, else from its text,
+    written into `folder`."""
+    if parcel.function is not None:
+        import cloudpickle
+
+        return Scenario(cloudpickle.loads(parcel.function))
+    file = Path(parcel.file or "")
+    if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != parcel.digest:
+        file = folder / (file.name or "scenario.py")
+        file.write_text(parcel.text)
+    return load(f"{file}::{parcel.name}")
 
 
 def scenario(function: Callable[..., None]) -> Scenario:

@@ -1,0 +1,177 @@
+"""The points of a sweep: what each is, its result on disk, and the table of all. Knows nothing of
+who runs them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loomnet.errors import UnavailableError, UsageError
+from loomnet.scenarios import Scenario
+
+SWEEP_VERSION = 1
+DONE, FAILED = "done", "failed"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a sweep. `index`: its place in the table; `key`: names its result, and changes
+    with the scenario's text, its parameters, its seed and Loomnet's version."""
+
+    index: int
+    parameters: Mapping[str, Any]  # all of the scenario's, as report.json has them
+    seed: int
+    key: str
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
+        return f"point {self.index} ({named}{', ' if named else ''}seed {self.seed})"
+
+
+def seeds_of(seeds: int | Iterable[int]) -> list[int]:
+    """0 … n-1 from a number, or the seeds given. Raises UsageError."""
+    found = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not found or any(isinstance(s, bool) or not isinstance(s, int) or not 0 <= s < 2**64
+                        for s in found):  # fmt: skip
+        raise UsageError(f"sweep: seeds={seeds} must be a number, 1 or more, or a list of seeds")
+    if len(set(found)) < len(found):
+        raise UsageError("sweep: a seed is given twice")
+    return found
+
+
+def points_of(
+    scenario: Scenario, axes: Mapping[str, Sequence[Any]], seeds: Sequence[int]
+) -> list[Point]:
+    """Every combination in a fixed order: the first axis changes slowest, the seed fastest. All
+    are validated here, before anything runs. Raises UsageError."""
+    common = {
+        "scenario": scenario.name,
+        "source": hashlib.sha256(scenario.source().encode()).hexdigest(),
+        "loomnet": _version(),
+    }
+    points: list[Point] = []
+    seen: dict[str, Point] = {}
+    for values in itertools.product(*axes.values()):
+        typed = scenario.validate(dict(zip(axes, values, strict=True))).model_dump(mode="json")
+        for seed in seeds:
+            text = json.dumps({**common, "parameters": typed, "seed": seed}, sort_keys=True)
+            key = hashlib.sha256(text.encode()).hexdigest()[:24]
+            if key in seen:
+                raise UsageError(f"sweep: {seen[key]} is there twice; give every value once")
+            points.append(Point(len(points), typed, seed, key))
+            seen[key] = points[-1]
+    return points
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file so that whoever reads it sees all of it or the one before."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_bytes(data)
+    beside.replace(path)
+
+
+class Results:
+    """The results of points in a directory, a file each, written when the point ends."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._folder = directory / "points"
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def tidy(self) -> None:
+        """Removes what a killed sweep was about to write."""
+        for path in self._folder.glob(".*.json.*"):
+            path.unlink(missing_ok=True)
+
+    def read(self, point: Point) -> dict[str, Any] | None:
+        """What is known of a point: its status, error and report; None if it has not ended."""
+        try:
+            content = json.loads((self._folder / f"{point.key}.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        whole = isinstance(content, dict) and content.get("key") == point.key
+        return content if whole and content.get("status") in (DONE, FAILED) else None
+
+    def keep(self, point: Point, outcome: Mapping[str, Any]) -> None:
+        """`outcome`: report (or None), error (or None), wall_s."""
+        content = {
+            "key": point.key,
+            "parameters": dict(point.parameters),
+            "seed": point.seed,
+            "status": FAILED if outcome["error"] else DONE,
+            **outcome,
+        }
+        text = json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+        write_atomically(self._folder / f"{point.key}.json", text.encode())
+
+
+def frame(points: Sequence[Point], results: Results) -> Any:
+    """A polars.DataFrame: a row per point that has ended, in the points' order. Columns: point, the
+    parameters, seed, status ("done" or "failed"), ok (all checks hold), error, then every figure by
+    its dotted name as a float, null where it is null. The same results give the same frame."""
+    polars = import_polars()
+    rows: list[dict[str, Any]] = []
+    figures: dict[str, None] = {}
+    for point in points:
+        if (known := results.read(point)) is None:
+            continue
+        report = known["report"]
+        values = {} if report is None else {
+            ".".join(filter(None, (r["labels"].get("label"), r["labels"].get("phase"), r["name"]))):
+                None if r["value"] is None else float(r["value"])
+            for r in report["metrics"]}  # fmt: skip
+        figures |= dict.fromkeys(values)
+        ok = None if report is None else all(check["ok"] for check in report["checks"])
+        rows.append({
+            "point": point.index, **point.parameters, "seed": point.seed,
+            "status": known["status"], "ok": ok, "error": known["error"], "": values,
+        })  # fmt: skip
+    names = list(points[0].parameters) if points else []
+    taken = {"point", "seed", "status", "ok", "error", *names}
+    numbers = [row["point"] for row in rows]
+    columns: dict[str, Any] = {"point": polars.Series(numbers, dtype=polars.Int64)}
+    for name in names:
+        columns[name] = _parameter_column([r[name] for r in rows])
+    columns["seed"] = polars.Series([r["seed"] for r in rows], dtype=polars.UInt64)
+    columns["status"] = polars.Series([r["status"] for r in rows], dtype=polars.String)
+    columns["ok"] = polars.Series([r["ok"] for r in rows], dtype=polars.Boolean)
+    columns["error"] = polars.Series([r["error"] for r in rows], dtype=polars.String)
+    for name in figures:
+        title = f"metric.{name}" if name in taken else name
+        columns[title] = polars.Series([r[""].get(name) for r in rows], dtype=polars.Float64)
+    return polars.DataFrame(columns)
+
+
+def _parameter_column(values: list[Any]) -> Any:
+    """Numbers and truth values as such; quantities and everything else as text."""
+    polars = import_polars()
+    kinds = {type(value) for value in values if value is not None}
+    for allowed, dtype in (({bool}, polars.Boolean), ({int}, polars.Int64),
+                           ({int, float}, polars.Float64)):  # fmt: skip
+        if kinds and kinds <= allowed:
+            return polars.Series(values, dtype=dtype)
+    text = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
+    return polars.Series(text, dtype=polars.String)
+
+
+def import_polars() -> Any:
+    """polars, or UnavailableError with the line that installs it."""
+    try:
+        import polars
+    except ImportError:
+        raise UnavailableError(
+            "a sweep's table needs polars: pip install 'loomnet[sweep]'"
+        ) from None
+    return polars
+
+
+def _version() -> str:
+    from loomnet import version
+
+    return version()

@@ -1,0 +1,278 @@
+"""Sweeps on Dask: one table in a fixed order, resumed after a kill with the same bytes, failed
+points listed and retried alone, names and values refused before anything starts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+import loomnet as ln
+from loomnet.cli import main
+
+distributed = pytest.importorskip("distributed")
+polars = pytest.importorskip("polars")
+
+SCENARIO = """
+    import os, time
+    from pathlib import Path
+    import loomnet as ln
+
+    @ln.scenario
+    def small(lab: ln.Lab, hosts: int = 2, size: ln.Size = "50 kB", share: float = 0.5,
+              fail_at: int = 0, pause_s: float = 0):
+        '''Lossy all-reduce.'''
+        print("not for the terminal of a sweep")
+        time.sleep(pause_s)
+        if hosts == fail_at and not Path("mended").exists():
+            raise RuntimeError("out of luck")
+        if fail_at < 0 and hosts == -fail_at:
+            os._exit(7)
+        loss = ln.loss("h0--p0.leaf0", 0.05, at="0 s", duration="1 ms", phase="loss")
+        r = lab.run(ln.star(hosts=hosts, rate="10 Gb/s", delay="1 us"), ln.AllReduce(size, 6),
+                    [loss], label="mrc")
+        lab.metric("seed", lab.seed)
+        lab.check("few", hosts, le=4)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A scheduler of its own, with workers as threads of this process: quick, and by address."""
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False,
+                                  protocol="tcp", dashboard_address=None,
+                                  silence_logs="CRITICAL") as made:  # fmt: skip
+        yield made.scheduler_address
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "small.py").write_text(textwrap.dedent(SCENARIO))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def quiet(ended, total, failed):
+    pass
+
+
+def test_one_table_in_a_fixed_order(here, cluster):
+    seen = []
+    made = ln.sweep(ln.load("small.py"), hosts=[2, 5], size=["50 kB", "0.1 MB"], seeds=2,
+                    scheduler=cluster, watch=lambda *counts: seen.append(counts))  # fmt: skip
+    assert len(made) == 8 and not made.failed and made.missing == 0
+    table = polars.read_parquet(made.path)
+    assert table.equals(made.frame)
+    assert table.columns[:9] == ["point", "hosts", "size", "share", "fail_at", "pause_s", "seed",
+                                 "status", "ok"]  # fmt: skip
+    assert table["hosts"].to_list() == [2] * 4 + [5] * 4
+    assert table["size"].to_list() == ["50 kB", "50 kB", "100 kB", "100 kB"] * 2
+    assert table["seed"].to_list() == [0, 1] * 4
+    assert table["metric.seed"].to_list() == [0.0, 1.0] * 4  # a figure named as a column
+    assert table["point"].to_list() == list(range(8))
+    assert table["ok"].to_list() == [True] * 4 + [False] * 4
+    assert made.exit_code == 1  # a check does not hold
+    one = ln.load("small.py").run(seed=1, size="100 kB", directory=here / "one")
+    assert table["mrc.loss.lost"][3] == one["mrc.loss.lost"]
+    assert table["mrc.before.recovery_s"].null_count() == 8
+    assert seen[0] == (0, 8, 0) and seen[-1] == (8, 8, 0)
+    again = ln.sweep(ln.load("small.py"), hosts=[2, 5], size=["50 kB", "0.1 MB"], seeds=2,
+                     scheduler="tcp://127.0.0.1:1", watch=quiet)  # fmt: skip
+    assert again.frame.equals(made.frame)  # nothing left to run: nobody was asked
+    assert "Sweep(8 points" in repr(made) and "<table" in made._repr_html_()
+
+
+def test_failed_points_are_listed_and_retried_alone(here, cluster):
+    def swept(**options):
+        return ln.sweep("small.py", hosts=[2, 3, 4], fail_at=3, scheduler=cluster, watch=quiet,
+                        **options)  # fmt: skip
+
+    first = swept()
+    ((point, error),) = first.failed
+    assert point.parameters["hosts"] == 3 and first.exit_code == 1
+    assert error == "RuntimeError: out of luck (small.py:13)"
+    assert first.frame["status"].to_list() == ["done", "failed", "done"]
+    assert first.frame["ok"].to_list() == [True, None, True]
+    (here / "mended").touch()
+    assert len(swept().failed) == 1  # a plain resumption leaves it
+    before = {p.name: p.stat().st_mtime_ns for p in (first.directory / "points").iterdir()}
+    mended = swept(retry_failed=True)
+    after = {p.name: p.stat().st_mtime_ns for p in (first.directory / "points").iterdir()}
+    assert mended.ok and not mended.failed
+    assert {name for name in before if after[name] != before[name]} == {f"{point.key}.json"}
+
+
+def test_a_changed_scenario_is_run_again(here, cluster):
+    ln.sweep("small.py", hosts=[2], out="s", scheduler=cluster, watch=quiet)
+    (here / "small.py").write_text((here / "small.py").read_text().replace("0.05", "0.5"))
+    seen = []
+    ln.sweep("small.py", hosts=[2], out="s", scheduler=cluster, watch=lambda *c: seen.append(c))
+    assert seen == [(0, 1, 0), (1, 1, 0)]
+    assert len(list((here / "s" / "points").iterdir())) == 2
+
+
+def test_what_was_left_half_written_is_run_again(here, cluster):
+    made = ln.sweep("small.py", hosts=[2, 3], out="s", scheduler=cluster, watch=quiet)
+    text = made.path.read_bytes()
+    folder = here / "s" / "points"
+    victim = folder / f"{made.points[0].key}.json"
+    (folder / f".{victim.name}.99").write_text("half")
+    victim.write_text(victim.read_text()[:40])
+    again = ln.sweep("small.py", hosts=[2, 3], out="s", scheduler=cluster, watch=quiet)
+    assert again.path.read_bytes() == text
+    assert {p.suffix for p in folder.iterdir()} == {".json"}
+
+
+def test_two_sweeps_do_not_share_a_directory(here, cluster):
+    import fcntl
+
+    (here / "s").mkdir()
+    with (here / "s" / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ln.UsageError, match="another one works in s"):
+            ln.sweep("small.py", hosts=[2], out="s", scheduler=cluster, watch=quiet)
+
+
+def loomnet(*words, **options):
+    environment = os.environ | {"PYTHONPATH": str(Path(ln.__file__).parents[1])}
+    return subprocess.Popen([sys.executable, "-m", "loomnet", "sweep", "small.py", *words],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env=environment, start_new_session=True, **options)  # fmt: skip
+
+
+WORDS = ("--set", "hosts=2,3,4", "--set", "size=50 kB,90 kB", "--set", "pause_s=0.3", "--jobs", "2")
+
+
+def points(folder):
+    return list((folder / "points").glob("*.json"))
+
+
+@pytest.mark.parametrize("signal_", [signal.SIGKILL, signal.SIGINT])
+def test_a_sweep_killed_half_way_ends_with_the_same_table(here, signal_):
+    words = [*WORDS, "--seeds", "2"]
+    with loomnet(*words, "--out", "cut") as process:
+        deadline = time.monotonic() + 120
+        while len(points(here / "cut")) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if signal_ == signal.SIGINT:
+            os.killpg(process.pid, signal_)  # as a terminal does
+            out = process.communicate(timeout=60)[0]
+            assert process.returncode == 130 and "interrupted; the same command goes on" in out
+        else:
+            process.kill()
+            process.wait(60)
+    done = {path.name: path.stat().st_mtime_ns for path in points(here / "cut")}
+    assert 3 <= len(done) < 12
+    deadline = time.monotonic() + 30  # no process of it outlives it
+    while (left := in_session(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left
+    with loomnet(*words, "--out", "cut") as process:
+        assert "12 points, 0 failed, 0 missing" in process.communicate(timeout=200)[0]
+    assert process.returncode == 0
+    with loomnet(*words, "--out", "whole") as process:
+        out = process.communicate(timeout=200)[0]
+    assert process.returncode == 0 and "not for the terminal" not in out
+    after = {path.name: path.stat().st_mtime_ns for path in points(here / "cut")}
+    assert {name: after[name] for name in done} == done  # what was done was not done again
+    cut, whole = (here / name / "table.parquet" for name in ("cut", "whole"))
+    assert cut.read_bytes() == whole.read_bytes()
+    assert not (here / "cut" / ".dask").exists()
+
+
+def in_session(leader):
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == leader and fields[0] != "Z":
+                found.append(entry.name)
+    return found
+
+
+def test_a_point_that_takes_its_process_down_fails_alone(here):
+    with loomnet("--set", "hosts=2,3,4", "--set", "fail_at=-3", "--jobs", "1") as process:
+        out = process.communicate(timeout=200)[0]
+    assert process.returncode == 1
+    assert "failed: point 1 (hosts=3" in out and "the process that ran it died" in out
+    assert "3 points, 1 failed, 0 missing" in out and "--retry-failed runs these alone" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--set", "host=2,3"], 'no parameter "host"; nearest: hosts, '),
+        (["--set", "hosts"], "write name=value"),
+        (["--set", "hosts=2,,3"], "a value is empty"),
+        (["--set", "hosts=2,2"], "is there twice"),
+        (["--set", "size=50 kB,0.05 MB"], "is there twice"),
+        (["--set", "hosts=2", "--set", "hosts=3"], "hosts is set twice"),
+        (["--set", "size=50,60"], 'small.size: size "50" has no unit'),
+        (["--set", "hosts=2,two"], "small.hosts: "),
+        (["--seeds", "0"], "must be a number, 1 or more"),
+        (["--seeds", "1,1"], "a seed is given twice"),
+        (["--seeds", "few"], "--seeds few: "),
+        (["--max-wall", "10"], "has no unit"),
+        (["--scheduler", "tcp://127.0.0.1:1"], "no Dask scheduler at tcp://127.0.0.1:1"),
+    ],
+)
+def test_bad_input_is_one_line_exit_2(here, capsys, words, message, monkeypatch):
+    connect = distributed.Client
+
+    def hasty(address, timeout, **options):
+        return connect(address, timeout="1s", **options)
+
+    monkeypatch.setattr(distributed, "Client", hasty)
+    assert main(["sweep", "small.py", *words]) == 2
+    err = capsys.readouterr().err
+    assert message in err and err.startswith("loomnet: ") and err.count("\n") == 1
+    if words[0] != "--scheduler":
+        assert not (here / "runs").exists()
+
+
+def test_without_dask_one_line_says_what_to_install(here, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert main(["sweep", "small.py", "--set", "hosts=2"]) == 2
+    assert capsys.readouterr().err == (
+        "loomnet: a sweep needs Dask: pip install 'loomnet[sweep]'\n")  # fmt: skip
+    monkeypatch.setitem(sys.modules, "polars", None)
+    assert main(["sweep", "small.py", "--set", "hosts=2"]) == 2
+    assert "pip install 'loomnet[sweep]'" in capsys.readouterr().err
+    assert not (here / "runs").exists()
+
+
+def test_a_scenario_of_a_notebook_has_no_file(cluster, here):
+    @ln.scenario
+    def inline(lab: ln.Lab, hosts: int = 2):
+        lab.metric("hosts", hosts)
+
+    inline.file = None
+    made = ln.sweep(inline, hosts=[2, 3], scheduler=cluster, watch=quiet)
+    assert made.frame["metric.hosts"].to_list() == [2.0, 3.0] and made.ok
+
+
+def test_a_parameter_may_bear_the_name_of_an_option(here, cluster, capsys):
+    (here / "odd.py").write_text(
+        "import loomnet as ln\n@ln.scenario\ndef odd(lab: ln.Lab, jobs: int = 1):\n"
+        "    lab.metric('jobs', jobs)\n"
+    )
+    words = ["--set", "jobs=2,3", "--scheduler", cluster, "--out", "s"]
+    assert main(["sweep", "odd.py", *words]) == 0
+    assert "odd: 2 of 2, 0 failed" in capsys.readouterr().out
+    made = ln.sweep("odd.py", axes={"jobs": [2, 3]}, scheduler=cluster, out="s", watch=quiet)
+    assert made.frame["metric.jobs"].to_list() == [2.0, 3.0]
+
+
+def test_the_index_says_what_the_sweep_is(here, cluster):
+    made = ln.sweep("small.py", hosts=[2], seeds=[7], out="s", scheduler=cluster, watch=quiet)
+    index = json.loads((made.directory / "sweep.json").read_text())
+    assert index["axes"] == {"hosts": [2]} and index["seeds"] == [7]
+    assert list(index["points"]) == [made.points[0].key]
