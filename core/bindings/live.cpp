@@ -96,16 +96,20 @@ class LiveRun {
 
   void add_rank(RankBridge& bridge) { poller_.add(bridge); }
   void start() { loop_->start(); }
-  void stop() { loop_->stop(); }
+  void stop() {
+    resume();  // who was interrupted while he held the loop
+    if (loop_) loop_->stop();
+  }
   void close() {
     if (!loop_) return;
-    loop_->stop();
+    stop();
     fidelity_ = loop_->fidelity();
     network_.set_gate(nullptr);
     network_.clear();  // frames go back to the arena before it goes
     loop_.reset();
     fabric_->close();
     fabric_.reset();
+    namespaces_.clear();  // a descriptor would keep a dead node's interfaces alive
   }
   // Holds the loop between two passes until resume(): the network may be touched by this thread.
   void pause() {

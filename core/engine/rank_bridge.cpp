@@ -34,6 +34,10 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
   std::array<rank::MarkEntry, 64> marks;
   // Marks first: a work begins before the requests that carry it.
   const std::size_t m = port_.poll_marks(marks);
+  if (wall_ns != 0 && m != 0 && !affordable(m, wall_ns)) {
+    cut_off(RankFault::flooded, now);
+    return true;
+  }
   const auto when = [&](std::int64_t at_ns) {
     if (wall_ns == 0) return now;
     // A rank's clock reading is only its word: it counts as now where it lies in the future.
@@ -61,6 +65,17 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
   const std::size_t n = port_.poll(batch);
   for (std::size_t i = 0; i < n; ++i) nic_.post(batch[i].qp, batch[i].request, now);
   return m + n != 0;
+}
+
+// A mark costs memory for as long as the run lasts, and a rank can make millions per second.
+bool RankBridge::affordable(std::size_t marks, std::int64_t wall_ns) {
+  const std::int64_t earned = (wall_ns - marks_seen_ns_) / kMarkCostNs;
+  if (earned > 0) {
+    allowance_ = std::min(allowance_ + earned, kMarkBurst);
+    marks_seen_ns_ = wall_ns;
+  }
+  allowance_ -= static_cast<std::int64_t>(marks);
+  return allowance_ >= 0;
 }
 
 // A rank may write anything: names and numbers are for whoever looks at a trace, nothing follows from

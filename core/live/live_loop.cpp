@@ -427,7 +427,8 @@ Fidelity LiveLoop::fidelity() {
   }
   if (f.own_losses || f.unexplained) {
     f.verdict = LiveVerdict::lost_packets;
-    f.reason = std::to_string(f.own_losses) + " packets lost in sockets and veths, " +
+    if (!f.reason.empty()) f.reason += "; ";
+    f.reason += std::to_string(f.own_losses) + " packets lost in sockets and veths, " +
                std::to_string(f.unexplained) + " unexplained";
   }
   return f;

@@ -21,7 +21,7 @@ std::string_view to_string(RankFault fault) {
     case RankFault::out_of_region: return "work request outside its memory region";
     case RankFault::bad_mark: return "malformed mark";
     case RankFault::bad_state: return "state word corrupted";
-    case RankFault::flooded: return "too many work requests outstanding";
+    case RankFault::flooded: return "flood of work requests or marks";
     case RankFault::completion_ring_full: return "completion queue overrun";
     case RankFault::arrival_ring_full: return "arrival queue overrun";
     case RankFault::notice_ring_full: return "notice queue overrun";

@@ -25,7 +25,7 @@ enum class RankFault : std::uint32_t {
   out_of_region,          // local bytes outside the staging area
   bad_mark,               // unknown mark
   bad_state,              // state word makes no sense
-  flooded,                // more requests outstanding than the completion ring holds
+  flooded,                // more requests outstanding than completions fit, or marks without end
   completion_ring_full,   // the rank does not read its completions
   arrival_ring_full,      // the rank does not read its arrivals
   notice_ring_full,       // the rank does not read its notices

@@ -6,11 +6,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from loomnet.live.interrupts import Interrupts
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit status: 0 all checks hold; 1 a check failed; 2 bad
     input or missing privilege; 3 the engine fell behind; 130 interrupted."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is not None:
+        return _run(list(arguments))
+    with Interrupts() as interrupts:
+        try:
+            with interrupts.listen():
+                status = _run(sys.argv[1:])
+        except KeyboardInterrupt:
+            print("loomnet: interrupted", file=sys.stderr)
+            status = 130
+        if interrupts.pending:
+            interrupts.ignore()
+    return status
+
+
+def _run(words: list[str]) -> int:
     if words == ["--version"]:
         from loomnet import version
 

@@ -15,6 +15,7 @@ from loomnet.report import Report
 from loomnet.rundir import COUNTERS
 from loomnet.runner import Progress
 
+MOST_ERRORS = 8  # of a run
 MOST_DROPS = 12  # reasons shown; all of them are in counters.json
 
 
@@ -111,13 +112,17 @@ def figure_table(report: Report) -> Table | None:
     for row in phased:
         lines.setdefault((row.label or "", row.phase or ""), {})[row.name] = row
     previous = None
+    behind = {run.label for run in report.fidelity if not run.kept_up}
+    if behind:
+        table.caption = "≠ the engine fell behind or lost packets: these figures are no result"
     for (label, phase), cells in lines.items():
         texts = []
         for name in columns:
             row = cells.get(name)
             mark = "" if row is None or row.stands else " ?"
             texts.append("" if row is None else figure_text(row.value) + mark)
-        table.add_row(label if label != previous else "", phase, *texts)
+        name = f"≠ {label}".rstrip() if label in behind else label
+        table.add_row(name if label != previous else "", phase, *texts)
         previous = label
     return table
 
@@ -144,6 +149,13 @@ def print_report(report: Report, console: Console) -> None:
     """The tables, why figures are null, the checks, the fidelity, and where it all lies."""
     if (table := figure_table(report)) is not None:
         console.print(table)
+    for label, result in report.results.items():
+        for fault in result.data.errors[:MOST_ERRORS]:
+            at = f"{fault.at_ps / 1e12:.3g} s"
+            who = f"{label or report.scenario} at {at}: {fault.who}"
+            _plain(console, f"error {who}: {fault.message}")
+        if (more := len(result.data.errors) - MOST_ERRORS) > 0:
+            _plain(console, f"error {label or report.scenario}: and {more} more")
     for row in report.rows:
         if not row.phase:
             reason = f" ({row.reason})" if row.value is None else f" {row.unit or ''}"

@@ -86,7 +86,8 @@ class Report:
     @property
     def behind(self) -> list[str]:
         """Why the figures cannot be trusted; empty when they can."""
-        found = [f"{run.label}: {run.verdict}" for run in self.fidelity if not run.kept_up]
+        late = [run for run in self.fidelity if not run.kept_up]
+        found = [f"{run.label or self.scenario}: {run.verdict}" for run in late]
         return found + [
             f"check {check.name} is on a figure below the resolution of its run"
             for check in self.checks

@@ -86,7 +86,7 @@ def test_unprivileged_doctor_does_not_blame_the_kernel():
     script = (
         "import os, sys; os.setgroups([]); os.setresgid(*[65534]*3); os.setresuid(*[65534]*3)\n"
         "from loomnet.live import doctor\n"
-        "for c in doctor._privileges() + doctor._kernel(): print(c.name, c.found, sep='|')\n"
+        "for c in doctor.privileges() + doctor._kernel(): print(c.name, c.found, sep='|')\n"
     )
     # Imports first, as root: the package may lie where user 65534 cannot read.
     script = "import loomnet.live.doctor, json\n" + script

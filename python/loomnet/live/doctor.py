@@ -26,6 +26,7 @@ _PROBE = Path(__file__).with_name("kernel_probe.py")
 _SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # not on every user's PATH
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_SYS_NICE": 23, "CAP_BPF": 39}
 _AS_ROOT = f"sudo {shlex.quote(sys.executable)} -m loomnet doctor"
+_IN_CONTAINER = "this is root without its rights: run the container with --privileged"
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ _KERNEL = {
     "bpf": ("BPF programs", "XDP switches", "CONFIG_BPF_SYSCALL", True),
     "bpf_maps": ("BPF devmap and xskmap", "XDP switches", "CONFIG_XDP_SOCKETS", True),
     "xdp_native": ("native XDP on veth", "XDP switches", "Linux 5.9 or later", True),
-    "af_xdp": ("AF_XDP on veth", "the engine's links", "CONFIG_XDP_SOCKETS", True),
     "memlock": ("AF_XDP memory of 64 MiB", "the engine's packet buffers",
                 "ulimit -l unlimited, or CAP_IPC_LOCK", True),
+    "af_xdp": ("AF_XDP on veth", "the engine's links", "CONFIG_XDP_SOCKETS", True),
     "multipath": ("IPv6 multipath and link-down sysctls", "ECMP of kernel TCP (transport gloo)",
                   "CONFIG_IP_ROUTE_MULTIPATH, Linux 4.17 or later", True),
     "next_csid": ("seg6 next-csid", "Linux switches, the independent reference",
@@ -83,20 +84,34 @@ _TOOLS = (
 
 def checks() -> list[Check]:
     """Every check, in the order to read and to mend them. Safe to call at any time, by anybody."""
-    return [*_privileges(), *_kernel(), *_tools(), *_open_vswitch(), *_python()]
+    return [*privileges(), *_kernel(), *_tools(), *_open_vswitch(), *_python()]
 
 
 def why_not_live(found: Iterable[Check] | None = None) -> str | None:
     """The first reason why this process cannot run live, with the line that mends it, else None."""
-    for check in checks() if found is None else found:
+    return first_missing(checks() if found is None else found)
+
+
+def first_missing(found: Iterable[Check]) -> str | None:
+    """The first of these checks that a live run cannot do without and that does not hold."""
+    for check in found:
         if check.required and not check.found:
             return f"{check.name}: {check.detail}; {check.fix}"
     return None
 
 
-def _privileges() -> list[Check]:
+def as_root() -> str:
+    """The line that types this very command again, as root."""
+    program = Path(sys.argv[0])
+    if program.name in ("loomnet", "__main__.py"):
+        return shlex.join(["sudo", sys.executable, "-m", "loomnet", *sys.argv[1:]])
+    return shlex.join(["sudo", sys.executable, *sys.argv])
+
+
+def privileges() -> list[Check]:
+    """The capabilities and limits alone: two looks at /proc."""
     held = _effective_capabilities()
-    fix = f"run as root: {_AS_ROOT}"
+    fix = _IN_CONTAINER if os.geteuid() == 0 else f"run as root: {_AS_ROOT}"
     result = []
     for name, bit in _CAPABILITIES.items():
         have = bool(held >> bit & 1)

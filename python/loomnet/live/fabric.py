@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import time
@@ -269,6 +270,18 @@ def _mininet_node(name: str, mark: Mapping[str, str]) -> Any:
 
         def _popen(self, cmd: list[str], **params: Any) -> subprocess.Popen[bytes]:
             return subprocess.Popen(cmd, env={**os.environ, **mark}, **params)
+
+        def read(self, size: int = 1024) -> str:
+            # Upstream waits for ever for the prompt of a shell that the kernel did not let start.
+            while not self.readbuf and not select.select([self.stdout], [], [], 0.2)[0]:
+                if self.shell.poll() is not None:
+                    raise RuntimeError(f"the shell of {name} ended with {self.shell.returncode}: "
+                                       f"{' '.join(self.said.split())}")
+            data: str = super().read(size)
+            self.said = (self.said + data)[-200:]
+            return data
+
+        said = ""  # the last of what its shell wrote
 
     return MarkedNode(name)
 

@@ -6,6 +6,7 @@ namespace is unnamed, BPF objects hang on descriptors: whatever happens, nothing
 """
 
 import ctypes
+import errno
 import json
 import mmap
 import os
@@ -140,6 +141,8 @@ def main() -> int:
     )
     result: dict[str, str | None] = {}
     for name, attempt, needs in tries:
+        if name in result:
+            continue
         missing = [need for need in needs if result[need] is not None]
         if missing:
             result[name] = f"not tried: {missing[0]} does not work"
@@ -149,6 +152,10 @@ def main() -> int:
             result[name] = None
         except (OSError, subprocess.SubprocessError) as error:
             result[name] = getattr(error, "strerror", None) or str(error)
+            if name == "af_xdp" and getattr(error, "errno", None) == errno.ENOBUFS:
+                # Not the feature is missing but memory that may be locked for it.
+                result["memlock"] = result[name]
+                result[name] = "not tried: no memory may be locked"
     json.dump(result, sys.stdout)
     return 0
 

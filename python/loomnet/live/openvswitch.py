@@ -66,7 +66,8 @@ class OpenVSwitch:
 
     def _run(self, command: list[str]) -> str:
         try:
-            done = subprocess.run(command, capture_output=True, text=True)
+            # In a group of its own: a second Ctrl-C must not keep a bridge from being deleted.
+            done = subprocess.run(command, capture_output=True, text=True, process_group=0)
         except FileNotFoundError:
             raise OpenVSwitchError(_INSTALL) from None
         if done.returncode != 0:

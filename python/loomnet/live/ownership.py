@@ -213,7 +213,8 @@ def delete_interfaces(names: Sequence[str]) -> None:
     """Deletes interfaces at once; one gone already (a veth goes with its peer) is fine."""
     if names:
         lines = "".join(f"link del dev {name}\n" for name in names)
-        subprocess.run(["ip", "-force", "-batch", "-"], input=lines.encode(), capture_output=True)
+        command = ["ip", "-force", "-batch", "-"]
+        subprocess.run(command, input=lines.encode(), capture_output=True, process_group=0)
 
 
 def _processes(run: DeadRun) -> Iterator[tuple[int, int]]:

@@ -9,12 +9,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np  # noqa: F401  (what the engine's counters come in: no import after Ctrl-C)
+
 from loomnet import _core
 from loomnet.engine import Engine, check_options, figures_of
 from loomnet.errors import PrivilegeError, UnavailableError, UsageError
 from loomnet.jobs import TorchJob
+from loomnet.live import doctor
 from loomnet.live.budget import PASSES_PER_SECOND, offered_passes
 from loomnet.live.fabric import HOST_INTERFACE, HostPort, HostSpec, LiveFabric
+from loomnet.live.interrupts import Interrupts
 from loomnet.live.ownership import RunLock
 from loomnet.rankjob import RankJob, environment_of_ranks
 from loomnet.rundata import Fidelity, RunData, RunFault
@@ -45,11 +49,6 @@ class LiveRunner:
 
     def check(self, request: RunRequest) -> None:
         check_options(request.options)
-        if not hasattr(_core, "LiveRun"):
-            raise UnavailableError("the live clock is not in this build: it needs clang, bpftool, "
-                                   "libbpf-dev and libxdp-dev when loomnet is installed")
-        if os.geteuid() != 0:
-            raise PrivilegeError("the live clock needs root (network namespaces, XDP)")
         if request.job.transport == "gloo" and request.dilation != 1:
             raise UsageError("dilation: kernel TCP's timers run on wall time, so Gloo is compared at "
                              "D = 1 only")
@@ -59,11 +58,36 @@ class LiveRunner:
                 f"offered load of {load:,.0f} switch passes/s is over this machine's budget of "
                 f"{PASSES_PER_SECOND:,}; lower the rate, or run at dilation="
                 f"{load / PASSES_PER_SECOND * request.dilation:.1f} or more")
+        if not hasattr(_core, "LiveRun"):
+            raise UnavailableError("the live clock is not in this build: it needs clang, bpftool, "
+                                   "libbpf-dev and libxdp-dev when loomnet is installed")
+        if os.geteuid() != 0:
+            raise PrivilegeError("the live clock needs root (network namespaces, XDP): "
+                                 + doctor.as_root())
+        if (missing := doctor.first_missing(doctor.privileges())) is not None:
+            raise PrivilegeError(f"the live clock: {missing}")
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData:
         self.check(request)
-        with contextlib.ExitStack() as stack:
-            return _Run(request, on_progress, stack).go()
+        with Interrupts() as interrupts:
+            with contextlib.ExitStack() as stack:
+                try:
+                    run = _Run(request, on_progress, stack, interrupts)
+                except (OSError, RuntimeError) as error:
+                    interrupts.check()  # Ctrl-C reaches what bring-up started, too
+                    raise _cannot_start(error) from error
+                data = run.go()
+            if interrupts.pending and data.ended != "interrupted":  # on the way down
+                data.ended, data.reason = "interrupted", interrupts.pending
+        return data
+
+
+def _cannot_start(error: BaseException) -> UnavailableError:
+    """Why the machine refused a bring-up: doctor's line where it finds what is missing."""
+    missing = doctor.why_not_live()
+    if missing is None:
+        missing = f"the live run cannot start: {' '.join(str(error).split())}; see loomnet doctor"
+    return UnavailableError(missing)
 
 
 def _expected_wall(request: RunRequest) -> str:
@@ -77,8 +101,9 @@ class _Run:
     """One live run; everything it makes is on the stack and goes in reverse order."""
 
     def __init__(self, request: RunRequest, on_progress: Callable[[Progress], None],
-                 stack: contextlib.ExitStack) -> None:
+                 stack: contextlib.ExitStack, interrupts: Interrupts) -> None:
         self.request, self.on_progress = request, on_progress
+        self.interrupts = interrupts
         self.plan, self.job, self.table = request.plan, request.job, request.timetable
         self.lock = stack.enter_context(RunLock())
         self.engine = Engine(self.plan, transport=self.job.transport, seed=request.seed,
@@ -87,8 +112,10 @@ class _Run:
         self.glue = stack.enter_context(LiveFabric(
             self.lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
             [s.name for s in self.plan.switches]))
+        interrupts.check()
         self.live = self._bring_up()
         stack.callback(self.live.close)
+        interrupts.check()
         self.ranks: RankJob | None = None
         self.traffic: Traffic | None = None
         self.counters: dict[str, list[tuple[int, float]]] = {}
@@ -138,12 +165,13 @@ class _Run:
         ended, reason = "finished", None
         try:
             self._start()
-            ended, reason = self._watch()
+            with self.interrupts.listen():
+                ended, reason = self._watch()
         except KeyboardInterrupt:
-            ended, reason = "interrupted", "interrupted"
+            ended, reason = "interrupted", self.interrupts.pending or "Ctrl-C"
         finally:
             if self.ranks is not None:
-                self.ranks.stop(0.5 if ended == "interrupted" else 1.0)
+                self.ranks.stop(0.2 if ended == "interrupted" else 1.0)
         return self._collect(ended, reason)
 
     def _start(self) -> None:

@@ -1,0 +1,82 @@
+"""Ctrl-C, a polite kill and a closed terminal during a live run: they end it where it can be ended,
+and never break its way up or down, which would leave kernel objects behind."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PATIENCE_S = 5.0  # so long after the first signal something hangs, and another one breaks it
+
+
+class Interrupts:
+    """While it is entered, SIGINT, SIGTERM and SIGHUP are noted (`pending` names the first), and
+    the first raises KeyboardInterrupt in the main thread when :meth:`check` or :meth:`listen` lets
+    it.
+
+    Signals that the process ignores (nohup) stay ignored. Outside the main thread it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.pending: str | None = None
+        self._since = 0.0
+        self._listening = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt if a signal has come."""
+        if self.pending is not None:
+            raise KeyboardInterrupt(self.pending)
+
+    @contextlib.contextmanager
+    def listen(self) -> Iterator[None]:
+        """Inside, the first signal raises at once."""
+        self._listening = True
+        try:
+            self.check()
+            yield
+        finally:
+            self._listening = False
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.pending is None:
+            self._note("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
+            if self._listening:
+                self._listening = False
+                self.check()
+        elif time.monotonic() - self._since > PATIENCE_S:
+            self.check()
+
+    def ignore(self) -> None:
+        """For a process that has put all away and ends: from here on for good."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+        self._before.clear()
+
+    def _note(self, name: str) -> None:
+        self.pending, self._since = name, time.monotonic()
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in _ENDING:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            around = getattr(handler, "__self__", None)
+            if self.pending is not None and isinstance(around, Interrupts) and not around.pending:
+                around._note(self.pending)  # told already
+            signal.signal(number, handler)

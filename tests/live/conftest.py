@@ -1,0 +1,34 @@
+"""What the live tests share: skipped by probe with doctor's line, a machine left as it was found,
+and `loomnet` as a user starts it."""
+
+import machine
+import pytest
+from command_line import Loomnet
+
+from loomnet.live import doctor
+
+_REASON = doctor.why_not_live()
+
+
+def pytest_collection_modifyitems(items):
+    if _REASON is not None:
+        for item in items:
+            if "uses_machine" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.skip(reason=_REASON))
+
+
+@pytest.fixture
+def uses_machine():
+    """Fails the test if it leaves anything on the machine that was not there before."""
+    before = machine.look()
+    yield
+    left = machine.left_since(before)
+    assert not left, "left behind: " + ", ".join(left)
+
+
+@pytest.fixture
+def loomnet(uses_machine, tmp_path):
+    """The command line in a directory of its own; what still runs at the end is killed."""
+    tool = Loomnet(tmp_path)
+    yield tool
+    tool.end()

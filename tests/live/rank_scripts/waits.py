@@ -1,0 +1,16 @@
+"""A rank that takes its NIC, says what it runs as and waits: no framework, so that it starts at
+once."""
+
+import json
+import os
+import time
+
+from loomnet import _core
+
+events = (int(fd) for fd in os.environ["LOOMNET_EVENT_FDS"].split(","))
+session = _core.RankSession(int(os.environ["LOOMNET_RANK_FD"]), *events)
+with open("/proc/self/status") as file:
+    status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
+names = ("Uid", "Gid", "Groups", "CapEff", "NoNewPrivs")
+print(json.dumps({name: status[name].split() for name in names} | {"cwd": os.getcwd()}), flush=True)
+time.sleep(300)

@@ -1,0 +1,89 @@
+"""Ctrl-C ends a live run within 2 s with a partial report, whenever and however often."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from command_line import SCENARIOS, TRAFFIC
+
+LIMIT_S = 2.0
+TRAINS = Path(__file__).parent / "rank_scripts" / "trains.py"
+
+
+def ends_in_time(run) -> None:
+    began = time.monotonic()
+    assert run.wait(30) == 130, run.output
+    took = time.monotonic() - began
+    assert took < LIMIT_S, f"{took:.2f} s:\n{run.output}"
+
+
+def test_during_traffic(loomnet):
+    run = loomnet.live("flow", "size=200 MB")
+    run.until(TRAFFIC)
+    time.sleep(1)
+    run.interrupt()
+    ends_in_time(run)
+    report = loomnet.report()
+    assert report["interrupted"] is True
+    assert report["fidelity"][0]["ended"] == "interrupted"
+    assert report["fidelity"][0]["packets"] > 0
+    assert {m["name"] for m in report["metrics"]} >= {"goodput_ratio", "errors"}
+
+
+def test_while_ranks_train(loomnet):
+    run = loomnet.live("ranks", f"script={TRAINS}", "hosts_per_leaf=2", "planes=4")
+    run.until(TRAFFIC)
+    (folder,) = (loomnet.directory / "runs").iterdir()
+    log = folder / "ranks/0.log"
+    deadline = time.monotonic() + 60  # torch is imported on whatever is free of the machine
+    while "step 3" not in log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.interrupt()
+    ends_in_time(run)
+    assert "step 3" in log.read_text()
+    assert loomnet.report()["fidelity"][0]["ended"] == "interrupted"
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.25, 0.4])
+def test_during_bring_up(loomnet, delay):
+    run = loomnet.live("flow", "size=200 MB")
+    run.until("XDP switches")
+    time.sleep(delay)
+    run.interrupt()
+    ends_in_time(run)
+    assert loomnet.report()["interrupted"] is True
+
+
+def test_typed_again_and_again_it_still_leaves_nothing(loomnet):
+    run = loomnet.live("flow", "size=200 MB")
+    run.until(TRAFFIC)
+    began = time.monotonic()
+    for _ in range(20):
+        if run.process.poll() is not None:
+            break
+        run.interrupt()
+        time.sleep(0.05)
+    assert run.wait(30) == 130, run.output
+    assert time.monotonic() - began < LIMIT_S
+    assert "Traceback" not in run.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_polite_kill_is_as_good(loomnet, number):
+    run = loomnet.live("flow", "size=200 MB")
+    run.until(TRAFFIC)
+    run.process.send_signal(number)
+    ends_in_time(run)
+    fidelity = loomnet.report()["fidelity"][0]
+    assert fidelity["ended"] == "interrupted" and number.name in fidelity["reason"]
+
+
+def test_the_same_scenario_runs_after_it(loomnet):
+    first = loomnet.live("flow", "size=200 MB")
+    first.until(TRAFFIC)
+    first.interrupt()
+    ends_in_time(first)
+    second = loomnet.start("run", f"{SCENARIOS}::flow", "--clock", "live", "--json", "second.json")
+    assert second.wait(40) in (0, 3), second.output  # 3: a busy machine, not this test's matter
+    assert "ok   no-error" in second.output
