@@ -148,8 +148,10 @@ class Comparison:
             for label, result in side.results.items()
         }
         if runs and len(runs) <= 8:
-            longest = max(result.data.end_ps for result in runs.values())
-            return goodput_figure(runs, every=f"{max(longest // 200, 1)} ps")
+            # A run that stalls for seconds beside one of milliseconds would hide all of that.
+            ends = [result.data.end_ps for result in runs.values()]
+            until = max(min(4 * min(ends), max(ends)), 1)
+            return goodput_figure(runs, every=f"{max(until // 300, 1)} ps", until=f"{until} ps")
         changes = [(row.name, row.change, row.verdict) for row in self if row.change]
         return change_figure(changes) if changes else None
 

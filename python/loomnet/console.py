@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -69,6 +70,9 @@ def progress_bar(title: str, console: Console | None = None) -> Iterator[Callabl
     """A callback (ended, all, failed) that keeps a bar with the time left up to date: on a terminal
     and in a notebook; elsewhere it prints a line per tenth."""
     console = console or Console()
+    if console.is_jupyter and not _widgets():
+        yield lambda *counts: None
+        return
     if not (console.is_terminal or console.is_jupyter):
         tenths = -1
 
@@ -95,6 +99,36 @@ def progress_bar(title: str, console: Console | None = None) -> Iterator[Callabl
 
         def update(ended: int, total: int, failed: int = 0) -> None:
             bar.update(task, completed=ended, total=total, failed=failed)
+
+        yield update
+
+
+def _widgets() -> bool:
+    """Whether a bar can be drawn in a notebook: rich does it by ipywidgets."""
+    return importlib.util.find_spec("ipywidgets") is not None
+
+
+@contextmanager
+def notebook_bar(title: str, iterations: int | None) -> Iterator[Any]:
+    """In a notebook, a callback for Lab's on_progress that keeps a bar up to date; else None."""
+    console = Console()
+    if not (console.is_jupyter and _widgets()):
+        yield None
+        return
+    from rich import progress
+
+    columns = (
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=iterations)
+
+        def update(label: str, at: Progress) -> None:
+            text = progress_text("", at).strip()
+            bar.update(task, completed=at.step or 0, description=f"{title}: {text}")
 
         yield update
 

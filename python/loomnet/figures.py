@@ -84,8 +84,10 @@ def iteration_figure(results: Mapping[str, Result]) -> Any:
     return figure
 
 
-def goodput_figure(results: Mapping[str, Result], *, every: Time | str = "100 ms") -> Any:
-    """Payload received by all hosts over emulated time, one panel per run."""
+def goodput_figure(
+    results: Mapping[str, Result], *, every: Time | str = "100 ms", until: Time | str | None = None
+) -> Any:
+    """Payload received by all hosts over emulated time, one panel per run; up to `until`."""
     figure, panels = _figure(max(len(results), 1))
     for axes, (label, result), (colour, _) in zip(
         panels, results.items(), _styles(len(results)), strict=False
@@ -96,6 +98,8 @@ def goodput_figure(results: Mapping[str, Result], *, every: Time | str = "100 ms
         mark_phases(axes, result.phases, named=axes is panels[0])
         axes.set_ylim(bottom=0)
     panels[-1].set_xlabel("emulated time, s")
+    if until is not None:
+        panels[-1].set_xlim(0, Time(until).seconds)
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -308,10 +309,22 @@ def run(
     directory: Path | None = None,
     **options: Any,
 ) -> Result:
-    """A Lab of one run: returns its figures and writes its report."""
-    lab = Lab(job.kind, clock=clock, seed=seed, directory=directory)
-    try:
-        return lab.run(fabric, job, faults, **options)
-    finally:
-        if lab.results:
-            lab.write()
+    """A Lab of one run: returns its figures and writes its report. In a notebook a bar shows how
+    far it is."""
+    if not isinstance(job, Job):
+        raise UsageError(f"run: {job!r} is not a job; see ln.TorchJob, ln.AllReduce")
+    from loomnet.draw import in_notebook
+
+    with contextlib.ExitStack() as stack:
+        on_progress = None
+        if in_notebook():
+            from loomnet.console import notebook_bar
+
+            iterations = getattr(job, "repeat", None)
+            on_progress = stack.enter_context(notebook_bar(job.describe(), iterations))
+        lab = Lab(job.kind, clock=clock, seed=seed, directory=directory, on_progress=on_progress)
+        try:
+            return lab.run(fabric, job, faults, **options)
+        finally:
+            if lab.results:
+                lab.write()

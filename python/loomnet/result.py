@@ -28,11 +28,12 @@ class Series:
     values: list[float]
 
     def plot(self, axes: Any = None) -> Any:
-        """Draws itself on matplotlib axes (made if not given) and returns them."""
+        """Draws itself on matplotlib axes (made if not given) and returns them. In a notebook the
+        figure is shown below the cell."""
         if axes is None:
-            from matplotlib.figure import Figure
+            from loomnet.draw import new_axes
 
-            axes = Figure(figsize=(7, 2.6), layout="constrained").subplots()
+            axes = new_axes()
         axes.step(self.times, self.values, where="post", linewidth=1)
         axes.set_xlabel("emulated time, s")
         axes.set_ylabel(f"{self.name}, {self.unit}")
@@ -111,21 +112,18 @@ class Result:
             )
         if name != "goodput":
             raise UsageError(f'no series "{name}"{did_you_mean(name, ("goodput", "iteration_s"))}')
+        import numpy
+
         hosts = list(self.data.hosts.values())
         own = max((host.bin_ps for host in hosts), default=10**9)
         width = own if every is None else max(Time(every).count // own, 1) * own
-        sums: dict[int, int] = {}
+        ends = [len(host.payload) * host.bin_ps for host in hosts]
+        sums = numpy.zeros(-(-max(ends, default=0) // width))
         for host in hosts:
-            for i, received in enumerate(host.payload):
-                at = i * host.bin_ps // width
-                sums[at] = sums.get(at, 0) + received
-        bins = range(max(sums, default=-1) + 1)
-        return Series(
-            name,
-            "Gb/s",
-            [i * width / 1e12 for i in bins],
-            [sums.get(i, 0) * 8e3 / width for i in bins],
-        )
+            bins = numpy.arange(len(host.payload), dtype=numpy.int64) * host.bin_ps // width
+            sums += numpy.bincount(bins, host.payload, minlength=len(sums))
+        times = numpy.arange(len(sums)) * (width / 1e12)
+        return Series(name, "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist())
 
     @property
     def unequal_hashes(self) -> int | None:

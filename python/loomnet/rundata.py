@@ -3,6 +3,7 @@ picoseconds since the job's first iteration began; hosts are numbers of the plan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -26,7 +27,7 @@ class HostSeries:
     work: list[tuple[int, int, int]] = field(default_factory=list)
     busy: list[Interval] = field(default_factory=list)
     silences: list[Interval] = field(default_factory=list)
-    payload: list[int] = field(default_factory=list)
+    payload: Sequence[int] = field(default_factory=list)  # or an array of integers
     bin_ps: int = 10**9
     silence_floor_ps: int = 0
 
