@@ -125,19 +125,25 @@ py::list transport_events(Network& network, NodeId host) {
   return out;
 }
 
-PathTemplate path_template(const std::vector<std::uint16_t>& usids, int slot) {
+PathTemplate path_template(const std::vector<std::uint16_t>& usids, int slot, std::uint8_t agg_slots,
+                           std::uint16_t cores_per_agg) {
   PathTemplate row;
   if (usids.size() > row.usids.size()) throw std::invalid_argument("paths: more than six uSIDs");
   std::copy(usids.begin(), usids.end(), row.usids.begin());
   row.count = static_cast<std::uint8_t>(usids.size());
   row.uplink_slot = static_cast<std::int8_t>(slot);
+  row.agg_slots = agg_slots;
+  row.cores_per_agg = cores_per_agg;
   return row;
 }
 
-using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uint16_t>>;
+// uSIDs, uplink slot, uplinks, mask of the aggregation slots, cores per aggregation switch.
+using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uint16_t>, std::uint8_t, std::uint16_t>;
 std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows) {
   std::vector<PlanePaths> out;
-  for (const auto& [usids, slot, uplinks] : rows) out.push_back({path_template(usids, slot), uplinks});
+  for (const auto& [usids, slot, uplinks, aggs, cores] : rows) {
+    out.push_back({path_template(usids, slot, aggs, cores), uplinks});
+  }
   return out;
 }
 
@@ -194,7 +200,7 @@ void bind_network(py::module_& m) {
   py::class_<Network>(m, "Network")
       .def(py::init([](std::uint64_t seed, std::int64_t bin) { return new Network(seed, ps(bin)); }),
            py::kw_only(), py::arg("seed"), py::arg("meter_bin_ps"))
-      .def("add_host", &Network::add_host, py::arg("ports"))
+      .def("add_host", &Network::add_host, py::arg("ports"), py::arg("identity") = py::none())
       .def(
           "add_switch",
           [](Network& n, std::size_t ports, bool kernel, std::uint64_t hash_seed, std::uint64_t buffer_bytes,
@@ -214,9 +220,29 @@ void bind_network(py::module_& m) {
       .def(
           "connect",
           [](Network& n, NodeId a, std::uint16_t pa, NodeId b, std::uint16_t pb, const LinkConfig& forward,
-             const LinkConfig& backward) { return n.connect({a, pa}, {b, pb}, forward, backward); },
+             const LinkConfig& backward, std::uint64_t stream) {
+            return n.connect({a, pa}, {b, pb}, forward, backward, stream);
+          },
           py::arg("a"), py::arg("a_port"), py::arg("b"), py::arg("b_port"), py::arg("forward"),
-          py::arg("backward"))
+          py::arg("backward"), py::arg("stream") = 0)
+      .def(
+          "connect_many",
+          // Links of one kind: rows of (node, port, node, port) and each one's random stream.
+          [](Network& n, const py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>& rows,
+             const py::array_t<std::uint64_t, py::array::c_style | py::array::forcecast>& streams,
+             const LinkConfig& forward, const LinkConfig& backward) {
+            if (rows.ndim() != 2 || rows.shape(1) != 4 || streams.ndim() != 1 || streams.size() != rows.shape(0)) {
+              throw std::invalid_argument("connect_many: rows of four numbers, and a stream for each");
+            }
+            const auto row = rows.unchecked<2>();
+            const auto stream = streams.unchecked<1>();
+            for (py::ssize_t i = 0; i < rows.shape(0); ++i) {
+              n.connect({static_cast<NodeId>(row(i, 0)), static_cast<std::uint16_t>(row(i, 1))},
+                        {static_cast<NodeId>(row(i, 2)), static_cast<std::uint16_t>(row(i, 3))}, forward, backward,
+                        stream(i));
+            }
+          },
+          py::arg("rows"), py::arg("streams"), py::arg("forward"), py::arg("backward"))
       .def(
           "set_roce",
           [](Network& n, NodeId host, const py::dict& options) {
@@ -237,7 +263,8 @@ void bind_network(py::module_& m) {
           "connect_qp",
           [](Network& n, NodeId source, QpNumber local, NodeId destination, QpNumber remote, std::uint32_t flow,
              const std::vector<PathRow>& paths, const std::vector<PathRow>& reverse) {
-            n.nic(source).connect({local, remote, source, destination, flow, plane_paths(paths), plane_paths(reverse)},
+            n.nic(source).connect({local, remote, n.nic(source).host(), n.nic(destination).host(), flow,
+                                   plane_paths(paths), plane_paths(reverse)},
                                   n.now());
           },
           py::arg("source"), py::arg("local"), py::arg("destination"), py::arg("remote"), py::arg("flow"),

@@ -120,10 +120,10 @@ Network::Network(std::uint64_t seed, Picoseconds meter_bin)
 
 Network::~Network() { clear(); }
 
-NodeId Network::add_host(std::size_t ports) {
+NodeId Network::add_host(std::size_t ports, std::optional<HostId> identity) {
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node;
-  node.nic = std::make_unique<Nic>(events_, pool_, id, ports, meter_bin_);
+  node.nic = std::make_unique<Nic>(events_, pool_, identity.value_or(id), ports, meter_bin_);
   node.egress.resize(ports);
   nodes_.push_back(std::move(node));
   return id;
@@ -176,7 +176,8 @@ LinkReceiver& Network::receiver(NodeId node) {
   return n.nic ? static_cast<LinkReceiver&>(*n.nic) : *n.receiver;
 }
 
-LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward) {
+LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward,
+                        std::uint64_t stream) {
   for (const Endpoint& end : {a, b}) {
     if (nodes_.at(end.node).egress.at(end.port)) {
       throw std::invalid_argument("network: port " + std::to_string(end.port) + " of node " +
@@ -184,17 +185,17 @@ LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward, const
     }
   }
   const auto id = static_cast<LinkId>(ends_.size());
-  const auto half = [&](Endpoint from, Endpoint to, const LinkConfig& config) {
+  const auto half = [&](Endpoint from, Endpoint to, const LinkConfig& config, std::uint64_t stream) {
     links_.push_back(
-        std::make_unique<HalfLink>(events_, pool_, config, receiver(to.node), to.port, seed_));
+        std::make_unique<HalfLink>(events_, pool_, config, receiver(to.node), to.port, seed_, stream));
     HalfLink* link = links_.back().get();
     Node& node = nodes_[from.node];
     node.egress[from.port] = link;
     if (node.nic) node.nic->attach(static_cast<PlanePort>(from.port), *link);
     if (node.buffer) link->share(*node.buffer);
   };
-  half(a, b, forward);
-  half(b, a, backward);
+  half(a, b, forward, stream);
+  half(b, a, backward, stream ? stream + 1 : 0);
   ends_.emplace_back(a, b);
   if (watch_all_) watch(id);
   return id;

@@ -54,14 +54,17 @@ class Network {
   Network(const Network&) = delete;
 
   // --- building -------------------------------------------------------------------------------
-  NodeId add_host(std::size_t ports);
+  // `identity` is its address and what its random streams are keyed by: the node's own number unless
+  // the fabric is built in part.
+  NodeId add_host(std::size_t ports, std::optional<HostId> identity = {});
   // A switch that the engine runs. Null program: the switch is placed in the kernel, and its
   // packets go through the gate.
   NodeId add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> program,
                     const SwitchOptions& options = {});
   // Glass: ports are cross-connected in pairs, -1 for none; egress links must have rate 0.
   NodeId add_panel(std::vector<std::int32_t> circuits);
-  LinkId connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward);
+  LinkId connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward,
+                 std::uint64_t stream = 0);  // of a->b; the other direction's is one more
   void set_gate(KernelGate* gate);
   // Tells `tap` (null: nobody) from now on of NICs, switches and operations, and of all links or of
   // those given to watch().

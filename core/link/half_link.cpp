@@ -30,7 +30,7 @@ std::uint64_t exact_ps_per_byte(BitsPerSecond rate) {
 }  // namespace
 
 HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
-                   std::uint16_t to_port, std::uint64_t seed)
+                   std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream)
     : events_(events),
       pool_(pool),
       to_(to),
@@ -38,7 +38,7 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& confi
       ps_per_byte_(exact_ps_per_byte(config.rate)),
       to_port_(to_port),
       id_(events.add(*this)),
-      random_(seed, id_, kPurpose) {}
+      random_(seed, stream ? stream : id_, kPurpose) {}
 
 Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
   if (!up_) {

@@ -54,8 +54,10 @@ class LinkReceiver {
 
 class HalfLink final : public EventHandler {
  public:
+  // `stream` names its random stream, 0: its own object id. A fabric built in part gives each link
+  // the stream that it has in the whole.
   HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
-           std::uint16_t to_port, std::uint64_t seed);
+           std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream = 0);
 
   // Hands a packet to the sending port at `now`. Equal to or after every earlier offer's time.
   Offer offer(PacketPtr packet, Picoseconds now);

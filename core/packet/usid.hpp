@@ -15,6 +15,8 @@ constexpr std::uint16_t usid_t1(unsigned spine) {
   return static_cast<std::uint16_t>(0x1000 + spine);
 }
 constexpr std::uint16_t usid_t0(unsigned leaf) { return static_cast<std::uint16_t>(0x2000 + leaf); }
+// Three tiers: T1 is the aggregation layer, T2 the core, 0x3000 + C, C < 4096 [choice].
+constexpr std::uint16_t usid_t2(unsigned core) { return static_cast<std::uint16_t>(0x3000 + core); }
 constexpr std::uint16_t usid_host(unsigned downlink) {
   return static_cast<std::uint16_t>(0x4000 + downlink);
 }
@@ -61,17 +63,20 @@ constexpr std::uint32_t host_of(const Ipv6Address& a) {
          a[15];
 }
 
-// An entropy value names plane and T0 uplink; with the destination it names one path.
+// An entropy value names plane and up-path; with the destination it names one path. In two tiers the
+// up-path is the T0 uplink (bits 10..3); in three it is the core, aggregation uplink included, and
+// takes bits 13..3, which leaves the source port in 0xc000 to 0xffff [choice].
+inline constexpr unsigned kMaxUplinks = 2048;
 struct EntropyValue {
   std::uint32_t value = 0;
 
   constexpr EntropyValue() = default;
   constexpr explicit EntropyValue(std::uint32_t v) : value(v) {}
   constexpr EntropyValue(unsigned plane, unsigned uplink)
-      : value(0xc000u | (uplink & 0xffu) << 3 | (plane & 7u)) {}
+      : value(0xc000u | (uplink & (kMaxUplinks - 1)) << 3 | (plane & 7u)) {}
   constexpr bool operator==(const EntropyValue&) const = default;
   constexpr unsigned plane() const { return value & 7; }
-  constexpr unsigned uplink() const { return value >> 3 & 0xff; }
+  constexpr unsigned uplink() const { return value >> 3 & (kMaxUplinks - 1); }
 };
 
 // Which half of the entropy value goes where (option ev_order).

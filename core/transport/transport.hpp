@@ -70,6 +70,26 @@ struct PathTemplate {
   std::array<std::uint16_t, 6> usids{};
   std::uint8_t count = 0;
   std::int8_t uplink_slot = -1;  // -1: one path only (T0-local)
+  // Three tiers: the uplink number is the core's, agg * cores_per_agg + core, and the uSIDs of this
+  // mask (the aggregation switches up and down, bit = slot) get its first part.
+  std::uint8_t agg_slots = 0;
+  std::uint16_t cores_per_agg = 1;
+
+  // The uSIDs of one path.
+  std::array<std::uint16_t, 6> with(unsigned uplink) const {
+    std::array<std::uint16_t, 6> out = usids;
+    if (uplink_slot >= 0) {
+      auto& usid = out[static_cast<std::size_t>(uplink_slot)];
+      usid = static_cast<std::uint16_t>(usid + uplink);
+    }
+    if (agg_slots) {
+      const unsigned agg = uplink / cores_per_agg;
+      for (std::size_t i = 0; i < count; ++i) {
+        if (agg_slots >> i & 1) out[i] = static_cast<std::uint16_t>(out[i] + agg);
+      }
+    }
+    return out;
+  }
 };
 
 struct PlanePaths {

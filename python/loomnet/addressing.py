@@ -1,21 +1,24 @@
 """SRv6 uSID plan ("MRC + SRv6 multi-plane fabrics" 3.1): static tables per switch, path templates
-per pair of hosts and plane, and the entropy values that choose among them (3.2)."""
+per pair of hosts and plane, and the entropy values that choose among them (3.2). The plan of three
+tiers is written down in clos.py."""
 
 from __future__ import annotations
 
 import ipaddress
 import itertools
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from loomnet.errors import AddressError
-from loomnet.topology import Topology
+from loomnet.shape import Clos
+from loomnet.topology import PartialTopology, Topology
 
 Style = Literal["uN", "uA"]
-T1, T0, HOST = 0x1000, 0x2000, 0x4000
+T1, T0, T2, HOST = 0x1000, 0x2000, 0x3000, 0x4000
 UA_T1, UA_T0, UA_HOST, DECAPSULATE = 0xF000, 0xE000, 0xE800, 0xD000
-MAX_UPLINKS = 256  # eight bits of an entropy value name the uplink
+MAX_UPLINKS = 256  # two tiers: eight bits of an entropy value name the uplink
+MAX_UP_PATHS = 2048  # three tiers: eleven bits name the up-path
 MAX_USIDS = 6
 
 
@@ -30,10 +33,10 @@ def host_address(host: int) -> ipaddress.IPv6Address:
 
 
 def entropy_value(plane: int, uplink: int) -> int:
-    """EV = 0xC000 | uplink << 3 | plane. Raises AddressError outside 8 planes, 256 uplinks."""
-    if not (0 <= plane < 8 and 0 <= uplink < MAX_UPLINKS):
+    """EV = 0xC000 | uplink << 3 | plane. Raises AddressError outside 8 planes, 2,048 up-paths."""
+    if not (0 <= plane < 8 and 0 <= uplink < MAX_UP_PATHS):
         raise AddressError(
-            f"entropy value: plane {plane}, uplink {uplink} exceed 8 planes, {MAX_UPLINKS} uplinks"
+            f"entropy value: plane {plane}, uplink {uplink} exceed 8 planes, {MAX_UP_PATHS} up-paths"
         )
     return 0xC000 | uplink << 3 | plane
 
@@ -51,11 +54,14 @@ def usid_address(plane: int, usids: tuple[int, ...]) -> ipaddress.IPv6Address:
 @dataclass(frozen=True, slots=True)
 class PlanePaths:
     """Row template of one (source, destination, plane): the entropy value's uplink number is added
-    to usids[uplink_slot]; -1 and uplinks (0,) where there is one path only."""
+    to usids[uplink_slot]; -1 and uplinks (0,) where there is one path only. Across pods the number is
+    the core's, and the uSIDs of the mask `agg_slots` (bit = slot) get it divided by `cores_per_agg`."""
 
     usids: tuple[int, ...]
     uplink_slot: int
     uplinks: tuple[int, ...]
+    agg_slots: int = 0
+    cores_per_agg: int = 1
 
     def address(self, plane: int, uplink: int) -> ipaddress.IPv6Address:
         """Destination address of one path. Raises AddressError for an uplink that is no path."""
@@ -64,6 +70,9 @@ class PlanePaths:
         usids = list(self.usids)
         if self.uplink_slot >= 0:
             usids[self.uplink_slot] += uplink
+        for slot in range(len(usids)):
+            if self.agg_slots >> slot & 1:
+                usids[slot] += uplink // self.cores_per_agg
         return usid_address(plane, tuple(usids))
 
 
@@ -78,38 +87,68 @@ class SwitchUsids:
 
 
 class UsidPlan:
-    """Numbers leaves and spines plane by plane and derives every table from them.
+    """Numbers the switches tier by tier in each plane and derives every table from them.
 
-    A switch with hosts is a leaf (T0), one without a spine (T1), each numbered in order of
-    construction. Raises AddressError when a number does not fit its uSID range.
+    A switch with hosts is a leaf (T0), one next to a leaf a spine (T1), any other a core (T2), each
+    numbered in order of construction. Raises AddressError when a number does not fit its range.
+    Across cores only a regular fabric has templates; an irregular one has one path.
     """
 
     def __init__(self, topology: Topology, style: Style = "uN") -> None:
         self.topology, self.style = topology, style
+        self.shape = topology.fabric.shape
         self.leaf: dict[int, int] = {}
         self.spine: dict[int, int] = {}
+        self.core: dict[int, int] = {}
         self.downlink: dict[tuple[int, int], int] = {}  # (leaf node, host) -> number
+        if isinstance(topology, PartialTopology):
+            self._number_as_whole(topology)
+        else:
+            for plane in range(topology.planes):
+                self._number(plane)
+        self._routes: dict[tuple[int, int], PlanePaths] = {}
+        self._spine_at: dict[tuple[int, int], int] = {}
+
+    def _number_as_whole(self, topology: PartialTopology) -> None:
+        shape = topology.shape
+        self._limits(shape.leaves, shape.aggs, shape.cores, 0)
+        by_tier = {"leaf": self.leaf, "agg": self.spine, "core": self.core}
+        for node in topology.switch_numbers:
+            tier, _, index = shape.place(node)
+            by_tier[tier][node] = index
         for plane in range(topology.planes):
-            self._number(plane)
-        self._routes: dict[tuple[int, int], tuple[tuple[int, ...], int, tuple[int, ...]]] = {}
+            for host in topology.host_numbers:
+                leaf = shape.leaf(plane, shape.leaf_index(host))
+                self.downlink[leaf, host] = shape.downlink(host)
+
+    def _limits(self, leaves: int, spines: int, cores: int, plane: int) -> None:
+        self._limit(leaves, 2048 if self.style == "uA" else 4096, f"leaves in plane {plane}")
+        if cores:
+            self._limit(spines, 4096, f"aggregation switches in plane {plane}")
+            self._limit(cores, 4096, f"cores in plane {plane}")
+        else:
+            self._limit(spines, MAX_UPLINKS, f"spines in plane {plane}")
 
     def _number(self, plane: int) -> None:
-        leaves = spines = 0
-        most_leaves = 2048 if self.style == "uA" else 4096
-        for switch in self.topology.plane_switches(plane):
-            hosts = [
-                far for _, _, far in self.topology.neighbours(switch) if self.topology.is_host(far)
-            ]
+        switches = self.topology.plane_switches(plane)
+        near: set[int] = set()  # neighbours of leaves
+        leaves = 0
+        for switch in switches:
+            around = [far for _, _, far in self.topology.neighbours(switch)]
+            hosts = [far for far in around if self.topology.is_host(far)]
             if hosts:
+                near.update(around)
                 self.leaf[switch] = leaves
                 leaves += 1
-                self._limit(leaves, most_leaves, f"leaves in plane {plane}")
-                self._limit(len(hosts), most_leaves, f"hosts on {self.topology.names[switch]}")
+                most = 2048 if self.style == "uA" else 4096
+                self._limit(len(hosts), most, f"hosts on {self.topology.names[switch]}")
                 self.downlink.update({(switch, host): i for i, host in enumerate(hosts)})
-            else:
-                self.spine[switch] = spines
-                spines += 1
-                self._limit(spines, MAX_UPLINKS, f"spines in plane {plane}")
+        above = [switch for switch in switches if switch not in self.leaf]
+        spines = [switch for switch in above if switch in near]
+        cores = [switch for switch in above if switch not in near]
+        self.spine.update({switch: i for i, switch in enumerate(spines)})
+        self.core.update({switch: i for i, switch in enumerate(cores)})
+        self._limits(leaves, len(spines), len(cores), plane)
 
     @staticmethod
     def _limit(used: int, most: int, what: str) -> None:
@@ -121,16 +160,20 @@ class UsidPlan:
 
     def own(self, switch: int) -> int:
         """The uN uSID of a switch."""
-        return T0 + self.leaf[switch] if switch in self.leaf else T1 + self.spine[switch]
+        if switch in self.leaf:
+            return T0 + self.leaf[switch]
+        return T1 + self.spine[switch] if switch in self.spine else T2 + self.core[switch]
 
     def adjacency(self, switch: int, far: int) -> int:
         """The uA uSID by which a switch names its link to a neighbour."""
         if self.topology.is_host(far):
             return UA_HOST + self.downlink[switch, far]
-        return UA_T0 + self.leaf[far] if far in self.leaf else UA_T1 + self.spine[far]
+        if far in self.leaf:
+            return UA_T0 + self.leaf[far]
+        return UA_T1 + (self.spine[far] if far in self.spine else self.core[far])
 
     def tables(self, switch: int) -> SwitchUsids:
-        plane = self.topology.fabric.switches[self.topology.names[switch]].plane
+        plane = self.topology.plane_of_switch(switch)
         adjacencies, fib = [], []
         for port, _, far in self.topology.neighbours(switch):
             adjacencies.append((self.adjacency(switch, far), port))
@@ -147,39 +190,89 @@ class UsidPlan:
         key = (first, last)
         if key not in self._routes:
             self._routes[key] = self._route(first, last)
-        usids, slot, uplinks = self._routes[key]
+        route = self._routes[key]
         if self.style == "uA":
-            return PlanePaths(
-                (*usids, self.adjacency(last, destination), DECAPSULATE), slot, uplinks
-            )
-        return PlanePaths((*usids, HOST + self.downlink[last, destination]), slot, uplinks)
+            tail = (self.adjacency(last, destination), DECAPSULATE)
+        else:
+            tail = (HOST + self.downlink[last, destination],)
+        return replace(route, usids=(*route.usids, *tail))
 
-    def _route(self, first: int, last: int) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
-        """uSIDs from the first leaf to the last one, without the last hop."""
+    def _route(self, first: int, last: int) -> PlanePaths:
+        """The template from the first leaf to the last one, without the last hop."""
+        uA = self.style == "uA"
+        if self.shape is not None and first != last:
+            return self._up_and_down(self.shape, first, last)
         chain = self.chain(first, last)
         if len(chain) == 3:
             near = {far for _, _, far in self.topology.neighbours(first)}
             both = near & {far for _, _, far in self.topology.neighbours(last)}
-            spines = sorted(self.spine[node] for node in both if node in self.spine)
-            if spines and self.style == "uA":
-                return (UA_T1, UA_T0 + self.leaf[last]), 0, tuple(spines)
+            spines = tuple(sorted(self.spine[node] for node in both if node in self.spine))
+            if spines and uA:
+                return PlanePaths((UA_T1, UA_T0 + self.leaf[last]), 0, spines)
             if spines:
-                return (self.own(first), T1, self.own(last)), 1, tuple(spines)
-        if self.style == "uA":
+                return PlanePaths((self.own(first), T1, self.own(last)), 1, spines)
+        if uA:
             usids = tuple(self.adjacency(a, b) for a, b in itertools.pairwise(chain))
         else:
             usids = tuple(self.own(node) for node in chain)
-        tail = 2 if self.style == "uA" else 1
+        tail = 2 if uA else 1
         if len(usids) + tail > MAX_USIDS:
             names = self.topology.names
             raise AddressError(
                 f"the path {names[first]} … {names[last]} needs {len(usids) + tail} "
                 f"uSIDs; one address holds {MAX_USIDS}"
             )
-        return usids, -1, (0,)
+        return PlanePaths(usids, -1, (0,))
+
+    def _up_and_down(self, shape: Clos, first: int, last: int) -> PlanePaths:
+        """By any T1 inside a pod (two tiers are one pod), by any core between two."""
+        here, there = (self.leaf[leaf] // shape.leaves_per_pod for leaf in (first, last))
+        up, down = here * shape.aggs_per_pod, there * shape.aggs_per_pod
+        uA = self.style == "uA"
+        if here == there:
+            uplinks = tuple(range(shape.aggs_per_pod))
+            if uA:
+                return PlanePaths((UA_T1 + up, UA_T0 + self.leaf[last]), 0, uplinks)
+            return PlanePaths((self.own(first), T1 + up, self.own(last)), 1, uplinks)
+        uplinks = tuple(range(shape.cores))
+        if uA:
+            usids = (UA_T1 + up, UA_T1, UA_T1 + down, UA_T0 + self.leaf[last])
+            return PlanePaths(usids, 1, uplinks, 0b101, shape.cores_per_agg)
+        usids = (self.own(first), T1 + up, T2, T1 + down, self.own(last))
+        return PlanePaths(usids, 2, uplinks, 0b1010, shape.cores_per_agg)
+
+    def switches_on(self, first: int, last: int, uplink: int) -> list[int]:
+        """The switches of one path of the template between two leaves."""
+        key = (first, last)
+        if key not in self._routes:
+            self._routes[key] = self._route(first, last)
+        route = self._routes[key]
+        if route.uplink_slot < 0:
+            return self.chain(first, last)
+        shape, plane = self.shape, self.topology.plane_of_switch(first)
+        if shape is None or not shape.cores:
+            if not self._spine_at:
+                self._spine_at = {
+                    (self.topology.plane_of_switch(node), number): node
+                    for node, number in self.spine.items()
+                }
+            return [first, self._spine_at[plane, uplink], last]
+        here, there = (self.leaf[leaf] // shape.leaves_per_pod for leaf in (first, last))
+        if here == there:
+            return [first, shape.agg(plane, here * shape.aggs_per_pod + uplink), last]
+        a = uplink // shape.cores_per_agg
+        return [
+            first,
+            shape.agg(plane, here * shape.aggs_per_pod + a),
+            shape.core(plane, uplink),
+            shape.agg(plane, there * shape.aggs_per_pod + a),
+            last,
+        ]
 
     def chain(self, first: int, last: int) -> list[int]:
         """A shortest chain of switches, the first in port order where several are equal."""
+        if self.shape is not None:
+            return self._regular_chain(self.shape, first, last)
         before: dict[int, int] = {first: first}
         todo = deque([first])
         while todo and last not in before:
@@ -192,3 +285,11 @@ class UsidPlan:
         while chain[-1] != first:
             chain.append(before[chain[-1]])
         return chain[::-1]
+
+    def _regular_chain(self, shape: Clos, first: int, last: int) -> list[int]:
+        if first == last:
+            return [first]
+        plane = self.topology.plane_of_switch(first)
+        here, there = (shape.place(leaf)[2] // shape.leaves_per_pod for leaf in (first, last))
+        up, down = (shape.agg(plane, pod * shape.aggs_per_pod) for pod in (here, there))
+        return [first, up, last] if here == there else [first, up, shape.core(plane, 0), down, last]

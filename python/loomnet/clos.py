@@ -1,10 +1,31 @@
-"""Regular fabrics: the multi-plane two-tier Clos, one star, one dumbbell."""
+"""Regular fabrics: the multi-plane two-tier Clos, three tiers and the fat tree, one star, one dumbbell.
+
+Three tiers need an address plan of their own, which the published one leaves open [choice]. It keeps
+the ranges of two tiers ("MRC + SRv6 multi-plane fabrics" 3.1): leaf L is 0x2000 + L, aggregation
+switch A (T1) 0x1000 + A, a leaf's downlink H 0x4000 + H, and core C (T2) takes the free range 0x3000
++ C; L, A < 4,096, numbered through all pods of a plane. A destination address then reads, uN style:
+
+    block  T0src  T1src  T2  T1dst  T0dst  dst        across pods: all six uSIDs are used
+    block  T0src  T1  T0dst  dst                      inside a pod
+    block  T0  dst                                    inside a T0 group
+
+and in uA style 0xf000 + T1, 0xf000 + T2, 0xf000 + T1, 0xe000 + T0, 0xe800 + H, tenant. An uplink number
+names the whole up-path: across pods the core's, u = a * C + c for the a-th aggregation switch's c-th of
+C cores, so that T1src and T1dst are those of index a = u // C in their pods and T2 is core u; inside a
+pod the index a. The entropy value carries it as 0xC000 | u << 3 | plane, in bits 13..3 (two tiers use
+bits 10..3 of them), which allows 2,048 up-paths per plane and keeps the source port in 0xC000 … 0xFFFF.
+RoCE and TCP are plain IPv6: ECMP at the leaf and at the aggregation switch, each with its own hash."""
 
 from __future__ import annotations
 
-from loomnet.errors import FabricError
-from loomnet.fabric import MAX_PLANES, Fabric
+from loomnet.errors import AddressError, FabricError
+from loomnet.fabric import MAX_PLANES, Fabric, HalfLink
+from loomnet.regular import ClosFabric
+from loomnet.shape import Clos, Order
 from loomnet.units import Rate, Size, Time
+
+
+MAX_UP_PATHS = 2048  # eleven bits of an entropy value name the up-path
 
 
 def _positive(where: str, most: dict[str, int] | None = None, **counts: int) -> None:
@@ -16,6 +37,10 @@ def _positive(where: str, most: dict[str, int] | None = None, **counts: int) -> 
             raise FabricError(
                 f"{where}.{name}: {value} is more than the {limit} that addresses can name"
             )
+
+
+def _half(rate: Rate | str, delay: Time | str) -> HalfLink:
+    return HalfLink(Rate(rate), Time(delay))
 
 
 def two_tier(
@@ -30,12 +55,14 @@ def two_tier(
     uplink_delay: Time | str | None = None,
     radix: int | None = None,
     payload: Size | str = "2048 B",
+    order: Order = "spread",
 ) -> Fabric:
     """`planes` disjoint leaf-spine fabrics; every host has one NIC port in each.
 
     Host i hangs on leaf i mod `leaves`, so that ring neighbours never share a leaf ("MRC + SRv6
-    multi-plane fabrics" 6, trap 14). `rate` is a NIC port's; a leaf–spine link has `uplink_rate`
-    (default: the same). `radix` refuses a switch with more ports than that.
+    multi-plane fabrics" 6, trap 14), or with `order="block"` on leaf i // `hosts_per_leaf`. `rate`
+    is a NIC port's; a leaf–spine link has `uplink_rate` (default: the same). `radix` refuses a
+    switch with more ports than that.
     """
     where = "clos.two_tier"
     _positive(
@@ -46,23 +73,108 @@ def two_tier(
         spines=spines,
         hosts_per_leaf=hosts_per_leaf,
     )
-    fabric = Fabric(f"clos-{planes}x{leaves}x{spines}", payload=payload)
-    hosts = [fabric.add_host(ports=planes) for _ in range(leaves * hosts_per_leaf)]
-    rate, delay = Rate(rate), Time(delay)
-    for plane in range(planes):
-        leaf = [fabric.add_switch(f"p{plane}.leaf{i}", ports=radix) for i in range(leaves)]
-        spine = [fabric.add_switch(f"p{plane}.spine{i}", ports=radix) for i in range(spines)]
-        for i, host in enumerate(hosts):
-            fabric.add_link(host, leaf[i % leaves], rate=rate, delay=delay)
-        for low in leaf:
-            for high in spine:
-                fabric.add_link(
-                    low,
-                    high,
-                    rate=rate if uplink_rate is None else uplink_rate,
-                    delay=delay if uplink_delay is None else uplink_delay,
-                )
-    return fabric.check()
+    _order(where, order)
+    low = _half(rate, delay)
+    high = _half(
+        rate if uplink_rate is None else uplink_rate,
+        delay if uplink_delay is None else uplink_delay,
+    )
+    shape = Clos(planes, leaves, spines, hosts_per_leaf, order=order)
+    name = f"clos-{planes}x{leaves}x{spines}"
+    return ClosFabric(name, shape, (low, high), radix=radix, payload=payload).check()
+
+
+def three_tier(
+    *,
+    pods: int,
+    leaves_per_pod: int,
+    aggs_per_pod: int,
+    cores_per_agg: int,
+    hosts_per_leaf: int,
+    rate: Rate | str,
+    delay: Time | str,
+    planes: int = 1,
+    uplink_rate: Rate | str | None = None,
+    uplink_delay: Time | str | None = None,
+    core_rate: Rate | str | None = None,
+    core_delay: Time | str | None = None,
+    radix: int | None = None,
+    payload: Size | str = "2048 B",
+    order: Order = "spread",
+) -> Fabric:
+    """`planes` disjoint fabrics of leaves (T0), aggregation switches (T1) and cores (T2).
+
+    Every leaf is linked to the `aggs_per_pod` aggregation switches of its pod, each of which has
+    `cores_per_agg` cores of its own: core a·`cores_per_agg` + c is linked to the a-th aggregation
+    switch of every pod. Switches are `p<plane>.leaf<i>`, `.agg<i>`, `.core<i>`, numbered through all
+    pods. A leaf–T1 link has `uplink_rate` (default `rate`), a T1–core link `core_rate` (default
+    that). Raises FabricError, naming the count at fault, where uSIDs or entropy values run out.
+    """
+    where = "clos.three_tier"
+    _positive(
+        where,
+        {"planes": MAX_PLANES, "hosts_per_leaf": 4096},
+        planes=planes,
+        pods=pods,
+        leaves_per_pod=leaves_per_pod,
+        aggs_per_pod=aggs_per_pod,
+        cores_per_agg=cores_per_agg,
+        hosts_per_leaf=hosts_per_leaf,
+    )
+    _order(where, order)
+    if pods < 2:
+        raise FabricError(f"{where}.pods: {pods} pod needs no cores; use clos.two_tier")
+    for what, used, most, space in (
+        ("leaves", pods * leaves_per_pod, 4096, "uSID"),
+        ("aggregation switches", pods * aggs_per_pod, 4096, "uSID"),
+        ("cores", aggs_per_pod * cores_per_agg, MAX_UP_PATHS, "entropy value"),
+    ):
+        if used > most:
+            raise AddressError(
+                f"{where}: {space} space exhausted: {used} {what} per plane, at most {most} have a "
+                "number; use more planes or smaller pods"
+            )
+    uplink_rate = rate if uplink_rate is None else uplink_rate
+    uplink_delay = delay if uplink_delay is None else uplink_delay
+    specs = (
+        _half(rate, delay),
+        _half(uplink_rate, uplink_delay),
+        _half(uplink_rate if core_rate is None else core_rate,
+              uplink_delay if core_delay is None else core_delay),
+    )
+    shape = Clos(planes, pods * leaves_per_pod, aggs_per_pod, hosts_per_leaf, pods, cores_per_agg,
+                 order)
+    name = f"clos3-{planes}x{pods}x{leaves_per_pod}x{aggs_per_pod}x{cores_per_agg}"
+    return ClosFabric(name, shape, specs, radix=radix, payload=payload).check()
+
+
+def fat_tree(
+    k: int,
+    *,
+    rate: Rate | str,
+    delay: Time | str,
+    planes: int = 1,
+    payload: Size | str = "2048 B",
+    order: Order = "spread",
+) -> Fabric:
+    """The k-ary fat tree of k-port switches: k pods of k/2 leaves and k/2 aggregation switches,
+    k²/4 cores, k³/4 hosts, non-blocking (Al-Fares, Loukissas, Vahdat, "A Scalable, Commodity Data
+    Center Network Architecture", SIGCOMM 2008). At most k = 90: uSIDs number 4,096 leaves."""
+    _positive("clos.fat_tree", k=k)
+    if k % 2 or k < 4:
+        raise FabricError(f"clos.fat_tree.k: {k} must be an even number, 4 or more")
+    half = k // 2
+    fabric = three_tier(
+        pods=k, leaves_per_pod=half, aggs_per_pod=half, cores_per_agg=half, hosts_per_leaf=half,
+        rate=rate, delay=delay, planes=planes, radix=k, payload=payload, order=order,
+    )
+    fabric.name = f"fat-tree-{k}" if planes == 1 else f"fat-tree-{planes}x{k}"
+    return fabric
+
+
+def _order(where: str, order: str) -> None:
+    if order not in ("spread", "block"):
+        raise FabricError(f'{where}.order: "{order}" is not one of spread, block')
 
 
 def star(

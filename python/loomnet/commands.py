@@ -168,16 +168,35 @@ def list_(
 
 @app.command()
 def describe(
-    target: Annotated[str, typer.Argument(metavar="FILE[::NAME]", help="A scenario.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE[::NAME]|FABRIC",
+            help="A scenario, or two_tier, three_tier, fat_tree, star, dumbbell.",
+        ),
+    ],
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A parameter; may be repeated."),
+    ] = None,
 ) -> int:
-    """Show what a scenario does and its parameters with types and defaults."""
-    from loomnet.scenarios import load
+    """Show a scenario, its parameters and its fabric: counts, bisection, optics, failures."""
+    from loomnet.dimensions import built, fabric_of, table_text
 
-    scenario = load(target)
-    print(f"{scenario.name}\n\n{scenario.doc}\n\nparameters:")
-    for parameter in scenario.parameters:
-        default = "required" if parameter.default is None else f"= {parameter.default}"
-        print(f"  {parameter.name}: {parameter.type} {default}")
+    fabric = built(target, setting or [])
+    if fabric is None:
+        from loomnet.scenarios import load
+
+        scenario = load(target)
+        print(f"{scenario.name}\n\n{scenario.doc}\n\nparameters:")
+        for parameter in scenario.parameters:
+            default = "required" if parameter.default is None else f"= {parameter.default}"
+            print(f"  {parameter.name}: {parameter.type} {default}")
+        fabric = fabric_of(scenario, scenario.settings(setting or []))
+        if fabric is None:
+            return EXIT_OK
+        print()
+    print(table_text(fabric))
     return EXIT_OK
 
 

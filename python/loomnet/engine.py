@@ -13,6 +13,7 @@ from loomnet.naming import did_you_mean
 from loomnet.plan import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.routing import SwitchRoutes
 from loomnet.rundata import HostSeries
+from loomnet.sparse import PartialPlan
 from loomnet.timetable import Change, LinkChange, RouteChange
 
 # MRC's `net` constants are those of software time, `sim` those of hardware ("MRC + SRv6 multi-plane
@@ -52,26 +53,65 @@ class Engine:
         self.plan, self.transport = plan, transport
         self.seed = plan.seed if seed is None else seed
         self.network = _core.Network(seed=self.seed, meter_bin_ps=bin_ps)
-        self._generation = {switch.number: 0 for switch in plan.switches}
-        self._addresses = [ipaddress.ip_address(host.address).packed for host in plan.hosts]
+        self._generation: dict[int, int] = {}
+        self._addresses: dict[int, bytes] = {}
         self._kernel_switches = kernel_switches
+        # The engine counts what is there; a plan made in part keeps the numbers of the whole.
+        self._node: dict[int, int] = {}
+        self._link: dict[int, int] = {}
         for host in plan.hosts:
-            self.network.add_host(len(host.ports))
+            self._addresses[host.number] = ipaddress.ip_address(host.address).packed
+            self._node[host.number] = self.network.add_host(len(host.ports), identity=host.number)
         for switch in plan.switches:
             node = self.network.add_switch(
                 len(switch.ports), kernel=kernel_switches, hash_seed=self.hash_seed(switch.number),
                 buffer_bytes=switch.buffer_bytes)
-            if node != switch.number:
-                raise AssertionError("plan and engine number their nodes differently")
+            self._node[switch.number] = node
             if not kernel_switches:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
-        for link in plan.links:
-            ahead, back = link.forward, link.backward
-            self.network.connect(ahead.source, ahead.source_port, ahead.target, ahead.target_port,
-                                 link_config(ahead), link_config(back))
+        if isinstance(plan, PartialPlan):
+            self._wire_by_tier(plan)
+        else:
+            for link in plan.links:
+                ahead, back = link.forward, link.backward
+                self._link[link.number] = self.network.connect(
+                    ahead.source, ahead.source_port, ahead.target, ahead.target_port,
+                    link_config(ahead), link_config(back), stream=self._stream(link.number))
         for host in plan.hosts:
             self._set_transport(host.number, dict(options or {}))
         self._flow = 0
+
+    def _wire_by_tier(self, plan: PartialPlan) -> None:
+        """Links of a regular fabric, a tier of a plane at a time."""
+        for tier, rows in plan.wiring():
+            ahead, back = (
+                link_config(half) for half in (plan.links[int(rows[0, 0])].forward,
+                                               plan.links[int(rows[0, 0])].backward))
+            numbers = rows[:, 0].tolist()
+            for column in (1, 3):
+                rows[:, column] = [self._node[node] for node in rows[:, column].tolist()]
+            first = len(self._link)
+            self.network.connect_many(rows[:, 1:], self._stream(rows[:, 0]), ahead, back)
+            self._link.update(zip(numbers, range(first, first + len(numbers)), strict=True))
+
+    def _stream(self, link: Any) -> Any:
+        """Random stream of a link's first half: the object id it has in a whole fabric."""
+        return self.plan.counts[0] + 2 + 2 * link
+
+    def node(self, number: int) -> int:
+        """The engine's number of a host or switch of the plan."""
+        return self._node[number]
+
+    def nodes(self, numbers: Iterable[int]) -> list[int]:
+        return [self._node[number] for number in numbers]
+
+    def close_meter(self, host: int) -> None:
+        """Ends what a host's meter has open; its series are complete."""
+        self.network.close_meter(self._node[host])
+
+    def payload(self, hosts: Iterable[int]) -> int:
+        """Payload bytes that have arrived at these hosts."""
+        return self.network.run_counters(self.nodes(hosts))["payload"]
 
     def hash_seed(self, node: int) -> int:
         """Seed of a switch's ECMP hash; every switch its own, else choices polarise."""
@@ -82,33 +122,36 @@ class Engine:
         if self.transport == "mrc":
             options.setdefault("mtu", self.plan.payload_bytes)
             slow = self.plan.base_rtt_ps >= SOFTWARE_RTT_PS
-            self.network.set_mrc(host, software_time=slow, net_rtt_ps=self.plan.base_rtt_ps,
+            self.network.set_mrc(self._node[host], software_time=slow, net_rtt_ps=self.plan.base_rtt_ps,
                                  port_rate_bps=rate, options=options)
         elif self.transport == "roce":
             options.setdefault("payload_mtu", self.plan.payload_bytes)
-            self.network.set_roce(host, options)
+            self.network.set_roce(self._node[host], options)
         elif self.transport not in (None, "gloo"):
             raise UsageError(f'transport: "{self.transport}" has no model in the engine')
 
     # --- tables -----------------------------------------------------------------------------------
     def tables(self, switch: SwitchPlan, routes: SwitchRoutes) -> Any:
         """The next generation of one switch's tables: static uSIDs and these ECMP routes."""
-        self._generation[switch.number] += 1
+        self._generation[switch.number] = self._generation.get(switch.number, 0) + 1
         usids = switch.usids
+        # MRC's packets go by uSIDs alone: a virtual run of it needs no row per host and switch.
+        plain = self.transport != "mrc" or self._kernel_switches
         return _core.TableBatch(
             generation=self._generation[switch.number], block=usids.block, own=[usids.own],
             adjacencies=list(usids.adjacencies), fib=list(usids.fib),
-            hosts=[(self._addresses[host], group) for host, group in enumerate(routes.group_of)
-                   if group >= 0],
-            groups=[list(group) for group in routes.groups])
+            hosts=[(self._addresses[host], group) for host, group in routes.items()
+                   if group >= 0] if plain else [],
+            groups=[list(group) for group in routes.groups] if plain else [])
 
     # --- queue pairs --------------------------------------------------------------------------------
     def connect(self, source: int, local: int, destination: int, remote: int) -> None:
         """Connects a queue pair both ways; numbers are the ends' own."""
-        there = [(list(p.usids), p.uplink_slot, list(p.uplinks))
+        there = [(p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg)
                  for p in self.plan.paths(source, destination)]
-        back = [(list(p.usids), p.uplink_slot, list(p.uplinks))
+        back = [(p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg)
                 for p in self.plan.paths(destination, source)]
+        source, destination = self._node[source], self._node[destination]
         self._flow += 1
         self.network.connect_qp(source, local, destination, remote, self._flow, there, back)
         self.network.connect_qp(destination, remote, source, local, self._flow, back, there)
@@ -133,19 +176,20 @@ class Engine:
                 half, state = self.plan.half(change.half), change.state
                 ahead = change.half % 2 == 0
                 self.network.schedule_link(
-                    at_ps, change.half // 2, forward=ahead, backward=not ahead, up=state.up,
+                    at_ps, self._link[change.half // 2], forward=ahead, backward=not ahead, up=state.up,
                     rate_bps=max(round(half.rate_bps * state.share), 1),
                     delay_ps=half.delay_ps + state.extra_delay_ps,
                     impairment={"loss": state.loss, "burst": state.burst})
             elif isinstance(change, RouteChange) and not self._kernel_switches:
                 for switch in self.plan.switches:
                     routes = change.tables.switch(switch.number)
-                    self.network.schedule_tables(at_ps, switch.number, self.tables(switch, routes))
+                    self.network.schedule_tables(at_ps, self._node[switch.number],
+                                                 self.tables(switch, routes))
 
     # --- figures ----------------------------------------------------------------------------------------
     def series(self, host: int, origin_ps: int) -> HostSeries:
         """What one host's job saw, in time since `origin_ps`."""
-        raw = self.network.meter(host)
+        raw = self.network.meter(self._node[host])
         bin_ps = raw["bin_ps"]
         skip = origin_ps // bin_ps  # bins are aligned with the engine's clock
         return HostSeries(
@@ -158,16 +202,21 @@ class Engine:
         """Every counter by object: links with traffic or drops, switches, NICs. Zeros are left out."""
         found: dict[str, dict[str, int]] = {}
         columns = self.network.link_counters()
-        for number in range(2 * len(self.plan.links)):
-            row = {name: int(column[number]) for name, column in columns.items() if column[number]}
+        numbers = list(self._link)
+        busy = sorted({int(at) for column in columns.values() for at in column.nonzero()[0]})
+        for at in busy:
+            row = {name: int(column[at]) for name, column in columns.items() if column[at]}
+            found[f"link {self.plan.half(2 * numbers[at // 2] + at % 2).name}"] = row
+        names = self.plan.topology.names
+        for number, node in self._node.items():
+            if self.plan.topology.is_host(number):
+                continue
+            row = {name: n for name, n in self.network.switch_counters(node).items() if n}
             if row:
-                found[f"link {self.plan.half(number).name}"] = row
-        for switch in self.plan.switches:
-            row = {name: n for name, n in self.network.switch_counters(switch.number).items() if n}
-            if row:
-                found[f"switch {switch.name}"] = row
+                found[f"switch {names[number]}"] = row
         for host in self.plan.hosts:
-            row = {name: n for name, n in self.network.nic_counters(host.number).items() if n}
+            row = {name: n for name, n in self.network.nic_counters(self._node[host.number]).items()
+                   if n}
             if row:
                 found[f"nic {host.name}"] = row
         return found
@@ -175,7 +224,7 @@ class Engine:
     def figures(self, hosts: Iterable[int]) -> dict[str, int]:
         """Cumulative lost (packets dropped by links, whoever noticed), retransmitted and readmitted
         over these hosts, where the transport has them."""
-        return figures_of(self.network.run_counters(list(hosts)), self.transport)
+        return figures_of(self.network.run_counters(self.nodes(hosts)), self.transport)
 
 
 def figures_of(counters: dict[str, int], transport: str | None) -> dict[str, int]:

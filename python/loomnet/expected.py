@@ -120,15 +120,7 @@ def _routes(plan: Plan, source: int, destination: int, plane: int) -> list[tuple
     first = topology.leaf_of(source, plane).node
     last = topology.leaf_of(destination, plane).node
     paths = addresses.paths(source, destination, plane)
-    if paths.uplink_slot < 0:
-        chains = [addresses.chain(first, last)]
-    else:
-        node_of = {
-            addresses.spine[node]: node
-            for node in topology.plane_switches(plane)
-            if node in addresses.spine
-        }
-        chains = [[first, node_of[uplink], last] for uplink in paths.uplinks]
+    chains = [addresses.switches_on(first, last, uplink) for uplink in paths.uplinks]
     return [
         tuple(
             _half(plan, a, b) for a, b in zip([source, *chain], [*chain, destination], strict=True)
@@ -138,7 +130,7 @@ def _routes(plan: Plan, source: int, destination: int, plane: int) -> list[tuple
 
 
 def _half(plan: Plan, source: int, target: int) -> int:
-    link = next(link for _, link, far in plan.topology.neighbours(source) if far == target)
+    link = plan.topology.link_between(source, target)
     return 2 * link + (plan.topology.ends[link][0].node != source)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from loomnet.errors import FabricError, UsageError
 from loomnet.naming import did_you_mean
+from loomnet.shape import Clos
 from loomnet.table import Table
 from loomnet.units import Rate, Size, Time
 
@@ -92,6 +93,9 @@ class Fabric:
         self.hosts: dict[str, Host] = {}
         self.switches: dict[str, Switch] = {}
         self._links: dict[frozenset[str], Link] = {}
+        # The arithmetic of a regular fabric, and whether its links still are as it was built.
+        self.shape: Clos | None = None
+        self.uniform = False
 
     # --- construction ---------------------------------------------------------------------------
     def add_host(
@@ -149,6 +153,16 @@ class Fabric:
             raise FabricError(f"node {name} exists already")
 
     # --- reading --------------------------------------------------------------------------------
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Hosts, switches and links."""
+        return len(self.hosts), len(self.switches), len(self._links)
+
+    @property
+    def rank_numbers(self) -> list[int]:
+        """Numbers of the hosts that may run a rank."""
+        return [i for i, host in enumerate(self.hosts.values()) if host.role == "rank"]
+
     def match(self, pattern: str) -> list[tuple[Link, int]]:
         """Links that `a--b` or `a->b` (globs allowed) names, with 0 for both directions, +1 for
         a->b as built and -1 for the reverse. Raises UsageError with the three nearest names."""
@@ -289,10 +303,18 @@ class Fabric:
 
     # --- notebooks ------------------------------------------------------------------------------
     def __repr__(self) -> str:
+        hosts, switches, links = self.counts
         return (
-            f"Fabric({self.name}: {len(self.hosts)} hosts, {len(self.switches)} switches, "
-            f"{len(self._links)} links, {self.planes} planes)"
+            f"Fabric({self.name}: {hosts} hosts, {switches} switches, "
+            f"{links} links, {self.planes} planes)"
         )
+
+    def describe(self) -> Table:
+        """Counts, bisection, optics and switches per NIC, the longest path and what a failure costs
+        ("MRC + SRv6 multi-plane fabrics" 2.1); fewer rows where the fabric is not regular."""
+        from loomnet.dimensions import describe
+
+        return describe(self)
 
     def _repr_svg_(self) -> str:
         from loomnet.draw import fabric_svg

@@ -24,6 +24,7 @@ from loomnet.timetable import Timetable
 from loomnet.units import Time
 
 OFF = "off"
+BUILT_WHOLE = 10_000  # links; a larger regular fabric is built as far as the job can reach
 
 
 class Lab:
@@ -175,9 +176,17 @@ class Lab:
             raise UsageError(f"run: dilation {dilation} must be 1 or more")
         check_faults(faults, fabric)
         job.check_clock(self.clock)
-        plan = make_plan(fabric, seed=self.seed if seed is None else seed)
-        placement = job.place(list(plan.ranks))
-        edges = job.edges(list(plan.ranks))
+        hosts = fabric.rank_numbers
+        placement = job.place(hosts)
+        edges = job.edges(hosts)
+        in_part = (
+            fabric.uniform and self.clock == "virtual" and not isinstance(job, TorchJob)
+            and fabric.counts[2] > BUILT_WHOLE
+        )
+        plan = make_plan(
+            fabric, seed=self.seed if seed is None else seed,
+            hosts=placement if in_part else None,
+        )
         reroute = None if reroute_delay in (None, OFF) else Time(reroute_delay)
         timetable = Timetable(plan, faults, reroute_delay=reroute)
         script = None

@@ -5,20 +5,22 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from loomnet.addressing import PlanePaths, Style, SwitchUsids, UsidPlan, host_address
 from loomnet.errors import FabricError
 from loomnet.fabric import Fabric, HalfLink
 from loomnet.routing import EcmpTables, SwitchRoutes
-from loomnet.topology import Topology
+from loomnet.topology import PartialTopology, Topology
 from loomnet.units import Time
 
 # Ethernet 14, outer and inner IPv6 40 each, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, iCRC 4
 # ("MRC + SRv6 multi-plane fabrics" 3.3); preamble, gap and FCS are 24 more on the wire.
 HEADER_BYTES, FRAMING_BYTES, SACK_FRAME_BYTES = 142, 24, 154
 TRIM_BYTES = 128
+T_co = TypeVar("T_co", covariant=True)
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
 
 
@@ -69,7 +71,7 @@ class SwitchPlan:
     number: int  # node number
     name: str
     plane: int
-    ports: tuple[int, ...]
+    ports: Sequence[int]
     usids: SwitchUsids
     routes: SwitchRoutes
     buffer_bytes: int  # the shared buffer its egress queues draw from
@@ -85,12 +87,22 @@ class Plan:
     payload_bytes: int  # RDMA payload of a full packet
     frame_bytes: int  # its Ethernet frame without FCS
     base_rtt_ps: int  # longest empty-network round trip: full packet out, SACK back
-    hosts: tuple[HostPlan, ...]
-    switches: tuple[SwitchPlan, ...]
-    links: tuple[LinkPlan, ...]
+    # Of a plan made in part: what is there, by the numbers of the whole (see sparse.py).
+    hosts: Numbered[HostPlan]
+    switches: Iterable[SwitchPlan]
+    links: Numbered[LinkPlan]
     topology: Topology = field(repr=False, compare=False)
     addresses: UsidPlan = field(repr=False, compare=False)
     routes: EcmpTables = field(repr=False, compare=False)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Hosts, switches and links of the whole fabric."""
+        return self.topology.fabric.counts
+
+    @property
+    def partial(self) -> bool:
+        return isinstance(self.topology, PartialTopology)
 
     @property
     def ranks(self) -> tuple[int, ...]:
@@ -127,12 +139,20 @@ class Plan:
         return flat
 
 
+class Numbered(Protocol[T_co]):
+    """A tuple whose index is the number, or what stands for one."""
+
+    def __getitem__(self, number: int, /) -> T_co: ...
+    def __iter__(self) -> Iterator[T_co]: ...
+    def __len__(self) -> int: ...
+
+
 def base_rtt(topology: Topology, addresses: UsidPlan, frame_bytes: int) -> Time:
     """Longest round trip on an empty network among one host per leaf, over all planes."""
     longest = 0
     for plane in range(topology.planes):
         host_on: dict[int, int] = {}
-        for host in range(len(topology.hosts)):
+        for host in topology.host_numbers:
             host_on.setdefault(topology.leaf_of(host, plane).node, host)
         first, source = next(iter(host_on.items()))
         for last, destination in host_on.items():
@@ -147,21 +167,25 @@ def base_rtt(topology: Topology, addresses: UsidPlan, frame_bytes: int) -> Time:
     return Time.of(longest)
 
 
+def wire_time(half: HalfLink, frame_bytes: int) -> int:
+    """Picoseconds that a frame of this size takes to cross an idle link."""
+    return half.delay.count + (frame_bytes + FRAMING_BYTES) * 8 * 10**12 // half.rate.count
+
+
 def _one_way(topology: Topology, nodes: list[int], frame_bytes: int) -> int:
     total = 0
     for node, after in itertools.pairwise(nodes):
-        link = next(link for _, link, far in topology.neighbours(node) if far == after)
+        link = topology.link_between(node, after)
         ahead = topology.ends[link][0].node == node
         half = topology.links[link].forward if ahead else topology.links[link].backward
-        bits = (frame_bytes + FRAMING_BYTES) * 8
-        total += half.delay.count + bits * 10**12 // half.rate.count
+        total += wire_time(half, frame_bytes)
     return total
 
 
-def _half_plan(topology: Topology, link: int, back: bool, rtt: Time, frame: int) -> HalfLinkPlan:
-    spec: HalfLink = topology.links[link].backward if back else topology.links[link].forward
-    source, target = topology.ends[link][::-1] if back else topology.ends[link]
-    last_hop, from_host = topology.is_host(target.node), topology.is_host(source.node)
+def half_settings(
+    spec: HalfLink, rtt: Time, frame: int, *, last_hop: bool, from_host: bool
+) -> dict[str, int]:
+    """The numbers of one direction that follow from its rate and where it leads."""
     # Thresholds: 1 BDP, 1.5 BDP at the last hop; ECN 0.2 … 0.8 BDP, off at the last hop; control
     # 2 x data ("MRC + SRv6 multi-plane fabrics" 2.9). A NIC's own egress neither marks nor trims,
     # and holds 5 BDP: only kernel traffic ever queues there.
@@ -172,6 +196,21 @@ def _half_plan(topology: Topology, link: int, back: bool, rtt: Time, frame: int)
     control = 2 * limit if spec.control_limit is None else spec.control_limit.bytes
     marks = spec.ecn if spec.ecn is not None else not (last_hop or from_host)
     trims = spec.trim and not from_host
+    return {
+        "rate_bps": spec.rate.count,
+        "delay_ps": spec.delay.count,
+        "data_limit_bytes": limit,
+        "control_limit_bytes": control,
+        "ecn_low_bytes": bdp // 5 if marks else 0,
+        "ecn_high_bytes": bdp * 4 // 5 if marks else 0,
+        "trim_bytes": TRIM_BYTES if trims else 0,
+    }
+
+
+def _half_plan(topology: Topology, link: int, back: bool, rtt: Time, frame: int) -> HalfLinkPlan:
+    spec: HalfLink = topology.links[link].backward if back else topology.links[link].forward
+    source, target = topology.ends[link][::-1] if back else topology.ends[link]
+    last_hop, from_host = topology.is_host(target.node), topology.is_host(source.node)
     names = topology.names
     return HalfLinkPlan(
         number=2 * link + back,
@@ -180,21 +219,29 @@ def _half_plan(topology: Topology, link: int, back: bool, rtt: Time, frame: int)
         source_port=source.port,
         target=target.node,
         target_port=target.port,
-        rate_bps=spec.rate.count,
-        delay_ps=spec.delay.count,
-        data_limit_bytes=limit,
-        control_limit_bytes=control,
-        ecn_low_bytes=bdp // 5 if marks else 0,
-        ecn_high_bytes=bdp * 4 // 5 if marks else 0,
-        trim_bytes=TRIM_BYTES if trims else 0,
         last_hop=last_hop,
+        **half_settings(spec, rtt, frame, last_hop=last_hop, from_host=from_host),
     )
 
 
-def make_plan(fabric: Fabric, *, seed: int = 0, style: Style = "uN") -> Plan:
-    """Checks a fabric and works out every number. Raises FabricError or AddressError."""
+def make_plan(
+    fabric: Fabric,
+    *,
+    seed: int = 0,
+    style: Style = "uN",
+    hosts: Iterable[int] | None = None,
+) -> Plan:
+    """Checks a fabric and works out every number. Raises FabricError or AddressError.
+
+    `hosts`: only what traffic among these hosts (numbers) can meet, with the numbers, addresses and
+    seeds of the whole; the fabric must be regular and without overrides.
+    """
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
         raise FabricError(f"seed {seed!r} must be a whole number from 0 to 2^64 - 1")
+    if hosts is not None:
+        from loomnet.sparse import partial_plan
+
+        return partial_plan(fabric, hosts, seed, style)
     topology = Topology(fabric)
     addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
     frame = fabric.payload.bytes + HEADER_BYTES

@@ -245,6 +245,8 @@ def _targets(plan: Plan, fault: Fault) -> tuple[list[int], list[int]]:
         return sorted(half for link in links for half in (2 * link, 2 * link + 1)), nodes
     halves = []
     for link, direction in topology.fabric.match(fault.target):
+        if not topology.present(topology.link_number[link.name]):
+            continue  # no traffic of this run can meet it
         number = 2 * topology.link_number[link.name]
         halves += [number] * (direction >= 0) + [number + 1] * (direction <= 0)
     return sorted(halves), []

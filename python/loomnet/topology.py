@@ -5,11 +5,13 @@ plane; a switch's ports are numbered in the order of its links."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loomnet.fabric import Fabric, Link
+    from loomnet.regular import ClosFabric
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Topology:
         self.links: list[Link] = fabric.all_links()
         self.link_number = {link.name: i for i, link in enumerate(self.links)}
         self.planes = fabric.planes
+        self.host_count = len(self.hosts)
         self.plane = [fabric.plane_of(link) for link in self.links]
         self.ports: list[dict[int, int]] = [{} for _ in self.names]  # port -> link, per node
         self.ends: list[tuple[End, End]] = []
@@ -45,8 +48,24 @@ class Topology:
         self.ports[node][port] = link
         return End(node, port)
 
+    @property
+    def host_numbers(self) -> Sequence[int]:
+        """Hosts that are there, in order."""
+        return range(self.host_count)
+
     def is_host(self, node: int) -> bool:
-        return node < len(self.hosts)
+        return node < self.host_count
+
+    def present(self, link: int) -> bool:
+        """False where a fabric is built in part and this link is left out."""
+        return True
+
+    def plane_of_switch(self, node: int) -> int:
+        return self.fabric.switches[self.names[node]].plane
+
+    def link_between(self, a: int, b: int) -> int:
+        """The link of two neighbours."""
+        return next(link for _, link, far in self.neighbours(a) if far == b)
 
     def far(self, node: int, port: int) -> End:
         """The other end of the link at this port."""
@@ -67,3 +86,68 @@ class Topology:
     def plane_switches(self, plane: int) -> list[int]:
         """Node numbers of the switches of one plane."""
         return [self.number[s.name] for s in self.fabric.switches.values() if s.plane == plane]
+
+
+class PartialTopology(Topology):
+    """The part of a regular fabric that traffic among `hosts` can meet, numbered as the whole. Nothing
+    is stored per link: what is asked for is worked out from the shape."""
+
+    def __init__(self, fabric: ClosFabric, hosts: Iterable[int]) -> None:
+        assert fabric.shape is not None
+        self.fabric, self.shape = fabric, fabric.shape
+        self.planes, self.host_count = self.shape.planes, self.shape.hosts
+        self.part = self.shape.touched(hosts)
+        self.switch_numbers, self.link_numbers = self.part.switches, self.part.links
+        self.names = _Computed(self.shape.name)
+        self.number = _Computed(self.shape.node)
+        self.link_number = _Computed(self._link_of)
+        self.links = _Computed(fabric.link)
+        self.plane = _Computed(self.shape.plane_of)
+        self.ends = _Computed(self._ends)
+        self.ports = _Computed(self._ports)
+
+    def _link_of(self, name: str) -> int | None:
+        a, _, b = name.partition("--")
+        ends = self.shape.node(a), self.shape.node(b)
+        return None if None in ends else self.shape.link_between(*ends)  # type: ignore[arg-type]
+
+    def _ends(self, link: int) -> tuple[End, End]:
+        low, high = self.shape.ends(link)
+        return End(*low), End(*high)
+
+    def _ports(self, node: int) -> dict[int, int]:
+        return {port: link for port, link, _ in self.part.neighbours(node)}
+
+    def present(self, link: int) -> bool:
+        return self.part.has(link)
+
+    @property
+    def host_numbers(self) -> Sequence[int]:
+        return self.part.hosts
+
+    def plane_of_switch(self, node: int) -> int:
+        return self.shape.place(node)[1]
+
+    def link_between(self, a: int, b: int) -> int:
+        found = self.shape.link_between(a, b)
+        assert found is not None
+        return found
+
+    def neighbours(self, node: int) -> list[tuple[int, int, int]]:
+        return self.part.neighbours(node)
+
+    def leaf_of(self, host: int, plane: int) -> End:
+        return End(self.shape.leaf(plane, self.shape.leaf_index(host)), self.shape.downlink(host))
+
+    def plane_switches(self, plane: int) -> list[int]:
+        return [node for node in self.switch_numbers if self.shape.place(node)[1] == plane]
+
+
+class _Computed:
+    """Reads like the list or dict it stands for."""
+
+    def __init__(self, compute: Callable[[Any], Any]) -> None:
+        self._compute = compute
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._compute(key)

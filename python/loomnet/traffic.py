@@ -46,7 +46,7 @@ class CollectiveTraffic:
     def __init__(self, engine: Engine, job: Collective, placement: Sequence[int],
                  start_ps: int, *, payload: bool, gaps_ps: Sequence[int] = ()) -> None:
         self.core = _core.CollectiveTraffic(
-            engine.network, hosts=list(placement), bytes=job.size.bytes, repeat=job.repeat,
+            engine.network, hosts=engine.nodes(placement), bytes=job.size.bytes, repeat=job.repeat,
             collective="all_to_all" if isinstance(job, SendRecv) else job.kind,
             shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
             compute_ps=job.compute.count, gaps_ps=list(gaps_ps), payload=payload,
@@ -106,7 +106,8 @@ class FlowTraffic:
                                      self._placement[destination], self._number + 1)
                 self._number += 2
             self.core.add(
-                source=self._placement[source], destination=self._placement[destination],
+                source=self._engine.node(self._placement[source]),
+                destination=self._engine.node(self._placement[destination]),
                 qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=DEPTH,
                 start_ps=start)
         self._begun.append(min(start for start, *_ in flows))

@@ -22,9 +22,10 @@ class VirtualRunner:
 
     def describe(self, request: RunRequest) -> str:
         plan = request.plan
-        return (f"{plan.name}: {len(plan.hosts)} hosts, {plan.planes} planes, "
-                f"{len(plan.switches)} switches, {len(plan.links)} links; virtual clock, "
-                f"seed {request.seed}; {request.job.describe()}")
+        hosts, switches, links = plan.counts
+        built = f" ({len(plan.links)} built)" if plan.partial else ""
+        return (f"{plan.name}: {hosts} hosts, {plan.planes} planes, {switches} switches, {links} "
+                f"links{built}; virtual clock, seed {request.seed}; {request.job.describe()}")
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData:
         check_options(request.options)
@@ -104,7 +105,7 @@ class _Run:
         if reached and not self.traffic.done:
             if self.network.next_event_ps >= 2**63 - 1 and table.next_time() is None:
                 return f"nothing left to happen at {Time.of(self.now())} and the job is not done"
-            payload = self.network.run_counters(list(request.placement))["payload"]
+            payload = self.engine.payload(request.placement)
             if payload > self.payload:
                 self.payload, self.last_progress_ps = payload, max(self.now(), 0)
             if stall is not None and self.now() - self.last_progress_ps >= stall:
@@ -144,7 +145,7 @@ class _Run:
     def collect(self, ended: str, reason: str | None, errors: list[RunFault]) -> RunData:
         request = self.request
         for host in request.placement:
-            self.network.close_meter(host)
+            self.engine.close_meter(host)
         found = as_iterations(self.traffic.iterations(), self.origin)
         end = max(self.now(), found[-1].end_ps if found else 0)
         self.network.clear()

@@ -42,6 +42,10 @@ FABRICS = {
     "star": ln.star(hosts=4, planes=3, **LINK),
     "dumbbell": ln.dumbbell(left=2, right=2, **LINK),
     "line": line(5),
+    "fat-tree": ln.clos.fat_tree(4, planes=2, **LINK),
+    "three": ln.clos.three_tier(
+        pods=2, leaves_per_pod=2, aggs_per_pod=3, cores_per_agg=2, hosts_per_leaf=1, **LINK
+    ),
 }
 
 
@@ -92,8 +96,22 @@ def test_every_pair_reaches_over_every_plane_and_uplink(name, style):
                     crossed.add(tuple(links))
                 assert len(crossed) == len(row.uplinks), "an entropy value is exactly one path"
                 walked |= crossed
-    if name in ("clos", "wide"):
+    if name in ("clos", "wide", "fat-tree", "three"):
         assert {link for path in walked for link in path} == set(range(len(plan.links)))
+
+
+def test_three_tiers_name_the_whole_up_path():
+    """The plan of clos.py: core u = a C + c, aggregation switches of index a at both ends."""
+    plan = make_plan(FABRICS["three"])
+    row = plan.paths(0, 3)[0]  # leaf 0 of pod 0 to leaf 3 of pod 1
+    assert row.usids == (0x2000, 0x1000, 0x3000, 0x1003, 0x2003, 0x4000)
+    assert (row.uplink_slot, row.agg_slots, row.cores_per_agg) == (2, 0b1010, 2)
+    assert row.uplinks == tuple(range(6))
+    assert str(row.address(0, 5)) == "fc00:0:2000:1002:3005:1005:2003:4000"
+    assert plan.paths(0, 1)[0].usids == (0x2000, 0x1000, 0x2001, 0x4000)
+    assert plan.paths(2, 3)[0].usids == (0x2002, 0x1003, 0x2003, 0x4000)
+    uA = make_plan(FABRICS["three"], style="uA").paths(0, 3)[0]
+    assert uA.usids == (0xF000, 0xF000, 0xF003, 0xE003, 0xE800, 0xD000)
 
 
 def test_local_pairs_have_one_path_and_others_one_per_spine():
@@ -124,7 +142,7 @@ def test_addresses():
     assert str(usid_address(3, (0x2005, 0x4002))) == "fc00:3:2005:4002::"
     with pytest.raises(AddressError, match="do not fit"):
         usid_address(0, (1,) * 7)
-    for plane, uplink in ((8, 0), (0, 256), (-1, 0)):
+    for plane, uplink in ((8, 0), (0, 2048), (-1, 0)):
         with pytest.raises(AddressError):
             entropy_value(plane, uplink)
 

@@ -48,7 +48,7 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
     std::vector<std::uint16_t> drawn(pool.begin(),
                                      pool.begin() + static_cast<long>(active + backups));
     std::sort(drawn.begin(), drawn.end());
-    for (const std::uint16_t u : drawn) evs_.push_back({p, static_cast<std::uint8_t>(u)});
+    for (const std::uint16_t u : drawn) evs_.push_back({u, p});
     const auto index = [&](std::uint16_t u) {
       return static_cast<EvIndex>(
           plane.first_ev + (std::lower_bound(drawn.begin(), drawn.end(), u) - drawn.begin()));

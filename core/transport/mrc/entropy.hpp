@@ -69,7 +69,8 @@ class EvSet {
 
  private:
   struct Ev {
-    std::uint8_t plane, uplink;
+    std::uint16_t uplink;
+    std::uint8_t plane;
     EvState state = EvState::good;
     std::uint8_t failures = 0, losses = 0;
   };

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "packet/usid.hpp"
 #include "transport/mrc/wire.hpp"
 
 namespace loomnet::mrc {
@@ -47,7 +48,8 @@ void MrcTransport::connect(const QpConfig& config, Picoseconds now) {
     need(p.row.count <= p.row.usids.size(), "planes.row.count", "at most 6");
     need(p.row.uplink_slot < static_cast<int>(p.row.count), "planes.row.uplink_slot",
          "must name one of the uSIDs");
-    for (const std::uint16_t u : p.uplinks) need(u < 256, "planes.uplinks", "8 bits (EV 10..3)");
+    need(p.row.cores_per_agg > 0, "planes.row.cores_per_agg", "1 or more");
+    for (const std::uint16_t u : p.uplinks) need(u < kMaxUplinks, "planes.uplinks", "11 bits (EV 13..3)");
   }
   need(any, "planes", "no plane has a path");
 

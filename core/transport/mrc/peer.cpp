@@ -35,10 +35,9 @@ Peer::Peer(Context& context, std::uint32_t index, const QpConfig& config, Picose
   }
 }
 
-std::uint8_t Peer::random_uplink(PlanePort plane) {
+std::uint16_t Peer::random_uplink(PlanePort plane) {
   const auto& uplinks = planes_[plane].uplinks;
-  return static_cast<std::uint8_t>(
-      uplinks[random_.below(static_cast<std::uint32_t>(uplinks.size()))]);
+  return uplinks[random_.below(static_cast<std::uint32_t>(uplinks.size()))];
 }
 
 Picoseconds Peer::probe_timeout() const {
@@ -46,7 +45,7 @@ Picoseconds Peer::probe_timeout() const {
   return std::max(context_.options.probe_timeout, rtt * 4);
 }
 
-std::uint16_t Peer::send_probe(PlanePort plane, std::uint8_t uplink) {
+std::uint16_t Peer::send_probe(PlanePort plane, std::uint16_t uplink) {
   Control c;
   c.kind = Op::endpoint_request;
   c.code = static_cast<std::uint8_t>(EndpointOp::ev_probe);
@@ -103,7 +102,7 @@ int Peer::control_plane() {
 }
 
 void Peer::data_acknowledged(EntropyValue ev, Picoseconds now) {
-  reverse_[ev.plane()] = {static_cast<std::uint8_t>(ev.uplink()), 0};
+  reverse_[ev.plane()] = {static_cast<std::uint16_t>(ev.uplink()), 0};
   last_acknowledged_ = now;
 }
 

@@ -42,7 +42,8 @@ class Peer {
 
  private:
   struct Reverse {
-    std::uint8_t uplink = 0, misses = 0;
+    std::uint16_t uplink = 0;
+    std::uint8_t misses = 0;
   };
   struct Recovery {  // of a plane that was down at either end
     bool active = false;
@@ -50,8 +51,8 @@ class Peer {
     std::uint16_t id = 0;
     Picoseconds at{}, interval{};
   };
-  std::uint8_t random_uplink(PlanePort plane);
-  std::uint16_t send_probe(PlanePort plane, std::uint8_t uplink);
+  std::uint16_t random_uplink(PlanePort plane);
+  std::uint16_t send_probe(PlanePort plane, std::uint16_t uplink);
   void start_recovery(PlanePort plane, Picoseconds now);
   void update_live();
   void send_status(Picoseconds now);
@@ -79,7 +80,7 @@ class Peer {
   Picoseconds refresh_at_ = kNever, last_inbound_{-1}, last_acknowledged_{-1};
   struct Refresh {
     bool waiting = false;
-    std::uint8_t uplink = 0;
+    std::uint16_t uplink = 0;
     std::uint16_t id = 0;
     Picoseconds sent{};
   };

@@ -67,12 +67,8 @@ ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& e, c
   ip.flow_label = ev_flow_label(e.ev, options.ev_order);
   ip.next_header = kNextHeaderIpv6;
   ip.source = host_address(e.source);
-  PathTemplate row = e.paths->row;
-  if (row.uplink_slot >= 0) {
-    auto& usid = row.usids[static_cast<std::size_t>(row.uplink_slot)];
-    usid = static_cast<std::uint16_t>(usid + e.ev.uplink());
-  }
-  ip.destination = usid_address(e.ev.plane(), {row.usids.data(), row.count});
+  const auto usids = e.paths->row.with(e.ev.uplink());
+  ip.destination = usid_address(e.ev.plane(), {usids.data(), e.paths->row.count});
   ip.serialize(out);
   ip.next_header = kNextHeaderUdp;
   ip.destination = host_address(e.destination);

@@ -1,0 +1,153 @@
+"""What a fabric amounts to, by arithmetic: counts, bisection, optics and switches per NIC, the longest
+path, capacity lost per failure ("MRC + SRv6 multi-plane fabrics" 2.1). Nothing is listed or built."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import TYPE_CHECKING, Any
+
+from loomnet.errors import LoomnetError, UsageError
+from loomnet.fabric import Fabric
+from loomnet.naming import did_you_mean
+from loomnet.table import Table
+
+if TYPE_CHECKING:
+    from loomnet.scenarios import Scenario
+
+BUILDERS = ("two_tier", "three_tier", "fat_tree", "star", "dumbbell")
+COLUMNS = ("figure", "value", "unit")
+
+
+def figures(fabric: Fabric) -> dict[str, tuple[float, str]]:
+    """(value, unit) by name. Those that need a regular fabric are left out of any other."""
+    hosts, switches, links = fabric.counts
+    found: dict[str, tuple[float, str]] = {
+        "NICs": (hosts, ""),
+        "planes": (fabric.planes, ""),
+        "switches": (switches, ""),
+        "links": (links, ""),
+        "switches per NIC": (switches / hosts, ""),
+    }
+    shape, specs = fabric.shape, getattr(fabric, "specs", ())
+    if shape is None or not fabric.uniform:
+        return found
+    rates = [spec.rate.count for spec in specs]
+    per_plane = (shape.hosts, shape.leaves * shape.aggs_per_pod, shape.aggs * shape.cores_per_agg)
+    nic = shape.planes * rates[0]
+    # A transceiver at each end of each link, in units of one NIC's rate.
+    optics = shape.planes * sum(
+        2 * count * rate for count, rate in zip(per_plane, rates, strict=False)
+    )
+    found |= {
+        "NIC rate": (nic / 1e9, "Gb/s"),
+        "NICs per T0": (shape.hosts_per_leaf, ""),
+        "T0 per plane": (shape.leaves, ""),
+        "T1 per plane": (shape.aggs, ""),
+    }
+    if shape.cores:
+        found["T2 per plane"] = (shape.cores, "")
+        found["NICs per pod"] = (shape.leaves_per_pod * shape.hosts_per_leaf, "")
+    paths = shape.cores if shape.cores else shape.aggs_per_pod
+    found |= {
+        "optics per NIC": (optics / (shape.hosts * nic), "NIC rates"),
+        "bisection": (bisection(fabric) / 1e12, "Tb/s"),
+        "bisection per NIC": (bisection(fabric) / (shape.hosts / 2 * nic), "NIC rates"),
+        "switches on the longest path": (shape.longest_path(), ""),
+        "paths between two T0": (shape.planes * paths, ""),
+        "entropy value bits": (_bits(shape.planes) + _bits(paths), ""),
+        "NICs reachable through one switch": (shape.hosts_per_leaf, ""),
+    }
+    # Of the node's capacity in the plane at fault for links above a T0, as the reference counts it;
+    # of all its planes for what takes the whole plane away.
+    found["lost with one NIC-T0 link"] = (100 / shape.planes, "%")
+    found["lost with one T0"] = (100 / shape.planes, "%")
+    found["lost with one T0-T1 link"] = (100 / shape.aggs_per_pod, "%")
+    found["lost with one T1"] = (100 / shape.aggs_per_pod, "%")
+    if shape.cores:
+        found["lost with one T1-T2 link"] = (100 / shape.cores, "%")
+        found["lost with one T2"] = (100 / shape.cores, "%")
+    return found
+
+
+def bisection(fabric: Fabric) -> float:
+    """Bits per second, one way, between two halves of the leaves, or of the pods with three tiers."""
+    shape, specs = fabric.shape, getattr(fabric, "specs", ())
+    assert shape is not None
+    rates = [spec.rate.count for spec in specs]
+    half = shape.pods // 2 * shape.leaves_per_pod if shape.cores else shape.leaves // 2
+    across = [half * shape.hosts_per_leaf * rates[0], half * shape.aggs_per_pod * rates[1]]
+    if shape.cores:
+        across.append(shape.pods // 2 * shape.cores * rates[2])
+    return shape.planes * min(across)
+
+
+def _bits(count: int) -> int:
+    return math.ceil(math.log2(count)) if count > 1 else 0
+
+
+def describe(fabric: Fabric) -> Table:
+    """The figures as a table: name, value, unit."""
+    rows = [
+        {"figure": name, "value": value, "unit": unit}
+        for name, (value, unit) in figures(fabric).items()
+    ]
+    return Table(COLUMNS, rows)
+
+
+def table_text(fabric: Fabric) -> str:
+    """The figures as aligned lines."""
+    lines = [repr(fabric)]
+    for name, (value, unit) in figures(fabric).items():
+        text = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+        lines.append(f"  {name:<34} {text:>12} {unit}".rstrip())
+    return "\n".join(lines)
+
+
+def built(target: str, settings: list[str]) -> Fabric | None:
+    """The fabric of a builder's name and its name=value settings; None if it names none."""
+    name = target.removeprefix("ln.").removeprefix("clos.")
+    if name not in BUILDERS:
+        return None
+    from loomnet import clos
+
+    make = getattr(clos, name)
+    known = inspect.signature(make).parameters
+    values: dict[str, Any] = {"rate": "100 Gb/s", "delay": "1 us"}
+    for text in settings:
+        key, sign, value = (part.strip() for part in text.partition("="))
+        if not sign:
+            raise UsageError(f"--set {text}: write name=value")
+        if key not in known:
+            raise UsageError(f'--set {text}: {name} has no parameter "{key}"'
+                             f"{did_you_mean(key, known)}")
+        values[key] = int(value) if value.isdecimal() else value
+    missing = [key for key, parameter in known.items()
+               if parameter.default is parameter.empty and key not in values]
+    if missing:
+        raise UsageError(f"describe {name}: --set {missing[0]}=… is missing")
+    return make(**values)
+
+
+class _Found(LoomnetError):
+    """Ends a scenario once its fabric is known."""
+
+
+def fabric_of(scenario: Scenario, values: dict[str, Any]) -> Fabric | None:
+    """The fabric of a scenario's first run, which is not run; None if it has none."""
+    from loomnet.laboratory import Lab
+
+    found: list[Fabric] = []
+
+    class Looking(Lab):
+        def run(self, fabric: Fabric, *args: Any, **kwargs: Any) -> Any:
+            found.append(fabric)
+            raise _Found("found")
+
+    typed = scenario.validate(values)
+    lab = Looking(scenario.name, base=scenario.file.parent if scenario.file else None)
+    try:
+        scenario.function(lab, **{name: getattr(typed, name) for name in type(typed).model_fields})
+    except _Found:
+        pass
+    return found[0] if found and isinstance(found[0], Fabric) else None

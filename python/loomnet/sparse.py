@@ -1,0 +1,187 @@
+"""A plan of the part of a regular fabric that some hosts' traffic can meet: the numbers, addresses and
+seeds of the whole, computed when read. A run on it ends like one on the whole, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy
+
+from loomnet.addressing import Style, UsidPlan, host_address
+from loomnet.errors import FabricError
+from loomnet.fabric import Fabric
+from loomnet.plan import (
+    HEADER_BYTES,
+    SACK_FRAME_BYTES,
+    HalfLinkPlan,
+    HostPlan,
+    LinkPlan,
+    Plan,
+    SwitchPlan,
+    half_settings,
+    wire_time,
+)
+from loomnet.regular import ClosFabric
+from loomnet.routing import EcmpTables
+from loomnet.shape import Clos
+from loomnet.topology import PartialTopology
+from loomnet.units import Time
+
+T = TypeVar("T")
+
+
+class Part(Generic[T]):
+    """Entries by the numbers of the whole fabric; iterating gives those that are there."""
+
+    def __init__(self, numbers: list[int], make: Any) -> None:
+        self.numbers, self._make = numbers, make
+
+    def __getitem__(self, number: int) -> T:
+        return self._make(number)
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._make, self.numbers)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
+class Halves:
+    """What every half-link of a tier and direction shares: `settings[tier][back]`."""
+
+    def __init__(self, fabric: ClosFabric, rtt: Time, frame: int) -> None:
+        assert fabric.shape is not None
+        self.shape: Clos = fabric.shape
+        self.settings = [
+            tuple(
+                half_settings(spec, rtt, frame, last_hop=tier == 0 and back,
+                              from_host=tier == 0 and not back)
+                for back in (False, True)
+            )
+            for tier, spec in enumerate(fabric.specs)
+        ]
+
+    def plan(self, number: int) -> LinkPlan:
+        shape = self.shape
+        tier = shape.link_tier(number)
+        low, high = shape.ends(number)
+        names = shape.name(low[0]), shape.name(high[0])
+        ahead, back = (
+            HalfLinkPlan(2 * number + back, f"{names[back]}->{names[not back]}", *ends, last_hop=
+                         tier == 0 and back, **self.settings[tier][back])
+            for back, ends in ((False, (*low, *high)), (True, (*high, *low)))
+        )
+        return LinkPlan(number, f"{names[0]}--{names[1]}", shape.plane_of(number), ahead, back)
+
+    def buffer_bytes(self, node: int) -> int:
+        """All the limits of a switch's ports, those left out included."""
+        shape, tier = self.shape, self.shape.place(node)[0]
+
+        def held(tier: int, back: bool) -> int:
+            half = self.settings[tier][back]
+            return half["data_limit_bytes"] + half["control_limit_bytes"]
+
+        if tier == "leaf":
+            return shape.hosts_per_leaf * held(0, True) + shape.aggs_per_pod * held(1, False)
+        if tier == "core":
+            return shape.pods * held(2, True)
+        up = shape.cores_per_agg * held(2, False) if shape.cores else 0
+        return shape.leaves_per_pod * held(1, True) + up
+
+
+def longest_rtt(fabric: ClosFabric, frame: int) -> Time:
+    """As plan.base_rtt, from the shape."""
+    assert fabric.shape is not None
+    hops = {1: (0, 0), 3: (0, 1, 1, 0), 5: (0, 1, 2, 2, 1, 0)}[fabric.shape.longest_path()]
+    return Time.of(sum(
+        wire_time(fabric.specs[tier], size) for size in (frame, SACK_FRAME_BYTES) for tier in hops
+    ))
+
+
+class PartialPlan(Plan):
+    """A Plan whose entries are made when read; see Plan."""
+
+    def wiring(self) -> Iterator[tuple[int, numpy.ndarray]]:
+        """(tier, rows of link, node, port, node, port) in order of the links' numbers."""
+        topology = self.topology
+        assert isinstance(topology, PartialTopology)
+        shape, part = topology.shape, topology.part
+        for plane in range(shape.planes):
+            hosts = numpy.array(part.hosts, dtype=numpy.int64)
+            leaf = numpy.array([shape.leaf_index(host) for host in part.hosts])
+            place = numpy.array([shape.downlink(host) for host in part.hosts])
+            yield 0, _rows(shape.host_link(plane, 0) + hosts, hosts, plane, shape.leaf(plane, 0) + leaf,
+                           place)
+            low, up = _pairs(part.leaves, part.ups)
+            if len(low):
+                pod, down = numpy.divmod(low, shape.leaves_per_pod)
+                yield 1, _rows(
+                    shape.leaf_link(plane, 0, 0) + low * shape.aggs_per_pod + up,
+                    shape.leaf(plane, 0) + low, shape.hosts_per_leaf + up,
+                    shape.agg(plane, 0) + pod * shape.aggs_per_pod + up, down)
+            low, up = _pairs(part.aggs, part.core_ups)
+            if len(low):
+                pod, which = numpy.divmod(low, shape.aggs_per_pod)
+                yield 2, _rows(
+                    shape.agg_link(plane, 0, 0) + low * shape.cores_per_agg + up,
+                    shape.agg(plane, 0) + low, shape.leaves_per_pod + up,
+                    shape.core(plane, 0) + which * shape.cores_per_agg + up, pod)
+
+
+def _pairs(low: Sequence[int], ups: Sequence[int]) -> tuple[numpy.ndarray, numpy.ndarray]:
+    return numpy.repeat(numpy.array(low, dtype=numpy.int64), len(ups)), numpy.tile(
+        numpy.arange(len(ups), dtype=numpy.int64), len(low))
+
+
+def _rows(*columns: Any) -> numpy.ndarray:
+    return numpy.stack(numpy.broadcast_arrays(*columns), axis=1).astype(numpy.int64)
+
+
+class _Ports(Sequence[int]):
+    """Links at a switch's ports, by arithmetic; equal to the tuple it stands for."""
+
+    def __init__(self, shape: Clos, node: int) -> None:
+        self._shape, self._node, self._count = shape, node, shape.ports(node)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, port: Any) -> Any:
+        if not -self._count <= port < self._count:
+            raise IndexError(port)
+        return self._shape.link_at(self._node, port % self._count)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def partial_plan(fabric: Fabric, hosts: Iterable[int], seed: int, style: Style) -> PartialPlan:
+    """The plan of what these hosts' traffic can meet. Raises FabricError where that is not known."""
+    if not isinstance(fabric, ClosFabric) or fabric.shape is None or not fabric.uniform:
+        raise FabricError(f"{fabric.name}: only a regular fabric without overrides is built in part")
+    shape = fabric.shape
+    wanted = sorted(set(hosts))
+    if not wanted or not 0 <= wanted[0] <= wanted[-1] < shape.hosts:
+        raise FabricError(f"{fabric.name}: hosts must be some of 0 … {shape.hosts - 1}")
+    topology = PartialTopology(fabric, wanted)
+    addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
+    frame = fabric.payload.bytes + HEADER_BYTES
+    rtt = longest_rtt(fabric, frame)
+    halves = Halves(fabric, rtt, frame)
+
+    def host(number: int) -> HostPlan:
+        ports = tuple(shape.host_link(plane, number) for plane in range(shape.planes))
+        return HostPlan(number, f"h{number}", "rank", str(host_address(number)), ports)
+
+    def switch(node: int) -> SwitchPlan:
+        return SwitchPlan(node, shape.name(node), shape.place(node)[1],
+                          _Ports(shape, node), addresses.tables(node), routes.switch(node), halves.buffer_bytes(node))
+
+    return PartialPlan(
+        fabric.name, seed, shape.planes, fabric.payload.bytes, frame, rtt.count,
+        Part(wanted, host), Part(topology.switch_numbers, switch),
+        Part(topology.link_numbers, halves.plan), topology, addresses, routes,
+    )
