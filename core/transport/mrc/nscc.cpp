@@ -40,7 +40,7 @@ Nscc::Nscc(const MrcOptions& o, std::size_t planes, Picoseconds base_rtt) {
   chunk_ = 8.0 * o.mtu;
   net_us_ = o.network_rtt.microseconds();
   base_us_ = base_rtt.microseconds();
-  first_base_us_ = std::min(base_us_, net_us_);
+  whole_us_ = net_us_;
   max_window_ = std::max(c_.max_window, min_window_);
   cwnd_ = max_window_;
 }
@@ -62,14 +62,16 @@ double Nscc::median(double delay_us) {
   return sorted[sorted.size() / 2];
 }
 
-Picoseconds Nscc::sample(Picoseconds rtt, bool marked) {
+Picoseconds Nscc::sample(Picoseconds rtt, bool marked, bool whole) {
   const double rtt_us = rtt.microseconds();
-  if (rtt_us < base_us_ && rtt_us > 0) {
-    base_us_ = rtt_us;
+  if (rtt_us < base_us_ && rtt_us > 0) base_us_ = rtt_us;
+  // A path shorter than the configured RTT holds less; a longer one does not lift the maximum. Only
+  // whole packets tell: a short one, as the probes that measured the base, is serialised sooner, and
+  // a window of its RTT would not fill the line [choice].
+  if (whole && rtt_us < whole_us_ && rtt_us > 0) {
+    whole_us_ = rtt_us;
     if (!fixed_) {
-      // The base is measured with probes, shorter than data: the window, which must hold an RTT of
-      // whole packets, shrinks by as much as the base did, not down to the base itself [choice].
-      c_.bdp = rate_ * std::min(net_us_, std::max(net_us_ - (first_base_us_ - base_us_), base_us_));
+      c_.bdp = rate_ * whole_us_;
       c_.max_window = 1.5 * c_.bdp;
       c_.quick_adapt_below = c_.max_window / (1 << kQaGate);
       rescale();

@@ -30,8 +30,9 @@ class Nscc {
   Nscc() = default;
   Nscc(const MrcOptions& options, std::size_t planes, Picoseconds base_rtt);
 
-  // Feeds one valid RTT sample; returns its queueing delay.
-  Picoseconds sample(Picoseconds rtt, bool marked);
+  // Feeds one valid RTT sample, of a packet of a whole MTU or of a shorter one; returns its queueing
+  // delay.
+  Picoseconds sample(Picoseconds rtt, bool marked, bool whole);
   // `acked`: bytes newly received at the far end; `delay`: from sample(), or average_delay().
   void on_sack(std::uint64_t acked, bool marked, Picoseconds delay, std::uint64_t inflight,
                Picoseconds now);
@@ -60,7 +61,7 @@ class Nscc {
   bool fixed_ = false, quick_ = true, use_median_ = false, scale_ports_ = true;
   double rate_ = 0;  // bytes per microsecond
   double min_window_ = 0, max_window_ = 0, cwnd_ = 0, saved_ = 0, port_share_ = 1;
-  double net_us_ = 0, base_us_ = 0, first_base_us_ = 0, avg_us_ = 0, chunk_ = 0;
+  double net_us_ = 0, base_us_ = 0, whole_us_ = 0, avg_us_ = 0, chunk_ = 0;
   double inc_ = 0, since_fulfil_ = 0, last_adjust_us_ = 0, last_decrease_us_ = 0;
   double achieved_ = 0, seen_ = 0, inflight_at_qa_ = 0, qa_end_us_ = 0;
   bool trim_pending_ = false, fast_ = false;

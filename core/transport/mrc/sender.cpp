@@ -220,8 +220,12 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
     const Picoseconds age = now - s.time, unit = context_.options.timestamp_unit();
     if ((s.copies == 1 || (s.copies == 2 && retransmission_echo)) && age < unit * 32'768) {
       const Picoseconds sample = context_.options.since(cc.tx_ts, now);
-      // An echo older than the packet itself is not this packet's.
-      if (sample <= age + unit * 2) delay = nscc_.sample(std::max(sample, unit), marked);
+      // An echo older or younger than the packet itself is not this packet's: SACKs that precede a
+      // probe's answer echo the probe.
+      if (sample <= age + unit * 2 && age <= sample + unit * 2) {
+        const bool whole = s.nominal >= nominal_bytes(context_.options.mtu, false);
+        delay = nscc_.sample(std::max(sample, unit), marked, whole);
+      }
     }
     trigger_sent = s.time;
     trigger_ev = s.ev;
