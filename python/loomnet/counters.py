@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from loomnet.table import Table
 
-# "link a->b", "switch NAME" or "nic NAME" -> counter -> value
+# "link a->b", "switch NAME", "nic NAME" or, live, "engine sockets" -> counter -> value
 Totals = Mapping[str, Mapping[str, int]]
 COUNTERS_VERSION = 1
 # A NIC's own drops, which are named by what was missing.
@@ -22,7 +22,7 @@ _NIC_DROPS = frozenset(
 class Drop:
     """Packets that one kind of object dropped for one reason."""
 
-    where: str  # link, switch, nic
+    where: str  # link, switch, nic, engine
     reason: str
     packets: int
     objects: int  # how many objects dropped for this reason

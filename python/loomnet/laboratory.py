@@ -18,7 +18,7 @@ from loomnet.plan import make_plan
 from loomnet.report import Report, RunFidelity
 from loomnet.result import Result
 from loomnet.rundata import RunFault
-from loomnet.rundir import RUNS, new_run_directory, write_run
+from loomnet.rundir import RUNS, give_to_user, new_run_directory, write_run
 from loomnet.runner import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.timetable import Timetable
 from loomnet.units import Time
@@ -83,6 +83,7 @@ class Lab:
         """Where this lab writes; the folder is made on first use."""
         if self._directory is None:
             self._directory = new_run_directory(self.report.scenario, self.seed)
+            give_to_user(self._directory)  # at once: a killed run leaves what its user can remove
         self._directory.mkdir(parents=True, exist_ok=True)
         return self._directory
 
@@ -196,6 +197,7 @@ class Lab:
             options = {"gaps_ps": self._replay[label], **options}
         folder = self.directory / label if label else self.directory
         folder.mkdir(parents=True, exist_ok=True)
+        give_to_user(folder)
         request = RunRequest(
             plan=plan,
             job=job,

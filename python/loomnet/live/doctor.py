@@ -84,7 +84,7 @@ _TOOLS = (
 
 def checks() -> list[Check]:
     """Every check, in the order to read and to mend them. Safe to call at any time, by anybody."""
-    return [*privileges(), *_kernel(), *_tools(), *_open_vswitch(), *_python()]
+    return [*privileges(), *_kernel(), *tools(), *_open_vswitch(), *_python()]
 
 
 def why_not_live(found: Iterable[Check] | None = None) -> str | None:
@@ -93,10 +93,11 @@ def why_not_live(found: Iterable[Check] | None = None) -> str | None:
 
 
 def first_missing(found: Iterable[Check]) -> str | None:
-    """The first of these checks that a live run cannot do without and that does not hold."""
-    for check in found:
-        if check.required and not check.found:
-            return f"{check.name}: {check.detail}; {check.fix}"
+    """The first of these checks that a live run cannot do without and that does not hold; what was
+    not tried for want of another comes after that other."""
+    missing = [check for check in found if check.required and not check.found]
+    for check in sorted(missing, key=lambda check: "not tried" in check.detail):
+        return f"{check.name}: {check.detail}; {check.fix}"
     return None
 
 
@@ -136,14 +137,13 @@ def _effective_capabilities() -> int:
 
 
 def _kernel() -> list[Check]:
-    path = os.pathsep.join((os.environ.get("PATH", ""), *_SBIN))
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-S", str(_PROBE)],
             capture_output=True,
             text=True,
             timeout=10,
-            env={**os.environ, "PATH": path},
+            env={**os.environ, "PATH": tool_path()},
         )
         reasons: dict[str, str | None] = json.loads(done.stdout)
     except (subprocess.SubprocessError, ValueError, OSError) as error:
@@ -164,12 +164,17 @@ def _kernel() -> list[Check]:
     return result
 
 
+def tool_path() -> str:
+    """The caller's PATH and, behind it, where root's tools are."""
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    return os.pathsep.join([*folders, *(folder for folder in _SBIN if folder not in folders)])
+
+
 def _which(command: str) -> str | None:
-    path = os.pathsep.join((os.environ.get("PATH", ""), *_SBIN))
-    return shutil.which(command, path=path)
+    return shutil.which(command, path=tool_path())
 
 
-def _tools() -> list[Check]:
+def tools() -> list[Check]:
     result = []
     for command, package, purpose, required in _TOOLS:
         path = _which(command)

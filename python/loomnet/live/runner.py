@@ -33,6 +33,7 @@ PROGRESS_S = 0.25
 GATEWAY_MAC = "02:00:00:00:00:01"
 START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
 GLOO_PORT = 29500
+_SOCKET_DROPS = ("foreign", "malformed", "too_long", "umem_dry", "tx_ring_full", "no_port")
 
 
 class LiveRunner:
@@ -66,9 +67,12 @@ class LiveRunner:
                                  + doctor.as_root())
         if (missing := doctor.first_missing(doctor.privileges())) is not None:
             raise PrivilegeError(f"the live clock: {missing}")
+        if (missing := doctor.first_missing(doctor.tools())) is not None:
+            raise UnavailableError(f"the live clock: {missing}")
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData:
         self.check(request)
+        os.environ["PATH"] = doctor.tool_path()  # Mininet ends the process without its tools
         with Interrupts() as interrupts:
             with contextlib.ExitStack() as stack:
                 try:
@@ -398,6 +402,10 @@ class _Run:
         if self.traffic is not None and (wrong := self.traffic.wrong()):
             self.errors.append(RunFault(end, "job", f"{wrong} elements arrived altered"))
         self.live.close()
+        # What reached the engine's own sockets and was no packet of this run, or found no room.
+        loop = self.live.fidelity()["counters"]
+        totals["engine sockets"] = {
+            f"drop_{name}" if name in _SOCKET_DROPS else name: n for name, n in loop.items() if n}
         data = RunData(
             ended=ended, end_ps=end, hosts=hosts, iterations=self.iterations,  # type: ignore[arg-type]
             windows=self.table.windows, counters=self.counters,

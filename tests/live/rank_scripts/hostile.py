@@ -1,0 +1,82 @@
+"""Rank 1 breaks its contract with the NIC in the way the first argument names; the others go on
+with collectives that need it, and say what they are told."""
+
+import mmap
+import os
+import random
+import struct
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+PAGE = 4096
+RINGS = 3 * PAGE  # words of the five rings, 128 bytes each; entries from the next page on
+REQUEST = struct.Struct("<QQQqQQIIIIIIfHBB")
+
+kind, rank = sys.argv[1], int(os.environ["RANK"])
+descriptor = os.dup(int(os.environ["LOOMNET_RANK_FD"]))
+memory = mmap.mmap(descriptor, 0)
+
+
+def garbage():
+    dice = random.Random(5)
+    for at in range(PAGE, 16 * PAGE, 8):  # state, ring words, requests
+        struct.pack_into("<Q", memory, at, dice.getrandbits(64))
+
+
+def requests():
+    """Writes of 64 KiB without end."""
+    mask = struct.unpack_from("<I", memory, 24 + 12)[0] - 1  # Geometry.submissions
+    (posted,) = struct.unpack_from("<Q", memory, RINGS)
+    while True:
+        taken = struct.unpack_from("<Q", memory, RINGS + 64)[0]
+        if posted - taken > mask:
+            continue
+        REQUEST.pack_into(memory, 4 * PAGE + (posted & mask) * REQUEST.size, posted, 0, 0, 0, 0, 0,
+                          0, 65536, 0, 0, 0, 0, 0.0, 0, 0, 0)
+        posted += 1
+        struct.pack_into("<Q", memory, RINGS, posted)
+
+
+def marks():
+    """Steps without end, each well-formed."""
+    at = RINGS + 3 * 128
+    counts = struct.unpack_from("<5I", memory, 24 + 12)
+    entries = 4 * PAGE
+    for count, size in zip(counts[:3], (80, 32, 32), strict=True):
+        entries = -(-(entries + count * size) // PAGE) * PAGE
+    mask = counts[3] - 1
+    for entry in range(mask + 1):
+        struct.pack_into("<IIqQQQ", memory, entries + entry * 40, 1, 0, 0, entry, 0, 0)
+    while True:
+        taken = struct.unpack_from("<Q", memory, at + 64)[0]
+        struct.pack_into("<Q", memory, at, taken + mask + 1)
+
+
+def shrink():
+    for name, size in (("shrink", 0), ("shrink", PAGE), ("grow", memory.size() + PAGE)):
+        try:
+            os.ftruncate(descriptor, size)
+            print(f"{name} to {size} was possible", flush=True)
+        except OSError as error:
+            print(f"{name} refused: {error.strerror}", flush=True)
+
+
+dist.init_process_group("gloo")
+tensor = torch.ones(1000)
+dist.all_reduce(tensor)
+print("first ok", flush=True)
+if rank == 1:
+    {"garbage": garbage, "requests": requests, "marks": marks, "shrink": shrink}[kind]()
+    if kind != "shrink":
+        time.sleep(300)
+try:
+    for _ in range(3):
+        dist.all_reduce(tensor)
+    print("all ok", flush=True)
+except RuntimeError as error:
+    print(f"error: {error}", flush=True)
+    sys.exit(3)
+dist.destroy_process_group()

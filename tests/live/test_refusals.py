@@ -1,0 +1,111 @@
+"""What a live run cannot do is refused: one clear line with what mends it, exit 2, nothing left."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import SCENARIOS
+from unprivileged import NOBODY, open_directory, python_for_nobody
+
+WITHOUT = [sys.executable, Path(__file__).with_name("without_feature.py")]
+SCRIPTS = Path(__file__).parent / "rank_scripts"
+
+
+def refused(loomnet, run, *words: str) -> str:
+    """The line it was refused with."""
+    assert run.wait(40) == 2, run.output
+    assert "Traceback" not in run.output, run.output
+    said = [line for line in run.lines if line.startswith("loomnet: ")]
+    assert len(said) == 1 and said[0] == run.lines[-1] and len(run.lines) <= 2, run.output
+    for word in words:
+        assert word in said[0], said[0]
+    assert not (loomnet.directory / "runs").exists()
+    return said[0]
+
+
+# --- privilege ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", ["net_admin", "sys_admin"])
+def test_root_without_a_capability(loomnet, missing):
+    run = loomnet.live("flow", prefix=["setpriv", f"--bounding-set=-{missing}"])
+    refused(loomnet, run, f"CAP_{missing.upper()}: not held", "--privileged")
+
+
+def test_without_root_the_line_to_type(loomnet):
+    python, environment = python_for_nobody()
+    home = loomnet.directory
+    loomnet.directory = open_directory()
+    try:
+        scenario = loomnet.directory / "short.py"
+        shutil.copyfile(SCENARIOS, scenario)
+        scenario.chmod(0o644)
+        loomnet.directory.chmod(0o777)
+        run = loomnet.start("run", "short.py::flow", "--clock", "live", "--set", "size=1 MB",
+                            python=python, environment=environment,
+                            prefix=["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
+                                    "--clear-groups"])
+        line = refused(loomnet, run, "needs root", "sudo ")
+        words = "-m loomnet run short.py::flow --clock live --set 'size=1 MB'"
+        assert line.endswith(words), line
+    finally:
+        shutil.rmtree(loomnet.directory)
+        loomnet.directory = home
+
+
+def test_without_sys_nice_it_runs_and_says_so(loomnet):
+    run = loomnet.live("flow", prefix=["setpriv", "--bounding-set=-sys_nice"])
+    assert run.wait(40) in (0, 3), run.output
+    assert "CAP_SYS_NICE" in loomnet.report()["fidelity"][0]["notes"]["scheduling"]
+
+
+# --- kernel features and tools ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("feature", "words"), [
+    ("af_xdp", ["AF_XDP on veth", "Address family not supported", "needs CONFIG_XDP_SOCKETS"]),
+    ("bpf", ["BPF programs", "needs CONFIG_BPF_SYSCALL"]),
+    ("netns", ["network namespaces", "needs CONFIG_NET_NS"]),
+])
+def test_a_kernel_without(loomnet, feature, words):
+    run = loomnet.live("flow", prefix=[*WITHOUT, feature])
+    refused(loomnet, run, *words)
+
+
+def test_too_little_memory_may_be_locked(loomnet):
+    run = loomnet.live("flow", prefix=["prlimit", "--memlock=65536:65536", "setpriv",
+                                       "--bounding-set=-ipc_lock"])
+    refused(loomnet, run, "AF_XDP memory of 64 MiB", "ulimit -l unlimited")
+
+
+def test_a_tool_that_is_not_installed(loomnet):
+    tools = loomnet.directory / "bin"
+    tools.mkdir()
+    for folder in os.environ["PATH"].split(os.pathsep):
+        for path in Path(folder).glob("*") if Path(folder).is_dir() else ():
+            if path.name != "mnexec" and not (tools / path.name).exists():
+                (tools / path.name).symlink_to(path)
+    run = loomnet.live("flow", environment={"PATH": str(tools)})
+    refused(loomnet, run, "mnexec", "sudo apt-get install mininet")
+
+
+# --- bad input ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("scenario", "setting", "words"), [
+    ("flow", "rate=10 Gb/s", ["offered load", "over this machine's budget of 150,000",
+                              "lower the rate"]),
+    ("flow", "rate=40", ["rate", "no unit"]),
+    ("flow", "transport=mcr", ["transport", "mrc"]),
+    ("flow", "link=h0--p0.laef0", ['no link "h0--p0.laef0"', "nearest: h0--p0.leaf0"]),
+    ("flow", "sise=1 MB", ['"sise"', "size"]),
+    ("ranks", "ranks=5", ["5 ranks", "2 hosts"]),
+    ("ranks", "script=nowhere.py", ["nowhere.py"]),
+])
+def test_bad_input(loomnet, scenario, setting, words):
+    settings = [setting]
+    if scenario == "ranks" and not setting.startswith("script"):
+        settings.append(f"script={SCRIPTS / 'waits.py'}")
+    refused(loomnet, loomnet.live(scenario, *settings), *words)
