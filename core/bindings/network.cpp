@@ -7,6 +7,7 @@
 
 #include "engine/collective_traffic.hpp"
 #include "engine/flow_traffic.hpp"
+#include "engine/graph_traffic.hpp"
 #include "engine/network.hpp"
 #include "switch/forward_program.hpp"
 #include "transport/roce/roce_transport.hpp"
@@ -322,6 +323,40 @@ void bind_network(py::module_& m) {
         for (const FlowResult& r : t.results()) {
           const py::object end = r.end == kNever ? py::none().cast<py::object>() : py::int_(r.end.count);
           out.append(py::make_tuple(r.start.count, end, r.completed, std::string(to_string(r.status))));
+        }
+        return out;
+      });
+
+  py::class_<GraphTraffic>(m, "GraphTraffic")
+      .def(py::init<Network&>(), py::arg("network"), py::keep_alive<1, 2>())
+      .def(
+          "delay",
+          [](GraphTraffic& g, std::int64_t duration, std::uint32_t lane) {
+            return g.add({.duration = ps(duration), .lane = lane});
+          },
+          py::arg("duration_ps"), py::arg("lane") = 0)
+      .def(
+          "transfer",
+          [](GraphTraffic& g, NodeId source, NodeId destination, QpNumber qp, std::uint64_t bytes) {
+            return g.add({true, source, destination, qp, bytes});
+          },
+          py::arg("source"), py::arg("destination"), py::arg("qp"), py::arg("bytes"))
+      .def("depend", &GraphTraffic::depend, py::arg("task"), py::arg("on"))
+      .def("start", [](GraphTraffic& g, std::int64_t at) { g.start(ps(at)); }, py::arg("at_ps"))
+      .def_property_readonly("done", &GraphTraffic::done)
+      .def_property_readonly("failed",
+                             [](const GraphTraffic& g) -> py::object {
+                               if (g.failed() == Status::ok) return py::none();
+                               return py::make_tuple(g.failed_task(), std::string(to_string(g.failed())));
+                             })
+      // Rows of (begin, end) in picoseconds; -1: not yet.
+      .def("results", [](const GraphTraffic& g) {
+        py::array_t<std::int64_t> out({static_cast<py::ssize_t>(g.results().size()), py::ssize_t{2}});
+        auto view = out.mutable_unchecked<2>();
+        for (std::size_t i = 0; i < g.results().size(); ++i) {
+          const GraphResult& r = g.results()[i];
+          view(static_cast<py::ssize_t>(i), 0) = r.begin == kNever ? -1 : r.begin.count;
+          view(static_cast<py::ssize_t>(i), 1) = r.end == kNever ? -1 : r.end.count;
         }
         return out;
       });

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from loomnet.faults import loss as loss
     from loomnet.faults import step as step
     from loomnet.jobs import AllGather as AllGather
+    from loomnet.htsim import from_htsim_topology as from_htsim_topology
     from loomnet.jobs import AllReduce as AllReduce
     from loomnet.jobs import AllToAll as AllToAll
     from loomnet.jobs import Broadcast as Broadcast
@@ -75,6 +76,7 @@ _HOMES = {
     "baselines": ("assert_matches",),
     "report": ("Report", "report_schema"),
     "scenarios": ("scenario", "load"),
+    "htsim": ("from_htsim_topology",),
     "errors": ("LoomnetError", "UsageError"),
 }
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loomnet import measure
 from loomnet.errors import UsageError
@@ -16,6 +17,9 @@ from loomnet.plan import Plan
 from loomnet.rundata import RunData
 from loomnet.table import Table
 from loomnet.units import Time
+
+if TYPE_CHECKING:
+    from loomnet.flows import FlowRecord
 
 
 @dataclass
@@ -97,6 +101,34 @@ class Result:
         """A tidy table: phase, name, value, unit, reason."""
         columns = ("phase", "name", "value", "unit", "reason")
         return Table(columns, [{c: getattr(row, c) for c in columns} for row in self.rows])
+
+    @cached_property
+    def flow_records(self) -> list[FlowRecord]:
+        """Every flow of the job; empty where it has none."""
+        from loomnet.flows import records
+
+        return records(self.plan, self.data)
+
+    @property
+    def flows(self) -> Table:
+        """One row per flow: source, destination, bytes, start and completion time in seconds, and the
+        slowdown against the fabric being empty. Null where a flow never ended."""
+        columns = ("source", "destination", "bytes", "start_s", "fct_s", "slowdown")
+        names = self.plan.topology.names
+        rows = [
+            dict(zip(columns, (
+                names[flow.source], names[flow.destination], flow.bytes, flow.start_ps / 1e12,
+                flow.completion_ps and flow.completion_ps / 1e12,
+                flow.completion_ps and flow.completion_ps / max(flow.ideal_ps, 1)), strict=True))
+            for flow in self.flow_records
+        ]
+        return Table(columns, rows)
+
+    def flow_figures(self) -> dict[str, tuple[float | None, str]]:
+        """(value, unit) of fct_mean_s, fct_p50_s, fct_p99_s, fct_max_s, slowdown_mean, _p99, _max."""
+        from loomnet.flows import figures
+
+        return figures(self.flow_records)
 
     @property
     def loss_curve(self) -> list[tuple[int, float]]:

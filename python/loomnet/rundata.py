@@ -11,6 +11,8 @@ from typing import Literal
 from loomnet.timetable import Window
 
 Interval = tuple[int, int]
+# Source and destination (host numbers), payload bytes, start, end (None: never).
+FlowRow = tuple[int, int, int, int, int | None]
 
 
 @dataclass
@@ -89,6 +91,8 @@ class RunData:
     fidelity: Fidelity = field(default_factory=Fidelity)
     totals: dict[str, dict[str, int]] = field(default_factory=dict)  # object -> counter -> value
     unequal_hashes: int | None = None  # steps at which the ranks' parameters differed
+    flows: list[FlowRow] = field(default_factory=list)  # of jobs that have flows
+    transport: str | None = None
     reason: str | None = None  # why it ended, unless "finished"
     deterministic: bool = True
     directory: Path | None = None  # holds ranks/<n>.log

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from loomnet import _core
-from loomnet.engine import Engine, staging_for
+from loomnet.engine import FIRST_QP, Engine, staging_for
 from loomnet.errors import UsageError
 from loomnet.jobs import (
     COLLECTIVES,
     Collective,
+    ConnectionMatrix,
     Flows,
     Incast,
     Job,
@@ -21,7 +22,8 @@ from loomnet.jobs import (
     SendRecv,
     Trace,
 )
-from loomnet.rundata import Iteration, RunFault
+from loomnet.rundata import FlowRow, Iteration, RunFault
+from loomnet.taskgraph import TaskGraph
 
 MESSAGE_BYTES, DEPTH = 1 << 20, 4  # of a flow: bytes per write, writes outstanding
 
@@ -38,6 +40,8 @@ class Traffic(Protocol):
         """Called whenever the engine has stopped: starts what follows."""
     def wrong(self) -> int:
         """Elements or bytes that arrived altered."""
+    def flows(self) -> list[FlowRow]:
+        """The job's flows so far, where it has any."""
 
 
 class CollectiveTraffic:
@@ -74,6 +78,9 @@ class CollectiveTraffic:
     def wrong(self) -> int:
         return self.core.wrong
 
+    def flows(self) -> list[FlowRow]:
+        return []
+
 
 class FlowTraffic:
     """Point-to-point jobs: rounds of flows, each round one iteration."""
@@ -90,6 +97,7 @@ class FlowTraffic:
         self._begun: list[int] = []
         self._ends: list[tuple[int, int]] = []
         self._shown = 0
+        self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
         self._launch(start_ps)
 
     def _launch(self, now_ps: int) -> None:
@@ -105,6 +113,7 @@ class FlowTraffic:
                 self._engine.connect(self._placement[source], self._number,
                                      self._placement[destination], self._number + 1)
                 self._number += 2
+            self._asked.append((self._placement[source], self._placement[destination], size))
             self.core.add(
                 source=self._engine.node(self._placement[source]),
                 destination=self._engine.node(self._placement[destination]),
@@ -138,9 +147,72 @@ class FlowTraffic:
     def wrong(self) -> int:
         return self.core.wrong
 
+    def flows(self) -> list[FlowRow]:
+        return [(*asked, start, end if status == "ok" else None) for asked, (start, end, _, status)
+                in zip(self._asked, self.core.results(), strict=True)]
+
     def results(self) -> list[tuple[int, int | None, int, str]]:
         """(start, end or None, completed bytes, status) of every flow."""
         return self.core.results()
+
+
+class GraphTraffic:
+    """Execution traces and connection matrices: transfers and delays as their graph releases them."""
+
+    def __init__(self, engine: Engine, graph: TaskGraph, placement: Sequence[int],
+                 start_ps: int) -> None:
+        self._graph, self._placement, self._start = graph, list(placement), start_ps
+        self.core = _core.GraphTraffic(engine.network)
+        # Both directions of a pair share a queue pair; so do all transfers of one channel.
+        numbers: dict[tuple[int, int, int], int] = {}
+        number = FIRST_QP
+        for task in graph.tasks:
+            if task.source < 0:
+                self.core.delay(task.duration_ps, task.lane)
+                continue
+            key = (task.source, task.destination, task.channel)
+            if key not in numbers:
+                numbers[key] = number
+                numbers[task.destination, task.source, task.channel] = number + 1
+                engine.connect(placement[task.source], number, placement[task.destination],
+                               number + 1)
+                number += 2
+            self.core.transfer(
+                engine.node(placement[task.source]), engine.node(placement[task.destination]),
+                numbers[key], task.bytes)
+        for task, after in enumerate(graph.after):
+            for other in after:
+                self.core.depend(task, other)
+        self.core.start(start_ps)
+
+    @property
+    def done(self) -> bool:
+        return self.core.done
+
+    def iterations(self) -> list[tuple[int, int]]:
+        if not self.core.done or self.core.failed:
+            return []
+        ends = self.core.results()
+        return [(self._start, int(ends[:, 1].max()) if len(ends) else self._start)]
+
+    def errors(self) -> list[RunFault]:
+        if not self.core.failed:
+            return []
+        task, status = self.core.failed
+        return [RunFault(0, self._graph.tasks[task].what, status)]
+
+    def poll(self, now_ps: int) -> None:
+        pass
+
+    def wrong(self) -> int:
+        return 0
+
+    def flows(self) -> list[FlowRow]:
+        times = self.core.results().tolist()
+        return [(self._placement[task.source], self._placement[task.destination], task.bytes, begin,
+                 end if end >= 0 else None)
+                for task, (begin, end) in zip(self._graph.tasks, times, strict=True)
+                if task.flow and begin >= 0]
 
 
 def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: int, *,
@@ -157,7 +229,12 @@ def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: 
         size, gap = job.size.bytes, job.compute.count
         rounds = [lambda now: [(now, a, b, size) for a, b in edges]] * job.repeat
     elif isinstance(job, Flows):
-        rounds = [lambda now: _drawn(job, edges, ranks, now, seed)]
+        nic = sum(engine.plan.links[link].forward.rate_bps
+                  for link in engine.plan.hosts[placement[0]].ports)
+        rounds = [lambda now: _drawn(job, edges, ranks, now, seed, nic)]
+        edges = edges if job.pairs else []
+    elif isinstance(job, ConnectionMatrix) or (isinstance(job, Trace) and job.chakra):
+        return GraphTraffic(engine, job.graph(), placement, start_ps)
     elif isinstance(job, Trace):
         rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
         rounds = [lambda now: [(now + at, a, b, size) for at, a, b, size in rows]]
@@ -167,14 +244,20 @@ def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: 
 
 
 def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,
-           seed: int) -> list[tuple[int, int, int, int]]:
+           seed: int, nic_bps: int) -> list[tuple[int, int, int, int]]:
     draw = random.Random(f"flows {seed} {ranks}")  # noqa: S311 (repeatable, not secret)
-    flows, at = [], now_ps
+    flows, at, sizes = [], now_ps, job.distribution
+    senders = len({a for a, _ in job.pairs}) if job.pairs else ranks
+    gap = job.mean_gap_ps(nic_bps, senders)
     for i in range(job.count):
-        a, b = edges[i % len(edges)] if job.pairs else draw.choice(edges)
-        flows.append((at, a, b, draw.choice(job.sizes).bytes))
-        if job.gap is not None:
-            at += max(round(-math.log(1 - draw.random()) * job.gap.count), 1)
+        if job.pairs:
+            a, b = job.pairs[i % len(job.pairs)]
+        else:
+            a = draw.randrange(ranks)
+            b = (a + 1 + draw.randrange(ranks - 1)) % ranks
+        flows.append((at, a, b, sizes.at(draw.random())))
+        if gap is not None:
+            at += max(round(-math.log(1 - draw.random()) * gap), 1)
     return flows
 
 

@@ -154,7 +154,9 @@ class _Run:
         return RunData(
             ended=ended, end_ps=end,  # type: ignore[arg-type]
             hosts={host: self.engine.series(host, self.origin) for host in request.placement},
-            iterations=found, windows=request.timetable.windows, counters=self.counters,
+            flows=[(a, b, size, start - self.origin, end and end - self.origin)
+                   for a, b, size, start, end in self.traffic.flows()],
+            transport=request.job.transport, iterations=found, windows=request.timetable.windows, counters=self.counters,
             errors=errors, fidelity=fidelity, totals=self.engine.totals(), reason=reason,
             wrong=self.traffic.wrong() if self.payload_moves() else None,
             directory=request.directory)

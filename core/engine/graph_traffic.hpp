@@ -1,0 +1,82 @@
+// A graph of delays and transfers, each begun when what it waits for has ended: execution traces and
+// connection matrices, run inside the engine.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "engine/network.hpp"
+
+namespace loomnet {
+
+struct GraphTask {
+  // A transfer has a source, a destination and a queue pair of the source; a delay has none of them.
+  bool transfer = false;
+  NodeId source = 0, destination = 0;
+  QpNumber qp = 0;
+  std::uint64_t bytes = 0;       // 0: a bare immediate
+  Picoseconds duration{};        // of a delay
+  std::uint32_t lane = 0;        // delays of one lane run one after another; 0: no lane
+};
+
+struct GraphResult {
+  Picoseconds begin = kNever, end = kNever;  // a transfer ends when its last byte has arrived
+};
+
+class GraphTraffic final : public EventHandler {
+ public:
+  explicit GraphTraffic(Network& network);
+  ~GraphTraffic() override;
+
+  // Returns the task's number.
+  std::uint32_t add(const GraphTask& task);
+  // `task` begins after `on` has ended. Both exist; throws std::invalid_argument otherwise.
+  void depend(std::uint32_t task, std::uint32_t on);
+  // Begins at `at` what waits for nothing. The event queue is stopped when all has ended or a
+  // transfer failed.
+  void start(Picoseconds at);
+  bool done() const { return open_ == 0 || failed_ != Status::ok; }
+  // Status of the first transfer that failed, and its number.
+  Status failed() const { return failed_; }
+  std::uint32_t failed_task() const { return failed_task_; }
+  const std::vector<GraphResult>& results() const { return results_; }
+
+  void on_event(std::uint64_t what, Picoseconds now) override;
+
+ private:
+  class Client;
+  static constexpr std::uint64_t kStart = ~0ull;
+  static constexpr std::uint32_t kMessage = 1u << 20;  // bytes per write
+  static constexpr unsigned kDepth = 4;                // writes outstanding per transfer
+  struct State {
+    std::uint32_t waits = 0;
+    std::uint64_t posted = 0, arrived = 0;
+    std::vector<std::uint32_t> next;
+  };
+  struct Lane {
+    bool busy = false;
+    std::deque<std::uint32_t> queue;
+  };
+  Client& client(NodeId host);
+  void ready(std::uint32_t task, Picoseconds now);
+  void run(std::uint32_t task, Picoseconds now);
+  bool pump(std::uint32_t task, Picoseconds now);
+  void arrived(std::uint32_t task, std::uint32_t bytes, Picoseconds now);
+  void completed(std::uint32_t task, const Completion& completion, Picoseconds now);
+  void end(std::uint32_t task, Picoseconds now);
+
+  Network& network_;
+  ObjectId id_;
+  std::vector<GraphTask> tasks_;
+  std::vector<State> states_;
+  std::vector<GraphResult> results_;
+  std::vector<Lane> lanes_;
+  std::vector<std::unique_ptr<Client>> clients_;  // by node
+  std::size_t open_ = 0;
+  Status failed_ = Status::ok;
+  std::uint32_t failed_task_ = 0;
+};
+
+}  // namespace loomnet

@@ -1,0 +1,104 @@
+"""Flow-completion times: each flow's record and the figures drawn from all of them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loomnet.plan import FRAMING_BYTES, Plan
+from loomnet.rundata import RunData
+
+# Bytes of Ethernet frame around the payload, and of an acknowledgement; of RoCE and TCP the least any
+# packet has, so that a slowdown is never below 1.
+_HEADERS = {"mrc": (142, 154)}
+_LEAST_HEADERS = (74, 74)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRecord:
+    """One flow: host numbers, payload bytes, times of the job (picoseconds). `end_ps` None: never.
+    `ideal_ps`: no flow of this size between these hosts can end sooner, alone in the fabric."""
+
+    source: int
+    destination: int
+    bytes: int
+    start_ps: int
+    end_ps: int | None
+    ideal_ps: int
+
+    @property
+    def completion_ps(self) -> int | None:
+        return None if self.end_ps is None else self.end_ps - self.start_ps
+
+
+class Ideals:
+    """Least time from a flow's start to its last acknowledgement: the last frame leaves when the NIC's
+    ports have sent the rest together, crosses the fabric, and its acknowledgement crosses back."""
+
+    def __init__(self, plan: Plan, transport: str | None) -> None:
+        self._plan = plan
+        self._header, self._ack = _HEADERS.get(transport or "", _LEAST_HEADERS)
+        self._crossings: dict[tuple[int, int, int], int] = {}
+
+    def of(self, source: int, destination: int, size: int) -> int:
+        plan, header = self._plan, self._header
+        full, rest = divmod(size, plan.payload_bytes)
+        # MRC's last packet is what is left over; RoCE cuts every message into a part per plane.
+        piece = size if self._header == _HEADERS["mrc"][0] else -(-size // plan.planes)
+        last = min(rest or plan.payload_bytes, piece) + header
+        on_wire = size + (full + (rest > 0)) * (header + FRAMING_BYTES)
+        ports = [plan.links[link].forward for link in plan.hosts[source].ports]
+        rate = sum(port.rate_bps for port in ports)
+        ahead = max(0, on_wire - len(ports) * (plan.payload_bytes + header + FRAMING_BYTES))
+        key = (source, destination, last)
+        if key not in self._crossings:
+            self._crossings[key] = self._crossing(*key)
+        return ahead * 8 * 10**12 // rate + self._crossings[key]
+
+    def _crossing(self, source: int, destination: int, frame: int) -> int:
+        plan, topology = self._plan, self._plan.topology
+        times = []
+        for plane, paths in enumerate(plan.paths(source, destination)):
+            ends = (topology.leaf_of(host, plane).node for host in (source, destination))
+            chain = plan.addresses.switches_on(*ends, paths.uplinks[0])
+            nodes = [source, *chain, destination]
+            total = 0
+            for a, b in itertools.pairwise(nodes):
+                link = plan.links[topology.link_between(a, b)]
+                for half in (link.forward, link.backward):
+                    size = frame if half.source == a else self._ack
+                    total += half.delay_ps + (size + FRAMING_BYTES) * 8 * 10**12 // half.rate_bps
+            times.append(total)
+        return min(times)
+
+
+def records(plan: Plan, data: RunData) -> list[FlowRecord]:
+    """The flows of a run, with what each would have taken alone."""
+    ideals = Ideals(plan, data.transport)
+    return [FlowRecord(a, b, size, start, end, ideals.of(a, b, size))
+            for a, b, size, start, end in data.flows]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Nearest rank: the smallest value that at least this share of them do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered) - 1e-9) - 1)]
+
+
+def figures(flows: Sequence[FlowRecord]) -> dict[str, tuple[float | None, str]]:
+    """(value, unit) by name over the flows that ended; values None where none did."""
+    done = [(flow.completion_ps / 1e12, flow.completion_ps / max(flow.ideal_ps, 1))
+            for flow in flows if flow.completion_ps is not None]
+    times, slowdowns = [time for time, _ in done], [slowdown for _, slowdown in done]
+    found: dict[str, tuple[float | None, str]] = {
+        "flows": (len(flows), "flows"), "unfinished": (len(flows) - len(done), "flows")}
+    for name, share in (("fct_p50_s", 0.5), ("fct_p99_s", 0.99), ("fct_max_s", 1.0)):
+        found[name] = (percentile(times, share) if done else None, "s")
+    found["fct_mean_s"] = (statistics.fmean(times) if done else None, "s")
+    found["slowdown_mean"] = (statistics.fmean(slowdowns) if done else None, "ratio")
+    found["slowdown_p99"] = (percentile(slowdowns, 0.99) if done else None, "ratio")
+    found["slowdown_max"] = (max(slowdowns) if done else None, "ratio")
+    return found

@@ -1,0 +1,262 @@
+"""Chakra traces: the reader against the protobuf library, each refusal in one line, and runs whose times
+follow from the graph."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("google.protobuf")
+
+from chakra_writer import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    ALL_TO_ALL,
+    BARRIER,
+    BROADCAST,
+    COLLECTIVE,
+    COMPUTE,
+    MESSAGES,
+    RECEIVE,
+    SEND,
+    encode,
+    node,
+    write,
+)
+
+import loomnet as ln
+from loomnet.chakra import WireError, parse_node, read_graph, read_rank
+from loomnet.errors import UsageError
+from loomnet.laboratory import Lab
+
+LINK = {"rate": "100 Gb/s", "delay": "1 us"}
+
+
+def star(hosts=4):
+    return ln.star(hosts=hosts, payload="4096 B", **LINK)
+
+
+# --- the reader -----------------------------------------------------------------------------------------
+U64 = st.integers(0, 2**64 - 1)
+KINDS = {
+    "int32_val": st.integers(-(2**31), 2**31 - 1), "int64_val": st.integers(-(2**63), 2**63 - 1),
+    "uint32_val": st.integers(0, 2**32 - 1), "uint64_val": U64,
+    "sint64_val": st.integers(-(2**63), 2**63 - 1), "fixed64_val": U64,
+    "sfixed32_val": st.integers(-(2**31), 2**31 - 1), "bool_val": st.booleans(),
+    "string_val": st.text(min_size=1), "double_val": st.floats(allow_nan=False),
+}
+ATTRIBUTES = st.lists(st.sampled_from(sorted(KINDS)).flatmap(
+    lambda kind: st.tuples(st.just(kind), KINDS[kind])), max_size=4)
+
+
+@settings(max_examples=300, deadline=None)
+@given(number=U64, name=st.text(), kind=st.integers(0, 12), ctrl=st.lists(U64, max_size=3),
+       data=st.lists(U64, max_size=3), us=U64, attributes=ATTRIBUTES, inputs=st.text())
+def test_what_the_library_writes_we_read(number, name, kind, ctrl, data, us, attributes, inputs):
+    made = MESSAGES["Node"](id=number, name=name, type=kind, ctrl_deps=ctrl, data_deps=data,
+                            duration_micros=us, start_time_micros=7)
+    made.inputs.values = inputs
+    expected = {}
+    for i, (field, value) in enumerate(attributes):
+        entry = made.attr.add(name=f"a{i}")
+        setattr(entry, field, value)
+        if field != "double_val":
+            expected[f"a{i}"] = value
+    read = parse_node(made.SerializeToString())
+    assert (read.id, read.name, read.type, read.duration_us) == (number, name, kind, us)
+    assert read.after == [*ctrl, *data] and read.attributes == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.binary(max_size=200))
+def test_any_bytes_are_a_node_or_refused(data):
+    try:
+        parse_node(data)
+    except WireError:
+        pass
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzz")
+
+
+VALID = [
+    [node(1, COMPUTE, us=3), node(2, COLLECTIVE, after=[1], comm_type=ALL_REDUCE, comm_size=4096),
+     node(3, SEND, after=[2], comm_dst=1, comm_tag=5, comm_size=100)],
+    [node(1, COLLECTIVE, comm_type=ALL_REDUCE, comm_size=4096),
+     node(9, RECEIVE, after=[1], comm_src=0, comm_tag=5, comm_size=100)],
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_trace_is_read_or_refused(folder, data):
+    for rank, nodes in enumerate(VALID):
+        raw = bytearray(encode(nodes))
+        for _ in range(data.draw(st.integers(0, 3))):
+            at = data.draw(st.integers(0, len(raw) - 1))
+            raw[at] = data.draw(st.integers(0, 255))
+        cut = data.draw(st.integers(0, len(raw)) | st.just(len(raw)))
+        (folder / f"x.{rank}.et").write_bytes(raw[:cut])
+    try:
+        read_graph(folder / "x").check()
+    except UsageError as error:
+        assert "\n" not in str(error)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=st.text(max_size=40) | st.recursive(
+    st.none() | st.integers(-1, 3) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner,
+                                                                max_size=3)).map(json.dumps))
+def test_any_groups_file_is_read_or_refused(folder, text):
+    write(folder, VALID, "g")
+    (folder / "groups.json").write_text(text, errors="replace")
+    try:
+        read_graph(folder / "g", folder / "groups.json")
+    except UsageError as error:
+        assert "\n" not in str(error)
+
+
+def test_files_are_found_by_folder_prefix_or_name(tmp_path):
+    write(tmp_path, VALID)
+    for path in (tmp_path, tmp_path / "t", tmp_path / "t.1.et"):
+        assert read_graph(path).ranks == 2
+    packed = tmp_path / "z"
+    packed.mkdir()
+    for rank, nodes in enumerate(VALID):
+        (packed / f"t.{rank}.et.gz").write_bytes(gzip.compress(encode(nodes)))
+    assert len(read_graph(packed).tasks) == len(read_graph(tmp_path).tasks)
+    write(tmp_path, VALID, "other")
+    with pytest.raises(UsageError, match=r"several traces \(other, t\)"):
+        read_graph(tmp_path)
+
+
+# --- refusals --------------------------------------------------------------------------------------------
+REDUCE = {"comm_type": ALL_REDUCE, "comm_size": 64}
+
+
+@pytest.mark.parametrize(("ranks", "line"), [
+    ([[node(1, COMPUTE, after=[2]), node(2, COMPUTE, name="b", after=[1])], []],
+     'a cycle of dependencies: rank 0 node 2 "b" -> rank 0 node 1 -> rank 0 node 2 "b"'),
+    ([[node(1, 11)], []], "rank 0 node 1: unknown node type 11"),
+    ([[node(1, 0)], []], "rank 0 node 1: unknown node type 0"),
+    ([[node(1, COMPUTE, after=[7])], []], "waits for node 7, which is not there"),
+    ([[node(1, COMPUTE), node(1, COMPUTE)], []], "node 1 is there twice"),
+    ([[node(1, SEND, comm_dst=5, comm_size=1)], []], "rank 5 is missing from the trace"),
+    ([[node(1, SEND, comm_dst=1, comm_size=1)], []], "no rank 1 receives it (tag 0)"),
+    ([[], [node(1, RECEIVE, comm_src=0, comm_size=1)]], "no rank 0 sends it (tag 0)"),
+    ([[node(1, SEND, comm_dst=0, comm_size=1)], []], "sends to itself"),
+    ([[node(1, SEND, comm_size=1)], []], "has no comm_dst"),
+    ([[node(1, COLLECTIVE, **REDUCE)], []], "rank 1 takes no part in it"),
+    ([[node(1, COLLECTIVE, **REDUCE)], [node(1, COLLECTIVE, comm_type=0, comm_size=65)]],
+     "is all_reduce of 65 B, but rank 0 node 1 is all_reduce of 64 B"),
+    ([[node(1, COLLECTIVE, comm_type=77, comm_size=1)]] * 2, "unknown collective 77"),
+    ([[node(1, COLLECTIVE, pg_name="tp", **REDUCE)]] * 2, 'unknown communicator group "tp"'),
+    ([[node(1, COLLECTIVE, comm_type=0, comm_size=-1)]] * 2, "comm_size -1 is not a number"),
+    # Each waits for the other's message: a cycle through two ranks.
+    ([[node(1, RECEIVE, comm_src=1, comm_size=1), node(2, SEND, after=[1], comm_dst=1, comm_size=1)],
+      [node(1, RECEIVE, comm_src=0, comm_size=1), node(2, SEND, after=[1], comm_dst=0, comm_size=1)],
+      ], "a cycle of dependencies: rank "),
+])
+def test_a_bad_trace_is_one_clear_line(tmp_path, ranks, line):
+    with pytest.raises(UsageError) as error:
+        read_graph(write(tmp_path, ranks))
+    assert line in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_missing_rank_ends_the_command_with_exit_2(tmp_path):
+    write(tmp_path, VALID)
+    (tmp_path / "t.1.et").rename(tmp_path / "t.2.et")
+    scenario = tmp_path / "s.py"
+    scenario.write_text(
+        "import loomnet as ln\n@ln.scenario\ndef s(lab: ln.Lab):\n    '''x'''\n"
+        "    lab.run(ln.star(hosts=4, rate='1 Gb/s', delay='1 us'), "
+        f"ln.Trace({str(tmp_path / 't')!r}))\n")
+    done = subprocess.run([sys.executable, "-m", "loomnet", "run", str(scenario)], cwd=tmp_path,
+                          capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "rank 1 is missing: no file t.1.et" in done.stderr
+    with pytest.raises(UsageError, match="no trace files"):
+        ln.Trace(tmp_path / "none.0.et").place([0, 1])
+    (tmp_path / "empty.0.et").write_bytes(b"")
+    with pytest.raises(UsageError, match=r"empty.0.et: empty"):
+        read_rank(tmp_path / "empty.0.et")
+
+
+def test_groups_name_ranks_that_are_there(tmp_path):
+    prefix = write(tmp_path, [[node(1, COLLECTIVE, pg_name="dp", **REDUCE)], []])
+    groups = tmp_path / "groups.json"
+    for text, line in (
+        ('{"dp": [0, 5]}', "group dp: rank 5 is missing from the trace"),
+        ('{"dp": [0, 0]}', "must be a list of different ranks"),
+        ("[1]", "communicator groups are"), ("{", "groups.json: "),
+        ('{"dp": [1]}', 'is no member of group "dp"'),
+    ):
+        groups.write_text(text)
+        with pytest.raises(UsageError, match=line.replace("[", r"\[")):
+            read_graph(prefix, groups)
+
+
+# --- runs ------------------------------------------------------------------------------------------------
+def run(tmp_path, ranks, fabric=None, transport="mrc", **values):
+    pytest.importorskip("loomnet._core")
+    job = ln.Trace(write(tmp_path, ranks), transport=transport, **values)
+    r = Lab("trace", directory=tmp_path / "run").run(fabric or star(), job)
+    assert r["errors"] == 0 and r.data.fidelity.unexplained == 0
+    (iteration,) = r.data.iterations
+    return iteration.length_ps, r
+
+
+def test_compute_of_one_rank_is_serial_and_of_two_parallel(tmp_path):
+    serial, _ = run(tmp_path, [[node(1, COMPUTE, us=5), node(2, COMPUTE, us=7)],
+                               [node(1, COMPUTE, us=4)]])
+    assert serial == 12 * 10**6
+
+
+def test_a_message_waits_for_both_ends_and_takes_its_time(tmp_path):
+    """Rank 0 computes 3 us, rank 1 posts after 9 us; then one packet over two links."""
+    length, _ = run(tmp_path, [
+        [node(1, COMPUTE, us=3), node(2, SEND, after=[1], comm_dst=1, comm_size=4096)],
+        [node(1, COMPUTE, us=9), node(2, RECEIVE, after=[1], comm_src=0, comm_size=4096),
+         node(3, COMPUTE, after=[2], us=2)]])
+    # 4,238 B of write-with-immediate, 4 B more than a plain write, and 24 B of framing.
+    crossing = 2 * ((4238 + 4 + 24) * 80 + 10**6)
+    assert length == 9 * 10**6 + crossing + 2 * 10**6
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+def test_collectives_move_their_bytes(tmp_path, transport):
+    size, ranks = 400_000, 4
+    kinds = (ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, BROADCAST, BARRIER)
+    nodes = [node(i, COLLECTIVE, after=[i - 1] if i else [], comm_type=kind,
+                  comm_size=0 if kind == BARRIER else size) for i, kind in enumerate(kinds)]
+    _, r = run(tmp_path, [nodes] * ranks, transport=transport)
+    received = sum(n for series in r.data.hosts.values() for _, _, n in series.work)
+    ring = 2 * (ranks - 1) * size + (ranks - 1) * size  # all-reduce, all-gather: all ranks together
+    assert received == ring + (ranks - 1) * size + (ranks - 1) * size  # all-to-all, broadcast
+
+
+def test_groups_run_side_by_side(tmp_path):
+    groups = tmp_path / "g.json"
+    groups.write_text('{"a": [0, 1], "b": [2, 3]}')
+    nodes = [[node(1, COLLECTIVE, comm_type=ALL_REDUCE, comm_size=10**6, pg_name=name)]
+             for name in "aabb"]
+    both, _ = run(tmp_path, nodes, groups=groups)
+    (tmp_path / "one").mkdir()
+    groups.write_text('{"a": [0, 1]}')
+    alone, _ = run(tmp_path / "one", [*nodes[:2], [], []], groups=groups)
+    assert both == alone
+
+
+def test_the_same_trace_ends_at_the_same_picosecond(tmp_path):
+    ends = set()
+    for number in range(2):
+        (tmp_path / str(number)).mkdir()
+        ends.add(run(tmp_path / str(number), VALID)[0])
+    assert len(ends) == 1
