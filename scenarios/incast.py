@@ -9,8 +9,8 @@ import loomnet as ln
 def incast(lab: ln.Lab, senders: int = 7, transport: Literal["mrc", "roce"] = "mrc",
            size: ln.Size = "8 MB", rate: ln.Rate = "100 Gb/s", delay: ln.Time = "0.6 us",
            payload: ln.Size = "4096 B", planes: int = 4, least_goodput: float = 0.9):
-    """`senders` to 1: the receiver's goodput against its line rate, headers taken off (judged for MRC
-    only), and how even the senders' completion times are (least over greatest)."""
+    """`senders` to 1: the receiver's goodput against its line rate, headers taken off (judged for
+    MRC only), and how even the senders' completion times are (least over greatest)."""
     leaves = max(2, -(-(senders + 1) // 4))
     net = ln.clos.two_tier(planes=planes, leaves=leaves, spines=4, hosts_per_leaf=4, rate=rate,
                            delay=delay, payload=payload)

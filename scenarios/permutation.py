@@ -12,9 +12,9 @@ def permutation(lab: ln.Lab, hosts: int = 64, transport: Literal["mrc", "roce"] 
                 planes: int = 4, shift: int = 0, least_goodput: float = 0.8):
     """A random permutation (or, with `shift`, host i to i + shift) on a non-blocking fabric.
 
-    `two_tier`: `planes` planes of `rate` per NIC port; `fat_tree`: one plane, the smallest k-ary fat
-    tree that has the hosts. MRC is held to `least_goodput` of line rate, headers taken off, over the
-    whole of the slowest flow; ECMP collides, so RoCE's goodput is shown and not judged.
+    `two_tier`: `planes` planes of `rate` per NIC port; `fat_tree`: one plane, the smallest k-ary
+    fat tree that has the hosts. MRC is held to `least_goodput` of line rate, headers taken off,
+    over the whole of the slowest flow; ECMP collides, so RoCE's goodput is shown and not judged.
     """
     if fabric == "fat_tree":
         k = 4

@@ -36,7 +36,8 @@ def entropy_value(plane: int, uplink: int) -> int:
     """EV = 0xC000 | uplink << 3 | plane. Raises AddressError outside 8 planes, 2,048 up-paths."""
     if not (0 <= plane < 8 and 0 <= uplink < MAX_UP_PATHS):
         raise AddressError(
-            f"entropy value: plane {plane}, uplink {uplink} exceed 8 planes, {MAX_UP_PATHS} up-paths"
+            f"entropy value: plane {plane}, uplink {uplink}: 8 planes and {MAX_UP_PATHS} up-paths "
+            "are the most"
         )
     return 0xC000 | uplink << 3 | plane
 
@@ -54,8 +55,9 @@ def usid_address(plane: int, usids: tuple[int, ...]) -> ipaddress.IPv6Address:
 @dataclass(frozen=True, slots=True)
 class PlanePaths:
     """Row template of one (source, destination, plane): the entropy value's uplink number is added
-    to usids[uplink_slot]; -1 and uplinks (0,) where there is one path only. Across pods the number is
-    the core's, and the uSIDs of the mask `agg_slots` (bit = slot) get it divided by `cores_per_agg`."""
+    to usids[uplink_slot]; -1 and uplinks (0,) where there is one path only. Across pods the number
+    is the core's, and the uSIDs of the mask `agg_slots` (bit = slot) get it divided by
+    `cores_per_agg`."""
 
     usids: tuple[int, ...]
     uplink_slot: int

@@ -1,6 +1,7 @@
-"""MLCommons Chakra execution traces, one file per rank: a stream of length-prefixed protobuf messages, a
-GlobalMetadata and then Nodes (github.com/mlcommons/chakra, schema/protobuf/et_def.proto). Read with a
-reader of the wire format that knows the fields used here and passes over all others."""
+"""MLCommons Chakra execution traces, one file per rank: a stream of length-prefixed protobuf
+messages, a GlobalMetadata and then Nodes (github.com/mlcommons/chakra,
+schema/protobuf/et_def.proto). Read with a reader of the wire format that knows the fields used here
+and passes over all others."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Node:
     attributes: dict[str, int | float | str] = field(default_factory=dict)
 
 
-# --- the wire format (protobuf.dev, "Encoding") ----------------------------------------------------
+# --- the wire format (protobuf.dev, "Encoding") ---------------------------------------------------
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
@@ -182,7 +183,7 @@ def read_rank(path: Path) -> list[Node]:
     return nodes
 
 
-# --- the files ------------------------------------------------------------------------------------------
+# --- the files ------------------------------------------------------------------------------------
 def rank_files(path: Path) -> list[Path]:
     """`<prefix>.<rank>.et` for ranks 0, 1, …, from their folder, one of them, or the prefix. Raises
     UsageError for a missing rank."""
@@ -221,12 +222,12 @@ def read_groups(path: Path) -> dict[str, list[int]]:
     return found
 
 
-# --- the graph --------------------------------------------------------------------------------------------
+# --- the graph ------------------------------------------------------------------------------------
 def read_graph(path: Path, groups: Path | None = None) -> TaskGraph:
     """The whole trace as transfers and delays. Every COMM_SEND meets the COMM_RECV of its source,
     destination and tag, and every COMM_COLL that of its group's other ranks, in the order of the
-    files; operations of one rank that take time and no network run one after another. A node without
-    `pg_name` belongs to all ranks. Raises UsageError naming the rank and node at fault."""
+    files; operations of one rank that take time and no network run one after another. A node
+    without `pg_name` belongs to all ranks. Raises UsageError naming the rank and node at fault."""
     files = rank_files(path)
     traces = [read_rank(file) for file in files]
     members = read_groups(groups) if groups is not None else {}
@@ -276,8 +277,9 @@ class _Builder:
                     graph.after[self.begin[rank][node.id]].append(self.end[rank][other])
         return graph.check()
 
-    def _attribute(self, rank: int, node: Node, name: str, most: int,
-                   default: int | None = None) -> int:
+    def _attribute(
+        self, rank: int, node: Node, name: str, most: int, default: int | None = None
+    ) -> int:
         value = node.attributes.get(name, default)
         if value is None:
             raise self.fail(rank, node, f"has no {name}")
@@ -306,16 +308,24 @@ class _Builder:
             other = waiting.get((source, destination, tag, SEND + RECEIVE - kind), [])
             if len(nodes) > len(other):
                 rank, node = nodes[len(other)]
-                raise self.fail(rank, node, f"no rank {destination if kind == SEND else source} "
-                                f"{'receives' if kind == SEND else 'sends'} it (tag {tag})")
+                raise self.fail(
+                    rank,
+                    node,
+                    f"no rank {destination if kind == SEND else source} "
+                    f"{'receives' if kind == SEND else 'sends'} it (tag {tag})",
+                )
             if kind != SEND:
                 continue
             for (rank, node), (_, receive) in zip(nodes, other, strict=True):
                 size = self._attribute(rank, node, "comm_size", _MOST_SIZE)
                 # An RDMA write goes when both ends are ready: the receiver must have posted.
-                task = self.graph.send(source, destination, size, [
-                    self.begin[source][node.id], self.begin[destination][receive.id]],
-                    f"rank {rank} {_label(node)}")
+                task = self.graph.send(
+                    source,
+                    destination,
+                    size,
+                    [self.begin[source][node.id], self.begin[destination][receive.id]],
+                    f"rank {rank} {_label(node)}",
+                )
                 self.end[source][node.id] = self.end[destination][receive.id] = task
 
     def _collectives(self) -> None:
@@ -328,8 +338,12 @@ class _Builder:
         for group, calls in by_group.items():
             if group and group not in self.groups:
                 rank, nodes = next(iter(calls.items()))
-                raise self.fail(rank, nodes[0], f'unknown communicator group "{group}"; give '
-                                "Trace(groups=…) a JSON file that names it")
+                raise self.fail(
+                    rank,
+                    nodes[0],
+                    f'unknown communicator group "{group}"; give '
+                    "Trace(groups=…) a JSON file that names it",
+                )
             members = self.groups[group] if group else list(range(len(self.traces)))
             for rank, nodes in calls.items():
                 if rank not in members:
@@ -353,15 +367,25 @@ class _Builder:
             size = self._attribute(rank, node, "comm_size", _MOST_SIZE, 0 if barrier else None)
             facts.append((kind, size, self._attribute(rank, node, "root", 2**31, members[0])))
             if facts[-1] != facts[0]:
-                raise self.fail(rank, node, f"is {COLLECTIVE_KINDS[kind]} of {size} B, but rank "
-                                f"{members[0]} {_label(nodes[0])} is "
-                                f"{COLLECTIVE_KINDS[facts[0][0]]} of {facts[0][1]} B")
+                raise self.fail(
+                    rank,
+                    node,
+                    f"is {COLLECTIVE_KINDS[kind]} of {size} B, but rank "
+                    f"{members[0]} {_label(nodes[0])} is "
+                    f"{COLLECTIVE_KINDS[facts[0][0]]} of {facts[0][1]} B",
+                )
         kind, size, root = facts[0]
         if root not in members:
             raise self.fail(members[0], nodes[0], f"root {root} is no member of its group")
         enter = [self.begin[rank][node.id] for rank, node in zip(members, nodes, strict=True)]
-        ends = self.graph.collective(COLLECTIVE_KINDS[kind], members, size, enter,
-                                     f"rank {members[0]} {_label(nodes[0])}", members.index(root))
+        ends = self.graph.collective(
+            COLLECTIVE_KINDS[kind],
+            members,
+            size,
+            enter,
+            f"rank {members[0]} {_label(nodes[0])}",
+            members.index(root),
+        )
         for rank, node, end in zip(members, nodes, ends, strict=True):
             self.end[rank][node.id] = end
 

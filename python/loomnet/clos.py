@@ -1,20 +1,23 @@
-"""Regular fabrics: the multi-plane two-tier Clos, three tiers and the fat tree, one star, one dumbbell.
+"""Regular fabrics: the multi-plane two-tier Clos, three tiers and the fat tree, one star, one
+dumbbell.
 
-Three tiers need an address plan of their own, which the published one leaves open [choice]. It keeps
-the ranges of two tiers ("MRC + SRv6 multi-plane fabrics" 3.1): leaf L is 0x2000 + L, aggregation
-switch A (T1) 0x1000 + A, a leaf's downlink H 0x4000 + H, and core C (T2) takes the free range 0x3000
-+ C; L, A < 4,096, numbered through all pods of a plane. A destination address then reads, uN style:
+Three tiers need an address plan of their own, which the published one leaves open [choice]. It
+keeps the ranges of two tiers ("MRC + SRv6 multi-plane fabrics" 3.1): leaf L is 0x2000 + L,
+aggregation switch A (T1) 0x1000 + A, a leaf's downlink H 0x4000 + H, and core C (T2) takes the free
+range 0x3000 + C; L, A < 4,096, numbered through all pods of a plane. A destination address then
+reads, uN style:
 
     block  T0src  T1src  T2  T1dst  T0dst  dst        across pods: all six uSIDs are used
     block  T0src  T1  T0dst  dst                      inside a pod
     block  T0  dst                                    inside a T0 group
 
-and in uA style 0xf000 + T1, 0xf000 + T2, 0xf000 + T1, 0xe000 + T0, 0xe800 + H, tenant. An uplink number
-names the whole up-path: across pods the core's, u = a * C + c for the a-th aggregation switch's c-th of
-C cores, so that T1src and T1dst are those of index a = u // C in their pods and T2 is core u; inside a
-pod the index a. The entropy value carries it as 0xC000 | u << 3 | plane, in bits 13..3 (two tiers use
-bits 10..3 of them), which allows 2,048 up-paths per plane and keeps the source port in 0xC000 … 0xFFFF.
-RoCE and TCP are plain IPv6: ECMP at the leaf and at the aggregation switch, each with its own hash."""
+and in uA style 0xf000 + T1, 0xf000 + T2, 0xf000 + T1, 0xe000 + T0, 0xe800 + H, tenant. An uplink
+number names the whole up-path: across pods the core's, u = a * C + c for the a-th aggregation
+switch's c-th of C cores, so that T1src and T1dst are those of index a = u // C in their pods and T2
+is core u; inside a pod the index a. The entropy value carries it as 0xC000 | u << 3 | plane, in
+bits 13..3 (two tiers use bits 10..3 of them), which allows 2,048 up-paths per plane and keeps the
+source port in 0xC000 … 0xFFFF. RoCE and TCP are plain IPv6: ECMP at the leaf and at the aggregation
+switch, each with its own hash."""
 
 from __future__ import annotations
 
@@ -23,7 +26,6 @@ from loomnet.fabric import MAX_PLANES, Fabric, HalfLink
 from loomnet.regular import ClosFabric
 from loomnet.shape import Clos, Order
 from loomnet.units import Rate, Size, Time
-
 
 MAX_UP_PATHS = 2048  # eleven bits of an entropy value name the up-path
 
@@ -106,8 +108,8 @@ def three_tier(
 
     Every leaf is linked to the `aggs_per_pod` aggregation switches of its pod, each of which has
     `cores_per_agg` cores of its own: core a·`cores_per_agg` + c is linked to the a-th aggregation
-    switch of every pod. Switches are `p<plane>.leaf<i>`, `.agg<i>`, `.core<i>`, numbered through all
-    pods. A leaf–T1 link has `uplink_rate` (default `rate`), a T1–core link `core_rate` (default
+    switch of every pod. Switches are `p<plane>.leaf<i>`, `.agg<i>`, `.core<i>`, numbered through
+    all pods. A leaf–T1 link has `uplink_rate` (default `rate`), a T1–core link `core_rate` (default
     that). Raises FabricError, naming the count at fault, where uSIDs or entropy values run out.
     """
     where = "clos.three_tier"
@@ -139,11 +141,14 @@ def three_tier(
     specs = (
         _half(rate, delay),
         _half(uplink_rate, uplink_delay),
-        _half(uplink_rate if core_rate is None else core_rate,
-              uplink_delay if core_delay is None else core_delay),
+        _half(
+            uplink_rate if core_rate is None else core_rate,
+            uplink_delay if core_delay is None else core_delay,
+        ),
     )
-    shape = Clos(planes, pods * leaves_per_pod, aggs_per_pod, hosts_per_leaf, pods, cores_per_agg,
-                 order)
+    shape = Clos(
+        planes, pods * leaves_per_pod, aggs_per_pod, hosts_per_leaf, pods, cores_per_agg, order
+    )
     name = f"clos3-{planes}x{pods}x{leaves_per_pod}x{aggs_per_pod}x{cores_per_agg}"
     return ClosFabric(name, shape, specs, radix=radix, payload=payload).check()
 
@@ -165,8 +170,17 @@ def fat_tree(
         raise FabricError(f"clos.fat_tree.k: {k} must be an even number, 4 or more")
     half = k // 2
     fabric = three_tier(
-        pods=k, leaves_per_pod=half, aggs_per_pod=half, cores_per_agg=half, hosts_per_leaf=half,
-        rate=rate, delay=delay, planes=planes, radix=k, payload=payload, order=order,
+        pods=k,
+        leaves_per_pod=half,
+        aggs_per_pod=half,
+        cores_per_agg=half,
+        hosts_per_leaf=half,
+        rate=rate,
+        delay=delay,
+        planes=planes,
+        radix=k,
+        payload=payload,
+        order=order,
     )
     fabric.name = f"fat-tree-{k}" if planes == 1 else f"fat-tree-{planes}x{k}"
     return fabric

@@ -1,5 +1,6 @@
-"""What a fabric amounts to, by arithmetic: counts, bisection, optics and switches per NIC, the longest
-path, capacity lost per failure ("MRC + SRv6 multi-plane fabrics" 2.1). Nothing is listed or built."""
+"""What a fabric amounts to, by arithmetic: counts, bisection, optics and switches per NIC, the
+longest path, capacity lost per failure ("MRC + SRv6 multi-plane fabrics" 2.1). Nothing is listed or
+built."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def figures(fabric: Fabric) -> dict[str, tuple[float, str]]:
 
 
 def bisection(fabric: Fabric) -> float:
-    """Bits per second, one way, between two halves of the leaves, or of the pods with three tiers."""
+    """Bits per second, one way, between two halves of the leaves; of the pods with three tiers."""
     shape, specs = fabric.shape, getattr(fabric, "specs", ())
     assert shape is not None
     rates = [spec.rate.count for spec in specs]
@@ -119,11 +120,15 @@ def built(target: str, settings: list[str]) -> Fabric | None:
         if not sign:
             raise UsageError(f"--set {text}: write name=value")
         if key not in known:
-            raise UsageError(f'--set {text}: {name} has no parameter "{key}"'
-                             f"{did_you_mean(key, known)}")
+            raise UsageError(
+                f'--set {text}: {name} has no parameter "{key}"{did_you_mean(key, known)}'
+            )
         values[key] = int(value) if value.isdecimal() else value
-    missing = [key for key, parameter in known.items()
-               if parameter.default is parameter.empty and key not in values]
+    missing = [
+        key
+        for key, parameter in known.items()
+        if parameter.default is parameter.empty and key not in values
+    ]
     if missing:
         raise UsageError(f"describe {name}: --set {missing[0]}=… is missing")
     return make(**values)

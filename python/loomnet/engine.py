@@ -83,7 +83,7 @@ class Engine:
 
     def _wire_by_tier(self, plan: PartialPlan) -> None:
         """Links of a regular fabric, a tier of a plane at a time."""
-        for tier, rows in plan.wiring():
+        for rows in plan.wiring():
             ahead, back = (
                 link_config(half) for half in (plan.links[int(rows[0, 0])].forward,
                                                plan.links[int(rows[0, 0])].backward))
@@ -122,8 +122,8 @@ class Engine:
         if self.transport == "mrc":
             options.setdefault("mtu", self.plan.payload_bytes)
             slow = self.plan.base_rtt_ps >= SOFTWARE_RTT_PS
-            self.network.set_mrc(self._node[host], software_time=slow, net_rtt_ps=self.plan.base_rtt_ps,
-                                 port_rate_bps=rate, options=options)
+            self.network.set_mrc(self._node[host], software_time=slow,
+                                 net_rtt_ps=self.plan.base_rtt_ps, port_rate_bps=rate, options=options)
         elif self.transport == "roce":
             options.setdefault("payload_mtu", self.plan.payload_bytes)
             self.network.set_roce(self._node[host], options)
@@ -176,7 +176,8 @@ class Engine:
                 half, state = self.plan.half(change.half), change.state
                 ahead = change.half % 2 == 0
                 self.network.schedule_link(
-                    at_ps, self._link[change.half // 2], forward=ahead, backward=not ahead, up=state.up,
+                    at_ps, self._link[change.half // 2], forward=ahead, backward=not ahead,
+                    up=state.up,
                     rate_bps=max(round(half.rate_bps * state.share), 1),
                     delay_ps=half.delay_ps + state.extra_delay_ps,
                     impairment={"loss": state.loss, "burst": state.burst})

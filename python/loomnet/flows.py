@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from loomnet.plan import FRAMING_BYTES, Plan
 from loomnet.rundata import RunData
 
-# Bytes of Ethernet frame around the payload, and of an acknowledgement; of RoCE and TCP the least any
-# packet has, so that a slowdown is never below 1.
+# Bytes of Ethernet frame around the payload, and of an acknowledgement; of RoCE and TCP the least
+# any packet has, so that a slowdown is never below 1.
 _HEADERS = {"mrc": (142, 154)}
 _LEAST_HEADERS = (74, 74)
 
@@ -35,8 +35,9 @@ class FlowRecord:
 
 
 class Ideals:
-    """Least time from a flow's start to its last acknowledgement: the last frame leaves when the NIC's
-    ports have sent the rest together, crosses the fabric, and its acknowledgement crosses back."""
+    """Least time from a flow's start to its last acknowledgement: the last frame leaves when the
+    NIC's ports have sent the rest together, crosses the fabric, and its acknowledgement crosses
+    back."""
 
     def __init__(self, plan: Plan, transport: str | None) -> None:
         self._plan = plan
@@ -78,8 +79,10 @@ class Ideals:
 def records(plan: Plan, data: RunData) -> list[FlowRecord]:
     """The flows of a run, with what each would have taken alone."""
     ideals = Ideals(plan, data.transport)
-    return [FlowRecord(a, b, size, start, end, ideals.of(a, b, size))
-            for a, b, size, start, end in data.flows]
+    return [
+        FlowRecord(a, b, size, start, end, ideals.of(a, b, size))
+        for a, b, size, start, end in data.flows
+    ]
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -90,11 +93,16 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 def figures(flows: Sequence[FlowRecord]) -> dict[str, tuple[float | None, str]]:
     """(value, unit) by name over the flows that ended; values None where none did."""
-    done = [(flow.completion_ps / 1e12, flow.completion_ps / max(flow.ideal_ps, 1))
-            for flow in flows if flow.completion_ps is not None]
+    done = [
+        (flow.completion_ps / 1e12, flow.completion_ps / max(flow.ideal_ps, 1))
+        for flow in flows
+        if flow.completion_ps is not None
+    ]
     times, slowdowns = [time for time, _ in done], [slowdown for _, slowdown in done]
     found: dict[str, tuple[float | None, str]] = {
-        "flows": (len(flows), "flows"), "unfinished": (len(flows) - len(done), "flows")}
+        "flows": (len(flows), "flows"),
+        "unfinished": (len(flows) - len(done), "flows"),
+    }
     for name, share in (("fct_p50_s", 0.5), ("fct_p99_s", 0.99), ("fct_max_s", 1.0)):
         found[name] = (percentile(times, share) if done else None, "s")
     found["fct_mean_s"] = (statistics.fmean(times) if done else None, "s")

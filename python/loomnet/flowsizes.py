@@ -1,10 +1,10 @@
 """Flow-size distributions: the published ones by name, a list of sizes, or a CSV of one's own.
 
-A distribution is a cumulative table, straight lines between its points. The published tables are those
-that pFabric made of measured traces, in packets of 1,460 B (Alizadeh et al., "pFabric: Minimal Near-Optimal
-Datacenter Transport", SIGCOMM 2013, 5.1): `websearch` from Alizadeh et al., "Data Center TCP (DCTCP)",
-SIGCOMM 2010, figure 4; `datamining` from Greenberg et al., "VL2: A Scalable and Flexible Data Center
-Network", SIGCOMM 2009, figure 2."""
+A distribution is a cumulative table, straight lines between its points. The published tables are
+those that pFabric made of measured traces, in packets of 1,460 B (Alizadeh et al., "pFabric:
+Minimal Near-Optimal Datacenter Transport", SIGCOMM 2013, 5.1): `websearch` from Alizadeh et al.,
+"Data Center TCP (DCTCP)", SIGCOMM 2010, figure 4; `datamining` from Greenberg et al., "VL2: A
+Scalable and Flexible Data Center Network", SIGCOMM 2009, figure 2."""
 
 from __future__ import annotations
 
@@ -21,11 +21,27 @@ from loomnet.units import Size
 _PACKET = 1460
 _PUBLISHED = {
     "websearch": (
-        (1, 0.0), (6, 0.15), (13, 0.2), (19, 0.3), (33, 0.4), (53, 0.53), (133, 0.6), (667, 0.7),
-        (1333, 0.8), (3333, 0.9), (6667, 0.97), (20000, 1.0),
+        (1, 0.0),
+        (6, 0.15),
+        (13, 0.2),
+        (19, 0.3),
+        (33, 0.4),
+        (53, 0.53),
+        (133, 0.6),
+        (667, 0.7),
+        (1333, 0.8),
+        (3333, 0.9),
+        (6667, 0.97),
+        (20000, 1.0),
     ),
     "datamining": (
-        (1, 0.5), (2, 0.6), (3, 0.7), (7, 0.8), (267, 0.9), (2107, 0.95), (66667, 0.99),
+        (1, 0.5),
+        (2, 0.6),
+        (3, 0.7),
+        (7, 0.8),
+        (267, 0.9),
+        (2107, 0.95),
+        (66667, 0.99),
         (666667, 1.0),
     ),
 }

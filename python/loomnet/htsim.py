@@ -1,5 +1,5 @@
-"""htsim's inputs: connection matrices (.cm) and fat-tree topologies (.topo), as its loaders read them
-(github.com/Broadcom/csg-htsim, connection_matrix and fat_tree_topology). Times of a matrix are
+"""htsim's inputs: connection matrices (.cm) and fat-tree topologies (.topo), as its loaders read
+them (github.com/Broadcom/csg-htsim, connection_matrix and fat_tree_topology). Times of a matrix are
 picoseconds, sizes bytes."""
 
 from __future__ import annotations
@@ -55,8 +55,16 @@ class Matrix:
         for number, c in enumerate(self.connections):
             gate = gates[c.trigger] if c.start_ps is None else at[c.start_ps]
             task = graph.add(
-                Task(c.source, c.destination, c.size, channel=number, flow=True,
-                     what=f"connection {c.source}->{c.destination} (line {c.line})"), [gate])
+                Task(
+                    c.source,
+                    c.destination,
+                    c.size,
+                    channel=number,
+                    flow=True,
+                    what=f"connection {c.source}->{c.destination} (line {c.line})",
+                ),
+                [gate],
+            )
             for done in (c.send_done, c.recv_done):
                 if done:
                     fires[done].append(task)
@@ -65,7 +73,8 @@ class Matrix:
             if len(fires[number]) != needed:
                 raise UsageError(
                     f"{self.path}: trigger {number} ({kind}) is fired by {len(fires[number])} "
-                    f"connections; {needed} are needed")
+                    f"connections; {needed} are needed"
+                )
             graph.after[gates[number]] = fires[number]
         return graph.check()
 
@@ -93,10 +102,13 @@ def read_matrix(path: Path) -> Matrix:
         elif words[0] == "failure":
             raise UsageError(f"{where}: failures are not read; give them as faults, ln.down(…)")
         else:
-            raise UsageError(f'{where}: unknown word "{words[0]}"'
-                             f"{did_you_mean(words[0], (*_HEADER, 'trigger'))}")
-    for name, used in (("Connections", len(matrix.connections)),
-                       ("Triggers", len(matrix.triggers))):
+            raise UsageError(
+                f'{where}: unknown word "{words[0]}"{did_you_mean(words[0], (*_HEADER, "trigger"))}'
+            )
+    for name, used in (
+        ("Connections", len(matrix.connections)),
+        ("Triggers", len(matrix.triggers)),
+    ):
         if stated[name] != used:
             raise UsageError(f"{path}: {name} says {stated[name]}, the file holds {used}")
     if not matrix.connections:
@@ -108,8 +120,9 @@ def read_matrix(path: Path) -> Matrix:
     return matrix
 
 
-def _connection(where: str, number: int, found: re.Match[str], words: list[str],
-                nodes: int) -> Connection:
+def _connection(
+    where: str, number: int, found: re.Match[str], words: list[str], nodes: int
+) -> Connection:
     values: dict[str, int] = {}
     i = 1
     while i < len(words):
@@ -134,8 +147,15 @@ def _connection(where: str, number: int, found: re.Match[str], words: list[str],
         if name in values and values[name] == 0:
             raise UsageError(f"{where}: {name} 0 is not allowed")
     return Connection(
-        ends[0], ends[1], values["size"], values.get("start"), values.get("trigger", 0),
-        values.get("send_done_trigger", 0), values.get("recv_done_trigger", 0), number)
+        ends[0],
+        ends[1],
+        values["size"],
+        values.get("start"),
+        values.get("trigger", 0),
+        values.get("send_done_trigger", 0),
+        values.get("recv_done_trigger", 0),
+        number,
+    )
 
 
 def _trigger(where: str, words: list[str], matrix: Matrix, known: set[int]) -> None:
@@ -168,7 +188,9 @@ def _lines(path: Path) -> list[str]:
     try:
         return path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
+        raise UsageError(
+            f"{path}: {getattr(error, 'strerror', None) or 'not a text file'}"
+        ) from None
 
 
 def _number(where: str, words: list[str], index: int, name: str) -> int:
@@ -187,10 +209,19 @@ def _bounded(where: str, text: str, name: str) -> int:
     return int(value)
 
 
-# --- topologies -------------------------------------------------------------------------------------
+# --- topologies -----------------------------------------------------------------------------------
 _TOP = ("nodes", "tiers", "podsize")
-_TIER = ("downlink_speed_gbps", "radix_down", "radix_up", "downlink_latency_ns", "switch_latency_ns",
-         "bundle", "oversubscribed", "queue_up", "queue_down")
+_TIER = (
+    "downlink_speed_gbps",
+    "radix_down",
+    "radix_up",
+    "downlink_latency_ns",
+    "switch_latency_ns",
+    "bundle",
+    "oversubscribed",
+    "queue_up",
+    "queue_down",
+)
 
 
 def from_htsim_topology(path: str | Path, *, payload: Size | str = "4096 B") -> Fabric:
@@ -224,15 +255,18 @@ def from_htsim_topology(path: str | Path, *, payload: Size | str = "4096 B") -> 
             known = _TOP if tier is None else _TIER
             raise UsageError(f'{where}: unknown word "{words[0]}"{did_you_mean(name, known)}')
         if name in ("queue_up", "queue_down"):
-            raise UsageError(f"{where}: {words[0]} is not carried over; remove the line and say "
-                             "fabric.override(…, data_limit=…)")
+            raise UsageError(
+                f"{where}: {words[0]} is not carried over; remove the line and say "
+                "fabric.override(…, data_limit=…)"
+            )
         if name == "bundle" and value != 1:
             raise UsageError(f"{where}: Bundle {value}: parallel links are not supported")
     return _clos(path, top, tiers, payload)
 
 
-def _clos(path: Path, top: dict[str, int], tiers: dict[int, dict[str, float]],
-          payload: Size | str) -> Fabric:
+def _clos(
+    path: Path, top: dict[str, int], tiers: dict[int, dict[str, float]], payload: Size | str
+) -> Fabric:
     for name in ("nodes", "tiers"):
         if name not in top:
             raise UsageError(f"{path}: {name.capitalize()} is missing")
@@ -248,27 +282,51 @@ def _clos(path: Path, top: dict[str, int], tiers: dict[int, dict[str, float]],
 
     down = [of(tier, "radix_down") for tier in range(count)]
     if math.prod(down) != top["nodes"]:
-        raise UsageError(f"{path}: Nodes {top['nodes']} is not the product of Radix_Down "
-                         f"{' x '.join(map(str, down))}")
+        raise UsageError(
+            f"{path}: Nodes {top['nodes']} is not the product of Radix_Down "
+            f"{' x '.join(map(str, down))}"
+        )
     pod = down[0] * down[1] if count == 3 else top["nodes"]
     if top.get("podsize", pod) != pod:
         raise UsageError(f"{path}: Podsize {top['podsize']} is not {pod}, hosts below one pod")
     switch_ps = [of(tier, "switch_latency_ns", 0) * 1000 for tier in range(count)]
-    delays = [Time.of(of(tier, "downlink_latency_ns", 0) * 1000
-                      + (switch_ps[tier] + (switch_ps[tier - 1] if tier else 0)) // 2)
-              for tier in range(count)]
+    delays = [
+        Time.of(
+            of(tier, "downlink_latency_ns", 0) * 1000
+            + (switch_ps[tier] + (switch_ps[tier - 1] if tier else 0)) // 2
+        )
+        for tier in range(count)
+    ]
     rates = [Rate.of(_speed(path, tier, tiers[tier])) for tier in range(count)]
     if count == 2:
         fabric = clos.two_tier(
-            planes=1, leaves=down[1], spines=of(0, "radix_up"), hosts_per_leaf=down[0],
-            rate=rates[0], delay=delays[0], uplink_rate=rates[1], uplink_delay=delays[1],
-            payload=payload, order="block")
+            planes=1,
+            leaves=down[1],
+            spines=of(0, "radix_up"),
+            hosts_per_leaf=down[0],
+            rate=rates[0],
+            delay=delays[0],
+            uplink_rate=rates[1],
+            uplink_delay=delays[1],
+            payload=payload,
+            order="block",
+        )
     else:
         fabric = clos.three_tier(
-            pods=down[2], leaves_per_pod=down[1], aggs_per_pod=of(0, "radix_up"),
-            cores_per_agg=of(1, "radix_up"), hosts_per_leaf=down[0], rate=rates[0],
-            delay=delays[0], uplink_rate=rates[1], uplink_delay=delays[1], core_rate=rates[2],
-            core_delay=delays[2], payload=payload, order="block")
+            pods=down[2],
+            leaves_per_pod=down[1],
+            aggs_per_pod=of(0, "radix_up"),
+            cores_per_agg=of(1, "radix_up"),
+            hosts_per_leaf=down[0],
+            rate=rates[0],
+            delay=delays[0],
+            uplink_rate=rates[1],
+            uplink_delay=delays[1],
+            core_rate=rates[2],
+            core_delay=delays[2],
+            payload=payload,
+            order="block",
+        )
     fabric.name = path.stem or "htsim"
     return fabric
 

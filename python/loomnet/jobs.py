@@ -228,8 +228,8 @@ COLLECTIVES = (AllReduce, AllToAll, AllGather, ReduceScatter, Broadcast, Reduce,
 
 class Permutation(Collective):
     """Rank r sends `size` bytes to rank (r + `shift`) mod ranks, all at once, `repeat` times. With
-    `shift="random"` the receivers are a random permutation, drawn from `seed`, that leaves no rank in
-    its place."""
+    `shift="random"` the receivers are a random permutation, drawn from `seed`, that leaves no rank
+    in its place."""
 
     kind: ClassVar[str] = "permutation"
     shift: Count | Literal["random"] = 1
@@ -240,7 +240,7 @@ class Permutation(Collective):
         if self.shift == "random":
             # One cycle through all ranks in random order: every rank sends to the next on it.
             order = list(placed)
-            random.Random(f"permutation {self.seed} {len(order)}").shuffle(order)  # noqa: S311
+            random.Random(f"permutation {self.seed} {len(order)}").shuffle(order)
             return sorted(zip(order, order[1:] + order[:1], strict=True))
         if self.shift % len(placed) == 0:
             raise UsageError(f"Permutation.shift: {self.shift} sends every rank to itself")
@@ -362,7 +362,9 @@ class GraphJob(Job):
         if self.ranks not in (None, ranks):
             raise UsageError(f"{type(self).__name__}.ranks: {self.path} has {ranks} ranks")
         if ranks > len(hosts):
-            raise UsageError(f"{self.path}: {ranks} ranks but {len(hosts)} hosts; one runs per host")
+            raise UsageError(
+                f"{self.path}: {ranks} ranks but {len(hosts)} hosts; one rank runs per host"
+            )
         return hosts[:ranks]
 
     def edges(self, hosts: list[int]) -> list[Edge]:
@@ -384,8 +386,8 @@ class GraphJob(Job):
 
 
 class ConnectionMatrix(GraphJob):
-    """The flows of an htsim connection matrix: rank i is its node i. Read when made; raises UsageError
-    naming the line at fault."""
+    """The flows of an htsim connection matrix: rank i is its node i. Read when made; raises
+    UsageError naming the line at fault."""
 
     kind: ClassVar[str] = "connection_matrix"
     positional: ClassVar[tuple[str, ...]] = ("path", "transport")
@@ -403,8 +405,8 @@ class ConnectionMatrix(GraphJob):
 
 class Trace(GraphJob):
     """An execution trace. Either MLCommons Chakra, one file <prefix>.<rank>.et per rank: `path` is
-    their folder, their common prefix or one of them, and `groups` a JSON file of communicator groups
-    {"name": [ranks]}. Or flows from a JSON Lines file, a row per flow, its ranks by number:
+    their folder, their common prefix or one of them, and `groups` a JSON file of communicator
+    groups {"name": [ranks]}. Or flows from a JSON Lines file, a row per flow, its ranks by number:
     {"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}"""
 
     kind: ClassVar[str] = "trace"

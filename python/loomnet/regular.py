@@ -1,4 +1,4 @@
-"""A fabric that is a Clos: known by its shape, its nodes and links listed only when somebody asks."""
+"""A fabric that is a Clos: known by its shape; nodes and links are listed only when asked for."""
 
 from __future__ import annotations
 
@@ -19,8 +19,15 @@ class ClosFabric(Fabric):
     """`specs`: both directions of a link, by tier (host–leaf, leaf–T1, T1–core). Adding a node or a
     link makes it an ordinary fabric; overrides keep its addresses."""
 
-    def __init__(self, name: str, shape: Clos, specs: tuple[HalfLink, ...], *,
-                 radix: int | None = None, payload: Size | str = "2048 B") -> None:
+    def __init__(
+        self,
+        name: str,
+        shape: Clos,
+        specs: tuple[HalfLink, ...],
+        *,
+        radix: int | None = None,
+        payload: Size | str = "2048 B",
+    ) -> None:
         super().__init__(name, payload=payload)
         for listed in _LISTED:
             del self.__dict__[listed]
@@ -106,8 +113,11 @@ class ClosFabric(Fabric):
         shape = self.shape
         if shape is None or not self.uniform:
             return super().check()
-        for tier, node in (("leaf", shape.leaf(0, 0)), ("T1", shape.agg(0, 0)),
-                           ("core", shape.core(0, 0))):
+        for tier, node in (
+            ("leaf", shape.leaf(0, 0)),
+            ("T1", shape.agg(0, 0)),
+            ("core", shape.core(0, 0)),
+        ):
             if tier == "core" and not shape.cores:
                 continue
             used = shape.ports(node)
@@ -118,7 +128,7 @@ class ClosFabric(Fabric):
                 )
         return self
 
-    # --- changes ------------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
     def override(self, pattern: str, **overrides: Any) -> Fabric:
         self._links  # noqa: B018 (lists them, so that they can differ)
         self.uniform = False
@@ -132,8 +142,9 @@ class ClosFabric(Fabric):
         self._irregular()
         return super().add_link(a, b, **values)
 
-    def add_host(self, name: str | None = None, *, role: str = "rank",
-                 ports: int | None = None) -> str:
+    def add_host(
+        self, name: str | None = None, *, role: str = "rank", ports: int | None = None
+    ) -> str:
         self._irregular()
         return super().add_host(name, role=role, ports=ports)
 

@@ -111,8 +111,8 @@ class Result:
 
     @property
     def flows(self) -> Table:
-        """One row per flow: source, destination, bytes, start and completion time in seconds, and the
-        slowdown against the fabric being empty. Null where a flow never ended."""
+        """One row per flow: source, destination, bytes, start and completion time in seconds, and
+        the slowdown against the fabric being empty. Null where a flow never ended."""
         columns = ("source", "destination", "bytes", "start_s", "fct_s", "slowdown")
         names = self.plan.topology.names
         rows = [
@@ -125,7 +125,7 @@ class Result:
         return Table(columns, rows)
 
     def flow_figures(self) -> dict[str, tuple[float | None, str]]:
-        """(value, unit) of fct_mean_s, fct_p50_s, fct_p99_s, fct_max_s, slowdown_mean, _p99, _max."""
+        """(value, unit) of fct_mean_s, fct_p50_s, fct_p99_s, fct_max_s, slowdown_mean and so on."""
         from loomnet.flows import figures
 
         return figures(self.flow_records)
@@ -159,8 +159,8 @@ class Result:
 
     @property
     def unequal_hashes(self) -> int | None:
-        """Steps (of every 20th) after which the ranks' parameters were not all equal, byte for byte;
-        None if no step was hashed by every rank."""
+        """Steps (of every 20th) after which the ranks' parameters were not all equal, byte for
+        byte; None if no step was hashed by every rank."""
         return self.data.unequal_hashes
 
     def rank_log(self, rank: int) -> str:

@@ -41,8 +41,8 @@ class EcmpTables:
         self.topology = topology
         self.down_links = frozenset(down_links)
         self.down_switches = frozenset(down_switches)
-        # leaf -> switch -> ports, each leaf's when first asked for. An undisturbed regular fabric needs
-        # none of it: its shape knows.
+        # leaf -> switch -> ports, each leaf's when first asked for. An undisturbed regular fabric
+        # needs none of it: its shape knows.
         self._next: dict[int, dict[int, tuple[int, ...]]] = {}
         regular = isinstance(topology, PartialTopology) and not (
             self.down_links or self.down_switches

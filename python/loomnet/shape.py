@@ -1,5 +1,5 @@
-"""Regular Clos fabrics as arithmetic: every number of a node, port or link follows from the shape, so
-that a fabric of a million links costs nothing until one of them is used.
+"""Regular Clos fabrics as arithmetic: every number of a node, port or link follows from the shape,
+so that a fabric of a million links costs nothing until one of them is used.
 
 Numbering is that of the builders in clos.py. Hosts are nodes 0 … H-1. Plane by plane follow its
 leaves (T0), its spines or aggregation switches (T1) and its cores (T2), and its links in the same
@@ -23,8 +23,8 @@ _HOST = re.compile(r"h(\d+)")
 
 @dataclass(frozen=True)
 class Clos:
-    """Two tiers (`pods` 1, `cores_per_agg` 0; T1 is a spine) or three. `order`: host i hangs on leaf
-    i mod leaves (`spread`) or on leaf i // hosts_per_leaf (`block`)."""
+    """Two tiers (`pods` 1, `cores_per_agg` 0; T1 is a spine) or three. `order`: host i hangs on
+    leaf i mod leaves (`spread`) or on leaf i // hosts_per_leaf (`block`)."""
 
     planes: int
     leaves: int  # per plane, all pods
@@ -201,7 +201,9 @@ class Clos:
                 plane = self.place(far)[1]
                 candidates = [self.host_link(plane, node)] if plane >= 0 else []
             elif self.place(node)[0] in ("leaf", "agg"):
-                first = self.hosts_per_leaf if self.place(node)[0] == "leaf" else self.leaves_per_pod
+                first = (
+                    self.hosts_per_leaf if self.place(node)[0] == "leaf" else self.leaves_per_pod
+                )
                 candidates = [self.link_at(node, port) for port in range(first, self.ports(node))]
             else:
                 candidates = []
@@ -214,7 +216,7 @@ class Clos:
         (a, _), (b, _) = self.ends(link)
         return f"{self.name(a)}--{self.name(b)}"
 
-    # --- routes of the healthy fabric ---------------------------------------------------------------
+    # --- routes of the healthy fabric -------------------------------------------------------------
     def next_ports(self, switch: int, leaf: int) -> tuple[int, ...]:
         """Ports of equal cost by which a switch reaches a leaf (node number) of its plane."""
         tier, _, index = self.place(switch)
@@ -240,7 +242,11 @@ class Clos:
         leaves = sorted({self.leaf_index(host) for host in ordered})
         pods = sorted({leaf // self.leaves_per_pod for leaf in leaves})
         return Touched(
-            self, ordered, leaves, pods, self.aggs_per_pod if len(leaves) > 1 else 0,
+            self,
+            ordered,
+            leaves,
+            pods,
+            self.aggs_per_pod if len(leaves) > 1 else 0,
             self.cores if len(pods) > 1 else 0,
         )
 
@@ -248,8 +254,15 @@ class Clos:
 class Touched:
     """A part of a shape, in the numbers of the whole; the same part in every plane."""
 
-    def __init__(self, shape: Clos, hosts: list[int], leaves: list[int], pods: list[int], ups: int,
-                 cores: int) -> None:
+    def __init__(
+        self,
+        shape: Clos,
+        hosts: list[int],
+        leaves: list[int],
+        pods: list[int],
+        ups: int,
+        cores: int,
+    ) -> None:
         self.shape, self.hosts, self.leaves, self.pods = shape, hosts, leaves, pods
         self.ups, self.cores = range(ups), range(cores)
         self.core_ups = range(shape.cores_per_agg if cores else 0)
@@ -299,23 +312,30 @@ class Touched:
         tier, plane, index = shape.place(node)
         if tier == "host":
             leaf = shape.leaf_index(index)
-            return [(p, shape.host_link(p, index), shape.leaf(p, leaf)) for p in range(shape.planes)]
+            return [
+                (p, shape.host_link(p, index), shape.leaf(p, leaf)) for p in range(shape.planes)
+            ]
         if tier == "leaf":
             pod = index // shape.leaves_per_pod * shape.aggs_per_pod
-            down = [(shape.downlink(host), shape.host_link(plane, host), host)
-                    for host in self._hosts_on.get(index, ())]
+            down = [
+                (shape.downlink(host), shape.host_link(plane, host), host)
+                for host in self._hosts_on.get(index, ())
+            ]
             first = shape.leaf_link(plane, index, 0)
             agg = shape.agg(plane, pod)
             return down + [(shape.hosts_per_leaf + up, first + up, agg + up) for up in self.ups]
         if tier == "agg":
             pod, which = divmod(index, shape.aggs_per_pod)
             base = pod * shape.leaves_per_pod
-            low = [(leaf - base, shape.leaf_link(plane, leaf, which), shape.leaf(plane, leaf))
-                   for leaf in self._leaves_in.get(pod, ())]
+            low = [
+                (leaf - base, shape.leaf_link(plane, leaf, which), shape.leaf(plane, leaf))
+                for leaf in self._leaves_in.get(pod, ())
+            ]
             first = shape.agg_link(plane, index, 0)
             core = shape.core(plane, which * shape.cores_per_agg)
-            return low + [(shape.leaves_per_pod + up, first + up, core + up)
-                          for up in self.core_ups]
+            return low + [
+                (shape.leaves_per_pod + up, first + up, core + up) for up in self.core_ups
+            ]
         which, up = divmod(index, shape.cores_per_agg)
         aggs = [(pod, pod * shape.aggs_per_pod + which) for pod in self.pods]
         return [(pod, shape.agg_link(plane, agg, up), shape.agg(plane, agg)) for pod, agg in aggs]

@@ -1,5 +1,6 @@
-"""A plan of the part of a regular fabric that some hosts' traffic can meet: the numbers, addresses and
-seeds of the whole, computed when read. A run on it ends like one on the whole, byte for byte."""
+"""A plan of the part of a regular fabric that some hosts' traffic can meet: the numbers, addresses
+and seeds of the whole, computed when read. A run on it ends like one on the whole, byte for
+byte."""
 
 from __future__ import annotations
 
@@ -55,8 +56,9 @@ class Halves:
         self.shape: Clos = fabric.shape
         self.settings = [
             tuple(
-                half_settings(spec, rtt, frame, last_hop=tier == 0 and back,
-                              from_host=tier == 0 and not back)
+                half_settings(
+                    spec, rtt, frame, last_hop=tier == 0 and back, from_host=tier == 0 and not back
+                )
                 for back in (False, True)
             )
             for tier, spec in enumerate(fabric.specs)
@@ -68,8 +70,13 @@ class Halves:
         low, high = shape.ends(number)
         names = shape.name(low[0]), shape.name(high[0])
         ahead, back = (
-            HalfLinkPlan(2 * number + back, f"{names[back]}->{names[not back]}", *ends, last_hop=
-                         tier == 0 and back, **self.settings[tier][back])
+            HalfLinkPlan(
+                2 * number + back,
+                f"{names[back]}->{names[not back]}",
+                *ends,
+                last_hop=tier == 0 and back,
+                **self.settings[tier][back],
+            )
             for back, ends in ((False, (*low, *high)), (True, (*high, *low)))
         )
         return LinkPlan(number, f"{names[0]}--{names[1]}", shape.plane_of(number), ahead, back)
@@ -94,16 +101,21 @@ def longest_rtt(fabric: ClosFabric, frame: int) -> Time:
     """As plan.base_rtt, from the shape."""
     assert fabric.shape is not None
     hops = {1: (0, 0), 3: (0, 1, 1, 0), 5: (0, 1, 2, 2, 1, 0)}[fabric.shape.longest_path()]
-    return Time.of(sum(
-        wire_time(fabric.specs[tier], size) for size in (frame, SACK_FRAME_BYTES) for tier in hops
-    ))
+    return Time.of(
+        sum(
+            wire_time(fabric.specs[tier], size)
+            for size in (frame, SACK_FRAME_BYTES)
+            for tier in hops
+        )
+    )
 
 
 class PartialPlan(Plan):
     """A Plan whose entries are made when read; see Plan."""
 
-    def wiring(self) -> Iterator[tuple[int, numpy.ndarray]]:
-        """(tier, rows of link, node, port, node, port) in order of the links' numbers."""
+    def wiring(self) -> Iterator[numpy.ndarray]:
+        """Rows of link, node, port, node, port in order of the links' numbers, an array for each
+        tier of a plane."""
         topology = self.topology
         assert isinstance(topology, PartialTopology)
         shape, part = topology.shape, topology.part
@@ -111,27 +123,39 @@ class PartialPlan(Plan):
             hosts = numpy.array(part.hosts, dtype=numpy.int64)
             leaf = numpy.array([shape.leaf_index(host) for host in part.hosts])
             place = numpy.array([shape.downlink(host) for host in part.hosts])
-            yield 0, _rows(shape.host_link(plane, 0) + hosts, hosts, plane, shape.leaf(plane, 0) + leaf,
-                           place)
+            yield _rows(
+                shape.host_link(plane, 0) + hosts,
+                hosts,
+                plane,
+                shape.leaf(plane, 0) + leaf,
+                place,
+            )
             low, up = _pairs(part.leaves, part.ups)
             if len(low):
                 pod, down = numpy.divmod(low, shape.leaves_per_pod)
-                yield 1, _rows(
+                yield _rows(
                     shape.leaf_link(plane, 0, 0) + low * shape.aggs_per_pod + up,
-                    shape.leaf(plane, 0) + low, shape.hosts_per_leaf + up,
-                    shape.agg(plane, 0) + pod * shape.aggs_per_pod + up, down)
+                    shape.leaf(plane, 0) + low,
+                    shape.hosts_per_leaf + up,
+                    shape.agg(plane, 0) + pod * shape.aggs_per_pod + up,
+                    down,
+                )
             low, up = _pairs(part.aggs, part.core_ups)
             if len(low):
                 pod, which = numpy.divmod(low, shape.aggs_per_pod)
-                yield 2, _rows(
+                yield _rows(
                     shape.agg_link(plane, 0, 0) + low * shape.cores_per_agg + up,
-                    shape.agg(plane, 0) + low, shape.leaves_per_pod + up,
-                    shape.core(plane, 0) + which * shape.cores_per_agg + up, pod)
+                    shape.agg(plane, 0) + low,
+                    shape.leaves_per_pod + up,
+                    shape.core(plane, 0) + which * shape.cores_per_agg + up,
+                    pod,
+                )
 
 
 def _pairs(low: Sequence[int], ups: Sequence[int]) -> tuple[numpy.ndarray, numpy.ndarray]:
     return numpy.repeat(numpy.array(low, dtype=numpy.int64), len(ups)), numpy.tile(
-        numpy.arange(len(ups), dtype=numpy.int64), len(low))
+        numpy.arange(len(ups), dtype=numpy.int64), len(low)
+    )
 
 
 def _rows(*columns: Any) -> numpy.ndarray:
@@ -159,9 +183,11 @@ class _Ports(Sequence[int]):
 
 
 def partial_plan(fabric: Fabric, hosts: Iterable[int], seed: int, style: Style) -> PartialPlan:
-    """The plan of what these hosts' traffic can meet. Raises FabricError where that is not known."""
+    """The plan of what these hosts' traffic can meet. Raises FabricError if that is not known."""
     if not isinstance(fabric, ClosFabric) or fabric.shape is None or not fabric.uniform:
-        raise FabricError(f"{fabric.name}: only a regular fabric without overrides is built in part")
+        raise FabricError(
+            f"{fabric.name}: only a regular fabric without overrides is built in part"
+        )
     shape = fabric.shape
     wanted = sorted(set(hosts))
     if not wanted or not 0 <= wanted[0] <= wanted[-1] < shape.hosts:
@@ -177,11 +203,27 @@ def partial_plan(fabric: Fabric, hosts: Iterable[int], seed: int, style: Style) 
         return HostPlan(number, f"h{number}", "rank", str(host_address(number)), ports)
 
     def switch(node: int) -> SwitchPlan:
-        return SwitchPlan(node, shape.name(node), shape.place(node)[1],
-                          _Ports(shape, node), addresses.tables(node), routes.switch(node), halves.buffer_bytes(node))
+        return SwitchPlan(
+            node,
+            shape.name(node),
+            shape.place(node)[1],
+            _Ports(shape, node),
+            addresses.tables(node),
+            routes.switch(node),
+            halves.buffer_bytes(node),
+        )
 
     return PartialPlan(
-        fabric.name, seed, shape.planes, fabric.payload.bytes, frame, rtt.count,
-        Part(wanted, host), Part(topology.switch_numbers, switch),
-        Part(topology.link_numbers, halves.plan), topology, addresses, routes,
+        fabric.name,
+        seed,
+        shape.planes,
+        fabric.payload.bytes,
+        frame,
+        rtt.count,
+        Part(wanted, host),
+        Part(topology.switch_numbers, switch),
+        Part(topology.link_numbers, halves.plan),
+        topology,
+        addresses,
+        routes,
     )

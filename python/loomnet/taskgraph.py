@@ -13,8 +13,9 @@ MOST_TASKS = 4_000_000
 
 @dataclass(slots=True)
 class Task:
-    """A transfer if `source` >= 0, else a delay. `lane`: delays of one lane run one after another; 0
-    none. `channel`: transfers of one pair and channel share a queue pair. `what` names it in errors."""
+    """A transfer if `source` >= 0, else a delay. `lane`: delays of one lane run one after another;
+    0 none. `channel`: transfers of one pair and channel share a queue pair. `what` names it in
+    errors."""
 
     source: int = -1
     destination: int = -1
@@ -46,8 +47,9 @@ class TaskGraph:
         """A point in time: when all of these have ended."""
         return self.add(Task(what=what), after)
 
-    def send(self, source: int, destination: int, size: int, after: Iterable[int] = (),
-             what: str = "") -> int:
+    def send(
+        self, source: int, destination: int, size: int, after: Iterable[int] = (), what: str = ""
+    ) -> int:
         return self.add(Task(source, destination, size, what=what), after)
 
     @property
@@ -83,15 +85,17 @@ class TaskGraph:
             seen[at] = len(path)
             path.append(at)
             at = next(other for other in self.after[at] if waits[other])
-        names = [self.tasks[task].what for task in path[seen[at]:][::-1]]
+        names = [self.tasks[task].what for task in path[seen[at] :][::-1]]
         shown = list(dict.fromkeys(name for name in names if name)) or ["unnamed tasks"]
         return " -> ".join([*shown[:6], *(["…"] if len(shown) > 6 else []), shown[0]])
 
-    # --- collectives ---------------------------------------------------------------------------------
-    # `enter[i]`: the task after which the i-th member takes part; each returns, per member, the task
-    # after which it is done. Rings and direct exchanges, as the engine's own schedules have them.
-    def _ring(self, members: Sequence[int], size: int, steps: int, enter: Sequence[int],
-              what: str) -> list[int]:
+    # --- collectives ------------------------------------------------------------------------------
+    # `enter[i]`: the task after which the i-th member takes part; each returns, per member, the
+    # task after which it is done. Rings and direct exchanges, as the engine's own schedules have
+    # them.
+    def _ring(
+        self, members: Sequence[int], size: int, steps: int, enter: Sequence[int], what: str
+    ) -> list[int]:
         n = len(members)
         chunk = -(-size // n)
         # received[i]: what member i must have before it may send its next chunk.
@@ -104,8 +108,9 @@ class TaskGraph:
             received = [sent[i - 1] for i in range(n)]
         return [self.join({received[i], sent[i]}, what) for i in range(n)]
 
-    def _direct(self, members: Sequence[int], size: int, enter: Sequence[int],
-                what: str) -> list[int]:
+    def _direct(
+        self, members: Sequence[int], size: int, enter: Sequence[int], what: str
+    ) -> list[int]:
         n = len(members)
         chunk = -(-size // n)
         done: list[list[int]] = [[task] for task in enter]
@@ -117,8 +122,16 @@ class TaskGraph:
                 done[j].append(task)
         return [self.join(tasks, what) for tasks in done]
 
-    def _tree(self, members: Sequence[int], size: int, enter: Sequence[int], what: str, root: int,
-              *, down: bool) -> list[int]:
+    def _tree(
+        self,
+        members: Sequence[int],
+        size: int,
+        enter: Sequence[int],
+        what: str,
+        root: int,
+        *,
+        down: bool,
+    ) -> list[int]:
         """A binomial tree from the root down, or up to it."""
         n = len(members)
         order = [(root + i) % n for i in range(n)]
@@ -137,8 +150,15 @@ class TaskGraph:
                 done[b].add(task)
         return [self.join(tasks, what) for tasks in done]
 
-    def collective(self, kind: str, members: Sequence[int], size: int, enter: Sequence[int],
-                   what: str, root: int = 0) -> list[int]:
+    def collective(
+        self,
+        kind: str,
+        members: Sequence[int],
+        size: int,
+        enter: Sequence[int],
+        what: str,
+        root: int = 0,
+    ) -> list[int]:
         """`size` bytes are the whole buffer of a member: what all-reduce and reduce-scatter begin
         with, what all-gather ends with, what all-to-all sends, own part included."""
         n = len(members)
@@ -169,6 +189,14 @@ class TaskGraph:
 
 
 COLLECTIVE_KINDS: Mapping[int, str] = {
-    0: "all_reduce", 1: "reduce", 2: "all_gather", 3: "gather", 4: "scatter", 5: "broadcast",
-    6: "all_to_all", 7: "reduce_scatter", 8: "reduce_scatter", 9: "barrier",
+    0: "all_reduce",
+    1: "reduce",
+    2: "all_gather",
+    3: "gather",
+    4: "scatter",
+    5: "broadcast",
+    6: "all_to_all",
+    7: "reduce_scatter",
+    8: "reduce_scatter",
+    9: "barrier",
 }

@@ -89,8 +89,8 @@ class Topology:
 
 
 class PartialTopology(Topology):
-    """The part of a regular fabric that traffic among `hosts` can meet, numbered as the whole. Nothing
-    is stored per link: what is asked for is worked out from the shape."""
+    """The part of a regular fabric that traffic among `hosts` can meet, numbered as the whole.
+    Nothing is stored per link: what is asked for is worked out from the shape."""
 
     def __init__(self, fabric: ClosFabric, hosts: Iterable[int]) -> None:
         assert fabric.shape is not None

@@ -157,7 +157,7 @@ class FlowTraffic:
 
 
 class GraphTraffic:
-    """Execution traces and connection matrices: transfers and delays as their graph releases them."""
+    """Execution traces and connection matrices: a graph of transfers and delays."""
 
     def __init__(self, engine: Engine, graph: TaskGraph, placement: Sequence[int],
                  start_ps: int) -> None:
@@ -245,7 +245,7 @@ def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: 
 
 def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,
            seed: int, nic_bps: int) -> list[tuple[int, int, int, int]]:
-    draw = random.Random(f"flows {seed} {ranks}")  # noqa: S311 (repeatable, not secret)
+    draw = random.Random(f"flows {seed} {ranks}")
     flows, at, sizes = [], now_ps, job.distribution
     senders = len({a for a, _ in job.pairs}) if job.pairs else ranks
     gap = job.mean_gap_ps(nic_bps, senders)

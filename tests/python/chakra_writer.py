@@ -1,5 +1,5 @@
-"""Writes Chakra traces for tests, with the protobuf library and a schema stated here by field numbers:
-independent of the reader that it checks."""
+"""Writes Chakra traces for tests, with the protobuf library and a schema stated here by field
+numbers: independent of the reader that it checks."""
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 

@@ -1,5 +1,5 @@
-"""Chakra traces: the reader against the protobuf library, each refusal in one line, and runs whose times
-follow from the graph."""
+"""Chakra traces: the reader against the protobuf library, each refusal in one line, and runs whose
+times follow from the graph."""
 
 import gzip
 import json
@@ -40,25 +40,47 @@ def star(hosts=4):
     return ln.star(hosts=hosts, payload="4096 B", **LINK)
 
 
-# --- the reader -----------------------------------------------------------------------------------------
+# --- the reader -----------------------------------------------------------------------------------
 U64 = st.integers(0, 2**64 - 1)
 KINDS = {
-    "int32_val": st.integers(-(2**31), 2**31 - 1), "int64_val": st.integers(-(2**63), 2**63 - 1),
-    "uint32_val": st.integers(0, 2**32 - 1), "uint64_val": U64,
-    "sint64_val": st.integers(-(2**63), 2**63 - 1), "fixed64_val": U64,
-    "sfixed32_val": st.integers(-(2**31), 2**31 - 1), "bool_val": st.booleans(),
-    "string_val": st.text(min_size=1), "double_val": st.floats(allow_nan=False),
+    "int32_val": st.integers(-(2**31), 2**31 - 1),
+    "int64_val": st.integers(-(2**63), 2**63 - 1),
+    "uint32_val": st.integers(0, 2**32 - 1),
+    "uint64_val": U64,
+    "sint64_val": st.integers(-(2**63), 2**63 - 1),
+    "fixed64_val": U64,
+    "sfixed32_val": st.integers(-(2**31), 2**31 - 1),
+    "bool_val": st.booleans(),
+    "string_val": st.text(min_size=1),
+    "double_val": st.floats(allow_nan=False),
 }
-ATTRIBUTES = st.lists(st.sampled_from(sorted(KINDS)).flatmap(
-    lambda kind: st.tuples(st.just(kind), KINDS[kind])), max_size=4)
+ATTRIBUTES = st.lists(
+    st.sampled_from(sorted(KINDS)).flatmap(lambda kind: st.tuples(st.just(kind), KINDS[kind])),
+    max_size=4,
+)
 
 
 @settings(max_examples=300, deadline=None)
-@given(number=U64, name=st.text(), kind=st.integers(0, 12), ctrl=st.lists(U64, max_size=3),
-       data=st.lists(U64, max_size=3), us=U64, attributes=ATTRIBUTES, inputs=st.text())
+@given(
+    number=U64,
+    name=st.text(),
+    kind=st.integers(0, 12),
+    ctrl=st.lists(U64, max_size=3),
+    data=st.lists(U64, max_size=3),
+    us=U64,
+    attributes=ATTRIBUTES,
+    inputs=st.text(),
+)
 def test_what_the_library_writes_we_read(number, name, kind, ctrl, data, us, attributes, inputs):
-    made = MESSAGES["Node"](id=number, name=name, type=kind, ctrl_deps=ctrl, data_deps=data,
-                            duration_micros=us, start_time_micros=7)
+    made = MESSAGES["Node"](
+        id=number,
+        name=name,
+        type=kind,
+        ctrl_deps=ctrl,
+        data_deps=data,
+        duration_micros=us,
+        start_time_micros=7,
+    )
     made.inputs.values = inputs
     expected = {}
     for i, (field, value) in enumerate(attributes):
@@ -86,10 +108,15 @@ def folder(tmp_path_factory):
 
 
 VALID = [
-    [node(1, COMPUTE, us=3), node(2, COLLECTIVE, after=[1], comm_type=ALL_REDUCE, comm_size=4096),
-     node(3, SEND, after=[2], comm_dst=1, comm_tag=5, comm_size=100)],
-    [node(1, COLLECTIVE, comm_type=ALL_REDUCE, comm_size=4096),
-     node(9, RECEIVE, after=[1], comm_src=0, comm_tag=5, comm_size=100)],
+    [
+        node(1, COMPUTE, us=3),
+        node(2, COLLECTIVE, after=[1], comm_type=ALL_REDUCE, comm_size=4096),
+        node(3, SEND, after=[2], comm_dst=1, comm_tag=5, comm_size=100),
+    ],
+    [
+        node(1, COLLECTIVE, comm_type=ALL_REDUCE, comm_size=4096),
+        node(9, RECEIVE, after=[1], comm_src=0, comm_tag=5, comm_size=100),
+    ],
 ]
 
 
@@ -110,10 +137,15 @@ def test_a_damaged_trace_is_read_or_refused(folder, data):
 
 
 @settings(max_examples=100, deadline=None)
-@given(text=st.text(max_size=40) | st.recursive(
-    st.none() | st.integers(-1, 3) | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner,
-                                                                max_size=3)).map(json.dumps))
+@given(
+    text=st.text(max_size=40)
+    | st.recursive(
+        st.none() | st.integers(-1, 3) | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+        ),
+    ).map(json.dumps)
+)
 def test_any_groups_file_is_read_or_refused(folder, text):
     write(folder, VALID, "g")
     (folder / "groups.json").write_text(text, errors="replace")
@@ -137,33 +169,50 @@ def test_files_are_found_by_folder_prefix_or_name(tmp_path):
         read_graph(tmp_path)
 
 
-# --- refusals --------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------
 REDUCE = {"comm_type": ALL_REDUCE, "comm_size": 64}
 
 
-@pytest.mark.parametrize(("ranks", "line"), [
-    ([[node(1, COMPUTE, after=[2]), node(2, COMPUTE, name="b", after=[1])], []],
-     'a cycle of dependencies: rank 0 node 2 "b" -> rank 0 node 1 -> rank 0 node 2 "b"'),
-    ([[node(1, 11)], []], "rank 0 node 1: unknown node type 11"),
-    ([[node(1, 0)], []], "rank 0 node 1: unknown node type 0"),
-    ([[node(1, COMPUTE, after=[7])], []], "waits for node 7, which is not there"),
-    ([[node(1, COMPUTE), node(1, COMPUTE)], []], "node 1 is there twice"),
-    ([[node(1, SEND, comm_dst=5, comm_size=1)], []], "rank 5 is missing from the trace"),
-    ([[node(1, SEND, comm_dst=1, comm_size=1)], []], "no rank 1 receives it (tag 0)"),
-    ([[], [node(1, RECEIVE, comm_src=0, comm_size=1)]], "no rank 0 sends it (tag 0)"),
-    ([[node(1, SEND, comm_dst=0, comm_size=1)], []], "sends to itself"),
-    ([[node(1, SEND, comm_size=1)], []], "has no comm_dst"),
-    ([[node(1, COLLECTIVE, **REDUCE)], []], "rank 1 takes no part in it"),
-    ([[node(1, COLLECTIVE, **REDUCE)], [node(1, COLLECTIVE, comm_type=0, comm_size=65)]],
-     "is all_reduce of 65 B, but rank 0 node 1 is all_reduce of 64 B"),
-    ([[node(1, COLLECTIVE, comm_type=77, comm_size=1)]] * 2, "unknown collective 77"),
-    ([[node(1, COLLECTIVE, pg_name="tp", **REDUCE)]] * 2, 'unknown communicator group "tp"'),
-    ([[node(1, COLLECTIVE, comm_type=0, comm_size=-1)]] * 2, "comm_size -1 is not a number"),
-    # Each waits for the other's message: a cycle through two ranks.
-    ([[node(1, RECEIVE, comm_src=1, comm_size=1), node(2, SEND, after=[1], comm_dst=1, comm_size=1)],
-      [node(1, RECEIVE, comm_src=0, comm_size=1), node(2, SEND, after=[1], comm_dst=0, comm_size=1)],
-      ], "a cycle of dependencies: rank "),
-])
+@pytest.mark.parametrize(
+    ("ranks", "line"),
+    [
+        (
+            [[node(1, COMPUTE, after=[2]), node(2, COMPUTE, name="b", after=[1])], []],
+            'a cycle of dependencies: rank 0 node 2 "b" -> rank 0 node 1 -> rank 0 node 2 "b"',
+        ),
+        ([[node(1, 11)], []], "rank 0 node 1: unknown node type 11"),
+        ([[node(1, 0)], []], "rank 0 node 1: unknown node type 0"),
+        ([[node(1, COMPUTE, after=[7])], []], "waits for node 7, which is not there"),
+        ([[node(1, COMPUTE), node(1, COMPUTE)], []], "node 1 is there twice"),
+        ([[node(1, SEND, comm_dst=5, comm_size=1)], []], "rank 5 is missing from the trace"),
+        ([[node(1, SEND, comm_dst=1, comm_size=1)], []], "no rank 1 receives it (tag 0)"),
+        ([[], [node(1, RECEIVE, comm_src=0, comm_size=1)]], "no rank 0 sends it (tag 0)"),
+        ([[node(1, SEND, comm_dst=0, comm_size=1)], []], "sends to itself"),
+        ([[node(1, SEND, comm_size=1)], []], "has no comm_dst"),
+        ([[node(1, COLLECTIVE, **REDUCE)], []], "rank 1 takes no part in it"),
+        (
+            [[node(1, COLLECTIVE, **REDUCE)], [node(1, COLLECTIVE, comm_type=0, comm_size=65)]],
+            "is all_reduce of 65 B, but rank 0 node 1 is all_reduce of 64 B",
+        ),
+        ([[node(1, COLLECTIVE, comm_type=77, comm_size=1)]] * 2, "unknown collective 77"),
+        ([[node(1, COLLECTIVE, pg_name="tp", **REDUCE)]] * 2, 'unknown communicator group "tp"'),
+        ([[node(1, COLLECTIVE, comm_type=0, comm_size=-1)]] * 2, "comm_size -1 is not a number"),
+        # Each waits for the other's message: a cycle through two ranks.
+        (
+            [
+                [
+                    node(1, RECEIVE, comm_src=1, comm_size=1),
+                    node(2, SEND, after=[1], comm_dst=1, comm_size=1),
+                ],
+                [
+                    node(1, RECEIVE, comm_src=0, comm_size=1),
+                    node(2, SEND, after=[1], comm_dst=0, comm_size=1),
+                ],
+            ],
+            "a cycle of dependencies: rank ",
+        ),
+    ],
+)
 def test_a_bad_trace_is_one_clear_line(tmp_path, ranks, line):
     with pytest.raises(UsageError) as error:
         read_graph(write(tmp_path, ranks))
@@ -177,9 +226,14 @@ def test_a_missing_rank_ends_the_command_with_exit_2(tmp_path):
     scenario.write_text(
         "import loomnet as ln\n@ln.scenario\ndef s(lab: ln.Lab):\n    '''x'''\n"
         "    lab.run(ln.star(hosts=4, rate='1 Gb/s', delay='1 us'), "
-        f"ln.Trace({str(tmp_path / 't')!r}))\n")
-    done = subprocess.run([sys.executable, "-m", "loomnet", "run", str(scenario)], cwd=tmp_path,
-                          capture_output=True, text=True)
+        f"ln.Trace({str(tmp_path / 't')!r}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "loomnet", "run", str(scenario)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2 and done.stderr.count("\n") == 1
     assert "rank 1 is missing: no file t.1.et" in done.stderr
     with pytest.raises(UsageError, match="no trace files"):
@@ -195,7 +249,8 @@ def test_groups_name_ranks_that_are_there(tmp_path):
     for text, line in (
         ('{"dp": [0, 5]}', "group dp: rank 5 is missing from the trace"),
         ('{"dp": [0, 0]}', "must be a list of different ranks"),
-        ("[1]", "communicator groups are"), ("{", "groups.json: "),
+        ("[1]", "communicator groups are"),
+        ("{", "groups.json: "),
         ('{"dp": [1]}', 'is no member of group "dp"'),
     ):
         groups.write_text(text)
@@ -203,7 +258,7 @@ def test_groups_name_ranks_that_are_there(tmp_path):
             read_graph(prefix, groups)
 
 
-# --- runs ------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 def run(tmp_path, ranks, fabric=None, transport="mrc", **values):
     pytest.importorskip("loomnet._core")
     job = ln.Trace(write(tmp_path, ranks), transport=transport, **values)
@@ -214,17 +269,25 @@ def run(tmp_path, ranks, fabric=None, transport="mrc", **values):
 
 
 def test_compute_of_one_rank_is_serial_and_of_two_parallel(tmp_path):
-    serial, _ = run(tmp_path, [[node(1, COMPUTE, us=5), node(2, COMPUTE, us=7)],
-                               [node(1, COMPUTE, us=4)]])
+    serial, _ = run(
+        tmp_path, [[node(1, COMPUTE, us=5), node(2, COMPUTE, us=7)], [node(1, COMPUTE, us=4)]]
+    )
     assert serial == 12 * 10**6
 
 
 def test_a_message_waits_for_both_ends_and_takes_its_time(tmp_path):
     """Rank 0 computes 3 us, rank 1 posts after 9 us; then one packet over two links."""
-    length, _ = run(tmp_path, [
-        [node(1, COMPUTE, us=3), node(2, SEND, after=[1], comm_dst=1, comm_size=4096)],
-        [node(1, COMPUTE, us=9), node(2, RECEIVE, after=[1], comm_src=0, comm_size=4096),
-         node(3, COMPUTE, after=[2], us=2)]])
+    length, _ = run(
+        tmp_path,
+        [
+            [node(1, COMPUTE, us=3), node(2, SEND, after=[1], comm_dst=1, comm_size=4096)],
+            [
+                node(1, COMPUTE, us=9),
+                node(2, RECEIVE, after=[1], comm_src=0, comm_size=4096),
+                node(3, COMPUTE, after=[2], us=2),
+            ],
+        ],
+    )
     # 4,238 B of write-with-immediate, 4 B more than a plain write, and 24 B of framing.
     crossing = 2 * ((4238 + 4 + 24) * 80 + 10**6)
     assert length == 9 * 10**6 + crossing + 2 * 10**6
@@ -234,8 +297,16 @@ def test_a_message_waits_for_both_ends_and_takes_its_time(tmp_path):
 def test_collectives_move_their_bytes(tmp_path, transport):
     size, ranks = 400_000, 4
     kinds = (ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, BROADCAST, BARRIER)
-    nodes = [node(i, COLLECTIVE, after=[i - 1] if i else [], comm_type=kind,
-                  comm_size=0 if kind == BARRIER else size) for i, kind in enumerate(kinds)]
+    nodes = [
+        node(
+            i,
+            COLLECTIVE,
+            after=[i - 1] if i else [],
+            comm_type=kind,
+            comm_size=0 if kind == BARRIER else size,
+        )
+        for i, kind in enumerate(kinds)
+    ]
     _, r = run(tmp_path, [nodes] * ranks, transport=transport)
     received = sum(n for series in r.data.hosts.values() for _, _, n in series.work)
     ring = 2 * (ranks - 1) * size + (ranks - 1) * size  # all-reduce, all-gather: all ranks together
@@ -245,8 +316,10 @@ def test_collectives_move_their_bytes(tmp_path, transport):
 def test_groups_run_side_by_side(tmp_path):
     groups = tmp_path / "g.json"
     groups.write_text('{"a": [0, 1], "b": [2, 3]}')
-    nodes = [[node(1, COLLECTIVE, comm_type=ALL_REDUCE, comm_size=10**6, pg_name=name)]
-             for name in "aabb"]
+    nodes = [
+        [node(1, COLLECTIVE, comm_type=ALL_REDUCE, comm_size=10**6, pg_name=name)]
+        for name in "aabb"
+    ]
     both, _ = run(tmp_path, nodes, groups=groups)
     (tmp_path / "one").mkdir()
     groups.write_text('{"a": [0, 1]}')

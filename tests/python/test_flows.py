@@ -1,5 +1,6 @@
 """Flows: sizes drawn from published distributions, Poisson arrivals at a load, completion times."""
 
+import itertools
 import statistics
 
 import pytest
@@ -21,12 +22,15 @@ def fabric(**values):
     return ln.clos.two_tier(**shape, **LINK)
 
 
-@pytest.mark.parametrize(("name", "median", "largest", "mean"), [
-    # Median between 33 and 53 packets, at most 20,000; mean as pFabric's table has it (1.7 MB).
-    ("websearch", (33 * 1460, 53 * 1460), 20_000 * 1460, 1.7e6),
-    # Half the flows are one packet; the rest holds nearly all bytes (7.4 MB mean).
-    ("datamining", (1460, 1460), 666_667 * 1460, 7.4e6),
-])
+@pytest.mark.parametrize(
+    ("name", "median", "largest", "mean"),
+    [
+        # Median between 33 and 53 packets, at most 20,000; mean as pFabric's table has it (1.7 MB).
+        ("websearch", (33 * 1460, 53 * 1460), 20_000 * 1460, 1.7e6),
+        # Half the flows are one packet; the rest holds nearly all bytes (7.4 MB mean).
+        ("datamining", (1460, 1460), 666_667 * 1460, 7.4e6),
+    ],
+)
 def test_published_distributions(name, median, largest, mean):
     sizes = flowsizes.named(name)
     assert median[0] <= sizes.at(0.5) <= median[1] and sizes.at(1.0) == largest
@@ -89,7 +93,7 @@ def test_poisson_arrivals_offer_the_load(tmp_path):
     starts = [flow.start_ps for flow in flows]
     offered = sum(flow.bytes for flow in flows) * 8e12 / starts[-1]
     assert offered == pytest.approx(0.3 * 16 * 200e9, rel=0.06)
-    gaps = [b - a for a, b in zip(starts, starts[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(starts)]
     assert statistics.stdev(gaps) == pytest.approx(statistics.fmean(gaps), rel=0.1)
     assert len({flow.source for flow in flows}) == 16
     assert all(flow.source != flow.destination for flow in flows)

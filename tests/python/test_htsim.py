@@ -56,28 +56,38 @@ def test_a_matrix_is_read(tmp_path):
     assert flows == [(0, 1, 100_000, 2_000_000), (2, 3, 50_000, None), (1, 0, 4096, None)]
 
 
-@pytest.mark.parametrize(("old", "new", "line"), [
-    ("0->1 id", "0->7 id", "m.cm:5: no node 7; Nodes says 4"),
-    ("0->1 id", "0->0 id", "m.cm:5: 0->0 sends to itself"),
-    ("size 100000", "size 0", "m.cm:5: an endless flow"),
-    ("size 100000", "size x", 'm.cm:5: size "x" is not a number'),
-    ("size 100000", "siz 1", 'm.cm:5: unknown word "siz"; nearest: size'),
-    ("size 100000", "size inf", 'm.cm:5: size "inf" is not a number'),
-    ("start 2000000 ", "", "m.cm:5: neither start nor trigger"),
-    ("trigger 1 size", "trigger 1 start 5 size", "m.cm:6: both start and trigger"),
-    ("Connections 3", "Connections 4", "Connections says 4, the file holds 3"),
-    ("Triggers 2", "Triggers 1", "Triggers says 1, the file holds 2"),
-    ("trigger id 2 barrier", "trigger id 1 barrier", "m.cm:9: trigger 1 is defined twice"),
-    ("trigger id 2 barrier count 1", "trigger id 3 barrier count 1", "trigger 2 is not defined"),
-    ("count 1", "count 2", "trigger 2 (barrier) is fired by 1 connections; 2 are needed"),
-    ("count 1", "", "m.cm:9: a barrier needs a count"),
-    ("barrier count", "barier count", 'unknown word "barier"; nearest: barrier'),
-    ("# three", "three", 'm.cm:1: unknown word "three"'),
-    ("Nodes 4", "Nodes 1", "m.cm:2: Nodes 1 must be 2"),
-    ("send_done_trigger 1", "send_done_trigger", "m.cm:5: send_done_trigger has no value"),
-    ("start 2000000 size 100000 send_done_trigger 1", "trigger 2 size 9 send_done_trigger 1",
-     "a cycle of dependencies"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("0->1 id", "0->7 id", "m.cm:5: no node 7; Nodes says 4"),
+        ("0->1 id", "0->0 id", "m.cm:5: 0->0 sends to itself"),
+        ("size 100000", "size 0", "m.cm:5: an endless flow"),
+        ("size 100000", "size x", 'm.cm:5: size "x" is not a number'),
+        ("size 100000", "siz 1", 'm.cm:5: unknown word "siz"; nearest: size'),
+        ("size 100000", "size inf", 'm.cm:5: size "inf" is not a number'),
+        ("start 2000000 ", "", "m.cm:5: neither start nor trigger"),
+        ("trigger 1 size", "trigger 1 start 5 size", "m.cm:6: both start and trigger"),
+        ("Connections 3", "Connections 4", "Connections says 4, the file holds 3"),
+        ("Triggers 2", "Triggers 1", "Triggers says 1, the file holds 2"),
+        ("trigger id 2 barrier", "trigger id 1 barrier", "m.cm:9: trigger 1 is defined twice"),
+        (
+            "trigger id 2 barrier count 1",
+            "trigger id 3 barrier count 1",
+            "trigger 2 is not defined",
+        ),
+        ("count 1", "count 2", "trigger 2 (barrier) is fired by 1 connections; 2 are needed"),
+        ("count 1", "", "m.cm:9: a barrier needs a count"),
+        ("barrier count", "barier count", 'unknown word "barier"; nearest: barrier'),
+        ("# three", "three", 'm.cm:1: unknown word "three"'),
+        ("Nodes 4", "Nodes 1", "m.cm:2: Nodes 1 must be 2"),
+        ("send_done_trigger 1", "send_done_trigger", "m.cm:5: send_done_trigger has no value"),
+        (
+            "start 2000000 size 100000 send_done_trigger 1",
+            "trigger 2 size 9 send_done_trigger 1",
+            "a cycle of dependencies",
+        ),
+    ],
+)
 def test_a_bad_matrix_is_one_clear_line(tmp_path, old, new, line):
     assert old in CHAIN
     with pytest.raises(UsageError) as error:
@@ -113,27 +123,32 @@ def test_a_topology_becomes_a_three_tier_fabric(tmp_path):
 
 def test_a_topology_of_two_tiers_runs(tmp_path):
     pytest.importorskip("loomnet._core")
-    text = ("nodes 8\ntiers 2\npodsize 8\ntier 0\ndownlink_speed_gbps 100\nradix_down 4\n"
-            "radix_up 4\ndownlink_latency_ns 1000\nswitch_latency_ns 0\ntier 1\n"
-            "downlink_speed_gbps 100\nradix_down 2\ndownlink_latency_ns 1000\n")
+    text = (
+        "nodes 8\ntiers 2\npodsize 8\ntier 0\ndownlink_speed_gbps 100\nradix_down 4\n"
+        "radix_up 4\ndownlink_latency_ns 1000\nswitch_latency_ns 0\ntier 1\n"
+        "downlink_speed_gbps 100\nradix_down 2\ndownlink_latency_ns 1000\n"
+    )
     fabric = ln.from_htsim_topology(written(tmp_path, text, "leaf.topo"))
     r = Lab("topo", directory=tmp_path / "run").run(fabric, ln.Permutation("100 kB", shift=4))
     assert r["errors"] == 0 and fabric.counts == (8, 2 + 4, 8 + 8)
 
 
-@pytest.mark.parametrize(("old", "new", "line"), [
-    ("Nodes 16", "Nodes 17", "Nodes 17 is not the product of Radix_Down 2 x 2 x 4"),
-    ("Podsize 4", "Podsize 8", "Podsize 8 is not 4"),
-    ("Tiers 3", "Tiers 4", "Tiers 4 must be 2 or 3"),
-    ("Bundle 1", "Bundle 2", "x.topo:15: Bundle 2: parallel links are not supported"),
-    ("Radix_Up 2\nDownlink", "Downlink", "Tier 0 has no Radix_Up"),
-    ("Podsize 4", "Podsiz 4", 'x.topo:3: unknown word "Podsiz"; nearest: podsize'),
-    ("Downlink_speed_Gbps 200", "Downlink_speed_Gbps 0", "Downlink_speed_Gbps must be above 0"),
-    ("Downlink_Latency_ns 1000", "Downlink_Latency_ns -1", "is not a number from 0"),
-    ("Switch_Latency_ns 400", "Queue_Up 100", "Queue_Up is not carried over"),
-    ("Tier 1", "Tier 0", "x.topo:11: Tier 0: tiers are 0, 1, 2, each once"),
-    ("Radix_Down 2", "Radix_Down", "Radix_Down has no value"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("Nodes 16", "Nodes 17", "Nodes 17 is not the product of Radix_Down 2 x 2 x 4"),
+        ("Podsize 4", "Podsize 8", "Podsize 8 is not 4"),
+        ("Tiers 3", "Tiers 4", "Tiers 4 must be 2 or 3"),
+        ("Bundle 1", "Bundle 2", "x.topo:15: Bundle 2: parallel links are not supported"),
+        ("Radix_Up 2\nDownlink", "Downlink", "Tier 0 has no Radix_Up"),
+        ("Podsize 4", "Podsiz 4", 'x.topo:3: unknown word "Podsiz"; nearest: podsize'),
+        ("Downlink_speed_Gbps 200", "Downlink_speed_Gbps 0", "Downlink_speed_Gbps must be above 0"),
+        ("Downlink_Latency_ns 1000", "Downlink_Latency_ns -1", "is not a number from 0"),
+        ("Switch_Latency_ns 400", "Queue_Up 100", "Queue_Up is not carried over"),
+        ("Tier 1", "Tier 0", "x.topo:11: Tier 0: tiers are 0, 1, 2, each once"),
+        ("Radix_Down 2", "Radix_Down", "Radix_Down has no value"),
+    ],
+)
 def test_a_bad_topology_is_one_clear_line(tmp_path, old, new, line):
     assert old in TOPOLOGY
     with pytest.raises(UsageError) as error:
@@ -149,8 +164,25 @@ def folder(tmp_path_factory):
 def damaged(draw, text):
     """Words swapped, dropped, doubled or replaced; lines cut anywhere."""
     words = text.replace("\n", " \n ").split(" ")
-    strange = ["-1", "0", "1e99", "nan", "4->5", "->", "99999999999999999999", "trigger", "start",
-               "\x00", "½", "0x10", "1_000", "id", "Tier", "", "2.5"]
+    strange = [
+        "-1",
+        "0",
+        "1e99",
+        "nan",
+        "4->5",
+        "->",
+        "99999999999999999999",
+        "trigger",
+        "start",
+        "\x00",
+        "½",
+        "0x10",
+        "1_000",
+        "id",
+        "Tier",
+        "",
+        "2.5",
+    ]
     for _ in range(draw(st.integers(0, 4))):
         at = draw(st.integers(0, len(words) - 1))
         words[at] = draw(st.sampled_from(strange) | st.sampled_from(words))

@@ -1,5 +1,5 @@
-"""Fabrics as arithmetic: the reference's topology table, a part that equals the whole, and three tiers
-that carry every byte."""
+"""Fabrics as arithmetic: the reference's topology table, a part that equals the whole, and three
+tiers that carry every byte."""
 
 import subprocess
 import sys
@@ -20,9 +20,7 @@ LINK = {"rate": "100 Gb/s", "delay": "1 us"}
 
 
 def paper():
-    return ln.clos.two_tier(
-        planes=8, leaves=512, spines=256, hosts_per_leaf=256, radix=512, **LINK
-    )
+    return ln.clos.two_tier(planes=8, leaves=512, spines=256, hosts_per_leaf=256, radix=512, **LINK)
 
 
 # --- the topology table ---------------------------------------------------------------------------
@@ -67,7 +65,12 @@ def test_the_reference_s_formulas(radix):
     """NICs R²/2, T0 R and T1 R/2 per plane, switches P 3R/2, paths P R/2."""
     table = figures(
         ln.clos.two_tier(
-            planes=8, leaves=radix, spines=radix // 2, hosts_per_leaf=radix // 2, radix=radix, **LINK
+            planes=8,
+            leaves=radix,
+            spines=radix // 2,
+            hosts_per_leaf=radix // 2,
+            radix=radix,
+            **LINK,
         )
     )
     assert table["NICs"][0] == radix * radix // 2
@@ -88,8 +91,18 @@ def test_describe_is_a_table_and_lists_nothing():
 
 
 def test_describe_on_the_command_line():
-    words = ["describe", "two_tier", "--set", "planes=8", "--set", "leaves=512",
-             "--set", "spines=256", "--set", "hosts_per_leaf=256"]
+    words = [
+        "describe",
+        "two_tier",
+        "--set",
+        "planes=8",
+        "--set",
+        "leaves=512",
+        "--set",
+        "spines=256",
+        "--set",
+        "hosts_per_leaf=256",
+    ]
     done = subprocess.run([sys.executable, "-m", "loomnet", *words], capture_output=True, text=True)
     assert done.returncode == 0 and "131,072" in done.stdout and "12.5 %" in done.stdout
     for bad, line in (
@@ -106,26 +119,40 @@ def test_describe_on_the_command_line():
 
 def test_impossible_fabrics_are_refused():
     with pytest.raises(AddressError, match="entropy value space exhausted: 2500 cores"):
-        ln.clos.three_tier(pods=2, leaves_per_pod=2, aggs_per_pod=50, cores_per_agg=50,
-                           hosts_per_leaf=2, **LINK)
-    with pytest.raises(FabricError, match="p0.leaf0 has 4 ports but 6 links"):
-        ln.clos.three_tier(pods=2, leaves_per_pod=2, aggs_per_pod=4, cores_per_agg=1,
-                           hosts_per_leaf=2, radix=4, **LINK)
+        ln.clos.three_tier(
+            pods=2, leaves_per_pod=2, aggs_per_pod=50, cores_per_agg=50, hosts_per_leaf=2, **LINK
+        )
+    with pytest.raises(FabricError, match=r"p0\.leaf0 has 4 ports but 6 links"):
+        ln.clos.three_tier(
+            pods=2,
+            leaves_per_pod=2,
+            aggs_per_pod=4,
+            cores_per_agg=1,
+            hosts_per_leaf=2,
+            radix=4,
+            **LINK,
+        )
     with pytest.raises(FabricError, match="needs no cores"):
-        ln.clos.three_tier(pods=1, leaves_per_pod=2, aggs_per_pod=2, cores_per_agg=1,
-                           hosts_per_leaf=2, **LINK)
+        ln.clos.three_tier(
+            pods=1, leaves_per_pod=2, aggs_per_pod=2, cores_per_agg=1, hosts_per_leaf=2, **LINK
+        )
     with pytest.raises(AddressError, match="more than 2048 leaves in plane 0"):
         big = ln.clos.fat_tree(66, **LINK)
         make_plan(big, style="uA", hosts=[0, 1])
 
 
-# --- numbers ----------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 SHAPES = st.builds(
     lambda planes, pods, low, aggs, per, cores, order: Clos(
         planes, pods * low, aggs, per, pods, cores if pods > 1 else 0, order
     ),
-    st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3),
-    st.integers(1, 3), st.sampled_from(["spread", "block"]),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from(["spread", "block"]),
 )
 
 
@@ -151,8 +178,10 @@ def test_a_part_has_the_entries_of_the_whole(shape, data):
     from loomnet.regular import ClosFabric
 
     def fabric():
-        specs = tuple(HalfLink(ln.Rate(rate), ln.Time("1 us"))
-                      for rate in ("100 Gb/s", "200 Gb/s", "400 Gb/s"))
+        specs = tuple(
+            HalfLink(ln.Rate(rate), ln.Time("1 us"))
+            for rate in ("100 Gb/s", "200 Gb/s", "400 Gb/s")
+        )
         return ClosFabric("some", shape, specs)
 
     hosts = data.draw(st.sets(st.sampled_from(range(shape.hosts)), min_size=1))
@@ -167,7 +196,10 @@ def test_a_part_has_the_entries_of_the_whole(shape, data):
     for switch in part.switches:
         other = whole[switch.number]
         assert (switch.name, switch.plane, switch.buffer_bytes) == (
-            other.name, other.plane, other.buffer_bytes)
+            other.name,
+            other.plane,
+            other.buffer_bytes,
+        )
         assert switch.ports == other.ports and switch.usids.own == other.usids.own
         assert set(switch.usids.fib) <= set(other.usids.fib)
         assert set(switch.usids.adjacencies) <= set(other.usids.adjacencies)
@@ -180,7 +212,7 @@ def test_a_part_has_the_entries_of_the_whole(shape, data):
             assert part.host_planes(a, b) == full.host_planes(a, b)
 
 
-# --- runs -------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 FABRICS = {
     "two": lambda: ln.clos.two_tier(planes=4, leaves=6, spines=4, hosts_per_leaf=3, **LINK),
     "fat": lambda: ln.clos.fat_tree(4, planes=2, **LINK),
@@ -193,8 +225,10 @@ def test_a_run_on_the_part_ends_as_on_the_whole(tmp_path, monkeypatch, name, tra
     pytest.importorskip("loomnet._core")
     jobs = (
         (ln.Incast("300 kB", ranks=5, transport=transport), []),
-        (ln.AllReduce("200 kB", ranks=4, transport=transport, repeat=3),
-         [ln.loss("h0->p0.leaf0", 0.02, at="5 us", duration="10 us", phase="loss")]),
+        (
+            ln.AllReduce("200 kB", ranks=4, transport=transport, repeat=3),
+            [ln.loss("h0->p0.leaf0", 0.02, at="5 us", duration="10 us", phase="loss")],
+        ),
     )
     for number, (job, faults) in enumerate(jobs):
         seen = []

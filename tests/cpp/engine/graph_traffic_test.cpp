@@ -1,0 +1,72 @@
+// Tasks begin when what they wait for has ended: delays, lanes, transfers, joins, failures.
+#include "engine/graph_traffic.hpp"
+
+#include <gtest/gtest.h>
+
+#include "engine/clos.hpp"
+
+namespace loomnet {
+namespace {
+
+TEST(GraphTraffic, DelaysFollowTheirGraph) {
+  Network network(1);
+  GraphTraffic graph(network);
+  const auto a = graph.add({.duration = microseconds(2)});
+  const auto b = graph.add({.duration = microseconds(5)});
+  const auto join = graph.add({});
+  const auto last = graph.add({.duration = microseconds(1)});
+  graph.depend(join, a);
+  graph.depend(join, b);
+  graph.depend(last, join);
+  graph.start(microseconds(10));
+  EXPECT_FALSE(network.run_until(microseconds(1000))) << "stopped at its end";
+  ASSERT_TRUE(graph.done());
+  EXPECT_EQ(graph.results()[a].end, microseconds(12));
+  EXPECT_EQ(graph.results()[join].begin, microseconds(15));
+  EXPECT_EQ(graph.results()[last].end, microseconds(16));
+}
+
+TEST(GraphTraffic, ALaneRunsOneDelayAfterAnother) {
+  Network network(1);
+  GraphTraffic graph(network);
+  for (int i = 0; i < 3; ++i) graph.add({.duration = microseconds(3), .lane = 1});
+  const auto other = graph.add({.duration = microseconds(3), .lane = 2});
+  graph.start({});
+  network.run_until(microseconds(100));
+  ASSERT_TRUE(graph.done());
+  for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(graph.results()[i].end, microseconds(3 * (i + 1)));
+  EXPECT_EQ(graph.results()[other].end, microseconds(3));
+}
+
+TEST(GraphTraffic, AnEmptyGraphIsDone) {
+  Network network(1);
+  GraphTraffic graph(network);
+  EXPECT_TRUE(graph.done());
+  graph.start({});
+  EXPECT_FALSE(network.run_until(microseconds(1)));
+}
+
+TEST(GraphTraffic, RefusesWhatIsNotThere) {
+  Network network(1);
+  GraphTraffic graph(network);
+  const auto a = graph.add({});
+  EXPECT_THROW(graph.depend(a, a), std::invalid_argument);
+  EXPECT_THROW(graph.depend(a, 7), std::invalid_argument);
+  EXPECT_THROW(graph.add({.duration = Picoseconds{-1}}), std::invalid_argument);
+}
+
+TEST(GraphTraffic, ALongChainDoesNotRecurse) {
+  Network network(1);
+  GraphTraffic graph(network);
+  constexpr std::uint32_t kTasks = 300'000;
+  for (std::uint32_t i = 0; i < kTasks; ++i) {
+    graph.add({});
+    if (i) graph.depend(i, i - 1);
+  }
+  graph.start({});
+  network.run_until(microseconds(1));
+  EXPECT_TRUE(graph.done());
+}
+
+}  // namespace
+}  // namespace loomnet

@@ -1,0 +1,128 @@
+"""Answers known without simulating: one flow to the picosecond, max-min shares of an incast, the
+ring all-reduce's bound, a permutation that cannot collide. M/D/1 is in tests/cpp/link."""
+
+import pytest
+
+import loomnet as ln
+from loomnet.expected import edge_rates
+from loomnet.laboratory import Lab
+from loomnet.plan import make_plan
+
+pytest.importorskip("loomnet._core")
+
+BYTE_PS, DELAY_PS, PAYLOAD = 80, 10**6, 4096  # 100 Gb/s
+FRAMING = 24  # preamble, gap, FCS
+LINK = {"rate": "100 Gb/s", "delay": "1 us", "payload": "4096 B"}
+FABRICS = {  # fabric, links on the way, a pair of hosts
+    "star": (lambda: ln.star(hosts=8, **LINK), 2, (0, 1)),
+    "two-tier": (
+        lambda: ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, **LINK),
+        4,
+        (0, 1),
+    ),
+    "fat-tree": (lambda: ln.clos.fat_tree(4, **LINK), 6, (0, 15)),
+}
+
+
+def run(tmp_path, fabric, job, **options):
+    r = Lab("oracle", directory=tmp_path / "run", seed=1).run(fabric, job, **options)
+    assert r["errors"] == 0 and r.data.fidelity.unexplained == 0
+    return r
+
+
+def frames(transport, size):
+    """Wire bytes of each data packet of one write, and of the acknowledgement ("MRC + SRv6
+    multi-plane fabrics" 3.3; RoCE: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4, RETH 16 on the
+    first, AETH 4)."""
+    cuts = [min(PAYLOAD, size - at) for at in range(0, size, PAYLOAD)]
+    if transport == "mrc":
+        return [cut + 142 + FRAMING for cut in cuts], 154 + FRAMING
+    padded = [cut + -cut % 4 for cut in cuts]
+    return [cut + 78 + 16 * (i == 0) + FRAMING for i, cut in enumerate(padded)], 82 + FRAMING
+
+
+def pipeline(wire, hops):
+    """When the last frame has crossed `hops` equal links in a row, each storing and forwarding."""
+    free = [0] * hops
+    at = 0
+    for size in wire:
+        at = 0
+        for hop in range(hops):
+            at = max(at, free[hop]) + size * BYTE_PS
+            free[hop] = at
+            at += DELAY_PS
+    return at
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+@pytest.mark.parametrize("name", FABRICS)
+@pytest.mark.parametrize("size", [1, 100, 4096, 8192, 40_960])
+def test_one_flow_to_the_picosecond(tmp_path, name, transport, size):
+    """Serialisation and propagation of every frame, and of the last one's acknowledgement."""
+    fabric, hops, pair = FABRICS[name]
+    r = run(tmp_path, fabric(), ln.Flows(f"{size} B", pairs=[pair], transport=transport))
+    wire, ack = frames(transport, size)
+    expected = pipeline(wire, hops) + pipeline([ack], hops)
+    assert r.flow_records[0].completion_ps == expected
+
+
+@pytest.mark.parametrize("name", FABRICS)
+def test_a_long_flow_is_bound_by_the_line(tmp_path, name):
+    """1 MiB of RoCE is one pipeline; MRC's window adds less than half a per cent."""
+    fabric, hops, pair = FABRICS[name]
+    for transport, slack in (("roce", 0), ("mrc", 0.005)):
+        r = run(
+            tmp_path / transport, fabric(), ln.Flows("1 MiB", pairs=[pair], transport=transport)
+        )
+        wire, ack = frames(transport, 2**20)
+        bound = pipeline(wire, hops) + pipeline([ack], hops)
+        took = r.flow_records[0].completion_ps
+        assert bound <= took <= bound * (1 + slack)
+
+
+def test_max_min_of_a_seven_to_one_incast(tmp_path):
+    """Every sender gets a seventh of the receiver's link: by progressive filling, and as packets of
+    senders that keep equal windows in flight. NSCC fills the link as well, less evenly."""
+    fabric = ln.star(hosts=8, **LINK)
+    edges = [(host, 0) for host in range(1, 8)]
+    assert edge_rates(make_plan(fabric), edges) == pytest.approx([100e9 / 7] * 7)
+    size = 4_000_000
+    wire, _ = frames("mrc", size)
+    least = 7 * sum(wire) * BYTE_PS
+    fixed = {"congestion": "fixed_window", "fixed_window": 16_384}
+    r = run(tmp_path / "fixed", fabric, ln.Incast(f"{size} B"), mrc=fixed)
+    times = [flow.completion_ps for flow in r.flow_records]
+    assert least <= max(times) <= least * 1.02 and min(times) / max(times) > 0.99
+    r = run(tmp_path / "nscc", fabric, ln.Incast(f"{size} B"))
+    assert max(flow.completion_ps for flow in r.flow_records) == pytest.approx(least, rel=0.1)
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_ring_all_reduce_against_its_bound(tmp_path, ranks, transport):
+    """Every rank sends 2 (N - 1) / N of the buffer through one link (Patarasuk and Yuan, 2009)."""
+    size = 32_000_000
+    r = run(tmp_path, ln.star(hosts=ranks, **LINK), ln.AllReduce(f"{size} B", transport=transport))
+    headers = (142 if transport == "mrc" else 78) + FRAMING
+    bound = 2 * (ranks - 1) / ranks * size * (PAYLOAD + headers) / PAYLOAD * BYTE_PS
+    assert bound <= r.data.iterations[0].length_ps <= bound * 1.05
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+def test_a_permutation_without_collisions_runs_at_line_rate(tmp_path, transport):
+    """On one switch no two flows share a link; acknowledgements take what little is missing."""
+    size, hosts = 4_000_000, 8
+    alone = run(
+        tmp_path / "alone",
+        ln.star(hosts=hosts, **LINK),
+        ln.Flows(f"{size} B", pairs=[(0, 1)], transport=transport),
+    )
+    r = run(
+        tmp_path / "all",
+        ln.star(hosts=hosts, **LINK),
+        ln.Permutation(f"{size} B", shift=3, transport=transport),
+    )
+    limit = alone.flow_records[0].completion_ps
+    times = [flow.completion_ps for flow in r.flow_records]
+    assert len(times) == hosts and min(times) >= limit and max(times) <= limit * 1.02
+    assert sum(row.get("trimmed", 0) for row in r.data.totals.values()) == 0
