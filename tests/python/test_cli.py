@@ -141,6 +141,67 @@ def test_bad_input_is_one_line_exit_2_and_nothing_left_behind(here, capsys, argu
     assert not (here / "runs").exists()
 
 
+IMPOSSIBLE = """
+    import loomnet as ln
+
+    @ln.scenario
+    def impossible(lab: ln.Lab, what: str = "radix"):
+        rate = {"rate": "100 Gb/s", "delay": "1 us"}
+        if what == "radix":
+            fabric = ln.clos.two_tier(planes=1, leaves=2, spines=4, hosts_per_leaf=5, radix=8,
+                                      **rate)
+        elif what == "ports":
+            fabric = ln.Fabric()
+            fabric.add_host("h0", ports=1)
+            for plane in range(2):
+                fabric.add_switch(f"p{plane}.leaf0")
+                fabric.add_link("h0", f"p{plane}.leaf0", **rate)
+        elif what == "planes":
+            fabric = ln.clos.two_tier(planes=9, leaves=2, spines=2, hosts_per_leaf=2, **rate)
+        elif what == "built":
+            fabric = ln.clos.two_tier(planes=1, leaves=2, spines=257, hosts_per_leaf=1, **rate)
+        else:  # by hand: two leaves and a spine more than eight bits of an entropy value name
+            fabric = ln.Fabric()
+            hosts = [fabric.add_host() for _ in range(2)]
+            leaves = [fabric.add_switch(f"p0.leaf{i}") for i in range(2)]
+            for host, leaf in zip(hosts, leaves):
+                fabric.add_link(host, leaf, **rate)
+            for i in range(257):
+                spine = fabric.add_switch(f"p0.spine{i}")
+                for leaf in leaves:
+                    fabric.add_link(leaf, spine, **rate)
+        lab.run(fabric, ln.AllReduce("1 MB"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("radix", "p0.leaf0 has 8 ports but 9 links: raise ports= or remove 1"),
+        ("ports", "h0 has 1 ports but 2 links"),
+        ("planes", "two_tier.planes: 9 is more than the 8 that addresses can name"),
+        ("built", "two_tier.spines: 257 is more than the 256 that addresses can name"),
+        ("usids", "uSID space exhausted: more than 256 spines in plane 0"),
+    ],
+)
+def test_an_impossible_fabric_is_one_line_exit_2_and_nothing_left_behind(
+    tmp_path, monkeypatch, capsys, what, message
+):
+    (tmp_path / "impossible.py").write_text(textwrap.dedent(IMPOSSIBLE))
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "impossible.py", "--set", f"what={what}"]) == 2
+    err = capsys.readouterr().err
+    assert message in err and err.startswith("loomnet: ") and err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_comma_in_set_of_run_names_sweep(here, capsys):
+    assert main(["run", "demo.py", "--set", "ranks=2,4", "--set", "rate=40 Mb/s"]) == 2
+    err = capsys.readouterr().err
+    assert "one run takes one value; for several, use `loomnet sweep` with --set ranks=2,4" in err
+    assert err.count("\n") == 1 and not (here / "runs").exists()
+
+
 def test_an_error_of_the_scenario_itself_keeps_its_traceback(here):
     (here / "broken.py").write_text("import loomnet as ln\n@ln.scenario\ndef broken(lab): 1 / 0\n")
     with pytest.raises(ZeroDivisionError):
