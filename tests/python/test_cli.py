@@ -152,10 +152,11 @@ IMPOSSIBLE = """
                                       **rate)
         elif what == "ports":
             fabric = ln.Fabric()
-            fabric.add_host("h0", ports=1)
+            hosts = [fabric.add_host(ports=1) for _ in range(2)]
             for plane in range(2):
                 fabric.add_switch(f"p{plane}.leaf0")
-                fabric.add_link("h0", f"p{plane}.leaf0", **rate)
+                for host in hosts:
+                    fabric.add_link(host, f"p{plane}.leaf0", **rate)
         elif what == "planes":
             fabric = ln.clos.two_tier(planes=9, leaves=2, spines=2, hosts_per_leaf=2, **rate)
         elif what == "built":
@@ -177,7 +178,7 @@ IMPOSSIBLE = """
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("radix", "p0.leaf0 has 8 ports but 9 links: raise ports= or remove 1"),
+        ("radix", "p0.leaf0 has 8 ports but 9 links: raise radix= or remove 1"),
         ("ports", "h0 has 1 ports but 2 links"),
         ("planes", "two_tier.planes: 9 is more than the 8 that addresses can name"),
         ("built", "two_tier.spines: 257 is more than the 256 that addresses can name"),
