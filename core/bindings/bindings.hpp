@@ -19,6 +19,7 @@ namespace loomnet {
 void bind_network(pybind11::module_& m);
 void bind_rank(pybind11::module_& m);         // inside a rank's process
 void bind_rank_bridge(pybind11::module_& m);  // the engine's side of it
+void bind_recorder(pybind11::module_& m);
 void bind_live(pybind11::module_& m);         // only with the live part
 
 // Options by name; unknown names and wrong types are ValueError naming the option.

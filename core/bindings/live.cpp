@@ -5,6 +5,7 @@
 #include <future>
 
 #include "bindings/bindings.hpp"
+#include "bindings/recorder.hpp"
 #include "engine/collective_traffic.hpp"
 #include "engine/flow_traffic.hpp"
 #include "engine/rank_bridge.hpp"
@@ -136,6 +137,8 @@ class LiveRun {
     return work();
   }
   std::int64_t now() const { return loop_ && loop_->running() ? loop_->clock().now().count : network_.now().count; }
+  // Of a capture that shall be in order of time: lateness is far below 200 ms of wall time.
+  Picoseconds slack() const { return milliseconds(200).scaled(1 / dilation_); }
   Network& network() { return network_; }
   LiveLoop& loop() { return *loop_; }
   LiveFabric& fabric() { return *fabric_; }
@@ -281,6 +284,26 @@ void bind_live(py::module_& m) {
              }
              return counters_dict(c);
            })
+      .def("capture",
+           [](LiveRun& r, NetworkRecorder& recorder, std::uint32_t half, const std::string& interface,
+              const std::string& description) {
+             return r.call([&] { return recorder.capture(half, interface, description); });
+           },
+           py::call_guard<Release>(), py::arg("recorder"), py::arg("half"), py::arg("interface"),
+           py::arg("description"), "Begins to capture a port; the number to take its bytes by.")
+      .def("take_capture",
+           [](LiveRun& r, NetworkRecorder& recorder, std::size_t capture, bool last) {
+             std::string bytes;
+             {
+               Release release;
+               // Links are told of packets by their ideal times, which lie back by the lateness.
+               bytes = r.call([&] {
+                 return last ? recorder.finish(capture) : recorder.take(capture, r.slack());
+               });
+             }
+             return py::bytes(bytes);
+           },
+           py::arg("recorder"), py::arg("capture"), py::arg("last") = false)
       .def("inject",
            [](LiveRun& r, NodeId node, std::uint16_t port, const py::bytes& frame) {
              const std::string bytes = frame;

@@ -9,6 +9,7 @@ PYBIND11_MODULE(_core, m) {
   bind_rank(m);
   bind_network(m);
   bind_rank_bridge(m);
+  bind_recorder(m);
 #ifdef LOOMNET_HAVE_LIVE
   bind_live(m);
 #endif

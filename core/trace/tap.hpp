@@ -1,5 +1,6 @@
-// What a recorder hears of a run: packets on links, requests at NICs, operations of ranks. Models hold
-// a null pointer where nobody listens, so that a run without a recorder pays one predictable branch.
+// What a recorder hears of a run: packets on links, requests at NICs, operations of ranks. Models
+// hold a null pointer where nobody listens, so that a run without a recorder pays one predictable
+// branch.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +16,23 @@ struct Completion;
 
 // An operation of one rank as the outside sees it.
 struct WorkLabel {
-  std::string_view name;           // of static storage
-  std::uint64_t number = 0;        // unique at its host
-  std::uint32_t job = 0;           // communicator, as in WorkRequest::job
-  std::uint32_t sequence = 0;      // of its first operation there, as in WorkRequest::sequence …
-  std::uint32_t operations = 0;    // … and how many follow; 0: no request names it
+  std::string_view name;         // of static storage
+  std::uint64_t number = 0;      // unique at its host
+  std::uint32_t job = 0;         // communicator, as in WorkRequest::job
+  std::uint32_t sequence = 0;    // of its first operation there, as in WorkRequest::sequence …
+  std::uint32_t operations = 0;  // … and how many follow; 0: no request names it
 };
 
-// `half` is 2 * link for the direction from the link's first end, 2 * link + 1 for the other. Times are
-// the models' own: of a queue that is looked at late, `start` lies before now.
+// `half` is 2 * link for the direction from the link's first end, 2 * link + 1 for the other. Times
+// are the models' own: of a queue that is looked at late, `start` lies before now.
 class Tap {
  public:
   virtual ~Tap() = default;
 
   // The packet is clocked out from `start` to `done`; Packet::ideal is when it was offered and
   // Packet::arrival when it will be at the far end, unless it is lost or corrupt.
-  virtual void sent(std::uint32_t half, const Packet& packet, Picoseconds start, Picoseconds done) = 0;
+  virtual void sent(std::uint32_t half, const Packet& packet, Picoseconds start,
+                    Picoseconds done) = 0;
   virtual void delivered(std::uint32_t half, const Packet& packet, Picoseconds now) = 0;
   // `reason` is the drop counter's name, of static storage; `was_sent`: lost behind the serialiser.
   virtual void dropped(std::uint32_t half, const Packet& packet, std::string_view reason,

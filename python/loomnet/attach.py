@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from loomnet.errors import PrivilegeError, UnavailableError, UsageError
@@ -52,6 +53,23 @@ def command_in(node: str, command: list[str], *, verb: str = "exec") -> list[str
     if node not in nodes:
         raise UsageError(f'{verb}: no node "{node}"{did_you_mean(node, nodes)}')
     return ["mnexec", "-a", str(nodes[node][0]), *command]
+
+
+def capture_of(port: str) -> Iterator[bytes]:
+    """pcapng bytes of what passes `NODE:PORT` of a live run, until the run ends.
+
+    Raises UsageError for an unknown node or port, PrivilegeError without root, UnavailableError
+    when nothing runs live.
+    """
+    from loomnet.live.capture import stream
+
+    node, sign, _ = port.rpartition(":")
+    if not sign or not node:
+        raise UsageError(f"capture {port}: write HOST:PORT, for example h0:0")
+    if os.geteuid() != 0:
+        raise PrivilegeError(f"capture needs root: sudo loomnet capture {port}")
+    command_in(node, ["true"], verb="capture")
+    return stream(live_nodes()[node][1], port)
 
 
 def shell_in(node: str) -> list[str]:

@@ -66,11 +66,23 @@ def run(
             metavar="TIME", help='Wall time after which the run is ended, for example "10min".'
         ),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a Perfetto trace, for ui.perfetto.dev."),
+    ] = None,
+    pcap: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE:PORT=FILE",
+            help="Write what passes a port as pcapng, for Wireshark; may be repeated.",
+        ),
+    ] = None,
 ) -> int:
     """Run a scenario, print its figures and checks, write its report under runs/."""
     from rich.console import Console
 
     from loomnet.console import print_report, progress_line
+    from loomnet.recording import Record, parse_pcap
     from loomnet.rundir import give_to_user
     from loomnet.scenarios import load
     from loomnet.units import Time
@@ -81,11 +93,13 @@ def run(
     scenario = load(target)
     values = scenario.settings(setting or [])
     scenario.validate(values)
+    record = Record.of(trace, parse_pcap(pcap or []))
     with progress_line(console) as on_progress:
         report = scenario.run(
             seed=seed,
             clock=clock,
             max_wall_s=limit,
+            record=record,
             on_progress=on_progress,
             say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
             **values,
@@ -241,6 +255,29 @@ def exec_(
     command = command_in(host, context.args)
     sys.stdout.flush()
     os.execvp(command[0], command)
+
+
+@app.command()
+def capture(
+    port: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="A port of a live run: number or peer.")
+    ],
+) -> int:
+    """Write what passes a port of a live run to standard output as pcapng, for Wireshark."""
+    from loomnet.attach import capture_of
+
+    if sys.stdout.isatty():
+        raise UsageError(f"capture writes pcapng: loomnet capture {port} | wireshark -k -i -")
+    try:
+        for piece in capture_of(port):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # Whoever read has enough; Python must not try to flush what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        pass
+    return EXIT_OK
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from loomnet.fabric import Fabric
 from loomnet.faults import Fault, check_faults
 from loomnet.jobs import TRANSPORTS, Job, TorchJob
 from loomnet.plan import make_plan
+from loomnet.recording import Record, Recording
 from loomnet.report import Report, RunFidelity
 from loomnet.result import Result
 from loomnet.rundata import RunFault
@@ -51,6 +53,7 @@ class Lab:
         replay_gaps: Mapping[str | None, tuple[int, ...]] | None = None,
         say: Callable[[str], None] | None = None,
         on_progress: Callable[[str, Progress], None] | None = None,
+        record: Record | None = None,
     ) -> None:
         if clock not in CLOCKS:
             raise UsageError(f'clock: "{clock}" is not one of {", ".join(CLOCKS)}')
@@ -64,6 +67,7 @@ class Lab:
         self._started, self._max_wall_s = time.time(), max_wall_s
         self._runner, self._say, self._on_progress = runner, say, on_progress
         self._notes: dict[str, Any] = {}
+        self._record = record or Record()
 
     @property
     def clock(self) -> str:
@@ -107,18 +111,23 @@ class Lab:
         reroute_delay: Time | str | None = "1 s",
         settle: Time | str = "0 s",
         dilation: float = 1.0,
+        trace: str | Path | None = None,
+        pcap: Mapping[str, str | Path] | None = None,
         **options: Any,
     ) -> Result:
         """Runs a job on a fabric under faults and returns its figures.
 
         `reroute_delay`: ECMP tables reconverge so long after a failure or its end; "off" never.
         `settle`: phase `after` begins so long behind the last fault. `dilation`: live clock only.
+        `trace`: a Perfetto trace is written here; `pcap`: "NODE:PORT" -> pcapng file. What the lab
+        itself was told to record is recorded where these are not given.
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
         request, edges = self._prepare(
             fabric, job, list(faults), label, seed, reroute_delay, dilation, options
         )
         settle = Time(settle)
+        request = self._recorded(request, Record.of(trace, pcap))
         name = label or self.report.scenario
         try:
             runner = self._runner or get_runner(self.clock)
@@ -127,6 +136,8 @@ class Lab:
                 request, lambda progress: self._on_progress and self._on_progress(name, progress)
             )
         except BaseException:
+            if request.recording is not None:
+                request.recording.discard()
             self.discard_if_empty()
             raise
         data.windows = data.windows or request.timetable.windows
@@ -215,6 +226,22 @@ class Lab:
             options=options,
         )
         return request, edges
+
+    def _recorded(self, request: RunRequest, record: Record) -> RunRequest:
+        """With what this run shall record: its own wishes, else the lab's, whose files are the
+        first run's as named and get the label of later runs."""
+        if not record:
+            record = self._record
+            if record and self.results:
+                record = record.labelled(request.label)
+        if not record:
+            return request
+        try:
+            recording = Recording(record, request.plan, request.placement, request.directory)
+        except BaseException:
+            self.discard_if_empty()
+            raise
+        return dataclasses.replace(request, recording=recording)
 
     def run_file(self, file: str | Path, **values: Any) -> Report:
         """Runs `FILE` or `FILE::NAME` with this lab's clock and seed, into a folder of this lab's,

@@ -57,6 +57,8 @@ class RankJob:
     def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str]) -> None:
         """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones)."""
         specs = []
+        recording = self.request.recording
+        record = recording.environment() if recording is not None else {}
         for rank, host in enumerate(self.placement):
             fds = self.bridges[rank].fds()
             specs.append(RankSpec(
@@ -68,7 +70,7 @@ class RankJob:
                     "LOOMNET_TRANSPORT": self.job.transport,
                     "LOOMNET_MAP_BACKEND": "1" if self.job.map_backend else "0",
                     "LOOMNET_HASH_EVERY": str(HASH_EVERY),
-                    **environment, **self.job.env},
+                    **environment, **record, **self.job.env},
                 pass_fds=fds))
         self.group = RankGroup(fabric, specs, self.log_directory, cwd=Path.cwd(),
                                master_port=master_port)

@@ -14,6 +14,7 @@ from loomnet.faults import Fault
 from loomnet.jobs import Job
 from loomnet.naming import did_you_mean
 from loomnet.plan import Plan
+from loomnet.recording import Recording
 from loomnet.rundata import RunData
 from loomnet.timetable import Timetable
 from loomnet.units import Time
@@ -52,6 +53,7 @@ class RunRequest:
     dilation: float = 1.0
     max_wall_s: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    recording: Recording | None = None  # files that are open, for the engine to fill
 
 
 @dataclass(frozen=True)

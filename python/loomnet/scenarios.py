@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from loomnet.errors import RunInterrupted, UsageError
 from loomnet.laboratory import Lab
 from loomnet.naming import did_you_mean
+from loomnet.recording import Record
 from loomnet.report import Report
 from loomnet.spec import one_line
 
@@ -31,6 +32,7 @@ _RUN_OPTIONS = (
     "say",
     "on_progress",
     "base",
+    "record",
 )
 
 
@@ -202,6 +204,7 @@ class Scenario:
         say: Any = None,
         on_progress: Any = None,
         base: Path | None = None,
+        record: Record | None = None,
         **values: Any,
     ) -> Report:
         """Runs it and returns the report, which is also written. An interrupted run leaves a
@@ -221,6 +224,7 @@ class Scenario:
             replay_gaps=replay_gaps,
             say=say,
             on_progress=on_progress,
+            record=record,
         )
         try:
             self.function(lab, **{name: getattr(typed, name) for name in self._model.model_fields})

@@ -44,6 +44,8 @@ class _Run:
         self.engine = Engine(plan, transport=job.transport, seed=request.seed,
                              options=dict(request.options.get(job.transport, {})),
                              bin_ps=max(plan.base_rtt_ps // 10, 10**6))
+        if request.recording is not None:
+            request.recording.attach(self.engine)
         self.origin = plan.base_rtt_ps * START_RTTS
         self.traffic: Traffic = start_traffic(
             self.engine, job, request.placement, self.origin,
@@ -95,6 +97,8 @@ class _Run:
         if stall is not None:
             horizon = min(horizon, self.last_progress_ps + stall)
         reached = self.network.run_until(self.origin + horizon, MOST_EVENTS)
+        if request.recording is not None:
+            request.recording.drain()
         self.traffic.poll(self.network.now_ps)
         self.on_iterations()
         due = table.next_time()
@@ -151,7 +155,7 @@ class _Run:
         self.network.clear()
         fidelity = Fidelity(packets=self.network.packets, unexplained=self.network.leaked,
                             emulated_ps=end, notes={"events": self.network.events})
-        return RunData(
+        data = RunData(
             ended=ended, end_ps=end,  # type: ignore[arg-type]
             hosts={host: self.engine.series(host, self.origin) for host in request.placement},
             flows=[(a, b, size, start - self.origin, end and end - self.origin)
@@ -160,3 +164,6 @@ class _Run:
             errors=errors, fidelity=fidelity, totals=self.engine.totals(), reason=reason,
             wrong=self.traffic.wrong() if self.payload_moves() else None,
             directory=request.directory)
+        if request.recording is not None:
+            request.recording.finish(data, self.origin)
+        return data

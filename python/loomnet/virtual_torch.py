@@ -60,6 +60,8 @@ class VirtualTorchRun:
         self.engine = Engine(plan, transport=request.job.transport, seed=request.seed,
                              options=dict(request.options.get(request.job.transport, {})),
                              bin_ps=max(plan.base_rtt_ps // 10, 10**6))
+        if request.recording is not None:
+            request.recording.attach(self.engine)
         self.ranks = RankJob(self.engine, request)
         self.clock = _core.VirtualRanks(self.engine.network)
         for bridge in self.ranks.bridges:
@@ -95,6 +97,8 @@ class VirtualTorchRun:
     def watch(self) -> tuple[str, str | None]:
         while True:
             stop = self.clock.run(self.horizon(), LOOK_MS)
+            if self.request.recording is not None:
+                self.request.recording.drain()
             self.take_marks()
             self.advance()
             self.stop_when_due()
@@ -221,7 +225,7 @@ class VirtualTorchRun:
         for host in self.request.placement:
             network.close_meter(host)
         network.clear()
-        return RunData(
+        data = RunData(
             ended=ended, end_ps=end,  # type: ignore[arg-type]
             hosts={host: self.engine.series(host, origin) for host in self.request.placement},
             iterations=self.iterations, windows=self.table.windows, counters=self.counters,
@@ -229,3 +233,6 @@ class VirtualTorchRun:
             fidelity=Fidelity(packets=network.packets, unexplained=network.leaked, emulated_ps=end),
             totals=self.engine.totals(), unequal_hashes=self.ranks.unequal_hashes(), reason=reason,
             deterministic=self.job.compute != "measured", directory=self.request.directory)
+        if self.request.recording is not None:
+            self.request.recording.finish(data, origin)
+        return data

@@ -17,6 +17,7 @@ from loomnet.errors import PrivilegeError, UnavailableError, UsageError
 from loomnet.jobs import TorchJob
 from loomnet.live import doctor
 from loomnet.live.budget import PASSES_PER_SECOND, offered_passes
+from loomnet.live.capture import CaptureServer
 from loomnet.live.fabric import HOST_INTERFACE, HostPort, HostSpec, LiveFabric
 from loomnet.live.interrupts import Interrupts
 from loomnet.live.ownership import RunLock
@@ -113,12 +114,19 @@ class _Run:
         self.engine = Engine(self.plan, transport=self.job.transport, seed=request.seed,
                              kernel_switches=True,
                              options=dict(request.options.get(self.job.transport, {})))
+        if request.recording is not None:
+            request.recording.attach(self.engine, live=True)
         self.glue = stack.enter_context(LiveFabric(
             self.lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
             [s.name for s in self.plan.switches]))
         interrupts.check()
         self.live = self._bring_up()
         stack.callback(self.live.close)
+        recording = request.recording
+        self.recorder = (recording.recorder if recording is not None else
+                         _core.Recorder(self.engine.network, seed=request.seed, timeline=False))
+        self.captures = stack.enter_context(
+            CaptureServer(self.lock.run_id, self.plan, self.live, self.recorder))
         interrupts.check()
         self.ranks: RankJob | None = None
         self.traffic: Traffic | None = None
@@ -214,6 +222,7 @@ class _Run:
                 return verdict
             self._timetable()
             self._progress()
+            self._drain()
             wait = self._until_next_look()
             if self.ranks is not None:
                 self.ranks.ended(wait) and self._on_ended()
@@ -354,6 +363,11 @@ class _Run:
             if node < len(self.plan.hosts):
                 self.live.set_carrier(node, port, state.up)
 
+    def _drain(self) -> None:
+        recording = self.request.recording
+        if recording is not None:
+            recording.drain(lambda number: self.live.take_capture(self.recorder, number))
+
     # --- reports ----------------------------------------------------------------------------------------
     def _sample(self) -> dict[str, int]:
         found = self.live.run_counters(list(self.request.placement))
@@ -389,6 +403,7 @@ class _Run:
             for number, (marks, *_) in enumerate(self.live.look(self.ranks.bridges)):
                 self.iterations += self.ranks.take(number, marks)
             self.ranks.read_log()
+        self.captures.close()
         self.live.stop()
         totals = self.engine.totals()
         for switch in self.plan.switches:
@@ -414,6 +429,8 @@ class _Run:
             directory=self.request.directory)
         if self.ranks is not None:
             data.unequal_hashes = self.ranks.unequal_hashes()
+        if self.request.recording is not None:
+            self.request.recording.finish(data, origin)
         return data
 
     def _fidelity(self, end: int) -> Fidelity:

@@ -6,7 +6,8 @@ training script holds nothing of Loomnet. Inside a run the launcher's environmen
 * ``LOOMNET_RANK_FD``, ``LOOMNET_EVENT_FDS``: inherited descriptors of this rank's NIC;
 * ``LOOMNET_TRANSPORT``: ``gloo`` leaves the bytes to stock Gloo and only measures it;
 * ``LOOMNET_MAP_BACKEND=1``: a script that asks for ``gloo`` (or for nothing) gets Loomnet's;
-* ``LOOMNET_HASH_EVERY``: every so many steps each rank reports a hash of its parameters.
+* ``LOOMNET_HASH_EVERY``: every so many steps each rank reports a hash of its parameters;
+* ``LOOMNET_PROFILES``: a folder for copies of what torch.profiler exports, if the run is traced.
 
 Outside a run only the name ``loomnet`` is registered; making a group of it says what to do.
 """
@@ -40,4 +41,9 @@ def _install() -> None:
     mapping.register(dist)
     if "LOOMNET_RANK_FD" in os.environ:
         mapping.install(dist)
-        steps.install()
+        hook = steps.install()
+        if folder := os.environ.get("LOOMNET_PROFILES"):
+            from loomnet.torch import profiles
+
+            hook.pauses = []
+            profiles.install(folder, hook.pauses)

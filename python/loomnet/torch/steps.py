@@ -31,6 +31,9 @@ class StepHook:
         self._measured_s = time.process_time() if compute == "measured" else None
         self._hash_every = hash_every
         self._optimizer: weakref.ref[Any] | None = None
+        # Monotonic ns in which this process stood still while its declared compute time passed; kept
+        # for a run that is traced.
+        self.pauses: list[tuple[int, int]] | None = None
 
     def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         link = _connection.existing()
@@ -56,7 +59,10 @@ class StepHook:
     def _compute(self, session: Any) -> None:
         """On the virtual clock: this iteration's compute time passes, as declared or as measured."""
         if self._compute_ps is not None:
+            began = time.monotonic_ns()
             session.compute(self._compute_ps)
+            if self.pauses is not None:
+                self.pauses.append((began, time.monotonic_ns()))
         elif self._measured_s is not None:
             now = time.process_time()
             session.compute(max(round((now - self._measured_s) * 1e12), 1))
@@ -79,8 +85,9 @@ def parameter_hash(optimizer: Any) -> bytes | None:
     return digest.digest()
 
 
-def install() -> None:
+def install() -> StepHook:
     """Registers the hook for every optimizer of the process, as ``LOOMNET_HASH_EVERY`` says."""
     hook = StepHook(int(os.environ.get("LOOMNET_HASH_EVERY", "0") or 0),
                     os.environ.get("LOOMNET_COMPUTE"))
     register_optimizer_step_post_hook(hook)
+    return hook

@@ -1,0 +1,98 @@
+// Recorders and the Perfetto writer for Python. While a live loop runs, LiveRun's own calls are
+// used.
+#include "bindings/recorder.hpp"
+
+#include <pybind11/functional.h>
+
+#include "bindings/bindings.hpp"
+#include "trace/perfetto.hpp"
+#include "trace/timeline.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+
+void bind_recorder(py::module_& m) {
+  py::class_<PerfettoWriter>(m, "PerfettoWriter",
+                             "Pieces of a Perfetto trace; times in picoseconds.")
+      .def(py::init<>())
+      .def("attribute",
+           py::overload_cast<std::string_view, std::string_view>(&PerfettoWriter::attribute))
+      .def("attribute",
+           py::overload_cast<std::string_view, std::int64_t>(&PerfettoWriter::attribute))
+      .def("process", &PerfettoWriter::process, py::arg("pid"), py::arg("name"))
+      .def("thread", &PerfettoWriter::thread, py::arg("pid"), py::arg("tid"), py::arg("name"))
+      .def("track", &PerfettoWriter::track, py::arg("parent"), py::arg("name"))
+      .def(
+          "begin",
+          [](PerfettoWriter& w, TrackId track, std::int64_t at, const std::string& name,
+             const std::string& category) { w.begin(track, {at}, name, category); },
+          py::arg("track"), py::arg("at_ps"), py::arg("name"), py::arg("category"))
+      .def(
+          "end", [](PerfettoWriter& w, TrackId track, std::int64_t at) { w.end(track, {at}); },
+          py::arg("track"), py::arg("at_ps"))
+      .def(
+          "instant",
+          [](PerfettoWriter& w, TrackId track, std::int64_t at, const std::string& name,
+             const std::string& category,
+             const std::vector<std::pair<std::string, std::int64_t>>& values) {
+            std::vector<TraceArgument> arguments;
+            for (const auto& [key, value] : values) arguments.push_back({key, value});
+            w.instant(track, {at}, name, category, arguments);
+          },
+          py::arg("track"), py::arg("at_ps"), py::arg("name"), py::arg("category"),
+          py::arg("values") = std::vector<std::pair<std::string, std::int64_t>>{})
+      .def("take", [](PerfettoWriter& w) { return py::bytes(w.take()); });
+
+  py::class_<NetworkRecorder>(m, "Recorder", "Records what a network does; one per network.")
+      .def(py::init([](Network& network, std::uint64_t seed, bool timeline, std::size_t most_hops) {
+             RecorderConfig c;
+             c.seed = seed;
+             c.timeline = timeline;
+             if (most_hops) {
+               const RecorderConfig standard;
+               c.most_hops = most_hops;
+               // The other bounds keep their proportion.
+               const auto scaled = [&](std::size_t n) {
+                 return std::max<std::size_t>(n * most_hops / standard.most_hops, 16);
+               };
+               c.most_messages = scaled(standard.most_messages);
+               c.most_operations = scaled(standard.most_operations);
+               c.most_queue_points = scaled(standard.most_queue_points);
+             }
+             return new NetworkRecorder(network, c);
+           }),
+           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("seed"),
+           py::arg("timeline"), py::arg("most_hops") = 0)
+      .def(
+          "stop_when_full",
+          [](NetworkRecorder& r) { r.recorder().stop_when_full(&r.network().events()); },
+          "run_until returns early while captures hold more than 8 MiB.")
+      .def("capture", &NetworkRecorder::capture, py::arg("half"), py::arg("interface"),
+           py::arg("description"))
+      .def(
+          "take", [](NetworkRecorder& r, std::size_t c) { return py::bytes(r.take(c, {})); },
+          "pcapng bytes since the last call, in order of time.")
+      .def("finish", [](NetworkRecorder& r, std::size_t c) { return py::bytes(r.finish(c)); })
+      .def("packets", &NetworkRecorder::packets)
+      .def(
+          "clock_points",
+          [](NetworkRecorder& r, std::uint32_t host) {
+            std::vector<std::pair<std::int64_t, std::int64_t>> found;
+            for (const auto& p : r.recorder().clock_points()) {
+              if (p.host == host) found.emplace_back(p.wall_ns, p.at.count);
+            }
+            return found;
+          },
+          "[(a rank's monotonic clock in ns, emulated ps)] as its marks said, in order.")
+      .def(
+          "write",
+          [](NetworkRecorder& r, PerfettoWriter& w, std::function<std::string(std::uint32_t)> host,
+             std::function<std::string(std::uint32_t)> half) {
+            write_timeline(r.recorder(), {std::move(host), std::move(half)}, r.network().now(), w);
+          },
+          py::arg("writer"), py::arg("host"), py::arg("half"),
+          "Writes the timeline; `host` and `half` name a node and a direction of a link.");
+}
+
+}  // namespace loomnet

@@ -1,0 +1,64 @@
+// What passes one port of one node, as pcapng ("PCAP Next Generation (pcapng) Capture File
+// Format", draft-ietf-opsawg-pcapng): one section, one interface, timestamps of emulated time. They
+// are whole nanoseconds: Wireshark 4.0 overflows when it converts picoseconds, from 18 ms on.
+//
+// A packet without payload bytes (lengths only) is snapped behind its headers and keeps its
+// original length; invariant CRC and padding, which no model fills, are zeros.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "link/half_link.hpp"
+#include "packet/packet.hpp"
+
+namespace loomnet {
+
+enum class Direction : std::uint8_t { inbound = 1, outbound = 2 };  // values of epb_flags
+
+class PortCapture {
+ public:
+  static constexpr std::size_t kMostPending = 256u << 20;  // bytes; more are dropped and counted
+
+  // `egress` is the half-link that leaves the port, `interface` and `description` go into the file.
+  PortCapture(std::uint32_t node, std::uint16_t port, const HalfLink& egress,
+              std::string_view interface, std::string_view description);
+
+  std::uint32_t node() const { return node_; }
+  std::uint16_t port() const { return port_; }
+  void add(Direction direction, const Packet& packet, Picoseconds at, std::string_view comment = {},
+           bool crc_error = false);
+  // Puts a comment on the packet added last, if it is this one.
+  void annotate(const Packet& packet, std::string_view comment);
+
+  std::size_t pending_bytes() const { return blocks_.size(); }
+  std::uint64_t packets() const { return packets_; }
+  std::uint64_t dropped() const { return dropped_; }
+
+  // The file so far unwritten, in order of time: all that lies before `now` minus `slack` and no
+  // later look at the link can precede.
+  std::string take(Picoseconds now, Picoseconds slack = {});
+  // The rest, and the interface's statistics.
+  std::string finish(Picoseconds now);
+
+ private:
+  struct Record {
+    Picoseconds at;
+    std::size_t begin, length;
+  };
+  std::string until(Picoseconds limit);
+
+  std::uint32_t node_;
+  std::uint16_t port_;
+  const HalfLink& egress_;
+  std::string header_;           // section and interface, until the first take
+  std::string blocks_;           // encoded packets …
+  std::vector<Record> records_;  // … in order of add()
+  std::uint64_t last_uid_ = 0;
+  Direction last_direction_{};
+  std::uint64_t packets_ = 0, dropped_ = 0;
+};
+
+}  // namespace loomnet

@@ -1,0 +1,219 @@
+"""What a run records beside its report: a Perfetto trace and captures of single ports. Asked for by
+the user, checked and opened before the run starts, filled by the engine's recorder, written
+here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from loomnet.errors import UsageError
+from loomnet.naming import did_you_mean
+from loomnet.plan import HalfLinkPlan, Plan
+
+if TYPE_CHECKING:
+    from loomnet.engine import Engine
+    from loomnet.rundata import RunData
+
+# lab.run's default: a trace of about 50 MB at most; what does not fit is sampled, and says so.
+MOST_HOPS = 250_000
+
+
+@dataclass(frozen=True)
+class Record:
+    """What to record of a run: `trace` a Perfetto trace, `pcap` "NODE:PORT" -> pcapng file."""
+
+    trace: Path | None = None
+    pcap: Mapping[str, Path] = field(default_factory=dict)
+    most_hops: int = MOST_HOPS  # packet hops kept in the trace; the other bounds follow
+
+    @classmethod
+    def of(
+        cls,
+        trace: str | Path | None = None,
+        pcap: Mapping[str, str | Path] | None = None,
+        most_hops: int = MOST_HOPS,
+    ) -> Record:
+        """From paths as strings. Raises UsageError where two of them are one file."""
+        files = {port: Path(file) for port, file in (pcap or {}).items()}
+        target = None if trace is None else Path(trace)
+        seen: dict[Path, str] = {}
+        for name, file in [("trace", target), *files.items()]:
+            if file is None:
+                continue
+            other = seen.setdefault(file.absolute(), name)
+            if other != name:
+                raise UsageError(
+                    f"{name}: {file} is the file of {other} already; give each its own"
+                )
+        return cls(target, files, most_hops)
+
+    def __bool__(self) -> bool:
+        return self.trace is not None or bool(self.pcap)
+
+    def labelled(self, label: str) -> Record:
+        """The same with `-label` behind each file's stem: for a lab's second and later runs."""
+
+        def named(file: Path) -> Path:
+            return file.with_name(f"{file.stem}-{label}{file.suffix}")
+
+        return Record(
+            None if self.trace is None else named(self.trace),
+            {port: named(file) for port, file in self.pcap.items()},
+            self.most_hops,
+        )
+
+
+def parse_pcap(texts: list[str]) -> dict[str, Path]:
+    """`NODE:PORT=FILE` strings as given to --pcap. Raises UsageError."""
+    found: dict[str, Path] = {}
+    for text in texts:
+        port, sign, file = text.partition("=")
+        if not sign or not file or ":" not in port:
+            raise UsageError(f"--pcap {text}: write NODE:PORT=FILE, for example h0:0=h0.pcapng")
+        if port in found:
+            raise UsageError(f"--pcap {text}: {port} is given twice")
+        found[port] = Path(file)
+    return found
+
+
+def find_port(plan: Plan, text: str) -> HalfLinkPlan:
+    """The half-link that leaves `NODE:PORT`; PORT is a number (at a host: the plane) or the name of
+    the node at the link's other end. Raises UsageError naming what there is."""
+    name, sign, port = text.rpartition(":")
+    nodes = {node.name: node for node in (*plan.hosts, *plan.switches)}
+    if not sign or not name:
+        raise UsageError(f'port "{text}": write NODE:PORT, for example {plan.hosts[0].name}:0')
+    if name not in nodes:
+        raise UsageError(f'port "{text}": no node "{name}"{did_you_mean(name, nodes)}')
+    node = nodes[name]
+    leaving = [
+        link.forward if link.forward.source == node.number else link.backward
+        for link in (plan.links[number] for number in node.ports)
+    ]
+    if port.isdecimal() and int(port) < len(leaving):
+        return leaving[int(port)]
+    peers = {half.name.partition("->")[2]: half for half in leaving}
+    if port in peers:
+        return peers[port]
+    raise UsageError(
+        f'port "{text}": {name} has ports 0 to {len(leaving) - 1} '
+        f"({', '.join(list(peers)[:4])}{', …' if len(peers) > 4 else ''})"
+    )
+
+
+class Recording:
+    """One run's recording: files that are open, then the engine's recorder, then bytes in the
+    files.
+
+    Raises UsageError on construction for an unknown port or a file that cannot be written.
+    """
+
+    def __init__(
+        self, record: Record, plan: Plan, placement: tuple[int, ...], directory: Path
+    ) -> None:
+        self.record, self.plan, self.directory = record, plan, directory
+        self.placement = placement  # rank -> host
+        self._ports = {port: find_port(plan, port) for port in record.pcap}
+        self._made: list[Path] = []
+        self._files: dict[Path, BinaryIO] = {}
+        self._captures: dict[int, Path] = {}  # recorder's number -> file
+        self._recorder: Any = None
+        self._engine: Engine | None = None
+        try:
+            for file in (record.trace, *record.pcap.values()):
+                if file is not None:
+                    self._open(file)
+        except OSError as error:
+            self.discard()
+            raise UsageError(f"cannot write {error.filename}: {error.strerror}") from None
+
+    def _open(self, file: Path) -> None:
+        if not file.exists():
+            self._made.append(file)
+        # Nothing is lost of a file that was there before until the run begins.
+        self._files[file] = open(file, "ab")
+
+    @property
+    def files(self) -> list[Path]:
+        return list(self._files)
+
+    def discard(self) -> None:
+        """The run did not take place: closes the files and removes those it made."""
+        for file in self._files.values():
+            file.close()
+        for path in self._made:
+            path.unlink(missing_ok=True)
+
+    # --- around a run -----------------------------------------------------------------------------
+    @property
+    def profiles(self) -> Path:
+        """Where ranks leave what their torch.profiler exported."""
+        return self.directory / "profiles"
+
+    def environment(self) -> dict[str, str]:
+        """What a rank's process must know: where its profiles go, if anybody reads them."""
+        if self.record.trace is None:
+            return {}
+        from loomnet.rundir import give_to_user
+
+        self.profiles.mkdir(exist_ok=True)
+        give_to_user(self.profiles)
+        return {"LOOMNET_PROFILES": str(self.profiles.absolute())}
+
+    def attach(self, engine: Engine, *, live: bool = False) -> None:
+        """Begins to record; before anything of the job happens."""
+        from loomnet import _core
+
+        self._engine = engine
+        for file in self._files.values():
+            file.truncate(0)
+        self._recorder = _core.Recorder(
+            engine.network,
+            seed=engine.seed,
+            timeline=self.record.trace is not None,
+            most_hops=self.record.most_hops,
+        )
+        if not live:
+            self._recorder.stop_when_full()
+        for port, half in self._ports.items():
+            number = self._recorder.capture(half.number, port, half.name)
+            self._captures[number] = self.record.pcap[port]
+
+    @property
+    def recorder(self) -> Any:
+        return self._recorder
+
+    def drain(self, take: Callable[[int], bytes] | None = None) -> None:
+        """Writes what the captures hold. `take` fetches it where the network is another
+        thread's."""
+        take = take or self._recorder.take
+        for number, path in self._captures.items():
+            self._write(path, take(number))
+
+    def _write(self, path: Path, data: bytes) -> None:
+        try:
+            self._files[path].write(data)
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror}") from None
+
+    def finish(self, data: RunData, origin_ps: int) -> None:
+        """Ends the captures and writes the trace. `origin_ps`: engine time of the job's time 0."""
+        from loomnet.rundir import give_to_user
+        from loomnet.timeline import write_trace
+
+        assert self._engine is not None
+        for number, path in self._captures.items():
+            self._write(path, self._recorder.finish(number))
+        if self.record.trace is not None:
+            for piece in write_trace(self, self._engine, data, origin_ps):
+                self._write(self.record.trace, piece)
+        for path, file in self._files.items():
+            file.close()
+            if os.geteuid() == 0:
+                give_to_user(path)
+        self._captures.clear()
+        self._recorder = None

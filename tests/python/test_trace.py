@@ -1,0 +1,590 @@
+"""What a run records: a Perfetto trace read with Perfetto's own schema, captures read with tshark,
+and a report that does not know of either."""
+
+import collections
+import itertools
+import json
+import shutil
+import subprocess
+import textwrap
+
+import pytest
+
+import loomnet as ln
+from loomnet.cli import main
+from loomnet.errors import UsageError
+from loomnet.laboratory import Lab
+from loomnet.plan import make_plan
+from loomnet.recording import MOST_HOPS, Record, Recording, find_port, parse_pcap
+from loomnet.timeline import RankClock
+
+pytest.importorskip("loomnet._core")
+needs_tshark = pytest.mark.skipif(
+    shutil.which("tshark") is None, reason="no tshark: apt-get install tshark"
+)
+SLICE_BEGIN, SLICE_END, INSTANT, COUNTER = 1, 2, 3, 4
+
+
+def fabric(rate="100 Gb/s", **given):
+    options = {"planes": 2, "leaves": 2, "spines": 2, "hosts_per_leaf": 1, "delay": "1 us"} | given
+    return ln.clos.two_tier(rate=rate, **options)
+
+
+def recorded(folder, job, faults=(), *, pcap=(), most_hops=MOST_HOPS, fab=None, **options):
+    """Runs a job with a trace and captures; (result, folder)."""
+    folder.mkdir(exist_ok=True)
+    record = Record.of(
+        folder / "run.pftrace",
+        {port: folder / f"{n}.pcapng" for n, port in enumerate(pcap)},
+        most_hops,
+    )
+    lab = Lab("recorded", directory=folder / "lab", record=record)
+    result = lab.run(fab or fabric(), job, list(faults), **options)
+    lab.write()
+    return result
+
+
+# --- Perfetto -------------------------------------------------------------------------------------
+class Trace:
+    """A trace as Perfetto's schema reads it: slices with their track, in order of begin."""
+
+    Slice = collections.namedtuple("Slice", "track name begin end flows ending values")
+
+    def __init__(self, path):
+        schema = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+        trace = schema.Trace()
+        trace.ParseFromString(path.read_bytes())
+        self.names, self.parents, self.attributes = {}, {}, {}
+        self.counters = collections.defaultdict(list)
+        self.slices, self.instants = [], []
+        events = []
+        for packet in trace.packet:
+            assert packet.trusted_packet_sequence_id == 1
+            for each in packet.trace_attributes.attribute:
+                self.attributes[each.key] = each.string_value
+            if packet.HasField("track_descriptor"):
+                track = packet.track_descriptor
+                self.names[track.uuid] = (
+                    track.name or track.process.process_name or track.thread.thread_name
+                )
+                self.parents[track.uuid] = track.parent_uuid
+            if packet.HasField("track_event"):
+                events.append((packet.timestamp, packet.track_event))
+        open_slices = collections.defaultdict(list)
+        # Perfetto orders by time and keeps the order of the file among equals.
+        for at, event in sorted(events, key=lambda e: e[0]):
+            assert event.track_uuid in self.names
+            values = {a.name: a.string_value or a.int_value for a in event.debug_annotations}
+            here = open_slices[event.track_uuid]
+            if event.type == SLICE_BEGIN:
+                here.append((at, event, values))
+            elif event.type == SLICE_END:
+                begin, opened, values = here.pop()
+                self.slices.append(
+                    self.Slice(
+                        event.track_uuid,
+                        opened.name,
+                        begin,
+                        at,
+                        tuple(opened.flow_ids),
+                        tuple(opened.terminating_flow_ids),
+                        values,
+                    )
+                )
+            elif event.type == INSTANT:
+                self.instants.append((at, event.track_uuid, event.name, values))
+            else:
+                assert event.type == COUNTER
+                self.counters[self.names[event.track_uuid]].append((at, event.counter_value))
+        assert not any(open_slices.values()), "a slice without an end"
+        self.slices.sort(key=lambda s: s.begin)
+
+    def on(self, name):
+        return [s for s in self.slices if self.names[s.track] == name]
+
+    def under(self, parent):
+        return [s for s in self.slices if self.names.get(self.parents[s.track]) == parent]
+
+
+@pytest.fixture(scope="module")
+def all_reduce(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("all_reduce")
+    job = ln.AllReduce(size="256 KiB", repeat=3, transport="mrc")
+    return recorded(folder, job), Trace(folder / "run.pftrace")
+
+
+def test_operations_messages_and_hops_are_joined_by_arrows(all_reduce):
+    result, trace = all_reduce
+    operations = [s for s in trace.slices if s.name.startswith("all_reduce")]
+    assert len(operations) == 6  # two hosts, three repeats
+    assert {trace.names[trace.parents[s.track]] for s in operations} == {"h0", "h1"}
+    origin = int(trace.attributes["loomnet.job_origin_ps"])
+    first = result.data.iterations[0]
+    at_h0 = [s for s in operations if trace.names[trace.parents[s.track]] == "h0"]
+    assert at_h0[0].begin == (origin + first.start_ps) // 1000
+    assert at_h0[0].end == (origin + first.end_ps) // 1000
+
+    messages = {s.ending[0]: s for s in trace.slices if s.name.startswith("message") and s.ending}
+    hops = collections.defaultdict(list)
+    for each in trace.under("links"):
+        for flow in (*each.flows, *each.ending):
+            hops[flow].append(each)
+    for operation in at_h0:
+        assert operation.flows, "no message belongs to it"
+        moved = 0
+        for flow in operation.flows:
+            message = messages[flow]
+            assert trace.names[trace.parents[message.track]] == "h0"
+            assert message.name == "message to h1"
+            assert operation.begin <= message.begin <= operation.end
+            moved += message.values["bytes"]
+            for packet in message.flows:
+                path = [trace.names[hop.track] for hop in hops[packet]]
+                assert len(path) == 4
+                assert path[0].startswith("h0->p") and path[-1].endswith("->h1")
+                for before, after in itertools.pairwise(path):
+                    assert before.partition("->")[2] == after.partition("->")[0]
+                assert hops[packet][0].begin >= message.begin
+                assert all(h.values["message"] == message.values["message"] for h in hops[packet])
+                assert [bool(h.ending) for h in hops[packet]] == [False] * 3 + [True]
+        assert 262144 <= moved < 265000  # 2 (N - 1) / N of the tensor, and chunk headers
+
+
+def test_a_hop_is_exact_and_a_link_sends_one_packet_at_a_time(all_reduce):
+    _, trace = all_reduce
+    links = {trace.names[s.track] for s in trace.under("links")}
+    assert len(links) == 24
+    for name in links:
+        last = 0
+        for hop in trace.on(name):
+            assert hop.begin >= last
+            last = hop.end
+            # 24 bytes of preamble, FCS and gap; 100 Gb/s is 80 ps a byte.
+            lasts = hop.values["done_ps"] - hop.values["start_ps"]
+            assert lasts == 80 * (max(hop.values["bytes"], 60) + 24)
+
+
+def test_what_only_python_knows_is_on_the_timeline(tmp_path):
+    job = ln.AllReduce(size="256 KiB", repeat=40, transport="mrc")
+    fault = ln.down("h0--p0.leaf0", at="200 us", duration="300 us", phase="cut")
+    result = recorded(tmp_path, job, [fault])
+    trace = Trace(tmp_path / "run.pftrace")
+    origin = int(trace.attributes["loomnet.job_origin_ps"])
+    (phase,) = trace.on("phase cut")
+    assert (phase.begin, phase.end) == (
+        (origin + 200_000_000) // 1000,
+        (origin + 500_000_000) // 1000,
+    )
+    assert len(trace.on("iterations of rank 0")) == len(result.data.iterations) == 40
+    assert any(name == "drop: link_down" for _, _, name, _ in trace.instants)
+    assert any(name == "port_excluded" for _, _, name, _ in trace.instants)
+
+
+def test_queue_depths_peak_where_the_link_says_and_end_empty(tmp_path):
+    job = ln.Incast(size="200 kB", repeat=1, transport="roce")
+    fab = fabric(planes=1, leaves=2, spines=1, hosts_per_leaf=3)
+    result = recorded(tmp_path, job, fab=fab)
+    trace = Trace(tmp_path / "run.pftrace")
+    assert len(trace.counters) >= 2
+    peaks = 0
+    for name, points in trace.counters.items():
+        assert name.startswith("queue ")
+        assert points[-1][1] == 0
+        highest = max(value for _, value in points)
+        assert highest >= result.data.totals[f"link {name.removeprefix('queue ')}"]["max_queue"]
+        peaks += highest > 100_000
+    assert peaks
+
+
+def test_above_the_bound_whole_messages_are_sampled_and_the_trace_says_so(tmp_path):
+    job = ln.AllReduce(size="1 MiB", repeat=4, transport="mrc")
+    recorded(tmp_path / "all", job)
+    whole = Trace(tmp_path / "all" / "run.pftrace")
+    for name in ("one", "two"):
+        recorded(tmp_path / name, job, most_hops=2000)
+    assert (tmp_path / "one" / "run.pftrace").read_bytes() == (
+        tmp_path / "two" / "run.pftrace"
+    ).read_bytes()
+    part = Trace(tmp_path / "one" / "run.pftrace")
+
+    def hops(trace):
+        found = collections.Counter(s.values["message"] for s in trace.under("links"))
+        del found[0]  # packets that carry no message are chosen one by one
+        return found
+
+    everything, sample = hops(whole), hops(part)
+    assert len(part.under("links")) <= 2000
+    assert 2 <= len(sample) < len(everything) / 4
+    assert all(everything[number] == count for number, count in sample.items())
+    assert part.attributes["loomnet.sampling.packets_share"].startswith("1/")
+    assert part.attributes["loomnet.sampling.hops_seen"] == str(len(whole.under("links")))
+    assert part.attributes["loomnet.sampling.hops_bound"] == "2000"
+    assert whole.attributes["loomnet.sampling.packets_share"] == "all"
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+def test_the_report_is_the_same_to_the_byte(tmp_path, transport):
+    job = ln.AllReduce(size="512 KiB", repeat=6, transport=transport)
+    faults = [ln.loss("p1.leaf0->p1.spine1", 0.02, at="20 us", duration="200 us", phase="loss")]
+    recorded(tmp_path / "with", job, faults, pcap=["h0:0", "p0.leaf0:1"])
+    plain = Lab("recorded", directory=tmp_path / "without")
+    plain.run(fabric(), job, faults)
+    plain.write()
+    assert (tmp_path / "with" / "lab" / "report.json").read_bytes() == (
+        tmp_path / "without" / "report.json"
+    ).read_bytes()
+
+
+# --- pcapng ---------------------------------------------------------------------------------------
+def tshark(path, *fields, only=None):
+    """Rows of these fields of every packet, as tshark decodes them."""
+    command = [
+        "tshark",
+        "-r",
+        str(path),
+        "-T",
+        "fields",
+        "-E",
+        "occurrence=a",
+        "-E",
+        "separator=\t",
+    ]
+    for name in fields:
+        command += ["-e", name]
+    found = subprocess.run(
+        command + (["-Y", only] if only else []), capture_output=True, text=True, timeout=120
+    )
+    assert found.returncode == 0, found.stderr
+    return [line.split("\t") for line in found.stdout.splitlines()]
+
+
+@needs_tshark
+def test_mrc_packets_are_ipv6_in_ipv6_with_usids_and_no_routing_header(tmp_path):
+    job = ln.AllReduce(size="64 KiB", repeat=1, transport="mrc")
+    result = recorded(tmp_path, job, pcap=["h0:0", "p0.leaf0:h0"])
+    rows = tshark(
+        tmp_path / "0.pcapng",
+        "frame.protocols",
+        "ipv6.src",
+        "ipv6.dst",
+        "ipv6.nxt",
+        "udp.dstport",
+        "frame.len",
+        "frame.cap_len",
+        "frame.packet_flags_direction",
+        "frame.time_epoch",
+    )
+    totals = result.data.totals
+    leaving = totals["link h0->p0.leaf0"]["packets"]
+    coming = totals["link p0.leaf0->h0"]["packets"]
+    ways = collections.Counter(row[7] for row in rows)
+    assert ways["0x00000001"] == coming
+    assert leaving <= ways["0x00000002"] <= leaving + 2  # the last ones are still under way
+    assert len(rows) == ways.total()
+    last = -1.0
+    for protocols, sources, destinations, following, port, length, captured, way, at in rows:
+        assert protocols.startswith("eth:ethertype:ipv6:ipv6:udp")
+        assert following == "41,17"  # a tunnel, then UDP: nothing between
+        outer, inner = destinations.split(",")
+        # Plane 0's block fc00:0000::/32, then uSIDs: leaf 0, a spine, leaf 1, the port of h1; of a
+        # packet that has come all the way only h0's port is left.
+        if way == "0x00000002":
+            assert outer in {f"fc00:0:2000:{spine}:2001:4000::" for spine in (1000, 1001)}
+        else:
+            assert outer == "fc00:0:4000::"
+        assert inner == ("fd00::1" if way == "0x00000002" else "fd00::")
+        assert sources.split(",")[1] == ("fd00::" if way == "0x00000002" else "fd00::1")
+        assert port == "4971"
+        assert int(captured) <= int(length)
+        assert float(at) >= last
+        last = float(at)
+    # Lengths only: snapped behind the headers, the original length kept.
+    assert max(int(row[5]) for row in rows) == make_plan(fabric()).frame_bytes
+    assert max(int(row[6]) for row in rows) < 192
+
+    # The other end of the same link saw the same packets, later and the other way.
+    there = tshark(tmp_path / "1.pcapng", "frame.packet_id", "frame.packet_flags_direction")
+    here = tshark(tmp_path / "0.pcapng", "frame.packet_id", "frame.packet_flags_direction")
+    flip = {"0x00000001": "0x00000002", "0x00000002": "0x00000001"}
+    seen_there, seen_here = {(uid, flip[way]) for uid, way in there}, {(u, w) for u, w in here}
+    assert seen_there <= seen_here and len(seen_here - seen_there) <= 2
+    assert len(seen_here) == len(rows)
+
+
+@needs_tshark
+def test_roce_packets_carry_their_payload_where_there_is_one(tmp_path):
+    job = ln.AllReduce(size="64 KiB", repeat=1, transport="roce")
+    recorded(tmp_path, job, pcap=["h0:0"], payload=True)
+    rows = tshark(
+        tmp_path / "0.pcapng",
+        "frame.protocols",
+        "infiniband.bth.opcode",
+        "frame.len",
+        "frame.cap_len",
+        "udp.dstport",
+        "udp.length",
+    )
+    assert rows
+    opcodes = collections.Counter()
+    for protocols, opcode, length, captured, port, udp in rows:
+        assert ":ipv6:udp:infiniband" in protocols
+        assert (port, captured) == ("4791", length)
+        assert int(udp) == int(length) - 54
+        opcodes[int(opcode)] += 1
+    assert {0x06, 0x07, 0x09, 0x11} <= set(
+        opcodes
+    )  # first, middle, last with immediate, acknowledge
+    data = subprocess.run(
+        [
+            "tshark",
+            "-r",
+            str(tmp_path / "0.pcapng"),
+            "-Y",
+            "infiniband.bth.opcode == 7",
+            "-T",
+            "json",
+            "-x",
+            "-c",
+            "60",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout
+    frames = [packet["_source"]["layers"]["frame_raw"][0] for packet in json.loads(data)]
+    assert any(frame[300:700].strip("0") for frame in frames), "all payload is zeros"
+
+
+@needs_tshark
+def test_dropped_packets_say_why(tmp_path):
+    job = ln.Incast(size="1 MB", repeat=1, transport="roce")
+    fab = fabric(planes=1, leaves=2, spines=1, hosts_per_leaf=3)
+    faults = [ln.loss("p0.spine0->p0.leaf0", 0.05, at="1 us", duration="10 ms", phase="loss")]
+    result = recorded(
+        tmp_path,
+        job,
+        faults,
+        fab=fab,
+        pcap=["p0.leaf0:h0", "p0.leaf0:p0.spine0", "p0.spine0:p0.leaf0"],
+    )
+    totals = result.data.totals
+    for number, (half, reason, text) in enumerate(
+        [
+            ("p0.leaf0->h0", "queue_full", "dropped before sending: queue_full"),
+            ("p0.spine0->p0.leaf0", "loss", "never received, lost on the link: loss"),
+            ("p0.spine0->p0.leaf0", "loss", "lost on the link: loss"),
+        ]
+    ):
+        rows = tshark(tmp_path / f"{number}.pcapng", "frame.comment", only="frame.comment")
+        found = collections.Counter(row[0] for row in rows)
+        assert found[text] == totals[f"link {half}"][f"drop_{reason}"] > 0
+
+
+@needs_tshark
+def test_times_are_right_for_as_long_as_a_run_lasts(tmp_path):
+    job = ln.Flows(sizes=["4 kB"], count=3, gap="2 s", transport="roce")
+    recorded(tmp_path, job, pcap=["h0:0", "h1:0"])
+    times = []
+    for number in range(2):
+        rows = [float(row[0]) for row in tshark(tmp_path / f"{number}.pcapng", "frame.time_epoch")]
+        assert rows == sorted(rows)
+        times.append(rows)
+    assert max(times[0]) > 1.0
+    # The last acknowledgement of one port is the other's, a path of four hops later.
+    last = max(max(rows) for rows in times) - min(max(rows) for rows in times)
+    assert 4e-6 < last < 5e-6
+
+
+@needs_tshark
+def test_a_large_capture_is_written_in_pieces_and_in_order(tmp_path):
+    job = ln.AllReduce(size="16 MiB", repeat=1, transport="mrc")
+    recorded(tmp_path, job, pcap=["h0:0"], payload=True)
+    assert (
+        tmp_path / "0.pcapng"
+    ).stat().st_size > 12 << 20  # more than fits before it must be written
+    found = subprocess.run(
+        ["capinfos", "-o", "-c", "-M", str(tmp_path / "0.pcapng")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Strict time order:   True" in found.stdout, found.stdout
+
+
+# --- files and names ------------------------------------------------------------------------------
+def test_ports_have_numbers_and_peers():
+    plan = make_plan(fabric())
+    assert find_port(plan, "h1:1").name == "h1->p1.leaf1"
+    assert find_port(plan, "h1:p1.leaf1") == find_port(plan, "h1:1")
+    assert find_port(plan, "p0.spine1:p0.leaf0").name == "p0.spine1->p0.leaf0"
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("h9:0", 'no node "h9"; nearest: h'),
+        ("h0:2", "h0 has ports 0 to 1 (p0.leaf0, p1.leaf0)"),
+        ("h0:p0.leaf1", "h0 has ports 0 to 1"),
+        ("h0", "write NODE:PORT"),
+        (":0", "write NODE:PORT"),
+        ("h0:-1", "h0 has ports 0 to 1"),
+    ],
+)
+def test_a_port_that_is_not_there_is_named(text, says):
+    with pytest.raises(UsageError) as error:
+        find_port(make_plan(fabric()), text)
+    assert says in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "texts, says",
+    [
+        (["h0:0"], "write NODE:PORT=FILE"),
+        (["=x"], "write NODE:PORT=FILE"),
+        (["h0:0="], "write NODE:PORT=FILE"),
+        (["h0:0=a", "h0:0=b"], "given twice"),
+    ],
+)
+def test_pcap_options_are_checked(texts, says):
+    with pytest.raises(UsageError, match=says):
+        parse_pcap(texts)
+
+
+def test_two_recordings_in_one_file_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="is the file of trace already"):
+        Record.of(tmp_path / "x", {"h0:0": tmp_path / "x"})
+
+
+SCENARIO = textwrap.dedent('''
+    import loomnet as ln
+
+    @ln.scenario
+    def two(lab: ln.Lab):
+        """Two runs."""
+        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="100 Gb/s",
+                                  delay="1 us")
+        for name in ("first", "second"):
+            lab.run(fabric, ln.AllReduce(size="8 KiB", transport="mrc"), label=name)
+''')
+
+
+def test_the_command_line_records_every_run_of_a_scenario(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.py").write_text(SCENARIO)
+    assert (
+        main(
+            [
+                "run",
+                "two.py",
+                "--trace",
+                "t.pftrace",
+                "--pcap",
+                "h0:0=a.pcapng",
+                "--pcap",
+                "p0.spine0:0=b.pcapng",
+            ]
+        )
+        == 0
+    )
+    made = {
+        "t.pftrace",
+        "t-second.pftrace",
+        "a.pcapng",
+        "a-second.pcapng",
+        "b.pcapng",
+        "b-second.pcapng",
+    }
+    assert made | {"two.py", "runs"} <= {path.name for path in tmp_path.iterdir()}
+    assert all((tmp_path / name).stat().st_size > 500 for name in made)
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (["--pcap", "h7:0=a.pcapng"], 'no node "h7"'),
+        (["--pcap", "h0:1=a.pcapng"], "h0 has ports 0 to 0"),
+        (["--pcap", "h0:0=no/such/folder/a.pcapng"], "cannot write no/such/folder/a.pcapng"),
+        (["--trace", "no/such/folder/t"], "cannot write no/such/folder/t"),
+        (["--trace", "."], "cannot write"),
+        (["--trace", "a", "--pcap", "h0:0=a"], "is the file of trace already"),
+        (["--trace", "good.pftrace", "--pcap", "h0:0=no/such/folder/a"], "cannot write no/such"),
+    ],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.py").write_text(SCENARIO)
+    assert main(["run", "two.py", *arguments]) == 2
+    error = capsys.readouterr().err.strip()
+    assert says in error and len(error.splitlines()) == 1, error
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"two.py"}
+
+
+def test_a_file_that_was_there_stays_if_the_run_does_not_begin(tmp_path):
+    (tmp_path / "t").write_text("precious")
+    recording = Recording(Record.of(tmp_path / "t"), make_plan(fabric()), (0, 1), tmp_path)
+    recording.discard()
+    assert (tmp_path / "t").read_text() == "precious"
+
+
+# --- torch.profiler -------------------------------------------------------------------------------
+def test_a_ranks_clock_becomes_emulated_time():
+    # Operations at 1000 to 2000 ns took 5 to 9 us; a pause at 3000 to 7000 ns let 100 us pass.
+    clock = RankClock(
+        [(1000, 5_000_000), (2000, 9_000_000), (3000, 9_000_000), (8000, 109_000_000)],
+        pauses=[(3000, 7000)],
+    )
+    assert clock.at(0) == 5_000_000
+    assert clock.at(1500) == 7_000_000
+    assert clock.at(2500) == 9_000_000
+    assert clock.at(3000) == clock.at(5000) == clock.at(7000) == 9_000_000
+    assert clock.at(7250) == 34_000_000
+    assert clock.at(9000) == 109_000_000
+    assert clock.span == (1000, 8000)
+
+
+def test_what_torch_profiler_saw_lies_on_the_same_timeline(tmp_path):
+    pytest.importorskip("torch")
+    script = tmp_path / "train.py"
+    script.write_text(
+        textwrap.dedent("""
+        import sys, torch, torch.distributed as dist
+        from torch.profiler import ProfilerActivity, profile
+        dist.init_process_group("gloo")
+        torch.manual_seed(0)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with profile(activities=[ProfilerActivity.CPU]) as profiler:
+            for _ in range(5):
+                optimizer.zero_grad()
+                model(torch.ones(8, 64)).sum().backward()
+                optimizer.step()
+        profiler.export_chrome_trace(f"{sys.argv[1]}/mine{dist.get_rank()}.json")
+        dist.destroy_process_group()
+    """)
+    )
+    job = ln.TorchJob(script, args=[str(tmp_path)], ranks=2, compute="1 ms", transport="mrc")
+    result = recorded(tmp_path / "run", job)
+    if any("register" in e.message for e in result.data.errors):
+        pytest.skip("the package is not installed: PyTorch finds no backend entry point")
+    assert result["errors"] == 0, result.data.errors
+    trace = Trace(tmp_path / "run" / "run.pftrace")
+    assert trace.attributes["loomnet.profiles"] == "2"
+    origin = int(trace.attributes["loomnet.job_origin_ps"])
+    for rank in range(2):
+        steps = [
+            s
+            for s in trace.slices
+            if s.name.startswith("DistributedDataParallel.forward")
+            and trace.names[s.track].startswith(f"rank {rank} torch thread")
+        ]
+        assert len(steps) == 5
+        # From the third step on (DDP talks in the second's), forward lies inside its iteration's
+        # declared millisecond.
+        for step, iteration in zip(steps[2:], result.data.iterations[1:], strict=False):
+            begin = (origin + iteration.start_ps) // 1000
+            assert begin <= step.begin < step.end <= begin + 1_001_000
+            assert step.end > step.begin
+    reduced = [s for s in trace.slices if s.name.startswith("all_reduce")]
+    assert len(reduced) >= 2 * 5
+    assert all(s.flows for s in reduced), "an all-reduce without messages"
