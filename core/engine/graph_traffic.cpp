@@ -88,6 +88,9 @@ void GraphTraffic::run(std::uint32_t task, Picoseconds now) {
   results_[task].begin = now;
   // Through the event queue even for no time: a long chain must not recurse.
   if (!t.transfer) return network_.events().schedule(now + t.duration, id_, task);
+  if (Tap* tap = network_.tap()) [[unlikely]] {
+    tap->work_begins(t.source, {"transfer", task, 0, task, 1}, now);
+  }
   client(t.source).nic().meter().begin(now);
   client(t.destination).nic().meter().begin(now);
   for (unsigned i = 0; i < kDepth && pump(task, now); ++i) {
@@ -104,6 +107,7 @@ bool GraphTraffic::pump(std::uint32_t task, Picoseconds now) {
   request.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(kMessage, t.bytes - s.posted));
   request.remote_key = client(t.destination).key();
   request.immediate = task;
+  request.sequence = task;
   request.opcode = Opcode::write_with_immediate;
   s.posted += request.length;
   client(t.source).nic().post(t.qp, request, now);
@@ -116,6 +120,7 @@ void GraphTraffic::arrived(std::uint32_t task, std::uint32_t bytes, Picoseconds 
   s.arrived += bytes;
   if (s.arrived < tasks_[task].bytes) return;
   const GraphTask& t = tasks_[task];
+  if (Tap* tap = network_.tap()) [[unlikely]] tap->work_ends(t.source, task, t.bytes, true, now);
   client(t.source).nic().meter().end(results_[task].begin, now, 0);
   client(t.destination).nic().meter().end(results_[task].begin, now, t.bytes);
   end(task, now);

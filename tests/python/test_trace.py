@@ -180,6 +180,25 @@ def test_what_only_python_knows_is_on_the_timeline(tmp_path):
     assert any(name == "port_excluded" for _, _, name, _ in trace.instants)
 
 
+@pytest.mark.parametrize("name", ["flow", "transfer"])
+def test_point_to_point_traffic_is_operations_too(tmp_path, name):
+    if name == "flow":
+        job = ln.Permutation(size="300 kB", transport="mrc")
+    else:
+        matrix = tmp_path / "pair.cm"
+        matrix.write_text("Nodes 2\nConnections 1\n0->1 id 1 start 0 size 300000\n")
+        job = ln.Flows.from_htsim(matrix, transport="mrc")
+    result = recorded(tmp_path / "run", job)
+    assert result["errors"] == 0, result.data.errors
+    trace = Trace(tmp_path / "run" / "run.pftrace")
+    operations = [s for s in trace.slices if s.name.startswith(name)]
+    assert operations
+    for each in operations:
+        assert each.values["outcome"] == "ok"
+        assert each.values["bytes"] == 300_000
+        assert len(each.flows) == 1  # one write
+
+
 def test_queue_depths_peak_where_the_link_says_and_end_empty(tmp_path):
     job = ln.Incast(size="200 kB", repeat=1, transport="roce")
     fab = fabric(planes=1, leaves=2, spines=1, hosts_per_leaf=3)
