@@ -8,6 +8,7 @@
 #include "bindings/recorder.hpp"
 #include "engine/collective_traffic.hpp"
 #include "engine/flow_traffic.hpp"
+#include "engine/graph_traffic.hpp"
 #include "engine/rank_bridge.hpp"
 #include "engine/run_counters.hpp"
 #include "live/live_fabric.hpp"
@@ -274,6 +275,8 @@ void bind_live(py::module_& m) {
            },
            py::call_guard<Release>(), "(rank 0's iterations, done) of a collective job.")
       .def("flows_done", [](LiveRun& r, FlowTraffic& t) { return r.call([&] { return t.done(); }); },
+           py::call_guard<Release>())
+      .def("flows_done", [](LiveRun& r, GraphTraffic& t) { return r.call([&] { return t.done(); }); },
            py::call_guard<Release>())
       .def("run_counters",
            [](LiveRun& r, const std::vector<NodeId>& hosts) {

@@ -200,9 +200,14 @@ class _Run:
             # it lateness, so lengths are the default. Ranks always move real bytes.
             self.traffic = start_traffic(
                 self.engine, self.job, self.request.placement, START_PS, seed=self.request.seed,
-                payload=bool(self.request.options.get("payload", False)),
+                payload=self.payload_moves,
                 gaps_ps=self.request.options.get("gaps_ps", ()))
             self.live.start()
+
+    @property
+    def payload_moves(self) -> bool:
+        """Whether traffic models move real bytes, which are compared on arrival."""
+        return bool(self.request.options.get("payload", False))
 
     @property
     def origin(self) -> int | None:
@@ -414,7 +419,13 @@ class _Run:
             self.engine.network.close_meter(host)
         origin = self.origin or 0
         hosts = {host: self.engine.series(host, origin) for host in self.request.placement}
-        if self.traffic is not None and (wrong := self.traffic.wrong()):
+        wrong, flows = None, []
+        if self.traffic is not None:
+            flows = [(a, b, size, start - origin, stop and stop - origin)
+                     for a, b, size, start, stop in self.traffic.flows()]
+            if self.payload_moves:
+                wrong = self.traffic.wrong()
+        if wrong:
             self.errors.append(RunFault(end, "job", f"{wrong} elements arrived altered"))
         self.live.close()
         # What reached the engine's own sockets and was no packet of this run, or found no room.
@@ -423,8 +434,8 @@ class _Run:
             f"drop_{name}" if name in _SOCKET_DROPS else name: n for name, n in loop.items() if n}
         data = RunData(
             ended=ended, end_ps=end, hosts=hosts, iterations=self.iterations,  # type: ignore[arg-type]
-            windows=self.table.windows, counters=self.counters,
-            log=self.ranks.log() if self.ranks else [], errors=self.errors,
+            flows=flows, transport=self.job.transport, wrong=wrong, windows=self.table.windows,
+            counters=self.counters, log=self.ranks.log() if self.ranks else [], errors=self.errors,
             fidelity=self._fidelity(end), totals=totals, reason=reason, deterministic=False,
             directory=self.request.directory)
         if self.ranks is not None:
