@@ -225,12 +225,13 @@ void Nic::on_event(std::uint64_t what, Picoseconds now) {
 }
 
 std::size_t Nic::held() const {
-  std::size_t n = 0;
+  std::size_t n = transport_ ? transport_->held() : 0;
   for (const Port& p : ports_) n += p.kernel.size();
   return n;
 }
 
 void Nic::clear() {
+  if (transport_) transport_->release();
   for (Port& p : ports_) {
     p.kernel.clear();
     p.kernel_bytes = 0;

@@ -173,6 +173,9 @@ class Transport {
   virtual Picoseconds next_deadline() const = 0;
   // True while any request is neither completed nor failed (deadlock checks, goodput intervals).
   virtual bool outstanding() const = 0;
+  // Packets it keeps (a conservation sum counts them); release() lets go of them at the run's end.
+  virtual std::size_t held() const { return 0; }
+  virtual void release() {}
   virtual void counters(std::vector<TransportCounter>& out) const = 0;
 };
 

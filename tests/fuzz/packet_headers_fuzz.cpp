@@ -7,8 +7,10 @@
 #include "packet/ipv6.hpp"
 #include "packet/mrc_headers.hpp"
 #include "packet/rdma.hpp"
+#include "packet/tcp.hpp"
 #include "packet/trim.hpp"
 #include "packet/udp.hpp"
+#include "transport/tcp/framing.hpp"
 
 namespace {
 
@@ -26,6 +28,21 @@ void round_trip(std::span<const std::uint8_t> input) {
   if (!out.ok() || !(Header::parse(again) == first)) std::abort();
 }
 
+// Options of any length that says it is.
+void round_trip_tcp_options(std::span<const std::uint8_t> input) {
+  ByteReader in(input);
+  const std::size_t length = std::min(input.size(), TcpOptionFields::kMaxBytes);
+  const TcpOptionFields first = TcpOptionFields::parse(in, length);
+  if (!in.ok()) return;
+  if (in.position() != length) std::abort();
+  std::array<std::uint8_t, TcpOptionFields::kTimestampBytes + TcpOptionFields::kMaxBytes> room;
+  ByteWriter out(room);
+  first.serialize(out);
+  if (!out.ok() || out.position() != first.size()) std::abort();
+  ByteReader again(std::span<const std::uint8_t>(room).first(first.size()));
+  if (!(TcpOptionFields::parse(again, first.size()) == first) || !again.ok()) std::abort();
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -33,6 +50,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   round_trip<EthernetHeader>(input);
   round_trip<Ipv6Header>(input);
   round_trip<UdpHeader>(input);
+  round_trip<TcpHeader>(input);
+  round_trip<tcp::FrameHeader>(input);
+  round_trip_tcp_options(input);
   round_trip<Bth>(input);
   round_trip<Reth>(input);
   round_trip<ImmDt>(input);

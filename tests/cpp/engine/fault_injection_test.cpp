@@ -13,6 +13,7 @@
 #include "engine/clos.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 #include "transport/roce/roce_transport.hpp"
+#include "transport/tcp/tcp_transport.hpp"
 
 namespace loomnet {
 namespace {
@@ -22,7 +23,22 @@ using testing::ClosShape;
 
 constexpr std::uint64_t kShape = 1, kMessages = 2, kFaults = 3;
 
-std::unique_ptr<Transport> make(const std::string& name, Nic& nic, const ClosShape& shape) {
+std::unique_ptr<Transport> make(const std::string& name, Nic& nic, const ClosShape& shape,
+                                std::uint64_t seed) {
+  if (name == "tcp") {
+    static constexpr const char* kControls[] = {"reno", "cubic", "dctcp", "bbr"};
+    tcp::TcpOptions o;
+    o.mtu = 1280;
+    o.congestion_control = kControls[seed % 4];
+    o.ecn = seed / 4 % 2;
+    o.seed = seed;
+    // Timeouts in the proportion of 4 ms of faults as 200 ms and 1 s are of an outage of seconds.
+    o.rto_min = microseconds(500);
+    o.rto_initial = milliseconds(1);
+    o.rto_max = milliseconds(50);
+    o.delayed_ack = microseconds(200);
+    return std::make_unique<tcp::TcpTransport>(nic.sink(), o);
+  }
   if (name == "roce") {
     // Eight timeouts of 2.1 ms outlast the 4 ms in which there are faults.
     return std::make_unique<RoceTransport>(nic.sink(),
@@ -117,7 +133,7 @@ std::string run_seed(const std::string& transport, std::uint64_t seed) {
   Clos clos(network, shape);
   std::vector<Host> hosts(shape.hosts());
   for (unsigned h = 0; h < shape.hosts(); ++h) {
-    network.nic(h).set_transport(make(transport, network.nic(h), shape));
+    network.nic(h).set_transport(make(transport, network.nic(h), shape, seed));
     network.nic(h).set_client(&hosts[h]);
   }
 
@@ -251,7 +267,7 @@ TEST_P(FaultInjection, EverySeedDelivers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, FaultInjection, ::testing::Values("mrc", "roce"),
+INSTANTIATE_TEST_SUITE_P(Transports, FaultInjection, ::testing::Values("mrc", "roce", "tcp"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

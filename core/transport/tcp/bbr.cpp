@@ -1,0 +1,239 @@
+// BBR's model of the path and its state machine; section numbers are the draft's.
+#include "transport/tcp/bbr.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace loomnet::tcp {
+namespace {
+constexpr double kHighGain = 2.885;         // 2/ln 2 (4.3.2)
+constexpr std::uint64_t kBtlBwWindow = 10;  // rounds (4.1.1.3)
+constexpr Picoseconds kRtpropWindow = seconds(10), kProbeRttDuration = milliseconds(200);
+constexpr std::uint64_t kMinPipe = 4;                                     // segments
+constexpr std::array<double, 8> kCycle = {1.25, 0.75, 1, 1, 1, 1, 1, 1};  // 4.3.4
+constexpr std::uint64_t kPurpose = 0x626272;                              // "bbr"
+}  // namespace
+
+Bbr::Bbr(Window& window, const TcpOptions& options, std::uint64_t stream)
+    : CongestionControl(window),
+      initial_window_(std::uint64_t{options.initial_window} * window.mss),
+      random_(options.seed, stream, kPurpose),
+      btl_bw_(kBtlBwWindow) {
+  enter_startup();
+  // 4.2.1: the initial window per 1 ms until an RTT is known.
+  window_.pacing_rate =
+      static_cast<std::uint64_t>(kHighGain * 8000.0 * static_cast<double>(initial_window_));
+}
+
+std::string_view Bbr::state() const {
+  switch (state_) {
+    case State::startup:
+      return "startup";
+    case State::drain:
+      return "drain";
+    case State::probe_bw:
+      return "probe_bw";
+    case State::probe_rtt:
+      return "probe_rtt";
+  }
+  return "unknown";
+}
+
+void Bbr::enter_startup() {
+  state_ = State::startup;
+  pacing_gain_ = cwnd_gain_ = kHighGain;
+}
+
+void Bbr::on_ack(const AckSample& s) {
+  if (!has_rtt_ && s.srtt.count > 0) {
+    has_rtt_ = true;
+    window_.pacing_rate = static_cast<std::uint64_t>(
+        kHighGain * 8.0 * static_cast<double>(initial_window_) / s.srtt.seconds());
+  }
+  update_bottleneck(s);
+  check_cycle_phase(s);
+  check_full_pipe(s);
+  check_drain(s);
+  update_rtprop(s);
+  check_probe_rtt(s);
+  set_pacing_rate(pacing_gain_);
+  set_window(s);
+}
+
+// --- the model (4.1) -----------------------------------------------------------------------------
+
+void Bbr::update_round(const AckSample& s) {
+  round_start_ = s.rate_interval.count > 0 && s.prior_delivered >= next_round_delivered_;
+  if (!round_start_) return;
+  next_round_delivered_ = s.delivered_total;
+  ++round_count_;
+}
+
+void Bbr::update_bottleneck(const AckSample& s) {
+  update_round(s);
+  const double rate = s.rate() / 8;
+  if (rate > 0 && (rate >= btl_bw_.best() || !limited(s))) btl_bw_.update(rate, round_count_);
+}
+
+void Bbr::update_rtprop(const AckSample& s) {
+  rtprop_expired_ = s.now > rtprop_stamp_ + kRtpropWindow;
+  if (s.rtt != kNever && (s.rtt <= rtprop_ || rtprop_expired_)) {
+    rtprop_ = s.rtt;
+    rtprop_stamp_ = s.now;
+  }
+}
+
+std::uint64_t Bbr::send_quantum() const {  // 4.2.2
+  if (window_.pacing_rate < 1'200'000) return window_.mss;
+  if (window_.pacing_rate < 24'000'000) return 2 * window_.mss;
+  return std::min<std::uint64_t>(window_.pacing_rate / 8 / 1000, 64 << 10);
+}
+
+std::uint64_t Bbr::inflight(double gain) const {  // 4.2.3.2
+  if (rtprop_ == kNever || btl_bw_.best() <= 0) return initial_window_;
+  const double bdp = btl_bw_.best() * rtprop_.seconds();
+  return static_cast<std::uint64_t>(gain * bdp) + 3 * send_quantum();
+}
+
+// --- the state machine (4.3)
+// -----------------------------------------------------------------------
+
+void Bbr::check_full_pipe(const AckSample& s) {
+  if (filled_pipe_ || !round_start_ || limited(s)) return;
+  if (btl_bw_.best() >= full_bw_ * 1.25) {
+    full_bw_ = btl_bw_.best();
+    full_bw_count_ = 0;
+    return;
+  }
+  if (++full_bw_count_ >= 3) filled_pipe_ = true;
+}
+
+void Bbr::check_drain(const AckSample& s) {
+  if (state_ == State::startup && filled_pipe_) {
+    state_ = State::drain;
+    pacing_gain_ = 1 / kHighGain;
+    cwnd_gain_ = kHighGain;
+  }
+  if (state_ == State::drain && s.in_flight <= inflight(1)) enter_probe_bw(s.now);
+}
+
+void Bbr::enter_probe_bw(Picoseconds now) {
+  state_ = State::probe_bw;
+  pacing_gain_ = 1;
+  cwnd_gain_ = 2;
+  // Any phase but the one that drains; advance_cycle moves on by one.
+  cycle_index_ = static_cast<int>(kCycle.size()) - 1 - static_cast<int>(random_.below(7));
+  advance_cycle(now);
+}
+
+void Bbr::advance_cycle(Picoseconds now) {
+  cycle_stamp_ = now;
+  cycle_index_ = (cycle_index_ + 1) % static_cast<int>(kCycle.size());
+  pacing_gain_ = kCycle[static_cast<std::size_t>(cycle_index_)];
+}
+
+void Bbr::check_cycle_phase(const AckSample& s) {
+  if (state_ != State::probe_bw || rtprop_ == kNever) return;
+  const bool full_length = s.now - cycle_stamp_ > rtprop_;
+  bool next = full_length;
+  if (pacing_gain_ > 1)
+    next = full_length && (s.lost > 0 || s.prior_in_flight >= inflight(pacing_gain_));
+  if (pacing_gain_ < 1) next = full_length || s.prior_in_flight <= inflight(1);
+  if (next) advance_cycle(s.now);
+}
+
+void Bbr::check_probe_rtt(const AckSample& s) {
+  if (state_ != State::probe_rtt && rtprop_expired_ && !idle_restart_) {
+    state_ = State::probe_rtt;
+    pacing_gain_ = cwnd_gain_ = 1;
+    save_window();
+    probe_rtt_done_ = kNever;
+  }
+  if (state_ == State::probe_rtt) {
+    limited_until_ = s.delivered_total + s.in_flight;  // 4.3.5: its low rates say nothing
+    if (probe_rtt_done_ == kNever) {
+      if (s.in_flight <= kMinPipe * window_.mss) {
+        probe_rtt_done_ = s.now + kProbeRttDuration;
+        probe_rtt_round_done_ = false;
+        next_round_delivered_ = s.delivered_total;
+      }
+    } else {
+      if (round_start_) probe_rtt_round_done_ = true;
+      if (probe_rtt_round_done_ && s.now > probe_rtt_done_) {
+        rtprop_stamp_ = s.now;
+        restore_window();
+        if (filled_pipe_) {
+          enter_probe_bw(s.now);
+        } else {
+          enter_startup();
+        }
+      }
+    }
+  }
+  idle_restart_ = false;
+}
+
+// --- control (4.2)
+// -----------------------------------------------------------------------------------
+
+void Bbr::set_pacing_rate(double gain) {
+  const auto rate = static_cast<std::uint64_t>(gain * 8 * btl_bw_.best());
+  if (rate > 0 && (filled_pipe_ || rate > window_.pacing_rate)) window_.pacing_rate = rate;
+}
+
+void Bbr::save_window() {
+  const bool own = in_recovery_ || state_ == State::probe_rtt;
+  prior_cwnd_ = own ? std::max(prior_cwnd_, window_.cwnd) : window_.cwnd;
+}
+
+void Bbr::restore_window() { window_.cwnd = std::max(window_.cwnd, prior_cwnd_); }
+
+void Bbr::set_window(const AckSample& s) {
+  const std::uint64_t mss = window_.mss, target = inflight(cwnd_gain_);
+  if (in_recovery_) {  // 4.2.3.4: one round of packet conservation, then up to the target again
+    if (recovery_begins_) {
+      recovery_begins_ = false;
+      packet_conservation_ = true;
+      recovery_round_ = round_count_;
+      next_round_delivered_ = s.delivered_total;
+      window_.cwnd = s.in_flight + std::max(s.delivered, mss);
+    } else if (packet_conservation_ && round_start_ && round_count_ > recovery_round_) {
+      packet_conservation_ = false;
+    }
+  }
+  if (s.lost > 0) window_.cwnd = window_.cwnd > s.lost + mss ? window_.cwnd - s.lost : mss;
+  if (packet_conservation_) {
+    window_.cwnd = std::max(window_.cwnd, s.in_flight + s.delivered);
+  } else {
+    if (filled_pipe_) {
+      window_.cwnd = std::min(window_.cwnd + s.delivered, target);
+    } else if (window_.cwnd < target || s.delivered_total < initial_window_) {
+      window_.cwnd += s.delivered;
+    }
+    window_.cwnd = std::max(window_.cwnd, kMinPipe * mss);
+  }
+  if (state_ == State::probe_rtt) window_.cwnd = std::min(window_.cwnd, kMinPipe * mss);
+}
+
+std::uint64_t Bbr::on_congestion(Congestion kind, std::uint64_t, Picoseconds) {
+  if (kind == Congestion::ecn) return kNoThreshold;
+  save_window();
+  in_recovery_ = true;
+  packet_conservation_ = false;
+  recovery_begins_ = kind == Congestion::loss;
+  if (kind == Congestion::timeout) window_.cwnd = window_.mss;
+  return kNoThreshold;
+}
+
+void Bbr::on_recovered(Picoseconds) {
+  if (!in_recovery_) return;
+  in_recovery_ = packet_conservation_ = recovery_begins_ = false;
+  restore_window();
+}
+
+void Bbr::on_restart(Picoseconds) {  // 4.4.3
+  idle_restart_ = true;
+  if (state_ == State::probe_bw) set_pacing_rate(1);
+}
+
+}  // namespace loomnet::tcp

@@ -1,0 +1,77 @@
+// BBR version 1, as draft-cardwell-iccrg-bbr-congestion-control-00 gives it (and Cardwell et al.,
+// "BBR: congestion-based congestion control"). Names follow the draft.
+#pragma once
+
+#include "clock/random.hpp"
+#include "transport/tcp/congestion.hpp"
+#include "transport/tcp/options.hpp"
+#include "transport/tcp/windowed_max.hpp"
+
+namespace loomnet::tcp {
+
+class Bbr final : public CongestionControl {
+ public:
+  enum class State : std::uint8_t { startup, drain, probe_bw, probe_rtt };
+  Bbr(Window& window, const TcpOptions& options, std::uint64_t stream);
+
+  std::string_view name() const override { return "bbr"; }
+  bool owns_window() const override { return true; }
+  void on_ack(const AckSample& sample) override;
+  std::uint64_t on_congestion(Congestion kind, std::uint64_t flight, Picoseconds now) override;
+  void on_recovered(Picoseconds now) override;
+  void on_undo(Picoseconds now) override { on_recovered(now); }
+  void on_restart(Picoseconds now) override;
+  std::string_view state() const override;
+
+  State phase() const { return state_; }
+  double pacing_gain() const { return pacing_gain_; }
+  double bottleneck_rate() const { return btl_bw_.best(); }  // bytes of stream per second
+  Picoseconds rtprop() const { return rtprop_; }
+
+ private:
+  void update_round(const AckSample& s);
+  void update_bottleneck(const AckSample& s);
+  void check_cycle_phase(const AckSample& s);
+  void check_full_pipe(const AckSample& s);
+  void check_drain(const AckSample& s);
+  void update_rtprop(const AckSample& s);
+  void check_probe_rtt(const AckSample& s);
+  void enter_startup();
+  void enter_probe_bw(Picoseconds now);
+  void advance_cycle(Picoseconds now);
+  void set_pacing_rate(double gain);
+  void set_window(const AckSample& s);
+  bool limited(const AckSample& s) const {
+    return s.app_limited || s.prior_delivered < limited_until_;
+  }
+  std::uint64_t inflight(double gain) const;
+  std::uint64_t send_quantum() const;
+  void save_window();
+  void restore_window();
+
+  const std::uint64_t initial_window_;
+  RandomStream random_;
+  State state_ = State::startup;
+  WindowedMax btl_bw_;
+  double pacing_gain_ = 1, cwnd_gain_ = 1;
+  Picoseconds rtprop_ = kNever, rtprop_stamp_{};
+  bool rtprop_expired_ = false;
+  std::uint64_t round_count_ = 0, next_round_delivered_ = 0;
+  bool round_start_ = false;
+  bool filled_pipe_ = false;
+  double full_bw_ = 0;
+  int full_bw_count_ = 0;
+  int cycle_index_ = 0;
+  Picoseconds cycle_stamp_{};
+  std::uint64_t prior_cwnd_ = 0;
+  bool in_recovery_ = false, packet_conservation_ = false, recovery_begins_ = false;
+  std::uint64_t recovery_round_ = 0;
+  Picoseconds probe_rtt_done_ = kNever;
+  bool probe_rtt_round_done_ = false;
+  std::uint64_t limited_until_ =
+      0;  // rates of what was sent before this much was delivered are low
+  bool idle_restart_ = false;
+  bool has_rtt_ = false;
+};
+
+}  // namespace loomnet::tcp

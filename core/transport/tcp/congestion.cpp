@@ -1,0 +1,61 @@
+// The register of congestion controls.
+#include "transport/tcp/congestion.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+
+#include "transport/tcp/algorithms.hpp"
+
+namespace loomnet::tcp {
+namespace {
+
+struct Register {
+  std::mutex lock;
+  std::vector<CongestionFactory> rows = built_in_controls();
+};
+
+Register& controls() {
+  static Register r;
+  return r;
+}
+
+}  // namespace
+
+void register_congestion_control(CongestionFactory factory) {
+  if (factory.name.empty() || !factory.make) {
+    throw std::invalid_argument("congestion control: a name and a factory are needed");
+  }
+  Register& r = controls();
+  const std::lock_guard guard(r.lock);
+  const auto same = [&](const CongestionFactory& f) { return f.name == factory.name; };
+  if (const auto it = std::find_if(r.rows.begin(), r.rows.end(), same); it != r.rows.end()) {
+    *it = std::move(factory);
+  } else {
+    r.rows.push_back(std::move(factory));
+  }
+}
+
+std::unique_ptr<CongestionControl> make_congestion_control(std::string_view name, Window& window,
+                                                           const TcpOptions& options,
+                                                           std::uint64_t stream) {
+  Register& r = controls();
+  const std::lock_guard guard(r.lock);
+  std::string all;
+  for (const CongestionFactory& f : r.rows) {
+    if (f.name == name) return f.make(window, options, stream);
+    all += (all.empty() ? "" : ", ") + f.name;
+  }
+  throw std::invalid_argument("TcpOptions.congestion_control: no control " + std::string(name) +
+                              "; there are " + all);
+}
+
+std::vector<std::string> congestion_controls() {
+  Register& r = controls();
+  const std::lock_guard guard(r.lock);
+  std::vector<std::string> names;
+  for (const CongestionFactory& f : r.rows) names.push_back(f.name);
+  return names;
+}
+
+}  // namespace loomnet::tcp

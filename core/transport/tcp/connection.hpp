@@ -1,0 +1,35 @@
+// What the TCP transport keeps per connection. Only the transport's own files include it.
+#pragma once
+
+#include "transport/tcp/tcp_transport.hpp"
+
+namespace loomnet::tcp {
+
+struct TcpTransport::Connection {
+  Connection(const TcpOptions& options, Counters& counters, std::uint64_t stream)
+      : sender(options, counters, stream), receiver(options, counters, sender.accurate_ecn()) {}
+
+  std::uint32_t index = 0;
+  QpNumber local = 0;
+  HostId source = 0, destination = 0;
+  std::uint32_t flow = 0;
+  Ipv6Address local_address{}, remote_address{};
+  std::uint16_t local_port = 0, remote_port = 0;
+  std::uint32_t send_start = 0, receive_start = 0;  // initial sequence numbers
+  std::uint32_t hash = 0;  // of the five tuples: the host's choice of plane
+  std::uint8_t planes = 0;
+  PlanePort port = kNoPort;
+  bool queued = false;  // in its port's list
+  bool failed = false;
+  bool reset_due = false;
+  Status reset_reason = Status::remote_operational;
+  std::uint32_t reset_sequence = 0;
+  Connection* next_queued = nullptr;
+  std::array<std::uint8_t, kEthernetBytes + Ipv6Header::kSize>
+      front{};  // lengths and class per packet
+  Sender sender;
+  Reassembly receiver;
+  StreamReader reader;
+};
+
+}  // namespace loomnet::tcp

@@ -1,0 +1,67 @@
+// The counters by name.
+#include "transport/tcp/counters.hpp"
+
+namespace loomnet::tcp {
+
+void Counters::list(std::vector<TransportCounter>& out) const {
+  const TransportCounter all[] = {
+      {"packets_sent", packets_sent},
+      {"bytes_sent", bytes_sent},
+      {"retransmitted", retransmitted},
+      {"retransmitted_bytes", retransmitted_bytes},
+      {"acks_sent", acks_sent},
+      {"resets_sent", resets_sent},
+      {"sack_blocks_sent", sack_blocks_sent},
+      {"dsack_sent", dsack_sent},
+      {"ect_sent", ect_sent},
+      {"cwr_sent", cwr_sent},
+      {"acks_received", acks_received},
+      {"acks_stale", acks_stale},
+      {"acks_out_of_range", acks_out_of_range},
+      {"sack_blocks_received", sack_blocks_received},
+      {"sack_blocks_invalid", sack_blocks_invalid},
+      {"dsack_received", dsack_received},
+      {"sack_reneged", sack_reneged},
+      {"ece_received", ece_received},
+      {"marked_lost", marked_lost},
+      {"fast_recoveries", fast_recoveries},
+      {"ecn_reductions", ecn_reductions},
+      {"rto", rto},
+      {"tlp", tlp},
+      {"tlp_recoveries", tlp_recoveries},
+      {"rack_timeouts", rack_timeouts},
+      {"spurious_recoveries", spurious_recoveries},
+      {"spurious_rto", spurious_rto},
+      {"window_probes", window_probes},
+      {"idle_restarts", idle_restarts},
+      {"segments_received", segments_received},
+      {"bytes_placed", bytes_placed},
+      {"out_of_order_kept", out_of_order_kept},
+      {"duplicates_dropped", duplicates_dropped},
+      {"beyond_window_dropped", beyond_window_dropped},
+      {"reassembly_full_dropped", reassembly_full_dropped},
+      {"ce_received", ce_received},
+      {"delayed_acks", delayed_acks},
+      {"malformed_dropped", malformed_dropped},
+      {"not_tcp_dropped", not_tcp_dropped},
+      {"corrupt_dropped", corrupt_dropped},
+      {"unknown_connection_dropped", unknown_connection_dropped},
+      {"wrong_port_dropped", wrong_port_dropped},
+      {"unexpected_flags_dropped", unexpected_flags_dropped},
+      {"resets_received", resets_received},
+      {"resets_invalid_dropped", resets_invalid_dropped},
+      {"failed_connection_dropped", failed_connection_dropped},
+      {"framing_errors", framing_errors},
+      {"access_errors", access_errors},
+      {"immediates_delivered", immediates_delivered},
+      {"messages_posted", messages_posted},
+      {"messages_completed", messages_completed},
+      {"messages_failed", messages_failed},
+      {"posts_unknown_qp", posts_unknown_qp},
+      {"connections_failed", connections_failed},
+      {"rerouted", rerouted},
+  };
+  out.insert(out.end(), std::begin(all), std::end(all));
+}
+
+}  // namespace loomnet::tcp

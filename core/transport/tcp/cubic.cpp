@@ -1,0 +1,97 @@
+// CUBIC, with HyStart in its slow start.
+#include <algorithm>
+#include <cmath>
+
+#include "transport/tcp/algorithms.hpp"
+
+namespace loomnet::tcp {
+namespace {
+// RFC 9438 4.3: the Reno-friendly window's increase that gives Reno's throughput at CUBIC's beta.
+constexpr double kAlpha = 3 * (1 - Cubic::kBeta) / (1 + Cubic::kBeta);
+// Linux: hystart_low_window, hystart_ack_delta_us, HYSTART_MIN_SAMPLES, HYSTART_DELAY_MIN and _MAX.
+constexpr std::uint64_t kLowWindow = 16;
+constexpr Picoseconds kAckGap = milliseconds(2);
+constexpr std::uint32_t kMinSamples = 8;
+constexpr Picoseconds kDelayMin = milliseconds(4), kDelayMax = milliseconds(16);
+}  // namespace
+
+bool HyStart::exit(const AckSample& s, const Window& window) {
+  if (s.acked_end > round_end_ || round_end_ == 0) {
+    round_end_ = s.sent_end;
+    round_start_ = last_ack_ = s.now;
+    round_min_ = kNever;
+    samples_ = 0;
+  }
+  if (s.rtt == kNever) return false;
+  delay_min_ = std::min(delay_min_, s.rtt);
+  if (window.cwnd < kLowWindow * window.mss) return false;
+  if (s.now - last_ack_ <= kAckGap) {
+    last_ack_ = s.now;
+    if (s.now - round_start_ > delay_min_ / 2) return true;
+  }
+  if (samples_ < kMinSamples) {
+    ++samples_;
+    round_min_ = std::min(round_min_, s.rtt);
+    return false;
+  }
+  return round_min_ > delay_min_ + std::clamp(delay_min_ / 8, kDelayMin, kDelayMax);
+}
+
+double Cubic::k_of(double w_max, double cwnd) {
+  return w_max > cwnd ? std::cbrt((w_max - cwnd) / kC) : 0;
+}
+
+void Cubic::begin_epoch(Picoseconds now) {
+  epoch_ = now;
+  const double cwnd = static_cast<double>(window_.cwnd) / window_.mss;
+  if (w_max_ < cwnd) w_max_ = cwnd;
+  k_ = k_of(w_max_, cwnd);
+  w_est_ = cwnd;
+}
+
+void Cubic::on_ack(const AckSample& s) {
+  last_ack_ = s.now;
+  if (s.reducing || !s.cwnd_limited) return;
+  if (window_.in_slow_start()) {
+    if (hystart_on_ && hystart_.exit(s, window_)) window_.ssthresh = window_.cwnd;
+  }
+  const std::uint64_t left = slow_start(s.delivered);
+  if (left == 0) return;
+  if (epoch_ == kNever) begin_epoch(s.now);
+  const double mss = window_.mss, cwnd = static_cast<double>(window_.cwnd) / mss;
+  const double acked = static_cast<double>(left) / mss;
+  const double t = (s.now - epoch_).seconds();
+  // 4.3: once above the window before the last reduction, probe as Reno does.
+  w_est_ += (w_est_ >= cwnd_prior_ ? 1.0 : kAlpha) * acked / cwnd;
+  if (window_at(t, k_, w_max_) < w_est_) {
+    if (w_est_ > cwnd) grow((w_est_ - cwnd) * mss);
+    return;
+  }
+  // 4.4 and 4.5: towards where the curve is one RTT from now, at most half a window ahead.
+  const double target = std::clamp(window_at(t + s.srtt.seconds(), k_, w_max_), cwnd, 1.5 * cwnd);
+  grow((target - cwnd) / cwnd * acked * mss);
+}
+
+std::uint64_t Cubic::on_congestion(Congestion kind, std::uint64_t, Picoseconds) {
+  const double cwnd = static_cast<double>(window_.cwnd) / window_.mss;
+  prior_w_max_ = w_max_;
+  cwnd_prior_ = cwnd;
+  w_max_ = cwnd < w_max_ ? cwnd * (1 + kBeta) / 2 : cwnd;  // 4.7: fast convergence
+  epoch_ = kNever;
+  if (kind == Congestion::timeout) hystart_.reset();
+  // 4.6, with cwnd in place of the flight as Linux has it: growth stops when not cwnd-limited.
+  return std::max<std::uint64_t>(static_cast<std::uint64_t>(cwnd * kBeta * window_.mss),
+                                 2 * window_.mss);
+}
+
+void Cubic::on_undo(Picoseconds) {
+  w_max_ = std::max(prior_w_max_, cwnd_prior_);
+  epoch_ = kNever;
+}
+
+// The curve stands still while nothing is sent (4.2 counts only the time of congestion avoidance).
+void Cubic::on_restart(Picoseconds now) {
+  if (epoch_ != kNever && last_ack_ > epoch_) epoch_ += now - last_ack_;
+}
+
+}  // namespace loomnet::tcp

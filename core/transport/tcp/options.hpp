@@ -1,0 +1,39 @@
+// What a TCP host can be told, with the values Linux ships. Choices of this model: connections are
+// established from the start (no handshake, no teardown), timestamps tick in microseconds (Linux
+// has them since 6.7), buffers hold payload without a socket buffer's overhead.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "clock/time.hpp"
+
+namespace loomnet::tcp {
+
+struct TcpOptions {
+  std::uint32_t mtu = 1500;                  // bytes of IPv6 packet; MSS = mtu - 72
+  std::string congestion_control = "cubic";  // by registered name; Linux's default
+  std::uint32_t initial_window = 10;         // segments (RFC 6928)
+  std::uint32_t send_buffer = 4'194'304;     // bytes unacknowledged at most: tcp_wmem's maximum
+  std::uint32_t receive_buffer = 6'291'456;  // bytes of window offered: tcp_rmem's maximum
+  // RTO = SRTT + max(4 RTTVAR, rto_min) as Linux has it; RFC 6298's own floor is 1 s on the sum.
+  Picoseconds rto_min = milliseconds(200);
+  Picoseconds rto_max = seconds(120);
+  Picoseconds rto_initial = seconds(1);        // RFC 6298 2.1
+  std::uint32_t retries = 15;                  // timeouts without progress survived: tcp_retries2
+  Picoseconds delayed_ack = milliseconds(40);  // TCP_DELACK_MIN
+  std::uint32_t quick_acks = 16;  // packets acknowledged at once at the start: TCP_MAX_QUICKACKS
+  bool ecn = false;               // RFC 3168 agreed upon; dctcp always has ECN
+  bool hystart = true;            // cubic only
+  bool slow_start_after_idle = true;  // RFC 5681 4.1, as Linux: halves per RTO of silence
+  double dctcp_g = 1.0 / 16;          // RFC 8257 4.2
+  std::uint64_t seed = 0;             // of the host's ECMP hash and of BBR's first phase
+
+  // Throws std::invalid_argument naming the option that is out of range.
+  void check() const;
+};
+
+inline constexpr std::uint32_t kHeaderBytes = 40 + 20 + 12;  // IPv6, TCP, timestamps
+inline constexpr std::uint32_t kEthernetBytes = 14;
+
+}  // namespace loomnet::tcp
