@@ -41,7 +41,7 @@ def mrc_ddp_link_failure(
                 duration=fault, phase="silent_loss"),
         ln.kill(f"p{last}.spine0", at=places[3], duration=fault, phase="spine_down"),
     ]
-    names = lab.transports if transport == "all" else (transport,)
+    names = ("mrc", "roce", "gloo") if transport == "all" else (transport,)
     results = {}
     for name in names:
         job = ln.TorchJob("train_digits.py", args=["--steps=100000", f"--seed={lab.seed}"], ranks=4,

@@ -13,6 +13,7 @@
 #include "engine/run_counters.hpp"
 #include "nic/rank_abi.hpp"
 #include "transport/roce/options.hpp"
+#include "transport/tcp/options.hpp"
 
 namespace loomnet {
 
@@ -26,6 +27,7 @@ void bind_live(pybind11::module_& m);         // only with the live part
 std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picoseconds net_rtt, BitsPerSecond rate,
                                          std::uint64_t seed, const pybind11::dict& options);
 RoceOptions roce_options(const pybind11::dict& options);
+tcp::TcpOptions tcp_options(const pybind11::dict& options, std::uint64_t seed);
 rank::NoticeKind notice_named(const std::string& name);
 rank::GoneReason reason_named(const std::string& name);
 pybind11::list mark_list(const std::vector<RankMark>& marks);

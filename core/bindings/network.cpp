@@ -11,6 +11,7 @@
 #include "engine/network.hpp"
 #include "switch/forward_program.hpp"
 #include "transport/roce/roce_transport.hpp"
+#include "transport/tcp/tcp_transport.hpp"
 
 namespace py = pybind11;
 
@@ -249,6 +250,14 @@ void bind_network(py::module_& m) {
           [](Network& n, NodeId host, const py::dict& options) {
             Nic& nic = n.nic(host);
             nic.set_transport(std::make_unique<RoceTransport>(nic.sink(), roce_options(options)));
+          },
+          py::arg("host"), py::arg("options"))
+      .def(
+          "set_tcp",
+          [](Network& n, NodeId host, const py::dict& options) {
+            Nic& nic = n.nic(host);
+            nic.set_transport(
+                std::make_unique<tcp::TcpTransport>(nic.sink(), tcp_options(options, n.seed())));
           },
           py::arg("host"), py::arg("options"))
       .def(

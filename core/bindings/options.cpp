@@ -111,6 +111,29 @@ RoceOptions roce_options(const py::dict& options) {
   return o;
 }
 
+tcp::TcpOptions tcp_options(const py::dict& options, std::uint64_t seed) {
+  tcp::TcpOptions o;
+  o.seed = seed;
+  Fields("tcp", options)
+      .field("cc", o.congestion_control)
+      .field("mtu", o.mtu)
+      .field("initial_window", o.initial_window)
+      .field("send_buffer", o.send_buffer)
+      .field("receive_buffer", o.receive_buffer)
+      .time("rto_min_ps", o.rto_min)
+      .time("rto_max_ps", o.rto_max)
+      .time("rto_initial_ps", o.rto_initial)
+      .field("retries", o.retries)
+      .time("delayed_ack_ps", o.delayed_ack)
+      .field("quick_acks", o.quick_acks)
+      .field("ecn", o.ecn)
+      .field("hystart", o.hystart)
+      .field("slow_start_after_idle", o.slow_start_after_idle)
+      .field("dctcp_g", o.dctcp_g)
+      .done();
+  return o;
+}
+
 Collective collective_named(const std::string& name) {
   for (std::size_t i = 0; i < kCollectives; ++i) {
     const auto c = static_cast<Collective>(i);

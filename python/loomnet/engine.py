@@ -9,6 +9,7 @@ from typing import Any
 
 from loomnet import _core
 from loomnet.errors import UsageError
+from loomnet.jobs import Job
 from loomnet.naming import did_you_mean
 from loomnet.plan import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.routing import SwitchRoutes
@@ -23,9 +24,14 @@ FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
 
 
+# A transport that is not the engine's own, and the model that stands for it on the virtual clock.
+STAND_INS = {"gloo": "tcp"}
+# MTU of a live fabric's ports, which kernel TCP fills; its model does too unless told otherwise.
+LIVE_MTU = 3400
+
 # What a request may carry for the engine: a transport's own options, whether traffic models move real
 # bytes, compute gaps to replay, and leave to exceed the live budget.
-OPTIONS = ("mrc", "roce", "payload", "gaps_ps", "over_budget")
+OPTIONS = ("mrc", "roce", "tcp", "payload", "gaps_ps", "over_budget")
 
 
 def check_options(options: Iterable[str]) -> None:
@@ -41,6 +47,16 @@ def link_config(half: HalfLinkPlan) -> Any:
         rate_bps=half.rate_bps, delay_ps=half.delay_ps, data_limit=half.data_limit_bytes,
         control_limit=half.control_limit_bytes, ecn_low=half.ecn_low_bytes,
         ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes, last_hop=half.last_hop)
+
+
+def virtual_transport(job: Job, options: dict[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """What carries a job on the virtual clock: the engine's transport, its options, and what the
+    report's fidelity says of it."""
+    name = STAND_INS.get(job.transport, job.transport)
+    chosen = dict(options.get(name, {}))
+    if name != "tcp":
+        return name, chosen, {}
+    return name, chosen, {job.transport: f"model: TCP, {chosen.get('cc', 'cubic')}"}
 
 
 class Engine:
@@ -77,8 +93,11 @@ class Engine:
                 self._link[link.number] = self.network.connect(
                     ahead.source, ahead.source_port, ahead.target, ahead.target_port,
                     link_config(ahead), link_config(back), stream=self._stream(link.number))
-        for host in plan.hosts:
-            self._set_transport(host.number, dict(options or {}))
+        try:
+            for host in plan.hosts:
+                self._set_transport(host.number, dict(options or {}))
+        except ValueError as error:  # an option by a wrong name, of a wrong type or out of range
+            raise UsageError(f"run: {error}") from None
         self._flow = 0
 
     def _wire_by_tier(self, plan: PartialPlan) -> None:
@@ -127,6 +146,9 @@ class Engine:
         elif self.transport == "roce":
             options.setdefault("payload_mtu", self.plan.payload_bytes)
             self.network.set_roce(self._node[host], options)
+        elif self.transport == "tcp":
+            options.setdefault("mtu", LIVE_MTU)
+            self.network.set_tcp(self._node[host], options)
         elif self.transport not in (None, "gloo"):
             raise UsageError(f'transport: "{self.transport}" has no model in the engine')
 
@@ -231,7 +253,7 @@ class Engine:
 def figures_of(counters: dict[str, int], transport: str | None) -> dict[str, int]:
     """The counters that are figures of this transport's runs."""
     names = ["lost"]
-    if transport in ("mrc", "roce"):
+    if transport in ("mrc", "roce", "tcp"):
         names.append("retransmitted")
     if transport == "mrc":
         names.append("readmitted")

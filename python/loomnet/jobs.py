@@ -20,11 +20,13 @@ from loomnet.spec import Spec
 from loomnet.taskgraph import TaskGraph
 from loomnet.units import Size, Time
 
-# What carries a job's bytes. `gloo` is stock torch Gloo over kernel TCP: PyTorch jobs only.
+# What carries a job's bytes. `gloo` is stock torch Gloo over kernel TCP, PyTorch jobs only; on the
+# virtual clock `tcp`, the model of it, carries the job instead.
 TRANSPORTS: dict[str, str] = {
     "mrc": "spraying, SRv6 source routing, selective acknowledgement",
     "roce": "RC with go-back-N, one queue pair per plane, ECMP",
-    "gloo": "stock torch Gloo over kernel TCP, ECMP",
+    "gloo": "stock torch Gloo over kernel TCP, ECMP; on the virtual clock its model, tcp",
+    "tcp": "TCP with SACK and RACK-TLP, one connection per queue pair, ECMP; a model",
 }
 MOST_PAIRED = 64  # ranks; among more, not every pair is looked at
 MIN_STALL = Time("5 s")
@@ -92,11 +94,6 @@ class Job(Spec):
 
     def check_clock(self, clock: str) -> None:
         """Raises UsageError if this job cannot run on the clock."""
-        if self.transport == "gloo" and clock == "virtual":
-            raise UsageError(
-                f'{type(self).__name__}.transport: "gloo" is kernel TCP, which has no '
-                "virtual clock; run with --clock live, or choose mrc or roce"
-            )
 
 
 class TorchJob(Job):
@@ -168,7 +165,7 @@ class Collective(Job):
     @model_validator(mode="after")
     def _no_gloo(self) -> Collective:
         if self.transport == "gloo":
-            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc or roce')
+            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc, roce or tcp')
         return self
 
     def describe(self) -> str:
@@ -321,7 +318,7 @@ class Flows(Job):
         if self.gap is not None and self.load is not None:
             raise UsageError("gap and load both set the arrivals; give one")
         if self.transport == "gloo":
-            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc or roce')
+            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc, roce or tcp')
         return self
 
     def edges(self, hosts: list[int]) -> list[Edge]:

@@ -39,7 +39,7 @@ class RankJob:
             _core.RankBridge(engine.network, host, rank=rank, world=world,
                              channels=16, **staging_for(engine.plan))
             for rank, host in enumerate(self.placement)]
-        if self.job.transport != "gloo":
+        if engine.transport != "gloo":
             for (rank, peer), number in engine.connect_mesh(self.placement).items():
                 self.bridges[rank].bind(peer, number)
         self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)
@@ -56,6 +56,8 @@ class RankJob:
     # --- processes --------------------------------------------------------------------------------
     def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str]) -> None:
         """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones)."""
+        # Where a model stands for Gloo, Gloo's own name means that model.
+        mapped = self.job.map_backend or self.engine.transport != self.job.transport
         specs = []
         recording = self.request.recording
         record = recording.environment() if recording is not None else {}
@@ -67,8 +69,8 @@ class RankJob:
                 environment={
                     "LOOMNET_RANK_FD": str(fds[0]),
                     "LOOMNET_EVENT_FDS": f"{fds[1]},{fds[2]}",
-                    "LOOMNET_TRANSPORT": self.job.transport,
-                    "LOOMNET_MAP_BACKEND": "1" if self.job.map_backend else "0",
+                    "LOOMNET_TRANSPORT": self.engine.transport or "",
+                    "LOOMNET_MAP_BACKEND": "1" if mapped else "0",
                     "LOOMNET_HASH_EVERY": str(HASH_EVERY),
                     **environment, **record, **self.job.env},
                 pass_fds=fds))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from loomnet.engine import Engine, check_options
+from loomnet.engine import Engine, check_options, virtual_transport
 from loomnet.jobs import TorchJob
 from loomnet.rundata import Fidelity, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
@@ -41,8 +41,8 @@ class _Run:
         self.request, self.on_progress = request, on_progress
         plan, job = request.plan, request.job
         # A bin of a tenth of the base RTT resolves silences well below any fault's.
-        self.engine = Engine(plan, transport=job.transport, seed=request.seed,
-                             options=dict(request.options.get(job.transport, {})),
+        transport, options, self.labels = virtual_transport(job, request.options)
+        self.engine = Engine(plan, transport=transport, seed=request.seed, options=options,
                              bin_ps=max(plan.base_rtt_ps // 10, 10**6))
         if request.recording is not None:
             request.recording.attach(self.engine)
@@ -154,7 +154,7 @@ class _Run:
         end = max(self.now(), found[-1].end_ps if found else 0)
         self.network.clear()
         fidelity = Fidelity(packets=self.network.packets, unexplained=self.network.leaked,
-                            emulated_ps=end, notes={"events": self.network.events})
+                            emulated_ps=end, notes={"events": self.network.events, **self.labels})
         data = RunData(
             ended=ended, end_ps=end,  # type: ignore[arg-type]
             hosts={host: self.engine.series(host, self.origin) for host in request.placement},

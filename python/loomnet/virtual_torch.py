@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loomnet import _core
-from loomnet.engine import Engine, figures_of
+from loomnet.engine import Engine, figures_of, virtual_transport
 from loomnet.jobs import TorchJob
 from loomnet.live.ownership import RunLock
 from loomnet.rankjob import RankJob, environment_of_ranks
@@ -57,8 +57,8 @@ class VirtualTorchRun:
         self.request, self.on_progress = request, on_progress
         self.table, self.job = request.timetable, request.job
         plan = request.plan
-        self.engine = Engine(plan, transport=request.job.transport, seed=request.seed,
-                             options=dict(request.options.get(request.job.transport, {})),
+        transport, options, self.labels = virtual_transport(request.job, request.options)
+        self.engine = Engine(plan, transport=transport, seed=request.seed, options=options,
                              bin_ps=max(plan.base_rtt_ps // 10, 10**6))
         if request.recording is not None:
             request.recording.attach(self.engine)
@@ -194,7 +194,7 @@ class VirtualTorchRun:
 
     def sample(self) -> dict[str, int]:
         found = self.engine.network.run_counters(list(self.request.placement))
-        for name, value in figures_of(found, self.job.transport).items():
+        for name, value in figures_of(found, self.engine.transport).items():
             self.counters.setdefault(name, []).append((max(self.now(), 0), value))
         return found
 

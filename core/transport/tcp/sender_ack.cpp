@@ -133,7 +133,7 @@ void Sender::fill_sample(AckSample& s, const Delivery& d, Picoseconds now) const
   s.retransmissions_out = board_.retransmissions_out();
   s.sent_end = nxt_;
   s.acked_end = una_;
-  s.cwnd_limited = d.prior_una <= limited_end_;
+  s.cwnd_limited = limited_end_ > d.prior_una;
   s.in_recovery = state_ == State::recovery || state_ == State::loss;
   s.reducing = !control_->owns_window() && (state_ == State::recovery || state_ == State::cwr);
 }
@@ -149,11 +149,7 @@ void Sender::on_ack(const Acknowledgement& ack, Picoseconds now) {
   }
   if (ack.ece) ++count_.ece_received;
   window_end_ = std::max(window_end_, ack.end + ack.window);
-  if (board_.empty()) {
-    arm(now);
-    return;
-  }
-  Delivery d;
+  Delivery d;  // also where nothing is outstanding: a DSACK may still come
   d.prior_una = una_;
   d.prior_in_flight = board_.in_flight();
   d.timestamps = ack.timestamps;

@@ -1,0 +1,347 @@
+// Each congestion control by itself, on samples written by hand: against the formulas of its
+// source.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "transport/tcp/algorithms.hpp"
+#include "transport/tcp/bbr.hpp"
+
+namespace loomnet::tcp {
+namespace {
+
+constexpr std::uint32_t kMss = 1000;
+
+Window window_of(double segments) {
+  Window w;
+  w.mss = kMss;
+  w.cwnd = static_cast<std::uint64_t>(segments * kMss);
+  return w;
+}
+double segments(const Window& w) { return static_cast<double>(w.cwnd) / w.mss; }
+
+// One ACK per segment, `rtt` for a whole window: what an always busy sender sees.
+struct AckClock {
+  Picoseconds now = seconds(1), rtt;
+  std::uint64_t total = 0;
+  AckSample next(const Window& w, std::uint64_t marked = 0) {
+    AckSample s;
+    now += Picoseconds{static_cast<std::int64_t>(static_cast<double>(rtt.count) * kMss /
+                                                 static_cast<double>(w.cwnd))};
+    total += kMss;
+    s.now = now;
+    s.acked = s.delivered = kMss;
+    s.ce_delivered = marked;
+    s.rtt = s.srtt = s.min_rtt = rtt;
+    s.acked_end = s.delivered_total = total;
+    s.sent_end = total + w.cwnd;
+    s.in_flight = s.prior_in_flight = w.cwnd;
+    s.cwnd_limited = true;
+    return s;
+  }
+};
+
+TEST(Register, KnowsTheFourAndTakesMore) {
+  const auto names = congestion_controls();
+  for (const char* name : {"reno", "cubic", "dctcp", "bbr"}) {
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+    Window w = window_of(10);
+    EXPECT_EQ(make_congestion_control(name, w, {}, 1)->name(), name);
+  }
+  Window w = window_of(10);
+  try {
+    make_congestion_control("vegas", w, {}, 1);
+    FAIL();
+  } catch (const std::invalid_argument& e) {
+    EXPECT_NE(std::string(e.what()).find("no control vegas; there are reno, cubic"),
+              std::string::npos)
+        << e.what();
+  }
+  struct Fixed final : CongestionControl {
+    using CongestionControl::CongestionControl;
+    std::string_view name() const override { return "fixed"; }
+    void on_ack(const AckSample&) override { window_.cwnd = 7 * window_.mss; }
+    std::uint64_t on_congestion(Congestion, std::uint64_t, Picoseconds) override {
+      return window_.cwnd;
+    }
+    bool owns_window() const override { return true; }
+  };
+  register_congestion_control({"fixed", [](Window& window, const TcpOptions&, std::uint64_t) {
+                                 return std::make_unique<Fixed>(window);
+                               }});
+  auto made = make_congestion_control("fixed", w, {}, 1);
+  made->on_ack({});
+  EXPECT_EQ(segments(w), 7);
+}
+
+TEST(Reno, AddsOneSegmentPerRoundTripAboveTheThreshold) {
+  Window w = window_of(20);
+  Reno reno(w);
+  w.ssthresh = w.cwnd;
+  AckClock clock{.rtt = milliseconds(10)};
+  for (int round = 0; round < 10; ++round) {
+    const int acks = static_cast<int>(segments(w));
+    for (int i = 0; i < acks; ++i) reno.on_ack(clock.next(w));
+  }
+  EXPECT_NEAR(segments(w), 30, 0.5);
+  EXPECT_EQ(reno.on_congestion(Congestion::loss, 30 * kMss, clock.now), 15u * kMss);
+  EXPECT_EQ(reno.on_congestion(Congestion::timeout, 3 * kMss, clock.now), 2u * kMss);
+}
+
+TEST(Reno, SlowStartAddsWhatIsAcknowledgedAndStopsAtTheThreshold) {
+  Window w = window_of(10);
+  w.ssthresh = 16 * kMss;
+  Reno reno(w);
+  AckClock clock{.rtt = milliseconds(10)};
+  for (int i = 0; i < 6; ++i) reno.on_ack(clock.next(w));
+  EXPECT_EQ(segments(w), 16);
+  AckSample s = clock.next(w);
+  s.cwnd_limited = false;
+  reno.on_ack(s);
+  s = clock.next(w);
+  s.reducing = true;
+  reno.on_ack(s);
+  EXPECT_EQ(segments(w), 16);
+}
+
+// RFC 9438 4.2: W_cubic(t) = C (t - K)^3 + W_max with K = cbrt((W_max - cwnd) / C).
+TEST(Cubic, FollowsItsCurveThroughThePlateauAndBeyond) {
+  Window w = window_of(1000);
+  Cubic cubic(w, false);
+  AckClock clock{.rtt = milliseconds(100)};
+  w.ssthresh = w.cwnd = cubic.on_congestion(Congestion::loss, w.cwnd, clock.now);
+  EXPECT_EQ(segments(w), 700);
+  EXPECT_DOUBLE_EQ(cubic.w_max(), 1000);
+  const double k = Cubic::k_of(1000, 700);
+  EXPECT_NEAR(k, std::cbrt(300 / 0.4), 1e-9);
+  cubic.on_ack(clock.next(w));
+  const Picoseconds epoch = clock.now;
+  double worst = 0, at_k = 0;
+  while ((clock.now - epoch).seconds() < 1.6 * k) {
+    cubic.on_ack(clock.next(w));
+    const double t = (clock.now - epoch).seconds();
+    worst = std::max(worst, std::abs(segments(w) - Cubic::window_at(t, k, 1000)));
+    if (at_k == 0 && t >= k) at_k = segments(w);
+  }
+  EXPECT_LE(worst,
+            0.015 * 1000);  // it aims at the curve one RTT ahead and gets there one RTT later
+  EXPECT_NEAR(at_k, 1000, 2);
+  EXPECT_GT(segments(w), 1050);
+}
+
+TEST(Cubic, FastConvergenceGivesRoomToNewcomers) {
+  Window w = window_of(1000);
+  Cubic cubic(w, false);
+  w.cwnd = cubic.on_congestion(Congestion::loss, w.cwnd, seconds(1));
+  w.cwnd =
+      cubic.on_congestion(Congestion::loss, w.cwnd, seconds(2));  // again, below the last maximum
+  EXPECT_NEAR(cubic.w_max(), 700 * (1 + 0.7) / 2, 1e-9);
+  EXPECT_NEAR(segments(w), 490, 0.01);
+  cubic.on_undo(seconds(2));
+  EXPECT_NEAR(cubic.w_max(), 1000, 1e-9);
+}
+
+// RFC 9438 4.3: where Reno would be faster (small windows, short round trips), as fast as Reno.
+TEST(Cubic, IsRenoFriendlyOnShortPaths) {
+  Window w = window_of(20);
+  Cubic cubic(w, false);
+  w.ssthresh = w.cwnd = cubic.on_congestion(Congestion::loss, w.cwnd, seconds(1));
+  EXPECT_EQ(segments(w), 14);
+  AckClock clock{.rtt = milliseconds(1)};
+  const double alpha = 3 * (1 - 0.7) / (1 + 0.7);
+  for (int round = 0; round < 8; ++round) {
+    const int acks = static_cast<int>(segments(w));
+    for (int i = 0; i < acks; ++i) cubic.on_ack(clock.next(w));
+  }
+  EXPECT_NEAR(segments(w), 14 + 8 * alpha, 0.5);
+}
+
+TEST(Cubic, TimeWithoutTrafficDoesNotCount) {
+  Window a = window_of(1000), b = window_of(1000);
+  Cubic busy(a, false), idle(b, false);
+  a.ssthresh = a.cwnd = busy.on_congestion(Congestion::loss, a.cwnd, seconds(1));
+  b.ssthresh = b.cwnd = idle.on_congestion(Congestion::loss, b.cwnd, seconds(1));
+  AckClock one{.rtt = milliseconds(100)}, two{.rtt = milliseconds(100)};
+  for (int i = 0; i < 5000; ++i) busy.on_ack(one.next(a)), idle.on_ack(two.next(b));
+  two.now += seconds(30);
+  idle.on_restart(two.now);
+  for (int i = 0; i < 5000; ++i) busy.on_ack(one.next(a)), idle.on_ack(two.next(b));
+  EXPECT_NEAR(segments(a), segments(b), 1);
+}
+
+TEST(HyStart, EndsSlowStartWhenTheRoundTripRises) {
+  Window w = window_of(64);
+  HyStart hystart;
+  AckClock clock{.rtt = milliseconds(40)};
+  bool left = false;
+  int round = 0;
+  for (; round < 20 && !left; ++round) {
+    clock.rtt =
+        milliseconds(40 + 2 * round);  // beyond 40/8 = 5 ms in the third round after the first
+    const std::uint64_t end = clock.total + w.cwnd;
+    while (clock.total < end && !left) {
+      AckSample s = clock.next(w);
+      s.now = clock.now += milliseconds(3);  // no train: gaps above 2 ms
+      left = hystart.exit(s, w);
+    }
+  }
+  EXPECT_TRUE(left);
+  EXPECT_EQ(round, 4);
+}
+
+TEST(HyStart, EndsSlowStartWhenATrainOfAcksLastsHalfARoundTrip) {
+  Window w = window_of(64);
+  HyStart hystart;
+  AckClock clock{.rtt = milliseconds(40)};
+  const Picoseconds begin = clock.now;
+  while (!hystart.exit(clock.next(w), w)) ASSERT_LT(clock.now - begin, milliseconds(60));
+  EXPECT_NEAR((clock.now - begin).seconds(), 0.020, 0.002);
+}
+
+// RFC 8257 3.3: alpha = (1 - g) alpha + g F once per window; cwnd (1 - alpha/2) at a mark.
+TEST(Dctcp, AlphaIsTheFilteredShareOfMarkedBytes) {
+  Window w = window_of(100);
+  Dctcp dctcp(w, 1.0 / 16);
+  AckClock clock{.rtt = milliseconds(1)};
+  EXPECT_EQ(dctcp.alpha(), 1);
+  const auto one_window = [&](int marked) {
+    for (int i = 0; i < 100; ++i) {
+      AckSample s = clock.next(w, i < marked ? kMss : 0);
+      dctcp.on_delivered(s);
+    }
+  };
+  dctcp.on_delivered(clock.next(w));  // opens the first window
+  double expected = dctcp.alpha();
+  for (const int marked : {0, 0, 25, 100, 0, 50}) {
+    one_window(marked);
+    expected = expected * 15 / 16 + marked / 100.0 / 16;
+    EXPECT_NEAR(dctcp.alpha(), expected, 1e-3) << marked;
+  }
+  const double alpha = dctcp.alpha();
+  EXPECT_NEAR(static_cast<double>(dctcp.on_congestion(Congestion::ecn, 0, clock.now)),
+              100'000 * (1 - alpha / 2), 1);
+  EXPECT_EQ(dctcp.on_congestion(Congestion::loss, 100'000, clock.now), 50'000u)
+      << "a loss halves, as Reno's";
+}
+
+TEST(Filter, KeepsTheMaximumOfItsWindow) {
+  WindowedMax filter(10);
+  std::vector<double> values;
+  RandomStream random(3, 1, 1);
+  for (std::uint64_t t = 0; t < 500; ++t) {
+    values.push_back(random.uniform() * (t < 250 ? 100 : 50));
+    filter.update(values.back(), t);
+    double best = 0, recent = 0;
+    for (std::uint64_t i = t >= 10 ? t - 10 : 0; i <= t; ++i) best = std::max(best, values[i]);
+    for (std::uint64_t i = t >= 3 ? t - 2 : 0; i <= t; ++i) recent = std::max(recent, values[i]);
+    // Three samples stand for the window: never above its maximum, never below the latest ones.
+    ASSERT_LE(filter.best(), best);
+    ASSERT_GE(filter.best(), values.back());
+  }
+}
+
+// A path of a fixed rate and propagation delay in one variable, the bytes in flight: enough to walk
+// through BBR's states with times known beforehand.
+struct BbrPath {
+  static constexpr double kRate = 12.5e6;  // bytes per second
+  static constexpr Picoseconds kProp = milliseconds(20);
+  Window w = window_of(10);
+  TcpOptions options;
+  Bbr bbr{w, options, 1};
+  Picoseconds now = seconds(1);
+  std::uint64_t delivered = 0;
+  double rtt = kProp.seconds();
+
+  // One round trip: what window and pacing let out is delivered at the path's rate, one sample.
+  void round(std::uint64_t lost = 0) {
+    // What was paced out during the last round trip is in flight now; above rate x delay it queues.
+    const double paced = static_cast<double>(w.pacing_rate) / 8 * rtt;
+    const double flight = std::min(static_cast<double>(w.cwnd), std::max(paced, 4.0 * kMss));
+    rtt = std::max(kProp.seconds(), flight / kRate);
+    AckSample s;
+    s.prior_delivered = delivered;
+    now += Picoseconds{static_cast<std::int64_t>(rtt * 1e12)};
+    delivered += static_cast<std::uint64_t>(flight);
+    s.now = now;
+    s.acked = s.delivered = static_cast<std::uint64_t>(flight);
+    s.delivered_total = delivered;
+    s.rate_bytes = s.delivered;
+    s.rate_interval = s.rtt = Picoseconds{static_cast<std::int64_t>(rtt * 1e12)};
+    s.srtt = s.rtt;
+    s.prior_in_flight = s.in_flight = static_cast<std::uint64_t>(flight);
+    s.lost = lost;
+    bbr.on_ack(s);
+  }
+};
+
+TEST(Bbr, StartupEndsAfterThreeRoundsWithoutAQuarterMore) {
+  BbrPath path;
+  EXPECT_EQ(path.bbr.phase(), Bbr::State::startup);
+  int rounds = 0, full = 0;
+  double last = 0;
+  while (path.bbr.phase() == Bbr::State::startup) {
+    path.round();
+    ASSERT_LT(++rounds, 30);
+    full = path.bbr.bottleneck_rate() < 1.25 * last ? full + 1 : 0;
+    last = std::max(last, path.bbr.bottleneck_rate());
+  }
+  EXPECT_EQ(full, 3);
+  EXPECT_NEAR(path.bbr.bottleneck_rate(), BbrPath::kRate, 0.01 * BbrPath::kRate);
+  EXPECT_EQ(path.bbr.phase(), Bbr::State::drain);
+  EXPECT_NEAR(path.bbr.pacing_gain(), 1 / 2.885, 1e-9);
+  for (int i = 0; i < 10 && path.bbr.phase() == Bbr::State::drain; ++i) path.round();
+  EXPECT_EQ(path.bbr.phase(), Bbr::State::probe_bw);
+}
+
+TEST(Bbr, ProbesInEightPhasesAndLooksForTheRoundTripEveryTenSeconds) {
+  BbrPath path;
+  while (path.bbr.phase() != Bbr::State::probe_bw) path.round();
+  std::vector<double> gains;
+  while (gains.size() < 16) {
+    path.round();
+    gains.push_back(path.bbr.pacing_gain());
+  }
+  // 1.25 is followed by 0.75; one of each in every eight.
+  EXPECT_EQ(std::count(gains.begin(), gains.begin() + 8, 1.25),
+            std::count(gains.begin(), gains.begin() + 8, 0.75));
+  const auto up = std::find(gains.begin(), gains.end(), 1.25);
+  ASSERT_NE(up, gains.end());
+  EXPECT_EQ(up[1], 0.75);
+
+  // Its queue of three send quanta keeps the smallest RTT from being seen again: after 10 s it
+  // drains.
+  const Picoseconds begin = path.now;
+  while (path.bbr.phase() == Bbr::State::probe_bw && path.now - begin < seconds(12)) path.round();
+  ASSERT_EQ(path.bbr.phase(), Bbr::State::probe_rtt);
+  const Picoseconds probing = path.now;
+  EXPECT_EQ(segments(path.w), 4);
+  while (path.bbr.phase() == Bbr::State::probe_rtt) {
+    path.round();
+    ASSERT_LT(path.now - probing, seconds(1));
+  }
+  EXPECT_GE(path.now - probing, milliseconds(200));
+  EXPECT_LE(path.now - probing, milliseconds(300));
+  EXPECT_EQ(path.bbr.phase(), Bbr::State::probe_bw);
+  EXPECT_NEAR(path.bbr.bottleneck_rate(), BbrPath::kRate, 0.05 * BbrPath::kRate)
+      << "low rates of the probe do not count";
+  EXPECT_GT(segments(path.w), 100) << "the window is restored";
+}
+
+TEST(Bbr, LossConservesPacketsForARoundAndThenRestores) {
+  BbrPath path;
+  while (path.bbr.phase() != Bbr::State::probe_bw) path.round();
+  for (int i = 0; i < 20; ++i) path.round();
+  const std::uint64_t before = path.w.cwnd;
+  EXPECT_EQ(path.bbr.on_congestion(Congestion::loss, before, path.now), kNoThreshold);
+  path.round(20 * kMss);
+  EXPECT_GT(path.w.cwnd, 4u * kMss);
+  path.bbr.on_recovered(path.now);
+  EXPECT_GE(path.w.cwnd, before);
+  path.bbr.on_congestion(Congestion::timeout, before, path.now);
+  EXPECT_EQ(segments(path.w), 1);
+  path.bbr.on_recovered(path.now);
+  EXPECT_GE(path.w.cwnd, before);
+}
+
+}  // namespace
+}  // namespace loomnet::tcp
