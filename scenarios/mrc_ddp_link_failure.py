@@ -1,5 +1,5 @@
 """The main job: data-parallel training rides out link and switch failures on a multi-plane fabric,
-on MRC, on RoCE and on stock Gloo."""
+on MRC, on RoCE and on stock Gloo (on the virtual clock: on the TCP model in its place)."""
 
 import math
 from typing import Literal
@@ -52,7 +52,8 @@ def mrc_ddp_link_failure(
     for name, result in results.items():
         if name == "mrc":
             check_mrc(lab, result, planes)
-        if result.data.ended == "finished":
+        # Every 20th step is hashed; short faults on a slow transport leave time for none.
+        if result.data.ended == "finished" and len(result.loss_curve) >= 20:
             lab.check(f"{name}-parameters-equal", result.unequal_hashes, eq=0)
     check_loss_curves(lab, results)
     save(iteration_figure(results), lab.directory / "iteration_time")

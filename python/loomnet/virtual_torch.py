@@ -230,7 +230,8 @@ class VirtualTorchRun:
             hosts={host: self.engine.series(host, origin) for host in self.request.placement},
             iterations=self.iterations, windows=self.table.windows, counters=self.counters,
             log=self.ranks.log(), errors=self.errors,
-            fidelity=Fidelity(packets=network.packets, unexplained=network.leaked, emulated_ps=end),
+            fidelity=Fidelity(packets=network.packets, unexplained=network.leaked, emulated_ps=end,
+                              notes={**self.labels}),
             totals=self.engine.totals(), unequal_hashes=self.ranks.unequal_hashes(), reason=reason,
             deterministic=self.job.compute != "measured", directory=self.request.directory)
         if self.request.recording is not None:

@@ -225,3 +225,10 @@ def test_main_job_notices_losses_that_differ(tmp_path):
         runner=ScriptedRunner(drifting), directory=tmp_path
     )
     assert [check.name for check in report.failed] == ["loss-mrc-roce"]
+
+
+def test_two_tcp_flows_share_the_bottleneck(tmp_path):
+    pytest.importorskip("loomnet._core")
+    report = ln.load(SCENARIOS / "tcp_two_flows.py").run(size="30 MB", directory=tmp_path)
+    assert report.ok, report.failed
+    assert report["queue_max"] <= 250_000

@@ -25,7 +25,7 @@ def test_mrc_keeps_the_capacity_that_is_left(lab):
     assert r.data.fidelity.unexplained == 0
 
 
-@pytest.mark.parametrize("transport", ["mrc", "roce"])
+@pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
 def test_same_seed_same_bytes(tmp_path, transport):
     reports = []
     for number, seed in enumerate((3, 3, 4)):
@@ -38,11 +38,12 @@ def test_same_seed_same_bytes(tmp_path, transport):
     assert reports[0].replace(b'"seed": 3', b"") != reports[2].replace(b'"seed": 4', b"")
 
 
-def test_payload_on_or_off_times_the_same(tmp_path):
+@pytest.mark.parametrize("transport", ["mrc", "tcp"])
+def test_payload_on_or_off_times_the_same(tmp_path, transport):
     ends = []
     for payload in (True, False):
         lab = Lab("payload", directory=tmp_path / str(payload))
-        r = lab.run(fabric(), ln.AllReduce(size="1 MB", repeat=5, transport="mrc"), payload=payload)
+        r = lab.run(fabric(), ln.AllReduce(size="1 MB", repeat=5, transport=transport), payload=payload)
         assert r["errors"] == 0
         ends.append([(i.start_ps, i.end_ps) for i in r.data.iterations])
     assert ends[0] == ends[1]
@@ -53,10 +54,42 @@ def test_point_to_point_jobs_end(lab):
         "permutation": ln.Permutation(size="1 MB", repeat=3, transport="mrc"),
         "incast": ln.Incast(size="200 kB", repeat=2, transport="mrc"),
         "flows": ln.Flows(sizes=["10 kB", "1 MB"], count=20, gap="20 us", transport="roce"),
+        "streams": ln.Flows(sizes=["10 kB", "1 MB"], count=20, gap="20 us", transport="tcp"),
     }.items():
         r = lab.run(fabric(), job, label=label)
         assert r["errors"] == 0, r.data.errors
         assert r.data.ended == "finished"
+
+
+@pytest.mark.parametrize("cc", ["reno", "cubic", "dctcp", "bbr"])
+def test_tcp_takes_its_congestion_control_by_name_and_is_called_a_model(lab, cc):
+    job = ln.AllReduce(size="1 MB", repeat=3, transport="tcp")
+    r = lab.run(fabric(), job, tcp={"cc": cc}, payload=True)
+    assert r["errors"] == 0, r.data.errors
+    assert r.data.fidelity.notes["tcp"] == f"model: TCP, {cc}"
+    assert r.data.fidelity.unexplained == 0
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"cc": "vegas"}, "no control vegas; there are reno, cubic"),
+    ({"congestion": "bbr"}, "no option congestion; there are cc, "),
+    ({"mtu": 100}, "TcpOptions.mtu: 1280"),
+    ({"rto_min_ps": "200 ms"}, "rto_min_ps has the wrong type"),
+])
+def test_tcp_options_that_do_not_fit_are_one_clear_line(lab, options, message):
+    with pytest.raises(ln.UsageError, match=message):
+        lab.run(fabric(), ln.AllReduce(size="1 kB", transport="tcp"), tcp=options)
+
+
+def test_a_dead_port_moves_tcp_to_the_others_and_a_far_one_stalls_it_until_it_heals(lab):
+    """As a kernel's multipath route does: own carrier counts, what is dead further on does not."""
+    job = ln.AllReduce(size="4 MB", repeat=60, transport="tcp")
+    faults = [ln.down("h0--p*.leaf0", at="5 ms", duration="20 ms", phase="cut")]
+    r = lab.run(fabric(), job, faults, tcp={"rto_min_ps": 10**9}, reroute_delay="off")
+    assert r["errors"] == 0, r.data.errors
+    assert r["cut.blip_s"] >= 0.02
+    assert r["after.goodput_ratio"] > 0.5
+    assert r.data.totals["nic h0"]["rto"] > 0
 
 
 def torch_job(tmp_path, body, **options):
@@ -78,7 +111,8 @@ def torch_job(tmp_path, body, **options):
             if rank == 0:
                 print(f"step {number} loss {loss.item():.6f}", flush=True)
         """) + textwrap.dedent(body))
-    return ln.TorchJob(script, ranks=4, transport="mrc", compute="1 ms",
+    options.setdefault("transport", "mrc")
+    return ln.TorchJob(script, ranks=4, compute="1 ms",
                        log=r"step (?P<step>\d+) loss (?P<loss>\S+)", **options)
 
 
@@ -97,6 +131,24 @@ def test_pytorch_time_is_the_clocks(tmp_path):
         assert all(10**9 < length < 1.2 * 10**9 for length in lengths)
         seen.append((lengths, r.loss_curve))
     assert seen[0] == seen[1]
+
+
+def test_gloo_runs_over_the_tcp_model(tmp_path):
+    """The same losses as over MRC, the model's label in the report, a repeatable clock."""
+    pytest.importorskip("torch")
+    seen = {}
+    for label, transport in (("mrc", "mrc"), ("gloo", "gloo"), ("again", "gloo")):
+        lab = Lab("torch", directory=tmp_path / label)
+        r = lab.run(fabric(), torch_job(tmp_path, "for i in range(1, 8): step(i)\n",
+                                        transport=transport), tcp={"cc": "cubic"})
+        assert r["errors"] == 0, r.data.errors
+        seen[label] = ([i.length_ps for i in r.data.iterations], r.loss_curve)
+        assert r.data.fidelity.notes.get("gloo") == (
+            "model: TCP, cubic" if transport == "gloo" else None)
+    assert "mapped to loomnet (tcp)" in (tmp_path / "gloo" / "ranks" / "0.log").read_text()
+    assert seen["gloo"] == seen["again"]
+    assert [loss for _, loss in seen["gloo"][1]] == pytest.approx(
+        [loss for _, loss in seen["mrc"][1]], rel=1e-5)
 
 
 def test_a_rank_that_fails_is_a_named_error(tmp_path):

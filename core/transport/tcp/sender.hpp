@@ -38,6 +38,7 @@ struct Transmission {
 
 struct SackRange {
   std::uint64_t begin = 0, end = 0;
+  bool operator==(const SackRange&) const = default;
 };
 
 // An acknowledgement with its numbers taken back to stream offsets.

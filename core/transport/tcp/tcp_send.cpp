@@ -10,6 +10,13 @@ namespace loomnet::tcp {
 Pulled TcpTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) {
   if (queue != kDataClass || number >= ports_.size() || !ports_[number].up) return Pulled::idle();
   Port& port = ports_[number];
+  pulling_ = true;
+  Pulled pulled = pull_from(port, now);
+  pulling_ = false;
+  return pulled;
+}
+
+Pulled TcpTransport::pull_from(Port& port, Picoseconds now) {
   while (port.paced.next() <= now) {
     Connection& c = *connections_[port.paced.front()];
     port.paced.set(c.index, kNever);

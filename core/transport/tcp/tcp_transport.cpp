@@ -166,7 +166,7 @@ void TcpTransport::enqueue(Connection& c) {
   c.next_queued = nullptr;
   (port.tail ? port.tail->next_queued : port.head) = &c;
   port.tail = &c;
-  sink_.port_ready(c.port);
+  announce(c.port);
 }
 
 void TcpTransport::settle(Connection& c, Picoseconds now) {
@@ -179,7 +179,7 @@ void TcpTransport::settle(Connection& c, Picoseconds now) {
           break;
         case Sender::Ready::paced:
           ports_[c.port].paced.at_latest(c.index, c.sender.paced_until());
-          sink_.port_ready(c.port);
+          announce(c.port);
           break;
         case Sender::Ready::now:
           enqueue(c);

@@ -64,8 +64,13 @@ class TcpTransport final : public Transport {
   PlanePort choose_port(const Connection& c) const;
   void enqueue(Connection& c);
   void settle(Connection& c, Picoseconds now);  // after anything happened to it
+  // Tells the NIC that a port has work; not while the NIC is pulling, which asks again by itself.
+  void announce(PlanePort port) {
+    if (!pulling_) sink_.port_ready(port);
+  }
   bool has_control(const Connection& c) const;
 
+  Pulled pull_from(Port& port, Picoseconds now);
   PacketPtr next_packet(Connection& c, Picoseconds now);
   PacketPtr data_packet(Connection& c, Picoseconds now);
   PacketPtr ack_packet(Connection& c, Picoseconds now);
@@ -91,6 +96,7 @@ class TcpTransport final : public Transport {
   std::array<Port, kMaxPlanes> ports_;
   TimerHeap timers_;
   std::size_t open_messages_ = 0;
+  bool pulling_ = false;
 };
 
 }  // namespace loomnet::tcp
