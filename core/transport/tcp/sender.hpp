@@ -114,7 +114,7 @@ class Sender {
   void take_sack(const Acknowledgement& ack, Delivery& d, Picoseconds now);
   void take_range(SackRange range, Delivery& d, Picoseconds now);
   void take_cumulative(std::uint64_t end, Delivery& d, Picoseconds now);
-  void segment_delivered(const Segment& s, Delivery& d, Picoseconds now);
+  void segment_delivered(const Segment& s, Delivery& d, bool in_order, Picoseconds now);
   void take_rtt(const Acknowledgement& ack, const Delivery& d, Picoseconds now);
   void fill_sample(AckSample& sample, const Delivery& d, Picoseconds now) const;
   void judge_tail_probe(const Acknowledgement& ack, const Delivery& d, Picoseconds now);

@@ -5,7 +5,7 @@
 
 namespace loomnet::tcp {
 
-void Sender::segment_delivered(const Segment& s, Delivery& d, Picoseconds now) {
+void Sender::segment_delivered(const Segment& s, Delivery& d, bool in_order, Picoseconds now) {
   d.delivered += s.length;
   delivered_ += s.length;
   delivered_at_ = now;
@@ -14,10 +14,10 @@ void Sender::segment_delivered(const Segment& s, Delivery& d, Picoseconds now) {
     d.first_rtt = d.first_rtt == kNever ? rtt : std::max(d.first_rtt, rtt);
     d.last_rtt = std::min(d.last_rtt, rtt);
   }
-  // The echoed timestamp of an earlier transmission tells that this one was not needed yet.
-  const bool earlier = d.timestamps &&
-                       static_cast<std::int32_t>(d.ts_echo - timestamp(s.sent)) < 0 &&
-                       s.retransmissions > 0;
+  // An echo older than the last transmission tells that an earlier one arrived. Where a hole is in
+  // front the echo is that of the segment before it (RFC 7323 4.3), and tells nothing.
+  const bool earlier = in_order && d.timestamps && s.retransmissions > 0 &&
+                       static_cast<std::int32_t>(d.ts_echo - timestamp(s.sent)) < 0;
   rack_.delivered(s, now, rtt_, earlier);
   if (!d.rated || s.delivered > d.prior_delivered ||
       (s.delivered == d.prior_delivered && s.sent > d.sent)) {
@@ -36,7 +36,7 @@ void Sender::take_range(SackRange range, Delivery& d, Picoseconds now) {
     const Segment& s = board_[n];
     if (s.end() > range.end) break;
     if (s.begin < range.begin || s.state == Segment::State::sacked) continue;
-    segment_delivered(s, d, now);
+    segment_delivered(s, d, false, now);
     board_.mark_sacked(n);
     d.newly_sacked = true;
   }
@@ -86,7 +86,7 @@ void Sender::take_cumulative(std::uint64_t end, Delivery& d, Picoseconds now) {
   d.acked = end - una_;
   while (!board_.empty() && board_[board_.first()].end() <= end) {
     const Segment& s = board_[board_.first()];
-    if (s.state != Segment::State::sacked) segment_delivered(s, d, now);
+    if (s.state != Segment::State::sacked) segment_delivered(s, d, true, now);
     board_.pop();
   }
   una_ = end;

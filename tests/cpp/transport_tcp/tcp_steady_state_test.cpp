@@ -9,14 +9,15 @@
 namespace {
 std::size_t g_allocations = 0, g_bytes = 0;
 }
-void* operator new(std::size_t size) {
+// Not inlined: the compiler would pair malloc with delete and warn.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   ++g_allocations;
   g_bytes += size;
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace loomnet::tcp {
 namespace {
