@@ -90,7 +90,7 @@ class CaptureServer:
                 while not self._ending.wait(PERIOD_S) and not _gone(asker):
                     asker.sendall(self._live.take_capture(self._recorder, number))
             except OSError:
-                pass  # whoever asked has left, or does not read
+                pass  # whoever asked has left, or reads too slowly
             finally:
                 rest = self._live.take_capture(self._recorder, number, last=True)
             try:

@@ -330,6 +330,7 @@ class _Run:
             self._on_iteration(iteration)
         if not done:
             return None
+        self.captures.close()  # their threads reach the network through the loop
         self.live.stop()
         faults = self.traffic.errors()
         self.errors += faults
