@@ -18,13 +18,14 @@ from loomnet.result import Result
 from loomnet.table import Table
 
 # Which way is worse, by a figure's own name; where the name says nothing, its unit may.
-LOWER_IS_WORSE = frozenset(
-    ("goodput", "goodput_ratio", "algbw", "busbw", "throughput", "expected_capacity", "accuracy",
-     "fairness")
+# By how the name begins: `goodput_ratio`, `slowdown_p99`.
+LOWER_IS_WORSE = (
+    "goodput", "algbw", "busbw", "throughput", "expected_capacity", "accuracy", "fairness",
 )  # fmt: skip
-HIGHER_IS_WORSE = frozenset(
-    ("lost", "retransmitted", "errors", "final_loss", "dropped", "wrong", "trimmed", "slowdown")
-)
+HIGHER_IS_WORSE = (
+    "lost", "retransmitted", "errors", "final_loss", "drop", "wrong", "trimmed", "slowdown", "fct",
+    "unfinished",
+)  # fmt: skip
 RATES = frozenset(("b/s", "Kb/s", "Mb/s", "Gb/s", "B/s", "MB/s", "GB/s"))
 TIMES = frozenset(("s", "ms", "us", "ns", "ps"))
 Direction = Literal["lower", "higher", "any"]  # which change is a regression
@@ -58,9 +59,9 @@ def worse(name: str, unit: str | None) -> Direction:
     """Which change of a figure is a regression: of goodput a lower value, of times, silences and
     losses a higher one, of anything unknown every difference."""
     last = name.rpartition(".")[2]
-    if last in LOWER_IS_WORSE or unit in RATES:
+    if last.startswith(LOWER_IS_WORSE) or unit in RATES:
         return "lower"
-    if last in HIGHER_IS_WORSE or last.endswith("_s") or unit in TIMES:
+    if last.startswith(HIGHER_IS_WORSE) or last.endswith("_s") or unit in TIMES:
         return "higher"
     return "any"
 
