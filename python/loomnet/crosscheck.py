@@ -46,9 +46,18 @@ class Agreement:
 
 
 def compute_gaps(data: RunData) -> tuple[int, ...]:
-    """Picoseconds between the end of each iteration of rank 0 and the start of the next."""
+    """Picoseconds of each iteration in which nothing was under way: of a traffic model, between the
+    end of rank 0's iteration and the start of the next; of a training job, whose iterations leave no
+    room between them, the part of each without work outstanding on the host that had least of it,
+    which is the rank that computed longest."""
     done = data.iterations
-    return tuple(max(b.start_ps - a.end_ps, 0) for a, b in itertools.pairwise(done))
+    between = tuple(max(b.start_ps - a.end_ps, 0) for a, b in itertools.pairwise(done))
+    if any(between) or not data.log:
+        return between
+    hosts = list(data.hosts.values())
+    return tuple(
+        each.length_ps - min(measure.overlap(host.busy, each) for host in hosts) for each in done
+    )
 
 
 def agreements(live: Result, virtual: Result) -> list[Agreement]:

@@ -7,7 +7,7 @@ import bisect
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -166,12 +166,12 @@ class RankJob:
             self.group.stop(grace)
 
 
-def environment_of_ranks(compute_ps: int | None, *, measured: bool = False) -> dict[str, str]:
-    """What the backend inside a rank reads besides its descriptors: an iteration's compute time, as
-    the virtual clock counts it."""
+def environment_of_ranks(compute_ps: Sequence[int] | None, *, measured: bool = False) -> dict[str, str]:
+    """What the backend inside a rank reads besides its descriptors: each iteration's compute time, as
+    the virtual clock counts it; the last one holds for all that follow."""
     found = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}
     if measured:
         found["LOOMNET_COMPUTE"] = "measured"
-    elif compute_ps is not None:
-        found["LOOMNET_COMPUTE"] = str(compute_ps)
+    elif compute_ps:
+        found["LOOMNET_COMPUTE"] = ",".join(map(str, compute_ps))
     return found

@@ -80,7 +80,11 @@ class VirtualTorchRun:
 
     def go(self) -> RunData:
         measured = self.job.compute == "measured"
-        compute = None if self.job.compute is None or measured else self.job.compute.count
+        compute = list(self.request.options.get("gaps_ps", ()))
+        if compute:
+            measured = False
+        elif self.job.compute is not None and not measured:
+            compute = [self.job.compute.count]
         ended: str
         with RunLock() as lock:
             names = [self.request.plan.hosts[host].name for host in self.request.placement]

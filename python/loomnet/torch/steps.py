@@ -21,13 +21,16 @@ class StepHook:
 
     Args:
         hash_every: hash the parameters each so many steps; 0: never.
-        compute: picoseconds of emulated time that each step's computing takes, "measured" for this
-            process's own CPU time, or None where time passes by itself (the live clock).
+        compute: picoseconds of emulated time that the computing of the steps after the first takes,
+            joined by commas, the last one for all that follow; "measured" for this process's own CPU
+            time; None where time passes by itself (the live clock).
     """
 
     def __init__(self, hash_every: int, compute: str | None = None) -> None:
         self.step = 0
-        self._compute_ps = None if compute in (None, "measured") else int(compute)
+        self._compute_ps: list[int] = []
+        if compute not in (None, "measured"):
+            self._compute_ps = [int(each) for each in compute.split(",")]
         self._measured_s = time.process_time() if compute == "measured" else None
         self._hash_every = hash_every
         self._optimizer: weakref.ref[Any] | None = None
@@ -58,9 +61,9 @@ class StepHook:
 
     def _compute(self, session: Any) -> None:
         """On the virtual clock: this iteration's compute time passes, as declared or as measured."""
-        if self._compute_ps is not None:
+        if self._compute_ps:
             began = time.monotonic_ns()
-            session.compute(self._compute_ps)
+            session.compute(self._compute_ps[min(self.step, len(self._compute_ps)) - 1])
             if self.pauses is not None:
                 self.pauses.append((began, time.monotonic_ns()))
         elif self._measured_s is not None:
