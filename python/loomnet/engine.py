@@ -49,7 +49,8 @@ def link_config(half: HalfLinkPlan) -> Any:
         ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes, last_hop=half.last_hop)
 
 
-def virtual_transport(job: Job, options: dict[str, Any]) -> tuple[str, dict[str, Any], dict[str, str]]:
+def virtual_transport(job: Job, options: dict[str, Any]
+                      ) -> tuple[str, dict[str, Any], dict[str, str]]:
     """What carries a job on the virtual clock: the engine's transport, its options, and what the
     report's fidelity says of it."""
     name = STAND_INS.get(job.transport, job.transport)

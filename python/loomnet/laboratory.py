@@ -121,6 +121,7 @@ class Lab:
         `settle`: phase `after` begins so long behind the last fault. `dilation`: live clock only.
         `trace`: a Perfetto trace is written here; `pcap`: "NODE:PORT" -> pcapng file. What the lab
         itself was told to record is recorded where these are not given.
+        `options`: the transport's own, by its name: `tcp={"cc": "bbr"}`, `mrc={"evs_per_qp": 16}`.
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
         request, edges = self._prepare(

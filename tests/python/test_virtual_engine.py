@@ -43,7 +43,8 @@ def test_payload_on_or_off_times_the_same(tmp_path, transport):
     ends = []
     for payload in (True, False):
         lab = Lab("payload", directory=tmp_path / str(payload))
-        r = lab.run(fabric(), ln.AllReduce(size="1 MB", repeat=5, transport=transport), payload=payload)
+        job = ln.AllReduce(size="1 MB", repeat=5, transport=transport)
+        r = lab.run(fabric(), job, payload=payload)
         assert r["errors"] == 0
         ends.append([(i.start_ps, i.end_ps) for i in r.data.iterations])
     assert ends[0] == ends[1]

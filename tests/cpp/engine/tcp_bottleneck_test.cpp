@@ -176,5 +176,21 @@ TEST(Bbr, WhereCubicFillsTheBuffer) {
   EXPECT_GE(seen.mean_queue, kBdp) << seen;
 }
 
+// A run that ends while early segments wait for a hole: they are held, not leaked, and let go.
+TEST(Conservation, ARunCutShortAccountsForSegmentsThatWait) {
+  Dumbbell bed(with("cubic"), kBdp / 10);
+  bed.flow(0, {});
+  auto& receiver = *bed.network.nic(1).transport();
+  while (receiver.held() == 0) {
+    bed.network.run_until(bed.network.now() + microseconds(100));
+    ASSERT_LT(bed.network.now(), seconds(10));
+  }
+  EXPECT_EQ(bed.network.pool().outstanding(), bed.network.held());
+  EXPECT_GE(bed.network.held(), receiver.held());
+  bed.network.clear();
+  EXPECT_EQ(receiver.held(), 0u);
+  EXPECT_EQ(bed.network.pool().outstanding(), 0u);
+}
+
 }  // namespace
 }  // namespace loomnet
