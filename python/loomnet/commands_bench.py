@@ -33,7 +33,7 @@ def bench(
     repeat: Annotated[int, typer.Option("-n", help="Rounds measured.")] = 5,
     warm_up: Annotated[int, typer.Option("-w", help="Rounds before that.")] = 1,
     check: Annotated[int, typer.Option("-c", help="1: compare every byte; 0: lengths only.")] = 1,
-    transport: Annotated[str, typer.Option(help="mrc or roce")] = "mrc",
+    transport: Annotated[str, typer.Option(help="mrc, roce or tcp")] = "mrc",
     ranks: Annotated[int, typer.Option(min=2, help="One per host.")] = 4,
     fabric: Annotated[
         str | None,

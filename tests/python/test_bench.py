@@ -29,7 +29,7 @@ def test_bus_factors_are_those_of_nccl_tests():
     assert {name: each.factor(8) for name, each in benching.BENCHMARKS.items()} == NCCL_FACTORS
 
 
-@pytest.mark.parametrize("transport", ["mrc", "roce"])
+@pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
 @pytest.mark.parametrize("name", benching.BENCHMARKS)
 def test_every_collective_moves_real_bytes_and_none_is_wrong(name, transport):
     found = rows(name, [256, 30_000, 200_000], transport=transport)

@@ -139,7 +139,8 @@ def test_two_sweeps_do_not_share_a_directory(here, cluster):
 
 
 def loomnet(*words, **options):
-    environment = os.environ | {"PYTHONPATH": str(Path(ln.__file__).parents[1])}
+    paths = [str(Path(ln.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     return subprocess.Popen([sys.executable, "-m", "loomnet", "sweep", "small.py", *words],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             env=environment, start_new_session=True, **options)  # fmt: skip
@@ -158,6 +159,7 @@ def test_a_sweep_killed_half_way_ends_with_the_same_table(here, signal_):
     with loomnet(*words, "--out", "cut") as process:
         deadline = time.monotonic() + 120
         while len(points(here / "cut")) < 3 and time.monotonic() < deadline:
+            assert process.poll() is None, process.communicate()[0]
             time.sleep(0.02)
         if signal_ == signal.SIGINT:
             os.killpg(process.pid, signal_)  # as a terminal does
