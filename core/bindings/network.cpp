@@ -200,8 +200,11 @@ void bind_network(py::module_& m) {
            py::arg("fib"), py::arg("hosts"), py::arg("groups"));
 
   py::class_<Network>(m, "Network")
-      .def(py::init([](std::uint64_t seed, std::int64_t bin) { return new Network(seed, ps(bin)); }),
-           py::kw_only(), py::arg("seed"), py::arg("meter_bin_ps"))
+      .def(py::init([](std::uint64_t seed, std::int64_t bin, std::size_t bins) {
+             if (bins < 2 || bin < 1) throw std::invalid_argument("Network: meter_bin_ps 1 or more, meter_bins 2");
+             return new Network(seed, ps(bin), bins);
+           }),
+           py::kw_only(), py::arg("seed"), py::arg("meter_bin_ps"), py::arg("meter_bins") = 1 << 20)
       .def("add_host", &Network::add_host, py::arg("ports"), py::arg("identity") = py::none())
       .def(
           "add_switch",

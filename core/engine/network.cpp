@@ -115,8 +115,8 @@ class Network::Timetable final : public EventHandler {
   std::vector<Row> rows_;
 };
 
-Network::Network(std::uint64_t seed, Picoseconds meter_bin)
-    : seed_(seed), meter_bin_(meter_bin), timetable_(std::make_unique<Timetable>(*this)) {}
+Network::Network(std::uint64_t seed, Picoseconds meter_bin, std::size_t meter_bins)
+    : seed_(seed), meter_bin_(meter_bin), meter_bins_(meter_bins), timetable_(std::make_unique<Timetable>(*this)) {}
 
 Network::~Network() { clear(); }
 
@@ -124,6 +124,7 @@ NodeId Network::add_host(std::size_t ports, std::optional<HostId> identity) {
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node;
   node.nic = std::make_unique<Nic>(events_, pool_, identity.value_or(id), ports, meter_bin_);
+  node.nic->meter().limit(meter_bins_);
   node.egress.resize(ports);
   nodes_.push_back(std::move(node));
   return id;

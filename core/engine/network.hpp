@@ -49,7 +49,8 @@ struct SwitchOptions {
 
 class Network {
  public:
-  explicit Network(std::uint64_t seed, Picoseconds meter_bin = milliseconds(1));
+  explicit Network(std::uint64_t seed, Picoseconds meter_bin = milliseconds(1),
+                   std::size_t meter_bins = 1 << 20);
   ~Network();
   Network(const Network&) = delete;
 
@@ -133,6 +134,7 @@ class Network {
 
   std::uint64_t seed_;
   Picoseconds meter_bin_;
+  std::size_t meter_bins_;
   EventQueue events_;
   PacketPool pool_;
   KernelGate* gate_ = nullptr;

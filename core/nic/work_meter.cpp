@@ -25,7 +25,7 @@ void WorkMeter::payload(std::uint32_t bytes, Picoseconds now) {
   bytes_ += bytes;
   if (open_ > 0) silence(now);
   auto index = static_cast<std::size_t>(now / bin_);
-  while (index >= kMaxBins) {
+  while (index >= most_bins_) {
     for (std::size_t i = 0; i < bins_.size(); ++i) {
       const std::uint64_t value = bins_[i];
       bins_[i] = 0;

@@ -21,6 +21,8 @@ class WorkMeter {
   };
 
   explicit WorkMeter(Picoseconds bin = milliseconds(1)) : bin_(bin) {}
+  // The most bins that are kept; further on they double in width.
+  void limit(std::size_t bins) { most_bins_ = bins; }
 
   // One more operation is outstanding. Operations may overlap; `busy()` is their union.
   void begin(Picoseconds now);
@@ -42,7 +44,7 @@ class WorkMeter {
   const std::vector<std::uint64_t>& bins() const { return bins_; }
 
  private:
-  static constexpr std::size_t kMaxBins = 1 << 20;  // then the bin doubles: a run may be long
+  std::size_t most_bins_ = 1 << 20;  // then the bin doubles: a run may be long
   void silence(Picoseconds now);
 
   Picoseconds bin_;

@@ -20,6 +20,7 @@ from loomnet.timetable import Change, LinkChange, RouteChange
 # MRC's `net` constants are those of software time, `sim` those of hardware ("MRC + SRv6 multi-plane
 # fabrics" 4): which apply follows from the fabric, never from the clock.
 SOFTWARE_RTT_PS = 500 * 10**6
+MOST_BINS = 1 << 23  # of payload over time, all hosts together
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
 
@@ -69,7 +70,9 @@ class Engine:
                  bin_ps: int = 10**9, seed: int | None = None) -> None:
         self.plan, self.transport = plan, transport
         self.seed = plan.seed if seed is None else seed
-        self.network = _core.Network(seed=self.seed, meter_bin_ps=bin_ps)
+        # What all hosts' meters keep together stays within a few hundred megabytes.
+        bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)
+        self.network = _core.Network(seed=self.seed, meter_bin_ps=bin_ps, meter_bins=bins)
         self._generation: dict[int, int] = {}
         self._addresses: dict[int, bytes] = {}
         self._kernel_switches = kernel_switches

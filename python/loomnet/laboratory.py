@@ -26,7 +26,9 @@ from loomnet.timetable import Timetable
 from loomnet.units import Time
 
 OFF = "off"
-BUILT_WHOLE = 10_000  # links; a larger regular fabric is built as far as the job can reach
+# Links. A larger regular fabric is built as far as the job can reach, which ends the same, byte for
+# byte; but around dead links the whole may know detours over switches that the part leaves out.
+BUILT_WHOLE, BUILT_WHOLE_FOR_FAULTS = 500, 10_000
 
 
 class Lab:
@@ -194,7 +196,7 @@ class Lab:
         edges = job.edges(hosts)
         in_part = (
             fabric.uniform and self.clock == "virtual" and not isinstance(job, TorchJob)
-            and fabric.counts[2] > BUILT_WHOLE
+            and fabric.counts[2] > (BUILT_WHOLE_FOR_FAULTS if faults else BUILT_WHOLE)
         )
         plan = make_plan(
             fabric, seed=self.seed if seed is None else seed,

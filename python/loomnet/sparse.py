@@ -24,7 +24,7 @@ from loomnet.plan import (
     wire_time,
 )
 from loomnet.regular import ClosFabric
-from loomnet.routing import EcmpTables
+from loomnet.routing import EcmpTables, SwitchRoutes
 from loomnet.shape import Clos
 from loomnet.topology import PartialTopology
 from loomnet.units import Time
@@ -162,6 +162,22 @@ def _rows(*columns: Any) -> numpy.ndarray:
     return numpy.stack(numpy.broadcast_arrays(*columns), axis=1).astype(numpy.int64)
 
 
+class _Routes(SwitchRoutes):
+    """A switch's ECMP tables, worked out when first read: a run of MRC alone never does."""
+
+    def __init__(self, tables: EcmpTables, node: int) -> None:
+        object.__setattr__(self, "_of", (tables, node))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("groups", "group_of"):
+            raise AttributeError(name)
+        tables, node = self._of
+        found = tables.switch(node)
+        object.__setattr__(self, "groups", found.groups)
+        object.__setattr__(self, "group_of", found.group_of)
+        return getattr(self, name)
+
+
 class _Ports(Sequence[int]):
     """Links at a switch's ports, by arithmetic; equal to the tuple it stands for."""
 
@@ -209,7 +225,7 @@ def partial_plan(fabric: Fabric, hosts: Iterable[int], seed: int, style: Style) 
             shape.place(node)[1],
             _Ports(shape, node),
             addresses.tables(node),
-            routes.switch(node),
+            _Routes(routes, node),
             halves.buffer_bytes(node),
         )
 

@@ -234,6 +234,7 @@ def test_a_run_on_the_part_ends_as_on_the_whole(tmp_path, monkeypatch, name, tra
         seen = []
         for built in (10**9, 0):
             monkeypatch.setattr(laboratory, "BUILT_WHOLE", built)
+            monkeypatch.setattr(laboratory, "BUILT_WHOLE_FOR_FAULTS", built)
             lab = Lab("part", seed=5, directory=tmp_path / f"{number}-{built}")
             r = lab.run(FABRICS[name](), job, faults)
             report = lab.write().read_bytes()
