@@ -126,11 +126,13 @@ class Lab:
         `options`: the transport's own, by its name: `tcp={"cc": "bbr"}`, `mrc={"evs_per_qp": 16}`.
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
+        record = Record.of(trace, pcap)
         request, edges = self._prepare(
-            fabric, job, list(faults), label, seed, reroute_delay, dilation, options
+            fabric, job, list(faults), label, seed, reroute_delay, dilation, options,
+            recorded=bool(record or self._record),
         )
         settle = Time(settle)
-        request = self._recorded(request, Record.of(trace, pcap))
+        request = self._recorded(request, record)
         name = label or self.report.scenario
         try:
             runner = self._runner or get_runner(self.clock)
@@ -176,6 +178,8 @@ class Lab:
         reroute_delay: Any,
         dilation: float,
         options: dict[str, Any],
+        *,
+        recorded: bool = False,
     ) -> tuple[RunRequest, list[expected.Edge]]:
         if not isinstance(fabric, Fabric):
             raise UsageError(f"run: {fabric!r} is not a fabric; see ln.clos.two_tier, ln.Fabric")
@@ -196,6 +200,7 @@ class Lab:
         edges = job.edges(hosts)
         in_part = (
             fabric.uniform and self.clock == "virtual" and not isinstance(job, TorchJob)
+            and not recorded  # a recording names what it saw by the engine's own numbers
             and fabric.counts[2] > (BUILT_WHOLE_FOR_FAULTS if faults else BUILT_WHOLE)
         )
         plan = make_plan(

@@ -266,3 +266,18 @@ def test_a_permutation_on_a_fat_tree_arrives_whole(tmp_path, k, transport):
     assert received == dict.fromkeys(range(hosts), 100_000)
     cores = [name for name in r.data.totals if name.startswith("switch p0.core")]
     assert cores, "no packet went by a core"
+
+
+def test_a_recorded_run_is_built_whole(tmp_path):
+    """A recording names hosts and links by the engine's own numbers."""
+    pytest.importorskip("loomnet._core")
+    fabric = ln.clos.two_tier(planes=4, leaves=8, spines=16, hosts_per_leaf=4, **LINK)
+    job = ln.Flows("20 kB", pairs=[(1, 9)], ranks=10)
+    files = {"h9:0": tmp_path / "h9.pcapng"}
+    plain = Lab("plain", directory=tmp_path / "plain").run(fabric, job)
+    taped = Lab("taped", directory=tmp_path / "taped").run(
+        fabric, job, trace=tmp_path / "t.pftrace", pcap=files
+    )
+    assert plain.plan.partial and not taped.plan.partial
+    assert plain.data.totals == taped.data.totals
+    assert (tmp_path / "h9.pcapng").stat().st_size > 500
