@@ -378,7 +378,7 @@ class GraphJob(Job):
     @model_validator(mode="after")
     def _no_gloo(self) -> GraphJob:
         if self.transport == "gloo":
-            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc or roce')
+            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc, roce or tcp')
         return self
 
 
