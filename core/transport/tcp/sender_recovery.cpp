@@ -42,8 +42,9 @@ void Sender::reduce(Congestion kind, State state, bool again, Picoseconds now) {
   if (!again || state_ == State::cwr) {
     undo_possible_ = kind != Congestion::ecn;
     undo_begin_ = una_;
-    undo_retransmissions_ = 0;
-    retransmit_stamp_ = 0;
+    // Repairs of the episode before may still be on their way: their ACKs are no sign of a mistake.
+    undo_retransmissions_ = board_.retransmissions_out();
+    if (undo_retransmissions_ == 0) retransmit_stamp_ = 0;
   }
   if (!again || control_->owns_window()) {
     const std::uint64_t flight =

@@ -1,5 +1,6 @@
 // The sender's loss recovery, segment by segment: SACK scoreboard, RACK's reordering window, tail
 // loss probes, timeouts, PRR, undo.
+#include <algorithm>
 #include <cmath>
 
 #include "transport_tcp/sender_script.hpp"
@@ -399,6 +400,38 @@ TEST(Undo, ASpuriousTimeoutIsTakenBackAndNothingMoreIsRepeated) {
   s.ack(11);
   EXPECT_EQ(s.count.retransmitted, repeated);
   EXPECT_FALSE(s.sender.board().packets());
+}
+
+// One recovery follows another while a repair of the first is still on its way: the ACK of that
+// repair echoes a time before the second recovery's first retransmission, and is no sign of a
+// mistake.
+TEST(Undo, ARepairOfTheRecoveryBeforeIsNoOriginal) {
+  SenderScript s;
+  s.measure(kRtt);
+  s.post(200);
+  s.pump();  // 1 to 10
+  s.now += kRtt;
+  s.ack(1, {{2, 11}});
+  ASSERT_EQ(s.sender.state(), Sender::State::recovery);
+  s.pump();  // 1 again, and new segments as PRR allows: 11 and on
+  const std::uint64_t sent = s.sender.next() / s.mss();
+  ASSERT_GE(sent, 15u);
+  s.now += kRtt;
+  s.ack(1, {{2, 11}, {12, 13}, {14, sent}});  // 11 and 13 are missing too
+  for (const std::uint64_t n : {1, 11}) {  // 1's repair was lost as well
+    ASSERT_EQ(s.sender.ready(s.now), Sender::Ready::now);
+    ASSERT_EQ(s.sender.send(s.now).begin, n * s.mss());
+  }
+  const std::uint32_t repaired = timestamp(s.now);
+  s.now += milliseconds(1);
+  s.ack(11, {{12, 13}, {14, sent}});  // the first recovery is over and the next begins, for 13
+  ASSERT_EQ(s.sender.state(), Sender::State::recovery);
+  ASSERT_EQ(s.count.fast_recoveries, 2u);
+  EXPECT_EQ(s.pump().front(), 13u);
+  s.now += kRtt - milliseconds(1);
+  s.ack(13, {{14, sent}}, false, repaired);
+  EXPECT_EQ(s.count.spurious_recoveries, 0u);
+  EXPECT_EQ(s.sender.state(), Sender::State::recovery);
 }
 
 TEST(Ecn, OneReductionPerRoundTrip) {
