@@ -1,9 +1,39 @@
-// The event queue: a 4-ary heap of 24-byte events.
+// The event queue's ring: taking buckets out in order, and fitting their width to the events' rate.
 #include "clock/event_queue.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <stdexcept>
 
+#include "clock/fetch.hpp"
+
 namespace loomnet {
+namespace {
+
+// Events that lie ready, sorted: enough to look ahead, few enough that hardly any new event has to
+// go before them.
+constexpr std::size_t kRunLow = 16, kRunHigh = 48;
+constexpr std::size_t kFetchObject = 13;  // events ahead
+constexpr std::size_t kFetchStage[] = {9, 5, 2};
+// Below this many pending events what they touch stays in the nearer caches by itself.
+constexpr std::size_t kFetchFrom = 1024;
+constexpr std::size_t kFewestBuckets = 256, kMostBuckets = 1 << 17;
+constexpr std::uint64_t kTuneEvery = 16'384;
+
+void sort(Event* begin, Event* end) {
+  if (end - begin > 24) {
+    std::sort(begin, end, [](const Event& a, const Event& b) { return a.before(b); });
+    return;
+  }
+  for (Event* at = begin + 1; at < end; ++at) {
+    const Event event = *at;
+    Event* to = at;
+    for (; to > begin && event.before(to[-1]); --to) *to = to[-1];
+    *to = event;
+  }
+}
+
+}  // namespace
 
 ObjectId EventQueue::add(EventHandler& handler) {
   if (handlers_.size() >= (1u << 24)) throw std::length_error("event queue: more than 2^24 objects");
@@ -11,59 +41,155 @@ ObjectId EventQueue::add(EventHandler& handler) {
   return static_cast<ObjectId>(handlers_.size() - 1);
 }
 
-void EventQueue::push(const Event& event) {
-  std::size_t i = heap_.size();
-  heap_.push_back(event);
-  while (i > 0) {
-    const std::size_t parent = (i - 1) / 4;
-    if (!event.before(heap_[parent])) break;
-    heap_[i] = heap_[parent];
-    i = parent;
+std::uint32_t EventQueue::grow() {
+  const std::size_t old = nodes_.size();
+  const std::size_t size = old ? old * 2 : 64;
+  nodes_.resize(size);
+  for (std::size_t i = old; i < size; ++i) {
+    nodes_[i].next = i + 1 < size ? static_cast<std::uint32_t>(i + 1) : kNone;
   }
-  heap_[i] = event;
+  return static_cast<std::uint32_t>(old);
 }
 
-EventQueue::Event EventQueue::pop() {
-  const Event top = heap_.front();
-  const Event last = heap_.back();
-  heap_.pop_back();
-  const std::size_t n = heap_.size();
-  if (n > 0) {
-    std::size_t i = 0;
-    for (;;) {
-      const std::size_t first = 4 * i + 1;
-      if (first >= n) break;
-      std::size_t best = first;
-      const std::size_t end = first + 4 < n ? first + 4 : n;
-      for (std::size_t c = first + 1; c < end; ++c) {
-        if (heap_[c].before(heap_[best])) best = c;
-      }
-      if (!heap_[best].before(last)) break;
-      heap_[i] = heap_[best];
-      i = best;
-    }
-    heap_[i] = last;
+const Event* EventQueue::front() {
+  if (run_.size() - run_at_ < kRunLow && (ring_count_ > 0 || !late_.empty())) refill();
+  const Event* run = run_at_ < run_.size() ? &run_[run_at_] : nullptr;
+  if (early_.empty()) return run;
+  return run && run->before(early_.front()) ? run : &early_.front();
+}
+
+Event EventQueue::pop(const Event* front) {
+  if (!early_.empty() && front == &early_.front()) return early_.pop();
+  const Event event = *front;
+  if (fetch_) look_ahead();
+  ++run_at_;
+  return event;
+}
+
+void EventQueue::look_ahead() const {
+  const std::size_t left = run_.size() - run_at_;
+  const Event* run = run_.data() + run_at_;
+  if (left > kFetchObject) fetch(handler_of(run[kFetchObject]), 192);
+  for (int stage = 1; stage <= 3; ++stage) {
+    const std::size_t ahead = kFetchStage[stage - 1];
+    if (left > ahead) handler_of(run[ahead])->prepare(run[ahead].what, stage);
   }
-  return top;
+}
+
+// Moves the next buckets to the run. The ring's last event may be far off: nothing behind it is
+// taken while anything is left to serve, or all that comes to be scheduled would be early.
+void EventQueue::refill() {
+  run_.erase(run_.begin(), run_.begin() + static_cast<std::ptrdiff_t>(run_at_));
+  run_at_ = 0;
+  if (processed_ >= tune_at_) tune();
+  while (run_.size() < kRunHigh) {
+    if (ring_count_ == 0) {
+      if (late_.empty() || !run_.empty() || !early_.empty()) break;
+      cursor_ = bucket_of(late_.front().at);
+    }
+    while (!late_.empty() && bucket_of(late_.front().at) - cursor_ < buckets()) {
+      const Event event = late_.pop();
+      insert(event.at, event.key, event.what);
+    }
+    // The first occupied bucket at or after the cursor, round the ring.
+    std::uint64_t word = (cursor_ & mask_) / 64;
+    std::uint64_t bits = occupied_[word] & ~0ull << cursor_ % 64;
+    while (!bits) bits = occupied_[word = (word + 1) & (mask_ / 64)];
+    const std::uint64_t b = word * 64 + static_cast<std::uint64_t>(std::countr_zero(bits));
+    cursor_ += (b - cursor_) & mask_;
+    extract(b);
+    ++cursor_;
+    edge_ = cursor_ <= bucket_of(kNever) ? Picoseconds{static_cast<std::int64_t>(cursor_ << shift_)} : kNever;
+  }
+}
+
+void EventQueue::extract(std::uint64_t b) {
+  const std::size_t begin = run_.size();
+  // The lists of the buckets to come, a node at a time.
+  if (const std::uint32_t n = heads_[(b + 16) & mask_]; n != kNone) __builtin_prefetch(&nodes_[n]);
+  if (const std::uint32_t n = heads_[(b + 8) & mask_]; n != kNone) {
+    if (const std::uint32_t second = nodes_[n].next; second != kNone) {
+      __builtin_prefetch(&nodes_[second]);
+    }
+  }
+  std::uint32_t last = heads_[b];
+  for (std::uint32_t n = last; n != kNone; n = nodes_[n].next) {
+    run_.push_back(nodes_[n].event);
+    last = n;
+  }
+  nodes_[last].next = free_;
+  free_ = heads_[b];
+  heads_[b] = kNone;
+  occupied_[b / 64] &= ~(1ull << b % 64);
+  ring_count_ -= run_.size() - begin;
+  sort(run_.data() + begin, run_.data() + run_.size());
+}
+
+// One or two events per bucket; the ring spans several times the mean time from schedule to event, which
+// by Little's law is what is pending times the gap between events.
+void EventQueue::tune() {
+  const std::uint64_t events = processed_ - tuned_events_;
+  const std::int64_t passed = (now_ - tuned_time_).count;
+  tuned_events_ = processed_;
+  tuned_time_ = now_;
+  tune_at_ = processed_ + kTuneEvery;
+  if (events == 0 || passed <= 0) return;
+  fetch_ = pending() >= kFetchFrom;
+  const std::uint64_t width = static_cast<std::uint64_t>(passed) * 2 / events + 1;
+  const int shift = std::bit_width(width) - 1;
+  const std::size_t count = std::clamp(std::bit_ceil(pending()), kFewestBuckets, kMostBuckets);
+  if (shift == shift_ && count <= buckets() && count * 4 >= buckets()) return;
+  shape(shift, count);
+}
+
+void EventQueue::shape(int shift, std::size_t count) {
+  std::vector<Event> all = late_.all();
+  late_.clear();
+  for (const std::uint32_t head : heads_) {
+    for (std::uint32_t n = head; n != kNone; n = nodes_[n].next) all.push_back(nodes_[n].event);
+  }
+  nodes_.clear();
+  free_ = kNone;
+  ring_count_ = 0;
+  heads_.assign(count, kNone);
+  occupied_.assign(count / 64, 0);
+  shift_ = shift;
+  mask_ = count - 1;
+  cursor_ = bucket_of(edge_);
+  for (const Event& event : all) {
+    if (bucket_of(event.at) - cursor_ < count) {
+      insert(event.at, event.key, event.what);
+    } else {
+      late_.push(event);
+    }
+  }
+}
+
+Picoseconds EventQueue::next() {
+  const Event* event = front();
+  return event ? event->at : kNever;
 }
 
 void EventQueue::dispatch(const Event& event) {
   now_ = event.at;
   ++processed_;
-  handlers_[event.key >> kSequenceBits]->on_event(event.what, event.at);
+  handler_of(event)->on_event(event.what, event.at);
 }
 
 bool EventQueue::step() {
-  if (heap_.empty()) return false;
-  dispatch(pop());
+  const Event* event = front();
+  if (!event) return false;
+  dispatch(pop(event));
   return true;
 }
 
 bool EventQueue::run_until(Picoseconds end, std::uint64_t most) {
   stopped_ = false;
-  while (!heap_.empty() && heap_.front().at <= end) {
+  for (;;) {
+    const Event* event = front();
+    if (!event || event->at > end) break;
     if (most-- == 0) return false;
-    dispatch(pop());
+    dispatch(pop(event));
     if (stopped_) return false;
   }
   if (now_ < end) now_ = end;

@@ -9,44 +9,55 @@ namespace loomnet {
 // A switch whose program the engine runs: decide, then offer to the egress link.
 class Network::SwitchNode final : public LinkReceiver {
  public:
-  SwitchNode(Network& network, NodeId node) : network_(network), node_(node) {}
+  SwitchNode(Network& network, NodeId node, SwitchProgram& program,
+             std::span<HalfLink* const> egress)
+      : program_(program), egress_(egress), network_(network), node_(node) {}
   void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override {
-    Node& self = network_.nodes_[node_];
     packet->ingress = port;
-    const Verdict verdict = self.program->ingress(packet->header_bytes(), packet->wire_length, {now, port});
+    const Verdict verdict = program_.ingress(packet->header_bytes(), packet->wire_length, {now, port});
     switch (verdict.action) {
       case Verdict::Action::forward:
       case Verdict::Action::reply:
-        offer(self, verdict.value, std::move(packet), now);
+        offer(verdict.value, std::move(packet), now);
         break;
       case Verdict::Action::replicate: {
-        const auto members = self.program->members(verdict.value);
+        const auto members = program_.members(verdict.value);
         for (std::size_t i = 1; i < members.size(); ++i) {
-          offer(self, members[i - 1], network_.pool_.duplicate(*packet), now);
+          offer(members[i - 1], network_.pool_.duplicate(*packet), now);
         }
-        if (!members.empty()) offer(self, members.back(), std::move(packet), now);
+        if (!members.empty()) offer(members.back(), std::move(packet), now);
         break;
       }
       case Verdict::Action::drop:  // the program has counted it by reason
         if (network_.tap_) [[unlikely]] {
-          network_.tap_->refused(node_, *packet, self.program->reason(verdict.value), now);
+          network_.tap_->refused(node_, *packet, program_.reason(verdict.value), now);
         }
         break;
       case Verdict::Action::pass:  // the engine's switches have no stack of their own
         break;
     }
   }
+  void prepare(std::uint16_t port, const Packet* packet, int stage) const override {
+    if (stage != 2) return;
+    const Verdict likely = program_.foresee(packet->header_bytes(), packet->wire_length, port);
+    if (likely.action == Verdict::Action::forward && likely.value < egress_.size() &&
+        egress_[likely.value]) {
+      egress_[likely.value]->prepare_offer();
+    }
+  }
 
  private:
+  SwitchProgram& program_;
+  std::span<HalfLink* const> egress_;  // by port
   Network& network_;
   NodeId node_;
 
-  void offer(Node& self, std::uint16_t port, PacketPtr packet, Picoseconds now) {
-    if (port >= self.egress.size() || !self.egress[port]) {
+  void offer(std::uint16_t port, PacketPtr packet, Picoseconds now) {
+    if (port >= egress_.size() || !egress_[port]) {
       ++network_.unconnected_;
       return;
     }
-    self.egress[port]->offer(std::move(packet), now);
+    egress_[port]->offer(std::move(packet), now);
   }
 };
 
@@ -143,7 +154,7 @@ NodeId Network::add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> pro
   if (node.kernel) {
     node.receiver = std::make_unique<KernelNode>(*this, id);
   } else {
-    node.receiver = std::make_unique<SwitchNode>(*this, id);
+    node.receiver = std::make_unique<SwitchNode>(*this, id, *node.program, node.egress);
   }
   nodes_.push_back(std::move(node));
   return id;

@@ -31,25 +31,34 @@ std::uint64_t exact_ps_per_byte(BitsPerSecond rate) {
 
 HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
                    std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream)
-    : events_(events),
-      pool_(pool),
-      to_(to),
-      config_(config),
+    : to_(to),
+      events_(events),
       ps_per_byte_(exact_ps_per_byte(config.rate)),
-      to_port_(to_port),
+      delay_(config.delay),
       id_(events.add(*this)),
-      random_(seed, stream ? stream : id_, kPurpose) {}
+      to_port_(to_port),
+      glass_(config.rate.count == 0),
+      to_host_(config.last_hop),
+      data_limit_(config.data_limit),
+      control_limit_(config.control_limit),
+      ecn_low_(config.ecn_low),
+      ecn_high_(config.ecn_high),
+      random_(seed, stream ? stream : id_, kPurpose),
+      config_(config),
+      pool_(pool) {
+  static_assert(sizeof(FlightRing) == 96);  // its slots fill the third line
+}
 
 Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
   if (!up_) {
     drop(LinkDrop::link_down, *packet, now);
     return Offer::dropped;
   }
-  if (config_.rate.count == 0) {
+  if (glass_) {
     launch(std::move(packet), now, now);
     return Offer::accepted;
   }
-  advance(now);
+  if (queued_packets_ > 0) advance(now);
   if (busy_until_ <= now && queued_packets_ == 0) {
     transmit(std::move(packet), now);
     return Offer::accepted;
@@ -72,7 +81,7 @@ Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
     packet->queue = kControlClass;
   }
   if (packet->queue == kControlClass) {
-    if (config_.control_limit && control_bytes_ + packet->wire_length > config_.control_limit) {
+    if (control_limit_ && control_bytes_ + packet->wire_length > control_limit_) {
       drop(LinkDrop::control_full, *packet, now);
       return Offer::dropped;
     }
@@ -89,7 +98,7 @@ Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
 }
 
 bool HalfLink::admits(std::uint32_t length, Picoseconds now) {
-  if (config_.data_limit && data_bytes_ + length > config_.data_limit) return false;
+  if (data_limit_ && data_bytes_ + length > data_limit_) return false;
   if (!buffer_ || buffer_->admits(data_bytes_, length)) return true;
   // The other ports' queues were last looked at in the past: what they have sent since is free.
   buffer_->refresh(now);
@@ -128,11 +137,10 @@ PacketPtr HalfLink::dequeue() {
     if (buffer_) buffer_->give(packet->wire_length);
     control_credit_ = data_bytes_ ? control_credit_ - packet->wire_length : 0;
     control_credit_ = std::max<std::int64_t>(control_credit_, 0);
-    if (config_.ecn_high && packet->ect && data_before > config_.ecn_low) {
-      const double p = config_.ecn_high > config_.ecn_low
-                           ? static_cast<double>(data_before - config_.ecn_low) /
-                                 (config_.ecn_high - config_.ecn_low)
-                           : 1.0;
+    if (ecn_high_ && packet->ect && data_before > ecn_low_) {
+      const double p = ecn_high_ > ecn_low_ ? static_cast<double>(data_before - ecn_low_) /
+                                                  (ecn_high_ - ecn_low_)
+                                            : 1.0;
       if (p >= 1 || random_.uniform() < p) {
         mark_ce(*packet);
         ++counters_.marked;
@@ -148,49 +156,73 @@ void HalfLink::transmit(PacketPtr packet, Picoseconds start) {
 }
 
 void HalfLink::launch(PacketPtr packet, Picoseconds start, Picoseconds done) {
-  packet->arrival = done + config_.delay;
-  if (impaired_) {
-    packet->lost = loss_.lose(impairment_, random_);
-    if (impairment_.corrupt > 0 && random_.uniform() < impairment_.corrupt) packet->corrupt = true;
-    if (impairment_.reorder > 0 && random_.uniform() < impairment_.reorder) {
-      packet->arrival += impairment_.jitter.scaled(random_.uniform());
-    }
-    if (impairment_.duplicate > 0 && random_.uniform() < impairment_.duplicate &&
-        packet->payload.kind != PayloadKind::frame) {
-      ++counters_.duplicated;
-      PacketPtr copy = pool_.duplicate(*packet);
-      if (impairment_.reorder > 0) copy->arrival += impairment_.jitter.scaled(random_.uniform());
-      in_flight_.insert_by_arrival(std::move(copy));
-    }
+  Picoseconds arrival = done + delay_;
+  if (impaired_) arrival = impair(*packet, arrival);
+  if (tapped_) [[unlikely]] {
+    packet->arrival = arrival;
+    tap_->sent(number_, *packet, start, done);
   }
-  if (tap_) [[unlikely]] tap_->sent(number_, *packet, start, done);
-  in_flight_.insert_by_arrival(std::move(packet));
+  in_flight_.insert(std::move(packet), arrival);
   arm();
 }
 
+Picoseconds HalfLink::impair(Packet& packet, Picoseconds arrival) {
+  packet.lost = loss_.lose(impairment_, random_);
+  if (impairment_.corrupt > 0 && random_.uniform() < impairment_.corrupt) packet.corrupt = true;
+  if (impairment_.reorder > 0 && random_.uniform() < impairment_.reorder) {
+    arrival += impairment_.jitter.scaled(random_.uniform());
+  }
+  if (impairment_.duplicate > 0 && random_.uniform() < impairment_.duplicate &&
+      packet.payload.kind != PayloadKind::frame) {
+    ++counters_.duplicated;
+    Picoseconds again = arrival;
+    if (impairment_.reorder > 0) again += impairment_.jitter.scaled(random_.uniform());
+    PacketPtr copy = pool_.duplicate(packet);
+    copy->arrival = again;
+    in_flight_.insert(std::move(copy), again);
+  }
+  return arrival;
+}
+
+// The event carries the packet's address, to be fetched without a look at this object.
 void HalfLink::arm() {
   if (in_flight_.empty()) return;
-  const Picoseconds head = in_flight_.front().arrival;
+  const Picoseconds head = in_flight_.first_arrival();
   if (head < scheduled_) {
     scheduled_ = head;
-    events_.schedule(head, id_);
+    events_.schedule(head, id_, reinterpret_cast<std::uintptr_t>(&in_flight_.front()));
+  }
+}
+
+void HalfLink::prepare(std::uint64_t what, int stage) const {
+  if (stage == 1) {
+    const auto* packet = reinterpret_cast<const Packet*>(what);
+    fetch(packet, 128);
+    if (to_host_) to_.prepare(to_port_, packet, stage);
+    return;
+  }
+  if (in_flight_.empty()) return;
+  if (stage == 2 || to_host_) to_.prepare(to_port_, &in_flight_.front(), stage);
+  if (stage == 2 && queued_packets_ > 0) {
+    fetch(&queues_[queues_[kDataClass].empty() ? kControlClass : kDataClass].front(), 128);
   }
 }
 
 void HalfLink::on_event(std::uint64_t, Picoseconds now) {
   if (now < scheduled_) return;  // superseded by nothing earlier: a stale event
   scheduled_ = now;  // what is launched below must not schedule: arm() does, once
-  advance(now);
-  while (!in_flight_.empty() && in_flight_.front().arrival <= now) {
+  if (queued_packets_ > 0) advance(now);
+  while (!in_flight_.empty() && in_flight_.first_arrival() <= now) {
+    const Picoseconds arrival = in_flight_.first_arrival();
     PacketPtr packet = in_flight_.pop();
     if (packet->lost || packet->corrupt) {
       drop(packet->lost ? LinkDrop::loss : LinkDrop::fcs, *packet, now, true);
       continue;
     }
-    ++counters_.packets;
-    counters_.bytes += packet->wire_length;
-    packet->ideal = packet->arrival;
-    if (tap_) [[unlikely]] tap_->delivered(number_, *packet, now);
+    ++delivered_packets_;
+    delivered_bytes_ += packet->wire_length;
+    packet->ideal = arrival;
+    if (tapped_) [[unlikely]] tap_->delivered(number_, *packet, now);
     to_.receive(to_port_, std::move(packet), now);
   }
   scheduled_ = kNever;
@@ -207,7 +239,7 @@ void HalfLink::set_up(bool up, Picoseconds now) {
 }
 
 void HalfLink::lose_all(Picoseconds now) {
-  const auto lose = [&](PacketFifo& list, bool was_sent) {
+  const auto lose = [&](auto& list, bool was_sent) {
     while (!list.empty()) drop(LinkDrop::link_down, *list.pop(), now, was_sent);
   };
   lose(in_flight_, true);
@@ -232,12 +264,13 @@ void HalfLink::share(SharedBuffer& buffer) {
 void HalfLink::set_rate(BitsPerSecond rate, Picoseconds now) {
   advance(now);
   config_.rate = rate;
+  glass_ = rate.count == 0;
   ps_per_byte_ = exact_ps_per_byte(rate);
 }
 
 void HalfLink::set_delay(Picoseconds delay, Picoseconds now) {
   advance(now);
-  config_.delay = delay;
+  config_.delay = delay_ = delay;
 }
 
 void HalfLink::set_impairment(const Impairment& impairment, Picoseconds now) {

@@ -9,7 +9,9 @@
 #include <string_view>
 
 #include "clock/event_queue.hpp"
+#include "clock/fetch.hpp"
 #include "clock/random.hpp"
+#include "link/flight_ring.hpp"
 #include "link/impairment.hpp"
 #include "link/shared_buffer.hpp"
 #include "packet/packet.hpp"
@@ -50,9 +52,15 @@ class LinkReceiver {
  public:
   virtual ~LinkReceiver() = default;
   virtual void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) = 0;
+  // A packet comes in by `port` soon: fetch what that will touch, change nothing. Stages as in
+  // EventHandler::prepare; 1 comes only where the link ends at a host.
+  virtual void prepare(std::uint16_t port, const Packet* packet, int stage) const {
+    (void)port, (void)packet, (void)stage;
+  }
 };
 
-class HalfLink final : public EventHandler {
+// What every packet touches lies in the first three cache lines, what a queue needs in the fourth.
+class alignas(128) HalfLink final : public EventHandler {
  public:
   // `stream` names its random stream, 0: its own object id. A fabric built in part gives each link
   // the stream that it has in the whole.
@@ -82,6 +90,7 @@ class HalfLink final : public EventHandler {
   // Tells `tap` (null: nobody) of every packet, under this number.
   void watch(Tap* tap, std::uint32_t number) {
     tap_ = tap;
+    tapped_ = tap != nullptr;
     number_ = number;
   }
   // Every packet that leaves before this time has been told of.
@@ -94,7 +103,11 @@ class HalfLink final : public EventHandler {
 
   bool up() const { return up_; }
   const LinkConfig& config() const { return config_; }
-  const LinkCounters& counters() const { return counters_; }
+  const LinkCounters& counters() const {
+    counters_.packets = delivered_packets_;
+    counters_.bytes = delivered_bytes_;
+    return counters_;
+  }
   ObjectId id() const { return id_; }
   // Packets queued or in flight: part of the conservation sum of a run.
   std::size_t held() const { return in_flight_.size() + queued_packets_; }
@@ -102,6 +115,9 @@ class HalfLink final : public EventHandler {
   void clear();
 
   void on_event(std::uint64_t what, Picoseconds now) override;
+  void prepare(std::uint64_t what, int stage) const override;
+  // An offer comes soon.
+  void prepare_offer() const { fetch(this, 256); }
 
  private:
   friend class SharedBuffer;
@@ -111,12 +127,13 @@ class HalfLink final : public EventHandler {
   void transmit(PacketPtr packet, Picoseconds start);
   void launch(PacketPtr packet, Picoseconds start, Picoseconds done);
   void arm();
+  Picoseconds impair(Packet& packet, Picoseconds arrival);
   void drop(LinkDrop reason, const Packet& packet, Picoseconds now, bool was_sent = false) {
     ++counters_.drops[static_cast<std::size_t>(reason)];
-    if (tap_) [[unlikely]] tap_->dropped(number_, packet, to_string(reason), was_sent, now);
+    if (tapped_) [[unlikely]] tap_->dropped(number_, packet, to_string(reason), was_sent, now);
   }
   void tell_queued(Picoseconds now) {
-    if (tap_) [[unlikely]] tap_->queued(number_, data_bytes_ + control_bytes_, now);
+    if (tapped_) [[unlikely]] tap_->queued(number_, data_bytes_ + control_bytes_, now);
   }
   void lose_all(Picoseconds now);
   Picoseconds clocking_time(std::uint32_t wire_length) const {
@@ -126,30 +143,39 @@ class HalfLink final : public EventHandler {
                         : serialization_time(bytes, config_.rate);
   }
 
-  EventQueue& events_;
-  PacketPool& pool_;
   LinkReceiver& to_;
-  SharedBuffer* buffer_ = nullptr;
-  LinkConfig config_;
-  std::uint64_t ps_per_byte_ = 0;  // 0: the rate does not divide evenly, use the exact division
-  Picoseconds busy_until_{};
+  EventQueue& events_;
   Picoseconds scheduled_ = kNever;  // earliest pending event of ours
-  PacketFifo in_flight_;            // sorted by arrival
-  std::array<PacketFifo, kQueueClasses> queues_;
+  Picoseconds busy_until_{};
+  std::uint64_t ps_per_byte_ = 0;  // 0: the rate does not divide evenly, use the exact division
+  Picoseconds delay_{};            // config_.delay
+  ObjectId id_;
+  std::uint16_t to_port_;
+  bool up_ = true;
+
   std::uint32_t queued_packets_ = 0;
   std::uint32_t data_bytes_ = 0;
   std::uint32_t control_bytes_ = 0;
+  bool impaired_ = false;
+  bool glass_ = false;    // config_.rate is 0
+  bool to_host_ = false;  // config_.last_hop
+  bool tapped_ = false;   // tap_ is not null
+  std::uint64_t delivered_packets_ = 0, delivered_bytes_ = 0;
+  FlightRing in_flight_;
+
+  // Only where packets queue.
+  SharedBuffer* buffer_ = nullptr;
   std::int64_t control_credit_ = 0;  // bytes control has sent ahead of waiting data
+  std::uint32_t data_limit_ = 0, control_limit_ = 0, ecn_low_ = 0, ecn_high_ = 0;  // config_'s
+  std::array<PacketFifo, kQueueClasses> queues_;
+  RandomStream random_;
+  LinkConfig config_;
+  mutable LinkCounters counters_;  // but for what was delivered
+  PacketPool& pool_;
   Tap* tap_ = nullptr;
   std::uint32_t number_ = 0;
-  std::uint16_t to_port_;
-  bool up_ = true;
-  bool impaired_ = false;
-  ObjectId id_;
   LossProcess loss_;
   Impairment impairment_;
-  RandomStream random_;
-  LinkCounters counters_;
 };
 
 }  // namespace loomnet

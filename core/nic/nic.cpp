@@ -224,6 +224,30 @@ void Nic::on_event(std::uint64_t what, Picoseconds now) {
   settle(now);
 }
 
+void Nic::prepare(std::uint64_t what, int stage) const {
+  if (what == kDeadline || !transport_) return;
+  if (stage == 1) {
+    fetch(&ports_[what]);
+    fetch(transport_.get(), Transport::kHotBytes);
+  } else if (stage == 2) {
+    transport_->prepare(Transport::Upcoming::pull);
+    if (ports_[what].egress) ports_[what].egress->prepare_offer();
+  }
+}
+
+void Nic::prepare(std::uint16_t, const Packet* packet, int stage) const {
+  if (stage == 1) {
+    fetch(this, 384);
+    fetch(reinterpret_cast<const char*>(packet) + 128, 128);
+  } else if (stage == 2) {
+    if (transport_) fetch(transport_.get(), Transport::kHotBytes);
+    fetch(regions_.data());
+  } else if (transport_) {
+    transport_->prepare(packet->queue == kControlClass ? Transport::Upcoming::control
+                                                       : Transport::Upcoming::data);
+  }
+}
+
 std::size_t Nic::held() const {
   std::size_t n = transport_ ? transport_->held() : 0;
   for (const Port& p : ports_) n += p.kernel.size();

@@ -38,7 +38,7 @@ struct NicCounters {
   std::uint64_t placement_refused = 0;  // payload for an unknown key or outside its region
 };
 
-class Nic final : public LinkReceiver, public EventHandler, private TransportSink {
+class alignas(64) Nic final : public LinkReceiver, public EventHandler, private TransportSink {
  public:
   Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, Picoseconds meter_bin);
   ~Nic() override;
@@ -65,6 +65,8 @@ class Nic final : public LinkReceiver, public EventHandler, private TransportSin
 
   void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override;
   void on_event(std::uint64_t what, Picoseconds now) override;
+  void prepare(std::uint64_t what, int stage) const override;
+  void prepare(std::uint16_t port, const Packet* packet, int stage) const override;
 
   HostId host() const { return host_; }
   std::size_t ports() const { return ports_.size(); }
@@ -120,10 +122,10 @@ class Nic final : public LinkReceiver, public EventHandler, private TransportSin
   NicClient* client_ = nullptr;
   HostKernel* kernel_ = nullptr;
   Tap* tap_ = nullptr;
-  WorkMeter meter_;
-  NicCounters counters_;
   std::vector<Completion> completions_;
   std::vector<Arrival> arrivals_;
+  WorkMeter meter_;
+  NicCounters counters_;
   std::vector<TransportEvent> log_;
 };
 

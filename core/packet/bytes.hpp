@@ -3,11 +3,40 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 namespace loomnet {
+
+// One load or store and one byte swap where the width is a machine word's.
+template <std::size_t N>
+inline std::uint64_t load_big_endian(const std::uint8_t* from) {
+  const auto word = [from]<typename T>(T value) {
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  };
+  if constexpr (std::endian::native == std::endian::little) {
+    if constexpr (N == 2) return __builtin_bswap16(word(std::uint16_t{}));
+    if constexpr (N == 4) return __builtin_bswap32(word(std::uint32_t{}));
+    if constexpr (N == 8) return __builtin_bswap64(word(std::uint64_t{}));
+  }
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < N; ++i) value = value << 8 | from[i];
+  return value;
+}
+template <std::size_t N>
+inline void store_big_endian(std::uint8_t* to, std::uint64_t value) {
+  const auto word = [to](auto v) { std::memcpy(to, &v, sizeof v); };
+  if constexpr (std::endian::native == std::endian::little) {
+    if constexpr (N == 2) return word(__builtin_bswap16(static_cast<std::uint16_t>(value)));
+    if constexpr (N == 4) return word(__builtin_bswap32(static_cast<std::uint32_t>(value)));
+    if constexpr (N == 8) return word(__builtin_bswap64(value));
+  }
+  for (std::size_t i = N; i-- > 0; value >>= 8) to[i] = static_cast<std::uint8_t>(value);
+}
 
 class ByteReader {
  public:
@@ -32,9 +61,7 @@ class ByteReader {
   template <std::size_t N>
   std::uint64_t big_endian() {
     if (!take(N)) return 0;
-    std::uint64_t value = 0;
-    for (std::size_t i = at_ - N; i < at_; ++i) value = value << 8 | bytes_[i];
-    return value;
+    return load_big_endian<N>(bytes_.data() + at_ - N);
   }
   bool take(std::size_t n) {
     if (!ok_ || remaining() < n) return ok_ = false;
@@ -69,10 +96,7 @@ class ByteWriter {
  private:
   template <std::size_t N>
   void big_endian(std::uint64_t value) {
-    if (!take(N)) return;
-    for (std::size_t i = at_; i-- > at_ - N; value >>= 8) {
-      bytes_[i] = static_cast<std::uint8_t>(value);
-    }
+    if (take(N)) store_big_endian<N>(bytes_.data() + at_ - N, value);
   }
   bool take(std::size_t n) {
     if (!ok_ || bytes_.size() - at_ < n) return ok_ = false;

@@ -12,7 +12,7 @@ PacketPool::PacketPool(std::size_t initial) {
 PacketPool::~PacketPool() { assert(outstanding_ == 0 && "a packet outlived its pool"); }
 
 void PacketPool::grow() {
-  blocks_.push_back(std::make_unique<Packet[]>(kBlock));
+  blocks_.push_back(std::unique_ptr<Packet[]>(new Packet[kBlock]));  // header bytes stay untouched
   Packet* block = blocks_.back().get();
   for (std::size_t i = kBlock; i-- > 0;) {
     block[i].pool = this;
@@ -28,7 +28,7 @@ PacketPtr PacketPool::allocate() {
   ++outstanding_;
   p->next = nullptr;
   p->uid = next_uid_++;
-  p->ideal = p->arrival = Picoseconds{};
+  p->ideal = Picoseconds{};
   p->flow = p->wire_length = p->message = 0;
   p->ingress = p->header_length = 0;
   p->queue = kDataClass;
@@ -56,16 +56,6 @@ void PacketPool::release(Packet* packet) noexcept {
   packet->next = free_;
   free_ = packet;
   --outstanding_;
-}
-
-void PacketFifo::insert_by_arrival(PacketPtr packet) {
-  if (!head_ || tail_->arrival <= packet->arrival) return push(std::move(packet));
-  Packet* p = packet.release();
-  Packet** at = &head_;
-  while ((*at)->arrival <= p->arrival) at = &(*at)->next;
-  p->next = *at;
-  *at = p;
-  ++size_;
 }
 
 }  // namespace loomnet

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -35,29 +36,33 @@ struct Payload {
 
 class PacketPool;
 
-struct Packet {
+// What links and switches read lies in the first cache line, the outermost 64 header bytes in the
+// second: a hop touches no more.
+struct alignas(128) Packet {
   Packet* next = nullptr;       // intrusive queues; free list of the pool
   PacketPool* pool = nullptr;
   std::uint64_t uid = 0;        // unique in a run, from 1
   Picoseconds ideal{};          // when it should be here by its path's models alone
-  Picoseconds arrival{};        // scratch of the link that carries it
-  std::uint32_t flow = 0;       // for statistics: the sender's flow number
-  std::uint32_t wire_length = 0;  // Ethernet frame without FCS; drives all timing
-  std::uint32_t message = 0;    // for recorders: WorkRequest::message of what it carries; 0: none
-  std::uint16_t ingress = 0;    // port of the node that holds it
-  std::uint16_t header_length = 0;
-  QueueClass queue = kDataClass;
-  bool trimmable = false;       // a full queue may cut it to its header
-  bool ect = false;             // ECN-capable: may be marked CE
-  bool corrupt = false;         // a link damaged it: the next receiver's FCS check drops it
-  bool lost = false;            // a link lost it: it ends where it would have arrived
-  bool kernel = false;          // entered from a host's kernel, leaves to one
   Payload payload;
+  std::uint32_t wire_length = 0;  // Ethernet frame without FCS; drives all timing
+  std::uint16_t ingress = 0;    // port of the node that holds it
+  std::uint8_t header_length = 0;
+  QueueClass queue : 3 = kDataClass;
+  bool trimmable : 1 = false;   // a full queue may cut it to its header
+  bool ect : 1 = false;         // ECN-capable: may be marked CE
+  bool corrupt : 1 = false;     // a link damaged it: the next receiver's FCS check drops it
+  bool lost : 1 = false;        // a link lost it: it ends where it would have arrived
+  bool kernel : 1 = false;      // entered from a host's kernel, leaves to one
   std::array<std::uint8_t, kMaxHeaderBytes> header;
+  std::uint32_t flow = 0;       // for statistics: the sender's flow number
+  std::uint32_t message = 0;    // for recorders: WorkRequest::message of what it carries; 0: none
+  Picoseconds arrival{};        // for recorders: at the far end of the link that carries it
 
   std::span<std::uint8_t> header_bytes() { return {header.data(), header_length}; }
   std::span<const std::uint8_t> header_bytes() const { return {header.data(), header_length}; }
 };
+
+static_assert(offsetof(Packet, header) == 64);
 
 struct ReturnToPool {
   void operator()(Packet* packet) const noexcept;
@@ -112,14 +117,18 @@ class PacketFifo {
  public:
   PacketFifo() = default;
   ~PacketFifo() { clear(); }
-  PacketFifo(PacketFifo&& o) noexcept : head_(o.head_), tail_(o.tail_), size_(o.size_) {
+  PacketFifo(PacketFifo&& o) noexcept : head_(o.head_), tail_(o.tail_) {
     o.head_ = o.tail_ = nullptr;
-    o.size_ = 0;
   }
   PacketFifo& operator=(PacketFifo&&) = delete;
 
   bool empty() const { return head_ == nullptr; }
-  std::size_t size() const { return size_; }
+  // Counts them one by one.
+  std::size_t size() const {
+    std::size_t n = 0;
+    for (const Packet* p = head_; p; p = p->next) ++n;
+    return n;
+  }
   const Packet& front() const { return *head_; }
   Packet& front() { return *head_; }
   const Packet& back() const { return *tail_; }
@@ -128,18 +137,14 @@ class PacketFifo {
     p->next = nullptr;
     (tail_ ? tail_->next : head_) = p;
     tail_ = p;
-    ++size_;
   }
   PacketPtr pop() {
     Packet* p = head_;
     head_ = p->next;
     if (!head_) tail_ = nullptr;
     p->next = nullptr;
-    --size_;
     return PacketPtr(p);
   }
-  // Keeps the list sorted by Packet::arrival; equal times stay in order of insertion.
-  void insert_by_arrival(PacketPtr packet);
   void clear() {
     while (!empty()) pop();
   }
@@ -147,7 +152,6 @@ class PacketFifo {
  private:
   Packet* head_ = nullptr;
   Packet* tail_ = nullptr;
-  std::size_t size_ = 0;
 };
 
 }  // namespace loomnet

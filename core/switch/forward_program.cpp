@@ -48,7 +48,7 @@ ForwardProgram::ForwardProgram(std::size_t ports, const ForwardSettings& setting
 
 ForwardProgram::Row& ForwardProgram::row(std::size_t ingress) {
   std::unique_ptr<Row>& row = rows_[ingress];
-  if (!row) row = std::make_unique<Row>(Row{});
+  if (!row) row = std::make_unique<Row>();
   return *row;
 }
 
@@ -70,6 +70,21 @@ Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t fr
     verdict =
         forward_ingress(opaque, &config_, counters.data(), frame, frame + bytes, frame_length);
   }
+  return {static_cast<Verdict::Action>(verdict.action), verdict.value};
+}
+
+// The same program on a copy of the bytes, its counts thrown away.
+Verdict ForwardProgram::foresee(std::span<const std::uint8_t> header, std::uint32_t frame_length,
+                                SwitchPort ingress) const {
+  constexpr std::size_t kRead = FORWARD_ETHERNET + FORWARD_IPV6 + 4;
+  if (!tables_ || ingress >= ports() || header.size() < kRead) return {};
+  __builtin_prefetch(rows_[ingress].get(), 1);
+  std::array<std::uint8_t, kRead> frame;
+  std::copy_n(header.begin(), kRead, frame.begin());
+  Row counters{};
+  auto* opaque = reinterpret_cast<forward_tables*>(const_cast<LookupTables*>(tables_.get()));
+  const ln_verdict verdict = forward_ingress(opaque, &config_, counters.data(), frame.data(),
+                                             frame.data() + frame.size(), frame_length);
   return {static_cast<Verdict::Action>(verdict.action), verdict.value};
 }
 

@@ -28,6 +28,8 @@ class ForwardProgram final : public SwitchProgram {
   std::string_view name() const override { return "forward"; }
   Verdict ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
                   const SwitchMeta& meta) override;
+  Verdict foresee(std::span<const std::uint8_t> header, std::uint32_t frame_length,
+                  SwitchPort ingress) const override;
   void set_tables(std::shared_ptr<const TableBatch> batch) override;
   std::uint32_t generation() const override { return batch_ ? batch_->generation : 0; }
   std::size_t ports() const override { return rows_.size() - 1; }
@@ -36,7 +38,8 @@ class ForwardProgram final : public SwitchProgram {
   std::string_view reason(std::uint16_t value) const override;
 
  private:
-  using Row = std::array<std::uint64_t, FORWARD_COUNTER_COUNT>;
+  // The counters of forwarded packets come first and share a cache line.
+  struct alignas(64) Row : std::array<std::uint64_t, FORWARD_COUNTER_COUNT> {};
   Row& row(std::size_t ingress);
 
   forward_config config_{};

@@ -52,6 +52,13 @@ class SwitchProgram {
   // the packet leaves; `frame_length` its whole length.
   virtual Verdict ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
                           const SwitchMeta& meta) = 0;
+  // What ingress would likely decide now, fetching what it would touch; changes nothing and may be
+  // wrong: a hint, never a decision.
+  virtual Verdict foresee(std::span<const std::uint8_t> header, std::uint32_t frame_length,
+                          SwitchPort ingress) const {
+    (void)header, (void)frame_length, (void)ingress;
+    return {};
+  }
   // Called by the queue's owner. Marking and trimming are the link's, so most programs do nothing.
   virtual void egress(Packet&, const EgressMeta&) {}
   // Ports of a replicate verdict's group, in the order of the copies.

@@ -14,6 +14,7 @@ class TimerHeap {
  public:
   Picoseconds next() const { return heap_.empty() ? kNever : heap_.front().at; }
   std::uint32_t front() const { return heap_.front().owner; }
+  const void* memory() const { return heap_.data(); }
 
   // Wakes `owner` at `at` or earlier.
   void at_latest(std::uint32_t owner, Picoseconds at) {

@@ -177,6 +177,12 @@ class Transport {
   virtual std::size_t held() const { return 0; }
   virtual void release() {}
   virtual void counters(std::vector<TransportCounter>& out) const = 0;
+
+  // A call of this kind comes soon: fetch what it will likely touch, change nothing. The object's
+  // first kHotBytes are at hand.
+  static constexpr std::size_t kHotBytes = 256;
+  enum class Upcoming : std::uint8_t { pull, data, control };
+  virtual void prepare(Upcoming) const {}
 };
 
 }  // namespace loomnet

@@ -1,6 +1,8 @@
 // What the queue pairs and peers of one NIC share.
 #pragma once
 
+#include <memory>
+
 #include "transport/mrc/control.hpp"
 #include "transport/mrc/counters.hpp"
 #include "transport/mrc/options.hpp"
@@ -9,14 +11,18 @@
 namespace loomnet::mrc {
 
 struct Context {
-  MrcOptions options;
-  TransportSink* sink = nullptr;
-  Counters counters;
+  Context(std::shared_ptr<const MrcOptions> shared, TransportSink& sink)
+      : options(*shared), sink(&sink), owner(std::move(shared)) {}
+
+  const MrcOptions& options;  // one object for NICs alike, so that it stays in the nearest caches
+  TransportSink* sink;
+  PlaneMask own_up = 0;  // carrier of our ports
+  PlaneMask ports = 0;   // ports there are
+  PlaneMask wake = 0;    // ports to report ready after the current call
   std::array<ControlQueue, kMaxPlanes> control;  // class 0: SACK, NACK, NAK, answers, port status
   std::array<ControlQueue, kMaxPlanes> probes;   // class 1: EV and reliability probes
-  PlaneMask own_up = 0;                          // carrier of our ports
-  PlaneMask ports = 0;                           // ports there are
-  PlaneMask wake = 0;                            // ports to report ready after the current call
+  Counters counters;
+  std::shared_ptr<const MrcOptions> owner;
 
   void count(Count c, std::uint64_t n = 1) { counters.add(c, n); }
   void event(EventKind kind, QpNumber qp, std::uint32_t value, Picoseconds now) {

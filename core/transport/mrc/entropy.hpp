@@ -64,6 +64,7 @@ class EvSet {
   std::size_t active(PlaneMask live = 0xff) const;  // GOOD or SKIP in a slot
   std::size_t slots() const { return slots_.size(); }
   std::size_t floor(PlaneMask live) const;
+  std::array<const void*, 2> places() const { return {evs_.data(), slots_.data()}; }
   // Values out of rotation until probed, oldest first.
   std::span<const EvIndex> bad() const { return bad_; }
 

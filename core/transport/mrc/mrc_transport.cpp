@@ -4,11 +4,20 @@
 #include <stdexcept>
 #include <string>
 
+#include "clock/fetch.hpp"
 #include "packet/usid.hpp"
 #include "transport/mrc/wire.hpp"
 
 namespace loomnet::mrc {
 namespace {
+
+// One object for all NICs that are told the same, as those of a fabric are.
+std::shared_ptr<const MrcOptions> shared(const MrcOptions& options) {
+  thread_local std::weak_ptr<const MrcOptions> latest;
+  std::shared_ptr<const MrcOptions> same = latest.lock();
+  if (!same || *same != options) latest = same = std::make_shared<const MrcOptions>(options);
+  return same;
+}
 
 void need(bool ok, const char* field, const char* rule) {
   if (!ok) throw std::invalid_argument(std::string("QpConfig.") + field + ": " + rule);
@@ -17,22 +26,20 @@ void need(bool ok, const char* field, const char* rule) {
 }  // namespace
 
 MrcTransport::MrcTransport(const MrcOptions& options, TransportSink& sink, std::size_t ports)
-    : port_count_(ports) {
+    : port_count_(static_cast<std::uint32_t>(ports)), context_(shared(options), sink) {
   options.check();
   if (ports == 0 || ports > kMaxPlanes) {
     throw std::invalid_argument("ports: 1 to " + std::to_string(kMaxPlanes));
   }
-  context_.options = options;
-  context_.sink = &sink;
   context_.own_up = context_.ports = static_cast<PlaneMask>((1u << ports) - 1);
 }
 
 std::size_t MrcTransport::find(QpNumber qp) const {
-  const auto at = by_number_.find(qp);
-  if (at == by_number_.end()) {
+  const std::uint32_t at = by_number_.find(qp);
+  if (at == NumberIndex::kAbsent) {
     throw std::out_of_range("no queue pair " + std::to_string(qp) + " on this NIC");
   }
-  return at->second;
+  return at;
 }
 
 void MrcTransport::connect(const QpConfig& config, Picoseconds now) {
@@ -53,16 +60,16 @@ void MrcTransport::connect(const QpConfig& config, Picoseconds now) {
   }
   need(any, "planes", "no plane has a path");
 
-  const auto [at, fresh] =
-      by_host_.try_emplace(config.destination, static_cast<std::uint32_t>(peers_.size()));
-  const std::uint32_t peer = at->second;
-  if (fresh) {
+  std::uint32_t peer = by_host_.find(config.destination);
+  if (peer == NumberIndex::kAbsent) {
+    peer = static_cast<std::uint32_t>(peers_.size());
+    by_host_.add(config.destination, peer);
     peers_.push_back(std::make_unique<Peer>(context_, peer, config, now));
     peer_qps_.emplace_back();
   }
   const auto qp = static_cast<std::uint32_t>(qps_.size());
-  qps_.push_back(std::make_unique<QueuePair>(context_, *peers_[peer], config, qp, now));
-  by_number_[config.local] = qp;
+  qps_.push_back(std::make_unique<QueuePair>(context_, *peers_[peer], peer, config, qp, now));
+  by_number_.add(config.local, qp);
   peer_qps_[peer].push_back(qp);
   settle(qp);
   settle_peer(peer, now);
@@ -98,9 +105,9 @@ void MrcTransport::on_endpoint(PlanePort port, const Inbound& in, Picoseconds no
   if (in.op != Op::endpoint_request && in.op != Op::endpoint_response) {
     return context_.count(Count::drop_opcode);
   }
-  const auto at = by_host_.find(in.source);
-  if (at == by_host_.end()) return context_.count(Count::drop_unknown_peer);
-  Peer& peer = *peers_[at->second];
+  const std::uint32_t at = by_host_.find(in.source);
+  if (at == NumberIndex::kAbsent) return context_.count(Count::drop_unknown_peer);
+  Peer& peer = *peers_[at];
   if (in.destination != peer.self()) return context_.count(Count::drop_address);
   if (port >= peer.plane_count() || peer.paths(port).uplinks.empty()) {
     return context_.count(Count::drop_wrong_peer);
@@ -111,14 +118,14 @@ void MrcTransport::on_endpoint(PlanePort port, const Inbound& in, Picoseconds no
   } else {
     peer.on_response(port, in.bth, Eeth::parse(reader), now);
   }
-  settle_peer(at->second, now);
+  settle_peer(at, now);
 }
 
 void MrcTransport::on_queue_pair(const Inbound& in, const Payload& payload, Picoseconds now) {
-  const auto at = by_number_.find(in.bth.destination_qp);
-  if (at == by_number_.end()) return context_.count(Count::drop_unknown_qp);
-  QueuePair& qp = *qps_[at->second];
-  if (in.source != qp.sender.config().destination || in.destination != qp.sender.config().source) {
+  const std::uint32_t at = by_number_.find(in.bth.destination_qp);
+  if (at == NumberIndex::kAbsent) return context_.count(Count::drop_unknown_qp);
+  QueuePair& qp = *qps_[at];
+  if (in.source != qp.peer.host() || in.destination != qp.peer.self()) {
     return context_.count(Count::drop_wrong_peer);
   }
   if (qp.sender.failed() && in.op != Op::sack && in.op != Op::nack && in.op != Op::transport_ack) {
@@ -146,13 +153,15 @@ void MrcTransport::on_queue_pair(const Inbound& in, const Payload& payload, Pico
     default:
       if (!qp.receiver.on_data(in, payload, now)) {
         qp.sender.fail(Status::flushed, Sender::kNobody, now);
+        break;
       }
-      break;
+      recent_.qp = &qp;
+      recent_.peer = &qp.peer;
+      recent_.receiver = qp.receiver.places();
+      // Nothing of the sender has changed, but data may have armed the probing of reverse paths.
+      return timers_.at_latest(2 * qp.peer_index + 1, qp.peer.refresh_at());
   }
-  settle(at->second);
-  // Feedback may have armed the peer's reverse-path probing.
-  const auto peer = by_host_.find(in.source)->second;
-  timers_.at_latest(2 * peer + 1, peers_[peer]->next_deadline());
+  settle(at);
 }
 
 void MrcTransport::on_port(PlanePort port, bool up, Picoseconds now) {
@@ -210,6 +219,29 @@ void MrcTransport::settle(std::uint32_t index) {
     qp.counted ? ++outstanding_ : --outstanding_;
   }
   timers_.at_latest(2 * index, qp.sender.next_deadline());
+  recent_.qp = &qp;
+  recent_.peer = &qp.peer;
+  recent_.sender = qp.sender.places();
+}
+
+void MrcTransport::prepare(Upcoming call) const {
+  fetch(&ports_, sizeof ports_);
+  fetch(&context_, 64 + port_count_ * sizeof(ControlQueue));
+  fetch(&context_.counters, 192);
+  fetch(timers_.memory());
+  fetch(recent_.peer, 192);
+  if (!recent_.qp) return;
+  if (call != Upcoming::pull) fetch(by_number_.memory());
+  fetch(qps_.data());
+  fetch(recent_.qp);
+  if (call != Upcoming::data) {
+    fetch(&recent_.qp->sender, sizeof(Sender));
+    for (const void* place : recent_.sender) fetch(place);
+  }
+  if (call != Upcoming::control) {
+    fetch(&recent_.qp->receiver, sizeof(Receiver));
+    for (const void* place : recent_.receiver) fetch(place);
+  }
 }
 
 void MrcTransport::settle_peer(std::uint32_t index, Picoseconds now) {

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <memory>
-#include <unordered_map>
 
 #include "transport/mrc/receiver.hpp"
 #include "transport/mrc/sender.hpp"
+#include "transport/mrc/number_index.hpp"
 #include "transport/mrc/timer_heap.hpp"
 #include "transport/transport.hpp"
 
@@ -29,6 +29,7 @@ class MrcTransport final : public Transport {
   // Counts, then two gauges over all queue pairs: entropy values in rotation on live planes, of all
   // that have a slot.
   void counters(std::vector<TransportCounter>& out) const override;
+  void prepare(Upcoming call) const override;
 
   std::uint64_t counter(Count c) const { return context_.counters.get(c); }
   // For controllers and tests; throw std::out_of_range for an unknown queue pair.
@@ -39,16 +40,18 @@ class MrcTransport final : public Transport {
 
  private:
   struct QueuePair {
-    QueuePair(Context& context, Peer& peer, const QpConfig& config, std::uint32_t index,
-              Picoseconds now)
+    QueuePair(Context& context, Peer& peer, std::uint32_t peer_index, const QpConfig& config,
+              std::uint32_t index, Picoseconds now)
         : peer(peer),
+          peer_index(peer_index),
           sender(context, peer, config, index, now),
           receiver(context, peer, config.local, index) {}
     Peer& peer;
-    Sender sender;
-    Receiver receiver;
+    std::uint32_t peer_index;
     std::uint32_t next_ready = 0, previous_ready = 0;  // ring of READY queue pairs
     bool listed = false, counted = false;
+    Sender sender;
+    Receiver receiver;
   };
   // A port is free when its last pull found nothing; asked when it was told of data since.
   struct Port {
@@ -73,18 +76,26 @@ class MrcTransport final : public Transport {
   void list(std::uint32_t qp);
   void unlist(std::uint32_t qp);
 
-  Context context_;
+  // The queue pair that was last sent from or received for, and where its next call will look:
+  // what prepare() fetches. Never read through otherwise.
+  struct Recent {
+    const QueuePair* qp = nullptr;
+    const Peer* peer = nullptr;
+    Sender::Places sender{};
+    Receiver::Places receiver{};
+  } recent_;
   std::vector<std::unique_ptr<QueuePair>> qps_;
-  std::unordered_map<QpNumber, std::uint32_t> by_number_;
-  std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<std::vector<std::uint32_t>> peer_qps_;
-  std::unordered_map<HostId, std::uint32_t> by_host_;
-  std::array<Port, kMaxPlanes> ports_{};
-  std::size_t port_count_;
-  TimerHeap timers_;             // ids: 2 * queue pair, 2 * peer + 1
+  NumberIndex by_number_;        // QpNumber
   std::uint32_t ready_ = kNone;  // whose turn it is
+  std::uint32_t port_count_;
+  TimerHeap timers_;  // ids: 2 * queue pair, 2 * peer + 1
   std::size_t ready_count_ = 0;
   std::size_t outstanding_ = 0;  // queue pairs with unfinished requests
+  std::array<Port, kMaxPlanes> ports_{};
+  Context context_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::vector<std::uint32_t>> peer_qps_;
+  NumberIndex by_host_;  // HostId
 };
 
 }  // namespace loomnet::mrc

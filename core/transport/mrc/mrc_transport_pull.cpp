@@ -115,7 +115,7 @@ PacketPtr MrcTransport::qp_packet(PlanePort port, const Control& control, Picose
                                   bool& again) {
   QueuePair& qp = *qps_[control.owner];
   const MrcOptions& o = context_.options;
-  const QpConfig& config = qp.sender.config();
+  const Sender::Identity& config = qp.sender.config();
   const auto local_id = static_cast<std::uint16_t>(config.local);
   const auto remote_id = static_cast<std::uint16_t>(config.remote);
   const bool probe = control.kind == Op::reliability_probe;

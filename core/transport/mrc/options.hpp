@@ -93,6 +93,7 @@ struct MrcOptions {
 
   // Throws std::invalid_argument naming the field.
   void check() const;
+  bool operator==(const MrcOptions&) const = default;
 
   Picoseconds timestamp_unit() const {
     return coarse_timestamps ? microseconds(1) : nanoseconds(128);

@@ -37,6 +37,8 @@ class Peer {
   void on_response(PlanePort plane, const Bth& bth, const Eeth& response, Picoseconds now);
   void on_deadline(Picoseconds now);
   Picoseconds next_deadline() const;
+  // Of the next probe of a reverse path, one of the deadlines; kNever while no data comes in.
+  Picoseconds refresh_at() const { return refresh_at_; }
   // Set when live() or ready() changed; the NIC tells the queue pairs and clears it.
   bool changed = false;
 
@@ -64,20 +66,22 @@ class Peer {
   std::uint32_t index_;
   HostId host_, self_;
   std::vector<PlanePaths> planes_;
-  RandomStream random_;
   std::array<Reverse, kMaxPlanes> reverse_{};
-  std::array<Recovery, kMaxPlanes> recovery_{};
   PlaneMask peer_up_ = 0xff, live_ = 0, usable_ = 0;
   std::uint8_t control_turn_ = 0, refresh_turn_ = 0;
 
   Picoseconds base_rtt_{};
   bool measured_ = true;
+  // EV probe of a reverse path.
+  Picoseconds refresh_at_ = kNever, last_inbound_{-1}, last_acknowledged_{-1};
+
+  // What no data packet touches.
+  RandomStream random_;
+  std::array<Recovery, kMaxPlanes> recovery_{};
   std::uint32_t measure_answers_ = 0, measure_rounds_ = 0;
   std::uint16_t measure_first_ = 0;
   Picoseconds measure_until_ = kNever;
 
-  // EV probe of a reverse path.
-  Picoseconds refresh_at_ = kNever, last_inbound_{-1}, last_acknowledged_{-1};
   struct Refresh {
     bool waiting = false;
     std::uint16_t uplink = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -34,6 +35,11 @@ class ReceiveWindow {
   };
   // Marks what the bitmap covers as reported. `prompt`: the trigger was marked or asked.
   Sack build(SackBase rule, PsnCount trigger, bool prompt);
+  // Words of the rings that the next packet will touch.
+  std::array<const void*, 2> places() const {
+    const std::size_t word = received_.empty() ? 0 : max_ / 64 & (received_.size() - 1);
+    return {received_.data() + word, reported_.data() + word};
+  }
   // A probe wants everything told again.
   void forget_reports() { std::fill(reported_.begin(), reported_.end(), 0); }
 

@@ -22,6 +22,9 @@ class Receiver {
   // Fills the SACK that leaves now. True: another one must follow at once.
   bool fill_sack(const Control& control, Seth& seth, CcState& cc);
   const ReceiveWindow& window() const { return window_; }
+  // Where the next packet will look outside this object.
+  using Places = std::array<const void*, 2>;
+  Places places() const { return window_.places(); }
 
  private:
   struct PendingImmediate {

@@ -55,6 +55,7 @@ class SendWindow {
   // Bits of PSNs [from, from + 64) that are acknowledged above una().
   std::uint64_t acked_bits(PsnCount from) const { return ring_window(acked_, from); }
   bool ready() const { return !ring_.empty(); }
+  const void* place(PsnCount n) const { return ring_.empty() ? nullptr : &at(n); }
 
   // Calls lost(psn) for each packet whose later-sent, SACKed bytes reach `threshold` (SLEEK).
   template <typename Lost>

@@ -28,7 +28,7 @@ Sender::Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32
                Picoseconds now)
     : context_(context),
       peer_(peer),
-      config_(config),
+      config_{config.local, config.remote, config.source, config.destination, config.flow},
       index_(index),
       evs_(context.options, config.planes,
            hash_key(config.local, config.source, config.destination)),
@@ -37,9 +37,6 @@ Sender::Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32
       window_psns_(128u * context.options.mpr),
       last_sack_(now),
       last_progress_(now) {
-  // The peer holds the paths, once for all its queue pairs.
-  std::vector<PlanePaths>().swap(config_.planes);
-  std::vector<PlanePaths>().swap(config_.reverse);
   posted_ = kPsnOrigin + context.options.first_psn;
   window_.start(posted_);
   on_peer_change(now);

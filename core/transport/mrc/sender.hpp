@@ -25,6 +25,7 @@ class MessageQueue {
   const Message& operator[](std::uint64_t n) const { return ring_[n & (ring_.size() - 1)]; }
   Message& push();
   void pop() { ++begin_; }
+  const void* place(std::uint64_t n) const { return ring_.empty() ? nullptr : &(*this)[n]; }
 
  private:
   std::vector<Message> ring_;
@@ -65,8 +66,20 @@ class Sender {
   const EvSet& evs() const { return evs_; }
   const Nscc& congestion() const { return nscc_; }
   const SendWindow& window() const { return window_; }
+  // Where the next call will look outside this object: the rows of the next and the oldest packet,
+  // the message in transmission, the values in rotation.
+  using Places = std::array<const void*, 5>;
+  Places places() const {
+    return {window_.place(window_.next()), window_.place(window_.una()), messages_.place(sending_),
+            evs_.places()[0], evs_.places()[1]};
+  }
   void deny(EntropyValue ev, bool denied);
-  const QpConfig& config() const { return config_; }
+  struct Identity {
+    QpNumber local = 0, remote = 0;
+    HostId source = 0, destination = 0;
+    std::uint32_t flow = 0;
+  };
+  const Identity& config() const { return config_; }
 
  private:
   struct BadProbe {  // recovery of one ASSUMED_BAD value
@@ -100,7 +113,7 @@ class Sender {
 
   Context& context_;
   Peer& peer_;
-  QpConfig config_;  // without its paths
+  Identity config_;
   std::uint32_t index_;
   EvSet evs_;
   Nscc nscc_;

@@ -14,6 +14,7 @@ struct ClosShape {
   unsigned planes = 2, leaves = 2, spines = 2, hosts_per_leaf = 1;
   LinkConfig host_link{.rate = gigabits(100), .delay = microseconds(1)};
   LinkConfig fabric_link{.rate = gigabits(100), .delay = microseconds(1)};
+  bool host_routes = true;  // plain IPv6 beside uSIDs: a row per host in every switch
   unsigned hosts() const { return leaves * hosts_per_leaf; }
 };
 
@@ -105,8 +106,10 @@ class Clos {
     t->groups.push_back(up);
     for (unsigned h = 0; h < shape_.hosts(); ++h) {
       const auto port = static_cast<SwitchPort>(h / shape_.leaves);
-      if (leaf_of(h) == l) {
-        t->fib.push_back({{usid_block(p), static_cast<std::uint16_t>(0x4000 + port)}, port});
+      const bool here = leaf_of(h) == l;
+      if (here) t->fib.push_back({{usid_block(p), static_cast<std::uint16_t>(0x4000 + port)}, port});
+      if (!shape_.host_routes) continue;
+      if (here) {
         t->hosts.push_back({host_address(h), static_cast<std::uint16_t>(t->groups.size())});
         t->groups.push_back({port});
       } else {
@@ -123,7 +126,7 @@ class Clos {
       t->fib.push_back({{usid_block(p), static_cast<std::uint16_t>(0x2000 + l)}, static_cast<SwitchPort>(l)});
       t->groups.push_back({static_cast<SwitchPort>(l)});
     }
-    for (unsigned h = 0; h < shape_.hosts(); ++h) {
+    for (unsigned h = 0; shape_.host_routes && h < shape_.hosts(); ++h) {
       t->hosts.push_back({host_address(h), static_cast<std::uint16_t>(leaf_of(h))});
     }
     return t;

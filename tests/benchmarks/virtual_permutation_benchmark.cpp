@@ -1,0 +1,249 @@
+// A permutation on the virtual clock, simulation only: every host writes 2 MB to another, 100 Gb/s
+// per host, 4 KB packets, over a two-tier Clos of four planes (4 x 25 Gb/s) and a three-tier fat tree.
+// MRC sprays over all paths with trimming switches; RoCE goes by ECMP over queues without a limit
+// (the stand-in for a lossless class), 256 KB unacknowledged. Building the fabric is not timed.
+#include <benchmark/benchmark.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <numeric>
+
+#include "../cpp/engine/clos.hpp"
+#include "engine/flow_traffic.hpp"
+#include "fat_tree.hpp"
+#include "transport/mrc/mrc_transport.hpp"
+#include "transport/roce/roce_transport.hpp"
+
+namespace loomnet {
+namespace {
+
+enum Fabric : int { kTwoTier, kThreeTier };
+enum Kind : int { kMrc, kRoce };
+constexpr std::uint64_t kBytes = 2'000'000;
+constexpr Picoseconds kRtt = microseconds(12);
+
+// Seconds of this core: what the one thread used, whatever else the machine does.
+double core_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+double heap_bytes() {
+  const struct mallinfo2 m = mallinfo2();
+  return static_cast<double>(m.uordblks + m.hblkhd);
+}
+
+double resident_bytes() {
+  unsigned long size = 0, resident = 0;
+  if (std::FILE* f = std::fopen("/proc/self/statm", "r")) {
+    if (std::fscanf(f, "%lu %lu", &size, &resident) != 2) resident = 0;
+    std::fclose(f);
+  }
+  return static_cast<double>(resident) * 4096;
+}
+
+// Every host another one's source and another one's destination, never its own.
+std::vector<unsigned> derangement(unsigned hosts) {
+  std::vector<unsigned> to(hosts);
+  std::iota(to.begin(), to.end(), 0u);
+  RandomStream random(1, hosts, 0x7065726d);
+  for (unsigned i = hosts - 1; i > 0; --i) std::swap(to[i], to[random.below(i)]);  // Sattolo: one cycle
+  return to;
+}
+
+class World {
+ public:
+  World(Fabric fabric, Kind kind, unsigned hosts, bool host_routes) : network_(1, milliseconds(1)) {
+    const BitsPerSecond rate = fabric == kTwoTier ? gigabits(25) : gigabits(100);
+    const unsigned planes = fabric == kTwoTier ? 4 : 1;
+    LinkConfig link{.rate = rate, .delay = microseconds(1)};
+    LinkConfig up = link;
+    if (kind == kMrc) {
+      const auto bdp = static_cast<std::uint32_t>(bytes_in(kRtt, rate));
+      link.data_limit = bdp;
+      link.control_limit = 2 * bdp;
+      link.ecn_low = bdp / 5;
+      link.ecn_high = bdp * 4 / 5;
+      link.trim = true;
+    }
+    LinkConfig down = link;
+    down.last_hop = true;
+    down.ecn_low = down.ecn_high = 0;
+    unsigned side = 1;  // leaves, spines and hosts per leaf alike; of a fat tree: k = 2 * side
+    if (fabric == kTwoTier) {
+      while (side * side < hosts) side *= 2;
+      testing::ClosShape shape{.planes = planes, .leaves = hosts / side, .spines = side, .hosts_per_leaf = side};
+      shape.host_link = shape.fabric_link = link;
+      shape.host_routes = host_routes;
+      auto clos = std::make_shared<testing::Clos>(network_, shape);
+      connect_ = [clos](unsigned a, QpNumber qa, unsigned b, QpNumber qb) { clos->connect(a, qa, b, qb, a); };
+    } else {
+      while (2 * side * side * side < hosts) side *= 2;
+      auto tree = std::make_shared<testing::FatTree>(network_, 2 * side, up, link, down);
+      connect_ = [tree](unsigned a, QpNumber qa, unsigned b, QpNumber qb) { tree->connect(a, qa, b, qb, a); };
+    }
+    for (unsigned h = 0; h < hosts; ++h) {
+      Nic& nic = network_.nic(h);
+      if (kind == kRoce) {
+        nic.set_transport(std::make_unique<RoceTransport>(
+            nic.sink(), RoceOptions{.payload_mtu = 4096, .in_flight_limit = 256'000 / planes}));
+      } else {
+        nic.set_transport(
+            std::make_unique<mrc::MrcTransport>(mrc::MrcOptions::sim(kRtt, rate), nic.sink(), nic.ports()));
+      }
+    }
+  }
+
+  Network& network() { return network_; }
+  void connect(unsigned a, QpNumber qa, unsigned b, QpNumber qb) { connect_(a, qa, b, qb); }
+  std::uint64_t hops() {
+    std::uint64_t n = 0;
+    for (LinkId link = 0; link < network_.links(); ++link) {
+      for (const bool forward : {true, false}) n += network_.half(link, forward).counters().packets;
+    }
+    return n;
+  }
+  std::uint64_t drops() {
+    std::uint64_t n = 0;
+    for (LinkId link = 0; link < network_.links(); ++link) {
+      for (const bool forward : {true, false}) {
+        for (const auto d : network_.half(link, forward).counters().drops) n += d;
+      }
+    }
+    return n;
+  }
+
+ private:
+  Network network_;
+  std::function<void(unsigned, QpNumber, unsigned, QpNumber)> connect_;
+};
+
+// The floor: as many events as the run had, with as many pending, and nothing behind them.
+struct Bouncer : EventHandler {
+  EventQueue* queue = nullptr;
+  std::vector<ObjectId>* ids = nullptr;
+  std::uint64_t left = 0;
+  RandomStream random{1, 2, 3};
+  void on_event(std::uint64_t, Picoseconds now) override {
+    if (left == 0) return;
+    --left;
+    queue->schedule(now + Picoseconds{static_cast<std::int64_t>(random() & 0x1fffff)},
+                    (*ids)[random.below(static_cast<std::uint32_t>(ids->size()))]);
+  }
+};
+
+double bare_events_per_second(std::uint64_t events, std::size_t pending) {
+  EventQueue queue;
+  Bouncer bouncer;
+  std::vector<ObjectId> ids;
+  for (std::size_t i = 0; i < pending; ++i) ids.push_back(queue.add(bouncer));
+  bouncer.queue = &queue;
+  bouncer.ids = &ids;
+  bouncer.left = events;
+  for (std::size_t i = 0; i < pending; ++i) queue.schedule({static_cast<std::int64_t>(i)}, ids[i]);
+  const double begin = core_seconds();
+  queue.run_until(kNever);
+  return static_cast<double>(queue.processed()) / (core_seconds() - begin);
+}
+
+void permutation(benchmark::State& state) {
+  const auto fabric = static_cast<Fabric>(state.range(0));
+  const auto kind = static_cast<Kind>(state.range(1));
+  const auto hosts = static_cast<unsigned>(state.range(2));
+  double hops = 0, took = 0, events = 0, drops = 0, finish = 0, heap = 0, pending = 0, samples = 0;
+  for (auto _ : state) {
+    World world(fabric, kind, hosts, kind == kRoce);
+    Network& network = world.network();
+    const double before = heap_bytes();
+    FlowTraffic flows(network, false);
+    const std::vector<unsigned> to = derangement(hosts);
+    for (unsigned h = 0; h < hosts; ++h) {
+      world.connect(h, 100, to[h], 200);
+      flows.add({.source = h, .destination = to[h], .qp = 100, .bytes = kBytes, .message = 1 << 18, .depth = 8});
+    }
+    flows.start();
+    const double begin = core_seconds();
+    while (!flows.done()) {
+      network.run_until(network.now() + microseconds(10));
+      pending += static_cast<double>(network.events().pending());
+      ++samples;
+    }
+    const double seconds = core_seconds() - begin;
+    state.SetIterationTime(seconds);
+    took += seconds;
+    heap += heap_bytes() - before;
+    hops += static_cast<double>(world.hops());
+    drops += static_cast<double>(world.drops());
+    events += static_cast<double>(network.events().processed());
+    for (const FlowResult& r : flows.results()) finish = std::max(finish, r.end.seconds());
+  }
+  const double runs = static_cast<double>(state.iterations());
+  const double floor =
+      bare_events_per_second(static_cast<std::uint64_t>(events / runs), static_cast<std::size_t>(pending / samples));
+  state.counters["Mhops/s"] = hops / took * 1e-6;
+  state.counters["hops"] = hops / runs;
+  state.counters["events_per_hop"] = events / hops;
+  state.counters["of_bare_queue"] = hops / took / floor;
+  state.counters["bytes_per_flow"] = heap / runs / hosts;
+  state.counters["drops"] = drops / runs;
+  state.counters["emulated_us"] = finish * 1e6;
+}
+BENCHMARK(permutation)
+    ->ArgNames({"tiers3", "roce", "hosts"})
+    ->ArgsProduct({{kTwoTier, kThreeTier}, {kMrc, kRoce}, {64, 1024}})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
+
+// Heap that idle queue pairs take, each to a peer of its own.
+void idle_queue_pairs(benchmark::State& state) {
+  const auto kind = static_cast<Kind>(state.range(0));
+  double bytes = 0;
+  constexpr unsigned kHosts = 64;
+  for (auto _ : state) {
+    World world(kTwoTier, kind, kHosts, false);
+    const double before = heap_bytes();
+    for (unsigned a = 0; a < kHosts; ++a) {
+      for (unsigned b = 0; b < a; ++b) world.connect(a, 100 + b, b, 100 + a);
+    }
+    bytes = (heap_bytes() - before) / (kHosts * (kHosts - 1));
+  }
+  state.counters["bytes_per_qp"] = bytes;
+}
+BENCHMARK(idle_queue_pairs)->ArgName("roce")->Arg(kMrc)->Arg(kRoce)->Iterations(1)->Unit(benchmark::kMillisecond);
+
+// 16,384 hosts on four planes, a queue pair each way per host, the first 10 us of the permutation.
+void large_fabric(benchmark::State& state) {
+  const auto kind = static_cast<Kind>(state.range(0));
+  constexpr unsigned kHosts = 16'384;
+  double resident = 0, hops = 0, took = 0;
+  for (auto _ : state) {
+    malloc_trim(0);
+    const double before = resident_bytes();
+    World world(kTwoTier, kind, kHosts, kind == kRoce);
+    FlowTraffic flows(world.network(), false);
+    const std::vector<unsigned> to = derangement(kHosts);
+    for (unsigned h = 0; h < kHosts; ++h) {
+      world.connect(h, 100, to[h], 200);
+      flows.add({.source = h, .destination = to[h], .qp = 100, .bytes = kBytes, .message = 1 << 18, .depth = 8});
+    }
+    flows.start();
+    const double begin = core_seconds();
+    world.network().run_until(microseconds(10));
+    took += core_seconds() - begin;
+    hops += static_cast<double>(world.hops());
+    resident = resident_bytes() - before;
+  }
+  state.counters["resident_MB"] = resident * 1e-6;
+  state.counters["Mhops/s"] = hops / took * 1e-6;
+}
+BENCHMARK(large_fabric)->ArgName("roce")->Arg(kMrc)->Arg(kRoce)->Iterations(1)->Unit(benchmark::kSecond);
+
+}  // namespace
+}  // namespace loomnet
+
+BENCHMARK_MAIN();
