@@ -10,9 +10,9 @@
 namespace loomnet {
 namespace {
 
-// Events that lie ready, sorted: enough to look ahead, few enough that hardly any new event has to
-// go before them.
-constexpr std::size_t kRunLow = 16, kRunHigh = 48;
+// Events that lie ready, sorted: enough to look ahead, few enough of all that hardly any new event
+// has to go before them.
+constexpr std::size_t kRunLeast = 32, kRunMost = 128, kRunShare = 24;
 constexpr std::size_t kFetchObject = 13;  // events ahead
 constexpr std::size_t kFetchStage[] = {9, 5, 2};
 // Below this many pending events what they touch stays in the nearer caches by itself.
@@ -52,23 +52,23 @@ std::uint32_t EventQueue::grow() {
 }
 
 const Event* EventQueue::front() {
-  if (run_.size() - run_at_ < kRunLow && (ring_count_ > 0 || !late_.empty())) refill();
-  const Event* run = run_at_ < run_.size() ? &run_[run_at_] : nullptr;
+  if (wants_refill()) refill();
+  const Event* run = next_ < end_ ? next_ : nullptr;
   if (early_.empty()) return run;
   return run && run->before(early_.front()) ? run : &early_.front();
 }
 
 Event EventQueue::pop(const Event* front) {
-  if (!early_.empty() && front == &early_.front()) return early_.pop();
+  if (front != next_) return early_.pop();
   const Event event = *front;
   if (fetch_) look_ahead();
-  ++run_at_;
+  ++next_;
   return event;
 }
 
 void EventQueue::look_ahead() const {
-  const std::size_t left = run_.size() - run_at_;
-  const Event* run = run_.data() + run_at_;
+  const auto left = static_cast<std::size_t>(end_ - next_);
+  const Event* run = next_;
   if (left > kFetchObject) fetch(handler_of(run[kFetchObject]), 192);
   for (int stage = 1; stage <= 3; ++stage) {
     const std::size_t ahead = kFetchStage[stage - 1];
@@ -79,12 +79,14 @@ void EventQueue::look_ahead() const {
 // Moves the next buckets to the run. The ring's last event may be far off: nothing behind it is
 // taken while anything is left to serve, or all that comes to be scheduled would be early.
 void EventQueue::refill() {
-  run_.erase(run_.begin(), run_.begin() + static_cast<std::ptrdiff_t>(run_at_));
-  run_at_ = 0;
   if (processed_ >= tune_at_) tune();
-  while (run_.size() < kRunHigh) {
+  if (next_ != run_.data()) {
+    end_ = std::copy(next_, end_, run_.data());
+    next_ = run_.data();
+  }
+  while (static_cast<std::size_t>(end_ - next_) < run_high_) {
     if (ring_count_ == 0) {
-      if (late_.empty() || !run_.empty() || !early_.empty()) break;
+      if (late_.empty() || next_ != end_ || !early_.empty()) break;
       cursor_ = bucket_of(late_.front().at);
     }
     while (!late_.empty() && bucket_of(late_.front().at) - cursor_ < buckets()) {
@@ -99,33 +101,43 @@ void EventQueue::refill() {
     cursor_ += (b - cursor_) & mask_;
     extract(b);
     ++cursor_;
-    edge_ = cursor_ <= bucket_of(kNever) ? Picoseconds{static_cast<std::int64_t>(cursor_ << shift_)} : kNever;
   }
+  edge_ = cursor_ <= bucket_of(kNever) ? Picoseconds{static_cast<std::int64_t>(cursor_ << shift_)}
+                                       : kNever;
+}
+
+void EventQueue::enlarge_run() {
+  const auto begin = next_ - run_.data(), end = end_ - run_.data();
+  const bool fresh = run_.empty();
+  run_.resize(fresh ? 2 * kRunMost : 2 * run_.size());
+  next_ = run_.data() + (fresh ? 0 : begin);
+  end_ = run_.data() + (fresh ? 0 : end);
 }
 
 void EventQueue::extract(std::uint64_t b) {
-  const std::size_t begin = run_.size();
   // The lists of the buckets to come, a node at a time.
-  if (const std::uint32_t n = heads_[(b + 16) & mask_]; n != kNone) __builtin_prefetch(&nodes_[n]);
-  if (const std::uint32_t n = heads_[(b + 8) & mask_]; n != kNone) {
-    if (const std::uint32_t second = nodes_[n].next; second != kNone) {
-      __builtin_prefetch(&nodes_[second]);
+  if (fetch_) {
+    if (const std::uint32_t n = heads_[(b + 16) & mask_]; n != kNone) fetch(&nodes_[n]);
+    if (const std::uint32_t n = heads_[(b + 8) & mask_]; n != kNone) {
+      if (const std::uint32_t second = nodes_[n].next; second != kNone) fetch(&nodes_[second]);
     }
   }
+  std::size_t count = 0;
   std::uint32_t last = heads_[b];
-  for (std::uint32_t n = last; n != kNone; n = nodes_[n].next) {
-    run_.push_back(nodes_[n].event);
+  for (std::uint32_t n = last; n != kNone; n = nodes_[n].next, ++count) {
+    if (end_ == run_.data() + run_.size()) enlarge_run();
+    *end_++ = nodes_[n].event;
     last = n;
   }
   nodes_[last].next = free_;
   free_ = heads_[b];
   heads_[b] = kNone;
   occupied_[b / 64] &= ~(1ull << b % 64);
-  ring_count_ -= run_.size() - begin;
-  sort(run_.data() + begin, run_.data() + run_.size());
+  ring_count_ -= count;
+  if (count > 1) sort(end_ - count, end_);
 }
 
-// One or two events per bucket; the ring spans several times the mean time from schedule to event, which
+// A few events per bucket; the ring spans several times the mean time from schedule to event, which
 // by Little's law is what is pending times the gap between events.
 void EventQueue::tune() {
   const std::uint64_t events = processed_ - tuned_events_;
@@ -135,7 +147,8 @@ void EventQueue::tune() {
   tune_at_ = processed_ + kTuneEvery;
   if (events == 0 || passed <= 0) return;
   fetch_ = pending() >= kFetchFrom;
-  const std::uint64_t width = static_cast<std::uint64_t>(passed) * 2 / events + 1;
+  run_high_ = std::clamp(pending() / kRunShare, kRunLeast, kRunMost);
+  const std::uint64_t width = static_cast<std::uint64_t>(passed) * 4 / events + 1;
   const int shift = std::bit_width(width) - 1;
   const std::size_t count = std::clamp(std::bit_ceil(pending()), kFewestBuckets, kMostBuckets);
   if (shift == shift_ && count <= buckets() && count * 4 >= buckets()) return;
@@ -170,7 +183,7 @@ Picoseconds EventQueue::next() {
   return event ? event->at : kNever;
 }
 
-void EventQueue::dispatch(const Event& event) {
+[[gnu::always_inline]] inline void EventQueue::dispatch(const Event& event) {
   now_ = event.at;
   ++processed_;
   handler_of(event)->on_event(event.what, event.at);
@@ -186,8 +199,13 @@ bool EventQueue::step() {
 bool EventQueue::run_until(Picoseconds end, std::uint64_t most) {
   stopped_ = false;
   for (;;) {
-    const Event* event = front();
-    if (!event || event->at > end) break;
+    const Event* event;
+    if (early_.empty() && end_ - next_ >= kRunLow) [[likely]] {
+      event = next_;
+    } else if (event = front(); !event) {
+      break;
+    }
+    if (event->at > end) break;
     if (most-- == 0) return false;
     dispatch(pop(event));
     if (stopped_) return false;

@@ -47,7 +47,7 @@ class EventQueue {
   Picoseconds now() const { return now_; }
   std::uint64_t processed() const { return processed_; }
   std::size_t pending() const {
-    return run_.size() - run_at_ + early_.size() + ring_count_ + late_.size();
+    return static_cast<std::size_t>(end_ - next_) + early_.size() + ring_count_ + late_.size();
   }
 
   // Runs every event at or before `end`, then sets now to `end`; false if it was stopped or had run
@@ -91,19 +91,27 @@ class EventQueue {
     ++ring_count_;
   }
   std::uint32_t grow();
+  bool wants_refill() const {
+    return end_ - next_ < kRunLow &&
+           (ring_count_ > 0 || (next_ == end_ && early_.empty() && !late_.empty()));
+  }
   const Event* front();
   Event pop(const Event* front);
   void look_ahead() const;
   void refill();
+  void enlarge_run();
   void extract(std::uint64_t bucket);
   void tune();
   void shape(int shift, std::size_t buckets);
   void dispatch(const Event& event);
 
-  // Sorted events before edge_, served from run_at_; what was scheduled before edge_ since is in
+  // Sorted events before edge_, next_ to end_ in run_; what was scheduled before edge_ since is in
   // early_, at or after it in the ring, beyond the ring in late_.
+  static constexpr std::ptrdiff_t kRunLow = 16;
   std::vector<Event> run_;
-  std::size_t run_at_ = 0;
+  Event* next_ = nullptr;
+  Event* end_ = nullptr;
+  std::size_t run_high_ = 32;  // filled up to here
   Picoseconds edge_{};
   EventHeap early_, late_;
   // The ring: bucket b of time (at >> shift_) is at b & mask_; cursor_ is the first not yet taken.
@@ -125,7 +133,11 @@ class EventQueue {
   bool stopped_ = false;
 
  public:
-  EventQueue() { shape(17, 256); }  // 131 ns: a hop's time; tune() measures what it should be
+  EventQueue() {
+    enlarge_run();
+    shape(17, 256);  // 131 ns: a hop's time; tune() measures what it should be
+  }
+  EventQueue(const EventQueue&) = delete;
 };
 
 }  // namespace loomnet

@@ -24,10 +24,15 @@ class FlightRing {
   Packet& front() const { return *at(0).packet; }
   // Equal times stay in order of insertion.
   void insert(PacketPtr packet, Picoseconds arrival) {
-    if (size_ == capacity_) grow();
+    if (size_ == capacity_) [[unlikely]] grow();
     std::uint32_t i = size_++;
-    for (; i > 0 && at(i - 1).arrival > arrival; --i) at(i) = at(i - 1);
-    at(i) = {packet.release(), arrival};
+    while (i > 0 && at(i - 1).arrival > arrival) [[unlikely]] {
+      at(i) = at(i - 1);
+      --i;
+    }
+    Flight& slot = at(i);
+    slot.packet = packet.release();
+    slot.arrival = arrival;
   }
   PacketPtr pop() {
     Packet* packet = at(0).packet;

@@ -49,6 +49,32 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& confi
   static_assert(sizeof(FlightRing) == 96);  // its slots fill the third line
 }
 
+// The event carries the packet's address, to be fetched without a look at this object.
+[[gnu::always_inline]] inline void HalfLink::arm() {
+  if (in_flight_.empty()) return;
+  const Picoseconds head = in_flight_.first_arrival();
+  if (head < scheduled_) {
+    scheduled_ = head;
+    events_.schedule(head, id_, reinterpret_cast<std::uintptr_t>(&in_flight_.front()));
+  }
+}
+
+[[gnu::always_inline]] inline void HalfLink::launch(PacketPtr packet, Picoseconds start, Picoseconds done) {
+  Picoseconds arrival = done + delay_;
+  if (impaired_) arrival = impair(*packet, arrival);
+  if (tapped_) [[unlikely]] {
+    packet->arrival = arrival;
+    tap_->sent(number_, *packet, start, done);
+  }
+  in_flight_.insert(std::move(packet), arrival);
+  arm();
+}
+
+[[gnu::always_inline]] inline void HalfLink::transmit(PacketPtr packet, Picoseconds start) {
+  busy_until_ = start + clocking_time(packet->wire_length);
+  launch(std::move(packet), start, busy_until_);
+}
+
 Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
   if (!up_) {
     drop(LinkDrop::link_down, *packet, now);
@@ -63,6 +89,10 @@ Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
     transmit(std::move(packet), now);
     return Offer::accepted;
   }
+  return enqueue(std::move(packet), now);
+}
+
+Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
   Offer result = Offer::accepted;
   if (packet->queue != kControlClass && !admits(packet->wire_length, now)) {
     if (!config_.trim || !packet->trimmable) {
@@ -150,22 +180,6 @@ PacketPtr HalfLink::dequeue() {
   return packet;
 }
 
-void HalfLink::transmit(PacketPtr packet, Picoseconds start) {
-  busy_until_ = start + clocking_time(packet->wire_length);
-  launch(std::move(packet), start, busy_until_);
-}
-
-void HalfLink::launch(PacketPtr packet, Picoseconds start, Picoseconds done) {
-  Picoseconds arrival = done + delay_;
-  if (impaired_) arrival = impair(*packet, arrival);
-  if (tapped_) [[unlikely]] {
-    packet->arrival = arrival;
-    tap_->sent(number_, *packet, start, done);
-  }
-  in_flight_.insert(std::move(packet), arrival);
-  arm();
-}
-
 Picoseconds HalfLink::impair(Packet& packet, Picoseconds arrival) {
   packet.lost = loss_.lose(impairment_, random_);
   if (impairment_.corrupt > 0 && random_.uniform() < impairment_.corrupt) packet.corrupt = true;
@@ -182,16 +196,6 @@ Picoseconds HalfLink::impair(Packet& packet, Picoseconds arrival) {
     in_flight_.insert(std::move(copy), again);
   }
   return arrival;
-}
-
-// The event carries the packet's address, to be fetched without a look at this object.
-void HalfLink::arm() {
-  if (in_flight_.empty()) return;
-  const Picoseconds head = in_flight_.first_arrival();
-  if (head < scheduled_) {
-    scheduled_ = head;
-    events_.schedule(head, id_, reinterpret_cast<std::uintptr_t>(&in_flight_.front()));
-  }
 }
 
 void HalfLink::prepare(std::uint64_t what, int stage) const {

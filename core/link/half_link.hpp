@@ -124,6 +124,7 @@ class alignas(128) HalfLink final : public EventHandler {
   void advance(Picoseconds now);
   bool admits(std::uint32_t length, Picoseconds now);
   PacketPtr dequeue();
+  Offer enqueue(PacketPtr packet, Picoseconds now);
   void transmit(PacketPtr packet, Picoseconds start);
   void launch(PacketPtr packet, Picoseconds start, Picoseconds done);
   void arm();

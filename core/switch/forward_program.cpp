@@ -54,22 +54,25 @@ ForwardProgram::Row& ForwardProgram::row(std::size_t ingress) {
 
 Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
                                 const SwitchMeta& meta) {
-  Row& counters = row(std::min<std::size_t>(meta.ingress, ports()));
-  ln_count(counters.data(), FORWARD_RECEIVED);
-  ln_verdict verdict;
-  if (meta.ingress >= ports()) {
-    verdict = forward_drop(counters.data(), FORWARD_DROP_UNKNOWN_INGRESS);
-  } else if (!batch_) {
-    verdict = forward_drop(counters.data(), FORWARD_DROP_NO_TABLES);
-  } else {
+  Row* counters = meta.ingress < ports() ? rows_[meta.ingress].get() : nullptr;
+  if (!counters || !tables_) [[unlikely]] {
+    counters = &row(std::min<std::size_t>(meta.ingress, ports()));
+    if (meta.ingress >= ports() || !batch_) {
+      ln_count(counters->data(), FORWARD_RECEIVED);
+      const ln_verdict verdict = forward_drop(
+          counters->data(),
+          meta.ingress >= ports() ? FORWARD_DROP_UNKNOWN_INGRESS : FORWARD_DROP_NO_TABLES);
+      return {static_cast<Verdict::Action>(verdict.action), verdict.value};
+    }
     if (!tables_) tables_ = std::make_unique<const LookupTables>(*batch_);
-    auto* opaque = reinterpret_cast<forward_tables*>(const_cast<LookupTables*>(tables_.get()));
-    const std::size_t bytes = std::min<std::size_t>(header.size(), frame_length);
-    std::uint8_t nothing = 0;  // arithmetic on an empty span's null pointer is undefined
-    std::uint8_t* frame = bytes ? header.data() : &nothing;
-    verdict =
-        forward_ingress(opaque, &config_, counters.data(), frame, frame + bytes, frame_length);
   }
+  ln_count(counters->data(), FORWARD_RECEIVED);
+  auto* opaque = reinterpret_cast<forward_tables*>(const_cast<LookupTables*>(tables_.get()));
+  const std::size_t bytes = std::min<std::size_t>(header.size(), frame_length);
+  std::uint8_t nothing = 0;  // arithmetic on an empty span's null pointer is undefined
+  std::uint8_t* frame = bytes ? header.data() : &nothing;
+  const ln_verdict verdict =
+      forward_ingress(opaque, &config_, counters->data(), frame, frame + bytes, frame_length);
   return {static_cast<Verdict::Action>(verdict.action), verdict.value};
 }
 

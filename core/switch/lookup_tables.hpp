@@ -35,7 +35,7 @@ class LookupTables {
       const std::uint32_t route = dense_[at];
       if (high != dense_high_ || route == 0) return 0;
       // A group of one is told as its port, and member() gives it back.
-      if (route & kOnePort) return forward_host_row(kPortGroup | (route & FORWARD_SID_PORT), 1);
+      if (route & kOnePort) return forward_host_row(kPortGroup | (route & (kPortGroup - 1)), 1);
       return forward_host_row(route - 1, groups_[route - 1].size);
     }
     if (hosts_.empty()) return 0;
@@ -46,7 +46,9 @@ class LookupTables {
     }
   }
   std::uint32_t member(std::uint32_t group, std::uint32_t index) const {
-    if (ports_as_groups_ && group & kPortGroup) return FORWARD_FOUND | (group & FORWARD_SID_PORT);
+    if (ports_as_groups_ && group & kPortGroup) {
+      return index == 0 ? FORWARD_FOUND | (group & (kPortGroup - 1)) : 0;
+    }
     if (group >= groups_.size() || index >= groups_[group].size) return 0;
     const Group& g = groups_[group];
     return FORWARD_FOUND | (g.in_a_row ? g.begin + index : members_[g.begin + index]);

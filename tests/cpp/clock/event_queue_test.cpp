@@ -50,6 +50,67 @@ TEST(EventQueue, TenThousandRandomTimesComeSorted) {
   EXPECT_TRUE(std::is_sorted(log.begin(), log.end()));  // equal times by sequence, which is `what`
 }
 
+// Handlers that keep scheduling over twelve orders of magnitude, so that the ring changes its shape,
+// runs empty and is jumped over: everything comes in the order a plain sort gives.
+TEST(EventQueue, EveryShapeOfTheRingKeepsTheOrder) {
+  struct Chaos : EventHandler {
+    EventQueue* queue = nullptr;
+    std::vector<ObjectId> ids;
+    RandomStream random{7, 8, 9};
+    std::vector<std::pair<std::int64_t, std::uint64_t>> planned, seen;  // time, number
+    std::uint64_t numbers = 0;
+    void plan(Picoseconds now) {
+      const std::int64_t scale = std::int64_t{1} << random.below(random.below(8) == 0 ? 40 : 12);
+      const Picoseconds at = now + Picoseconds{static_cast<std::int64_t>(random() % scale)};
+      planned.push_back({at.count, numbers});
+      queue->schedule(at, ids[0], numbers++);
+    }
+    void on_event(std::uint64_t what, Picoseconds now) override {
+      seen.push_back({now.count, what});
+      // Grows to thousands pending, then drains.
+      for (int i = random.below(100) < (numbers < 40'000 ? 60u : 40u) ? 2 : 0; i > 0; --i) {
+        if (numbers < 200'000) plan(now);
+      }
+    }
+  } chaos;
+  EventQueue queue;
+  chaos.queue = &queue;
+  chaos.ids = {queue.add(chaos)};
+  for (int i = 0; i < 200; ++i) chaos.plan({});
+  std::size_t most = 0;
+  while (!queue.empty()) {
+    EXPECT_EQ(queue.pending(), chaos.numbers - chaos.seen.size());
+    most = std::max(most, queue.pending());
+    const Picoseconds next = queue.next();
+    ASSERT_GE(next, queue.now());
+    queue.run_until(next + nanoseconds(3));
+  }
+  EXPECT_GT(most, 2'000u);
+  EXPECT_EQ(queue.next(), kNever);
+  std::sort(chaos.planned.begin(), chaos.planned.end());  // equal times by number, as by sequence
+  EXPECT_EQ(chaos.seen, chaos.planned);
+}
+
+TEST(EventQueue, AMillionEventsAtOneTimeAndOneAtTheEndOfTime) {
+  struct Counter : EventHandler {
+    std::uint64_t next = 0;
+    bool ordered = true;
+    void on_event(std::uint64_t what, Picoseconds) override { ordered &= what == next++; }
+  } counter;
+  EventQueue queue;
+  const ObjectId id = queue.add(counter);
+  for (std::uint64_t i = 0; i < 1'000'000; ++i) queue.schedule({5}, id, i);
+  queue.schedule(kNever, id, 1'000'000);
+  queue.run_until({5});
+  EXPECT_EQ(counter.next, 1'000'000u);
+  EXPECT_EQ(queue.pending(), 1u);
+  queue.run_until(kNever);
+  queue.schedule({6}, id, 1'000'001);  // the past: comes at once, at the end of time
+  EXPECT_TRUE(queue.step());
+  EXPECT_FALSE(queue.step());
+  EXPECT_TRUE(counter.ordered);
+}
+
 TEST(EventQueue, StopEndsARunAndThePastBecomesNow) {
   struct Stopper : EventHandler {
     EventQueue* queue;
