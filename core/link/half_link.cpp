@@ -226,7 +226,10 @@ void HalfLink::on_event(std::uint64_t, Picoseconds now) {
     ++delivered_packets_;
     delivered_bytes_ += packet->wire_length;
     packet->ideal = arrival;
-    if (tapped_) [[unlikely]] tap_->delivered(number_, *packet, now);
+    if (tapped_) [[unlikely]] {
+      packet->arrival = arrival;
+      tap_->delivered(number_, *packet, now);
+    }
     to_.receive(to_port_, std::move(packet), now);
   }
   scheduled_ = kNever;
