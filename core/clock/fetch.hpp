@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace loomnet {
 
@@ -9,8 +10,10 @@ inline constexpr std::size_t kCacheLine = 64;
 
 // The lines of `bytes` from `from` on, to be written.
 inline void fetch(const void* from, std::size_t bytes = kCacheLine) {
-  const char* at = static_cast<const char*>(from);
-  for (std::size_t i = 0; i < bytes; i += kCacheLine) __builtin_prefetch(at + i, 1);
+  const auto at = reinterpret_cast<std::uintptr_t>(from);  // may be null or gone: plain arithmetic
+  for (std::size_t i = 0; i < bytes; i += kCacheLine) {
+    __builtin_prefetch(reinterpret_cast<const void*>(at + i), 1);
+  }
 }
 
 }  // namespace loomnet

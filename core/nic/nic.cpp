@@ -230,12 +230,12 @@ void Nic::prepare(std::uint64_t what, int stage) const {
     fetch(&ports_[what]);
     fetch(transport_.get(), Transport::kHotBytes);
   } else if (stage == 2) {
-    transport_->prepare(Transport::Upcoming::pull);
+    transport_->prepare(Transport::Upcoming::pull, static_cast<PlanePort>(what));
     if (ports_[what].egress) ports_[what].egress->prepare_offer();
   }
 }
 
-void Nic::prepare(std::uint16_t, const Packet* packet, int stage) const {
+void Nic::prepare(std::uint16_t port, const Packet* packet, int stage) const {
   if (stage == 1) {
     fetch(this, 384);
     fetch(reinterpret_cast<const char*>(packet) + 128, 128);
@@ -244,7 +244,8 @@ void Nic::prepare(std::uint16_t, const Packet* packet, int stage) const {
     fetch(regions_.data());
   } else if (transport_) {
     transport_->prepare(packet->queue == kControlClass ? Transport::Upcoming::control
-                                                       : Transport::Upcoming::data);
+                                                       : Transport::Upcoming::data,
+                        static_cast<PlanePort>(port));
   }
 }
 

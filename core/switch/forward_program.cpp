@@ -57,14 +57,17 @@ Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t fr
   Row* counters = meta.ingress < ports() ? rows_[meta.ingress].get() : nullptr;
   if (!counters || !tables_) [[unlikely]] {
     counters = &row(std::min<std::size_t>(meta.ingress, ports()));
-    if (meta.ingress >= ports() || !batch_) {
+    if (meta.ingress >= ports() || generation_ == 0) {
       ln_count(counters->data(), FORWARD_RECEIVED);
       const ln_verdict verdict = forward_drop(
           counters->data(),
           meta.ingress >= ports() ? FORWARD_DROP_UNKNOWN_INGRESS : FORWARD_DROP_NO_TABLES);
       return {static_cast<Verdict::Action>(verdict.action), verdict.value};
     }
-    if (!tables_) tables_ = std::make_unique<const LookupTables>(*batch_);
+    if (!tables_) {
+      tables_ = std::make_unique<const LookupTables>(*batch_);
+      batch_.reset();
+    }
   }
   ln_count(counters->data(), FORWARD_RECEIVED);
   auto* opaque = reinterpret_cast<forward_tables*>(const_cast<LookupTables*>(tables_.get()));
@@ -98,6 +101,7 @@ void ForwardProgram::set_tables(std::shared_ptr<const TableBatch> batch) {
     throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch->generation) +
                                 " does not follow " + std::to_string(generation()));
   }
+  generation_ = batch->generation;
   batch_ = std::move(batch);
   tables_.reset();
 }

@@ -31,7 +31,7 @@ class ForwardProgram final : public SwitchProgram {
   Verdict foresee(std::span<const std::uint8_t> header, std::uint32_t frame_length,
                   SwitchPort ingress) const override;
   void set_tables(std::shared_ptr<const TableBatch> batch) override;
-  std::uint32_t generation() const override { return batch_ ? batch_->generation : 0; }
+  std::uint32_t generation() const override { return generation_; }
   std::size_t ports() const override { return rows_.size() - 1; }
   void counters(std::vector<SwitchCounter>& out) const override;
   void counters(SwitchPort ingress, std::vector<SwitchCounter>& out) const override;
@@ -43,7 +43,8 @@ class ForwardProgram final : public SwitchProgram {
   Row& row(std::size_t ingress);
 
   forward_config config_{};
-  std::shared_ptr<const TableBatch> batch_;
+  std::uint32_t generation_ = 0;  // of the batch published last, 0: none yet
+  std::shared_ptr<const TableBatch> batch_;  // until its tables are made
   // Both are made by the first packet that needs them: of the 6,144 switches of an eight-plane
   // fabric most see traffic on few ports, or none.
   std::unique_ptr<const LookupTables> tables_;

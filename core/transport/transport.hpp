@@ -182,7 +182,7 @@ class Transport {
   // first kHotBytes are at hand.
   static constexpr std::size_t kHotBytes = 256;
   enum class Upcoming : std::uint8_t { pull, data, control };
-  virtual void prepare(Upcoming) const {}
+  virtual void prepare(Upcoming, PlanePort) const {}
 };
 
 }  // namespace loomnet

@@ -155,8 +155,8 @@ void MrcTransport::on_queue_pair(const Inbound& in, const Payload& payload, Pico
         qp.sender.fail(Status::flushed, Sender::kNobody, now);
         break;
       }
-      recent_.qp = &qp;
-      recent_.peer = &qp.peer;
+      recent_.receiving = &qp;
+      recent_.receiving_from = &qp.peer;
       recent_.receiver = qp.receiver.places();
       // Nothing of the sender has changed, but data may have armed the probing of reverse paths.
       return timers_.at_latest(2 * qp.peer_index + 1, qp.peer.refresh_at());
@@ -219,27 +219,29 @@ void MrcTransport::settle(std::uint32_t index) {
     qp.counted ? ++outstanding_ : --outstanding_;
   }
   timers_.at_latest(2 * index, qp.sender.next_deadline());
-  recent_.qp = &qp;
-  recent_.peer = &qp.peer;
+  recent_.sending = &qp;
+  recent_.sending_to = &qp.peer;
   recent_.sender = qp.sender.places();
 }
 
-void MrcTransport::prepare(Upcoming call) const {
+void MrcTransport::prepare(Upcoming call, PlanePort port) const {
   fetch(&ports_, sizeof ports_);
-  fetch(&context_, 64 + port_count_ * sizeof(ControlQueue));
+  fetch(&context_);
+  fetch(&context_.control[port % kMaxPlanes]);
   fetch(&context_.counters, 192);
   fetch(timers_.memory());
-  fetch(recent_.peer, 192);
-  if (!recent_.qp) return;
-  if (call != Upcoming::pull) fetch(by_number_.memory());
   fetch(qps_.data());
-  fetch(recent_.qp);
-  if (call != Upcoming::data) {
-    fetch(&recent_.qp->sender, sizeof(Sender));
+  if (call != Upcoming::pull) fetch(by_number_.memory());
+  if (call != Upcoming::data && recent_.sending) {
+    fetch(recent_.sending);
+    fetch(&recent_.sending->sender, sizeof(Sender));
+    fetch(recent_.sending_to, 192);
     for (const void* place : recent_.sender) fetch(place);
   }
-  if (call != Upcoming::control) {
-    fetch(&recent_.qp->receiver, sizeof(Receiver));
+  if (call != Upcoming::control && recent_.receiving) {
+    fetch(recent_.receiving);
+    fetch(&recent_.receiving->receiver, sizeof(Receiver));
+    fetch(recent_.receiving_from, 192);
     for (const void* place : recent_.receiver) fetch(place);
   }
 }

@@ -6,8 +6,8 @@
 
 #include "transport/mrc/receiver.hpp"
 #include "transport/mrc/sender.hpp"
-#include "transport/mrc/number_index.hpp"
 #include "transport/mrc/timer_heap.hpp"
+#include "transport/number_index.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet::mrc {
@@ -29,7 +29,7 @@ class MrcTransport final : public Transport {
   // Counts, then two gauges over all queue pairs: entropy values in rotation on live planes, of all
   // that have a slot.
   void counters(std::vector<TransportCounter>& out) const override;
-  void prepare(Upcoming call) const override;
+  void prepare(Upcoming call, PlanePort port) const override;
 
   std::uint64_t counter(Count c) const { return context_.counters.get(c); }
   // For controllers and tests; throw std::out_of_range for an unknown queue pair.
@@ -76,11 +76,13 @@ class MrcTransport final : public Transport {
   void list(std::uint32_t qp);
   void unlist(std::uint32_t qp);
 
-  // The queue pair that was last sent from or received for, and where its next call will look:
-  // what prepare() fetches. Never read through otherwise.
+  // The queue pairs last sent from and received for, and where their next call will look: what
+  // prepare() fetches, read for nothing else.
   struct Recent {
-    const QueuePair* qp = nullptr;
-    const Peer* peer = nullptr;
+    const QueuePair* sending = nullptr;
+    const Peer* sending_to = nullptr;
+    const QueuePair* receiving = nullptr;
+    const Peer* receiving_from = nullptr;
     Sender::Places sender{};
     Receiver::Places receiver{};
   } recent_;

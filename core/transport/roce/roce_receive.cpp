@@ -34,12 +34,12 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
       ++count.unknown_opcode_dropped;
       return;
   }
-  const auto found = connections_.find(r.qp);
-  if (found == connections_.end()) {
+  const std::uint32_t found = by_number_.find(r.qp);
+  if (found == NumberIndex::kAbsent) {
     ++count.unknown_qp_dropped;
     return;
   }
-  Connection& c = *found->second;
+  Connection& c = *connections_[found];
   if (r.source != c.remote_address || r.destination != c.local_address) {
     ++count.wrong_peer_dropped;
     return;
@@ -51,8 +51,12 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
   if (r.ecn == Ecn::ce) ++count.ce_received;
   QueuePair& qp = c.queue_pairs[port];
   if (r.opcode == RcOpcode::acknowledge) {
+    recent_.sending = c.queue_pairs.get();
+    recent_.sending_for = &c;
     on_acknowledge(qp, r, now);
   } else {
+    recent_.receiving = c.queue_pairs.get();
+    recent_.receiving_for = &c;
     on_request(qp, r, *packet, now);
   }
 }

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "clock/fetch.hpp"
 #include "clock/random.hpp"
 #include "packet/ethernet.hpp"
 #include "packet/udp.hpp"
@@ -53,7 +54,7 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
     refuse("QpConfig.remote: a number in 2 to 2^24-1");
   if (config.planes.empty()) refuse("QpConfig.planes: roce needs at least one plane");
   if (config.planes.size() > kMaxPlanes) refuse("QpConfig.planes: more than 8 planes");
-  if (connections_.contains(config.local)) refuse("QpConfig.local: queue pair exists already");
+  if (by_number_.contains(config.local)) refuse("QpConfig.local: queue pair exists already");
 
   auto c = std::make_unique<Connection>();
   c->local = config.local;
@@ -89,20 +90,20 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
   }
   queue_pairs_ += c->planes;
   deadlines_.reserve(queue_pairs_);
-  in_order_.push_back(c.get());
-  connections_.emplace(config.local, std::move(c));
+  by_number_.add(config.local, static_cast<std::uint32_t>(connections_.size()));
+  connections_.push_back(std::move(c));
 }
 
 void RoceTransport::on_post(QpNumber number, const WorkRequest& request, Picoseconds now) {
-  const auto found = connections_.find(number);
-  if (found == connections_.end() || found->second->failed) {
-    const bool unknown = found == connections_.end();
+  const std::uint32_t found = by_number_.find(number);
+  const bool unknown = found == NumberIndex::kAbsent;
+  if (unknown || connections_[found]->failed) {
     ++(unknown ? counters_->posts_unknown_qp : counters_->messages_posted);
     if (!unknown) ++counters_->messages_failed;
     sink_.complete({number, Status::flushed, request.id, request.length});
     return;
   }
-  Connection& c = *found->second;
+  Connection& c = *connections_[found];
   ++counters_->messages_posted;
   ++open_messages_;
   const bool with_immediate = request.opcode == Opcode::write_with_immediate;
@@ -127,7 +128,7 @@ void RoceTransport::on_port(PlanePort port, bool up, Picoseconds now) {
     if (ports_[port].answers.head || ports_[port].data.head) sink_.port_ready(port);
     return;
   }
-  for (Connection* c : in_order_) {
+  for (const auto& c : connections_) {
     if (port < c->planes) ready_data(c->queue_pairs[port], now);
   }
 }
@@ -157,6 +158,20 @@ void RoceTransport::on_deadline(Picoseconds now) {
     start_timer(qp, now);  // also where the port is down: its retries run out by time alone
     ready_data(qp, now);
   }
+}
+
+void RoceTransport::prepare(Upcoming, PlanePort port) const {
+  fetch(&ports_[port % ports_.size()], sizeof(Port));
+  fetch(counters_.get(), 128);
+  fetch(connections_.data());
+  fetch(by_number_.memory());
+  const auto pair = [port](const QueuePair* first) {
+    fetch(reinterpret_cast<const char*>(first) + port * sizeof(QueuePair), sizeof(QueuePair));
+  };
+  if (recent_.sending) pair(recent_.sending);
+  if (recent_.receiving) pair(recent_.receiving);
+  fetch(recent_.sending_for, 128);
+  fetch(recent_.receiving_for, 128);
 }
 
 void RoceTransport::start_timer(QueuePair& qp, Picoseconds now) {

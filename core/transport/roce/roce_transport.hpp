@@ -5,7 +5,6 @@
 
 #include <array>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "transport/roce/deadlines.hpp"
@@ -13,6 +12,7 @@
 #include "transport/roce/packet_format.hpp"
 #include "transport/roce/requester.hpp"
 #include "transport/roce/responder.hpp"
+#include "transport/number_index.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet {
@@ -36,6 +36,7 @@ class RoceTransport final : public Transport {
   Picoseconds next_deadline() const override { return deadlines_.next(); }
   bool outstanding() const override { return open_messages_ > 0; }
   void counters(std::vector<TransportCounter>& out) const override;
+  void prepare(Upcoming call, PlanePort port) const override;
 
   const RoceOptions& options() const { return options_; }
   // Memory that one idle connection over `planes` planes takes.
@@ -77,8 +78,14 @@ class RoceTransport final : public Transport {
   const Picoseconds timeout_;
   const std::uint64_t window_;  // packets
   std::unique_ptr<Counters> counters_;
-  std::unordered_map<QpNumber, std::unique_ptr<Connection>> connections_;
-  std::vector<Connection*> in_order_;  // by connect(): loops must not depend on hashing
+  // The queue pairs of the connections last sent from and received for: what prepare() fetches, read
+  // for nothing else.
+  struct Recent {
+    const QueuePair *sending = nullptr, *receiving = nullptr;
+    const Connection *sending_for = nullptr, *receiving_for = nullptr;
+  } recent_;
+  std::vector<std::unique_ptr<Connection>> connections_;  // by connect()
+  NumberIndex by_number_;                                 // QpNumber
   std::array<Port, kMaxPlanes> ports_;
   roce::Deadlines<QueuePair> deadlines_;
   std::size_t queue_pairs_ = 0;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace loomnet::mrc {
+namespace loomnet {
 
 class NumberIndex {
  public:
@@ -49,4 +49,4 @@ class NumberIndex {
   std::size_t size_ = 0;
 };
 
-}  // namespace loomnet::mrc
+}  // namespace loomnet
