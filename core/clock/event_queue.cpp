@@ -13,10 +13,10 @@ namespace {
 // Events that lie ready, sorted: enough to look ahead, few enough of all that hardly any new event
 // has to go before them.
 constexpr std::size_t kRunLeast = 32, kRunMost = 128, kRunShare = 24;
-constexpr std::size_t kFetchObject = 13;  // events ahead
-constexpr std::size_t kFetchStage[] = {9, 5, 2};
+constexpr std::ptrdiff_t kFetchObject = 13;  // events ahead
+constexpr std::ptrdiff_t kFetchStage[] = {9, 5, 2};
 // Below this many pending events what they touch stays in the nearer caches by itself.
-constexpr std::size_t kFetchFrom = 1024;
+constexpr std::size_t kFetchFrom = 2048;
 constexpr std::size_t kFewestBuckets = 256, kMostBuckets = 1 << 17;
 constexpr std::uint64_t kTuneEvery = 16'384;
 
@@ -67,12 +67,12 @@ Event EventQueue::pop(const Event* front) {
 }
 
 void EventQueue::look_ahead() const {
-  const auto left = static_cast<std::size_t>(end_ - next_);
-  const Event* run = next_;
-  if (left > kFetchObject) fetch(handler_of(run[kFetchObject]), 192);
+  // A run is filled up again before it is shorter than this, but where little is pending.
+  if (end_ - next_ <= kFetchObject) return;
+  fetch(handler_of(next_[kFetchObject]), 192);
   for (int stage = 1; stage <= 3; ++stage) {
-    const std::size_t ahead = kFetchStage[stage - 1];
-    if (left > ahead) handler_of(run[ahead])->prepare(run[ahead].what, stage);
+    const Event& event = next_[kFetchStage[stage - 1]];
+    handler_of(event)->prepare(event.what, stage);
   }
 }
 

@@ -1,6 +1,7 @@
 // Connecting, dispatch and timers; transmission is in mrc_transport_pull.cpp.
 #include "transport/mrc/mrc_transport.hpp"
 
+#include <bit>
 #include <stdexcept>
 #include <string>
 
@@ -284,10 +285,10 @@ void MrcTransport::unlist(std::uint32_t index) {
 }
 
 void MrcTransport::wake(Picoseconds now, PlaneMask except) {
-  const auto mask = static_cast<PlaneMask>(context_.wake & context_.own_up & ~except);
+  unsigned mask = context_.wake & context_.own_up & context_.ports & ~except;
   context_.wake = 0;
-  for (PlanePort p = 0; p < port_count_; ++p) {
-    if (!(mask >> p & 1)) continue;
+  for (; mask != 0; mask &= mask - 1) {
+    const auto p = static_cast<PlanePort>(std::countr_zero(mask));
     Port& port = ports_[p];
     if (port.state == Port::State::busy) continue;  // it pulls again by itself
     if (port.state == Port::State::asked && port.asked_at == now) continue;
