@@ -37,9 +37,9 @@ class Network::SwitchNode final : public LinkReceiver {
         break;
     }
   }
-  void prepare(std::uint16_t port, const Packet* packet, int stage) const override {
-    if (stage != 2) return;
-    const Verdict likely = program_.foresee(packet->header_bytes(), packet->wire_length, port);
+  void prepare(std::uint16_t port, const Packet& packet, int stage) const override {
+    if (stage == 2) return fetch(&program_, 2 * kCacheLine);
+    const Verdict likely = program_.foresee(packet.header_bytes(), packet.wire_length, port);
     if (likely.action == Verdict::Action::forward && likely.value < egress_.size() &&
         egress_[likely.value]) {
       egress_[likely.value]->prepare_offer();

@@ -201,12 +201,12 @@ Picoseconds HalfLink::impair(Packet& packet, Picoseconds arrival) {
 void HalfLink::prepare(std::uint64_t what, int stage) const {
   if (stage == 1) {
     const auto* packet = reinterpret_cast<const Packet*>(what);
-    fetch(packet, 128);
-    if (to_host_) to_.prepare(to_port_, packet, stage);
+    fetch(packet, to_host_ ? 256 : 128);
+    fetch(&to_, to_host_ ? LinkReceiver::kHotBytes : kCacheLine);
     return;
   }
   if (in_flight_.empty()) return;
-  if (stage == 2 || to_host_) to_.prepare(to_port_, &in_flight_.front(), stage);
+  to_.prepare(to_port_, in_flight_.front(), stage);
   if (stage == 2 && queued_packets_ > 0) {
     fetch(&queues_[queues_[kDataClass].empty() ? kControlClass : kDataClass].front(), 128);
   }

@@ -52,9 +52,10 @@ class LinkReceiver {
  public:
   virtual ~LinkReceiver() = default;
   virtual void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) = 0;
-  // A packet comes in by `port` soon: fetch what that will touch, change nothing. Stages as in
-  // EventHandler::prepare; 1 comes only where the link ends at a host.
-  virtual void prepare(std::uint16_t port, const Packet* packet, int stage) const {
+  // A packet comes in by `port` soon: fetch what that will touch, change nothing. Stages 2 and 3 of
+  // EventHandler::prepare; the first has fetched the packet and of a host's NIC kHotBytes.
+  static constexpr std::size_t kHotBytes = 384;
+  virtual void prepare(std::uint16_t port, const Packet& packet, int stage) const {
     (void)port, (void)packet, (void)stage;
   }
 };

@@ -235,16 +235,14 @@ void Nic::prepare(std::uint64_t what, int stage) const {
   }
 }
 
-void Nic::prepare(std::uint16_t port, const Packet* packet, int stage) const {
-  if (stage == 1) {
-    fetch(this, 384);
-    fetch(reinterpret_cast<const char*>(packet) + 128, 128);
-  } else if (stage == 2) {
-    if (transport_) fetch(transport_.get(), Transport::kHotBytes);
+void Nic::prepare(std::uint16_t port, const Packet& packet, int stage) const {
+  if (!transport_) return;
+  if (stage == 2) {
+    fetch(transport_.get(), Transport::kHotBytes);
     fetch(regions_.data());
-  } else if (transport_) {
-    transport_->prepare(packet->queue == kControlClass ? Transport::Upcoming::control
-                                                       : Transport::Upcoming::data,
+  } else {
+    transport_->prepare(packet.queue == kControlClass ? Transport::Upcoming::control
+                                                      : Transport::Upcoming::data,
                         static_cast<PlanePort>(port));
   }
 }

@@ -66,7 +66,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override;
   void on_event(std::uint64_t what, Picoseconds now) override;
   void prepare(std::uint64_t what, int stage) const override;
-  void prepare(std::uint16_t port, const Packet* packet, int stage) const override;
+  void prepare(std::uint16_t port, const Packet& packet, int stage) const override;
 
   HostId host() const { return host_; }
   std::size_t ports() const { return ports_.size(); }
