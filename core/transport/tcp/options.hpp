@@ -22,9 +22,11 @@ struct TcpOptions {
   Picoseconds rto_initial = seconds(1);        // RFC 6298 2.1
   std::uint32_t retries = 15;                  // timeouts without progress survived: tcp_retries2
   Picoseconds delayed_ack = milliseconds(40);  // TCP_DELACK_MIN
-  std::uint32_t quick_acks = 16;  // packets acknowledged at once at the start: TCP_MAX_QUICKACKS
-  bool ecn = false;               // RFC 3168 agreed upon; dctcp always has ECN
-  bool hystart = true;            // cubic only
+  // Packets acknowledged at once at the start, after a duplicate and after a silence longer than
+  // rto_min: TCP_MAX_QUICKACKS.
+  std::uint32_t quick_acks = 16;
+  bool ecn = false;                   // RFC 3168 agreed upon; dctcp always has ECN
+  bool hystart = true;                // cubic only
   bool slow_start_after_idle = true;  // RFC 5681 4.1, as Linux: halves per RTO of silence
   double dctcp_g = 1.0 / 16;          // RFC 8257 4.2
   std::uint64_t seed = 0;             // of the host's ECMP hash and of BBR's first phase

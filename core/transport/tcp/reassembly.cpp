@@ -8,6 +8,7 @@ namespace loomnet::tcp {
 void Reassembly::note_duplicate(std::uint64_t begin, std::uint64_t end) {
   ++count_.duplicates_dropped;
   duplicate_ = {begin, end};
+  quick_acks_ = options_.quick_acks;  // tcp_enter_quickack_mode: the sender is repairing
   ack_now_ = true;
 }
 
@@ -97,6 +98,9 @@ void Reassembly::settle(const Arriving& a, Picoseconds now) {
   const bool filled = passed > 0;
   ranges_.erase(ranges_.begin(), ranges_.begin() + static_cast<std::ptrdiff_t>(passed));
   const std::uint32_t mss = options_.mtu - kHeaderBytes;
+  // tcp_event_data_recv: after a silence the sender starts again with a window of few segments.
+  if (arrived_ != kNever && now - arrived_ > options_.rto_min) quick_acks_ = options_.quick_acks;
+  arrived_ = now;
   if (quick_acks_ > 0) {
     --quick_acks_;
     ack_now_ = true;

@@ -134,6 +134,7 @@ class Reassembly {
   std::uint32_t ts_recent_ = 0;
   std::uint64_t acked_ = 0;  // next_ when the last ACK was sent
   std::uint32_t quick_acks_;
+  Picoseconds arrived_ = kNever;  // the last segment with data that was taken
   Picoseconds delayed_ = kNever;
 };
 

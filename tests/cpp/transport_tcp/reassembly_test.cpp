@@ -93,6 +93,33 @@ TEST(DelayedAck, AMessagesLastSegmentAndTheFirstOnesAreAcknowledgedAtOnce) {
   }
 }
 
+TEST(DelayedAck, ASenderThatStartsAgainIsAnsweredAtOnce) {
+  TcpOptions o;
+  o.mtu = 1280;
+  o.quick_acks = 2;
+  Receiving source;
+  Counters count;
+  Reassembly receiver(o, count, false);
+  Picoseconds now = milliseconds(1);
+  const auto immediate = [&](std::int64_t n) {
+    Arriving a;
+    a.begin = n * kMss;
+    a.length = kMss;
+    receiver.take(a, source.pool.allocate(), now, [](auto&&...) { return true; });
+    const bool due = receiver.ack_due();
+    receiver.content(3);
+    return due;
+  };
+  EXPECT_TRUE(immediate(0) && immediate(1));
+  EXPECT_FALSE(immediate(2));
+  now += milliseconds(201);
+  EXPECT_TRUE(immediate(3)) << "longer than a timeout";
+  EXPECT_TRUE(immediate(4));
+  EXPECT_FALSE(immediate(5));
+  EXPECT_TRUE(immediate(5)) << "a duplicate";
+  EXPECT_TRUE(immediate(6));
+}
+
 // RFC 2018 4: the block that holds the newest segment first, then the most recent others.
 TEST(Sack, NewestBlockFirstAndThreeAtMost) {
   Receiving r;
