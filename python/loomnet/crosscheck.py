@@ -45,18 +45,18 @@ class Agreement:
                 "difference": difference, "bound": self.bound, "ok": self.ok}  # fmt: skip
 
 
-def compute_gaps(data: RunData) -> tuple[int, ...]:
-    """Picoseconds of each iteration in which nothing was under way: of a traffic model, between the
-    end of rank 0's iteration and the start of the next; of a training job, whose iterations leave no
-    room between them, the part of each without work outstanding on the host that had least of it,
-    which is the rank that computed longest."""
+def compute_gaps(data: RunData) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+    """Picoseconds of computing, to be replayed. Of a traffic model: between the end of each iteration
+    of rank 0 and the start of the next. Of a training job, whose iterations leave no room between
+    them: per rank, the part of each iteration without work outstanding on its host; so a rank that
+    the others had to wait for lets them wait again."""
     done = data.iterations
     between = tuple(max(b.start_ps - a.end_ps, 0) for a, b in itertools.pairwise(done))
     if any(between) or not data.log:
         return between
-    hosts = list(data.hosts.values())
     return tuple(
-        each.length_ps - min(measure.overlap(host.busy, each) for host in hosts) for each in done
+        tuple(each.length_ps - measure.overlap(host.busy, each) for each in done)
+        for host in data.hosts.values()
     )
 
 
@@ -107,7 +107,7 @@ def table(found: list[Agreement]) -> Table:
     )
 
 
-def gaps_by_label(live: Report) -> Mapping[str | None, tuple[int, ...]]:
+def gaps_by_label(live: Report) -> Mapping[str | None, tuple]:
     """Compute gaps of every live run, to be replayed."""
     return {label: compute_gaps(result.data) for label, result in live.results.items()}
 

@@ -54,7 +54,8 @@ class RankJob:
         self._stopping = False
 
     # --- processes --------------------------------------------------------------------------------
-    def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str]) -> None:
+    def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str],
+               computes: Sequence[Sequence[int]] = ()) -> None:
         """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones)."""
         # Where a model stands for Gloo, Gloo's own name means that model.
         mapped = self.job.map_backend or self.engine.transport != self.job.transport
@@ -63,6 +64,9 @@ class RankJob:
         record = recording.environment() if recording is not None else {}
         for rank, host in enumerate(self.placement):
             fds = self.bridges[rank].fds()
+            compute = {}
+            if computes:
+                compute["LOOMNET_COMPUTE"] = ",".join(map(str, computes[rank]))
             specs.append(RankSpec(
                 rank, self.engine.plan.hosts[host].name,
                 [sys.executable, str(self.request.script), *self.job.args],
@@ -72,7 +76,7 @@ class RankJob:
                     "LOOMNET_TRANSPORT": self.engine.transport or "",
                     "LOOMNET_MAP_BACKEND": "1" if mapped else "0",
                     "LOOMNET_HASH_EVERY": str(HASH_EVERY),
-                    **environment, **record, **self.job.env},
+                    **compute, **environment, **record, **self.job.env},
                 pass_fds=fds))
         self.group = RankGroup(fabric, specs, self.log_directory, cwd=Path.cwd(),
                                master_port=master_port)
@@ -166,12 +170,9 @@ class RankJob:
             self.group.stop(grace)
 
 
-def environment_of_ranks(compute_ps: Sequence[int] | None, *, measured: bool = False) -> dict[str, str]:
-    """What the backend inside a rank reads besides its descriptors: each iteration's compute time, as
-    the virtual clock counts it; the last one holds for all that follow."""
+def environment_of_ranks(*, measured: bool = False) -> dict[str, str]:
+    """What the backend inside every rank reads besides its descriptors."""
     found = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}
     if measured:
         found["LOOMNET_COMPUTE"] = "measured"
-    elif compute_ps:
-        found["LOOMNET_COMPUTE"] = ",".join(map(str, compute_ps))
     return found

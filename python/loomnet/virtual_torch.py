@@ -80,17 +80,18 @@ class VirtualTorchRun:
 
     def go(self) -> RunData:
         measured = self.job.compute == "measured"
-        compute = list(self.request.options.get("gaps_ps", ()))
-        if compute:
+        computes = [list(each) for each in self.request.options.get("gaps_ps", ())]
+        if computes:  # of each rank, as a live run measured them
             measured = False
         elif self.job.compute is not None and not measured:
-            compute = [self.job.compute.count]
+            computes = [[self.job.compute.count]] * len(self.ranks.bridges)
         ended: str
         with RunLock() as lock:
             names = [self.request.plan.hosts[host].name for host in self.request.placement]
             try:
                 self.ranks.launch(LocalHosts(lock, names), master_port=free_port(),
-                                  environment=environment_of_ranks(compute, measured=measured))
+                                  environment=environment_of_ranks(measured=measured),
+                                  computes=computes)
                 ended, reason = self.watch()
             except KeyboardInterrupt:
                 ended, reason = "interrupted", "interrupted"

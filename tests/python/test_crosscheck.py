@@ -88,5 +88,5 @@ def test_command(tmp_path, monkeypatch, capsys, slow, behind, status):
     assert "mrc.completion_s" in capsys.readouterr().out
     gaps = engines["virtual"].requests[0].options["gaps_ps"]
     # A training job's iterations leave no room between them: 0.2 s of each 0.5 s has no work.
-    assert gaps == (S // 5,) * len(steady_run().iterations)
+    assert gaps == ((S // 5,) * len(steady_run().iterations),) * 2
     assert "gaps_ps" not in engines["live"].requests[0].options

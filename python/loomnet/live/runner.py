@@ -194,7 +194,7 @@ class _Run:
             self.live.start()
             self.ranks.launch(self.glue, master_port=GLOO_PORT, environment={
                 # Gloo binds to the interface that holds fd00::<host> and nothing else.
-                "GLOO_SOCKET_IFNAME": HOST_INTERFACE, **environment_of_ranks(None)})
+                "GLOO_SOCKET_IFNAME": HOST_INTERFACE, **environment_of_ranks()})
         else:
             # Traffic models run on the engine's own thread: real bytes, made and compared there, cost
             # it lateness, so lengths are the default. Ranks always move real bytes.
