@@ -4,19 +4,21 @@
 // (the stand-in for a lossless class), 256 KB unacknowledged. Building the fabric is not timed; all
 // times are seconds of the core, so that other work on the machine counts as little as it can.
 //
-// Where the time goes (three tiers; share of samples, then instructions per packet-hop by callgrind
-// at 64 hosts). MRC, 1,024 hosts: links 32 %, transport 25 %, switches 19 %, event queue 17 %, NIC
-// 3 %. RoCE: links 31 %, switches 27 %, event queue 17 %, transport 14 %, NIC 5 %. A hop is one event
-// (1.17 with the NIC's own wake-ups) and costs about 450 instructions in link, switch and queue; the
-// transport adds 200 (RoCE) to 500 (MRC: 0.45 SACKs per data packet, 8.7 hops between them).
+// Where the time goes (three tiers, 1,024 hosts, share of samples): MRC: links 32 %, transport 27 %,
+// event queue 17 %, switches 14 %, NIC 3 %. RoCE: links 26 %, event queue 25 %, switches 24 %,
+// transport 14 %, NIC 4 %. A hop is one event (1.17 to 1.28 with the NICs' own wake-ups). With the bare
+// queue's own run and the building of the fabric, callgrind counts 1,990 instructions per hop of MRC
+// and 1,460 of RoCE on two tiers at 64 hosts; 2,840 and 2,100 before the event ring, the flat tables
+// and the records laid out by cache line.
 //
-// The floor. At 64 hosts all state fits in 2 MB of L2 and instructions decide: 900 to 1,400 per hop.
-// At 1,024 hosts each hop meets memory that was last touched a flight time ago, that is several L2
-// contents ago: two lines of the packet, three of each of two links, two or three of the switch, one
-// of the event queue, some ten of the hosts' transports per MRC hop. A miss to L3 cost 200 ns alone
-// and 12 ns among many on the machine this was written on, hence the fetching ahead
-// (EventHandler::prepare): without it the latencies add up, with it some twenty lines per MRC hop, or
-// 240 ns, remain, and half that for RoCE. What is left to win is fewer lines.
+// The floor. At 64 hosts nearly all state fits in 2 MB of L2 and instructions decide. At 1,024 hosts
+// each hop meets memory last touched a flight time ago, several contents of the L2 ago: two lines of
+// the packet, three of each of two links, two or three of the switch, one of the event queue, and for
+// MRC some ten per hop of the hosts' transports. A miss to L3 cost 200 ns alone and 12 ns among many
+// on the machine this was written on (a shared virtual one), hence the fetching ahead
+// (EventHandler::prepare): with it about ten lines per RoCE hop and twenty per MRC hop remain, 120 and
+// 240 ns where nothing else overlaps. What is left to win is fewer lines per hop.
+
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
