@@ -71,7 +71,9 @@ class EventQueue {
     return static_cast<std::uint64_t>(object) << kSequenceBits |
            (sequence_++ & ((1ull << kSequenceBits) - 1));
   }
-  EventHandler* handler_of(const Event& event) const { return handlers_[event.key >> kSequenceBits]; }
+  EventHandler* handler_of(const Event& event) const {
+    return handlers_[event.key >> kSequenceBits];
+  }
   std::uint64_t bucket_of(Picoseconds at) const {
     return static_cast<std::uint64_t>(at.count) >> shift_;
   }

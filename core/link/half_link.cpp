@@ -59,7 +59,8 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& confi
   }
 }
 
-[[gnu::always_inline]] inline void HalfLink::launch(PacketPtr packet, Picoseconds start, Picoseconds done) {
+[[gnu::always_inline]] inline void HalfLink::launch(PacketPtr packet, Picoseconds start,
+                                                    Picoseconds done) {
   Picoseconds arrival = done + delay_;
   if (impaired_) arrival = impair(*packet, arrival);
   if (tapped_) [[unlikely]] {

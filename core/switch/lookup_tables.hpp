@@ -81,7 +81,8 @@ class LookupTables {
   std::uint64_t block_ = kNoBlock;  // of all uSIDs; kNoBlock: they are in sids_
   std::vector<std::uint16_t> pages_;
   std::uint64_t dense_high_ = 0, dense_low_ = 0;
-  std::vector<std::uint16_t> dense_;  // of host (dense_high_, dense_low_ + index): port or group + 1
+  // Of host (dense_high_, dense_low_ + index): kOnePort and its port, or group + 1.
+  std::vector<std::uint16_t> dense_;
   std::vector<Group> groups_;
   std::vector<SwitchPort> members_;
   bool ports_as_groups_ = false;

@@ -1,24 +1,24 @@
 // A permutation on the virtual clock, simulation only: every host writes 2 MB to another, 100 Gb/s
-// per host, 4 KB packets, over a two-tier Clos of four planes (4 x 25 Gb/s) and a three-tier fat tree.
-// MRC sprays over all paths with trimming switches; RoCE goes by ECMP over queues without a limit
-// (the stand-in for a lossless class), 256 KB unacknowledged. Building the fabric is not timed; all
-// times are seconds of the core, so that other work on the machine counts as little as it can.
+// per host, 4 KB packets, over a two-tier Clos of four planes (4 x 25 Gb/s) and a three-tier fat
+// tree. MRC sprays over all paths with trimming switches; RoCE goes by ECMP over queues without a
+// limit (the stand-in for a lossless class), 256 KB unacknowledged. Building the fabric is not
+// timed; all times are seconds of the core, so that other work on the machine counts as little as
+// it can.
 //
-// Where the time goes (three tiers, 1,024 hosts, share of samples): MRC: links 32 %, transport 27 %,
-// event queue 17 %, switches 14 %, NIC 3 %. RoCE: links 26 %, event queue 25 %, switches 24 %,
-// transport 14 %, NIC 4 %. A hop is one event (1.17 to 1.28 with the NICs' own wake-ups). With the bare
-// queue's own run and the building of the fabric, callgrind counts 1,990 instructions per hop of MRC
-// and 1,460 of RoCE on two tiers at 64 hosts; 2,840 and 2,100 before the event ring, the flat tables
-// and the records laid out by cache line.
+// Where the time goes (three tiers, 1,024 hosts, share of samples): MRC: links 32 %, transport 27
+// %, event queue 17 %, switches 14 %, NIC 3 %. RoCE: links 26 %, event queue 25 %, switches 24 %,
+// transport 14 %, NIC 4 %. A hop is one event (1.17 to 1.28 with the NICs' own wake-ups). With the
+// bare queue's own run and the building of the fabric, callgrind counts 1,990 instructions per hop
+// of MRC and 1,460 of RoCE on two tiers at 64 hosts; 2,840 and 2,100 before the event ring, the
+// flat tables and the records laid out by cache line.
 //
-// The floor. At 64 hosts nearly all state fits in 2 MB of L2 and instructions decide. At 1,024 hosts
-// each hop meets memory last touched a flight time ago, several contents of the L2 ago: two lines of
-// the packet, three of each of two links, two or three of the switch, one of the event queue, and for
-// MRC some ten per hop of the hosts' transports. A miss to L3 cost 200 ns alone and 12 ns among many
-// on the machine this was written on (a shared virtual one), hence the fetching ahead
-// (EventHandler::prepare): with it about ten lines per RoCE hop and twenty per MRC hop remain, 120 and
-// 240 ns where nothing else overlaps. What is left to win is fewer lines per hop.
-
+// The floor. At 64 hosts nearly all state fits in 2 MB of L2 and instructions decide. At 1,024
+// hosts each hop meets memory last touched a flight time ago, several contents of the L2 ago: two
+// lines of the packet, three of each of two links, two or three of the switch, one of the event
+// queue, and for MRC some ten per hop of the hosts' transports. A miss to L3 cost 200 ns alone and
+// 12 ns among many on the machine this was written on (a shared virtual one), hence the fetching
+// ahead (EventHandler::prepare): with it about ten lines per RoCE hop and twenty per MRC hop
+// remain, 120 and 240 ns where nothing else overlaps. What is left to win is fewer lines per hop.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -69,7 +69,8 @@ std::vector<unsigned> derangement(unsigned hosts) {
   std::vector<unsigned> to(hosts);
   std::iota(to.begin(), to.end(), 0u);
   RandomStream random(1, hosts, 0x7065726d);
-  for (unsigned i = hosts - 1; i > 0; --i) std::swap(to[i], to[random.below(i)]);  // Sattolo: one cycle
+  for (unsigned i = hosts - 1; i > 0; --i)
+    std::swap(to[i], to[random.below(i)]);  // Sattolo: one cycle
   return to;
 }
 
@@ -94,15 +95,20 @@ class World {
     unsigned side = 1;  // leaves, spines and hosts per leaf alike; of a fat tree: k = 2 * side
     if (fabric == kTwoTier) {
       while (side * side < hosts) side *= 2;
-      testing::ClosShape shape{.planes = planes, .leaves = hosts / side, .spines = side, .hosts_per_leaf = side};
+      testing::ClosShape shape{
+          .planes = planes, .leaves = hosts / side, .spines = side, .hosts_per_leaf = side};
       shape.host_link = shape.fabric_link = link;
       shape.host_routes = host_routes;
       auto clos = std::make_shared<testing::Clos>(network_, shape);
-      connect_ = [clos](unsigned a, QpNumber qa, unsigned b, QpNumber qb) { clos->connect(a, qa, b, qb, a); };
+      connect_ = [clos](unsigned a, QpNumber qa, unsigned b, QpNumber qb) {
+        clos->connect(a, qa, b, qb, a);
+      };
     } else {
       while (2 * side * side * side < hosts) side *= 2;
       auto tree = std::make_shared<testing::FatTree>(network_, 2 * side, up, link, down);
-      connect_ = [tree](unsigned a, QpNumber qa, unsigned b, QpNumber qb) { tree->connect(a, qa, b, qb, a); };
+      connect_ = [tree](unsigned a, QpNumber qa, unsigned b, QpNumber qb) {
+        tree->connect(a, qa, b, qb, a);
+      };
     }
     for (unsigned h = 0; h < hosts; ++h) {
       Nic& nic = network_.nic(h);
@@ -110,8 +116,8 @@ class World {
         nic.set_transport(std::make_unique<RoceTransport>(
             nic.sink(), RoceOptions{.payload_mtu = 4096, .in_flight_limit = 256'000 / planes}));
       } else {
-        nic.set_transport(
-            std::make_unique<mrc::MrcTransport>(mrc::MrcOptions::sim(kRtt, rate), nic.sink(), nic.ports()));
+        nic.set_transport(std::make_unique<mrc::MrcTransport>(mrc::MrcOptions::sim(kRtt, rate),
+                                                              nic.sink(), nic.ports()));
       }
     }
   }
@@ -181,7 +187,12 @@ void permutation(benchmark::State& state) {
     const std::vector<unsigned> to = derangement(hosts);
     for (unsigned h = 0; h < hosts; ++h) {
       world.connect(h, 100, to[h], 200);
-      flows.add({.source = h, .destination = to[h], .qp = 100, .bytes = kBytes, .message = 1 << 18, .depth = 8});
+      flows.add({.source = h,
+                 .destination = to[h],
+                 .qp = 100,
+                 .bytes = kBytes,
+                 .message = 1 << 18,
+                 .depth = 8});
     }
     flows.start();
     const double begin = core_seconds();
@@ -200,8 +211,8 @@ void permutation(benchmark::State& state) {
     for (const FlowResult& r : flows.results()) finish = std::max(finish, r.end.seconds());
   }
   const double runs = static_cast<double>(state.iterations());
-  const double floor =
-      bare_events_per_second(static_cast<std::uint64_t>(events / runs), static_cast<std::size_t>(pending / samples));
+  const double floor = bare_events_per_second(static_cast<std::uint64_t>(events / runs),
+                                              static_cast<std::size_t>(pending / samples));
   state.counters["Mhops/s"] = hops / took * 1e-6;
   state.counters["hops"] = hops / runs;
   state.counters["events_per_hop"] = events / hops;
@@ -231,7 +242,12 @@ void idle_queue_pairs(benchmark::State& state) {
   }
   state.counters["bytes_per_qp"] = bytes;
 }
-BENCHMARK(idle_queue_pairs)->ArgName("roce")->Arg(kMrc)->Arg(kRoce)->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(idle_queue_pairs)
+    ->ArgName("roce")
+    ->Arg(kMrc)
+    ->Arg(kRoce)
+    ->Iterations(1)
+    ->Unit(benchmark::kMillisecond);
 
 // 16,384 hosts on four planes, a queue pair each way per host, the first 10 us of the permutation.
 void large_fabric(benchmark::State& state) {
@@ -246,7 +262,12 @@ void large_fabric(benchmark::State& state) {
     const std::vector<unsigned> to = derangement(kHosts);
     for (unsigned h = 0; h < kHosts; ++h) {
       world.connect(h, 100, to[h], 200);
-      flows.add({.source = h, .destination = to[h], .qp = 100, .bytes = kBytes, .message = 1 << 18, .depth = 8});
+      flows.add({.source = h,
+                 .destination = to[h],
+                 .qp = 100,
+                 .bytes = kBytes,
+                 .message = 1 << 18,
+                 .depth = 8});
     }
     flows.start();
     const double begin = core_seconds();
@@ -258,7 +279,12 @@ void large_fabric(benchmark::State& state) {
   state.counters["resident_MB"] = resident * 1e-6;
   state.counters["Mhops/s"] = hops / took * 1e-6;
 }
-BENCHMARK(large_fabric)->ArgName("roce")->Arg(kMrc)->Arg(kRoce)->Iterations(1)->Unit(benchmark::kSecond);
+BENCHMARK(large_fabric)
+    ->ArgName("roce")
+    ->Arg(kMrc)
+    ->Arg(kRoce)
+    ->Iterations(1)
+    ->Unit(benchmark::kSecond);
 
 }  // namespace
 }  // namespace loomnet

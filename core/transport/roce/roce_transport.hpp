@@ -78,8 +78,8 @@ class RoceTransport final : public Transport {
   const Picoseconds timeout_;
   const std::uint64_t window_;  // packets
   std::unique_ptr<Counters> counters_;
-  // The queue pairs of the connections last sent from and received for: what prepare() fetches, read
-  // for nothing else.
+  // The queue pairs of the connections last sent from and received for: what prepare() fetches,
+  // read for nothing else.
   struct Recent {
     const QueuePair *sending = nullptr, *receiving = nullptr;
     const Connection *sending_for = nullptr, *receiving_for = nullptr;
