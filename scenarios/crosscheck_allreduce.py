@@ -1,4 +1,4 @@
-"""Four hosts' all-reduce under a port failure, for `loomnet crosscheck`: live and virtual must agree."""
+"""An all-reduce of four hosts under a port failure, for `loomnet crosscheck`."""
 
 import loomnet as ln
 

@@ -5,7 +5,7 @@ from typing import Literal
 import loomnet as ln
 
 MTU = 1500
-SEGMENT, WIRE = MTU - 72, MTU + 14 + 24  # stream bytes of a full segment, and its bytes of link time
+SEGMENT, WIRE = MTU - 72, MTU + 14 + 24  # bytes of a full segment: stream, link time
 
 
 @ln.scenario
@@ -15,8 +15,8 @@ def tcp_two_flows(lab: ln.Lab, transport: Literal["tcp", "mrc", "roce"] = "tcp",
                   size: ln.Size = "150 MB"):
     """Two hosts send to two others through one link at once, until one of them is done.
 
-    The bottleneck has `rate`, `delay` and a queue of `buffer`; host links are twice as fast and 1 ms
-    long, so a round trip is 2 x (`delay` + 2 ms): at the defaults 20 ms and a buffer of one
+    The bottleneck has `rate`, `delay` and a queue of `buffer`; host links are twice as fast and
+    1 ms long, so a round trip is 2 x (`delay` + 2 ms): at the defaults 20 ms and a buffer of one
     bandwidth-delay product. Shares are taken over the second half of the time both flows send.
     """
     fabric = ln.clos.dumbbell(left=2, right=2, rate=ln.Rate.of(2 * rate.count), delay="1 ms",

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from loomnet.faults import kill as kill
     from loomnet.faults import loss as loss
     from loomnet.faults import step as step
-    from loomnet.jobs import AllGather as AllGather
     from loomnet.htsim import from_htsim_topology as from_htsim_topology
+    from loomnet.jobs import AllGather as AllGather
     from loomnet.jobs import AllReduce as AllReduce
     from loomnet.jobs import AllToAll as AllToAll
     from loomnet.jobs import Broadcast as Broadcast

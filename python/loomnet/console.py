@@ -215,7 +215,7 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def print_fidelity(report: Report, console: Console) -> None:
-    """One line per run: how late the engine was and what went missing; then why that is no result."""
+    """One line per run: how late the engine was, what went missing, why that is no result."""
     for run in report.fidelity:
         f = run.fidelity
         late = (

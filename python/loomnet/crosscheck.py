@@ -15,8 +15,8 @@ from loomnet.rundata import RunData
 from loomnet.table import Table
 
 RATE_TOLERANCE = 0.05  # relative, of goodput and completion times
-# Not the mean: which sender of an incast gets more of the link is decided by microseconds, and moves it
-# by 5 % from seed to seed on the virtual clock alone.
+# Not the mean: which sender of an incast gets more of the link is decided by microseconds, and
+# moves it by 5 % from seed to seed on the virtual clock alone.
 FLOW_FIGURES = ("fct_max_s",)
 RTTS = 2  # a silence or a recovery may also differ by so many round trips
 
@@ -46,10 +46,10 @@ class Agreement:
 
 
 def compute_gaps(data: RunData) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
-    """Picoseconds of computing, to be replayed. Of a traffic model: between the end of each iteration
-    of rank 0 and the start of the next. Of a training job, whose iterations leave no room between
-    them: per rank, the part of each iteration without work outstanding on its host; so a rank that
-    the others had to wait for lets them wait again."""
+    """Picoseconds of computing, to be replayed. Of a traffic model: between the end of each
+    iteration of rank 0 and the start of the next. Of a training job, whose iterations leave no room
+    between them: per rank, the part of each iteration without work outstanding on its host; so a
+    rank that the others had to wait for lets them wait again."""
     done = data.iterations
     between = tuple(max(b.start_ps - a.end_ps, 0) for a, b in itertools.pairwise(done))
     if any(between) or not data.log:

@@ -30,8 +30,8 @@ STAND_INS = {"gloo": "tcp"}
 # MTU of a live fabric's ports, which kernel TCP fills; its model does too unless told otherwise.
 LIVE_MTU = 3400
 
-# What a request may carry for the engine: a transport's own options, whether traffic models move real
-# bytes, compute gaps to replay, and leave to exceed the live budget.
+# What a request may carry for the engine: a transport's own options, whether traffic models move
+# real bytes, compute gaps to replay, and leave to exceed the live budget.
 OPTIONS = ("mrc", "roce", "tcp", "payload", "gaps_ps", "over_budget")
 
 
@@ -146,7 +146,8 @@ class Engine:
             options.setdefault("mtu", self.plan.payload_bytes)
             slow = self.plan.base_rtt_ps >= SOFTWARE_RTT_PS
             self.network.set_mrc(self._node[host], software_time=slow,
-                                 net_rtt_ps=self.plan.base_rtt_ps, port_rate_bps=rate, options=options)
+                                 net_rtt_ps=self.plan.base_rtt_ps, port_rate_bps=rate,
+                                  options=options)
         elif self.transport == "roce":
             options.setdefault("payload_mtu", self.plan.payload_bytes)
             self.network.set_roce(self._node[host], options)
@@ -170,7 +171,7 @@ class Engine:
                    if group >= 0] if plain else [],
             groups=[list(group) for group in routes.groups] if plain else [])
 
-    # --- queue pairs --------------------------------------------------------------------------------
+    # --- queue pairs ------------------------------------------------------------------------------
     def connect(self, source: int, local: int, destination: int, remote: int) -> None:
         """Connects a queue pair both ways; numbers are the ends' own."""
         there = [(p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg)
@@ -194,7 +195,7 @@ class Engine:
             self.connect(hosts[a], numbers[a, b], hosts[b], numbers[b, a])
         return numbers
 
-    # --- changes --------------------------------------------------------------------------------------
+    # --- changes ----------------------------------------------------------------------------------
     def apply(self, changes: Iterable[Change], at_ps: int) -> None:
         """Puts the timetable's changes on the engine's schedule at this time (engine clock)."""
         for change in changes:
@@ -213,7 +214,7 @@ class Engine:
                     self.network.schedule_tables(at_ps, self._node[switch.number],
                                                  self.tables(switch, routes))
 
-    # --- figures ----------------------------------------------------------------------------------------
+    # --- figures ----------------------------------------------------------------------------------
     def series(self, host: int, origin_ps: int) -> HostSeries:
         """What one host's job saw, in time since `origin_ps`."""
         raw = self.network.meter(self._node[host])
@@ -226,7 +227,7 @@ class Engine:
             payload=raw["bins"][skip:], bin_ps=bin_ps, silence_floor_ps=bin_ps // 10)
 
     def totals(self) -> dict[str, dict[str, int]]:
-        """Every counter by object: links with traffic or drops, switches, NICs. Zeros are left out."""
+        """Every counter by object: links with traffic or drops, switches, NICs; zeros left out."""
         found: dict[str, dict[str, int]] = {}
         columns = self.network.link_counters()
         numbers = list(self._link)

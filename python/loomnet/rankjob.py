@@ -1,5 +1,5 @@
-"""What both clocks do with a PyTorch job: bridges and queue pairs before it, marks and logs while it
-runs, one outcome after it. The clock only decides how time passes in between."""
+"""What both clocks do with a PyTorch job: bridges and queue pairs before it, marks and logs while
+it runs, one outcome after it. The clock only decides how time passes in between."""
 
 from __future__ import annotations
 
@@ -95,8 +95,9 @@ class RankJob:
     def running(self) -> bool:
         return self.group is not None and bool(self.group.running)
 
-    # --- what the ranks say -------------------------------------------------------------------------
-    def take(self, rank: int, marks: Iterable[tuple[int, int, int, int, int, int]]) -> list[Iteration]:
+    # --- what the ranks say -----------------------------------------------------------------------
+    def take(self, rank: int,
+             marks: Iterable[tuple[int, int, int, int, int, int]]) -> list[Iteration]:
         """Marks of one rank; rank 0's finished iterations, in time since `origin_ps`."""
         found = []
         for kind, _, at_ps, value, a, b in marks:
@@ -108,7 +109,8 @@ class RankJob:
                 if before is None:
                     self.origin_ps = at_ps
                 elif self.origin_ps is not None:
-                    found.append(Iteration(value, before[1] - self.origin_ps, at_ps - self.origin_ps))
+                    found.append(
+                        Iteration(value, before[1] - self.origin_ps, at_ps - self.origin_ps))
             elif kind == _KINDS["hash"]:
                 self.hashes[rank][value] = a | b << 64
         return found

@@ -61,7 +61,7 @@ class _Run:
         return bool(self.request.options.get("payload", False))
 
     @property
-    def network(self):  # noqa: ANN201 (the compiled module's class)
+    def network(self):
         return self.engine.network
 
     def now(self) -> int:
@@ -160,7 +160,8 @@ class _Run:
             hosts={host: self.engine.series(host, self.origin) for host in request.placement},
             flows=[(a, b, size, start - self.origin, end and end - self.origin)
                    for a, b, size, start, end in self.traffic.flows()],
-            transport=request.job.transport, iterations=found, windows=request.timetable.windows, counters=self.counters,
+            transport=request.job.transport, iterations=found,
+            windows=request.timetable.windows, counters=self.counters,
             errors=errors, fidelity=fidelity, totals=self.engine.totals(), reason=reason,
             wrong=self.traffic.wrong() if self.payload_moves() else None,
             directory=request.directory)

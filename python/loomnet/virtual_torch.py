@@ -179,7 +179,8 @@ class VirtualTorchRun:
         for number, bridge in enumerate(self.ranks.bridges):
             if bridge.fault and number not in self.ranks.told_gone:
                 self.ranks.told_gone.add(number)
-                self.errors.append(RunFault(self.now(), f"rank {number}", f"cut off: {bridge.fault}"))
+                self.errors.append(
+                    RunFault(self.now(), f"rank {number}", f"cut off: {bridge.fault}"))
                 for peer, other in enumerate(self.ranks.bridges):
                     if peer != number:
                         other.tell("peer_gone", number, "cut off", now)

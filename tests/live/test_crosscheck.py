@@ -12,14 +12,15 @@ from loomnet.live import doctor
 _REASON = doctor.why_not_live()
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=str(_REASON))
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
-TRIES = 2  # a run that fell behind is no result; a busy machine gets one more try, then it is an error
+TRIES = 2  # a run that fell behind is no result: one more try, then it is an error
 
 
 @pytest.mark.parametrize("scenario", ["flow", "incast", "permutation", "allreduce"])
 def test_live_and_virtual_agree(scenario, tmp_path):
     for _ in range(TRIES):
         done = subprocess.run(
-            [sys.executable, "-m", "loomnet", "crosscheck", str(SCENARIOS / f"crosscheck_{scenario}.py")],
+            [sys.executable, "-m", "loomnet", "crosscheck",
+             str(SCENARIOS / f"crosscheck_{scenario}.py")],
             cwd=tmp_path, capture_output=True, text=True, timeout=120,
         )
         if done.returncode != EXIT_FIDELITY:

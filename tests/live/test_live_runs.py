@@ -1,5 +1,5 @@
-"""Whole runs on the live clock: real packets, real XDP switches, real ranks; and what goes wrong with
-them."""
+"""Whole runs on the live clock: real packets, real XDP switches, real ranks; and what goes wrong
+with them."""
 
 import subprocess
 import sys
@@ -19,8 +19,8 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 @pytest.fixture
 def live(tmp_path):
-    """A live Lab that does not judge lateness: no test here is about a figure's digits, and a busy CI
-    machine would fail them for its own noise."""
+    """A live Lab that does not judge lateness: no test here is about a figure's digits, and a busy
+    CI machine would fail them for its own noise."""
     return Lab("live", clock="live", base=SCENARIOS, directory=tmp_path / "lab")
 
 

@@ -3,6 +3,7 @@ training wrappers, and what happens when a rank dies, hangs, disagrees or writes
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ WORLD = 4
 def case_names(script: str) -> list[str]:
     source = (Path(__file__).parent / "torch_ranks" / script).read_text().splitlines()
     return [line.split("(")[0].removeprefix("def ") for before, line in
-            zip(source, source[1:], strict=False) if before == "@case"]
+            itertools.pairwise(source) if before == "@case"]
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one-queue-pair", "three-queue-pairs"])

@@ -185,5 +185,5 @@ def test_a_job_that_waits_for_ever_is_ended(tmp_path):
 
 
 def test_an_option_that_no_engine_knows_is_refused(lab):
-    with pytest.raises(ln.UsageError, match="no option paylod.*payload"):
+    with pytest.raises(ln.UsageError, match=r"no option paylod.*payload"):
         lab.run(fabric(), ln.AllReduce(size="1 kB", transport="mrc"), paylod=True)

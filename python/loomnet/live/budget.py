@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from loomnet.jobs import Job
 from loomnet.plan import FRAMING_BYTES, Plan
 
-# Passes through kernel-placed switches that keep p99 lateness near 100 us while ranks compute on the
-# same two cores ("Loomnet: the design" 5: 240 k tried, 400 k collapsed).
+# Passes through kernel-placed switches that keep p99 lateness near 100 us while ranks compute on
+# the same two cores ("Loomnet: the design" 5: 240 k tried, 400 k collapsed).
 PASSES_PER_SECOND = 150_000
 
 
 def offered_passes(plan: Plan, job: Job, placement: Sequence[int]) -> float:
-    """Switch passes per emulated second with every sending port at line rate: full packets from each
-    host that sends, by the longest chain to any of its peers; acknowledgements add a sixteenth."""
+    """Switch passes per emulated second with every sending port at line rate: full packets from
+    each host that sends, by the longest chain to any of its peers; acknowledgements add a
+    sixteenth."""
     bits = (plan.frame_bytes + FRAMING_BYTES) * 8
     passes = 0.0
     senders: dict[int, int] = {}

@@ -31,8 +31,8 @@ _ONE_THREAD = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB_MAXIMUM")
 _PRIVATE = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "SUDO_COMMAND", "SSH_AUTH_SOCK", "MAIL")
 _NICE = 10
 # Gradients and activations stay in the heap: giving them back to the kernel and faulting them in
-# again every step is time in the kernel, in which a rank cannot be preempted (measured: p99 lateness
-# 1.0 ms with glibc's defaults, 0.65 ms so).
+# again every step is time in the kernel, in which a rank cannot be preempted (measured: p99
+# lateness 1.0 ms with glibc's defaults, 0.65 ms so).
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 _LOG_TAIL = 256 * 1024  # bytes of a log that are read to find its traceback
 

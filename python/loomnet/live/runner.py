@@ -45,15 +45,16 @@ class LiveRunner:
         plan = request.plan
         load = offered_passes(plan, request.job, request.placement)
         return (f"{plan.name}: {len(plan.hosts)} hosts, {plan.planes} planes, {len(plan.switches)} "
-                f"XDP switches, {len(plan.links)} links; live, D = {request.dilation:g}; offered load "
-                f"{load / request.dilation / 1000:.0f} k of {PASSES_PER_SECOND / 1000:.0f} k switch "
-                f"passes/s; {request.job.describe()}{_expected_wall(request)}")
+                f"XDP switches, {len(plan.links)} links; live, D = {request.dilation:g}; "
+                f"offered load {load / request.dilation / 1000:.0f} k of "
+                f"{PASSES_PER_SECOND / 1000:.0f} k switch passes/s; "
+                f"{request.job.describe()}{_expected_wall(request)}")
 
     def check(self, request: RunRequest) -> None:
         check_options(request.options)
         if request.job.transport == "gloo" and request.dilation != 1:
-            raise UsageError("dilation: kernel TCP's timers run on wall time, so Gloo is compared at "
-                             "D = 1 only")
+            raise UsageError("dilation: kernel TCP's timers run on wall time, so Gloo is compared "
+                             "at D = 1 only")
         load = offered_passes(request.plan, request.job, request.placement) / request.dilation
         if load > PASSES_PER_SECOND and not request.options.get("over_budget"):
             raise UsageError(
@@ -172,7 +173,7 @@ class _Run:
                        for link in self.plan.links)
         return max(shortest // 2, round(10**9 / self.request.dilation))
 
-    # --- the run ------------------------------------------------------------------------------------
+    # --- the run ----------------------------------------------------------------------------------
     def go(self) -> RunData:
         ended, reason = "finished", None
         try:
@@ -196,8 +197,8 @@ class _Run:
                 # Gloo binds to the interface that holds fd00::<host> and nothing else.
                 "GLOO_SOCKET_IFNAME": HOST_INTERFACE, **environment_of_ranks()})
         else:
-            # Traffic models run on the engine's own thread: real bytes, made and compared there, cost
-            # it lateness, so lengths are the default. Ranks always move real bytes.
+            # Traffic models run on the engine's own thread: real bytes, made and compared there,
+            # cost it lateness, so lengths are the default. Ranks always move real bytes.
             self.traffic = start_traffic(
                 self.engine, self.job, self.request.placement, START_PS, seed=self.request.seed,
                 payload=self.payload_moves,
@@ -303,7 +304,7 @@ class _Run:
             for bridge in ranks.bridges:
                 self.live.stop_at(bridge, step)
         if ranks.group is not None and ranks.group.first_failure is not None:
-            # The others learn of it from their NIC, or from their own transport; give them a moment.
+            # The others learn of it from their NIC, or their own transport; give them a moment.
             ranks.group.wait(0)
             failure = ranks.failure(self.now())
             assert failure is not None
@@ -341,7 +342,7 @@ class _Run:
         self.last_progress_ps = max(self.last_progress_ps, iteration.end_ps)
         self._apply(self.table.on_iteration(iteration.number, iteration.start_ps, iteration.end_ps))
 
-    # --- faults ---------------------------------------------------------------------------------------
+    # --- faults -----------------------------------------------------------------------------------
     def _timetable(self) -> None:
         due = self.table.next_time()
         if self.origin is not None and due is not None and due <= self.now():
@@ -374,7 +375,7 @@ class _Run:
         if recording is not None:
             recording.drain(lambda number: self.live.take_capture(self.recorder, number))
 
-    # --- reports ----------------------------------------------------------------------------------------
+    # --- reports ----------------------------------------------------------------------------------
     def _sample(self) -> dict[str, int]:
         found = self.live.run_counters(list(self.request.placement))
         at = self.now()

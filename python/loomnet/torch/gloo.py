@@ -121,8 +121,8 @@ class MeasuredGloo(dist.ProcessGroup):
 
 
 class _Callbacks:
-    """Callbacks of futures run on Gloo's threads. One that wants the interpreter after it has begun to
-    end takes the process down, so the end of the process waits for them."""
+    """Callbacks of futures run on Gloo's threads. One that wants the interpreter after it has begun
+    to end takes the process down, so the end of the process waits for them."""
 
     def __init__(self) -> None:
         self._open = 0

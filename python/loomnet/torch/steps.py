@@ -22,8 +22,8 @@ class StepHook:
     Args:
         hash_every: hash the parameters each so many steps; 0: never.
         compute: picoseconds of emulated time that the computing of the steps after the first takes,
-            joined by commas, the last one for all that follow; "measured" for this process's own CPU
-            time; None where time passes by itself (the live clock).
+            joined by commas, the last one for all that follow; "measured" for this process's own
+            CPU time; None where time passes by itself (the live clock).
     """
 
     def __init__(self, hash_every: int, compute: str | None = None) -> None:
@@ -34,8 +34,8 @@ class StepHook:
         self._measured_s = time.process_time() if compute == "measured" else None
         self._hash_every = hash_every
         self._optimizer: weakref.ref[Any] | None = None
-        # Monotonic ns in which this process stood still while its declared compute time passed; kept
-        # for a run that is traced.
+        # Monotonic ns in which this process stood still while its declared compute time passed;
+        # kept for a run that is traced.
         self.pauses: list[tuple[int, int]] | None = None
 
     def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -60,7 +60,7 @@ class StepHook:
         self._compute(link.session)
 
     def _compute(self, session: Any) -> None:
-        """On the virtual clock: this iteration's compute time passes, as declared or as measured."""
+        """On the virtual clock: this iteration's compute time passes, declared or measured."""
         if self._compute_ps:
             began = time.monotonic_ns()
             session.compute(self._compute_ps[min(self.step, len(self._compute_ps)) - 1])
