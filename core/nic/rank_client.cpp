@@ -15,8 +15,7 @@ StagingConfig staging_of(const Geometry& g) {
 
 std::string describe_gone(const NoticeEntry& n) {
   const auto reason = static_cast<GoneReason>(n.reason);
-  return "rank " + std::to_string(n.peer) +
-         (reason == GoneReason::exited ? " has " : " was ") + std::string(to_string(reason));
+  return (reason == GoneReason::exited ? "has " : "was ") + std::string(to_string(reason));
 }
 
 }  // namespace
@@ -157,7 +156,8 @@ bool RankClient::poll(CollectiveExecutor* executor) {
 // message can say who is really missing.
 void RankClient::note(const NoticeEntry& n) {
   if (static_cast<NoticeKind>(n.kind) != NoticeKind::peer_gone || absent_.size() > 1000) return;
-  absent_ += (absent_.empty() ? "" : "; ") + describe_gone(n);
+  absent_ += (absent_.empty() ? "rank " : "; rank ") + std::to_string(n.peer) + " " +
+             describe_gone(n);
 }
 
 void RankClient::apply(const NoticeEntry& n, CollectiveExecutor* executor) {

@@ -280,7 +280,7 @@ void RankSession::expire_departed(std::int64_t now) {
   }
   for (; departed_failed_ < client_.departed().size(); ++departed_failed_) {
     const JobRank peer = client_.departed()[departed_failed_];
-    executor_.on_peer_failure(peer, "rank " + std::to_string(peer) + " has exited");
+    executor_.on_peer_failure(peer, "has exited");
   }
 }
 

@@ -79,7 +79,8 @@ class LiveRunner:
             with contextlib.ExitStack() as stack:
                 try:
                     run = _Run(request, on_progress, stack, interrupts)
-                except (OSError, RuntimeError) as error:
+                # SystemExit: Mininet ends the process where a tool it calls did not answer.
+                except (OSError, RuntimeError, SystemExit) as error:
                     interrupts.check()  # Ctrl-C reaches what bring-up started, too
                     raise _cannot_start(error) from error
                 data = run.go()
