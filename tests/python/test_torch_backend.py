@@ -120,7 +120,7 @@ def test_rank_that_scribbles_is_cut_off(tmp_path: Path) -> None:
         for rank in (0, 1):
             ranks.wait_for(rank, "error:", 120) if rank not in ranks.status else None
             # Its own garbage may end the process before the NIC has read any.
-            gone = r"job rank 2 (was cut off|was killed|has exited)"
+            gone = r"rank 2 (was cut off|was killed|has exited)"
             assert re.search(gone, ranks.log(rank)), ranks.log(rank)
         assert ranks.nic.fault(2) != "none" or "was cut off" not in ranks.log(0)
         assert ranks.nic.fault(0) == ranks.nic.fault(1) == "none"
