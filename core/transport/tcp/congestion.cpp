@@ -2,7 +2,6 @@
 #include "transport/tcp/congestion.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <stdexcept>
 
 #include "transport/tcp/algorithms.hpp"
@@ -10,14 +9,9 @@
 namespace loomnet::tcp {
 namespace {
 
-struct Register {
-  std::mutex lock;
-  std::vector<CongestionFactory> rows = built_in_controls();
-};
-
-Register& controls() {
-  static Register r;
-  return r;
+std::vector<CongestionFactory>& controls() {
+  static std::vector<CongestionFactory> rows = built_in_controls();
+  return rows;
 }
 
 }  // namespace
@@ -26,23 +20,20 @@ void register_congestion_control(CongestionFactory factory) {
   if (factory.name.empty() || !factory.make) {
     throw std::invalid_argument("congestion control: a name and a factory are needed");
   }
-  Register& r = controls();
-  const std::lock_guard guard(r.lock);
+  auto& rows = controls();
   const auto same = [&](const CongestionFactory& f) { return f.name == factory.name; };
-  if (const auto it = std::find_if(r.rows.begin(), r.rows.end(), same); it != r.rows.end()) {
+  if (const auto it = std::find_if(rows.begin(), rows.end(), same); it != rows.end()) {
     *it = std::move(factory);
   } else {
-    r.rows.push_back(std::move(factory));
+    rows.push_back(std::move(factory));
   }
 }
 
 std::unique_ptr<CongestionControl> make_congestion_control(std::string_view name, Window& window,
                                                            const TcpOptions& options,
                                                            std::uint64_t stream) {
-  Register& r = controls();
-  const std::lock_guard guard(r.lock);
   std::string all;
-  for (const CongestionFactory& f : r.rows) {
+  for (const CongestionFactory& f : controls()) {
     if (f.name == name) return f.make(window, options, stream);
     all += (all.empty() ? "" : ", ") + f.name;
   }
@@ -51,10 +42,8 @@ std::unique_ptr<CongestionControl> make_congestion_control(std::string_view name
 }
 
 std::vector<std::string> congestion_controls() {
-  Register& r = controls();
-  const std::lock_guard guard(r.lock);
   std::vector<std::string> names;
-  for (const CongestionFactory& f : r.rows) names.push_back(f.name);
+  for (const CongestionFactory& f : controls()) names.push_back(f.name);
   return names;
 }
 

@@ -4,9 +4,10 @@ collectives that need it."""
 import mmap
 import os
 import random
+import signal
 import struct
 import sys
-import time
+from pathlib import Path
 
 kind, victim = sys.argv[1], int(sys.argv[2])
 rank = int(os.environ["RANK"])
@@ -27,10 +28,16 @@ t = torch.ones(1000)
 dist.all_reduce(t)
 print("first ok", flush=True)
 if rank == victim and kind == "scribble":
-    dice = random.Random(5)
-    for at in range(4096, 16 * 4096, 8):  # state, indices, submissions
-        struct.pack_into("<Q", memory, at, dice.getrandbits(64))
-    time.sleep(300)
+    # From a child, with the rank itself stopped: its own garbage would end it before the NIC reads
+    # any, and this is about what the NIC does.
+    if os.fork() == 0:
+        while Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            pass
+        dice = random.Random(5)
+        for at in range(4096, 16 * 4096, 8):  # state, indices, submissions
+            struct.pack_into("<Q", memory, at, dice.getrandbits(64))
+        os._exit(0)
+    os.kill(os.getpid(), signal.SIGSTOP)
 try:
     for _ in range(3):
         dist.all_reduce(t)
