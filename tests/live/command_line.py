@@ -51,12 +51,18 @@ class Run:
                 return line
 
     def wait(self, seconds: float = 60) -> int:
-        """Its exit status."""
-        status = self.process.wait(seconds)
+        """Its exit status; fails with all threads' stacks if it has none in time."""
+        try:
+            status = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # PYTHONFAULTHANDLER: it says where it hangs
+            self.process.wait(10)
+            status = None
         self._reader.join(5)
         with contextlib.suppress(queue.Empty):
             while (line := self._fresh.get_nowait()) is not None:
                 self.lines.append(line)
+        assert status is not None, f"no end in {seconds} s:\n{self.output}"
         return status
 
     def interrupt(self, number=signal.SIGINT):
@@ -72,7 +78,8 @@ class Loomnet:
     def start(self, *arguments, prefix=(), environment=None, python=sys.executable) -> Run:
         """Any command; `prefix` goes before it (setpriv, prlimit, …)."""
         command = [*map(str, prefix), str(python), "-m", "loomnet", *map(str, arguments)]
-        run = Run(command, self.directory, {**os.environ, **(environment or {})})
+        run = Run(command, self.directory,
+                  {**os.environ, "PYTHONFAULTHANDLER": "1", **(environment or {})})
         self._runs.append(run)
         return run
 

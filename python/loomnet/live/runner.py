@@ -179,8 +179,7 @@ class _Run:
         ended, reason = "finished", None
         try:
             self._start()
-            with self.interrupts.listen():
-                ended, reason = self._watch()
+            ended, reason = self._watch()
         except KeyboardInterrupt:
             ended, reason = "interrupted", self.interrupts.pending or "Ctrl-C"
         finally:
@@ -224,6 +223,9 @@ class _Run:
 
     def _watch(self) -> tuple[str, str | None]:
         while True:
+            # Asked for, not raised by the handler: what is raised inside a finaliser is lost, and
+            # between `pause` and `resume` it would leave the loop paused.
+            self.interrupts.check()
             verdict = self._look()
             if verdict is not None:
                 return verdict
