@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch.distributed import ReduceOp
 
 from loomnet.torch import connection as _connection
+from loomnet.torch.naming import NamedGroup
 from loomnet.torch.operations import Call, FakeCall, same_type, single
 from loomnet.torch.rendezvous import meet
 from loomnet.torch.skip import skip_in_dynamo
@@ -27,7 +28,7 @@ _SMALL = 65536  # bytes
 _CHECK_TAG = 0xFFFF_FF00  # of monitored_barrier's messages
 
 
-class LoomnetGroup(dist.ProcessGroup):
+class LoomnetGroup(NamedGroup):
     """A group of ranks over the emulated network.
 
     Args:
@@ -59,34 +60,9 @@ class LoomnetGroup(dist.ProcessGroup):
         self._session.create(self._id, members)
         _connection.register_group(self)
 
-    @classmethod
-    def from_options(cls, options: Any) -> LoomnetGroup:
-        """From torch's ``DistributedBackendOptions``."""
-        return cls(options.store, options.group_rank, options.group_size, options.timeout,
-                   options.group_id)
-
     # --- what a group is called ----------------------------------------------------------------
     def getBackendName(self) -> str:
         return "loomnet"
-
-    def getGroupName(self) -> str:
-        return self._name
-
-    def setGroupName(self, name: str) -> None:
-        self._name = name
-
-    def getGroupDesc(self) -> str:
-        return self._desc
-
-    def setGroupDesc(self, desc: str) -> None:
-        self._desc = desc
-
-    def get_group_store(self) -> dist.Store:
-        return self._store
-
-    @property
-    def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
 
     def _get_backend(self, device: torch.device) -> LoomnetGroup:
         return self

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from loomnet.torch import connection as _connection
+from loomnet.torch.naming import NamedGroup
 from loomnet.torch.skip import skip_in_dynamo
 
 # Everything that moves data; each method passes its arguments on unchanged.
@@ -30,7 +31,7 @@ _METHODS = (
 )
 
 
-class MeasuredGloo(dist.ProcessGroup):
+class MeasuredGloo(NamedGroup):
     """A Gloo group with marks. Bound to ``LOOMNET_HOST_ADDRESS`` where the launcher sets it: by
     default Gloo binds to what the host name resolves to, which is no address of the fabric."""
 
@@ -54,35 +55,13 @@ class MeasuredGloo(dist.ProcessGroup):
         self._inner, self._backend = inner, backend
         self._name, self._desc, self._store = name, "", store
 
-    @classmethod
-    def from_options(cls, options: Any) -> MeasuredGloo:
-        """From torch's ``DistributedBackendOptions``."""
-        return cls(options.store, options.group_rank, options.group_size, options.timeout,
-                   options.group_id)
-
     def getBackendName(self) -> str:
         # Not "gloo": DDP's logger would then look for Gloo's object inside this one.
         return "loomnet_gloo"
 
-    def getGroupName(self) -> str:
-        return self._name
-
     def setGroupName(self, name: str) -> None:
-        self._name = name
+        super().setGroupName(name)
         self._inner._set_group_name(name)
-
-    def getGroupDesc(self) -> str:
-        return self._desc
-
-    def setGroupDesc(self, desc: str) -> None:
-        self._desc = desc
-
-    def get_group_store(self) -> dist.Store:
-        return self._store
-
-    @property
-    def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
 
     def _get_backend(self, device: torch.device) -> Any:
         return self._backend
