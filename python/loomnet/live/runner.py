@@ -223,8 +223,8 @@ class _Run:
 
     def _watch(self) -> tuple[str, str | None]:
         while True:
-            # Asked for, not raised by the handler: what is raised inside a finaliser is lost, and
-            # between `pause` and `resume` it would leave the loop paused.
+            # Asked for, not raised by the handler wherever it falls: between a lock and its `try`
+            # (subprocess's poll of a node's shell has one) it would hang the way down.
             self.interrupts.check()
             verdict = self._look()
             if verdict is not None:
