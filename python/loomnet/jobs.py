@@ -10,9 +10,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
 
 from loomnet import flowsizes
+from loomnet.compute import ComputeModel, compute_model
 from loomnet.errors import UsageError
 from loomnet.expected import Edge, ring
 from loomnet.naming import did_you_mean
@@ -40,10 +48,6 @@ def _transport(value: str) -> str:
 
 def _stall(value: Any) -> Any:
     return value if value is None or value == "auto" else Time(value)
-
-
-def _compute(value: Any) -> Any:
-    return value if value is None or value == "measured" else Time(value)
 
 
 Transport = Annotated[str, AfterValidator(_transport)]
@@ -99,17 +103,21 @@ class Job(Spec):
 class TorchJob(Job):
     """A PyTorch script and its arguments, as for torchrun; the script holds nothing of Loomnet.
 
-    `compute`: emulated compute time of an iteration on the virtual clock, or "measured" (then the
-    run is not deterministic); a live run computes for real. `log`: a regular expression with named
-    groups, read from rank 0's output, `step` and `loss` among them. `until`: emulated time, from
-    the first iteration on, at which the ranks are told to stop after the iteration at hand.
+    `compute`: emulated compute time on the virtual clock; a live run computes for real. One time is
+    an iteration's. A table has a row per layer, by qualified module name or pattern, {"layers.*":
+    "0.1 ms"} or {"layers.*": (forward, backward)} (one time is forward's, backward takes twice
+    that), and "optimizer" for the step; gradients then leave while backward goes on. "measured" is
+    each rank's own CPU time, "measured x 0.1" a share of it: such a run is not deterministic.
+    `log`: a regular expression with named groups, read from rank 0's output, `step` and `loss`
+    among them. `until`: emulated time, from the first iteration on, at which the ranks are told to
+    stop after the iteration at hand.
     """
 
     kind: ClassVar[str] = "torch"
     positional: ClassVar[tuple[str, ...]] = ("script",)
     script: Path
     args: tuple[str, ...] = ()
-    compute: Annotated[Time | Literal["measured"] | None, BeforeValidator(_compute)] = None
+    compute: Annotated[ComputeModel | None, PlainValidator(compute_model)] = None
     log: str | None = None
     map_backend: bool = True
     until: Time | None = None
@@ -140,7 +148,7 @@ class TorchJob(Job):
         if clock == "virtual" and self.compute is None:
             raise UsageError(
                 "TorchJob.compute: the virtual clock needs the compute time of an "
-                'iteration, for example compute="2 ms"'
+                'iteration, for example compute="2 ms", or a table by layer'
             )
 
     def describe(self) -> str:

@@ -55,8 +55,9 @@ class RankJob:
 
     # --- processes --------------------------------------------------------------------------------
     def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str],
-               computes: Sequence[Sequence[int]] = ()) -> None:
-        """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones)."""
+               computes: Sequence[str] = ()) -> None:
+        """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones).
+        `computes`: on the virtual clock each rank's compute time, as its step hook reads it."""
         # Where a model stands for Gloo, Gloo's own name means that model.
         mapped = self.job.map_backend or self.engine.transport != self.job.transport
         specs = []
@@ -66,7 +67,7 @@ class RankJob:
             fds = self.bridges[rank].fds()
             compute = {}
             if computes:
-                compute["LOOMNET_COMPUTE"] = ",".join(map(str, computes[rank]))
+                compute["LOOMNET_COMPUTE"] = computes[rank]
             specs.append(RankSpec(
                 rank, self.engine.plan.hosts[host].name,
                 [sys.executable, str(self.request.script), *self.job.args],
@@ -172,9 +173,6 @@ class RankJob:
             self.group.stop(grace)
 
 
-def environment_of_ranks(*, measured: bool = False) -> dict[str, str]:
+def environment_of_ranks() -> dict[str, str]:
     """What the backend inside every rank reads besides its descriptors."""
-    found = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}
-    if measured:
-        found["LOOMNET_COMPUTE"] = "measured"
-    return found
+    return {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}

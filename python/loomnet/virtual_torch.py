@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loomnet import _core
+from loomnet.compute import Measured, encoded
 from loomnet.engine import Engine, figures_of, virtual_transport
 from loomnet.jobs import TorchJob
 from loomnet.live.ownership import RunLock
@@ -79,18 +80,16 @@ class VirtualTorchRun:
         return 0 if origin is None else self.engine.network.now_ps - origin
 
     def go(self) -> RunData:
-        measured = self.job.compute == "measured"
-        computes = [list(each) for each in self.request.options.get("gaps_ps", ())]
-        if computes:  # of each rank, as a live run measured them
-            measured = False
-        elif self.job.compute is not None and not measured:
-            computes = [[self.job.compute.count]] * len(self.ranks.bridges)
+        computes = [",".join(map(str, each))  # of each rank, as a live run measured them
+                    for each in self.request.options.get("gaps_ps", ())]
+        if not computes and self.job.compute is not None:
+            computes = [encoded(self.job.compute)] * len(self.ranks.bridges)
         ended: str
         with RunLock() as lock:
             names = [self.request.plan.hosts[host].name for host in self.request.placement]
             try:
                 self.ranks.launch(LocalHosts(lock, names), master_port=free_port(),
-                                  environment=environment_of_ranks(measured=measured),
+                                  environment=environment_of_ranks(),
                                   computes=computes)
                 ended, reason = self.watch()
             except KeyboardInterrupt:
@@ -239,7 +238,8 @@ class VirtualTorchRun:
             fidelity=Fidelity(packets=network.packets, unexplained=network.leaked, emulated_ps=end,
                               notes={**self.labels}),
             totals=self.engine.totals(), unequal_hashes=self.ranks.unequal_hashes(), reason=reason,
-            deterministic=self.job.compute != "measured", directory=self.request.directory)
+            deterministic=not isinstance(self.job.compute, Measured),
+            directory=self.request.directory)
         if self.request.recording is not None:
             self.request.recording.finish(data, origin)
         return data

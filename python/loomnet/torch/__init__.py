@@ -45,5 +45,5 @@ def _install() -> None:
         if folder := os.environ.get("LOOMNET_PROFILES"):
             from loomnet.torch import profiles
 
-            hook.pauses = []
-            profiles.install(folder, hook.pauses)
+            hook.computing.pauses = []
+            profiles.install(folder, hook.computing.pauses)

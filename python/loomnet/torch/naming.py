@@ -7,6 +7,8 @@ from typing import Any, Self
 import torch
 import torch.distributed as dist
 
+from loomnet.torch.skip import skip_in_dynamo
+
 
 class NamedGroup(dist.ProcessGroup):
     """A group of ranks on the CPU that holds its own name. Built of (store, rank, size, timeout,
@@ -40,3 +42,6 @@ class NamedGroup(dist.ProcessGroup):
     @property
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
+
+
+skip_in_dynamo(NamedGroup)

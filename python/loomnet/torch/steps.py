@@ -6,13 +6,13 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import time
 import weakref
 from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from loomnet.torch import connection as _connection
+from loomnet.torch.computing import Computing
 
 
 class StepHook:
@@ -21,22 +21,14 @@ class StepHook:
 
     Args:
         hash_every: hash the parameters each so many steps; 0: never.
-        compute: picoseconds of emulated time that the computing of the steps after the first takes,
-            joined by commas, the last one for all that follow; "measured" for this process's own
-            CPU time; None where time passes by itself (the live clock).
+        computing: lets the declared time of each step pass.
     """
 
-    def __init__(self, hash_every: int, compute: str | None = None) -> None:
+    def __init__(self, hash_every: int, computing: Computing) -> None:
         self.step = 0
-        self._compute_ps: list[int] = []
-        if compute not in (None, "measured"):
-            self._compute_ps = [int(each) for each in compute.split(",")]
-        self._measured_s = time.process_time() if compute == "measured" else None
+        self.computing = computing
         self._hash_every = hash_every
         self._optimizer: weakref.ref[Any] | None = None
-        # Monotonic ns in which this process stood still while its declared compute time passed;
-        # kept for a run that is traced.
-        self.pauses: list[tuple[int, int]] | None = None
 
     def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         link = _connection.existing()
@@ -57,19 +49,7 @@ class StepHook:
         last = link.session.last_step
         if last >= 0 and self.step >= last:
             raise SystemExit(0)
-        self._compute(link.session)
-
-    def _compute(self, session: Any) -> None:
-        """On the virtual clock: this iteration's compute time passes, declared or measured."""
-        if self._compute_ps:
-            began = time.monotonic_ns()
-            session.compute(self._compute_ps[min(self.step, len(self._compute_ps)) - 1])
-            if self.pauses is not None:
-                self.pauses.append((began, time.monotonic_ns()))
-        elif self._measured_s is not None:
-            now = time.process_time()
-            session.compute(max(round((now - self._measured_s) * 1e12), 1))
-            self._measured_s = time.process_time()
+        self.computing.after_step(self.step)
 
 
 def parameter_hash(optimizer: Any) -> bytes | None:
@@ -91,6 +71,6 @@ def parameter_hash(optimizer: Any) -> bytes | None:
 def install() -> StepHook:
     """Registers the hook for every optimizer of the process, as ``LOOMNET_HASH_EVERY`` says."""
     hook = StepHook(int(os.environ.get("LOOMNET_HASH_EVERY", "0") or 0),
-                    os.environ.get("LOOMNET_COMPUTE"))
+                    Computing(os.environ.get("LOOMNET_COMPUTE")))
     register_optimizer_step_post_hook(hook)
     return hook
