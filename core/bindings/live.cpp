@@ -287,6 +287,11 @@ void bind_live(py::module_& m) {
              }
              return counters_dict(c);
            })
+      .def("queued",
+           [](LiveRun& r, const std::vector<std::uint32_t>& halves) {
+             return r.call([&] { return queued_bytes(r.network(), halves); });
+           },
+           py::call_guard<Release>(), py::arg("halves"), "Network.queued, on the loop's thread.")
       .def("capture",
            [](LiveRun& r, NetworkRecorder& recorder, std::uint32_t half, const std::string& interface,
               const std::string& description) {

@@ -67,6 +67,15 @@ py::dict counters_dict(const RunCounters& c) {
   return out;
 }
 
+std::vector<std::uint32_t> queued_bytes(Network& network, const std::vector<std::uint32_t>& halves) {
+  std::vector<std::uint32_t> out;
+  for (const std::uint32_t half : halves) {
+    if (half / 2 >= network.links()) throw std::invalid_argument("queued: no such link");
+    out.push_back(network.half(half / 2, half % 2 == 0).queued_bytes(network.now()));
+  }
+  return out;
+}
+
 namespace {
 
 py::dict nic_counters(Network& network, NodeId host) {
@@ -113,6 +122,20 @@ py::dict meter(Network& network, NodeId host) {
   out["bin_ps"] = m.bin().count;
   out["bins"] = py::array_t<std::uint64_t>(static_cast<py::ssize_t>(m.bins().size()), m.bins().data());
   out["bytes"] = m.bytes();
+  return out;
+}
+
+// What `ss -ti` shows of a kernel's socket, of the model's sender: bytes, picoseconds, bits per second.
+py::dict tcp_state(Network& network, NodeId host, QpNumber qp) {
+  auto* transport = dynamic_cast<tcp::TcpTransport*>(network.nic(host).transport());
+  if (!transport) throw std::invalid_argument("tcp_state: the host's transport is not tcp");
+  tcp::Sender& sender = transport->sender(qp);
+  py::dict out;
+  out["acked"] = sender.acked();
+  out["cwnd"] = sender.window().cwnd;
+  out["srtt_ps"] = sender.rtt().srtt().count;
+  out["min_rtt_ps"] = sender.rtt().known() ? sender.rtt().min().count : 0;
+  out["pacing_bps"] = sender.window().pacing_rate;
   return out;
 }
 
@@ -312,6 +335,9 @@ void bind_network(py::module_& m) {
       .def("link_counters", &link_counters)
       .def("switch_counters", &switch_counters)
       .def("nic_counters", &nic_counters)
+      .def("tcp_state", &tcp_state, py::arg("host"), py::arg("qp"))
+      .def("queued", &queued_bytes, py::arg("halves"),
+           "Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.")
       .def("meter", &meter)
       .def("close_meter", [](Network& n, NodeId host) { n.nic(host).meter().close(n.now()); })
       .def("transport_events", &transport_events)

@@ -126,6 +126,7 @@ tcp::TcpOptions tcp_options(const py::dict& options, std::uint64_t seed) {
       .field("retries", o.retries)
       .time("delayed_ack_ps", o.delayed_ack)
       .field("quick_acks", o.quick_acks)
+      .field("handshake", o.handshake)
       .field("ecn", o.ecn)
       .field("hystart", o.hystart)
       .field("slow_start_after_idle", o.slow_start_after_idle)

@@ -5,12 +5,21 @@
 
 namespace loomnet {
 
+namespace ecn_field {
+inline constexpr std::size_t kEthernet = 14;
+// Bits 4 and 5 of the IPv6 header's second byte; anything but IPv6 has none here.
+inline bool present(const Packet& packet) {
+  return packet.header_length > kEthernet + 1 && packet.header[kEthernet] >> 4 == 6;
+}
+}  // namespace ecn_field
+
+// Whether a packet made elsewhere, by a host's kernel, says that it may be marked.
+inline bool is_ect(const Packet& packet) {
+  return ecn_field::present(packet) && (packet.header[ecn_field::kEthernet + 1] & 0x30) != 0;
+}
+
 inline void mark_ce(Packet& packet) {
-  constexpr std::size_t kEthernet = 14;
-  // The ECN field is bits 4 and 5 of the header's second byte; anything but IPv6 has none here.
-  if (packet.header_length > kEthernet + 1 && packet.header[kEthernet] >> 4 == 6) {
-    packet.header[kEthernet + 1] |= 0x30;
-  }
+  if (ecn_field::present(packet)) packet.header[ecn_field::kEthernet + 1] |= 0x30;
 }
 
 }  // namespace loomnet

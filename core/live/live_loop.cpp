@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "ebpf/metadata.h"
+#include "link/ecn.hpp"
 
 namespace loomnet {
 namespace {
@@ -248,6 +249,7 @@ void LiveLoop::from_kernel(Port& port, const ReceivedFrame& frame, Picoseconds n
   packet->kernel = true;
   packet->payload.length = frame.length - packet->header_length;
   attach(*packet, port, frame, true);
+  packet->ect = is_ect(*packet);
   if (port.kind == PortKind::host) {
     ++counters_.host_frames;
     from_hosts_.push_back({std::move(packet), &port});

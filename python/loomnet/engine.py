@@ -31,8 +31,8 @@ STAND_INS = {"gloo": "tcp"}
 LIVE_MTU = 3400
 
 # What a request may carry for the engine: a transport's own options, whether traffic models move
-# real bytes, compute gaps to replay, and leave to exceed the live budget.
-OPTIONS = ("mrc", "roce", "tcp", "payload", "gaps_ps", "over_budget")
+# real bytes, compute gaps to replay, leave to exceed the live budget, and what is sampled.
+OPTIONS = ("mrc", "roce", "tcp", "payload", "gaps_ps", "over_budget", "sample", "queues")
 
 
 def check_options(options: Iterable[str]) -> None:
@@ -194,6 +194,14 @@ class Engine:
             numbers[a, b], numbers[b, a] = FIRST_QP + b, FIRST_QP + a
             self.connect(hosts[a], numbers[a, b], hosts[b], numbers[b, a])
         return numbers
+
+    def queued(self, halves: Iterable[int]) -> list[int]:
+        """Bytes that wait in the ports that send into these directions, now."""
+        return self.network.queued(self.halves(halves))
+
+    def halves(self, numbers: Iterable[int]) -> list[int]:
+        """The engine's numbers of directions of the plan's links."""
+        return [2 * self._link[number // 2] + number % 2 for number in numbers]
 
     # --- changes ----------------------------------------------------------------------------------
     def apply(self, changes: Iterable[Change], at_ps: int) -> None:

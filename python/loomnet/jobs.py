@@ -28,13 +28,13 @@ from loomnet.spec import Spec
 from loomnet.taskgraph import TaskGraph
 from loomnet.units import Size, Time
 
-# What carries a job's bytes. `gloo` is stock torch Gloo over kernel TCP, PyTorch jobs only; on the
-# virtual clock `tcp`, the model of it, carries the job instead.
+# What carries a job's bytes. Live, `gloo` is stock torch Gloo and carries PyTorch jobs, `tcp` is
+# the kernel's sockets and carries flows; on the virtual clock both are the model of kernel TCP.
 TRANSPORTS: dict[str, str] = {
     "mrc": "spraying, SRv6 source routing, selective acknowledgement",
     "roce": "RC with go-back-N, one queue pair per plane, ECMP",
     "gloo": "stock torch Gloo over kernel TCP, ECMP; on the virtual clock its model, tcp",
-    "tcp": "TCP with SACK and RACK-TLP, one connection per queue pair, ECMP; a model",
+    "tcp": "kernel TCP, one connection per flow, ECMP; on the virtual clock its model",
 }
 MOST_PAIRED = 64  # ranks; among more, not every pair is looked at
 MIN_STALL = Time("5 s")
@@ -96,8 +96,23 @@ class Job(Spec):
     def describe(self) -> str:
         return f"{type(self).__name__} over {self.transport}"
 
+    @property
+    def over_sockets(self) -> bool:
+        """Whether, live, sockets of the hosts' kernels can carry it: flows between pairs do."""
+        return False
+
     def check_clock(self, clock: str) -> None:
         """Raises UsageError if this job cannot run on the clock."""
+        if clock != "live" or self.transport not in ("gloo", "tcp"):
+            return
+        field = f"{type(self).__name__}.transport"
+        if self.transport == "gloo":
+            fix = ('flows over kernel TCP are transport="tcp"' if self.over_sockets
+                   else "use TorchJob, or mrc or roce")
+            raise UsageError(f'{field}: live, "gloo" is stock Gloo and carries PyTorch jobs; {fix}')
+        if not self.over_sockets:
+            raise UsageError(f'{field}: live, "tcp" is the kernel\'s sockets and carries flows '
+                             'alone; use TorchJob(transport="gloo"), or mrc or roce')
 
 
 class TorchJob(Job):
@@ -144,7 +159,9 @@ class TorchJob(Job):
         raise UsageError(f"TorchJob.script: no file {self.script} in {tried}")
 
     def check_clock(self, clock: str) -> None:
-        super().check_clock(clock)
+        if clock == "live" and self.transport == "tcp":
+            raise UsageError('TorchJob.transport: "tcp" is a model, of the virtual clock; live, '
+                             'kernel TCP under PyTorch is transport="gloo"')
         if clock == "virtual" and self.compute is None:
             raise UsageError(
                 "TorchJob.compute: the virtual clock needs the compute time of an "
@@ -169,12 +186,6 @@ class Collective(Job):
         if value.bytes < 1:
             raise UsageError("must be 1 B or more")
         return value
-
-    @model_validator(mode="after")
-    def _no_gloo(self) -> Collective:
-        if self.transport == "gloo":
-            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc, roce or tcp')
-        return self
 
     def describe(self) -> str:
         return f"{self.repeat} x {type(self).__name__} of {self.size} over {self.transport}"
@@ -252,6 +263,10 @@ class Permutation(Collective):
         return [(host, placed[(i + self.shift) % len(placed)]) for i, host in enumerate(placed)]
 
     @property
+    def over_sockets(self) -> bool:
+        return True
+
+    @property
     def synchronous(self) -> bool:
         return False
 
@@ -267,6 +282,10 @@ class Incast(Collective):
         if self.receiver >= len(placed):
             raise UsageError(f"Incast.receiver: rank {self.receiver} of {len(placed)}")
         return [(host, placed[self.receiver]) for host in placed if host != placed[self.receiver]]
+
+    @property
+    def over_sockets(self) -> bool:
+        return True
 
     @property
     def synchronous(self) -> bool:
@@ -290,8 +309,8 @@ class Flows(Job):
 
     `sizes`: one size or several of equal weight, a published distribution ("websearch",
     "datamining"), or a CSV file of bytes,share. Flows arrive as a Poisson process, `gap` apart on
-    average or at the `load` that offers this share of the sending NICs' rate; all at once without
-    either.
+    average or at the `load` that offers this share of the sending NICs' rate; or each at its own
+    time in `starts`; all at once without any of these.
     """
 
     kind: ClassVar[str] = "flows"
@@ -301,6 +320,7 @@ class Flows(Job):
     gap: Time | None = None
     load: Annotated[float, Field(gt=0, le=10)] | None = None
     pairs: tuple[tuple[int, int], ...] = ()
+    starts: tuple[Time, ...] = ()
 
     @staticmethod
     def from_htsim(path: str | Path, **values: Any) -> ConnectionMatrix:
@@ -325,8 +345,10 @@ class Flows(Job):
             raise UsageError("sizes is empty: give one size or more")
         if self.gap is not None and self.load is not None:
             raise UsageError("gap and load both set the arrivals; give one")
-        if self.transport == "gloo":
-            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc, roce or tcp')
+        if self.starts and (self.gap is not None or self.load is not None):
+            raise UsageError("starts and gap or load both set the arrivals; give one")
+        if self.starts and len(self.starts) != self.count:
+            raise UsageError(f"starts has {len(self.starts)} times for {self.count} flows (count)")
         return self
 
     def edges(self, hosts: list[int]) -> list[Edge]:
@@ -343,6 +365,10 @@ class Flows(Job):
             return [(a, placed[(i + d) % len(placed)])
                     for i, a in enumerate(placed) for d in distances]
         return [(a, b) for a in placed for b in placed if a != b]
+
+    @property
+    def over_sockets(self) -> bool:
+        return True
 
     @property
     def synchronous(self) -> bool:
@@ -382,12 +408,6 @@ class GraphJob(Job):
 
     def describe(self) -> str:
         return f"{self.path.name} over {self.transport}"
-
-    @model_validator(mode="after")
-    def _no_gloo(self) -> GraphJob:
-        if self.transport == "gloo":
-            raise UsageError('transport "gloo" carries PyTorch jobs only; use mrc, roce or tcp')
-        return self
 
 
 class ConnectionMatrix(GraphJob):
@@ -434,6 +454,10 @@ class Trace(GraphJob):
     @property
     def synchronous(self) -> bool:
         return self.chakra
+
+    @property
+    def over_sockets(self) -> bool:
+        return not self.chakra
 
     def rows(self) -> list[tuple[Time, int, int, Size]]:
         """(start, source rank, destination rank, size) in order of start. Raises UsageError naming

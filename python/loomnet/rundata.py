@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from loomnet.timetable import Window
+
+if TYPE_CHECKING:
+    from loomnet.sampling import Samples
 
 Interval = tuple[int, int]
 # Source and destination (host numbers), payload bytes, start, end (None: never).
@@ -92,6 +95,7 @@ class RunData:
     totals: dict[str, dict[str, int]] = field(default_factory=dict)  # object -> counter -> value
     unequal_hashes: int | None = None  # steps at which the ranks' parameters differed
     flows: list[FlowRow] = field(default_factory=list)  # of jobs that have flows
+    samples: Samples | None = None  # where the run was asked for them
     transport: str | None = None
     reason: str | None = None  # why it ended, unless "finished"
     deterministic: bool = True

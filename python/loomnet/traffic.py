@@ -22,6 +22,7 @@ from loomnet.jobs import (
     SendRecv,
     Trace,
 )
+from loomnet.plan import Plan
 from loomnet.rundata import FlowRow, Iteration, RunFault
 from loomnet.taskgraph import TaskGraph
 
@@ -98,6 +99,8 @@ class FlowTraffic:
         self._ends: list[tuple[int, int]] = []
         self._shown = 0
         self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
+        self._sends: list[tuple[int, int]] = []  # of each flow: node that sends, queue pair
+        self._before: dict[int, int] = {}  # of a flow: bytes its queue pair had sent before it
         self._launch(start_ps)
 
     def _launch(self, now_ps: int) -> None:
@@ -114,6 +117,7 @@ class FlowTraffic:
                                      self._placement[destination], self._number + 1)
                 self._number += 2
             self._asked.append((self._placement[source], self._placement[destination], size))
+            self._sends.append((self._engine.node(self._placement[source]), numbers[index]))
             self.core.add(
                 source=self._engine.node(self._placement[source]),
                 destination=self._engine.node(self._placement[destination]),
@@ -150,6 +154,19 @@ class FlowTraffic:
     def flows(self) -> list[FlowRow]:
         return [(*asked, start, end if status == "ok" else None) for asked, (start, end, _, status)
                 in zip(self._asked, self.core.results(), strict=True)]
+
+    def senders(self) -> dict[int, tuple[int, int, int, int]]:
+        """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
+        if self._engine.transport != "tcp":
+            return {}
+        network, found = self._engine.network, {}
+        for flow, (start, end, *_) in enumerate(self.core.results()):
+            if start > network.now_ps or end is not None:
+                continue
+            s = network.tcp_state(*self._sends[flow])
+            before = self._before.setdefault(flow, s["acked"])
+            found[flow] = (s["acked"] - before, s["cwnd"], s["srtt_ps"], s["min_rtt_ps"])
+        return found
 
     def results(self) -> list[tuple[int, int | None, int, str]]:
         """(start, end or None, completed bytes, status) of every flow."""
@@ -220,33 +237,42 @@ def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: 
     """Begins a job of traffic at this time of the engine's clock."""
     if isinstance(job, COLLECTIVES):
         return CollectiveTraffic(engine, job, placement, start_ps, payload=payload, gaps_ps=gaps_ps)
+    if isinstance(job, ConnectionMatrix) or (isinstance(job, Trace) and job.chakra):
+        return GraphTraffic(engine, job.graph(), placement, start_ps)
+    rounds, gap, pairs = rounds_of(engine.plan, job, placement, seed)
+    return FlowTraffic(engine, placement, pairs, rounds, gap, start_ps, payload=payload)
+
+
+# Flows of one round that begins at this time: (start ps, source rank, destination rank, bytes).
+Round = Callable[[int], list[tuple[int, int, int, int]]]
+
+
+def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
+              ) -> tuple[list[Round], int, set[tuple[int, int]]]:
+    """A job of flows as rounds, the time between two of them in picoseconds, and pairs of ranks
+    that are known to talk. Raises UsageError for a job that is none."""
     ranks = len(placement)
     rank_of = {host: rank for rank, host in enumerate(placement)}
     edges = [(rank_of[a], rank_of[b]) for a, b in job.edges(list(placement))]
-    rounds: list[Callable[[int], list[tuple[int, int, int, int]]]]
-    gap = 0
     if isinstance(job, (Permutation, Incast)):
-        size, gap = job.size.bytes, job.compute.count
-        rounds = [lambda now: [(now, a, b, size) for a, b in edges]] * job.repeat
-    elif isinstance(job, Flows):
-        nic = sum(engine.plan.links[link].forward.rate_bps
-                  for link in engine.plan.hosts[placement[0]].ports)
-        rounds = [lambda now: _drawn(job, edges, ranks, now, seed, nic)]
-        edges = edges if job.pairs else []
-    elif isinstance(job, ConnectionMatrix) or (isinstance(job, Trace) and job.chakra):
-        return GraphTraffic(engine, job.graph(), placement, start_ps)
-    elif isinstance(job, Trace):
+        size = job.size.bytes
+        each: Round = lambda now: [(now, a, b, size) for a, b in edges]  # noqa: E731
+        return [each] * job.repeat, job.compute.count, set(edges)
+    if isinstance(job, Flows):
+        nic = sum(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
+        return ([lambda now: _drawn(job, edges, ranks, now, seed, nic)], 0,
+                set(edges) if job.pairs else set())
+    if isinstance(job, Trace):
         rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
-        rounds = [lambda now: [(now + at, a, b, size) for at, a, b, size in rows]]
-    else:
-        raise UsageError(f"{type(job).__name__}: the engine has no traffic model of this job")
-    return FlowTraffic(engine, placement, set(edges), rounds, gap, start_ps, payload=payload)
+        return [lambda now: [(now + at, a, b, size) for at, a, b, size in rows]], 0, set(edges)
+    raise UsageError(f"{type(job).__name__}: the engine has no traffic model of this job")
 
 
 def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,
            seed: int, nic_bps: int) -> list[tuple[int, int, int, int]]:
     draw = random.Random(f"flows {seed} {ranks}")
     flows, at, sizes = [], now_ps, job.distribution
+    starts = [now_ps + start.count for start in job.starts]
     senders = len({a for a, _ in job.pairs}) if job.pairs else ranks
     gap = job.mean_gap_ps(nic_bps, senders)
     for i in range(job.count):
@@ -255,7 +281,7 @@ def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,
         else:
             a = draw.randrange(ranks)
             b = (a + 1 + draw.randrange(ranks - 1)) % ranks
-        flows.append((at, a, b, sizes.at(draw.random())))
+        flows.append((starts[i] if starts else at, a, b, sizes.at(draw.random())))
         if gap is not None:
             at += max(round(-math.log(1 - draw.random()) * gap), 1)
     return flows

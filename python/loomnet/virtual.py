@@ -9,7 +9,8 @@ from loomnet.engine import Engine, check_options, virtual_transport
 from loomnet.jobs import TorchJob
 from loomnet.rundata import Fidelity, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
-from loomnet.traffic import Traffic, as_iterations, start_traffic
+from loomnet.sampling import Sampler
+from loomnet.traffic import FlowTraffic, Traffic, as_iterations, start_traffic
 from loomnet.units import Time
 
 MOST_EVENTS = 500_000  # per call into the engine: about 0.1 s between looks at the keyboard
@@ -40,6 +41,7 @@ class _Run:
     def __init__(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> None:
         self.request, self.on_progress = request, on_progress
         plan, job = request.plan, request.job
+        self.sampler = Sampler.of(request.options, plan)
         # A bin of a tenth of the base RTT resolves silences well below any fault's.
         transport, options, self.labels = virtual_transport(job, request.options)
         self.engine = Engine(plan, transport=transport, seed=request.seed, options=options,
@@ -96,7 +98,11 @@ class _Run:
         stall = request.stall_after.count if request.stall_after else None
         if stall is not None:
             horizon = min(horizon, self.last_progress_ps + stall)
+        if self.sampler is not None:
+            horizon = min(horizon, self.sampler.due_ps)
         reached = self.network.run_until(self.origin + horizon, MOST_EVENTS)
+        if self.sampler is not None and self.now() >= self.sampler.due_ps:
+            self.look(self.sampler)
         if request.recording is not None:
             request.recording.drain()
         self.traffic.poll(self.network.now_ps)
@@ -134,6 +140,11 @@ class _Run:
         for name, value in self.engine.figures(self.request.placement).items():
             self.counters.setdefault(name, []).append((max(self.now(), 0), value))
 
+    def look(self, sampler: Sampler) -> None:
+        """One sample of queues and senders."""
+        senders = self.traffic.senders() if isinstance(self.traffic, FlowTraffic) else {}
+        sampler.take(self.now(), self.engine.queued(sampler.halves), senders)
+
     def report(self) -> None:
         now = time.monotonic()
         if now - self.looked < PROGRESS_S:
@@ -161,6 +172,7 @@ class _Run:
             flows=[(a, b, size, start - self.origin, end and end - self.origin)
                    for a, b, size, start, end in self.traffic.flows()],
             transport=request.job.transport, iterations=found,
+            samples=self.sampler.samples if self.sampler is not None else None,
             windows=request.timetable.windows, counters=self.counters,
             errors=errors, fidelity=fidelity, totals=self.engine.totals(), reason=reason,
             wrong=self.traffic.wrong() if self.payload_moves() else None,

@@ -17,7 +17,6 @@ from loomnet.errors import UsageError
         (lambda: ln.AllReduce(size="0 B"), "1 B or more"),
         (lambda: ln.AllReduce("1 MB", repeat=0), "AllReduce.repeat"),
         (lambda: ln.AllReduce("1 MB", repeat=True), "AllReduce.repeat"),
-        (lambda: ln.AllReduce("1 MB", transport="gloo"), "PyTorch jobs only"),
         (lambda: ln.AllReduce("1 MB", repeet=2), 'unknown name "repeet"; nearest: repeat'),
         (lambda: ln.AllReduce(), "AllReduce.size is missing"),
         (lambda: ln.AllReduce("1 MB", size="2 MB"), "given twice"),
@@ -27,6 +26,9 @@ from loomnet.errors import UsageError
         (lambda: ln.TorchJob("a.py", log="loss"), "no group"),
         (lambda: ln.TorchJob("a.py", stall_timeout=5), "TorchJob.stall_timeout: 5 has no unit"),
         (lambda: ln.Flows(sizes=[]), "sizes is empty"),
+        (lambda: ln.Flows("1 MB", count=2, starts=["1 ms"]), "1 times for 2 flows"),
+        (lambda: ln.Flows("1 MB", gap="1 ms", starts=["1 ms"]), "both set the arrivals"),
+        (lambda: ln.Flows("1 MB", starts=["1"]), "Flows.starts.*has no unit"),
     ],
 )
 def test_refused_on_construction(make, message):
@@ -73,6 +75,18 @@ def test_what_a_clock_cannot_run_is_said_before_anything_starts():
         ln.TorchJob("a.py").check_clock("virtual")
     ln.TorchJob("a.py", transport="gloo").check_clock("live")
     ln.TorchJob("a.py", transport="gloo", compute="1 ms").check_clock("virtual")  # its model
+    for job, message in (
+        (ln.TorchJob("a.py", transport="tcp"), 'transport="gloo"'),
+        (ln.AllReduce("1 MB", transport="gloo"), "PyTorch jobs; use TorchJob"),
+        (ln.AllReduce("1 MB", transport="tcp"), "flows alone"),
+        (ln.Incast("1 MB", transport="gloo"), 'flows over kernel TCP are transport="tcp"'),
+    ):
+        with pytest.raises(UsageError, match=f"{type(job).__name__}.transport: .*{message}"):
+            job.check_clock("live")
+    for job in (ln.AllReduce("1 MB", transport="gloo"), ln.Permutation("1 MB", transport="gloo")):
+        job.check_clock("virtual")
+    for job in (ln.Flows("1 MB", transport="tcp"), ln.Permutation("1 MB", transport="tcp")):
+        job.check_clock("live")
 
 
 def test_trace_names_the_line_at_fault(tmp_path):

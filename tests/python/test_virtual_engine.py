@@ -62,6 +62,47 @@ def test_point_to_point_jobs_end(lab):
         assert r.data.ended == "finished"
 
 
+def test_gloo_without_pytorch_is_the_tcp_model_too(lab):
+    r = lab.run(fabric(), ln.AllReduce(size="1 MB", transport="gloo"), label="gloo", payload=True)
+    twin = lab.run(fabric(), ln.AllReduce(size="1 MB", transport="tcp"), label="tcp", payload=True)
+    assert r["errors"] == 0 and r.data.wrong == 0
+    assert r.data.fidelity.notes["gloo"] == "model: TCP, cubic"
+    assert r.data.iterations == twin.data.iterations
+    assert r["before.retransmitted"] == twin["before.retransmitted"] == 0
+
+
+def test_flows_begin_when_they_are_told_and_are_sampled(lab):
+    def run(label, **options):
+        job = ln.Flows(sizes=["2 MB"], count=2, pairs=((0, 1), (2, 1)), starts=("0 s", "300 us"),
+                       transport="tcp")
+        return lab.run(ln.star(hosts=3, rate="10 Gb/s", delay="5 us"), job, label=label, **options)
+
+    queue = "p0.leaf0->h1"
+    r = run("sampled", sample="10 us", queues=[queue])
+    assert [flow.start_ps for flow in r.flow_records] == [0, 300 * 10**6]
+    first, second = r.data.samples.senders[0], r.data.samples.senders[1]
+    assert [s.at_ps for s in first[:3]] == [0, 10**7, 2 * 10**7] and second[0].at_ps == 300 * 10**6
+    acked = [s.acked for s in first]
+    assert acked == sorted(acked) and 1_500_000 < acked[-1] <= 2_000_064  # two frame headers
+    assert first[-1].cwnd > first[0].cwnd > 0 and first[-1].srtt_ps >= first[-1].min_rtt_ps > 0
+    waited = r.data.samples.queues[queue]
+    assert max(size for _, size in waited) > 0 and waited[0] == (0, 0)
+    # Looking changes nothing.
+    assert run("not").data.flows == r.data.flows
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"queues": ["p0.leaf0->h1"]}, "give sample="),
+    ({"sample": "10 us", "queues": ["h1->h0"]}, 'no direction "h1->h0"'),
+    ({"sample": "0 s"}, "above 0"),
+    ({"sample": 5}, "has no unit"),
+])  # fmt: skip
+def test_a_sample_that_cannot_be_taken_is_one_clear_line(lab, options, message):
+    with pytest.raises(ln.UsageError, match=message):
+        lab.run(ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), ln.Flows("1 MB", pairs=[(0, 1)]),
+                **options)
+
+
 @pytest.mark.parametrize("cc", ["reno", "cubic", "dctcp", "bbr"])
 def test_tcp_takes_its_congestion_control_by_name_and_is_called_a_model(lab, cc):
     job = ln.AllReduce(size="1 MB", repeat=3, transport="tcp")

@@ -43,7 +43,8 @@ class Dctcp final : public Reno {
 };
 
 // HyStart as Linux's CUBIC has it (Ha and Rhee, "Taming the elephants"): ends slow start when the
-// RTT of a round rises, or when an unbroken train of ACKs has lasted half the smallest RTT.
+// RTT of a round rises, or when an unbroken train of ACKs has lasted half the smallest RTT, with an
+// allowance for segmentation offload.
 class HyStart {
  public:
   // True when slow start should end now.
@@ -78,6 +79,7 @@ class Cubic final : public Reno {
 
   bool hystart_on_;
   HyStart hystart_;
+  bool limit_seen_ = false;  // a loss or mark has told what the path holds
   Picoseconds epoch_ = kNever, last_ack_{};
   double w_max_ = 0, prior_w_max_ = 0, k_ = 0, w_est_ = 0, cwnd_prior_ = 0;  // segments, seconds
 };

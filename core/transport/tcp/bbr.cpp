@@ -9,7 +9,12 @@ namespace {
 constexpr double kHighGain = 2.885;         // 2/ln 2 (4.3.2)
 constexpr std::uint64_t kBtlBwWindow = 10;  // rounds (4.1.1.3)
 constexpr Picoseconds kRtpropWindow = seconds(10), kProbeRttDuration = milliseconds(200);
+constexpr double kPacingMargin = 0.01;  // Linux: bbr_pacing_margin_percent
 constexpr std::uint64_t kMinPipe = 4;                                     // segments
+// Linux: bbr_extra_acked_win_rtts, bbr_extra_acked_max_us, bbr_ack_epoch_acked_reset_thresh.
+constexpr int kAggregationRounds = 5;
+constexpr Picoseconds kAggregationMost = milliseconds(100);
+constexpr std::uint64_t kAggregationEpoch = 1u << 20;  // segments
 constexpr std::array<double, 8> kCycle = {1.25, 0.75, 1, 1, 1, 1, 1, 1};  // 4.3.4
 constexpr std::uint64_t kPurpose = 0x626272;                              // "bbr"
 }  // namespace
@@ -39,18 +44,28 @@ std::string_view Bbr::state() const {
   return "unknown";
 }
 
+void Bbr::pace_initial_window(Picoseconds rtt) {
+  has_rtt_ = true;
+  window_.pacing_rate =
+      static_cast<std::uint64_t>((1 - kPacingMargin) * kHighGain * 8.0 *
+                                 static_cast<double>(initial_window_) / rtt.seconds());
+}
+
+void Bbr::on_established(Picoseconds rtt, Picoseconds now) {
+  rtprop_ = rtt;
+  rtprop_stamp_ = now;
+  pace_initial_window(rtt);
+}
+
 void Bbr::enter_startup() {
   state_ = State::startup;
   pacing_gain_ = cwnd_gain_ = kHighGain;
 }
 
 void Bbr::on_ack(const AckSample& s) {
-  if (!has_rtt_ && s.srtt.count > 0) {
-    has_rtt_ = true;
-    window_.pacing_rate = static_cast<std::uint64_t>(
-        kHighGain * 8.0 * static_cast<double>(initial_window_) / s.srtt.seconds());
-  }
+  if (!has_rtt_ && s.srtt.count > 0) pace_initial_window(s.srtt);
   update_bottleneck(s);
+  update_ack_aggregation(s);
   check_cycle_phase(s);
   check_full_pipe(s);
   check_drain(s);
@@ -77,22 +92,59 @@ void Bbr::update_bottleneck(const AckSample& s) {
 
 void Bbr::update_rtprop(const AckSample& s) {
   rtprop_expired_ = s.now > rtprop_stamp_ + kRtpropWindow;
-  if (s.rtt != kNever && (s.rtt <= rtprop_ || rtprop_expired_)) {
+  // Not where it is equal, as the draft has it: a flow that keeps its queue empty would never
+  // give the others room to measure (Linux since 5.17).
+  if (s.rtt != kNever && (s.rtt < rtprop_ || rtprop_expired_)) {
     rtprop_ = s.rtt;
     rtprop_stamp_ = s.now;
   }
 }
 
-std::uint64_t Bbr::send_quantum() const {  // 4.2.2
-  if (window_.pacing_rate < 1'200'000) return window_.mss;
-  if (window_.pacing_rate < 24'000'000) return 2 * window_.mss;
-  return std::min<std::uint64_t>(window_.pacing_rate / 8 / 1000, 64 << 10);
+// What is acknowledged beyond the estimated rate since the epoch began, as links and receivers that
+// hold ACKs back make it ("BBR: ack aggregation", Linux since 5.1).
+void Bbr::update_ack_aggregation(const AckSample& s) {
+  if (s.delivered == 0 || s.rate_interval.count <= 0) return;
+  if (round_start_ && ++extra_acked_rounds_ >= kAggregationRounds) {
+    extra_acked_rounds_ = 0;
+    extra_acked_index_ ^= 1;
+    extra_acked_[static_cast<std::size_t>(extra_acked_index_)] = 0;
+  }
+  auto expected = static_cast<std::uint64_t>(btl_bw_.best() *
+                                             (s.now - aggregation_begin_).seconds());
+  if (aggregation_acked_ <= expected ||
+      aggregation_acked_ + s.delivered >= kAggregationEpoch * window_.mss) {
+    aggregation_acked_ = 0;
+    aggregation_begin_ = s.now;
+    expected = 0;
+  }
+  aggregation_acked_ += s.delivered;
+  std::uint64_t& most = extra_acked_[static_cast<std::size_t>(extra_acked_index_)];
+  most = std::max(most, std::min(aggregation_acked_ - expected, window_.cwnd));
 }
 
-std::uint64_t Bbr::inflight(double gain) const {  // 4.2.3.2
-  if (rtprop_ == kNever || btl_bw_.best() <= 0) return initial_window_;
-  const double bdp = btl_bw_.best() * rtprop_.seconds();
-  return static_cast<std::uint64_t>(gain * bdp) + 3 * send_quantum();
+std::uint64_t Bbr::aggregated() const {
+  if (!filled_pipe_) return 0;
+  return std::min(std::max(extra_acked_[0], extra_acked_[1]),
+                  static_cast<std::uint64_t>(btl_bw_.best() * kAggregationMost.seconds()));
+}
+
+std::uint64_t Bbr::send_quantum() const {  // 4.2.2, in whole segments as Linux counts them
+  const std::uint64_t mss = window_.mss, least = window_.pacing_rate < 1'200'000 ? 1 : 2;
+  const std::uint64_t bytes = std::min<std::uint64_t>(window_.pacing_rate / 8 / 1024, 64 << 10);
+  return std::max(bytes / mss, least) * mss;
+}
+
+// 4.2.3.2, with Linux's rounding: whole segments, an even number of them, two more while probing.
+std::uint64_t Bbr::inflight(double gain, std::uint64_t more) const {
+  const std::uint64_t mss = window_.mss;
+  std::uint64_t bytes = initial_window_;
+  if (rtprop_ != kNever && btl_bw_.best() > 0) {
+    bytes = static_cast<std::uint64_t>(gain * btl_bw_.best() * rtprop_.seconds()) + more;
+  }
+  std::uint64_t segments = (bytes + 3 * send_quantum() + mss - 1) / mss;
+  segments = (segments + 1) & ~std::uint64_t{1};
+  if (state_ == State::probe_bw && cycle_index_ == 0) segments += 2;
+  return segments * mss;
 }
 
 // --- the state machine (4.3)
@@ -177,7 +229,7 @@ void Bbr::check_probe_rtt(const AckSample& s) {
 // -----------------------------------------------------------------------------------
 
 void Bbr::set_pacing_rate(double gain) {
-  const auto rate = static_cast<std::uint64_t>(gain * 8 * btl_bw_.best());
+  const auto rate = static_cast<std::uint64_t>((1 - kPacingMargin) * gain * 8 * btl_bw_.best());
   if (rate > 0 && (filled_pipe_ || rate > window_.pacing_rate)) window_.pacing_rate = rate;
 }
 
@@ -189,7 +241,7 @@ void Bbr::save_window() {
 void Bbr::restore_window() { window_.cwnd = std::max(window_.cwnd, prior_cwnd_); }
 
 void Bbr::set_window(const AckSample& s) {
-  const std::uint64_t mss = window_.mss, target = inflight(cwnd_gain_);
+  const std::uint64_t mss = window_.mss, target = inflight(cwnd_gain_, aggregated());
   if (in_recovery_) {  // 4.2.3.4: one round of packet conservation, then up to the target again
     if (recovery_begins_) {
       recovery_begins_ = false;

@@ -1,6 +1,10 @@
 // BBR version 1, as draft-cardwell-iccrg-bbr-congestion-control-00 gives it (and Cardwell et al.,
-// "BBR: congestion-based congestion control"). Names follow the draft.
+// "BBR: congestion-based congestion control"), with what Linux has added since: pacing 1 % below
+// the estimate, room for aggregated ACKs, a new smallest RTT only where it is smaller. Left out is
+// its estimate of token-bucket policers. Names follow the draft.
 #pragma once
+
+#include <array>
 
 #include "clock/random.hpp"
 #include "transport/tcp/congestion.hpp"
@@ -20,6 +24,7 @@ class Bbr final : public CongestionControl {
   std::uint64_t on_congestion(Congestion kind, std::uint64_t flight, Picoseconds now) override;
   void on_recovered(Picoseconds now) override;
   void on_undo(Picoseconds now) override { on_recovered(now); }
+  void on_established(Picoseconds rtt, Picoseconds now) override;
   void on_restart(Picoseconds now) override;
   std::string_view state() const override;
 
@@ -31,6 +36,7 @@ class Bbr final : public CongestionControl {
  private:
   void update_round(const AckSample& s);
   void update_bottleneck(const AckSample& s);
+  void update_ack_aggregation(const AckSample& s);
   void check_cycle_phase(const AckSample& s);
   void check_full_pipe(const AckSample& s);
   void check_drain(const AckSample& s);
@@ -44,8 +50,10 @@ class Bbr final : public CongestionControl {
   bool limited(const AckSample& s) const {
     return s.app_limited || s.prior_delivered < limited_until_;
   }
-  std::uint64_t inflight(double gain) const;
+  void pace_initial_window(Picoseconds rtt);
+  std::uint64_t inflight(double gain, std::uint64_t more = 0) const;
   std::uint64_t send_quantum() const;
+  std::uint64_t aggregated() const;
   void save_window();
   void restore_window();
 
@@ -70,6 +78,11 @@ class Bbr final : public CongestionControl {
   bool probe_rtt_round_done_ = false;
   std::uint64_t limited_until_ =
       0;  // rates of what was sent before this much was delivered are low
+  // ACKs in excess of what the estimate expects: largest of this and the last five rounds.
+  Picoseconds aggregation_begin_{};
+  std::uint64_t aggregation_acked_ = 0;
+  std::array<std::uint64_t, 2> extra_acked_{};
+  int extra_acked_rounds_ = 0, extra_acked_index_ = 0;
   bool idle_restart_ = false;
   bool has_rtt_ = false;
 };

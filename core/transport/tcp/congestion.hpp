@@ -74,6 +74,8 @@ class CongestionControl {
   virtual void on_recovered(Picoseconds) {}
   // The last reduction was a mistake (RFC 3522, RFC 3708); the sender restores window and ssthresh.
   virtual void on_undo(Picoseconds) {}
+  // The handshake has measured a first round trip; nothing has been sent yet.
+  virtual void on_established(Picoseconds, Picoseconds) {}
   // Sending resumes after a pause without anything in flight.
   virtual void on_restart(Picoseconds) {}
   // True: on_ack alone sets the window, in recovery too (no PRR, no reaction to ECE).

@@ -5,6 +5,17 @@
 
 namespace loomnet::tcp {
 
+// What a connection still owes its handshake, and what it waits for.
+enum class Handshake : std::uint8_t {
+  done,
+  syn_due,
+  syn_sent,
+  listening,
+  syn_ack_due,
+  syn_ack_sent,
+  ack_due,
+};
+
 struct TcpTransport::Connection {
   Connection(const TcpOptions& options, Counters& counters, std::uint64_t stream)
       : sender(options, counters, stream), receiver(options, counters, sender.accurate_ecn()) {}
@@ -22,6 +33,8 @@ struct TcpTransport::Connection {
   bool queued = false;  // in its port's list
   bool failed = false;
   bool reset_due = false;
+  Handshake handshake = Handshake::done;
+  Picoseconds greeted_at{};  // when the SYN or the SYN-ACK was sent
   Status reset_reason = Status::remote_operational;
   std::uint32_t reset_sequence = 0;
   Connection* next_queued = nullptr;

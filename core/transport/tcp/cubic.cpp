@@ -13,6 +13,18 @@ constexpr std::uint64_t kLowWindow = 16;
 constexpr Picoseconds kAckGap = milliseconds(2);
 constexpr std::uint32_t kMinSamples = 8;
 constexpr Picoseconds kDelayMin = milliseconds(4), kDelayMax = milliseconds(16);
+// Linux: until the first loss is seen a window grows by a twentieth per round trip at least, for
+// HyStart may have left slow start far below the path's capacity.
+constexpr double kUnknownPathGrowth = 1.0 / 20;
+
+// Linux (hystart_ack_delay): what segmentation offload may add to a train of ACKs, four of the
+// largest segments at the rate of slow start, twice the window per round trip; at most 1 ms.
+Picoseconds offload_allowance(const Window& window, Picoseconds srtt) {
+  constexpr double kLargest = 65'536;
+  const double seconds =
+      4 * kLargest * srtt.seconds() / (2 * static_cast<double>(std::max<std::uint64_t>(window.cwnd, 1)));
+  return std::min(milliseconds(1), Picoseconds{static_cast<std::int64_t>(seconds * 1e12)});
+}
 }  // namespace
 
 bool HyStart::exit(const AckSample& s, const Window& window) {
@@ -27,11 +39,11 @@ bool HyStart::exit(const AckSample& s, const Window& window) {
   if (window.cwnd < kLowWindow * window.mss) return false;
   if (s.now - last_ack_ <= kAckGap) {
     last_ack_ = s.now;
-    if (s.now - round_start_ > delay_min_ / 2) return true;
+    if (s.now - round_start_ > (delay_min_ + offload_allowance(window, s.srtt)) / 2) return true;
   }
+  round_min_ = std::min(round_min_, s.rtt);
   if (samples_ < kMinSamples) {
     ++samples_;
-    round_min_ = std::min(round_min_, s.rtt);
     return false;
   }
   return round_min_ > delay_min_ + std::clamp(delay_min_ / 8, kDelayMin, kDelayMax);
@@ -63,13 +75,16 @@ void Cubic::on_ack(const AckSample& s) {
   const double t = (s.now - epoch_).seconds();
   // 4.3: once above the window before the last reduction, probe as Reno does.
   w_est_ += (w_est_ >= cwnd_prior_ ? 1.0 : kAlpha) * acked / cwnd;
+  double more = 0;
   if (window_at(t, k_, w_max_) < w_est_) {
-    if (w_est_ > cwnd) grow((w_est_ - cwnd) * mss);
-    return;
+    more = std::max(w_est_ - cwnd, 0.0);
+  } else {
+    // 4.4 and 4.5: towards where the curve is one RTT from now, at most half a window ahead.
+    const double target = std::clamp(window_at(t + s.srtt.seconds(), k_, w_max_), cwnd, 1.5 * cwnd);
+    more = (target - cwnd) / cwnd * acked;
   }
-  // 4.4 and 4.5: towards where the curve is one RTT from now, at most half a window ahead.
-  const double target = std::clamp(window_at(t + s.srtt.seconds(), k_, w_max_), cwnd, 1.5 * cwnd);
-  grow((target - cwnd) / cwnd * acked * mss);
+  if (!limit_seen_) more = std::max(more, kUnknownPathGrowth * acked);
+  grow(more * mss);
 }
 
 std::uint64_t Cubic::on_congestion(Congestion kind, std::uint64_t, Picoseconds) {
@@ -78,7 +93,11 @@ std::uint64_t Cubic::on_congestion(Congestion kind, std::uint64_t, Picoseconds) 
   cwnd_prior_ = cwnd;
   w_max_ = cwnd < w_max_ ? cwnd * (1 + kBeta) / 2 : cwnd;  // 4.7: fast convergence
   epoch_ = kNever;
-  if (kind == Congestion::timeout) hystart_.reset();
+  limit_seen_ = kind != Congestion::timeout;
+  if (!limit_seen_) {
+    w_max_ = 0;  // 4.8: the next stage begins with K = 0 at its own window
+    hystart_.reset();
+  }
   // 4.6, with cwnd in place of the flight as Linux has it: growth stops when not cwnd-limited.
   return std::max<std::uint64_t>(static_cast<std::uint64_t>(cwnd * kBeta * window_.mss),
                                  2 * window_.mss);

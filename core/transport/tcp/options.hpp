@@ -1,6 +1,9 @@
-// What a TCP host can be told, with the values Linux ships. Choices of this model: connections are
-// established from the start (no handshake, no teardown), timestamps tick in microseconds (Linux
-// has them since 6.7), buffers hold payload without a socket buffer's overhead.
+// What a TCP host can be told, with the values Linux ships. Choices of this model: connections exist
+// from the start, and their handshake only measures a round trip (a lost one is not repeated; no
+// teardown); timestamps tick in microseconds (Linux has them since 6.7); buffers hold payload
+// without a socket buffer's overhead, and the window offered is the buffer from the start, where
+// Linux tunes it with the flow; segments go out one by one (no TSO), as from an interface without
+// offloads.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +28,7 @@ struct TcpOptions {
   // Packets acknowledged at once at the start, after a duplicate and after a silence longer than
   // rto_min: TCP_MAX_QUICKACKS.
   std::uint32_t quick_acks = 16;
+  bool handshake = true;  // SYN, SYN-ACK, ACK at connect(): each end measures the round trip
   bool ecn = false;                   // RFC 3168 agreed upon; dctcp always has ECN
   bool hystart = true;                // cubic only
   bool slow_start_after_idle = true;  // RFC 5681 4.1, as Linux: halves per RTO of silence

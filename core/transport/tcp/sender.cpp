@@ -21,6 +21,12 @@ Sender::Sender(const TcpOptions& options, Counters& counters, std::uint64_t stre
 
 Sender::~Sender() = default;
 
+void Sender::established(Picoseconds rtt, Picoseconds now) {
+  if (nxt_ > 0 || rtt.count <= 0) return;
+  rtt_.sample(rtt, rtt, now);
+  control_->on_established(rtt, now);
+}
+
 void Sender::post(const WorkRequest& request, Picoseconds now) {
   Message m;
   m.begin = posted_;

@@ -68,6 +68,8 @@ class Sender {
   Sender(const TcpOptions& options, Counters& counters, std::uint64_t stream);
   ~Sender();
 
+  // The handshake took this long. Ignored once anything has been sent.
+  void established(Picoseconds rtt, Picoseconds now);
   void post(const WorkRequest& request, Picoseconds now);
   // Posted and neither taken as completed nor flushed.
   bool outstanding() const { return !messages_.empty(); }

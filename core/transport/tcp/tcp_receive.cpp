@@ -58,9 +58,10 @@ void TcpTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now) 
   if (r.ecn == Ecn::ce) ++counters_.ce_received;
   if (r.tcp.has(tcp_flag::kRst)) {
     on_reset(*c, r, *packet, now);
-  } else if (!r.tcp.has(tcp_flag::kAck) ||
-             r.tcp.has(tcp_flag::kSyn | tcp_flag::kFin | tcp_flag::kUrg)) {
-    ++counters_.unexpected_flags_dropped;  // connections are neither opened nor closed here
+  } else if (r.tcp.has(tcp_flag::kSyn)) {
+    on_handshake(*c, r, now);
+  } else if (!r.tcp.has(tcp_flag::kAck) || r.tcp.has(tcp_flag::kFin | tcp_flag::kUrg)) {
+    ++counters_.unexpected_flags_dropped;  // connections are not closed here
   } else if (c->failed) {
     ++counters_.failed_connection_dropped;
     c->reset_due = true;  // RFC 9293 3.10.7.1: <SEQ=SEG.ACK>
@@ -69,6 +70,22 @@ void TcpTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now) 
     on_segment(*c, r, std::move(packet), now);
   }
   settle(*c, now);
+}
+
+// Whatever comes out of turn is dropped: a connection is there without it.
+void TcpTransport::on_handshake(Connection& c, const Received& r, Picoseconds now) {
+  const bool numbered = r.tcp.sequence + 1 == c.receive_start && r.payload_length == 0 &&
+                        !r.tcp.has(tcp_flag::kFin | tcp_flag::kUrg) && !c.failed;
+  if (numbered && c.handshake == Handshake::listening) {
+    c.handshake = Handshake::syn_ack_due;
+  } else if (numbered && c.handshake == Handshake::syn_sent) {
+    c.handshake = Handshake::ack_due;
+    c.sender.established(now - c.greeted_at, now);
+  } else {
+    ++counters_.unexpected_flags_dropped;
+    return;
+  }
+  ++counters_.handshakes_received;
 }
 
 void TcpTransport::on_reset(Connection& c, const Received& r, const Packet& packet,
@@ -89,6 +106,10 @@ void TcpTransport::on_reset(Connection& c, const Received& r, const Packet& pack
 }
 
 void TcpTransport::on_segment(Connection& c, const Received& r, PacketPtr packet, Picoseconds now) {
+  if (c.handshake == Handshake::syn_ack_sent) {  // whatever comes now acknowledges it
+    c.handshake = Handshake::done;
+    c.sender.established(now - c.greeted_at, now);
+  }
   Acknowledgement ack;
   const std::int64_t end = unwrap(r.tcp.acknowledgement, c.send_start, c.sender.acked());
   if (end < 0) {

@@ -37,6 +37,7 @@ Pulled TcpTransport::pull_from(Port& port, Picoseconds now) {
 PacketPtr TcpTransport::next_packet(Connection& c, Picoseconds now) {
   if (c.reset_due) return reset_packet(c, now);
   if (c.failed) return nullptr;
+  if (PacketPtr packet = handshake_packet(c, now)) return packet;
   if (c.receiver.early()) return ack_packet(c, now);
   const bool may_send = c.sender.ready(now) == Sender::Ready::now;
   // A data segment acknowledges too, unless SACK blocks would not fit beside a full one.
@@ -62,7 +63,9 @@ PacketPtr TcpTransport::build(const Connection& c, TcpHeader header, const AckCo
   header.source_port = c.local_port;
   header.destination_port = c.remote_port;
   header.acknowledgement = c.receive_start + static_cast<std::uint32_t>(ack.end);
-  header.flags |= tcp_flag::kAck;
+  if (!(header.flags & tcp_flag::kSyn) || c.handshake == Handshake::syn_ack_sent) {
+    header.flags |= tcp_flag::kAck;
+  }
   if (ack.ece) header.flags |= tcp_flag::kEce;
   header.window = static_cast<std::uint16_t>(options_.receive_buffer >> window_scale_);
   const std::size_t tcp_bytes = TcpHeader::kSize + options.size();
@@ -135,6 +138,29 @@ PacketPtr TcpTransport::ack_packet(Connection& c, Picoseconds now) {
   header.sequence = c.send_start + static_cast<std::uint32_t>(c.sender.next());
   ++counters_.acks_sent;
   return build(c, header, c.receiver.content(kBlocks), 0, c.sender.accurate_ecn(), now);
+}
+
+// SYN and SYN-ACK carry no data and take no number of the stream here; an ACK ends the handshake.
+PacketPtr TcpTransport::handshake_packet(Connection& c, Picoseconds now) {
+  TcpHeader header;
+  switch (c.handshake) {
+    case Handshake::syn_due:
+    case Handshake::syn_ack_due:
+      c.handshake =
+          c.handshake == Handshake::syn_due ? Handshake::syn_sent : Handshake::syn_ack_sent;
+      c.greeted_at = now;
+      header.flags = tcp_flag::kSyn;
+      header.sequence = c.send_start - 1;
+      break;
+    case Handshake::ack_due:
+      c.handshake = Handshake::done;
+      header.sequence = c.send_start + static_cast<std::uint32_t>(c.sender.next());
+      break;
+    default:
+      return nullptr;
+  }
+  ++counters_.handshakes_sent;
+  return build(c, header, c.receiver.content(0), 0, false, now);
 }
 
 // RFC 1122 4.2.2.12: a reset may carry data that says why; here one byte.

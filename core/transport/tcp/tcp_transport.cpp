@@ -40,7 +40,7 @@ TcpTransport::TcpTransport(TransportSink& sink, const TcpOptions& options)
 
 TcpTransport::~TcpTransport() = default;
 
-void TcpTransport::connect(const QpConfig& config, Picoseconds) {
+void TcpTransport::connect(const QpConfig& config, Picoseconds now) {
   const auto refuse = [](const std::string& what) { throw std::invalid_argument(what); };
   if (config.local < 2 || config.local > kMask24) refuse("QpConfig.local: a number in 2 to 2^24-1");
   if (config.remote < 2 || config.remote > kMask24)
@@ -87,6 +87,12 @@ void TcpTransport::connect(const QpConfig& config, Picoseconds) {
   by_qp_.emplace(c.local, &c);
   by_tuple_.emplace(tuple, &c);
   connections_.push_back(std::move(made));
+  if (!options_.handshake) return;
+  // One end opens: the host of the lower number, or the lower port of a connection to oneself.
+  const bool opens = config.source != config.destination ? config.source < config.destination
+                                                         : local_port < remote_port;
+  c.handshake = opens ? Handshake::syn_due : Handshake::listening;
+  settle(c, now);
 }
 
 Sender& TcpTransport::sender(QpNumber qp) { return by_qp_.at(qp)->sender; }
@@ -157,7 +163,9 @@ void TcpTransport::on_deadline(Picoseconds now) {
 }
 
 bool TcpTransport::has_control(const Connection& c) const {
-  return c.reset_due || (!c.failed && c.receiver.ack_due());
+  const bool greets = c.handshake == Handshake::syn_due || c.handshake == Handshake::syn_ack_due ||
+                      c.handshake == Handshake::ack_due;
+  return c.reset_due || (!c.failed && (greets || c.receiver.ack_due()));
 }
 
 void TcpTransport::enqueue(Connection& c) {

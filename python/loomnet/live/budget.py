@@ -12,11 +12,12 @@ from loomnet.plan import FRAMING_BYTES, Plan
 PASSES_PER_SECOND = 150_000
 
 
-def offered_passes(plan: Plan, job: Job, placement: Sequence[int]) -> float:
+def offered_passes(plan: Plan, job: Job, placement: Sequence[int],
+                   frame_bytes: int | None = None) -> float:
     """Switch passes per emulated second with every sending port at line rate: full packets from
     each host that sends, by the longest chain to any of its peers; acknowledgements add a
-    sixteenth."""
-    bits = (plan.frame_bytes + FRAMING_BYTES) * 8
+    sixteenth. `frame_bytes`: of a full packet, where it is not the plan's."""
+    bits = ((frame_bytes or plan.frame_bytes) + FRAMING_BYTES) * 8
     passes = 0.0
     senders: dict[int, int] = {}
     for source, destination in job.edges(list(placement)):

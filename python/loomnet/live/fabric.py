@@ -32,6 +32,8 @@ from .ownership import (
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .kernel_tcp import KernelTcp
+
 MANAGEMENT_INTERFACE = "mgmt"
 # Host addresses fd00::<host>, the same on all plane ports ("MRC + SRv6 multi-plane fabrics" 3.1).
 HOST_PREFIX = "fd00::/64"
@@ -187,18 +189,20 @@ class LiveFabric:
         for host in hosts:
             inside(host.netns, lambda h=host: _configure_base(h))
 
-    def configure(self, ports: Mapping[str, Iterable[HostPort]]) -> None:
+    def configure(self, ports: Mapping[str, Iterable[HostPort]],
+                  tcp: KernelTcp | None = None) -> None:
         """Addresses the data ports of hosts: sysctls, offloads, neighbours, the multipath route.
 
         Call it once the engine has made the links. All traffic for fd00::/64 leaves by ECMP over
-        a host's ports, by flow hash of five tuples, and avoids ports without carrier.
+        a host's ports, by flow hash of five tuples, and avoids ports without carrier. `tcp`: what
+        the hosts' kernels shall use; None leaves them what the machine has.
 
         Raises:
             KeyError: an unknown host. RuntimeError, OSError: the kernel refused, with the line.
         """
         for name, some in ports.items():
             host, listed = self.hosts[name], list(some)
-            inside(host.netns, lambda h=host, p=listed: _configure_ports(h, p))
+            inside(host.netns, lambda h=host, p=listed: _configure_ports(h, p, tcp))
 
     def popen(self, node: str, argv: Sequence[str], **arguments: Any) -> subprocess.Popen[bytes]:
         """Starts a command inside a node, as root; its arguments are those of subprocess.Popen."""
@@ -310,9 +314,11 @@ def _configure_base(host: LiveHost) -> None:
     offloads_off(MANAGEMENT_INTERFACE)
 
 
-def _configure_ports(host: LiveHost, ports: Sequence[HostPort]) -> None:
+def _configure_ports(host: LiveHost, ports: Sequence[HostPort], tcp: KernelTcp | None) -> None:
     if not ports:
         return
+    if tcp is not None:
+        write_sysctls(tcp.sysctls)
     for port in ports:
         # An interface that was here before the defaults above keeps its own values.
         conf = f"net/ipv6/conf/{port.interface}"
@@ -323,11 +329,12 @@ def _configure_ports(host: LiveHost, ports: Sequence[HostPort]) -> None:
             f"{conf}/ignore_routes_with_linkdown": 1,
         })  # fmt: skip
         offloads_off(port.interface)
+    mtu = "" if tcp is None else f"mtu {tcp.mtu}"
     hops = " ".join(f"nexthop via {GATEWAY} dev {p.interface} weight 1" for p in ports)
     ip_batch([
         *(f"link set {p.interface} address {p.mac}" for p in ports if p.mac),
         *(f"link set {p.interface} up" for p in ports),
         *(f"neigh replace {GATEWAY} lladdr {p.gateway_mac} dev {p.interface} nud permanent"
           for p in ports),
-        f"route replace {HOST_PREFIX} src {host.address} {hops}",
+        f"route replace {HOST_PREFIX} src {host.address} {mtu} {hops}",
     ])  # fmt: skip

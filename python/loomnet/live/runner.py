@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np  # noqa: F401  (what the engine's counters come in: no import after Ctrl-C)
 
 from loomnet import _core
-from loomnet.engine import Engine, check_options, figures_of
+from loomnet.engine import LIVE_MTU, Engine, check_options, figures_of
 from loomnet.errors import PrivilegeError, UnavailableError, UsageError
 from loomnet.jobs import TorchJob
 from loomnet.live import doctor
@@ -20,10 +20,13 @@ from loomnet.live.budget import PASSES_PER_SECOND, offered_passes
 from loomnet.live.capture import CaptureServer
 from loomnet.live.fabric import HOST_INTERFACE, HostPort, HostSpec, LiveFabric
 from loomnet.live.interrupts import Interrupts
+from loomnet.live.kernel_flows import KernelFlows
+from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.ownership import RunLock
 from loomnet.rankjob import RankJob, environment_of_ranks
 from loomnet.rundata import Fidelity, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
+from loomnet.sampling import Sampler
 from loomnet.timetable import Change, LinkChange, RouteChange
 from loomnet.traffic import CollectiveTraffic, Traffic, as_iterations, start_traffic
 from loomnet.units import Time
@@ -34,6 +37,8 @@ PROGRESS_S = 0.25
 GATEWAY_MAC = "02:00:00:00:00:01"
 START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
 GLOO_PORT = 29500
+KERNEL_TCP = ("gloo", "tcp")  # carried by the hosts' own kernels
+ETHERNET_BYTES = 14
 _SOCKET_DROPS = ("foreign", "malformed", "too_long", "umem_dry", "tx_ring_full", "no_port")
 
 
@@ -43,7 +48,7 @@ class LiveRunner:
     def describe(self, request: RunRequest) -> str:
         self.check(request)
         plan = request.plan
-        load = offered_passes(plan, request.job, request.placement)
+        load = _load(request)
         return (f"{plan.name}: {len(plan.hosts)} hosts, {plan.planes} planes, {len(plan.switches)} "
                 f"XDP switches, {len(plan.links)} links; live, D = {request.dilation:g}; "
                 f"offered load {load / request.dilation / 1000:.0f} k of "
@@ -52,10 +57,13 @@ class LiveRunner:
 
     def check(self, request: RunRequest) -> None:
         check_options(request.options)
-        if request.job.transport == "gloo" and request.dilation != 1:
-            raise UsageError("dilation: kernel TCP's timers run on wall time, so Gloo is compared "
-                             "at D = 1 only")
-        load = offered_passes(request.plan, request.job, request.placement) / request.dilation
+        if request.job.transport in KERNEL_TCP:
+            _kernel_tcp(request)
+            if request.dilation != 1:
+                raise UsageError("dilation: kernel TCP's timers run on wall time, so it is "
+                                 "compared at D = 1 only")
+        Sampler.of(request.options, request.plan)
+        load = _load(request) / request.dilation
         if load > PASSES_PER_SECOND and not request.options.get("over_budget"):
             raise UsageError(
                 f"offered load of {load:,.0f} switch passes/s is over this machine's budget of "
@@ -89,6 +97,19 @@ class LiveRunner:
         return data
 
 
+def _kernel_tcp(request: RunRequest) -> KernelTcp:
+    stock = request.job.transport == "gloo"
+    return KernelTcp.of(request.options.get("tcp", {}), stock=stock)
+
+
+def _load(request: RunRequest) -> float:
+    """Switch passes per emulated second that the job offers."""
+    frame = None
+    if request.job.transport == "tcp":
+        frame = request.options.get("tcp", {}).get("mtu", LIVE_MTU) + ETHERNET_BYTES
+    return offered_passes(request.plan, request.job, request.placement, frame)
+
+
 def _cannot_start(error: BaseException) -> UnavailableError:
     """Why the machine refused a bring-up: doctor's line where it finds what is missing."""
     missing = doctor.why_not_live()
@@ -113,9 +134,12 @@ class _Run:
         self.interrupts = interrupts
         self.plan, self.job, self.table = request.plan, request.job, request.timetable
         self.lock = stack.enter_context(RunLock())
-        self.engine = Engine(self.plan, transport=self.job.transport, seed=request.seed,
-                             kernel_switches=True,
+        # Kernel TCP passes the NICs as it is; every other transport lives in them.
+        self.tcp = _kernel_tcp(request) if self.job.transport in KERNEL_TCP else None
+        carrier = None if self.job.transport == "tcp" else self.job.transport
+        self.engine = Engine(self.plan, transport=carrier, seed=request.seed, kernel_switches=True,
                              options=dict(request.options.get(self.job.transport, {})))
+        self.sampler = Sampler.of(request.options, self.plan)
         if request.recording is not None:
             request.recording.attach(self.engine, live=True)
         self.glue = stack.enter_context(LiveFabric(
@@ -132,6 +156,7 @@ class _Run:
         interrupts.check()
         self.ranks: RankJob | None = None
         self.traffic: Traffic | None = None
+        self.kernel_flows: KernelFlows | None = None
         self.counters: dict[str, list[tuple[int, float]]] = {}
         self.errors: list[RunFault] = []
         self.iterations: list[Any] = []
@@ -161,7 +186,7 @@ class _Run:
                              dilation=self.request.dilation,
                              lateness_bound_ps=self._lateness_bound())
         try:
-            self.glue.configure(configured)
+            self.glue.configure(configured, self.tcp)
         except BaseException:
             live.close()
             raise
@@ -185,6 +210,8 @@ class _Run:
         finally:
             if self.ranks is not None:
                 self.ranks.stop(0.2 if ended == "interrupted" else 1.0)
+            if self.kernel_flows is not None:
+                self.kernel_flows.stop()
         return self._collect(ended, reason)
 
     def _start(self) -> None:
@@ -196,6 +223,12 @@ class _Run:
             self.ranks.launch(self.glue, master_port=GLOO_PORT, environment={
                 # Gloo binds to the interface that holds fd00::<host> and nothing else.
                 "GLOO_SOCKET_IFNAME": HOST_INTERFACE, **environment_of_ranks()})
+        elif self.tcp is not None:
+            self.kernel_flows = KernelFlows(self.glue, self.request, self.tcp,
+                                            lambda: self.live.now_ps)
+            self.live.start()
+            self.kernel_flows.connect(self.sampler.samples.every_ps if self.sampler else None,
+                                      self.interrupts.check)
         else:
             # Traffic models run on the engine's own thread: real bytes, made and compared there,
             # cost it lateness, so lengths are the default. Ranks always move real bytes.
@@ -214,6 +247,8 @@ class _Run:
     def origin(self) -> int | None:
         if self.ranks is not None:
             return self.ranks.origin_ps
+        if self.kernel_flows is not None:
+            return self.kernel_flows.origin_ps
         return START_PS
 
     def now(self) -> int:
@@ -230,6 +265,7 @@ class _Run:
             if verdict is not None:
                 return verdict
             self._timetable()
+            self._look_at_queues()
             self._progress()
             self._drain()
             wait = self._until_next_look()
@@ -239,11 +275,12 @@ class _Run:
                 time.sleep(wait)
 
     def _until_next_look(self) -> float:
-        """Wall seconds: POLL_S, or less where a change is due before."""
-        due = self.table.next_time()
-        if due is None or self.origin is None:
+        """Wall seconds: POLL_S, or less where a change or a sample is due before."""
+        dues = [self.table.next_time(), self.sampler.due_ps if self.sampler else None]
+        known = [due for due in dues if due is not None]
+        if not known or self.origin is None:
             return POLL_S
-        ahead = (due - self.now()) / 1e12 * self.request.dilation
+        ahead = (min(known) - self.now()) / 1e12 * self.request.dilation
         return min(max(ahead, 0.0), POLL_S)
 
     def _on_ended(self) -> None:
@@ -264,6 +301,8 @@ class _Run:
             return "failed", trouble
         if self.ranks is not None:
             ended = self._look_at_ranks()
+        elif self.kernel_flows is not None:
+            ended = self._look_at_kernel_flows(self.kernel_flows)
         else:
             ended = self._look_at_traffic()
         if ended is not None:
@@ -316,6 +355,22 @@ class _Run:
         if not ranks.running:
             return ("failed", self.errors[0].message) if self.errors else ("finished", None)
         return None
+
+    def _look_at_queues(self) -> None:
+        sampler = self.sampler
+        if sampler is not None and self.origin is not None and self.now() >= sampler.due_ps:
+            queued = self.live.queued(self.engine.halves(sampler.halves))
+            sampler.take(self.now(), queued, {})  # senders report by themselves
+
+    def _look_at_kernel_flows(self, flows: KernelFlows) -> tuple[str, str | None] | None:
+        flows.poll()
+        assert flows.origin_ps is not None
+        for iteration in as_iterations(flows.iterations(), flows.origin_ps)[len(self.iterations):]:
+            self._on_iteration(iteration)
+        if not flows.done:
+            return None
+        self.errors += flows.errors()
+        return ("failed", self.errors[0].message) if self.errors else ("finished", None)
 
     def _look_at_traffic(self) -> tuple[str, str | None] | None:
         assert self.traffic is not None
@@ -382,6 +437,8 @@ class _Run:
     def _sample(self) -> dict[str, int]:
         found = self.live.run_counters(list(self.request.placement))
         at = self.now()
+        if self.kernel_flows is not None:
+            found["retransmitted"] = sum(self.kernel_flows.retransmitted)
         for name, value in figures_of(found, self.job.transport).items():
             self.counters.setdefault(name, []).append((at, value))
         return found
@@ -425,11 +482,17 @@ class _Run:
         origin = self.origin or 0
         hosts = {host: self.engine.series(host, origin) for host in self.request.placement}
         wrong, flows = None, []
-        if self.traffic is not None:
+        traffic = self.kernel_flows or self.traffic
+        if traffic is not None:
             flows = [(a, b, size, start - origin, stop and stop - origin)
-                     for a, b, size, start, stop in self.traffic.flows()]
-            if self.payload_moves:
-                wrong = self.traffic.wrong()
+                     for a, b, size, start, stop in traffic.flows()]
+        if self.kernel_flows is not None:
+            hosts = {host: self.kernel_flows.series(series, host, end)
+                     for host, series in hosts.items()}
+            if self.sampler is not None:
+                self.sampler.samples.senders = self.kernel_flows.senders
+        if self.traffic is not None and self.payload_moves:
+            wrong = self.traffic.wrong()
         if wrong:
             self.errors.append(RunFault(end, "job", f"{wrong} elements arrived altered"))
         self.live.close()
@@ -442,7 +505,8 @@ class _Run:
             flows=flows, transport=self.job.transport, wrong=wrong, windows=self.table.windows,
             counters=self.counters, log=self.ranks.log() if self.ranks else [], errors=self.errors,
             fidelity=self._fidelity(end), totals=totals, reason=reason, deterministic=False,
-            directory=self.request.directory)
+            directory=self.request.directory,
+            samples=self.sampler.samples if self.sampler is not None else None)
         if self.ranks is not None:
             data.unequal_hashes = self.ranks.unequal_hashes()
         if self.request.recording is not None:
@@ -456,6 +520,8 @@ class _Run:
                  ("scheduling", "passes", "longest_pass_ps", "given", "returned", "switch_drops",
                   "own_losses", "verdict")}
         notes["event_lateness_p99_ps"] = raw["event_lateness"]["p99_ps"]
+        if self.tcp is not None:
+            notes[self.job.transport] = self.tcp.note()
         return Fidelity(
             lateness_p50_ps=late["p50_ps"], lateness_p99_ps=late["p99_ps"],
             lateness_max_ps=late["max_ps"], packets=self.engine.network.packets,

@@ -23,7 +23,9 @@ TEST(TcpPair, WritesArriveInOrderWithTheirImmediates) {
 }
 
 TEST(TcpPair, WireBytesAreHeadersFrameAndPayload) {
-  TcpBed bed;
+  tcp::TcpOptions options = quick();
+  options.handshake = false;
+  TcpBed bed({}, options);
   std::vector<std::pair<std::uint32_t, std::uint32_t>> seen;  // wire length, data
   bed.filter = [&](HostId from, PlanePort, Packet& p) {
     if (from == 0) seen.emplace_back(p.wire_length, data_bytes(p));
@@ -34,6 +36,34 @@ TEST(TcpPair, WireBytesAreHeadersFrameAndPayload) {
   ASSERT_EQ(seen.size(), 2u);
   EXPECT_EQ(seen[0], std::pair(1280u + 14u, kMss));
   EXPECT_EQ(seen[1], std::pair(14u + 72u + 100u, 100u));
+}
+
+// SYN, SYN-ACK and ACK measure the round trip at both ends before the first byte; a lost one is
+// missed by nobody.
+TEST(TcpPair, TheHandshakeMeasuresTheRoundTripAtBothEnds) {
+  TcpBed bed;
+  bed.run_until(microseconds(50));
+  const auto least = [&](HostId host, QpNumber qp) {
+    return bed.tcp(host).sender(qp).rtt().min();
+  };
+  EXPECT_EQ(bed.nic(0).counter("handshakes_sent"), 2u);
+  EXPECT_EQ(bed.nic(1).counter("handshakes_sent"), 1u);
+  EXPECT_EQ(least(0, kQpA), least(1, kQpB));
+  EXPECT_NE(least(0, kQpA), kNever);
+  bed.write(0, 100'000);
+  ASSERT_TRUE(bed.run_until_idle(seconds(1))) << bed;
+  EXPECT_TRUE(bed.same(0, 100'000));
+  EXPECT_EQ(bed.nic(0).counter("unexpected_flags_dropped"), 0u);
+
+  TcpBed deaf;
+  bool first = true;
+  deaf.filter = [&](HostId from, PlanePort, Packet&) {
+    return from == 0 && std::exchange(first, false) ? std::nullopt : std::optional(Picoseconds{});
+  };
+  deaf.write(0, 100'000);
+  ASSERT_TRUE(deaf.run_until_idle(seconds(1))) << deaf;
+  EXPECT_TRUE(deaf.same(0, 100'000));
+  EXPECT_EQ(deaf.nic(1).counter("handshakes_received"), 0u);
 }
 
 TEST(TcpPair, LengthsAloneAreTimedLikeBytes) {

@@ -1,0 +1,237 @@
+"""A job of flows over the hosts' own kernel TCP: an agent in every host's namespace sends and
+receives, this end tells it when, and keeps what it reports as any traffic model's results."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loomnet.errors import UnavailableError
+from loomnet.live.ranks import RankGroup, RankSpec, RankUser
+from loomnet.rundata import FlowRow, HostSeries, Interval, RunFault
+from loomnet.runner import RunRequest
+from loomnet.sampling import SenderState
+from loomnet.traffic import Round, rounds_of
+
+if TYPE_CHECKING:
+    from loomnet.live.fabric import LiveFabric
+    from loomnet.live.kernel_tcp import KernelTcp
+
+_AGENT = Path(__file__).with_name("flow_agent.py")
+PORT = 7000  # where every host's agent accepts
+CONNECT_S = 10.0  # wall seconds in which all connections must be up
+LEAD_PS = 100 * 10**9  # from the last order to the first flow: orders reach agents in time
+ROUND_LEAD_PS = 5 * 10**9  # the same between two rounds
+PROGRESS_NS = 250_000_000  # between two reports of the agents, where nobody asks for samples
+
+
+class _Agent:
+    """Our end of one host's agent."""
+
+    def __init__(self) -> None:
+        self.control, self.theirs = socket.socketpair()
+        self._rest = b""
+
+    def order(self, name: str, **values: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):  # its end is seen by its exit status
+            self.control.sendall(json.dumps({"order": name, **values}).encode() + b"\n")
+
+    def reports(self) -> Iterator[dict[str, Any]]:
+        with contextlib.suppress(BlockingIOError, ConnectionResetError):
+            while data := self.control.recv(1 << 20, socket.MSG_DONTWAIT):
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                yield from map(json.loads, lines)
+
+
+class KernelFlows:
+    """Rounds of flows under way, each round one iteration.
+
+    Args:
+        fabric: the hosts; agents start in them at once.
+        request: the run; its job is one of flows.
+        tcp: what its sockets ask for.
+        now_ps: the engine's clock, whose emulated time is wall time (D = 1).
+    """
+
+    def __init__(self, fabric: LiveFabric, request: RunRequest, tcp: KernelTcp,
+                 now_ps: Callable[[], int]) -> None:
+        self._now, self._tcp = now_ps, tcp
+        self._placement = request.placement
+        self._plan = request.plan
+        self._rounds: list[Round]
+        self._rounds, self._gap, _ = rounds_of(request.plan, request.job, request.placement,
+                                               request.seed)
+        self._agents = [_Agent() for _ in request.placement]
+        self._connections: dict[tuple[int, int, int], int] = {}  # (source, destination, index)
+        self._pending = 0
+        self.origin_ps: int | None = None
+        self._rows: list[tuple[int, int, int, int]] = []  # start, source rank, destination, bytes
+        self._ends: dict[int, int] = {}
+        self._begun: list[int] = []  # starts of rounds
+        self._ended: list[tuple[int, int]] = []
+        self._faults: list[RunFault] = []
+        self.retransmitted = [0] * len(self._agents)
+        self.senders: dict[int, list[SenderState]] = {}
+        specs = [RankSpec(rank, self._plan.hosts[host].name,
+                          [sys.executable, "-I", "-S", str(_AGENT), str(agent.theirs.fileno())],
+                          pass_fds=[agent.theirs.fileno()])
+                 for rank, (host, agent) in enumerate(zip(self._placement, self._agents,
+                                                          strict=True))]  # fmt: skip
+        # As root, whom TCP_CONGESTION lets have any; what it runs is ours alone.
+        self._group = RankGroup(fabric, specs, request.directory / "ranks", cwd=Path("/"),
+                                user=RankUser())
+        for agent in self._agents:
+            agent.theirs.close()
+        self._address = [fabric.hosts[self._plan.hosts[h].name].address for h in self._placement]
+
+    # --- bringing it up -----------------------------------------------------------------------
+    def connect(self, every_ps: int | None, check: Callable[[], None]) -> None:
+        """Once packets travel: establishes all connections of all rounds, then orders the first.
+        `check` is called while waiting. Raises UnavailableError if it takes too long."""
+        for agent in self._agents:
+            agent.order("listen", port=PORT)
+        self._wait(len(self._agents), "listen", check)
+        for make in self._rounds:
+            used: dict[tuple[int, int], int] = {}
+            for _, source, destination, _ in make(0):
+                index = used.get((source, destination), 0)
+                used[source, destination] = index + 1
+                self._connections.setdefault((source, destination, index), len(self._connections))
+        for (source, destination, _), number in self._connections.items():
+            self._agents[source].order("connect", number=number,
+                                       address=self._address[destination], port=PORT,
+                                       cc=self._tcp.cc)
+        self._wait(len(self._connections), "connect", check)
+        self.origin_ps = self._now() + LEAD_PS
+        step = PROGRESS_NS if every_ps is None else every_ps // 1000
+        for agent in self._agents:
+            agent.order("sample", every_ns=step, first_ns=self._wall_ns(self.origin_ps))
+        self._launch(self.origin_ps)
+
+    def _wait(self, answers: int, what: str, check: Callable[[], None]) -> None:
+        deadline = time.monotonic() + CONNECT_S
+        self._pending = answers
+        while self._pending > 0:
+            check()
+            self.poll()
+            if self._faults:
+                raise UnavailableError(f"kernel flows: {self._faults[0].message}")
+            if time.monotonic() > deadline:
+                raise UnavailableError(f"kernel flows: {self._pending} of {answers} sockets did "
+                                       f"not {what} in {CONNECT_S:g} s")
+            time.sleep(0.002)
+
+    def _wall_ns(self, at_ps: int) -> int:
+        return time.monotonic_ns() + (at_ps - self._now()) // 1000
+
+    def _launch(self, at_ps: int) -> None:
+        used: dict[tuple[int, int], int] = {}
+        flows = self._rounds[len(self._begun)](at_ps)
+        for start, source, destination, size in flows:
+            index = used.get((source, destination), 0)
+            used[source, destination] = index + 1
+            self._agents[source].order(
+                "send", flow=len(self._rows), size=size, at_ns=self._wall_ns(start),
+                connection=self._connections[source, destination, index])
+            self._rows.append((start, source, destination, size))
+        self._begun.append(min(start for start, *_ in flows))
+
+    # --- while it runs ------------------------------------------------------------------------
+    def poll(self) -> None:
+        """Takes in what agents have reported; begins the next round."""
+        at_ps, at_ns = self._now(), time.monotonic_ns()
+        for rank, agent in enumerate(self._agents):
+            for report in agent.reports():
+                self._take(rank, report, at_ps - at_ns * 1000)
+        for gone in self._group.poll(0):
+            rank = gone.spec.rank
+            if not any(fault.who == f"host {self._name(rank)}" for fault in self._faults):
+                self._fail(rank, gone.error() or "its agent ended")
+        if len(self._ends) < len(self._rows) or len(self._ended) == len(self._begun):
+            return
+        self._ended.append((self._begun[-1], max(self._ends.values())))
+        if not self._faults and len(self._begun) < len(self._rounds):
+            self._launch(max(self._ended[-1][1] + self._gap, self._now() + ROUND_LEAD_PS))
+
+    def _take(self, rank: int, report: dict[str, Any], offset_ps: int) -> None:
+        """`offset_ps`: the engine's clock minus the agents'."""
+        if "listening" in report or "connected" in report:
+            self._pending -= 1
+        elif "failed" in report:
+            self._fail(rank, report["failed"])
+        elif "done" in report:
+            self._ends[report["done"]] = report["at_ns"] * 1000 + offset_ps
+        for flow, at_ns, acked, cwnd, rtt_us, least_us in report.get("sampled", ()):
+            self.senders.setdefault(flow, []).append(SenderState(
+                at_ns * 1000 + offset_ps - (self.origin_ps or 0), acked, cwnd, rtt_us * 10**6,
+                least_us * 10**6))
+        self.retransmitted[rank] = report.get("retransmitted", self.retransmitted[rank])
+
+    def _name(self, rank: int) -> str:
+        return self._plan.hosts[self._placement[rank]].name
+
+    def _fail(self, rank: int, message: str) -> None:
+        at = 0 if self.origin_ps is None else max(self._now() - self.origin_ps, 0)
+        self._faults.append(RunFault(at, f"host {self._name(rank)}", message))
+
+    @property
+    def done(self) -> bool:
+        return bool(self._faults) or len(self._ended) == len(self._rounds)
+
+    def iterations(self) -> list[tuple[int, int]]:
+        return self._ended
+
+    def errors(self) -> list[RunFault]:
+        return self._faults
+
+    def flows(self) -> list[FlowRow]:
+        return [(self._placement[a], self._placement[b], size, start, self._ends.get(flow))
+                for flow, (start, a, b, size) in enumerate(self._rows)]
+
+    # --- afterwards ---------------------------------------------------------------------------
+    def stop(self) -> None:
+        self._group.stop(grace=0)
+        for agent in self._agents:
+            agent.control.close()
+
+    def series(self, measured: HostSeries, host: int, end_ps: int) -> HostSeries:
+        """What the job saw at a host: `measured` are the bytes that its ports saw arrive."""
+        origin = self.origin_ps or 0
+        rows = [(a, b, size, start - origin, None if end is None else end - origin)
+                for a, b, size, start, end in self.flows() if host in (a, b)]
+        work = sorted((start, end, size if b == host else 0)
+                      for _, b, size, start, end in rows if end is not None)
+        spans = ((start, end_ps if end is None else end) for *_, start, end in rows)
+        busy = _union([span for span in spans if span[1] > span[0]])
+        return replace(measured, work=work, busy=busy, silence_floor_ps=measured.bin_ps,
+                       silences=_silences(measured, busy))
+
+
+def _union(spans: list[Interval]) -> list[Interval]:
+    merged: list[Interval] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _silences(series: HostSeries, busy: list[Interval]) -> list[Interval]:
+    """Runs of whole bins without payload inside busy intervals."""
+    found, width = [], series.bin_ps
+    for begin, end in busy:
+        quiet = begin
+        for number in range(begin // width, -(-end // width)):
+            if number < len(series.payload) and series.payload[number] > 0:
+                found.append((quiet, number * width))
+                quiet = (number + 1) * width
+        found.append((quiet, end))
+    return [(begin, end) for begin, end in found if end - begin > width]

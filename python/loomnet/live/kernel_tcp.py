@@ -1,0 +1,78 @@
+"""What the kernel's TCP of a live run's hosts is told: the options of the model that a kernel has
+too. The machine's own settings never decide a figure."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loomnet.engine import LIVE_MTU
+from loomnet.errors import UsageError
+from loomnet.naming import did_you_mean
+
+DEFAULT = "cubic"
+_OPTIONS = ("cc", "mtu", "ecn")
+RECEIVE_BUFFER, SEND_BUFFER = 6_291_456, 4_194_304  # the model's defaults, and Linux's maxima
+_LEAST_MTU = 1280  # IPv6's
+_SYSCTL = "net.ipv4.tcp_allowed_congestion_control"
+_PROC = Path("/proc/sys/net/ipv4")
+
+
+@dataclass(frozen=True)
+class KernelTcp:
+    """`cc`: congestion control by the kernel's name; `mtu`: bytes of IPv6 packet at most; `ecn`:
+    asked for (RFC 3168). `stock`: sockets of programs that are not ours, which keep the machine's
+    buffers and have `cc` from their namespace; else each socket asks for `cc`, and the buffers are
+    the model's, of full size from the start."""
+
+    cc: str = DEFAULT
+    mtu: int = LIVE_MTU
+    ecn: bool = False
+    stock: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], *, stock: bool) -> KernelTcp:
+        """From `lab.run(…, tcp={…})`. Raises UsageError for what this kernel cannot be told."""
+        for name in options:
+            if name not in _OPTIONS:
+                raise UsageError(f"tcp.{name}: live, the kernel's TCP takes {', '.join(_OPTIONS)}; "
+                                 "leave it out, or run on the virtual clock")
+        known = _read("tcp_available_congestion_control")
+        # A namespace may only have for default what the machine allows all its users.
+        usable = _read("tcp_allowed_congestion_control") if stock else known
+        (machine,) = _read("tcp_congestion_control")
+        # Where nobody asks, what every distribution ships and the model assumes.
+        cc = options.get("cc", DEFAULT if DEFAULT in usable else machine)
+        if cc not in known:
+            raise UsageError(f'tcp.cc: this kernel has no "{cc}"{did_you_mean(str(cc), known)}; '
+                             f"it has {', '.join(known)}")
+        if cc not in usable:
+            raise UsageError(f'tcp.cc: this machine does not allow "{cc}" to every socket: sysctl '
+                             f"-w {_SYSCTL}='{' '.join([*usable, cc])}'")
+        mtu = options.get("mtu", LIVE_MTU)
+        if not isinstance(mtu, int) or not _LEAST_MTU <= mtu <= LIVE_MTU:
+            raise UsageError(f"tcp.mtu: {mtu} must be {_LEAST_MTU} to {LIVE_MTU} on the live clock")
+        return cls(cc, mtu, bool(options.get("ecn", False)), stock)
+
+    @property
+    def sysctls(self) -> dict[str, object]:
+        """Of every host's namespace. tcp_ecn 2: where the peer asks for it, and nobody does."""
+        found: dict[str, object] = {"net/ipv4/tcp_ecn": 1 if self.ecn else 2}
+        if self.stock:
+            found["net/ipv4/tcp_congestion_control"] = self.cc
+        else:
+            # Of a receive buffer the kernel offers half, and leaves the rest for overhead.
+            found["net/ipv4/tcp_rmem"] = f"4096 {2 * RECEIVE_BUFFER} {2 * RECEIVE_BUFFER}"
+            found["net/ipv4/tcp_wmem"] = f"4096 {SEND_BUFFER} {SEND_BUFFER}"
+        return found
+
+    def note(self) -> str:
+        """For the report's fidelity."""
+        return f"kernel: Linux {platform.release()}, {self.cc}"
+
+
+def _read(name: str) -> list[str]:
+    return (_PROC / name).read_text().split()
