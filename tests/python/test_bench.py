@@ -116,7 +116,7 @@ def test_command_takes_a_fabric_of_ones_own(tmp_path, monkeypatch, capsys):
         (["all_reduce", "-f", "1"], "the factor must be 2 or more"),
         (["all_reduce", "-e", "64Q"], "-e 64Q: "),
         (["all_reduce", "-n", "0"], "-n must be 1 or more"),
-        (["all_reduce", "--transport", "gloo"], "gloo"),
+        (["all_reduce", "--transport", "gluu"], "gloo"),
         (["all_reduce", "--rate", "400"], "has no unit"),
         (["all_gather", "-b", "8", "-e", "8"], "no size has an element for each of 4 ranks"),
         (["all_reduce", "--fabric", "none.py"], 'no file "none.py"'),

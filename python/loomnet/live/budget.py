@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from loomnet.engine import LIVE_MTU
 from loomnet.jobs import Job
 from loomnet.plan import FRAMING_BYTES, Plan
+from loomnet.runner import RunRequest
 
 # Passes through kernel-placed switches that keep p99 lateness near 100 us while ranks compute on
 # the same two cores ("Loomnet: the design" 5: 240 k tried, 400 k collapsed).
 PASSES_PER_SECOND = 150_000
+ETHERNET_BYTES = 14
+
+
+def offered_by(request: RunRequest) -> float:
+    """Switch passes per emulated second of a run."""
+    frame = None
+    if request.job.transport == "tcp":
+        frame = request.options.get("tcp", {}).get("mtu", LIVE_MTU) + ETHERNET_BYTES
+    return offered_passes(request.plan, request.job, request.placement, frame)
 
 
 def offered_passes(plan: Plan, job: Job, placement: Sequence[int],

@@ -92,6 +92,12 @@ def why_not_live(found: Iterable[Check] | None = None) -> str | None:
     return first_missing(checks() if found is None else found)
 
 
+def cannot_start(error: BaseException) -> str:
+    """Why the machine refused a bring-up: the line above where it finds what is missing."""
+    said = " ".join(str(error).split())
+    return why_not_live() or f"the live run cannot start: {said}; see loomnet doctor"
+
+
 def first_missing(found: Iterable[Check]) -> str | None:
     """The first of these checks that a live run cannot do without and that does not hold; what was
     not tried for want of another comes after that other."""

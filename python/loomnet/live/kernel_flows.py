@@ -17,7 +17,7 @@ from loomnet.errors import UnavailableError
 from loomnet.live.ranks import RankGroup, RankSpec, RankUser
 from loomnet.rundata import FlowRow, HostSeries, Interval, RunFault
 from loomnet.runner import RunRequest
-from loomnet.sampling import SenderState
+from loomnet.sampling import Sampler, SenderState
 from loomnet.traffic import Round, rounds_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class KernelFlows:
         self._ended: list[tuple[int, int]] = []
         self._faults: list[RunFault] = []
         self.retransmitted = [0] * len(self._agents)
-        self.senders: dict[int, list[SenderState]] = {}
+        self._senders: dict[int, list[SenderState]] = {}
         specs = [RankSpec(rank, self._plan.hosts[host].name,
                           [sys.executable, "-I", "-S", str(_AGENT), str(agent.theirs.fileno())],
                           pass_fds=[agent.theirs.fileno()])
@@ -92,9 +92,10 @@ class KernelFlows:
         self._address = [fabric.hosts[self._plan.hosts[h].name].address for h in self._placement]
 
     # --- bringing it up -----------------------------------------------------------------------
-    def connect(self, every_ps: int | None, check: Callable[[], None]) -> None:
+    def connect(self, sampler: Sampler | None, check: Callable[[], None]) -> None:
         """Once packets travel: establishes all connections of all rounds, then orders the first.
-        `check` is called while waiting. Raises UnavailableError if it takes too long."""
+        The senders' samples go to `sampler`. `check` is called while waiting. Raises
+        UnavailableError if it takes too long."""
         for agent in self._agents:
             agent.order("listen", port=PORT)
         self._wait(len(self._agents), "listen", check)
@@ -110,7 +111,9 @@ class KernelFlows:
                                        cc=self._tcp.cc)
         self._wait(len(self._connections), "connect", check)
         self.origin_ps = self._now() + LEAD_PS
-        step = PROGRESS_NS if every_ps is None else every_ps // 1000
+        step = PROGRESS_NS
+        if sampler is not None:
+            step, self._senders = sampler.samples.every_ps // 1000, sampler.samples.senders
         for agent in self._agents:
             agent.order("sample", every_ns=step, first_ns=self._wall_ns(self.origin_ps))
         self._launch(self.origin_ps)
@@ -169,7 +172,7 @@ class KernelFlows:
         elif "done" in report:
             self._ends[report["done"]] = report["at_ns"] * 1000 + offset_ps
         for flow, at_ns, acked, cwnd, rtt_us, least_us in report.get("sampled", ()):
-            self.senders.setdefault(flow, []).append(SenderState(
+            self._senders.setdefault(flow, []).append(SenderState(
                 at_ns * 1000 + offset_ps - (self.origin_ps or 0), acked, cwnd, rtt_us * 10**6,
                 least_us * 10**6))
         self.retransmitted[rank] = report.get("retransmitted", self.retransmitted[rank])
@@ -201,8 +204,11 @@ class KernelFlows:
         for agent in self._agents:
             agent.control.close()
 
-    def series(self, measured: HostSeries, host: int, end_ps: int) -> HostSeries:
-        """What the job saw at a host: `measured` are the bytes that its ports saw arrive."""
+    def series(self, measured: dict[int, HostSeries], end_ps: int) -> dict[int, HostSeries]:
+        """What the job saw at every host: `measured` are the bytes that their ports saw arrive."""
+        return {host: self._at(host, series, end_ps) for host, series in measured.items()}
+
+    def _at(self, host: int, measured: HostSeries, end_ps: int) -> HostSeries:
         origin = self.origin_ps or 0
         rows = [(a, b, size, start - origin, None if end is None else end - origin)
                 for a, b, size, start, end in self.flows() if host in (a, b)]

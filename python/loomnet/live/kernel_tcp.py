@@ -12,7 +12,9 @@ from typing import Any
 from loomnet.engine import LIVE_MTU
 from loomnet.errors import UsageError
 from loomnet.naming import did_you_mean
+from loomnet.runner import RunRequest
 
+CARRIES = ("gloo", "tcp")
 DEFAULT = "cubic"
 _OPTIONS = ("cc", "mtu", "ecn")
 RECEIVE_BUFFER, SEND_BUFFER = 6_291_456, 4_194_304  # the model's defaults, and Linux's maxima
@@ -56,6 +58,16 @@ class KernelTcp:
         if not isinstance(mtu, int) or not _LEAST_MTU <= mtu <= LIVE_MTU:
             raise UsageError(f"tcp.mtu: {mtu} must be {_LEAST_MTU} to {LIVE_MTU} on the live clock")
         return cls(cc, mtu, bool(options.get("ecn", False)), stock)
+
+    @classmethod
+    def wanted_by(cls, request: RunRequest) -> KernelTcp | None:
+        """What a run's hosts need; None where no kernel carries its job. Raises UsageError."""
+        if request.job.transport not in CARRIES:
+            return None
+        if request.dilation != 1:
+            raise UsageError("dilation: kernel TCP's timers run on wall time, so it is compared at "
+                             "D = 1 only")
+        return cls.of(request.options.get("tcp", {}), stock=request.job.transport == "gloo")
 
     @property
     def sysctls(self) -> dict[str, object]:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np  # noqa: F401  (what the engine's counters come in: no import after Ctrl-C)
 
 from loomnet import _core
-from loomnet.engine import LIVE_MTU, Engine, check_options, figures_of
+from loomnet.engine import Engine, check_options, figures_of
 from loomnet.errors import PrivilegeError, UnavailableError, UsageError
 from loomnet.jobs import TorchJob
 from loomnet.live import doctor
-from loomnet.live.budget import PASSES_PER_SECOND, offered_passes
+from loomnet.live.budget import PASSES_PER_SECOND, offered_by
 from loomnet.live.capture import CaptureServer
 from loomnet.live.fabric import HOST_INTERFACE, HostPort, HostSpec, LiveFabric
 from loomnet.live.interrupts import Interrupts
@@ -37,8 +37,6 @@ PROGRESS_S = 0.25
 GATEWAY_MAC = "02:00:00:00:00:01"
 START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
 GLOO_PORT = 29500
-KERNEL_TCP = ("gloo", "tcp")  # carried by the hosts' own kernels
-ETHERNET_BYTES = 14
 _SOCKET_DROPS = ("foreign", "malformed", "too_long", "umem_dry", "tx_ring_full", "no_port")
 
 
@@ -48,7 +46,7 @@ class LiveRunner:
     def describe(self, request: RunRequest) -> str:
         self.check(request)
         plan = request.plan
-        load = _load(request)
+        load = offered_by(request)
         return (f"{plan.name}: {len(plan.hosts)} hosts, {plan.planes} planes, {len(plan.switches)} "
                 f"XDP switches, {len(plan.links)} links; live, D = {request.dilation:g}; "
                 f"offered load {load / request.dilation / 1000:.0f} k of "
@@ -57,13 +55,9 @@ class LiveRunner:
 
     def check(self, request: RunRequest) -> None:
         check_options(request.options)
-        if request.job.transport in KERNEL_TCP:
-            _kernel_tcp(request)
-            if request.dilation != 1:
-                raise UsageError("dilation: kernel TCP's timers run on wall time, so it is "
-                                 "compared at D = 1 only")
+        KernelTcp.wanted_by(request)
         Sampler.of(request.options, request.plan)
-        load = _load(request) / request.dilation
+        load = offered_by(request) / request.dilation
         if load > PASSES_PER_SECOND and not request.options.get("over_budget"):
             raise UsageError(
                 f"offered load of {load:,.0f} switch passes/s is over this machine's budget of "
@@ -90,32 +84,11 @@ class LiveRunner:
                 # SystemExit: Mininet ends the process where a tool it calls did not answer.
                 except (OSError, RuntimeError, SystemExit) as error:
                     interrupts.check()  # Ctrl-C reaches what bring-up started, too
-                    raise _cannot_start(error) from error
+                    raise UnavailableError(doctor.cannot_start(error)) from error
                 data = run.go()
             if interrupts.pending and data.ended != "interrupted":  # on the way down
                 data.ended, data.reason = "interrupted", interrupts.pending
         return data
-
-
-def _kernel_tcp(request: RunRequest) -> KernelTcp:
-    stock = request.job.transport == "gloo"
-    return KernelTcp.of(request.options.get("tcp", {}), stock=stock)
-
-
-def _load(request: RunRequest) -> float:
-    """Switch passes per emulated second that the job offers."""
-    frame = None
-    if request.job.transport == "tcp":
-        frame = request.options.get("tcp", {}).get("mtu", LIVE_MTU) + ETHERNET_BYTES
-    return offered_passes(request.plan, request.job, request.placement, frame)
-
-
-def _cannot_start(error: BaseException) -> UnavailableError:
-    """Why the machine refused a bring-up: doctor's line where it finds what is missing."""
-    missing = doctor.why_not_live()
-    if missing is None:
-        missing = f"the live run cannot start: {' '.join(str(error).split())}; see loomnet doctor"
-    return UnavailableError(missing)
 
 
 def _expected_wall(request: RunRequest) -> str:
@@ -134,8 +107,7 @@ class _Run:
         self.interrupts = interrupts
         self.plan, self.job, self.table = request.plan, request.job, request.timetable
         self.lock = stack.enter_context(RunLock())
-        # Kernel TCP passes the NICs as it is; every other transport lives in them.
-        self.tcp = _kernel_tcp(request) if self.job.transport in KERNEL_TCP else None
+        self.tcp = KernelTcp.wanted_by(request)
         carrier = None if self.job.transport == "tcp" else self.job.transport
         self.engine = Engine(self.plan, transport=carrier, seed=request.seed, kernel_switches=True,
                              options=dict(request.options.get(self.job.transport, {})))
@@ -227,8 +199,7 @@ class _Run:
             self.kernel_flows = KernelFlows(self.glue, self.request, self.tcp,
                                             lambda: self.live.now_ps)
             self.live.start()
-            self.kernel_flows.connect(self.sampler.samples.every_ps if self.sampler else None,
-                                      self.interrupts.check)
+            self.kernel_flows.connect(self.sampler, self.interrupts.check)
         else:
             # Traffic models run on the engine's own thread: real bytes, made and compared there,
             # cost it lateness, so lengths are the default. Ranks always move real bytes.
@@ -276,11 +247,11 @@ class _Run:
 
     def _until_next_look(self) -> float:
         """Wall seconds: POLL_S, or less where a change or a sample is due before."""
-        dues = [self.table.next_time(), self.sampler.due_ps if self.sampler else None]
-        known = [due for due in dues if due is not None]
-        if not known or self.origin is None:
+        dues = (self.table.next_time(), self.sampler.due_ps if self.sampler else None)
+        due = min((due for due in dues if due is not None), default=None)
+        if due is None or self.origin is None:
             return POLL_S
-        ahead = (min(known) - self.now()) / 1e12 * self.request.dilation
+        ahead = (due - self.now()) / 1e12 * self.request.dilation
         return min(max(ahead, 0.0), POLL_S)
 
     def _on_ended(self) -> None:
@@ -359,8 +330,8 @@ class _Run:
     def _look_at_queues(self) -> None:
         sampler = self.sampler
         if sampler is not None and self.origin is not None and self.now() >= sampler.due_ps:
-            queued = self.live.queued(self.engine.halves(sampler.halves))
-            sampler.take(self.now(), queued, {})  # senders report by themselves
+            # Senders report by themselves.
+            sampler.take(self.now(), self.live.queued(self.engine.halves(sampler.halves)), {})
 
     def _look_at_kernel_flows(self, flows: KernelFlows) -> tuple[str, str | None] | None:
         flows.poll()
@@ -487,10 +458,7 @@ class _Run:
             flows = [(a, b, size, start - origin, stop and stop - origin)
                      for a, b, size, start, stop in traffic.flows()]
         if self.kernel_flows is not None:
-            hosts = {host: self.kernel_flows.series(series, host, end)
-                     for host, series in hosts.items()}
-            if self.sampler is not None:
-                self.sampler.samples.senders = self.kernel_flows.senders
+            hosts = self.kernel_flows.series(hosts, end)
         if self.traffic is not None and self.payload_moves:
             wrong = self.traffic.wrong()
         if wrong:
