@@ -3,6 +3,7 @@ validated on construction."""
 
 from __future__ import annotations
 
+import abc
 import json
 import random
 import re
@@ -375,14 +376,14 @@ class Flows(Job):
         return False
 
 
-class GraphJob(Job):
+class GraphJob(Job, abc.ABC):
     """Common to jobs that are a graph of transfers and delays; as many ranks as it has."""
 
     path: Path
 
+    @abc.abstractmethod
     def graph(self) -> TaskGraph:
         """Reads and checks the file. Raises UsageError."""
-        raise NotImplementedError
 
     @cached_property
     def _graph(self) -> TaskGraph:

@@ -96,6 +96,14 @@ class RankJob:
     def running(self) -> bool:
         return self.group is not None and bool(self.group.running)
 
+    @property
+    def left(self) -> bool:
+        """True when every rank has said goodbye to its NIC or ended: what is left is their exit."""
+        assert self.group is not None
+        ended = {rank.spec.rank for rank in self.group.ranks if rank.status is not None}
+        return all(rank in ended or bridge.state == "gone"
+                   for rank, bridge in enumerate(self.bridges))
+
     # --- what the ranks say -----------------------------------------------------------------------
     def take(self, rank: int,
              marks: Iterable[tuple[int, int, int, int, int, int]]) -> list[Iteration]:

@@ -3,6 +3,7 @@
 import pytest
 
 import loomnet as ln
+from loomnet import jobs
 from loomnet.errors import UsageError
 
 
@@ -114,3 +115,8 @@ def test_a_script_is_looked_for_and_named_if_missing(tmp_path):
     assert ln.TorchJob("train.py").located(tmp_path / "no", tmp_path) == tmp_path / "train.py"
     with pytest.raises(UsageError, match=r"TorchJob.script: no file other.py in .*"):
         ln.TorchJob("other.py").located(tmp_path)
+
+
+def test_a_graph_job_without_a_graph_cannot_be_made():
+    with pytest.raises(TypeError, match="abstract"):
+        jobs.GraphJob(path="trace.et")

@@ -37,6 +37,9 @@ PROGRESS_S = 0.25
 GATEWAY_MAC = "02:00:00:00:00:01"
 START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
 GLOO_PORT = 29500
+# Wall time from the last rank's goodbye to its end. A framework's exit takes a second of CPU, at
+# nice 10 on a busy machine many of the clock's: that is no stall of the job.
+EXIT_S = 60.0
 _SOCKET_DROPS = ("foreign", "malformed", "too_long", "umem_dry", "tx_ring_full", "no_port")
 
 
@@ -135,7 +138,7 @@ class _Run:
         self.last_progress_ps = 0
         self.works = self.payload = 0
         self.looked = self.began = time.monotonic()
-        self.sampled = 0.0
+        self.left: float | None = None  # wall time at which all ranks had left the network
 
     def _bring_up(self) -> Any:
         ports, switches = [], []
@@ -278,7 +281,7 @@ class _Run:
             ended = self._look_at_traffic()
         if ended is not None:
             return ended
-        stall = self.request.stall_after
+        stall = None if self._leaving() else self.request.stall_after
         if stall and self.now() - self.last_progress_ps > stall.count // 4:
             # Bytes that arrive are progress, long before an operation ends.
             payload = self.live.run_counters(list(self.request.placement))["payload"]
@@ -288,12 +291,22 @@ class _Run:
             reason = f"no operation finished and no payload arrived for {stall} (stall_timeout)"
             self.errors.append(RunFault(self.now(), "job", reason))
             return "stalled", reason
+        if self.left is not None and time.monotonic() - self.left > EXIT_S:
+            reason = f"ranks have left the network but not ended for {EXIT_S:g} s"
+            self.errors.append(RunFault(self.now(), "job", reason))
+            return "stalled", reason
         wall = time.monotonic() - self.began
         if self.request.max_wall_s and wall > self.request.max_wall_s:
             reason = f"--max-wall {self.request.max_wall_s:g} s is over"
             self.errors.append(RunFault(self.now(), "job", reason))
             return "stalled", reason
         return None
+
+    def _leaving(self) -> bool:
+        """Whether all that is awaited is the ranks' exit."""
+        if self.left is None and self.ranks is not None and self.ranks.left:
+            self.left = time.monotonic()
+        return self.left is not None
 
     def _look_at_ranks(self) -> tuple[str, str | None] | None:
         assert self.ranks is not None
