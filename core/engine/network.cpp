@@ -1,10 +1,16 @@
 // Building the fabric, moving packets between its models, applying changes at their time.
 #include "engine/network.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
+#include "engine/pause_cycle.hpp"
+
 namespace loomnet {
+namespace {
+constexpr std::uint64_t kUnlimited = 1ull << 62;  // bytes of a buffer without a size
+}
 
 // A switch whose program the engine runs: decide, then offer to the egress link.
 class Network::SwitchNode final : public LinkReceiver {
@@ -13,6 +19,7 @@ class Network::SwitchNode final : public LinkReceiver {
              std::span<HalfLink* const> egress)
       : program_(program), egress_(egress), network_(network), node_(node) {}
   void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override {
+    if (packet->queue == kMacControlClass) [[unlikely]] return obey(port, *packet, now);
     packet->ingress = port;
     const Verdict verdict = program_.ingress(packet->header_bytes(), packet->wire_length, {now, port});
     switch (verdict.action) {
@@ -52,6 +59,9 @@ class Network::SwitchNode final : public LinkReceiver {
   Network& network_;
   NodeId node_;
 
+  void obey(std::uint16_t port, const Packet& packet, Picoseconds now) {
+    if (port < egress_.size() && egress_[port]) egress_[port]->obey_pause(packet, now);
+  }
   void offer(std::uint16_t port, PacketPtr packet, Picoseconds now) {
     if (port >= egress_.size() || !egress_[port]) {
       ++network_.unconnected_;
@@ -88,6 +98,17 @@ class Network::PanelNode final : public LinkReceiver {
   }
   std::vector<std::int32_t> circuits;
   std::uint64_t dark = 0;  // packets that met no mirror
+
+ private:
+  Network& network_;
+  NodeId node_;
+};
+
+// Hears of ports of one switch that stay paused, and looks whether they wait for themselves.
+class Network::PauseWatch final : public PauseControl::StuckObserver {
+ public:
+  PauseWatch(Network& network, NodeId node) : network_(network), node_(node) {}
+  void on_stuck(std::uint16_t port) override { network_.on_stuck(node_, port); }
 
  private:
   Network& network_;
@@ -137,6 +158,7 @@ NodeId Network::add_host(std::size_t ports, std::optional<HostId> identity) {
   node.nic = std::make_unique<Nic>(events_, pool_, identity.value_or(id), ports, meter_bin_);
   node.nic->meter().limit(meter_bins_);
   node.egress.resize(ports);
+  node.halves.resize(ports);
   nodes_.push_back(std::move(node));
   return id;
 }
@@ -148,8 +170,16 @@ NodeId Network::add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> pro
   node.kernel = program == nullptr;
   node.program = std::move(program);
   node.egress.resize(ports);
-  if (options.buffer_bytes) {
-    node.buffer = std::make_unique<SharedBuffer>(options.buffer_bytes, options.buffer_alpha);
+  node.halves.resize(ports);
+  if (options.buffer_bytes || options.pfc) {
+    node.buffer = std::make_unique<SharedBuffer>(
+        options.buffer_bytes ? options.buffer_bytes : kUnlimited, options.buffer_alpha);
+  }
+  if (options.pfc) {
+    if (node.kernel) throw std::invalid_argument("network: a switch in the kernel has no PFC");
+    node.buffer->use_pauses(events_, pool_, ports);
+    node.watch = std::make_unique<PauseWatch>(*this, id);
+    node.buffer->pauses()->observe(node.watch.get());
   }
   if (node.kernel) {
     node.receiver = std::make_unique<KernelNode>(*this, id);
@@ -164,6 +194,7 @@ NodeId Network::add_panel(std::vector<std::int32_t> circuits) {
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node;
   node.egress.resize(circuits.size());
+  node.halves.resize(circuits.size());
   node.receiver = std::make_unique<PanelNode>(*this, id, std::vector<std::int32_t>(circuits.size(), -1));
   nodes_.push_back(std::move(node));
   set_circuits(id, std::move(circuits));
@@ -203,14 +234,53 @@ LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward, const
     HalfLink* link = links_.back().get();
     Node& node = nodes_[from.node];
     node.egress[from.port] = link;
+    node.halves[from.port] = static_cast<std::uint32_t>(links_.size() - 1);
     if (node.nic) node.nic->attach(static_cast<PlanePort>(from.port), *link);
     if (node.buffer) link->share(*node.buffer);
   };
   half(a, b, forward, stream);
   half(b, a, backward, stream ? stream + 1 : 0);
   ends_.emplace_back(a, b);
+  guard(b, forward, backward);
+  guard(a, backward, forward);
   if (watch_all_) watch(id);
   return id;
+}
+
+void Network::guard(Endpoint to, const LinkConfig& forward, const LinkConfig& backward) {
+  const PfcConfig& pfc = forward.pfc;
+  if (pfc.xoff == 0) return;
+  const std::string where = "network: PFC at port " + std::to_string(to.port) + " of node " +
+                            std::to_string(to.node) + ": ";
+  PauseControl* control = pauses(to.node);
+  if (!control) throw std::invalid_argument(where + "the node is no switch with PFC");
+  if (forward.rate.count == 0 || backward.rate.count == 0) {
+    throw std::invalid_argument(where + "the link must have a rate both ways (no panel between)");
+  }
+  if (const std::uint64_t needed = pfc_headroom(forward, backward); pfc.headroom < needed) {
+    throw std::invalid_argument(where + "headroom " + std::to_string(pfc.headroom) +
+                                " B is less than the " + std::to_string(needed) +
+                                " B that may arrive until a pause holds");
+  }
+  SharedBuffer& buffer = *nodes_[to.node].buffer;
+  const std::uint64_t reserved = std::uint64_t{pfc.xoff} + pfc.headroom;
+  if (!buffer.reserve(reserved)) {
+    throw std::invalid_argument(where + "xoff and headroom are " + std::to_string(reserved) +
+                                " B, the switch's buffer has " +
+                                std::to_string(buffer.unreserved()) + " B left");
+  }
+  control->guard(to.port, pfc, forward.rate, *nodes_[to.node].egress[to.port]);
+}
+
+// A circle is counted when it is first seen; its links stay noted until one of them moves again.
+void Network::on_stuck(NodeId node, std::uint16_t port) {
+  const HalfId half = egress_half(node, port) ^ 1;  // what came in by this port
+  std::erase_if(in_deadlock_, [&](HalfId h) { return pause_cycle(*this, h).empty(); });
+  if (std::find(in_deadlock_.begin(), in_deadlock_.end(), half) != in_deadlock_.end()) return;
+  const std::vector<HalfId> circle = pause_cycle(*this, half);
+  if (circle.empty()) return;
+  ++pfc_deadlocks_;
+  in_deadlock_.insert(in_deadlock_.end(), circle.begin(), circle.end());
 }
 
 void Network::set_gate(KernelGate* gate) {
@@ -232,6 +302,7 @@ void Network::set_tap(Tap* tap, bool all_links) {
 
 void Network::notify(Endpoint end, bool up, Picoseconds now) {
   if (Nic* nic = nodes_[end.node].nic.get()) nic->set_port(static_cast<PlanePort>(end.port), up, now);
+  if (PauseControl* control = up ? pauses(end.node) : nullptr) control->on_carrier(end.port, now);
 }
 
 void Network::apply(const LinkChange& change) {

@@ -45,6 +45,9 @@ struct LinkChange {
 struct SwitchOptions {
   std::uint64_t buffer_bytes = 0;  // shared packet buffer; 0: each port its own limits only
   double buffer_alpha = 1.0;
+  // Its ports may be under PFC: links that end here with LinkConfig::pfc. They reserve their part of
+  // the buffer, if that is limited.
+  bool pfc = false;
 };
 
 class Network {
@@ -108,6 +111,17 @@ class Network {
   bool in_kernel(NodeId node) const { return nodes_.at(node).kernel; }
   HalfLink& half(LinkId link, bool forward) { return *links_.at(2 * link + (forward ? 0 : 1)); }
   HalfLink* egress(NodeId node, std::uint16_t port) { return nodes_.at(node).egress.at(port); }
+  std::size_t ports(NodeId node) const { return nodes_.at(node).egress.size(); }
+  // Number of the half-link that leaves here, as watch() gives it: 2 * link, or one more backward.
+  std::uint32_t egress_half(NodeId node, std::uint16_t port) const {
+    return nodes_.at(node).halves.at(port);
+  }
+  // PFC of a switch; null where it has none.
+  PauseControl* pauses(NodeId node) {
+    return nodes_.at(node).buffer ? nodes_[node].buffer->pauses() : nullptr;
+  }
+  // Circles of links that paused one another found so far; each counts once while it lasts.
+  std::uint64_t pfc_deadlocks() const { return pfc_deadlocks_; }
   std::pair<Endpoint, Endpoint> ends(LinkId link) const { return ends_.at(link); }
   // Packets a switch sent out of a port that has no link.
   std::uint64_t unconnected() const { return unconnected_; }
@@ -121,15 +135,20 @@ class Network {
   class KernelNode;
   class PanelNode;
   class Timetable;
+  class PauseWatch;
   struct Node {
     std::unique_ptr<Nic> nic;
     std::unique_ptr<SwitchProgram> program;
     std::unique_ptr<SharedBuffer> buffer;
     std::unique_ptr<LinkReceiver> receiver;  // null for a host: its NIC is the receiver
     std::vector<HalfLink*> egress;
+    std::vector<std::uint32_t> halves;  // by port, as egress
+    std::unique_ptr<PauseWatch> watch;  // where there is PFC
     bool kernel = false;
   };
   LinkReceiver& receiver(NodeId node);
+  void guard(Endpoint to, const LinkConfig& forward, const LinkConfig& backward);
+  void on_stuck(NodeId node, std::uint16_t port);
   void notify(Endpoint end, bool up, Picoseconds now);
 
   std::uint64_t seed_;
@@ -141,6 +160,8 @@ class Network {
   Tap* tap_ = nullptr;
   bool watch_all_ = false;
   std::uint64_t unconnected_ = 0;
+  std::uint64_t pfc_deadlocks_ = 0;
+  std::vector<std::uint32_t> in_deadlock_;  // half-links of circles that have been counted
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<HalfLink>> links_;
   std::vector<std::pair<Endpoint, Endpoint>> ends_;

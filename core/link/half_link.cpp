@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "link/ecn.hpp"
+#include "packet/pfc_frame.hpp"
 #include "packet/trim.hpp"
 
 namespace loomnet {
@@ -15,6 +16,7 @@ std::string_view to_string(LinkDrop reason) {
     case LinkDrop::link_down: return "link_down";
     case LinkDrop::loss: return "loss";
     case LinkDrop::fcs: return "fcs";
+    case LinkDrop::pfc_headroom: return "pfc_headroom";
     case LinkDrop::count: break;
   }
   return "unknown";
@@ -86,7 +88,7 @@ Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
     return Offer::accepted;
   }
   if (queued_packets_ > 0) advance(now);
-  if (busy_until_ <= now && queued_packets_ == 0) {
+  if (busy_until_ <= now && queued_packets_ == 0 && !paused_) {
     transmit(std::move(packet), now);
     return Offer::accepted;
   }
@@ -95,9 +97,10 @@ Offer HalfLink::offer(PacketPtr packet, Picoseconds now) {
 
 Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
   Offer result = Offer::accepted;
-  if (packet->queue != kControlClass && !admits(packet->wire_length, now)) {
+  if (packet->queue != kControlClass && !admits(*packet, now)) {
     if (!config_.trim || !packet->trimmable) {
-      drop(LinkDrop::queue_full, *packet, now);
+      const bool lossless = buffer_ && buffer_->lossless(*packet);
+      drop(lossless ? LinkDrop::pfc_headroom : LinkDrop::queue_full, *packet, now);
       return Offer::dropped;
     }
     // A packet that is no longer than a trimmed one goes whole, as SONiC sends it.
@@ -119,44 +122,114 @@ Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
     control_bytes_ += packet->wire_length;
   } else {
     data_bytes_ += packet->wire_length;
-    if (buffer_) buffer_->take(packet->wire_length);
+    if (buffer_) buffer_->take(*packet);
     counters_.max_queue = std::max<std::uint64_t>(counters_.max_queue, data_bytes_);
   }
   ++queued_packets_;
   queues_[packet->queue].push(std::move(packet));
   tell_queued(now);
+  if (paused_) [[unlikely]] {  // the serialiser may stand idle before packets that wait
+    busy_until_ = std::max(busy_until_, now);
+    advance(now);
+  }
+  if (buffer_ && buffer_->pauses()) attend(now);
   return result;
 }
 
-bool HalfLink::admits(std::uint32_t length, Picoseconds now) {
-  if (data_limit_ && data_bytes_ + length > data_limit_) return false;
-  if (!buffer_ || buffer_->admits(data_bytes_, length)) return true;
+bool HalfLink::admits(const Packet& packet, Picoseconds now) {
+  const bool lossless = buffer_ && buffer_->lossless(packet);
+  if (!lossless && data_limit_ && data_bytes_ + packet.wire_length > data_limit_) return false;
+  if (!buffer_ || buffer_->admits(packet, data_bytes_)) return true;
   // The other ports' queues were last looked at in the past: what they have sent since is free.
   buffer_->refresh(now);
-  return buffer_->admits(data_bytes_, length);
+  return buffer_->admits(packet, data_bytes_);
 }
 
 void HalfLink::advance(Picoseconds now) {
   while (queued_packets_ > 0 && busy_until_ <= now) {
+    if (paused_ && !may_send()) [[unlikely]] break;
     const Picoseconds start = busy_until_;
     PacketPtr packet = dequeue();
     tell_queued(start);
     transmit(std::move(packet), start);
   }
+  if (buffer_ && buffer_->pauses()) attend(now);
+}
+
+// Under PFC: thresholds that were crossed, and an event for the next packet to leave while somebody
+// waits for it.
+void HalfLink::attend(Picoseconds now) {
+  PauseControl& pauses = *buffer_->pauses();
+  if (pauses.due()) pauses.attend(now);
+  if (pauses.pausing()) expect_departure(now);
+}
+
+void HalfLink::expect_departure(Picoseconds now) {
+  if (queued_packets_ == 0 || busy_until_ <= now || departure_ == busy_until_) return;
+  departure_ = busy_until_;
+  events_.schedule(departure_, id_, kDeparture);
+}
+
+bool HalfLink::may_send() const {
+  for (std::size_t q = 0; q < kQueueClasses; ++q) {
+    if (q != kDataClass && !queues_[q].empty()) return true;
+  }
+  return false;
+}
+
+void HalfLink::send_at_once(PacketPtr packet, Picoseconds now) {
+  if (glass_) return launch(std::move(packet), now, now);
+  advance(now);
+  transmit(std::move(packet), std::max(busy_until_, now));
+  if (buffer_ && buffer_->pauses()) attend(now);
+}
+
+void HalfLink::obey_pause(const Packet& packet, Picoseconds now) {
+  const auto frame = PfcFrame::parse(packet.header_bytes());
+  if (!frame || !(frame->enabled >> kDataClass & 1) || glass_) return;
+  advance(now);
+  const std::uint16_t quanta = frame->quanta[kDataClass];
+  if (quanta == 0) return end_pause(now);
+  if (!paused_) {
+    paused_ = true;
+    paused_since_ = now;
+    ++counters_.pauses;
+  }
+  pause_end_ = now + PfcFrame::time_of(quanta, config_.rate);
+  events_.schedule(pause_end_, id_, kPauseEnd);
+}
+
+void HalfLink::end_pause(Picoseconds now) {
+  if (!paused_) return;
+  paused_ = false;
+  paused_time_ += now - paused_since_;
+  busy_until_ = std::max(busy_until_, now);
+  advance(now);
+}
+
+void HalfLink::on_timer(std::uint64_t what, Picoseconds now) {
+  if (what == kDeparture) return advance(now);
+  if (!paused_ || now < pause_end_) return;  // ended or renewed since
+  ++counters_.pause_expiries;
+  end_pause(now);
+}
+
+bool HalfLink::holds_from(std::uint16_t ingress) const {
+  const PacketFifo& data = queues_[kDataClass];
+  if (data.empty()) return false;
+  for (const Packet* p = &data.front(); p; p = p->next) {
+    if (p->ingress == ingress) return true;
+  }
+  return false;
 }
 
 PacketPtr HalfLink::dequeue() {
   // Control goes first, but has at most half of the link while data waits: what it sent ahead
   // is owed to the data behind it.
-  const bool data_waits = data_bytes_ > 0;
-  std::size_t q = 0;
-  if (!queues_[kControlClass].empty() && (!data_waits || control_credit_ <= 0)) {
-    q = kControlClass;
-  } else {
-    for (q = kDataClass; q < kQueueClasses && queues_[q].empty(); ++q) {
-    }
-    if (q == kQueueClasses) q = kControlClass;
-  }
+  std::size_t q = data_bytes_ > 0 ? kDataClass : kQueueClasses;
+  while (q < kQueueClasses && (queues_[q].empty() || (paused_ && q == kDataClass))) ++q;
+  const bool data_waits = q < kQueueClasses;
+  if (!queues_[kControlClass].empty() && (!data_waits || control_credit_ <= 0)) q = kControlClass;
   const std::uint32_t data_before = data_bytes_;
   PacketPtr packet = queues_[q].pop();
   --queued_packets_;
@@ -165,7 +238,7 @@ PacketPtr HalfLink::dequeue() {
     control_credit_ = data_waits ? control_credit_ + packet->wire_length : 0;
   } else {
     data_bytes_ -= packet->wire_length;
-    if (buffer_) buffer_->give(packet->wire_length);
+    if (buffer_) buffer_->give(*packet);
     control_credit_ = data_bytes_ ? control_credit_ - packet->wire_length : 0;
     control_credit_ = std::max<std::int64_t>(control_credit_, 0);
     if (ecn_high_ && packet->ect && data_before > ecn_low_) {
@@ -200,20 +273,21 @@ Picoseconds HalfLink::impair(Packet& packet, Picoseconds arrival) {
 }
 
 void HalfLink::prepare(std::uint64_t what, int stage) const {
-  if (stage == 1) {
+  if (stage == 1 && what > kPauseEnd) {
     const auto* packet = reinterpret_cast<const Packet*>(what);
     fetch(packet, to_host_ ? 256 : 128);
     fetch(&to_, to_host_ ? LinkReceiver::kHotBytes : kCacheLine);
     return;
   }
-  if (in_flight_.empty()) return;
+  if (what <= kPauseEnd || in_flight_.empty()) return;
   to_.prepare(to_port_, in_flight_.front(), stage);
   if (stage == 2 && queued_packets_ > 0) {
     fetch(&queues_[queues_[kDataClass].empty() ? kControlClass : kDataClass].front(), 128);
   }
 }
 
-void HalfLink::on_event(std::uint64_t, Picoseconds now) {
+void HalfLink::on_event(std::uint64_t what, Picoseconds now) {
+  if (what <= kPauseEnd) [[unlikely]] return on_timer(what, now);
   if (now < scheduled_) return;  // superseded by nothing earlier: a stale event
   scheduled_ = now;  // what is launched below must not schedule: arm() does, once
   if (queued_packets_ > 0) advance(now);
@@ -240,7 +314,9 @@ void HalfLink::on_event(std::uint64_t, Picoseconds now) {
 void HalfLink::set_up(bool up, Picoseconds now) {
   advance(now);
   if (up_ && !up) {
+    up_ = false;  // nothing that this leads to is sent here
     lose_all(now);
+    end_pause(now);  // what was said before does not hold on a new link
     busy_until_ = std::min(busy_until_, now);
   }
   up_ = up;
@@ -251,14 +327,24 @@ void HalfLink::lose_all(Picoseconds now) {
     while (!list.empty()) drop(LinkDrop::link_down, *list.pop(), now, was_sent);
   };
   lose(in_flight_, true);
+  give_back();
   for (PacketFifo& queue : queues_) lose(queue, false);
   clear();
   tell_queued(now);
+  if (buffer_ && buffer_->pauses()) attend(now);
+}
+
+void HalfLink::give_back() {
+  if (!buffer_) return;
+  for (std::size_t q = kDataClass; q < kQueueClasses; ++q) {
+    if (queues_[q].empty()) continue;
+    for (const Packet* p = &queues_[q].front(); p; p = p->next) buffer_->give(*p);
+  }
 }
 
 void HalfLink::clear() {
   in_flight_.clear();
-  if (buffer_) buffer_->give(data_bytes_);
+  give_back();
   for (auto& queue : queues_) queue.clear();
   queued_packets_ = data_bytes_ = control_bytes_ = 0;
   control_credit_ = 0;

@@ -30,9 +30,13 @@ struct LinkConfig {
   bool trim_fix_lengths = true;     // rewrite IPv6 and UDP lengths of a trimmed packet
   bool last_hop = false;            // the far end is a host
   std::uint32_t trim_size = 128;    // bytes of Ethernet frame a trimmed packet keeps
+  PfcConfig pfc;                    // of the switch port that this direction ends at
 };
 
-enum class LinkDrop : std::uint8_t { queue_full, control_full, link_down, loss, fcs, count };
+// `pfc_headroom`: a lossless packet that no reserved byte was left for; faults can lead to that.
+enum class LinkDrop : std::uint8_t {
+  queue_full, control_full, link_down, loss, fcs, pfc_headroom, count
+};
 std::string_view to_string(LinkDrop reason);
 
 struct LinkCounters {
@@ -42,6 +46,9 @@ struct LinkCounters {
   std::uint64_t marked = 0;
   std::uint64_t duplicated = 0;
   std::uint64_t max_queue = 0;     // bytes of data queued, highest seen
+  std::uint64_t pauses = 0;        // times that PFC stopped this direction's data …
+  std::uint64_t pause_expiries = 0;  // … and that such a pause ran out instead of being ended
+  Picoseconds paused{};            // how long altogether, up to now
   std::array<std::uint64_t, static_cast<std::size_t>(LinkDrop::count)> drops{};
 };
 
@@ -75,6 +82,16 @@ class alignas(128) HalfLink final : public EventHandler {
     advance(now);
     return busy_until_ <= now && queued_packets_ == 0;
   }
+  // Sends a MAC control frame ahead of all that waits, behind the frame in transmission.
+  void send_at_once(PacketPtr packet, Picoseconds now);
+  // A PFC frame has come in beside this direction: data stops or goes on. The far end's bytes are
+  // not trusted: what is no PFC frame is ignored.
+  void obey_pause(const Packet& packet, Picoseconds now);
+  // Data must wait, until this time at most unless the pause is renewed.
+  bool paused() const { return paused_; }
+  Picoseconds pause_end() const { return pause_end_; }
+  // Some packet of data that came in by this port waits here.
+  bool holds_from(std::uint16_t ingress) const;
   // When the serialiser is free of what has been offered so far, queues not counted.
   Picoseconds busy_until() const { return busy_until_; }
   std::uint32_t queued_bytes(Picoseconds now) {
@@ -107,6 +124,8 @@ class alignas(128) HalfLink final : public EventHandler {
   const LinkCounters& counters() const {
     counters_.packets = delivered_packets_;
     counters_.bytes = delivered_bytes_;
+    counters_.paused = paused_time_;
+    if (paused_) counters_.paused += events_.now() - paused_since_;
     return counters_;
   }
   ObjectId id() const { return id_; }
@@ -122,8 +141,14 @@ class alignas(128) HalfLink final : public EventHandler {
 
  private:
   friend class SharedBuffer;
+  static constexpr std::uint64_t kDeparture = 1, kPauseEnd = 2;  // events; others are addresses
   void advance(Picoseconds now);
-  bool admits(std::uint32_t length, Picoseconds now);
+  void attend(Picoseconds now);
+  void expect_departure(Picoseconds now);
+  void on_timer(std::uint64_t what, Picoseconds now);
+  void end_pause(Picoseconds now);
+  bool may_send() const;
+  bool admits(const Packet& packet, Picoseconds now);
   PacketPtr dequeue();
   Offer enqueue(PacketPtr packet, Picoseconds now);
   void transmit(PacketPtr packet, Picoseconds start);
@@ -138,6 +163,7 @@ class alignas(128) HalfLink final : public EventHandler {
     if (tapped_) [[unlikely]] tap_->queued(number_, data_bytes_ + control_bytes_, now);
   }
   void lose_all(Picoseconds now);
+  void give_back();
   Picoseconds clocking_time(std::uint32_t wire_length) const {
     const std::uint64_t bytes = (wire_length < kMinFrameBytes ? kMinFrameBytes : wire_length) +
                                 std::uint64_t{kFramingOverhead};
@@ -154,6 +180,7 @@ class alignas(128) HalfLink final : public EventHandler {
   ObjectId id_;
   std::uint16_t to_port_;
   bool up_ = true;
+  bool paused_ = false;  // by PFC: data waits
 
   std::uint32_t queued_packets_ = 0;
   std::uint32_t data_bytes_ = 0;
@@ -176,6 +203,8 @@ class alignas(128) HalfLink final : public EventHandler {
   PacketPool& pool_;
   Tap* tap_ = nullptr;
   std::uint32_t number_ = 0;
+  Picoseconds pause_end_{}, paused_since_{}, paused_time_{};
+  Picoseconds departure_ = kNever;  // of the last packet there is a departure event for
   LossProcess loss_;
   Impairment impairment_;
 };

@@ -9,4 +9,8 @@ void SharedBuffer::refresh(Picoseconds now) {
   for (HalfLink* link : links_) link->advance(now);
 }
 
+void SharedBuffer::expect_departures(Picoseconds now) {
+  for (HalfLink* link : links_) link->expect_departure(now);
+}
+
 }  // namespace loomnet

@@ -79,6 +79,7 @@ std::uint32_t tcp_payload(const Packet& packet) {
 }  // namespace
 
 void Nic::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
+  if (packet->queue == kMacControlClass) [[unlikely]] return obey_pause(port, *packet, now);
   if (packet->kernel) {
     if (const std::uint32_t bytes = tcp_payload(*packet)) meter_.payload(bytes, now);
     if (kernel_) {
@@ -94,6 +95,17 @@ void Nic::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
   }
   now_ = now;
   transport_->on_packet(static_cast<PlanePort>(port), std::move(packet), now);
+  settle(now);
+}
+
+void Nic::obey_pause(std::uint16_t number, const Packet& packet, Picoseconds now) {
+  Port& port = ports_[number];
+  if (!port.egress) return;
+  const bool waited = port.egress->paused();
+  port.egress->obey_pause(packet, now);
+  if (!waited || port.egress->paused()) return;
+  port_ready(static_cast<PlanePort>(number));
+  now_ = now;
   settle(now);
 }
 
@@ -162,6 +174,12 @@ PacketPtr Nic::next_packet(PlanePort port, Picoseconds now) {
   };
   PacketPtr packet;
   if (p.ready && transport_) packet = pull(kControlClass);
+  // PFC: all but control waits, and is asked for again when the pause ends or, behind the link's own
+  // event of that time, has run out.
+  if (!packet && p.egress->paused()) [[unlikely]] {
+    wake(port, p.egress->pause_end() + Picoseconds{1});
+    return nullptr;
+  }
   if (!packet && p.kernel_turn && !p.kernel.empty()) {
     packet = p.kernel.pop();
     p.kernel_bytes -= packet->wire_length;

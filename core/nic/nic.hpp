@@ -103,6 +103,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   void event(const TransportEvent& event) override { log_.push_back(event); }
   void port_ready(PlanePort port) override;
 
+  void obey_pause(std::uint16_t port, const Packet& packet, Picoseconds now);
   void settle(Picoseconds now);  // after every call into the transport
   void send(PlanePort port, Picoseconds now);
   void wake(PlanePort port, Picoseconds at);

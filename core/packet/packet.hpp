@@ -23,6 +23,10 @@ using QueueClass = std::uint8_t;
 inline constexpr QueueClass kControlClass = 0;
 inline constexpr QueueClass kDataClass = 1;
 inline constexpr std::size_t kQueueClasses = 8;
+// MAC control (PFC): never queued, taken off the wire by the next node.
+inline constexpr QueueClass kMacControlClass = 7;
+// The largest frame a transport here sends: 4,096 B of payload behind MRC's headers.
+inline constexpr std::uint32_t kMaxFrameBytes = 4096 + 142;
 
 // Where the bytes behind the header are. `none`: lengths only, timed the same.
 enum class PayloadKind : std::uint8_t { none, region, frame };

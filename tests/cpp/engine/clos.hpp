@@ -14,6 +14,8 @@ struct ClosShape {
   unsigned planes = 2, leaves = 2, spines = 2, hosts_per_leaf = 1;
   LinkConfig host_link{.rate = gigabits(100), .delay = microseconds(1)};
   LinkConfig fabric_link{.rate = gigabits(100), .delay = microseconds(1)};
+  std::uint32_t pfc_xoff = 0;   // PFC at every switch port: pause above, go on two frames below
+  std::uint64_t buffer = 0;     // of each switch, shared; 0: no limit
   bool host_routes = true;  // plain IPv6 beside uSIDs: a row per host in every switch
   unsigned hosts() const { return leaves * hosts_per_leaf; }
 };
@@ -41,6 +43,11 @@ class Clos {
     LinkConfig up = shape.host_link;
     up.trim = false;
     up.data_limit = up.control_limit = 0;
+    LinkConfig across = shape.fabric_link;
+    if (shape.pfc_xoff > 0) {
+      up.pfc = pfc(up, down);
+      across.pfc = pfc(across, across);
+    }
     for (unsigned p = 0; p < shape.planes; ++p) {
       for (unsigned h = 0; h < hosts; ++h) {
         host_links_.push_back(network.connect({h, static_cast<std::uint16_t>(p)},
@@ -51,7 +58,7 @@ class Clos {
         for (unsigned s = 0; s < shape.spines; ++s) {
           fabric_links_.push_back(network.connect(
               {leaf(p, l), static_cast<std::uint16_t>(shape.hosts_per_leaf + s)},
-              {spine(p, s), static_cast<std::uint16_t>(l)}, shape.fabric_link, shape.fabric_link));
+              {spine(p, s), static_cast<std::uint16_t>(l)}, across, across));
         }
       }
     }
@@ -87,11 +94,16 @@ class Clos {
   }
 
  private:
+  PfcConfig pfc(const LinkConfig& forward, const LinkConfig& backward) const {
+    return {shape_.pfc_xoff, shape_.pfc_xoff - 2 * kMaxFrameBytes,
+            static_cast<std::uint32_t>(pfc_headroom(forward, backward))};
+  }
   void add_switch(std::size_t ports, std::shared_ptr<const TableBatch> tables) {
     auto program = std::make_unique<ForwardProgram>(
         ports, ForwardSettings{.hash_seed = hash_key(network_.seed(), network_.nodes(), 0x65636d70)});
     program->set_tables(std::move(tables));
-    network_.add_switch(ports, std::move(program));
+    network_.add_switch(ports, std::move(program),
+                        {.buffer_bytes = shape_.buffer, .pfc = shape_.pfc_xoff > 0});
   }
   std::shared_ptr<const TableBatch> leaf_tables(unsigned p, unsigned l) const {
     auto t = std::make_shared<TableBatch>();

@@ -2,8 +2,13 @@
 // clock. Every message is delivered once, every byte right, completions and immediates in order,
 // nothing hangs after the faults end, no packet leaks. A failing seed prints how to replay it.
 //
-//   LOOMNET_SEEDS=10000   how many seeds (default 1,000 per transport)
-//   LOOMNET_SEED=123      that seed alone
+// A world is a Clos of random size, rates and delays, with or without short queues, trimming, ECN,
+// a shared buffer and PFC; one to three queue pairs between random hosts, or from all hosts to one
+// (incast); loss, duplication, reordering, corruption, links and switches that die and return.
+//
+//   LOOMNET_SEEDS=10000 build/cpp/fault_injection_test    that many seeds of each transport
+//                                                         (default 1,000)
+//   LOOMNET_SEED=123                                      that seed alone
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,8 +116,26 @@ Impairment random_impairment(RandomStream& random) {
   return i;
 }
 
+// What the worlds of a run have met: a fault test that meets no trouble tests nothing.
+struct Met {
+  std::uint64_t dropped = 0, trimmed = 0, marked = 0, pauses = 0, headroom = 0, incasts = 0;
+  void add(Network& network) {
+    for (LinkId link = 0; link < network.links(); ++link) {
+      for (const bool forward : {true, false}) {
+        const LinkCounters& c = network.half(link, forward).counters();
+        const auto drops = [&](LinkDrop reason) { return c.drops[static_cast<std::size_t>(reason)]; };
+        dropped += drops(LinkDrop::queue_full);
+        headroom += drops(LinkDrop::pfc_headroom);
+        trimmed += c.trimmed;
+        marked += c.marked;
+        pauses += c.pauses;
+      }
+    }
+  }
+};
+
 // Runs one seed; the empty string if all held, else what did not.
-std::string run_seed(const std::string& transport, std::uint64_t seed) {
+std::string run_seed(const std::string& transport, std::uint64_t seed, Met& met) {
   RandomStream random(seed, 0, kShape);
   ClosShape shape;
   shape.planes = 1 + random.below(4);
@@ -129,6 +152,11 @@ std::string run_seed(const std::string& transport, std::uint64_t seed) {
     link->ecn_low = random.below(2) ? 10'000 : 0;
     link->ecn_high = link->ecn_low * 4;
   }
+  // Two switches in five share a buffer, as many are under PFC, some both.
+  const bool pfc = random.below(5) < 2, shared = random.below(5) < 2;
+  if (pfc) shape.pfc_xoff = 2 * kMaxFrameBytes + 1'000 + random.below(40'000);
+  if (shared) shape.buffer = 30'000 + random.below(200'000);
+  if (shared && pfc) shape.buffer += 16 * 150'000;  // reserved by at most so many ports
   Network network(seed);
   Clos clos(network, shape);
   std::vector<Host> hosts(shape.hosts());
@@ -139,10 +167,23 @@ std::string run_seed(const std::string& transport, std::uint64_t seed) {
 
   RandomStream draw(seed, 0, kMessages);
   std::deque<Channel> channels;
-  const unsigned pairs = 1 + draw.below(4);
-  for (unsigned i = 0; i < pairs; ++i) {
-    const unsigned a = draw.below(shape.hosts());
-    const unsigned b = (a + 1 + draw.below(shape.hosts() - 1)) % shape.hosts();
+  std::vector<std::pair<unsigned, unsigned>> pairs;
+  const bool incast = draw.below(3) == 0;
+  met.incasts += incast;
+  if (incast) {
+    const unsigned b = draw.below(shape.hosts());
+    for (unsigned a = 0; a < shape.hosts(); ++a) {
+      if (a != b) pairs.emplace_back(a, b);
+    }
+  } else {
+    for (unsigned i = 1 + draw.below(4); i > 0; --i) {
+      const unsigned a = draw.below(shape.hosts());
+      pairs.emplace_back(a, (a + 1 + draw.below(shape.hosts() - 1)) % shape.hosts());
+    }
+  }
+  const unsigned per_pair = 1 + draw.below(3);
+  for (unsigned i = 0; i < pairs.size() * per_pair; ++i) {
+    const auto [a, b] = pairs[i / per_pair];
     clos.connect(a, 100 + 2 * i, b, 101 + 2 * i, i);
     for (const bool ahead : {true, false}) {
       Channel c;
@@ -151,7 +192,7 @@ std::string run_seed(const std::string& transport, std::uint64_t seed) {
       c.local = ahead ? 100 + 2 * i : 101 + 2 * i;
       c.remote = ahead ? 101 + 2 * i : 100 + 2 * i;
       std::uint64_t total = 0;
-      const unsigned count = 1 + draw.below(12);
+      const unsigned count = 1 + draw.below(ahead ? 12 / per_pair : 4);
       for (unsigned k = 0; k < count; ++k) {
         const std::uint32_t length = draw.below(4) ? draw.below(80'000) : draw.below(3);
         c.messages.push_back({total, length, draw.below(2) == 0});
@@ -203,10 +244,11 @@ std::string run_seed(const std::string& transport, std::uint64_t seed) {
     network.schedule(healed, LinkChange{.link = link, .up = true, .impairment = Impairment{}});
   }
 
-  for (Channel& c : channels) {
-    for (std::size_t k = 0; k < c.messages.size(); ++k) {
+  for (std::size_t k = 0; k < 12; ++k) {
+    for (Channel& c : channels) {
+      if (k >= c.messages.size()) continue;
       const auto& m = c.messages[k];
-      network.run_until(network.now() + microseconds(draw.below(20)));
+      network.run_until(network.now() + nanoseconds(draw.below(incast ? 200 : 20'000)));
       if (m.immediate) c.awaited.push_back(k);
       WorkRequest request;
       request.id = k;
@@ -246,6 +288,8 @@ std::string run_seed(const std::string& transport, std::uint64_t seed) {
     if (!host.wrong.empty()) return host.wrong;
   }
   if (network.pool().outstanding() != network.held()) return "a packet leaked";
+  if (network.pfc_deadlocks() > 0) return "paused links waited for themselves in a fabric of up and down paths";
+  met.add(network);
   return {};
 }
 
@@ -257,14 +301,21 @@ TEST_P(FaultInjection, EverySeedDelivers) {
   const std::uint64_t first = one ? std::strtoull(one, nullptr, 0) : 1;
   const std::uint64_t count = one ? 1 : many ? std::strtoull(many, nullptr, 0) : 1000;
   int failures = 0;
+  Met met;
   for (std::uint64_t seed = first; seed < first + count && failures < 5; ++seed) {
-    const std::string wrong = run_seed(GetParam(), seed);
+    const std::string wrong = run_seed(GetParam(), seed, met);
     if (!wrong.empty()) {
       ++failures;
       ADD_FAILURE() << GetParam() << " seed " << seed << ": " << wrong << "\nreplay: LOOMNET_SEED=" << seed
                     << " ctest --test-dir build/cpp -R FaultInjection.*" << GetParam() << " --output-on-failure";
     }
   }
+  if (count < 100) return;
+  const std::string transport = GetParam();
+  EXPECT_GT(met.incasts, count / 4);
+  EXPECT_GT(met.pauses, count);
+  if (transport != "roce") EXPECT_GT(met.marked, count / 4);  // RoCE's packets cannot be marked
+  EXPECT_GT(transport == "mrc" ? met.trimmed : met.dropped, count);
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, FaultInjection, ::testing::Values("mrc", "roce", "tcp"),
