@@ -2,6 +2,8 @@
 // Calls are coarse, and running releases the GIL.
 #include "bindings/bindings.hpp"
 
+#include <algorithm>
+
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -9,6 +11,7 @@
 #include "engine/flow_traffic.hpp"
 #include "engine/graph_traffic.hpp"
 #include "engine/network.hpp"
+#include "engine/pause_cycle.hpp"
 #include "switch/forward_program.hpp"
 #include "transport/roce/roce_transport.hpp"
 #include "transport/tcp/tcp_transport.hpp"
@@ -37,6 +40,10 @@ py::dict link_counters(Network& network) {
   out["trimmed"] = column([](const LinkCounters& c) { return c.trimmed; });
   out["marked"] = column([](const LinkCounters& c) { return c.marked; });
   out["max_queue"] = column([](const LinkCounters& c) { return c.max_queue; });
+  out["pfc_pauses"] = column([](const LinkCounters& c) { return c.pauses; });
+  out["pfc_pause_expiries"] = column([](const LinkCounters& c) { return c.pause_expiries; });
+  out["pfc_paused_ps"] =
+      column([](const LinkCounters& c) { return static_cast<std::uint64_t>(c.paused.count); });
   for (std::size_t r = 0; r < static_cast<std::size_t>(LinkDrop::count); ++r) {
     const std::string name = "drop_" + std::string(to_string(static_cast<LinkDrop>(r)));
     out[name.c_str()] = column([r](const LinkCounters& c) { return c.drops[r]; });
@@ -50,6 +57,18 @@ py::dict switch_counters(Network& network, NodeId node) {
     std::vector<SwitchCounter> counters;
     program->counters(counters);
     for (const auto& c : counters) out[py::str(c.name.data(), c.name.size())] = c.value;
+  }
+  if (const PauseControl* pauses = network.pauses(node)) {
+    PauseCounters sum;
+    for (std::uint16_t port = 0; port < network.ports(node); ++port) {
+      const PauseCounters& c = pauses->counters(port);
+      sum.pauses += c.pauses;
+      sum.frames += c.frames;
+      sum.max_bytes = std::max(sum.max_bytes, c.max_bytes);
+    }
+    out["pfc_pauses"] = sum.pauses;
+    out["pfc_frames"] = sum.frames;
+    out["pfc_max_ingress_bytes"] = sum.max_bytes;
   }
   return out;
 }
@@ -178,7 +197,8 @@ void bind_network(py::module_& m) {
   py::class_<LinkConfig>(m, "LinkConfig")
       .def(py::init([](std::uint64_t rate, std::int64_t delay, std::uint32_t data_limit,
                        std::uint32_t control_limit, std::uint32_t ecn_low, std::uint32_t ecn_high,
-                       std::uint32_t trim_size, bool last_hop) {
+                       std::uint32_t trim_size, bool last_hop, std::uint32_t pfc_xoff,
+                       std::uint32_t pfc_xon, std::uint32_t pfc_headroom) {
              LinkConfig c;
              c.rate = {rate};
              c.delay = ps(delay);
@@ -189,11 +209,13 @@ void bind_network(py::module_& m) {
              c.trim = trim_size > 0;
              if (trim_size > 0) c.trim_size = trim_size;
              c.last_hop = last_hop;
+             c.pfc = {pfc_xoff, pfc_xon, pfc_headroom};
              return c;
            }),
            py::kw_only(), py::arg("rate_bps"), py::arg("delay_ps"), py::arg("data_limit") = 0,
            py::arg("control_limit") = 0, py::arg("ecn_low") = 0, py::arg("ecn_high") = 0,
-           py::arg("trim_size") = 0, py::arg("last_hop") = false);
+           py::arg("trim_size") = 0, py::arg("last_hop") = false, py::arg("pfc_xoff") = 0,
+           py::arg("pfc_xon") = 0, py::arg("pfc_headroom") = 0);
 
   py::class_<TableBatch, std::shared_ptr<TableBatch>>(m, "TableBatch")
       .def(py::init([](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
@@ -232,13 +254,13 @@ void bind_network(py::module_& m) {
       .def(
           "add_switch",
           [](Network& n, std::size_t ports, bool kernel, std::uint64_t hash_seed, std::uint64_t buffer_bytes,
-             double alpha) {
+             double alpha, bool pfc) {
             std::unique_ptr<SwitchProgram> program;
             if (!kernel) program = std::make_unique<ForwardProgram>(ports, ForwardSettings{.hash_seed = hash_seed});
-            return n.add_switch(ports, std::move(program), {buffer_bytes, alpha});
+            return n.add_switch(ports, std::move(program), {buffer_bytes, alpha, pfc});
           },
           py::arg("ports"), py::kw_only(), py::arg("kernel") = false, py::arg("hash_seed") = 0,
-          py::arg("buffer_bytes") = 0, py::arg("buffer_alpha") = 1.0)
+          py::arg("buffer_bytes") = 0, py::arg("buffer_alpha") = 1.0, py::arg("pfc") = false)
       .def("set_tables",
            [](Network& n, NodeId node, std::shared_ptr<TableBatch> tables) {
              SwitchProgram* program = n.program(node);
@@ -329,6 +351,9 @@ void bind_network(py::module_& m) {
       .def_property_readonly("events", [](Network& n) { return n.events().processed(); })
       .def_property_readonly("packets", [](Network& n) { return n.pool().last_uid(); })
       .def_property_readonly("unconnected", &Network::unconnected)
+      .def_property_readonly("pfc_deadlocks", &Network::pfc_deadlocks)
+      // Half-links (2 * link, or one more for b->a) that wait for one another in a circle now.
+      .def("pause_cycle", [](Network& n) { return pause_cycle(n); })
       .def_property_readonly("leaked", [](Network& n) { return n.pool().outstanding() - n.held(); })
       .def("run_counters",
            [](Network& n, const std::vector<NodeId>& hosts) { return counters_dict(run_counters(n, hosts)); })

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from loomnet.jobs import Trace as Trace
     from loomnet.laboratory import Lab as Lab
     from loomnet.laboratory import run as run
+    from loomnet.pfc import Pfc as Pfc
     from loomnet.report import Report as Report
     from loomnet.report import report_schema as report_schema
     from loomnet.result import Result as Result
@@ -54,6 +55,7 @@ _HOMES = {
     "clos": ("clos",),
     "units": ("Rate", "Time", "Size"),
     "fabric": ("Fabric", "from_networkx"),
+    "pfc": ("Pfc",),
     "faults": ("down", "loss", "delay", "degrade", "kill", "step", "iterations"),
     "jobs": (
         "TorchJob",

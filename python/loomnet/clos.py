@@ -21,11 +21,16 @@ switch, each with its own hash."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from loomnet.errors import AddressError, FabricError
-from loomnet.fabric import MAX_PLANES, Fabric, HalfLink
+from loomnet.fabric import MAX_PLANES, Fabric, HalfLink, pfc_setting
 from loomnet.regular import ClosFabric
 from loomnet.shape import Clos, Order
 from loomnet.units import Rate, Size, Time
+
+if TYPE_CHECKING:
+    from loomnet.pfc import Pfc
 
 MAX_UP_PATHS = 2048  # eleven bits of an entropy value name the up-path
 
@@ -41,8 +46,8 @@ def _positive(where: str, most: dict[str, int] | None = None, **counts: int) -> 
             )
 
 
-def _half(rate: Rate | str, delay: Time | str) -> HalfLink:
-    return HalfLink(Rate(rate), Time(delay))
+def _half(rate: Rate | str, delay: Time | str, pfc: Pfc | bool | None) -> HalfLink:
+    return HalfLink(Rate(rate), Time(delay), pfc=pfc_setting(pfc))
 
 
 def two_tier(
@@ -57,6 +62,7 @@ def two_tier(
     uplink_delay: Time | str | None = None,
     radix: int | None = None,
     payload: Size | str = "2048 B",
+    pfc: Pfc | bool | None = None,
     order: Order = "spread",
 ) -> Fabric:
     """`planes` disjoint leaf-spine fabrics; every host has one NIC port in each.
@@ -64,7 +70,9 @@ def two_tier(
     Host i hangs on leaf i mod `leaves`, so that ring neighbours never share a leaf ("MRC + SRv6
     multi-plane fabrics" 6, trap 14), or with `order="block"` on leaf i // `hosts_per_leaf`. `rate`
     is a NIC port's; a leaf–spine link has `uplink_rate` (default: the same). `radix` refuses a
-    switch with more ports than that.
+    switch with more ports than that. `pfc`, here and in the other builders: True or ln.Pfc(…) makes
+    every switch port lossless, False none; by default those of a run with RoCE on the virtual clock
+    are, since what is published of it has PFC below it, and no others.
     """
     where = "clos.two_tier"
     _positive(
@@ -76,10 +84,11 @@ def two_tier(
         hosts_per_leaf=hosts_per_leaf,
     )
     _order(where, order)
-    low = _half(rate, delay)
+    low = _half(rate, delay, pfc)
     high = _half(
         rate if uplink_rate is None else uplink_rate,
         delay if uplink_delay is None else uplink_delay,
+        pfc,
     )
     shape = Clos(planes, leaves, spines, hosts_per_leaf, order=order)
     name = f"clos-{planes}x{leaves}x{spines}"
@@ -102,6 +111,7 @@ def three_tier(
     core_delay: Time | str | None = None,
     radix: int | None = None,
     payload: Size | str = "2048 B",
+    pfc: Pfc | bool | None = None,
     order: Order = "spread",
 ) -> Fabric:
     """`planes` disjoint fabrics of leaves (T0), aggregation switches (T1) and cores (T2).
@@ -139,11 +149,12 @@ def three_tier(
     uplink_rate = rate if uplink_rate is None else uplink_rate
     uplink_delay = delay if uplink_delay is None else uplink_delay
     specs = (
-        _half(rate, delay),
-        _half(uplink_rate, uplink_delay),
+        _half(rate, delay, pfc),
+        _half(uplink_rate, uplink_delay, pfc),
         _half(
             uplink_rate if core_rate is None else core_rate,
             uplink_delay if core_delay is None else core_delay,
+            pfc,
         ),
     )
     shape = Clos(
@@ -160,6 +171,7 @@ def fat_tree(
     delay: Time | str,
     planes: int = 1,
     payload: Size | str = "2048 B",
+    pfc: Pfc | bool | None = None,
     order: Order = "spread",
 ) -> Fabric:
     """The k-ary fat tree of k-port switches: k pods of k/2 leaves and k/2 aggregation switches,
@@ -180,6 +192,7 @@ def fat_tree(
         planes=planes,
         radix=k,
         payload=payload,
+        pfc=pfc,
         order=order,
     )
     fabric.name = f"fat-tree-{k}" if planes == 1 else f"fat-tree-{planes}x{k}"
@@ -198,6 +211,7 @@ def star(
     delay: Time | str,
     planes: int = 1,
     payload: Size | str = "2048 B",
+    pfc: Pfc | bool | None = None,
 ) -> Fabric:
     """All hosts on one switch per plane, `p<plane>.leaf0`."""
     _positive("star", {"planes": MAX_PLANES, "hosts": 4096}, hosts=hosts, planes=planes)
@@ -206,7 +220,7 @@ def star(
     for plane in range(planes):
         hub = fabric.add_switch(f"p{plane}.leaf0")
         for name in names:
-            fabric.add_link(name, hub, rate=rate, delay=delay)
+            fabric.add_link(name, hub, rate=rate, delay=delay, pfc=pfc)
     return fabric.check()
 
 
@@ -220,6 +234,7 @@ def dumbbell(
     bottleneck_delay: Time | str | None = None,
     planes: int = 1,
     payload: Size | str = "2048 B",
+    pfc: Pfc | bool | None = None,
 ) -> Fabric:
     """Hosts on two switches per plane, `p<plane>.leaf0` (h0 …) and `p<plane>.leaf1`, and one link
     between them of rate `bottleneck` (default: `rate`)."""
@@ -235,11 +250,12 @@ def dumbbell(
     for plane in range(planes):
         sides = [fabric.add_switch(f"p{plane}.leaf{i}") for i in range(2)]
         for i, name in enumerate(names):
-            fabric.add_link(name, sides[i >= left], rate=rate, delay=delay)
+            fabric.add_link(name, sides[i >= left], rate=rate, delay=delay, pfc=pfc)
         fabric.add_link(
             sides[0],
             sides[1],
             rate=rate if bottleneck is None else bottleneck,
             delay=delay if bottleneck_delay is None else bottleneck_delay,
+            pfc=pfc,
         )
     return fabric.check()

@@ -61,6 +61,7 @@ def figures(fabric: Fabric) -> dict[str, tuple[float, str]]:
     }
     # Of the node's capacity in the plane at fault for links above a T0, as the reference counts it;
     # of all its planes for what takes the whole plane away.
+    found |= _pfc(fabric, per_plane)
     found["lost with one NIC-T0 link"] = (100 / shape.planes, "%")
     found["lost with one T0"] = (100 / shape.planes, "%")
     found["lost with one T0-T1 link"] = (100 / shape.aggs_per_pod, "%")
@@ -68,6 +69,34 @@ def figures(fabric: Fabric) -> dict[str, tuple[float, str]]:
     if shape.cores:
         found["lost with one T1-T2 link"] = (100 / shape.cores, "%")
         found["lost with one T2"] = (100 / shape.cores, "%")
+    return found
+
+
+def _pfc(fabric: Fabric, per_plane: tuple[int, ...]) -> dict[str, tuple[float, str]]:
+    """Switch ports under PFC, and what each reserves of its switch's buffer."""
+    from loomnet.plan import HEADER_BYTES
+    from loomnet.sparse import Halves, longest_rtt
+
+    frame = fabric.payload.bytes + HEADER_BYTES
+    halves = Halves(fabric, longest_rtt(fabric, frame), frame, True)  # type: ignore[arg-type]
+    tiers = range(len(fabric.specs))  # type: ignore[attr-defined]
+    with_roce = [fabric.specs[tier].pfc is None for tier in tiers]  # type: ignore[attr-defined]
+    ports = sum(
+        fabric.planes * per_plane[tier]
+        for tier in tiers
+        for half in halves.settings[tier]
+        if half["pfc_xoff_bytes"]
+    )
+    if not ports:
+        return {"lossless switch ports": (0, "")}
+    found: dict[str, tuple[float, str]] = {
+        "lossless switch ports": (ports, "with RoCE" if all(with_roce) else "")
+    }
+    for tier, name in zip(tiers, ("NIC-T0", "T0-T1", "T1-T2"), strict=False):
+        half = halves.settings[tier][0]
+        if half["pfc_xoff_bytes"]:
+            found[f"PFC xoff, {name} link"] = (half["pfc_xoff_bytes"] / 1e3, "kB")
+            found[f"PFC headroom, {name} link"] = (half["pfc_headroom_bytes"] / 1e3, "kB")
     return found
 
 

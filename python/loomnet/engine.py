@@ -47,18 +47,25 @@ def link_config(half: HalfLinkPlan) -> Any:
     return _core.LinkConfig(
         rate_bps=half.rate_bps, delay_ps=half.delay_ps, data_limit=half.data_limit_bytes,
         control_limit=half.control_limit_bytes, ecn_low=half.ecn_low_bytes,
-        ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes, last_hop=half.last_hop)
+        ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes, last_hop=half.last_hop,
+        pfc_xoff=half.pfc_xoff_bytes, pfc_xon=half.pfc_xon_bytes,
+        pfc_headroom=half.pfc_headroom_bytes)
 
 
-def virtual_transport(job: Job, options: dict[str, Any]
+def virtual_transport(job: Job, options: dict[str, Any], plan: Plan
                       ) -> tuple[str, dict[str, Any], dict[str, str]]:
     """What carries a job on the virtual clock: the engine's transport, its options, and what the
     report's fidelity says of it."""
     name = STAND_INS.get(job.transport, job.transport)
     chosen = dict(options.get(name, {}))
-    if name != "tcp":
-        return name, chosen, {}
-    return name, chosen, {job.transport: f"model: TCP, {chosen.get('cc', 'cubic')}"}
+    notes = {}
+    if name == "tcp":
+        notes[job.transport] = f"model: TCP, {chosen.get('cc', 'cubic')}"
+    if plan.pfc:
+        notes["pfc"] = "on: switch ports are lossless"
+    elif name == "roce":
+        notes["pfc"] = "off: go-back-N over lossy switches"
+    return name, chosen, notes
 
 
 class Engine:
@@ -85,7 +92,7 @@ class Engine:
         for switch in plan.switches:
             node = self.network.add_switch(
                 len(switch.ports), kernel=kernel_switches, hash_seed=self.hash_seed(switch.number),
-                buffer_bytes=switch.buffer_bytes)
+                buffer_bytes=switch.buffer_bytes, pfc=switch.pfc)
             self._node[switch.number] = node
             if not kernel_switches:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
@@ -243,6 +250,8 @@ class Engine:
         for at in busy:
             row = {name: int(column[at]) for name, column in columns.items() if column[at]}
             found[f"link {self.plan.half(2 * numbers[at // 2] + at % 2).name}"] = row
+        if deadlocks := self.network.pfc_deadlocks:
+            found["fabric"] = {"pfc_deadlocks": deadlocks}
         names = self.plan.topology.names
         for number, node in self._node.items():
             if self.plan.topology.is_host(number):
@@ -256,6 +265,13 @@ class Engine:
             if row:
                 found[f"nic {host.name}"] = row
         return found
+
+    def deadlock(self) -> str:
+        """The links that PFC holds in a circle now, as what a stall's reason adds; or nothing."""
+        numbers = list(self._link)
+        circle = [self.plan.half(2 * numbers[half // 2] + half % 2).name
+                  for half in self.network.pause_cycle()]
+        return f"; PFC deadlock: {', '.join(circle)} wait for one another" if circle else ""
 
     def figures(self, hosts: Iterable[int]) -> dict[str, int]:
         """Cumulative lost (packets dropped by links, whoever noticed), retransmitted and readmitted

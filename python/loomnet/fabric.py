@@ -5,13 +5,16 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from loomnet.errors import FabricError, UsageError
 from loomnet.naming import did_you_mean
 from loomnet.shape import Clos
 from loomnet.table import Table
 from loomnet.units import Rate, Size, Time
+
+if TYPE_CHECKING:
+    from loomnet.pfc import Pfc
 
 Role = Literal["rank", "server", "prober", "controller"]
 ROLES: tuple[str, ...] = ("rank", "server", "prober", "controller")
@@ -48,9 +51,21 @@ class HalfLink:
     control_limit: Size | None = None
     ecn: bool | None = None  # mark CE; default: everywhere but at the last hop
     trim: bool = True  # cut what does not fit; False: tail drop
+    # Lossless by PFC at the switch port this direction ends at; None: where the transport has it
+    # (roce on the virtual clock).
+    pfc: Pfc | bool | None = None
 
 
-OVERRIDES = ("rate", "delay", "data_limit", "control_limit", "ecn", "trim")
+def pfc_setting(value: Any) -> Pfc | bool | None:
+    """What `pfc` may be: None, True, False, "on", "off" or ln.Pfc(…). Raises FabricError."""
+    if value is None or isinstance(value, bool):
+        return value
+    from loomnet.pfc import as_pfc
+
+    return as_pfc(value)
+
+
+OVERRIDES = ("rate", "delay", "data_limit", "control_limit", "ecn", "trim", "pfc")
 _CONVERT: dict[str, Any] = {
     "rate": Rate,
     "delay": Time,
@@ -58,6 +73,7 @@ _CONVERT: dict[str, Any] = {
     "control_limit": Size,
     "ecn": bool,
     "trim": bool,
+    "pfc": pfc_setting,
 }
 
 
@@ -123,7 +139,7 @@ class Fabric:
     def add_link(
         self, a: str, b: str, *, rate: Rate | str, delay: Time | str, **overrides: Any
     ) -> str:
-        """Links two nodes, full duplex. `overrides`: data_limit, control_limit, ecn, trim."""
+        """Links two nodes, full duplex. `overrides`: data_limit, control_limit, ecn, trim, pfc."""
         for end in (a, b):
             if end not in self.hosts and end not in self.switches:
                 known = [*self.hosts, *self.switches]
@@ -138,7 +154,7 @@ class Fabric:
         return link.name
 
     def override(self, pattern: str, **overrides: Any) -> Fabric:
-        """Changes rate, delay, data_limit, control_limit, ecn or trim of the links that match."""
+        """Changes rate, delay, data_limit, control_limit, ecn, trim or pfc of links that match."""
         for link, direction in self.match(pattern):
             if direction >= 0:
                 link.forward = _changed(link.forward, overrides, pattern)

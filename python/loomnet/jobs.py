@@ -33,7 +33,7 @@ from loomnet.units import Size, Time
 # the kernel's sockets and carries flows; on the virtual clock both are the model of kernel TCP.
 TRANSPORTS: dict[str, str] = {
     "mrc": "spraying, SRv6 source routing, selective acknowledgement",
-    "roce": "RC with go-back-N, one queue pair per plane, ECMP",
+    "roce": "RC with go-back-N, one queue pair per plane, ECMP; over PFC on the virtual clock",
     "gloo": "stock torch Gloo over kernel TCP, ECMP; on the virtual clock its model, tcp",
     "tcp": "kernel TCP, one connection per flow, ECMP; on the virtual clock its model",
 }

@@ -12,13 +12,14 @@ from typing import Any, Protocol, TypeVar
 from loomnet.addressing import PlanePaths, Style, SwitchUsids, UsidPlan, host_address
 from loomnet.errors import FabricError
 from loomnet.fabric import Fabric, HalfLink
+from loomnet.pfc import FRAMING_BYTES, NO_PFC, thresholds
 from loomnet.routing import EcmpTables, SwitchRoutes
 from loomnet.topology import PartialTopology, Topology
 from loomnet.units import Time
 
 # Ethernet 14, outer and inner IPv6 40 each, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, iCRC 4
 # ("MRC + SRv6 multi-plane fabrics" 3.3); preamble, gap and FCS are 24 more on the wire.
-HEADER_BYTES, FRAMING_BYTES, SACK_FRAME_BYTES = 142, 24, 154
+HEADER_BYTES, SACK_FRAME_BYTES = 142, 154
 TRIM_BYTES = 128
 T_co = TypeVar("T_co", covariant=True)
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
@@ -41,7 +42,15 @@ class HalfLinkPlan:
     ecn_low_bytes: int  # 0 with ecn_high_bytes 0: no marking
     ecn_high_bytes: int
     trim_bytes: int  # 0: no trimming
+    pfc_xoff_bytes: int  # of the switch port it ends at; 0: no PFC there
+    pfc_xon_bytes: int
+    pfc_headroom_bytes: int
     last_hop: bool  # the far end is a host
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Of the buffer of the switch it ends at."""
+        return self.pfc_xoff_bytes + self.pfc_headroom_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,8 @@ class SwitchPlan:
     ports: Sequence[int]
     usids: SwitchUsids
     routes: SwitchRoutes
-    buffer_bytes: int  # the shared buffer its egress queues draw from
+    buffer_bytes: int  # the shared buffer its egress queues draw from, what PFC reserves included
+    pfc: bool  # some port of it is lossless
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,11 @@ class Plan:
     def ranks(self) -> tuple[int, ...]:
         """Host numbers that may run a rank; rank r runs on ranks[r]."""
         return tuple(host.number for host in self.hosts if host.role == "rank")
+
+    @property
+    def pfc(self) -> bool:
+        """Whether some switch port is lossless."""
+        return any(switch.pfc for switch in self.switches)
 
     def half(self, number: int) -> HalfLinkPlan:
         link = self.links[number // 2]
@@ -183,9 +198,18 @@ def _one_way(topology: Topology, nodes: list[int], frame_bytes: int) -> int:
 
 
 def half_settings(
-    spec: HalfLink, rtt: Time, frame: int, *, last_hop: bool, from_host: bool
+    spec: HalfLink,
+    back: HalfLink,
+    rtt: Time,
+    frame: int,
+    *,
+    last_hop: bool,
+    from_host: bool,
+    pfc: bool,
+    where: str,
 ) -> dict[str, int]:
-    """The numbers of one direction that follow from its rate and where it leads."""
+    """The numbers of one direction that follow from its rate and where it leads. `back` is the
+    other direction, `pfc` whether it is lossless where it does not say."""
     # Thresholds: 1 BDP, 1.5 BDP at the last hop; ECN 0.2 … 0.8 BDP, off at the last hop; control
     # 2 x data ("MRC + SRv6 multi-plane fabrics" 2.9). A NIC's own egress neither marks nor trims,
     # and holds 5 BDP: only kernel traffic ever queues there.
@@ -204,23 +228,30 @@ def half_settings(
         "ecn_low_bytes": bdp // 5 if marks else 0,
         "ecn_high_bytes": bdp * 4 // 5 if marks else 0,
         "trim_bytes": TRIM_BYTES if trims else 0,
+        # A host takes whatever comes and never pauses the network.
+        **(NO_PFC if last_hop else thresholds(spec, back, bdp, frame, default=pfc, where=where)),
     }
 
 
-def _half_plan(topology: Topology, link: int, back: bool, rtt: Time, frame: int) -> HalfLinkPlan:
-    spec: HalfLink = topology.links[link].backward if back else topology.links[link].forward
+def _half_plan(
+    topology: Topology, link: int, back: bool, rtt: Time, frame: int, pfc: bool
+) -> HalfLinkPlan:
+    ahead, reverse = topology.links[link].forward, topology.links[link].backward
+    spec, other = (reverse, ahead) if back else (ahead, reverse)
     source, target = topology.ends[link][::-1] if back else topology.ends[link]
     last_hop, from_host = topology.is_host(target.node), topology.is_host(source.node)
-    names = topology.names
+    name = f"{topology.names[source.node]}->{topology.names[target.node]}"
     return HalfLinkPlan(
         number=2 * link + back,
-        name=f"{names[source.node]}->{names[target.node]}",
+        name=name,
         source=source.node,
         source_port=source.port,
         target=target.node,
         target_port=target.port,
         last_hop=last_hop,
-        **half_settings(spec, rtt, frame, last_hop=last_hop, from_host=from_host),
+        **half_settings(
+            spec, other, rtt, frame, last_hop=last_hop, from_host=from_host, pfc=pfc, where=name
+        ),
     )
 
 
@@ -230,8 +261,11 @@ def make_plan(
     seed: int = 0,
     style: Style = "uN",
     hosts: Iterable[int] | None = None,
+    pfc: bool = False,
 ) -> Plan:
     """Checks a fabric and works out every number. Raises FabricError or AddressError.
+
+    `pfc`: whether switch ports are lossless where their links do not say.
 
     `hosts`: only what traffic among these hosts (numbers) can meet, with the numbers, addresses and
     seeds of the whole; the fabric must be regular and without overrides.
@@ -241,7 +275,7 @@ def make_plan(
     if hosts is not None:
         from loomnet.sparse import partial_plan
 
-        return partial_plan(fabric, hosts, seed, style)
+        return partial_plan(fabric, hosts, seed, style, pfc)
     topology = Topology(fabric)
     addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
     frame = fabric.payload.bytes + HEADER_BYTES
@@ -251,8 +285,8 @@ def make_plan(
             i,
             link.name,
             topology.plane[i],
-            _half_plan(topology, i, False, rtt, frame),
-            _half_plan(topology, i, True, rtt, frame),
+            _half_plan(topology, i, False, rtt, frame, pfc),
+            _half_plan(topology, i, True, rtt, frame, pfc),
         )
         for i, link in enumerate(topology.links)
     )
@@ -270,10 +304,12 @@ def make_plan(
     for name in topology.switches:
         node = topology.number[name]
         ports = tuple(link for _, link in sorted(topology.ports[node].items()))
-        halves = [
-            links[n].forward if links[n].forward.source == node else links[n].backward
-            for n in ports
-        ]
+        halves, ingress = [], 0
+        for n in ports:
+            ahead, back = links[n].forward, links[n].backward
+            leaves, arrives = (ahead, back) if ahead.source == node else (back, ahead)
+            halves.append(leaves)
+            ingress += arrives.reserved_bytes
         switches.append(
             SwitchPlan(
                 node,
@@ -282,7 +318,8 @@ def make_plan(
                 ports,
                 addresses.tables(node),
                 routes.switch(node),
-                sum(half.data_limit_bytes + half.control_limit_bytes for half in halves),
+                sum(half.data_limit_bytes + half.control_limit_bytes for half in halves) + ingress,
+                ingress > 0,
             )
         )
     return Plan(

@@ -30,6 +30,7 @@ from loomnet.topology import PartialTopology
 from loomnet.units import Time
 
 T = TypeVar("T")
+_TIERS = ("host–leaf", "leaf–T1", "T1–core")
 
 
 class Part(Generic[T]):
@@ -51,13 +52,20 @@ class Part(Generic[T]):
 class Halves:
     """What every half-link of a tier and direction shares: `settings[tier][back]`."""
 
-    def __init__(self, fabric: ClosFabric, rtt: Time, frame: int) -> None:
+    def __init__(self, fabric: ClosFabric, rtt: Time, frame: int, pfc: bool) -> None:
         assert fabric.shape is not None
         self.shape: Clos = fabric.shape
         self.settings = [
             tuple(
                 half_settings(
-                    spec, rtt, frame, last_hop=tier == 0 and back, from_host=tier == 0 and not back
+                    spec,
+                    spec,
+                    rtt,
+                    frame,
+                    last_hop=tier == 0 and back,
+                    from_host=tier == 0 and not back,
+                    pfc=pfc,
+                    where=f"{fabric.name}, {_TIERS[tier]} links",
                 )
                 for back in (False, True)
             )
@@ -81,8 +89,21 @@ class Halves:
         )
         return LinkPlan(number, f"{names[0]}--{names[1]}", shape.plane_of(number), ahead, back)
 
+    def reserved_bytes(self, node: int, links: Iterable[int]) -> int:
+        """What PFC reserves of a switch's buffer for these of its links."""
+        total = 0
+        for link in links:
+            upper = self.shape.ends(link)[1][0] == node
+            half = self.settings[self.shape.link_tier(link)][not upper]
+            total += half["pfc_xoff_bytes"] + half["pfc_headroom_bytes"]
+        return total
+
+    @property
+    def pfc(self) -> bool:
+        return any(half["pfc_xoff_bytes"] for tier in self.settings for half in tier)
+
     def buffer_bytes(self, node: int) -> int:
-        """All the limits of a switch's ports, those left out included."""
+        """All the limits of a switch's ports, those left out included; of lossy packets."""
         shape, tier = self.shape, self.shape.place(node)[0]
 
         def held(tier: int, back: bool) -> int:
@@ -112,6 +133,14 @@ def longest_rtt(fabric: ClosFabric, frame: int) -> Time:
 
 class PartialPlan(Plan):
     """A Plan whose entries are made when read; see Plan."""
+
+    @property
+    def pfc(self) -> bool:
+        shape = self.topology.shape  # type: ignore[attr-defined]
+        first = [shape.host_link(0, 0), shape.leaf_link(0, 0, 0)]
+        first += [shape.agg_link(0, 0, 0)] if shape.cores else []
+        links = [self.links[number] for number in first]
+        return any(half.pfc_xoff_bytes for link in links for half in (link.forward, link.backward))
 
     def wiring(self) -> Iterator[numpy.ndarray]:
         """Rows of link, node, port, node, port in order of the links' numbers, an array for each
@@ -198,7 +227,9 @@ class _Ports(Sequence[int]):
     __hash__ = None  # type: ignore[assignment]
 
 
-def partial_plan(fabric: Fabric, hosts: Iterable[int], seed: int, style: Style) -> PartialPlan:
+def partial_plan(
+    fabric: Fabric, hosts: Iterable[int], seed: int, style: Style, pfc: bool
+) -> PartialPlan:
     """The plan of what these hosts' traffic can meet. Raises FabricError if that is not known."""
     if not isinstance(fabric, ClosFabric) or fabric.shape is None or not fabric.uniform:
         raise FabricError(
@@ -212,13 +243,18 @@ def partial_plan(fabric: Fabric, hosts: Iterable[int], seed: int, style: Style) 
     addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
     frame = fabric.payload.bytes + HEADER_BYTES
     rtt = longest_rtt(fabric, frame)
-    halves = Halves(fabric, rtt, frame)
+    halves = Halves(fabric, rtt, frame, pfc)
+    lossless = halves.pfc
 
     def host(number: int) -> HostPlan:
         ports = tuple(shape.host_link(plane, number) for plane in range(shape.planes))
         return HostPlan(number, f"h{number}", "rank", str(host_address(number)), ports)
 
     def switch(node: int) -> SwitchPlan:
+        reserved = 0
+        if lossless:  # by the ports that are there: the others take nothing
+            links = (link for _, link, _ in topology.part.neighbours(node))
+            reserved = halves.reserved_bytes(node, links)
         return SwitchPlan(
             node,
             shape.name(node),
@@ -226,7 +262,8 @@ def partial_plan(fabric: Fabric, hosts: Iterable[int], seed: int, style: Style) 
             _Ports(shape, node),
             addresses.tables(node),
             _Routes(routes, node),
-            halves.buffer_bytes(node),
+            halves.buffer_bytes(node) + reserved,
+            reserved > 0,
         )
 
     return PartialPlan(

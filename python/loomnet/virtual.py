@@ -43,7 +43,7 @@ class _Run:
         plan, job = request.plan, request.job
         self.sampler = Sampler.of(request.options, plan)
         # A bin of a tenth of the base RTT resolves silences well below any fault's.
-        transport, options, self.labels = virtual_transport(job, request.options)
+        transport, options, self.labels = virtual_transport(job, request.options, plan)
         self.engine = Engine(plan, transport=transport, seed=request.seed, options=options,
                              bin_ps=max(plan.base_rtt_ps // 10, 10**6))
         if request.recording is not None:
@@ -120,7 +120,7 @@ class _Run:
                 self.payload, self.last_progress_ps = payload, max(self.now(), 0)
             if stall is not None and self.now() - self.last_progress_ps >= stall:
                 return (f"no operation finished for {Time.of(stall)} (stall_timeout); "
-                        "the network delivers nothing")
+                        f"the network delivers nothing{self.engine.deadlock()}")
         if request.max_wall_s and time.monotonic() - self.began > request.max_wall_s:
             return f"--max-wall {request.max_wall_s:g} s is over"
         return None

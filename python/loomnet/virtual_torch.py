@@ -58,7 +58,7 @@ class VirtualTorchRun:
         self.request, self.on_progress = request, on_progress
         self.table, self.job = request.timetable, request.job
         plan = request.plan
-        transport, options, self.labels = virtual_transport(request.job, request.options)
+        transport, options, self.labels = virtual_transport(self.job, request.options, plan)
         self.engine = Engine(plan, transport=transport, seed=request.seed, options=options,
                              bin_ps=max(plan.base_rtt_ps // 10, 10**6))
         if request.recording is not None:
@@ -193,7 +193,7 @@ class VirtualTorchRun:
         if payload > self.payload:
             self.payload, self.last_progress_ps = payload, max(self.now(), self.last_progress_ps)
         if stop == "reached" and stall and self.now() - self.last_progress_ps >= stall.count:
-            return f"no operation finished for {stall} (stall_timeout)"
+            return f"no operation finished for {stall} (stall_timeout){self.engine.deadlock()}"
         if self.request.max_wall_s and time.monotonic() - self.began > self.request.max_wall_s:
             return f"--max-wall {self.request.max_wall_s:g} s is over"
         return None

@@ -60,6 +60,9 @@ class LiveRunner:
         check_options(request.options)
         KernelTcp.wanted_by(request)
         Sampler.of(request.options, request.plan)
+        if request.plan.pfc:
+            raise UsageError("pfc: not on the live clock, whose switches are the kernel's and "
+                             "pause nobody; leave pfc out or run on the virtual clock")
         load = offered_by(request) / request.dilation
         if load > PASSES_PER_SECOND and not request.options.get("over_budget"):
             raise UsageError(

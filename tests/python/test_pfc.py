@@ -1,0 +1,223 @@
+"""Priority-based Flow Control: RoCE's fair baseline on the virtual clock, its thresholds in a plan,
+a deadlock that is named, and settings that are refused."""
+
+import textwrap
+
+import pytest
+
+import loomnet as ln
+from loomnet.cli import main
+from loomnet.dimensions import figures
+from loomnet.errors import FabricError, UsageError
+from loomnet.live.runner import LiveRunner
+from loomnet.plan import make_plan
+from loomnet.runner import RunRequest
+from loomnet.timetable import Timetable
+
+
+def clos(**values):
+    shape = {"planes": 1, "leaves": 4, "spines": 4, "hosts_per_leaf": 4, "rate": "400 Gb/s",
+             "delay": "1 us"}  # fmt: skip
+    return ln.clos.two_tier(**{**shape, **values})
+
+
+def total(result, *names):
+    return sum(row.get(name, 0) for row in result.data.totals.values() for name in names)
+
+
+def dropped(result):
+    links = (row for name, row in result.data.totals.items() if name.startswith("link "))
+    return sum(n for row in links for name, n in row.items() if name.startswith("drop_"))
+
+
+# --- what it is for -------------------------------------------------------------------------------
+def test_a_colliding_all_reduce_of_roce_loses_nothing_and_never_times_out(tmp_path):
+    """16 MiB at 400 Gb/s, ECMP collisions and all. Without PFC the same job waits for timeouts of
+    4.3 s, several times."""
+    job = ln.AllReduce("16 MiB", transport="roce")
+    made = ln.Lab("pfc", directory=tmp_path, seed=1)
+    fair = made.run(clos(), job, label="fair")
+    assert fair.data.ended == "finished"
+    assert dropped(fair) == total(fair, "timeouts", "retransmitted") == 0
+    links = {name: row for name, row in fair.data.totals.items() if name.startswith("link")}
+    assert sum(row.get("pfc_pauses", 0) for row in links.values()) > 100  # collisions there are
+    assert sum(row.get("pfc_paused_ps", 0) for row in links.values()) > 100 * 10**6
+    assert not any(row.get("pfc_pause_expiries") for row in links.values())
+    lossy = made.run(clos(pfc=False), job, label="lossy")
+    assert dropped(lossy) > 100 and total(lossy, "timeouts") > 1
+    assert lossy.data.end_ps > 1000 * fair.data.end_ps
+    notes = {run.label: run.row()["notes"]["pfc"] for run in made.report.fidelity}
+    assert notes == {
+        "fair": "on: switch ports are lossless",
+        "lossy": "off: go-back-N over lossy switches",
+    }
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path):
+    job = ln.AllReduce("8 MiB", transport="roce")
+    reports = []
+    for name in ("one", "two"):
+        made = ln.Lab("pfc", directory=tmp_path / name, seed=7)
+        made.run(clos(), job)
+        reports.append(made.report.to_json())
+    assert reports[0] == reports[1]
+
+
+def test_mrc_trims_unless_the_fabric_is_made_lossless(tmp_path):
+    # In any fabric twelve windows of MRC overrun the receiver's link.
+    made = ln.Lab("pfc", directory=tmp_path)
+    own, lossless = (
+        made.run(clos(pfc=pfc), ln.Incast("1 MB"), label=str(pfc)) for pfc in (None, True)
+    )
+    assert total(own, "trimmed") > 0 and total(own, "pfc_pauses") == 0
+    assert total(lossless, "trimmed") == dropped(lossless) == 0
+    assert total(lossless, "pfc_pauses") > 0
+
+
+def test_incast_with_a_victim_behind_paused_links(tmp_path):
+    """7:1 across spines and a flow to another host of that rack: PFC alone holds the victim back
+    to 0.35 of its line or less ("MRC + SRv6 multi-plane fabrics" 7, D1); MRC does not."""
+    pairs = [(host, 0) for host in (1, 2, 3, 5, 6, 7, 9)] + [(11, 4)]  # hosts 0, 4 on leaf 0
+    made = ln.Lab("pfc", directory=tmp_path, seed=2)
+    share = {}
+    for transport in ("roce", "mrc"):
+        job = ln.Flows("8 MB", count=8, pairs=pairs, transport=transport)
+        r = made.run(clos(), job, label=transport)
+        assert r.data.ended == "finished"
+        victim = next(flow for flow in r.flow_records if flow.destination == 4)
+        share[transport] = 8e6 * 8e12 / victim.completion_ps / 400e9
+    assert share["roce"] <= 0.35 and share["mrc"] > 0.65
+
+
+# --- numbers --------------------------------------------------------------------------------------
+def test_thresholds_of_a_plan():
+    plan = make_plan(clos(), pfc=True)
+    bdp = plan.base_rtt_ps * 400 // 8_000
+    half = {plan.half(i).name: plan.half(i) for i in range(2 * len(plan.links))}
+    up = half["h0->p0.leaf0"]
+    frame = plan.frame_bytes
+    assert (up.pfc_xoff_bytes, up.pfc_xon_bytes) == (bdp, bdp - 2 * frame)
+    # A round trip of 2 us at 400 Gb/s is 100 kB; the pause frame and two frames of 4,238 B, framed.
+    assert 100_000 + 2 * 4262 + 84 <= up.pfc_headroom_bytes <= 100_000 + 2 * 4262 + 84 + 32
+    assert half["p0.leaf0->h0"].pfc_xoff_bytes == 0, "a host pauses nobody"
+    lossy = make_plan(clos())
+    assert plan.pfc and not lossy.pfc
+    leaf, plain = (next(iter(p.switches)) for p in (plan, lossy))
+    ports = len(leaf.ports)
+    assert leaf.buffer_bytes - plain.buffer_bytes == ports * up.reserved_bytes
+
+
+def test_a_part_of_a_fabric_has_the_numbers_of_the_whole():
+    whole, part = make_plan(clos(), pfc=True), make_plan(clos(), pfc=True, hosts=[0, 1, 5])
+    assert part.pfc
+    for link in part.links:
+        assert link == whole.links[link.number]
+
+
+def test_settings_of_links_and_builders_win_over_the_transport():
+    own = ln.Pfc(xoff="200 kB", xon="50 kB", headroom="1 MB")
+    plan = make_plan(clos(pfc=own))
+    assert plan.links[0].forward.pfc_xoff_bytes == 200_000
+    assert plan.links[0].forward.pfc_xon_bytes == 50_000
+    assert plan.links[0].forward.pfc_headroom_bytes == 1_000_000
+    fabric = clos().override("p0.leaf0->p0.spine*", pfc="off")
+    plan = make_plan(fabric, pfc=True)
+    lossy = [h.name for i in range(2 * len(plan.links))
+             if not (h := plan.half(i)).pfc_xoff_bytes and not h.last_hop]  # fmt: skip
+    assert lossy == [f"p0.leaf0->p0.spine{i}" for i in range(4)]
+    for fabric in (ln.star(hosts=2, rate="1 Gb/s", delay="1 us", pfc=True),
+                   ln.dumbbell(left=1, right=1, rate="1 Gb/s", delay="1 us", pfc=True),
+                   ln.clos.fat_tree(4, rate="1 Gb/s", delay="1 us", pfc=True)):  # fmt: skip
+        assert make_plan(fabric).pfc
+
+
+def test_describe_says_what_is_lossless():
+    rows = figures(clos())
+    assert rows["lossless switch ports"] == (16 + 2 * 16, "with RoCE")
+    assert rows["PFC headroom, NIC-T0 link"][1] == "kB"
+    assert figures(clos(pfc=True))["lossless switch ports"] == (48, "")
+    assert figures(clos(pfc=False))["lossless switch ports"] == (0, "")
+
+
+# --- deadlock -------------------------------------------------------------------------------------
+def test_a_deadlock_is_counted_and_the_stall_names_it(tmp_path):
+    """Five switches in a ring, every host sending two switches on: each link waits for the next."""
+    n = 5
+    fabric = ln.Fabric("ring")
+    for _ in range(n):
+        fabric.add_host()
+    for i in range(n):
+        fabric.add_switch(f"p0.s{i}")
+        fabric.add_link(f"h{i}", f"p0.s{i}", rate="100 Gb/s", delay="1 us")
+    for i in range(n):
+        fabric.add_link(f"p0.s{i}", f"p0.s{(i + 1) % n}", rate="100 Gb/s", delay="1 us")
+    pairs = [(i, (i + 2) % n) for i in range(n)]
+    job = ln.Flows("8 MB", count=n, pairs=pairs, transport="roce", stall_timeout="100 ms")
+    r = ln.Lab("pfc", directory=tmp_path).run(fabric, job)
+    assert r.data.ended == "stalled" and dropped(r) == 0
+    assert r.data.totals["fabric"] == {"pfc_deadlocks": 1}
+    circle = ", ".join(f"p0.s{i}->p0.s{(i + 1) % n}" for i in range(n))
+    assert r.data.reason == (
+        "no operation finished for 100 ms (stall_timeout); the network delivers nothing; "
+        f"PFC deadlock: {circle} wait for one another"
+    )
+
+
+# --- what is refused ------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ln.Pfc(xoff="10 kB", xon="20 kB"), "Pfc: xon: 20 kB must be below xoff, 10 kB"),
+        (lambda: ln.Pfc(xof="10 kB"), 'Pfc: unknown name "xof"; nearest: xoff'),
+        (lambda: ln.Pfc(xoff=10_000), "Pfc.xoff: 10000 "),
+        (lambda: ln.Pfc(xoff="0 B"), "Pfc: xoff: 0 B must be more than nothing"),
+        (lambda: ln.Pfc(headroom="3 GiB"), "Pfc: headroom: 3 GiB must be more than nothing and at"),
+        (lambda: clos(pfc="yes"), "pfc: 'yes' is not True, False"),
+        (lambda: clos(pfc=1), "pfc: 1 is not True, False"),
+        (lambda: clos().override("h0--p0.leaf0", pfc=0.5), "pfc: 0.5 is not True, False"),
+        (lambda: make_plan(clos(pfc=ln.Pfc(xoff="4 kB"))),
+         "h0->p0.leaf0: pfc: xoff 4 kB leaves no room for xon, two frames of 2190 B below"),
+        (lambda: make_plan(clos(pfc=ln.Pfc(xon="90 MB"))), "leaves no room for xon 90 MB"),
+        (lambda: make_plan(clos(pfc=ln.Pfc(headroom="50 kB"))),
+         "h0->p0.leaf0: pfc: headroom 50 kB is less than the 1086"),
+        (lambda: make_plan(clos(pfc=ln.Pfc(headroom="50 kB")), hosts=[0, 1]),
+         "host–leaf links: pfc: headroom 50 kB is less than the 1086"),
+    ],
+)  # fmt: skip
+def test_bad_values_are_one_line_that_names_the_field(make, message):
+    with pytest.raises((UsageError, FabricError)) as caught:
+        make()
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_live_run_refuses_it(tmp_path):
+    fabric = clos(rate="1 Mb/s", pfc=True)
+    plan = make_plan(fabric)
+    request = RunRequest(
+        plan=plan, job=ln.AllReduce("1 kB", transport="roce"), placement=tuple(range(16)),
+        timetable=Timetable(plan, [], reroute_delay=None), faults=(), label="", seed=0,
+        directory=tmp_path)  # fmt: skip
+    with pytest.raises(UsageError, match="pfc: not on the live clock"):
+        LiveRunner().check(request)
+
+
+def test_on_the_command_line_it_is_exit_2_and_nothing_left_behind(tmp_path, monkeypatch, capsys):
+    (tmp_path / "bad.py").write_text(
+        textwrap.dedent("""
+        import loomnet as ln
+
+        @ln.scenario
+        def bad(lab: ln.Lab, headroom: ln.Size = "1 kB"):
+            fabric = ln.star(hosts=2, rate="1 Gb/s", delay="1 us", pfc=ln.Pfc(headroom=headroom))
+            lab.run(fabric, ln.AllReduce("1 MB", transport="roce"))
+        """)
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "bad.py"]) == 2
+    said = capsys.readouterr()
+    lines = [line for line in (said.out + said.err).splitlines() if line.strip()]
+    assert len(lines) == 1 and "headroom 1 kB is less than" in lines[0]
+    assert not (tmp_path / "runs").exists()
+    assert main(["describe", "two_tier", "--set", "planes=1", "--set", "leaves=2", "--set",
+                 "spines=2", "--set", "hosts_per_leaf=2", "--set", "pfc=maybe"]) == 2  # fmt: skip
+    assert "pfc: 'maybe' is not True" in "".join(capsys.readouterr())
