@@ -99,7 +99,7 @@ Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
   Offer result = Offer::accepted;
   if (packet->queue != kControlClass && !admits(*packet, now)) {
     if (!config_.trim || !packet->trimmable) {
-      const bool lossless = buffer_ && buffer_->lossless(*packet);
+      const bool lossless = pauses_ && buffer_->lossless(*packet);
       drop(lossless ? LinkDrop::pfc_headroom : LinkDrop::queue_full, *packet, now);
       return Offer::dropped;
     }
@@ -132,12 +132,12 @@ Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
     busy_until_ = std::max(busy_until_, now);
     advance(now);
   }
-  if (buffer_ && buffer_->pauses()) attend(now);
+  if (pauses_) [[unlikely]] attend(now);
   return result;
 }
 
 bool HalfLink::admits(const Packet& packet, Picoseconds now) {
-  const bool lossless = buffer_ && buffer_->lossless(packet);
+  const bool lossless = pauses_ && buffer_->lossless(packet);
   if (!lossless && data_limit_ && data_bytes_ + packet.wire_length > data_limit_) return false;
   if (!buffer_ || buffer_->admits(packet, data_bytes_)) return true;
   // The other ports' queues were last looked at in the past: what they have sent since is free.
@@ -153,15 +153,14 @@ void HalfLink::advance(Picoseconds now) {
     tell_queued(start);
     transmit(std::move(packet), start);
   }
-  if (buffer_ && buffer_->pauses()) attend(now);
+  if (pauses_) [[unlikely]] attend(now);
 }
 
 // Under PFC: thresholds that were crossed, and an event for the next packet to leave while somebody
 // waits for it.
-void HalfLink::attend(Picoseconds now) {
-  PauseControl& pauses = *buffer_->pauses();
-  if (pauses.due()) pauses.attend(now);
-  if (pauses.pausing()) expect_departure(now);
+[[gnu::noinline]] void HalfLink::attend(Picoseconds now) {
+  if (pauses_->due()) pauses_->attend(now);
+  if (pauses_->pausing()) expect_departure(now);
 }
 
 void HalfLink::expect_departure(Picoseconds now) {
@@ -181,7 +180,7 @@ void HalfLink::send_at_once(PacketPtr packet, Picoseconds now) {
   if (glass_) return launch(std::move(packet), now, now);
   advance(now);
   transmit(std::move(packet), std::max(busy_until_, now));
-  if (buffer_ && buffer_->pauses()) attend(now);
+  if (pauses_) [[unlikely]] attend(now);
 }
 
 void HalfLink::obey_pause(const Packet& packet, Picoseconds now) {
@@ -207,7 +206,7 @@ void HalfLink::end_pause(Picoseconds now) {
   advance(now);
 }
 
-void HalfLink::on_timer(std::uint64_t what, Picoseconds now) {
+[[gnu::noinline]] void HalfLink::on_timer(std::uint64_t what, Picoseconds now) {
   if (what == kDeparture) return advance(now);
   if (!paused_ || now < pause_end_) return;  // ended or renewed since
   ++counters_.pause_expiries;
@@ -331,7 +330,7 @@ void HalfLink::lose_all(Picoseconds now) {
   for (PacketFifo& queue : queues_) lose(queue, false);
   clear();
   tell_queued(now);
-  if (buffer_ && buffer_->pauses()) attend(now);
+  if (pauses_) [[unlikely]] attend(now);
 }
 
 void HalfLink::give_back() {
@@ -352,6 +351,7 @@ void HalfLink::clear() {
 
 void HalfLink::share(SharedBuffer& buffer) {
   buffer_ = &buffer;
+  pauses_ = buffer.pauses();
   buffer.add(*this);
 }
 

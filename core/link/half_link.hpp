@@ -116,7 +116,7 @@ class alignas(128) HalfLink final : public EventHandler {
     return queued_packets_ > 0 && busy_until_ < now ? busy_until_ : now;
   }
 
-  // Draws its data queues from the buffer of the switch it leaves.
+  // Draws its data queues from the buffer of the switch it leaves; whether that has PFC is settled.
   void share(SharedBuffer& buffer);
 
   bool up() const { return up_; }
@@ -194,6 +194,7 @@ class alignas(128) HalfLink final : public EventHandler {
 
   // Only where packets queue.
   SharedBuffer* buffer_ = nullptr;
+  PauseControl* pauses_ = nullptr;  // buffer_'s, where there is PFC
   std::int64_t control_credit_ = 0;  // bytes control has sent ahead of waiting data
   std::uint32_t data_limit_ = 0, control_limit_ = 0, ecn_low_ = 0, ecn_high_ = 0;  // config_'s
   std::array<PacketFifo, kQueueClasses> queues_;

@@ -4,6 +4,7 @@
 #include "packet/ethernet.hpp"
 #include "packet/ipv6.hpp"
 #include "packet/mrc_headers.hpp"
+#include "packet/pfc_frame.hpp"
 #include "packet/rdma.hpp"
 #include "packet/udp.hpp"
 
@@ -23,6 +24,11 @@ std::uint32_t read32(const std::uint8_t* at) {
 PacketLabel label_of(const Packet& packet) {
   PacketLabel label;
   const auto h = packet.header_bytes();
+  if (const auto pause = PfcFrame::parse(h)) {
+    label.protocol = PacketProtocol::pfc;
+    label.psn = pause->quanta[kDataClass];
+    return label;
+  }
   std::size_t at = EthernetHeader::kSize;
   std::uint8_t next = kNextHeaderIpv6;
   for (int depth = 0; depth < 2 && next == kNextHeaderIpv6; ++depth) {
@@ -53,6 +59,8 @@ std::string_view name_of(const PacketLabel& label) {
       return "tcp";
     case PacketProtocol::udp:
       return "udp";
+    case PacketProtocol::pfc:
+      return "pfc";
     case PacketProtocol::other:
       return "packet";
     case PacketProtocol::roce:

@@ -8,12 +8,12 @@
 
 namespace loomnet {
 
-enum class PacketProtocol : std::uint8_t { other, mrc, roce, tcp, udp };
+enum class PacketProtocol : std::uint8_t { other, mrc, roce, tcp, udp, pfc };
 
 struct PacketLabel {
   PacketProtocol protocol = PacketProtocol::other;
   std::uint8_t opcode = 0;        // of BTH
-  std::uint32_t psn = 0;          // of BTH; TCP: sequence number
+  std::uint32_t psn = 0;          // of BTH; TCP: sequence number; PFC: quanta, 0 ends a pause
   std::uint32_t destination = 0;  // last 32 bits of the inner destination: a host's number
 };
 

@@ -190,3 +190,25 @@ def test_a_large_capture_is_written_in_pieces_and_in_order(tmp_path):
         timeout=120,
     )
     assert "Strict time order:   True" in found.stdout, found.stdout
+
+
+@needs_tshark
+def test_pfc_frames_are_what_the_standard_says_and_as_many_as_were_counted(tmp_path):
+    fabric = ln.star(hosts=4, rate="400 Gb/s", delay="1 us")
+    job = ln.Incast("1 MB", transport="roce")
+    made = ln.Lab("pfc", directory=tmp_path / "lab")
+    result = made.run(fabric, job, pcap={"h1:0": tmp_path / "h1.pcapng"})
+    rows = tshark(
+        tmp_path / "h1.pcapng",
+        "eth.dst",
+        "frame.len",
+        "macc.opcode",
+        "macc.cbfc.enbv",
+        "macc.cbfc.pause_time.c1",
+        only="eth.type == 0x8808",
+    )
+    times = [int(row[4]) for row in rows]
+    assert {tuple(row[:4]) for row in rows} == {("01:80:c2:00:00:01", "60", "0x0101", "0x0002")}
+    # Pause and end in turn (no pause here lasts long enough to be renewed).
+    assert times[::2] == [65535] * len(times[::2]) and times[1::2] == [0] * len(times[1::2])
+    assert len(times[::2]) == result.data.totals["link h1->p0.leaf0"]["pfc_pauses"] > 0
