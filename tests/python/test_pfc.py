@@ -53,14 +53,20 @@ def test_a_colliding_all_reduce_of_roce_loses_nothing_and_never_times_out(tmp_pa
     }
 
 
-def test_the_same_seed_gives_the_same_bytes(tmp_path):
+def test_the_same_seed_gives_the_same_bytes_with_payload_or_without(tmp_path):
     job = ln.AllReduce("8 MiB", transport="roce")
     reports = []
-    for name in ("one", "two"):
-        made = ln.Lab("pfc", directory=tmp_path / name, seed=7)
-        made.run(clos(), job)
+    for number, payload in enumerate((False, False, True)):
+        made = ln.Lab("pfc", directory=tmp_path / str(number), seed=7)
+        assert made.run(clos(), job, payload=payload)["errors"] == 0
         reports.append(made.report.to_json())
-    assert reports[0] == reports[1]
+    assert reports[0] == reports[1] == reports[2]
+
+
+def test_the_twin_of_a_live_run_is_as_lossy_as_that(tmp_path):
+    made = ln.Lab("pfc", directory=tmp_path, replay_gaps={None: ()})
+    made.run(clos(), ln.AllReduce("1 MiB", transport="roce"))
+    assert made.report.fidelity[0].row()["notes"]["pfc"].startswith("off")
 
 
 def test_mrc_trims_unless_the_fabric_is_made_lossless(tmp_path):
