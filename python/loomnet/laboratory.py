@@ -123,7 +123,9 @@ class Lab:
         `settle`: phase `after` begins so long behind the last fault. `dilation`: live clock only.
         `trace`: a Perfetto trace is written here; `pcap`: "NODE:PORT" -> pcapng file. What the lab
         itself was told to record is recorded where these are not given.
-        `options`: the transport's own, by its name: `tcp={"cc": "bbr"}`, `mrc={"evs_per_qp": 16}`.
+        `options`: the transport's own, by its name: `tcp={"cc": "bbr"}`, `mrc={"evs_per_qp": 16}`;
+        `sample="10 ms"` with `queues=["p0.leaf0->p0.leaf1"]` notes bytes waiting in ports and the
+        state of TCP senders in steps of this time: `result.data.samples`.
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
         record = Record.of(trace, pcap)

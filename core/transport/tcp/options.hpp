@@ -2,8 +2,8 @@
 // from the start, and their handshake only measures a round trip (a lost one is not repeated; no
 // teardown); timestamps tick in microseconds (Linux has them since 6.7); buffers hold payload
 // without a socket buffer's overhead, and the window offered is the buffer from the start, where
-// Linux tunes it with the flow; segments go out one by one (no TSO), as from an interface without
-// offloads.
+// Linux tunes it with the flow; paced segments go out in bursts of the size that Linux would give
+// a buffer, others one by one, where Linux may hold an unpaced one back to fill a larger buffer.
 #pragma once
 
 #include <cstdint>

@@ -74,11 +74,21 @@ Sender::Ready Sender::ready(Picoseconds now) {
     }
   }
   if (!may) {
+    burst_ = 0;
     if (board_.empty() && nxt_ < posted_ && timer_ == kNever) arm(now);  // closed window: persist
     return Ready::nothing;
   }
-  if (window_.pacing_rate > 0 && now < paced_until_) return Ready::paced;
+  if (window_.pacing_rate > 0 && burst_ == 0 && now < paced_until_) return Ready::paced;
   return Ready::now;
+}
+
+// What leaves back to back between two pauses of the pacing, as Linux sizes its buffers for
+// segmentation offload (tcp_tso_autosize): a 1024th of a second, two segments at least, but one
+// below BBR's 1.2 Mb/s.
+std::uint64_t Sender::paced_burst() const {
+  const std::uint64_t least = window_.pacing_rate < 1'200'000 ? 1 : 2;
+  const std::uint64_t bytes = std::min<std::uint64_t>(window_.pacing_rate / 8 / 1024, 64 << 10);
+  return std::max(bytes / window_.mss, least) * window_.mss;
 }
 
 void Sender::restart_after_idle(Picoseconds now) {
@@ -163,6 +173,8 @@ Transmission Sender::send(Picoseconds now) {
   persist_due_ = false;
   if (state_ == State::cwr || state_ == State::recovery) prr_.sent(out.length);
   if (window_.pacing_rate > 0) {
+    if (burst_ == 0) burst_ = paced_burst();
+    burst_ -= std::min<std::uint64_t>(burst_, out.length);
     const auto bits = static_cast<unsigned __int128>(out.length) * 8u * 1'000'000'000'000u;
     paced_until_ = std::max(paced_until_, now) +
                    Picoseconds{static_cast<std::int64_t>(bits / window_.pacing_rate)};

@@ -110,6 +110,7 @@ class Sender {
   }
   std::uint32_t next_length() const;
   Transmission describe(const Segment& s, bool retransmission);
+  std::uint64_t paced_burst() const;
   void restart_after_idle(Picoseconds now);
   void stamp(Segment& s, Picoseconds now);
 
@@ -171,6 +172,7 @@ class Sender {
   Picoseconds timer_ = kNever;
   Picoseconds rto_at_ = kNever, reorder_at_ = kNever;
   Picoseconds progress_at_{}, last_sent_{}, paced_until_{};
+  std::uint64_t burst_ = 0;  // bytes that may still go out before the pacing pauses
   std::uint32_t backoff_ = 0;
 };
 

@@ -156,6 +156,24 @@ TEST(Cubic, IsRenoFriendlyOnShortPaths) {
   EXPECT_NEAR(segments(w), 14 + 8 * alpha, 0.5);
 }
 
+// Linux: 5 % per round trip until a loss has told what the path holds, and again after a timeout.
+TEST(Cubic, GrowsByATwentiethPerRoundTripUntilItHasSeenALimit) {
+  Window w = window_of(1000);
+  Cubic cubic(w, false);
+  AckClock clock{.rtt = milliseconds(20)};
+  const auto growth = [&] {  // of one round trip
+    const double before = segments(w);
+    for (int left = static_cast<int>(before); left > 0; --left) cubic.on_ack(clock.next(w));
+    return segments(w) / before - 1;
+  };
+  w.ssthresh = w.cwnd;  // as HyStart leaves it
+  EXPECT_NEAR(growth(), 0.05, 0.002);
+  w.ssthresh = w.cwnd = cubic.on_congestion(Congestion::loss, w.cwnd, clock.now);
+  EXPECT_LT(growth(), 0.02);
+  w.ssthresh = w.cwnd = cubic.on_congestion(Congestion::timeout, w.cwnd, clock.now);
+  EXPECT_NEAR(growth(), 0.05, 0.002);
+}
+
 TEST(Cubic, TimeWithoutTrafficDoesNotCount) {
   Window a = window_of(1000), b = window_of(1000);
   Cubic busy(a, false), idle(b, false);
@@ -291,6 +309,26 @@ TEST(Bbr, StartupEndsAfterThreeRoundsWithoutAQuarterMore) {
   EXPECT_NEAR(path.bbr.pacing_gain(), 1 / 2.885, 1e-9);
   for (int i = 0; i < 10 && path.bbr.phase() == Bbr::State::drain; ++i) path.round();
   EXPECT_EQ(path.bbr.phase(), Bbr::State::probe_bw);
+}
+
+TEST(Bbr, PacesTheFirstWindowByTheHandshakeAndAPercentBelowItsEstimateFromThenOn) {
+  BbrPath path;
+  path.bbr.on_established(milliseconds(20), path.now);
+  EXPECT_EQ(path.bbr.rtprop(), milliseconds(20));
+  EXPECT_NEAR(static_cast<double>(path.w.pacing_rate), 0.99 * 2.885 * 10 * kMss * 8 / 0.020, 10);
+  while (path.bbr.phase() != Bbr::State::probe_bw || path.bbr.pacing_gain() != 1) path.round();
+  EXPECT_NEAR(static_cast<double>(path.w.pacing_rate) / 8, 0.99 * path.bbr.bottleneck_rate(), 2);
+}
+
+// This path hands ACKs over in one lump per round trip, where BBR expects them evenly: the window
+// makes room for a lump beyond twice rate x delay, but for no more than 100 ms of it.
+TEST(Bbr, MakesRoomForAggregatedAcks) {
+  BbrPath path;
+  while (path.bbr.phase() != Bbr::State::probe_bw) path.round();
+  for (int i = 0; i < 20; ++i) path.round();
+  const double bdp = BbrPath::kRate * BbrPath::kProp.seconds();
+  EXPECT_GT(static_cast<double>(path.w.cwnd), 2.5 * bdp);
+  EXPECT_LT(static_cast<double>(path.w.cwnd), 2 * bdp + 0.1 * BbrPath::kRate + 64.0 * kMss);
 }
 
 TEST(Bbr, ProbesInEightPhasesAndLooksForTheRoundTripEveryTenSeconds) {

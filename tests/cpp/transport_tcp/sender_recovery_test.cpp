@@ -481,5 +481,31 @@ TEST(Idle, WindowHalvesPerTimeoutOfSilenceDownToTheInitialOne) {
   EXPECT_GE(s.sender.window().ssthresh, static_cast<std::uint64_t>(grown * 0.7) * s.mss());
 }
 
+// Linux's pacing lets a buffer of two segments or more go at once, then waits as long as it takes at
+// the rate.
+TEST(Pacing, SegmentsLeaveInBurstsOfTheirShareOfAMillisecond) {
+  SenderScript s(SenderScript::options("bbr"));
+  s.post(40);
+  // Before an RTT is known: 2.885 windows of ten segments per 1 ms, 28 of them per 1024th second.
+  EXPECT_EQ(s.pump({}).size(), 10u) << "the window ends the burst";
+  s.now += milliseconds(20);
+  s.ack(2);
+  // Now 2.885 windows per 20 ms: a burst is two segments, and the next is due when they would have
+  // been clocked out.
+  std::vector<std::size_t> bursts;
+  for (std::uint64_t acked = 4; acked <= 10; acked += 2) {
+    s.ack(acked);
+    bursts.push_back(s.pump({}).size());
+    if (s.sender.ready(s.now) == Sender::Ready::paced) s.now = s.sender.paced_until();
+  }
+  EXPECT_EQ(bursts, (std::vector<std::size_t>{2, 2, 2, 2}));
+  const double rate = static_cast<double>(s.sender.window().pacing_rate);
+  const Picoseconds before = s.now;
+  EXPECT_EQ(s.pump({}).size(), 2u);
+  ASSERT_EQ(s.sender.ready(s.now), Sender::Ready::paced);
+  EXPECT_NEAR((s.sender.paced_until() - before).seconds(),
+              2 * 8 * static_cast<double>(s.mss()) / rate, 1e-6);
+}
+
 }  // namespace
 }  // namespace loomnet::tcp

@@ -1,0 +1,47 @@
+"""What a live run tells the hosts' kernels, and what it refuses to."""
+
+import pytest
+
+import loomnet as ln
+from loomnet.live import kernel_tcp
+from loomnet.live.kernel_tcp import KernelTcp
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """A machine that ships CUBIC but prefers BBR, as some clouds' images do."""
+    for name, value in (("available", "reno bbr cubic"), ("allowed", "reno bbr")):
+        (tmp_path / f"tcp_{name}_congestion_control").write_text(f"{value}\n")
+    (tmp_path / "tcp_congestion_control").write_text("bbr\n")
+    monkeypatch.setattr(kernel_tcp, "_PROC", tmp_path)
+    return tmp_path
+
+
+def test_our_own_sockets_ask_for_what_the_model_has(kernel):
+    tcp = KernelTcp.of({}, stock=False)
+    assert (tcp.cc, tcp.mtu) == ("cubic", 3400)
+    assert "net/ipv4/tcp_congestion_control" not in tcp.sysctls
+    assert tcp.sysctls["net/ipv4/tcp_rmem"].endswith(f" {2 * kernel_tcp.RECEIVE_BUFFER}")
+    assert KernelTcp.of({"cc": "cubic", "mtu": 1500, "ecn": True}, stock=False).sysctls[
+        "net/ipv4/tcp_ecn"] == 1
+
+
+def test_other_programs_get_cubic_where_the_machine_lets_them(kernel):
+    assert KernelTcp.of({}, stock=True).cc == "bbr"  # CUBIC is not allowed here
+    with pytest.raises(ln.UsageError, match="tcp_allowed_congestion_control='reno bbr cubic'"):
+        KernelTcp.of({"cc": "cubic"}, stock=True)
+    (kernel / "tcp_allowed_congestion_control").write_text("reno bbr cubic\n")
+    tcp = KernelTcp.of({}, stock=True)
+    assert tcp.sysctls["net/ipv4/tcp_congestion_control"] == "cubic"
+    assert "net/ipv4/tcp_rmem" not in tcp.sysctls
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"cc": "cubik"}, 'tcp.cc: this kernel has no "cubik"; nearest: cubic'),
+    ({"send_buffer": 1}, "tcp.send_buffer: live, the kernel's TCP takes cc, mtu, ecn"),
+    ({"mtu": 1000}, "tcp.mtu: 1000 must be 1280 to 3400"),
+    ({"mtu": "1500"}, "tcp.mtu: 1500 must be"),
+])  # fmt: skip
+def test_what_a_kernel_cannot_be_told_is_one_clear_line(kernel, options, message):
+    with pytest.raises(ln.UsageError, match=message):
+        KernelTcp.of(options, stock=False)
