@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from loomnet.jobs import Trace as Trace
     from loomnet.laboratory import Lab as Lab
     from loomnet.laboratory import run as run
+    from loomnet.openlab import OpenLab as OpenLab
+    from loomnet.openlab import lab as lab
     from loomnet.pfc import Pfc as Pfc
     from loomnet.report import Report as Report
     from loomnet.report import report_schema as report_schema
@@ -72,6 +74,7 @@ _HOMES = {
         "Trace",
     ),
     "laboratory": ("Lab", "run"),
+    "openlab": ("lab", "OpenLab"),
     "result": ("Result",),
     "comparison": ("compare",),
     "sweeping": ("sweep",),

@@ -70,10 +70,11 @@ def virtual_transport(job: Job, options: dict[str, Any], plan: Plan
 
 class Engine:
     """A network of the engine, numbered as its plan. `transport` None: NICs carry kernel traffic
-    only. `kernel_switches`: switches are placed in the kernel, whose packets pass the live gate."""
+    only. `live`: switches are where the plan places them; packets of those in the kernel pass
+    the live gate."""
 
     def __init__(self, plan: Plan, *, transport: str | None,
-                 kernel_switches: bool = False, options: dict[str, Any] | None = None,
+                 live: bool = False, options: dict[str, Any] | None = None,
                  bin_ps: int = 10**9, seed: int | None = None) -> None:
         self.plan, self.transport = plan, transport
         self.seed = plan.seed if seed is None else seed
@@ -82,7 +83,7 @@ class Engine:
         self.network = _core.Network(seed=self.seed, meter_bin_ps=bin_ps, meter_bins=bins)
         self._generation: dict[int, int] = {}
         self._addresses: dict[int, bytes] = {}
-        self._kernel_switches = kernel_switches
+        self._live = live
         # The engine counts what is there; a plan made in part keeps the numbers of the whole.
         self._node: dict[int, int] = {}
         self._link: dict[int, int] = {}
@@ -90,11 +91,12 @@ class Engine:
             self._addresses[host.number] = ipaddress.ip_address(host.address).packed
             self._node[host.number] = self.network.add_host(len(host.ports), identity=host.number)
         for switch in plan.switches:
+            kernel = live and switch.in_kernel
             node = self.network.add_switch(
-                len(switch.ports), kernel=kernel_switches, hash_seed=self.hash_seed(switch.number),
+                len(switch.ports), kernel=kernel, hash_seed=self.hash_seed(switch.number),
                 buffer_bytes=switch.buffer_bytes, pfc=switch.pfc)
             self._node[switch.number] = node
-            if not kernel_switches:
+            if not kernel:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
         if isinstance(plan, PartialPlan):
             self._wire_by_tier(plan)
@@ -170,7 +172,7 @@ class Engine:
         self._generation[switch.number] = self._generation.get(switch.number, 0) + 1
         usids = switch.usids
         # MRC's packets go by uSIDs alone: a virtual run of it needs no row per host and switch.
-        plain = self.transport != "mrc" or self._kernel_switches
+        plain = self.transport != "mrc" or self._live
         return _core.TableBatch(
             generation=self._generation[switch.number], block=usids.block, own=[usids.own],
             adjacencies=list(usids.adjacencies), fib=list(usids.fib),
@@ -223,7 +225,7 @@ class Engine:
                     rate_bps=max(round(half.rate_bps * state.share), 1),
                     delay_ps=half.delay_ps + state.extra_delay_ps,
                     impairment={"loss": state.loss, "burst": state.burst})
-            elif isinstance(change, RouteChange) and not self._kernel_switches:
+            elif isinstance(change, RouteChange) and not self._live:
                 for switch in self.plan.switches:
                     routes = change.tables.switch(switch.number)
                     self.network.schedule_tables(at_ps, self._node[switch.number],

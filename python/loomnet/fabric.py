@@ -32,6 +32,13 @@ class Host:
     ports: int | None = None  # NIC ports; None: as many as it has links
 
 
+# Where a switch runs on the live clock; on the virtual clock all are in the engine.
+PLACEMENTS: dict[str, str] = {
+    "xdp": "a namespace of its own, its program in the kernel, real packets that tcpdump sees",
+    "engine": "the engine's build of the same program, in memory: far faster",
+}
+
+
 @dataclass(frozen=True)
 class Switch:
     """A switch of one plane; `ports` is its radix, None for as many as it has links."""
@@ -39,6 +46,7 @@ class Switch:
     name: str
     plane: int = 0
     ports: int | None = None
+    placement: str = "xdp"
 
 
 @dataclass(frozen=True)
@@ -125,15 +133,17 @@ class Fabric:
         self.hosts[name] = Host(name, role, ports)
         return name
 
-    def add_switch(self, name: str, *, plane: int | None = None, ports: int | None = None) -> str:
+    def add_switch(self, name: str, *, plane: int | None = None, ports: int | None = None,
+                   placement: str = "xdp") -> str:
         """Adds a switch; its plane is read from a name of the form p<plane>.… unless given."""
         self._fresh(name)
+        _check_placement(f"switch {name}", placement)
         if plane is None:
             match = _PLANE.fullmatch(name)
             plane = int(match.group(1)) if match else 0
         if not 0 <= plane < MAX_PLANES:
             raise FabricError(f"switch {name}: plane {plane} is not within 0 … {MAX_PLANES - 1}")
-        self.switches[name] = Switch(name, plane, ports)
+        self.switches[name] = Switch(name, plane, ports, placement)
         return name
 
     def add_link(
@@ -160,6 +170,14 @@ class Fabric:
                 link.forward = _changed(link.forward, overrides, pattern)
             if direction <= 0:
                 link.backward = _changed(link.backward, overrides, pattern)
+        return self
+
+    def place(self, pattern: str, placement: str) -> Fabric:
+        """Says where the switches that a name or glob stands for run on the live clock: "xdp"
+        (default) in the kernel, "engine" in memory. Returns itself."""
+        _check_placement(f"place {pattern}", placement)
+        for name in self.match_switches(pattern):
+            self.switches[name] = replace(self.switches[name], placement=placement)
         return self
 
     def _fresh(self, name: str) -> None:
@@ -344,6 +362,11 @@ class Fabric:
         return to_networkx(self)
 
 
+def _check_placement(where: str, placement: str) -> None:
+    if placement not in PLACEMENTS:
+        raise FabricError(f'{where}: placement "{placement}" is not one of {", ".join(PLACEMENTS)}')
+
+
 def _changed(half: HalfLink, overrides: dict[str, Any], where: str) -> HalfLink:
     values = {}
     for name, value in overrides.items():
@@ -363,7 +386,8 @@ def from_networkx(
     """A fabric from an undirected networkx graph with string nodes.
 
     A node is a host if its attribute `kind` is "host" or, without one, its name is h<number>; a
-    switch may carry `plane` and `ports`. An edge's `rate` and `delay` win over the defaults.
+    switch may carry `plane`, `ports` and `placement`. An edge's `rate` and `delay` win over the
+    defaults.
     """
     fabric = Fabric(str(graph.name or "fabric"), payload=payload)
     for name, data in graph.nodes(data=True):
@@ -371,7 +395,8 @@ def from_networkx(
         if kind == "host":
             fabric.add_host(str(name), role=data.get("role", "rank"), ports=data.get("ports"))
         else:
-            fabric.add_switch(str(name), plane=data.get("plane"), ports=data.get("ports"))
+            fabric.add_switch(str(name), plane=data.get("plane"), ports=data.get("ports"),
+                              placement=data.get("placement", "xdp"))
     for a, b, data in graph.edges(data=True):
         values = {"rate": data.get("rate", rate), "delay": data.get("delay", delay)}
         for name, value in values.items():

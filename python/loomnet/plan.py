@@ -85,6 +85,12 @@ class SwitchPlan:
     routes: SwitchRoutes
     buffer_bytes: int  # the shared buffer its egress queues draw from, what PFC reserves included
     pfc: bool  # some port of it is lossless
+    placement: str = "xdp"  # on the live clock
+
+    @property
+    def in_kernel(self) -> bool:
+        """On the live clock; on the virtual one no switch is."""
+        return self.placement != "engine"
 
 
 @dataclass(frozen=True)
@@ -320,6 +326,7 @@ def make_plan(
                 routes.switch(node),
                 sum(half.data_limit_bytes + half.control_limit_bytes for half in halves) + ingress,
                 ingress > 0,
+                fabric.switches[name].placement,
             )
         )
     return Plan(

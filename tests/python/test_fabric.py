@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import loomnet as ln
 from loomnet.errors import FabricError, UsageError
+from loomnet.plan import make_plan
 
 CLOS = {
     "planes": 4,
@@ -185,3 +186,18 @@ def test_star_and_dumbbell():
     bell = ln.dumbbell(left=2, right=3, rate="1 Gb/s", delay="1 us", bottleneck="100 Mb/s")
     assert str(bell.match("p0.leaf0--p0.leaf1")[0][0].forward.rate) == "100 Mb/s"
     assert len(bell.match("h*--p0.leaf1")) == 3
+
+
+def test_switches_are_placed_by_name_or_glob():
+    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=1, rate="1 Gb/s",
+                              delay="1 us").place("p*.spine*", "engine")
+    fabric.place("p1.spine0", "xdp")
+    placed = {switch.name: switch.in_kernel for switch in make_plan(fabric).switches}
+    assert [name for name, kernel in placed.items() if not kernel] == [
+        "p0.spine0", "p0.spine1", "p1.spine1"]
+    with pytest.raises(UsageError, match='placement "ovs" is not one of xdp, engine'):
+        fabric.place("p0.leaf0", "ovs")
+    with pytest.raises(UsageError, match='no switch "p7'):
+        fabric.place("p7.leaf0", "engine")
+    with pytest.raises(UsageError, match='placement "asic" is not one of'):
+        ln.Fabric().add_switch("s", placement="asic")

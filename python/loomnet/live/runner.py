@@ -11,30 +11,28 @@ from typing import Any
 
 import numpy as np  # noqa: F401  (what the engine's counters come in: no import after Ctrl-C)
 
-from loomnet import _core
 from loomnet.engine import Engine, check_options, figures_of
-from loomnet.errors import PrivilegeError, UnavailableError, UsageError
+from loomnet.errors import UnavailableError, UsageError
 from loomnet.jobs import TorchJob
 from loomnet.live import doctor
 from loomnet.live.budget import PASSES_PER_SECOND, offered_by
-from loomnet.live.capture import CaptureServer
-from loomnet.live.fabric import HOST_INTERFACE, HostPort, HostSpec, LiveFabric
+from loomnet.live.fabric import HOST_INTERFACE
 from loomnet.live.interrupts import Interrupts
 from loomnet.live.kernel_flows import KernelFlows
 from loomnet.live.kernel_tcp import KernelTcp
+from loomnet.live.network import LiveNetwork, check_plan, require_live
 from loomnet.live.ownership import RunLock
+from loomnet.plan import Plan
 from loomnet.rankjob import RankJob, environment_of_ranks
 from loomnet.rundata import Fidelity, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
 from loomnet.sampling import Sampler
-from loomnet.timetable import Change, LinkChange, RouteChange
 from loomnet.traffic import CollectiveTraffic, Traffic, as_iterations, start_traffic
 from loomnet.units import Time
 
 # Between two looks at ranks, timetable and keyboard: a fault at a step starts so much late at most.
 POLL_S = 0.01
 PROGRESS_S = 0.25
-GATEWAY_MAC = "02:00:00:00:00:01"
 START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
 GLOO_PORT = 29500
 # Wall time from the last rank's goodbye to its end. A framework's exit takes a second of CPU, at
@@ -50,8 +48,8 @@ class LiveRunner:
         self.check(request)
         plan = request.plan
         load = offered_by(request)
-        return (f"{plan.name}: {len(plan.hosts)} hosts, {plan.planes} planes, {len(plan.switches)} "
-                f"XDP switches, {len(plan.links)} links; live, D = {request.dilation:g}; "
+        return (f"{plan.name}: {len(plan.hosts)} hosts, {plan.planes} planes, "
+                f"{_switches(plan)}, {len(plan.links)} links; live, D = {request.dilation:g}; "
                 f"offered load {load / request.dilation / 1000:.0f} k of "
                 f"{PASSES_PER_SECOND / 1000:.0f} k switch passes/s; "
                 f"{request.job.describe()}{_expected_wall(request)}")
@@ -60,25 +58,14 @@ class LiveRunner:
         check_options(request.options)
         KernelTcp.wanted_by(request)
         Sampler.of(request.options, request.plan)
-        if request.plan.pfc:
-            raise UsageError("pfc: not on the live clock, whose switches are the kernel's and "
-                             "pause nobody; leave pfc out or run on the virtual clock")
+        check_plan(request.plan)
         load = offered_by(request) / request.dilation
         if load > PASSES_PER_SECOND and not request.options.get("over_budget"):
             raise UsageError(
                 f"offered load of {load:,.0f} switch passes/s is over this machine's budget of "
                 f"{PASSES_PER_SECOND:,}; lower the rate, or run at dilation="
                 f"{load / PASSES_PER_SECOND * request.dilation:.1f} or more")
-        if not hasattr(_core, "LiveRun"):
-            raise UnavailableError("the live clock is not in this build: it needs clang, bpftool, "
-                                   "libbpf-dev and libxdp-dev when loomnet is installed")
-        if os.geteuid() != 0:
-            raise PrivilegeError("the live clock needs root (network namespaces, XDP): "
-                                 + doctor.as_root())
-        if (missing := doctor.first_missing(doctor.privileges())) is not None:
-            raise PrivilegeError(f"the live clock: {missing}")
-        if (missing := doctor.first_missing(doctor.tools())) is not None:
-            raise UnavailableError(f"the live clock: {missing}")
+        require_live()
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData:
         self.check(request)
@@ -95,6 +82,14 @@ class LiveRunner:
             if interrupts.pending and data.ended != "interrupted":  # on the way down
                 data.ended, data.reason = "interrupted", interrupts.pending
         return data
+
+
+def _switches(plan: Plan) -> str:
+    """How many switches, by placement."""
+    kernel = sum(switch.in_kernel for switch in plan.switches)
+    engine = len(plan.switches) - kernel  # type: ignore[arg-type]
+    words = [f"{kernel} XDP switches"] if kernel or not engine else []
+    return " and ".join([*words, *([f"{engine} switches in the engine"] if engine else [])])
 
 
 def _expected_wall(request: RunRequest) -> str:
@@ -115,23 +110,16 @@ class _Run:
         self.lock = stack.enter_context(RunLock())
         self.tcp = KernelTcp.wanted_by(request)
         carrier = None if self.job.transport == "tcp" else self.job.transport
-        self.engine = Engine(self.plan, transport=carrier, seed=request.seed, kernel_switches=True,
+        self.engine = Engine(self.plan, transport=carrier, seed=request.seed, live=True,
                              options=dict(request.options.get(self.job.transport, {})))
         self.sampler = Sampler.of(request.options, self.plan)
         if request.recording is not None:
             request.recording.attach(self.engine, live=True)
-        self.glue = stack.enter_context(LiveFabric(
-            self.lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
-            [s.name for s in self.plan.switches]))
-        interrupts.check()
-        self.live = self._bring_up()
-        stack.callback(self.live.close)
         recording = request.recording
-        self.recorder = (recording.recorder if recording is not None else
-                         _core.Recorder(self.engine.network, seed=request.seed, timeline=False))
-        self.captures = stack.enter_context(
-            CaptureServer(self.lock.run_id, self.plan, self.live, self.recorder))
-        interrupts.check()
+        self.network = LiveNetwork(
+            stack, self.lock, self.engine, dilation=request.dilation, tcp=self.tcp,
+            recorder=None if recording is None else recording.recorder, look=interrupts.check)
+        self.glue, self.live = self.network.glue, self.network.live
         self.ranks: RankJob | None = None
         self.traffic: Traffic | None = None
         self.kernel_flows: KernelFlows | None = None
@@ -142,40 +130,6 @@ class _Run:
         self.works = self.payload = 0
         self.looked = self.began = time.monotonic()
         self.left: float | None = None  # wall time at which all ranks had left the network
-
-    def _bring_up(self) -> Any:
-        ports, switches = [], []
-        for switch in self.plan.switches:
-            node = self.glue.switches[switch.name]
-            tables = self.engine.tables(switch, switch.routes)
-            switches.append((switch.number, node.netns, switch.name,
-                             self.engine.hash_seed(switch.number), tables))
-            ports += [(switch.number, port, "xdp", node.netns, f"s{port}", "")
-                      for port in range(len(switch.ports))]
-        configured: dict[str, list[HostPort]] = {}
-        for host in self.plan.hosts:
-            netns = self.glue.hosts[host.name].netns
-            for plane in range(len(host.ports)):
-                mac = f"02:00:{host.number >> 8:02x}:{host.number & 255:02x}:00:{plane + 2:02x}"
-                ports.append((host.number, plane, "host", netns, f"p{plane}", mac))
-                configured.setdefault(host.name, []).append(
-                    HostPort(f"p{plane}", GATEWAY_MAC))
-        live = _core.LiveRun(self.engine.network, ports=ports, switches=switches,
-                             dilation=self.request.dilation,
-                             lateness_bound_ps=self._lateness_bound())
-        try:
-            self.glue.configure(configured, self.tcp)
-        except BaseException:
-            live.close()
-            raise
-        return live
-
-    def _lateness_bound(self) -> int:
-        """Behind is who is later than a link hides: half the shortest delay, at least 1 ms of wall
-        time in emulated time."""
-        shortest = min(min(link.forward.delay_ps, link.backward.delay_ps)
-                       for link in self.plan.links)
-        return max(shortest // 2, round(10**9 / self.request.dilation))
 
     # --- the run ----------------------------------------------------------------------------------
     def go(self) -> RunData:
@@ -376,7 +330,7 @@ class _Run:
             self._on_iteration(iteration)
         if not done:
             return None
-        self.captures.close()  # their threads reach the network through the loop
+        self.network.captures.close()  # their threads reach the network through the loop
         self.live.stop()
         faults = self.traffic.errors()
         self.errors += faults
@@ -385,40 +339,21 @@ class _Run:
     def _on_iteration(self, iteration: Any) -> None:
         self.iterations.append(iteration)
         self.last_progress_ps = max(self.last_progress_ps, iteration.end_ps)
-        self._apply(self.table.on_iteration(iteration.number, iteration.start_ps, iteration.end_ps))
+        self.network.apply(
+            self.table.on_iteration(iteration.number, iteration.start_ps, iteration.end_ps))
 
     # --- faults -----------------------------------------------------------------------------------
     def _timetable(self) -> None:
         due = self.table.next_time()
         if self.origin is not None and due is not None and due <= self.now():
             self._sample()
-            self._apply(self.table.advance(self.now()))
-
-    def _apply(self, changes: list[Change]) -> None:
-        for change in changes:
-            if isinstance(change, LinkChange):
-                self._change_link(change)
-            elif isinstance(change, RouteChange):
-                for switch in self.plan.switches:
-                    routes = change.tables.switch(switch.number)
-                    self.live.set_tables(switch.number, self.engine.tables(switch, routes))
-
-    def _change_link(self, change: LinkChange) -> None:
-        half, state = self.plan.half(change.half), change.state
-        ahead = change.half % 2 == 0
-        self.live.change_link(
-            change.half // 2, forward=ahead, backward=not ahead, up=state.up,
-            rate_bps=max(round(half.rate_bps * state.share), 1),
-            delay_ps=half.delay_ps + state.extra_delay_ps,
-            impairment={"loss": state.loss, "burst": state.burst})
-        for node, port in ((half.source, half.source_port), (half.target, half.target_port)):
-            if node < len(self.plan.hosts):
-                self.live.set_carrier(node, port, state.up)
+            self.network.apply(self.table.advance(self.now()))
 
     def _drain(self) -> None:
         recording = self.request.recording
         if recording is not None:
-            recording.drain(lambda number: self.live.take_capture(self.recorder, number))
+            recording.drain(lambda number: self.live.take_capture(
+                self.network.recorder, number))
 
     # --- reports ----------------------------------------------------------------------------------
     def _sample(self) -> dict[str, int]:
@@ -457,10 +392,10 @@ class _Run:
             for number, (marks, *_) in enumerate(self.live.look(self.ranks.bridges)):
                 self.iterations += self.ranks.take(number, marks)
             self.ranks.read_log()
-        self.captures.close()
+        self.network.captures.close()
         self.live.stop()
         totals = self.engine.totals()
-        for switch in self.plan.switches:
+        for switch in filter(lambda each: each.in_kernel, self.plan.switches):
             row = {name: n for name, n in self.live.switch_counters(switch.number).items() if n}
             if row:
                 totals[f"switch {switch.name}"] = row
@@ -499,11 +434,14 @@ class _Run:
 
     def _fidelity(self, end: int) -> Fidelity:
         raw = self.live.fidelity()
-        late = raw["lateness"]
+        # Where no packet came out of the kernel, the loop's own lateness is that of every packet.
+        late = raw["lateness"] if raw["lateness"]["count"] else raw["event_lateness"]
         notes = {name: raw[name] for name in
                  ("scheduling", "passes", "longest_pass_ps", "given", "returned", "switch_drops",
                   "own_losses", "verdict")}
         notes["event_lateness_p99_ps"] = raw["event_lateness"]["p99_ps"]
+        if any(not switch.in_kernel for switch in self.plan.switches):
+            notes["placement"] = _switches(self.plan)
         if self.tcp is not None:
             notes[self.job.transport] = self.tcp.note()
         return Fidelity(

@@ -1,0 +1,146 @@
+"""A fabric that stands on this machine: its nodes in Mininet namespaces, the veths and XDP switches
+between them, the engine's loop, captures for who asks. What live runs and open labs share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from loomnet import _core
+from loomnet.engine import Engine
+from loomnet.errors import PrivilegeError, UnavailableError, UsageError
+from loomnet.live import doctor
+from loomnet.live.capture import CaptureServer
+from loomnet.live.fabric import HostPort, HostSpec, LiveFabric
+from loomnet.live.kernel_tcp import KernelTcp
+from loomnet.live.ownership import RunLock
+from loomnet.plan import Plan, SwitchPlan
+from loomnet.timetable import Change, LinkChange, RouteChange
+
+GATEWAY_MAC = "02:00:00:00:00:01"
+
+
+def check_plan(plan: Plan) -> None:
+    """Raises UsageError for a fabric that cannot be had on the live clock."""
+    if plan.pfc:
+        raise UsageError("pfc: not on the live clock, whose switches are the kernel's and "
+                         "pause nobody; leave pfc out or run on the virtual clock")
+
+
+def require_live() -> None:
+    """Raises PrivilegeError or UnavailableError, one line with the fix, where nothing can be live
+    here."""
+    if not hasattr(_core, "LiveRun"):
+        raise UnavailableError("the live clock is not in this build: it needs clang, bpftool, "
+                               "libbpf-dev and libxdp-dev when loomnet is installed")
+    if os.geteuid() != 0:
+        raise PrivilegeError("the live clock needs root (network namespaces, XDP): "
+                             + doctor.as_root())
+    if (missing := doctor.first_missing(doctor.privileges())) is not None:
+        raise PrivilegeError(f"the live clock: {missing}")
+    if (missing := doctor.first_missing(doctor.tools())) is not None:
+        raise UnavailableError(f"the live clock: {missing}")
+
+
+class LiveNetwork:
+    """Everything it makes is on the caller's `stack` and goes in reverse order. The loop does not
+    run yet: call `live.start()`.
+
+    Args:
+        engine: made with `live=True`; its switches are where its plan places them.
+        recorder: what captures come from; by default one of its own.
+        tcp: what the hosts' kernels are told; None leaves them as the machine is.
+        look: called between two steps of the bring-up; raises to end it.
+
+    Raises:
+        OSError, RuntimeError, SystemExit: the machine refused something.
+    """
+
+    def __init__(self, stack: contextlib.ExitStack, lock: RunLock, engine: Engine, *,
+                 dilation: float, recorder: Any = None, tcp: KernelTcp | None = None,
+                 look: Callable[[], None] = lambda: None) -> None:
+        self.engine, self.plan = engine, engine.plan
+        self.glue = stack.enter_context(LiveFabric(
+            lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
+            [s.name for s in self.plan.switches if s.in_kernel]))
+        look()
+        self.live = self._bring_up(dilation, tcp)
+        stack.callback(self.live.close)
+        self.recorder = recorder if recorder is not None else _core.Recorder(
+            engine.network, seed=engine.seed, timeline=False)
+        self.captures = stack.enter_context(
+            CaptureServer(lock.run_id, self.plan, self.live, self.recorder))
+        look()
+
+    def _bring_up(self, dilation: float, tcp: KernelTcp | None) -> Any:
+        ports, switches = [], []
+        for switch in self.plan.switches:
+            if not switch.in_kernel:
+                continue
+            node = self.glue.switches[switch.name]
+            tables = self.engine.tables(switch, switch.routes)
+            switches.append((switch.number, node.netns, switch.name,
+                             self.engine.hash_seed(switch.number), tables))
+            ports += [(switch.number, port, "xdp", node.netns, f"s{port}", "")
+                      for port in range(len(switch.ports))]
+        configured: dict[str, list[HostPort]] = {}
+        for host in self.plan.hosts:
+            netns = self.glue.hosts[host.name].netns
+            for plane in range(len(host.ports)):
+                mac = f"02:00:{host.number >> 8:02x}:{host.number & 255:02x}:00:{plane + 2:02x}"
+                ports.append((host.number, plane, "host", netns, f"p{plane}", mac))
+                configured.setdefault(host.name, []).append(
+                    HostPort(f"p{plane}", GATEWAY_MAC))
+        live = _core.LiveRun(self.engine.network, ports=ports, switches=switches,
+                             dilation=dilation, lateness_bound_ps=self._lateness_bound(dilation))
+        try:
+            self.glue.configure(configured, tcp)
+        except BaseException:
+            live.close()
+            raise
+        return live
+
+    def _lateness_bound(self, dilation: float) -> int:
+        """Behind is who is later than a link hides: half the shortest delay, at least 1 ms of wall
+        time in emulated time."""
+        shortest = min(min(link.forward.delay_ps, link.backward.delay_ps)
+                       for link in self.plan.links)
+        return max(shortest // 2, round(10**9 / dilation))
+
+    def apply(self, changes: Iterable[Change]) -> None:
+        """Changes links and routes now, while the loop runs."""
+        for change in changes:
+            if isinstance(change, LinkChange):
+                self._change_link(change)
+            elif isinstance(change, RouteChange):
+                self._set_tables([
+                    (switch, self.engine.tables(switch, change.tables.switch(switch.number)))
+                    for switch in self.plan.switches])
+
+    def _change_link(self, change: LinkChange) -> None:
+        half, state = self.plan.half(change.half), change.state
+        ahead = change.half % 2 == 0
+        self.live.change_link(
+            change.half // 2, forward=ahead, backward=not ahead, up=state.up,
+            rate_bps=max(round(half.rate_bps * state.share), 1),
+            delay_ps=half.delay_ps + state.extra_delay_ps,
+            impairment={"loss": state.loss, "burst": state.burst})
+        for node, port in ((half.source, half.source_port), (half.target, half.target_port)):
+            if node < len(self.plan.hosts):
+                self.live.set_carrier(node, port, state.up)
+
+    def _set_tables(self, batches: list[tuple[SwitchPlan, Any]]) -> None:
+        for switch, tables in batches:
+            if switch.in_kernel:
+                self.live.set_tables(switch.number, tables)
+        native = [(switch, tables) for switch, tables in batches if not switch.in_kernel]
+        if not native:
+            return
+        self.live.pause()
+        try:
+            for switch, tables in native:
+                self.engine.network.set_tables(self.engine.node(switch.number), tables)
+        finally:
+            self.live.resume()

@@ -1,0 +1,94 @@
+"""A live fabric without a job: hosts' kernels talk over it, and whoever opened it pokes at it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from loomnet.engine import Engine
+from loomnet.errors import UnavailableError
+from loomnet.live import doctor
+from loomnet.live.interrupts import Interrupts
+from loomnet.live.network import LiveNetwork, check_plan, require_live
+from loomnet.live.ownership import RunLock
+from loomnet.plan import Plan
+
+_POLITE = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Standing:
+    """Up when made, its loop running on a thread of its own; `close()` takes it down.
+
+    While it stands, Ctrl-C is Python's own KeyboardInterrupt; SIGTERM and SIGHUP end the process by
+    SystemExit, so that `with` blocks and exit handlers run; `on_end` is what an exit handler calls.
+
+    Raises:
+        UsageError, PrivilegeError, UnavailableError: in one line; nothing is left behind.
+        KeyboardInterrupt: Ctrl-C during bring-up; nothing is left behind.
+    """
+
+    def __init__(self, plan: Plan, *, dilation: float, on_end: Callable[[], None]) -> None:
+        check_plan(plan)
+        require_live()
+        os.environ["PATH"] = doctor.tool_path()  # Mininet ends the process without its tools
+        self._stack = contextlib.ExitStack()
+        self._on_end = on_end
+        self._before: dict[signal.Signals, Any] = {}
+        with Interrupts() as interrupts:
+            try:
+                self.lock = self._stack.enter_context(RunLock())
+                # No transport: NICs carry what the hosts' kernels send.
+                self.engine = Engine(plan, transport=None, live=True)
+                self.network = LiveNetwork(self._stack, self.lock, self.engine, dilation=dilation,
+                                           look=interrupts.check)
+                self.network.live.start()
+                interrupts.check()
+            except BaseException as error:
+                self._stack.close()
+                interrupts.check()  # Ctrl-C reaches what bring-up started, too
+                # SystemExit: Mininet ends the process where a tool it calls did not answer.
+                if isinstance(error, (OSError, RuntimeError, SystemExit)):
+                    raise UnavailableError(doctor.cannot_start(error)) from error
+                raise
+        if interrupts.pending:  # in the last moment
+            self._stack.close()
+            raise KeyboardInterrupt(interrupts.pending)
+        atexit.register(on_end)
+        if threading.current_thread() is threading.main_thread():
+            for number in _POLITE:
+                if signal.getsignal(number) is signal.SIG_DFL:
+                    self._before[number] = signal.signal(number, _leave)
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """What everything has counted so far; zeros left out."""
+        live = self.network.live
+        live.pause()
+        try:
+            found = self.engine.totals()
+        finally:
+            live.resume()
+        for switch in self.network.plan.switches:
+            row = {name: n for name, n in live.switch_counters(switch.number).items() if n}
+            if row:
+                found[f"switch {switch.name}"] = row
+        return found
+
+    def close(self) -> None:
+        """Takes everything down; Ctrl-C meanwhile is raised when all is away."""
+        with Interrupts() as interrupts:
+            self._stack.close()
+            atexit.unregister(self._on_end)
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+            self._before.clear()
+        interrupts.check()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -1,0 +1,243 @@
+"""A fabric that is kept up to be poked at: `with ln.lab(fabric, clock="live") as lab:`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from loomnet.errors import UsageError
+from loomnet.fabric import Fabric
+from loomnet.faults import Fault
+from loomnet.faults import down as down_fault
+from loomnet.jobs import Job
+from loomnet.laboratory import OFF, Lab
+from loomnet.naming import did_you_mean
+from loomnet.plan import make_plan
+from loomnet.result import Result
+from loomnet.runner import CLOCKS
+from loomnet.timetable import LinkChange, LinkState, RouteChange
+from loomnet.units import Time
+
+if TYPE_CHECKING:
+    from loomnet.live.standing import Standing
+
+
+class OpenLab:
+    """Made by :func:`lab`. It stands between `open()` and `close()`, which a `with` block calls.
+
+    On the live clock nodes, links and switches are there for `exec`, for what it starts, and for
+    `loomnet exec`, `shell` and `capture` in another terminal. On the virtual clock no time passes
+    but in `run`, which starts with the links as they are then.
+    """
+
+    def __init__(self, fabric: Fabric, *, clock: str, seed: int, dilation: float,
+                 reroute_delay: Time | str | None, directory: Path | None) -> None:
+        if not isinstance(fabric, Fabric):
+            raise UsageError(f"lab: {fabric!r} is not a fabric; see ln.clos.two_tier, ln.Fabric")
+        if clock not in CLOCKS:
+            raise UsageError(f'lab: clock "{clock}" is not one of {", ".join(CLOCKS)}')
+        if not dilation >= 1:
+            raise UsageError(f"lab: dilation {dilation} must be 1 or more")
+        self.fabric, self.clock, self.seed, self.dilation = fabric, clock, seed, dilation
+        self._reroute = None if reroute_delay in (None, OFF) else Time(reroute_delay)
+        self._plan = make_plan(fabric, seed=seed)
+        self._down: set[int] = set()  # numbers of half-links
+        self._lab = Lab("lab", clock=clock, seed=seed, directory=directory)
+        self._standing: Standing | None = None
+        self._timers: list[threading.Timer] = []
+        self._guard = threading.RLock()
+        self._opened: float | None = None
+
+    # --- up and down ------------------------------------------------------------------------------
+    def open(self) -> OpenLab:
+        """Brings the fabric up and returns itself. Raises PrivilegeError or UnavailableError, in
+        one line, where the live clock is not to be had; nothing is left behind then."""
+        if self._opened is not None:
+            raise UsageError("lab: it is open already")
+        if self.clock == "live":
+            from loomnet.live.standing import Standing
+
+            self._standing = Standing(self._plan, dilation=self.dilation, on_end=self.close)
+        self._opened = time.monotonic()
+        self._show(set(), self._down)
+        return self
+
+    def close(self) -> None:
+        """Takes everything down. Idempotent."""
+        with self._guard:
+            timers, self._timers = self._timers, []
+            standing, self._standing = self._standing, None
+            self._opened = None
+        for timer in timers:
+            timer.cancel()
+        for timer in timers:
+            timer.join()
+        try:
+            if standing is not None:
+                standing.close()
+        finally:
+            if self._lab.results:
+                self._lab.write()
+
+    def __enter__(self) -> OpenLab:
+        return self.open()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def _check_open(self, verb: str) -> None:
+        if self._opened is None:
+            raise UsageError(f"{verb}: the lab is closed: with ln.lab(fabric) as lab: …")
+
+    # --- links ------------------------------------------------------------------------------------
+    def down(self, link: str) -> None:
+        """Takes a link (`a--b`) or one direction (`a->b`) down, as ln.down does; globs allowed.
+        ECMP tables reconverge `reroute_delay` later. Raises UsageError for an unknown link."""
+        self._change("down", link, lambda halves: self._down | halves)
+
+    def restore(self, link: str | None = None) -> None:
+        """Heals what `down` broke, by default all of it. Raises UsageError for an unknown link."""
+        self._change("restore", link, lambda halves: self._down - halves)
+
+    @property
+    def links_down(self) -> list[str]:
+        """Names of what is down: `a--b`, or `a->b` where only one direction is."""
+        found = []
+        for number in sorted({half // 2 for half in self._down}):
+            halves = [half for half in (2 * number, 2 * number + 1) if half in self._down]
+            link = self._plan.links[number]
+            found.append(link.name if len(halves) == 2 else self._plan.half(halves[0]).name)
+        return found
+
+    def _change(self, verb: str, link: str | None, after: Any) -> None:
+        self._check_open(verb)
+        halves = set(self._down)
+        if link is not None:
+            halves = set()
+            for found, direction in self.fabric.match(link):
+                number = 2 * self._plan.topology.link_number[found.name]
+                halves |= {number} if direction >= 0 else set()
+                halves |= {number + 1} if direction <= 0 else set()
+        with self._guard:
+            before, self._down = self._down, after(halves)
+            self._show(before, self._down)
+
+    def _show(self, before: set[int], now: set[int]) -> None:
+        if self._standing is None or before == now:
+            return
+        self._standing.network.apply([
+            LinkChange(half, LinkState(up=half not in now)) for half in sorted(before ^ now)])
+        if self._reroute is None:
+            return
+        dead = frozenset(half // 2 for half in now)
+        timer = threading.Timer(self._reroute.seconds * self.dilation, self._reconverge, (dead,))
+        timer.daemon = True
+        self._timers = [each for each in self._timers if each.is_alive()] + [timer]
+        timer.start()
+
+    def _reconverge(self, dead: frozenset[int]) -> None:
+        with self._guard:
+            if self._standing is not None:
+                self._standing.network.apply([RouteChange(self._plan.reconverged(dead))])
+
+    # --- nodes ------------------------------------------------------------------------------------
+    def address(self, host: str) -> str:
+        """A host's IPv6 address on the fabric, the same on all planes."""
+        for each in self._plan.hosts:
+            if each.name == host:
+                return each.address
+        names = [each.name for each in self._plan.hosts]
+        raise UsageError(f'lab: no host "{host}"{did_you_mean(host, names)}')
+
+    def exec(self, node: str, command: str | Sequence[str], *, timeout: float | None = None,
+             **options: Any) -> subprocess.CompletedProcess[str]:
+        """Runs a command inside a host or kernel switch, as root, and returns it completed, with
+        `returncode`, `stdout` and `stderr`. A string goes through the shell. `options` are those of
+        subprocess.run. Live only; raises UsageError for an unknown node, subprocess.TimeoutExpired
+        after `timeout` seconds."""
+        argv = self._command("exec", node, command)
+        given = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL} | options
+        if "input" in options:
+            del given["stdin"]
+        return subprocess.run(argv, env=self._environment(), timeout=timeout, **given)
+
+    def popen(self, node: str, command: str | Sequence[str],
+              **options: Any) -> subprocess.Popen[Any]:
+        """Starts a command inside a node and goes on; it is killed at the latest with the lab.
+        `options` are those of subprocess.Popen. Live only; raises as `exec`."""
+        argv = self._command("popen", node, command)
+        return subprocess.Popen(argv, env=self._environment(), **options)
+
+    def _command(self, verb: str, node: str, command: str | Sequence[str]) -> list[str]:
+        if self.clock != "live":
+            raise UsageError(f'{verb}: the virtual clock has no kernel to run a command in; open '
+                             'the lab with clock="live"')
+        self._check_open(verb)
+        assert self._standing is not None
+        nodes = self._standing.network.glue.nodes
+        if node not in nodes:
+            raise UsageError(f'{verb}: no node "{node}"{did_you_mean(node, nodes)}')
+        words = ["sh", "-c", command] if isinstance(command, str) else list(command)
+        return ["mnexec", "-a", str(nodes[node].pid), *words]
+
+    def _environment(self) -> dict[str, str]:
+        assert self._standing is not None
+        return {**os.environ, **self._standing.lock.environment()}
+
+    # --- jobs and figures -------------------------------------------------------------------------
+    def run(self, job: Job, faults: Sequence[Fault] = (), *, label: str | None = None,
+            **options: Any) -> Result:
+        """Runs a job as Lab.run does, with the links as they are: what is down is a fault from the
+        job's first iteration on. Virtual clock only: a live job is timed on a fabric of its own."""
+        if self.clock == "live":
+            raise UsageError("run: a live job brings up a fabric of its own, so that nothing else "
+                             'is on it: ln.run(fabric, job, clock="live")')
+        self._check_open("run")
+        standing = [down_fault(name, at="0 s") for name in self.links_down]
+        if label is None and self._lab.results:
+            label = f"run{len(self._lab.results) + 1}"
+        return self._lab.run(self.fabric, job, [*standing, *faults], label=label,
+                             **{"reroute_delay": self._reroute or OFF} | options)
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """What every link, switch and NIC has counted so far: object -> counter -> value, zeros
+        left out. Live only; of a run they are in its result's data."""
+        if self.clock != "live":
+            raise UsageError("counters: on the virtual clock a run has them: result.data.totals")
+        self._check_open("counters")
+        assert self._standing is not None
+        with self._guard:
+            return self._standing.counters()
+
+    def __repr__(self) -> str:
+        hosts, switches, links = self.fabric.counts
+        state = "closed"
+        if self._opened is not None:
+            state = f"up for {time.monotonic() - self._opened:.1f} s"
+            if self._standing is not None:
+                state += f", run {self._standing.lock.run_id}"
+                if trouble := self._standing.network.glue.trouble():
+                    state += f"; {trouble}"
+        gone = f"; down: {', '.join(self.links_down)}" if self._down else ""
+        return (f"Lab({self.fabric.name}: {hosts} hosts, {switches} switches, {links} links; "
+                f"{self.clock} clock, {state}{gone})")
+
+
+def lab(fabric: Fabric, *, clock: str = "virtual", seed: int = 0, dilation: float = 1.0,
+        reroute_delay: Time | str | None = "1 s", directory: Path | None = None) -> OpenLab:
+    """A fabric to poke at: `with ln.lab(fabric, clock="live") as lab:` keeps it up, and
+    `lab.down(link)`, `lab.restore(link)` and `lab.exec("h0", cmd)` act on it at once. The end of
+    the block, an exception and Ctrl-C take it down and leave nothing behind.
+
+    `reroute_delay`: ECMP tables reconverge so long after a change; "off" never. `dilation`: live
+    clock only. Raises UsageError or FabricError for what does not fit; a live lab needs root.
+    """
+    return OpenLab(fabric, clock=clock, seed=seed, dilation=dilation,
+                   reroute_delay=reroute_delay, directory=directory)
