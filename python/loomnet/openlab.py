@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from loomnet.faults import down as down_fault
 from loomnet.jobs import Job
 from loomnet.laboratory import OFF, Lab
 from loomnet.naming import did_you_mean
-from loomnet.plan import make_plan
+from loomnet.plan import Plan, make_plan
 from loomnet.result import Result
 from loomnet.runner import CLOCKS
 from loomnet.timetable import LinkChange, LinkState, RouteChange
@@ -44,15 +45,20 @@ class OpenLab:
             raise UsageError(f'lab: clock "{clock}" is not one of {", ".join(CLOCKS)}')
         if not dilation >= 1:
             raise UsageError(f"lab: dilation {dilation} must be 1 or more")
+        fabric.check()
         self.fabric, self.clock, self.seed, self.dilation = fabric, clock, seed, dilation
         self._reroute = None if reroute_delay in (None, OFF) else Time(reroute_delay)
-        self._plan = make_plan(fabric, seed=seed)
         self._down: set[int] = set()  # numbers of half-links
         self._lab = Lab("lab", clock=clock, seed=seed, directory=directory)
         self._standing: Standing | None = None
         self._timers: list[threading.Timer] = []
         self._guard = threading.RLock()
         self._opened: float | None = None
+
+    @cached_property
+    def _plan(self) -> Plan:
+        # When first needed: the whole of a large fabric takes a while.
+        return make_plan(self.fabric, seed=self.seed)
 
     # --- up and down ------------------------------------------------------------------------------
     def open(self) -> OpenLab:
