@@ -1,16 +1,13 @@
-// A test bed of RoCE hosts: factory, packet descriptions for transcripts, source and target memory.
+// A test bed of RoCE hosts: factory, packet descriptions for transcripts.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include "testbed.hpp"
+#include "testbed_writes.hpp"
 #include "transport/roce/roce_transport.hpp"
 
 namespace loomnet::testbed {
 
-inline constexpr std::uint32_t kKey = 0x77;
-inline constexpr std::uint64_t kBase = 0x7f0000010000;
-inline constexpr QpNumber kQpA = 100, kQpB = 200;
 
 inline std::string describe_rc(std::span<const std::uint8_t> header) {
   if (header.size() < roce::kFrontBytes + Bth::kSize) return "short";
@@ -48,24 +45,10 @@ inline RoceOptions quick() {
   return o;
 }
 
-struct RoceBed : Testbed {
+struct RoceBed : WriteBed {
   explicit RoceBed(BedOptions bed = {}, RoceOptions options = quick(), std::size_t memory = 1 << 20)
-      : Testbed(bed, roce_factory(options)),
-        source(memory),
-        target(nic(1).add_region(kKey, kBase, memory)) {
+      : WriteBed(bed, roce_factory(options), memory) {
     describe = describe_rc;
-    RandomStream random(bed.seed, 0, 99);
-    for (auto& b : source) b = static_cast<std::uint8_t>(random());
-    connect(0, kQpA, 1, kQpB);
-  }
-  // Writes source[offset, offset + length) to the same place of the target.
-  std::uint64_t write(std::size_t offset, std::size_t length,
-                      std::optional<std::uint32_t> immediate = std::nullopt) {
-    return post_write(0, kQpA, std::span(source).subspan(offset, length), kBase + offset, kKey,
-                      immediate);
-  }
-  bool same(std::size_t offset, std::size_t length) const {
-    return std::memcmp(source.data() + offset, target.bytes.data() + offset, length) == 0;
   }
   std::vector<std::uint64_t> completed_ids() {
     std::vector<std::uint64_t> ids;
@@ -77,9 +60,6 @@ struct RoceBed : Testbed {
     for (const Arrived& a : nic(1).arrivals) out.push_back(a.arrival.immediate);
     return out;
   }
-
-  std::vector<std::uint8_t> source;
-  Region& target;
 };
 
 }  // namespace loomnet::testbed

@@ -1,16 +1,13 @@
-// A test bed of TCP hosts: factory, segment descriptions for transcripts, source and target memory.
+// A test bed of TCP hosts: factory, segment descriptions for transcripts.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include "testbed.hpp"
+#include "testbed_writes.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace loomnet::testbed {
 
-inline constexpr std::uint32_t kKey = 0x77;
-inline constexpr std::uint64_t kBase = 0x7f0000010000;
-inline constexpr QpNumber kQpA = 100, kQpB = 200;
 inline constexpr std::size_t kTcpAt = 54;  // TCP header in a frame
 
 inline TcpHeader tcp_of(std::span<const std::uint8_t> header) {
@@ -62,30 +59,14 @@ inline tcp::TcpOptions quick(const std::string& control = "cubic") {
   return o;
 }
 
-struct TcpBed : Testbed {
+struct TcpBed : WriteBed {
   explicit TcpBed(BedOptions bed = {}, const tcp::TcpOptions& options = quick(),
                   std::size_t memory = 1 << 20)
-      : Testbed(bed, tcp_factory(options)),
-        source(memory),
-        target(nic(1).add_region(kKey, kBase, memory)) {
+      : WriteBed(bed, tcp_factory(options), memory) {
     describe = describe_tcp;
-    RandomStream random(bed.seed, 0, 99);
-    for (auto& b : source) b = static_cast<std::uint8_t>(random());
-    connect(0, kQpA, 1, kQpB);
-  }
-  std::uint64_t write(std::size_t offset, std::size_t length,
-                      std::optional<std::uint32_t> immediate = std::nullopt) {
-    return post_write(0, kQpA, std::span(source).subspan(offset, length), kBase + offset, kKey,
-                      immediate);
-  }
-  bool same(std::size_t offset, std::size_t length) const {
-    return std::memcmp(source.data() + offset, target.bytes.data() + offset, length) == 0;
   }
   tcp::TcpTransport& tcp(HostId host) { return static_cast<tcp::TcpTransport&>(transport(host)); }
   tcp::Sender& sender() { return tcp(0).sender(kQpA); }
-
-  std::vector<std::uint8_t> source;
-  Region& target;
 };
 
 }  // namespace loomnet::testbed
