@@ -428,7 +428,7 @@ void bind_network(py::module_& m) {
       .def(py::init([](Network& n, std::vector<NodeId> hosts, const std::string& collective, std::uint64_t bytes,
                        std::uint32_t repeat, std::int64_t start, std::int64_t compute,
                        const std::vector<std::int64_t>& gaps, bool payload, std::uint32_t slots,
-                       std::uint32_t slot_payload, std::uint32_t shift) {
+                       std::uint32_t slot_payload, std::uint32_t shift, bool await_sends) {
              CollectiveTrafficConfig c;
              c.hosts = std::move(hosts);
              c.collective = collective_named(collective);
@@ -441,12 +441,13 @@ void bind_network(py::module_& m) {
              c.slots = slots;
              c.slot_payload = slot_payload;
              c.shift = shift;
+             c.await_sends = await_sends;
              return new CollectiveTraffic(n, c);
            }),
            py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("hosts"), py::arg("collective"),
            py::arg("bytes"), py::arg("repeat"), py::arg("start_ps") = 0, py::arg("compute_ps") = 0,
            py::arg("gaps_ps") = std::vector<std::int64_t>{}, py::arg("payload") = false, py::arg("slots") = 8,
-           py::arg("slot_payload") = 65536, py::arg("shift") = 0)
+           py::arg("slot_payload") = 65536, py::arg("shift") = 0, py::arg("await_sends") = true)
       .def("set_queue_pair", &CollectiveTraffic::set_queue_pair)
       .def("start", &CollectiveTraffic::start)
       .def_property_readonly("done", &CollectiveTraffic::done)

@@ -144,8 +144,8 @@ void bind_rank(py::module_& m) {
 
   py::class_<RankSession>(m, "RankSession",
                           "This process's use of its emulated NIC, by inherited descriptors.")
-      .def(py::init<int, int, int>(), py::arg("memory_fd"), py::arg("rank_event_fd"),
-           py::arg("engine_event_fd"))
+      .def(py::init<int, int, int, bool>(), py::arg("memory_fd"), py::arg("rank_event_fd"),
+           py::arg("engine_event_fd"), py::arg("await_sends") = true)
       .def_property_readonly("rank", &RankSession::rank)
       .def_property_readonly("world", &RankSession::world)
       .def("create", &RankSession::create, py::arg("id"), py::arg("members"), Release())

@@ -70,11 +70,17 @@ void Channels::close(JobRank rank, std::uint8_t channel) {
   post_bare(rank, {ImmediateKind::close, channel, 0});
 }
 
-bool Channels::can_send(JobRank rank, std::uint8_t channel) const {
+bool Channels::can_send(JobRank rank, std::uint8_t channel, bool forwarded) const {
   const Peer& p = *peers_[rank];
   const Outbound& out = p.out[channel];
   const std::uint64_t slot = out.sent % layout_.slots();
-  return !p.gone && out.sent - out.returned < layout_.slots() && (out.pending >> slot & 1) == 0;
+  if (p.gone || out.sent - out.returned >= layout_.slots()) return false;
+  if ((out.pending >> slot & 1) != 0) return false;
+  // A queue pair keeps order, so this rank's credits to the peer stand behind what it has posted to
+  // it: half a window there leaves the peer the other half to send from until they arrive. What is
+  // forwarded comes at the pace of the network and does not pile up.
+  return forwarded || static_cast<std::uint32_t>(std::popcount(out.pending)) <
+         std::max<std::uint32_t>(1, layout_.slots() / 2);
 }
 
 std::uint8_t* Channels::payload(JobRank rank, std::uint8_t channel) {
@@ -159,11 +165,11 @@ void Channels::release(JobRank rank, std::uint8_t channel) {
 }
 
 void Channels::give_back(JobRank rank, std::uint8_t channel) {
-  // Credits go back half a window at a time; at once while the peer wants the channel back.
+  // Credits go back a quarter of a window at a time; at once while the peer wants the channel back.
   Inbound& in = peers_[rank]->in[channel];
   const auto owed = static_cast<std::uint32_t>(in.consumed - in.returned);
   const std::uint32_t batch =
-      in.state == State::open ? std::max<std::uint32_t>(1, layout_.slots() / 2) : 1;
+      in.state == State::open ? std::max<std::uint32_t>(1, layout_.slots() / 4) : 1;
   if (owed >= batch) {
     in.returned = in.consumed;
     ++counters.credit_writes;
@@ -282,7 +288,7 @@ ChannelEvent Channels::on_control(JobRank rank, Immediate immediate) {
   }
 }
 
-bool Channels::on_completion(JobRank rank, std::uint64_t id, int* channel) {
+bool Channels::on_completion(JobRank rank, std::uint64_t id, int* channel, unsigned* at) {
   *channel = -1;
   Peer* p = peers_[rank].get();
   if (p == nullptr || p->gone) return false;
@@ -299,6 +305,7 @@ bool Channels::on_completion(JobRank rank, std::uint64_t id, int* channel) {
   p->out[c].pending &= ~(1ull << slot);
   --in_flight_;
   *channel = static_cast<int>(c);
+  *at = static_cast<unsigned>(slot);
   return true;
 }
 

@@ -56,7 +56,8 @@ class Channels {
   // Takes the lowest idle channel and announces it; -1 when all are in use.
   int open(JobRank peer, std::uint32_t communicator, Traffic traffic);
   void close(JobRank peer, std::uint8_t channel);
-  bool can_send(JobRank peer, std::uint8_t channel) const;
+  // `forwarded`: what has just arrived from another member.
+  bool can_send(JobRank peer, std::uint8_t channel, bool forwarded = false) const;
   // Where the next chunk's payload goes; null in length-only runs. can_send must hold.
   std::uint8_t* payload(JobRank peer, std::uint8_t channel);
   // Posts the slot. `sequence_low` goes into the immediate (13 bits); `attributes` gives the
@@ -80,7 +81,7 @@ class Channels {
   // --- events -----------------------------------------------------------------------------------
   ChannelEvent on_arrival(JobRank peer, std::uint32_t word, std::uint32_t length);
   // True if `id` named a write in flight to this peer. channel < 0: a bare immediate.
-  bool on_completion(JobRank peer, std::uint64_t id, int* channel);
+  bool on_completion(JobRank peer, std::uint64_t id, int* channel, unsigned* slot);
   // Whom an outbound channel serves.
   std::pair<std::uint32_t, Traffic> owner(JobRank peer, std::uint8_t channel) const {
     const Outbound& out = peers_[peer]->out[channel];
@@ -89,6 +90,10 @@ class Channels {
   // Nothing will complete or arrive any more.
   void forget(JobRank peer);
   std::uint64_t in_flight() const { return in_flight_; }
+  // Slots of an outbound channel whose writes have not completed, one bit each.
+  std::uint64_t pending(JobRank peer, std::uint8_t channel) const {
+    return peers_[peer]->out[channel].pending;
+  }
 
   ChannelCounters counters;
 

@@ -11,6 +11,7 @@ namespace loomnet {
 CollectiveRun::CollectiveRun(Communicator& communicator)
     : communicator_(communicator),
       size_(communicator.size()),
+      held_(communicator, true),
       in_work_(2 * std::size_t{communicator.size()} + 1, 0) {}
 
 void CollectiveRun::start(OperationId id, Operation operation) {
@@ -22,7 +23,7 @@ void CollectiveRun::start(OperationId id, Operation operation) {
 }
 
 bool CollectiveRun::holds(OperationId id) const {
-  if (active_ && id_ == id) return true;
+  if ((active_ && id_ == id) || held_.holds(id)) return true;
   for (const Queued& q : queue_) {
     if (q.id == id) return true;
   }
@@ -46,6 +47,11 @@ void CollectiveRun::fail_all(const OperationResult& result) {
     own.cookie = operation.cookie;
     communicator_.finish(id, std::move(own));
   };
+  held_.fail_all([&](OperationId id, const OperationResult& ended) {
+    OperationResult own = result;
+    own.cookie = ended.cookie;
+    communicator_.finish(id, std::move(own));
+  });
   if (active_) finish(id_, operation_);
   active_ = false;
   for (const Queued& q : queue_) finish(q.id, q.operation);
@@ -85,6 +91,24 @@ void CollectiveRun::begin() {
       touch(lane);
     }
   }
+}
+
+// The next operation may begin at once; this one ends when its writes have completed.
+void CollectiveRun::end() {
+  active_ = false;
+  ++sequence_;
+  ring_base_ += schedule_.ring_steps;
+  ++communicator_.counters().collectives;
+  OperationResult result;
+  result.cookie = operation_.cookie;
+  std::vector<HeldOperations::Wait> waits;
+  for (GroupRank to = 0; to < size_; ++to) {
+    if (lane_begin_[to] == lane_begin_[to + 1]) continue;
+    if (const auto slots = communicator_.unsent(to, Traffic::collective)) {
+      waits.emplace_back(to, slots);
+    }
+  }
+  held_.hold(id_, std::move(result), std::move(waits));
 }
 
 void CollectiveRun::index_schedule() {
@@ -181,13 +205,7 @@ void CollectiveRun::run() {
         run_copies();
       }
     } else if (active_ && remaining_ == 0) {
-      active_ = false;
-      ++sequence_;
-      ring_base_ += schedule_.ring_steps;
-      ++communicator_.counters().collectives;
-      OperationResult result;
-      result.cookie = operation_.cookie;
-      communicator_.finish(id_, std::move(result));
+      end();
       if (!queue_.empty()) begin();
     } else {
       break;
@@ -301,7 +319,7 @@ bool CollectiveRun::forward_fused(std::uint32_t index, const std::uint8_t* incom
   const int channel = communicator_.outbound(send.peer, Traffic::collective);
   Channels& channels = communicator_.channels();
   const JobRank peer = communicator_.member(send.peer);
-  if (channel < 0 || !channels.can_send(peer, static_cast<std::uint8_t>(channel))) {
+  if (channel < 0 || !channels.can_send(peer, static_cast<std::uint8_t>(channel), true)) {
     ++communicator_.counters().unfused_chunks;
     return false;
   }

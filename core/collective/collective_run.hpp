@@ -9,6 +9,7 @@
 
 #include "collective/channels.hpp"
 #include "collective/communicator.hpp"
+#include "collective/held_operations.hpp"
 #include "collective/schedule.hpp"
 
 namespace loomnet {
@@ -20,8 +21,9 @@ class CollectiveRun {
   void start(OperationId id, Operation operation);
   void on_data(GroupRank from);
   void on_room(GroupRank to);
+  void on_sent(GroupRank to, unsigned slot) { held_.on_sent(to, slot); }
   void fail_all(const OperationResult& result);
-  std::size_t unfinished() const { return queue_.size() + (active_ ? 1 : 0); }
+  std::size_t unfinished() const { return queue_.size() + (active_ ? 1 : 0) + held_.size(); }
   bool holds(OperationId id) const;
 
  private:
@@ -36,6 +38,7 @@ class CollectiveRun {
   std::uint32_t receive_lane(GroupRank from) const { return size_ + from; }
 
   void begin();
+  void end();
   void index_schedule();
   void run();
   void touch(std::uint32_t lane);
@@ -59,6 +62,7 @@ class CollectiveRun {
   Communicator& communicator_;
   std::uint32_t size_;
   std::deque<Queued> queue_;
+  HeldOperations held_;
 
   bool active_ = false;
   bool running_ = false;

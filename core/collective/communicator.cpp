@@ -7,9 +7,13 @@
 namespace loomnet {
 
 Communicator::Communicator(Channels& channels, std::uint32_t id, std::vector<JobRank> members,
-                           JobRank self, CommunicatorCounters& counters,
+                           JobRank self, bool await_sends, CommunicatorCounters& counters,
                            std::vector<FinishedOperation>& finished)
-    : channels_(channels), id_(id), counters_(counters), finished_(finished) {
+    : channels_(channels),
+      id_(id),
+      await_sends_(await_sends),
+      counters_(counters),
+      finished_(finished) {
   members_.resize(members.size());
   for (GroupRank r = 0; r < members.size(); ++r) {
     members_[r].job_rank = members[r];
@@ -89,6 +93,18 @@ void Communicator::on_room(JobRank peer, Traffic traffic) {
   }
 }
 
+void Communicator::on_sent(JobRank peer, Traffic traffic, unsigned slot) {
+  if (failed()) return;
+  const GroupRank to = by_job_rank_.at(peer);
+  if (traffic == Traffic::collective) {
+    collectives_->on_sent(to, slot);
+    collectives_->on_room(to);
+  } else {
+    messages_->on_sent(to, slot);
+    messages_->on_room(to);
+  }
+}
+
 void Communicator::on_clear(JobRank peer, std::uint32_t message) {
   if (!failed()) messages_->on_clear(by_job_rank_.at(peer), message);
 }
@@ -147,6 +163,12 @@ int Communicator::inbound(GroupRank from, Traffic traffic) const {
     return -1;
   }
   return channel;
+}
+
+std::uint64_t Communicator::unsent(GroupRank to, Traffic traffic) const {
+  const int channel = members_[to].out[static_cast<int>(traffic)];
+  if (!await_sends_ || channel < 0) return 0;
+  return channels_.pending(members_[to].job_rank, static_cast<std::uint8_t>(channel));
 }
 
 void Communicator::stop_listening() {

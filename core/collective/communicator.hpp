@@ -32,7 +32,8 @@ struct CommunicatorCounters {
 class Communicator {
  public:
   Communicator(Channels& channels, std::uint32_t id, std::vector<JobRank> members, JobRank self,
-               CommunicatorCounters& counters, std::vector<FinishedOperation>& finished);
+               bool await_sends, CommunicatorCounters& counters,
+               std::vector<FinishedOperation>& finished);
   ~Communicator();
 
   std::uint32_t id() const { return id_; }
@@ -56,6 +57,8 @@ class Communicator {
   void on_data(JobRank peer, Traffic traffic);
   // A slot towards the peer became free.
   void on_room(JobRank peer, Traffic traffic);
+  // A write to the peer has completed.
+  void on_sent(JobRank peer, Traffic traffic, unsigned slot);
   void on_clear(JobRank peer, std::uint32_t message);
 
   // The first fault stays; the executor picks it up after each call. `culprit`: a member that broke
@@ -71,6 +74,8 @@ class Communicator {
   // Outbound channel to a member, opened on first use; -1 and a raised fault when there is none.
   int outbound(GroupRank to, Traffic traffic);
   int inbound(GroupRank from, Traffic traffic) const;
+  // Slots towards a member whose writes an operation must await before it ends, one bit each.
+  std::uint64_t unsent(GroupRank to, Traffic traffic) const;
   void finish(OperationId id, OperationResult result) {
     finished_.push_back({id, std::move(result)});
   }
@@ -87,6 +92,7 @@ class Communicator {
 
   Channels& channels_;
   std::uint32_t id_;
+  bool await_sends_;
   GroupRank rank_ = 0;
   std::vector<Member> members_;
   std::unordered_map<JobRank, GroupRank> by_job_rank_;

@@ -16,8 +16,12 @@ namespace loomnet {
 class CollectiveExecutor::Impl {
  public:
   Impl(const StagingLayout& layout, JobRank self, std::uint8_t* staging, Verbs& verbs,
-       OperationSink& sink)
-      : channels_(layout, self, staging, verbs), self_(self), lost_(layout.ranks()), sink_(sink) {
+       OperationSink& sink, bool await_sends)
+      : channels_(layout, self, staging, verbs),
+        self_(self),
+        await_sends_(await_sends),
+        lost_(layout.ranks()),
+        sink_(sink) {
     if (self >= layout.ranks()) throw std::invalid_argument("collective: own rank outside the job");
   }
 
@@ -56,6 +60,7 @@ class CollectiveExecutor::Impl {
 
   Channels channels_;
   JobRank self_;
+  bool await_sends_;
   std::map<CommunicatorId, std::unique_ptr<Communicator>> communicators_;
   std::set<CommunicatorId> closed_;
   std::set<std::pair<CommunicatorId, JobRank>> early_aborts_;
@@ -75,8 +80,8 @@ void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank
                                 " exists or existed; identifiers are not used twice");
   }
   auto created = std::make_unique<Communicator>(
-      channels_, id, std::vector<JobRank>(members.begin(), members.end()), self_, counters_,
-      finished_);
+      channels_, id, std::vector<JobRank>(members.begin(), members.end()), self_, await_sends_,
+      counters_, finished_);
   Communicator& communicator = *created;
   communicators_.emplace(id, std::move(created));
   for (GroupRank r = 0; r < communicator.size(); ++r) {
@@ -191,11 +196,12 @@ void CollectiveExecutor::Impl::on_completion(JobRank peer, std::uint64_t write_i
     return;
   }
   int channel = -1;
-  if (!channels_.on_completion(peer, write_id, &channel) || channel < 0) return;
+  unsigned slot = 0;
+  if (!channels_.on_completion(peer, write_id, &channel, &slot) || channel < 0) return;
   const auto [communicator, traffic] = channels_.owner(peer, static_cast<std::uint8_t>(channel));
   const auto it = communicators_.find(communicator);
   if (it == communicators_.end() || !it->second->has(peer)) return;
-  it->second->on_room(peer, traffic);
+  it->second->on_sent(peer, traffic, slot);
   settle(*it->second, true);
   deliver();
 }
@@ -253,8 +259,9 @@ bool CollectiveExecutor::Impl::idle() const {
 // --- the public face -----------------------------------------------------------------------------
 
 CollectiveExecutor::CollectiveExecutor(const StagingLayout& layout, JobRank self,
-                                       std::uint8_t* staging, Verbs& verbs, OperationSink& sink)
-    : impl_(std::make_unique<Impl>(layout, self, staging, verbs, sink)) {}
+                                       std::uint8_t* staging, Verbs& verbs, OperationSink& sink,
+                                       bool await_sends)
+    : impl_(std::make_unique<Impl>(layout, self, staging, verbs, sink, await_sends)) {}
 CollectiveExecutor::~CollectiveExecutor() = default;
 
 void CollectiveExecutor::create(CommunicatorId id, std::span<const JobRank> members) {

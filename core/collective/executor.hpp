@@ -40,9 +40,10 @@ class Communicator;
 class CollectiveExecutor {
  public:
   // `staging`: this rank's staging memory of layout.total_bytes(), or null to move lengths only.
-  // All references must outlive the executor.
+  // `await_sends`: an operation ends when its writes have completed too, as RDMA has it; false:
+  // when they are posted, as a socket's send does. All references must outlive the executor.
   CollectiveExecutor(const StagingLayout& layout, JobRank self, std::uint8_t* staging, Verbs& verbs,
-                     OperationSink& sink);
+                     OperationSink& sink, bool await_sends = true);
   ~CollectiveExecutor();
   CollectiveExecutor(const CollectiveExecutor&) = delete;
   CollectiveExecutor& operator=(const CollectiveExecutor&) = delete;

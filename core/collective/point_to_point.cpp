@@ -8,10 +8,10 @@
 namespace loomnet {
 
 PointToPoint::PointToPoint(Communicator& communicator)
-    : communicator_(communicator), peers_(communicator.size()) {}
+    : communicator_(communicator), peers_(communicator.size()), held_(communicator, false) {}
 
 std::size_t PointToPoint::unfinished() const {
-  std::size_t n = posted_.size();
+  std::size_t n = posted_.size() + held_.size();
   for (const Peer& p : peers_) {
     n += p.fresh.size() + p.blocked.size() + p.cleared.size() + p.incoming.size();
   }
@@ -22,7 +22,7 @@ bool PointToPoint::holds(OperationId id) const {
   const auto in = [id](const auto& list) {
     return std::any_of(list.begin(), list.end(), [id](const auto& m) { return m.id == id; });
   };
-  if (in(posted_)) return true;
+  if (in(posted_) || held_.holds(id)) return true;
   return std::any_of(peers_.begin(), peers_.end(), [&](const Peer& p) {
     return in(p.fresh) || in(p.blocked) || in(p.cleared) || in(p.incoming);
   });
@@ -38,6 +38,12 @@ void PointToPoint::fail_all(const OperationResult& result) {
     }
     list.clear();
   };
+  held_.fail_all([&](OperationId id, const OperationResult& ended) {
+    OperationResult own = result;
+    own.cookie = ended.cookie;
+    own.tag = ended.tag;
+    communicator_.finish(id, std::move(own));
+  });
   fail(posted_);
   for (Peer& p : peers_) {
     fail(p.fresh);
@@ -80,7 +86,15 @@ void PointToPoint::on_room(GroupRank to) {
     Outgoing& message = queue.front();
     if (message.sent == message.bytes) {
       ++communicator_.counters().messages_sent;
-      done(message.id, message.operation, communicator_.rank(), message.operation.tag);
+      std::vector<HeldOperations::Wait> waits;
+      if (const auto slots = communicator_.unsent(to, Traffic::point_to_point)) {
+        waits.emplace_back(to, slots);
+      }
+      OperationResult result;
+      result.source = communicator_.rank();
+      result.tag = message.operation.tag;
+      result.cookie = message.operation.cookie;
+      held_.hold(message.id, std::move(result), std::move(waits));
       queue.pop_front();
     } else if (&queue == &p.fresh) {
       p.blocked.push_back(std::move(message));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collective/communicator.hpp"
+#include "collective/held_operations.hpp"
 
 namespace loomnet {
 
@@ -24,6 +25,7 @@ class PointToPoint {
   bool cancel_receive(OperationId id);
   void on_data(GroupRank from);
   void on_room(GroupRank to);
+  void on_sent(GroupRank to, unsigned slot) { held_.on_sent(to, slot); }
   void on_clear(GroupRank to, std::uint32_t message);
   void fail_all(const OperationResult& result);
   std::size_t unfinished() const;
@@ -76,6 +78,7 @@ class PointToPoint {
 
   Communicator& communicator_;
   std::vector<Peer> peers_;
+  HeldOperations held_;  // sends whose writes have not all completed
   std::deque<Posted> posted_;
   std::deque<Announced> unexpected_;
   std::uint64_t unexpected_bytes_ = 0;

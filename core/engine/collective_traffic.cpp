@@ -15,7 +15,8 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     std::uint8_t* base = job.config_.payload ? staging_.data() : nullptr;
     key_ = nic_.register_region(base, 0, staging);
     executor_ = std::make_unique<CollectiveExecutor>(
-        job.layout_, rank, base, static_cast<Verbs&>(*this), static_cast<OperationSink&>(*this));
+        job.layout_, rank, base, static_cast<Verbs&>(*this), static_cast<OperationSink&>(*this),
+        job.config_.await_sends);
     peers_.resize(job.config_.hosts.size());
     std::vector<JobRank> all(peers_.size());
     for (JobRank r = 0; r < all.size(); ++r) all[r] = r;

@@ -25,6 +25,7 @@ struct CollectiveTrafficConfig {
   // Per-repeat compute times measured live and replayed here; empty: `compute`.
   std::vector<Picoseconds> gaps;
   bool payload = false;
+  bool await_sends = true;  // as CollectiveExecutor has it
   std::uint32_t slots = 8;
   std::uint32_t slot_payload = 65536;
 };

@@ -51,8 +51,14 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
     if (Tap* tap = network_.tap()) [[unlikely]] tell(*tap, mark, at);
     if (kind == rank::MarkKind::work_begin) {
       nic_.meter().begin(at);
+      if (wall_ns == 0 && began_.size() < kMostWorks) began_.emplace(mark.value, at);
     } else if (kind == rank::MarkKind::work_end) {
-      nic_.meter().end(when(static_cast<std::int64_t>(mark.a)), at, mark.status == 0 ? mark.b : 0);
+      Picoseconds began = when(static_cast<std::int64_t>(mark.a));
+      if (const auto known = began_.find(mark.value); known != began_.end()) {
+        began = known->second;
+        began_.erase(known);
+      }
+      nic_.meter().end(began, at, mark.status == 0 ? mark.b : 0);
       ++(mark.status == 0 ? finished_ : failed_);
     } else if (kind == rank::MarkKind::compute) {
       // A rank's word: an hour of emulated time is the most it may ask for at once.

@@ -91,6 +91,9 @@ class RankBridge final : public NicClient, public EventHandler {
   std::int64_t allowance_ = kMarkBurst, marks_seen_ns_ = 0;
   ObjectId id_;
   std::uint64_t finished_ = 0, failed_ = 0;
+  // Virtual clock: works under way and when they began. A rank's own clock says nothing there.
+  static constexpr std::size_t kMostWorks = 65'536;
+  std::map<std::uint64_t, Picoseconds> began_;
   std::map<std::uint32_t, std::uint32_t> sequences_;  // by communicator: collectives begun
   std::vector<RankMark> marks_;
 };

@@ -32,12 +32,13 @@ std::uint64_t work_label(const std::vector<Operation>& operations) {
 
 }  // namespace
 
-RankSession::RankSession(int memory_fd, int rank_event_fd, int engine_event_fd)
+RankSession::RankSession(int memory_fd, int rank_event_fd, int engine_event_fd, bool await_sends)
     : memory_(Memory::attach(memory_fd)),
       rank_wake_(duplicate(rank_event_fd, "the rank's eventfd")),
       engine_wake_(duplicate(engine_event_fd, "the engine's eventfd")),
       client_(memory_, engine_wake_),
-      executor_(client_.layout(), client_.rank(), client_.staging(), client_, *this),
+      executor_(client_.layout(), client_.rank(), client_.staging(), client_, *this,
+                await_sends),
       pid_(::getpid()) {
   client_.set_state(State::computing);
   client_.publish();
@@ -390,10 +391,13 @@ void RankSession::leave(std::int64_t linger_ns) {
     if (left_) return;
     for (const auto& [id, members] : communicators_) executor_.close(id);
     communicators_.clear();
+    ++blocked_;  // virtual clock: time must go on, or nothing in flight would ever complete
+    update_state();
     client_.publish();
     done_.wait_for(lock, std::chrono::nanoseconds(linger_ns), [&] {
       return executor_.quiescent() || !client_.failure().empty() || !thread_.joinable();
     });
+    --blocked_;
     stop_ = true;
   }
   rank_wake_.raise();

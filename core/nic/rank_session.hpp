@@ -47,8 +47,8 @@ using WorkPtr = std::shared_ptr<Work>;
 class RankSession final : private OperationSink {
  public:
   // Attaches to inherited descriptors (duplicated, the caller's stay open). Throws
-  // std::runtime_error or std::system_error.
-  RankSession(int memory_fd, int rank_event_fd, int engine_event_fd);
+  // std::runtime_error or std::system_error. `await_sends` as CollectiveExecutor has it.
+  RankSession(int memory_fd, int rank_event_fd, int engine_event_fd, bool await_sends = true);
   ~RankSession() override;  // leave(0)
   RankSession(const RankSession&) = delete;
   RankSession& operator=(const RankSession&) = delete;

@@ -55,6 +55,7 @@ class CollectiveTraffic:
             collective="all_to_all" if isinstance(job, SendRecv) else job.kind,
             shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
             compute_ps=job.compute.count, gaps_ps=list(gaps_ps), payload=payload,
+            await_sends=engine.transport != "tcp",
             **staging_for(engine.plan))
         for (rank, peer), number in engine.connect_mesh(placement).items():
             self.core.set_queue_pair(rank, peer, number)

@@ -126,11 +126,17 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
   received_bytes_ += nominal;
   context_.count(Count::data_received);
   context_.count(Count::bytes_placed, payload.length);
+  const bool owed = asked_ > window_.cack();
   window_.accept(psn, mpr);
   if (!release_immediates()) return send_nak(Aeth::kNakInvalidRequest, meth.msn);
 
   trigger_ += std::max(nominal, context_.options.min_charge);
-  if (in.ecn == Ecn::ce || in.bth.retransmission || in.bth.ack_request ||
+  // A packet that asks often overtakes others on longer queues, above all the short last one of a
+  // message; what they add is asked for as well, or it would wait for the sender's tail probe. So
+  // the ask is answered once more when all up to it has arrived [choice on 2.6].
+  const bool settled = owed && asked_ <= window_.cack();
+  if (in.bth.ack_request) asked_ = std::max(asked_, psn);
+  if (in.ecn == Ecn::ce || in.bth.retransmission || in.bth.ack_request || settled ||
       trigger_ >= context_.options.sack_bytes) {
     send_sack(in, psn, stamp);
   }

@@ -45,6 +45,7 @@ class Receiver {
   ReceiveWindow window_;
   std::vector<PendingImmediate> pending_;  // sorted by PSN, at most max_wimm
   std::uint64_t received_bytes_ = 0;
+  PsnCount asked_ = 0;  // the highest PSN that asked for an answer; owed while above cack
   std::uint32_t trigger_ = 0;
   std::uint16_t immediates_ = 0;  // RQMSN of the last one delivered
 };

@@ -34,7 +34,9 @@ class Connection:
                 "`loomnet run` (ln.TorchJob), or ask for backend \"gloo\"")
         fds = [int(memory), *(int(fd) for fd in events.split(","))]
         self.core = _core
-        self.session = _core.RankSession(*fds)
+        # Over TCP a send is over once the socket has the bytes, as Gloo sees it.
+        over_tcp = os.environ.get("LOOMNET_TRANSPORT") == "tcp"
+        self.session = _core.RankSession(*fds, await_sends=not over_tcp)
         if "LOOMNET_COMPUTE" in os.environ:  # the virtual clock: it must know when all of us wait
             self.session.watch_sleep()
         # The NIC is this process's alone: not its children's, forked or spawned.

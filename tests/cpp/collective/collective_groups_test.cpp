@@ -243,6 +243,53 @@ TEST(Groups, FinishedMayStartTheNextOperation) {
   EXPECT_EQ(chain.count, 1000u);
 }
 
+// One rank by hand: the network's answers come when the test gives them.
+struct ByHand : Verbs, OperationSink {
+  explicit ByHand(bool await_sends)
+      : layout({2, 4, 64, 1}), executor(layout, 0, nullptr, *this, *this, await_sends) {
+    executor.create(1, std::vector<JobRank>{0, 1});
+  }
+  void post(JobRank, const Write& write) override { writes.push_back(write); }
+  void finished(OperationId id, const OperationResult& result) override {
+    EXPECT_EQ(result.status, OperationStatus::ok);
+    ended.push_back(id.value);
+  }
+  OperationId broadcast(std::uint64_t count) {
+    Operation op;
+    op.collective = Collective::broadcast;
+    op.type = DataType::int32;
+    op.count = count;
+    return executor.start(1, op);
+  }
+  void complete(std::size_t write) {
+    executor.on_completion(1, writes.at(write).id, WriteStatus::ok);
+  }
+  StagingLayout layout;
+  std::vector<Write> writes;
+  std::vector<std::uint64_t> ended;
+  CollectiveExecutor executor;
+};
+
+TEST(Groups, AnOperationEndsWhenItsWritesHaveCompleted) {
+  ByHand rank(true);
+  const auto first = rank.broadcast(16), second = rank.broadcast(16);
+  ASSERT_EQ(rank.writes.size(), 3u) << "the channel's opening, and both at once";
+  EXPECT_TRUE(rank.ended.empty()) << "posted, not sent";
+  rank.complete(2);
+  EXPECT_TRUE(rank.ended.empty()) << "not before the first";
+  rank.complete(0);
+  rank.complete(1);
+  EXPECT_EQ(rank.ended, (std::vector<std::uint64_t>{first.value, second.value}));
+  rank.executor.close(1);
+  EXPECT_EQ(rank.ended.size(), 2u);
+}
+
+TEST(Groups, OverASocketAnOperationEndsWhenItsWritesArePosted) {
+  ByHand rank(false);
+  const auto first = rank.broadcast(16);
+  EXPECT_EQ(rank.ended, std::vector<std::uint64_t>{first.value});
+}
+
 TEST(Wire, ImmediateAndHeaderRoundTrip) {
   RandomStream random(1, 1, 1);
   for (int i = 0; i < 10'000; ++i) {

@@ -38,6 +38,21 @@ TEST(Receiver, PlacesAtOnceAndAnswersWhenAsked) {
   EXPECT_EQ(out[0].cc.rcvd_bytes, (4096u + 80 + 255) / 256);
 }
 
+TEST(Receiver, WhatAnAskOvertookIsToldOnceItIsThere) {
+  Script s(quick_options());
+  s.data({.psn = 0});
+  s.data({.psn = 3, .op = Op::write_last, .dma_length = 16'384, .ask = true});
+  ASSERT_EQ(of(s.pull_all(), Op::sack).size(), 1u) << "at once, with holes" HISTORY;
+  s.data({.psn = 2});
+  EXPECT_EQ(of(s.pull_all(), Op::sack).size(), 0u) << "a hole is left" HISTORY;
+  s.data({.psn = 1});
+  const auto out = of(s.pull_all(), Op::sack);
+  ASSERT_EQ(out.size(), 1u) << "the last hole is closed: no wait for a tail probe" HISTORY;
+  EXPECT_EQ(out[0].seth.cack_psn, 3u);
+  s.data({.psn = 4});
+  EXPECT_EQ(of(s.pull_all(), Op::sack).size(), 0u) << "nothing is owed any more" HISTORY;
+}
+
 TEST(Receiver, SackEverySixteenKilobytes) {
   Script s(quick_options());
   for (std::uint32_t n = 0; n < 16; ++n) s.data({.psn = n});
