@@ -166,3 +166,24 @@ def test_a_permutation_without_collisions_runs_at_line_rate(tmp_path, transport)
     times = [flow.completion_ps for flow in r.flow_records]
     assert len(times) == hosts and min(times) >= limit and max(times) <= limit * 1.02
     assert sum(row.get("trimmed", 0) for row in r.data.totals.values()) == 0
+
+
+def test_silent_loss_costs_nothing_where_uplinks_are_spare(tmp_path):
+    """One of 4 uplinks of a plane loses a fifth of its packets; the other 3 carry what 2 hosts of the
+    leaf send. Max-min is 1: the lossy path is left after one loss each, and each time it comes back
+    it must answer twice as many probes in a row."""
+    fabric = ln.clos.two_tier(
+        planes=4,
+        leaves=2,
+        spines=4,
+        hosts_per_leaf=2,
+        rate="100 Gb/s",
+        delay="1 us",
+        payload="4096 B",
+    )
+    job = ln.AllReduce("8 MiB", repeat=60, transport="mrc", compute="10 us")
+    fault = ln.loss("p1.leaf0->p1.spine1", 0.20, at="3 ms", duration="12 ms", phase="loss")
+    r = Lab("oracle", directory=tmp_path / "run", seed=1).run(fabric, job, [fault])
+    assert r["loss.lost"] > 100 and r["loss.goodput_ratio"] == pytest.approx(1, abs=0.02)
+    # 4 pairs of neighbours, two of which leave by that leaf: 5 or so readmissions each, not dozens.
+    assert r["loss.readmitted"] <= 16

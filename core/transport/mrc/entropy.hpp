@@ -58,7 +58,10 @@ class EvSet {
   EvIndex find(EntropyValue value) const;
   EntropyValue value(EvIndex ev) const { return {evs_[ev].plane, evs_[ev].uplink}; }
   EvState state(EvIndex ev) const { return evs_[ev].state; }
-  bool failed_before(EvIndex ev) const { return evs_[ev].failures > 1; }
+  // Times the value has left the rotation for what its path did.
+  unsigned failures(EvIndex ev) const { return evs_[ev].failures; }
+  void forgive(EvIndex ev) { evs_[ev].failures = 0; }
+  void pardon(EvIndex ev) { evs_[ev].failures -= evs_[ev].failures > 0; }  // the last one was none
   bool in_rotation(EvIndex ev) const;
   std::size_t size() const { return evs_.size(); }
   std::size_t active(PlaneMask live = 0xff) const;  // GOOD or SKIP in a slot

@@ -41,6 +41,8 @@ void MrcOptions::check() const {
   need(min_active_share >= 0 && min_active_share <= 1, "min_active_share", "0 to 1");
   need(losses_to_bad >= 1 && losses_to_bad <= 3, "losses_to_bad", "1 to 3");
   need(readmit_answers >= 1, "readmit_answers", "at least 1");
+  need(readmit_answers_most >= readmit_answers_again && readmit_answers_most <= 255,
+       "readmit_answers_most", "readmit_answers_again to 255");
   need(port_up_answers >= 1, "port_up_answers", "at least 1");
   need(rto.count > 0, "rto", "must be positive");
   need(rto_max >= rto || rto_max >= network_rtt, "rto_max", "must not be below rto");

@@ -188,6 +188,7 @@ void Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo
   if (s.blamed != kNoEv && original) {
     // The copy declared lost has arrived after all: its path did nothing wrong.
     context_.count(Count::spurious_loss);
+    if (evs_.state(s.blamed) == EvState::assumed_bad) evs_.pardon(s.blamed);
     readmit(s.blamed, false, now);
   } else if (before == SentState::flying) {
     evs_.clear_losses(ev);

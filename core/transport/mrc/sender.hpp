@@ -103,6 +103,7 @@ class Sender {
   void readmit(EvIndex ev, bool marked, Picoseconds now);
   void on_probe_answer(const Seth& seth, const CcState& cc, Picoseconds now);
   void drop_bad_probe(EvIndex ev);
+  std::uint32_t answers_needed(EvIndex ev) const;
   void send_reliability_probe(EvIndex ev, std::uint16_t id);
   void probe_bad_evs(Picoseconds now);
   void probe_tail(Picoseconds now);
@@ -132,7 +133,12 @@ class Sender {
   Picoseconds tail_sent_{};
   std::uint8_t tail_unanswered_ = 0;
   bool tail_waiting_ = false;
+  struct Readmission {
+    EvIndex ev = kNoEv;
+    Picoseconds at{};
+  };
   std::vector<BadProbe> bad_;
+  std::vector<Readmission> readmissions_;  // the latest of each value that has failed
   Picoseconds bad_at_ = kNever;
 };
 

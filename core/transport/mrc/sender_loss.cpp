@@ -76,6 +76,13 @@ void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
 }
 
 void Sender::condemn(EvIndex ev, bool at_once, Picoseconds now) {
+  const auto last = std::find_if(readmissions_.begin(), readmissions_.end(),
+                                 [ev](const Readmission& r) { return r.ev == ev; });
+  const MrcOptions& o = context_.options;
+  if (last != readmissions_.end() && now - last->at > o.probe_cap * o.readmit_forget_caps) {
+    evs_.forgive(ev);
+    readmissions_.erase(last);
+  }
   const EvChange change = evs_.condemn(ev, peer_.live(), at_once);
   if (!change.condemned) return;
   context_.count(Count::ev_condemned);
@@ -99,8 +106,19 @@ void Sender::readmit(EvIndex ev, bool marked, Picoseconds now) {
   if (evs_.state(ev) != EvState::assumed_bad) return;
   evs_.readmit(ev, marked);
   drop_bad_probe(ev);
+  std::erase_if(readmissions_, [ev](const Readmission& r) { return r.ev == ev; });
+  readmissions_.push_back({ev, now});
   context_.count(Count::ev_readmitted);
   context_.event(EventKind::ev_good, config_.local, evs_.value(ev).value, now);
+}
+
+std::uint32_t Sender::answers_needed(EvIndex ev) const {
+  const MrcOptions& o = context_.options;
+  const unsigned failures = evs_.failures(ev);
+  if (failures <= 1) return o.readmit_answers;
+  const std::uint64_t doubled = std::uint64_t{o.readmit_answers_again}
+                                << std::min(failures - 2, 16u);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(doubled, o.readmit_answers_most));
 }
 
 void Sender::drop_bad_probe(EvIndex ev) {
@@ -159,9 +177,7 @@ void Sender::on_probe_answer(const Seth& seth, const CcState& cc, Picoseconds no
     context_.count(Count::probe_answered);
     b.waiting = false;
     b.interval = rtt() * o.probe_start_rtts;
-    const std::uint32_t needed =
-        evs_.failed_before(b.ev) ? o.readmit_answers_again : o.readmit_answers;
-    if (++b.answers >= needed) return readmit(b.ev, seth.mark != 0, now);
+    if (++b.answers >= answers_needed(b.ev)) return readmit(b.ev, seth.mark != 0, now);
     b.at = now + b.interval;
     bad_at_ = std::min(bad_at_, b.at);
     return;

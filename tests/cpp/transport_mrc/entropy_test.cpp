@@ -180,10 +180,10 @@ TEST(EvSet, MoreLossesToCondemn) {
   EXPECT_FALSE(set.lost(ev, 0xf).condemned);
   EXPECT_FALSE(set.lost(ev, 0xf).condemned);
   EXPECT_TRUE(set.lost(ev, 0xf).condemned);
-  EXPECT_FALSE(set.failed_before(ev));
+  EXPECT_EQ(set.failures(ev), 1u);
   set.readmit(ev);
   set.condemn(ev, 0xf);
-  EXPECT_TRUE(set.failed_before(ev));
+  EXPECT_EQ(set.failures(ev), 2u);
 }
 
 TEST(EvSet, DeniedIsForTheControllerOnly) {

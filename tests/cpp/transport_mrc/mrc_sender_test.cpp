@@ -214,6 +214,57 @@ TEST(Sender, SilentLossCondemnsAndProbesBringBack) {
   EXPECT_EQ(s.count(Count::ev_readmitted), 1u);
 }
 
+// A path that loses in silence answers most probes: each failure doubles what is asked of it, until
+// it has served for long.
+TEST(Sender, EveryFailureAsksForTwiceTheAnswers) {
+  MrcOptions o = quick_options();
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 60'000;
+  o.loss_infer = LossInference::same_ev;
+  Script s(o, 1, 2);
+  EntropyValue bad;
+  std::uint32_t next = 0;  // PSN
+  // Packets 0 to 3 take both paths in turn; 0 never arrives the first time.
+  const auto fail = [&] {
+    s.post(4 * kMtu);
+    auto out = s.pull_all(2);
+    s.advance(microseconds(1));
+    for (const Left& l : s.pull_all()) out.push_back(l);
+    ASSERT_EQ(out.size(), 4u) HISTORY;
+    ASSERT_EQ(out[0].ev, out[2].ev) HISTORY;
+    bad = out[0].ev;
+    s.advance(microseconds(5));
+    s.sack(out[2], (next + 0xffffff) & 0xffffff, 0b1110);
+    ASSERT_EQ(s.ev_state(bad), EvState::assumed_bad) HISTORY;
+    const auto again = s.pull_all();
+    ASSERT_EQ(again.size(), 1u) HISTORY;
+    s.advance(microseconds(5));
+    s.sack(again[0], next + 3);
+    next += 4;
+  };
+  const auto answers = [&] {
+    int probes = 0;
+    for (int i = 0; i < 2000 && s.ev_state(bad) == EvState::assumed_bad; ++i) {
+      s.advance(microseconds(5));
+      for (const Left& l : s.pull_all()) {
+        if (l.in.op != Op::reliability_probe || l.ev != bad) continue;
+        ++probes;
+        s.answer_probe(l, next - 1);
+      }
+    }
+    return probes;
+  };
+  for (const int expected : {3, 5, 10, 20, 40, 64, 64}) {
+    fail();
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(answers(), expected) HISTORY;
+  }
+  s.advance(o.probe_cap * o.readmit_forget_caps + microseconds(1));
+  fail();
+  if (HasFatalFailure()) return;
+  EXPECT_EQ(answers(), 3) << "forgotten" HISTORY;
+}
+
 TEST(Sender, SpuriousLossGivesThePathBack) {
   MrcOptions o = quick_options();
   o.loss_infer = LossInference::same_ev;
