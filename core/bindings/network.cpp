@@ -3,6 +3,7 @@
 #include "bindings/bindings.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
@@ -22,6 +23,29 @@ namespace loomnet {
 namespace {
 
 Picoseconds ps(std::int64_t count) { return {count}; }
+
+// Network::run_until with a look at Ctrl-C every 50 ms or so of wall time: how many events fit in
+// between follows from how many did, since a busy machine or a large fabric makes them dear.
+bool run_until(Network& network, Picoseconds end, std::uint64_t most) {
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kLook = std::chrono::milliseconds(50);
+  static constexpr std::uint64_t kLeast = 1 << 10, kMost = 1 << 20;
+  EventQueue& events = network.events();
+  for (std::uint64_t slice = 1 << 14;;) {
+    const std::uint64_t part = std::min(slice, most), before = events.processed();
+    {
+      const py::gil_scoped_release release;
+      const auto began = Clock::now();
+      if (network.run_until(end, part)) return true;
+      const auto took = Clock::now() - began;
+      slice = took > kLook ? slice / 2 : took < kLook / 4 ? slice * 2 : slice;
+      slice = std::clamp(slice, kLeast, kMost);
+    }
+    most -= std::min(most, events.processed() - before);
+    if (events.stopped() || most == 0) return false;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
 
 // Each direction's figures as plain tuples of a table: columns are named in Python once.
 py::dict link_counters(Network& network) {
@@ -344,8 +368,8 @@ void bind_network(py::module_& m) {
           py::arg("at_ps"), py::arg("node"), py::arg("tables"))
       .def(
           "run_until",
-          [](Network& n, std::int64_t end, std::uint64_t most) { return n.run_until(ps(end), most); },
-          py::arg("end_ps"), py::arg("most_events") = ~0ull, py::call_guard<py::gil_scoped_release>())
+          [](Network& n, std::int64_t end, std::uint64_t most) { return run_until(n, ps(end), most); },
+          py::arg("end_ps"), py::arg("most_events") = ~0ull)
       .def_property_readonly("now_ps", [](const Network& n) { return n.now().count; })
       .def_property_readonly("next_event_ps", [](Network& n) { return n.events().next().count; })
       .def_property_readonly("events", [](Network& n) { return n.events().processed(); })

@@ -45,10 +45,15 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
         network_.run_until(end);
         return Stop::reached;
       }
-      // Whole instants, until one of them has news for a rank.
+      // Whole instants, until one of them has news for a rank, with a look at the wall clock: a
+      // large network may take long between two.
+      unsigned instants = 0;
+      bool late = false;
       do {
         network_.run_until(network_.events().next());
-      } while (!news() && network_.events().next() <= end);
+        late = ++instants % 1024 == 0 && rank::monotonic_ns() > until_ns;
+      } while (!late && !news() && network_.events().next() <= end);
+      if (late) return Stop::waiting;
       continue;
     }
     const std::int64_t left_ns = until_ns - rank::monotonic_ns();

@@ -1,11 +1,13 @@
 """The real engine on the virtual clock: capacity under faults, repeatability to the byte, and real
 PyTorch ranks whose time is the clock's."""
 
+import signal
 import textwrap
 
 import pytest
 
 import loomnet as ln
+from loomnet.errors import RunInterrupted
 from loomnet.laboratory import Lab
 
 pytest.importorskip("loomnet._core")
@@ -228,3 +230,18 @@ def test_a_job_that_waits_for_ever_is_ended(tmp_path):
 def test_an_option_that_no_engine_knows_is_refused(lab):
     with pytest.raises(ln.UsageError, match=r"no option paylod.*payload"):
         lab.run(fabric(), ln.AllReduce(size="1 kB", transport="mrc"), paylod=True)
+
+
+def test_ctrl_c_is_heard_inside_a_long_call_of_the_engine(tmp_path, monkeypatch):
+    """However many events a call may run: it looks every 50 ms or so of wall time."""
+    monkeypatch.setattr("loomnet.virtual.MOST_EVENTS", 10**15)
+    monkeypatch.setattr("loomnet.virtual.PROGRESS_S", 10**9)
+    old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 1.0)
+    try:
+        with pytest.raises(RunInterrupted):  # the whole of it would take hours
+            Lab("long", directory=tmp_path / "run", seed=1).run(
+                fabric(), ln.Flows("100 GB", pairs=[(0, 1)], transport="mrc"))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
