@@ -47,10 +47,10 @@ void CollectiveRun::fail_all(const OperationResult& result) {
     own.cookie = operation.cookie;
     communicator_.finish(id, std::move(own));
   };
-  held_.fail_all([&](OperationId id, const OperationResult& ended) {
-    OperationResult own = result;
-    own.cookie = ended.cookie;
-    communicator_.finish(id, std::move(own));
+  // Their results are in place, and a member that is gone will not read their slots: the fault is
+  // for what comes after.
+  held_.clear([&](OperationId id, OperationResult& ended) {
+    communicator_.finish(id, std::move(ended));
   });
   if (active_) finish(id_, operation_);
   active_ = false;

@@ -38,9 +38,10 @@ class HeldOperations {
     }
     if (any) release();
   }
+  // Hands all of them to `finish`.
   template <typename F>
-  void fail_all(F finish) {
-    for (const Held& h : held_) finish(h.id, h.result);
+  void clear(F finish) {
+    for (Held& h : held_) finish(h.id, h.result);
     held_.clear();
   }
   std::size_t size() const { return held_.size(); }

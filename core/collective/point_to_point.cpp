@@ -38,7 +38,7 @@ void PointToPoint::fail_all(const OperationResult& result) {
     }
     list.clear();
   };
-  held_.fail_all([&](OperationId id, const OperationResult& ended) {
+  held_.clear([&](OperationId id, OperationResult& ended) {
     OperationResult own = result;
     own.cookie = ended.cookie;
     own.tag = ended.tag;

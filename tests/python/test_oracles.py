@@ -93,8 +93,8 @@ def test_max_min_of_a_seven_to_one_incast(tmp_path):
     r = run(tmp_path / "fixed", fabric, ln.Incast(f"{size} B"), mrc=fixed)
     times = [flow.completion_ps for flow in r.flow_records]
     # The receiver sends no data, so it probes a reverse path of each sender every RTT ("MRC + SRv6
-    # multi-plane fabrics" 2.7), and the answers, 154 B, share the link: 1.4 %. The rest is the first
-    # packet's way and the last SACK's.
+    # multi-plane fabrics" 2.7), and the answers, 154 B, share the link: 1.4 %. The rest is the
+    # first packet's way and the last SACK's.
     answers = sum(row.get("ev_probe_answered", 0) for row in r.data.totals.values())
     assert answers * (154 + FRAMING) * BYTE_PS == pytest.approx(0.0144 * least, rel=0.05)
     bound = least + answers * (154 + FRAMING) * BYTE_PS
@@ -123,10 +123,10 @@ def test_ring_all_reduce_against_its_bound(tmp_path, ranks, transport):
 
 def test_a_lost_port_costs_its_share_of_a_synchronous_job(tmp_path):
     """Four ranks all-reduce and compute in step on 4 planes; one host loses one of its ports. What
-    is serialised then takes 4/3 as long, what is latency does not: (L + B) / (L + 4/3 B), with B the
-    ring's bytes at the line rate of 4 ports and L the rest of an undisturbed iteration. All ranks
-    alike: an operation ends when what it sent has arrived, so that no NIC goes on sending over the
-    narrow place while its rank computes."""
+    is serialised then takes 4/3 as long, what is latency does not: (L + B) / (L + 4/3 B), with B
+    the ring's bytes at the line rate of 4 ports and L the rest of an undisturbed iteration. All
+    ranks alike: an operation ends when what it sent has arrived, so that no NIC goes on sending
+    over the narrow place while its rank computes."""
     size = 17_000_000
     fabric = ln.clos.two_tier(
         planes=4,
@@ -169,9 +169,9 @@ def test_a_permutation_without_collisions_runs_at_line_rate(tmp_path, transport)
 
 
 def test_silent_loss_costs_nothing_where_uplinks_are_spare(tmp_path):
-    """One of 4 uplinks of a plane loses a fifth of its packets; the other 3 carry what 2 hosts of the
-    leaf send. Max-min is 1: the lossy path is left after one loss each, and each time it comes back
-    it must answer twice as many probes in a row."""
+    """One of 4 uplinks of a plane loses a fifth of its packets; the other 3 carry what 2 hosts of
+    the leaf send. Max-min is 1: the lossy path is left after one loss each, and each time it comes
+    back it must answer twice as many probes in a row."""
     fabric = ln.clos.two_tier(
         planes=4,
         leaves=2,

@@ -38,9 +38,9 @@ struct MrcOptions {
   std::uint32_t losses_to_bad = 1;          // 1 [paper]; 1-3
   std::uint32_t readmit_answers = 3;        // consecutive probe answers [choice]
   std::uint32_t readmit_answers_again = 5;  // if the EV had failed before [choice]
-  // Doubled at every further failure, up to this: a path that loses a share p of its packets answers
-  // n probes in a row with (1-p)^n, so 5 answers let 20 % loss back within milliseconds, again and
-  // again [choice]. A path that then served for 100 probe caps starts anew [choice].
+  // Doubled at every further failure, up to this: a path that loses a share p of its packets
+  // answers n probes in a row with (1-p)^n, so 5 answers let 20 % loss back within milliseconds,
+  // again and again [choice]. A path that then served for 100 probe caps starts anew [choice].
   std::uint32_t readmit_answers_most = 64;
   std::uint32_t readmit_forget_caps = 100;
   std::uint32_t probe_start_rtts = 4;       // first probe of a bad EV [choice]

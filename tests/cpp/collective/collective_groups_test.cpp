@@ -284,6 +284,13 @@ TEST(Groups, AnOperationEndsWhenItsWritesHaveCompleted) {
   EXPECT_EQ(rank.ended.size(), 2u);
 }
 
+TEST(Groups, AMemberThatGoesTakesNoResultThatIsInPlace) {
+  ByHand rank(true);
+  const auto first = rank.broadcast(16);
+  rank.executor.on_peer_failure(1, "was killed");
+  EXPECT_EQ(rank.ended, std::vector<std::uint64_t>{first.value}) << "its status is checked: ok";
+}
+
 TEST(Groups, OverASocketAnOperationEndsWhenItsWritesArePosted) {
   ByHand rank(false);
   const auto first = rank.broadcast(16);
