@@ -222,7 +222,7 @@ void bind_network(py::module_& m) {
       .def(py::init([](std::uint64_t rate, std::int64_t delay, std::uint32_t data_limit,
                        std::uint32_t control_limit, std::uint32_t ecn_low, std::uint32_t ecn_high,
                        std::uint32_t trim_size, bool last_hop, std::uint32_t pfc_xoff,
-                       std::uint32_t pfc_xon, std::uint32_t pfc_headroom) {
+                       std::uint32_t pfc_xon, std::uint32_t pfc_headroom, double ecn_share) {
              LinkConfig c;
              c.rate = {rate};
              c.delay = ps(delay);
@@ -233,13 +233,14 @@ void bind_network(py::module_& m) {
              c.trim = trim_size > 0;
              if (trim_size > 0) c.trim_size = trim_size;
              c.last_hop = last_hop;
+             c.ecn_share = ecn_share;
              c.pfc = {pfc_xoff, pfc_xon, pfc_headroom};
              return c;
            }),
            py::kw_only(), py::arg("rate_bps"), py::arg("delay_ps"), py::arg("data_limit") = 0,
            py::arg("control_limit") = 0, py::arg("ecn_low") = 0, py::arg("ecn_high") = 0,
            py::arg("trim_size") = 0, py::arg("last_hop") = false, py::arg("pfc_xoff") = 0,
-           py::arg("pfc_xon") = 0, py::arg("pfc_headroom") = 0);
+           py::arg("pfc_xon") = 0, py::arg("pfc_headroom") = 0, py::arg("ecn_share") = 1.0);
 
   py::class_<TableBatch, std::shared_ptr<TableBatch>>(m, "TableBatch")
       .def(py::init([](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,

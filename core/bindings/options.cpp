@@ -107,6 +107,17 @@ RoceOptions roce_options(const py::dict& options) {
       .field("ack_interval", o.ack_interval)
       .field("ect", o.ect)
       .field("initial_psn", o.initial_psn)
+      .field("dcqcn", o.dcqcn.on)
+      .field("line_rate_bps", o.dcqcn.line_rate)
+      .field("minimum_rate_bps", o.dcqcn.minimum_rate)
+      .field("additive_rate_bps", o.dcqcn.additive_rate)
+      .field("hyper_rate_bps", o.dcqcn.hyper_rate)
+      .field("dcqcn_g", o.dcqcn.g)
+      .time("alpha_timer_ps", o.dcqcn.alpha_timer)
+      .time("rate_timer_ps", o.dcqcn.rate_timer)
+      .time("cnp_gap_ps", o.dcqcn.cnp_gap)
+      .field("byte_counter", o.dcqcn.byte_counter)
+      .field("fast_recovery", o.dcqcn.fast_recovery)
       .done();
   return o;
 }

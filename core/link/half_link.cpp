@@ -181,9 +181,9 @@ PacketPtr HalfLink::dequeue() {
     control_credit_ = data_bytes_ ? control_credit_ - packet->wire_length : 0;
     control_credit_ = std::max<std::int64_t>(control_credit_, 0);
     if (ecn_high_ && packet->ect && data_before > ecn_low_) {
-      const double p = ecn_high_ > ecn_low_ ? static_cast<double>(data_before - ecn_low_) /
-                                                  (ecn_high_ - ecn_low_)
-                                            : 1.0;
+      const double p = data_before < ecn_high_ ? static_cast<double>(data_before - ecn_low_) /
+                                                     (ecn_high_ - ecn_low_) * config_.ecn_share
+                                               : 1.0;
       if (p >= 1 || random_.uniform() < p) {
         mark_ce(*packet);
         ++counters_.marked;

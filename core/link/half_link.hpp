@@ -25,7 +25,8 @@ struct LinkConfig {
   std::uint32_t data_limit = 0;     // bytes of all data queues; 0: no limit
   std::uint32_t control_limit = 0;  // bytes of the control queue; 0: no limit
   std::uint32_t ecn_low = 0;        // RED marking begins here (bytes of data queued at dequeue) …
-  std::uint32_t ecn_high = 0;       // … and is certain here; 0: no marking
+  std::uint32_t ecn_high = 0;       // … and is certain from here on; 0: no marking
+  double ecn_share = 1;             // probability just below ecn_high (RED's maximum)
   bool trim = false;                // cut trimmable packets that find the data queue full
   bool trim_fix_lengths = true;     // rewrite IPv6 and UDP lengths of a trimmed packet
   bool last_hop = false;            // the far end is a host

@@ -78,7 +78,8 @@ def _pfc(fabric: Fabric, per_plane: tuple[int, ...]) -> dict[str, tuple[float, s
     from loomnet.sparse import Halves, longest_rtt
 
     frame = fabric.payload.bytes + HEADER_BYTES
-    halves = Halves(fabric, longest_rtt(fabric, frame), frame, True)  # type: ignore[arg-type]
+    halves = Halves(fabric, longest_rtt(fabric, frame), frame,  # type: ignore[arg-type]
+                    {"pfc": True, "dcqcn": False})  # fmt: skip
     tiers = range(len(fabric.specs))  # type: ignore[attr-defined]
     with_roce = [fabric.specs[tier].pfc is None for tier in tiers]  # type: ignore[attr-defined]
     ports = sum(

@@ -21,6 +21,7 @@ from loomnet.timetable import Change, LinkChange, RouteChange
 # fabrics" 4): which apply follows from the fabric, never from the clock.
 SOFTWARE_RTT_PS = 500 * 10**6
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
+DCQCN_LEAST_BPS = 10**8  # NICs' and simulators' minimum; a hundredth of slower ports
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
 
@@ -49,7 +50,7 @@ def link_config(half: HalfLinkPlan) -> Any:
         control_limit=half.control_limit_bytes, ecn_low=half.ecn_low_bytes,
         ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes, last_hop=half.last_hop,
         pfc_xoff=half.pfc_xoff_bytes, pfc_xon=half.pfc_xon_bytes,
-        pfc_headroom=half.pfc_headroom_bytes)
+        pfc_headroom=half.pfc_headroom_bytes, ecn_share=half.ecn_share)
 
 
 def virtual_transport(job: Job, options: dict[str, Any], plan: Plan
@@ -65,6 +66,8 @@ def virtual_transport(job: Job, options: dict[str, Any], plan: Plan
         notes["pfc"] = "on: switch ports are lossless"
     elif name == "roce":
         notes["pfc"] = "off: go-back-N over lossy switches"
+    if name == "roce":
+        notes["dcqcn"] = "on" if chosen.get("dcqcn") else "off"
     return name, chosen, notes
 
 
@@ -159,6 +162,9 @@ class Engine:
                                   options=options)
         elif self.transport == "roce":
             options.setdefault("payload_mtu", self.plan.payload_bytes)
+            if options.get("dcqcn"):
+                options.setdefault("line_rate_bps", rate)
+                options.setdefault("minimum_rate_bps", min(DCQCN_LEAST_BPS, max(rate // 100, 1)))
             self.network.set_roce(self._node[host], options)
         elif self.transport == "tcp":
             options.setdefault("mtu", LIVE_MTU)

@@ -210,6 +210,7 @@ class Lab:
             hosts=placement if in_part else None,
             # The RoCE of the published comparisons runs over PFC; a live run's switches have none,
             # so neither has the virtual twin that it is checked against.
+            dcqcn=job.transport == "roce" and bool(options.get("roce", {}).get("dcqcn")),
             pfc=job.transport == "roce" and self.clock == "virtual" and label not in self._replay,
         )
         reroute = None if reroute_delay in (None, OFF) else Time(reroute_delay)

@@ -22,6 +22,8 @@ from loomnet.units import Time
 HEADER_BYTES, SACK_FRAME_BYTES = 142, 154
 TRIM_BYTES = 128
 T_co = TypeVar("T_co", covariant=True)
+# DCQCN's marking at 40 Gb/s; the bytes grow with the rate ("MRC + SRv6 multi-plane fabrics" 5).
+DCQCN_RATE, DCQCN_KMIN, DCQCN_KMAX, DCQCN_PMAX = 40 * 10**9, 5_000, 200_000, 0.01
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
 
 
@@ -41,6 +43,7 @@ class HalfLinkPlan:
     control_limit_bytes: int
     ecn_low_bytes: int  # 0 with ecn_high_bytes 0: no marking
     ecn_high_bytes: int
+    ecn_share: float  # of packets marked just below ecn_high_bytes; all above
     trim_bytes: int  # 0: no trimming
     pfc_xoff_bytes: int  # of the switch port it ends at; 0: no PFC there
     pfc_xon_bytes: int
@@ -212,10 +215,12 @@ def half_settings(
     last_hop: bool,
     from_host: bool,
     pfc: bool,
+    dcqcn: bool,
     where: str,
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """The numbers of one direction that follow from its rate and where it leads. `back` is the
-    other direction, `pfc` whether it is lossless where it does not say."""
+    other direction, `pfc` whether it is lossless where it does not say, `dcqcn` whether it marks as
+    DCQCN wants it."""
     # Thresholds: 1 BDP, 1.5 BDP at the last hop; ECN 0.2 … 0.8 BDP, off at the last hop; control
     # 2 x data ("MRC + SRv6 multi-plane fabrics" 2.9). A NIC's own egress neither marks nor trims,
     # and holds 5 BDP: only kernel traffic ever queues there.
@@ -225,14 +230,21 @@ def half_settings(
         limit = spec.data_limit.bytes
     control = 2 * limit if spec.control_limit is None else spec.control_limit.bytes
     marks = spec.ecn if spec.ecn is not None else not (last_hop or from_host)
+    low, high, share = bdp // 5, bdp * 4 // 5, 1.0
+    if dcqcn:  # at every hop, by thresholds that grow with the rate but hold a few packets
+        marks = spec.ecn is not False and not from_host
+        low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
+                     for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))  # fmt: skip
+        share = DCQCN_PMAX
     trims = spec.trim and not from_host
     return {
         "rate_bps": spec.rate.count,
         "delay_ps": spec.delay.count,
         "data_limit_bytes": limit,
         "control_limit_bytes": control,
-        "ecn_low_bytes": bdp // 5 if marks else 0,
-        "ecn_high_bytes": bdp * 4 // 5 if marks else 0,
+        "ecn_low_bytes": low if marks else 0,
+        "ecn_high_bytes": high if marks else 0,
+        "ecn_share": share,
         "trim_bytes": TRIM_BYTES if trims else 0,
         # A host takes whatever comes and never pauses the network.
         **(NO_PFC if last_hop else thresholds(spec, back, bdp, frame, default=pfc, where=where)),
@@ -240,7 +252,7 @@ def half_settings(
 
 
 def _half_plan(
-    topology: Topology, link: int, back: bool, rtt: Time, frame: int, pfc: bool
+    topology: Topology, link: int, back: bool, rtt: Time, frame: int, defaults: dict[str, bool]
 ) -> HalfLinkPlan:
     ahead, reverse = topology.links[link].forward, topology.links[link].backward
     spec, other = (reverse, ahead) if back else (ahead, reverse)
@@ -256,7 +268,7 @@ def _half_plan(
         target_port=target.port,
         last_hop=last_hop,
         **half_settings(
-            spec, other, rtt, frame, last_hop=last_hop, from_host=from_host, pfc=pfc, where=name
+            spec, other, rtt, frame, last_hop=last_hop, from_host=from_host, where=name, **defaults
         ),
     )
 
@@ -268,10 +280,12 @@ def make_plan(
     style: Style = "uN",
     hosts: Iterable[int] | None = None,
     pfc: bool = False,
+    dcqcn: bool = False,
 ) -> Plan:
     """Checks a fabric and works out every number. Raises FabricError or AddressError.
 
-    `pfc`: whether switch ports are lossless where their links do not say.
+    `pfc`: whether switch ports are lossless where their links do not say; `dcqcn`: whether switches
+    mark as DCQCN's constants have it.
 
     `hosts`: only what traffic among these hosts (numbers) can meet, with the numbers, addresses and
     seeds of the whole; the fabric must be regular and without overrides.
@@ -281,7 +295,7 @@ def make_plan(
     if hosts is not None:
         from loomnet.sparse import partial_plan
 
-        return partial_plan(fabric, hosts, seed, style, pfc)
+        return partial_plan(fabric, hosts, seed, style, {"pfc": pfc, "dcqcn": dcqcn})
     topology = Topology(fabric)
     addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
     frame = fabric.payload.bytes + HEADER_BYTES
@@ -291,8 +305,8 @@ def make_plan(
             i,
             link.name,
             topology.plane[i],
-            _half_plan(topology, i, False, rtt, frame, pfc),
-            _half_plan(topology, i, True, rtt, frame, pfc),
+            _half_plan(topology, i, False, rtt, frame, {"pfc": pfc, "dcqcn": dcqcn}),
+            _half_plan(topology, i, True, rtt, frame, {"pfc": pfc, "dcqcn": dcqcn}),
         )
         for i, link in enumerate(topology.links)
     )

@@ -52,7 +52,9 @@ class Part(Generic[T]):
 class Halves:
     """What every half-link of a tier and direction shares: `settings[tier][back]`."""
 
-    def __init__(self, fabric: ClosFabric, rtt: Time, frame: int, pfc: bool) -> None:
+    def __init__(
+        self, fabric: ClosFabric, rtt: Time, frame: int, defaults: dict[str, bool]
+    ) -> None:
         assert fabric.shape is not None
         self.shape: Clos = fabric.shape
         self.settings = [
@@ -64,7 +66,7 @@ class Halves:
                     frame,
                     last_hop=tier == 0 and back,
                     from_host=tier == 0 and not back,
-                    pfc=pfc,
+                    **defaults,
                     where=f"{fabric.name}, {_TIERS[tier]} links",
                 )
                 for back in (False, True)
@@ -228,7 +230,7 @@ class _Ports(Sequence[int]):
 
 
 def partial_plan(
-    fabric: Fabric, hosts: Iterable[int], seed: int, style: Style, pfc: bool
+    fabric: Fabric, hosts: Iterable[int], seed: int, style: Style, defaults: dict[str, bool]
 ) -> PartialPlan:
     """The plan of what these hosts' traffic can meet. Raises FabricError if that is not known."""
     if not isinstance(fabric, ClosFabric) or fabric.shape is None or not fabric.uniform:
@@ -243,7 +245,7 @@ def partial_plan(
     addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
     frame = fabric.payload.bytes + HEADER_BYTES
     rtt = longest_rtt(fabric, frame)
-    halves = Halves(fabric, rtt, frame, pfc)
+    halves = Halves(fabric, rtt, frame, defaults)
     lossless = halves.pfc
 
     def host(number: int) -> HostPlan:

@@ -81,18 +81,38 @@ def test_mrc_trims_unless_the_fabric_is_made_lossless(tmp_path):
 
 
 def test_incast_with_a_victim_behind_paused_links(tmp_path):
-    """7:1 across spines and a flow to another host of that rack: PFC alone holds the victim back
-    to 0.35 of its line or less ("MRC + SRv6 multi-plane fabrics" 7, D1); MRC does not."""
+    """7:1 across spines and a flow to another host of that rack. Under PFC alone that keeps 0.35 of
+    its line or less, with DCQCN 0.6 to 0.9 ("MRC + SRv6 multi-plane fabrics" 7, D1)."""
     pairs = [(host, 0) for host in (1, 2, 3, 5, 6, 7, 9)] + [(11, 4)]  # hosts 0, 4 on leaf 0
-    made = ln.Lab("pfc", directory=tmp_path, seed=2)
+    made = ln.Lab("d1", directory=tmp_path, seed=2)
     share = {}
-    for transport in ("roce", "mrc"):
-        job = ln.Flows("8 MB", count=8, pairs=pairs, transport=transport)
-        r = made.run(clos(), job, label=transport)
-        assert r.data.ended == "finished"
+    for name, options in (("pfc", {}), ("dcqcn", {"roce": {"dcqcn": True}})):
+        job = ln.Flows("200 MB", count=8, pairs=pairs, transport="roce")
+        r = made.run(clos(delay="0.7 us", payload="4096 B"), job, label=name, **options)
+        assert r.data.ended == "finished" and dropped(r) == total(r, "timeouts") == 0
         victim = next(flow for flow in r.flow_records if flow.destination == 4)
-        share[transport] = 8e6 * 8e12 / victim.completion_ps / 400e9
-    assert share["roce"] <= 0.35 and share["mrc"] > 0.65
+        share[name] = 200e6 * 8e12 / victim.completion_ps / (400e9 * 4096 / (4096 + 78 + 24))
+        assert total(r, "cnps_received") == total(r, "cnps_sent")
+        assert (total(r, "cnps_sent") > 50) == (name == "dcqcn")
+    assert share["pfc"] <= 0.35 and 0.6 <= share["dcqcn"] <= 0.9
+    notes = {run.label: run.row()["notes"]["dcqcn"] for run in made.report.fidelity}
+    assert notes == {"pfc": "off", "dcqcn": "on"}
+
+
+def test_flows_between_two_racks_collide_as_published(tmp_path):
+    """Eight flows over eight spines by ECMP: the line, a half, a third, and 0.59 on average
+    ("MRC + SRv6 multi-plane fabrics" 7, D2); MRC shares all paths."""
+    pairs = [(i, 8 + i) for i in range(8)]
+    line = 400e9 * 4096 / (4096 + 78 + 24)
+    shares = []
+    for seed in range(8):
+        fabric = clos(leaves=2, spines=8, hosts_per_leaf=8, order="block", payload="4096 B")
+        job = ln.Flows("8 MB", count=8, pairs=pairs, transport="roce")
+        r = ln.Lab("d2", directory=tmp_path / str(seed), seed=seed).run(fabric, job)
+        shares += [8e6 * 8e12 / flow.completion_ps / line for flow in r.flow_records]
+    near = [min(abs(share - at) for at in (1, 1 / 2, 1 / 3, 1 / 4)) for share in shares]
+    assert max(near) < 0.06
+    assert sum(shares) / len(shares) == pytest.approx(0.59, abs=0.06)
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -135,6 +155,35 @@ def test_settings_of_links_and_builders_win_over_the_transport():
                    ln.dumbbell(left=1, right=1, rate="1 Gb/s", delay="1 us", pfc=True),
                    ln.clos.fat_tree(4, rate="1 Gb/s", delay="1 us", pfc=True)):  # fmt: skip
         assert make_plan(fabric).pfc
+
+
+def test_dcqcn_marks_by_its_own_thresholds_at_every_hop():
+    """5 KB, 200 KB and 1 % at 40 Gb/s, bytes by the rate; a few packets at least."""
+    plan = make_plan(clos(), pfc=True, dcqcn=True)
+    half = {plan.half(i).name: plan.half(i) for i in range(2 * len(plan.links))}
+    for name in ("p0.leaf0->p0.spine0", "p0.leaf0->h0"):
+        found = half[name]
+        assert (found.ecn_low_bytes, found.ecn_high_bytes) == (50_000, 2_000_000)
+        assert found.ecn_share == 0.01
+    assert half["h0->p0.leaf0"].ecn_high_bytes == 0
+    slow = make_plan(clos(rate="1 Mb/s", delay="1 ms"), dcqcn=True).links[0].backward
+    assert (slow.ecn_low_bytes, slow.ecn_high_bytes) == (2 * 2190, 8 * 2190)
+    assert make_plan(clos()).links[0].backward.ecn_share == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dcqcn": True, "minimum_rate_bps": 0}, "RoceOptions.dcqcn.minimum_rate"),
+        ({"dcqcn": True, "dcqcn_g": 2.0}, "RoceOptions.dcqcn.g"),
+        ({"dcqn": True}, "no option dcqn; there are"),
+    ],
+)
+def test_options_of_dcqcn_that_do_not_fit_are_one_clear_line(tmp_path, options, message):
+    made = ln.Lab("bad", directory=tmp_path)
+    with pytest.raises(UsageError, match=message) as caught:
+        made.run(clos(), ln.AllReduce("1 MB", transport="roce"), roce=options)
+    assert "\n" not in str(caught.value)
 
 
 def test_describe_says_what_is_lossless():

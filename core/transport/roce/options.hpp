@@ -5,6 +5,7 @@
 
 #include "clock/time.hpp"
 #include "packet/dscp.hpp"
+#include "transport/roce/dcqcn.hpp"
 
 namespace loomnet {
 
@@ -17,14 +18,15 @@ struct RoceOptions {
   // Timeouts without progress that are survived: 7 is NCCL_IB_RETRY_CNT's default. The next one
   // ends the connection, so a dead path is reported after (retry_count + 1) timeouts, 34.4 s.
   std::uint8_t retry_count = 7;
-  // No congestion control: a queue pair sends at its port's rate, with this many payload bytes
+  // Without DCQCN a queue pair sends at its port's rate, with this many payload bytes
   // unacknowledged at most (0: the PSN space, 2^23 packets, is the only limit).
   std::uint64_t in_flight_limit = 0;
   std::uint32_t ack_interval = 16;  // packets between requests for an ACK inside a message
   std::uint8_t data_dscp = dscp::kNoTrim;
   // RC acknowledgements travel in the traffic class of their queue pair.
   std::uint8_t ack_dscp = dscp::kNoTrim;
-  bool ect = false;               // data is ECN-capable (nothing here reacts to marks: DCQCN would)
+  bool ect = false;               // data is ECN-capable; DCQCN makes it so
+  roce::DcqcnOptions dcqcn;
   std::uint32_t initial_psn = 0;  // 24 bits; exchanged out of band in a cluster, common here
 
   constexpr Picoseconds ack_timeout() const {

@@ -16,6 +16,7 @@ bool known(std::uint8_t opcode) {
     case RcOpcode::write_only:
     case RcOpcode::write_only_immediate:
     case RcOpcode::acknowledge:
+    case RcOpcode::congestion_notification:
       return true;
   }
   return false;
@@ -50,6 +51,8 @@ Received parse(const Packet& packet) {
   r.ack_request = bth.ack_request;
   if (r.opcode == RcOpcode::acknowledge) {
     r.aeth = Aeth::parse(in);
+  } else if (r.opcode == RcOpcode::congestion_notification) {
+    in.skip(kCnpReservedBytes);
   } else {
     if (starts_message(r.opcode)) r.reth = Reth::parse(in);
     if (carries_immediate(r.opcode)) r.immediate = ImmDt::parse(in).immediate;

@@ -20,7 +20,9 @@ enum class RcOpcode : std::uint8_t {
   write_only = 0x0a,
   write_only_immediate = 0x0b,
   acknowledge = 0x11,
+  congestion_notification = 0x81,  // CNP: BTH with BECN and 16 reserved bytes (A17.9.3)
 };
+inline constexpr std::size_t kCnpReservedBytes = 16;
 
 constexpr bool starts_message(RcOpcode op) {
   return op == RcOpcode::write_first || op == RcOpcode::write_only ||

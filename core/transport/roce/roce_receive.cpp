@@ -48,8 +48,16 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
     ++count.wrong_port_dropped;
     return;
   }
-  if (r.ecn == Ecn::ce) ++count.ce_received;
   QueuePair& qp = c.queue_pairs[port];
+  if (r.ecn == Ecn::ce) {
+    ++count.ce_received;
+    if (qp.rate && r.opcode != RcOpcode::acknowledge) notify_congestion(qp, now);
+  }
+  if (r.opcode == RcOpcode::congestion_notification) {
+    ++count.cnps_received;
+    if (qp.rate) qp.rate->on_cnp(now);
+    return;
+  }
   if (r.opcode == RcOpcode::acknowledge) {
     recent_.sending = c.queue_pairs.get();
     recent_.sending_for = &c;
@@ -59,6 +67,17 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
     recent_.receiving_for = &c;
     on_request(qp, r, *packet, now);
   }
+}
+
+void RoceTransport::notify_congestion(QueuePair& qp, Picoseconds now) {
+  if (now < qp.cnp_due || qp.in_cnps) return;
+  qp.cnp_due = now + options_.dcqcn.cnp_gap;
+  ReadyList& list = ports_[qp.plane].cnps;
+  qp.in_cnps = true;
+  qp.next_cnp = nullptr;
+  (list.tail ? list.tail->next_cnp : list.head) = &qp;
+  list.tail = &qp;
+  sink_.port_ready(qp.plane);
 }
 
 void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Picoseconds now) {

@@ -1,4 +1,6 @@
 // RoCE towards the wire: whose turn it is on a port, and the packets themselves.
+#include <algorithm>
+
 #include "packet/udp.hpp"
 #include "transport/roce/roce_state.hpp"
 
@@ -46,10 +48,18 @@ void RoceTransport::ready_answer(QueuePair& qp) {
 Pulled RoceTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) {
   if (number >= ports_.size() || !ports_[number].up) return Pulled::idle();
   Port& port = ports_[number];
+  if (queue == kControlClass && port.cnps.head) {
+    QueuePair& qp = *port.cnps.head;
+    port.cnps.head = qp.next_cnp;
+    if (!port.cnps.head) port.cnps.tail = nullptr;
+    qp.in_cnps = false;
+    return Pulled::of(cnp_packet(qp));
+  }
   if (class_of_dscp(options_.ack_dscp).queue == queue) {
     if (QueuePair* qp = dequeue(port.answers, true)) return Pulled::of(answer_packet(*qp));
   }
   if (class_of_dscp(options_.data_dscp).queue == queue) {
+    if (options_.dcqcn.on) return pull_paced(port, now);
     while (QueuePair* qp = dequeue(port.data, false)) {
       if (!qp->requester.can_send(window_)) continue;  // acknowledged or failed since
       PacketPtr packet = data_packet(*qp, now);
@@ -58,6 +68,27 @@ Pulled RoceTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) 
     }
   }
   return Pulled::idle();
+}
+
+// As pull() of data, in turn among queue pairs whose rate lets them send now.
+Pulled RoceTransport::pull_paced(Port& port, Picoseconds now) {
+  Picoseconds soonest = kNever;
+  const QueuePair* first_waiting = nullptr;
+  while (port.data.head && port.data.head != first_waiting) {
+    QueuePair* qp = dequeue(port.data, false);
+    if (!qp->requester.can_send(window_)) continue;
+    if (qp->rate->next_send() > now) {
+      soonest = std::min(soonest, qp->rate->next_send());
+      if (!first_waiting) first_waiting = qp;
+      enqueue(port.data, *qp, false);
+      continue;
+    }
+    PacketPtr packet = data_packet(*qp, now);
+    qp->rate->on_sent(packet->wire_length + kFramingOverhead, now);
+    if (qp->requester.can_send(window_)) enqueue(port.data, *qp, false);
+    return Pulled::of(std::move(packet));
+  }
+  return soonest == kNever ? Pulled::idle() : Pulled::wait(soonest);
 }
 
 // Everything up to and including BTH; `extension` bytes of headers and `payload` bytes will follow.
@@ -99,7 +130,8 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
   bth.ack_request = s.ack_request;
   bth.psn = static_cast<std::uint32_t>(options_.initial_psn + s.sequence) & kMask24;
   const std::size_t extension = (s.first ? Reth::kSize : 0) + (immediate ? ImmDt::kSize : 0);
-  PacketPtr packet = begin_packet(qp, bth, extension, s.length, options_.data_dscp, options_.ect);
+  PacketPtr packet = begin_packet(qp, bth, extension, s.length, options_.data_dscp,
+                                  options_.ect || options_.dcqcn.on);
   ByteWriter out({packet->header.data() + packet->header_length - extension, extension});
   if (s.first) Reth{m.remote_address + s.part->offset, m.remote_key, s.part->length}.serialize(out);
   if (immediate) ImmDt{m.immediate}.serialize(out);
@@ -116,6 +148,19 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
     counters_->retransmitted_bytes += s.length;
   }
   if (qp.requester.deadline == kNever) start_timer(qp, now);
+  return packet;
+}
+
+PacketPtr RoceTransport::cnp_packet(QueuePair& qp) {
+  Bth bth;
+  bth.opcode = static_cast<std::uint8_t>(roce::RcOpcode::congestion_notification);
+  bth.becn = true;
+  bth.destination_qp = qp.connection->remote;
+  PacketPtr packet =
+      begin_packet(qp, bth, roce::kCnpReservedBytes, 0, dscp::kControl, false);
+  std::fill_n(packet->header.data() + packet->header_length - roce::kCnpReservedBytes,
+              roce::kCnpReservedBytes, std::uint8_t{0});
+  ++counters_->cnps_sent;
   return packet;
 }
 

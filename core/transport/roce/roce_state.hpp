@@ -10,11 +10,14 @@ struct RoceTransport::QueuePair {
   Connection* connection = nullptr;
   QueuePair* next_answer = nullptr;
   QueuePair* next_data = nullptr;
+  QueuePair* next_cnp = nullptr;
   PlanePort plane = 0;
-  bool in_answers = false, in_data = false;
+  bool in_answers = false, in_data = false, in_cnps = false;
   bool in_deadlines = false;
   roce::Requester requester;
   roce::Responder responder;
+  std::unique_ptr<roce::Dcqcn> rate;  // null without DCQCN
+  Picoseconds cnp_due{};              // the next CNP no sooner
   std::array<std::uint8_t, roce::kFrontBytes> front{};  // lengths and class are set per packet
 };
 
@@ -53,7 +56,7 @@ struct RoceTransport::Counters {
                 wrong_port_dropped = 0, corrupt_dropped = 0, ce_received = 0,
                 immediates_delivered = 0, immediates_inconsistent = 0, immediates_overflow = 0,
                 messages_posted = 0, messages_completed = 0, messages_failed = 0,
-                posts_unknown_qp = 0, connections_failed = 0;
+                posts_unknown_qp = 0, connections_failed = 0, cnps_sent = 0, cnps_received = 0;
 };
 
 }  // namespace loomnet

@@ -29,6 +29,18 @@ const RoceOptions& checked(const RoceOptions& o) {
   if (o.ack_interval == 0) refuse("RoceOptions.ack_interval: at least 1 packet");
   if (o.data_dscp > 63 || o.ack_dscp > 63) refuse("RoceOptions.data_dscp, ack_dscp: 6 bits");
   if (o.initial_psn > kMask24) refuse("RoceOptions.initial_psn: 24 bits");
+  const roce::DcqcnOptions& d = o.dcqcn;
+  if (d.on) {
+    if (d.line_rate == 0) refuse("RoceOptions.dcqcn.line_rate: DCQCN begins at a port's rate");
+    if (!(d.g > 0 && d.g <= 1)) refuse("RoceOptions.dcqcn.g: a share, more than 0");
+    if (d.minimum_rate == 0 || d.minimum_rate > d.line_rate) {
+      refuse("RoceOptions.dcqcn.minimum_rate: 1 bit/s to the line rate");
+    }
+    if (d.alpha_timer <= Picoseconds{} || d.rate_timer <= Picoseconds{} ||
+        d.cnp_gap < Picoseconds{} || d.byte_counter == 0) {
+      refuse("RoceOptions.dcqcn: timers and byte counter must be more than 0");
+    }
+  }
   return o;
 }
 
@@ -70,6 +82,7 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
     QueuePair& qp = c->queue_pairs[p];
     qp.connection = c.get();
     qp.plane = p;
+    if (options_.dcqcn.on) qp.rate = std::make_unique<roce::Dcqcn>(options_.dcqcn);
     // Entropy for ECMP as Linux derives it: a flow label per queue pair, folded into a source port
     // of the dynamic range (RFC 6335).
     const std::uint64_t hash =
@@ -125,7 +138,8 @@ void RoceTransport::on_port(PlanePort port, bool up, Picoseconds now) {
   if (port >= ports_.size()) return;
   ports_[port].up = up;
   if (up) {
-    if (ports_[port].answers.head || ports_[port].data.head) sink_.port_ready(port);
+    const Port& p = ports_[port];
+    if (p.answers.head || p.data.head || p.cnps.head) sink_.port_ready(port);
     return;
   }
   for (const auto& c : connections_) {
@@ -251,6 +265,8 @@ void RoceTransport::counters(std::vector<TransportCounter>& out) const {
       {"messages_failed", c.messages_failed},
       {"posts_unknown_qp", c.posts_unknown_qp},
       {"connections_failed", c.connections_failed},
+      {"cnps_sent", c.cnps_sent},
+      {"cnps_received", c.cnps_received},
   };
   out.insert(out.end(), std::begin(all), std::end(all));
 }

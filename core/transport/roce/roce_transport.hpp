@@ -53,7 +53,7 @@ class RoceTransport final : public Transport {
   };
   struct Port {
     bool up = true;
-    ReadyList answers, data;
+    ReadyList answers, data, cnps;
   };
 
   void enqueue(ReadyList& list, QueuePair& qp, bool answers);
@@ -63,6 +63,9 @@ class RoceTransport final : public Transport {
   void start_timer(QueuePair& qp, Picoseconds now);
   PacketPtr data_packet(QueuePair& qp, Picoseconds now);
   PacketPtr answer_packet(QueuePair& qp);
+  PacketPtr cnp_packet(QueuePair& qp);
+  void notify_congestion(QueuePair& qp, Picoseconds now);
+  Pulled pull_paced(Port& port, Picoseconds now);
   PacketPtr begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension,
                          std::uint32_t payload, std::uint8_t dscp, bool ect);
   void on_request(QueuePair& qp, const roce::Received& received, const Packet& packet,
