@@ -25,8 +25,8 @@ GATEWAY_MAC = "02:00:00:00:00:01"
 def check_plan(plan: Plan) -> None:
     """Raises UsageError for a fabric that cannot be had on the live clock."""
     if plan.pfc:
-        raise UsageError("pfc: not on the live clock, whose switches are the kernel's and "
-                         "pause nobody; leave pfc out or run on the virtual clock")
+        raise UsageError("pfc: not on the live clock, whose switches pause nobody; leave pfc out "
+                         "or run on the virtual clock")
 
 
 def require_live() -> None:
