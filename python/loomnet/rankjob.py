@@ -14,7 +14,7 @@ from typing import Any
 from loomnet import _core
 from loomnet.engine import Engine, staging_for
 from loomnet.jobs import TorchJob
-from loomnet.live.ranks import RankGroup, RankSpec
+from loomnet.live.ranks import NICE, RankGroup, RankSpec
 from loomnet.rundata import Iteration, RunFault
 from loomnet.runner import RunRequest
 
@@ -55,7 +55,7 @@ class RankJob:
 
     # --- processes --------------------------------------------------------------------------------
     def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str],
-               computes: Sequence[str] = ()) -> None:
+               nice: int = NICE, computes: Sequence[str] = ()) -> None:
         """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones).
         `computes`: on the virtual clock each rank's compute time, as its step hook reads it."""
         # Where a model stands for Gloo, Gloo's own name means that model.
@@ -80,7 +80,7 @@ class RankJob:
                     **compute, **environment, **record, **self.job.env},
                 pass_fds=fds))
         self.group = RankGroup(fabric, specs, self.log_directory, cwd=Path.cwd(),
-                               master_port=master_port)
+                               master_port=master_port, nice=nice)
 
     def ended(self, timeout: float = 0) -> list[int]:
         """Ranks whose process has ended since the last call."""

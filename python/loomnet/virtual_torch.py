@@ -90,6 +90,7 @@ class VirtualTorchRun:
             try:
                 self.ranks.launch(LocalHosts(lock, names), master_port=free_port(),
                                   environment=environment_of_ranks(),
+                                  nice=0,  # an engine that waits for its ranks fears none
                                   computes=computes)
                 ended, reason = self.watch()
             except KeyboardInterrupt:

@@ -20,7 +20,7 @@ SCENARIO = Path(__file__).parents[2] / "scenarios" / "ddp_eight_planes.py"
 STEPS = 5  # a fault at step 2 for two iterations; most of a run is eight times importing torch
 
 
-@pytest.mark.timeout(600)  # 24 imports of torch, at nice 10: a minute of an idle machine
+@pytest.mark.timeout(600)  # 24 imports of torch: a minute of an idle machine
 def test_three_runs_are_the_same_to_the_picosecond(tmp_path):
     """Eight ranks, twice in this process and once in another: every iteration's time and loss is a
     figure of the report, and the report is the same to the byte."""

@@ -29,7 +29,7 @@ _EXEC = Path(__file__).with_name("rank_exec.py")
 _ONE_THREAD = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB_MAXIMUM")
 # What root's environment holds that must not reach a rank of another user.
 _PRIVATE = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "SUDO_COMMAND", "SSH_AUTH_SOCK", "MAIL")
-_NICE = 10
+NICE = 10
 # Gradients and activations stay in the heap: giving them back to the kernel and faulting them in
 # again every step is time in the kernel, in which a rank cannot be preempted (measured: p99
 # lateness 1.0 ms with glibc's defaults, 0.65 ms so).
@@ -129,6 +129,7 @@ class RankGroup:
         cwd: the ranks' working directory.
         user: whom they run as; default the invoking user.
         master_port: rendezvous port on rank 0's management address.
+        nice: how far the ranks step back: far on the live clock, whose engine must not wait.
         inherit: start from the caller's environment (True) or from PATH and LANG alone.
 
     Raises:
@@ -144,6 +145,7 @@ class RankGroup:
         cwd: Path | None = None,
         user: RankUser | None = None,
         master_port: int = 29500,
+        nice: int = NICE,
         inherit: bool = True,
     ) -> None:
         specs = sorted(specs, key=lambda s: s.rank)
@@ -154,7 +156,7 @@ class RankGroup:
                 raise ValueError(f"rank {spec.rank}: no host {spec.host!r} in this fabric")
         self.ranks: list[Rank] = []
         self.first_failure: Rank | None = None
-        self._run_id = fabric.lock.run_id
+        self._run_id, self._nice = fabric.lock.run_id, nice
         self._poll = select.poll()
         self._by_fd: dict[int, Rank] = {}
         user = user or RankUser.invoking()
@@ -197,7 +199,7 @@ class RankGroup:
         namespaces = fabric.hosts[spec.host].open_namespaces()
         order = {
             "namespaces": namespaces,
-            "nice": _NICE,
+            "nice": self._nice,
             "uid": user.uid,
             "gid": user.gid,
             "groups": list(user.groups),
