@@ -73,14 +73,17 @@ void Cubic::on_ack(const AckSample& s) {
   const double mss = window_.mss, cwnd = static_cast<double>(window_.cwnd) / mss;
   const double acked = static_cast<double>(left) / mss;
   const double t = (s.now - epoch_).seconds();
-  // 4.3: once above the window before the last reduction, probe as Reno does.
-  w_est_ += (w_est_ >= cwnd_prior_ ? 1.0 : kAlpha) * acked / cwnd;
+  // 4.3, without its growth by whole segments above the window before the last reduction, which
+  // Linux does not have either.
+  w_est_ += kAlpha * acked / cwnd;
   double more = 0;
   if (window_at(t, k_, w_max_) < w_est_) {
     more = std::max(w_est_ - cwnd, 0.0);
   } else {
-    // 4.4 and 4.5: towards where the curve is one RTT from now, at most half a window ahead.
-    const double target = std::clamp(window_at(t + s.srtt.seconds(), k_, w_max_), cwnd, 1.5 * cwnd);
+    // 4.4 and 4.5: towards where the curve is one RTT from now, in Linux the smallest seen, at most
+    // half a window ahead.
+    const double ahead = (s.min_rtt == kNever ? s.srtt : s.min_rtt).seconds();
+    const double target = std::clamp(window_at(t + ahead, k_, w_max_), cwnd, 1.5 * cwnd);
     more = (target - cwnd) / cwnd * acked;
   }
   if (!limit_seen_) more = std::max(more, kUnknownPathGrowth * acked);
