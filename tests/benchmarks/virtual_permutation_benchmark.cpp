@@ -24,7 +24,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -32,8 +31,7 @@
 #include "../cpp/engine/clos.hpp"
 #include "engine/flow_traffic.hpp"
 #include "fat_tree.hpp"
-#include "transport/mrc/mrc_transport.hpp"
-#include "transport/roce/roce_transport.hpp"
+#include "virtual_clock.hpp"
 
 namespace loomnet {
 namespace {
@@ -42,13 +40,6 @@ enum Fabric : int { kTwoTier, kThreeTier };
 enum Kind : int { kMrc, kRoce };
 constexpr std::uint64_t kBytes = 2'000'000;
 constexpr Picoseconds kRtt = microseconds(12);
-
-// Seconds of this core: what the one thread used, whatever else the machine does.
-double core_seconds() {
-  timespec t{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
-}
 
 double heap_bytes() {
   const struct mallinfo2 m = mallinfo2();
@@ -76,19 +67,13 @@ std::vector<unsigned> derangement(unsigned hosts) {
 
 class World {
  public:
-  World(Fabric fabric, Kind kind, unsigned hosts, bool host_routes) : network_(1, milliseconds(1)) {
+  World(Fabric fabric, Kind kind, unsigned hosts, bool host_routes)
+      : network_(1, milliseconds(1)), hosts_(hosts) {
     const BitsPerSecond rate = fabric == kTwoTier ? gigabits(25) : gigabits(100);
     const unsigned planes = fabric == kTwoTier ? 4 : 1;
     LinkConfig link{.rate = rate, .delay = microseconds(1)};
-    LinkConfig up = link;
-    if (kind == kMrc) {
-      const auto bdp = static_cast<std::uint32_t>(bytes_in(kRtt, rate));
-      link.data_limit = bdp;
-      link.control_limit = 2 * bdp;
-      link.ecn_low = bdp / 5;
-      link.ecn_high = bdp * 4 / 5;
-      link.trim = true;
-    }
+    const LinkConfig up = link;
+    if (kind == kMrc) link = testing::trimming(link, kRtt);
     LinkConfig down = link;
     down.last_hop = true;
     down.ecn_low = down.ecn_high = 0;
@@ -110,69 +95,35 @@ class World {
         tree->connect(a, qa, b, qb, a);
       };
     }
-    for (unsigned h = 0; h < hosts; ++h) {
-      Nic& nic = network_.nic(h);
-      if (kind == kRoce) {
-        nic.set_transport(std::make_unique<RoceTransport>(
-            nic.sink(), RoceOptions{.payload_mtu = 4096, .in_flight_limit = 256'000 / planes}));
-      } else {
-        nic.set_transport(std::make_unique<mrc::MrcTransport>(mrc::MrcOptions::sim(kRtt, rate),
-                                                              nic.sink(), nic.ports()));
-      }
+    if (kind == kMrc) {
+      testing::set_mrc(network_, hosts, kRtt, rate);
+    } else {
+      testing::set_roce(network_, hosts,
+                        {.payload_mtu = 4096, .in_flight_limit = 256'000 / planes});
     }
   }
 
   Network& network() { return network_; }
   void connect(unsigned a, QpNumber qa, unsigned b, QpNumber qb) { connect_(a, qa, b, qb); }
-  std::uint64_t hops() {
-    std::uint64_t n = 0;
-    for (LinkId link = 0; link < network_.links(); ++link) {
-      for (const bool forward : {true, false}) n += network_.half(link, forward).counters().packets;
+  // A flow of 2 MB from every host, over a queue pair of its own.
+  void add_permutation(FlowTraffic& flows) {
+    const std::vector<unsigned> to = derangement(hosts_);
+    for (unsigned h = 0; h < hosts_; ++h) {
+      connect(h, 100, to[h], 200);
+      flows.add({.source = h,
+                 .destination = to[h],
+                 .qp = 100,
+                 .bytes = kBytes,
+                 .message = 1 << 18,
+                 .depth = 8});
     }
-    return n;
-  }
-  std::uint64_t drops() {
-    std::uint64_t n = 0;
-    for (LinkId link = 0; link < network_.links(); ++link) {
-      for (const bool forward : {true, false}) {
-        for (const auto d : network_.half(link, forward).counters().drops) n += d;
-      }
-    }
-    return n;
   }
 
  private:
   Network network_;
+  unsigned hosts_;
   std::function<void(unsigned, QpNumber, unsigned, QpNumber)> connect_;
 };
-
-// The floor: as many events as the run had, with as many pending, and nothing behind them.
-struct Bouncer : EventHandler {
-  EventQueue* queue = nullptr;
-  std::vector<ObjectId>* ids = nullptr;
-  std::uint64_t left = 0;
-  RandomStream random{1, 2, 3};
-  void on_event(std::uint64_t, Picoseconds now) override {
-    if (left == 0) return;
-    --left;
-    queue->schedule(now + Picoseconds{static_cast<std::int64_t>(random() & 0x1fffff)},
-                    (*ids)[random.below(static_cast<std::uint32_t>(ids->size()))]);
-  }
-};
-
-double bare_events_per_second(std::uint64_t events, std::size_t pending) {
-  EventQueue queue;
-  Bouncer bouncer;
-  std::vector<ObjectId> ids;
-  for (std::size_t i = 0; i < pending; ++i) ids.push_back(queue.add(bouncer));
-  bouncer.queue = &queue;
-  bouncer.ids = &ids;
-  bouncer.left = events;
-  for (std::size_t i = 0; i < pending; ++i) queue.schedule({static_cast<std::int64_t>(i)}, ids[i]);
-  const double begin = core_seconds();
-  queue.run_until(kNever);
-  return static_cast<double>(queue.processed()) / (core_seconds() - begin);
-}
 
 void permutation(benchmark::State& state) {
   const auto fabric = static_cast<Fabric>(state.range(0));
@@ -184,34 +135,26 @@ void permutation(benchmark::State& state) {
     Network& network = world.network();
     const double before = heap_bytes();
     FlowTraffic flows(network, false);
-    const std::vector<unsigned> to = derangement(hosts);
-    for (unsigned h = 0; h < hosts; ++h) {
-      world.connect(h, 100, to[h], 200);
-      flows.add({.source = h,
-                 .destination = to[h],
-                 .qp = 100,
-                 .bytes = kBytes,
-                 .message = 1 << 18,
-                 .depth = 8});
-    }
+    world.add_permutation(flows);
     flows.start();
-    const double begin = core_seconds();
+    const double begin = testing::core_seconds();
     while (!flows.done()) {
       network.run_until(network.now() + microseconds(10));
       pending += static_cast<double>(network.events().pending());
       ++samples;
     }
-    const double seconds = core_seconds() - begin;
+    const double seconds = testing::core_seconds() - begin;
     state.SetIterationTime(seconds);
     took += seconds;
     heap += heap_bytes() - before;
-    hops += static_cast<double>(world.hops());
-    drops += static_cast<double>(world.drops());
+    const testing::Carried carried = testing::carried(network);
+    hops += static_cast<double>(carried.hops);
+    drops += static_cast<double>(carried.drops);
     events += static_cast<double>(network.events().processed());
     for (const FlowResult& r : flows.results()) finish = std::max(finish, r.end.seconds());
   }
   const double runs = static_cast<double>(state.iterations());
-  const double floor = bare_events_per_second(static_cast<std::uint64_t>(events / runs),
+  const double floor = testing::bare_events_per_second(static_cast<std::uint64_t>(events / runs),
                                               static_cast<std::size_t>(pending / samples));
   state.counters["Mhops/s"] = hops / took * 1e-6;
   state.counters["hops"] = hops / runs;
@@ -259,21 +202,12 @@ void large_fabric(benchmark::State& state) {
     const double before = resident_bytes();
     World world(kTwoTier, kind, kHosts, kind == kRoce);
     FlowTraffic flows(world.network(), false);
-    const std::vector<unsigned> to = derangement(kHosts);
-    for (unsigned h = 0; h < kHosts; ++h) {
-      world.connect(h, 100, to[h], 200);
-      flows.add({.source = h,
-                 .destination = to[h],
-                 .qp = 100,
-                 .bytes = kBytes,
-                 .message = 1 << 18,
-                 .depth = 8});
-    }
+    world.add_permutation(flows);
     flows.start();
-    const double begin = core_seconds();
+    const double begin = testing::core_seconds();
     world.network().run_until(microseconds(10));
-    took += core_seconds() - begin;
-    hops += static_cast<double>(world.hops());
+    took += testing::core_seconds() - begin;
+    hops += static_cast<double>(testing::carried(world.network()).hops);
     resident = resident_bytes() - before;
   }
   state.counters["resident_MB"] = resident * 1e-6;
