@@ -214,9 +214,10 @@ Picoseconds HalfLink::impair(Packet& packet, Picoseconds arrival) {
 void HalfLink::prepare(std::uint64_t what, int stage) const {
   if (stage == 1 && what > kPauseEnd) {
     const auto* packet = reinterpret_cast<const Packet*>(what);
-    fetch(packet, to_host_ ? 256 : 128);
-    fetch(&to_, to_host_ ? LinkReceiver::kHotBytes : kCacheLine);
-    return;
+    fetch(packet, 128);
+    if (!to_host_) return fetch(&to_);
+    fetch(&packet->header[64], 128);
+    return fetch(&to_, LinkReceiver::kHotBytes);
   }
   if (what <= kPauseEnd || in_flight_.empty()) return;
   to_.prepare(to_port_, in_flight_.front(), stage);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -38,6 +40,59 @@ inline void store_big_endian(std::uint8_t* to, std::uint64_t value) {
   for (std::size_t i = N; i-- > 0; value >>= 8) to[i] = static_cast<std::uint8_t>(value);
 }
 
+// A header's bytes, their number checked once by whoever made this: fields at constant offsets.
+template <std::size_t N>
+class FixedReader {
+ public:
+  explicit FixedReader(const std::uint8_t* from) : from_(from) {}
+  std::uint8_t u8() { return *next(1); }
+  std::uint16_t u16() { return static_cast<std::uint16_t>(load_big_endian<2>(next(2))); }
+  std::uint32_t u24() { return static_cast<std::uint32_t>(load_big_endian<3>(next(3))); }
+  std::uint32_t u32() { return static_cast<std::uint32_t>(load_big_endian<4>(next(4))); }
+  std::uint64_t u64() { return load_big_endian<8>(next(8)); }
+  template <std::size_t M>
+  void copy(std::array<std::uint8_t, M>& out) {
+    std::memcpy(out.data(), next(M), M);
+  }
+  void skip(std::size_t n) { next(n); }
+
+ private:
+  const std::uint8_t* next(std::size_t n) {
+    at_ += n;
+    assert(at_ <= N);
+    return from_ + at_ - n;
+  }
+  const std::uint8_t* from_;
+  std::size_t at_ = 0;
+};
+
+template <std::size_t N>
+class FixedWriter {
+ public:
+  explicit FixedWriter(std::uint8_t* to) : to_(to) {}
+  void u8(std::uint8_t v) { *next(1) = v; }
+  void u16(std::uint16_t v) { store_big_endian<2>(next(2), v); }
+  void u24(std::uint32_t v) { store_big_endian<3>(next(3), v); }
+  void u32(std::uint32_t v) { store_big_endian<4>(next(4), v); }
+  void u64(std::uint64_t v) { store_big_endian<8>(next(8), v); }
+  template <std::size_t M>
+  void copy(const std::array<std::uint8_t, M>& in) {
+    std::memcpy(next(M), in.data(), M);
+  }
+  void zero(std::size_t n) { std::memset(next(n), 0, n); }
+
+ private:
+  std::uint8_t* next(std::size_t n) {
+    at_ += n;
+    assert(at_ <= N);
+    return to_ + at_ - n;
+  }
+  std::uint8_t* to_;
+  std::size_t at_ = 0;
+};
+
+inline constexpr std::size_t kMostFixedBytes = 40;  // the IPv6 header
+
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
@@ -52,6 +107,13 @@ class ByteReader {
     std::copy_n(bytes_.data() + at_ - out.size(), out.size(), out.data());
   }
   void skip(std::size_t n) { take(n); }
+  // The next N bytes; zeros where there are fewer, which fails the reader.
+  template <std::size_t N>
+  FixedReader<N> fixed() {
+    static constexpr std::array<std::uint8_t, kMostFixedBytes> kZeros{};
+    static_assert(N <= kMostFixedBytes);
+    return FixedReader<N>(take(N) ? bytes_.data() + at_ - N : kZeros.data());
+  }
 
   bool ok() const { return ok_; }
   std::size_t position() const { return at_; }
@@ -88,6 +150,14 @@ class ByteWriter {
   }
   void zero(std::size_t n) {
     if (take(n)) std::fill_n(bytes_.data() + at_ - n, n, std::uint8_t{0});
+  }
+
+  // Room for N bytes; where there is less, it fails the writer and what is written is lost.
+  template <std::size_t N>
+  FixedWriter<N> fixed() {
+    static thread_local std::array<std::uint8_t, kMostFixedBytes> lost;
+    static_assert(N <= kMostFixedBytes);
+    return FixedWriter<N>(take(N) ? bytes_.data() + at_ - N : lost.data());
   }
 
   bool ok() const { return ok_; }

@@ -28,16 +28,18 @@ struct EthernetHeader {
 
   bool operator==(const EthernetHeader&) const = default;
   static EthernetHeader parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     EthernetHeader h;
-    in.copy(h.destination);
-    in.copy(h.source);
-    h.ether_type = in.u16();
+    from.copy(h.destination);
+    from.copy(h.source);
+    h.ether_type = from.u16();
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.copy(destination);
-    out.copy(source);
-    out.u16(ether_type);
+    auto to = out.fixed<kSize>();
+    to.copy(destination);
+    to.copy(source);
+    to.u16(ether_type);
   }
 };
 

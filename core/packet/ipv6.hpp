@@ -33,26 +33,28 @@ struct Ipv6Header {
   }
 
   static Ipv6Header parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     Ipv6Header h;
-    const std::uint32_t word = in.u32();
+    const std::uint32_t word = from.u32();
     h.version = static_cast<std::uint8_t>(word >> 28);
     h.traffic_class = static_cast<std::uint8_t>(word >> 20);
     h.flow_label = word & 0xfffff;
-    h.payload_length = in.u16();
-    h.next_header = in.u8();
-    h.hop_limit = in.u8();
-    in.copy(h.source);
-    in.copy(h.destination);
+    h.payload_length = from.u16();
+    h.next_header = from.u8();
+    h.hop_limit = from.u8();
+    from.copy(h.source);
+    from.copy(h.destination);
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u32(std::uint32_t{version} << 28 | std::uint32_t{traffic_class} << 20 |
+    auto to = out.fixed<kSize>();
+    to.u32(std::uint32_t{version} << 28 | std::uint32_t{traffic_class} << 20 |
             (flow_label & 0xfffff));
-    out.u16(payload_length);
-    out.u8(next_header);
-    out.u8(hop_limit);
-    out.copy(source);
-    out.copy(destination);
+    to.u16(payload_length);
+    to.u8(next_header);
+    to.u8(hop_limit);
+    to.copy(source);
+    to.copy(destination);
   }
 };
 

@@ -51,14 +51,16 @@ struct Meth {
 
   bool operator==(const Meth&) const = default;
   static Meth parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     Meth h;
-    h.rqmsn = in.u16();
-    h.msn = in.u16();
+    h.rqmsn = from.u16();
+    h.msn = from.u16();
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u16(rqmsn);
-    out.u16(msn);
+    auto to = out.fixed<kSize>();
+    to.u16(rqmsn);
+    to.u16(msn);
   }
 };
 
@@ -71,16 +73,18 @@ struct Tseth {
 
   bool operator==(const Tseth&) const = default;
   static Tseth parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     Tseth h;
-    h.tx_ts = in.u16();
-    const std::uint16_t word = in.u16();
+    h.tx_ts = from.u16();
+    const std::uint16_t word = from.u16();
     h.coarse = word & 0x8000;
     h.format = word & 0xf;
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u16(tx_ts);
-    out.u16(static_cast<std::uint16_t>(coarse << 15 | (format & 0xf)));
+    auto to = out.fixed<kSize>();
+    to.u16(tx_ts);
+    to.u16(static_cast<std::uint16_t>(coarse << 15 | (format & 0xf)));
   }
 };
 
@@ -101,39 +105,41 @@ struct Seth {
 
   bool operator==(const Seth&) const = default;
   static Seth parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     Seth h;
-    const std::uint16_t word = in.u16();
+    const std::uint16_t word = from.u16();
     h.type = word >> 12;
     h.next = word >> 7 & 0x1f;
     h.mark = word >> 5 & 3;
     h.probe_reply = word & 2;
-    h.ack_psn_offset = static_cast<std::int16_t>(in.u16());
-    h.entropy = in.u32();
-    h.source_pdc = in.u16();
-    h.destination_pdc = in.u16();
-    in.skip(1);
-    h.cack_psn = in.u24();
-    const std::uint8_t cc = in.u8();
+    h.ack_psn_offset = static_cast<std::int16_t>(from.u16());
+    h.entropy = from.u32();
+    h.source_pdc = from.u16();
+    h.destination_pdc = from.u16();
+    from.skip(1);
+    h.cack_psn = from.u24();
+    const std::uint8_t cc = from.u8();
     h.cc_type = cc >> 4;
     h.cc_flags = cc & 0xf;
-    h.mpr = in.u8();
-    h.sack_offset = static_cast<std::int16_t>(in.u16());
-    h.bitmap = in.u64();
+    h.mpr = from.u8();
+    h.sack_offset = static_cast<std::int16_t>(from.u16());
+    h.bitmap = from.u64();
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (mark & 3) << 5 |
+    auto to = out.fixed<kSize>();
+    to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (mark & 3) << 5 |
                                        probe_reply << 1));
-    out.u16(static_cast<std::uint16_t>(ack_psn_offset));
-    out.u32(entropy);
-    out.u16(source_pdc);
-    out.u16(destination_pdc);
-    out.u8(0);
-    out.u24(cack_psn);
-    out.u8(static_cast<std::uint8_t>((cc_type & 0xf) << 4 | (cc_flags & 0xf)));
-    out.u8(mpr);
-    out.u16(static_cast<std::uint16_t>(sack_offset));
-    out.u64(bitmap);
+    to.u16(static_cast<std::uint16_t>(ack_psn_offset));
+    to.u32(entropy);
+    to.u16(source_pdc);
+    to.u16(destination_pdc);
+    to.u8(0);
+    to.u24(cack_psn);
+    to.u8(static_cast<std::uint8_t>((cc_type & 0xf) << 4 | (cc_flags & 0xf)));
+    to.u8(mpr);
+    to.u16(static_cast<std::uint16_t>(sack_offset));
+    to.u64(bitmap);
   }
 };
 
@@ -148,20 +154,22 @@ struct CcState {
 
   bool operator==(const CcState&) const = default;
   static CcState parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     CcState h;
-    h.tx_ts = in.u16();
-    h.ooo = in.u16() & 0x7fff;
-    const std::uint8_t penalty = in.u8();
+    h.tx_ts = from.u16();
+    h.ooo = from.u16() & 0x7fff;
+    const std::uint8_t penalty = from.u8();
     h.restore_cwnd = penalty & 0x80;
     h.rcv_cwnd_pen = penalty & 0x7f;
-    h.rcvd_bytes = in.u24();
+    h.rcvd_bytes = from.u24();
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u16(tx_ts);
-    out.u16(ooo & 0x7fff);
-    out.u8(static_cast<std::uint8_t>(restore_cwnd << 7 | (rcv_cwnd_pen & 0x7f)));
-    out.u24(rcvd_bytes);
+    auto to = out.fixed<kSize>();
+    to.u16(tx_ts);
+    to.u16(ooo & 0x7fff);
+    to.u8(static_cast<std::uint8_t>(restore_cwnd << 7 | (rcv_cwnd_pen & 0x7f)));
+    to.u24(rcvd_bytes);
   }
 };
 
@@ -178,36 +186,38 @@ struct Neth {
 
   bool operator==(const Neth&) const = default;
   static Neth parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     Neth h;
-    const std::uint16_t word = in.u16();
+    const std::uint16_t word = from.u16();
     h.type = word >> 12;
     h.next = word >> 7 & 0x1f;
-    h.reason = in.u8();
-    h.vendor = in.u8();
-    h.entropy = in.u32();
-    h.source_pdc = in.u16();
-    h.destination_pdc = in.u16();
-    in.skip(1);
-    h.nack_psn = in.u24();
-    const std::uint8_t cc = in.u8();
+    h.reason = from.u8();
+    h.vendor = from.u8();
+    h.entropy = from.u32();
+    h.source_pdc = from.u16();
+    h.destination_pdc = from.u16();
+    from.skip(1);
+    h.nack_psn = from.u24();
+    const std::uint8_t cc = from.u8();
     h.cc_type = cc >> 4;
     h.cc_flags = cc & 0xf;
-    in.skip(1);
-    h.tx_ts = in.u16();
+    from.skip(1);
+    h.tx_ts = from.u16();
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7));
-    out.u8(reason);
-    out.u8(vendor);
-    out.u32(entropy);
-    out.u16(source_pdc);
-    out.u16(destination_pdc);
-    out.u8(0);
-    out.u24(nack_psn);
-    out.u8(static_cast<std::uint8_t>((cc_type & 0xf) << 4 | (cc_flags & 0xf)));
-    out.u8(0);
-    out.u16(tx_ts);
+    auto to = out.fixed<kSize>();
+    to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7));
+    to.u8(reason);
+    to.u8(vendor);
+    to.u32(entropy);
+    to.u16(source_pdc);
+    to.u16(destination_pdc);
+    to.u8(0);
+    to.u24(nack_psn);
+    to.u8(static_cast<std::uint8_t>((cc_type & 0xf) << 4 | (cc_flags & 0xf)));
+    to.u8(0);
+    to.u16(tx_ts);
   }
 };
 
@@ -221,27 +231,29 @@ struct Peth {
 
   bool operator==(const Peth&) const = default;
   static Peth parse(ByteReader& in) {
+    auto from = in.fixed<kSize - Tseth::kSize>();
     Peth h;
-    const std::uint16_t word = in.u16();
+    const std::uint16_t word = from.u16();
     h.type = word >> 12;
     h.next = word >> 7 & 0x1f;
-    in.skip(1);
-    h.vendor = in.u8();
-    h.probe_id = in.u16();
-    in.skip(2);
-    h.source_pdc = in.u16();
-    h.destination_pdc = in.u16();
+    from.skip(1);
+    h.vendor = from.u8();
+    h.probe_id = from.u16();
+    from.skip(2);
+    h.source_pdc = from.u16();
+    h.destination_pdc = from.u16();
     h.stamp = Tseth::parse(in);
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7));
-    out.u8(0);
-    out.u8(vendor);
-    out.u16(probe_id);
-    out.u16(0);
-    out.u16(source_pdc);
-    out.u16(destination_pdc);
+    auto to = out.fixed<kSize - Tseth::kSize>();
+    to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7));
+    to.u8(0);
+    to.u8(vendor);
+    to.u16(probe_id);
+    to.u16(0);
+    to.u16(source_pdc);
+    to.u16(destination_pdc);
     stamp.serialize(out);
   }
 };
@@ -257,24 +269,26 @@ struct Erth {
 
   bool operator==(const Erth&) const = default;
   static Erth parse(ByteReader& in) {
+    auto from = in.fixed<kSize - Tseth::kSize>();
     Erth h;
-    const std::uint16_t word = in.u16();
+    const std::uint16_t word = from.u16();
     h.type = word >> 12;
     h.next = word >> 7 & 0x1f;
     h.op = word & 3;
-    in.skip(1);
-    h.vendor = in.u8();
-    h.port_status_mask = in.u32();
-    in.skip(4);
+    from.skip(1);
+    h.vendor = from.u8();
+    h.port_status_mask = from.u32();
+    from.skip(4);
     h.stamp = Tseth::parse(in);
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (op & 3)));
-    out.u8(0);
-    out.u8(vendor);
-    out.u32(port_status_mask);
-    out.u32(0);
+    auto to = out.fixed<kSize - Tseth::kSize>();
+    to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (op & 3)));
+    to.u8(0);
+    to.u8(vendor);
+    to.u32(port_status_mask);
+    to.u32(0);
     stamp.serialize(out);
   }
 };
@@ -288,21 +302,23 @@ struct Eeth {
 
   bool operator==(const Eeth&) const = default;
   static Eeth parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     Eeth h;
-    const std::uint16_t word = in.u16();
+    const std::uint16_t word = from.u16();
     h.type = word >> 12;
     h.next = word >> 7 & 0x1f;
     h.op = word >> 4 & 3;
-    in.skip(26);
-    h.tx_ts = in.u16();
-    in.skip(6);
+    from.skip(26);
+    h.tx_ts = from.u16();
+    from.skip(6);
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (op & 3) << 4));
-    out.zero(26);
-    out.u16(tx_ts);
-    out.zero(6);
+    auto to = out.fixed<kSize>();
+    to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (op & 3) << 4));
+    to.zero(26);
+    to.u16(tx_ts);
+    to.zero(6);
   }
 };
 

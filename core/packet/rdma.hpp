@@ -25,34 +25,36 @@ struct Bth {
 
   bool operator==(const Bth&) const = default;
   static Bth parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     Bth h;
-    h.opcode = in.u8();
-    const std::uint8_t flags = in.u8();
+    h.opcode = from.u8();
+    const std::uint8_t flags = from.u8();
     h.solicited = flags & 0x80;
     h.migration = flags & 0x40;
     h.pad = flags >> 4 & 3;
     h.version = flags & 0xf;
-    h.partition_key = in.u16();
-    const std::uint8_t congestion = in.u8();
+    h.partition_key = from.u16();
+    const std::uint8_t congestion = from.u8();
     h.fecn = congestion & 0x80;
     h.becn = congestion & 0x40;
-    h.destination_qp = in.u24();
-    const std::uint8_t ack = in.u8();
+    h.destination_qp = from.u24();
+    const std::uint8_t ack = from.u8();
     h.ack_request = ack & 0x80;
     h.retransmission = ack & 0x20;
     h.timestamp = ack & 0x10;
-    h.psn = in.u24();
+    h.psn = from.u24();
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u8(opcode);
-    out.u8(static_cast<std::uint8_t>(solicited << 7 | migration << 6 | (pad & 3) << 4 |
+    auto to = out.fixed<kSize>();
+    to.u8(opcode);
+    to.u8(static_cast<std::uint8_t>(solicited << 7 | migration << 6 | (pad & 3) << 4 |
                                      (version & 0xf)));
-    out.u16(partition_key);
-    out.u8(static_cast<std::uint8_t>(fecn << 7 | becn << 6));
-    out.u24(destination_qp);
-    out.u8(static_cast<std::uint8_t>(ack_request << 7 | retransmission << 5 | timestamp << 4));
-    out.u24(psn);
+    to.u16(partition_key);
+    to.u8(static_cast<std::uint8_t>(fecn << 7 | becn << 6));
+    to.u24(destination_qp);
+    to.u8(static_cast<std::uint8_t>(ack_request << 7 | retransmission << 5 | timestamp << 4));
+    to.u24(psn);
   }
 };
 
@@ -65,16 +67,18 @@ struct Reth {
 
   bool operator==(const Reth&) const = default;
   static Reth parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     Reth h;
-    h.address = in.u64();
-    h.key = in.u32();
-    h.dma_length = in.u32();
+    h.address = from.u64();
+    h.key = from.u32();
+    h.dma_length = from.u32();
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u64(address);
-    out.u32(key);
-    out.u32(dma_length);
+    auto to = out.fixed<kSize>();
+    to.u64(address);
+    to.u32(key);
+    to.u32(dma_length);
   }
 };
 
@@ -102,14 +106,16 @@ struct Aeth {
   bool is_ack() const { return syndrome >> 5 == 0; }
   bool is_nak() const { return syndrome >> 5 == 3; }
   static Aeth parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     Aeth h;
-    h.syndrome = in.u8();
-    h.msn = in.u24();
+    h.syndrome = from.u8();
+    h.msn = from.u24();
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u8(syndrome);
-    out.u24(msn);
+    auto to = out.fixed<kSize>();
+    to.u8(syndrome);
+    to.u24(msn);
   }
 };
 

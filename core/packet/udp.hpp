@@ -16,18 +16,20 @@ struct UdpHeader {
 
   bool operator==(const UdpHeader&) const = default;
   static UdpHeader parse(ByteReader& in) {
+    auto from = in.fixed<kSize>();
     UdpHeader h;
-    h.source_port = in.u16();
-    h.destination_port = in.u16();
-    h.length = in.u16();
-    h.checksum = in.u16();
+    h.source_port = from.u16();
+    h.destination_port = from.u16();
+    h.length = from.u16();
+    h.checksum = from.u16();
     return h;
   }
   void serialize(ByteWriter& out) const {
-    out.u16(source_port);
-    out.u16(destination_port);
-    out.u16(length);
-    out.u16(checksum);
+    auto to = out.fixed<kSize>();
+    to.u16(source_port);
+    to.u16(destination_port);
+    to.u16(length);
+    to.u16(checksum);
   }
 };
 
