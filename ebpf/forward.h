@@ -60,7 +60,7 @@ LN_INLINE struct ln_verdict forward_ingress(struct forward_tables* tables,
                                             ln_u8* frame, const ln_u8* end, ln_u32 frame_length) {
   ln_u8* ip = frame + FORWARD_ETHERNET;
   ln_u64 high, low, source_high, source_low;
-  ln_u32 port = 0, counter = 0, found = 0, shifted = 0, entry;
+  ln_u32 port = 0, counter = 0, found = 0, shifted = 0, chosen = 0, entry;
   int step;
 
   if (LN_UNLIKELY(frame + FORWARD_ETHERNET > end)) return forward_drop(row, FORWARD_DROP_TOO_SHORT);
@@ -113,11 +113,12 @@ LN_INLINE struct ln_verdict forward_ingress(struct forward_tables* tables,
     entry = forward_lookup_host(tables, high, low);
     if (LN_UNLIKELY(!entry)) return forward_drop(row, FORWARD_DROP_NO_ROUTE);
     if (LN_UNLIKELY(!(entry & 0xffff))) return forward_drop(row, FORWARD_DROP_EMPTY_GROUP);
-    /* A multiplication spreads the hash over any number of members without a division. */
-    entry = forward_lookup_member(
-        tables, entry >> 16 & 0x7fff,
-        (ln_u32)((forward_flow_hash(frame, end, config->hash_seed) >> 32) * (entry & 0xffff) >>
-                 32));
+    /* A multiplication spreads the hash over any number of members without a division; of one
+     * there is nothing to choose. */
+    if ((entry & 0xffff) > 1)
+      chosen = (ln_u32)((forward_flow_hash(frame, end, config->hash_seed) >> 32) *
+                            (entry & 0xffff) >> 32);
+    entry = forward_lookup_member(tables, entry >> 16 & 0x7fff, chosen);
     if (LN_UNLIKELY(!entry)) return forward_drop(row, FORWARD_DROP_EMPTY_GROUP);
     port = entry & FORWARD_SID_PORT;
     counter = FORWARD_FORWARD_HOST;

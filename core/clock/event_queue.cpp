@@ -13,6 +13,8 @@ namespace {
 // Events that lie ready, sorted: enough to look ahead, few enough of all that hardly any new event
 // has to go before them.
 constexpr std::size_t kRunLeast = 32, kRunMost = 128, kRunShare = 24;
+constexpr std::ptrdiff_t kRunMove = 128;
+constexpr std::ptrdiff_t kRunLow = 16;       // of a run that is looked ahead in
 constexpr std::ptrdiff_t kFetchObject = 13;  // events ahead
 constexpr std::ptrdiff_t kFetchStage[] = {10, 6, 3};
 // Below this many pending events what they touch stays in the nearer caches by itself.
@@ -80,7 +82,8 @@ void EventQueue::look_ahead() const {
 // taken while anything is left to serve, or all that comes to be scheduled would be early.
 void EventQueue::refill() {
   if (processed_ >= tune_at_) tune();
-  if (next_ != run_.data()) {
+  // Only now and then: what is left of a run is moved for many refills at once.
+  if (next_ == end_ || next_ - run_.data() > kRunMove) {
     end_ = std::copy(next_, end_, run_.data());
     next_ = run_.data();
   }
@@ -109,7 +112,7 @@ void EventQueue::refill() {
 void EventQueue::enlarge_run() {
   const auto begin = next_ - run_.data(), end = end_ - run_.data();
   const bool fresh = run_.empty();
-  run_.resize(fresh ? 2 * kRunMost : 2 * run_.size());
+  run_.resize(fresh ? 4 * kRunMost : 2 * run_.size());
   next_ = run_.data() + (fresh ? 0 : begin);
   end_ = run_.data() + (fresh ? 0 : end);
 }
@@ -149,6 +152,7 @@ void EventQueue::tune() {
   tune_at_ = processed_ + kTuneEvery;
   if (events == 0 || passed <= 0) return;
   fetch_ = pending() >= kFetchFrom;
+  run_low_ = fetch_ ? kRunLow : 1;
   run_high_ = std::clamp(pending() / kRunShare, kRunLeast, kRunMost);
   const std::uint64_t width = static_cast<std::uint64_t>(passed) * 4 / events + 1;
   const int shift = std::bit_width(width) - 1;
@@ -202,7 +206,7 @@ bool EventQueue::run_until(Picoseconds end, std::uint64_t most) {
   stopped_ = false;
   for (;;) {
     const Event* event;
-    if (early_.empty() && end_ - next_ >= kRunLow) [[likely]] {
+    if (early_.empty() && end_ - next_ >= run_low_) [[likely]] {
       event = next_;
     } else if (event = front(); !event) {
       break;

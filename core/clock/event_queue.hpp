@@ -94,7 +94,7 @@ class EventQueue {
   }
   std::uint32_t grow();
   bool wants_refill() const {
-    return end_ - next_ < kRunLow &&
+    return end_ - next_ < run_low_ &&
            (ring_count_ > 0 || (next_ == end_ && early_.empty() && !late_.empty()));
   }
   const Event* front();
@@ -109,11 +109,11 @@ class EventQueue {
 
   // Sorted events before edge_, next_ to end_ in run_; what was scheduled before edge_ since is in
   // early_, at or after it in the ring, beyond the ring in late_.
-  static constexpr std::ptrdiff_t kRunLow = 16;
   std::vector<Event> run_;
   Event* next_ = nullptr;
   Event* end_ = nullptr;
-  std::size_t run_high_ = 32;  // filled up to here
+  std::ptrdiff_t run_low_ = 1;  // filled up when shorter than this …
+  std::size_t run_high_ = 32;   // … to this
   Picoseconds edge_{};
   EventHeap early_, late_;
   // The ring: bucket b of time (at >> shift_) is at b & mask_; cursor_ is the first not yet taken.

@@ -152,6 +152,8 @@ class ByteWriter {
     if (take(n)) std::fill_n(bytes_.data() + at_ - n, n, std::uint8_t{0});
   }
 
+  // Leaves the next n bytes as they are.
+  void skip(std::size_t n) { take(n); }
   // Room for N bytes; where there is less, it fails the writer and what is written is lost.
   template <std::size_t N>
   FixedWriter<N> fixed() {

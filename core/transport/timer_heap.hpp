@@ -18,17 +18,11 @@ class TimerHeap {
 
   // Wakes `owner` at `at` or earlier.
   void at_latest(std::uint32_t owner, Picoseconds at) {
-    if (owner >= place_.size()) place_.resize(owner + 1, kAbsent);
-    const std::uint32_t i = place_[owner];
-    if (i == kAbsent) {
-      if (at == kNever) return;
-      place_[owner] = static_cast<std::uint32_t>(heap_.size());
-      heap_.push_back({at, owner});
-      up(heap_.size() - 1);
-    } else if (at < heap_[i].at) {
-      heap_[i].at = at;
-      up(i);
+    if (owner < place_.size() && place_[owner] != kAbsent && heap_[place_[owner]].at <= at)
+        [[likely]] {
+      return;
     }
+    bring_forward(owner, at);
   }
   // Sets exactly; kNever takes the owner out.
   void set(std::uint32_t owner, Picoseconds at) {
@@ -43,6 +37,20 @@ class TimerHeap {
     bool before(const Entry& o) const { return at != o.at ? at < o.at : owner < o.owner; }
   };
   static constexpr std::uint32_t kAbsent = ~0u;
+
+  [[gnu::noinline]] void bring_forward(std::uint32_t owner, Picoseconds at) {
+    if (owner >= place_.size()) place_.resize(owner + 1, kAbsent);
+    const std::uint32_t i = place_[owner];
+    if (i == kAbsent) {
+      if (at == kNever) return;
+      place_[owner] = static_cast<std::uint32_t>(heap_.size());
+      heap_.push_back({at, owner});
+      up(heap_.size() - 1);
+    } else if (at < heap_[i].at) {
+      heap_[i].at = at;
+      up(i);
+    }
+  }
 
   void put(std::size_t i, const Entry& e) {
     heap_[i] = e;

@@ -33,6 +33,30 @@ std::size_t headers_behind_bth(Op op) {
   }
 }
 
+// Of fields inside an IPv6 header (RFC 8200, 3).
+constexpr std::size_t kNextHeader = 6, kSource = 8, kDestination = 24;
+constexpr std::uint64_t kHostPrefix = 0xfdull << 56;  // of host_address()
+
+void put_host(std::uint8_t* at, HostId host) {
+  store_big_endian<8>(at, kHostPrefix);
+  store_big_endian<8>(at + 8, host);
+}
+bool is_host(const std::uint8_t* at) {
+  return load_big_endian<8>(at) == kHostPrefix && load_big_endian<4>(at + 8) == 0;
+}
+HostId host_at(const std::uint8_t* at) {
+  return static_cast<HostId>(load_big_endian<4>(at + 12));
+}
+
+// The first eight bytes of an IPv6 header whose length is not known yet.
+void put_ip(std::uint8_t* at, std::uint8_t traffic_class, std::uint32_t flow_label,
+            std::uint8_t next_header) {
+  constexpr std::uint64_t kVersion = 6, kHopLimit = 64;
+  store_big_endian<8>(at, kVersion << 60 | std::uint64_t{traffic_class} << 52 |
+                              std::uint64_t{flow_label & 0xfffff} << 32 |
+                              std::uint64_t{next_header} << 8 | kHopLimit);
+}
+
 bool known(std::uint8_t opcode) {
   switch (static_cast<Op>(opcode)) {
     case Op::write_first:
@@ -60,20 +84,30 @@ ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& e, c
   packet.trimmable = traffic.trimmable;
   packet.ect = e.ecn != Ecn::not_ect;
 
-  ByteWriter out({packet.header.data(), packet.header.size()});
-  EthernetHeader{}.serialize(out);  // MAC addresses are the port's business
-  Ipv6Header ip;
-  ip.set_class(e.dscp, e.ecn);
-  ip.flow_label = ev_flow_label(e.ev, options.ev_order);
-  ip.next_header = kNextHeaderIpv6;
-  ip.source = host_address(e.source);
-  const auto usids = e.paths->row.with(e.ev.uplink());
-  ip.destination = usid_address(e.ev.plane(), {usids.data(), e.paths->row.count});
-  ip.serialize(out);
-  ip.next_header = kNextHeaderUdp;
-  ip.destination = host_address(e.destination);
-  ip.serialize(out);
-  UdpHeader{ev_source_port(e.ev, options.ev_order), options.udp_port, 0, 0}.serialize(out);
+  // Field by field, without the structures: this is done for every packet.
+  std::uint8_t* h = packet.header.data();
+  std::memset(h, 0, kOuter - 2);  // MAC addresses are the port's business
+  store_big_endian<2>(h + kOuter - 2, kEtherTypeIpv6);
+  const auto traffic_class =
+      static_cast<std::uint8_t>(e.dscp << 2 | static_cast<std::uint8_t>(e.ecn));
+  const std::uint32_t label = ev_flow_label(e.ev, options.ev_order);
+  put_ip(h + kOuter, traffic_class, label, kNextHeaderIpv6);
+  put_host(h + kOuter + kSource, e.source);
+  const PathTemplate& row = e.paths->row;
+  const auto usids = row.with(e.ev.uplink());
+  std::uint8_t* to = h + kOuter + kDestination;
+  store_big_endian<4>(to, 0xfc000000u | e.ev.plane());
+  for (std::size_t i = 0; i < kMaxUsids; ++i) {
+    store_big_endian<2>(to + 4 + 2 * i, i < row.count ? usids[i] : 0);
+  }
+  put_ip(h + kInner, traffic_class, label, kNextHeaderUdp);
+  put_host(h + kInner + kSource, e.source);
+  put_host(h + kInner + kDestination, e.destination);
+  store_big_endian<2>(h + kUdp, ev_source_port(e.ev, options.ev_order));
+  store_big_endian<2>(h + kUdp + 2, options.udp_port);
+  store_big_endian<4>(h + kUdp + 4, 0);
+  ByteWriter out({h, packet.header.size()});
+  out.skip(kBth);
   bth.serialize(out);
   return out;
 }
@@ -95,30 +129,30 @@ void finish(Packet& packet, const ByteWriter& writer, const Payload& payload) {
 std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbound& in) {
   const auto header = packet.header_bytes();
   if (header.size() < kBth + Bth::kSize) return Count::drop_short;
-  ByteReader reader(header);
-  if (EthernetHeader::parse(reader).ether_type != kEtherTypeIpv6) return Count::drop_not_ipv6;
-  const Ipv6Header outer = Ipv6Header::parse(reader);
-  if (outer.version != 6) return Count::drop_not_ipv6;
-  if (outer.next_header != kNextHeaderIpv6) return Count::drop_not_tunnel;
-  const Ipv6Header inner = Ipv6Header::parse(reader);
-  if (inner.version != 6) return Count::drop_not_tunnel;
-  if (inner.next_header != kNextHeaderUdp) return Count::drop_not_udp;
-  if (!is_host_address(inner.source) || !is_host_address(inner.destination)) {
+  const std::uint8_t* h = header.data();
+  if (load_big_endian<2>(h + kOuter - 2) != kEtherTypeIpv6) return Count::drop_not_ipv6;
+  if (h[kOuter] >> 4 != 6) return Count::drop_not_ipv6;
+  if (h[kOuter + kNextHeader] != kNextHeaderIpv6) return Count::drop_not_tunnel;
+  if (h[kInner] >> 4 != 6) return Count::drop_not_tunnel;
+  if (h[kInner + kNextHeader] != kNextHeaderUdp) return Count::drop_not_udp;
+  if (!is_host(h + kInner + kSource) || !is_host(h + kInner + kDestination)) {
     return Count::drop_address;
   }
-  const UdpHeader udp = UdpHeader::parse(reader);
-  if (udp.destination_port != options.udp_port) return Count::drop_udp_port;
+  if (load_big_endian<2>(h + kUdp + 2) != options.udp_port) return Count::drop_udp_port;
+  ByteReader reader(header.subspan(kBth));
   in.bth = Bth::parse(reader);
   if (!known(in.bth.opcode)) return Count::drop_opcode;
   in.op = static_cast<Op>(in.bth.opcode);
   // Switches rewrite the outer header alone: class and mark are read there (trap 6).
-  in.dscp = outer.dscp();
-  in.ecn = outer.ecn();
+  const auto traffic_class = static_cast<std::uint8_t>(load_big_endian<2>(h + kOuter) >> 4);
+  in.dscp = traffic_class >> 2;
+  in.ecn = static_cast<Ecn>(traffic_class & 3);
   in.trimmed = in.dscp == dscp::kTrimmed || in.dscp == dscp::kTrimmedLastHop;
-  in.source = host_of(inner.source);
-  in.destination = host_of(inner.destination);
-  in.ev = entropy_of(inner.flow_label, udp.source_port, options.ev_order);
-  in.body = header.subspan(reader.position());
+  in.source = host_at(h + kInner + kSource);
+  in.destination = host_at(h + kInner + kDestination);
+  in.ev = entropy_of(static_cast<std::uint32_t>(load_big_endian<4>(h + kInner)) & 0xfffff,
+                     static_cast<std::uint16_t>(load_big_endian<2>(h + kUdp)), options.ev_order);
+  in.body = header.subspan(kBth + Bth::kSize);
   if (in.trimmed) {
     // Lengths and checksums of a trimmed packet mean nothing (trap 7); PSN and time must be there.
     if (!is_data(in.op)) return Count::drop_opcode;
@@ -127,7 +161,7 @@ std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbo
   }
   if (in.body.size() != headers_behind_bth(in.op)) return Count::drop_length;
   const std::size_t length = header.size() + packet.payload.length + kIcrcBytes;
-  if (length != packet.wire_length || udp.length != length - kUdp ||
+  if (length != packet.wire_length || load_big_endian<2>(h + kUdp + 4) != length - kUdp ||
       (!is_data(in.op) && packet.payload.length != 0)) {
     return Count::drop_length;
   }
