@@ -129,7 +129,7 @@ struct Seth {
   void serialize(ByteWriter& out) const {
     auto to = out.fixed<kSize>();
     to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (mark & 3) << 5 |
-                                       probe_reply << 1));
+                                      probe_reply << 1));
     to.u16(static_cast<std::uint16_t>(ack_psn_offset));
     to.u32(entropy);
     to.u16(source_pdc);
