@@ -77,7 +77,8 @@ def run(tmp_path, compute):
     script.write_text(SCRIPT)
     lab = Lab("compute", directory=tmp_path / "run")
     fabric = ln.star(hosts=2, rate="100 Gb/s", delay="1 us")
-    r = lab.run(fabric, ln.TorchJob(script, ranks=2, compute=compute))
+    # Measured time of a busy machine, times a factor, is no stall.
+    r = lab.run(fabric, ln.TorchJob(script, ranks=2, compute=compute, stall_timeout=None))
     if any("register" in e.message for e in r.data.errors):
         pytest.skip("the package is not installed: PyTorch finds no backend entry point")
     return r
