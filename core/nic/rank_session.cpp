@@ -290,6 +290,7 @@ void RankSession::progress() {
   while (!stop_) {
     if (client_.poll(&executor_)) last_event_ns_ = monotonic_ns();
     end_compute();
+    end_leave();
     const std::int64_t now = monotonic_ns();
     expire(now);
     expire_departed(now);
@@ -354,6 +355,19 @@ void RankSession::end_compute() {
   done_.notify_all();
 }
 
+bool RankSession::settled() const {
+  return executor_.quiescent() || !client_.failure().empty();
+}
+
+// Whoever leaves computes from now on, at this instant: on the virtual clock time stands still until
+// its process has ended, and so where it ends does not depend on the scheduler.
+void RankSession::end_leave() {
+  if (!leaving_ || !settled()) return;
+  leaving_ = false;
+  --blocked_;
+  done_.notify_all();
+}
+
 std::uint64_t RankSession::foreign_begin() {
   const std::lock_guard lock(mutex_);
   if (left_) return 0;
@@ -391,13 +405,18 @@ void RankSession::leave(std::int64_t linger_ns) {
     if (left_) return;
     for (const auto& [id, members] : communicators_) executor_.close(id);
     communicators_.clear();
-    ++blocked_;  // virtual clock: time must go on, or nothing in flight would ever complete
-    update_state();
+    awake();
     client_.publish();
-    done_.wait_for(lock, std::chrono::nanoseconds(linger_ns), [&] {
-      return executor_.quiescent() || !client_.failure().empty() || !thread_.joinable();
-    });
-    --blocked_;
+    if (thread_.joinable() && !settled()) {
+      leaving_ = true;
+      ++blocked_;  // virtual clock: time must go on, or nothing in flight would ever complete
+      update_state();
+      client_.publish();
+      if (!done_.wait_for(lock, std::chrono::nanoseconds(linger_ns), [&] { return !leaving_; })) {
+        leaving_ = false;
+        --blocked_;
+      }
+    }
     stop_ = true;
   }
   rank_wake_.raise();

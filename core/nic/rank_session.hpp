@@ -98,6 +98,8 @@ class RankSession final : private OperationSink {
   void start_progress();  // mutex held
   void update_state();    // mutex held
   void end_compute();     // mutex held
+  void end_leave();       // mutex held
+  bool settled() const;   // mutex held: nothing of this rank is under way any more
   std::uint64_t payload_bytes(CommunicatorId id, const Operation& o) const;  // mutex held
   void expire(std::int64_t now);
   void expire_departed(std::int64_t now);
@@ -135,6 +137,7 @@ class RankSession final : private OperationSink {
   std::int64_t last_event_ns_ = 0;
   std::size_t departed_failed_ = 0;
   bool idle_ = true;  // the progress thread sleeps, or there is none
+  bool leaving_ = false;          // a thread is inside leave(), counted in blocked_
   bool stop_ = false, left_ = false;
   int pid_ = 0;  // of the process that attached; a forked child leaves all alone
 };

@@ -21,12 +21,14 @@ TRIES = 2  # a run that fell behind is no result: one more try, then it is an er
 
 # Largest ratio allowed between model and kernel, either way. Runs of the kernel differ among
 # themselves by 2 % in the sum of rates, 20 % in BBR's queue and a factor of 2 in the time until
-# CUBIC's shares are fair: whose packet a full queue drops is chance. A flow of BBR's that is alone
-# keeps 2.7 ms of queue, to which a kernel's timers add up to half. When two of BBR's are fair is
+# CUBIC's shares are fair: whose packet a full queue drops is chance. When two of BBR's are fair is
 # more chance than control: the kernel took 5 to 13 s, and in two runs of eight more than the 16 s
 # there are, the model 4 to 8 s.
 RATE, QUEUE = 1.05, 1.3
-ALONE = {"cubic": 1.3, "reno": 1.3, "bbr": 2.0}
+ALONE = {"cubic": 1.3, "reno": 1.3}
+# A flow of BBR's that is alone keeps 2.8 ms of the buffer's 20 ms in the model; a kernel's timers
+# add up to as much again, 2.8 to 5.6 ms in nine runs, where CUBIC's keeps 15: seconds, no ratio.
+ALONE_BBR = 0.004
 FAIR = {"cubic": 6.0, "reno": 6.0}
 JAIN = {"cubic": 0.9, "reno": 0.9, "bbr": 0.8}
 
@@ -73,7 +75,11 @@ def test_the_model_does_as_the_kernel(cc, tmp_path, uses_machine):
 
     alike("total_rate", RATE)
     alike("queue_delay", QUEUE)
-    alike("queue_alone_delay", ALONE[cc])
+    if cc in ALONE:
+        alike("queue_alone_delay", ALONE[cc])
+    else:
+        assert kernel["queue_alone_delay"] == pytest.approx(model["queue_alone_delay"],
+                                                            abs=ALONE_BBR)
     if cc in FAIR:
         alike("until_fair", FAIR[cc])
     assert kernel["queue_max"] == pytest.approx(model["queue_max"], rel=0.02)  # the same buffer

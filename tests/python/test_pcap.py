@@ -139,7 +139,7 @@ def test_roce_packets_carry_their_payload_where_there_is_one(tmp_path):
 @needs_tshark
 def test_dropped_packets_say_why(tmp_path):
     job = ln.Incast(size="1 MB", repeat=1, transport="roce")
-    fab = fabric(planes=1, leaves=2, spines=1, hosts_per_leaf=3)
+    fab = fabric(planes=1, leaves=2, spines=1, hosts_per_leaf=3, pfc=False)
     faults = [ln.loss("p0.spine0->p0.leaf0", 0.05, at="1 us", duration="10 ms", phase="loss")]
     result = recorded(
         tmp_path,
