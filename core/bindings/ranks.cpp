@@ -67,6 +67,7 @@ void bind_rank_bridge(py::module_& m) {
       .def(py::init<Network&>(), py::keep_alive<1, 2>())
       .def("add", &VirtualRanks::add, py::keep_alive<1, 2>())
       .def("leave", &VirtualRanks::leave)
+      .def("others_wait", &VirtualRanks::others_wait, py::arg("but"))
       .def(
           "run",
           [](VirtualRanks& v, std::int64_t end, int wall_ms) {

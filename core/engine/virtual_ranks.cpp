@@ -1,6 +1,8 @@
 // Freeze, listen, and when nobody can move but by the network: the next instant of the network.
 #include "engine/virtual_ranks.hpp"
 
+#include <algorithm>
+
 #include "nic/rank_memory.hpp"
 
 namespace loomnet {
@@ -24,6 +26,16 @@ bool VirtualRanks::news() {
 bool VirtualRanks::quiescent() {
   for (Rank& rank : ranks_) {
     if (rank.present && rank.bridge->fault() == RankFault::none && !rank.bridge->port().quiescent()) return false;
+  }
+  return true;
+}
+
+bool VirtualRanks::others_wait(const std::vector<std::size_t>& but) {
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const Rank& rank = ranks_[i];
+    if (!rank.present || rank.bridge->fault() != RankFault::none) continue;
+    if (std::find(but.begin(), but.end(), i) != but.end()) continue;
+    if (!rank.bridge->port().quiescent()) return false;
   }
   return true;
 }

@@ -23,6 +23,9 @@ class VirtualRanks {
   // Ranks in order. A rank whose process is gone must be told by leave(), or the clock stands.
   void add(RankBridge& bridge) { ranks_.push_back({&bridge, true}); }
   void leave(std::size_t rank) { ranks_.at(rank).present = false; }
+  // Whether all ranks but these wait, so that what they are told now finds them where it finds them
+  // in every run. Time stands while one of these has ended and not left.
+  bool others_wait(const std::vector<std::size_t>& but);
 
   Stop run(Picoseconds end, int wall_ms);
 

@@ -69,6 +69,7 @@ class VirtualTorchRun:
             self.clock.add(bridge)
         self.iterations: list[Iteration] = []
         self.errors: list[RunFault] = []
+        self.unsaid: list[int] = []  # ranks that have ended, of which no peer has heard
         self.counters: dict[str, list[tuple[int, float]]] = {}
         self.last_progress_ps = 0
         self.works = self.payload = 0
@@ -172,6 +173,14 @@ class VirtualTorchRun:
 
     def on_ended(self, ended: list[int]) -> None:
         now = self.engine.network.now_ps
+        self.unsaid += ended
+        # Processes end by the machine's clock. Peers hear of one that ended well when all of them
+        # wait, so that it finds them at the same point in every run; until then time stands.
+        well = all(self.ranks.gone_reason(number) == "exited" for number in self.unsaid)
+        if not self.unsaid or (well and not self.clock.others_wait(self.unsaid)):
+            ended = []
+        else:
+            ended, self.unsaid = sorted(self.unsaid), []
         for number in ended:
             self.clock.leave(number)
             for peer, bridge in enumerate(self.ranks.bridges):

@@ -25,7 +25,9 @@ TRIES = 2  # a run that fell behind is no result: one more try, then it is an er
 # more chance than control: the kernel took 5 to 13 s, and in two runs of eight more than the 16 s
 # there are, the model 4 to 8 s.
 RATE, QUEUE = 1.05, 1.3
-ALONE = {"cubic": 1.3, "reno": 1.3}
+# A kernel's lone CUBIC flow kept 9.7 ms of queue in one run of seven, 15.3 to 15.9 in the others:
+# when its slow start ends is chance.
+ALONE = {"cubic": 2.0, "reno": 1.3}
 # A flow of BBR's that is alone keeps 2.8 ms of the buffer's 20 ms in the model; a kernel's timers
 # add up to as much again, 2.8 to 5.6 ms in nine runs, where CUBIC's keeps 15: seconds, no ratio.
 ALONE_BBR = 0.004
