@@ -10,7 +10,9 @@ from typing import Any
 
 import torch.distributed as dist
 
-_LINGER_NS = 5_000_000_000  # at exit, for posted writes to complete: peers may need them
+# At exit, for posted writes to complete: peers may need them. On the virtual clock time stands
+# while other ranks exit, one after the other, so there only a hang is longer than this.
+_LINGER_NS, _VIRTUAL_LINGER_NS = 5_000_000_000, 600_000_000_000
 _MAX_CALLBACK_THREADS = 8
 
 
@@ -37,8 +39,10 @@ class Connection:
         # Over TCP a send is over once the socket has the bytes, as Gloo sees it.
         over_tcp = os.environ.get("LOOMNET_TRANSPORT") == "tcp"
         self.session = _core.RankSession(*fds, await_sends=not over_tcp)
+        self._linger_ns = _LINGER_NS
         if "LOOMNET_COMPUTE" in os.environ:  # the virtual clock: it must know when all of us wait
             self.session.watch_sleep()
+            self._linger_ns = _VIRTUAL_LINGER_NS
         # The NIC is this process's alone: not its children's, forked or spawned.
         for fd in fds:
             os.close(fd)
@@ -102,7 +106,7 @@ class Connection:
             self.session.mark(self.core.MARK_KINDS["failure"], 255)
             for group in _open_groups():
                 group.fail(reason)
-        self.session.leave(_LINGER_NS)
+        self.session.leave(self._linger_ns)
         for thread in self._threads:
             thread.join(2.0)
         self._flying.clear()
