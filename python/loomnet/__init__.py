@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from loomnet.faults import kill as kill
     from loomnet.faults import loss as loss
     from loomnet.faults import step as step
+    from loomnet.flowjobs import Flows as Flows
+    from loomnet.flowjobs import Incast as Incast
+    from loomnet.flowjobs import Permutation as Permutation
+    from loomnet.graphjobs import Trace as Trace
     from loomnet.htsim import from_htsim_topology as from_htsim_topology
     from loomnet.jobs import AllGather as AllGather
     from loomnet.jobs import AllReduce as AllReduce
     from loomnet.jobs import AllToAll as AllToAll
     from loomnet.jobs import Broadcast as Broadcast
-    from loomnet.jobs import Flows as Flows
-    from loomnet.jobs import Incast as Incast
-    from loomnet.jobs import Permutation as Permutation
     from loomnet.jobs import Reduce as Reduce
     from loomnet.jobs import ReduceScatter as ReduceScatter
     from loomnet.jobs import SendRecv as SendRecv
     from loomnet.jobs import TorchJob as TorchJob
-    from loomnet.jobs import Trace as Trace
     from loomnet.laboratory import Lab as Lab
     from loomnet.laboratory import run as run
     from loomnet.openlab import OpenLab as OpenLab
@@ -68,11 +68,9 @@ _HOMES = {
         "Broadcast",
         "Reduce",
         "SendRecv",
-        "Permutation",
-        "Incast",
-        "Flows",
-        "Trace",
     ),
+    "flowjobs": ("Permutation", "Incast", "Flows"),
+    "graphjobs": ("Trace",),
     "laboratory": ("Lab", "run"),
     "openlab": ("lab", "OpenLab"),
     "result": ("Result",),

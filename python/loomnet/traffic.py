@@ -11,17 +11,9 @@ from typing import Protocol
 from loomnet import _core
 from loomnet.engine import FIRST_QP, Engine, staging_for
 from loomnet.errors import UsageError
-from loomnet.jobs import (
-    COLLECTIVES,
-    Collective,
-    ConnectionMatrix,
-    Flows,
-    Incast,
-    Job,
-    Permutation,
-    SendRecv,
-    Trace,
-)
+from loomnet.flowjobs import Flows, Incast, Permutation
+from loomnet.graphjobs import ConnectionMatrix, Trace
+from loomnet.jobs import COLLECTIVES, Collective, Job, SendRecv
 from loomnet.plan import Plan
 from loomnet.rundata import FlowRow, Iteration, RunFault
 from loomnet.taskgraph import TaskGraph

@@ -3,7 +3,7 @@
 import pytest
 
 import loomnet as ln
-from loomnet import jobs
+from loomnet import graphjobs
 from loomnet.errors import UsageError
 
 
@@ -119,4 +119,4 @@ def test_a_script_is_looked_for_and_named_if_missing(tmp_path):
 
 def test_a_graph_job_without_a_graph_cannot_be_made():
     with pytest.raises(TypeError, match="abstract"):
-        jobs.GraphJob(path="trace.et")
+        graphjobs.GraphJob(path="trace.et")

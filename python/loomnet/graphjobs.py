@@ -1,0 +1,137 @@
+"""Jobs read from files: traces and connection matrices, whose transfers wait for one another."""
+
+from __future__ import annotations
+
+import abc
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import model_validator
+
+from loomnet.errors import UsageError
+from loomnet.expected import Edge
+from loomnet.jobs import Job, edges_of
+from loomnet.taskgraph import TaskGraph
+from loomnet.units import Size, Time
+
+
+class GraphJob(Job, abc.ABC):
+    """Common to jobs that are a graph of transfers and delays; as many ranks as it has."""
+
+    path: Path
+
+    @abc.abstractmethod
+    def graph(self) -> TaskGraph:
+        """Reads and checks the file. Raises UsageError."""
+
+    @cached_property
+    def _graph(self) -> TaskGraph:
+        return self.graph()
+
+    def place(self, hosts: list[int]) -> list[int]:
+        ranks = self._graph.ranks
+        if self.ranks not in (None, ranks):
+            raise UsageError(f"{type(self).__name__}.ranks: {self.path} has {ranks} ranks")
+        if ranks > len(hosts):
+            raise UsageError(
+                f"{self.path}: {ranks} ranks but {len(hosts)} hosts; one rank runs per host"
+            )
+        return hosts[:ranks]
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        return [(placed[a], placed[b]) for a, b in self._graph.pairs]
+
+    @property
+    def synchronous(self) -> bool:
+        return False
+
+    def describe(self) -> str:
+        return f"{self.path.name} over {self.transport}"
+
+
+class ConnectionMatrix(GraphJob):
+    """The flows of an htsim connection matrix: rank i is its node i. Read when made; raises
+    UsageError naming the line at fault."""
+
+    kind: ClassVar[str] = "connection_matrix"
+    positional: ClassVar[tuple[str, ...]] = ("path", "transport")
+
+    def graph(self) -> TaskGraph:
+        from loomnet.htsim import read_matrix
+
+        return read_matrix(self.path).graph()
+
+    @model_validator(mode="after")
+    def _read(self) -> ConnectionMatrix:
+        self._graph  # noqa: B018 (refused here rather than when it runs)
+        return self
+
+
+class Trace(GraphJob):
+    """An execution trace. Either MLCommons Chakra, one file <prefix>.<rank>.et per rank: `path` is
+    their folder, their common prefix or one of them, and `groups` a JSON file of communicator
+    groups {"name": [ranks]}. Or flows from a JSON Lines file, a row per flow, its ranks by number:
+    {"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}"""
+
+    kind: ClassVar[str] = "trace"
+    positional: ClassVar[tuple[str, ...]] = ("path", "transport")
+    groups: Path | None = None
+
+    @property
+    def chakra(self) -> bool:
+        """True for Chakra's files, False for a JSON Lines file."""
+        return not self.path.is_file() or self.path.name.endswith((".et", ".et.gz"))
+
+    def graph(self) -> TaskGraph:
+        from loomnet.chakra import read_graph
+
+        return read_graph(self.path, self.groups)
+
+    def place(self, hosts: list[int]) -> list[int]:
+        return super().place(hosts) if self.chakra else Job.place(self, hosts)
+
+    @property
+    def synchronous(self) -> bool:
+        return self.chakra
+
+    @property
+    def over_sockets(self) -> bool:
+        return not self.chakra
+
+    def rows(self) -> list[tuple[Time, int, int, Size]]:
+        """(start, source rank, destination rank, size) in order of start. Raises UsageError naming
+        the line at fault."""
+        found = []
+        try:
+            text = self.path.read_text()
+        except OSError as error:
+            raise UsageError(f"Trace.path: {self.path}: {error.strerror}") from None
+        for number, line in enumerate(text.splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                found.append(
+                    (
+                        Time(row["at"]),
+                        int(row["source"]),
+                        int(row["destination"]),
+                        Size(row["size"]),
+                    )
+                )
+            except (ValueError, KeyError, TypeError) as error:
+                raise UsageError(
+                    f"{self.path}:{number}: {error}; a row is "
+                    f"{(Trace.__doc__ or '').splitlines()[-1].strip()}"
+                ) from None
+        return sorted(found, key=lambda row: row[0].count)
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        if self.chakra:
+            return super().edges(hosts)
+        placed = self.place(hosts)
+        pairs = sorted({(a, b) for _, a, b, _ in self.rows()})
+        return edges_of(pairs, placed, str(self.path))
