@@ -7,8 +7,6 @@
 namespace loomnet::mrc {
 namespace {
 
-#define HISTORY << s.history()
-
 std::vector<Left> of(const std::vector<Left>& all, Op op) {
   std::vector<Left> out;
   for (const Left& l : all) {

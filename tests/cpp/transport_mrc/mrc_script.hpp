@@ -14,6 +14,10 @@ namespace loomnet::mrc {
 
 constexpr HostId kSelf = 0, kFar = 1;
 constexpr QpNumber kLocal = 100, kRemote = 200;
+constexpr std::uint32_t kMtu = 4096;
+
+// Ends an expectation about the script `s`.
+#define HISTORY << s.history()
 
 // A packet that left, taken apart.
 struct Left {

@@ -11,6 +11,9 @@
 
 namespace loomnet::tcp {
 
+using Numbers = std::vector<std::uint64_t>;  // of segments
+constexpr Picoseconds kRtt = milliseconds(20);
+
 struct SenderScript {
   static TcpOptions options(const std::string& control) {
     TcpOptions o;
@@ -29,8 +32,8 @@ struct SenderScript {
     sender.post(w, now);
   }
   // Sends what may go, `gap` apart; the segments' numbers.
-  std::vector<std::uint64_t> pump(Picoseconds gap = microseconds(10)) {
-    std::vector<std::uint64_t> out;
+  Numbers pump(Picoseconds gap = microseconds(10)) {
+    Numbers out;
     while (sender.ready(now) == Sender::Ready::now) {
       const Transmission t = sender.send(now);
       out.push_back(t.begin / mss());

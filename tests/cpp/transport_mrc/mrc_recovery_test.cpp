@@ -1,0 +1,275 @@
+// Loss as protocol transcripts: refused, silent and tail loss, what becomes of the path, and when a
+// queue pair gives up ("MRC + SRv6 multi-plane fabrics" 2.4, 2.5, 2.7).
+#include <algorithm>
+
+#include "mrc_script.hpp"
+
+namespace loomnet::mrc {
+namespace {
+
+TEST(Recovery, TrimmedIsSentAgainAtOnceOnAnotherPath) {
+  Script s(quick_options());
+  s.post(8 * kMtu);
+  const auto out = s.pull_all();
+  const auto window = s.nic.sender(kLocal).congestion().window();
+  s.nack(out[2], NackReason::trimmed);
+  EXPECT_EQ(s.ev_state(out[2].ev), EvState::skip);
+  EXPECT_LT(s.nic.sender(kLocal).congestion().window(), window) << "one packet less";
+  const auto again = s.pull_all();
+  ASSERT_EQ(again.size(), 1u) HISTORY;
+  EXPECT_EQ(again[0].bth.psn, 2u);
+  EXPECT_TRUE(again[0].bth.retransmission);
+  EXPECT_EQ(again[0].dscp, dscp::kTrimmableRetransmission);
+  EXPECT_NE(again[0].ev, out[2].ev) << "never the path of the copy that was refused" HISTORY;
+  EXPECT_EQ(s.count(Count::ev_condemned), 0u);
+}
+
+TEST(Recovery, LastHopTrimBlamesNoPath) {
+  Script s(quick_options());
+  s.post(8 * kMtu);
+  const auto out = s.pull_all();
+  s.nack(out[2], NackReason::trimmed_last_hop);
+  EXPECT_EQ(s.ev_state(out[2].ev), EvState::good) HISTORY;
+  EXPECT_EQ(s.pull_all().size(), 1u);
+}
+
+TEST(Recovery, NackOfAnOlderCopyIsNotAnotherRetransmission) {
+  Script s(quick_options());
+  s.post(4 * kMtu);
+  const auto out = s.pull_all();
+  s.nack(out[1], NackReason::trimmed);
+  ASSERT_EQ(s.pull_all().size(), 1u);
+  s.nack(out[1], NackReason::trimmed);  // duplicated on the way
+  EXPECT_EQ(s.pull_all().size(), 0u) HISTORY;
+}
+
+TEST(Recovery, OnlyPlaneLeftMayReuseThePath) {
+  Script s(quick_options(), 1, 1);
+  s.post(kMtu);
+  const auto out = s.pull_all();
+  s.nack(out[0], NackReason::trimmed_last_hop);
+  EXPECT_EQ(s.pull_all().size(), 1u) << "there is no other path at all" HISTORY;
+}
+
+// Silent loss: condemned after one, replaced from the same plane, probed, taken back.
+TEST(Recovery, SilentLossCondemnsAndProbesBringBack) {
+  MrcOptions o = quick_options();
+  o.evs_per_qp = 8;  // 2 active, 1 backup per plane
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 60'000;
+  Script s(o, 4, 8);
+  s.post(200 * kMtu);
+  auto out = s.pull_all();
+  ASSERT_GT(out.size(), 10u);
+  const Left lost = out[0];
+  // Everything sent later arrives, round after round; packet 0 never does.
+  std::uint32_t highest = 0;
+  for (int round = 0; round < 6 && s.count(Count::lost_inferred) == 0; ++round) {
+    for (const Left& l : out) highest = std::max(highest, l.bth.psn);
+    s.advance(microseconds(6));
+    for (std::uint32_t n = 1; n <= highest; n += 32) {
+      s.sack(out.back(), 0xffffff, ~0ull << 1);
+    }
+    out = s.pull_all();
+  }
+  EXPECT_EQ(s.count(Count::lost_inferred), 1u) HISTORY;
+  EXPECT_EQ(s.ev_state(lost.ev), EvState::assumed_bad);
+  EXPECT_EQ(s.count(Count::ev_swapped), 1u) << "a backup took its slot";
+  const auto again = std::find_if(out.begin(), out.end(),
+                                  [](const Left& l) { return l.bth.psn == 0 && is_data(l.in.op); });
+  ASSERT_NE(again, out.end()) HISTORY;
+  EXPECT_TRUE(again->bth.retransmission);
+  EXPECT_NE(again->ev, lost.ev);
+
+  // Reliability probes on that very path; three answers re-admit it.
+  int probes = 0;
+  for (int i = 0; i < 200 && s.ev_state(lost.ev) == EvState::assumed_bad; ++i) {
+    s.advance(microseconds(5));
+    for (const Left& l : s.pull_all()) {
+      if (l.in.op != Op::reliability_probe || l.ev != lost.ev) continue;
+      EXPECT_EQ(l.dscp, dscp::kNoTrim);
+      ++probes;
+      s.answer_probe(l, 0xffffff);
+    }
+  }
+  EXPECT_EQ(s.ev_state(lost.ev), EvState::good) HISTORY;
+  EXPECT_EQ(probes, 3);
+  EXPECT_EQ(s.count(Count::ev_readmitted), 1u);
+}
+
+// A path that loses in silence answers most probes: each failure doubles what is asked of it, until
+// it has served for long.
+TEST(Recovery, EveryFailureAsksForTwiceTheAnswers) {
+  MrcOptions o = quick_options();
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 60'000;
+  o.loss_infer = LossInference::same_ev;
+  Script s(o, 1, 2);
+  EntropyValue bad;
+  std::uint32_t next = 0;  // PSN
+  // Packets 0 to 3 take both paths in turn; 0 never arrives the first time.
+  const auto fail = [&] {
+    s.post(4 * kMtu);
+    auto out = s.pull_all(2);
+    s.advance(microseconds(1));
+    for (const Left& l : s.pull_all()) out.push_back(l);
+    ASSERT_EQ(out.size(), 4u) HISTORY;
+    ASSERT_EQ(out[0].ev, out[2].ev) HISTORY;
+    bad = out[0].ev;
+    s.advance(microseconds(5));
+    s.sack(out[2], (next + 0xffffff) & 0xffffff, 0b1110);
+    ASSERT_EQ(s.ev_state(bad), EvState::assumed_bad) HISTORY;
+    const auto again = s.pull_all();
+    ASSERT_EQ(again.size(), 1u) HISTORY;
+    s.advance(microseconds(5));
+    s.sack(again[0], next + 3);
+    next += 4;
+  };
+  const auto answers = [&] {
+    int probes = 0;
+    for (int i = 0; i < 2000 && s.ev_state(bad) == EvState::assumed_bad; ++i) {
+      s.advance(microseconds(5));
+      for (const Left& l : s.pull_all()) {
+        if (l.in.op != Op::reliability_probe || l.ev != bad) continue;
+        ++probes;
+        s.answer_probe(l, next - 1);
+      }
+    }
+    return probes;
+  };
+  for (const int expected : {3, 5, 10, 20, 40, 64, 64}) {
+    fail();
+    if (HasFatalFailure()) return;
+    EXPECT_EQ(answers(), expected) HISTORY;
+  }
+  s.advance(o.probe_cap * o.readmit_forget_caps + microseconds(1));
+  fail();
+  if (HasFatalFailure()) return;
+  EXPECT_EQ(answers(), 3) << "forgotten" HISTORY;
+}
+
+TEST(Recovery, SpuriousLossGivesThePathBack) {
+  MrcOptions o = quick_options();
+  o.loss_infer = LossInference::same_ev;
+  Script s(o, 1, 2);
+  s.post(8 * kMtu);
+  auto out = s.pull_all(2);
+  s.advance(microseconds(1));
+  for (const Left& l : s.pull_all()) out.push_back(l);
+  ASSERT_EQ(out.size(), 8u);
+  s.advance(microseconds(5));
+  // PSN 2 used the path of PSN 0 and arrives before it.
+  ASSERT_EQ(out[0].ev, out[2].ev);
+  s.sack(out[2], 0xffffff, 0b110);
+  ASSERT_EQ(s.ev_state(out[0].ev), EvState::assumed_bad) HISTORY;
+  s.sack(out[0], 2);  // it was only late
+  EXPECT_EQ(s.ev_state(out[0].ev), EvState::good) HISTORY;
+  EXPECT_EQ(s.count(Count::spurious_loss), 1u);
+  EXPECT_EQ(s.pull_all().size(), 0u) << "nothing to send again";
+}
+
+TEST(Recovery, TailLossIsFoundByAProbe) {
+  Script s(quick_options());
+  s.post(3 * kMtu);
+  const auto out = s.pull_all();
+  s.advance(microseconds(5));
+  s.sack(out[1], 1);
+  std::vector<Left> probes;
+  for (int i = 0; i < 20 && probes.empty(); ++i) s.advance(microseconds(1)), probes = s.pull_all();
+  ASSERT_EQ(probes.size(), 1u) HISTORY;
+  ASSERT_EQ(probes[0].in.op, Op::reliability_probe);
+  s.advance(microseconds(5));
+  s.answer_probe(probes[0], 1);
+  EXPECT_EQ(s.count(Count::lost_probe), 1u) HISTORY;
+  const auto again = s.pull_all();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].bth.psn, 2u);
+}
+
+TEST(Recovery, TimeoutSendsAgainOnAnotherPath) {
+  MrcOptions o = quick_options();
+  o.loss_infer = LossInference::rto_only;
+  Script s(o);
+  s.post(kMtu);
+  const auto out = s.pull_all();
+  s.advance(microseconds(99));
+  EXPECT_EQ(s.count(Count::lost_rto), 0u);
+  s.advance(microseconds(2));
+  EXPECT_EQ(s.count(Count::lost_rto), 1u) HISTORY;
+  EXPECT_EQ(s.ev_state(out[0].ev), EvState::assumed_bad) << "no trim seen";
+  const auto again = s.pull_all();
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_NE(again[0].ev, out[0].ev);
+}
+
+TEST(Recovery, RetriesEndInANamedError) {
+  MrcOptions o = quick_options();
+  o.retries_linear = 3;
+  o.retries_exponential = 2;
+  Script s(o);
+  s.post(kMtu), s.post(kMtu);
+  for (int i = 0; i < 20'000 && s.completions.empty(); ++i)
+    s.pull_all(), s.advance(microseconds(1));
+  ASSERT_EQ(s.completions.size(), 2u) HISTORY;
+  EXPECT_EQ(s.completions[0].status, Status::retry_exceeded);
+  EXPECT_EQ(s.completions[1].status, Status::flushed);
+  EXPECT_FALSE(s.nic.outstanding());
+  EXPECT_EQ(s.events.back().kind, EventKind::qp_error);
+  s.post(1);
+  EXPECT_EQ(s.completions.back().status, Status::flushed) << "a queue pair in ERROR takes nothing";
+}
+
+TEST(Recovery, DeadPeerIsAnErrorEvenWithoutRetryLimit) {
+  MrcOptions o = quick_options();
+  ASSERT_EQ(o.retries_exponential, 25u) << "for ever";
+  o.peer_timeout = milliseconds(20);
+  Script s(o);
+  s.post(kMtu);
+  for (int i = 0; i < 400 && s.completions.empty(); ++i) s.pull_all(), s.advance(microseconds(100));
+  ASSERT_EQ(s.completions.size(), 1u) HISTORY;
+  EXPECT_EQ(s.completions[0].status, Status::retry_exceeded);
+}
+
+TEST(Recovery, NoPortAtAllIsAnErrorToo) {
+  MrcOptions o = quick_options();
+  o.peer_timeout = milliseconds(1);
+  Script s(o);
+  for (PlanePort p = 0; p < 4; ++p) s.nic.on_port(p, false, s.now);
+  s.post(kMtu);
+  EXPECT_EQ(s.pull_all().size(), 0u);
+  s.advance(milliseconds(2));
+  ASSERT_EQ(s.completions.size(), 1u) HISTORY;
+  EXPECT_EQ(s.completions[0].status, Status::retry_exceeded);
+}
+
+TEST(Recovery, RemoteErrorsNameTheRequest) {
+  struct Case {
+    std::uint8_t syndrome;
+    Status status;
+  };
+  for (const Case c : {Case{Aeth::kNakInvalidRequest, Status::remote_invalid_request},
+                       Case{Aeth::kNakRemoteAccess, Status::remote_access_error},
+                       Case{Aeth::kNakRemoteOperational, Status::remote_operational}}) {
+    Script s(quick_options());
+    s.post(kMtu), s.post(kMtu), s.post(kMtu);
+    const auto out = s.pull_all();
+    s.receive(0, Op::transport_ack, 0, kLocal, dscp::kControl, Ecn::not_ect, out[0].ev, nullptr, 0,
+              Aeth{c.syndrome, 1});
+    ASSERT_EQ(s.completions.size(), 3u) HISTORY;
+    EXPECT_EQ(s.completions[0].status, Status::flushed);
+    EXPECT_EQ(s.completions[1].status, c.status);
+    EXPECT_EQ(s.completions[2].status, Status::flushed);
+  }
+}
+
+TEST(Recovery, UnexpectedEventEndsTheQueuePair) {
+  Script s(quick_options());
+  s.post(kMtu);
+  const auto out = s.pull_all();
+  s.nack(out[0], NackReason::unexpected_event);
+  ASSERT_EQ(s.completions.size(), 1u);
+  EXPECT_EQ(s.completions[0].status, Status::remote_operational) HISTORY;
+}
+
+}  // namespace
+}  // namespace loomnet::mrc
