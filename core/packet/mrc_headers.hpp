@@ -88,12 +88,48 @@ struct Tseth {
   }
 };
 
+// SETH, NETH, PETH, ERTH and EETH begin alike: 4 bits of type, 5 of the next header's, 7 of their
+// own.
+template <typename Reader, typename Header>
+[[gnu::always_inline]] inline std::uint16_t read_head(Reader& from, Header& h) {
+  const std::uint16_t word = from.u16();
+  h.type = word >> 12;
+  h.next = word >> 7 & 0x1f;
+  return word;
+}
+template <typename Writer, typename Header>
+[[gnu::always_inline]] inline void write_head(Writer& to, const Header& h, unsigned own = 0) {
+  to.u16(static_cast<std::uint16_t>((h.type & 0xf) << 12 | (h.next & 0x1f) << 7 | own));
+}
+
+// What SETH and NETH hold alike: path, packet delivery contexts, a PSN, congestion control's kind.
+template <typename Reader, typename Header>
+[[gnu::always_inline]] inline void read_feedback(Reader& from, Header& h, std::uint32_t& psn) {
+  h.entropy = from.u32();
+  h.source_pdc = from.u16();
+  h.destination_pdc = from.u16();
+  from.skip(1);
+  psn = from.u24();
+  const std::uint8_t cc = from.u8();
+  h.cc_type = cc >> 4;
+  h.cc_flags = cc & 0xf;
+}
+template <typename Writer, typename Header>
+[[gnu::always_inline]] inline void write_feedback(Writer& to, const Header& h, std::uint32_t psn) {
+  to.u32(h.entropy);
+  to.u16(h.source_pdc);
+  to.u16(h.destination_pdc);
+  to.u8(0);
+  to.u24(psn);
+  to.u8(static_cast<std::uint8_t>((h.cc_type & 0xf) << 4 | (h.cc_flags & 0xf)));
+}
+
 // SACK. acked PSN = cack_psn + ack_psn_offset; bit i of `bitmap` is PSN cack_psn + sack_offset + i.
 struct Seth {
   static constexpr std::size_t kSize = 28;
   std::uint8_t type = 0, next = 0;
-  std::uint8_t mark = 0;      // Mark; 3 is reserved
-  bool probe_reply = false;   // pr: ack_psn_offset holds the probe's id
+  std::uint8_t mark = 0;     // Mark; 3 is reserved
+  bool probe_reply = false;  // pr: ack_psn_offset holds the probe's id
   std::int16_t ack_psn_offset = 0;
   std::uint32_t entropy = 0;  // of the packet that triggered this SACK
   std::uint16_t source_pdc = 0, destination_pdc = 0;
@@ -107,20 +143,11 @@ struct Seth {
   static Seth parse(ByteReader& in) {
     auto from = in.fixed<kSize>();
     Seth h;
-    const std::uint16_t word = from.u16();
-    h.type = word >> 12;
-    h.next = word >> 7 & 0x1f;
+    const std::uint16_t word = read_head(from, h);
     h.mark = word >> 5 & 3;
     h.probe_reply = word & 2;
     h.ack_psn_offset = static_cast<std::int16_t>(from.u16());
-    h.entropy = from.u32();
-    h.source_pdc = from.u16();
-    h.destination_pdc = from.u16();
-    from.skip(1);
-    h.cack_psn = from.u24();
-    const std::uint8_t cc = from.u8();
-    h.cc_type = cc >> 4;
-    h.cc_flags = cc & 0xf;
+    read_feedback(from, h, h.cack_psn);
     h.mpr = from.u8();
     h.sack_offset = static_cast<std::int16_t>(from.u16());
     h.bitmap = from.u64();
@@ -128,15 +155,9 @@ struct Seth {
   }
   void serialize(ByteWriter& out) const {
     auto to = out.fixed<kSize>();
-    to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (mark & 3) << 5 |
-                                      probe_reply << 1));
+    write_head(to, *this, (mark & 3) << 5 | probe_reply << 1);
     to.u16(static_cast<std::uint16_t>(ack_psn_offset));
-    to.u32(entropy);
-    to.u16(source_pdc);
-    to.u16(destination_pdc);
-    to.u8(0);
-    to.u24(cack_psn);
-    to.u8(static_cast<std::uint8_t>((cc_type & 0xf) << 4 | (cc_flags & 0xf)));
+    write_feedback(to, *this, cack_psn);
     to.u8(mpr);
     to.u16(static_cast<std::uint16_t>(sack_offset));
     to.u64(bitmap);
@@ -188,34 +209,20 @@ struct Neth {
   static Neth parse(ByteReader& in) {
     auto from = in.fixed<kSize>();
     Neth h;
-    const std::uint16_t word = from.u16();
-    h.type = word >> 12;
-    h.next = word >> 7 & 0x1f;
+    read_head(from, h);
     h.reason = from.u8();
     h.vendor = from.u8();
-    h.entropy = from.u32();
-    h.source_pdc = from.u16();
-    h.destination_pdc = from.u16();
-    from.skip(1);
-    h.nack_psn = from.u24();
-    const std::uint8_t cc = from.u8();
-    h.cc_type = cc >> 4;
-    h.cc_flags = cc & 0xf;
+    read_feedback(from, h, h.nack_psn);
     from.skip(1);
     h.tx_ts = from.u16();
     return h;
   }
   void serialize(ByteWriter& out) const {
     auto to = out.fixed<kSize>();
-    to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7));
+    write_head(to, *this);
     to.u8(reason);
     to.u8(vendor);
-    to.u32(entropy);
-    to.u16(source_pdc);
-    to.u16(destination_pdc);
-    to.u8(0);
-    to.u24(nack_psn);
-    to.u8(static_cast<std::uint8_t>((cc_type & 0xf) << 4 | (cc_flags & 0xf)));
+    write_feedback(to, *this, nack_psn);
     to.u8(0);
     to.u16(tx_ts);
   }
@@ -233,9 +240,7 @@ struct Peth {
   static Peth parse(ByteReader& in) {
     auto from = in.fixed<kSize - Tseth::kSize>();
     Peth h;
-    const std::uint16_t word = from.u16();
-    h.type = word >> 12;
-    h.next = word >> 7 & 0x1f;
+    read_head(from, h);
     from.skip(1);
     h.vendor = from.u8();
     h.probe_id = from.u16();
@@ -247,7 +252,7 @@ struct Peth {
   }
   void serialize(ByteWriter& out) const {
     auto to = out.fixed<kSize - Tseth::kSize>();
-    to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7));
+    write_head(to, *this);
     to.u8(0);
     to.u8(vendor);
     to.u16(probe_id);
@@ -271,9 +276,7 @@ struct Erth {
   static Erth parse(ByteReader& in) {
     auto from = in.fixed<kSize - Tseth::kSize>();
     Erth h;
-    const std::uint16_t word = from.u16();
-    h.type = word >> 12;
-    h.next = word >> 7 & 0x1f;
+    const std::uint16_t word = read_head(from, h);
     h.op = word & 3;
     from.skip(1);
     h.vendor = from.u8();
@@ -284,7 +287,7 @@ struct Erth {
   }
   void serialize(ByteWriter& out) const {
     auto to = out.fixed<kSize - Tseth::kSize>();
-    to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (op & 3)));
+    write_head(to, *this, op & 3);
     to.u8(0);
     to.u8(vendor);
     to.u32(port_status_mask);
@@ -304,9 +307,7 @@ struct Eeth {
   static Eeth parse(ByteReader& in) {
     auto from = in.fixed<kSize>();
     Eeth h;
-    const std::uint16_t word = from.u16();
-    h.type = word >> 12;
-    h.next = word >> 7 & 0x1f;
+    const std::uint16_t word = read_head(from, h);
     h.op = word >> 4 & 3;
     from.skip(26);
     h.tx_ts = from.u16();
@@ -315,7 +316,7 @@ struct Eeth {
   }
   void serialize(ByteWriter& out) const {
     auto to = out.fixed<kSize>();
-    to.u16(static_cast<std::uint16_t>((type & 0xf) << 12 | (next & 0x1f) << 7 | (op & 3) << 4));
+    write_head(to, *this, (op & 3) << 4);
     to.zero(26);
     to.u16(tx_ts);
     to.zero(6);

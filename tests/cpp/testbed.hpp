@@ -11,8 +11,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <optional>
 #include <stdexcept>
 
@@ -41,7 +39,7 @@ class Testbed {
   using Filter = std::function<std::optional<Picoseconds>(HostId from, PlanePort plane, Packet&)>;
   using Route = std::function<std::optional<HostId>(HostId from, PlanePort plane, const Packet&)>;
   using Trim = std::function<bool(Packet&)>;  // a full queue: cut it, true if it may go on
-  using Describe = std::function<std::string(std::span<const std::uint8_t> header)>;
+  using Describe = Transcript::Describe;
   using Paths = std::function<std::vector<PlanePaths>(HostId from, HostId to)>;
 
   Filter filter;
@@ -166,19 +164,7 @@ class Testbed {
 
   // The last things that happened, oldest first, for a failure message.
   std::string transcript(std::size_t last = 200) const {
-    std::string out = "seed " + std::to_string(options_.seed) + "\n";
-    const std::size_t n = std::min({last, lines_.size(), kLines});
-    for (std::size_t i = lines_written_ - n; i < lines_written_; ++i) {
-      const Line& l = lines_[i % kLines];
-      char text[160];
-      std::snprintf(text, sizeof text, "%14.6f us  h%u.p%u %-10s %10u %10u", l.at.microseconds(),
-                    l.host, l.port, to_string(l.what), l.a, l.b);
-      out += text;
-      if (l.header_length > 0 && describe)
-        out += "  " + describe({l.header.data(), l.header_length});
-      out += '\n';
-    }
-    return out;
+    return "seed " + std::to_string(options_.seed) + "\n" + transcript_.text(last, describe);
   }
   friend std::ostream& operator<<(std::ostream& os, const Testbed& bed) {
     return os << bed.transcript();
@@ -378,16 +364,21 @@ class Testbed {
     onward(std::move(packet), t);
   }
 
+  // Brings a packet to the far end at `t`, unless the port's carrier is lost before.
+  void carry(Event::Kind kind, HostId host, PlanePort port, PacketPtr packet, Picoseconds t) {
+    push({.at = t,
+          .kind = kind,
+          .host = host,
+          .port = port,
+          .generation = nic(host).ports[port].generation,
+          .packet = std::move(packet)});
+  }
+
   void send(HostId host, PlanePort port, PacketPtr packet, Picoseconds clocked_out) {
     End& e = end(host, port);
     through(e.up, e.up_random, host, port, std::move(packet), clocked_out + e.up.delay,
             [&](PacketPtr p, Picoseconds t) {
-              push({.at = t,
-                    .kind = Event::Kind::fabric,
-                    .host = host,
-                    .port = port,
-                    .generation = nic(host).ports[port].generation,
-                    .packet = std::move(p)});
+              carry(Event::Kind::fabric, host, port, std::move(p), t);
             });
   }
 
@@ -442,12 +433,7 @@ class Testbed {
     End& e = end(to, port);
     through(e.down, e.down_random, to, port, std::move(packet), t + e.down.delay,
             [&](PacketPtr p, Picoseconds at) {
-              push({.at = at,
-                    .kind = Event::Kind::deliver,
-                    .host = to,
-                    .port = port,
-                    .generation = nic(to).ports[port].generation,
-                    .packet = std::move(p)});
+              carry(Event::Kind::deliver, to, port, std::move(p), at);
             });
   }
 
@@ -462,32 +448,19 @@ class Testbed {
     call(host, [&] { n.transport->on_packet(port, std::move(packet), now_); });
   }
 
-  Line& next_line() {
-    if (lines_.size() < kLines) lines_.resize(lines_.size() + 1);
-    return lines_[lines_written_++ % kLines];
-  }
   void record(Line::What what, HostId host, PlanePort port, const Packet& p) {
-    Line& l = next_line();
-    l.at = now_, l.what = what, l.host = static_cast<std::uint8_t>(host), l.port = port,
-    l.queue = p.queue;
-    l.a = static_cast<std::uint32_t>(p.uid), l.b = p.wire_length;
-    l.header_length = p.header_length;
-    std::memcpy(l.header.data(), p.header.data(), p.header_length);
+    transcript_.record(now_, what, host, port, p);
   }
   void note(Line::What what, HostId host, PlanePort port, std::uint32_t a, std::uint32_t b) {
-    Line& l = next_line();
-    l.at = now_, l.what = what, l.host = static_cast<std::uint8_t>(host), l.port = port;
-    l.a = a, l.b = b, l.header_length = 0;
+    transcript_.note(now_, what, host, port, a, b);
   }
 
-  static constexpr std::size_t kLines = 4096;
   BedOptions options_;
   PacketPool pool_;  // outlives everything that may hold a packet
   std::vector<std::unique_ptr<End>> ends_;
   std::vector<std::unique_ptr<Nic>> nics_;
   std::vector<Event> events_;
-  std::vector<Line> lines_;
-  std::size_t lines_written_ = 0;
+  Transcript transcript_;
   Picoseconds now_{}, last_deadline_ = kNever;
   std::uint64_t last_order_ = 0, last_id_ = 0, steps_ = 0, same_time_ = 0;
   std::size_t in_flight_ = 0, actions_ = 0;

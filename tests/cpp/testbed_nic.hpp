@@ -11,49 +11,10 @@
 #include <vector>
 
 #include "packet/packet.hpp"
+#include "testbed_transcript.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet::testbed {
-
-// One thing that happened, kept compact; made readable only when a test fails.
-struct Line {
-  enum class What : std::uint8_t {
-    sent,
-    received,
-    lost,
-    duplicated,
-    corrupted,
-    delayed,
-    queue_full,
-    trimmed,
-    link_down,
-    filtered,
-    no_route,
-    posted,
-    completed,
-    arrived,
-    event,
-    deadline,
-    port_up,
-    port_down,
-    note
-  };
-  Picoseconds at{};
-  What what = What::note;
-  std::uint8_t host = 0, port = 0;
-  QueueClass queue = 0;
-  std::uint16_t header_length = 0;
-  std::uint32_t a = 0, b = 0;  // uid and wire length, or qp and detail
-  std::array<std::uint8_t, kMaxHeaderBytes> header;
-};
-
-inline const char* to_string(Line::What what) {
-  static constexpr const char* kNames[] = {
-      "sent",    "received",  "lost",     "duplicated", "corrupted", "delayed",   "queue_full",
-      "trimmed", "link_down", "filtered", "no_route",   "posted",    "completed", "arrived",
-      "event",   "deadline",  "port_up",  "port_down",  "note"};
-  return kNames[static_cast<std::size_t>(what)];
-}
 
 struct Region {
   std::uint32_t key = 0;

@@ -118,8 +118,8 @@ TEST(Idle, WindowHalvesPerTimeoutOfSilenceDownToTheInitialOne) {
   EXPECT_GE(s.sender.window().ssthresh, static_cast<std::uint64_t>(grown * 0.7) * s.mss());
 }
 
-// Linux's pacing lets a buffer of two segments or more go at once, then waits as long as it takes at
-// the rate.
+// Linux's pacing lets a buffer of two segments or more go at once, then waits as long as it takes
+// at the rate.
 TEST(Pacing, SegmentsLeaveInBurstsOfTheirShareOfAMillisecond) {
   SenderScript s(SenderScript::options("bbr"));
   s.post(40);
