@@ -5,6 +5,7 @@ import ipaddress
 import random
 
 import pytest
+from fabrics import main_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from walker import follow_ecmp, follow_usids, other_end
@@ -232,17 +233,7 @@ def connected(plan, source, destination, plane, down, dead):
 
 
 def test_plan_of_the_main_job():
-    plan = make_plan(
-        ln.clos.two_tier(
-            planes=4,
-            leaves=2,
-            spines=2,
-            hosts_per_leaf=2,
-            rate="40 Mb/s",
-            uplink_rate="80 Mb/s",
-            delay="0.5 ms",
-        )
-    )
+    plan = make_plan(main_job())
     # Out: 4 x 0.5 ms + 2214 B twice at 40 and twice at 80 Mb/s; back: a SACK of 178 B.
     assert plan.base_rtt_ps == (
         2 * 442_800_000 + 2 * 221_400_000 + 2 * 35_600_000 + 2 * 17_800_000 + 8 * 500_000_000

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from fabrics import main_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,18 +22,6 @@ from loomnet.timetable import (
 )
 
 S = 10**12
-
-
-def main_job():
-    return ln.clos.two_tier(
-        planes=4,
-        leaves=2,
-        spines=2,
-        hosts_per_leaf=2,
-        rate="40 Mb/s",
-        uplink_rate="80 Mb/s",
-        delay="0.5 ms",
-    )
 
 
 PLAN = make_plan(main_job())

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from fabrics import main_job as fabric
 from scripted import ScriptedRunner
 from synthetic import S, steady_run
 
@@ -17,18 +18,6 @@ FAULTS = [
     ln.down("h0--p0.leaf0", at="8 s", duration="8 s", phase="nic_link_down"),
     ln.kill("p1.spine0", at="20 s", duration="8 s", phase="leaf_spine_down"),
 ]
-
-
-def fabric():
-    return ln.clos.two_tier(
-        planes=4,
-        leaves=2,
-        spines=2,
-        hosts_per_leaf=2,
-        rate="40 Mb/s",
-        uplink_rate="80 Mb/s",
-        delay="0.5 ms",
-    )
 
 
 def played(request):

@@ -128,15 +128,8 @@ def test_a_lost_port_costs_its_share_of_a_synchronous_job(tmp_path):
     ranks alike: an operation ends when what it sent has arrived, so that no NIC goes on sending
     over the narrow place while its rank computes."""
     size = 17_000_000
-    fabric = ln.clos.two_tier(
-        planes=4,
-        leaves=2,
-        spines=2,
-        hosts_per_leaf=2,
-        rate="400 Gb/s",
-        delay="1 us",
-        payload="4096 B",
-    )
+    fast = {**LINK, "rate": "400 Gb/s"}
+    fabric = ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, **fast)
     job = ln.AllReduce(f"{size} B", repeat=30, transport="mrc", compute="100 us")
     fault = ln.down("h0--p0.leaf0", at=ln.step(10), duration="3 ms", phase="down")
     r = Lab("oracle", directory=tmp_path / "run", seed=1).run(fabric, job, [fault])
@@ -172,15 +165,7 @@ def test_silent_loss_costs_nothing_where_uplinks_are_spare(tmp_path):
     """One of 4 uplinks of a plane loses a fifth of its packets; the other 3 carry what 2 hosts of
     the leaf send. Max-min is 1: the lossy path is left after one loss each, and each time it comes
     back it must answer twice as many probes in a row."""
-    fabric = ln.clos.two_tier(
-        planes=4,
-        leaves=2,
-        spines=4,
-        hosts_per_leaf=2,
-        rate="100 Gb/s",
-        delay="1 us",
-        payload="4096 B",
-    )
+    fabric = ln.clos.two_tier(planes=4, leaves=2, spines=4, hosts_per_leaf=2, **LINK)
     job = ln.AllReduce("8 MiB", repeat=60, transport="mrc", compute="10 us")
     fault = ln.loss("p1.leaf0->p1.spine1", 0.20, at="3 ms", duration="12 ms", phase="loss")
     r = Lab("oracle", directory=tmp_path / "run", seed=1).run(fabric, job, [fault])

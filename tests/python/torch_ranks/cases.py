@@ -1,23 +1,16 @@
 """Run in every rank: each case compares a collective over the emulated NIC with stock Gloo in the
-same processes. Prints one line ``case NAME ok`` or ``case NAME FAILED`` per case and rank."""
+same processes."""
 
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable
 from datetime import timedelta
 
+import harness
 import torch
 import torch.distributed as dist
-
-CASES: dict[str, Callable[[], None]] = {}
-
-
-def case(function: Callable[[], None]) -> Callable[[], None]:
-    CASES[function.__name__] = function
-    return function
-
+from harness import case
 
 rank = world = 0
 gloo: dist.ProcessGroup
@@ -377,23 +370,10 @@ def shutdown_of_a_group() -> None:
         refused(work.wait, "rank 0")
 
 
-def main() -> int:
+def main() -> bool:
     global rank, world, gloo
-    wanted = sys.argv[1:]
-    dist.init_process_group("loomnet", timeout=timedelta(seconds=60))
-    rank, world = dist.get_rank(), dist.get_world_size()
-    gloo = dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
-    failed = False
-    for name in wanted or CASES:
-        try:
-            CASES[name]()
-            print(f"case {name} ok", flush=True)
-        except BaseException:
-            failed = True
-            print(f"case {name} FAILED\n{traceback.format_exc()}", flush=True)
-        dist.barrier(group=gloo)
-    dist.destroy_process_group()
-    return failed
+    rank, world, gloo = harness.join()
+    return harness.run(sys.argv[1:], gloo)
 
 
 if __name__ == "__main__":

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import copy
 import sys
-import traceback
-from collections.abc import Callable, Iterator
-from datetime import timedelta
+from collections.abc import Iterator
 
+import harness
 import torch
 import torch.distributed as dist
+from harness import case
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
-
-CASES: dict[str, Callable[[], None]] = {}
-
-
-def case(function: Callable[[], None]) -> Callable[[], None]:
-    CASES[function.__name__] = function
-    return function
-
 
 rank = world = 0
 gloo: dist.ProcessGroup
@@ -190,22 +182,10 @@ def zero_redundancy() -> None:
     close(model.module, expected, "ZeRO")
 
 
-def main() -> int:
+def main() -> bool:
     global rank, world, gloo
-    dist.init_process_group("loomnet", timeout=timedelta(seconds=60))
-    rank, world = dist.get_rank(), dist.get_world_size()
-    gloo = dist.new_group(backend="gloo", timeout=timedelta(seconds=60))
-    failed = False
-    for name in sys.argv[1:] or CASES:
-        try:
-            CASES[name]()
-            print(f"case {name} ok", flush=True)
-        except BaseException:
-            failed = True
-            print(f"case {name} FAILED\n{traceback.format_exc()}", flush=True)
-        dist.barrier(group=gloo)
-    dist.destroy_process_group()
-    return failed
+    rank, world, gloo = harness.join()
+    return harness.run(sys.argv[1:], gloo)
 
 
 if __name__ == "__main__":
