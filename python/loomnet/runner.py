@@ -4,7 +4,7 @@ engine is a Runner; there is one per clock, found by name."""
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +15,7 @@ from loomnet.jobs import Job
 from loomnet.naming import did_you_mean
 from loomnet.plan import Plan
 from loomnet.recording import Recording
-from loomnet.rundata import RunData
+from loomnet.rundata import Iteration, RunData
 from loomnet.timetable import Timetable
 from loomnet.units import Time
 
@@ -67,6 +67,21 @@ class Progress:
     phase: str | None = None
     paths_good: int | None = None
     paths_total: int | None = None
+
+    @classmethod
+    def of(cls, now_ps: int, iterations: Sequence[Iteration], table: Timetable,
+           counters: Mapping[str, int], log: Sequence[Mapping[str, str]] = ()) -> Progress:
+        """From what an engine has: finished iterations, the engine's run counters, and what was
+        read of rank 0's output, in order."""
+        open_phases = [window.phase for window in table.windows if window.end_ps is None]
+        last = iterations[-1] if iterations else None
+        return cls(
+            now=Time.of(now_ps), step=last.number if last else None,
+            loss=float(log[-1]["loss"]) if log and "loss" in log[-1] else None,
+            iteration=Time.of(last.length_ps) if last else None,
+            phase=open_phases[-1] if open_phases else None,
+            paths_good=counters["paths_good"] if counters["paths_total"] else None,
+            paths_total=counters["paths_total"] or None)
 
 
 @runtime_checkable

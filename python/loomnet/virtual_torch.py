@@ -16,7 +16,6 @@ from loomnet.live.ownership import RunLock
 from loomnet.rankjob import RankJob, environment_of_ranks
 from loomnet.rundata import Fidelity, Iteration, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
-from loomnet.units import Time
 
 LOOK_MS = 50  # wall time between two looks at processes while a rank computes
 PROGRESS_S = 0.25
@@ -221,16 +220,8 @@ class VirtualTorchRun:
         self.looked = wall
         self.ranks.read_log()
         found = self.engine.network.run_counters(list(self.request.placement))
-        active = [w.phase for w in self.table.windows if w.end_ps is None]
-        last = self.iterations[-1] if self.iterations else None
-        lines = self.ranks.lines
-        self.on_progress(Progress(
-            now=Time.of(max(self.now(), 0)), step=last.number if last else None,
-            loss=float(lines[-1]["loss"]) if lines and "loss" in lines[-1] else None,
-            iteration=Time.of(last.length_ps) if last else None,
-            phase=active[-1] if active else None,
-            paths_good=found["paths_good"] if found["paths_total"] else None,
-            paths_total=found["paths_total"] or None))
+        self.on_progress(Progress.of(
+            max(self.now(), 0), self.iterations, self.table, found, self.ranks.lines))
 
     def collect(self, ended: str, reason: str | None) -> RunData:
         self.take_marks()

@@ -30,8 +30,6 @@ from .ownership import (
 )
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from .kernel_tcp import KernelTcp
 
 MANAGEMENT_INTERFACE = "mgmt"
@@ -252,12 +250,7 @@ class LiveFabric:
     def __enter__(self) -> LiveFabric:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

@@ -28,7 +28,6 @@ from loomnet.rundata import Fidelity, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
 from loomnet.sampling import Sampler
 from loomnet.traffic import CollectiveTraffic, Traffic, as_iterations, start_traffic
-from loomnet.units import Time
 
 # Between two looks at ranks, timetable and keyboard: a fault at a step starts so much late at most.
 POLL_S = 0.01
@@ -374,15 +373,7 @@ class _Run:
         if self.ranks is not None:
             self.ranks.read_log()
         lines = self.ranks.lines if self.ranks is not None else []
-        active = [w.phase for w in self.table.windows if w.end_ps is None]
-        last = self.iterations[-1] if self.iterations else None
-        self.on_progress(Progress(
-            now=Time.of(self.now()), step=last.number if last else None,
-            loss=float(lines[-1]["loss"]) if lines and "loss" in lines[-1] else None,
-            iteration=Time.of(last.length_ps) if last else None,
-            phase=active[-1] if active else None,
-            paths_good=found["paths_good"] if found["paths_total"] else None,
-            paths_total=found["paths_total"] or None))
+        self.on_progress(Progress.of(self.now(), self.iterations, self.table, found, lines))
 
     def _collect(self, ended: str, reason: str | None) -> RunData:
         end = self.now()

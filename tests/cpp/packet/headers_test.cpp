@@ -2,11 +2,10 @@
 // what the bounds checks refuse.
 #include <gtest/gtest.h>
 
-#include <cctype>
-#include <string>
 #include <vector>
 
 #include "clock/random.hpp"
+#include "golden_bytes.hpp"
 #include "packet/ethernet.hpp"
 #include "packet/ipv6.hpp"
 #include "packet/mrc_headers.hpp"
@@ -16,18 +15,6 @@
 
 namespace loomnet {
 namespace {
-
-std::vector<std::uint8_t> bytes(const std::string& hex) {
-  std::vector<std::uint8_t> out;
-  std::string digits;
-  for (const char c : hex) {
-    if (std::isxdigit(static_cast<unsigned char>(c))) digits += c;
-  }
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
-    out.push_back(static_cast<std::uint8_t>(std::stoi(digits.substr(i, 2), nullptr, 16)));
-  }
-  return out;
-}
 
 template <typename Header>
 std::vector<std::uint8_t> serialized(const Header& header) {

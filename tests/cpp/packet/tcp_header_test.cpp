@@ -1,27 +1,14 @@
 // TCP header and options: golden vectors, round trips, and what a hostile option list cannot do.
 #include <gtest/gtest.h>
 
-#include <cctype>
-#include <string>
 #include <vector>
 
 #include "clock/random.hpp"
+#include "golden_bytes.hpp"
 #include "packet/tcp.hpp"
 
 namespace loomnet {
 namespace {
-
-std::vector<std::uint8_t> bytes(const std::string& hex) {
-  std::vector<std::uint8_t> out;
-  std::string digits;
-  for (const char c : hex) {
-    if (std::isxdigit(static_cast<unsigned char>(c))) digits += c;
-  }
-  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
-    out.push_back(static_cast<std::uint8_t>(std::stoi(digits.substr(i, 2), nullptr, 16)));
-  }
-  return out;
-}
 
 TEST(TcpHeader, Golden) {
   TcpHeader h;
