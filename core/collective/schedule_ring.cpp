@@ -33,71 +33,83 @@ void copy_if_any(Range from, Range to, std::uint64_t length, Schedule& schedule)
   schedule.add(step);
 }
 
+// Where this rank stands, and the three things it does in a step of the ring, a block at a time. An
+// empty block is neither sent nor received.
+class Ring {
+ public:
+  Ring(const ScheduleRequest& request, Schedule& schedule)
+      : schedule_(schedule), next_(around(request, 1)), previous_(around(request, -1)) {}
+
+  // To the next rank, each chunk as soon as it has come in the step before.
+  void pass_on(Range block, std::uint64_t length, std::uint32_t ring_step) {
+    if (length == 0) return;
+    Step send;
+    send.kind = StepKind::send;
+    send.peer = next_;
+    send.ring_step = static_cast<std::int32_t>(ring_step);
+    send.length = length;
+    send.a = block;
+    send.after = received_;
+    send.chunkwise = true;
+    schedule_.add(send);
+  }
+  // From the rank before, into `out`.
+  void take(Range out, std::uint64_t length) {
+    received_ = kNoStep;
+    if (length == 0) return;
+    Step recv;
+    recv.kind = StepKind::recv;
+    recv.peer = previous_;
+    recv.length = length;
+    recv.out = out;
+    received_ = schedule_.add(recv);
+  }
+  // The same, with this rank's contribution added; `last` completes the sum.
+  void reduce(Range contribution, Range out, std::uint64_t length, bool last) {
+    received_ = kNoStep;
+    if (length == 0) return;
+    Step recv;
+    recv.kind = StepKind::recv_reduce;
+    recv.peer = previous_;
+    recv.length = length;
+    recv.a = contribution;
+    recv.out = out;
+    recv.transient = !last;
+    recv.finish = last;
+    received_ = schedule_.add(recv);
+  }
+
+ private:
+  Schedule& schedule_;
+  GroupRank next_, previous_;
+  std::int32_t received_ = kNoStep;  // what the next block to be passed on came in
+};
+
 }  // namespace
 
 void ring_all_reduce(const ScheduleRequest& request, Schedule& schedule) {
-  const GroupRank next = around(request, 1), previous = around(request, -1);
   const std::uint32_t n = request.size;
   const Space input = request.input_in_scratch ? Space::scratch : Space::input;
   if (n == 1) {
     copy_if_any({input}, {Space::output}, split(request, 0).length, schedule);
     return;
   }
+  Ring ring(request, schedule);
   // Reduce-scatter: in step s the block that started at rank b has come s ranks far. Partial sums
   // that find no free slot wait in the output, which this block's final value overwrites later: it
   // cannot come before the partial has left, since it contains it.
-  std::int32_t received = kNoStep;
-  std::uint32_t ring_step = 0;
-  for (std::uint32_t s = 0; s < n; ++s, ++ring_step) {
+  for (std::uint32_t s = 0; s + 1 < n; ++s) {
     const Block out = split(request, around(request, -static_cast<std::int64_t>(s)));
-    if (s < n - 1 && out.length > 0) {
-      Step send;
-      send.kind = StepKind::send;
-      send.peer = next;
-      send.ring_step = static_cast<std::int32_t>(ring_step);
-      send.length = out.length;
-      send.a = {s == 0 ? input : Space::output, 0, out.offset};
-      send.after = received;
-      send.chunkwise = true;
-      schedule.add(send);
-    }
-    if (s == n - 1) break;
+    ring.pass_on({s == 0 ? input : Space::output, 0, out.offset}, out.length, s);
     const Block in = split(request, around(request, -static_cast<std::int64_t>(s) - 1));
-    received = kNoStep;
-    if (in.length == 0) continue;
-    Step recv;
-    recv.kind = StepKind::recv_reduce;
-    recv.peer = previous;
-    recv.length = in.length;
-    recv.a = {input, 0, in.offset};
-    recv.out = {Space::output, 0, in.offset};
-    recv.transient = s + 2 < n;
-    recv.finish = s + 2 == n;
-    received = schedule.add(recv);
+    ring.reduce({input, 0, in.offset}, {Space::output, 0, in.offset}, in.length, s + 2 == n);
   }
   // All-gather: rank r starts with the block that is complete here, r+1.
   for (std::uint32_t s = 0; s + 1 < n; ++s) {
     const Block out = split(request, around(request, 1 - static_cast<std::int64_t>(s)));
-    if (out.length > 0) {
-      Step send;
-      send.kind = StepKind::send;
-      send.peer = next;
-      send.ring_step = static_cast<std::int32_t>(n - 1 + s);
-      send.length = out.length;
-      send.a = {Space::output, 0, out.offset};
-      send.after = received;
-      send.chunkwise = true;
-      schedule.add(send);
-    }
+    ring.pass_on({Space::output, 0, out.offset}, out.length, n - 1 + s);
     const Block in = split(request, around(request, -static_cast<std::int64_t>(s)));
-    received = kNoStep;
-    if (in.length == 0) continue;
-    Step recv;
-    recv.kind = StepKind::recv;
-    recv.peer = previous;
-    recv.length = in.length;
-    recv.out = {Space::output, 0, in.offset};
-    received = schedule.add(recv);
+    ring.take({Space::output, 0, in.offset}, in.length);
   }
   schedule.ring_steps += 2 * (n - 1);
 }
@@ -106,7 +118,6 @@ void ring_reduce_scatter(const ScheduleRequest& request, Schedule& schedule) {
   const Operation& op = request.operation;
   const std::uint64_t size = element_size(op.type);
   const std::uint32_t n = request.size;
-  const GroupRank next = around(request, 1), previous = around(request, -1);
 
   // Scratch: the scaled input if there is one, then a place for each partial sum. Offsets of both
   // run over the blocks in order.
@@ -124,33 +135,15 @@ void ring_reduce_scatter(const ScheduleRequest& request, Schedule& schedule) {
     return;
   }
   // Block b leaves rank b+1 first and is complete at rank b after n-1 steps.
-  std::int32_t received = kNoStep;
+  const auto partial = [&](GroupRank k) { return Range{Space::scratch, 0, partials + offsets[k]}; };
+  Ring ring(request, schedule);
   for (std::uint32_t s = 0; s + 1 < n; ++s) {
     const GroupRank out = around(request, -1 - static_cast<std::int64_t>(s));
-    if (input_block(op, out) > 0) {
-      Step send;
-      send.kind = StepKind::send;
-      send.peer = next;
-      send.ring_step = static_cast<std::int32_t>(s);
-      send.length = input_block(op, out) * size;
-      send.a = s == 0 ? contribution(out) : Range{Space::scratch, 0, partials + offsets[out]};
-      send.after = received;
-      send.chunkwise = true;
-      schedule.add(send);
-    }
+    ring.pass_on(s == 0 ? contribution(out) : partial(out), input_block(op, out) * size, s);
     const GroupRank in = around(request, -2 - static_cast<std::int64_t>(s));
-    received = kNoStep;
-    if (input_block(op, in) == 0) continue;
     const bool last = s + 2 == n;
-    Step recv;
-    recv.kind = StepKind::recv_reduce;
-    recv.peer = previous;
-    recv.length = input_block(op, in) * size;
-    recv.a = contribution(in);
-    recv.out = last ? Range{Space::output} : Range{Space::scratch, 0, partials + offsets[in]};
-    recv.transient = !last;
-    recv.finish = last;
-    received = schedule.add(recv);
+    ring.reduce(contribution(in), last ? Range{Space::output} : partial(in),
+                input_block(op, in) * size, last);
   }
   schedule.scratch_bytes = partials + (n > 2 ? offsets[n] : 0);
   schedule.ring_steps += n - 1;
@@ -160,32 +153,15 @@ void ring_all_gather(const ScheduleRequest& request, Schedule& schedule) {
   const Operation& op = request.operation;
   const std::uint64_t size = element_size(op.type);
   const std::uint32_t n = request.size;
-  const GroupRank next = around(request, 1), previous = around(request, -1);
   copy_if_any({Space::input}, {Space::output, request.rank}, output_block(op, request.rank) * size,
               schedule);
-  std::int32_t received = kNoStep;
+  Ring ring(request, schedule);
   for (std::uint32_t s = 0; s + 1 < n; ++s) {
     const GroupRank out = around(request, -static_cast<std::int64_t>(s));
-    if (output_block(op, out) > 0) {
-      Step send;
-      send.kind = StepKind::send;
-      send.peer = next;
-      send.ring_step = static_cast<std::int32_t>(s);
-      send.length = output_block(op, out) * size;
-      send.a = s == 0 ? Range{Space::input} : Range{Space::output, out};
-      send.after = received;
-      send.chunkwise = true;
-      schedule.add(send);
-    }
+    ring.pass_on(s == 0 ? Range{Space::input} : Range{Space::output, out},
+                 output_block(op, out) * size, s);
     const GroupRank in = around(request, -1 - static_cast<std::int64_t>(s));
-    received = kNoStep;
-    if (output_block(op, in) == 0) continue;
-    Step recv;
-    recv.kind = StepKind::recv;
-    recv.peer = previous;
-    recv.length = output_block(op, in) * size;
-    recv.out = {Space::output, in};
-    received = schedule.add(recv);
+    ring.take({Space::output, in}, output_block(op, in) * size);
   }
   schedule.ring_steps += n - 1;
 }
