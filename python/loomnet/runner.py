@@ -3,6 +3,7 @@ engine is a Runner; there is one per clock, found by name."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,12 +73,15 @@ class Progress:
     def of(cls, now_ps: int, iterations: Sequence[Iteration], table: Timetable,
            counters: Mapping[str, int], log: Sequence[Mapping[str, str]] = ()) -> Progress:
         """From what an engine has: finished iterations, the engine's run counters, and what was
-        read of rank 0's output, in order."""
+        read of rank 0's output, in order. A loss that is no number is unknown."""
+        loss = None
+        with contextlib.suppress(IndexError, KeyError, ValueError):
+            loss = float(log[-1]["loss"])
         open_phases = [window.phase for window in table.windows if window.end_ps is None]
         last = iterations[-1] if iterations else None
         return cls(
             now=Time.of(now_ps), step=last.number if last else None,
-            loss=float(log[-1]["loss"]) if log and "loss" in log[-1] else None,
+            loss=loss,
             iteration=Time.of(last.length_ps) if last else None,
             phase=open_phases[-1] if open_phases else None,
             paths_good=counters["paths_good"] if counters["paths_total"] else None,

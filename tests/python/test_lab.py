@@ -1,6 +1,7 @@
 """The Lab: what it asks of an engine, what it makes of the answer, and bad input starts nothing."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from fabrics import main_job as fabric
@@ -11,8 +12,9 @@ import loomnet as ln
 from loomnet.errors import UsageError
 from loomnet.figures import goodput_figure, iteration_figure, save
 from loomnet.metrics import Measured
-from loomnet.rundata import Fidelity
-from loomnet.runner import Runner, get_runner
+from loomnet.rundata import Fidelity, Iteration
+from loomnet.runner import Progress, Runner, get_runner
+from loomnet.timetable import Window
 
 FAULTS = [
     ln.down("h0--p0.leaf0", at="8 s", duration="8 s", phase="nic_link_down"),
@@ -189,3 +191,17 @@ def test_series_and_figures(tmp_path):
     first = paths[1].read_bytes()
     assert save(iteration_figure(both), tmp_path / "again")[1].read_bytes() == first
     assert save(goodput_figure(both), tmp_path / "goodput")[0].is_file()
+
+
+def test_progress_is_what_is_known_and_a_loss_that_is_no_number_is_not():
+    table = SimpleNamespace(windows=[Window("first", 1, 2), Window("second", 3, None)])
+    counters = {"paths_good": 3, "paths_total": 4}
+    iterations = [Iteration(1, 0, S), Iteration(2, S, 3 * S)]
+    log = [{"step": "1", "loss": "0.5"}]
+    seen = Progress.of(4 * S, iterations, table, counters, log)
+    assert (seen.step, seen.loss, str(seen.iteration), seen.phase) == (2, 0.5, "2 s", "second")
+    assert (seen.paths_good, seen.paths_total) == (3, 4)
+    for line in ({"step": "2", "loss": "0.4,"}, {"step": "2"}):
+        assert Progress.of(0, iterations, table, counters, [*log, line]).loss is None
+    empty = Progress.of(0, [], SimpleNamespace(windows=[]), {"paths_good": 0, "paths_total": 0})
+    assert empty == Progress(ln.Time("0 s"))

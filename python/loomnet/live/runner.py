@@ -200,7 +200,8 @@ class _Run:
             self._drain()
             wait = self._until_next_look()
             if self.ranks is not None:
-                self.ranks.ended(wait) and self._on_ended()
+                if self.ranks.ended(wait):
+                    self._on_ended()
             else:
                 time.sleep(wait)
 
@@ -219,10 +220,14 @@ class _Run:
             number = rank.spec.rank
             if rank.status is None or number in self.ranks.told_gone:
                 continue
-            self.ranks.told_gone.add(number)
-            for peer, bridge in enumerate(self.ranks.bridges):
-                if peer != number:
-                    self.live.tell(bridge, "peer_gone", number, self.ranks.gone_reason(number))
+            self._tell_gone(self.ranks, number, self.ranks.gone_reason(number))
+
+    def _tell_gone(self, ranks: RankJob, gone: int, reason: str) -> None:
+        """Tells the other ranks, once."""
+        ranks.told_gone.add(gone)
+        for peer, bridge in enumerate(ranks.bridges):
+            if peer != gone:
+                self.live.tell(bridge, "peer_gone", gone, reason)
 
     def _look(self) -> tuple[str, str | None] | None:
         """Takes in what happened; how the run ends, or None."""
@@ -244,19 +249,18 @@ class _Run:
             if payload > self.payload:
                 self.payload, self.last_progress_ps = payload, self.now()
         if stall and self.origin is not None and self.now() - self.last_progress_ps > stall.count:
-            reason = f"no operation finished and no payload arrived for {stall} (stall_timeout)"
-            self.errors.append(RunFault(self.now(), "job", reason))
-            return "stalled", reason
+            return self._stalled(
+                f"no operation finished and no payload arrived for {stall} (stall_timeout)")
         if self.left is not None and time.monotonic() - self.left > EXIT_S:
-            reason = f"ranks have left the network but not ended for {EXIT_S:g} s"
-            self.errors.append(RunFault(self.now(), "job", reason))
-            return "stalled", reason
+            return self._stalled(f"ranks have left the network but not ended for {EXIT_S:g} s")
         wall = time.monotonic() - self.began
         if self.request.max_wall_s and wall > self.request.max_wall_s:
-            reason = f"--max-wall {self.request.max_wall_s:g} s is over"
-            self.errors.append(RunFault(self.now(), "job", reason))
-            return "stalled", reason
+            return self._stalled(f"--max-wall {self.request.max_wall_s:g} s is over")
         return None
+
+    def _stalled(self, reason: str) -> tuple[str, str | None]:
+        self.errors.append(RunFault(self.now(), "job", reason))
+        return "stalled", reason
 
     def _leaving(self) -> bool:
         """Whether all that is awaited is the ranks' exit."""
@@ -273,11 +277,8 @@ class _Run:
                 self._on_iteration(iteration)
             finished += works
             if fault and number not in ranks.told_gone:
-                ranks.told_gone.add(number)
                 self.errors.append(RunFault(self.now(), f"rank {number}", f"cut off: {fault}"))
-                for peer, other in enumerate(ranks.bridges):
-                    if peer != number:
-                        self.live.tell(other, "peer_gone", number, "cut off")
+                self._tell_gone(ranks, number, "cut off")
         if finished > self.works:
             self.works, self.last_progress_ps = finished, self.now()
         until = self.job.until  # type: ignore[attr-defined]
