@@ -1,11 +1,16 @@
 """What the live tests share: skipped by probe with doctor's line, a machine left as it was found,
 and `loomnet` as a user starts it."""
 
+import shutil
+import tempfile
+from pathlib import Path
+
 import machine
 import pytest
 from command_line import Loomnet
 
-from loomnet.live import doctor
+from loomnet.live import doctor, ownership
+from loomnet.live.fabric import HostSpec, LiveFabric
 
 _REASON = doctor.why_not_live()
 
@@ -32,3 +37,26 @@ def loomnet(uses_machine, tmp_path):
     tool = Loomnet(tmp_path)
     yield tool
     tool.end()
+
+
+@pytest.fixture
+def directory():
+    """A directory that every user may enter: pytest's own is its user's alone."""
+    path = Path(tempfile.mkdtemp(prefix="loomnet-test-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def lock(directory):
+    """A run's."""
+    with ownership.RunLock(directory) as lock:
+        yield lock
+
+
+@pytest.fixture
+def pair(lock):
+    """Two hosts that only the management network joins."""
+    with LiveFabric(lock, [HostSpec("h0", 0), HostSpec("h1", 1)]) as fabric:
+        yield fabric

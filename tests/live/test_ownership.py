@@ -1,0 +1,140 @@
+"""What a run owns is removed when it died, and nothing of anyone else's ever is."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from glue import left_of, needs_kernel, python, run_in, wait_for
+
+from loomnet.live import doctor, openvswitch, ownership
+from loomnet.live.fabric import HostSpec, LiveFabric
+
+pytestmark = needs_kernel
+PACKAGE = Path(doctor.__file__).parents[2]
+
+RUN = """
+import os, sys, time
+from pathlib import Path
+from loomnet.live.fabric import *
+from loomnet.live.ownership import RunLock
+from loomnet.live.ranks import *
+directory = Path(sys.argv[1])
+lock = RunLock(directory)
+fabric = LiveFabric(lock, [HostSpec("h0", 0), HostSpec("h1", 1)], ["s0"])
+# One rank that is quiet, one that ignores what it can and leaves a daemon behind.
+stubborn = ("import os, signal, time\\n"
+            "[signal.signal(s, signal.SIG_IGN) for s in (signal.SIGTERM, signal.SIGHUP)]\\n"
+            "if os.fork() == 0: os.setsid()\\n"
+            "time.sleep(300)")
+quiet = "import time; time.sleep(300)"
+group = RankGroup(fabric, [RankSpec(0, "h0", [sys.argv[2], "-c", quiet]),
+                           RankSpec(1, "h1", [sys.argv[2], "-c", stubborn])],
+                  directory / "ranks", user=RankUser.of(65534))
+time.sleep(0.5)
+print(lock.run_id, *(rank.process.pid for rank in group.ranks), flush=True)
+time.sleep(300)
+"""
+
+
+def test_kill_9_of_a_run_leaves_nothing_after_clean_and_other_runs_untouched(pair, directory):
+    victim = subprocess.Popen(
+        [sys.executable, "-c", RUN, str(directory), python()],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+    )  # fmt: skip
+    try:
+        run_id, *pids = victim.stdout.readline().split()
+        assert ownership.clean(directory) == []  # It lives: not touched.
+        assert (
+            len(left_of(run_id)) >= 7
+        )  # three shells, two ranks, a daemon, a bridge and its ports
+        victim.send_signal(signal.SIGKILL)
+        victim.wait(5)
+        # The kernel's part: ranks and nodes die with the run, before anybody cleans.
+        for pid in pids:
+            assert wait_for(lambda p=pid: ownership.process_start(int(p)) is None), "rank lives"
+        removed = ownership.clean(directory)
+        assert any("bridge" in line for line in removed) and any("process" in x for x in removed)
+        assert all(line.startswith(f"run {run_id}: ") for line in removed)
+        assert left_of(run_id) == []
+        assert ownership.clean(directory) == []
+    finally:
+        victim.kill()
+        victim.wait()
+        victim.stdout.close()
+    # The run beside it never noticed.
+    assert pair.trouble() is None
+    run_in(pair, "h0", f"ping -c 1 -W 3 {pair.hosts['h1'].management}")
+
+
+def test_clean_survives_a_torn_journal_and_kills_no_pid_used_again(directory):
+    lock = ownership.RunLock(directory)
+    me = os.getpid()
+    lock.record("process", pid=me, start=ownership.process_start(me) - 1)  # Another's, long gone.
+    os.write(lock._fd, b'{"kind": "bridge", "na')  # Died while it wrote.
+    os.close(lock._fd)
+    assert ownership.clean(directory) == [f"run {lock.run_id}: journal"]
+    assert not lock.path.exists()
+
+
+def test_bridge_that_is_not_the_runs_is_never_deleted(directory):
+    ovs = openvswitch.ensure()
+    with ownership.RunLock(directory) as other:
+        bridge = other.name("x")
+        ovs.vsctl("add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev")
+        try:
+            dead = ownership.RunLock(directory)
+            dead.record("bridge", name=bridge, database=ovs.database)
+            os.close(dead._fd)
+            ownership.clean(directory)
+            assert bridge in ovs.vsctl("list-br").split()
+        finally:
+            ovs.vsctl("del-br", bridge)
+
+
+def test_journal_is_kept_while_a_system_open_vswitch_with_its_bridge_is_down(directory):
+    dead = ownership.RunLock(directory)
+    gone = f"unix:{directory}/db.sock"
+    dead.record("bridge", name=dead.name("m"), database=gone, own=False)
+    os.close(dead._fd)
+    assert ownership.clean(directory) == [] and dead.path.exists()
+    # Loomnet's own starts with an empty database: nothing to wait for.
+    with dead.path.open("w") as journal:
+        row = {"kind": "bridge", "name": dead.name("m"), "database": gone, "own": True}
+        journal.write(json.dumps(row) + "\n")
+    assert ownership.clean(directory) == [f"run {dead.run_id}: journal"]
+
+
+def test_names_fit_linux_and_lock_is_given_back(directory):
+    with ownership.RunLock(directory) as lock:
+        assert lock.name("m12345678") == f"{lock.prefix}m12345678"
+        with pytest.raises(ValueError, match="15"):
+            lock.name("m1234567890")
+        assert list(ownership.dead_runs(directory)) == []
+    assert not lock.path.exists()
+    lock.release()
+
+
+def test_kill_9_of_open_vswitch_is_a_clear_message_and_stop_still_leaves_nothing(lock, directory):
+    if Path("/sys/module/openvswitch").exists():
+        pytest.skip("a second Open vSwitch would disturb the kernel datapath of the first")
+    ovs = openvswitch.start(directory / "ovs")
+    try:
+        assert ovs.own and ovs.alive()
+        with LiveFabric(lock, [HostSpec("h0", 0)], ovs=ovs) as fabric:
+            os.kill(int((directory / "ovs/ovs-vswitchd.pid").read_text()), signal.SIGKILL)
+            assert wait_for(lambda: fabric.trouble() is not None)
+            assert "Open vSwitch" in fabric.trouble() and "died" in fabric.trouble()
+        assert ownership.own_interfaces(lock.prefix) == []
+        assert ownership.marked(lock.run_id) == []
+        with pytest.raises(openvswitch.OpenVSwitchError, match="is not running"):
+            ovs.vsctl("add-br", lock.name("y"), timeout=1)
+    finally:
+        openvswitch.stop(directory / "ovs")
+    assert not ovs.alive()
+    with contextlib.suppress(FileNotFoundError):
+        assert not (directory / "ovs/db.sock").is_socket()
