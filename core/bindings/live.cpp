@@ -1,5 +1,5 @@
-// A live run for Python: kernel ports and switches, the loop, and orders to it. Everything that touches
-// the network while the loop runs goes through the loop's own thread.
+// A live run for Python: kernel ports and switches, the loop, and orders to it. Everything that
+// touches the network while the loop runs goes through the loop's own thread.
 #include <fcntl.h>
 
 #include <future>
@@ -59,10 +59,11 @@ py::dict lateness(const LatenessSummary& s) {
 class LiveRun {
  public:
   using PortTuple = std::tuple<NodeId, std::uint16_t, std::string, int, std::string, std::string>;
-  using SwitchTuple = std::tuple<NodeId, int, std::string, std::uint64_t, std::shared_ptr<TableBatch>>;
+  using SwitchTuple =
+      std::tuple<NodeId, int, std::string, std::uint64_t, std::shared_ptr<TableBatch>>;
 
-  LiveRun(Network& network, const std::vector<PortTuple>& ports, const std::vector<SwitchTuple>& switches,
-          double dilation, std::int64_t lateness_bound)
+  LiveRun(Network& network, const std::vector<PortTuple>& ports,
+          const std::vector<SwitchTuple>& switches, double dilation, std::int64_t lateness_bound)
       : network_(network), poller_(dilation), dilation_(dilation) {
     std::vector<LivePort> live_ports;
     std::vector<LiveSwitch> live_switches;
@@ -76,7 +77,9 @@ class LiveRun {
       LivePort p;
       p.node = node;
       p.port = port;
-      p.kind = kind == "host" ? PortKind::host : kind == "xdp" ? PortKind::xdp_switch : PortKind::other_switch;
+      p.kind = kind == "host"  ? PortKind::host
+               : kind == "xdp" ? PortKind::xdp_switch
+                               : PortKind::other_switch;
       namespaces_.push_back(netns_of(fd, interface));
       p.netns = &namespaces_.back();
       for (const LiveSwitch& s : live_switches) {
@@ -90,7 +93,8 @@ class LiveRun {
     }
     fabric_ = std::make_unique<LiveFabric>(std::move(live_ports), live_switches);
     loop_ = std::make_unique<LiveLoop>(
-        network_, *fabric_, LiveLoopConfig{.dilation = dilation, .lateness_bound = {lateness_bound}});
+        network_, *fabric_,
+        LiveLoopConfig{.dilation = dilation, .lateness_bound = {lateness_bound}});
     network_.set_gate(loop_.get());
     loop_->add_poller(poller_);
   }
@@ -137,7 +141,9 @@ class LiveRun {
     if (loop_ && loop_->running()) return loop_->call(std::move(work));
     return work();
   }
-  std::int64_t now() const { return loop_ && loop_->running() ? loop_->clock().now().count : network_.now().count; }
+  std::int64_t now() const {
+    return loop_ && loop_->running() ? loop_->clock().now().count : network_.now().count;
+  }
   // Of a capture that shall be in order of time: lateness is far below 200 ms of wall time.
   Picoseconds slack() const { return milliseconds(200).scaled(1 / dilation_); }
   Network& network() { return network_; }
@@ -188,14 +194,17 @@ py::dict fidelity(LiveRun& run) {
 
 void bind_live(py::module_& m) {
   using Release = py::gil_scoped_release;
-  py::class_<LiveRun>(m, "LiveRun", "A network on the live clock, with its kernel ports and XDP switches.")
+  py::class_<LiveRun>(m, "LiveRun",
+                      "A network on the live clock, with its kernel ports and XDP switches.")
       .def(py::init([](Network& n, const std::vector<LiveRun::PortTuple>& ports,
-                       const std::vector<LiveRun::SwitchTuple>& switches, double dilation, std::int64_t bound) {
+                       const std::vector<LiveRun::SwitchTuple>& switches, double dilation,
+                       std::int64_t bound) {
              Release release;
              return new LiveRun(n, ports, switches, dilation, bound);
            }),
-           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("ports"), py::arg("switches"),
-           py::arg("dilation") = 1.0, py::arg("lateness_bound_ps") = 1'000'000'000,
+           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("ports"),
+           py::arg("switches"), py::arg("dilation") = 1.0,
+           py::arg("lateness_bound_ps") = 1'000'000'000,
            "ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); "
            "switches: (node, netns fd, name, hash seed, tables).")
       .def("add_rank", &LiveRun::add_rank, py::keep_alive<1, 2>())
@@ -209,17 +218,22 @@ void bind_live(py::module_& m) {
       .def(
           "change_link",
           [](LiveRun& r, LinkId link, bool forward, bool backward, std::optional<bool> up,
-             std::optional<std::uint64_t> rate, std::optional<std::int64_t> delay, std::optional<py::dict> impairment) {
-            const LinkChange change = link_change(link, forward, backward, up, rate, delay, impairment);
+             std::optional<std::uint64_t> rate, std::optional<std::int64_t> delay,
+             std::optional<py::dict> impairment) {
+            const LinkChange change =
+                link_change(link, forward, backward, up, rate, delay, impairment);
             Release release;
             r.call([&] { r.network().apply(change); });
           },
           py::arg("link"), py::kw_only(), py::arg("forward") = true, py::arg("backward") = true,
-          py::arg("up") = py::none(), py::arg("rate_bps") = py::none(), py::arg("delay_ps") = py::none(),
-          py::arg("impairment") = py::none(), "Changes a link now.")
+          py::arg("up") = py::none(), py::arg("rate_bps") = py::none(),
+          py::arg("delay_ps") = py::none(), py::arg("impairment") = py::none(),
+          "Changes a link now.")
       .def(
           "set_tables",
-          [](LiveRun& r, NodeId node, std::shared_ptr<TableBatch> tables) { r.fabric().set_tables(node, *tables); },
+          [](LiveRun& r, NodeId node, std::shared_ptr<TableBatch> tables) {
+            r.fabric().set_tables(node, *tables);
+          },
           py::call_guard<Release>())
       .def(
           "set_carrier",
@@ -228,56 +242,68 @@ void bind_live(py::module_& m) {
           },
           py::arg("node"), py::arg("port"), py::arg("up"), py::call_guard<Release>(),
           "Carrier of a kernel port's interface.")
-      .def("look",
-           [](LiveRun& r, const std::vector<RankBridge*>& bridges) {
-             struct Seen {
-               std::vector<RankMark> marks;
-               std::uint64_t finished, failed;
-               RankFault fault;
-             };
-             std::vector<Seen> seen;
-             {
-               Release release;
-               // One visit to the loop's thread for all ranks: each costs it a wake-up call.
-               seen = r.call([&] {
-                 std::vector<Seen> all;
-                 for (RankBridge* b : bridges) {
-                   all.push_back({b->take_marks(), b->finished_works(), b->failed_works(), b->fault()});
-                 }
-                 return all;
-               });
-             }
-             py::list out;
-             for (const Seen& s : seen) {
-               out.append(py::make_tuple(mark_list(s.marks), s.finished, s.failed,
-                                         s.fault == RankFault::none ? "" : std::string(to_string(s.fault))));
-             }
-             return out;
-           },
-           "[(marks since the last look, finished works, failed works, fault or '')] of these ranks.")
       .def(
-          "tell",
-          [](LiveRun& r, RankBridge& bridge, const std::string& kind, std::uint32_t peer, const std::string& reason) {
-            const auto k = notice_named(kind);
-            const auto why = reason_named(reason);
-            Release release;
-            r.call([&] { bridge.tell(k, peer, why, r.network().now()); });
-          })
-      .def("stop_at", [](LiveRun& r, RankBridge& bridge, std::uint32_t step) { r.call([&] { bridge.stop_at(step, r.network().now()); }); },
-           py::call_guard<Release>())
-      .def("collective_state",
-           [](LiveRun& r, CollectiveTraffic& t) {
-             return r.call([&] {
-               std::vector<std::pair<std::int64_t, std::int64_t>> done;
-               for (const auto& i : t.iterations(0)) done.emplace_back(i.begin.count, i.end.count);
-               return std::make_tuple(done, t.done());
-             });
-           },
-           py::call_guard<Release>(), "(rank 0's iterations, done) of a collective job.")
-      .def("flows_done", [](LiveRun& r, FlowTraffic& t) { return r.call([&] { return t.done(); }); },
-           py::call_guard<Release>())
-      .def("flows_done", [](LiveRun& r, GraphTraffic& t) { return r.call([&] { return t.done(); }); },
-           py::call_guard<Release>())
+          "look",
+          [](LiveRun& r, const std::vector<RankBridge*>& bridges) {
+            struct Seen {
+              std::vector<RankMark> marks;
+              std::uint64_t finished, failed;
+              RankFault fault;
+            };
+            std::vector<Seen> seen;
+            {
+              Release release;
+              // One visit to the loop's thread for all ranks: each costs it a wake-up call.
+              seen = r.call([&] {
+                std::vector<Seen> all;
+                for (RankBridge* b : bridges) {
+                  all.push_back(
+                      {b->take_marks(), b->finished_works(), b->failed_works(), b->fault()});
+                }
+                return all;
+              });
+            }
+            py::list out;
+            for (const Seen& s : seen) {
+              out.append(py::make_tuple(
+                  mark_list(s.marks), s.finished, s.failed,
+                  s.fault == RankFault::none ? "" : std::string(to_string(s.fault))));
+            }
+            return out;
+          },
+          "[(marks since the last look, finished works, failed works, fault or '')] of these "
+          "ranks.")
+      .def("tell",
+           [](LiveRun& r, RankBridge& bridge, const std::string& kind, std::uint32_t peer,
+              const std::string& reason) {
+             const auto k = notice_named(kind);
+             const auto why = reason_named(reason);
+             Release release;
+             r.call([&] { bridge.tell(k, peer, why, r.network().now()); });
+           })
+      .def(
+          "stop_at",
+          [](LiveRun& r, RankBridge& bridge, std::uint32_t step) {
+            r.call([&] { bridge.stop_at(step, r.network().now()); });
+          },
+          py::call_guard<Release>())
+      .def(
+          "collective_state",
+          [](LiveRun& r, CollectiveTraffic& t) {
+            return r.call([&] {
+              std::vector<std::pair<std::int64_t, std::int64_t>> done;
+              for (const auto& i : t.iterations(0)) done.emplace_back(i.begin.count, i.end.count);
+              return std::make_tuple(done, t.done());
+            });
+          },
+          py::call_guard<Release>(), "(rank 0's iterations, done) of a collective job.")
+      .def(
+          "flows_done", [](LiveRun& r, FlowTraffic& t) { return r.call([&] { return t.done(); }); },
+          py::call_guard<Release>())
+      .def(
+          "flows_done",
+          [](LiveRun& r, GraphTraffic& t) { return r.call([&] { return t.done(); }); },
+          py::call_guard<Release>())
       .def("run_counters",
            [](LiveRun& r, const std::vector<NodeId>& hosts) {
              RunCounters c;
@@ -287,40 +313,45 @@ void bind_live(py::module_& m) {
              }
              return counters_dict(c);
            })
-      .def("queued",
-           [](LiveRun& r, const std::vector<std::uint32_t>& halves) {
-             return r.call([&] { return queued_bytes(r.network(), halves); });
-           },
-           py::call_guard<Release>(), py::arg("halves"), "Network.queued, on the loop's thread.")
-      .def("capture",
-           [](LiveRun& r, NetworkRecorder& recorder, std::uint32_t half, const std::string& interface,
-              const std::string& description) {
-             return r.call([&] { return recorder.capture(half, interface, description); });
-           },
-           py::call_guard<Release>(), py::arg("recorder"), py::arg("half"), py::arg("interface"),
-           py::arg("description"), "Begins to capture a port; the number to take its bytes by.")
-      .def("take_capture",
-           [](LiveRun& r, NetworkRecorder& recorder, std::size_t capture, bool last) {
-             std::string bytes;
-             {
-               Release release;
-               // Links are told of packets by their ideal times, which lie back by the lateness.
-               bytes = r.call([&] {
-                 return last ? recorder.finish(capture) : recorder.take(capture, r.slack());
-               });
-             }
-             return py::bytes(bytes);
-           },
-           py::arg("recorder"), py::arg("capture"), py::arg("last") = false)
-      .def("inject",
-           [](LiveRun& r, NodeId node, std::uint16_t port, const py::bytes& frame) {
-             const std::string bytes = frame;
-             Release release;
-             r.call([&] {
-               r.network().inject({node, port}, {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
-             });
-           },
-           "Puts raw bytes into a port, as a faulty device would.")
+      .def(
+          "queued",
+          [](LiveRun& r, const std::vector<std::uint32_t>& halves) {
+            return r.call([&] { return queued_bytes(r.network(), halves); });
+          },
+          py::call_guard<Release>(), py::arg("halves"), "Network.queued, on the loop's thread.")
+      .def(
+          "capture",
+          [](LiveRun& r, NetworkRecorder& recorder, std::uint32_t half,
+             const std::string& interface, const std::string& description) {
+            return r.call([&] { return recorder.capture(half, interface, description); });
+          },
+          py::call_guard<Release>(), py::arg("recorder"), py::arg("half"), py::arg("interface"),
+          py::arg("description"), "Begins to capture a port; the number to take its bytes by.")
+      .def(
+          "take_capture",
+          [](LiveRun& r, NetworkRecorder& recorder, std::size_t capture, bool last) {
+            std::string bytes;
+            {
+              Release release;
+              // Links are told of packets by their ideal times, which lie back by the lateness.
+              bytes = r.call([&] {
+                return last ? recorder.finish(capture) : recorder.take(capture, r.slack());
+              });
+            }
+            return py::bytes(bytes);
+          },
+          py::arg("recorder"), py::arg("capture"), py::arg("last") = false)
+      .def(
+          "inject",
+          [](LiveRun& r, NodeId node, std::uint16_t port, const py::bytes& frame) {
+            const std::string bytes = frame;
+            Release release;
+            r.call([&] {
+              r.network().inject({node, port}, {reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                                bytes.size()});
+            });
+          },
+          "Puts raw bytes into a port, as a faulty device would.")
       .def("lateness_window", [](LiveRun& r) { return lateness(r.loop().take_window()); })
       .def("switch_counters",
            [](LiveRun& r, NodeId node) {

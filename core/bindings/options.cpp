@@ -61,8 +61,9 @@ class Fields {
 
 }  // namespace
 
-std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picoseconds net_rtt, BitsPerSecond rate,
-                                         std::uint64_t seed, const py::dict& options) {
+std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picoseconds net_rtt,
+                                         BitsPerSecond rate, std::uint64_t seed,
+                                         const py::dict& options) {
   using mrc::MrcOptions;
   MrcOptions o = software_time ? MrcOptions::net(net_rtt, rate) : MrcOptions::sim(net_rtt, rate);
   o.seed = seed;
@@ -98,8 +99,7 @@ std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picosecon
 
 RoceOptions roce_options(const py::dict& options) {
   RoceOptions o;
-  Fields(
-      "roce", options)
+  Fields("roce", options)
       .field("payload_mtu", o.payload_mtu)
       .field("timeout_exponent", o.timeout_exponent)
       .field("retry_count", o.retry_count)
@@ -162,7 +162,8 @@ rank::NoticeKind notice_named(const std::string& name) {
 
 rank::GoneReason reason_named(const std::string& name) {
   for (std::uint32_t i = 1; i <= static_cast<std::uint32_t>(rank::GoneReason::stopped); ++i) {
-    if (to_string(static_cast<rank::GoneReason>(i)) == name) return static_cast<rank::GoneReason>(i);
+    if (to_string(static_cast<rank::GoneReason>(i)) == name)
+      return static_cast<rank::GoneReason>(i);
   }
   throw py::value_error("notice: no such reason " + name);
 }

@@ -18,47 +18,57 @@ py::list mark_list(const std::vector<RankMark>& marks) {
 
 void bind_rank_bridge(py::module_& m) {
   py::class_<RankBridge>(m, "RankBridge", "One rank process on one host of a network.")
-      .def(py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world, std::uint32_t slots,
-                       std::uint32_t payload, std::uint32_t channels) {
-             rank::Geometry g;
-             g.rank = rank;
-             g.world = world;
-             g.staging_key = 1;
-             g.slots = slots;
-             g.slot_payload = payload;
-             g.slot_channels = channels;
-             g.staging_bytes =
-                 StagingLayout({.ranks = world, .slots = slots, .slot_payload = payload, .channels = channels})
-                     .total_bytes();
-             return new RankBridge(n, host, g);
-           }),
-           py::keep_alive<1, 2>(), py::arg("network"), py::arg("host"), py::kw_only(), py::arg("rank"),
-           py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768, py::arg("channels") = 16)
-      .def("fds",
-           [](const RankBridge& b) {
-             return py::make_tuple(b.memory_fd(), b.rank_event_fd(), b.engine_event_fd());
-           },
-           "(memory, rank's eventfd, engine's eventfd), to be inherited by the rank's process.")
+      .def(
+          py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world,
+                      std::uint32_t slots, std::uint32_t payload, std::uint32_t channels) {
+            rank::Geometry g;
+            g.rank = rank;
+            g.world = world;
+            g.staging_key = 1;
+            g.slots = slots;
+            g.slot_payload = payload;
+            g.slot_channels = channels;
+            g.staging_bytes =
+                StagingLayout(
+                    {.ranks = world, .slots = slots, .slot_payload = payload, .channels = channels})
+                    .total_bytes();
+            return new RankBridge(n, host, g);
+          }),
+          py::keep_alive<1, 2>(), py::arg("network"), py::arg("host"), py::kw_only(),
+          py::arg("rank"), py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768,
+          py::arg("channels") = 16)
+      .def(
+          "fds",
+          [](const RankBridge& b) {
+            return py::make_tuple(b.memory_fd(), b.rank_event_fd(), b.engine_event_fd());
+          },
+          "(memory, rank's eventfd, engine's eventfd), to be inherited by the rank's process.")
       .def("bind", &RankBridge::bind, py::arg("peer"), py::arg("qp"))
-      .def("take_marks",
-           [](RankBridge& b) { return mark_list(b.take_marks()); },
-           "[(kind, status, at_ps, value, a, b)] since the last call; works are in the host's meter.")
-      .def("tell",
-           [](RankBridge& b, const std::string& kind, std::uint32_t peer, const std::string& reason, std::int64_t now) {
-             b.tell(notice_named(kind), peer, reason_named(reason), {now});
-           },
-           py::arg("kind"), py::arg("peer"), py::arg("reason"), py::arg("now_ps"))
-      .def_property_readonly("fault",
-                             [](const RankBridge& b) {
-                               return b.fault() == RankFault::none ? std::string() : std::string(to_string(b.fault()));
-                             })
-      .def("stop_at", [](RankBridge& b, std::uint32_t step, std::int64_t now) { b.stop_at(step, {now}); },
-           py::arg("step"), py::arg("now_ps"), "The rank's script ends itself after this optimizer step.")
-      .def_property_readonly("state",
-                             [](RankBridge& b) {
-                               static constexpr const char* kNames[] = {"starting", "computing", "waiting", "gone"};
-                               return kNames[static_cast<std::size_t>(b.port().state())];
-                             })
+      .def(
+          "take_marks", [](RankBridge& b) { return mark_list(b.take_marks()); },
+          "[(kind, status, at_ps, value, a, b)] since the last call; works are in the host's "
+          "meter.")
+      .def(
+          "tell",
+          [](RankBridge& b, const std::string& kind, std::uint32_t peer, const std::string& reason,
+             std::int64_t now) { b.tell(notice_named(kind), peer, reason_named(reason), {now}); },
+          py::arg("kind"), py::arg("peer"), py::arg("reason"), py::arg("now_ps"))
+      .def_property_readonly(
+          "fault",
+          [](const RankBridge& b) {
+            return b.fault() == RankFault::none ? std::string() : std::string(to_string(b.fault()));
+          })
+      .def(
+          "stop_at",
+          [](RankBridge& b, std::uint32_t step, std::int64_t now) { b.stop_at(step, {now}); },
+          py::arg("step"), py::arg("now_ps"),
+          "The rank's script ends itself after this optimizer step.")
+      .def_property_readonly(
+          "state",
+          [](RankBridge& b) {
+            static constexpr const char* kNames[] = {"starting", "computing", "waiting", "gone"};
+            return kNames[static_cast<std::size_t>(b.port().state())];
+          })
       .def_property_readonly("quiescent", [](RankBridge& b) { return b.port().quiescent(); })
       .def_property_readonly("finished_works", &RankBridge::finished_works)
       .def_property_readonly("failed_works", &RankBridge::failed_works);
@@ -80,7 +90,8 @@ void bind_rank_bridge(py::module_& m) {
             return kNames[static_cast<std::size_t>(stop)];
           },
           py::arg("end_ps"), py::arg("wall_ms"),
-          "Runs to `end_ps`; why it stopped: reached, marked, waiting (for a computing rank), stuck.");
+          "Runs to `end_ps`; why it stopped: reached, marked, waiting (for a computing rank), "
+          "stuck.");
 }
 
 }  // namespace loomnet
