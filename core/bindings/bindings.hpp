@@ -17,15 +17,20 @@
 
 namespace loomnet {
 
+inline Picoseconds ps(std::int64_t count) { return {count}; }
+
 void bind_network(pybind11::module_& m);
+void bind_figures(pybind11::class_<Network>& network);
+void bind_traffic(pybind11::module_& m);
 void bind_rank(pybind11::module_& m);         // inside a rank's process
 void bind_rank_bridge(pybind11::module_& m);  // the engine's side of it
 void bind_recorder(pybind11::module_& m);
-void bind_live(pybind11::module_& m);         // only with the live part
+void bind_live(pybind11::module_& m);  // only with the live part
 
 // Options by name; unknown names and wrong types are ValueError naming the option.
-std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picoseconds net_rtt, BitsPerSecond rate,
-                                         std::uint64_t seed, const pybind11::dict& options);
+std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picoseconds net_rtt,
+                                         BitsPerSecond rate, std::uint64_t seed,
+                                         const pybind11::dict& options);
 RoceOptions roce_options(const pybind11::dict& options);
 tcp::TcpOptions tcp_options(const pybind11::dict& options, std::uint64_t seed);
 rank::NoticeKind notice_named(const std::string& name);

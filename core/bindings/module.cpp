@@ -4,10 +4,12 @@
 namespace loomnet {
 
 PYBIND11_MODULE(_core, m) {
-  m.doc() = "Loomnet's engine: fabrics, NICs, traffic and ranks, on the virtual and the live clock.";
+  m.doc() =
+      "Loomnet's engine: fabrics, NICs, traffic and ranks, on the virtual and the live clock.";
   m.attr("VERSION") = LOOMNET_VERSION;
   bind_rank(m);
   bind_network(m);
+  bind_traffic(m);
   bind_rank_bridge(m);
   bind_recorder(m);
 #ifdef LOOMNET_HAVE_LIVE

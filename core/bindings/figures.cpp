@@ -1,0 +1,180 @@
+// What Python reads of a network: counters of links, switches, NICs and transports, meters, events.
+// Tables of numbers are arrays, one call for many rows.
+#include <pybind11/numpy.h>
+
+#include <algorithm>
+
+#include "bindings/bindings.hpp"
+#include "transport/tcp/tcp_transport.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+namespace {
+
+// A column for each figure, with a row for each direction of each link.
+py::dict link_counters(Network& network) {
+  const std::size_t n = 2 * network.links();
+  const auto column = [&](auto read) {
+    py::array_t<std::uint64_t> values(n);
+    auto* out = values.mutable_data();
+    for (std::size_t i = 0; i < n; ++i) {
+      out[i] = read(network.half(static_cast<LinkId>(i / 2), i % 2 == 0).counters());
+    }
+    return values;
+  };
+  py::dict out;
+  out["packets"] = column([](const LinkCounters& c) { return c.packets; });
+  out["bytes"] = column([](const LinkCounters& c) { return c.bytes; });
+  out["trimmed"] = column([](const LinkCounters& c) { return c.trimmed; });
+  out["marked"] = column([](const LinkCounters& c) { return c.marked; });
+  out["max_queue"] = column([](const LinkCounters& c) { return c.max_queue; });
+  out["pfc_pauses"] = column([](const LinkCounters& c) { return c.pauses; });
+  out["pfc_pause_expiries"] = column([](const LinkCounters& c) { return c.pause_expiries; });
+  out["pfc_paused_ps"] =
+      column([](const LinkCounters& c) { return static_cast<std::uint64_t>(c.paused.count); });
+  for (std::size_t r = 0; r < static_cast<std::size_t>(LinkDrop::count); ++r) {
+    const std::string name = "drop_" + std::string(to_string(static_cast<LinkDrop>(r)));
+    out[name.c_str()] = column([r](const LinkCounters& c) { return c.drops[r]; });
+  }
+  return out;
+}
+
+py::dict switch_counters(Network& network, NodeId node) {
+  py::dict out;
+  if (SwitchProgram* program = network.program(node)) {
+    std::vector<SwitchCounter> counters;
+    program->counters(counters);
+    for (const auto& c : counters) out[py::str(c.name.data(), c.name.size())] = c.value;
+  }
+  if (const PauseControl* pauses = network.pauses(node)) {
+    PauseCounters sum;
+    for (std::uint16_t port = 0; port < network.ports(node); ++port) {
+      const PauseCounters& c = pauses->counters(port);
+      sum.pauses += c.pauses;
+      sum.frames += c.frames;
+      sum.max_bytes = std::max(sum.max_bytes, c.max_bytes);
+    }
+    out["pfc_pauses"] = sum.pauses;
+    out["pfc_frames"] = sum.frames;
+    out["pfc_max_ingress_bytes"] = sum.max_bytes;
+  }
+  return out;
+}
+
+py::dict nic_counters(Network& network, NodeId host) {
+  Nic& nic = network.nic(host);
+  py::dict out;
+  const NicCounters& c = nic.counters();
+  out["kernel_queue_full"] = c.kernel_queue_full;
+  out["kernel_absent"] = c.kernel_absent;
+  out["transport_absent"] = c.transport_absent;
+  out["port_down"] = c.port_down;
+  out["placement_refused"] = c.placement_refused;
+  if (nic.transport()) {
+    std::vector<TransportCounter> counters;
+    nic.transport()->counters(counters);
+    for (const auto& t : counters) out[py::str(t.name.data(), t.name.size())] = t.value;
+  }
+  return out;
+}
+
+py::array_t<std::int64_t> intervals(const std::vector<WorkMeter::Interval>& rows) {
+  py::array_t<std::int64_t> out({static_cast<py::ssize_t>(rows.size()), py::ssize_t{2}});
+  auto view = out.mutable_unchecked<2>();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    view(static_cast<py::ssize_t>(i), 0) = rows[i].begin.count;
+    view(static_cast<py::ssize_t>(i), 1) = rows[i].end.count;
+  }
+  return out;
+}
+
+py::dict meter(Network& network, NodeId host) {
+  WorkMeter& m = network.nic(host).meter();
+  py::dict out;
+  out["busy"] = intervals(m.busy());
+  out["silences"] = intervals(m.silences());
+  py::array_t<std::int64_t> work({static_cast<py::ssize_t>(m.work().size()), py::ssize_t{3}});
+  auto view = work.mutable_unchecked<2>();
+  for (std::size_t i = 0; i < m.work().size(); ++i) {
+    const auto& w = m.work()[i];
+    view(static_cast<py::ssize_t>(i), 0) = w.begin.count;
+    view(static_cast<py::ssize_t>(i), 1) = w.end.count;
+    view(static_cast<py::ssize_t>(i), 2) = static_cast<std::int64_t>(w.bytes);
+  }
+  out["work"] = work;
+  out["bin_ps"] = m.bin().count;
+  out["bins"] =
+      py::array_t<std::uint64_t>(static_cast<py::ssize_t>(m.bins().size()), m.bins().data());
+  out["bytes"] = m.bytes();
+  return out;
+}
+
+// What `ss -ti` shows of a kernel's socket, of the model's sender: bytes, picoseconds, bits per
+// second.
+py::dict tcp_state(Network& network, NodeId host, QpNumber qp) {
+  auto* transport = dynamic_cast<tcp::TcpTransport*>(network.nic(host).transport());
+  if (!transport) throw std::invalid_argument("tcp_state: the host's transport is not tcp");
+  tcp::Sender& sender = transport->sender(qp);
+  py::dict out;
+  out["acked"] = sender.acked();
+  out["cwnd"] = sender.window().cwnd;
+  out["srtt_ps"] = sender.rtt().srtt().count;
+  out["min_rtt_ps"] = sender.rtt().known() ? sender.rtt().min().count : 0;
+  out["pacing_bps"] = sender.window().pacing_rate;
+  return out;
+}
+
+constexpr const char* kEventNames[] = {"ev_assumed_bad", "ev_good", "ev_swapped", "port_excluded",
+                                       "port_restored",  "rto",     "qp_error"};
+
+py::list transport_events(Network& network, NodeId host) {
+  py::list out;
+  for (const TransportEvent& e : network.nic(host).events()) {
+    out.append(
+        py::make_tuple(e.at.count, kEventNames[static_cast<std::size_t>(e.kind)], e.qp, e.value));
+  }
+  return out;
+}
+
+}  // namespace
+
+py::dict counters_dict(const RunCounters& c) {
+  py::dict out;
+  out["lost"] = c.lost;
+  out["retransmitted"] = c.retransmitted;
+  out["readmitted"] = c.readmitted;
+  out["payload"] = c.payload;
+  out["paths_good"] = c.paths_good;
+  out["paths_total"] = c.paths_total;
+  return out;
+}
+
+std::vector<std::uint32_t> queued_bytes(Network& network,
+                                        const std::vector<std::uint32_t>& halves) {
+  std::vector<std::uint32_t> out;
+  for (const std::uint32_t half : halves) {
+    if (half / 2 >= network.links()) throw std::invalid_argument("queued: no such link");
+    out.push_back(network.half(half / 2, half % 2 == 0).queued_bytes(network.now()));
+  }
+  return out;
+}
+
+void bind_figures(py::class_<Network>& network) {
+  network
+      .def("run_counters",
+           [](Network& n, const std::vector<NodeId>& hosts) {
+             return counters_dict(run_counters(n, hosts));
+           })
+      .def("link_counters", &link_counters)
+      .def("switch_counters", &switch_counters)
+      .def("nic_counters", &nic_counters)
+      .def("tcp_state", &tcp_state, py::arg("host"), py::arg("qp"))
+      .def("queued", &queued_bytes, py::arg("halves"),
+           "Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.")
+      .def("meter", &meter)
+      .def("close_meter", [](Network& n, NodeId host) { n.nic(host).meter().close(n.now()); })
+      .def("transport_events", &transport_events);
+}
+
+}  // namespace loomnet

@@ -1,0 +1,116 @@
+// The engine's own traffic for Python: flows, graphs of transfers, collectives over queue pairs.
+#include <pybind11/numpy.h>
+
+#include "bindings/bindings.hpp"
+#include "engine/collective_traffic.hpp"
+#include "engine/flow_traffic.hpp"
+#include "engine/graph_traffic.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+
+void bind_traffic(py::module_& m) {
+  py::class_<FlowTraffic>(m, "FlowTraffic")
+      .def(py::init<Network&, bool>(), py::arg("network"), py::arg("payload"),
+           py::keep_alive<1, 2>())
+      .def(
+          "add",
+          [](FlowTraffic& t, NodeId source, NodeId destination, QpNumber qp, std::uint64_t bytes,
+             std::uint32_t message, std::uint32_t depth, std::int64_t start) {
+            return t.add({source, destination, qp, bytes, message, depth, ps(start)});
+          },
+          py::kw_only(), py::arg("source"), py::arg("destination"), py::arg("qp"), py::arg("bytes"),
+          py::arg("message"), py::arg("depth"), py::arg("start_ps"))
+      .def("start", &FlowTraffic::start)
+      .def_property_readonly("done", &FlowTraffic::done)
+      .def_property_readonly("wrong", &FlowTraffic::wrong)
+      .def("results", [](const FlowTraffic& t) {
+        py::list out;
+        for (const FlowResult& r : t.results()) {
+          const py::object end =
+              r.end == kNever ? py::none().cast<py::object>() : py::int_(r.end.count);
+          out.append(
+              py::make_tuple(r.start.count, end, r.completed, std::string(to_string(r.status))));
+        }
+        return out;
+      });
+
+  py::class_<GraphTraffic>(m, "GraphTraffic")
+      .def(py::init<Network&>(), py::arg("network"), py::keep_alive<1, 2>())
+      .def(
+          "delay",
+          [](GraphTraffic& g, std::int64_t duration, std::uint32_t lane) {
+            return g.add({.duration = ps(duration), .lane = lane});
+          },
+          py::arg("duration_ps"), py::arg("lane") = 0)
+      .def(
+          "transfer",
+          [](GraphTraffic& g, NodeId source, NodeId destination, QpNumber qp, std::uint64_t bytes) {
+            return g.add({true, source, destination, qp, bytes});
+          },
+          py::arg("source"), py::arg("destination"), py::arg("qp"), py::arg("bytes"))
+      .def("depend", &GraphTraffic::depend, py::arg("task"), py::arg("on"))
+      .def(
+          "start", [](GraphTraffic& g, std::int64_t at) { g.start(ps(at)); }, py::arg("at_ps"))
+      .def_property_readonly("done", &GraphTraffic::done)
+      .def_property_readonly("failed",
+                             [](const GraphTraffic& g) -> py::object {
+                               if (g.failed() == Status::ok) return py::none();
+                               return py::make_tuple(g.failed_task(),
+                                                     std::string(to_string(g.failed())));
+                             })
+      // Rows of (begin, end) in picoseconds; -1: not yet.
+      .def("results", [](const GraphTraffic& g) {
+        py::array_t<std::int64_t> out(
+            {static_cast<py::ssize_t>(g.results().size()), py::ssize_t{2}});
+        auto view = out.mutable_unchecked<2>();
+        for (std::size_t i = 0; i < g.results().size(); ++i) {
+          const GraphResult& r = g.results()[i];
+          view(static_cast<py::ssize_t>(i), 0) = r.begin == kNever ? -1 : r.begin.count;
+          view(static_cast<py::ssize_t>(i), 1) = r.end == kNever ? -1 : r.end.count;
+        }
+        return out;
+      });
+
+  py::class_<CollectiveTraffic>(m, "CollectiveTraffic")
+      .def(py::init([](Network& n, std::vector<NodeId> hosts, const std::string& collective,
+                       std::uint64_t bytes, std::uint32_t repeat, std::int64_t start,
+                       std::int64_t compute, const std::vector<std::int64_t>& gaps, bool payload,
+                       std::uint32_t slots, std::uint32_t slot_payload, std::uint32_t shift,
+                       bool await_sends) {
+             CollectiveTrafficConfig c;
+             c.hosts = std::move(hosts);
+             c.collective = collective_named(collective);
+             c.bytes = bytes;
+             c.repeat = repeat;
+             c.start = ps(start);
+             c.compute = ps(compute);
+             for (const auto gap : gaps) c.gaps.push_back(ps(gap));
+             c.payload = payload;
+             c.slots = slots;
+             c.slot_payload = slot_payload;
+             c.shift = shift;
+             c.await_sends = await_sends;
+             return new CollectiveTraffic(n, c);
+           }),
+           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("hosts"),
+           py::arg("collective"), py::arg("bytes"), py::arg("repeat"), py::arg("start_ps") = 0,
+           py::arg("compute_ps") = 0, py::arg("gaps_ps") = std::vector<std::int64_t>{},
+           py::arg("payload") = false, py::arg("slots") = 8, py::arg("slot_payload") = 65536,
+           py::arg("shift") = 0, py::arg("await_sends") = true)
+      .def("set_queue_pair", &CollectiveTraffic::set_queue_pair)
+      .def("start", &CollectiveTraffic::start)
+      .def_property_readonly("done", &CollectiveTraffic::done)
+      .def_property_readonly("wrong", &CollectiveTraffic::wrong)
+      .def_property_readonly("errors", &CollectiveTraffic::errors)
+      .def_property_readonly("first_error", &CollectiveTraffic::first_error)
+      .def("iterations", [](const CollectiveTraffic& t, JobRank rank) {
+        py::list out;
+        for (const auto& i : t.iterations(rank))
+          out.append(py::make_tuple(i.begin.count, i.end.count));
+        return out;
+      });
+}
+
+}  // namespace loomnet
