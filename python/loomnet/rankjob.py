@@ -55,9 +55,10 @@ class RankJob:
 
     # --- processes --------------------------------------------------------------------------------
     def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str],
-               nice: int = NICE, computes: Sequence[str] = ()) -> None:
+               nice: int = NICE, computes: Sequence[str] = (), fork: bool = False) -> None:
         """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones).
-        `computes`: on the virtual clock each rank's compute time, as its step hook reads it."""
+        `computes`: on the virtual clock each rank's compute time, as its step hook reads it.
+        `fork`: they may share one import of PyTorch."""
         # Where a model stands for Gloo, Gloo's own name means that model.
         mapped = self.job.map_backend or self.engine.transport != self.job.transport
         specs = []
@@ -80,7 +81,7 @@ class RankJob:
                     **compute, **environment, **record, **self.job.env},
                 pass_fds=fds))
         self.group = RankGroup(fabric, specs, self.log_directory, cwd=Path.cwd(),
-                               master_port=master_port, nice=nice)
+                               master_port=master_port, nice=nice, fork=fork)
 
     def ended(self, timeout: float = 0) -> list[int]:
         """Ranks whose process has ended since the last call."""

@@ -91,7 +91,7 @@ class VirtualTorchRun:
                 self.ranks.launch(LocalHosts(lock, names), master_port=free_port(),
                                   environment=environment_of_ranks(),
                                   nice=0,  # an engine that waits for its ranks fears none
-                                  computes=computes)
+                                  computes=computes, fork=True)
                 ended, reason = self.watch()
             except KeyboardInterrupt:
                 ended, reason = "interrupted", "interrupted"

@@ -17,10 +17,10 @@ from loomnet.live import ownership
 
 pytest.importorskip("torch")
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "ddp_eight_planes.py"
-STEPS = 5  # a fault at step 2 for two iterations; most of a run is eight times importing torch
+STEPS = 5  # a fault at step 2 for two iterations
 
 
-@pytest.mark.timeout(600)  # 24 imports of torch: a minute of an idle machine
+@pytest.mark.timeout(600)  # three imports of torch, 24 trainings: half an idle minute
 def test_three_runs_are_the_same_to_the_picosecond(tmp_path):
     """Eight ranks, twice in this process and once in another: every iteration's time and loss is a
     figure of the report, and the report is the same to the byte."""

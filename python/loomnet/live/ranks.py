@@ -7,6 +7,7 @@ late for it ("Linux facts": ranks that compute at the engine's priority cost mil
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .forking import ForkedRank, ForkServer, forkable, shared_environment
 from .ownership import kill_marked, marked, process_start
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ class Rank:
     """A launched rank. `status` is None while it runs, then its exit status (negative: signal)."""
 
     spec: RankSpec
-    process: subprocess.Popen[bytes] = field(repr=False)
+    process: subprocess.Popen[bytes] | ForkedRank = field(repr=False)
     log: Path
     status: int | None = None
     pidfd: int = field(default=-1, repr=False)
@@ -131,6 +133,9 @@ class RankGroup:
         master_port: rendezvous port on rank 0's management address.
         nice: how far the ranks step back: far on the live clock, whose engine must not wait.
         inherit: start from the caller's environment (True) or from PATH and LANG alone.
+        fork: let the ranks share one import of PyTorch where nothing else changes by it, and no
+            rank lives in namespaces of its own; see forking.py. Attribute `forked` says whether
+            they did, `not_forked` why not, as far as that was found out by trying.
 
     Raises:
         ValueError: ranks are not 0…n-1, or a host is unknown.
@@ -147,6 +152,7 @@ class RankGroup:
         master_port: int = 29500,
         nice: int = NICE,
         inherit: bool = True,
+        fork: bool = False,
     ) -> None:
         specs = sorted(specs, key=lambda s: s.rank)
         if [s.rank for s in specs] != list(range(len(specs))):
@@ -159,72 +165,103 @@ class RankGroup:
         self._run_id, self._nice = fabric.lock.run_id, nice
         self._poll = select.poll()
         self._by_fd: dict[int, Rank] = {}
-        user = user or RankUser.invoking()
+        self._fabric, self._user = fabric, user or RankUser.invoking()
+        self._cwd = cwd or Path.cwd()
+        self._server: ForkServer | None = None
+        self.not_forked: str | None = None
         log_directory.mkdir(parents=True, exist_ok=True)
-        if user.uid is not None:
-            os.chown(log_directory, user.uid, user.gid if user.gid is not None else -1)
+        self._give(log_directory)
         master = fabric.hosts[specs[0].host].management if specs else ""
+        environments = [
+            _environment(inherit, self._user)
+            | fabric.lock.environment()
+            | {
+                "RANK": str(spec.rank),
+                "WORLD_SIZE": str(len(specs)),
+                "LOCAL_RANK": "0",  # One rank per host: each is alone on its machine.
+                "LOCAL_WORLD_SIZE": "1",
+                "MASTER_ADDR": master,
+                "MASTER_PORT": str(master_port),
+                "LOOMNET_HOST": spec.host,
+                "LOOMNET_HOST_ADDRESS": fabric.hosts[spec.host].address,
+                **spec.environment,
+            }
+            for spec in specs
+        ]
         try:
-            for spec in specs:
-                common = (
-                    _environment(inherit, user)
-                    | fabric.lock.environment()
-                    | {
-                        "RANK": str(spec.rank),
-                        "WORLD_SIZE": str(len(specs)),
-                        "LOCAL_RANK": "0",  # One rank per host: each is alone on its machine.
-                        "LOCAL_WORLD_SIZE": "1",
-                        "MASTER_ADDR": master,
-                        "MASTER_PORT": str(master_port),
-                        "LOOMNET_HOST": spec.host,
-                        "LOOMNET_HOST_ADDRESS": fabric.hosts[spec.host].address,
-                        **spec.environment,
-                    }
-                )
-                log = log_directory / f"{spec.rank}.log"
-                self._launch(fabric, spec, common, log, cwd or Path.cwd(), user)
+            if fork:
+                self._serve(specs, environments)
+            for spec, environment in zip(specs, environments, strict=True):
+                self._launch(spec, environment, log_directory / f"{spec.rank}.log")
         except BaseException:
             self.stop(grace=0)
             raise
 
-    def _launch(
-        self,
-        fabric: LiveFabric,
-        spec: RankSpec,
-        environment: dict[str, str],
-        log: Path,
-        cwd: Path,
-        user: RankUser,
-    ) -> None:
-        namespaces = fabric.hosts[spec.host].open_namespaces()
-        order = {
-            "namespaces": namespaces,
-            "nice": self._nice,
-            "uid": user.uid,
-            "gid": user.gid,
-            "groups": list(user.groups),
-            "parent": os.getpid(),
-            "cwd": str(cwd),
-            "argv": [str(a) for a in spec.argv],
-        }
+    @property
+    def forked(self) -> bool:
+        return self._server is not None
+
+    def _give(self, path: Path | int) -> None:
+        """To the ranks' user, if that is another one."""
+        if self._user.uid is not None:
+            os.chown(path, self._user.uid, self._user.gid if self._user.gid is not None else -1)
+
+    def _serve(self, specs: Sequence[RankSpec], environments: Sequence[dict[str, str]]) -> None:
+        """Starts what the ranks are forked from, if they can be."""
+        commands = [[str(word) for word in spec.argv] for spec in specs]
+        imports = forkable(commands, environments)
+        if not imports:
+            return
+        shared = shared_environment(environments[0])
         try:
-            with open(log, "wb") as output:
-                if user.uid is not None:
-                    os.fchown(output.fileno(), user.uid, user.gid if user.gid is not None else -1)
-                process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_EXEC), json.dumps(order)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    pass_fds=[*namespaces, *spec.pass_fds],
-                    start_new_session=True,  # Ctrl-C reaches the run, which then ends its ranks.
-                )
-        finally:
-            for fd in namespaces:
-                os.close(fd)
-        fabric.lock.record("process", pid=process.pid, start=process_start(process.pid))
-        rank = Rank(spec, process, log, pidfd=os.pidfd_open(process.pid))
+            self._server = ForkServer(commands[0], shared, imports, self._start)
+        except RuntimeError as error:
+            self.not_forked = str(error)
+            return
+        pid = self._server.process.pid
+        self._fabric.lock.record("process", pid=pid, start=process_start(pid))
+
+    def _start(self, argv: Sequence[str], environment: dict[str, str], fds: Sequence[int],
+               output: int, namespaces: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+        """A process as the ranks' user, in these namespaces, that dies with this thread."""
+        order = {
+            "namespaces": list(namespaces),
+            "nice": self._nice,
+            "uid": self._user.uid,
+            "gid": self._user.gid,
+            "groups": list(self._user.groups),
+            "parent": os.getpid(),
+            "cwd": str(self._cwd),
+            "argv": [str(a) for a in argv],
+        }
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_EXEC), json.dumps(order)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            pass_fds=[*namespaces, *fds],
+            start_new_session=True,  # Ctrl-C reaches the run, which then ends its ranks.
+        )
+
+    def _launch(self, spec: RankSpec, environment: dict[str, str], log: Path) -> None:
+        process: subprocess.Popen[bytes] | ForkedRank
+        with open(log, "wb") as output, contextlib.ExitStack() as stack:
+            self._give(output.fileno())
+            if self._server is not None:
+                shared = shared_environment(environment)
+                own = {name: environment[name] for name in environment.keys() - shared.keys()}
+                process = self._server.fork(own, output.fileno(), spec.pass_fds)
+                pidfd = process.pidfd
+            else:
+                namespaces = self._fabric.hosts[spec.host].open_namespaces()
+                for fd in namespaces:
+                    stack.callback(os.close, fd)
+                process = self._start(spec.argv, environment, spec.pass_fds, output.fileno(),
+                                      namespaces)
+                pidfd = os.pidfd_open(process.pid)
+        self._fabric.lock.record("process", pid=process.pid, start=process_start(process.pid))
+        rank = Rank(spec, process, log, pidfd=pidfd)
         self.ranks.append(rank)
         self._by_fd[rank.pidfd] = rank
         self._poll.register(rank.pidfd, select.POLLIN)
@@ -277,6 +314,8 @@ class RankGroup:
         helpers = {pid for pid, _ in marked(self._run_id) if _session(pid) in sessions}
         if helpers:
             kill_marked(self._run_id, keep={pid for pid, _ in marked(self._run_id)} - helpers)
+        if self._server is not None:
+            self._server.close()
         self.first_failure = first  # What was ended here did not fail.
 
 

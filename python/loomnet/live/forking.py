@@ -1,0 +1,154 @@
+"""Starts the ranks of a job as forks of one process that has imported PyTorch for all of them.
+
+Importing takes seconds in each rank, most of a short run. A rank that is forked is the process that
+it would have been otherwise; where that is not certain there is no server, and ranks are started
+one by one: see :func:`forkable` and rank_server.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .preload import shared_imports
+
+SERVER = Path(__file__).with_name("rank_server.py")
+SWITCH = "LOOMNET_FORK"  # "0": every rank is a process started by itself
+# What the launch gives each rank as its own, and no import of PyTorch reads.
+_OWN = frozenset({"RANK", "LOOMNET_HOST", "LOOMNET_HOST_ADDRESS", "LOOMNET_RANK_FD",
+                  "LOOMNET_EVENT_FDS", "LOOMNET_COMPUTE"})  # fmt: skip
+# Coverage begins with the interpreter, and PyTorch would not tell us of a run.
+_NEVER = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PYTHONINSPECT")
+_MOST_BYTES = 1 << 17
+_IMPORT_S = 120  # wall; then something hangs that may not hang in a rank
+_END_S = 5.0  # for a server to see that it is no longer wanted; while it imports it cannot
+
+Start = Callable[[Sequence[str], dict[str, str], Sequence[int], int], "subprocess.Popen[bytes]"]
+
+
+def forkable(commands: Sequence[Sequence[str]],
+             environments: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
+    """The imports that ranks with these commands and environments share; none: start them plainly.
+
+    They share a process only up to the end of these imports, so it must be the same interpreter,
+    script, arguments and environment, but for what the launch itself gives each.
+    """
+    if not commands or any(command != commands[0] for command in commands):
+        return ()
+    if len(commands[0]) < 2 or commands[0][0] != sys.executable:
+        return ()
+    first = shared_environment(environments[0])
+    if any(shared_environment(each) != first for each in environments):
+        return ()
+    if first.get(SWITCH, "1") == "0" or any(name in first for name in _NEVER):
+        return ()
+    if not first.get("PYTHONHASHSEED", "").isdigit():
+        return ()  # each rank would draw its own
+    if first.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") == "0":
+        return ()
+    script = Path(commands[0][1])
+    return shared_imports(script) if script.is_absolute() and script.is_file() else ()
+
+
+def shared_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What is no rank's own."""
+    return {name: value for name, value in environment.items() if name not in _OWN}
+
+
+class ForkedRank:
+    """A rank as far as its launcher needs a process: `pid`, `pidfd`, :meth:`wait`."""
+
+    def __init__(self, server: ForkServer, pid: int, pidfd: int) -> None:
+        self._server, self.pid, self.pidfd = server, pid, pidfd
+
+    def wait(self) -> int:
+        """Its exit status, negative where a signal ended it, once it has ended."""
+        return self._server.status_of(self.pid)
+
+
+class ForkServer:
+    """The process that ranks are forked from. It ends with :meth:`close`, or with its parent.
+
+    Args:
+        command: of every rank: interpreter, script, arguments.
+        environment: of every rank, see :func:`shared_environment`.
+        imports: statements to be run before the first fork.
+        start: starts a process with this argv, environment, descriptors and output descriptor.
+
+    Raises:
+        RuntimeError: why it cannot fork ranks; nothing is left behind.
+    """
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str],
+                 imports: Sequence[str], start: Start) -> None:
+        self._statuses: dict[int, int] = {}
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        # A file, as a rank's own log is one: Python looks at what its streams are when it starts.
+        output = os.memfd_create("rank imports")
+        try:
+            argv = [command[0], str(SERVER), str(theirs.fileno()), *command[1:]]
+            self.process = start(argv, environment, [theirs.fileno()], output)
+        except BaseException:
+            self._channel.close()
+            raise
+        finally:
+            os.close(output)
+            theirs.close()
+        try:
+            self._channel.send(json.dumps(list(imports)).encode())
+            self._channel.settimeout(_IMPORT_S)
+            reason = self._receive()[0].get("reason", "it answered nonsense")
+            self._channel.settimeout(None)
+        except OSError as error:  # it ended, or hangs
+            reason = f"{error}"
+        except BaseException:
+            self.close(0)
+            raise
+        if reason is not None:
+            self.close(0)
+            raise RuntimeError(reason)
+
+    def fork(self, own: Mapping[str, str], output: int, descriptors: Sequence[int]) -> ForkedRank:
+        """A rank with these variables besides the shared ones, `output` as its standard output and
+        error, and `descriptors` under the same numbers as here."""
+        order = {"environment": dict(own), "numbers": list(descriptors)}
+        socket.send_fds(self._channel, [json.dumps(order).encode()], [output, *descriptors])
+        while True:
+            answer, fds = self._receive()
+            if "forked" in answer:
+                os.set_inheritable(fds[0], False)
+                return ForkedRank(self, answer["forked"], fds[0])
+
+    def status_of(self, pid: int) -> int:
+        """A rank's exit status; one that the server took along with it was killed."""
+        while pid not in self._statuses:
+            try:
+                self._receive()
+            except OSError:
+                return -signal.SIGKILL
+        return self._statuses[pid]
+
+    def close(self, grace: float = _END_S) -> None:
+        """Ends the server, and with it every rank that still runs. Idempotent."""
+        self._channel.close()
+        try:
+            self.process.wait(grace)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
+        message, fds, _, _ = socket.recv_fds(self._channel, _MOST_BYTES, 4)
+        if not message:
+            raise ConnectionResetError("the process that imports for all ranks ended")
+        answer = json.loads(message)
+        if "status" in answer:
+            self._statuses[answer["pid"]] = answer["status"]
+        return answer, fds
