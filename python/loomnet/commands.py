@@ -89,7 +89,7 @@ def run(
 
     # Piped output is read in files and logs: wide enough for the table of a training job.
     console = Console(stderr=json_out == Path("-"), width=None if sys.stdout.isatty() else 120)
-    limit = None if max_wall is None else Time(max_wall).seconds
+    limit = None if max_wall is None else Time.given("--max-wall", max_wall).seconds
     scenario = load(target)
     values = scenario.settings(setting or [])
     scenario.validate(values)

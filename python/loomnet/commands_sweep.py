@@ -54,7 +54,7 @@ def sweep(
         jobs=jobs,
         out=out,
         retry_failed=retry_failed,
-        max_wall_s=None if max_wall is None else Time(max_wall).seconds,
+        max_wall_s=None if max_wall is None else Time.given("--max-wall", max_wall).seconds,
         axes=scenario.axes(setting or []),
     )
     _print(made)

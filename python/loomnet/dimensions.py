@@ -59,9 +59,9 @@ def figures(fabric: Fabric) -> dict[str, tuple[float, str]]:
         "entropy value bits": (_bits(shape.planes) + _bits(paths), ""),
         "NICs reachable through one switch": (shape.hosts_per_leaf, ""),
     }
+    found |= _pfc(fabric, per_plane)
     # Of the node's capacity in the plane at fault for links above a T0, as the reference counts it;
     # of all its planes for what takes the whole plane away.
-    found |= _pfc(fabric, per_plane)
     found["lost with one NIC-T0 link"] = (100 / shape.planes, "%")
     found["lost with one T0"] = (100 / shape.planes, "%")
     found["lost with one T0-T1 link"] = (100 / shape.aggs_per_pod, "%")

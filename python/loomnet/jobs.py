@@ -35,7 +35,11 @@ def _transport(value: str) -> str:
 
 
 def _stall(value: Any) -> Any:
-    return value if value is None or value == "auto" else Time(value)
+    if value is None or value == "auto":
+        return value
+    if not (timeout := Time(value)):
+        raise UsageError("must be above 0; None waits for ever")
+    return timeout
 
 
 Transport = Annotated[str, AfterValidator(_transport)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -29,6 +30,17 @@ OFF = "off"
 # Links. A larger regular fabric is built as far as the job can reach, which ends the same, byte for
 # byte; but around dead links the whole may know detours over switches that the part leaves out.
 BUILT_WHOLE, BUILT_WHOLE_FOR_FAULTS = 500, 10_000
+
+
+def reroute_time(where: str, value: Time | str | None) -> Time | None:
+    """What `reroute_delay=` says; None: never. Raises UnitError."""
+    return None if value in (None, OFF) else Time.given(f"{where}: reroute_delay", value)
+
+
+def check_dilation(where: str, value: float) -> None:
+    """Raises UsageError for what is no dilation."""
+    if not isinstance(value, (int, float)) or not 1 <= value < math.inf:
+        raise UsageError(f"{where}: dilation {value!r} must be 1 or more")
 
 
 class Lab:
@@ -133,7 +145,7 @@ class Lab:
             fabric, job, list(faults), label, seed, reroute_delay, dilation, options,
             recorded=bool(record or self._record),
         )
-        settle = Time(settle)
+        settle = Time.given("run: settle", settle)
         request = self._recorded(request, record)
         name = label or self.report.scenario
         try:
@@ -193,8 +205,11 @@ class Lab:
                 if label
                 else "run: a second run needs a label="
             )
-        if not dilation >= 1:
-            raise UsageError(f"run: dilation {dilation} must be 1 or more")
+        check_dilation("run", dilation)
+        for name in TRANSPORTS:
+            if not isinstance(options.get(name, {}), Mapping):
+                raise UsageError(f"run: {name}={options[name]!r} is not a table of its options, "
+                                 'as tcp={"cc": "bbr"} is')
         check_faults(faults, fabric)
         job.check_clock(self.clock)
         hosts = fabric.rank_numbers
@@ -213,7 +228,7 @@ class Lab:
             dcqcn=job.transport == "roce" and bool(options.get("roce", {}).get("dcqcn")),
             pfc=job.transport == "roce" and self.clock == "virtual" and label not in self._replay,
         )
-        reroute = None if reroute_delay in (None, OFF) else Time(reroute_delay)
+        reroute = reroute_time("run", reroute_delay)
         timetable = Timetable(plan, faults, reroute_delay=reroute)
         script = None
         if isinstance(job, TorchJob):

@@ -6,7 +6,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ from loomnet.fabric import Fabric
 from loomnet.faults import Fault
 from loomnet.faults import down as down_fault
 from loomnet.jobs import Job
-from loomnet.laboratory import OFF, Lab
+from loomnet.laboratory import Lab, check_dilation, reroute_time
 from loomnet.naming import did_you_mean
 from loomnet.plan import Plan, make_plan
 from loomnet.result import Result
@@ -43,11 +43,10 @@ class OpenLab:
             raise UsageError(f"lab: {fabric!r} is not a fabric; see ln.clos.two_tier, ln.Fabric")
         if clock not in CLOCKS:
             raise UsageError(f'lab: clock "{clock}" is not one of {", ".join(CLOCKS)}')
-        if not dilation >= 1:
-            raise UsageError(f"lab: dilation {dilation} must be 1 or more")
+        check_dilation("lab", dilation)
         fabric.check()
         self.fabric, self.clock, self.seed, self.dilation = fabric, clock, seed, dilation
-        self._reroute = None if reroute_delay in (None, OFF) else Time(reroute_delay)
+        self._reroute = reroute_time("lab", reroute_delay)
         self._down: set[int] = set()  # numbers of half-links
         self._lab = Lab("lab", clock=clock, seed=seed, directory=directory)
         self._standing: Standing | None = None
@@ -122,7 +121,8 @@ class OpenLab:
             found.append(link.name if len(halves) == 2 else self._plan.half(halves[0]).name)
         return found
 
-    def _change(self, verb: str, link: str | None, after: Any) -> None:
+    def _change(self, verb: str, link: str | None,
+                after: Callable[[set[int]], set[int]]) -> None:
         self._check_open(verb)
         halves = set(self._down)
         if link is not None:
@@ -210,7 +210,7 @@ class OpenLab:
         if label is None and self._lab.results:
             label = f"run{len(self._lab.results) + 1}"
         return self._lab.run(self.fabric, job, [*standing, *faults], label=label,
-                             **{"reroute_delay": self._reroute or OFF} | options)
+                             **{"reroute_delay": self._reroute} | options)
 
     def counters(self) -> dict[str, dict[str, int]]:
         """What every link, switch and NIC has counted so far: object -> counter -> value, zeros

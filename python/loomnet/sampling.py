@@ -3,7 +3,7 @@ The same on both clocks: the virtual one reads the model, the live one `TCP_INFO
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -67,8 +67,11 @@ class Sampler:
             if queues:
                 raise UsageError('run: queues are looked at every sample; give sample="10 ms" too')
             return None
-        names = [queues] if isinstance(queues, str) else list(queues)
-        return cls(Time(every), names, plan)
+        if not isinstance(queues, Iterable):
+            raise UsageError(f'run: queues={queues!r} is no list of directions, as ["a->b"]')
+        # Each once: a direction named twice has one queue.
+        names = [queues] if isinstance(queues, str) else list(dict.fromkeys(queues))
+        return cls(Time.given("run: sample", every), names, plan)
 
     def take(self, at_ps: int, queued: list[int],
              senders: Mapping[int, tuple[int, int, int, int]]) -> None:

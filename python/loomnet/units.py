@@ -52,6 +52,14 @@ class Quantity:
         return made
 
     @classmethod
+    def given(cls, where: str, value: Any) -> Self:
+        """What a user gave; a UnitError begins with `where`, the name it was given under."""
+        try:
+            return cls(value)
+        except UnitError as error:
+            raise UnitError(f"{where}: {error}") from None
+
+    @classmethod
     def _checked(cls, count: int, source: object) -> int:
         if not cls.minimum <= count <= cls.maximum:
             bound = f"at least {cls.minimum}" if count < cls.minimum else f"at most {cls.maximum}"

@@ -26,6 +26,7 @@ from loomnet.errors import UsageError
         (lambda: ln.TorchJob("a.py", log="(loss"), "is not a regular expression"),
         (lambda: ln.TorchJob("a.py", log="loss"), "no group"),
         (lambda: ln.TorchJob("a.py", stall_timeout=5), "TorchJob.stall_timeout: 5 has no unit"),
+        (lambda: ln.TorchJob("a.py", stall_timeout="0 s"), "stall_timeout: must be above 0; None"),
         (lambda: ln.Flows(sizes=[]), "sizes is empty"),
         (lambda: ln.Flows("1 MB", count=2, starts=["1 ms"]), "1 times for 2 flows"),
         (lambda: ln.Flows("1 MB", gap="1 ms", starts=["1 ms"]), "both set the arrivals"),

@@ -34,6 +34,14 @@ def test_a_job_meets_the_links_as_they_are(tmp_path):
         lab.down("h0--p0.leaf0")
 
 
+@pytest.mark.parametrize(("delay", "ends"), [("0 s", "finished"), ("off", "stalled")])
+def test_tables_reconverge_at_once_or_never(tmp_path, delay, ends):
+    job = ln.AllReduce("1 MB", repeat=3, transport="roce", stall_timeout="50 ms")
+    with ln.lab(fabric(), directory=tmp_path / "run", seed=2, reroute_delay=delay) as lab:
+        lab.down("p*.spine1->p*.leaf1")
+        assert lab.run(job).data.ended == ends
+
+
 def test_directions_and_globs():
     with ln.lab(fabric()) as lab:
         lab.down("p1.leaf0->p1.spine1")
@@ -62,7 +70,8 @@ def test_refused_in_one_line(act, message):
     (lambda: ln.lab("fabric"), "is not a fabric"),
     (lambda: ln.lab(fabric(), clock="sundial"), 'clock "sundial" is not one of virtual, live'),
     (lambda: ln.lab(fabric(), dilation=0.5), "dilation 0.5 must be 1 or more"),
-    (lambda: ln.lab(fabric(), reroute_delay=1), "1 has no unit"),
+    (lambda: ln.lab(fabric(), dilation="2"), "dilation '2' must be 1 or more"),
+    (lambda: ln.lab(fabric(), reroute_delay=1), "lab: reroute_delay: 1 has no unit"),
 ])
 def test_refused_on_construction(make, message):
     with pytest.raises(ln.UsageError, match=message):

@@ -89,6 +89,8 @@ def test_flows_begin_when_they_are_told_and_are_sampled(lab):
     assert first[-1].cwnd > first[0].cwnd > 0 and first[-1].srtt_ps >= first[-1].min_rtt_ps > 0
     waited = r.data.samples.queues[queue]
     assert max(size for _, size in waited) > 0 and waited[0] == (0, 0)
+    twice = run("named twice", sample="10 us", queues=[queue, queue])
+    assert twice.data.samples.queues == r.data.samples.queues
     # Looking changes nothing.
     assert run("not").data.flows == r.data.flows
 
@@ -96,8 +98,10 @@ def test_flows_begin_when_they_are_told_and_are_sampled(lab):
 @pytest.mark.parametrize(("options", "message"), [
     ({"queues": ["p0.leaf0->h1"]}, "give sample="),
     ({"sample": "10 us", "queues": ["h1->h0"]}, 'no direction "h1->h0"'),
+    ({"sample": "10 us", "queues": 5}, "run: queues=5 is no list of directions"),
     ({"sample": "0 s"}, "above 0"),
-    ({"sample": 5}, "has no unit"),
+    ({"sample": 5}, "run: sample: 5 has no unit"),
+    ({"tcp": 5}, "run: tcp=5 is not a table of its options"),
 ])  # fmt: skip
 def test_a_sample_that_cannot_be_taken_is_one_clear_line(lab, options, message):
     with pytest.raises(ln.UsageError, match=message):
