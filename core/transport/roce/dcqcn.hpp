@@ -1,8 +1,9 @@
 // DCQCN: the sending rate of one RoCE queue pair. Zhu et al., "Congestion Control for Large-Scale
 // RDMA Deployments", SIGCOMM 2015, 3.1; constants of "MRC + SRv6 multi-plane fabrics" 5.
 //
-// Switches mark (congestion point), the receiver sends at most one CNP per gap (notification point),
-// the sender (reaction point, here) cuts its rate at each and raises it by time and by bytes.
+// Switches mark (congestion point), the receiver sends at most one CNP per gap (notification
+// point), the sender (reaction point, here) cuts its rate at each and raises it by time and by
+// bytes.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,10 @@ struct DcqcnOptions {
   Picoseconds rate_timer = microseconds(55);
   Picoseconds cnp_gap = microseconds(50);
   std::uint64_t byte_counter = 10'000'000;
-  std::uint32_t fast_recovery = 5;             // F: stages that halve the way back to the target
-  std::uint64_t additive_rate = 40'000'000;    // R_AI, bit/s
-  std::uint64_t hyper_rate = 400'000'000;      // R_HAI, bit/s; the publication leaves it open
-  std::uint64_t minimum_rate = 100'000'000;    // bit/s, as NICs and simulators have it
+  std::uint32_t fast_recovery = 5;           // F: stages that halve the way back to the target
+  std::uint64_t additive_rate = 40'000'000;  // R_AI, bit/s
+  std::uint64_t hyper_rate = 400'000'000;    // R_HAI, bit/s; the publication leaves it open
+  std::uint64_t minimum_rate = 100'000'000;  // bit/s, as NICs and simulators have it
 };
 
 class Dcqcn {
@@ -49,7 +50,7 @@ class Dcqcn {
   const DcqcnOptions* options_;
   bool limited_ = false;  // false: at line rate, and no timer runs
   double rate_, target_, alpha_ = 1;
-  std::uint64_t bytes_ = 0;          // since the byte counter last expired
+  std::uint64_t bytes_ = 0;                   // since the byte counter last expired
   std::uint32_t by_time_ = 0, by_bytes_ = 0;  // expiries since the last cut
   Picoseconds alpha_due_{}, raise_due_{};
   Picoseconds next_send_{};

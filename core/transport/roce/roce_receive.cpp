@@ -70,13 +70,8 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
 }
 
 void RoceTransport::notify_congestion(QueuePair& qp, Picoseconds now) {
-  if (now < qp.cnp_due || qp.in_cnps) return;
+  if (now < qp.cnp_due || !Cnps::push(ports_[qp.plane].cnps, qp)) return;
   qp.cnp_due = now + options_.dcqcn.cnp_gap;
-  ReadyList& list = ports_[qp.plane].cnps;
-  qp.in_cnps = true;
-  qp.next_cnp = nullptr;
-  (list.tail ? list.tail->next_cnp : list.head) = &qp;
-  list.tail = &qp;
   sink_.port_ready(qp.plane);
 }
 

@@ -8,62 +8,35 @@ namespace loomnet {
 
 using roce::Segment;
 
-void RoceTransport::enqueue(ReadyList& list, QueuePair& qp, bool answers) {
-  (answers ? qp.in_answers : qp.in_data) = true;
-  (answers ? qp.next_answer : qp.next_data) = nullptr;
-  if (list.tail) {
-    (answers ? list.tail->next_answer : list.tail->next_data) = &qp;
-  } else {
-    list.head = &qp;
-  }
-  list.tail = &qp;
-}
-
-RoceTransport::QueuePair* RoceTransport::dequeue(ReadyList& list, bool answers) {
-  QueuePair* qp = list.head;
-  if (!qp) return nullptr;
-  list.head = answers ? qp->next_answer : qp->next_data;
-  if (!list.head) list.tail = nullptr;
-  (answers ? qp->in_answers : qp->in_data) = false;
-  return qp;
-}
-
 void RoceTransport::ready_data(QueuePair& qp, Picoseconds now) {
   if (!qp.requester.can_send(window_)) return;
   Port& port = ports_[qp.plane];
-  if (!qp.in_data) {
-    enqueue(port.data, qp, false);
-    sink_.port_ready(qp.plane);
-  }
+  if (Data::push(port.data, qp)) sink_.port_ready(qp.plane);
   // What a NIC hands to a dead port is lost, and the timer runs: nothing else ends the wait.
   if (!port.up && qp.requester.deadline == kNever) start_timer(qp, now);
 }
 
 void RoceTransport::ready_answer(QueuePair& qp) {
   if (qp.in_answers || !qp.responder.ack_due()) return;
-  enqueue(ports_[qp.plane].answers, qp, true);
+  Answers::push(ports_[qp.plane].answers, qp);
   sink_.port_ready(qp.plane);
 }
 
 Pulled RoceTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) {
   if (number >= ports_.size() || !ports_[number].up) return Pulled::idle();
   Port& port = ports_[number];
-  if (queue == kControlClass && port.cnps.head) {
-    QueuePair& qp = *port.cnps.head;
-    port.cnps.head = qp.next_cnp;
-    if (!port.cnps.head) port.cnps.tail = nullptr;
-    qp.in_cnps = false;
-    return Pulled::of(cnp_packet(qp));
+  if (queue == kControlClass) {
+    if (QueuePair* qp = Cnps::pop(port.cnps)) return Pulled::of(cnp_packet(*qp));
   }
   if (class_of_dscp(options_.ack_dscp).queue == queue) {
-    if (QueuePair* qp = dequeue(port.answers, true)) return Pulled::of(answer_packet(*qp));
+    if (QueuePair* qp = Answers::pop(port.answers)) return Pulled::of(answer_packet(*qp));
   }
   if (class_of_dscp(options_.data_dscp).queue == queue) {
     if (options_.dcqcn.on) return pull_paced(port, now);
-    while (QueuePair* qp = dequeue(port.data, false)) {
+    while (QueuePair* qp = Data::pop(port.data)) {
       if (!qp->requester.can_send(window_)) continue;  // acknowledged or failed since
       PacketPtr packet = data_packet(*qp, now);
-      if (qp->requester.can_send(window_)) enqueue(port.data, *qp, false);
+      if (qp->requester.can_send(window_)) Data::push(port.data, *qp);
       return Pulled::of(std::move(packet));
     }
   }
@@ -75,17 +48,17 @@ Pulled RoceTransport::pull_paced(Port& port, Picoseconds now) {
   Picoseconds soonest = kNever;
   const QueuePair* first_waiting = nullptr;
   while (port.data.head && port.data.head != first_waiting) {
-    QueuePair* qp = dequeue(port.data, false);
+    QueuePair* qp = Data::pop(port.data);
     if (!qp->requester.can_send(window_)) continue;
     if (qp->rate->next_send() > now) {
       soonest = std::min(soonest, qp->rate->next_send());
       if (!first_waiting) first_waiting = qp;
-      enqueue(port.data, *qp, false);
+      Data::push(port.data, *qp);
       continue;
     }
     PacketPtr packet = data_packet(*qp, now);
     qp->rate->on_sent(packet->wire_length + kFramingOverhead, now);
-    if (qp->requester.can_send(window_)) enqueue(port.data, *qp, false);
+    if (qp->requester.can_send(window_)) Data::push(port.data, *qp);
     return Pulled::of(std::move(packet));
   }
   return soonest == kNever ? Pulled::idle() : Pulled::wait(soonest);
@@ -156,8 +129,7 @@ PacketPtr RoceTransport::cnp_packet(QueuePair& qp) {
   bth.opcode = static_cast<std::uint8_t>(roce::RcOpcode::congestion_notification);
   bth.becn = true;
   bth.destination_qp = qp.connection->remote;
-  PacketPtr packet =
-      begin_packet(qp, bth, roce::kCnpReservedBytes, 0, dscp::kControl, false);
+  PacketPtr packet = begin_packet(qp, bth, roce::kCnpReservedBytes, 0, dscp::kControl, false);
   std::fill_n(packet->header.data() + packet->header_length - roce::kCnpReservedBytes,
               roce::kCnpReservedBytes, std::uint8_t{0});
   ++counters_->cnps_sent;

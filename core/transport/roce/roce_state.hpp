@@ -16,10 +16,35 @@ struct RoceTransport::QueuePair {
   bool in_deadlines = false;
   roce::Requester requester;
   roce::Responder responder;
-  std::unique_ptr<roce::Dcqcn> rate;  // null without DCQCN
-  Picoseconds cnp_due{};              // the next CNP no sooner
+  std::unique_ptr<roce::Dcqcn> rate;                    // null without DCQCN
+  Picoseconds cnp_due{};                                // the next CNP no sooner
   std::array<std::uint8_t, roce::kFrontBytes> front{};  // lengths and class are set per packet
 };
+
+template <auto kNext, auto kWaits>
+struct RoceTransport::Chain {
+  // Behind all others; false for one that waits already.
+  static bool push(ReadyList& list, QueuePair& qp) {
+    if (qp.*kWaits) return false;
+    qp.*kWaits = true;
+    qp.*kNext = nullptr;
+    (list.tail ? list.tail->*kNext : list.head) = &qp;
+    list.tail = &qp;
+    return true;
+  }
+  // The one whose turn it is, or null.
+  static QueuePair* pop(ReadyList& list) {
+    QueuePair* qp = list.head;
+    if (!qp) return nullptr;
+    list.head = qp->*kNext;
+    if (!list.head) list.tail = nullptr;
+    qp->*kWaits = false;
+    return qp;
+  }
+};
+struct RoceTransport::Answers : Chain<&QueuePair::next_answer, &QueuePair::in_answers> {};
+struct RoceTransport::Data : Chain<&QueuePair::next_data, &QueuePair::in_data> {};
+struct RoceTransport::Cnps : Chain<&QueuePair::next_cnp, &QueuePair::in_cnps> {};
 
 struct RoceTransport::Connection {
   struct Message {

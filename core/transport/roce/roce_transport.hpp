@@ -7,12 +7,12 @@
 #include <memory>
 #include <vector>
 
+#include "transport/number_index.hpp"
 #include "transport/roce/deadlines.hpp"
 #include "transport/roce/options.hpp"
 #include "transport/roce/packet_format.hpp"
 #include "transport/roce/requester.hpp"
 #include "transport/roce/responder.hpp"
-#include "transport/number_index.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet {
@@ -46,18 +46,22 @@ class RoceTransport final : public Transport {
   struct Counters;
   struct Connection;
   struct QueuePair;
-  // Queue pairs of one port that have something of one kind to send, served in turn.
+  // Queue pairs of one port that have something of one kind to send, served in turn; each kind has
+  // members of its own that chain them.
   struct ReadyList {
     QueuePair* head = nullptr;
     QueuePair* tail = nullptr;
   };
+  template <auto kNext, auto kWaits>
+  struct Chain;
+  struct Answers;
+  struct Data;
+  struct Cnps;
   struct Port {
     bool up = true;
     ReadyList answers, data, cnps;
   };
 
-  void enqueue(ReadyList& list, QueuePair& qp, bool answers);
-  QueuePair* dequeue(ReadyList& list, bool answers);
   void ready_data(QueuePair& qp, Picoseconds now);
   void ready_answer(QueuePair& qp);
   void start_timer(QueuePair& qp, Picoseconds now);
