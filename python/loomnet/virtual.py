@@ -16,6 +16,7 @@ from loomnet.units import Time
 MOST_EVENTS = 500_000  # per call into the engine: about 0.1 s between looks at the keyboard
 PROGRESS_S = 0.25
 START_RTTS = 64  # queue pairs measure their base RTT before the job begins
+HANDSHAKE_RTTS, TCP_START_PS = 4, 100 * 10**9  # TCP only greets, so no later than on live links
 
 
 class VirtualRunner:
@@ -49,6 +50,8 @@ class _Run:
         if request.recording is not None:
             request.recording.attach(self.engine)
         self.origin = plan.base_rtt_ps * START_RTTS
+        if transport == "tcp":
+            self.origin = max(plan.base_rtt_ps * HANDSHAKE_RTTS, min(self.origin, TCP_START_PS))
         self.traffic: Traffic = start_traffic(
             self.engine, job, request.placement, self.origin,
             payload=self.payload_moves(), seed=request.seed,

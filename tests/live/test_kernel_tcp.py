@@ -19,20 +19,24 @@ SCENARIO = Path(__file__).parents[2] / "scenarios" / "tcp_two_flows.py"
 KNOWN = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 TRIES = 2  # a run that fell behind is no result: one more try, then it is an error
 
-# Largest ratio allowed between model and kernel, either way. Runs of the kernel differ among
-# themselves by 2 % in the sum of rates, 20 % in BBR's queue and a factor of 2 in the time until
-# CUBIC's shares are fair: whose packet a full queue drops is chance. When two of BBR's are fair is
-# more chance than control: the kernel took 5 to 13 s, and in two runs of eight more than the 16 s
-# there are, the model 4 to 8 s.
-RATE, QUEUE = 1.05, 1.3
-# A kernel's lone CUBIC flow kept 9.7 ms of queue in one run of seven, 15.3 to 15.9 in the others:
-# when its slow start ends is chance.
-ALONE = {"cubic": 2.0, "reno": 1.3}
-# A flow of BBR's that is alone keeps 2.8 ms of the buffer's 20 ms in the model; a kernel's timers
-# add up to as much again, 2.8 to 5.6 ms in nine runs, where CUBIC's keeps 15: seconds, no ratio.
-ALONE_BBR = 0.004
-FAIR = {"cubic": 6.0, "reno": 6.0}
-JAIN = {"cubic": 0.9, "reno": 0.9, "bbr": 0.8}
+# Figures are medians of seven bottlenecks side by side: whose packet a full queue drops is chance,
+# and so is every draw. Largest ratio between model and kernel, either way, with what seven draws of
+# the kernel spread over on two cores with compilers beside them (quiet: less), and their medians:
+RATE = 1.05  # of the sum of rates: draws 2 %, medians 0.5 %
+QUEUE = 1.3  # of the mean queue: draws 15 %, medians 8 %
+# Of what a flow keeps in the queue while it is alone. A lone CUBIC flow keeps 15 ms (draws 14.7 to
+# 15.9), but about one in ten 9: where the queue is still full when the first recovery begins, a
+# packet behind its end is lost too, and Linux reduces again. Four of seven do so once in four
+# hundred runs. BBR's keeps 2.4 to 3.5 ms where nothing disturbs it, and more for a second or two
+# where the machine stalls, on all links at once: it takes the path for faster than it is, and never
+# for slower. So the lower quartile, the second least of seven, on both sides.
+ALONE = {"cubic": ("queue_alone_delay", 1.3), "bbr": ("queue_alone_delay_q1", 2.0)}
+# Of the time until shares are fair: draws of CUBIC 1.5 to 10 s, medians 3.0 to 3.2; BBR's all with
+# the first ProbeRTT that both flows enter, or with none: draws from 4 s to never, medians 8 to 10.
+FAIR = 3.0
+JAIN = {"cubic": 0.9, "bbr": 0.8}
+# BBR's flows must both live for some time after that ProbeRTT, 10 s after they were connected.
+SIZE = {"cubic": "40 MB", "bbr": "60 MB"}
 
 
 @pytest.fixture
@@ -52,8 +56,8 @@ def two_flows(clock, cc, folder):
     """The scenario's figures by name."""
     for _ in range(TRIES if clock == "live" else 1):
         done = subprocess.run(
-            [sys.executable, "-m", "loomnet", "run", str(SCENARIO), "--clock", clock,
-             "--set", f"cc={cc}", "--json", str(folder / f"{clock}.json")],
+            [sys.executable, "-m", "loomnet", "run", str(SCENARIO), "--clock", clock, "--set",
+             f"cc={cc}", "--set", f"size={SIZE[cc]}", "--json", str(folder / f"{clock}.json")],
             cwd=folder, capture_output=True, text=True, timeout=120,
         )
         if done.returncode != EXIT_FIDELITY:
@@ -63,7 +67,6 @@ def two_flows(clock, cc, folder):
     return {row["name"]: row["value"] for row in report["metrics"]}, json.dumps(report["fidelity"])
 
 
-# One run of the kernel is one draw, and fails a bound about every third time: by hand, with --soak.
 @pytest.mark.soak
 @pytest.mark.parametrize("cc", ["cubic", "bbr"])
 def test_the_model_does_as_the_kernel(cc, tmp_path, uses_machine):
@@ -74,18 +77,14 @@ def test_the_model_does_as_the_kernel(cc, tmp_path, uses_machine):
     assert "kernel: Linux" in of_kernel and f"model: TCP, {cc}" in of_model
 
     def alike(name, factor):
+        print(f"{cc} {name}: kernel {kernel[name]:.4g}, model {model[name]:.4g}")
         ratio = model[name] / kernel[name]
         assert 1 / factor <= ratio <= factor, (name, model[name], kernel[name])
 
     alike("total_rate", RATE)
     alike("queue_delay", QUEUE)
-    if cc in ALONE:
-        alike("queue_alone_delay", ALONE[cc])
-    else:
-        assert kernel["queue_alone_delay"] == pytest.approx(model["queue_alone_delay"],
-                                                            abs=ALONE_BBR)
-    if cc in FAIR:
-        alike("until_fair", FAIR[cc])
+    alike(*ALONE[cc])
+    alike("until_fair", FAIR)
     assert kernel["queue_max"] == pytest.approx(model["queue_max"], rel=0.02)  # the same buffer
     assert min(kernel["jain"], model["jain"]) >= JAIN[cc]
 

@@ -82,12 +82,29 @@ void Bbr::update_round(const AckSample& s) {
   if (!round_start_) return;
   next_round_delivered_ = s.delivered_total;
   ++round_count_;
+  packet_conservation_ = false;
 }
 
 void Bbr::update_bottleneck(const AckSample& s) {
   update_round(s);
   const double rate = s.rate() / 8;
+  if (s.rate_interval.count > 0) judge_policer(s);
   if (rate > 0 && (rate >= btl_bw_.best() || !limited(s))) btl_bw_.update(rate, round_count_);
+}
+
+void Bbr::judge_policer(const AckSample& s) {
+  const bool lost = s.lost > 0 || timed_out_, round = round_start_ || timed_out_;
+  timed_out_ = false;
+  switch (policer_.on_ack(s, round, lost, limited(s), state_ == State::probe_bw)) {
+    case BbrPolicer::Change::none:
+      break;
+    case BbrPolicer::Change::begun:
+      if (state_ == State::probe_bw) pacing_gain_ = 1;
+      break;
+    case BbrPolicer::Change::ended:
+      enter_probe_bw(s.now);
+      break;
+  }
 }
 
 void Bbr::update_rtprop(const AckSample& s) {
@@ -109,8 +126,7 @@ void Bbr::update_ack_aggregation(const AckSample& s) {
     extra_acked_index_ ^= 1;
     extra_acked_[static_cast<std::size_t>(extra_acked_index_)] = 0;
   }
-  auto expected = static_cast<std::uint64_t>(btl_bw_.best() *
-                                             (s.now - aggregation_begin_).seconds());
+  auto expected = static_cast<std::uint64_t>(path_rate() * (s.now - aggregation_begin_).seconds());
   if (aggregation_acked_ <= expected ||
       aggregation_acked_ + s.delivered >= kAggregationEpoch * window_.mss) {
     aggregation_acked_ = 0;
@@ -125,7 +141,7 @@ void Bbr::update_ack_aggregation(const AckSample& s) {
 std::uint64_t Bbr::aggregated() const {
   if (!filled_pipe_) return 0;
   return std::min(std::max(extra_acked_[0], extra_acked_[1]),
-                  static_cast<std::uint64_t>(btl_bw_.best() * kAggregationMost.seconds()));
+                  static_cast<std::uint64_t>(path_rate() * kAggregationMost.seconds()));
 }
 
 std::uint64_t Bbr::send_quantum() const {  // 4.2.2, in whole segments as Linux counts them
@@ -135,11 +151,11 @@ std::uint64_t Bbr::send_quantum() const {  // 4.2.2, in whole segments as Linux 
 }
 
 // 4.2.3.2, with Linux's rounding: whole segments, an even number of them, two more while probing.
-std::uint64_t Bbr::inflight(double gain, std::uint64_t more) const {
+std::uint64_t Bbr::inflight(double rate, double gain, std::uint64_t more) const {
   const std::uint64_t mss = window_.mss;
   std::uint64_t bytes = initial_window_;
-  if (rtprop_ != kNever && btl_bw_.best() > 0) {
-    bytes = static_cast<std::uint64_t>(gain * btl_bw_.best() * rtprop_.seconds()) + more;
+  if (rtprop_ != kNever && rate > 0) {
+    bytes = static_cast<std::uint64_t>(gain * rate * rtprop_.seconds()) + more;
   }
   std::uint64_t segments = (bytes + 3 * send_quantum() + mss - 1) / mss;
   segments = (segments + 1) & ~std::uint64_t{1};
@@ -166,7 +182,7 @@ void Bbr::check_drain(const AckSample& s) {
     pacing_gain_ = 1 / kHighGain;
     cwnd_gain_ = kHighGain;
   }
-  if (state_ == State::drain && s.in_flight <= inflight(1)) enter_probe_bw(s.now);
+  if (state_ == State::drain && s.in_flight <= inflight(btl_bw_.best(), 1)) enter_probe_bw(s.now);
 }
 
 void Bbr::enter_probe_bw(Picoseconds now) {
@@ -181,7 +197,7 @@ void Bbr::enter_probe_bw(Picoseconds now) {
 void Bbr::advance_cycle(Picoseconds now) {
   cycle_stamp_ = now;
   cycle_index_ = (cycle_index_ + 1) % static_cast<int>(kCycle.size());
-  pacing_gain_ = kCycle[static_cast<std::size_t>(cycle_index_)];
+  pacing_gain_ = policer_.in_use() ? 1 : kCycle[static_cast<std::size_t>(cycle_index_)];
 }
 
 void Bbr::check_cycle_phase(const AckSample& s) {
@@ -189,8 +205,9 @@ void Bbr::check_cycle_phase(const AckSample& s) {
   const bool full_length = s.now - cycle_stamp_ > rtprop_;
   bool next = full_length;
   if (pacing_gain_ > 1)
-    next = full_length && (s.lost > 0 || s.prior_in_flight >= inflight(pacing_gain_));
-  if (pacing_gain_ < 1) next = full_length || s.prior_in_flight <= inflight(1);
+    next = full_length &&
+           (s.lost > 0 || s.prior_in_flight >= inflight(btl_bw_.best(), pacing_gain_));
+  if (pacing_gain_ < 1) next = full_length || s.prior_in_flight <= inflight(btl_bw_.best(), 1);
   if (next) advance_cycle(s.now);
 }
 
@@ -229,40 +246,48 @@ void Bbr::check_probe_rtt(const AckSample& s) {
 // -----------------------------------------------------------------------------------
 
 void Bbr::set_pacing_rate(double gain) {
-  const auto rate = static_cast<std::uint64_t>((1 - kPacingMargin) * gain * 8 * btl_bw_.best());
+  const auto rate = static_cast<std::uint64_t>((1 - kPacingMargin) * gain * 8 * path_rate());
   if (rate > 0 && (filled_pipe_ || rate > window_.pacing_rate)) window_.pacing_rate = rate;
 }
 
 void Bbr::save_window() {
-  const bool own = in_recovery_ || state_ == State::probe_rtt;
+  const bool own = followed_ != Repair::none || state_ == State::probe_rtt;
   prior_cwnd_ = own ? std::max(prior_cwnd_, window_.cwnd) : window_.cwnd;
 }
 
 void Bbr::restore_window() { window_.cwnd = std::max(window_.cwnd, prior_cwnd_); }
 
-void Bbr::set_window(const AckSample& s) {
-  const std::uint64_t mss = window_.mss, target = inflight(cwnd_gain_, aggregated());
-  if (in_recovery_) {  // 4.2.3.4: one round of packet conservation, then up to the target again
-    if (recovery_begins_) {
-      recovery_begins_ = false;
-      packet_conservation_ = true;
-      recovery_round_ = round_count_;
-      next_round_delivered_ = s.delivered_total;
-      window_.cwnd = s.in_flight + std::max(s.delivered, mss);
-    } else if (packet_conservation_ && round_start_ && round_count_ > recovery_round_) {
-      packet_conservation_ = false;
-    }
-  }
+// 4.2.3.4: a round of packet conservation when a recovery begins, and back to the window before it
+// when it ends. One that begins with the ACK which ended another goes on with it.
+void Bbr::follow_repair(const AckSample& s) {
+  const std::uint64_t mss = window_.mss;
   if (s.lost > 0) window_.cwnd = window_.cwnd > s.lost + mss ? window_.cwnd - s.lost : mss;
-  if (packet_conservation_) {
-    window_.cwnd = std::max(window_.cwnd, s.in_flight + s.delivered);
-  } else {
-    if (filled_pipe_) {
-      window_.cwnd = std::min(window_.cwnd + s.delivered, target);
-    } else if (window_.cwnd < target || s.delivered_total < initial_window_) {
-      window_.cwnd += s.delivered;
+  if (repair_ == Repair::recovery && followed_ != Repair::recovery) {
+    packet_conservation_ = true;
+    next_round_delivered_ = s.delivered_total;
+    window_.cwnd = s.in_flight + s.delivered;
+  } else if (repair_ == Repair::none && followed_ != Repair::none) {
+    packet_conservation_ = false;
+    restore_window();
+  }
+  followed_ = repair_;
+}
+
+void Bbr::set_window(const AckSample& s) {
+  const std::uint64_t mss = window_.mss;
+  if (s.delivered > 0) {
+    follow_repair(s);
+    if (packet_conservation_) {
+      window_.cwnd = std::max(window_.cwnd, s.in_flight + s.delivered);
+    } else {
+      const std::uint64_t target = inflight(path_rate(), cwnd_gain_, aggregated());
+      if (filled_pipe_) {
+        window_.cwnd = std::min(window_.cwnd + s.delivered, target);
+      } else if (window_.cwnd < target || s.delivered_total < initial_window_) {
+        window_.cwnd += s.delivered;
+      }
+      window_.cwnd = std::max(window_.cwnd, kMinPipe * mss);
     }
-    window_.cwnd = std::max(window_.cwnd, kMinPipe * mss);
   }
   if (state_ == State::probe_rtt) window_.cwnd = std::min(window_.cwnd, kMinPipe * mss);
 }
@@ -270,17 +295,24 @@ void Bbr::set_window(const AckSample& s) {
 std::uint64_t Bbr::on_congestion(Congestion kind, std::uint64_t, Picoseconds) {
   if (kind == Congestion::ecn) return kNoThreshold;
   save_window();
-  in_recovery_ = true;
-  packet_conservation_ = false;
-  recovery_begins_ = kind == Congestion::loss;
-  if (kind == Congestion::timeout) window_.cwnd = window_.mss;
+  repair_ = Repair::recovery;
+  if (kind == Congestion::timeout) {  // Linux (bbr_set_state): whether the pipe is full is open
+    repair_ = followed_ = Repair::timeout;
+    full_bw_ = 0;
+    timed_out_ = true;
+    window_.cwnd = window_.mss;
+  }
   return kNoThreshold;
 }
 
-void Bbr::on_recovered(Picoseconds) {
-  if (!in_recovery_) return;
-  in_recovery_ = packet_conservation_ = recovery_begins_ = false;
-  restore_window();
+void Bbr::on_recovered(Picoseconds) { repair_ = Repair::none; }
+
+// Linux (bbr_undo_cwnd): what slowed it down was no loss, so the pipe may not be full.
+void Bbr::on_undo(Picoseconds) {
+  repair_ = Repair::none;
+  full_bw_ = 0;
+  full_bw_count_ = 0;
+  policer_ = {};
 }
 
 void Bbr::on_restart(Picoseconds) {  // 4.4.3

@@ -1,12 +1,13 @@
 // BBR version 1, as draft-cardwell-iccrg-bbr-congestion-control-00 gives it (and Cardwell et al.,
 // "BBR: congestion-based congestion control"), with what Linux has added since: pacing 1 % below
-// the estimate, room for aggregated ACKs, a new smallest RTT only where it is smaller. Left out is
-// its estimate of token-bucket policers. Names follow the draft.
+// the estimate, room for aggregated ACKs, a new smallest RTT only where it is smaller. Names follow
+// the draft.
 #pragma once
 
 #include <array>
 
 #include "clock/random.hpp"
+#include "transport/tcp/bbr_policer.hpp"
 #include "transport/tcp/congestion.hpp"
 #include "transport/tcp/options.hpp"
 #include "transport/tcp/windowed_max.hpp"
@@ -23,7 +24,7 @@ class Bbr final : public CongestionControl {
   void on_ack(const AckSample& sample) override;
   std::uint64_t on_congestion(Congestion kind, std::uint64_t flight, Picoseconds now) override;
   void on_recovered(Picoseconds now) override;
-  void on_undo(Picoseconds now) override { on_recovered(now); }
+  void on_undo(Picoseconds now) override;
   void on_established(Picoseconds rtt, Picoseconds now) override;
   void on_restart(Picoseconds now) override;
   std::string_view state() const override;
@@ -32,10 +33,12 @@ class Bbr final : public CongestionControl {
   double pacing_gain() const { return pacing_gain_; }
   double bottleneck_rate() const { return btl_bw_.best(); }  // bytes of stream per second
   Picoseconds rtprop() const { return rtprop_; }
+  bool policed() const { return policer_.in_use(); }
 
  private:
   void update_round(const AckSample& s);
   void update_bottleneck(const AckSample& s);
+  void judge_policer(const AckSample& s);
   void update_ack_aggregation(const AckSample& s);
   void check_cycle_phase(const AckSample& s);
   void check_full_pipe(const AckSample& s);
@@ -51,9 +54,12 @@ class Bbr final : public CongestionControl {
     return s.app_limited || s.prior_delivered < limited_until_;
   }
   void pace_initial_window(Picoseconds rtt);
-  std::uint64_t inflight(double gain, std::uint64_t more = 0) const;
+  // Bytes per second that windows and pacing go by; probing goes by the bottleneck's all the same.
+  double path_rate() const { return policer_.in_use() ? policer_.rate() : btl_bw_.best(); }
+  std::uint64_t inflight(double rate, double gain, std::uint64_t more = 0) const;
   std::uint64_t send_quantum() const;
   std::uint64_t aggregated() const;
+  void follow_repair(const AckSample& s);
   void save_window();
   void restore_window();
 
@@ -72,8 +78,11 @@ class Bbr final : public CongestionControl {
   int cycle_index_ = 0;
   Picoseconds cycle_stamp_{};
   std::uint64_t prior_cwnd_ = 0;
-  bool in_recovery_ = false, packet_conservation_ = false, recovery_begins_ = false;
-  std::uint64_t recovery_round_ = 0;
+  BbrPolicer policer_;
+  bool timed_out_ = false;  // since the last rate sample
+  enum class Repair : std::uint8_t { none, recovery, timeout };
+  Repair repair_ = Repair::none, followed_ = Repair::none;  // the sender's now, and at the last ACK
+  bool packet_conservation_ = false;
   Picoseconds probe_rtt_done_ = kNever;
   bool probe_rtt_round_done_ = false;
   std::uint64_t limited_until_ =

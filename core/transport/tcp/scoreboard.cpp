@@ -39,6 +39,18 @@ void Scoreboard::leave(Segment& s) {
   }
 }
 
+void Scoreboard::taken_for_lost(Segment& s) {
+  s.state = State::lost;
+  lost_ += s.length;
+  if (!s.was_lost) ++lost_out_;
+  s.was_lost = true;
+}
+
+void Scoreboard::not_lost(Segment& s) {
+  if (s.was_lost) --lost_out_;
+  s.was_lost = false;
+}
+
 SegmentNumber Scoreboard::push(Segment segment) {
   const SegmentNumber n = end();
   segment.state = State::in_flight;
@@ -53,6 +65,7 @@ Segment Scoreboard::pop() {
   Segment& s = segments_.front();
   if (s.state == State::in_flight) unlink(first_);
   leave(s);
+  not_lost(s);
   ++first_;
   lost_hint_ = std::max(lost_hint_, first_);
   return segments_.pop();
@@ -76,6 +89,7 @@ void Scoreboard::mark_sacked(SegmentNumber n) {
   if (s.state == State::sacked) return;
   if (s.state == State::in_flight) unlink(n);
   leave(s);
+  not_lost(s);
   s.state = State::sacked;
   sacked_ += s.length;
   ++sacked_packets_;
@@ -86,8 +100,7 @@ void Scoreboard::mark_lost(SegmentNumber n) {
   if (s.state != State::in_flight) return;
   unlink(n);
   leave(s);
-  s.state = State::lost;
-  lost_ += s.length;
+  taken_for_lost(s);
   lost_hint_ = std::min(lost_hint_, n);
 }
 
@@ -96,6 +109,7 @@ void Scoreboard::unmark_lost() {
   SegmentNumber at = oldest_;
   for (SegmentNumber n = first_; n != end(); ++n) {
     Segment& s = (*this)[n];
+    not_lost(s);
     if (s.state != State::lost) continue;
     leave(s);
     s.state = State::in_flight;
@@ -125,8 +139,7 @@ void Scoreboard::renege() {
     Segment& s = (*this)[n];
     if (s.state != State::sacked) continue;
     leave(s);
-    s.state = State::lost;
-    lost_ += s.length;
+    taken_for_lost(s);
   }
   lost_hint_ = first_;
 }

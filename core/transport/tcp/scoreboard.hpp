@@ -25,6 +25,7 @@ struct Segment {
   State state = State::in_flight;
   std::uint8_t retransmissions = 0;  // saturates
   bool app_limited = false;
+  bool was_lost = false;  // taken for lost, if repaired since; until it is delivered or an undo
   std::uint64_t end() const { return begin + length; }
 };
 
@@ -43,6 +44,8 @@ class Scoreboard {
   std::uint32_t sacked_packets() const { return sacked_packets_; }
   std::uint32_t in_flight_packets() const { return in_flight_packets_; }
   std::uint32_t retransmissions_out() const { return retransmissions_out_; }
+  // Taken for lost and not delivered yet, whether sent again or not: Linux's lost_out.
+  std::uint32_t lost_out() const { return lost_out_; }
 
   // Appends a segment that is being sent for the first time.
   SegmentNumber push(Segment segment);
@@ -53,7 +56,8 @@ class Scoreboard {
   void resent(SegmentNumber n, Picoseconds now);
   void mark_sacked(SegmentNumber n);
   void mark_lost(SegmentNumber n);
-  // Lost segments not sent again yet count as in flight after all (undo of a mistaken reduction).
+  // Nothing was lost (undo of a mistaken reduction): what has not been sent again yet counts as in
+  // flight after all.
   void unmark_lost();
   // The receiver has thrown away what it had SACKed: all of it is lost.
   void renege();
@@ -71,6 +75,8 @@ class Scoreboard {
   void link(SegmentNumber n);  // at the end
   void unlink(SegmentNumber n);
   void leave(Segment& s);  // takes the segment out of its state's totals
+  void taken_for_lost(Segment& s);
+  void not_lost(Segment& s);
 
   Ring<Segment> segments_;
   SegmentNumber first_ = 0;
@@ -78,6 +84,7 @@ class Scoreboard {
   SegmentNumber lost_hint_ = 0;  // no lost segment has a lower number
   std::uint64_t in_flight_ = 0, sacked_ = 0, lost_ = 0;
   std::uint32_t sacked_packets_ = 0, in_flight_packets_ = 0, retransmissions_out_ = 0;
+  std::uint32_t lost_out_ = 0;
 };
 
 }  // namespace loomnet::tcp

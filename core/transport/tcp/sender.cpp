@@ -92,8 +92,8 @@ std::uint64_t Sender::paced_burst() const {
 }
 
 void Sender::restart_after_idle(Picoseconds now) {
+  control_->on_restart(now);  // the first data too: a connection may have waited long for it
   if (last_sent_.count == 0) return;
-  control_->on_restart(now);
   const Picoseconds rto = rtt_.rto();
   Picoseconds idle = now - last_sent_;
   if (!options_.slow_start_after_idle || control_->owns_window() || idle <= rto) return;

@@ -101,7 +101,9 @@ void Sender::advance_state(const Acknowledgement& ack, const Delivery& d, Picose
   }
   if (state_ == State::open && d.dsack && mistaken(ack)) undo(now);  // DSACKs that came afterwards
 
-  if ((state_ == State::open || state_ == State::cwr) && board_.lost() > 0) {
+  // Also for what the recovery that has just ended lost beyond its end and repaired already: that
+  // is a window's first loss (RFC 6675 5; Linux: tcp_time_to_recover by lost_out).
+  if ((state_ == State::open || state_ == State::cwr) && board_.lost_out() > 0) {
     tlp_end_ = 0;
     ++count_.fast_recoveries;
     reduce(Congestion::loss, State::recovery, state_ == State::cwr, now);

@@ -72,7 +72,10 @@ class KernelTcp:
     @property
     def sysctls(self) -> dict[str, object]:
         """Of every host's namespace. tcp_ecn 2: where the peer asks for it, and nobody does."""
-        found: dict[str, object] = {"net/ipv4/tcp_ecn": 1 if self.ecn else 2}
+        found: dict[str, object] = {
+            "net/ipv4/tcp_ecn": 1 if self.ecn else 2,
+            "net/ipv4/tcp_no_metrics_save": 1,  # No flow begins with what another has learnt.
+        }  # fmt: skip
         if self.stock:
             found["net/ipv4/tcp_congestion_control"] = self.cc
         else:

@@ -374,11 +374,82 @@ TEST(Bbr, LossConservesPacketsForARoundAndThenRestores) {
   path.round(20 * kMss);
   EXPECT_GT(path.w.cwnd, 4u * kMss);
   path.bbr.on_recovered(path.now);
+  path.round();  // the ACK that ended it
   EXPECT_GE(path.w.cwnd, before);
   path.bbr.on_congestion(Congestion::timeout, before, path.now);
   EXPECT_EQ(segments(path.w), 1);
   path.bbr.on_recovered(path.now);
+  path.round();
   EXPECT_GE(path.w.cwnd, before);
+}
+
+TEST(Bbr, ARecoveryThatBeginsAsAnotherEndsGoesOnWithIt) {
+  BbrPath path;
+  while (path.bbr.phase() != Bbr::State::probe_bw) path.round();
+  for (int i = 0; i < 20; ++i) path.round();
+  const std::uint64_t before = path.w.cwnd;
+  path.bbr.on_congestion(Congestion::loss, before, path.now);
+  path.round(before / 2);
+  const std::uint64_t reduced = path.w.cwnd;
+  ASSERT_LT(reduced, before);
+  path.bbr.on_recovered(path.now);
+  path.bbr.on_congestion(Congestion::loss, reduced, path.now);
+  path.round(reduced);
+  EXPECT_LT(path.w.cwnd, before) << "not restored between the two";
+  path.bbr.on_recovered(path.now);
+  path.round();
+  EXPECT_GE(path.w.cwnd, before) << "of before the first";
+}
+
+TEST(Bbr, AConnectionThatWaitedForItsFirstDataDoesNotBeginWithAProbeOfTheRoundTrip) {
+  BbrPath path;
+  path.bbr.on_established(BbrPath::kProp, path.now);
+  path.now += seconds(11);
+  path.bbr.on_restart(path.now);
+  path.round();
+  EXPECT_EQ(path.bbr.phase(), Bbr::State::startup);
+  EXPECT_GT(segments(path.w), 10);
+}
+
+// A policer: a fifth and more is lost, and what is delivered comes at one rate.
+struct PolicedPath {
+  BbrPolicer policer;
+  AckSample s;
+  // One round trip of 20 ms with one ACK.
+  BbrPolicer::Change round(std::uint64_t delivered, std::uint64_t lost, bool limited = false,
+                           bool probing = true) {
+    s.now += milliseconds(20);
+    s.delivered_total += delivered;
+    s.lost_total += lost;
+    return policer.on_ack(s, true, lost > 0, limited, probing);
+  }
+};
+
+TEST(BbrPolicer, TwoIntervalsOfTheSameRateWithAFifthLostAreUsedForFortyEightRounds) {
+  PolicedPath path;
+  using Change = BbrPolicer::Change;
+  EXPECT_EQ(path.round(100 * kMss, 0), Change::none);
+  int rounds = 0;
+  while (path.round(100 * kMss, 25 * kMss) == Change::none) ASSERT_LT(++rounds, 20);
+  EXPECT_EQ(rounds, 7) << "the first loss begins the first of two intervals of four rounds";
+  EXPECT_NEAR(path.policer.rate(), 100 * kMss / 0.020, 0.34 * 100 * kMss / 0.020);
+  EXPECT_EQ(path.round(100 * kMss, 0, false, false), Change::none) << "counts in ProbeBW alone";
+  for (int i = 1; i < 48; ++i) ASSERT_EQ(path.round(100 * kMss, 0), Change::none) << i;
+  EXPECT_EQ(path.round(100 * kMss, 0), Change::ended);
+  EXPECT_FALSE(path.policer.in_use());
+  EXPECT_EQ(path.policer.rate(), 0);
+}
+
+TEST(BbrPolicer, NeitherFewerLossesNorOtherRatesNorASenderWithoutDataAreAPolicer) {
+  PolicedPath few, uneven, limited, late;
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_EQ(few.round(100 * kMss, 15 * kMss), BbrPolicer::Change::none) << i;
+    const std::uint64_t much = i / 4 % 2 == 0 ? 100 : 160;
+    EXPECT_EQ(uneven.round(much * kMss, much * kMss / 4), BbrPolicer::Change::none) << i;
+    EXPECT_EQ(limited.round(100 * kMss, 25 * kMss, i % 4 == 3), BbrPolicer::Change::none) << i;
+    // One round of many loses all: intervals of more than sixteen rounds say nothing.
+    EXPECT_EQ(late.round(100 * kMss, i % 18 == 0 ? 1000 * kMss : 0), BbrPolicer::Change::none) << i;
+  }
 }
 
 }  // namespace

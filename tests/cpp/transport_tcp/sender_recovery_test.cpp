@@ -294,6 +294,38 @@ TEST(ProportionalRateReduction, SendsHalfOfWhatArrivesThenStopsAtSsthresh) {
   EXPECT_NEAR(s.cwnd(), target, 0.1);
 }
 
+// RFC 6675 5 ends a recovery at the highest segment sent before it; what was sent after that and
+// lost begins another, and the window falls again, even if it has been repaired by then.
+TEST(Recovery, ALossBehindItsEndBeginsAnother) {
+  SenderScript s;
+  s.post(100);
+  EXPECT_EQ(s.pump().size(), 10u);
+  s.now += kRtt;
+  s.ack(0, {{1, 4}});
+  EXPECT_EQ(s.count.fast_recoveries, 1u);
+  EXPECT_EQ(s.pump(), (Numbers{0}));
+  s.ack(0, {{1, 8}});
+  EXPECT_EQ(s.pump(), (Numbers{10, 11})) << "beyond the recovery's end at 10";
+  s.ack(0, {{9, 10}, {1, 8}});
+  s.ack(0, {{9, 10}, {1, 8}});
+  EXPECT_EQ(s.pump(), (Numbers{8, 12}));
+  s.now += kRtt;
+  s.ack(8, {{9, 10}});
+  s.ack(8, {{11, 12}, {9, 10}});
+  EXPECT_EQ(s.pump().front(), 10u) << "lost behind the end, and repaired within the recovery";
+  EXPECT_EQ(s.count.fast_recoveries, 1u);
+  const std::uint64_t threshold = s.sender.window().ssthresh;
+  s.ack(10, {{11, 12}});
+  EXPECT_EQ(s.sender.board().lost(), 0u);
+  EXPECT_EQ(s.sender.board().lost_out(), 1u);
+  EXPECT_EQ(s.count.fast_recoveries, 2u);
+  EXPECT_LT(s.sender.window().ssthresh, threshold);
+  s.now += kRtt;
+  s.ack(s.sender.board().end());
+  EXPECT_EQ(s.sender.board().lost_out(), 0u);
+  EXPECT_EQ(s.count.fast_recoveries, 2u);
+}
+
 TEST(Undo, AnAckOfTheOriginalTakesASpuriousRecoveryBack) {
   SenderScript s;
   s.measure(kRtt);
