@@ -18,7 +18,7 @@ BACKWARD = 2
 _MEASURED = re.compile(r"measured(?:\s*[*x×]\s*(?P<factor>\S+))?")
 
 
-class Measured(str):
+class MeasuredCompute(str):
     """The rank's own CPU time times `factor`; such a run is not deterministic."""
 
     @property
@@ -33,13 +33,13 @@ class LayerTable(dict[str, tuple[Time, Time]]):
     first that does), and, under "optimizer", (time, 0) of the optimizer's step."""
 
 
-ComputeModel = Time | Measured | LayerTable
+ComputeModel = Time | MeasuredCompute | LayerTable
 
 
 def compute_model(value: Any) -> ComputeModel | None:
     """What `compute=` of a TorchJob says: "2 ms", "measured", "measured x 0.1", or {"layers.*":
     "0.1 ms"} (backward takes twice that), {"layers.*": ("0.1 ms", "0.3 ms")}. Raises UsageError."""
-    if value is None or isinstance(value, (Measured, LayerTable)):
+    if value is None or isinstance(value, (MeasuredCompute, LayerTable)):
         return value
     if isinstance(value, Mapping):
         if not value:
@@ -53,7 +53,7 @@ def compute_model(value: Any) -> ComputeModel | None:
         if not (0 < factor < math.inf):
             raise UsageError(f'"{value}": the factor must be a number above 0, as in '
                              '"measured x 0.1"')
-        return Measured(value.strip())
+        return MeasuredCompute(value.strip())
     return Time(value)
 
 
@@ -71,6 +71,6 @@ def encoded(model: ComputeModel) -> str:
     """What a rank's environment says of it, read by loomnet.torch.steps."""
     if isinstance(model, LayerTable):
         return json.dumps({name: [time.count for time in row] for name, row in model.items()})
-    if isinstance(model, Measured):
+    if isinstance(model, MeasuredCompute):
         return f"measured {model.factor!r}"
     return str(model.count)

@@ -273,6 +273,30 @@ def _half_plan(
     )
 
 
+def _switch_plan(fabric: Fabric, topology: Topology, name: str, links: Sequence[LinkPlan],
+                 addresses: UsidPlan, routes: EcmpTables) -> SwitchPlan:
+    """Its one buffer holds what its ports may queue and what PFC reserves behind them."""
+    node = topology.number[name]
+    ports = tuple(link for _, link in sorted(topology.ports[node].items()))
+    queued = reserved = 0
+    for number in ports:
+        ahead, back = links[number].forward, links[number].backward
+        leaves, arrives = (ahead, back) if ahead.source == node else (back, ahead)
+        queued += leaves.data_limit_bytes + leaves.control_limit_bytes
+        reserved += arrives.reserved_bytes
+    return SwitchPlan(
+        node,
+        name,
+        fabric.switches[name].plane,
+        ports,
+        addresses.tables(node),
+        routes.switch(node),
+        queued + reserved,
+        reserved > 0,
+        fabric.switches[name].placement,
+    )
+
+
 def make_plan(
     fabric: Fabric,
     *,
@@ -300,17 +324,18 @@ def make_plan(
     addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
     frame = fabric.payload.bytes + HEADER_BYTES
     rtt = base_rtt(topology, addresses, frame)
+    defaults = {"pfc": pfc, "dcqcn": dcqcn}
     links = tuple(
         LinkPlan(
             i,
             link.name,
             topology.plane[i],
-            _half_plan(topology, i, False, rtt, frame, {"pfc": pfc, "dcqcn": dcqcn}),
-            _half_plan(topology, i, True, rtt, frame, {"pfc": pfc, "dcqcn": dcqcn}),
+            _half_plan(topology, i, False, rtt, frame, defaults),
+            _half_plan(topology, i, True, rtt, frame, defaults),
         )
         for i, link in enumerate(topology.links)
     )
-    hosts = tuple(
+    host_plans = tuple(
         HostPlan(
             i,
             name,
@@ -320,29 +345,10 @@ def make_plan(
         )
         for i, name in enumerate(topology.hosts)
     )
-    switches = []
-    for name in topology.switches:
-        node = topology.number[name]
-        ports = tuple(link for _, link in sorted(topology.ports[node].items()))
-        halves, ingress = [], 0
-        for n in ports:
-            ahead, back = links[n].forward, links[n].backward
-            leaves, arrives = (ahead, back) if ahead.source == node else (back, ahead)
-            halves.append(leaves)
-            ingress += arrives.reserved_bytes
-        switches.append(
-            SwitchPlan(
-                node,
-                name,
-                fabric.switches[name].plane,
-                ports,
-                addresses.tables(node),
-                routes.switch(node),
-                sum(half.data_limit_bytes + half.control_limit_bytes for half in halves) + ingress,
-                ingress > 0,
-                fabric.switches[name].placement,
-            )
-        )
+    switches = tuple(
+        _switch_plan(fabric, topology, name, links, addresses, routes)
+        for name in topology.switches
+    )
     return Plan(
         fabric.name,
         seed,
@@ -350,8 +356,8 @@ def make_plan(
         fabric.payload.bytes,
         frame,
         rtt.count,
-        hosts,
-        tuple(switches),
+        host_plans,
+        switches,
         links,
         topology,
         addresses,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loomnet import _core
-from loomnet.compute import Measured, encoded
+from loomnet.compute import MeasuredCompute, encoded
 from loomnet.engine import Engine, figures_of, virtual_transport
 from loomnet.jobs import TorchJob
 from loomnet.live.ownership import RunLock
@@ -240,7 +240,7 @@ class VirtualTorchRun:
             fidelity=Fidelity(packets=network.packets, unexplained=network.leaked, emulated_ps=end,
                               notes={**self.labels}),
             totals=self.engine.totals(), unequal_hashes=self.ranks.unequal_hashes(), reason=reason,
-            deterministic=not isinstance(self.job.compute, Measured),
+            deterministic=not isinstance(self.job.compute, MeasuredCompute),
             directory=self.request.directory)
         if self.request.recording is not None:
             self.request.recording.finish(data, origin)
