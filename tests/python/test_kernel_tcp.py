@@ -1,10 +1,17 @@
 """What a live run tells the hosts' kernels, and what it refuses to."""
 
+import contextlib
+
 import pytest
 
 import loomnet as ln
+from loomnet.errors import PrivilegeError, UnavailableError
 from loomnet.live import kernel_tcp
 from loomnet.live.kernel_tcp import KernelTcp
+from loomnet.live.runner import LiveRunner
+from loomnet.plan import make_plan
+from loomnet.runner import RunRequest
+from loomnet.timetable import Timetable
 
 
 @pytest.fixture
@@ -45,3 +52,19 @@ def test_other_programs_get_cubic_where_the_machine_lets_them(kernel):
 def test_what_a_kernel_cannot_be_told_is_one_clear_line(kernel, options, message):
     with pytest.raises(ln.UsageError, match=message):
         KernelTcp.of(options, stock=False)
+
+
+def test_a_live_run_is_not_looked_at_all_the_time(tmp_path):
+    plan = make_plan(ln.star(hosts=2, rate="1 Mb/s", delay="1 us"))
+
+    def check(every, dilation):
+        LiveRunner().check(RunRequest(
+            plan=plan, job=ln.AllReduce("1 kB", transport="mrc"), placement=(0, 1),
+            timetable=Timetable(plan, [], reroute_delay=None), faults=(), label="", seed=0,
+            directory=tmp_path, dilation=dilation, options={"sample": every}))  # fmt: skip
+
+    with pytest.raises(ln.UsageError, match="run: sample=100 us: live, two looks are 1 ms of wall"):
+        check("100 us", 1.0)
+    for every, dilation in (("100 us", 10.0), ("1 ms", 1.0)):
+        with contextlib.suppress(PrivilegeError, UnavailableError):  # who may not be live at all
+            check(every, dilation)

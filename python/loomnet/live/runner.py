@@ -28,10 +28,12 @@ from loomnet.rundata import Fidelity, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
 from loomnet.sampling import Sampler
 from loomnet.traffic import CollectiveTraffic, Traffic, as_iterations, start_traffic
+from loomnet.units import Time
 
 # Between two looks at ranks, timetable and keyboard: a fault at a step starts so much late at most.
 POLL_S = 0.01
 PROGRESS_S = 0.25
+LEAST_SAMPLE_PS = 10**9  # wall time: who looks more often has no time for packets
 START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
 GLOO_PORT = 29500
 # Wall time from the last rank's goodbye to its end. A framework's exit takes a second of CPU, at
@@ -56,7 +58,10 @@ class LiveRunner:
     def check(self, request: RunRequest) -> None:
         check_options(request.options)
         KernelTcp.wanted_by(request)
-        Sampler.of(request.options, request.plan)
+        sampler = Sampler.of(request.options, request.plan)
+        if sampler is not None and sampler.samples.every_ps * request.dilation < LEAST_SAMPLE_PS:
+            raise UsageError(f"run: sample={Time.of(sampler.samples.every_ps)}: live, two looks "
+                             f"are {Time.of(LEAST_SAMPLE_PS)} of wall time or more apart")
         check_plan(request.plan)
         load = offered_by(request) / request.dilation
         if load > PASSES_PER_SECOND and not request.options.get("over_budget"):
