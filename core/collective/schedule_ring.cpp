@@ -55,31 +55,27 @@ class Ring {
   }
   // From the rank before, into `out`.
   void take(Range out, std::uint64_t length) {
-    received_ = kNoStep;
-    if (length == 0) return;
-    Step recv;
-    recv.kind = StepKind::recv;
-    recv.peer = previous_;
-    recv.length = length;
-    recv.out = out;
-    received_ = schedule_.add(recv);
+    receive({.kind = StepKind::recv, .out = out}, length);
   }
   // The same, with this rank's contribution added; `last` completes the sum.
   void reduce(Range contribution, Range out, std::uint64_t length, bool last) {
-    received_ = kNoStep;
-    if (length == 0) return;
-    Step recv;
-    recv.kind = StepKind::recv_reduce;
-    recv.peer = previous_;
-    recv.length = length;
-    recv.a = contribution;
-    recv.out = out;
-    recv.transient = !last;
-    recv.finish = last;
-    received_ = schedule_.add(recv);
+    receive({.kind = StepKind::recv_reduce,
+             .transient = !last,
+             .finish = last,
+             .a = contribution,
+             .out = out},
+            length);
   }
 
  private:
+  void receive(Step recv, std::uint64_t length) {
+    received_ = kNoStep;
+    if (length == 0) return;
+    recv.peer = previous_;
+    recv.length = length;
+    received_ = schedule_.add(recv);
+  }
+
   Schedule& schedule_;
   GroupRank next_, previous_;
   std::int32_t received_ = kNoStep;  // what the next block to be passed on came in
