@@ -122,7 +122,7 @@ def crosscheck(
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter; may be repeated."),
     ] = None,
 ) -> int:
-    """Run a scenario live, then virtual with the live compute gaps, and compare the figures."""
+    """Run a scenario live, then virtual with its compute gaps and faults, and compare figures."""
     from rich.console import Console
 
     from loomnet import crosscheck as twin
@@ -135,7 +135,7 @@ def crosscheck(
     live = scenario.run(seed=seed, clock="live", say=print, **values)
     if live.interrupted:
         return live.exit_code
-    virtual = scenario.run(seed=seed, say=print, replay_gaps=twin.gaps_by_label(live), **values)
+    virtual = scenario.run(seed=seed, say=print, **twin.replay_of(live), **values)
     if virtual.interrupted:
         return virtual.exit_code
     found = twin.crosscheck(live, virtual)

@@ -1,5 +1,5 @@
 """Live against virtual: the same scenario on both clocks must agree, with the live run's compute
-gaps replayed on the virtual clock."""
+gaps replayed on the virtual clock, and its faults where in an iteration they fell."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from loomnet import measure
 from loomnet.report import Report
@@ -107,9 +108,23 @@ def table(found: list[Agreement]) -> Table:
     )
 
 
-def gaps_by_label(live: Report) -> Mapping[str | None, tuple]:
-    """Compute gaps of every live run, to be replayed."""
-    return {label: compute_gaps(result.data) for label, result in live.results.items()}
+def fault_moments(data: RunData) -> dict[str, tuple[int, int]]:
+    """Where each phase began: after which iteration's end (0: none), and how many ps after it. What
+    a fault costs hangs on that by up to an iteration, so the twin's must find it at the same point,
+    which a millisecond more or less per iteration would soon have moved."""
+    found = {}
+    for window in data.windows:
+        done = [each for each in data.iterations if each.end_ps <= window.start_ps]
+        number, end = (done[-1].number, done[-1].end_ps) if done else (0, 0)
+        found.setdefault(window.phase, (number, window.start_ps - end))
+    return found
+
+
+def replay_of(live: Report) -> dict[str, Mapping[str | None, Any]]:
+    """What of every live run its twin replays, as Scenario.run takes it."""
+    return {"replay_gaps": {label: compute_gaps(run.data) for label, run in live.results.items()},
+            "replay_faults": {label: fault_moments(run.data)
+                              for label, run in live.results.items()}}
 
 
 def _completion(data: RunData) -> float | None:

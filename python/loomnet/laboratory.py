@@ -49,7 +49,8 @@ class Lab:
     `base`: where scripts are looked for first; `directory`: the run's directory, made under runs/
     when first needed if not given. `say` receives one line before each run's traffic, and
     `on_progress` the label and where the run stands. `replay_gaps`: per label, the picoseconds of
-    compute between iterations that a live run measured; the virtual clock replays them.
+    compute between iterations that a live run measured, and `replay_faults` where in its
+    iterations its faults fell (Timetable's `moments`); the virtual clock replays them.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Lab:
         max_wall_s: float | None = None,
         runner: Runner | None = None,
         replay_gaps: Mapping[str | None, tuple[int, ...]] | None = None,
+        replay_faults: Mapping[str | None, Mapping[str, tuple[int, int]]] | None = None,
         say: Callable[[str], None] | None = None,
         on_progress: Callable[[str, Progress], None] | None = None,
         record: Record | None = None,
@@ -77,6 +79,7 @@ class Lab:
         self.results = self.report.results
         self.file_reports: list[Report] = []  # of scenario files run in this lab, in order
         self._replay = dict(replay_gaps or {})
+        self._moments = dict(replay_faults or {})
         self._base, self._directory, self._source = base or Path.cwd(), directory, source
         self._started, self._max_wall_s = time.time(), max_wall_s
         self._runner, self._say, self._on_progress = runner, say, on_progress
@@ -229,7 +232,8 @@ class Lab:
             pfc=job.transport == "roce" and self.clock == "virtual" and label not in self._replay,
         )
         reroute = reroute_time("run", reroute_delay)
-        timetable = Timetable(plan, faults, reroute_delay=reroute)
+        timetable = Timetable(plan, faults, reroute_delay=reroute,
+                              moments=self._moments.get(label))
         script = None
         if isinstance(job, TorchJob):
             script = job.located(self._base, Path.cwd())

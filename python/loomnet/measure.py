@@ -147,7 +147,8 @@ def expected_iteration_ps(data: RunData, before: Phase, capacity: float) -> floa
     return length - talk + talk / capacity
 
 
-def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int) -> Value:
+def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int,
+               within: float = RECOVERED_WITHIN) -> Value:
     """From the fault to the end of the first of three consecutive iterations within 1.1 times the
     expected length, looked for up to `until_ps` (the next fault)."""
     expected = expected_iteration_ps(data, before, phase.capacity)
@@ -161,13 +162,13 @@ def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int) -> Val
     later = [i for i in data.iterations if i.end_ps > phase.start_ps and i.end_ps <= until_ps]
     for i in range(len(later) - RECOVERED_ITERATIONS + 1):
         if all(
-            it.length_ps <= RECOVERED_WITHIN * expected
+            it.length_ps <= within * expected
             for it in later[i : i + RECOVERED_ITERATIONS]
         ):
             return Value((later[i].end_ps - phase.start_ps) / 1e12)
     return Value(
         None,
-        f"never {RECOVERED_ITERATIONS} iterations within {RECOVERED_WITHIN} x "
+        f"never {RECOVERED_ITERATIONS} iterations within {within} x "
         f"{expected / 1e12:.3g} s",
     )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -74,21 +75,33 @@ class Window:
 class Timetable:
     """Drive it with advance(now) at or after next_time(), and on_iteration() for every iteration
     rank 0 finishes; apply the changes in the order given. Times are picoseconds since the job's
-    first iteration began. `reroute_delay` None: tables never reconverge.
+    first iteration began. `reroute_delay` None: tables never reconverge. `moments`: a phase ->
+    (number, after): its first fault begins `after` ps behind the end of iteration `number` (0: of
+    the job's begin), not at its own time; so it finds the job where it found it in another run.
     """
 
     def __init__(
-        self, plan: Plan, faults: list[Fault], *, reroute_delay: Time | None = None
+        self, plan: Plan, faults: list[Fault], *, reroute_delay: Time | None = None,
+        moments: Mapping[str, tuple[int, int]] | None = None,
     ) -> None:
         self._plan, self._faults = plan, list(faults)
         self._reroute = reroute_delay
         self._targets = [_targets(plan, fault) for fault in self._faults]
         self._order = itertools.count()
         self._queue: list[tuple[int, int, str, object]] = []
-        self._waiting = {i for i, fault in enumerate(faults) if isinstance(fault.at, StepMark)}
+        # Fault -> the iteration whose end it waits for, and how long it waits then.
+        self._waiting: dict[int, tuple[int, int]] = {}
+        moments = dict(moments or {})
+        timed = [i for i, fault in enumerate(faults) if isinstance(fault.at, Time)]
+        for i in sorted(timed, key=lambda i: faults[i].at.count):  # type: ignore[union-attr]
+            number, after = moments.pop(faults[i].phase or "", (0, faults[i].at.count))
+            if number:
+                self._waiting[i] = number, after
+            else:
+                self._push(after, "begin", i)
         for i, fault in enumerate(faults):
-            if isinstance(fault.at, Time):
-                self._push(fault.at.count, "begin", i)
+            if isinstance(fault.at, StepMark):
+                self._waiting[i] = fault.at.number, 0
         self._active: set[int] = set()
         self._started: set[int] = set()
         self._ended: set[int] = set()
@@ -112,10 +125,10 @@ class Timetable:
         if not self._active and start_ps >= self._last_change:
             self._undisturbed.append(end_ps - start_ps)
         for i in sorted(self._waiting):
-            mark = self._faults[i].at
-            if isinstance(mark, StepMark) and number >= mark.number:
-                self._waiting.discard(i)
-                self._push(end_ps, "begin", i)
+            awaited, after = self._waiting[i]
+            if number >= awaited:
+                del self._waiting[i]
+                self._push(end_ps + after, "begin", i)
         return self.advance(end_ps)
 
     def advance(self, now_ps: int) -> list[Change]:

@@ -10,7 +10,7 @@ from synthetic import S, steady_run
 import loomnet as ln
 from loomnet import runner as runners
 from loomnet.cli import main
-from loomnet.crosscheck import Agreement, agreements, compute_gaps
+from loomnet.crosscheck import Agreement, agreements, compute_gaps, fault_moments
 from loomnet.measure import phases_of
 from loomnet.plan import make_plan
 from loomnet.result import Result
@@ -63,6 +63,19 @@ def test_gaps_are_what_lies_between_iterations():
     shifted = [type(i)(i.number, i.start_ps + S // 10, i.end_ps) for i in data.iterations]
     data.iterations = shifted
     assert compute_gaps(data) == (S // 10,) * (len(shifted) - 1)
+
+
+def test_faults_are_placed_by_the_iteration_they_fell_into():
+    """Iterations of 0.5 s, the 17th to 30th of 0.6 s: the second fault fell within one."""
+    done = steady_run().iterations
+    second = next(each for each in reversed(done) if each.end_ps <= 20 * S)
+    assert fault_moments(steady_run()) == {
+        "nic_link_down": (16, 0), "leaf_spine_down": (second.number, 20 * S - second.end_ps)}
+    assert 0 < 20 * S - second.end_ps < S // 2
+    early = steady_run(windows=(("soon", 0.25, 8),))
+    early.windows[0].start_ps = S // 4
+    assert fault_moments(early) == {"soon": (0, S // 4)}
+    assert fault_moments(steady_run(windows=())) == {}
 
 
 @pytest.mark.parametrize(("slow", "behind", "status"), [(4 / 3, None, 0), (2.5, None, 1),

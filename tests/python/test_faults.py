@@ -151,6 +151,26 @@ def test_a_step_that_is_jumped_over_still_starts_its_fault():
     assert table.finished and table.windows[0].end_ps is None
 
 
+def test_a_replayed_fault_begins_where_in_the_iterations_it_fell():
+    """Of a phase's faults the first is placed; one without a moment keeps its own time."""
+    faults = [ln.down("h0--p0.leaf0", at="9 s", duration="1 s", phase="a"),
+              ln.down("h0--p1.leaf0", at="2 s", duration="1 s", phase="a"),
+              ln.down("h0--p2.leaf0", at="3 s", duration="1 s", phase="b"),
+              ln.down("h0--p3.leaf0", at="4 s", duration="1 s")]
+    table = Timetable(PLAN, faults, moments={"a": (4, S // 5), "b": (0, S)})
+    assert table.next_time() == S
+    table.advance(S)
+    assert [w.phase for w in table.windows] == ["b"] and not table.finished
+    for number in (1, 2, 3):  # of 0.7 s each
+        table.on_iteration(number, (number - 1) * 7 * S // 10, number * 7 * S // 10)
+    assert len(table.windows) == 1
+    table.on_iteration(4, 21 * S // 10, 28 * S // 10)
+    table.advance(20 * S)
+    assert [(w.phase, w.start_ps, w.end_ps) for w in table.windows] == [
+        ("b", S, 2 * S), ("a", 3 * S, 4 * S), ("a", 9 * S, 10 * S)]
+    assert table.finished
+
+
 def test_iterations_before_any_iteration_is_an_error():
     table = Timetable(PLAN, [ln.down("h0--*", at="1 s", duration=ln.iterations(3))])
     with pytest.raises(UsageError, match="no undisturbed iteration"):
