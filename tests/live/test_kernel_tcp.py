@@ -20,22 +20,20 @@ KNOWN = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().
 TRIES = 2  # a run that fell behind is no result: one more try, then it is an error
 
 # Figures are medians of seven bottlenecks side by side: whose packet a full queue drops is chance,
-# and so is every draw. Largest ratio between model and kernel, either way, with what seven draws of
-# the kernel spread over on two cores with compilers beside them (quiet: less), and their medians:
+# and so is every draw. Largest ratio between model and kernel, either way, with what the kernel's
+# draws and their medians spread over on two cores with compilers beside them:
 RATE = 1.05  # of the sum of rates: draws 2 %, medians 0.5 %
 QUEUE = 1.3  # of the mean queue: draws 15 %, medians 8 %
-# Of what a flow keeps in the queue while it is alone. A lone CUBIC flow keeps 15 ms (draws 14.7 to
+# Of what a flow keeps in the queue while it is alone. A lone CUBIC flow keeps 15 ms (draws 13.3 to
 # 15.9), but about one in ten 9: where the queue is still full when the first recovery begins, a
 # packet behind its end is lost too, and Linux reduces again. Four of seven do so once in four
-# hundred runs. BBR's keeps 2.4 to 3.5 ms where nothing disturbs it, and more for a second or two
-# where the machine stalls, on all links at once: it takes the path for faster than it is, and never
-# for slower. So the lower quartile, the second least of seven, on both sides.
-ALONE = {"cubic": ("queue_alone_delay", 1.3), "bbr": ("queue_alone_delay_q1", 2.0)}
-# Of the time until shares are fair: draws of CUBIC 1.5 to 10 s, medians 3.0 to 3.2; BBR's all with
-# the first ProbeRTT that both flows enter, or with none: draws from 4 s to never, medians 8 to 10.
-FAIR = 3.0
+# hundred runs. BBR's keeps 2.1 to 2.8 ms; more, up to 8, where the machine holds its ACKs back.
+ALONE = {"cubic": 1.3, "bbr": 2.0}
+# Of the time until shares are fair: draws of CUBIC 1.5 to 10 s, medians 1.8 to 5.2; BBR's get there
+# with the ProbeRTT that both enter 10 s after they were connected, or later, medians 8 to 12.
+FAIR = {"cubic": 6.0, "bbr": 3.0}
 JAIN = {"cubic": 0.9, "bbr": 0.8}
-# BBR's flows must both live for some time after that ProbeRTT, 10 s after they were connected.
+# BBR's flows must both send for some time after that ProbeRTT.
 SIZE = {"cubic": "40 MB", "bbr": "60 MB"}
 
 
@@ -67,7 +65,6 @@ def two_flows(clock, cc, folder):
     return {row["name"]: row["value"] for row in report["metrics"]}, json.dumps(report["fidelity"])
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("cc", ["cubic", "bbr"])
 def test_the_model_does_as_the_kernel(cc, tmp_path, uses_machine):
     if cc not in KNOWN:
@@ -83,8 +80,8 @@ def test_the_model_does_as_the_kernel(cc, tmp_path, uses_machine):
 
     alike("total_rate", RATE)
     alike("queue_delay", QUEUE)
-    alike(*ALONE[cc])
-    alike("until_fair", FAIR)
+    alike("queue_alone_delay", ALONE[cc])
+    alike("until_fair", FAIR[cc])
     assert kernel["queue_max"] == pytest.approx(model["queue_max"], rel=0.02)  # the same buffer
     assert min(kernel["jain"], model["jain"]) >= JAIN[cc]
 

@@ -1,12 +1,19 @@
 """What a live run tells the hosts' kernels, and what it refuses to."""
 
 import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 
 import pytest
 
 import loomnet as ln
 from loomnet.errors import PrivilegeError, UnavailableError
-from loomnet.live import kernel_tcp
+from loomnet.live import flow_agent, kernel_flows, kernel_tcp
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.runner import LiveRunner
 from loomnet.plan import make_plan
@@ -68,3 +75,29 @@ def test_a_live_run_is_not_looked_at_all_the_time(tmp_path):
     for every, dilation in (("100 us", 10.0), ("1 ms", 1.0)):
         with contextlib.suppress(PrivilegeError, UnavailableError):  # who may not be live at all
             check(every, dilation)
+
+
+def test_an_agent_that_got_no_processor_says_for_how_long():
+    control, theirs = socket.socketpair()
+    command = [sys.executable, "-I", "-S", flow_agent.__file__, str(theirs.fileno())]
+    agent = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+    try:
+        theirs.close()
+        control.sendall(json.dumps({"order": "sample", "every_ns": 20_000_000,
+                                    "first_ns": time.monotonic_ns()}).encode() + b"\n")
+        reports = control.makefile()
+        next(reports)
+        agent.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, agent.pid, os.WSTOPPED)
+        time.sleep(0.7)
+        agent.send_signal(signal.SIGCONT)
+        until = time.monotonic() + 10
+        late = 0
+        while late <= kernel_flows.STANDSTILL_NS and time.monotonic() < until:
+            late = json.loads(next(reports))["late_ns"]
+        assert late > kernel_flows.STANDSTILL_NS
+        assert json.loads(next(reports))["late_ns"] < late, "of this one sample alone"
+    finally:
+        agent.kill()
+        agent.wait()
+        control.close()

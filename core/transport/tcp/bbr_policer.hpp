@@ -1,7 +1,7 @@
 // BBR's estimate of a token-bucket policer (Cardwell et al., "BBR: congestion-based congestion
 // control", token-bucket policers; Linux: bbr_lt_bw_sampling). Where two intervals in a row lose a
-// fifth each and deliver at the same rate, that rate is taken for the path's for a while and nothing
-// is probed. To one flow, a queue that another keeps full looks like a policer too.
+// fifth each and deliver at the same rate, the path is taken to have that rate for a while, without
+// probing. To one flow, a queue that another keeps full looks like a policer too.
 #pragma once
 
 #include <cmath>

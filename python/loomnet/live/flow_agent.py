@@ -150,7 +150,7 @@ class Agent:
         for flow in (*self.sending.values(), *self.draining):
             acked, *state, _ = sender_state(self.connections[flow.connection])
             rows.append([flow.number, time.monotonic_ns(), acked - flow.acked_before, *state])
-        self.tell(sampled=rows, retransmitted=self.retransmitted())
+        self.tell(sampled=rows, retransmitted=self.retransmitted(), late_ns=now - self.sample_ns)
         self.sample_ns += (1 + (now - self.sample_ns) // self.every_ns) * self.every_ns
 
     def retransmitted(self) -> int:

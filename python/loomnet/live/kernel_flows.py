@@ -30,6 +30,8 @@ CONNECT_S = 10.0  # wall seconds in which all connections must be up
 LEAD_PS = 100 * 10**9  # from the last order to the first flow: orders reach agents in time
 ROUND_LEAD_PS = 5 * 10**9  # the same between two rounds
 PROGRESS_NS = 250_000_000  # between two reports of the agents, where nobody asks for samples
+# An agent that did not run for longer lets a sender's buffer run dry: 4 MB at 40 Mb/s last 0.8 s.
+STANDSTILL_NS = 500_000_000
 
 
 class _Agent:
@@ -78,6 +80,7 @@ class KernelFlows:
         self._ended: list[tuple[int, int]] = []
         self._faults: list[RunFault] = []
         self.retransmitted = [0] * len(self._agents)
+        self.fell_behind: str | None = None  # the first host of which no figure is a network's
         self._senders: dict[int, list[SenderState]] = {}
         specs = [RankSpec(rank, self._plan.hosts[host].name,
                           [sys.executable, "-I", "-S", str(_AGENT), str(agent.theirs.fileno())],
@@ -176,6 +179,9 @@ class KernelFlows:
                 at_ns * 1000 + offset_ps - (self.origin_ps or 0), acked, cwnd, rtt_us * 10**6,
                 least_us * 10**6))
         self.retransmitted[rank] = report.get("retransmitted", self.retransmitted[rank])
+        if self.fell_behind is None and (late := report.get("late_ns", 0)) > STANDSTILL_NS:
+            self.fell_behind = (f"host {self._name(rank)} got no processor for {late / 1e9:.2g} s: "
+                                "its TCP had nothing to send")
 
     def _name(self, rank: int) -> str:
         return self._plan.hosts[self._placement[rank]].name

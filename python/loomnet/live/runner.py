@@ -429,6 +429,9 @@ class _Run:
             self.request.recording.finish(data, origin)
         return data
 
+    def _hosts_behind(self) -> str | None:
+        return None if self.kernel_flows is None else self.kernel_flows.fell_behind
+
     def _fidelity(self, end: int) -> Fidelity:
         raw = self.live.fidelity()
         # Where no packet came out of the kernel, the loop's own lateness is that of every packet.
@@ -445,6 +448,6 @@ class _Run:
             lateness_p50_ps=late["p50_ps"], lateness_p99_ps=late["p99_ps"],
             lateness_max_ps=late["max_ps"], packets=self.engine.network.packets,
             unexplained=raw["unexplained"] + self.engine.network.leaked,
-            fell_behind=raw["reason"] or None, dilation=self.request.dilation, emulated_ps=end,
-            notes=notes)
+            fell_behind=raw["reason"] or self._hosts_behind(), dilation=self.request.dilation,
+            emulated_ps=end, notes=notes)
 
