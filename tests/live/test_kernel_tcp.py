@@ -29,9 +29,10 @@ QUEUE = 1.3  # of the mean queue: draws 15 %, medians 8 %
 # packet behind its end is lost too, and Linux reduces again. Four of seven do so once in four
 # hundred runs. BBR's keeps 2.1 to 2.8 ms; more, up to 8, where the machine holds its ACKs back.
 ALONE = {"cubic": 1.3, "bbr": 2.0}
-# Of the time until shares are fair: draws of CUBIC 1.5 to 10 s, medians 1.8 to 5.2; BBR's get there
-# with the ProbeRTT that both enter 10 s after they were connected, or later, medians 8 to 12.
-FAIR = {"cubic": 6.0, "bbr": 3.0}
+# Of the time until shares are fair: draws of CUBIC 1.5 to 10 s, medians 1.8 to 6.1. BBR's get there
+# with the ProbeRTT that both enter 10 s after they were connected, or some seconds later, or not in
+# the 15 s that both send (medians 8 to 13 s), so its earlier draws are compared.
+FAIR = {"cubic": ("until_fair", 6.0), "bbr": ("until_fair_q1", 3.0)}
 JAIN = {"cubic": 0.9, "bbr": 0.8}
 # BBR's flows must both send for some time after that ProbeRTT.
 SIZE = {"cubic": "40 MB", "bbr": "60 MB"}
@@ -81,7 +82,7 @@ def test_the_model_does_as_the_kernel(cc, tmp_path, uses_machine):
     alike("total_rate", RATE)
     alike("queue_delay", QUEUE)
     alike("queue_alone_delay", ALONE[cc])
-    alike("until_fair", FAIR[cc])
+    alike(*FAIR[cc])
     assert kernel["queue_max"] == pytest.approx(model["queue_max"], rel=0.02)  # the same buffer
     assert min(kernel["jain"], model["jain"]) >= JAIN[cc]
 
