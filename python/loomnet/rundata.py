@@ -69,7 +69,7 @@ class Fidelity:
     lateness_max_ps: int | None = None
     packets: int = 0
     unexplained: int = 0
-    fell_behind: str | None = None  # why the engine could not keep up; None: it kept up
+    fell_behind: str | None = None  # why engine or hosts could not keep up; None: they did
     dilation: float = 1.0
     emulated_ps: int = 0
     notes: dict[str, float | int | str | None] = field(default_factory=dict)
