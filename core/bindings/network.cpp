@@ -233,6 +233,9 @@ void bind_network(py::module_& m) {
           },
           py::arg("end_ps"), py::arg("most_events") = ~0ull)
       .def_property_readonly("now_ps", [](const Network& n) { return n.now().count; })
+      .def("use_lookahead", &Network::use_lookahead,
+           "Serves each node's events of a window together: for jobs whose hosts hear of one another "
+           "by packets alone.")
       .def_property_readonly("next_event_ps", [](Network& n) { return n.events().next().count; })
       .def_property_readonly("events", [](Network& n) { return n.events().processed(); })
       .def_property_readonly("packets", [](Network& n) { return n.pool().last_uid(); })

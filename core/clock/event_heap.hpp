@@ -1,23 +1,12 @@
-// One event and a 4-ary heap of them: half the depth of a binary heap, children side by side.
+// A 4-ary heap of events: half the depth of a binary heap, children side by side.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "clock/time.hpp"
+#include "clock/event.hpp"
 
 namespace loomnet {
-
-struct Event {
-  Picoseconds at;     // never negative
-  std::uint64_t key;  // object id << 40 | sequence
-  std::uint64_t what;
-  // Total order (time, object id, sequence) as one 128-bit comparison, without a branch.
-  bool before(const Event& o) const { return rank() < o.rank(); }
-  unsigned __int128 rank() const {
-    return static_cast<unsigned __int128>(static_cast<std::uint64_t>(at.count)) << 64 | key;
-  }
-};
 
 class EventHeap {
  public:

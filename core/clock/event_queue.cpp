@@ -22,25 +22,13 @@ constexpr std::size_t kFetchFrom = 2048;
 constexpr std::size_t kFewestBuckets = 256, kMostBuckets = 1 << 17;
 constexpr std::uint64_t kTuneEvery = 16'384;
 
-void sort(Event* begin, Event* end) {
-  if (end - begin > 24) {
-    std::sort(begin, end, [](const Event& a, const Event& b) { return a.before(b); });
-    return;
-  }
-  for (Event* at = begin + 1; at < end; ++at) {
-    const Event event = *at;
-    Event* to = at;
-    for (; to > begin && event.before(to[-1]); --to) *to = to[-1];
-    *to = event;
-  }
-}
-
 }  // namespace
 
-ObjectId EventQueue::add(EventHandler& handler) {
-  if (handlers_.size() >= (1u << 24)) throw std::length_error("event queue: more than 2^24 objects");
-  handlers_.push_back(&handler);
-  return static_cast<ObjectId>(handlers_.size() - 1);
+ObjectId EventQueue::add(EventHandler& handler, Domain domain) {
+  if (handlers_.size() >= kLocal) throw std::length_error("event queue: more than 2^23 objects");
+  handlers_.push_back({&handler, domain});
+  domains_ = std::max(domains_, domain + 1);
+  return static_cast<ObjectId>(handlers_.size() - 1) | (domain == kAnybody ? 0 : kLocal);
 }
 
 std::uint32_t EventQueue::grow() {
@@ -139,7 +127,7 @@ void EventQueue::extract(std::uint64_t b) {
   heads_[b] = kNone;
   occupied_[b / 64] &= ~(1ull << b % 64);
   ring_count_ -= count;
-  if (count > 1) sort(end_ - count, end_);
+  if (count > 1) sort_events(end_ - count, end_);
 }
 
 // A few events per bucket; the ring spans several times the mean time from schedule to event, which
@@ -185,25 +173,31 @@ void EventQueue::shape(int shift, std::size_t count) {
 }
 
 Picoseconds EventQueue::next() {
+  if (windows_) return next_in_windows();
   const Event* event = front();
   return event ? event->at : kNever;
 }
 
-[[gnu::always_inline]] inline void EventQueue::dispatch(const Event& event) {
-  now_ = event.at;
-  ++processed_;
-  handler_of(event)->on_event(event.what, event.at);
-}
-
 bool EventQueue::step() {
-  const Event* event = front();
-  if (!event) return false;
-  dispatch(pop(event));
-  return true;
+  const std::uint64_t before = processed_;
+  windows_ ? run_windows(kNever, 1) : run_in_order(kNever, 1);
+  return processed_ > before;
 }
 
 bool EventQueue::run_until(Picoseconds end, std::uint64_t most) {
   stopped_ = false;
+  if (windows_ ? !run_windows(end, most) : !run_in_order(end, most)) return false;
+  if (stop_at_ == kNever) {
+    now_ = std::max(now_, end);
+    return true;
+  }
+  now_ = std::min(stop_at_ + Picoseconds{1}, end);  // all before the next window has happened
+  stop_at_ = kNever;
+  stopped_ = true;
+  return false;
+}
+
+bool EventQueue::run_in_order(Picoseconds end, std::uint64_t most) {
   for (;;) {
     const Event* event;
     if (early_.empty() && end_ - next_ >= run_low_) [[likely]] {
@@ -211,12 +205,11 @@ bool EventQueue::run_until(Picoseconds end, std::uint64_t most) {
     } else if (event = front(); !event) {
       break;
     }
-    if (event->at > end) break;
+    if (event->at > end || event->at > stop_at_) break;
     if (most-- == 0) return false;
     dispatch(pop(event));
     if (stopped_) return false;
   }
-  if (now_ < end) now_ = end;
   return true;
 }
 

@@ -3,17 +3,27 @@
 //
 // A ring of buckets holds the near future, each an unsorted list; what comes next lies sorted in a
 // short run, so that the memory of the next events can be fetched while this one is served.
+//
+// Where nothing passes between nodes in less than a lookahead (the shortest link's delay), each
+// node's events of that long a window are served together, one node after the other: the node's
+// memory is fetched once a window instead of once an event. Every node sees its own events in the
+// order of time, so what it does, and with it the run, is the same as in the order of time.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "clock/event_heap.hpp"
 #include "clock/time.hpp"
+#include "clock/window_ring.hpp"
 
 namespace loomnet {
 
 using ObjectId = std::uint32_t;  // 24 bits are used in an event's key
+// The node whose state a handler touches; kAnybody: any, so that it is served while all others wait.
+using Domain = std::uint32_t;
+inline constexpr Domain kAnybody = 0;
 
 class EventHandler {
  public:
@@ -28,12 +38,15 @@ class EventHandler {
 
 class EventQueue {
  public:
-  // Handlers are not owned; ids count up from 1 and fix the order of equal times.
-  ObjectId add(EventHandler& handler);
+  // Handlers are not owned; ids count up and fix the order of equal times, kAnybody's before all.
+  ObjectId add(EventHandler& handler, Domain domain = kAnybody);
+  // How many objects there were with it, whatever their domains.
+  static constexpr std::uint32_t number(ObjectId object) { return object & (kLocal - 1); }
 
   void schedule(Picoseconds at, ObjectId object, std::uint64_t what = 0) {
     if (at < now_) at = now_;
     const std::uint64_t key = key_of(object);
+    if (windows_) return schedule_in_window(at, key, what);
     if (at < edge_) {
       early_.push({at, key, what});
     } else if (bucket_of(at) - cursor_ < buckets()) {
@@ -47,33 +60,57 @@ class EventQueue {
   Picoseconds now() const { return now_; }
   std::uint64_t processed() const { return processed_; }
   std::size_t pending() const {
-    return static_cast<std::size_t>(end_ - next_) + early_.size() + ring_count_ + late_.size();
+    return static_cast<std::size_t>(end_ - next_) + early_.size() + ring_count_ + late_.size() +
+           (windows_ ? windows_->size() + shared_.size() : 0);
   }
 
   // Runs every event at or before `end`, then sets now to `end`; false if it was stopped or had run
-  // `most` events before that (now stays).
+  // `most` events before that (now stays; by windows, it may be as many more as one window has).
   bool run_until(Picoseconds end, std::uint64_t most = ~0ull);
-  // Runs the next event; false if there is none.
+  // Runs the next event (by windows, the next window's); false if there is none.
   bool step();
-  // Ends run_until after the current event; cleared when the next run begins.
-  void stop() { stopped_ = true; }
+  // Ends run_until after the current event or, with a lookahead, at the end of the window it is in
+  // if the run goes so far; cleared when the next run begins.
+  void stop() {
+    if (lookahead_.count == 0) {
+      stopped_ = true;
+    } else {
+      stop_at_ = lookahead_ * (now_ / lookahead_ + 1) - Picoseconds{1};
+    }
+  }
   bool stopped() const { return stopped_; }
+
+  // No domain's event leads to one of another domain, or of kAnybody, in less than `lookahead` (0:
+  // nothing is known). `apart`: serve domains one after the other, by windows of that length. Not
+  // within an event, but for one of kAnybody.
+  void set_lookahead(Picoseconds lookahead, bool apart);
+  Picoseconds lookahead() const { return lookahead_; }
+  bool apart() const { return windows_ != nullptr; }
+  // Apart: all before this has happened, whichever domain is at work.
+  Picoseconds window_begin() const { return floor_; }
 
  private:
   static constexpr int kSequenceBits = 40;
   static constexpr std::uint32_t kNone = ~0u;
+  static constexpr ObjectId kLocal = 1u << 23;  // in the id of an object of a domain
   struct Node {
     Event event;
     std::uint32_t next;
+  };
+  struct Object {
+    EventHandler* handler = nullptr;
+    Domain domain = kAnybody;
   };
 
   std::uint64_t key_of(ObjectId object) {
     return static_cast<std::uint64_t>(object) << kSequenceBits |
            (sequence_++ & ((1ull << kSequenceBits) - 1));
   }
-  EventHandler* handler_of(const Event& event) const {
-    return handlers_[event.key >> kSequenceBits];
+  const Object& object_of(std::uint64_t key) const {
+    return handlers_[number(static_cast<ObjectId>(key >> kSequenceBits))];
   }
+  EventHandler* handler_of(const Event& event) const { return object_of(event.key).handler; }
+  Domain domain_of(const Event& event) const { return object_of(event.key).domain; }
   std::uint64_t bucket_of(Picoseconds at) const {
     return static_cast<std::uint64_t>(at.count) >> shift_;
   }
@@ -105,7 +142,33 @@ class EventQueue {
   void extract(std::uint64_t bucket);
   void tune();
   void shape(int shift, std::size_t buckets);
-  void dispatch(const Event& event);
+  void dispatch(const Event& event) {
+    now_ = event.at;
+    ++processed_;
+    handler_of(event)->on_event(event.what, event.at);
+  }
+  bool run_in_order(Picoseconds end, std::uint64_t most);
+
+  // event_windows.cpp
+  void schedule_in_window(Picoseconds at, std::uint64_t key, std::uint64_t what) {
+    if (!(key >> kSequenceBits & kLocal)) {
+      if (domain_ != kAnybody && at < edge_) [[unlikely]] refuse(key);
+      shared_.push({at, key, what});
+    } else if (at < edge_) {
+      if (object_of(key).domain != domain_) [[unlikely]] refuse(key);
+      early_.push({at, key, what});
+    } else if (const auto w = windows_->window_of(at); w - cursor_ < WindowRing::kHeld) {
+      windows_->insert(w, {at, key, what});
+    } else {
+      late_.push({at, key, what});
+    }
+  }
+  [[noreturn]] void refuse(std::uint64_t key) const;
+  bool run_windows(Picoseconds end, std::uint64_t most);
+  bool open_window(Picoseconds end);
+  void gather(WindowRing::Window window);
+  Picoseconds next_in_windows() const;
+  std::vector<Event> take_all();
 
   // Sorted events before edge_, next_ to end_ in run_; what was scheduled before edge_ since is in
   // early_, at or after it in the ring, beyond the ring in late_.
@@ -128,7 +191,17 @@ class EventQueue {
   std::uint64_t tuned_events_ = 0, tune_at_ = 0;
   Picoseconds tuned_time_{};
 
-  std::vector<EventHandler*> handlers_{nullptr};
+  // By windows: run_ is the current one's, by domain and time, early_ what the domain at work has
+  // scheduled in it. All before floor_ has happened, all before edge_ when both are empty.
+  std::unique_ptr<WindowRing> windows_;
+  EventHeap shared_;  // kAnybody's
+  Picoseconds lookahead_{}, floor_{};
+  Domain domain_ = kAnybody;           // at work
+  std::vector<std::uint32_t> places_;  // by domain, see gather()
+  Picoseconds stop_at_ = kNever;       // with a lookahead: the last instant of the run
+
+  std::vector<Object> handlers_{1};
+  Domain domains_ = 1;
   Picoseconds now_{};
   std::uint64_t sequence_ = 0;
   std::uint64_t processed_ = 0;

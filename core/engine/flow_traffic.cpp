@@ -7,9 +7,14 @@
 
 namespace loomnet {
 
-class FlowTraffic::Client final : public NicClient {
+class FlowTraffic::Client final : public NicClient, public EventHandler {
  public:
-  Client(FlowTraffic& traffic, Nic& nic) : traffic_(traffic), nic_(nic) { nic.set_client(this); }
+  Client(FlowTraffic& traffic, NodeId host)
+      : traffic_(traffic),
+        nic_(traffic.network_.nic(host)),
+        id_(traffic.network_.events().add(*this, Network::domain(host))) {
+    nic_.set_client(this);
+  }
   ~Client() override { nic_.set_client(nullptr); }
   void add(QpNumber qp, std::size_t flow) {
     if (qp >= flows_.size()) flows_.resize(qp + 1, kNone);
@@ -22,12 +27,16 @@ class FlowTraffic::Client final : public NicClient {
     }
   }
   void on_arrival(const Arrival&, Picoseconds) override {}
+  // A flow to this host has ended.
+  void on_event(std::uint64_t flow, Picoseconds) override { traffic_.end(flow); }
   Nic& nic() { return nic_; }
+  ObjectId id() const { return id_; }
 
  private:
   static constexpr std::size_t kNone = ~std::size_t{0};
   FlowTraffic& traffic_;
   Nic& nic_;
+  ObjectId id_;
   std::vector<std::size_t> flows_;
 };
 
@@ -38,7 +47,7 @@ FlowTraffic::~FlowTraffic() = default;
 
 FlowTraffic::Client& FlowTraffic::client(NodeId host) {
   if (host >= clients_.size()) clients_.resize(host + 1);
-  if (!clients_[host]) clients_[host] = std::make_unique<Client>(*this, network_.nic(host));
+  if (!clients_[host]) clients_[host] = std::make_unique<Client>(*this, host);
   return *clients_[host];
 }
 
@@ -122,11 +131,21 @@ void FlowTraffic::close(std::size_t index, Status status, Picoseconds now) {
   if (Tap* tap = network_.tap()) [[unlikely]] {
     tap->work_ends(flow.config.source, index, results_[index].completed, status == Status::ok, now);
   }
-  client(flow.config.destination).nic().deregister(flow.key);
   results_[index].end = now;
   results_[index].status = status;
   client(flow.config.source).nic().meter().end(flow.config.start, now, 0);
-  client(flow.config.destination).nic().meter().end(flow.config.start, now, results_[index].completed);
+  EventQueue& events = network_.events();
+  if (events.lookahead().count == 0) return end(index);
+  events.schedule(now + events.lookahead(), client(flow.config.destination).id(), index);
+}
+
+// At the destination.
+void FlowTraffic::end(std::size_t index) {
+  const Flow& flow = flows_[index];
+  const FlowResult& result = results_[index];
+  Nic& nic = client(flow.config.destination).nic();
+  nic.deregister(flow.key);
+  nic.meter().end(flow.config.start, result.end, result.completed);
   if (--open_ == 0) network_.events().stop();
 }
 

@@ -33,8 +33,9 @@ class FlowTraffic final : public EventHandler {
   // The queue pair must be connected before start(), and carries one flow at a time. Returns the
   // flow's index.
   std::size_t add(const FlowConfig& flow);
-  // Schedules the flows added since the last call. When the last open flow ends, the event queue is
-  // stopped, so that whoever runs it can look.
+  // Schedules the flows added since the last call. When the last open flow has ended and, a lookahead
+  // of the network later, its destination knows, the event queue is stopped, so that whoever runs it
+  // can look.
   void start();
   bool done() const { return open_ == 0; }
   const std::vector<FlowResult>& results() const { return results_; }
@@ -55,6 +56,7 @@ class FlowTraffic final : public EventHandler {
   void pump(std::size_t flow, Picoseconds now);
   void completed(std::size_t flow, const Completion& completion, Picoseconds now);
   void close(std::size_t flow, Status status, Picoseconds now);
+  void end(std::size_t flow);
 
   Network& network_;
   bool payload_;

@@ -105,14 +105,24 @@ class Network::PanelNode final : public LinkReceiver {
 };
 
 // Hears of ports of one switch that stay paused, and looks whether they wait for themselves.
-class Network::PauseWatch final : public PauseControl::StuckObserver {
+class Network::PauseWatch final : public PauseControl::StuckObserver, public EventHandler {
  public:
   PauseWatch(Network& network, NodeId node) : network_(network), node_(node) {}
-  void on_stuck(std::uint16_t port) override { network_.on_stuck(node_, port); }
+  void on_stuck(std::uint16_t port) override {
+    // Other switches must have come as far before they are looked at.
+    EventQueue& events = network_.events_;
+    if (events.lookahead().count == 0) return network_.on_stuck(node_, port);
+    if (id_ == 0) id_ = events.add(*this);
+    events.schedule(events.now() + events.lookahead(), id_, port);
+  }
+  void on_event(std::uint64_t port, Picoseconds) override {
+    network_.on_stuck(node_, static_cast<std::uint16_t>(port));
+  }
 
  private:
   Network& network_;
   NodeId node_;
+  ObjectId id_ = 0;
 };
 
 // Changes that were planned: faults, repairs, reconverged tables.
@@ -155,7 +165,8 @@ Network::~Network() { clear(); }
 NodeId Network::add_host(std::size_t ports, std::optional<HostId> identity) {
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node;
-  node.nic = std::make_unique<Nic>(events_, pool_, identity.value_or(id), ports, meter_bin_);
+  node.nic = std::make_unique<Nic>(events_, pool_, identity.value_or(id), ports, meter_bin_,
+                                   domain(id));
   node.nic->meter().limit(meter_bins_);
   node.egress.resize(ports);
   node.halves.resize(ports);
@@ -177,7 +188,7 @@ NodeId Network::add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> pro
   }
   if (options.pfc) {
     if (node.kernel) throw std::invalid_argument("network: a switch in the kernel has no PFC");
-    node.buffer->use_pauses(events_, pool_, ports);
+    node.buffer->use_pauses(events_, pool_, ports, domain(id));
     node.watch = std::make_unique<PauseWatch>(*this, id);
     node.buffer->pauses()->observe(node.watch.get());
   }
@@ -230,7 +241,8 @@ LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward, const
   const auto id = static_cast<LinkId>(ends_.size());
   const auto half = [&](Endpoint from, Endpoint to, const LinkConfig& config, std::uint64_t stream) {
     links_.push_back(
-        std::make_unique<HalfLink>(events_, pool_, config, receiver(to.node), to.port, seed_, stream));
+        std::make_unique<HalfLink>(events_, pool_, config, receiver(to.node), to.port, seed_, stream,
+                                   domain(from.node), domain(to.node)));
     HalfLink* link = links_.back().get();
     Node& node = nodes_[from.node];
     node.egress[from.port] = link;
@@ -241,6 +253,7 @@ LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward, const
   half(a, b, forward, stream);
   half(b, a, backward, stream ? stream + 1 : 0);
   ends_.emplace_back(a, b);
+  shorten_lookahead(std::min(forward.delay, backward.delay));
   guard(b, forward, backward);
   guard(a, backward, forward);
   if (watch_all_) watch(id);
@@ -296,6 +309,7 @@ void Network::set_tap(Tap* tap, bool all_links) {
   for (Node& node : nodes_) {
     if (node.nic) node.nic->watch(tap);
   }
+  events_.set_lookahead(events_.lookahead(), tap == nullptr);
   if (tap && !all_links) return;
   for (LinkId link = 0; link < links(); ++link) watch(link);
 }
@@ -319,6 +333,7 @@ void Network::apply(const LinkChange& change) {
       notify(ends_[change.link].second, still, now);
     }
   }
+  if (change.delay) shorten_lookahead(*change.delay);
   for (const bool forward : {true, false}) {
     if (!(forward ? change.forward : change.backward)) continue;
     HalfLink& link = half(change.link, forward);
@@ -356,6 +371,16 @@ void Network::inject(Endpoint to, std::span<const std::uint8_t> frame) {
   packet->payload.length = static_cast<std::uint32_t>(frame.size() - n);
   packet->ideal = events_.now();
   receiver(to.node).receive(to.port, std::move(packet), events_.now());
+}
+
+void Network::use_lookahead() {
+  Picoseconds shortest = links_.empty() ? Picoseconds{} : kNever;
+  for (const auto& link : links_) shortest = std::min(shortest, link->config().delay);
+  events_.set_lookahead(shortest, tap_ == nullptr);
+}
+
+void Network::shorten_lookahead(Picoseconds delay) {
+  if (delay < events_.lookahead()) events_.set_lookahead(delay, tap_ == nullptr);
 }
 
 Nic& Network::nic(NodeId host) {

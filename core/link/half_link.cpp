@@ -31,12 +31,13 @@ std::uint64_t exact_ps_per_byte(BitsPerSecond rate) {
 }  // namespace
 
 HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
-                   std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream)
+                   std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream, Domain from,
+                   Domain at)
     : to_(to),
       events_(events),
       ps_per_byte_(exact_ps_per_byte(config.rate)),
       delay_(config.delay),
-      id_(events.add(*this)),
+      id_(events.add(*this, at)),
       to_port_(to_port),
       glass_(config.rate.count == 0),
       to_host_(config.last_hop),
@@ -44,9 +45,10 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& confi
       control_limit_(config.control_limit),
       ecn_low_(config.ecn_low),
       ecn_high_(config.ecn_high),
-      random_(seed, stream ? stream : id_, kPurpose),
+      random_(seed, stream ? stream : EventQueue::number(id_), kPurpose),
       config_(config),
-      pool_(pool) {
+      pool_(pool),
+      from_(from) {
   static_assert(sizeof(FlightRing) == 96);  // its slots fill the third line
 }
 
@@ -131,6 +133,7 @@ Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
     busy_until_ = std::max(busy_until_, now);
     advance(now);
   }
+  if (overtaking_) [[unlikely]] expect_departure(now);
   if (pauses_) [[unlikely]] attend(now);
   return result;
 }
@@ -144,7 +147,7 @@ bool HalfLink::admits(const Packet& packet, Picoseconds now) {
   return buffer_->admits(packet, data_bytes_);
 }
 
-void HalfLink::advance(Picoseconds now) {
+void HalfLink::serve(Picoseconds now) {
   while (queued_packets_ > 0 && busy_until_ <= now) {
     if (paused_ && !may_send()) [[unlikely]] break;
     const Picoseconds start = busy_until_;
@@ -152,6 +155,11 @@ void HalfLink::advance(Picoseconds now) {
     tell_queued(start);
     transmit(std::move(packet), start);
   }
+}
+
+void HalfLink::advance(Picoseconds now) {
+  serve(now);
+  if (overtaking_) [[unlikely]] expect_departure(now);
   if (pauses_) [[unlikely]] attend(now);
 }
 
@@ -230,10 +238,19 @@ void HalfLink::on_event(std::uint64_t what, Picoseconds now) {
   if (what <= kPauseEnd) [[unlikely]] return on_timer(what, now);
   if (now < scheduled_) return;  // superseded by nothing earlier: a stale event
   scheduled_ = now;  // what is launched below must not schedule: arm() does, once
-  if (queued_packets_ > 0) advance(now);
+  if (queued_packets_ > 0) {
+    if (!events_.apart()) {
+      advance(now);
+    } else if (!overtaking_) {
+      // The sending end may be behind: what has left it before the window began is all that can
+      // arrive in it. Where packets overtake, and where they are paused for, it looks by itself.
+      serve(events_.window_begin() - Picoseconds{1});
+    }
+  }
   while (!in_flight_.empty() && in_flight_.first_arrival() <= now) {
     const Picoseconds arrival = in_flight_.first_arrival();
     PacketPtr packet = in_flight_.pop();
+    if (!in_flight_.empty()) fetch(&in_flight_.front(), 128);  // its event may come unannounced
     if (packet->lost || packet->corrupt) {
       drop(packet->lost ? LinkDrop::loss : LinkDrop::fcs, *packet, now, true);
       continue;
@@ -305,13 +322,17 @@ void HalfLink::set_rate(BitsPerSecond rate, Picoseconds now) {
 
 void HalfLink::set_delay(Picoseconds delay, Picoseconds now) {
   advance(now);
+  overtaking_ |= delay < delay_;
   config_.delay = delay_ = delay;
+  if (overtaking_) expect_departure(now);
 }
 
 void HalfLink::set_impairment(const Impairment& impairment, Picoseconds now) {
   advance(now);
   impairment_ = impairment;
   impaired_ = impairment.any();
+  overtaking_ |= impairment.reorder > 0;
+  if (overtaking_) expect_departure(now);
 }
 
 }  // namespace loomnet

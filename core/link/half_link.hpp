@@ -71,10 +71,11 @@ class LinkReceiver {
 // What every packet touches lies in the first three cache lines, what a queue needs in the fourth.
 class alignas(128) HalfLink final : public EventHandler {
  public:
-  // `stream` names its random stream, 0: its own object id. A fabric built in part gives each link
-  // the stream that it has in the whole.
+  // `stream` names its random stream, 0: its own number of object. A fabric built in part gives each
+  // link the stream that it has in the whole. `from` and `at`: the domains of its two ends.
   HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
-           std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream = 0);
+           std::uint16_t to_port, std::uint64_t seed, std::uint64_t stream = 0,
+           Domain from = kAnybody, Domain at = kAnybody);
 
   // Hands a packet to the sending port at `now`. Equal to or after every earlier offer's time.
   Offer offer(PacketPtr packet, Picoseconds now);
@@ -144,9 +145,13 @@ class alignas(128) HalfLink final : public EventHandler {
   friend class SharedBuffer;
   static constexpr std::uint64_t kDeparture = 1, kPauseEnd = 2;  // events; others are addresses
   void advance(Picoseconds now);
+  void serve(Picoseconds now);
   void attend(Picoseconds now);
   void expect_departure(Picoseconds now);
   void on_timer(std::uint64_t what, Picoseconds now);
+  ObjectId sender() {
+    return sender_ ? sender_ : sender_ = from_ == kAnybody ? id_ : events_.add(*this, from_);
+  }
   void end_pause(Picoseconds now);
   bool may_send() const;
   bool admits(const Packet& packet, Picoseconds now);
@@ -190,6 +195,9 @@ class alignas(128) HalfLink final : public EventHandler {
   bool glass_ = false;    // config_.rate is 0
   bool to_host_ = false;  // config_.last_hop
   bool tapped_ = false;   // tap_ is not null
+  // Packets may arrive in another order than they were sent: the head's arrival is not in time for
+  // those behind it.
+  bool overtaking_ = false;
   std::uint64_t delivered_packets_ = 0, delivered_bytes_ = 0;
   FlightRing in_flight_;
 
@@ -206,6 +214,8 @@ class alignas(128) HalfLink final : public EventHandler {
   Tap* tap_ = nullptr;
   std::uint32_t number_ = 0;
   Picoseconds pause_end_{}, paused_since_{}, paused_time_{};
+  Domain from_;          // the sending node
+  ObjectId sender_ = 0;  // this in events of the sending node, once there are any
   Picoseconds departure_ = kNever;  // of the last packet there is a departure event for
   LossProcess loss_;
   Impairment impairment_;

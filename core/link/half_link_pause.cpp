@@ -17,7 +17,7 @@ void HalfLink::attend(Picoseconds now) {
 void HalfLink::expect_departure(Picoseconds now) {
   if (queued_packets_ == 0 || busy_until_ <= now || departure_ == busy_until_) return;
   departure_ = busy_until_;
-  events_.schedule(departure_, id_, kDeparture);
+  events_.schedule(departure_, sender(), kDeparture);
 }
 
 bool HalfLink::may_send() const {
@@ -39,7 +39,7 @@ void HalfLink::obey_pause(const Packet& packet, Picoseconds now) {
     ++counters_.pauses;
   }
   pause_end_ = now + PfcFrame::time_of(quanta, config_.rate);
-  events_.schedule(pause_end_, id_, kPauseEnd);
+  events_.schedule(pause_end_, sender(), kPauseEnd);
 }
 
 void HalfLink::end_pause(Picoseconds now) {

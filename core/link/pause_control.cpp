@@ -22,8 +22,8 @@ std::uint64_t pfc_headroom(const LinkConfig& forward, const LinkConfig& backward
 }
 
 PauseControl::PauseControl(SharedBuffer& buffer, EventQueue& events, PacketPool& pool,
-                           std::size_t ports)
-    : buffer_(buffer), events_(events), pool_(pool), id_(events.add(*this)), ports_(ports) {
+                           std::size_t ports, Domain domain)
+    : buffer_(buffer), events_(events), pool_(pool), id_(events.add(*this, domain)), ports_(ports) {
   noted_.reserve(ports);
 }
 

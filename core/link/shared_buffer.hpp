@@ -21,8 +21,9 @@ class SharedBuffer {
 
   void add(HalfLink& link) { links_.push_back(&link); }
   // From now on packets of ports that pauses() guards are lossless.
-  void use_pauses(EventQueue& events, PacketPool& pool, std::size_t ports) {
-    pauses_ = std::make_unique<PauseControl>(*this, events, pool, ports);
+  void use_pauses(EventQueue& events, PacketPool& pool, std::size_t ports,
+                  Domain domain = kAnybody) {
+    pauses_ = std::make_unique<PauseControl>(*this, events, pool, ports, domain);
   }
   PauseControl* pauses() { return pauses_.get(); }
   // Sets bytes aside; false if there are not that many.

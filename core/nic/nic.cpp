@@ -6,8 +6,9 @@
 
 namespace loomnet {
 
-Nic::Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, Picoseconds meter_bin)
-    : events_(events), pool_(pool), host_(host), id_(events.add(*this)), ports_(ports), meter_(meter_bin) {
+Nic::Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, Picoseconds meter_bin,
+         Domain domain)
+    : events_(events), pool_(pool), host_(host), id_(events.add(*this, domain)), ports_(ports), meter_(meter_bin) {
   if (ports == 0 || ports > kMaxPlanes) throw std::invalid_argument("nic: ports must be 1 to 8");
 }
 

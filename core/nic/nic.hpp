@@ -40,7 +40,8 @@ struct NicCounters {
 
 class alignas(64) Nic final : public LinkReceiver, public EventHandler, private TransportSink {
  public:
-  Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, Picoseconds meter_bin);
+  Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, Picoseconds meter_bin,
+      Domain domain = kAnybody);
   ~Nic() override;
 
   void attach(PlanePort port, HalfLink& egress) { ports_.at(port).egress = &egress; }

@@ -130,7 +130,8 @@ class FlowTraffic:
         self._shown = len(self.core.results())
         self._ends.append((self._begun[-1], max(ends)))
         if not self.errors() and len(self._begun) < len(self._rounds):
-            self._launch(max(ends) + self._gap)
+            # The run has stopped a little after that, at the end of a window.
+            self._launch(max(max(ends) + self._gap, now_ps))
         elif self.errors():
             self._rounds = self._rounds[:len(self._begun)]
 

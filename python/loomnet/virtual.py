@@ -56,6 +56,9 @@ class _Run:
             self.engine, job, request.placement, self.origin,
             payload=self.payload_moves(), seed=request.seed,
             gaps_ps=request.options.get("gaps_ps", ()))
+        if isinstance(self.traffic, FlowTraffic):
+            # Flows run by themselves: no host hears of another's but by packets.
+            self.engine.network.use_lookahead()
         self.counters: dict[str, list[tuple[int, float]]] = {}
         self.seen = self.payload = 0
         self.last_progress_ps = 0  # when anything of the job last ended, job time

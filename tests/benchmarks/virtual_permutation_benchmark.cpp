@@ -136,6 +136,7 @@ void permutation(benchmark::State& state) {
   const auto fabric = static_cast<Fabric>(state.range(0));
   const auto kind = static_cast<Kind>(state.range(1));
   const auto hosts = static_cast<unsigned>(state.range(2));
+  const bool by_time = state.range(3);
   double hops = 0, took = 0, events = 0, drops = 0, finish = 0, heap = 0, pending = 0, samples = 0;
   for (auto _ : state) {
     World world(fabric, kind, hosts, kind == kRoce);
@@ -144,6 +145,8 @@ void permutation(benchmark::State& state) {
     FlowTraffic flows(network, false);
     world.add_permutation(flows);
     flows.start();
+    network.use_lookahead();
+    if (by_time) network.events().set_lookahead(network.events().lookahead(), false);
     const double begin = testing::core_seconds();
     while (!flows.done()) {
       network.run_until(network.now() + microseconds(10));
@@ -172,8 +175,8 @@ void permutation(benchmark::State& state) {
   state.counters["emulated_us"] = finish * 1e6;
 }
 BENCHMARK(permutation)
-    ->ArgNames({"tiers3", "roce", "hosts"})
-    ->ArgsProduct({{kTwoTier, kThreeTier}, {kMrc, kRoce}, {64, 1024}})
+    ->ArgNames({"tiers3", "roce", "hosts", "by_time"})
+    ->ArgsProduct({{kTwoTier, kThreeTier}, {kMrc, kRoce}, {64, 1024}, {false, true}})
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 

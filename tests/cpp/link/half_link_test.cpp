@@ -196,6 +196,33 @@ TEST_F(HalfLinkTest, DuplicatesCorruptsAndReordersAsAsked) {
   EXPECT_GT(swaps, 50);
 }
 
+// What waits behind a packet that is late arrives in its own time, though nobody offers any more.
+TEST_F(HalfLinkTest, PacketsOvertakeALateOneWithoutBeingLookedAt) {
+  HalfLink& link = make({.delay = microseconds(1)});
+  link.set_impairment({.reorder = 1, .jitter = microseconds(500)}, {});
+  link.offer(packet(1000), {});
+  link.set_impairment({}, {});
+  for (int i = 1; i < 4; ++i) link.offer(packet(1000), {});
+  events_.run_until(milliseconds(1));
+  ASSERT_EQ(far_.seen.size(), 4u);
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_EQ(far_.seen[i - 1].at, microseconds(1) + Picoseconds{(i + 1) * 1024 * 80});
+  }
+  EXPECT_GT(far_.seen[3].at, microseconds(2));
+
+  // The same where the way has become shorter.
+  far_.seen.clear();
+  const Picoseconds start = events_.now();
+  link.set_delay(microseconds(100), start);
+  for (int i = 0; i < 3; ++i) link.offer(packet(1000), start);
+  link.set_delay(microseconds(1), start);
+  events_.run_until(start + milliseconds(1));
+  ASSERT_EQ(far_.seen.size(), 3u);
+  EXPECT_EQ(far_.seen[0].at, start + microseconds(1) + Picoseconds{2 * 1024 * 80});
+  EXPECT_EQ(far_.seen[1].at, start + microseconds(1) + Picoseconds{3 * 1024 * 80});
+  EXPECT_EQ(far_.seen[2].at, start + microseconds(100) + Picoseconds{1024 * 80});
+}
+
 TEST_F(HalfLinkTest, ARateThatDoesNotDivideIsStillExact) {
   make({.rate = {7'000'000}}).offer(packet(1000), {});
   events_.run_until(seconds(1));

@@ -1,0 +1,121 @@
+// Flows over a fabric by windows of a lookahead: the same results as in the order of time, which is
+// how they run while somebody watches packets.
+#include <gtest/gtest.h>
+
+#include "engine/clos.hpp"
+#include "engine/flow_traffic.hpp"
+#include "trace/recorder.hpp"
+#include "transport/mrc/mrc_transport.hpp"
+#include "transport/roce/roce_transport.hpp"
+
+namespace loomnet {
+namespace {
+
+const testing::ClosShape kShape{.planes = 2,
+                           .leaves = 2,
+                           .spines = 2,
+                           .hosts_per_leaf = 4,
+                           .host_link = {.rate = gigabits(50), .delay = microseconds(1)},
+                           .fabric_link = {.rate = gigabits(50), .delay = microseconds(2)},
+                           .pfc_xoff = 3 * kMaxFrameBytes};
+
+struct Shown {
+  std::vector<std::uint64_t> figures;
+  Picoseconds end, lookahead;
+  bool operator==(const Shown&) const = default;
+};
+
+// All hosts write to two neighbours and to host 0, while a link goes down and comes back and
+// another becomes shorter than any.
+Shown run(bool mrc, bool watched) {
+  Network network(1);
+  testing::Clos clos(network, kShape);
+  for (unsigned h = 0; h < kShape.hosts(); ++h) {
+    Nic& nic = network.nic(h);
+    if (mrc) {
+      const auto options = mrc::MrcOptions::sim(microseconds(12), kShape.host_link.rate);
+      nic.set_transport(std::make_unique<mrc::MrcTransport>(options, nic.sink(), nic.ports()));
+    } else {
+      nic.set_transport(std::make_unique<RoceTransport>(nic.sink(), RoceOptions{.timeout_exponent = 7}));
+    }
+  }
+  Recorder recorder({.timeline = true});
+  if (watched) network.set_tap(&recorder, true);
+  network.use_lookahead();
+  EXPECT_EQ(network.events().lookahead(), microseconds(1));
+  EXPECT_EQ(network.events().apart(), !watched);
+  FlowTraffic flows(network, true);
+  for (unsigned h = 0; h < kShape.hosts(); ++h) {
+    for (unsigned to = 0; to < kShape.hosts(); ++to) {
+      const bool neighbour = to == (h + 1) % kShape.hosts() || to == (h + 2) % kShape.hosts();
+      if (to == h || (to != 0 && !neighbour)) continue;
+      const QpNumber qp = 100 + 2 * (h * kShape.hosts() + to);
+      clos.connect(h, qp, to, qp + 1, h);
+      flows.add({.source = h,
+                 .destination = to,
+                 .qp = qp,
+                 .bytes = 300'000 + h,
+                 .message = 1 << 16,
+                 .start = microseconds(3 * h)});
+    }
+  }
+  network.schedule(microseconds(40), LinkChange{.link = 1, .up = false});
+  network.schedule(microseconds(90), LinkChange{.link = 1, .up = true});
+  network.schedule(microseconds(60), LinkChange{.link = 3, .delay = nanoseconds(300)});
+  flows.start();
+  EXPECT_FALSE(network.run_until(seconds(1)));  // stopped: the flows are done
+  EXPECT_TRUE(flows.done());
+  EXPECT_EQ(flows.wrong(), 0u);
+
+  Shown shown{{}, network.now(), network.events().lookahead()};
+  auto& out = shown.figures;
+  for (const FlowResult& r : flows.results()) {
+    EXPECT_EQ(r.status, Status::ok);
+    out.insert(out.end(), {static_cast<std::uint64_t>(r.end.count), r.completed});
+  }
+  for (LinkId link = 0; link < network.links(); ++link) {
+    for (const bool forward : {true, false}) {
+      const LinkCounters& c = network.half(link, forward).counters();
+      out.insert(out.end(), {c.packets, c.bytes, c.trimmed, c.max_queue, c.pauses});
+      out.insert(out.end(), c.drops.begin(), c.drops.end());
+    }
+  }
+  for (unsigned h = 0; h < kShape.hosts(); ++h) {
+    const WorkMeter& meter = network.nic(h).meter();
+    EXPECT_FALSE(meter.outstanding());
+    out.insert(out.end(), meter.bins().begin(), meter.bins().end());
+    for (const auto& row : {meter.busy(), meter.silences()}) {
+      for (const auto& [begin, end] : row) {
+        out.insert(out.end(), {static_cast<std::uint64_t>(begin.count),
+                               static_cast<std::uint64_t>(end.count)});
+      }
+    }
+  }
+  network.clear();
+  EXPECT_EQ(network.pool().outstanding(), 0u);
+  return shown;
+}
+
+TEST(Lookahead, ResultsAreTheSameAsInTheOrderOfTime) {
+  for (const bool mrc : {true, false}) {
+    const Shown by_windows = run(mrc, false);
+    EXPECT_TRUE(by_windows == run(mrc, true)) << (mrc ? "mrc" : "roce");
+    EXPECT_EQ(by_windows.lookahead, nanoseconds(300));  // of the link that became shorter
+    EXPECT_EQ(by_windows.end.count % nanoseconds(300).count, 0);
+  }
+}
+
+// Glass leaves no time between a panel's two sides: all is served in the order of time.
+TEST(Lookahead, AFabricWithALinkWithoutDelayHasNone) {
+  Network network(1);
+  const NodeId a = network.add_host(1), b = network.add_host(1), panel = network.add_panel({1, 0});
+  const LinkConfig fibre{.rate = gigabits(100), .delay = microseconds(1)}, glass{};
+  network.connect({a, 0}, {panel, 0}, fibre, glass);
+  network.connect({b, 0}, {panel, 1}, fibre, glass);
+  network.use_lookahead();
+  EXPECT_EQ(network.events().lookahead().count, 0);
+  EXPECT_FALSE(network.events().apart());
+}
+
+}  // namespace
+}  // namespace loomnet
