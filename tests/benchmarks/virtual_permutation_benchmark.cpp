@@ -5,27 +5,30 @@
 // timed; all times are seconds of the core, so that other work on the machine counts as little as
 // it can.
 //
-// Where the time goes (three tiers, 1,024 hosts, share of samples): MRC: links 32 %, transport 27
-// %, event queue 17 %, switches 14 %, NIC 3 %. RoCE: links 26 %, event queue 25 %, switches 24 %,
-// transport 14 %, NIC 4 %. A hop is one event (1.17 to 1.28 with the NICs' own wake-ups). Of the
-// run alone callgrind counts, per hop, 1,467 instructions of MRC and 1,047 of RoCE on two tiers at
-// 64 hosts (1,651 and 1,113 while headers were read and written field by field through checks), and
-// 1,858 of MRC on two tiers and 1,326 of RoCE on three at 1,024, the fetching ahead among them.
+// by_time:0 serves each node's events of a window together (Network::use_lookahead), as a run of
+// flows does; by_time:1 all in the order of time, as a run does that is traced, with the same
+// results.
+//
+// Where the time goes (two tiers, 1,024 hosts, MRC, share of samples): links 36 %, transport 25 %,
+// event queue 19 %, switches 6 %, NIC 3 %. A hop is one event (1.17 to 1.28 with the NICs' own
+// wake-ups). Of the run alone callgrind counts, per hop on three tiers at 64 hosts, 1,630
+// instructions of MRC and 1,350 of RoCE.
 //
 // The floor. At 64 hosts nearly all state fits in 2 MB of L2 and instructions decide. At 1,024
 // hosts each hop meets memory last touched a flight time ago, several contents of the L2 ago: with
-// an L2 of 2 MB callgrind counts 15 lines per RoCE hop (three tiers) and 24 per MRC hop (two): two
-// of the packet, three of each of two links, two or three of the switch, one of the event queue,
-// and for MRC some ten of the hosts' transports, whose state is the largest part. A miss to L3
-// cost 200 ns alone and 12 ns among many on the machine this was written on (a shared virtual one),
-// hence the fetching ahead (EventHandler::prepare); at 12 ns those lines are 180 and 290 ns per
-// hop: fewer instructions hardly change MRC's time at 1,024 hosts.
+// an L2 of 2 MB callgrind counts 24 lines per MRC hop (two tiers) in the order of time, of which
+// some ten are the hosts' transports, and 16 by nodes, where a host's packets of one window find
+// its transport as the first has left it. A miss to L3 cost 200 ns alone and 12 ns among many on
+// the machine this was written on (a shared virtual one), hence the fetching ahead
+// (EventHandler::prepare), without which MRC takes up to 1.4 times as long. By nodes was 1.45 times
+// as fast as by time with MRC on three tiers, 1.1 to 1.2 on two (a link of 25 Gb/s carries one
+// packet or two in a window, one of 100 Gb/s six), RoCE 1.2 to 1.4.
 //
-// What did not help there: link-time optimisation; queues that hold lengths beside packets, so
-// that none is touched while it waits (as many lines, in other places); a fourth stage of fetching
-// ahead, for the queues of the next hop. What is left: fewer lines of a host's transport per
-// packet, or a host's events served together within the shortest link's delay; and large pages: the
-// whole heap on them (GLIBC_TUNABLES=glibc.malloc.hugetlb=1) took some 5 to 15 % off.
+// What did not help there: link-time optimisation; queues that hold lengths beside packets, so that
+// none is touched while it waits (as many lines, in other places); a fourth stage of fetching
+// ahead, for the queues of the next hop; serving a leaf right after its hosts. What is left: fewer
+// lines of a host's transport and of a link per packet; windows on several cores; and large pages:
+// the whole heap on them (GLIBC_TUNABLES=glibc.malloc.hugetlb=1) took some 5 to 15 % off.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
