@@ -218,7 +218,7 @@ def read_groups(path: Path) -> dict[str, list[int]]:
     for name, ranks in found.items():
         whole = isinstance(ranks, list) and all(type(rank) is int and rank >= 0 for rank in ranks)
         if not whole or not ranks or len(set(ranks)) != len(ranks):
-            raise UsageError(f"{path}: group {name!r} must be a list of different ranks")
+            raise UsageError(f"{path}: group {json.dumps(name)} must be a list of different ranks")
     return found
 
 
@@ -234,7 +234,8 @@ def read_graph(path: Path, groups: Path | None = None) -> TaskGraph:
     for name, ranks in members.items():
         for rank in ranks:
             if rank >= len(files):
-                raise UsageError(f"{groups}: group {name!r}: rank {rank} is missing from the trace")
+                raise UsageError(f"{groups}: group {json.dumps(name)}: rank {rank} is missing from "
+                                 "the trace")
     return _Builder(str(path), traces, members).build()
 
 

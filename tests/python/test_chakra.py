@@ -247,7 +247,7 @@ def test_groups_name_ranks_that_are_there(tmp_path):
     prefix = write(tmp_path, [[node(1, COLLECTIVE, pg_name="dp", **REDUCE)], []])
     groups = tmp_path / "groups.json"
     for text, line in (
-        ('{"dp": [0, 5]}', "group dp: rank 5 is missing from the trace"),
+        ('{"dp": [0, 5]}', 'group "dp": rank 5 is missing from the trace'),
         ('{"dp": [0, 0]}', "must be a list of different ranks"),
         ("[1]", "communicator groups are"),
         ("{", "groups.json: "),
