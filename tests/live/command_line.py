@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 SCENARIOS = Path(__file__).parent / "short_scenarios.py"
+# What was started in the background may ignore SIGINT, and hand that on to what it starts.
+AS_FROM_A_TERMINAL = ("env", "--default-signal=INT")
 TRAFFIC = r"^\S+  \d+\.\d s"  # the progress line: traffic runs
 
 
@@ -23,8 +25,9 @@ class Run:
         self.lines: list[str] = []
         self._fresh: queue.Queue[str | None] = queue.Queue()
         self.process = subprocess.Popen(
-            command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, process_group=0)
+            [*AS_FROM_A_TERMINAL, *command], cwd=cwd, env=environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            process_group=0)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 

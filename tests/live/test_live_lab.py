@@ -9,6 +9,7 @@ import textwrap
 import time
 
 import pytest
+from command_line import AS_FROM_A_TERMINAL
 
 import loomnet as ln
 
@@ -100,8 +101,8 @@ SCRIPT = """
 def test_signals_leave_nothing(uses_machine, tmp_path, number, after, delay, status):
     script = tmp_path / "opens.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True,
-                          stderr=subprocess.DEVNULL, cwd=tmp_path) as process:
+    with subprocess.Popen([*AS_FROM_A_TERMINAL, sys.executable, script], stdout=subprocess.PIPE,
+                          text=True, stderr=subprocess.DEVNULL, cwd=tmp_path) as process:
         while process.stdout.readline().strip() != after:
             assert process.poll() is None
         time.sleep(delay)
