@@ -2,6 +2,7 @@
 #include "link/half_link.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 #include "link/ecn.hpp"
 #include "packet/trim.hpp"
@@ -49,7 +50,8 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& confi
       config_(config),
       pool_(pool),
       from_(from) {
-  static_assert(sizeof(FlightRing) == 96);  // its slots fill the third line
+  static_assert(sizeof(FlightRing) == 96);  // its slots fill the third line, from here
+  assert(reinterpret_cast<char*>(&in_flight_) - reinterpret_cast<char*>(this) == 96);
 }
 
 // The event carries the packet's address, to be fetched without a look at this object.

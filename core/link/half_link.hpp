@@ -194,10 +194,10 @@ class alignas(128) HalfLink final : public EventHandler {
   bool impaired_ = false;
   bool glass_ = false;    // config_.rate is 0
   bool to_host_ = false;  // config_.last_hop
-  bool tapped_ = false;   // tap_ is not null
+  bool tapped_ : 1 = false;   // tap_ is not null
   // Packets may arrive in another order than they were sent: the head's arrival is not in time for
-  // those behind it.
-  bool overtaking_ = false;
+  // those behind it. With the flag above in one byte, lest in_flight_ leave its lines.
+  bool overtaking_ : 1 = false;
   std::uint64_t delivered_packets_ = 0, delivered_bytes_ = 0;
   FlightRing in_flight_;
 
