@@ -119,7 +119,7 @@ bool EventQueue::open_window(Picoseconds end) {
       if (next_ < end_) return true;
     }
   }
-  if (shared > end) return false;
+  if (shared_.empty() || shared > end) return false;
   edge_ = floor_ = shared;
   dispatch(shared_.pop());
   return true;
@@ -146,8 +146,10 @@ bool EventQueue::run_windows(Picoseconds end, std::uint64_t most) {
     now_ = edge_ - Picoseconds{1};
     if (processed_ >= enough) return false;
   }
-  edge_ = floor_ = std::min(end, stop_at_);
-  cursor_ = windows_->window_of(edge_);
+  if (end != kNever) {  // whoever posts between runs does so at the end of this one
+    edge_ = floor_ = std::min(end, stop_at_);
+    cursor_ = windows_->window_of(edge_);
+  }
   return true;
 }
 

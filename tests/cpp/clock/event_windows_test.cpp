@@ -91,29 +91,47 @@ TEST_F(EventWindows, ARunEndsWithinAWindowAndTakesWhatComesAtItsEnd) {
   EXPECT_EQ(log_.back(), (Seen{1, seconds(3), 6}));
 }
 
+struct Crossing : EventHandler {
+  EventQueue* queue = nullptr;
+  ObjectId to = 0;
+  Picoseconds after{};
+  void on_event(std::uint64_t, Picoseconds now) override { queue->schedule(now + after, to); }
+};
+
 // An event that reaches another domain too soon is an error of the caller's lookahead, never late.
 TEST_F(EventWindows, WhatCrossesDomainsWithinTheLookaheadIsRefused) {
-  struct Crossing : EventHandler {
-    EventQueue* queue = nullptr;
-    ObjectId to = 0;
-    Picoseconds after{};
-    void on_event(std::uint64_t, Picoseconds now) override { queue->schedule(now + after, to); }
-  } crossing;
-  const ObjectId far = object(2), all = object(kAnybody);
-  const ObjectId from = queue_.add(crossing, 1);
-  crossing.queue = &queue_;
-  queue_.set_lookahead(kLookahead, true);
-  crossing.after = kLookahead;
-  for (const ObjectId to : {far, all}) {
-    crossing.to = to;
-    queue_.schedule(queue_.now() + nanoseconds(300), from);
-    EXPECT_NO_THROW(queue_.run_until(queue_.now() + nanoseconds(5'000)));
+  for (const Domain domain : {Domain{2}, kAnybody}) {
+    EventQueue queue;
+    Recorder far;
+    std::vector<Seen> log;
+    far.log = &log;
+    far.queue = &queue;
+    Crossing crossing;
+    crossing.queue = &queue;
+    crossing.to = queue.add(far, domain);
+    const ObjectId from = queue.add(crossing, 1);
+    queue.set_lookahead(kLookahead, true);
+    crossing.after = kLookahead;
+    queue.schedule(nanoseconds(300), from);
+    EXPECT_NO_THROW(queue.run_until(nanoseconds(5'000)));
+    EXPECT_EQ(log.size(), 1u);
+    crossing.after = nanoseconds(100);
+    queue.schedule(nanoseconds(5'300), from);
+    EXPECT_THROW(queue.run_until(nanoseconds(9'000)), std::logic_error) << domain;
   }
+}
+
+TEST_F(EventWindows, AStepIsAWindow) {
+  const ObjectId a = object(1), b = object(2);
+  queue_.set_lookahead(kLookahead, true);
+  queue_.schedule(nanoseconds(100), a, 1);
+  queue_.schedule(nanoseconds(900), b, 2);
+  queue_.schedule(nanoseconds(7'500), a, 3);
+  EXPECT_TRUE(queue_.step());
   EXPECT_EQ(log_.size(), 2u);
-  crossing.after = nanoseconds(100);
-  crossing.to = far;
-  queue_.schedule(queue_.now() + nanoseconds(300), from);
-  EXPECT_THROW(queue_.run_until(queue_.now() + nanoseconds(5'000)), std::logic_error);
+  EXPECT_TRUE(queue_.step());
+  EXPECT_EQ(log_.size(), 3u);
+  EXPECT_FALSE(queue_.step());
 }
 
 // Stopped, a run comes to the end of its window, however events are served.
