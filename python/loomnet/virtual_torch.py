@@ -108,13 +108,13 @@ class VirtualTorchRun:
             self.advance()
             self.stop_when_due()
             self.on_ended(self.ranks.ended(0))
-            if not self.ranks.running:
-                return ("failed", self.errors[0].message) if self.errors else ("finished", None)
-            failure = self.ranks.failure(self.now())
+            failure = self.ranks.failure(self.now())  # first: the rank that fails may be the last
             if failure is not None:
                 self.drain()
                 self.errors.append(failure)
                 return "failed", failure.message.splitlines()[0]
+            if not self.ranks.running:
+                return ("failed", self.errors[0].message) if self.errors else ("finished", None)
             reason = self.trouble(stop)
             if reason is not None:
                 self.errors.append(RunFault(self.now(), "job", reason))
