@@ -61,8 +61,13 @@ def _typer_status(error: Exception) -> int:
         return int(getattr(error, "exit_code", 0))
     if kind == "Abort":
         return 130
+    if kind == "NoArgsIsHelpError":  # `loomnet` alone: help is the answer, not a mistake
+        print(error.format_message())  # type: ignore[attr-defined]
+        return 0
     if hasattr(error, "format_message"):
         text = str(error.format_message()).rstrip(".")
-        print(f"loomnet: {text}; see loomnet --help", file=sys.stderr)
+        context = getattr(error, "ctx", None)
+        command = "loomnet" if context is None else context.command_path
+        print(f"loomnet: {text}; see {command} --help", file=sys.stderr)
         return 2
     raise error

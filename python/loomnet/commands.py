@@ -81,14 +81,16 @@ def run(
     """Run a scenario, print its figures and checks, write its report under runs/."""
     from rich.console import Console
 
-    from loomnet.console import print_report, progress_line
+    from loomnet.console import PIPED_WIDTH, print_report
+    from loomnet.progressline import progress_line
     from loomnet.recording import Record, parse_pcap
     from loomnet.rundir import give_to_user
     from loomnet.scenarios import load
     from loomnet.units import Time
 
-    # Piped output is read in files and logs: wide enough for the table of a training job.
-    console = Console(stderr=json_out == Path("-"), width=None if sys.stdout.isatty() else 120)
+    stderr = json_out == Path("-")
+    shown_on = sys.stderr if stderr else sys.stdout
+    console = Console(stderr=stderr, width=None if shown_on.isatty() else PIPED_WIDTH)
     limit = None if max_wall is None else Time.given("--max-wall", max_wall).seconds
     scenario = load(target)
     values = scenario.settings(setting or [])
@@ -126,7 +128,7 @@ def crosscheck(
     from rich.console import Console
 
     from loomnet import crosscheck as twin
-    from loomnet.console import print_fidelity
+    from loomnet.console import PIPED_WIDTH, print_fidelity
     from loomnet.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY
     from loomnet.scenarios import load
 
@@ -140,7 +142,7 @@ def crosscheck(
         return virtual.exit_code
     found = twin.crosscheck(live, virtual)
     print(twin.table(found))
-    print_fidelity(live, Console(width=None if sys.stdout.isatty() else 120))
+    print_fidelity(live, Console(width=None if sys.stdout.isatty() else PIPED_WIDTH))
     if live.behind:
         return EXIT_FIDELITY
     return EXIT_OK if all(each.ok for each in found) else EXIT_CHECK_FAILED

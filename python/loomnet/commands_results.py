@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -52,10 +53,11 @@ def replay(
     """Run a run's own copy of its scenario again; exit 0 if report.json is the same to the byte."""
     from rich.console import Console
 
-    from loomnet.console import print_report, progress_line
+    from loomnet.console import PIPED_WIDTH, print_report
+    from loomnet.progressline import progress_line
     from loomnet.replaying import replayed
 
-    console = Console(width=120)
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     with progress_line(console) as on_progress:
         again = replayed(Path(run), say=print, on_progress=on_progress)
     if again.report.interrupted:

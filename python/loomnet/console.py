@@ -1,4 +1,4 @@
-"""What a run prints: a line before traffic, a live progress line, the closing tables."""
+"""What a run prints when it has ended, and the bars of sweeps and notebooks."""
 
 from __future__ import annotations
 
@@ -10,59 +10,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from loomnet.counters import drops
-from loomnet.metrics import Metric
+from loomnet.measure import NO_FAULT
+from loomnet.metrics import Check, Metric
+from loomnet.progressline import progress_text
 from loomnet.report import Report
-from loomnet.rundir import COUNTERS
+from loomnet.resulttables import dropped_table, figure_tables
 from loomnet.runner import Progress
+from loomnet.shown import number_text
 
 MOST_ERRORS = 8  # of a run
-MOST_DROPS = 12  # reasons shown; all of them are in counters.json
-
-
-def figure_text(value: float | None) -> str:
-    """A number as a reader wants it: four significant digits, a dash for null."""
-    if value is None:
-        return "–"
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"
-
-
-def progress_text(label: str, progress: Progress) -> str:
-    """`mrc  12.3 s  step 41  loss 0.81  iteration 0.42 s  paths 31/32  [nic_link_down]`."""
-    parts = [label, f"{progress.now.seconds:.1f} s"]
-    if progress.step is not None:
-        parts.append(f"step {progress.step}")
-    if progress.loss is not None:
-        parts.append(f"loss {progress.loss:.4g}")
-    if progress.iteration is not None:
-        parts.append(f"iteration {progress.iteration.seconds:.3g} s")
-    if progress.paths_good is not None:
-        parts.append(f"paths {progress.paths_good}/{progress.paths_total}")
-    if progress.phase:
-        parts.append(f"[{progress.phase}]")
-    return "  ".join(parts)
-
-
-@contextmanager
-def progress_line(console: Console) -> Iterator[Any]:
-    """A callback for Lab.on_progress that keeps one line up to date on a terminal, and prints one
-    line per change of phase elsewhere."""
-    last: dict[str, str | None] = {}
-    if not console.is_terminal:
-
-        def each(label: str, progress: Progress) -> None:
-            if last.get(label, "") != progress.phase:
-                last[label] = progress.phase
-                console.print(progress_text(label, progress), markup=False, highlight=False)
-
-        yield each
-        return
-    with console.status("") as status:
-
-        def update(label: str, progress: Progress) -> None:
-            status.update(progress_text(label, progress).replace("[", r"\["))
-
-        yield update
+PIPED_WIDTH = 80  # of output that goes to no terminal: files and logs are read in any window
 
 
 @contextmanager
@@ -133,56 +90,10 @@ def notebook_bar(title: str, iterations: int | None) -> Iterator[Any]:
         yield update
 
 
-def figure_table(report: Report) -> Table | None:
-    """Figures side by side: a row per label and phase, a column per figure."""
-    phased = [row for row in report.rows if row.phase]
-    if not phased:
-        return None
-    columns = list(dict.fromkeys(row.name for row in phased))
-    table = Table(title=f"{report.scenario}, {report.clock} clock, seed {report.seed}")
-    for name in ("", "phase", *columns):
-        table.add_column(name, justify="left" if name in ("", "phase") else "right")
-    lines: dict[tuple[str, str], dict[str, Metric]] = {}
-    for row in phased:
-        lines.setdefault((row.label or "", row.phase or ""), {})[row.name] = row
-    previous = None
-    behind = {run.label for run in report.fidelity if not run.kept_up}
-    if behind:
-        table.caption = "≠ the engine fell behind or lost packets: these figures are no result"
-    for (label, phase), cells in lines.items():
-        texts = []
-        for name in columns:
-            row = cells.get(name)
-            mark = "" if row is None or row.stands else " ?"
-            texts.append("" if row is None else figure_text(row.value) + mark)
-        name = f"≠ {label}".rstrip() if label in behind else label
-        table.add_row(name if label != previous else "", phase, *texts)
-        previous = label
-    return table
-
-
-def dropped_table(report: Report) -> Table | None:
-    """Packets dropped, by run, kind of object and reason; None where none was."""
-    found = [
-        (label or "", drop) for label, r in report.results.items() for drop in drops(r.data.totals)
-    ]
-    if not found:
-        return None
-    table = Table(title="dropped packets")
-    for name in ("run", "at", "reason", "packets", "most at"):
-        table.add_column(name, justify="right" if name == "packets" else "left")
-    for label, drop in found[:MOST_DROPS]:
-        most = drop.most if drop.objects == 1 else f"{drop.most} (of {drop.objects})"
-        table.add_row(label, drop.where, drop.reason, str(drop.packets), most)
-    if len(found) > MOST_DROPS:
-        table.caption = f"and {len(found) - MOST_DROPS} more reasons in {COUNTERS}"
-    return table
-
-
 def print_report(report: Report, console: Console) -> None:
     """The tables, why figures are null, the checks, the fidelity, and where it all lies."""
-    if (table := figure_table(report)) is not None:
-        console.print(table)
+    for table in figure_tables(report, console.width):
+        _table(console, table)
     for label, result in report.results.items():
         for fault in result.data.errors[:MOST_ERRORS]:
             at = f"{fault.at_ps / 1e12:.3g} s"
@@ -191,27 +102,49 @@ def print_report(report: Report, console: Console) -> None:
         if (more := len(result.data.errors) - MOST_ERRORS) > 0:
             _plain(console, f"error {label or report.scenario}: and {more} more")
     for row in report.rows:
-        if not row.phase:
-            reason = f" ({row.reason})" if row.value is None else f" {row.unit or ''}"
-            _plain(console, f"{row.dotted}: {figure_text(row.value)}{reason}")
+        if not row.phase and not _no_loss_expected(report, row):
+            _plain(console, f"{row.dotted}: {_metric_text(row)}")
     reasons: dict[str, list[str]] = {}
     for row in report.rows:
-        if row.value is None and row.phase and row.reason != "there is no fault to recover from":
+        if row.value is None and row.phase and row.reason != NO_FAULT:
             reasons.setdefault(row.reason or "", []).append(row.dotted)
     for reason, names in reasons.items():
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         _plain(console, f"null: {shown}: {reason}")
     if (table := dropped_table(report)) is not None:
-        console.print(table)
+        _table(console, table)
     for check in report.checks:
         word = "ok  " if check.ok else "FAIL"
         why = f"  ({check.reason})" if check.reason and not check.ok else ""
-        _plain(
-            console, f"{word} {check.name}: {figure_text(check.value)}  [{check.bound_text}]{why}"
-        )
+        _plain(console, f"{word} {check.name}: {_check_text(check)}{why}")
     print_fidelity(report, console)
     if report.directory is not None:
         _plain(console, f"report: {report.directory}/report.json")
+
+
+def _no_loss_expected(report: Report, row: Metric) -> bool:
+    """Whether this is the null final_loss of a job that was never to print a loss."""
+    result = report.results.get(row.label)
+    return (row.name == "final_loss" and row.value is None and result is not None
+            and not result.reads_loss)
+
+
+def _metric_text(row: Metric) -> str:
+    """`34.3 us`, `12.5 GB/s`, `– (why)`; a unit that only repeats the name is left out."""
+    text = number_text(row.value, row.unit)
+    if row.value is None:
+        return f"{text} ({row.reason})"
+    named = row.unit in (None, "ratio", row.name) or text.endswith(row.unit or "")
+    return text if named else f"{text} {row.unit}"
+
+
+def _check_text(check: Check) -> str:
+    """`0.7568  [0.75 ± 0.05]`: the value, and the bound it was held against, in the same unit. A
+    value that misses its bound by less than is shown is printed whole."""
+    text = number_text(check.value, check.unit)
+    if not check.ok and check.value is not None and text in check.bound_text:
+        text = f"{check.value!r} {check.unit or ''}".rstrip()
+    return f"{text}  [{check.bound_text}]"
 
 
 def print_fidelity(report: Report, console: Console) -> None:
@@ -222,8 +155,8 @@ def print_fidelity(report: Report, console: Console) -> None:
             ""
             if f.lateness_p99_ps is None
             else (
-                f"; lateness p50 {(f.lateness_p50_ps or 0) / 1e6:.3g} us, p99 "
-                f"{f.lateness_p99_ps / 1e6:.3g} us, most {(f.lateness_max_ps or 0) / 1e6:.3g} us"
+                f"; lateness p50 {_time_text(f.lateness_p50_ps)}, "
+                f"p99 {_time_text(f.lateness_p99_ps)}, most {_time_text(f.lateness_max_ps)}"
             )
         )
         _plain(
@@ -233,6 +166,16 @@ def print_fidelity(report: Report, console: Console) -> None:
         )
     for line in report.behind:
         _plain(console, f"not a result: {line}")
+
+
+def _time_text(ps: int | None) -> str:
+    return number_text(float(f"{(ps or 0) / 1e12:.3g}"), "s")
+
+
+def _table(console: Console, table: Table) -> None:
+    """Below an empty line, and whole where it is wider than the terminal."""
+    console.print()
+    console.print(table, crop=False)
 
 
 def _plain(console: Console, line: str) -> None:

@@ -154,9 +154,7 @@ class Lab:
         try:
             runner = self._runner or get_runner(self.clock)
             self.say(runner.describe(request))
-            data = runner.run(
-                request, lambda progress: self._on_progress and self._on_progress(name, progress)
-            )
+            data = runner.run(request, self._progress_of(name, job))
         except BaseException:
             if request.recording is not None:
                 request.recording.discard()
@@ -173,7 +171,8 @@ class Lab:
         }
         planned = [fault.phase for fault in request.faults if fault.phase]
         phases = measure.phases_of(data, capacity, settle.count, planned)
-        result = Result(request.plan, data, phases, label, job.transport)
+        result = Result(request.plan, data, phases, label, job.transport,
+                        reads_loss=getattr(job, "log", None) is not None)
         self.results[label] = result
         self.report.rows += result.rows
         self.report.deterministic &= data.deterministic
@@ -184,6 +183,16 @@ class Lab:
             self.report.interrupted = True
             raise RunInterrupted(f"interrupted: {data.reason or 'Ctrl-C'}")
         return result
+
+    def _progress_of(self, name: str, job: Job) -> Callable[[Progress], None]:
+        """For an engine: passes on where the run stands, with where the job ends."""
+        total, until = getattr(job, "repeat", None), getattr(job, "until", None)
+
+        def report(progress: Progress) -> None:
+            if self._on_progress is not None:
+                self._on_progress(name, dataclasses.replace(progress, total=total, until=until))
+
+        return report
 
     def _prepare(
         self,

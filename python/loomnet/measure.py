@@ -34,6 +34,7 @@ UNITS = {
 }
 MIN_ITERATIONS = 5  # a median of fewer says nothing
 RECOVERED_ITERATIONS, RECOVERED_WITHIN = 3, 1.1
+NO_FAULT = "there is no fault to recover from"  # why `before` and `after` have no recovery_s
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ def standard_figures(data: RunData, phases: list[Phase]) -> dict[str, Value]:
         following = [p.start_ps for p in phases[index + 1 :] if p.name != "after"]
         until = min(following, default=data.end_ps)
         fault = phase.name not in ("before", "after")
-        none = Value(None, "there is no fault to recover from")
+        none = Value(None, NO_FAULT)
         figures |= {
             f"{phase.name}.{name}": value
             for name, value in {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loomnet.errors import UsageError
+from loomnet.shown import number_text
 
 Number = int | float
 RATE_WINDOWS, TIME_MULTIPLE = 100, 20  # of the p99 lateness
@@ -108,7 +109,8 @@ def stands(
 
 @dataclass(frozen=True)
 class Check:
-    """One bound on one value. Null and NaN fail."""
+    """One bound on one value. Null and NaN fail. `unit` is the figure's that was checked, for the
+    text of the check; the row in a report has none."""
 
     name: str
     value: Number | None
@@ -117,6 +119,7 @@ class Check:
     published: Number | None = None
     reason: str | None = None
     stands: bool = True
+    unit: str | None = None
 
     def row(self) -> dict[str, Any]:
         return {
@@ -131,10 +134,13 @@ class Check:
 
     @property
     def bound_text(self) -> str:
+        def text(key: str) -> str:
+            return number_text(self.bound[key], self.unit)
+
         if "approx" in self.bound:
-            return f"{self.bound['approx']:g} ± {self.bound['tolerance']:g}"
+            return f"{text('approx')} ± {text('tolerance')}"
         sign = {"ge": "≥", "le": "≤", "eq": "="}
-        return ", ".join(f"{sign[key]} {value:g}" for key, value in self.bound.items())
+        return ", ".join(f"{sign[key]} {text(key)}" for key in self.bound)
 
 
 def check(
@@ -170,7 +176,9 @@ def check(
     if approx is not None:
         tolerance = max((rel or 0.0) * math.fabs(approx), abs or 0.0)
         bound["tolerance"] = tolerance
-    still = value.metric.stands if isinstance(value, Measured) else True
+    still, unit = True, None
+    if isinstance(value, Measured):
+        still, unit = value.metric.stands, value.metric.unit
     if value is None:
         return Check(name, None, bound, False, published, reason or "the value is null", still)
     number = _number(value, f"check {name}")
@@ -183,4 +191,4 @@ def check(
     )
     if approx is not None:
         ok = math.fabs(number - bound["approx"]) <= bound["tolerance"]
-    return Check(name, number, bound, ok, published, reason, still)
+    return Check(name, number, bound, ok, published, reason, still, unit)

@@ -45,7 +45,8 @@ class Series:
 
 
 class Result:
-    """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null."""
+    """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null. `reads_loss`:
+    whether the job was to print a loss."""
 
     def __init__(
         self,
@@ -54,9 +55,11 @@ class Result:
         phases: list[measure.Phase],
         label: str | None = None,
         transport: str | None = None,
+        *,
+        reads_loss: bool = True,
     ) -> None:
         self.plan, self.data, self.phases, self.label = plan, data, phases, label
-        self.transport = transport
+        self.transport, self.reads_loss = transport, reads_loss
         p99 = data.fidelity.lateness_p99_ps
         self.rows: list[Metric] = []
         for name, value in measure.standard_figures(data, phases).items():

@@ -59,7 +59,12 @@ class RunRequest:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands, a few times per second at most. Unknown values are None."""
+    """Where a run stands, a few times per second at most. Unknown values are None.
+
+    `total` and `until`: the iterations and the emulated time the job ends after, which the Lab adds
+    from the job. `waits`: what the engine waits for outside the network, as the end of "waiting for
+    …"; it is shown once nothing has moved for some seconds.
+    """
 
     now: Time
     step: int | None = None
@@ -68,6 +73,9 @@ class Progress:
     phase: str | None = None
     paths_good: int | None = None
     paths_total: int | None = None
+    total: int | None = None
+    until: Time | None = None
+    waits: str | None = None
 
     @classmethod
     def of(cls, now_ps: int, iterations: Sequence[Iteration], table: Timetable,

@@ -79,9 +79,26 @@ def test_json_on_standard_output_is_only_json(here, capsys):
     assert json.loads(capsys.readouterr().out)["scenario"] == "demo"
 
 
+def test_loomnet_alone_prints_its_help_on_standard_output(here, capfd):
+    assert main([]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith("Usage: loomnet") and "doctor" in out and not err
+
+
+def test_a_mistake_names_the_help_of_its_command(here, capfd):
+    assert main(["compare", "a"]) == 2
+    assert "see loomnet compare --help" in capfd.readouterr().err
+
+
+def test_piped_output_is_80_characters_wide(here, capsys):
+    assert main(["run", "demo.py"]) == 0
+    table = capsys.readouterr().out.partition("figure")[2].partition("errors:")[0]
+    assert "nic_link_down" in table and max(map(len, table.splitlines())) <= 80
+
+
 def test_a_failed_check_exits_1(here, capsys):
     assert main(["run", "demo.py", "--set", "bound=0.1"]) == 1
-    assert "FAIL iteration: 0.5  [≤ 0.1]" in capsys.readouterr().out
+    assert "FAIL iteration: 500 ms  [≤ 100 ms]" in capsys.readouterr().out
 
 
 def test_an_engine_that_fell_behind_exits_3_and_outranks_a_failed_check(here, monkeypatch, capsys):
