@@ -25,8 +25,10 @@ def assert_matches(report: Report | Result, baseline: str | Path, *, rel: float 
     """
     from loomnet.comparison import compare
     from loomnet.errors import FidelityError, UsageError
+    from loomnet.reading import is_file, user_path
 
-    path = Path(baseline) if folder is None else folder / baseline
+    path = user_path("assert_matches", baseline)
+    path = path if folder is None else folder / path
     made = _as_report(report)
     if made.behind:
         raise FidelityError(f"no result to hold against {path.name}: " + "; ".join(made.behind))
@@ -36,7 +38,7 @@ def assert_matches(report: Report | Result, baseline: str | Path, *, rel: float 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(made.to_json())
         return
-    if not path.is_file():
+    if not is_file(path):
         raise AssertionError(
             f"no baseline {path}: write it with `pytest --loomnet-update-baselines`, look at it "
             "and commit it"

@@ -6,7 +6,9 @@ and passes over all others."""
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterator
@@ -14,12 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loomnet.errors import UsageError
-from loomnet.taskgraph import COLLECTIVE_KINDS, Task, TaskGraph
+from loomnet.reading import parse_json, read_bytes, read_text
+from loomnet.taskgraph import COLLECTIVE_KINDS, MOST_TASKS, Task, TaskGraph
 
 METADATA, LOAD, STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE, STORAGE, BATCH, CHECKPOINT = range(1, 11)
 _WORK = (LOAD, STORE, COMPUTE, STORAGE, BATCH, CHECKPOINT)
-_FILE = re.compile(r"(.*)\.(\d+)\.et(?:\.gz)?")
-_MOST_BYTES = 1 << 32  # of one uncompressed file
+_FILE = re.compile(r"(.*)\.([0-9]+)\.et(?:\.gz)?", re.DOTALL)
+_MOST_BYTES = 1 << 30  # of one uncompressed file
+_PIECE = 1 << 20
 _MOST_SIZE = 1 << 50
 
 
@@ -135,6 +139,8 @@ def parse_node(data: bytes) -> Node:
             node.type = _integer(kind, value)
         elif number in (4, 5):
             node.after += _numbers(kind, value)
+            if len(node.after) > MOST_TASKS:
+                raise WireError(f"a node that waits for more than {MOST_TASKS:,} others")
         elif number == 7:
             node.duration_us = _integer(kind, value)
         elif number == 10:
@@ -148,16 +154,11 @@ def parse_node(data: bytes) -> Node:
 
 def read_rank(path: Path) -> list[Node]:
     """The nodes of one rank's file. Raises UsageError naming the file and byte at fault."""
-    try:
-        data = path.read_bytes()
-        if data[:2] == b"\x1f\x8b":
-            with gzip.open(path) as stream:
-                data = stream.read(_MOST_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > _MOST_BYTES:
-        raise UsageError(f"{path}: more than {_MOST_BYTES >> 30} GiB")
+    data = read_bytes(path, _MOST_BYTES)
+    if data[:2] == b"\x1f\x8b":
+        data = _unpacked(path, data)
     nodes: list[Node] = []
+    known: set[int] = set()
     at, first = 0, True
     while at < len(data):
         begin = at
@@ -166,7 +167,13 @@ def read_rank(path: Path) -> list[Node]:
             if size > len(data) - at:
                 raise WireError("a message longer than the file")
             if not first:  # the first message is the GlobalMetadata
-                nodes.append(parse_node(data[at : at + size]))
+                node = parse_node(data[at : at + size])
+                if node.id in known:  # at once: a file of zeros is a million empty nodes
+                    raise UsageError(f"{path}: node {node.id} is there twice")
+                known.add(node.id)
+                nodes.append(node)
+                if len(nodes) > MOST_TASKS:
+                    raise UsageError(f"{path}: more than {MOST_TASKS:,} nodes")
             else:
                 for _ in _fields(data[at : at + size]):
                     pass
@@ -175,25 +182,34 @@ def read_rank(path: Path) -> list[Node]:
         at, first = at + size, False
     if first:
         raise UsageError(f"{path}: empty; a Chakra trace begins with its metadata")
-    known: set[int] = set()
-    for node in nodes:
-        if node.id in known:
-            raise UsageError(f"{path}: node {node.id} is there twice")
-        known.add(node.id)
     return nodes
+
+
+def _unpacked(path: Path, packed: bytes) -> bytes:
+    """A gzip file's content, piece by piece: what it says of its own size is not asked for."""
+    found = bytearray()
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
+            while piece := stream.read(_PIECE):
+                found += piece
+                if len(found) > _MOST_BYTES:
+                    raise UsageError(f"{path}: more than {_MOST_BYTES >> 30} GiB uncompressed")
+    except (OSError, EOFError, zlib.error) as error:
+        raise UsageError(f"{path}: {error}") from None
+    return bytes(found)
 
 
 # --- the files ------------------------------------------------------------------------------------
 def rank_files(path: Path) -> list[Path]:
     """`<prefix>.<rank>.et` for ranks 0, 1, …, from their folder, one of them, or the prefix. Raises
     UsageError for a missing rank."""
-    if path.is_dir():
+    if os.path.isdir(path):
         folder, prefix = path, None
     else:
         folder, match = path.parent, _FILE.fullmatch(path.name)
         prefix = match.group(1) if match else path.name
     found: dict[str, dict[int, Path]] = {}
-    for each in sorted(folder.glob("*.et*")) if folder.is_dir() else []:
+    for each in sorted(folder.glob("*.et*")) if os.path.isdir(folder) else []:
         if (match := _FILE.fullmatch(each.name)) and prefix in (None, match.group(1)):
             found.setdefault(match.group(1), {})[int(match.group(2))] = each
     if not found:
@@ -209,10 +225,7 @@ def rank_files(path: Path) -> list[Path]:
 
 def read_groups(path: Path) -> dict[str, list[int]]:
     """Communicator groups: {"name": [ranks], …}. Raises UsageError."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    found = parse_json(read_text(path), str(path))
     if not isinstance(found, dict):
         raise UsageError(f'{path}: communicator groups are {{"name": [0, 1, …], …}}')
     for name, ranks in found.items():

@@ -3,6 +3,7 @@ its exit status."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -10,8 +11,7 @@ from loomnet.live.interrupts import Interrupts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns the exit status: 0 all checks hold; 1 a check failed; 2 bad
-    input or missing privilege; 3 the engine fell behind; 130 interrupted."""
+    """Runs the command line and returns the exit status, as errors.py numbers them."""
     if arguments is not None:
         return _run(list(arguments))
     with Interrupts() as interrupts:
@@ -32,42 +32,76 @@ def _run(words: list[str]) -> int:
 
         print(f"loomnet {version()}")
         return 0
-    from loomnet.errors import EXIT_INTERRUPTED, LoomnetError
+    from loomnet.errors import EXIT_INTERRUPTED, EXIT_USAGE, LoomnetError
 
     try:
         from loomnet.commands import app
     except ImportError as error:
         print(f"loomnet: {error}; install the package: pip install .", file=sys.stderr)
-        return 2
+        return EXIT_USAGE
     try:
-        return _status(app(words, prog_name="loomnet", standalone_mode=False))
+        status = _status(app(words, prog_name="loomnet", standalone_mode=False))
+        sys.stdout.flush()  # what cannot be written must not fail silently behind this line
+        return status
     except LoomnetError as error:
         print(f"loomnet: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("loomnet: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except Exception as error:  # typer's own: usage errors and Abort
-        return _typer_status(error)
+    except BaseException as error:
+        return _other(error)
 
 
 def _status(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _typer_status(error: Exception) -> int:
+def _other(error: BaseException) -> int:
+    """Typer's own (usage errors and Abort), what a scenario's code raised, a standard output that
+    takes nothing more; raises everything else again: that is a defect of Loomnet's."""
+    from loomnet.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_SCENARIO, EXIT_USAGE
+
     kind = type(error).__name__
-    if kind == "Exit":
-        return int(getattr(error, "exit_code", 0))
+    if kind == "Exit" and hasattr(error, "exit_code"):
+        return int(error.exit_code)
     if kind == "Abort":
-        return 130
+        return EXIT_INTERRUPTED
     if kind == "NoArgsIsHelpError":  # `loomnet` alone: help is the answer, not a mistake
         print(error.format_message())  # type: ignore[attr-defined]
-        return 0
+        return EXIT_OK
     if hasattr(error, "format_message"):
-        text = str(error.format_message()).rstrip(".")
+        text = " ".join(str(error.format_message()).split()).rstrip(".")
         context = getattr(error, "ctx", None)
         command = "loomnet" if context is None else context.command_path
         print(f"loomnet: {text}; see {command} --help", file=sys.stderr)
-        return 2
+        return EXIT_USAGE
+    gone = _output_error(error)
+    if gone is not None:
+        print(f"loomnet: standard output: {gone.strerror}", file=sys.stderr)
+        return EXIT_USAGE
+    from loomnet.scenarios import own_traceback
+
+    if (lines := own_traceback(error)) is not None:
+        print("".join(lines), end="", file=sys.stderr)
+        print("loomnet: the scenario's own code raised the exception above", file=sys.stderr)
+        return EXIT_SCENARIO
     raise error
+
+
+def _output_error(error: BaseException) -> OSError | None:
+    """What keeps standard output from taking more, where that is what `error` tells of: its reader
+    has left, or its disk is full. Python must not try again at its end, so what is left goes to
+    /dev/null."""
+    cause = error.__context__ if isinstance(error, SystemExit) else error
+    if isinstance(cause, BrokenPipeError) and cause is not error:
+        return cause  # rich has sent the rest to /dev/null already
+    if not isinstance(error, OSError):
+        return None
+    try:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError as again:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return again
+    return None

@@ -12,7 +12,7 @@ import typer
 from loomnet.commands_bench import bench
 from loomnet.commands_results import compare, replay
 from loomnet.commands_sweep import sweep
-from loomnet.errors import EXIT_OK, EXIT_USAGE, UsageError
+from loomnet.errors import EXIT_OK, EXIT_USAGE, LoomnetError, UsageError
 
 app = typer.Typer(
     add_completion=False,
@@ -20,6 +20,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Emulates the fabrics that AI training runs on.",
+    epilog="Exit status: 0 all checks hold and every job ended well; 1 a check failed, or a rank, "
+    "a job, a stall, a deadlock or --max-wall ended the run; 2 bad input, missing privilege, or a "
+    "scenario without lab.run; 3 the engine fell behind or lost packets of its own; 4 the "
+    "scenario's own code raised; 130 interrupted. Of several, the first of 130, 4, 3, 2, 1.",
 )
 
 
@@ -92,7 +96,7 @@ def run(
     shown_on = sys.stderr if stderr else sys.stdout
     console = Console(stderr=stderr, width=None if shown_on.isatty() else PIPED_WIDTH)
     limit = None if max_wall is None else Time.given("--max-wall", max_wall).seconds
-    scenario = load(target)
+    scenario = load(target, max_wall_s=limit)
     values = scenario.settings(setting or [])
     scenario.validate(values)
     record = Record.of(trace, parse_pcap(pcap or []))
@@ -161,19 +165,31 @@ def list_(
     ] = None,
 ) -> int:
     """List scenarios with the first line of what they say."""
+    from loomnet.reading import MOST_SOURCE, is_file, read_bytes
     from loomnet.scenarios import scenarios_in
 
     roots = paths or [Path("scenarios") if Path("scenarios").is_dir() else Path(".")]
-    found = 0
+    found = broken = 0
     for root in roots:
-        if not root.exists():
+        if not os.path.exists(root):
             raise UsageError(f"list: no file or folder {root}")
-        for file in sorted(root.glob("*.py")) if root.is_dir() else [root]:
-            if "@ln.scenario" not in (text := file.read_text()) and "@scenario" not in text:
+        inside = sorted(root.glob("*.py")) if os.path.isdir(root) else None
+        files = [root] if inside is None else [file for file in inside if is_file(file)]
+        for file in files:
+            try:
+                text = read_bytes(file, MOST_SOURCE)
+                if b"@ln.scenario" not in text and b"@scenario" not in text:
+                    continue
+                scenarios = scenarios_in(file)
+            except LoomnetError as error:  # the other files' scenarios are listed all the same
+                broken += 1
+                print(f"loomnet: {error}", file=sys.stderr)
                 continue
-            for scenario in scenarios_in(file):
+            for scenario in scenarios:
                 found += 1
                 print(f"{file}::{scenario.name}  {scenario.doc.partition(chr(10))[0]}")
+    if broken:
+        return EXIT_USAGE
     if not found:
         raise UsageError(
             f"list: no scenario in {', '.join(map(str, roots))}; decorate a function "

@@ -93,12 +93,10 @@ def fabric_in(target: str) -> Fabric:
     of that name returns. Raises UsageError."""
     from loomnet.fabric import Fabric
     from loomnet.naming import did_you_mean
-    from loomnet.scenarios import import_file
+    from loomnet.scenarios import check_file, import_file
 
     file, _, name = target.partition("::")
-    if not Path(file).is_file():
-        near = [str(p) for p in Path(file).parent.glob("*.py")]
-        raise UsageError(f'--fabric: no file "{file}"{did_you_mean(file, near)}')
+    check_file(Path(file), "--fabric: ")
     module = import_file(Path(file).resolve())
     found = getattr(module, name or "fabric", None)
     made = found() if callable(found) and not isinstance(found, Fabric) else found

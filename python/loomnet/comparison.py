@@ -7,12 +7,17 @@ import html
 import io
 import json
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loomnet.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY, EXIT_OK, UsageError
+from loomnet.naming import quoted
+from loomnet.reading import parse_json, read_text
 from loomnet.report import SCHEMA_VERSION, Report
 from loomnet.result import Result
 from loomnet.table import Table
@@ -175,8 +180,8 @@ def compare(a: Any, b: Any, *, rel: float = 0.0) -> Comparison:
 
     Raises UsageError where one cannot be read, or where they have no figure in common.
     """
-    if not (math.isfinite(rel) and rel >= 0):
-        raise UsageError(f"compare: rel={rel} must be 0 or more")
+    if isinstance(rel, bool) or not isinstance(rel, (int, float)) or not 0 <= rel < math.inf:
+        raise UsageError(f"compare: rel={quoted(rel)} must be a number, 0 or more")
     left, right = _side(a, "a"), _side(b, "b")
     left, right = _told_apart(left, right)
     if not left.figures.keys() & right.figures.keys():
@@ -219,6 +224,49 @@ def _difference(name: str, a: Figure, b: Figure | None, rel: float) -> Differenc
 
 
 # --- reading ------------------------------------------------------------------------------------
+MOST_REPORT = 1 << 26  # bytes of a report.json
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _MetricRow(_Strict):
+    name: str
+    value: float | None
+    unit: str | None
+    labels: dict[str, str]
+    reason: str | None
+    below_resolution: bool
+
+
+class _CheckRow(_Strict):
+    name: str
+    value: float | None
+    reason: str | None
+    ok: bool
+
+
+class _RunRow(_Strict):
+    label: str
+    kept_up: bool
+    verdict: str
+
+
+class _Content(_Strict):
+    """What is read of a report.json, and so must be as report.schema.json has it."""
+
+    scenario: str
+    parameters: dict[str, Any]
+    clock: Literal["virtual", "live"]
+    seed: Annotated[int, Field(ge=0, lt=2**64)]
+    deterministic: bool
+    interrupted: bool
+    metrics: list[_MetricRow]
+    checks: list[_CheckRow]
+    fidelity: list[_RunRow]
+
+
 def _side(given: Any, name: str) -> Side:
     if isinstance(given, Result):
         title = given.label or given.transport or name
@@ -233,7 +281,7 @@ def _side(given: Any, name: str) -> Side:
         return Side(side.name, side.figures, side.behind, results)
     if isinstance(given, (str, Path)):
         return read_report(given)
-    raise UsageError(f"compare: {given!r} is no result, report, run directory or report.json")
+    raise UsageError(f"compare: {quoted(given)} is no result, report, run directory or report.json")
 
 
 def read_report(path: str | Path) -> Side:
@@ -245,29 +293,31 @@ def read_report(path: str | Path) -> Side:
 def load_report(path: str | Path) -> tuple[dict[str, Any], Path]:
     """(content of report.json, the run's directory). Raises UsageError for what is no report."""
     file = Path(path)
-    if file.is_dir():
+    if os.path.isdir(file):
         file = file / "report.json"
     try:
-        content = json.loads(file.read_text())
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}; name a run's directory or its report.json") \
-            from None  # fmt: skip
-    except ValueError as error:
-        raise UsageError(f"{file} is not JSON: {error}") from None
+        text = read_text(file, MOST_REPORT)
+    except UsageError as error:
+        raise UsageError(f"{error}; name a run's directory or its report.json") from None
+    content = parse_json(text, str(file))
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version != SCHEMA_VERSION or not isinstance(content.get("metrics"), list):
         raise UsageError(f"{file} is no report of schema_version {SCHEMA_VERSION}")
+    try:
+        _Content.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{file}: not as the schema of a report says: {where}: {first['msg']}") \
+            from None  # fmt: skip
     return content, file.resolve().parent
 
 
 def _from_json(content: dict[str, Any], name: str) -> Side:
-    try:
-        found = [_metric(row) for row in content["metrics"]]
-        found += [_check(row) for row in content["checks"]]
-        behind = [f"{run['label'] or content['scenario']}: {run['verdict']}"
-                  for run in content["fidelity"] if not run["kept_up"]]  # fmt: skip
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{name}: not as the schema of a report says: {error!r}") from None
+    found = [_metric(row) for row in content["metrics"]]
+    found += [_check(row) for row in content["checks"]]
+    behind = [f"{run['label'] or content['scenario']}: {run['verdict']}"
+              for run in content["fidelity"] if not run["kept_up"]]  # fmt: skip
     return Side(name, {figure.name: figure for figure in found}, tuple(behind))
 
 

@@ -118,6 +118,8 @@ def print_report(report: Report, console: Console) -> None:
         why = f"  ({check.reason})" if check.reason and not check.ok else ""
         _plain(console, f"{word} {check.name}: {_check_text(check)}{why}")
     print_fidelity(report, console)
+    for line in report.broken_off:
+        _plain(console, f"not finished: {line}")
     if report.directory is not None:
         _plain(console, f"report: {report.directory}/report.json")
 

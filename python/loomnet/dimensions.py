@@ -182,7 +182,7 @@ def fabric_of(scenario: Scenario, values: dict[str, Any]) -> Fabric | None:
     typed = scenario.validate(values)
     lab = Looking(scenario.name, base=scenario.file.parent if scenario.file else None)
     try:
-        scenario.function(lab, **{name: getattr(typed, name) for name in type(typed).model_fields})
+        scenario.play(lab, typed)
     except _Found:
         pass
     return found[0] if found and isinstance(found[0], Fabric) else None

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+# Of a run that several of them fit, the report's is the first of 130, 4, 3, 2, 1.
+EXIT_OK, EXIT_CHECK_FAILED, EXIT_USAGE, EXIT_FIDELITY, EXIT_SCENARIO = 0, 1, 2, 3, 4
+EXIT_INTERRUPTED = 130
+MOST_SHOWN = 1500  # characters of a message; a value given by the user may be of any length
+
 
 class LoomnetError(Exception):
     """Base of all errors raised by Loomnet. The message is one line: what failed, and the fix."""
 
-    exit_code = 1
+    exit_code = EXIT_CHECK_FAILED
+
+    def __str__(self) -> str:
+        """One line, whatever a name in it holds: a line break or another control character that
+        came with a user's value is written as its escape, and a long text loses its middle."""
+        text = "".join(c if c.isprintable() else _escaped(c) for c in super().__str__())
+        if len(text) <= MOST_SHOWN:
+            return text
+        return f"{text[: MOST_SHOWN * 2 // 3]} … {text[-MOST_SHOWN // 3 :]}"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 class UsageError(LoomnetError, ValueError):
     """Bad input: a field that does not validate, a name that does not exist. Exit status 2."""
 
-    exit_code = 2
+    exit_code = EXIT_USAGE
 
 
 class UnitError(UsageError):
@@ -30,29 +47,32 @@ class AddressError(FabricError):
 class PrivilegeError(LoomnetError):
     """The run needs root or a capability; the message holds the line to type. Exit status 2."""
 
-    exit_code = 2
+    exit_code = EXIT_USAGE
 
 
 class UnavailableError(LoomnetError):
     """A kernel feature, tool or optional part is missing. Exit status 2."""
 
-    exit_code = 2
+    exit_code = EXIT_USAGE
 
 
 class FidelityError(LoomnetError):
     """The engine fell behind, or lost packets of its own. Exit status 3, above a failed check."""
 
-    exit_code = 3
+    exit_code = EXIT_FIDELITY
 
 
 class RunInterrupted(LoomnetError):
     """Ctrl-C: what was measured so far is in the partial report. Exit status 130."""
 
-    exit_code = 130
+    exit_code = EXIT_INTERRUPTED
 
 
-class JobError(LoomnetError):
-    """A rank failed or the job stalled; holds the first failing rank's traceback."""
+class WallTimeError(LoomnetError):
+    """--max-wall is over, and the scenario's own code was still running. Exit status 1."""
 
 
-EXIT_OK, EXIT_CHECK_FAILED, EXIT_USAGE, EXIT_FIDELITY, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+class UnknownNameError(UsageError, KeyError):
+    """A figure or column that a report does not have; also a KeyError, as of a mapping."""
+
+    __str__ = LoomnetError.__str__

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from loomnet.errors import UsageError
 from loomnet.naming import did_you_mean
+from loomnet.reading import read_text
 from loomnet.units import Size
 
 _PACKET = 1460
@@ -107,9 +108,9 @@ def from_csv(path: Path) -> FlowSizes:
     """Rows of `bytes,share`; a first row without numbers is a heading. Raises UsageError naming the
     row at fault."""
     try:
-        rows = list(csv.reader(path.read_text().splitlines()))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+        rows = list(csv.reader(read_text(path).splitlines()))
+    except csv.Error as error:
+        raise UsageError(f"{path}: {error}") from None
     points: list[tuple[int, float]] = []
     for number, row in enumerate(rows, 1):
         if not row or row[0].lstrip().startswith("#"):
@@ -117,7 +118,7 @@ def from_csv(path: Path) -> FlowSizes:
         try:
             size, share = int(float(row[0])), float(row[1])
         except (ValueError, IndexError, OverflowError):
-            if number == 1:
+            if number == 1 and not any(character.isdigit() for character in "".join(row)):
                 continue
             raise UsageError(f"{path}:{number}: a row is bytes,share: 1460,0.5") from None
         last = points[-1] if points else (0, 0.0)

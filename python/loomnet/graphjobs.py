@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import abc
-import json
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import model_validator
 
 from loomnet.errors import UsageError
 from loomnet.expected import Edge
 from loomnet.jobs import Job, edges_of
-from loomnet.taskgraph import TaskGraph
+from loomnet.naming import quoted
+from loomnet.reading import is_file, parse_json, read_bytes
+from loomnet.taskgraph import MOST_TASKS, TaskGraph
 from loomnet.units import Size, Time
+
+
+def _flow(row: Any) -> tuple[Time, int, int, Size]:
+    """One row of a JSON Lines trace. Raises UsageError."""
+    if not isinstance(row, dict):
+        raise UsageError(f"{quoted(row)} is no row")
+    for name in ("at", "source", "destination", "size"):
+        if name not in row:
+            raise UsageError(f"{name} is missing")
+    ends = row["source"], row["destination"]
+    if not all(type(end) is int and end >= 0 for end in ends):
+        raise UsageError(
+            f"source {quoted(ends[0])}, destination {quoted(ends[1])}: ranks are whole numbers, "
+            "0 or more"
+        )
+    return Time.given("at", row["at"]), *ends, Size.given("size", row["size"])
 
 
 class GraphJob(Job, abc.ABC):
@@ -83,7 +100,7 @@ class Trace(GraphJob):
     @property
     def chakra(self) -> bool:
         """True for Chakra's files, False for a JSON Lines file."""
-        return not self.path.is_file() or self.path.name.endswith((".et", ".et.gz"))
+        return not is_file(self.path) or self.path.name.endswith((".et", ".et.gz"))
 
     def graph(self) -> TaskGraph:
         from loomnet.chakra import read_graph
@@ -105,28 +122,19 @@ class Trace(GraphJob):
         """(start, source rank, destination rank, size) in order of start. Raises UsageError naming
         the line at fault."""
         found = []
-        try:
-            text = self.path.read_text()
-        except OSError as error:
-            raise UsageError(f"Trace.path: {self.path}: {error.strerror}") from None
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(read_bytes(self.path).split(b"\n"), 1):
             if not line.strip():
                 continue
+            where = f"{self.path}:{number}"
             try:
-                row = json.loads(line)
-                found.append(
-                    (
-                        Time(row["at"]),
-                        int(row["source"]),
-                        int(row["destination"]),
-                        Size(row["size"]),
-                    )
-                )
-            except (ValueError, KeyError, TypeError) as error:
+                found.append(_flow(parse_json(line, where)))
+            except UsageError as error:
+                text = str(error) if str(error).startswith(where) else f"{where}: {error}"
                 raise UsageError(
-                    f"{self.path}:{number}: {error}; a row is "
-                    f"{(Trace.__doc__ or '').splitlines()[-1].strip()}"
+                    f"{text}; a row is {(Trace.__doc__ or '').splitlines()[-1].strip()}"
                 ) from None
+            if len(found) > MOST_TASKS:
+                raise UsageError(f"{self.path}: more than {MOST_TASKS:,} flows")
         return sorted(found, key=lambda row: row[0].count)
 
     def edges(self, hosts: list[int]) -> list[Edge]:

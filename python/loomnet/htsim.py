@@ -13,10 +13,12 @@ from loomnet import clos
 from loomnet.errors import UsageError
 from loomnet.fabric import Fabric
 from loomnet.naming import did_you_mean
-from loomnet.taskgraph import Task, TaskGraph
+from loomnet.reading import read_text, user_path
+from loomnet.taskgraph import MOST_TASKS, Task, TaskGraph
 from loomnet.units import Rate, Size, Time
 
-_CONNECTION = re.compile(r"(\d+)->(\d+)")
+_CONNECTION = re.compile(r"([0-9]+)->([0-9]+)")
+_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?")
 _HEADER = ("Nodes", "Connections", "Triggers", "Failures")
 _WORDS = ("start", "size", "id", "trigger", "send_done_trigger", "recv_done_trigger", "prio")
 _KINDS = ("oneshot", "multishot", "barrier")
@@ -97,6 +99,8 @@ def read_matrix(path: Path) -> Matrix:
             if found.end() < len(words[0]):  # "0->1id" is two words run together
                 raise UsageError(f'{where}: "{words[0]}" is no connection: write 0->1')
             matrix.connections.append(_connection(where, number, found, words, matrix.nodes))
+            if len(matrix.connections) > MOST_TASKS:
+                raise UsageError(f"{path}: more than {MOST_TASKS:,} connections")
         elif words[0] == "trigger":
             _trigger(where, words, matrix, stated_triggers)
         elif words[0] == "failure":
@@ -185,12 +189,7 @@ def _trigger(where: str, words: list[str], matrix: Matrix, known: set[int]) -> N
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{path}: {getattr(error, 'strerror', None) or 'not a text file'}"
-        ) from None
+    return read_text(path).split("\n")
 
 
 def _number(where: str, words: list[str], index: int, name: str) -> int:
@@ -200,11 +199,10 @@ def _number(where: str, words: list[str], index: int, name: str) -> int:
 
 
 def _bounded(where: str, text: str, name: str) -> int:
-    try:
+    value: float = -1
+    if _NUMBER.fullmatch(text) and len(text) < 40:
         value = int(text) if text.isdecimal() else float(text)
-    except ValueError:
-        value = -1
-    if not math.isfinite(value) or not 0 <= value < _MOST:
+    if not 0 <= value < _MOST:
         raise UsageError(f'{where}: {name} "{text[:40]}" is not a number from 0 to 2^62')
     return int(value)
 
@@ -227,7 +225,7 @@ _TIER = (
 def from_htsim_topology(path: str | Path, *, payload: Size | str = "4096 B") -> Fabric:
     """The Clos of a .topo file, hosts in blocks as htsim numbers them. A switch's latency is spread
     over the two links that a packet uses to pass it. Raises UsageError naming the line at fault."""
-    path = Path(path)
+    path = user_path("from_htsim_topology", path)
     top: dict[str, int] = {}
     tiers: dict[int, dict[str, float]] = {}
     tier: int | None = None

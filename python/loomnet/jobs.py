@@ -14,6 +14,7 @@ from loomnet.compute import ComputeModel, compute_model
 from loomnet.errors import UsageError
 from loomnet.expected import Edge, ring
 from loomnet.naming import did_you_mean
+from loomnet.reading import is_file
 from loomnet.spec import Spec
 from loomnet.units import Size, Time
 
@@ -153,7 +154,7 @@ class TorchJob(Job):
     def located(self, *folders: Path) -> Path:
         """The script's path, tried in each folder. Raises UsageError if it is in none."""
         for folder in folders:
-            if (folder / self.script).is_file():
+            if is_file(folder / self.script):
                 return (folder / self.script).resolve()
         tried = ", ".join(str(folder) for folder in folders)
         raise UsageError(f"TorchJob.script: no file {self.script} in {tried}")

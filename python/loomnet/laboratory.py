@@ -17,6 +17,7 @@ from loomnet.fabric import Fabric
 from loomnet.faults import Fault, check_faults
 from loomnet.jobs import TRANSPORTS, Job, TorchJob
 from loomnet.plan import make_plan
+from loomnet.reading import is_file
 from loomnet.recording import Record, Recording
 from loomnet.report import Report, RunFidelity
 from loomnet.result import Result
@@ -25,6 +26,7 @@ from loomnet.rundir import RUNS, give_to_user, new_run_directory, write_run
 from loomnet.runner import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.timetable import Timetable
 from loomnet.units import Time
+from loomnet.walltime import WallTime, uninterrupted
 
 OFF = "off"
 # Links. A larger regular fabric is built as far as the job can reach, which ends the same, byte for
@@ -64,6 +66,7 @@ class Lab:
         directory: Path | None = None,
         source: Path | None = None,
         max_wall_s: float | None = None,
+        wall: WallTime | None = None,
         runner: Runner | None = None,
         replay_gaps: Mapping[str | None, tuple[int, ...]] | None = None,
         replay_faults: Mapping[str | None, Mapping[str, tuple[int, int]]] | None = None,
@@ -82,6 +85,8 @@ class Lab:
         self._moments = dict(replay_faults or {})
         self._base, self._directory, self._source = base or Path.cwd(), directory, source
         self._started, self._max_wall_s = time.time(), max_wall_s
+        # Of a scenario all runs together have max_wall_s, of another lab each run has.
+        self._wall = wall or WallTime(None)
         self._runner, self._say, self._on_progress = runner, say, on_progress
         self._notes: dict[str, Any] = {}
         self._record = record or Record()
@@ -117,6 +122,18 @@ class Lab:
         self._notes[name] = value
 
     # --- running --------------------------------------------------------------------------------
+    @property
+    def ran(self) -> bool:
+        """Whether anything has run in this lab."""
+        return bool(self.results or self.file_reports)
+
+    def _wall_left(self) -> float | None:
+        """Seconds that the next run may take. Raises WallTimeError where none is left."""
+        self._wall.check()
+        left = self._wall.left_s
+        return self._max_wall_s if left is None else math.ceil(left * 10) / 10
+
+    @uninterrupted
     def run(
         self,
         fabric: Fabric,
@@ -143,6 +160,8 @@ class Lab:
         state of TCP senders in steps of this time: `result.data.samples`.
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
+        if self.report.interrupted:
+            raise RunInterrupted("interrupted: no run starts after Ctrl-C")
         record = Record.of(trace, pcap)
         request, edges = self._prepare(
             fabric, job, list(faults), label, seed, reroute_delay, dilation, options,
@@ -264,7 +283,7 @@ class Lab:
             reroute_delay=reroute,
             stall_after=job.stall_after(timetable.longest_fault()),
             dilation=dilation,
-            max_wall_s=self._max_wall_s,
+            max_wall_s=self._wall_left(),
             options=options,
         )
         return request, edges
@@ -285,14 +304,15 @@ class Lab:
             raise
         return dataclasses.replace(request, recording=recording)
 
-    def run_file(self, file: str | Path, **values: Any) -> Report:
+    @uninterrupted
+    def run_file(self, file: str | Path, /, **values: Any) -> Report:
         """Runs `FILE` or `FILE::NAME` with this lab's clock and seed, into a folder of this lab's,
         and returns its report. A file is looked for beside the lab's own, then where one is."""
         from loomnet.scenarios import load
 
         name, sign, inner = str(file).partition("::")
         beside = self._base / name
-        scenario = load(f"{beside if beside.is_file() else name}{sign}{inner}")
+        scenario = load(f"{beside if is_file(beside) else name}{sign}{inner}")
         count = sum(each.scenario == scenario.name for each in self.file_reports)
         folder = scenario.name if count == 0 else f"{scenario.name}-{count + 1}"
         report = scenario.run(
@@ -300,7 +320,7 @@ class Lab:
             clock=self.clock,
             runner=self._runner,
             directory=self.directory / folder,
-            max_wall_s=self._max_wall_s,
+            max_wall_s=self._wall_left(),
             say=self._say,
             on_progress=self._on_progress,
             **values,

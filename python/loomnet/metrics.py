@@ -3,11 +3,13 @@ engine's lateness."""
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from loomnet.errors import UsageError
+from loomnet.naming import quoted
 from loomnet.shown import number_text
 
 Number = int | float
@@ -72,15 +74,19 @@ def metric(
     stands: bool = True,
 ) -> Metric:
     """A row from any number; NaN, infinity and None become null with a reason."""
+    where = f"metric {_named('metric', name)}"
+    for field_name, text in (("unit", unit), ("label", label), ("phase", phase),
+                             ("reason", reason)):  # fmt: skip
+        _text_or_none(f"{where}: {field_name}", text)
+    published = _published(where, published)
     if isinstance(value, Measured):
         stands = stands and value.metric.stands
     if value is None:
         return Metric(name, None, unit, label, phase, published, reason or "not measured", stands)
-    number = _number(value, f"metric {name}")
-    if not math.isfinite(number):
-        return Metric(
-            name, None, unit, label, phase, published, f"not a finite number ({value})", stands
-        )
+    number = _number(value, where)
+    if not _finite(number):
+        why = f"not a finite number ({quoted(value)})"
+        return Metric(name, None, unit, label, phase, published, why, stands)
     return Metric(name, number, unit, label, phase, published, reason, stands)
 
 
@@ -89,8 +95,52 @@ def _number(value: Any, what: str) -> Number:
         return int(value)
     try:
         return float(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"{what}: {value!r} is not a number") from None
+    except (TypeError, ValueError, OverflowError):
+        raise UsageError(f"{what}: {quoted(value)} is not a number") from None
+
+
+def _finite(number: Number) -> bool:
+    """Whether a float holds it: an integer of any length is a number, but no figure."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+def _published(where: str, value: Number | None) -> Number | None:
+    if value is None:
+        return None
+    number = _number(value, f"{where}: published")
+    if not _finite(number):
+        raise UsageError(f"{where}: published={quoted(value)} is not a finite number")
+    return number
+
+
+def _named(what: str, name: Any) -> str:
+    if not isinstance(name, str) or not name:
+        raise UsageError(f"{what}: name {quoted(name)} is not a text")
+    check_plain(f"{what}: name", name)
+    return name
+
+
+def _text_or_none(where: str, value: Any) -> None:
+    if value is not None and not isinstance(value, str):
+        raise UsageError(f"{where} {quoted(value)} is not a text")
+    check_plain(where, value)
+
+
+def check_plain(where: str, value: Any) -> None:
+    """Raises UsageError, beginning with `where`, for a value that report.json cannot hold: NaN,
+    infinity, half a character, what is no JSON value."""
+    try:
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        why = "it holds half a character (a surrogate)"
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        why = str(error)
+    else:
+        return
+    raise UsageError(f"{where}: {quoted(value)} cannot be written into report.json: {why}")
 
 
 def stands(
@@ -160,13 +210,16 @@ def check(
 
     Raises UsageError when no bound, or a contradictory set of them, is given.
     """
+    _named("check", name)
+    _text_or_none(f"check {name}: reason", reason)
+    published = _published(f"check {name}", published)
     given = {"ge": ge, "le": le, "eq": eq, "approx": approx}
     bound: dict[str, Number] = {}
     for key, limit in given.items():
         if limit is not None:
             bound[key] = _number(limit, f"check {name}.{key}")
-            if not math.isfinite(bound[key]):
-                raise UsageError(f"check {name}: {key}={limit} is no bound")
+            if not _finite(bound[key]):
+                raise UsageError(f"check {name}: {key}={quoted(limit)} is no bound")
     if not bound:
         raise UsageError(f"check {name}: give a bound: ge=, le=, eq= or approx= with rel= or abs=")
     if len(bound) > 1 and set(bound) != {"ge", "le"}:
@@ -174,16 +227,15 @@ def check(
     if (approx is None) != (rel is None and abs is None):
         raise UsageError(f"check {name}: approx= goes with rel= or abs=, and they with approx=")
     if approx is not None:
-        tolerance = max((rel or 0.0) * math.fabs(approx), abs or 0.0)
-        bound["tolerance"] = tolerance
+        bound["tolerance"] = _tolerance(name, approx, rel, abs)
     still, unit = True, None
     if isinstance(value, Measured):
         still, unit = value.metric.stands, value.metric.unit
     if value is None:
         return Check(name, None, bound, False, published, reason or "the value is null", still)
     number = _number(value, f"check {name}")
-    if not math.isfinite(number):
-        return Check(name, None, bound, False, published, f"the value is {value}", still)
+    if not _finite(number):
+        return Check(name, None, bound, False, published, f"the value is {quoted(value)}", still)
     ok = (
         number >= bound.get("ge", number)
         and number <= bound.get("le", number)
@@ -192,3 +244,13 @@ def check(
     if approx is not None:
         ok = math.fabs(number - bound["approx"]) <= bound["tolerance"]
     return Check(name, number, bound, ok, published, reason, still, unit)
+
+
+def _tolerance(name: str, approx: Number, rel: float | None, absolute: float | None) -> float:
+    shares = {"rel": rel, "abs": absolute}
+    for key, value in shares.items():
+        if value is None:
+            continue
+        if not (_finite(_number(value, f"check {name}.{key}")) and value >= 0):
+            raise UsageError(f"check {name}: {key}={quoted(value)} must be 0 or more")
+    return max((rel or 0.0) * math.fabs(approx), absolute or 0.0)

@@ -1,15 +1,18 @@
-"""Nearest names for messages: what the user may have meant."""
+"""Names and values for messages: what the user may have meant, and what was given."""
 
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Iterable
+
+MOST_COMPARED = 200  # characters; SequenceMatcher's time grows with the square
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The `count` names of `known` most like `name`, best first; never empty if `known` is not."""
     unique = sorted(set(known))
-    folded = name.casefold()
+    folded = name[:MOST_COMPARED].casefold()
 
     def distance(other: str) -> tuple[float, str]:
         return (-difflib.SequenceMatcher(None, folded, other.casefold()).ratio(), other)
@@ -21,3 +24,29 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; nearest: a, b, c`, or an empty string when there is nothing to offer."""
     names = nearest(name, known)
     return f"; nearest: {', '.join(names)}" if names else ""
+
+
+class _Short(reprlib.Repr):
+    """repr() with bounds: of length, of depth, and of what a value's own repr() may do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 80
+
+    def repr_int(self, value: int, level: int) -> str:
+        # Python refuses to write integers of more than 4,300 digits.
+        if value.bit_length() > 400:
+            return f"{'-' if value < 0 else ''}(an integer of {value.bit_length()} bits)"
+        return super().repr_int(value, level)
+
+
+_short = _Short()
+
+
+def quoted(value: object) -> str:
+    """A user's value for a message: its repr(), cut to a line's length. A value whose repr() fails
+    is shown by its type."""
+    try:
+        return _short.repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"

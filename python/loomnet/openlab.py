@@ -24,6 +24,7 @@ from loomnet.result import Result
 from loomnet.runner import CLOCKS
 from loomnet.timetable import LinkChange, LinkState, RouteChange
 from loomnet.units import Time
+from loomnet.walltime import uninterrupted
 
 if TYPE_CHECKING:
     from loomnet.live.standing import Standing
@@ -60,6 +61,7 @@ class OpenLab:
         return make_plan(self.fabric, seed=self.seed)
 
     # --- up and down ------------------------------------------------------------------------------
+    @uninterrupted
     def open(self) -> OpenLab:
         """Brings the fabric up and returns itself. Raises PrivilegeError or UnavailableError, in
         one line, where the live clock is not to be had; nothing is left behind then."""
@@ -73,6 +75,7 @@ class OpenLab:
         self._show(set(), self._down)
         return self
 
+    @uninterrupted
     def close(self) -> None:
         """Takes everything down. Idempotent."""
         with self._guard:
@@ -102,11 +105,13 @@ class OpenLab:
             raise UsageError(f"{verb}: the lab is closed: with ln.lab(fabric) as lab: …")
 
     # --- links ------------------------------------------------------------------------------------
+    @uninterrupted
     def down(self, link: str) -> None:
         """Takes a link (`a--b`) or one direction (`a->b`) down, as ln.down does; globs allowed.
         ECMP tables reconverge `reroute_delay` later. Raises UsageError for an unknown link."""
         self._change("down", link, lambda halves: self._down | halves)
 
+    @uninterrupted
     def restore(self, link: str | None = None) -> None:
         """Heals what `down` broke, by default all of it. Raises UsageError for an unknown link."""
         self._change("restore", link, lambda halves: self._down - halves)
@@ -198,6 +203,7 @@ class OpenLab:
         return {**os.environ, **self._standing.lock.environment()}
 
     # --- jobs and figures -------------------------------------------------------------------------
+    @uninterrupted
     def run(self, job: Job, faults: Sequence[Fault] = (), *, label: str | None = None,
             **options: Any) -> Result:
         """Runs a job as Lab.run does, with the links as they are: what is down is a fault from the

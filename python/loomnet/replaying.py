@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loomnet.comparison import compare, load_report
+from loomnet.comparison import MOST_REPORT, compare, load_report
 from loomnet.errors import UsageError
+from loomnet.reading import MOST_SOURCE, is_file, parse_json, read_bytes, read_text
 from loomnet.report import Report
 from loomnet.rundir import ENVIRONMENT, REPORT
 from loomnet.scenarios import Scenario, load, scenarios_in
@@ -39,24 +40,21 @@ def replayed(
     """Runs the scenario copied into a run's directory with that run's parameters, clock and seed;
     writes a run of its own. Raises UsageError for a directory that cannot be played again."""
     content, folder = load_report(run)
-    for name in ("scenario", "parameters", "clock", "seed"):
-        if name not in content:
-            raise UsageError(f"{folder / REPORT} has no {name}")
     environment = _environment(folder)
-    scenario = _copied(folder, str(content["scenario"]))
-    original = environment.get("paths", {}).get("scenario")
+    scenario = _copied(folder, content["scenario"])
+    scenario.known(content["parameters"], str(folder / REPORT))
+    original = _text_at(environment, "paths", "scenario")
     home = Path(original).parent if original else folder
     remarks = []
-    if original and not Path(original).is_file():
+    if original and not is_file(original):
         remarks.append(f"note: {original} is gone; scripts it names are looked for in {folder}")
         home = folder
-    elif original and scenario.file and \
-            Path(original).read_bytes() != scenario.file.read_bytes():  # fmt: skip
+    elif original and scenario.file and _source(original) != _source(scenario.file):
         remarks.append(f"note: {original} has changed since; its copy was played")
-    then, now = environment.get("versions", {}).get("loomnet"), _version()
+    then, now = _text_at(environment, "versions", "loomnet"), _version()
     if then not in (None, now):
         remarks.append(f"note: that run was made by loomnet {then}, this one by {now}")
-    if not content.get("deterministic", True):
+    if not content["deterministic"]:
         remarks.append("note: that run was not deterministic (live clock, or measured compute), "
                        "so equal bytes are not to be expected")  # fmt: skip
     report = scenario.run(
@@ -68,7 +66,7 @@ def replayed(
         on_progress=on_progress,
         **content["parameters"],
     )
-    before, after = (folder / REPORT).read_bytes(), report.to_json().encode()
+    before, after = read_bytes(folder / REPORT, MOST_REPORT), report.to_json().encode()
     assert report.directory is not None  # run() has written it
     differences = () if before == after else _differences(folder, report.directory)
     return Replay(report, folder / REPORT, before == after, len(before), differences,
@@ -78,9 +76,9 @@ def replayed(
 def _copied(folder: Path, name: str) -> Scenario:
     """The scenario of this name among the Python files of the run's directory."""
     for file in sorted(folder.glob("*.py")):
-        if "scenario" in file.read_text(errors="replace") and any(
+        if is_file(file) and b"scenario" in read_bytes(file, MOST_SOURCE) and any(
             each.name == name for each in scenarios_in(file)
-        ):
+        ):  # fmt: skip
             return load(f"{file}::{name}")
     raise UsageError(
         f"{folder} holds no copy of scenario {name}: only runs of a scenario file can be replayed"
@@ -88,11 +86,24 @@ def _copied(folder: Path, name: str) -> Scenario:
 
 
 def _environment(folder: Path) -> dict[str, Any]:
+    """What environment.json says; a replay needs nothing of it, so one that is gone or broken is
+    empty."""
     try:
-        content = json.loads((folder / ENVIRONMENT).read_text())
-    except (OSError, ValueError):
+        content = parse_json(read_text(folder / ENVIRONMENT, MOST_REPORT), ENVIRONMENT)
+    except UsageError:
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def _source(file: str | Path) -> bytes:
+    return read_bytes(file, MOST_SOURCE)
+
+
+def _text_at(content: dict[str, Any], section: str, name: str) -> str | None:
+    """A text of one of its sections; None where there is none."""
+    found = content.get(section)
+    value = found.get(name) if isinstance(found, dict) else None
+    return value if isinstance(value, str) and "\0" not in value else None
 
 
 def _version() -> str:

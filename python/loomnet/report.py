@@ -9,7 +9,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loomnet.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY, EXIT_INTERRUPTED, EXIT_OK
+from loomnet.errors import (
+    EXIT_CHECK_FAILED,
+    EXIT_FIDELITY,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    UnknownNameError,
+)
 from loomnet.metrics import Check, Metric
 from loomnet.rundata import Fidelity
 from loomnet.table import Table
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from loomnet.result import Result
 
 SCHEMA_VERSION = 1
+BROKEN_OFF = ("stalled", "failed")  # endings of a run that say nothing good of its job
 
 
 @dataclass
@@ -95,13 +102,28 @@ class Report:
         ]
 
     @property
+    def broken_off(self) -> list[str]:
+        """Runs that a rank, a job, a stall, a deadlock or --max-wall ended, each with its
+        reason; an interrupted run is none of them."""
+        return [
+            f"{run.label or self.scenario} {run.ended}: {run.reason or 'no reason is known'}"
+            for run in self.fidelity
+            if run.ended in BROKEN_OFF
+        ]
+
+    def cut_off(self, reason: str) -> None:
+        """Notes that the scenario's own code was ended outside its runs."""
+        self.fidelity.append(RunFidelity("", Fidelity(), "stalled", reason))
+
+    @property
     def exit_code(self) -> int:
-        """130 interrupted, 3 fell behind (outranks a failed check), 1 a check failed, 0."""
+        """The first that holds: 130 interrupted, 3 an engine fell behind, 1 a check failed or a run
+        did not end by itself, 0."""
         if self.interrupted:
             return EXIT_INTERRUPTED
         if self.behind:
             return EXIT_FIDELITY
-        return EXIT_CHECK_FAILED if self.failed else EXIT_OK
+        return EXIT_CHECK_FAILED if self.failed or self.broken_off else EXIT_OK
 
     @property
     def metrics(self) -> Table:
@@ -110,14 +132,15 @@ class Report:
         return Table(columns, [{c: getattr(row, c) for c in columns} for row in self.rows])
 
     def __getitem__(self, dotted: str) -> Any:
-        """The value of a metric by its dotted name; None for null. Raises KeyError with the
-        nearest names."""
+        """The value of a metric by its dotted name; None for null. Raises UsageError,
+        which is a KeyError here, with the nearest names."""
         from loomnet.naming import did_you_mean
 
         for row in self.rows:
             if row.dotted == dotted:
                 return row.value
-        raise KeyError(f'no metric "{dotted}"{did_you_mean(dotted, [r.dotted for r in self.rows])}')
+        known = [row.dotted for row in self.rows]
+        raise UnknownNameError(f'no metric "{dotted}"{did_you_mean(str(dotted), known)}')
 
     def to_dict(self) -> dict[str, Any]:
         return {

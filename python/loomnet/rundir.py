@@ -24,7 +24,7 @@ _PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matp
 
 def new_run_directory(scenario: str, seed: int, root: Path | str = RUNS) -> Path:
     """Creates runs/<scenario>-<time>-<seed>-<id>/ and returns it."""
-    name = re.sub(r"[^A-Za-z0-9_.]+", "_", scenario) or "run"
+    name = re.sub(r"[^A-Za-z0-9_.]+", "_", scenario)[:80] or "run"
     stamp = time.strftime("%Y%m%dT%H%M%S")
     path = Path(root) / f"{name}-{stamp}-{seed}-{secrets.token_hex(3)}"
     path.mkdir(parents=True)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
+import os
 import sys
+import traceback
 import typing
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +18,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from loomnet.errors import RunInterrupted, UsageError
+from loomnet.errors import LoomnetError, RunInterrupted, UsageError, WallTimeError
 from loomnet.laboratory import Lab
-from loomnet.naming import did_you_mean
+from loomnet.metrics import check_plain
+from loomnet.naming import did_you_mean, quoted
+from loomnet.reading import MOST_SOURCE, is_file, read_bytes, read_text
 from loomnet.recording import Record
 from loomnet.report import Report
 from loomnet.spec import one_line
+from loomnet.walltime import WallTime, WallTimeOver
 
 _RUN_OPTIONS = (
     "seed",
@@ -35,6 +41,11 @@ _RUN_OPTIONS = (
     "base",
     "record",
 )
+_BY_POSITION = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+_PACKAGE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -66,23 +77,29 @@ class Scenario:
     """What @ln.scenario makes of a function whose first argument is the Lab."""
 
     def __init__(self, function: Callable[..., None]) -> None:
+        _check_function(function)
         self.function = function
         self.name = function.__name__
         self.doc = inspect.getdoc(function) or ""
         file = inspect.getsourcefile(function)
-        self.file = Path(file).resolve() if file and Path(file).is_file() else None
+        self.file = Path(file).resolve() if file and is_file(file) else None
         self._model = self._signature_model()
         self.__doc__, self.__name__ = function.__doc__, function.__name__
         self.__module__ = function.__module__
 
     def _signature_model(self) -> type[BaseModel]:
         signature = list(inspect.signature(self.function).parameters.values())
-        if not signature:
+        if not signature or signature[0].kind not in _BY_POSITION:
             raise UsageError(
                 f"scenario {self.name}: its first argument must be the lab: "
                 f"def {self.name}(lab: ln.Lab, …)"
             )
-        hints = typing.get_type_hints(self.function, include_extras=True)
+        try:
+            hints = typing.get_type_hints(self.function, include_extras=True)
+        except Exception as error:  # what an annotation raises, a NameError above all
+            raise UsageError(
+                f"scenario {self.name}: its types cannot be read: {type(error).__name__}: {error}"
+            ) from None
         fields: dict[str, Any] = {}
         for parameter in signature[1:]:
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -90,6 +107,14 @@ class Scenario:
                     f"scenario {self.name}: *{parameter.name} has no name to set; "
                     "list every parameter"
                 )
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                raise UsageError(
+                    f"scenario {self.name}: {parameter.name} stands before a / and is set by "
+                    "position alone; parameters are set by name"
+                )
+            if parameter.name.startswith("_"):
+                raise UsageError(f"scenario {self.name}: {parameter.name} begins with _, which no "
+                                 "parameter does")  # fmt: skip
             if parameter.name in _RUN_OPTIONS:
                 raise UsageError(
                     f"scenario {self.name}: a parameter cannot be named "
@@ -104,8 +129,19 @@ class Scenario:
             validate_default=True,
             arbitrary_types_allowed=True,
             protected_namespaces=(),
+            # report.json cannot hold them; pydantic would write null for those that it lets pass.
+            allow_inf_nan=False,
+            ser_json_inf_nan="constants",
         )
-        return create_model(self.name, __config__=config, **fields)
+        try:
+            # A parameter may bear the name of a method of pydantic's; none is called by it here.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                return create_model(self.name, __config__=config, **fields)
+        except Exception as error:  # pydantic has no schema for a type, or no room for a name
+            raise UsageError(
+                f"scenario {self.name}: its parameters cannot be typed: {error}"
+            ) from None
 
     @property
     def parameters(self) -> list[Parameter]:
@@ -121,9 +157,12 @@ class Scenario:
     def validate(self, values: dict[str, Any]) -> BaseModel:
         """Typed parameters from raw values. Raises UsageError: one line, with the fix."""
         try:
-            return self._model(**values)
+            typed = self._model.model_validate(values)
         except ValidationError as error:
             raise UsageError(one_line(self.name, error, self._model.model_fields)) from None
+        for name, value in plain(typed).items():
+            check_plain(f"{self.name}.{name}", value)
+        return typed
 
     def settings(self, texts: list[str]) -> dict[str, str]:
         """`name=value` strings as given to --set. Raises UsageError for an unknown name, and for
@@ -174,7 +213,7 @@ class Scenario:
     def source(self) -> str:
         """The text that defines it: its file's, or its function's where it has none."""
         if self.file is not None:
-            return self.file.read_text()
+            return read_text(self.file, MOST_SOURCE)
         try:
             return inspect.getsource(self.function)
         except OSError:
@@ -195,6 +234,7 @@ class Scenario:
 
     def run(
         self,
+        /,
         *,
         seed: int = 0,
         clock: str = "virtual",
@@ -213,15 +253,17 @@ class Scenario:
         partial report. `base`: where scripts are looked for first, by default beside the
         scenario's file."""
         typed = self.validate(values)
+        wall = WallTime(max_wall_s)
         lab = Lab(
             self.name,
             clock=clock,
             seed=seed,
-            parameters=typed.model_dump(mode="json"),
+            parameters=plain(typed),
             base=base or (self.file.parent if self.file else None),
             directory=directory,
             source=self.file,
             max_wall_s=max_wall_s,
+            wall=wall,
             runner=runner,
             replay_gaps=replay_gaps,
             replay_faults=replay_faults,
@@ -230,22 +272,86 @@ class Scenario:
             record=record,
         )
         try:
-            self.function(lab, **{name: getattr(typed, name) for name in self._model.model_fields})
+            with wall:
+                self.play(lab, typed)
         except (KeyboardInterrupt, RunInterrupted):
             lab.report.interrupted = True
+        except (WallTimeOver, WallTimeError) as over:
+            wall.disarm()
+            lab.report.cut_off(str(over))
         except BaseException:
+            if not lab.report.interrupted:  # what a scenario raises on its way out of Ctrl-C
+                lab.discard_if_empty()
+                raise
+        if not (lab.ran or lab.report.interrupted or lab.report.fidelity):
             lab.discard_if_empty()
-            raise
+            raise UsageError(
+                f"scenario {self.name} ran nothing: it ended without a call of lab.run(fabric, job)"
+            )
         lab.write()
         return lab.report
 
-    def __call__(self, lab: Lab, **values: Any) -> None:
+    def play(self, lab: Lab, typed: BaseModel) -> None:
+        """Calls the function with a lab and validated parameters. What it raises is the scenario's
+        own; own_traceback() finds it by this frame."""
+        names = type(typed).model_fields
+        given = {name: typed.__dict__[name] for name in names}
+        returned = self.function(lab, **given)
+        if inspect.isawaitable(returned) or inspect.isgenerator(returned):
+            if hasattr(returned, "close"):
+                returned.close()  # Python would warn of a coroutine that was never awaited
+            raise UsageError(
+                f"scenario {self.name} returned a {type(returned).__name__} that nothing runs; "
+                "write it as a plain function"
+            )
+
+    def __call__(self, lab: Lab, /, **values: Any) -> None:
         """Plays the scenario on a lab that is there already."""
-        typed = self.validate(values)
-        self.function(lab, **{name: getattr(typed, name) for name in self._model.model_fields})
+        self.play(lab, self.validate(values))
 
     def __repr__(self) -> str:
         return f"Scenario({self.name}: {', '.join(p.name for p in self.parameters)})"
+
+
+def plain(typed: BaseModel) -> dict[str, Any]:
+    """Validated parameters as report.json holds them. Raises UsageError for one it cannot hold."""
+    try:
+        return BaseModel.model_dump(typed, mode="json")
+    except (ValueError, TypeError, RecursionError) as error:  # PydanticSerializationError is one
+        raise UsageError(f"{type(typed).__name__}: a parameter's value cannot be written into "
+                         f"report.json: {error}") from None  # fmt: skip
+
+
+def _check_function(function: Any) -> None:
+    """Raises UsageError for what cannot be a scenario."""
+    if not inspect.isfunction(function):
+        raise UsageError(f"scenario: {quoted(function)} is not a function; put @ln.scenario above "
+                         "def name(lab: ln.Lab, …)")  # fmt: skip
+    name = function.__name__
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(f"scenario {name}: an async def is never awaited; write def {name}(…)")
+    if inspect.isgeneratorfunction(function):
+        raise UsageError(f"scenario {name}: a function with yield never runs to its end; take the "
+                         "yield out")  # fmt: skip
+
+
+def own_traceback(error: BaseException) -> list[str] | None:
+    """The lines of a scenario's own traceback, without Loomnet's frames around it; None for an
+    exception that did not come out of a scenario's code."""
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if Scenario.play.__code__ not in frames:
+        return None
+    shown_error = traceback.TracebackException.from_exception(error)
+    depth = len(frames) - frames[::-1].index(Scenario.play.__code__)
+    shown_error.stack[:] = shown_error.stack[depth:]
+    each: traceback.TracebackException | None = shown_error
+    while each is not None:
+        # Inside Loomnet the place at fault is kept, unless the message alone is meant to be read.
+        ours = [Path(frame.filename).is_relative_to(_PACKAGE) for frame in each.stack]
+        if not all(ours[-1:]) or issubclass(each.exc_type or Exception, LoomnetError):
+            each.stack[:] = [f for f, own in zip(each.stack, ours, strict=True) if not own]
+        each = each.__cause__ or each.__context__
+    return list(shown_error.format())
 
 
 def unpacked(parcel: Parcel, folder: Path) -> Scenario:
@@ -256,7 +362,7 @@ def unpacked(parcel: Parcel, folder: Path) -> Scenario:
 
         return Scenario(cloudpickle.loads(parcel.function))
     file = Path(parcel.file or "")
-    if not file.is_file() or hashlib.sha256(file.read_bytes()).hexdigest() != parcel.digest:
+    if not is_file(file) or hashlib.sha256(file.read_bytes()).hexdigest() != parcel.digest:
         file = folder / (file.name or "scenario.py")
         file.write_text(parcel.text)
     return load(f"{file}::{parcel.name}")
@@ -270,9 +376,7 @@ def scenario(function: Callable[..., None]) -> Scenario:
 def scenarios_in(file: str | Path) -> list[Scenario]:
     """All scenarios of a file, in order of definition. Raises UsageError if it cannot be read."""
     path = Path(file)
-    if not path.is_file():
-        near = [str(p) for p in path.parent.glob("*.py")] if path.parent.is_dir() else []
-        raise UsageError(f'no file "{file}"{did_you_mean(str(file), near)}')
+    check_file(path)
     module = import_file(path.resolve())
     return [
         value
@@ -281,10 +385,18 @@ def scenarios_in(file: str | Path) -> list[Scenario]:
     ]
 
 
-def load(target: str | Path) -> Scenario:
-    """The scenario of `FILE` or `FILE::NAME`. Raises UsageError naming what there is."""
+def load(target: str | Path, *, max_wall_s: float | None = None) -> Scenario:
+    """The scenario of `FILE` or `FILE::NAME`. Raises UsageError naming what there is, WallTimeError
+    where the file's code runs for longer than `max_wall_s` when it is loaded."""
+    if not isinstance(target, (str, Path)):
+        raise UsageError(f"load: {quoted(target)} is not FILE or FILE::NAME")
     file, _, name = str(target).partition("::")
-    found = {each.name: each for each in scenarios_in(file)}
+    try:
+        with WallTime(max_wall_s) as wall:
+            found = {each.name: each for each in scenarios_in(file)}
+    except WallTimeOver as over:
+        wall.disarm()
+        raise WallTimeError(f"{file}: {over} while the file was being loaded") from None
     if not found:
         raise UsageError(f"{file} holds no scenario: decorate a function with @ln.scenario")
     if name:
@@ -299,9 +411,18 @@ def load(target: str | Path) -> Scenario:
     return next(iter(found.values()))
 
 
+def check_file(path: Path, where: str = "") -> None:
+    """Raises UsageError, with the nearest Python files, where there is no such file."""
+    if not is_file(path):
+        near = [str(p) for p in path.parent.glob("*.py")] if os.path.isdir(path.parent) else []
+        raise UsageError(f'{where}no file "{path}"{did_you_mean(str(path), near)}')
+
+
 def import_file(path: Path) -> ModuleType:
-    """A Python file as a module of its own name. Raises UsageError for one that does not parse."""
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    """A Python file as a module of its own name. Raises UsageError, one line that names the line at
+    fault, for a file that does not parse or whose code raises while it is loaded."""
+    read_bytes(path, MOST_SOURCE)
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
     name = f"loomnet_scenario_{path.stem}_{digest}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -310,6 +431,34 @@ def import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except SyntaxError as error:
-        raise UsageError(f"{path}:{error.lineno}: {error.msg}") from error
+    except (LoomnetError, KeyboardInterrupt, WallTimeOver):
+        del sys.modules[name]
+        raise
+    except BaseException as error:  # sys.exit() too: the file's code, not a command of the user's
+        del sys.modules[name]
+        raise UsageError(f"{_place(path, error)}{error_text(error)}") from error
     return module
+
+
+def _place(path: Path, error: BaseException) -> str:
+    """Where a file that is being loaded raised: its own line, and the line of another file."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f"{path}:{error.lineno}: "
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == str(path)]
+    if not own:
+        return f"{path}: "
+    last = frames[-1]
+    below = "" if last is own[-1] else f" (in {Path(last.filename).name}:{last.lineno})"
+    return f"{path}:{own[-1].lineno}{below}: "
+
+
+def error_text(error: BaseException) -> str:
+    """`NameError: name 'x' is not defined`; of a SyntaxError its message alone."""
+    if isinstance(error, SyntaxError) and error.msg:
+        return error.msg
+    try:
+        text = str(error)
+    except Exception:  # an exception of the user's own class
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

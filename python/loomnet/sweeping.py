@@ -214,7 +214,7 @@ def _as_list(name: str, given: Any) -> list[Any]:
 def _default_directory(scenario: Scenario, points: list[Point]) -> Path:
     """The same sweep finds the same directory, and so what was done of it."""
     digest = hashlib.sha256(" ".join(point.key for point in points).encode()).hexdigest()[:10]
-    return Path(RUNS) / f"sweep-{re.sub(r'[^A-Za-z0-9_.]+', '_', scenario.name)}-{digest}"
+    return Path(RUNS) / f"sweep-{re.sub(r'[^A-Za-z0-9_.]+', '_', scenario.name)[:80]}-{digest}"
 
 
 def _write_index(folder: Path, scenario: Scenario, axes: Mapping[str, list[Any]],

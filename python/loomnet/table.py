@@ -6,6 +6,8 @@ import html
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from loomnet.errors import UnknownNameError
+
 
 class Table:
     """Rows with named columns. Iterates as dicts; `column(name)` is one column as a list."""
@@ -24,9 +26,10 @@ class Table:
         return self.rows[index]
 
     def column(self, name: str) -> list[Any]:
-        """One column, in row order. Raises KeyError for a column that is not there."""
+        """One column, in row order. Raises UsageError, which is a KeyError here, for a column that
+        is not there."""
         if name not in self.columns:
-            raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}")
+            raise UnknownNameError(f"no column {name!r}; there are {', '.join(self.columns)}")
         return [row[name] for row in self.rows]
 
     def to_polars(self) -> Any:

@@ -220,13 +220,6 @@ def test_a_comma_in_set_of_run_names_sweep(here, capsys):
     assert err.count("\n") == 1 and not (here / "runs").exists()
 
 
-def test_an_error_of_the_scenario_itself_keeps_its_traceback(here):
-    (here / "broken.py").write_text("import loomnet as ln\n@ln.scenario\ndef broken(lab): 1 / 0\n")
-    with pytest.raises(ZeroDivisionError):
-        main(["run", "broken.py"])
-    assert not (here / "runs").exists()
-
-
 def test_list_and_describe(here, capsys):
     assert main(["list"]) == 0 and "demo.py::demo  One short run." in capsys.readouterr().out
     assert main(["describe", "demo.py"]) == 0

@@ -145,7 +145,7 @@ def test_command_compare(tmp_path, monkeypatch, capsys):
     (tmp_path / "old.json").write_text(json.dumps(old))
     for words, message in (
         (["one", "none"], "none: No such file"),
-        (["one", "broken"], "is not JSON"),
+        (["one", "broken"], ": not JSON: "),
         (["one", "old.json"], "no report of schema_version 1"),
         (["one", "two", "--rel", "five"], "write 5% or 0.05"),
         (["one", "two", "--rel", "-1%"], "0 or more"),

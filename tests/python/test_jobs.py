@@ -99,7 +99,7 @@ def test_trace_names_the_line_at_fault(tmp_path):
     assert [row[0] for row in rows] == [ln.Time("2 us"), ln.Time("3 us")]
     assert ln.Trace(path).edges([0, 1]) == [(0, 1)]
     path.write_text(good + good.replace('"1 MB"', "1000"))
-    with pytest.raises(UsageError, match=r"trace.jsonl:2: 1000 has no unit"):
+    with pytest.raises(UsageError, match=r"trace.jsonl:2: size: 1000 has no unit"):
         ln.Trace(path).rows()
     path.write_text(good + "{")
     with pytest.raises(UsageError, match=r"trace.jsonl:2: "):

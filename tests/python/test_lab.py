@@ -126,7 +126,7 @@ def test_labels_are_not_shared(tmp_path):
         made.run(fabric(), ln.AllReduce("1 MB"), FAULTS, label="x")
 
 
-def test_a_stalled_run_counts_an_error_and_changes_no_exit_status(tmp_path):
+def test_a_stalled_run_counts_an_error_and_is_a_failed_run(tmp_path):
     def stalled(request):
         request.timetable.advance(20 * S)
         data = _with(request.timetable.windows)
@@ -137,7 +137,8 @@ def test_a_stalled_run_counts_an_error_and_changes_no_exit_status(tmp_path):
     result = made.run(fabric(), ln.AllReduce("1 MB"), FAULTS, label="roce")
     assert result["errors"] == 1 and result["leaf_spine_down.blip_s"] is None
     assert "no progress" in result.metric("leaf_spine_down.blip_s").reason
-    assert made.report.exit_code == 0
+    assert made.report.exit_code == 1 and not made.report.failed
+    assert made.report.broken_off == ["roce stalled: no progress for 24 s"]
     assert (
         not made.check("blip", result["leaf_spine_down.blip_s"], le=1)
         and made.report.exit_code == 1

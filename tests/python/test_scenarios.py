@@ -29,6 +29,7 @@ def sample(
     """Says what it was given."""
     seen.update(transport=transport, planes=planes, rate=rate, note=note, reroute=reroute)
     lab.metric("planes", planes)
+    lab.run(ln.clos.star(hosts=2, rate="10 Gb/s", delay="1 us"), ln.SendRecv("8 B"))
 
 
 def test_a_signature_is_the_list_of_parameters():
@@ -126,7 +127,9 @@ def test_discovery(tmp_path):
         @ln.scenario
         def first(lab): ...
         @ln.scenario
-        def second(lab, n: int): lab.metric("n", n)
+        def second(lab, n: int):
+            lab.metric("n", n)
+            lab.run(ln.clos.star(hosts=2, rate="10 Gb/s", delay="1 us"), ln.SendRecv("8 B"))
         """,
     )
     assert [s.name for s in scenarios_in(two)] == ["first", "second"]

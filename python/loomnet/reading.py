@@ -1,0 +1,72 @@
+"""Files that a user names: regular ones alone, up to a bound, so that neither a pipe nor a device
+holds a command up, and every refusal is one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from loomnet.errors import UsageError
+from loomnet.naming import quoted
+
+MOST_TEXT = 1 << 28  # bytes of a report, a trace's text or a table
+MOST_SOURCE = 1 << 24  # of a Python file
+
+
+def user_path(where: str, value: Any) -> Path:
+    """A path that a user gave. Raises UsageError, beginning with `where`, for what is none."""
+    if not isinstance(value, (str, Path)) or "\0" in str(value) or not str(value):
+        raise UsageError(f"{where}: {quoted(value)} is not a path")
+    return Path(value)
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether a regular file is there. A name that no file can have (too long, with a NUL) is
+    none; Path.is_file() raises OSError for some of those."""
+    return os.path.isfile(path)
+
+
+def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
+    """All of a regular file. Raises UsageError, naming the file, for one that cannot be read, is no
+    regular file, or holds more than `most` bytes."""
+    try:
+        # Without O_NONBLOCK a pipe that nothing writes to would be waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except ValueError as error:  # a NUL in the name
+        raise UsageError(f"{path}: {error}") from None
+    with open(descriptor, "rb") as file:
+        kind = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(kind):
+            raise UsageError(f"{path} is a folder, not a file")
+        if not stat.S_ISREG(kind):
+            raise UsageError(f"{path} is not a regular file")
+        try:
+            data = file.read(most + 1)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+    if len(data) > most:
+        raise UsageError(f"{path} holds more than {most >> 20} MiB")
+    return data
+
+
+def read_text(path: str | Path, most: int = MOST_TEXT) -> str:
+    """All of a regular UTF-8 file. Raises UsageError as read_bytes does, and for other text."""
+    try:
+        return read_bytes(path, most).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: byte {error.start} is not UTF-8") from None
+
+
+def parse_json(text: str | bytes, where: str) -> Any:
+    """The value of a JSON text. Raises UsageError, beginning with `where`."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise UsageError(f"{where}: brackets are nested too deeply") from None
+    except ValueError as error:
+        raise UsageError(f"{where}: not JSON: {error}") from None
