@@ -36,7 +36,7 @@ tcp::TcpOptions tcp_options(const pybind11::dict& options, std::uint64_t seed);
 rank::NoticeKind notice_named(const std::string& name);
 rank::GoneReason reason_named(const std::string& name);
 pybind11::list mark_list(const std::vector<RankMark>& marks);
-std::vector<std::uint32_t> queued_bytes(Network& network, const std::vector<std::uint32_t>& halves);
+std::vector<std::uint64_t> queued_bytes(Network& network, const std::vector<std::uint32_t>& halves);
 pybind11::dict counters_dict(const RunCounters& counters);
 Collective collective_named(const std::string& name);
 LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<bool> up,

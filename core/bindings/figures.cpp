@@ -150,9 +150,9 @@ py::dict counters_dict(const RunCounters& c) {
   return out;
 }
 
-std::vector<std::uint32_t> queued_bytes(Network& network,
+std::vector<std::uint64_t> queued_bytes(Network& network,
                                         const std::vector<std::uint32_t>& halves) {
-  std::vector<std::uint32_t> out;
+  std::vector<std::uint64_t> out;
   for (const std::uint32_t half : halves) {
     if (half / 2 >= network.links()) throw std::invalid_argument("queued: no such link");
     out.push_back(network.half(half / 2, half % 2 == 0).queued_bytes(network.now()));

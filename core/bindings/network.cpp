@@ -66,10 +66,10 @@ std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows) {
 
 void bind_network(py::module_& m) {
   py::class_<LinkConfig>(m, "LinkConfig")
-      .def(py::init([](std::uint64_t rate, std::int64_t delay, std::uint32_t data_limit,
-                       std::uint32_t control_limit, std::uint32_t ecn_low, std::uint32_t ecn_high,
-                       std::uint32_t trim_size, bool last_hop, std::uint32_t pfc_xoff,
-                       std::uint32_t pfc_xon, std::uint32_t pfc_headroom, double ecn_share) {
+      .def(py::init([](std::uint64_t rate, std::int64_t delay, std::uint64_t data_limit,
+                       std::uint64_t control_limit, std::uint64_t ecn_low, std::uint64_t ecn_high,
+                       std::uint32_t trim_size, bool last_hop, std::uint64_t pfc_xoff,
+                       std::uint64_t pfc_xon, std::uint64_t pfc_headroom, double ecn_share) {
              LinkConfig c;
              c.rate = {rate};
              c.delay = ps(delay);

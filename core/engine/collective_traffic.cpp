@@ -1,8 +1,11 @@
 // Members of a collective job: an executor each, posting to its host's emulated NIC.
 #include "engine/collective_traffic.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
+
+#include "engine/sparse_memory.hpp"
 
 namespace loomnet {
 
@@ -11,7 +14,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
   Member(CollectiveTraffic& job, JobRank rank)
       : job_(job), rank_(rank), nic_(job.network_.nic(job.config_.hosts[rank])) {
     const std::uint64_t staging = job.layout_.total_bytes();
-    if (job.config_.payload) staging_.resize(staging);
+    if (job.config_.payload) staging_ = SparseMemory(staging);
     std::uint8_t* base = job.config_.payload ? staging_.data() : nullptr;
     key_ = nic_.register_region(base, 0, staging);
     executor_ = std::make_unique<CollectiveExecutor>(
@@ -189,7 +192,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
   JobRank rank_;
   Nic& nic_;
   std::uint32_t key_ = 0;
-  std::vector<std::uint8_t> staging_;
+  SparseMemory staging_;
   std::unique_ptr<CollectiveExecutor> executor_;
   std::vector<QpNumber> peers_;
   std::vector<JobRank> by_qp_;
@@ -201,13 +204,25 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
   bool flushing_ = false;
 };
 
+namespace {
+
+// Of no slot is more needed than the longest transfer of the job, and of channels one: the job has
+// one communicator and no messages.
+StagingConfig staging_of(const CollectiveTrafficConfig& config) {
+  const std::uint64_t longest = (std::max<std::uint64_t>(config.bytes, 1) + 63) / 64 * 64;
+  return {.ranks = static_cast<std::uint32_t>(config.hosts.size()),
+          .slots = config.slots,
+          .slot_payload =
+              static_cast<std::uint32_t>(std::min<std::uint64_t>(config.slot_payload, longest)),
+          .channels = 1};
+}
+
+}  // namespace
+
 CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficConfig& config)
     : network_(network),
       config_(config),
-      layout_({.ranks = static_cast<std::uint32_t>(config.hosts.size()),
-               .slots = config.slots,
-               .slot_payload = config.slot_payload,
-               .channels = 2}),
+      layout_(staging_of(config)),
       id_(network.events().add(*this)) {
   if (config.hosts.size() < 2) throw std::invalid_argument("collective: hosts must be two or more");
   if (config.shift != 0 && (config.collective != Collective::all_to_all ||

@@ -43,9 +43,9 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& confi
       glass_(config.rate.count == 0),
       to_host_(config.last_hop),
       data_limit_(config.data_limit),
-      control_limit_(config.control_limit),
       ecn_low_(config.ecn_low),
       ecn_high_(config.ecn_high),
+      control_limit_(config.control_limit),
       random_(seed, stream ? stream : EventQueue::number(id_), kPurpose),
       config_(config),
       pool_(pool),
@@ -179,7 +179,7 @@ PacketPtr HalfLink::dequeue() {
   while (q < kQueueClasses && (queues_[q].empty() || (paused_ && q == kDataClass))) ++q;
   const bool data_waits = q < kQueueClasses;
   if (!queues_[kControlClass].empty() && (!data_waits || control_credit_ <= 0)) q = kControlClass;
-  const std::uint32_t data_before = data_bytes_;
+  const std::uint64_t data_before = data_bytes_;
   PacketPtr packet = queues_[q].pop();
   --queued_packets_;
   if (q == kControlClass) {
@@ -192,7 +192,8 @@ PacketPtr HalfLink::dequeue() {
     control_credit_ = std::max<std::int64_t>(control_credit_, 0);
     if (ecn_high_ && packet->ect && data_before > ecn_low_) {
       const double p = data_before < ecn_high_ ? static_cast<double>(data_before - ecn_low_) /
-                                                     (ecn_high_ - ecn_low_) * config_.ecn_share
+                                                     static_cast<double>(ecn_high_ - ecn_low_) *
+                                                     config_.ecn_share
                                                : 1.0;
       if (p >= 1 || random_.uniform() < p) {
         mark_ce(*packet);
@@ -305,7 +306,8 @@ void HalfLink::clear() {
   in_flight_.clear();
   give_back();
   for (auto& queue : queues_) queue.clear();
-  queued_packets_ = data_bytes_ = control_bytes_ = 0;
+  queued_packets_ = 0;
+  data_bytes_ = control_bytes_ = 0;
   control_credit_ = 0;
 }
 

@@ -22,10 +22,11 @@ namespace loomnet {
 struct LinkConfig {
   BitsPerSecond rate{};             // 0: no serialiser and no queue (a panel's egress)
   Picoseconds delay{};
-  std::uint32_t data_limit = 0;     // bytes of all data queues; 0: no limit
-  std::uint32_t control_limit = 0;  // bytes of the control queue; 0: no limit
-  std::uint32_t ecn_low = 0;        // RED marking begins here (bytes of data queued at dequeue) …
-  std::uint32_t ecn_high = 0;       // … and is certain from here on; 0: no marking
+  // Bytes: 400 Gb/s over 100 ms hold 5 GB.
+  std::uint64_t data_limit = 0;     // of all data queues; 0: no limit
+  std::uint64_t control_limit = 0;  // of the control queue; 0: no limit
+  std::uint64_t ecn_low = 0;        // RED marking begins here (data queued at dequeue) …
+  std::uint64_t ecn_high = 0;       // … and is certain from here on; 0: no marking
   double ecn_share = 1;             // probability just below ecn_high (RED's maximum)
   bool trim = false;                // cut trimmable packets that find the data queue full
   bool trim_fix_lengths = true;     // rewrite IPv6 and UDP lengths of a trimmed packet
@@ -96,7 +97,7 @@ class alignas(128) HalfLink final : public EventHandler {
   bool holds_from(std::uint16_t ingress) const;
   // When the serialiser is free of what has been offered so far, queues not counted.
   Picoseconds busy_until() const { return busy_until_; }
-  std::uint32_t queued_bytes(Picoseconds now) {
+  std::uint64_t queued_bytes(Picoseconds now) {
     advance(now);
     return data_bytes_ + control_bytes_;
   }
@@ -188,9 +189,8 @@ class alignas(128) HalfLink final : public EventHandler {
   bool up_ = true;
   bool paused_ = false;  // by PFC: data waits
 
+  std::uint64_t data_bytes_ = 0;
   std::uint32_t queued_packets_ = 0;
-  std::uint32_t data_bytes_ = 0;
-  std::uint32_t control_bytes_ = 0;
   bool impaired_ = false;
   bool glass_ = false;    // config_.rate is 0
   bool to_host_ = false;  // config_.last_hop
@@ -205,8 +205,10 @@ class alignas(128) HalfLink final : public EventHandler {
   SharedBuffer* buffer_ = nullptr;
   PauseControl* pauses_ = nullptr;  // buffer_'s, where there is PFC
   std::int64_t control_credit_ = 0;  // bytes control has sent ahead of waiting data
-  std::uint32_t data_limit_ = 0, control_limit_ = 0, ecn_low_ = 0, ecn_high_ = 0;  // config_'s
+  std::uint64_t data_limit_ = 0;     // config_'s
   std::array<PacketFifo, kQueueClasses> queues_;
+  std::uint64_t ecn_low_ = 0, ecn_high_ = 0;            // config_'s
+  std::uint64_t control_bytes_ = 0, control_limit_ = 0;  // config_'s
   RandomStream random_;
   LinkConfig config_;
   mutable LinkCounters counters_;  // but for what was delivered

@@ -20,9 +20,9 @@ struct LinkConfig;
 
 // Thresholds of the ingress port that a link's direction ends at, in bytes. xoff 0: no PFC there.
 struct PfcConfig {
-  std::uint32_t xoff = 0;      // more than this waiting: pause
-  std::uint32_t xon = 0;       // no more than this: go on
-  std::uint32_t headroom = 0;  // above xoff, for what arrives until the pause holds
+  std::uint64_t xoff = 0;      // more than this waiting: pause
+  std::uint64_t xon = 0;       // no more than this: go on
+  std::uint64_t headroom = 0;  // above xoff, for what arrives until the pause holds
 };
 
 // Bytes that may still arrive after a port of `forward`'s far end has decided to pause: its frame

@@ -16,13 +16,13 @@ class QueueSeries {
  public:
   struct Point {
     Picoseconds at;
-    std::uint32_t bytes;
+    std::uint64_t bytes;
   };
 
   explicit QueueSeries(std::size_t most) : most_(most) {}
 
   // Times of one link do not go back.
-  void add(std::uint32_t half, std::uint32_t bytes, Picoseconds at) {
+  void add(std::uint32_t half, std::uint64_t bytes, Picoseconds at) {
     Line& line = lines_[half];
     const std::size_t before = line.points.size();
     line.push({at, bytes}, bin_);

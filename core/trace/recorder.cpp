@@ -125,7 +125,7 @@ void Recorder::dropped(std::uint32_t half, const Packet& packet, std::string_vie
   }
 }
 
-void Recorder::queued(std::uint32_t half, std::uint32_t bytes, Picoseconds now) {
+void Recorder::queued(std::uint32_t half, std::uint64_t bytes, Picoseconds now) {
   if (config_.timeline) queues_.add(half, bytes, now);
 }
 

@@ -89,7 +89,7 @@ class Recorder final : public Tap {
   void delivered(std::uint32_t half, const Packet& packet, Picoseconds now) override;
   void dropped(std::uint32_t half, const Packet& packet, std::string_view reason, bool was_sent,
                Picoseconds now) override;
-  void queued(std::uint32_t half, std::uint32_t bytes, Picoseconds now) override;
+  void queued(std::uint32_t half, std::uint64_t bytes, Picoseconds now) override;
   void refused(std::uint32_t node, const Packet& packet, std::string_view reason,
                Picoseconds now) override;
   void posted(std::uint32_t host, std::uint32_t qp, const WorkRequest& request,

@@ -38,7 +38,7 @@ class Tap {
   virtual void dropped(std::uint32_t half, const Packet& packet, std::string_view reason,
                        bool was_sent, Picoseconds now) = 0;
   // Bytes that wait in the sending port's queues, after each change.
-  virtual void queued(std::uint32_t half, std::uint32_t bytes, Picoseconds now) = 0;
+  virtual void queued(std::uint32_t half, std::uint64_t bytes, Picoseconds now) = 0;
   // The program of the switch `node` drops what `delivered` has shown last.
   virtual void refused(std::uint32_t node, const Packet& packet, std::string_view reason,
                        Picoseconds now) = 0;

@@ -79,9 +79,9 @@ constexpr LinkConfig kLink{.rate = gigabits(100), .delay = microseconds(1)};
 
 class PfcTest : public ::testing::Test {
  protected:
-  LinkConfig guarded(std::uint32_t xoff = 60'000, std::uint32_t xon = 52'000) const {
+  LinkConfig guarded(std::uint64_t xoff = 60'000, std::uint64_t xon = 52'000) const {
     LinkConfig link = kLink;
-    link.pfc = {xoff, xon, static_cast<std::uint32_t>(pfc_headroom(kLink, kLink))};
+    link.pfc = {xoff, xon, pfc_headroom(kLink, kLink)};
     return link;
   }
   NodeId host() {
