@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from loomnet import expected, measure
+from loomnet import bounds, expected, measure
 from loomnet import metrics as rows
 from loomnet.errors import RunInterrupted, UsageError
 from loomnet.fabric import Fabric
@@ -242,6 +242,8 @@ class Lab:
                 raise UsageError(f"run: {name}={options[name]!r} is not a table of its options, "
                                  'as tcp={"cc": "bbr"} is')
         check_faults(faults, fabric)
+        reroute = reroute_time("run", reroute_delay)
+        bounds.check_run(job, faults, reroute, options.get("gaps_ps", ()))
         job.check_clock(self.clock)
         hosts = fabric.rank_numbers
         placement = job.place(hosts)
@@ -259,7 +261,6 @@ class Lab:
             dcqcn=job.transport == "roce" and bool(options.get("roce", {}).get("dcqcn")),
             pfc=job.transport == "roce" and self.clock == "virtual" and label not in self._replay,
         )
-        reroute = reroute_time("run", reroute_delay)
         timetable = Timetable(plan, faults, reroute_delay=reroute,
                               moments=self._moments.get(label))
         script = None

@@ -19,7 +19,7 @@ FRAMING_BYTES, PAUSE_BYTES = 24, 60
 # The engine reckons with the largest frame of any transport: 4,096 B behind MRC's headers.
 MAX_FRAME_BYTES = 4096 + 142
 NO_PFC = {"pfc_xoff_bytes": 0, "pfc_xon_bytes": 0, "pfc_headroom_bytes": 0}
-_MOST = Size("2 GiB")
+_MOST = Size("1024 TiB")
 _WORDS = {"on": True, "off": False}
 
 
@@ -70,7 +70,10 @@ def needed_headroom(ahead: HalfLink, back: HalfLink) -> int:
 
     until_heard = clocked(MAX_FRAME_BYTES, back) + clocked(PAUSE_BYTES, back) + back.delay.count
     until_quiet = clocked(MAX_FRAME_BYTES, ahead) + ahead.delay.count
-    return int((until_heard + until_quiet) * ahead.rate.count / 8e12) + 16
+    needed = int((until_heard + until_quiet) * ahead.rate.count / 8e12)
+    # Above 2.7 Tb/s the engine's rounding to picoseconds is whole bytes, as a float's 53 bits are
+    # above a terabyte.
+    return needed + 16 + ahead.rate.count * 3 // (8 * 10**12) + (needed >> 40)
 
 
 def thresholds(

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from loomnet import bounds
 from loomnet.addressing import PlanePaths, Style, SwitchUsids, UsidPlan, host_address
 from loomnet.errors import FabricError
 from loomnet.fabric import Fabric, HalfLink
@@ -237,6 +238,11 @@ def half_settings(
                      for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))  # fmt: skip
         share = DCQCN_PMAX
     trims = spec.trim and not from_host
+    # A host takes whatever comes and never pauses the network.
+    lossless = NO_PFC if last_hop else thresholds(spec, back, bdp, frame, default=pfc, where=where)
+    bounds.check_half(where, spec.rate.count, rtt.count, {
+        "data_limit": limit, "control_limit": control, "ecn": high,
+        "pfc": sum(lossless.values())})
     return {
         "rate_bps": spec.rate.count,
         "delay_ps": spec.delay.count,
@@ -246,8 +252,7 @@ def half_settings(
         "ecn_high_bytes": high if marks else 0,
         "ecn_share": share,
         "trim_bytes": TRIM_BYTES if trims else 0,
-        # A host takes whatever comes and never pauses the network.
-        **(NO_PFC if last_hop else thresholds(spec, back, bdp, frame, default=pfc, where=where)),
+        **lossless,
     }
 
 
@@ -284,6 +289,7 @@ def _switch_plan(fabric: Fabric, topology: Topology, name: str, links: Sequence[
         leaves, arrives = (ahead, back) if ahead.source == node else (back, ahead)
         queued += leaves.data_limit_bytes + leaves.control_limit_bytes
         reserved += arrives.reserved_bytes
+    bounds.check_buffer(name, queued + reserved)
     return SwitchPlan(
         node,
         name,
@@ -324,6 +330,7 @@ def make_plan(
     addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
     frame = fabric.payload.bytes + HEADER_BYTES
     rtt = base_rtt(topology, addresses, frame)
+    bounds.check_round_trip(fabric.name, rtt.count)
     defaults = {"pfc": pfc, "dcqcn": dcqcn}
     links = tuple(
         LinkPlan(

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy
 
+from loomnet import bounds
 from loomnet.addressing import Style, UsidPlan, host_address
 from loomnet.errors import FabricError
 from loomnet.fabric import Fabric
@@ -245,6 +246,7 @@ def partial_plan(
     addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
     frame = fabric.payload.bytes + HEADER_BYTES
     rtt = longest_rtt(fabric, frame)
+    bounds.check_round_trip(fabric.name, rtt.count)
     halves = Halves(fabric, rtt, frame, defaults)
     lossless = halves.pfc
 
@@ -257,6 +259,7 @@ def partial_plan(
         if lossless:  # by the ports that are there: the others take nothing
             links = (link for _, link, _ in topology.part.neighbours(node))
             reserved = halves.reserved_bytes(node, links)
+        bounds.check_buffer(shape.name(node), halves.buffer_bytes(node) + reserved)
         return SwitchPlan(
             node,
             shape.name(node),

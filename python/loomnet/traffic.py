@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from loomnet import _core
+from loomnet import _core, bounds
 from loomnet.engine import FIRST_QP, Engine, staging_for
 from loomnet.errors import UsageError
 from loomnet.flowjobs import Flows, Incast, Permutation
@@ -179,8 +179,10 @@ class GraphTraffic:
         number = FIRST_QP
         for task in graph.tasks:
             if task.source < 0:
+                bounds.check_at(task.what or graph.name, task.duration_ps)
                 self.core.delay(task.duration_ps, task.lane)
                 continue
+            bounds.check_job_bytes(task.what or graph.name, task.bytes)
             key = (task.source, task.destination, task.channel)
             if key not in numbers:
                 numbers[key] = number
@@ -258,6 +260,8 @@ def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
                 set(edges) if job.pairs else set())
     if isinstance(job, Trace):
         rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
+        bounds.check_at(str(job.path), max((at for at, *_ in rows), default=0))
+        bounds.check_job_bytes(str(job.path), sum(size for *_, size in rows))
         return [lambda now: [(now + at, a, b, size) for at, a, b, size in rows]], 0, set(edges)
     raise UsageError(f"{type(job).__name__}: the engine has no traffic model of this job")
 

@@ -96,7 +96,7 @@ class Clos {
  private:
   PfcConfig pfc(const LinkConfig& forward, const LinkConfig& backward) const {
     return {shape_.pfc_xoff, shape_.pfc_xoff - 2 * kMaxFrameBytes,
-            static_cast<std::uint32_t>(pfc_headroom(forward, backward))};
+            pfc_headroom(forward, backward)};
   }
   void add_switch(std::size_t ports, std::shared_ptr<const TableBatch> tables) {
     auto program = std::make_unique<ForwardProgram>(

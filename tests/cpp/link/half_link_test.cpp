@@ -229,6 +229,31 @@ TEST_F(HalfLinkTest, ARateThatDoesNotDivideIsStillExact) {
   EXPECT_EQ(far_.seen.at(0).at, serialization_time(1024, {7'000'000}));
 }
 
+// A long-haul link's limits pass 4 GiB, and so do the bytes that wait there.
+TEST_F(HalfLinkTest, LimitsMarksAndBuffersCountBeyondFourGibibytes) {
+  constexpr std::uint32_t kHuge = 1u << 31;
+  SharedBuffer buffer(std::uint64_t{40} << 30, 8.0);
+  HalfLink& link = make({.data_limit = 9'000'000'000,
+                         .control_limit = 5'000'000'000,
+                         .ecn_low = 4'300'000'000,
+                         .ecn_high = 4'300'000'001});
+  link.share(buffer);
+  int accepted = 0;
+  for (int i = 0; i < 8; ++i) accepted += link.offer(packet(kHuge), {}) == Offer::accepted;
+  EXPECT_EQ(accepted, 5);  // one on the wire, four of 2^31 B queued: 8.6e9 of 9e9
+  EXPECT_EQ(link.queued_bytes({}), std::uint64_t{4} * kHuge);
+  EXPECT_EQ(link.counters().max_queue, std::uint64_t{4} * kHuge);
+  int control = 0;
+  for (int i = 0; i < 4; ++i) control += link.offer(packet(kHuge, kControlClass), {}) == Offer::accepted;
+  EXPECT_EQ(control, 2);
+  EXPECT_EQ(drops(LinkDrop::queue_full), 3u);
+  EXPECT_EQ(drops(LinkDrop::control_full), 2u);
+  events_.run_until(seconds(10));
+  EXPECT_EQ(far_.seen.size(), 7u);
+  EXPECT_EQ(link.counters().marked, 2u);  // 8.6e9 and 6.4e9 waited, then 4.29e9: below ecn_low
+  EXPECT_EQ(buffer.used(), 0u);
+}
+
 TEST_F(HalfLinkTest, GlassHasDelayOnly) {
   rateless_ = true;
   HalfLink& link = make({.delay = nanoseconds(50)});
