@@ -46,7 +46,7 @@ def check_half(where: str, rate_bps: int, rtt_ps: int, limits: Mapping[str, int]
     for name, limit in limits.items():
         if limit > MOST_BYTES:
             raise FabricError(
-                f"{where}: {name}: {limit:.3g} B at {Rate.of(rate_bps)} and a longest round trip of "
+                f"{where}: {name}: {limit:.3g} B at {Rate.of(rate_bps)} and a round trip of "
                 f"{rtt_ps / 1e12:g} s is above 2^60 B; lower {name}, the rate or the delay"
             )
 

@@ -1,5 +1,5 @@
-"""Quantities at the ends of their range: long-haul links run; what the engine's whole numbers cannot
-hold is refused in one line before anything starts."""
+"""Quantities at the ends of their range: long-haul links run; what the engine's whole numbers
+cannot hold is refused in one line before anything starts."""
 
 import pytest
 
@@ -125,7 +125,7 @@ def test_so_are_rows_of_a_trace(lab, tmp_path, row):
 def test_the_largest_of_all_that_is_allowed_is_no_traceback(lab, transport):
     job = ln.AllReduce("1 MB", transport=transport)
     assert lab.run(two_tier(rate="672 Tb/s", delay="1 us"), job, label="rate")["errors"] == 0
-    # Timers of a transport may give up long before an answer can be there: that is an error by name.
+    # Timers of a transport may give up long before an answer can be there: an error by name.
     far = lab.run(two_tier(rate="1 Gb/s", delay="250 s"), job, label="delay")
     assert far.data.ended in ("finished", "failed", "stalled")
     assert far.data.fidelity.unexplained == 0
