@@ -25,6 +25,7 @@ def assert_matches(report: Report | Result, baseline: str | Path, *, rel: float 
     """
     from loomnet.comparison import compare
     from loomnet.errors import FidelityError, UsageError
+    from loomnet.invoker import rights_of, writer_of
     from loomnet.reading import is_file, user_path
 
     path = user_path("assert_matches", baseline)
@@ -35,8 +36,9 @@ def assert_matches(report: Report | Result, baseline: str | Path, *, rel: float 
     if made.interrupted:
         raise AssertionError(f"the run was interrupted: nothing to hold against {path.name}")
     if update:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(made.to_json())
+        with rights_of(writer_of(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(made.to_json())
         return
     if not is_file(path):
         raise AssertionError(

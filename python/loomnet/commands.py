@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -86,9 +87,9 @@ def run(
     from rich.console import Console
 
     from loomnet.console import PIPED_WIDTH, print_report
+    from loomnet.folder import Output
     from loomnet.progressline import progress_line
     from loomnet.recording import Record, parse_pcap
-    from loomnet.rundir import give_to_user
     from loomnet.scenarios import load
     from loomnet.units import Time
 
@@ -100,23 +101,26 @@ def run(
     values = scenario.settings(setting or [])
     scenario.validate(values)
     record = Record.of(trace, parse_pcap(pcap or []))
-    with progress_line(console) as on_progress:
-        report = scenario.run(
-            seed=seed,
-            clock=clock,
-            max_wall_s=limit,
-            record=record,
-            on_progress=on_progress,
-            say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
-            **values,
-        )
-    print_report(report, console)
-    if json_out == Path("-"):
-        sys.stdout.write(report.to_json())
-    elif json_out is not None:
-        json_out.write_text(report.to_json())
-        give_to_user(json_out)
-    return report.exit_code
+    with contextlib.ExitStack() as stack:
+        out = None
+        if json_out not in (None, Path("-")):
+            out = stack.enter_context(Output(json_out, "--json"))
+        with progress_line(console) as on_progress:
+            report = scenario.run(
+                seed=seed,
+                clock=clock,
+                max_wall_s=limit,
+                record=record,
+                on_progress=on_progress,
+                say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+                **values,
+            )
+        print_report(report, console)
+        if out is not None:
+            out.fill(report.to_json().encode())
+        elif json_out is not None:
+            sys.stdout.write(report.to_json())
+    return report.exit_code or (EXIT_OK if report.unwritten is None else EXIT_USAGE)
 
 
 @app.command()

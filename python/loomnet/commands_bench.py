@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,6 +56,7 @@ def bench(
     """
     from loomnet import clos, version
     from loomnet.benching import COLUMNS, HEAD, benchmark_named, measured, sizes
+    from loomnet.folder import Output
 
     benchmark = benchmark_named(collective)
     wanted = sizes(first, last, factor, step)
@@ -63,28 +65,31 @@ def bench(
     else:
         built = clos.two_tier(planes=planes, leaves=leaves, spines=spines, rate=rate, delay=delay,
                               hosts_per_leaf=-(-ranks // leaves) if leaves > 0 else 1)  # fmt: skip
-    rows = []
-    for row in measured(benchmark, built, wanted, transport=transport, ranks=ranks, repeat=repeat,
-                        warm_up=warm_up, compare_bytes=bool(check), seed=seed):  # fmt: skip
-        if not rows:  # nothing before it is known that the input is good
-            print(f"# loomnet {version()}: {benchmark.name}, {ranks} ranks, {transport}, "
-                  f"{built!r}, virtual clock, seed {seed}")  # fmt: skip
-            print(f"# {repeat} rounds after {warm_up}, out of place, bytes "
-                  f"{'compared' if check else 'not moved'}\n#\n{HEAD}", flush=True)  # fmt: skip
-        rows.append(row)
-        print(row.text(), flush=True)
-        if row.reason:
-            print(f"# did not finish: {row.reason}")
-    if not rows:
-        raise UsageError(f"-e {last}: no size has an element for each of {ranks} ranks")
-    buses = [row.busbw for row in rows if row.busbw is not None]
-    wrong = sum(row.wrong or 0 for row in rows)
-    failed = wrong > 0 or len(buses) < len(rows)
-    print(f"# Out of bounds values : {wrong} {'FAILED' if failed else 'OK'}")
-    print(f"# Avg bus bandwidth    : {sum(buses) / len(buses):.4f}" if buses else "# no bandwidth")
-    if json_out is not None:
-        table = [{name: getattr(row, name) for name in (*COLUMNS, "reason")} for row in rows]
-        json_out.write_text(json.dumps(table, indent=2) + "\n")
+    with Output(json_out, "--json") if json_out else contextlib.nullcontext() as out:
+        rows = []
+        for row in measured(benchmark, built, wanted, transport=transport, ranks=ranks,
+                            repeat=repeat, warm_up=warm_up, compare_bytes=bool(check),
+                            seed=seed):  # fmt: skip
+            if not rows:  # nothing before it is known that the input is good
+                print(f"# loomnet {version()}: {benchmark.name}, {ranks} ranks, {transport}, "
+                      f"{built!r}, virtual clock, seed {seed}")  # fmt: skip
+                print(f"# {repeat} rounds after {warm_up}, out of place, bytes "
+                      f"{'compared' if check else 'not moved'}\n#\n{HEAD}", flush=True)  # fmt: skip
+            rows.append(row)
+            print(row.text(), flush=True)
+            if row.reason:
+                print(f"# did not finish: {row.reason}")
+        if not rows:
+            raise UsageError(f"-e {last}: no size has an element for each of {ranks} ranks")
+        buses = [row.busbw for row in rows if row.busbw is not None]
+        wrong = sum(row.wrong or 0 for row in rows)
+        failed = wrong > 0 or len(buses) < len(rows)
+        print(f"# Out of bounds values : {wrong} {'FAILED' if failed else 'OK'}")
+        mean = f"Avg bus bandwidth    : {sum(buses) / len(buses):.4f}" if buses else "no bandwidth"
+        print(f"# {mean}")
+        if out is not None:
+            table = [{name: getattr(row, name) for name in (*COLUMNS, "reason")} for row in rows]
+            out.fill((json.dumps(table, indent=2) + "\n").encode())
     return EXIT_CHECK_FAILED if failed else EXIT_OK
 
 

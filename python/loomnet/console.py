@@ -120,7 +120,9 @@ def print_report(report: Report, console: Console) -> None:
     print_fidelity(report, console)
     for line in report.broken_off:
         _plain(console, f"not finished: {line}")
-    if report.directory is not None:
+    if report.unwritten is not None:
+        _plain(console, f"no report: {report.unwritten}")
+    elif report.directory is not None:
         _plain(console, f"report: {report.directory}/report.json")
 
 

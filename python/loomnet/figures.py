@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from loomnet.invoker import rights_of, writer_of
 from loomnet.measure import Phase
 from loomnet.result import Result
 from loomnet.units import Time
@@ -131,7 +132,8 @@ def save(figure: Any, path: Path) -> list[Path]:
     with rc_context({"svg.hashsalt": "loomnet"}):
         for suffix, notes in ((".png", {"Software": None}), (".svg", {"Date": None})):
             target = path.with_suffix(suffix)
-            figure.savefig(target, dpi=150, metadata=notes)
+            with rights_of(writer_of(target)):
+                figure.savefig(target, dpi=150, metadata=notes)
             written.append(target)
     return written
 

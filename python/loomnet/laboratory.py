@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from loomnet import metrics as rows
 from loomnet.errors import RunInterrupted, UsageError
 from loomnet.fabric import Fabric
 from loomnet.faults import Fault, check_faults
+from loomnet.folder import Folder
 from loomnet.jobs import TRANSPORTS, Job, TorchJob
 from loomnet.plan import make_plan
 from loomnet.reading import is_file
@@ -22,13 +24,14 @@ from loomnet.recording import Record, Recording
 from loomnet.report import Report, RunFidelity
 from loomnet.result import Result
 from loomnet.rundata import RunFault
-from loomnet.rundir import RUNS, give_to_user, new_run_directory, write_run
+from loomnet.rundir import RUNS, new_run_directory, write_run
 from loomnet.runner import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.timetable import Timetable
 from loomnet.units import Time
 from loomnet.walltime import WallTime, uninterrupted
 
 OFF = "off"
+_LABEL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 # Links. A larger regular fabric is built as far as the job can reach, which ends the same, byte for
 # byte; but around dead links the whole may know detours over switches that the part leaves out.
 BUILT_WHOLE, BUILT_WHOLE_FOR_FAULTS = 500, 10_000
@@ -43,6 +46,13 @@ def check_dilation(where: str, value: float) -> None:
     """Raises UsageError for what is no dilation."""
     if not isinstance(value, (int, float)) or not 1 <= value < math.inf:
         raise UsageError(f"{where}: dilation {value!r} must be 1 or more")
+
+
+def check_label(label: str | None) -> None:
+    """Raises UsageError for a label that is no plain name of a folder."""
+    if label and not (isinstance(label, str) and _LABEL.fullmatch(label)):
+        raise UsageError(f"run: label {label!r:.80}: write up to 100 letters, digits, _ . and -, "
+                         "and begin with a letter, a digit or _")
 
 
 class Lab:
@@ -63,7 +73,7 @@ class Lab:
         seed: int = 0,
         parameters: dict[str, Any] | None = None,
         base: Path | None = None,
-        directory: Path | None = None,
+        directory: Path | Folder | None = None,
         source: Path | None = None,
         max_wall_s: float | None = None,
         wall: WallTime | None = None,
@@ -83,7 +93,9 @@ class Lab:
         self.file_reports: list[Report] = []  # of scenario files run in this lab, in order
         self._replay = dict(replay_gaps or {})
         self._moments = dict(replay_faults or {})
-        self._base, self._directory, self._source = base or Path.cwd(), directory, source
+        self._base, self._source = base or Path.cwd(), source
+        self._folder: Folder | None = directory if isinstance(directory, Folder) else None
+        self._directory = directory.path if isinstance(directory, Folder) else directory
         self._started, self._max_wall_s = time.time(), max_wall_s
         # Of a scenario all runs together have max_wall_s, of another lab each run has.
         self._wall = wall or WallTime(None)
@@ -107,11 +119,23 @@ class Lab:
     @property
     def directory(self) -> Path:
         """Where this lab writes; the folder is made on first use."""
-        if self._directory is None:
-            self._directory = new_run_directory(self.report.scenario, self.seed)
-            give_to_user(self._directory)  # at once: a killed run leaves what its user can remove
-        self._directory.mkdir(parents=True, exist_ok=True)
-        return self._directory
+        return self.folder.path
+
+    @property
+    def folder(self) -> Folder:
+        """The same, held open: a run writes where it began to. Raises UsageError where it cannot be
+        made, or has no room for a report."""
+        if self._folder is None:
+            if self._directory is not None:
+                self._folder = Folder.at(Path(self._directory))
+            else:
+                self._folder = new_run_directory(self.report.scenario, self.seed)
+            try:
+                self._folder.check_room()
+            except UsageError:
+                self.discard_if_empty()
+                raise
+        return self._folder
 
     def say(self, line: str) -> None:
         if self._say is not None:
@@ -230,6 +254,7 @@ class Lab:
             raise UsageError(f"run: {fabric!r} is not a fabric; see ln.clos.two_tier, ln.Fabric")
         if not isinstance(job, Job):
             raise UsageError(f"run: {job!r} is not a job; see ln.TorchJob, ln.AllReduce")
+        check_label(label)
         if label in self.results:
             raise UsageError(
                 f'run: label "{label}" is taken; give each run of a lab its own label='
@@ -268,9 +293,7 @@ class Lab:
             script = job.located(self._base, Path.cwd())
         if label in self._replay:
             options = {"gaps_ps": self._replay[label], **options}
-        folder = self.directory / label if label else self.directory
-        folder.mkdir(parents=True, exist_ok=True)
-        give_to_user(folder)
+        folder = self.folder.folder(label) if label else self.folder
         request = RunRequest(
             plan=plan,
             job=job,
@@ -279,7 +302,8 @@ class Lab:
             faults=tuple(faults),
             label=label or "",
             seed=plan.seed,
-            directory=folder,
+            directory=folder.path,
+            folder=folder,
             script=script,
             reroute_delay=reroute,
             stall_after=job.stall_after(timetable.longest_fault()),
@@ -299,7 +323,7 @@ class Lab:
         if not record:
             return request
         try:
-            recording = Recording(record, request.plan, request.placement, request.directory)
+            recording = Recording(record, request.plan, request.placement, request.opened())
         except BaseException:
             self.discard_if_empty()
             raise
@@ -320,7 +344,7 @@ class Lab:
             seed=self.seed,
             clock=self.clock,
             runner=self._runner,
-            directory=self.directory / folder,
+            directory=self.folder.folder(folder),
             max_wall_s=self._wall_left(),
             say=self._say,
             on_progress=self._on_progress,
@@ -381,18 +405,22 @@ class Lab:
     def discard_if_empty(self) -> None:
         """Bad input leaves nothing behind: removes empty folders of this lab's directory, and the
         directory itself and runs/ if nothing is in them."""
-        folder = self._directory
-        if folder is None or not folder.is_dir():
+        if self._folder is None:
             return
+        folder = self._folder.path
         parents = [folder.parent] if folder.parent.name == RUNS else []
-        for path in [*sorted(folder.rglob("*"), reverse=True), folder, *parents]:
-            if path.is_dir() and not any(path.iterdir()):
-                path.rmdir()
+        with self._folder.rights(), contextlib.suppress(OSError):
+            for path in [*sorted(folder.rglob("*"), reverse=True), folder, *parents]:
+                if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+                    path.rmdir()
+            if not folder.exists():
+                self._folder.close()
+                self._folder = None  # another run of this lab makes a new one
 
     def write(self) -> Path:
         """Writes report.json, environment.json and the scenario's copy; returns report.json."""
         return write_run(
-            self.directory,
+            self.folder,
             self.report,
             started=self._started,
             source=self._source,
@@ -407,7 +435,7 @@ def run(
     *,
     seed: int = 0,
     clock: str = "virtual",
-    directory: Path | None = None,
+    directory: Path | str | None = None,
     **options: Any,
 ) -> Result:
     """A Lab of one run: returns its figures and writes its report. In a notebook a bar shows how
@@ -423,7 +451,8 @@ def run(
 
             iterations = getattr(job, "repeat", None)
             on_progress = stack.enter_context(notebook_bar(job.describe(), iterations))
-        lab = Lab(job.kind, clock=clock, seed=seed, directory=directory, on_progress=on_progress)
+        lab = Lab(job.kind, clock=clock, seed=seed, on_progress=on_progress,
+                  directory=None if directory is None else Path(directory))
         try:
             return lab.run(fabric, job, faults, **options)
         finally:

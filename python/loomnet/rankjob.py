@@ -19,6 +19,8 @@ from loomnet.rundata import Iteration, RunFault
 from loomnet.runner import RunRequest
 
 HASH_EVERY = 20  # steps between two hashes of the parameters
+MOST_LOG_LINES = 500_000  # of rank 0, that TorchJob.log matches
+_LOOKS_AT_END = 32  # 128 MiB of log that no look before has reached
 STOP_AHEAD = 2  # ranks of a synchronous job are at most one step apart
 _KINDS = _core.MARK_KINDS
 
@@ -46,9 +48,7 @@ class RankJob:
         self.hashes: list[dict[int, int]] = [{} for _ in self.placement]
         self.origin_ps: int | None = None
         self.group: RankGroup | None = None
-        self.log_directory = request.directory / "ranks"
         self._pattern = re.compile(self.job.log) if self.job.log else None
-        self._log_offset = 0
         self.lines: list[dict[str, str]] = []
         self.told_gone: set[int] = set()
         self._stopping = False
@@ -80,7 +80,8 @@ class RankJob:
                     "LOOMNET_HASH_EVERY": str(HASH_EVERY),
                     **compute, **environment, **record, **self.job.env},
                 pass_fds=fds))
-        self.group = RankGroup(fabric, specs, self.log_directory, cwd=Path.cwd(),
+        logs = self.request.opened().folder("ranks")
+        self.group = RankGroup(fabric, specs, logs, cwd=Path.cwd(),
                                master_port=master_port, nice=nice, fork=fork)
 
     def ended(self, timeout: float = 0) -> list[int]:
@@ -137,21 +138,18 @@ class RankJob:
     def stopping(self) -> bool:
         return self._stopping
 
-    def read_log(self) -> None:
-        """Takes in what rank 0 has printed since."""
-        if self._pattern is None:
+    def read_log(self, *, to_end: bool = False) -> None:
+        """Takes in what rank 0 has printed since, some megabytes at most; `to_end`: all of it, as
+        far as a log is read at all."""
+        if self._pattern is None or self.group is None:
             return
-        try:
-            with open(self.log_directory / "0.log", "rb") as file:
-                file.seek(self._log_offset)
-                text = file.read()
-        except FileNotFoundError:
-            return
-        whole = text.rfind(b"\n") + 1
-        self._log_offset += whole
-        for line in text[:whole].decode(errors="replace").splitlines():
-            if match := self._pattern.search(line):
-                self.lines.append({k: v for k, v in match.groupdict().items() if v is not None})
+        log = self.group.ranks[0].log
+        for _ in range(_LOOKS_AT_END if to_end else 1):
+            for line in log.lines():
+                if len(self.lines) < MOST_LOG_LINES and (match := self._pattern.search(line)):
+                    self.lines.append({k: v for k, v in match.groupdict().items() if v is not None})
+            if log.at_end:
+                return
 
     def log(self) -> list[tuple[int, dict[str, str]]]:
         """Rank 0's log lines with the time of the step they speak of."""

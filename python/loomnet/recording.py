@@ -4,13 +4,13 @@ here."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from loomnet.errors import UsageError
+from loomnet.folder import Folder, Output
 from loomnet.naming import did_you_mean
 from loomnet.plan import HalfLinkPlan, Plan
 
@@ -113,29 +113,24 @@ class Recording:
     """
 
     def __init__(
-        self, record: Record, plan: Plan, placement: tuple[int, ...], directory: Path
+        self, record: Record, plan: Plan, placement: tuple[int, ...], folder: Folder
     ) -> None:
-        self.record, self.plan, self.directory = record, plan, directory
+        self.record, self.plan, self._folder = record, plan, folder
+        self.profiles: Folder | None = None  # of what the ranks' torch.profiler exported
         self.placement = placement  # rank -> host
         self._ports = {port: find_port(plan, port) for port in record.pcap}
-        self._made: list[Path] = []
-        self._files: dict[Path, BinaryIO] = {}
+        self._files: dict[Path, Output] = {}
         self._captures: dict[int, Path] = {}  # recorder's number -> file
         self._recorder: Any = None
         self._engine: Engine | None = None
         try:
-            for file in (record.trace, *record.pcap.values()):
-                if file is not None:
-                    self._open(file)
-        except OSError as error:
+            if record.trace is not None:
+                self._files[record.trace] = Output(record.trace, "--trace")
+            for port, file in record.pcap.items():
+                self._files[file] = Output(file, f"--pcap {port}")
+        except UsageError:
             self.discard()
-            raise UsageError(f"cannot write {error.filename}: {error.strerror}") from None
-
-    def _open(self, file: Path) -> None:
-        if not file.exists():
-            self._made.append(file)
-        # Nothing is lost of a file that was there before until the run begins.
-        self._files[file] = open(file, "ab")
+            raise
 
     @property
     def files(self) -> list[Path]:
@@ -144,25 +139,15 @@ class Recording:
     def discard(self) -> None:
         """The run did not take place: closes the files and removes those it made."""
         for file in self._files.values():
-            file.close()
-        for path in self._made:
-            path.unlink(missing_ok=True)
+            file.discard()
 
     # --- around a run -----------------------------------------------------------------------------
-    @property
-    def profiles(self) -> Path:
-        """Where ranks leave what their torch.profiler exported."""
-        return self.directory / "profiles"
-
     def environment(self) -> dict[str, str]:
         """What a rank's process must know: where its profiles go, if anybody reads them."""
         if self.record.trace is None:
             return {}
-        from loomnet.rundir import give_to_user
-
-        self.profiles.mkdir(exist_ok=True)
-        give_to_user(self.profiles)
-        return {"LOOMNET_PROFILES": str(self.profiles.absolute())}
+        self.profiles = self._folder.folder("profiles")
+        return {"LOOMNET_PROFILES": str(self.profiles.path.absolute())}
 
     def attach(self, engine: Engine, *, live: bool = False) -> None:
         """Begins to record; before anything of the job happens."""
@@ -170,7 +155,7 @@ class Recording:
 
         self._engine = engine
         for file in self._files.values():
-            file.truncate(0)
+            file.begin()
         self._recorder = _core.Recorder(
             engine.network,
             seed=engine.seed,
@@ -195,14 +180,10 @@ class Recording:
             self._write(path, take(number))
 
     def _write(self, path: Path, data: bytes) -> None:
-        try:
-            self._files[path].write(data)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}") from None
+        self._files[path].write(data)
 
     def finish(self, data: RunData, origin_ps: int) -> None:
         """Ends the captures and writes the trace. `origin_ps`: engine time of the job's time 0."""
-        from loomnet.rundir import give_to_user
         from loomnet.timeline import write_trace
 
         assert self._engine is not None
@@ -211,9 +192,7 @@ class Recording:
         if self.record.trace is not None:
             for piece in write_trace(self, self._engine, data, origin_ps):
                 self._write(self.record.trace, piece)
-        for path, file in self._files.items():
+        for file in self._files.values():
             file.close()
-            if os.geteuid() == 0:
-                give_to_user(path)
         self._captures.clear()
         self._recorder = None

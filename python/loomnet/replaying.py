@@ -66,8 +66,9 @@ def replayed(
         on_progress=on_progress,
         **content["parameters"],
     )
+    if report.unwritten is not None or report.directory is None:
+        raise UsageError(report.unwritten or "the run was not written")
     before, after = read_bytes(folder / REPORT, MOST_REPORT), report.to_json().encode()
-    assert report.directory is not None  # run() has written it
     differences = () if before == after else _differences(folder, report.directory)
     return Replay(report, folder / REPORT, before == after, len(before), differences,
                   tuple(remarks))  # fmt: skip

@@ -67,7 +67,8 @@ class RunFidelity:
 
 @dataclass
 class Report:
-    """Everything one scenario run has to say. `directory` is where it was written, if it was."""
+    """Everything one scenario run has to say. `directory` is where it was written, if it was;
+    `unwritten` says why it was not."""
 
     scenario: str
     parameters: dict[str, Any] = field(default_factory=dict)
@@ -79,6 +80,7 @@ class Report:
     checks: list[Check] = field(default_factory=list)
     fidelity: list[RunFidelity] = field(default_factory=list)
     directory: Path | None = None
+    unwritten: str | None = None
     results: dict[str | None, Result] = field(default_factory=dict, repr=False)  # by label
 
     @property

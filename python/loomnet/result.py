@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from loomnet import measure
 from loomnet.errors import UsageError
+from loomnet.folder import read_bounded
 from loomnet.metrics import Measured, Metric, stands
 from loomnet.metrics import metric as make_metric
 from loomnet.naming import did_you_mean
@@ -167,11 +168,15 @@ class Result:
         return self.data.unequal_hashes
 
     def rank_log(self, rank: int) -> str:
-        """All a rank printed; empty where the job has no ranks of its own."""
+        """What a rank printed, the first 64 MiB of it; empty where the job has no ranks of its
+        own."""
         if self.data.directory is None:
             return ""
         path = Path(self.data.directory) / "ranks" / f"{rank}.log"
-        return path.read_text(errors="replace") if path.is_file() else ""
+        try:
+            return read_bounded(path).decode(errors="replace")
+        except OSError:
+            return ""
 
     def logged(self, rank: int, pattern: str) -> list[dict[str, str]]:
         """The named groups of every line of a rank's output that matches."""

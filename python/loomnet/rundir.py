@@ -1,13 +1,13 @@
-"""The directory of a run: its name, what lies in it, and to whom it belongs."""
+"""The directory of a run: its name, and what lies in it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import re
 import secrets
-import shutil
 import sys
 import time
 from importlib import metadata
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from loomnet.counters import counters_json
+from loomnet.folder import Folder, read_bounded
 from loomnet.report import Report
 
 RUNS = "runs"
@@ -22,13 +23,11 @@ REPORT, COUNTERS, ENVIRONMENT = "report.json", "counters.json", "environment.jso
 _PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matplotlib")
 
 
-def new_run_directory(scenario: str, seed: int, root: Path | str = RUNS) -> Path:
-    """Creates runs/<scenario>-<time>-<seed>-<id>/ and returns it."""
+def new_run_directory(scenario: str, seed: int, root: Path | str = RUNS) -> Folder:
+    """Creates runs/<scenario>-<time>-<seed>-<id>/ and opens it. Raises UsageError."""
     name = re.sub(r"[^A-Za-z0-9_.]+", "_", scenario)[:80] or "run"
     stamp = time.strftime("%Y%m%dT%H%M%S")
-    path = Path(root) / f"{name}-{stamp}-{seed}-{secrets.token_hex(3)}"
-    path.mkdir(parents=True)
-    return path
+    return Folder.at(Path(root) / f"{name}-{stamp}-{seed}-{secrets.token_hex(3)}", new=True)
 
 
 def environment(
@@ -65,7 +64,7 @@ def environment(
 
 
 def write_run(
-    directory: Path,
+    folder: Folder,
     report: Report,
     *,
     started: float,
@@ -73,33 +72,20 @@ def write_run(
     notes: dict[str, Any] | None = None,
 ) -> Path:
     """Writes report.json, counters.json, environment.json and a copy of the scenario; returns
-    report.json."""
-    directory.mkdir(parents=True, exist_ok=True)
-    target = directory / REPORT
-    target.write_text(report.to_json())
-    (directory / COUNTERS).write_text(
+    report.json. Raises UsageError for what cannot be written."""
+    target = folder.write(REPORT, report.to_json())
+    report.directory = folder.path
+    folder.write(
+        COUNTERS,
         counters_json(
             report.scenario, {label: each.data.totals for label, each in report.results.items()}
-        )
+        ),
     )
-    (directory / ENVIRONMENT).write_text(
-        json.dumps(environment(started, source, notes), sort_keys=True, indent=2) + "\n"
+    folder.write(
+        ENVIRONMENT,
+        json.dumps(environment(started, source, notes), sort_keys=True, indent=2) + "\n",
     )
-    if source is not None and source.is_file():
-        shutil.copyfile(source, directory / source.name)
-    report.directory = directory
-    give_to_user(directory)
+    if source is not None:
+        with contextlib.suppress(OSError):  # it has gone since it was loaded
+            folder.write(source.name, read_bounded(source.resolve()))
     return target
-
-
-def give_to_user(path: Path) -> None:
-    """Under sudo, hands a directory and all in it to the user who typed sudo."""
-    uid, gid = os.environ.get("SUDO_UID", ""), os.environ.get("SUDO_GID", "")
-    if not uid.isdigit() or os.geteuid() != 0:
-        return
-    owner = (int(uid), int(gid) if gid.isdigit() else -1)
-    parent = path.parent
-    if parent.name == RUNS and parent.stat().st_uid == 0:
-        os.chown(parent, *owner, follow_symlinks=False)
-    for entry in (path, *path.rglob("*")):
-        os.chown(entry, *owner, follow_symlinks=False)

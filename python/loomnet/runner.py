@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from loomnet.errors import UnavailableError, UsageError
 from loomnet.faults import Fault
+from loomnet.folder import Folder
 from loomnet.jobs import Job
 from loomnet.naming import did_you_mean
 from loomnet.plan import Plan
@@ -35,9 +36,9 @@ class RunRequest:
     `placement[r]` is the host number of rank r. `timetable` is fresh: the engine drives it, with
     time 0 at the start of rank 0's first iteration, and applies the changes it returns. `script` is
     the resolved path of a TorchJob, else None. `directory` exists; rank n writes
-    `ranks/<n>.log` below it. `stall_after`: emulated time without a finished operation or iteration
-    after which the engine ends the job ("stalled", one error); None: never. `max_wall_s`: wall
-    seconds after which it does the same.
+    `ranks/<n>.log` below it; `folder` is the same, held open. `stall_after`: emulated time without
+    a finished operation or iteration after which the engine ends the job ("stalled", one error);
+    None: never. `max_wall_s`: wall seconds after which it does the same.
     """
 
     plan: Plan
@@ -55,6 +56,11 @@ class RunRequest:
     max_wall_s: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
     recording: Recording | None = None  # files that are open, for the engine to fill
+    folder: Folder | None = None
+
+    def opened(self) -> Folder:
+        """`folder`, or `directory` opened now."""
+        return self.folder or Folder.at(self.directory)
 
 
 @dataclass(frozen=True)

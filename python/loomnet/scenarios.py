@@ -288,7 +288,10 @@ class Scenario:
             raise UsageError(
                 f"scenario {self.name} ran nothing: it ended without a call of lab.run(fabric, job)"
             )
-        lab.write()
+        try:
+            lab.write()
+        except UsageError as error:  # a full disk takes the file, not the figures
+            lab.report.unwritten = str(error)
         return lab.report
 
     def play(self, lab: Lab, typed: BaseModel) -> None:

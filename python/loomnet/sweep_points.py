@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from loomnet.errors import UnavailableError, UsageError
+from loomnet.folder import read_bounded
+from loomnet.invoker import rights_of, writer_of
 from loomnet.scenarios import Scenario
 
 SWEEP_VERSION = 1
@@ -72,8 +74,9 @@ def points_of(
 def write_atomically(path: Path, data: bytes) -> None:
     """Writes a file so that whoever reads it sees all of it or the one before."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_bytes(data)
-    beside.replace(path)
+    with rights_of(writer_of(path.parent)):
+        beside.write_bytes(data)
+        beside.replace(path)
 
 
 class Results:
@@ -82,17 +85,19 @@ class Results:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._folder = directory / "points"
-        self._folder.mkdir(parents=True, exist_ok=True)
+        with rights_of(writer_of(directory)):
+            self._folder.mkdir(parents=True, exist_ok=True)
 
     def tidy(self) -> None:
         """Removes what a killed sweep was about to write."""
-        for path in self._folder.glob(".*.json.*"):
-            path.unlink(missing_ok=True)
+        with rights_of(writer_of(self._folder)):
+            for path in self._folder.glob(".*.json.*"):
+                path.unlink(missing_ok=True)
 
     def read(self, point: Point) -> dict[str, Any] | None:
         """What is known of a point: its status, error and report; None if it has not ended."""
         try:
-            content = json.loads((self._folder / f"{point.key}.json").read_bytes())
+            content = json.loads(read_bounded(self._folder / f"{point.key}.json"))
         except (OSError, ValueError):
             return None
         whole = isinstance(content, dict) and content.get("key") == point.key

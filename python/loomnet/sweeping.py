@@ -22,7 +22,8 @@ from loomnet.errors import (
     UnavailableError,
     UsageError,
 )
-from loomnet.rundir import RUNS, give_to_user
+from loomnet.invoker import rights_of, writer_of
+from loomnet.rundir import RUNS
 from loomnet.scenarios import Scenario, load
 from loomnet.sweep_points import (
     FAILED,
@@ -150,7 +151,6 @@ def sweep(
                     interrupted = True
         made = Sweep(folder, points, interrupted=interrupted)
         _write_table(made)
-        give_to_user(folder)
     return made
 
 
@@ -242,8 +242,9 @@ def _write_table(made: Sweep) -> None:
 def _held(folder: Path) -> Iterator[None]:
     """One sweep at a time works in a directory."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
+        with rights_of(writer_of(folder)):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = (folder / ".lock").open("w")
     except OSError as error:
         raise UsageError(f"sweep: --out {folder}: {error.strerror}") from None
     with lock:

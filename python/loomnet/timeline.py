@@ -5,19 +5,21 @@ from __future__ import annotations
 
 import bisect
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loomnet import _core
 
 if TYPE_CHECKING:
     from loomnet.engine import Engine
+    from loomnet.folder import Folder
     from loomnet.recording import Recording
     from loomnet.rundata import RunData
 
 MOST_PROFILE_SLICES = 100_000  # of one rank
+MOST_PROFILE_BYTES = 512 << 20  # of one file
 MOST_EVENTS = 20_000  # transport events of one host
 JOB_PID = 1_000_000  # the group of the run's own tracks
 _TRANSPORT_TRACK = "transport events"
@@ -126,24 +128,26 @@ class RankClock:
 
 
 def _profiles(writer: Any, recording: Recording, data: RunData) -> Iterator[bytes]:
-    found = sorted(recording.profiles.glob("*.json")) if recording.profiles.is_dir() else []
+    folder = recording.profiles
+    found = [name for name in folder.names() if name.endswith(".json")] if folder else []
     unread: list[str] = []
     left_out = 0
     # Kineto's times are the system clock's, the ranks' marks the monotonic clock's.
     ahead = time.time_ns() - time.monotonic_ns()
     placement = recording.placement
-    for path in found:
-        rank = path.stem.partition(".")[0]
-        if not rank.isdecimal() or int(rank) >= len(placement):
-            unread.append(path.name)
+    for name in found:
+        assert folder is not None
+        rank = name.partition(".")[0]
+        if not re.fullmatch("[0-9]{1,9}", rank) or int(rank) >= len(placement):
+            unread.append(name)
             continue
         host = placement[int(rank)]
         points = recording.recorder.clock_points(host)
-        slices = _read(path)
+        slices = _read(folder, name)
         if slices is None or not points:
-            unread.append(path.name)
+            unread.append(name)
             continue
-        clock = RankClock(points, _read_pauses(path.with_suffix(".pauses")))
+        clock = RankClock(points, _read_pauses(folder, name.removesuffix(".json") + ".pauses"))
         left_out += _write_rank(writer, host, int(rank), slices, clock, ahead)
         yield writer.take()
     writer.attribute("loomnet.profiles", len(found) - len(unread))
@@ -157,11 +161,11 @@ def _profiles(writer: Any, recording: Recording, data: RunData) -> Iterator[byte
 _Slice = tuple[str, int, int, str, str]  # thread, begin and end in system ns, name, category
 
 
-def _read(path: Path) -> list[_Slice] | None:
+def _read(folder: Folder, name: str) -> list[_Slice] | None:
     """Complete events ("ph": "X") of a chrome trace; None where it is none. A rank wrote it:
     nothing in it is believed."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(folder.read(name, MOST_PROFILE_BYTES))
         base = int(content.get("baseTimeNanoseconds", 0))
         found = []
         for event in content["traceEvents"]:
@@ -179,14 +183,15 @@ def _read(path: Path) -> list[_Slice] | None:
                 )
             )
         return found
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError,
+            RecursionError):
         return None
 
 
-def _read_pauses(path: Path) -> list[tuple[int, int]]:
+def _read_pauses(folder: Folder, name: str) -> list[tuple[int, int]]:
     try:
-        return [(int(begin), int(end)) for begin, end in json.loads(path.read_bytes())]
-    except (OSError, ValueError, TypeError):
+        return [(int(begin), int(end)) for begin, end in json.loads(folder.read(name))]
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError):
         return []
 
 

@@ -226,7 +226,7 @@ class VirtualTorchRun:
     def collect(self, ended: str, reason: str | None) -> RunData:
         self.take_marks()
         self.sample()
-        self.ranks.read_log()
+        self.ranks.read_log(to_end=True)
         network, origin = self.engine.network, self.ranks.origin_ps or 0
         end = max(self.now(), self.iterations[-1].end_ps if self.iterations else 0)
         for host in self.request.placement:

@@ -7,7 +7,8 @@ import pytest
 from glue import NOBODY, needs_kernel, python, script
 
 from loomnet.live import ownership
-from loomnet.live.ranks import RankGroup, RankSpec, traceback_in
+from loomnet.live.rank_logs import traceback_in
+from loomnet.live.ranks import RankGroup, RankSpec
 
 pytestmark = needs_kernel
 
@@ -120,13 +121,11 @@ def test_ranks_that_cannot_be_are_refused(pair, directory):
         RankGroup(pair, [RankSpec(0, "h9", ["x"])], directory)
 
 
-def test_last_traceback_of_a_log_is_found_among_noise(tmp_path):
-    log = tmp_path / "0.log"
-    log.write_text(
+def test_last_traceback_of_a_log_is_found_among_noise():
+    log = (
         "Traceback (most recent call last):\n  File a\nOSError: first\nstep 4\n"
         "Traceback (most recent call last):\n  File b, line 2\n    f()\nRuntimeError: last\nbye\n"
     )
     assert traceback_in(log).splitlines()[-1] == "RuntimeError: last"
     assert "first" not in traceback_in(log)
-    log.write_text("no traceback here\nSegmentation fault\n\n")
-    assert traceback_in(log) == "Segmentation fault"
+    assert traceback_in("no traceback here\nSegmentation fault\n\n") == "Segmentation fault"

@@ -19,6 +19,7 @@ def as_sudo(loomnet):
     """A live run of two ranks, started as sudo would for user 65534, once its ranks wait."""
     python, environment = python_for_nobody()
     loomnet.directory = open_directory()
+    os.chown(loomnet.directory, NOBODY, NOBODY)
     script = loomnet.directory / "waits.py"
     shutil.copyfile(WAITS, script)
     script.chmod(0o644)

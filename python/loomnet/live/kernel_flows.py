@@ -88,7 +88,7 @@ class KernelFlows:
                  for rank, (host, agent) in enumerate(zip(self._placement, self._agents,
                                                           strict=True))]  # fmt: skip
         # As root, whom TCP_CONGESTION lets have any; what it runs is ours alone.
-        self._group = RankGroup(fabric, specs, request.directory / "ranks", cwd=Path("/"),
+        self._group = RankGroup(fabric, specs, request.opened().folder("ranks"), cwd=Path("/"),
                                 user=RankUser())
         for agent in self._agents:
             agent.theirs.close()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pwd
 import select
 import signal
 import subprocess
@@ -21,8 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loomnet.folder import Folder
+from loomnet.invoker import RankUser
+
 from .forking import ForkedRank, ForkServer, forkable, shared_environment
 from .ownership import kill_marked, marked, process_start
+from .rank_logs import RankLog
 
 if TYPE_CHECKING:
     from .fabric import LiveFabric
@@ -36,39 +39,6 @@ NICE = 10
 # again every step is time in the kernel, in which a rank cannot be preempted (measured: p99
 # lateness 1.0 ms with glibc's defaults, 0.65 ms so).
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
-_LOG_TAIL = 256 * 1024  # bytes of a log that are read to find its traceback
-
-
-@dataclass(frozen=True)
-class RankUser:
-    """Whom a rank runs as. `uid` None: as the run itself (an unprivileged run, or plain root)."""
-
-    uid: int | None = None
-    gid: int | None = None
-    home: str | None = None
-    name: str | None = None
-    groups: tuple[int, ...] = ()
-
-    @classmethod
-    def invoking(cls) -> RankUser:
-        """The user behind sudo, else nobody else than the caller."""
-        uid = os.environ.get("SUDO_UID", "")
-        if os.geteuid() != 0 or not uid.isdigit() or int(uid) == 0:
-            return cls()
-        gid = os.environ.get("SUDO_GID", "")
-        return cls.of(int(uid), int(gid) if gid.isdigit() else None)
-
-    @classmethod
-    def of(cls, uid: int, gid: int | None = None) -> RankUser:
-        """User `uid` with its own groups; also one that the password database does not know."""
-        try:
-            entry = pwd.getpwuid(uid)
-        except KeyError:
-            gid = uid if gid is None else gid
-            return cls(uid, gid, "/", str(uid), (gid,))
-        gid = entry.pw_gid if gid is None else gid
-        groups = tuple(os.getgrouplist(entry.pw_name, gid))
-        return cls(uid, gid, entry.pw_dir, entry.pw_name, groups)
 
 
 @dataclass(frozen=True)
@@ -97,7 +67,7 @@ class Rank:
 
     spec: RankSpec
     process: subprocess.Popen[bytes] | ForkedRank = field(repr=False)
-    log: Path
+    log: RankLog = field(repr=False)
     status: int | None = None
     pidfd: int = field(default=-1, repr=False)
 
@@ -114,8 +84,8 @@ class Rank:
             head = f"rank {rank} was killed by {signal.Signals(-self.status).name}"
         else:
             head = f"rank {rank} ended with exit status {self.status}"
-        text = traceback_in(self.log)
-        return f"{head} ({self.log})" + (f"\n{text}" if text else "")
+        text = self.log.error()
+        return f"{head} ({self.log.path})" + (f"\n{text}" if text else "")
 
 
 class RankGroup:
@@ -127,7 +97,7 @@ class RankGroup:
     Args:
         fabric: where the hosts are; its journal records every rank.
         specs: one per rank, in any order; together they make world 0…len-1.
-        log_directory: gets ``<rank>.log``, owned by the rank's user.
+        log_directory: gets ``<rank>.log``, owned by the rank's user; a folder may be open already.
         cwd: the ranks' working directory.
         user: whom they run as; default the invoking user.
         master_port: rendezvous port on rank 0's management address.
@@ -145,7 +115,7 @@ class RankGroup:
         self,
         fabric: LiveFabric,
         specs: Sequence[RankSpec],
-        log_directory: Path,
+        log_directory: Path | Folder,
         *,
         cwd: Path | None = None,
         user: RankUser | None = None,
@@ -169,8 +139,7 @@ class RankGroup:
         self._cwd = cwd or Path.cwd()
         self._server: ForkServer | None = None
         self.not_forked: str | None = None
-        log_directory.mkdir(parents=True, exist_ok=True)
-        self._give(log_directory)
+        logs = log_directory if isinstance(log_directory, Folder) else Folder.at(log_directory)
         master = fabric.hosts[specs[0].host].management if specs else ""
         environments = [
             _environment(inherit, self._user)
@@ -192,7 +161,7 @@ class RankGroup:
             if fork:
                 self._serve(specs, environments)
             for spec, environment in zip(specs, environments, strict=True):
-                self._launch(spec, environment, log_directory / f"{spec.rank}.log")
+                self._launch(spec, environment, RankLog(logs, f"{spec.rank}.log"))
         except BaseException:
             self.stop(grace=0)
             raise
@@ -200,11 +169,6 @@ class RankGroup:
     @property
     def forked(self) -> bool:
         return self._server is not None
-
-    def _give(self, path: Path | int) -> None:
-        """To the ranks' user, if that is another one."""
-        if self._user.uid is not None:
-            os.chown(path, self._user.uid, self._user.gid if self._user.gid is not None else -1)
 
     def _serve(self, specs: Sequence[RankSpec], environments: Sequence[dict[str, str]]) -> None:
         """Starts what the ranks are forked from, if they can be."""
@@ -244,10 +208,13 @@ class RankGroup:
             start_new_session=True,  # Ctrl-C reaches the run, which then ends its ranks.
         )
 
-    def _launch(self, spec: RankSpec, environment: dict[str, str], log: Path) -> None:
+    def _launch(self, spec: RankSpec, environment: dict[str, str], log: RankLog) -> None:
         process: subprocess.Popen[bytes] | ForkedRank
-        with open(log, "wb") as output, contextlib.ExitStack() as stack:
-            self._give(output.fileno())
+        with open(log.writer(), "wb") as output, contextlib.ExitStack() as stack:
+            uid, gid = self._user.uid, self._user.gid
+            if uid is not None and os.fstat(output.fileno()).st_uid != uid:
+                # Made just now, in a folder of root's: a rank opens /dev/stdout by that name.
+                os.fchown(output.fileno(), uid, -1 if gid is None else gid)
             if self._server is not None:
                 shared = shared_environment(environment)
                 own = {name: environment[name] for name in environment.keys() - shared.keys()}
@@ -317,23 +284,6 @@ class RankGroup:
         if self._server is not None:
             self._server.close()
         self.first_failure = first  # What was ended here did not fail.
-
-
-def traceback_in(log: Path) -> str:
-    """The last Python traceback in a log, chained ones included; without one, its last line."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call")]
-    if not starts:
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
-    end = starts[-1] + 1
-    while end < len(lines) and (lines[end].startswith((" ", "\t")) or not lines[end].strip()):
-        end += 1
-    return "\n".join(lines[starts[-1] : end + 1])
 
 
 def _session(pid: int) -> int:

@@ -388,7 +388,7 @@ class _Run:
         if self.ranks is not None:
             for number, (marks, *_) in enumerate(self.live.look(self.ranks.bridges)):
                 self.iterations += self.ranks.take(number, marks)
-            self.ranks.read_log()
+            self.ranks.read_log(to_end=True)
         self.network.captures.close()
         self.live.stop()
         totals = self.engine.totals()

@@ -1,0 +1,361 @@
+"""What a run writes is its user's, and written with that user's rights: no name that a user or a
+rank puts in a file's place leads root anywhere. Run as root, with SUDO_UID as sudo sets it."""
+
+import ast
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import loomnet
+from loomnet.errors import UsageError
+from loomnet.folder import Folder, Output, read_bounded
+from loomnet.invoker import RankUser, rights_of, writer_of
+from loomnet.live.rank_logs import MOST_LINE, RankLog
+
+USER = 54321
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes another user's rights: run as root")
+SUDO = {"SUDO_UID": str(USER), "SUDO_GID": str(USER), "SUDO_USER": "somebody"}
+RUN = """
+    import loomnet as ln
+
+    @ln.scenario
+    def short(lab: ln.Lab, wait: str = ""):
+        fabric = ln.star(hosts=2, rate="1 Gb/s", delay="1 us")
+        lab.directory
+        before()
+        lab.run(fabric, ln.AllReduce("1 kB", transport="mrc", repeat=1), label="one")
+        lab.check("it ran", 1, eq=1)
+
+    def before():
+        {before}
+    """
+
+
+@pytest.fixture
+def home():
+    """A folder of the user's, and beside it one of root's with two files that are to stay."""
+    top = Path(tempfile.mkdtemp(prefix="loomnet-user-"))
+    os.chmod(top, 0o755)
+    mine, roots = top / "home", top / "roots"
+    mine.mkdir()
+    os.chown(mine, USER, USER)
+    roots.mkdir(mode=0o700)
+    (roots / "shadow").write_text("root:SECRET-LAST-LINE\n")
+    (roots / "other").write_text("other\n")
+    for name in ("shadow", "other"):
+        os.chmod(roots / name, 0o600)
+    yield mine
+    assert {path.name for path in roots.iterdir()} == {"shadow", "other"}
+    assert (roots / "shadow").read_text() == "root:SECRET-LAST-LINE\n"
+    assert (roots / "other").read_text() == "other\n"
+    for path in (roots, roots / "shadow", roots / "other"):
+        found = path.lstat()
+        assert (found.st_uid, found.st_gid) == (0, 0), path
+    shutil.rmtree(top)
+
+
+def loomnet_in(home: Path, *words: str, before: str = "pass", environment=SUDO):
+    (home / "short.py").write_text(textwrap.dedent(RUN).format(before=before))
+    return subprocess.run(
+        [sys.executable, "-m", "loomnet", *words], cwd=home, capture_output=True, text=True,
+        env={**os.environ, **environment}, timeout=120)
+
+
+def not_the_users(folder: Path) -> list[Path]:
+    return [path for path in (folder, *folder.rglob("*"))
+            if (path.lstat().st_uid, path.lstat().st_gid) != (USER, USER)]
+
+
+@as_root
+def test_all_that_a_run_writes_is_the_users(home):
+    done = loomnet_in(home, "run", "short.py", "--json", "out.json", "--trace", "t.pftrace",
+                      "--pcap", "h0:0=h0.pcapng")
+    assert done.returncode == 0, done.stderr
+    (run,) = (home / "runs").iterdir()
+    assert {path.name for path in run.iterdir()} >= {"report.json", "short.py", "one"}
+    assert not_the_users(home / "runs") == []
+    for name in ("out.json", "t.pftrace", "h0.pcapng"):
+        assert (home / name).stat().st_uid == USER and (home / name).stat().st_size > 100
+    assert (home / "out.json").read_bytes() == (run / "report.json").read_bytes()
+
+
+@as_root
+def test_a_run_whose_folder_is_changed_for_a_link_to_roots_writes_where_it_began(home):
+    swap = ("import os, pathlib; (f,) = pathlib.Path('runs').iterdir(); f.rename('moved'); "
+            "f.symlink_to('../../roots')")
+    done = loomnet_in(home, "run", "short.py", before=swap)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((home / "moved" / "report.json").read_text())["scenario"] == "short"
+    assert not_the_users(home / "moved") == []
+
+
+@as_root
+@pytest.mark.parametrize("name", ["report.json", "counters.json", "short.py", "one"])
+def test_a_link_in_the_place_of_a_file_leads_nowhere(home, name):
+    link = (f"import os, pathlib; (f,) = pathlib.Path('runs').iterdir(); "
+            f"(f / '{name}').symlink_to('../../../roots/shadow')")
+    done = loomnet_in(home, "run", "short.py", before=link)
+    (run,) = (home / "runs").iterdir()
+    if name == "one":  # a folder of a run: not followed, not replaced
+        assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    else:
+        assert done.returncode == 0, done.stderr
+        assert not (run / name).is_symlink() and (run / name).stat().st_uid == USER
+
+
+@as_root
+def test_runs_itself_as_a_link_to_roots_is_refused_in_a_line(home):
+    (home / "runs").symlink_to("../roots")
+    done = loomnet_in(home, "run", "short.py")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.count("\n") == 1 and "Permission denied" in done.stderr, done.stderr
+
+
+@as_root
+@pytest.mark.parametrize("option", ["--json", "--trace"])
+def test_an_output_that_the_user_may_not_write_is_refused_before_the_run(home, option):
+    (home / "link").symlink_to("../roots/new")
+    for path in ("../roots/shadow", "link"):
+        done = loomnet_in(home, "run", "short.py", option, path)
+        assert done.returncode == 2 and "Permission denied" in done.stderr, done.stderr
+        assert not (home / "runs").exists()
+
+
+@as_root
+def test_a_device_named_as_output_stays_what_it_is(home):
+    device = home.parent / "null"
+    os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    os.chmod(device, 0o666)
+    done = loomnet_in(home, "run", "short.py", "--json", str(device))
+    found = device.lstat()
+    device.unlink()
+    assert done.returncode == 0, done.stderr
+    assert stat.S_ISCHR(found.st_mode) and (found.st_uid, found.st_gid) == (0, 0)
+
+
+@as_root
+def test_rights_are_the_users_inside_and_roots_again_after(home):
+    os.chmod(home, 0o777)
+    secret = home / "secret"
+    secret.write_text("")
+    os.chmod(secret, 0o600)
+    user = RankUser.of(USER)
+    groups = os.getgroups()
+    inside = threading.Event()
+
+    def look():
+        inside.wait()
+        (home / "thread").write_text(secret.read_text())
+
+    other = threading.Thread(target=look)  # started before, it is root's all the time
+    other.start()
+    with pytest.raises(KeyError), rights_of(user):
+        with pytest.raises(PermissionError):
+            secret.read_text()
+        with rights_of(RankUser.of(USER + 1)):
+            (home / "inner").write_text("")
+        (home / "outer").write_text("")
+        inside.set()
+        other.join()
+        raise KeyError
+    assert secret.read_text() == "" and os.getgroups() == groups
+    owners = {name: (home / name).stat().st_uid for name in ("inner", "outer", "thread")}
+    assert owners == {"inner": USER + 1, "outer": USER, "thread": 0}
+
+
+@as_root
+def test_root_writes_as_root_where_all_folders_are_roots_alone(home, monkeypatch):
+    for name, value in SUDO.items():
+        monkeypatch.setenv(name, value)
+    roots = home.parent / "roots"
+    assert writer_of(roots / "new" / "deep").uid is None
+    assert writer_of(home / "new").uid == USER
+    assert writer_of(Path("/tmp/new")).uid == USER  # all may write there
+    (home / "link").symlink_to("../roots")
+    assert writer_of(home / "link" / "new").uid == USER
+    assert writer_of(home / ".." / "roots" / "new").uid == USER
+    monkeypatch.delenv("SUDO_UID")
+    assert writer_of(home / "new").uid is None
+
+
+# --- rank logs ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A rank's log and the descriptor that the rank has of it."""
+    made = RankLog(Folder.at(tmp_path / "ranks"), "0.log")
+    fd = made.writer()
+    yield made, fd
+    os.close(fd)
+
+
+@pytest.mark.parametrize("put", [
+    lambda path: os.mkfifo(path),
+    lambda path: path.symlink_to("/dev/zero"),
+    lambda path: path.symlink_to("/etc/shadow"),
+    lambda path: path.mkdir(),
+], ids=["fifo", "zero", "shadow", "folder"])  # fmt: skip
+def test_what_a_rank_puts_in_its_logs_place_is_never_opened(log, put):
+    made, fd = log
+    os.write(fd, b"step 1\nValueError: mine\n")
+    made.path.unlink()
+    put(made.path)
+    assert made.lines() == ["step 1", "ValueError: mine"] and made.error() == "ValueError: mine"
+    began = time.monotonic()
+    with pytest.raises(OSError):
+        read_bounded(made.path)
+    assert time.monotonic() - began < 1
+
+
+def test_a_log_may_be_cut_stretched_and_hold_anything(log):
+    made, fd = log
+    os.write(fd, b"one\ntw")
+    assert made.lines() == ["one"]
+    os.write(fd, b"o\n\xff\xfe\n")
+    assert made.lines() == ["two", "\ufffd\ufffd"]
+    os.ftruncate(fd, 0)
+    assert made.lines() == [] and made.at_end and made.error() == ""
+    os.ftruncate(fd, 1 << 40)  # a hole of a terabyte
+    began = time.monotonic()
+    for _ in range(32):
+        assert made.lines() == []
+    assert made.error().strip("\0") == "" and time.monotonic() - began < 10
+    os.ftruncate(fd, 0)
+
+
+def test_a_line_without_end_costs_no_memory(log):
+    made, fd = log
+    os.write(fd, b"first\n")
+    for _ in range(40):
+        os.write(fd, b"x" * (1 << 20))
+    os.write(fd, b"\nlast\n")
+    lines = []
+    while not made.at_end:
+        lines += made.lines()
+        assert len(made._rest) <= MOST_LINE
+    assert lines == ["first", "last"]
+
+
+def test_flags_that_a_rank_sets_on_its_output_are_its_own(log):
+    import fcntl
+
+    made, fd = log
+    os.write(fd, b"said\n")
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_DIRECT | os.O_NONBLOCK)
+    os.lseek(fd, 0, os.SEEK_SET)
+    assert made.lines() == ["said"]
+
+
+# --- outputs and places that cannot be written ----------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/nonexistent/x", "/", ".", "a\0b"])
+def test_an_output_that_cannot_be_is_refused_before_the_run(tmp_path, path):
+    if "\0" in path:
+        with pytest.raises(UsageError, match="--json"):
+            Output(Path(path), "--json")
+        return
+    done = loomnet_in(tmp_path, "run", "short.py", "--json", path, environment={})
+    assert done.returncode == 2 and done.stderr.startswith("loomnet: --json: cannot write")
+    assert done.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()
+
+
+def test_a_full_output_is_told_after_the_figures(tmp_path):
+    done = loomnet_in(tmp_path, "run", "short.py", "--json", "/dev/full", environment={})
+    assert done.returncode == 2 and "ok   it ran" in done.stdout
+    assert done.stderr == "loomnet: --json: cannot write /dev/full: No space left on device\n"
+
+
+def test_an_output_keeps_what_was_there_where_nothing_ran(tmp_path):
+    (tmp_path / "kept").write_text("before")
+    for name in ("kept", "new"):
+        done = loomnet_in(tmp_path, "run", "short.py", "--json", name, "--pcap", "nowhere:0=x",
+                          environment={})
+        assert done.returncode == 2, done.stderr
+    assert (tmp_path / "kept").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "short.py"]
+
+
+@as_root
+@pytest.mark.parametrize("options", ["ro", "size=64k", "nr_inodes=2"])
+def test_a_file_system_without_room_is_refused_before_traffic(tmp_path, options):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=1m,{options}", "none", disk], check=True)
+    try:
+        (tmp_path / "short.py").write_text(textwrap.dedent(RUN).format(before="pass"))
+        if "size" in options:
+            (disk / "fill").write_bytes(bytes(60 * 1024))
+        done = subprocess.run(
+            [sys.executable, "-m", "loomnet", "run", "../short.py"], cwd=disk, text=True,
+            capture_output=True, timeout=60)
+        left = [path.name for path in disk.iterdir() if path.name != "fill"]
+    finally:
+        subprocess.run(["umount", disk], check=True)
+    assert done.returncode == 2 and left == [], (done, left)
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("loomnet: cannot "), done.stderr
+
+
+def test_a_file_size_limit_is_refused_before_traffic(tmp_path):
+    (tmp_path / "short.py").write_text(textwrap.dedent(RUN).format(before="pass"))
+    done = subprocess.run(
+        ["prlimit", "--fsize=2000", sys.executable, "-B", "-m", "loomnet", "run", "short.py"],
+        cwd=tmp_path, text=True, capture_output=True, timeout=60)
+    assert done.returncode == 2 and "File too large" in done.stderr, done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_figures_are_printed_where_the_report_cannot_be_written(tmp_path):
+    gone = "import shutil; shutil.rmtree('runs')"
+    scenario = textwrap.dedent(RUN).format(before="pass").replace(
+        '    lab.check("it ran"', f'    {gone}\n    lab.check("it ran"')
+    (tmp_path / "short.py").write_text(scenario)
+    done = subprocess.run([sys.executable, "-m", "loomnet", "run", "short.py"], cwd=tmp_path,
+                          text=True, capture_output=True, timeout=60)
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "ok   it ran" in done.stdout and "no report: cannot write" in done.stdout
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", ["/abs/path", "../x", "a/b", "..", ".", ".x", "-x", "a b", "\0",
+                                   "\udcff", "x" * 101, "a\n", "é", 5])  # fmt: skip
+def test_a_label_is_the_name_of_one_folder(tmp_path, label, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lab = loomnet.Lab(directory=tmp_path / "run")
+    fabric = loomnet.star(hosts=2, rate="1 Gb/s", delay="1 us")
+    with pytest.raises(UsageError, match="label") as caught:
+        lab.run(fabric, loomnet.AllReduce("1 kB", transport="mrc"), label=label)
+    assert "\n" not in str(caught.value) and list(tmp_path.iterdir()) == []
+
+
+# --- the rule -------------------------------------------------------------------------------------
+
+
+def test_no_file_changes_hands_by_path():
+    """Of calls that give a file away or change its mode, only fchown of a descriptor is left."""
+    root = Path(loomnet.__file__).parent
+    found = []
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                called = node.func.attr if isinstance(node.func, ast.Attribute) else \
+                    getattr(node.func, "id", "")
+                named = {keyword.arg for keyword in node.keywords}
+                if called in ("chown", "lchown", "chmod", "lchmod") or "follow_symlinks" in named:
+                    found.append(f"{path}:{node.lineno}")
+                if called == "fchown":
+                    assert path.name == "ranks.py"
+    assert found == []
