@@ -15,7 +15,7 @@ from pathlib import Path
 SCENARIOS = Path(__file__).parent / "short_scenarios.py"
 # What was started in the background may ignore SIGINT, and hand that on to what it starts.
 AS_FROM_A_TERMINAL = ("env", "--default-signal=INT")
-TRAFFIC = r"^\S+  \d+\.\d s"  # the progress line: traffic runs
+TRAFFIC = r"^\S+  \d+(\.\d+)? [num]?s"  # the progress line: traffic runs
 
 
 class Run:
