@@ -266,8 +266,10 @@ void RankSession::expire(std::int64_t now) {
   for (const auto& [id, work] : operations_) {
     if (work->deadline_ns == 0 || now < work->deadline_ns) continue;
     const auto limit = (work->deadline_ns - work->started_ns) / 1'000'000;
-    late.emplace_back(work->communicator, "rank " + std::to_string(rank()) + " timed out after " +
-                                              std::to_string(limit) + " ms in " + work->name);
+    // In Gloo's words, which scripts look for.
+    late.emplace_back(work->communicator, "rank " + std::to_string(rank()) + ": Timed out waiting " +
+                                              std::to_string(limit) + "ms for " + work->name +
+                                              " to complete");
   }
   for (const auto& [communicator, reason] : late) executor_.abort(communicator, reason);
 }

@@ -56,6 +56,7 @@ def test_training(training: Ranks, name: str) -> None:
 
 
 MAPPED = {"LOOMNET_MAP_BACKEND": "1", "LOOMNET_TRANSPORT": "mrc", "LOOMNET_HASH_EVERY": "20"}
+AS_GLOO = ("called gloo cpu:gloo,cuda:gloo gloo gloo gloo", "profiled ['gloo:all_reduce']")
 STEP, HASH, WORK_BEGIN, WORK_END, FAILURE = 1, 2, 4, 5, 6
 
 
@@ -67,6 +68,7 @@ def test_plain_script_is_mapped_and_measured(tmp_path: Path) -> None:
     assert "mapped" not in ranks.log(1)
     total = sum(range(10_000)) * 6
     assert all(f"sum {total} backend gloo" in ranks.log(r) for r in range(3)), ranks.logs()
+    assert all(line in ranks.log(r) for r in range(3) for line in AS_GLOO), ranks.logs()
     for mine in marks:
         assert [m[3] for m in mine if m[0] == STEP] == list(range(1, 41))
         assert [m[3] for m in mine if m[0] == HASH] == [20, 40]
@@ -85,6 +87,7 @@ def test_stock_gloo_is_measured_alike(tmp_path: Path) -> None:
         marks = ranks.nic.take_marks(0)
         assert ranks.nic.bytes == 0, "Gloo's bytes went over the NIC"
     assert "mapped" not in ranks.log(0)
+    assert all(line in ranks.log(r) for r in range(3) for line in AS_GLOO), ranks.logs()
     assert [m[3] for m in marks if m[0] == STEP] == list(range(1, 41))
     ends = [m for m in marks if m[0] == WORK_END]
     assert len(ends) == sum(m[0] == WORK_BEGIN for m in marks)

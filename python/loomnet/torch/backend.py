@@ -15,8 +15,12 @@ import torch.distributed as dist
 from torch.distributed import ReduceOp
 
 from loomnet.torch import connection as _connection
+from loomnet.torch import monitored
+from loomnet.torch.errors import InvalidCall
 from loomnet.torch.naming import NamedGroup
 from loomnet.torch.operations import Call, FakeCall, same_type, single
+from loomnet.torch.overloads import listed, reducing, rooted, timed
+from loomnet.torch.profiling import Record, end, profiling
 from loomnet.torch.rendezvous import meet
 from loomnet.torch.skip import skip_in_dynamo
 from loomnet.torch.sparse import allreduce_sparse
@@ -25,7 +29,7 @@ from loomnet.torch.work import CoalescedWork, FinishedWork, LoomnetWork
 Tensors = list[torch.Tensor]
 _RECENT = 512  # small works kept referenced: C++ may outlive Python's last reference
 _SMALL = 65536  # bytes
-_CHECK_TAG = 0xFFFF_FF00  # of monitored_barrier's messages
+_ANY_SOURCE = 0xFFFF_FFFF
 
 
 class LoomnetGroup(NamedGroup):
@@ -37,44 +41,50 @@ class LoomnetGroup(NamedGroup):
         size: ranks in the group.
         timeout: of its operations; afterwards the group is aborted on all ranks.
         name: the group's name in PyTorch.
+        backend_name: what the script takes its backend for; "gloo" where that name is mapped.
 
     Raises:
         RuntimeError: no run around (with the fix), or the members did not meet in time.
     """
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta,
-                 name: str = "") -> None:
+                 name: str = "", backend_name: str = "loomnet") -> None:
         super().__init__(rank, size)
+        self._backend_name = backend_name
         self._link = _connection.connection()
         self._session = self._link.session
         self._store = store.clone()
         self._name, self._desc = name, ""
         self._rank, self._size = rank, size
-        self._timeout_ns = int(timeout.total_seconds() * 1e9)
-        self._timeout = timeout
+        self.set_timeout(timeout)
         self._recent: list[LoomnetWork | None] = [None] * _RECENT
         self._started = 0
         self._coalescing: list[dist.Work] | None = None
+        self._inside = False  # a call that is made of several
         self._open = True
-        self._id, members = meet(self._store, rank, size, timeout, self._link)
-        self._session.create(self._id, members)
+        self._communicator, members = meet(self._store, rank, size, timeout, self._link)
+        self._session.create(self._communicator, members)
         _connection.register_group(self)
 
-    # --- what a group is called ----------------------------------------------------------------
-    def getBackendName(self) -> str:
-        return "loomnet"
-
+    # --- as the object that torch takes for the group's backend ---------------------------------
     def _get_backend(self, device: torch.device) -> LoomnetGroup:
         return self
 
+    def _get_sequence_number_for_group(self) -> int:
+        return self._started
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Nothing to agree on: every rank counts from 0."""
+
     def set_timeout(self, timeout: timedelta) -> None:
         """Of operations started from now on."""
-        self._timeout = timeout
+        super().set_timeout(timeout)
         self._timeout_ns = int(timeout.total_seconds() * 1e9)
 
     # --- starting ------------------------------------------------------------------------------
-    def _start(self, build: Callable[[Call], None], result: list[Any],
-               opts: Any = None) -> dist.Work:
+    def _start(self, title: str, tensors: Sequence[Any], build: Callable[[Call], None],
+               result: list[Any], opts: Any = None) -> dist.Work:
+        """Starts what `build` adds to a call. A profiler sees it as `title` of `tensors`."""
         call = Call(self._link.core, self._size)
         try:
             build(call)
@@ -86,15 +96,30 @@ class LoomnetGroup(NamedGroup):
             limit = int(timeout.total_seconds() * 1e9)
         if not self._open:
             raise _connection.error(f"loomnet: group {self._name} has been shut down")
-        raw = self._session.start(self._id, call.operations, limit)
-        work = LoomnetWork(self._link, raw, result, call.keep, call.after)
+        record = self._record(title, tensors)
+        try:
+            raw = self._session.start(self._communicator, call.operations, limit)
+        except ValueError as error:
+            end(record)
+            raise InvalidCall(f"loomnet: {error}") from None
+        except BaseException:
+            end(record)
+            raise
+        work = LoomnetWork(self._link, raw, result, call.keep, call.after, record)
         self._link.hold(work)
+        if record is not None:
+            work.get_future()  # so that the event ends with the work, not with the wait for it
         if raw.bytes < _SMALL:
             self._recent[self._started % _RECENT] = work
         self._started += 1
         if self._coalescing is not None:
             self._coalescing.append(work)
         return work
+
+    def _record(self, title: str, tensors: Sequence[torch.Tensor]) -> Record | None:
+        if not profiling() or self._inside:
+            return None
+        return Record(f"{self._backend_name}:{title}", tensors)
 
     def _start_coalescing(self, device: torch.device) -> None:
         self._coalescing = []
@@ -104,13 +129,22 @@ class LoomnetGroup(NamedGroup):
         return CoalescedWork(works)
 
     # --- reductions ----------------------------------------------------------------------------
-    def allreduce(self, tensors: Tensors | torch.Tensor, opts: Any = None) -> dist.Work:
-        if isinstance(tensors, torch.Tensor):
-            tensors = [tensors]
+    def allreduce(self, tensors: Tensors | torch.Tensor, opts: Any = None,
+                  timeout: timedelta | None = None, *, op: Any = None) -> dist.Work:
+        tensors, opts = listed(tensors), reducing(opts, timeout, op)
         if len(tensors) == 1 and tensors[0].layout is not torch.strided:
-            allreduce_sparse(self, tensors[0], opts)
-            return FinishedWork(tensors)
+            return self._allreduce_sparse(tensors, opts)
         return self.allreduce_coalesced(tensors, opts)
+
+    def _allreduce_sparse(self, tensors: Tensors, opts: Any) -> dist.Work:
+        record, number = self._record("sparse_all_reduce", tensors), self._started
+        self._inside = True
+        try:
+            allreduce_sparse(self, tensors[0], opts)
+        finally:
+            self._started, self._inside = number + 1, False
+            end(record)
+        return FinishedWork(tensors)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         reduce = _reduce_op(opts)
@@ -120,10 +154,12 @@ class LoomnetGroup(NamedGroup):
                 p, n = call.update(t), t.numel()
                 call.add("all_reduce", t.dtype, n, single(p, n), single(p, n), reduce=reduce)
 
-        return self._start(build, tensors, opts)
+        return self._start("all_reduce", tensors, build, tensors, opts)
 
-    def reduce(self, tensors: Tensors, opts: Any = None) -> dist.Work:
-        reduce, root = _reduce_op(opts), _root(opts)
+    def reduce(self, tensors: Tensors | torch.Tensor, opts: Any = None, op: Any = None,
+               timeout: timedelta | None = None, *, root: int | None = None) -> dist.Work:
+        tensors, opts = listed(tensors), rooted(opts, timeout, root, op)
+        reduce, root = _reduce_op(opts), self._root(opts)
 
         def build(call: Call) -> None:
             for t in tensors:
@@ -132,41 +168,49 @@ class LoomnetGroup(NamedGroup):
                 out = single(p, n) if root == self._rank else []
                 call.add("reduce", t.dtype, n, single(p, n), out, reduce=reduce, root=root)
 
-        return self._start(build, tensors, opts)
+        return self._start("reduce", tensors, build, tensors, opts)
 
-    def reduce_scatter(self, outputs: Tensors, inputs: list[Tensors],
-                       opts: Any = None) -> dist.Work:
+    def reduce_scatter(self, outputs: Tensors | torch.Tensor, inputs: list[Tensors] | Tensors,
+                       opts: Any = None, timeout: timedelta | None = None, *,
+                       op: Any = None) -> dist.Work:
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        opts = reducing(opts, timeout, op)
         reduce = _reduce_op(opts)
 
         def build(call: Call) -> None:
+            self._check_lists(outputs, inputs, "reduce_scatter")
             for out, parts in zip(outputs, inputs, strict=True):
                 self._check_parts(parts, "reduce_scatter")
                 call.add("reduce_scatter", same_type([out, *parts]), out.numel(),
                          [call.read(t) for t in parts], single(call.write(out), out.numel()),
                          input_counts=[t.numel() for t in parts], reduce=reduce)
 
-        return self._start(build, outputs, opts)
+        return self._start("reduce_scatter", inputs[0] if inputs else [], build, outputs, opts)
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors,
                                         opts: Any = None) -> dist.Work:
         reduce = _reduce_op(opts)
 
         def build(call: Call) -> None:
+            self._check_lists(outputs, inputs, "reduce_scatter")
             for out, whole in zip(outputs, inputs, strict=True):
                 self._check_whole(whole, out, "reduce_scatter")
                 n = out.numel()
                 call.add("reduce_scatter", same_type([out, whole]), n, single(call.read(whole), n),
                          single(call.write(out), n), reduce=reduce)
 
-        return self._start(build, outputs, opts)
+        return self._start("reduce_scatter", inputs, build, outputs, opts)
 
     def reduce_scatter_single(self, output: torch.Tensor, whole: torch.Tensor,
                               opts: Any = None) -> dist.Work:
         return self.reduce_scatter_single_coalesced([output], [whole], opts)
 
     # --- moving --------------------------------------------------------------------------------
-    def broadcast(self, tensors: Tensors, opts: Any = None) -> dist.Work:
-        root = _root(opts)
+    def broadcast(self, tensors: Tensors | torch.Tensor, opts: Any = None,
+                  timeout: timedelta | None = None, *, root: int | None = None) -> dist.Work:
+        tensors, opts = listed(tensors), rooted(opts, timeout, root)
+        root = self._root(opts)
 
         def build(call: Call) -> None:
             for t in tensors:
@@ -176,68 +220,88 @@ class LoomnetGroup(NamedGroup):
                 else:
                     call.add("broadcast", t.dtype, n, [], single(call.write(t), n), root=root)
 
-        return self._start(build, tensors, opts)
+        return self._start("broadcast", tensors, build, tensors, opts)
 
-    def allgather(self, outputs: list[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
+    def allgather(self, outputs: list[Tensors] | Tensors, inputs: Tensors | torch.Tensor,
+                  opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
+        if isinstance(inputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        opts = timed(opts, timeout)
+
         def build(call: Call) -> None:
+            self._check_lists(outputs, inputs, "all_gather")
             for parts, own in zip(outputs, inputs, strict=True):
                 self._check_parts(parts, "all_gather")
                 call.add("all_gather", same_type([own, *parts]), own.numel(),
                          single(call.read(own), own.numel()), [call.write(t) for t in parts],
                          output_counts=[t.numel() for t in parts])
 
-        return self._start(build, outputs, opts)
+        return self._start("all_gather", inputs, build, outputs, opts)
 
     def allgather_coalesced(self, outputs: list[Tensors], inputs: Tensors,
                             opts: Any = None) -> dist.Work:
         # outputs[rank][i]: turned so that each input has its row of outputs.
+        self._check_parts(outputs, "all_gather_coalesced")
+        for row in outputs:
+            self._check_lists(row, inputs, "all_gather_coalesced")
         return self.allgather([list(row) for row in zip(*outputs, strict=True)], inputs, opts)
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors,
                                     opts: Any = None) -> dist.Work:
         def build(call: Call) -> None:
+            self._check_lists(outputs, inputs, "all_gather")
             for whole, own in zip(outputs, inputs, strict=True):
                 self._check_whole(whole, own, "all_gather")
                 n = own.numel()
                 call.add("all_gather", same_type([own, whole]), n, single(call.read(own), n),
                          single(call.write(whole), n))
 
-        return self._start(build, outputs, opts)
+        return self._start("all_gather", inputs, build, outputs, opts)
 
     def all_gather_single(self, output: torch.Tensor, own: torch.Tensor,
                           opts: Any = None) -> dist.Work:
         return self.all_gather_single_coalesced([output], [own], opts)
 
-    def gather(self, outputs: list[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
-        root, own = _root(opts), inputs[0]
+    def gather(self, outputs: list[Tensors] | Tensors, inputs: Tensors | torch.Tensor,
+               opts: Any = None, timeout: timedelta | None = None, *,
+               root: int | None = None) -> dist.Work:
+        if isinstance(inputs, torch.Tensor):
+            outputs, inputs = [outputs] if outputs else [], [inputs]
+        opts = rooted(opts, timeout, root)
+        root, own = self._root(opts), _only(inputs, "gather")
 
         def build(call: Call) -> None:
             n = own.numel()
             if root != self._rank:
                 call.add("gather", own.dtype, n, single(call.read(own), n), root=root)
                 return
-            parts = outputs[0]
+            parts = _only(outputs, "gather")
             self._check_parts(parts, "gather")
             call.add("gather", same_type([own, *parts]), n, single(call.read(own), n),
                      [call.write(t) for t in parts],
                      output_counts=[t.numel() for t in parts], root=root)
 
-        return self._start(build, outputs, opts)
+        return self._start("gather", inputs, build, outputs, opts)
 
-    def scatter(self, outputs: Tensors, inputs: list[Tensors], opts: Any = None) -> dist.Work:
-        root, own = _root(opts), outputs[0]
+    def scatter(self, outputs: Tensors | torch.Tensor, inputs: list[Tensors] | Tensors,
+                opts: Any = None, timeout: timedelta | None = None, *,
+                root: int | None = None) -> dist.Work:
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs] if inputs else []
+        opts = rooted(opts, timeout, root)
+        root, own = self._root(opts), _only(outputs, "scatter")
 
         def build(call: Call) -> None:
             n = own.numel()
             if root != self._rank:
                 call.add("scatter", own.dtype, n, [], single(call.write(own), n), root=root)
                 return
-            parts = inputs[0]
+            parts = _only(inputs, "scatter")
             self._check_parts(parts, "scatter")
             call.add("scatter", same_type([own, *parts]), n, [call.read(t) for t in parts],
                      single(call.write(own), n), input_counts=[t.numel() for t in parts], root=root)
 
-        return self._start(build, outputs, opts)
+        return self._start("scatter", inputs[0] if inputs else [], build, outputs, opts)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
         def build(call: Call) -> None:
@@ -248,11 +312,11 @@ class LoomnetGroup(NamedGroup):
                      input_counts=[t.numel() for t in inputs],
                      output_counts=[t.numel() for t in outputs])
 
-        return self._start(build, outputs, opts)
+        return self._start("all_to_all", inputs, build, outputs, opts)
 
     def all_to_all_single(self, output: torch.Tensor, whole: torch.Tensor,
                           output_splits: Sequence[int] = (), input_splits: Sequence[int] = (),
-                          opts: Any = None) -> dist.Work:
+                          opts: Any = None, *, timeout: timedelta | None = None) -> dist.Work:
         def build(call: Call) -> None:
             call.add("all_to_all", same_type([output, whole]), 0,
                      single(call.read(whole), whole.numel()),
@@ -260,58 +324,43 @@ class LoomnetGroup(NamedGroup):
                      input_counts=self._splits(whole, input_splits, "input"),
                      output_counts=self._splits(output, output_splits, "output"))
 
-        return self._start(build, [output], opts)
+        return self._start("all_to_all", [whole], build, [output], timed(opts, timeout))
 
-    def barrier(self, opts: Any = None) -> dist.Work:
-        return self._start(lambda call: call.add("barrier", torch.uint8, 0), [], opts)
+    def barrier(self, opts: Any = None, *, timeout: timedelta | None = None) -> dist.Work:
+        return self._start("barrier", (), lambda call: call.add("barrier", torch.uint8, 0), [],
+                           timed(opts, timeout))
 
     # --- point to point ------------------------------------------------------------------------
     def send(self, tensors: Tensors, dstRank: int, tag: int = 0) -> dist.Work:
-        t = tensors[0]
+        t = _only(tensors, "send")
 
         def build(call: Call) -> None:
-            call.add("send", t.dtype, t.numel(), single(call.read(t), t.numel()), peer=dstRank,
-                     tag=tag)
+            call.add("send", t.dtype, t.numel(), single(call.read(t), t.numel()),
+                     peer=self._peer(dstRank), tag=_tag(tag))
 
-        return self._start(build, tensors)
+        return self._start("send", tensors, build, tensors)
 
     def recv(self, tensors: Tensors, srcRank: int, tag: int = 0) -> dist.Work:
-        t = tensors[0]
+        return self._receive("recv", tensors, self._peer(srcRank), tag)
+
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
+        return self._receive("recvAnySource", tensors, _ANY_SOURCE, tag)
+
+    def _receive(self, title: str, tensors: Tensors, peer: int, tag: int) -> dist.Work:
+        t = _only(tensors, "recv")
 
         def build(call: Call) -> None:
             call.add("recv", t.dtype, t.numel(), [], single(call.write(t), t.numel()),
-                     peer=srcRank, tag=tag)
+                     peer=peer, tag=_tag(tag))
 
-        return self._start(build, tensors)
-
-    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> dist.Work:
-        return self.recv(tensors, 0xFFFF_FFFF, tag)
+        return self._start(title, tensors, build, tensors)
 
     # --- life ----------------------------------------------------------------------------------
     def monitored_barrier(self, timeout: timedelta | None = None,
                           wait_all_ranks: bool = False) -> None:
-        """A barrier that names who is missing: rank 0 raises for the first rank that did not come
-        within `timeout` (with `wait_all_ranks`, for all of them), the others hear of it."""
-        limit = timeout or self._timeout
-        token = torch.zeros(1, dtype=torch.uint8)
-        if self._rank != 0:
-            self.send([token], 0, _CHECK_TAG).wait(limit)
-            self.recv([token], 0, _CHECK_TAG + 1).wait(limit)
-            return
-        missing = []
-        for peer in range(1, self._size):
-            try:
-                self.recv([torch.zeros(1, dtype=torch.uint8)], peer, _CHECK_TAG).wait(limit)
-            except RuntimeError:
-                missing.append(peer)
-                if not wait_all_ranks:
-                    break
-        if missing:
-            reason = f"monitored_barrier: ranks {missing} did not come within {limit}"
-            self.fail(reason)
-            raise _connection.error(f"loomnet: {reason}")
-        for peer in range(1, self._size):
-            self.send([token], peer, _CHECK_TAG + 1).wait(limit)
+        """See :func:`loomnet.torch.monitored.monitored_barrier`; no timeout is the group's own."""
+        limit = self._timeout if timeout is None else timeout
+        monitored.monitored_barrier(self, limit, wait_all_ranks)
 
     def split_group(self, ranks: list[int], timeout: timedelta | None = None, opts: Any = None,
                     group_name: str | None = None, group_desc: str | None = None,
@@ -327,7 +376,7 @@ class LoomnetGroup(NamedGroup):
 
     def fail(self, reason: str) -> None:
         """Fails whatever runs on the group, here and at its members, with `reason`."""
-        self._session.abort(self._id, reason)
+        self._session.abort(self._communicator, reason)
 
     def abort(self) -> None:
         self.fail(f"rank {self._session.rank} aborted group {self._name}")
@@ -336,29 +385,46 @@ class LoomnetGroup(NamedGroup):
         if self._open:
             self._open = False
             _connection.forget_group(self)
-            self._session.close(self._id)
+            self._session.close(self._communicator)
 
     # --- checks --------------------------------------------------------------------------------
-    def _check_parts(self, parts: Sequence[torch.Tensor], what: str) -> None:
+    def _check_lists(self, some: Sequence[Any], others: Sequence[Any], what: str) -> None:
+        if len(some) != len(others):
+            raise InvalidCall(f"loomnet: {what}: lists of {len(some)} outputs and {len(others)} "
+                              "inputs")
+
+    def _check_parts(self, parts: Sequence[Any], what: str) -> None:
         if len(parts) != self._size:
-            raise ValueError(f"loomnet: {what} needs one tensor per rank, {self._size} of them, "
-                             f"not {len(parts)}")
+            raise InvalidCall(f"loomnet: {what} needs one tensor per rank, {self._size} of them, "
+                              f"not {len(parts)}")
 
     def _check_whole(self, whole: torch.Tensor, part: torch.Tensor, what: str) -> None:
         if whole.numel() != part.numel() * self._size:
-            raise ValueError(f"loomnet: {what}: {whole.numel()} elements are not {self._size} "
-                             f"times {part.numel()}")
+            raise InvalidCall(f"loomnet: {what}: {whole.numel()} elements are not {self._size} "
+                              f"times {part.numel()}")
+
+    def _root(self, opts: Any) -> int:
+        root = 0 if opts is None else opts.rootRank
+        if not 0 <= root < self._size:
+            raise InvalidCall(f"loomnet: invalid root rank: {root} in a group of {self._size}")
+        return root
+
+    def _peer(self, rank: int) -> int:
+        if not 0 <= rank < self._size or rank == self._rank:
+            raise InvalidCall(f"loomnet: peer must be another rank of the group of {self._size}, "
+                              f"not {rank}")
+        return rank
 
     def _splits(self, tensor: torch.Tensor, splits: Sequence[int], what: str) -> list[int]:
         rows = tensor.shape[0] if tensor.dim() else 1
         if not splits:
             if rows % self._size:
-                raise ValueError(f"loomnet: all_to_all: {rows} {what} rows do not divide by "
-                                 f"{self._size} ranks")
+                raise InvalidCall(f"loomnet: all_to_all: {rows} {what} rows do not divide by "
+                                  f"{self._size} ranks")
             return [tensor.numel() // self._size] * self._size
         if len(splits) != self._size or sum(splits) != rows:
-            raise ValueError(f"loomnet: all_to_all: {what} splits {list(splits)} do not add up to "
-                             f"{rows} rows of {self._size} ranks")
+            raise InvalidCall(f"loomnet: all_to_all: {what} splits {list(splits)} do not add up to "
+                              f"{rows} rows of {self._size} ranks")
         row = tensor.numel() // rows if rows else 0
         return [n * row for n in splits]
 
@@ -374,8 +440,16 @@ def _reduce_op(opts: Any) -> ReduceOp:
     return ReduceOp(ReduceOp.SUM) if opts is None else opts.reduceOp
 
 
-def _root(opts: Any) -> int:
-    return 0 if opts is None else opts.rootRank
+def _only(items: Sequence[Any], what: str) -> Any:
+    if len(items) != 1:
+        raise InvalidCall(f"loomnet: {what} takes a single tensor, not {len(items)}")
+    return items[0]
+
+
+def _tag(tag: int) -> int:
+    if not 0 <= tag < _ANY_SOURCE:
+        raise InvalidCall(f"loomnet: a tag must be between 0 and {_ANY_SOURCE - 1}, not {tag}")
+    return tag
 
 
 skip_in_dynamo(LoomnetGroup)

@@ -36,8 +36,9 @@ class MeasuredGloo(NamedGroup):
     default Gloo binds to what the host name resolves to, which is no address of the fabric."""
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta,
-                 name: str = "") -> None:
+                 name: str = "", backend_name: str = "gloo") -> None:
         super().__init__(rank, size)
+        self._backend_name, self._timeout = backend_name, timeout
         self._session = _connection.connection().session
         self._now = _connection.connection().core.monotonic_ns
         options = dist.ProcessGroupGloo._Options()
@@ -53,11 +54,8 @@ class MeasuredGloo(NamedGroup):
         inner._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
         inner._set_group_name(name)
         self._inner, self._backend = inner, backend
+        self._answer_loggers(backend)
         self._name, self._desc, self._store = name, "", store
-
-    def getBackendName(self) -> str:
-        # Not "gloo": DDP's logger would then look for Gloo's object inside this one.
-        return "loomnet_gloo"
 
     def setGroupName(self, name: str) -> None:
         super().setGroupName(name)
@@ -66,12 +64,20 @@ class MeasuredGloo(NamedGroup):
     def _get_backend(self, device: torch.device) -> Any:
         return self._backend
 
+    def _get_sequence_number_for_group(self) -> int:
+        return self._backend._get_sequence_number_for_group()
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._backend._set_sequence_number_for_group()
+
     def set_timeout(self, timeout: timedelta) -> None:
+        super().set_timeout(timeout)
         self._backend._set_default_timeout(timeout)
 
     def monitored_barrier(self, timeout: timedelta | None = None,
                           wait_all_ranks: bool = False) -> None:
-        self._backend.monitored_barrier(timeout or self._backend.options._timeout, wait_all_ranks)
+        limit = self._backend.options._timeout if timeout is None else timeout
+        self._backend.monitored_barrier(limit, wait_all_ranks)
 
     def shutdown(self) -> None:
         _callbacks.drain()

@@ -6,12 +6,14 @@ import os
 from typing import Any
 
 NAME = "loomnet"
-MEASURED_GLOO = "loomnet_gloo"
+# What the name gloo is mapped to: Loomnet under that name, or Gloo with marks.
+AS_GLOO, MEASURED_GLOO = "loomnet_as_gloo", "loomnet_gloo"
 
 
 def register(dist: Any) -> None:
-    """Makes the two names known to ``torch.distributed``; importing nothing else yet."""
-    for name, creator in ((NAME, _create), (MEASURED_GLOO, _create_gloo)):
+    """Makes the three names known to ``torch.distributed``; importing nothing else yet."""
+    for name, creator in ((NAME, _create), (AS_GLOO, _create_as_gloo),
+                          (MEASURED_GLOO, _create_gloo)):
         # A list: the string "cpu" would be taken for the devices c, p and u.
         dist.Backend.register_backend(name, creator, extended_api=True, devices=["cpu"])
 
@@ -25,24 +27,27 @@ def install(dist: Any) -> None:
     if os.environ.get("LOOMNET_TRANSPORT", "") == "gloo":
         _replace_gloo(dist, MEASURED_GLOO)
     elif os.environ.get("LOOMNET_MAP_BACKEND", "0") == "1":
-        _replace_gloo(dist, NAME)
+        _replace_gloo(dist, AS_GLOO)
 
 
 def _replace_gloo(dist: Any, name: str) -> None:
     # BackendConfig is where every way of making a group (init_process_group, new_group, DeviceMesh)
     # turns a backend's name into one backend per device.
     config = dist.distributed_c10d.BackendConfig
-    original = config.__init__
+    original, shown = config.__init__, config.__repr__
 
     def init(self: Any, backend: Any) -> None:
         original(self, backend)
         for device, chosen in self.device_backend_map.items():
             if chosen == dist.Backend.GLOO:
                 self.device_backend_map[device] = name
-                if name == NAME:
+                if name == AS_GLOO:
                     _say_once()
 
-    config.__init__ = init
+    def show(self: Any) -> str:  # what dist.get_backend_config() answers
+        return shown(self).replace(f":{name}", f":{dist.Backend.GLOO}")
+
+    config.__init__, config.__repr__ = init, show
 
 
 _said = False
@@ -59,10 +64,19 @@ def _say_once() -> None:
 def _create(options: Any, _group_options: Any) -> Any:
     from loomnet.torch.backend import LoomnetGroup
 
-    return LoomnetGroup.from_options(options)
+    return LoomnetGroup.from_options(options, NAME)
+
+
+def _create_as_gloo(options: Any, _group_options: Any) -> Any:
+    from loomnet.torch.backend import LoomnetGroup
+    from loomnet.torch.naming import lone_gloo
+
+    group = LoomnetGroup.from_options(options, "gloo")
+    group._answer_loggers(lone_gloo())
+    return group
 
 
 def _create_gloo(options: Any, _group_options: Any) -> Any:
     from loomnet.torch.gloo import MeasuredGloo
 
-    return MeasuredGloo.from_options(options)
+    return MeasuredGloo.from_options(options, "gloo")

@@ -1,7 +1,10 @@
-"""What PyTorch asks of any group beside its operations: its name, its store, its devices."""
+"""What PyTorch asks of any group beside its operations: its name, its store, its devices, and what
+its backend can do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Self
 
 import torch
@@ -10,19 +13,65 @@ import torch.distributed as dist
 from loomnet.torch.skip import skip_in_dynamo
 
 
+class GroupOptions:
+    """What ``group._get_backend(device).options`` is for a built-in backend."""
+
+    def __init__(self, group: NamedGroup, ranks: Sequence[int]) -> None:
+        self._group = group
+        self.global_ranks_in_group = list(ranks)
+
+    @property
+    def backend(self) -> str:
+        return self._group.getBackendName()
+
+    @property
+    def group_name(self) -> str:
+        return self._group.getGroupName()
+
+    @property
+    def group_desc(self) -> str:
+        return self._group.getGroupDesc()
+
+    @property
+    def _timeout(self) -> timedelta:
+        return self._group._timeout
+
+    @_timeout.setter
+    def _timeout(self, timeout: timedelta) -> None:
+        self._group.set_timeout(timeout)
+
+
 class NamedGroup(dist.ProcessGroup):
     """A group of ranks on the CPU that holds its own name. Built of (store, rank, size, timeout,
-    name); whoever derives from it sets `_name`, `_desc` and `_store`."""
+    name, backend name); a derived class sets the attributes declared here.
+
+    PyTorch takes the object for the group's backend too, so what it asks of a backend is here.
+    """
 
     _name: str
     _desc: str
+    _backend_name: str
     _store: dist.Store
+    _timeout: timedelta
+    _ranks: Sequence[int] = ()  # of the job; none: all of them
+    supports_coalescing = False
+    supports_splitting = True
+    supports_shrinking = False
+    supports_time_estimate = False
 
     @classmethod
-    def from_options(cls, options: Any) -> Self:
+    def from_options(cls, options: Any, backend_name: str) -> Self:
         """From torch's ``DistributedBackendOptions``."""
-        return cls(options.store, options.group_rank, options.group_size, options.timeout,
-                   options.group_id)  # fmt: skip
+        group = cls(options.store, options.group_rank, options.group_size, options.timeout,
+                    options.group_id, backend_name)
+        group._ranks = options.global_ranks_in_group
+        return group
+
+    def getBackendName(self) -> str:
+        return self._backend_name
+
+    def _get_backend_name(self) -> str:
+        return self._backend_name
 
     def getGroupName(self) -> str:
         return self._name
@@ -39,9 +88,48 @@ class NamedGroup(dist.ProcessGroup):
     def get_group_store(self) -> dist.Store:
         return self._store
 
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Of operations started from now on."""
+        self._timeout = timeout
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self.set_timeout(timeout)
+
+    @property
+    def options(self) -> GroupOptions:
+        return GroupOptions(self, self._ranks)
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        return False
+
+    def _has_hooks(self) -> bool:
+        return False
+
     @property
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
+
+    def _answer_loggers(self, gloo: Any) -> None:
+        """Makes `gloo` the object that C++ finds when it looks for a Gloo group inside this one.
+
+        DDP's logger does so where the backend is named gloo. The device is one that no collective
+        is ever called for: what this class lacks must stay an error, and not be Gloo's.
+        """
+        self._register_backend(torch.device("meta"), dist.ProcessGroup.BackendType.GLOO, gloo)
+
+
+_lone_gloo: Any = None
+
+
+def lone_gloo() -> Any:
+    """A Gloo group of this process alone, made once: it has the properties that DDP's logger reads,
+    and never moves a byte."""
+    global _lone_gloo
+    if _lone_gloo is None:
+        options = dist.ProcessGroupGloo._Options()
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
+        _lone_gloo = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, options)
+    return _lone_gloo
 
 
 skip_in_dynamo(NamedGroup)

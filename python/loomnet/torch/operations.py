@@ -12,11 +12,19 @@ from typing import Any
 import torch
 from torch.distributed import ReduceOp
 
+from loomnet.torch.errors import InvalidCall
+
 _TYPES = {
     torch.bool: "bool", torch.uint8: "uint8", torch.int8: "int8", torch.int16: "int16",
     torch.int32: "int32", torch.int64: "int64", torch.float16: "float16",
     torch.bfloat16: "bfloat16", torch.float32: "float32", torch.float64: "float64",
 }
+# A complex number is reduced as the two reals it consists of, where the operator allows it.
+_PARTS = {
+    torch.complex32: torch.float16, torch.complex64: torch.float32,
+    torch.complex128: torch.float64,
+}
+_COMPLEX_REDUCTIONS = ("sum", "avg", "premul_sum")
 # By the enum's value: ReduceOp itself does not hash alike (ReduceOp.SUM against opts.reduceOp).
 _REDUCTIONS = {
     ReduceOp.RedOpType.SUM: "sum", ReduceOp.RedOpType.AVG: "avg", ReduceOp.RedOpType.MIN: "min",
@@ -67,16 +75,17 @@ class Call:
             output_counts: Sequence[int] = (), reduce: ReduceOp | None = None, root: int = 0,
             peer: int = 0, tag: int = 0) -> None:
         """One operation; counts in elements of `dtype`, pointers of :meth:`read` and others."""
-        name, scale = _TYPES.get(dtype), 1
-        if name is None:
-            if reduce is not None:
-                raise TypeError(f"loomnet: {dtype} tensors cannot be reduced")
-            name, scale = "opaque", dtype.itemsize
         factor, operator = 1.0, "sum"
         if reduce is not None:
             operator = _REDUCTIONS[getattr(reduce, "op", reduce)]
             if operator == "premul_sum":
                 factor = float(reduce.factor)
+        name, scale = _TYPES.get(dtype), 1
+        if name is None:
+            if reduce is None:
+                name, scale = "opaque", dtype.itemsize
+            else:
+                name, scale = _part(collective, dtype, operator), 2
         self.operations.append((
             self._collectives[collective], self._types[name], self._reductions[operator],
             count * scale, list(inputs), list(outputs), [n * scale for n in input_counts],
@@ -96,6 +105,7 @@ class Call:
         self.keep.append(tensor)
         if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
             return tensor.data_ptr()
+        _refuse_overlap(tensor)
         scratch = torch.empty(tensor.shape, dtype=tensor.dtype)
         return self._copy_back(tensor, scratch)
 
@@ -105,6 +115,7 @@ class Call:
         self.keep.append(tensor)
         if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
             return tensor.data_ptr()
+        _refuse_overlap(tensor)
         scratch = tensor.detach().resolve_conj().resolve_neg().contiguous()
         return self._copy_back(tensor, scratch)
 
@@ -120,9 +131,9 @@ class Call:
     def _dense(tensor: torch.Tensor) -> torch.Tensor:
         tensor = plain(tensor)
         if tensor.layout is not torch.strided:
-            raise TypeError("loomnet: only all_reduce takes sparse tensors")
+            raise InvalidCall("loomnet: only all_reduce takes sparse tensors")
         if tensor.device.type != "cpu":
-            raise TypeError(f"loomnet: tensors must be on the CPU, not {tensor.device}")
+            raise InvalidCall(f"loomnet: tensors must be on the CPU, not {tensor.device}")
         return tensor
 
 
@@ -132,9 +143,40 @@ def single(pointer: int, count: int) -> list[int]:
 
 
 def same_type(tensors: Sequence[torch.Tensor]) -> torch.dtype:
-    """The tensors' one data type. Raises ValueError if they differ."""
+    """The tensors' one data type. Raises InvalidCall if they differ."""
     dtype = tensors[0].dtype
     if any(t.dtype != dtype for t in tensors):
-        raise ValueError(f"loomnet: tensors of one call differ in type: "
-                         f"{sorted({str(t.dtype) for t in tensors})}")
+        raise InvalidCall(f"loomnet: tensors of one call differ in type: "
+                          f"{sorted({str(t.dtype) for t in tensors})}")
     return dtype
+
+
+def _part(collective: str, dtype: torch.dtype, operator: str) -> str:
+    """Name of the type of a complex number's two parts, which `operator` is to reduce."""
+    part = _PARTS.get(dtype)
+    if part is None:
+        raise InvalidCall(f"loomnet: {collective}: {dtype} tensors cannot be reduced")
+    if operator not in _COMPLEX_REDUCTIONS:
+        raise InvalidCall(f"loomnet: {collective} does not support {operator.upper()} on complex "
+                          "tensors")
+    return _TYPES[part]
+
+
+def _refuse_overlap(tensor: torch.Tensor) -> None:
+    """Raises InvalidCall where two elements share memory, as those of an expanded tensor do."""
+    reach = 0  # of the dimensions of smaller strides
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            break
+        reach += stride * (size - 1)
+    else:
+        return
+    if 0 in tensor.shape:
+        return
+    offsets = torch.zeros(1, dtype=torch.int64)
+    for stride, size in zip(tensor.stride(), tensor.shape, strict=True):
+        offsets = (offsets[:, None] + stride * torch.arange(size)).flatten()
+    if offsets.unique().numel() < offsets.numel():
+        # The words of torch's own copy_().
+        raise InvalidCall("loomnet: more than one element of the written-to tensor refers to a "
+                          "single memory location; clone() the tensor before the operation")

@@ -25,16 +25,18 @@ class LoomnetWork(dist.Work):
         keep: everything whose memory the NIC reads or writes.
         after: run once when done and before anybody learns of it: copies into tensors whose memory
             was not contiguous.
+        record: the call's event in the profiler, where one watches.
     """
 
     def __init__(self, link: Any, raw: Any, result: list[Any], keep: Any,
-                 after: list[Callable[[], None]]) -> None:
+                 after: list[Callable[[], None]], record: Any = None) -> None:
         super().__init__()
         self.raw = raw
         self._link = link
         self._result = result
         self._keep = keep
         self._after = after
+        self._record = record
         self._future: torch.futures.Future | None = None
         self._base: torch.futures.Future | None = None
 
@@ -109,6 +111,9 @@ class LoomnetWork(dist.Work):
             if self.raw.ok:
                 for copy in self._after:
                     copy()
+            if self._record is not None:
+                self._record.end()
+                self._record = None
             self._after = []
             self._keep = None
         self._link.release(self)

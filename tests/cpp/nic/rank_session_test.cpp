@@ -125,7 +125,7 @@ TEST(RankSession, DeadlineAbortsTheCommunicatorEverywhere) {
   for (auto& session : cluster.sessions) session->create(1, cluster.everyone());
   const auto late = cluster.sessions[0]->start(1, barrier(), kSecond / 5);
   ASSERT_TRUE(cluster.sessions[0]->wait(late, 10 * kSecond));
-  EXPECT_THAT(late->message, HasSubstr("timed out after 200 ms in barrier"));
+  EXPECT_THAT(late->message, HasSubstr("Timed out waiting 200ms for barrier"));
   // The first may still be served by what rank 0 sent before it gave up; not the second.
   const auto first = cluster.sessions[1]->start(1, barrier(), 60 * kSecond);
   ASSERT_TRUE(cluster.sessions[1]->wait(first, 10 * kSecond));

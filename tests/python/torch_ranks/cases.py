@@ -319,8 +319,7 @@ def mismatch_is_named() -> None:
 def timeout_is_named() -> None:
     group = dist.new_group(list(range(world)), timeout=timedelta(seconds=2))
     if rank == 0:
-        message = refused(lambda: dist.barrier(group=group), "timed out after 2")
-        assert "barrier" in message, message
+        refused(lambda: dist.barrier(group=group), " Timed out waiting 2000ms for barrier")
     dist.barrier(group=gloo)
     if rank != 0:
         refused(lambda: dist.barrier(group=group), "rank 0 aborted")
@@ -336,23 +335,271 @@ def timeout_is_named() -> None:
 
 
 @case
+def complex_reductions() -> None:
+    op = dist.ReduceOp
+    for dtype in (torch.complex64, torch.complex128):
+        real = torch.float32 if dtype == torch.complex64 else torch.float64
+        whole = torch.complex(sample(real, 20 * world), sample(real, 20 * world, 1))
+        for what in (op.SUM, op.AVG):
+            for root in (0, world - 1):
+                mine, theirs = whole.clone(), whole.clone()
+                dist.reduce(mine, root, what)
+                dist.reduce(theirs, root, what, group=gloo)
+                same_complex(mine, theirs if rank == root else whole, ("reduce", dtype, what))
+            mine, theirs = (torch.zeros(20, dtype=dtype) for _ in range(2))
+            dist.reduce_scatter_tensor(mine, whole, what)
+            dist.reduce_scatter_tensor(theirs, whole, what, group=gloo)
+            same_complex(mine, theirs, ("reduce_scatter_tensor", dtype, what))
+            mine = torch.zeros(20, dtype=dtype)
+            dist.reduce_scatter(mine, list(whole.reshape(world, 20).unbind()), what)
+            same_complex(mine, theirs, ("reduce_scatter", dtype, what))
+            mine, theirs = whole.clone(), whole.clone()
+            group = dist.distributed_c10d._get_default_group()
+            group.allreduce([mine], what).wait()  # as C++ calls it: torch has not seen the type
+            dist.all_reduce(theirs, what, group=gloo)
+            same_complex(mine, theirs, ("allreduce", dtype, what))
+            assert mine.dtype == dtype
+    mine, theirs = whole[:5].conj(), whole[:5].conj().resolve_conj()
+    dist.reduce(mine, 0)
+    dist.reduce(theirs, 0, group=gloo)
+    if rank == 0:
+        same_complex(mine.resolve_conj(), theirs, "conjugated")
+    for what in (op.PRODUCT, op.MAX, op.BXOR):
+        words = f"does not support {what.name} on complex tensors"
+        refused(lambda: dist.reduce(whole, 0, what), words)  # noqa: B023
+        refused(lambda: dist.reduce_scatter_tensor(mine, whole[:5 * world], what),  # noqa: B023
+                words)
+
+
+def same_complex(mine: torch.Tensor, theirs: torch.Tensor, what: object) -> None:
+    same(torch.view_as_real(mine), torch.view_as_real(theirs), what)
+
+
+@case
+def overlapping_memory() -> None:
+    one = torch.full((1,), float(rank))
+    for call in (lambda: dist.all_reduce(one.expand(4)),
+                 lambda: dist.all_reduce(torch.arange(6.0).unfold(0, 3, 1)),
+                 lambda: dist.all_reduce(torch.arange(9.0).as_strided((3, 2), (2, 2))),
+                 lambda: dist.all_gather([one.expand(4)] * world, torch.zeros(4)),
+                 lambda: dist.recv(one.expand(4), (rank + 1) % world)):
+        refused(call, "more than one element of the written-to tensor")
+        assert one.item() == rank
+    # Read only, such a tensor is as good as any.
+    mine, theirs = ([torch.zeros(4) for _ in range(world)] for _ in range(2))
+    dist.all_gather(mine, one.expand(4))
+    dist.all_gather(theirs, one.expand(4), group=gloo)
+    assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+    tensor = one.expand(4) if rank == 1 else torch.zeros(4)
+    dist.broadcast(tensor, 1)
+    assert torch.equal(tensor, torch.ones(4))
+    # Strides that interleave without meeting: 0, 3, 2, 5, 4, 7.
+    own = sample(torch.float32, 10)
+    mine, theirs = own.clone().as_strided((3, 2), (2, 3)), own.as_strided((3, 2), (2, 3)).clone()
+    dist.all_reduce(mine)
+    dist.all_reduce(theirs, group=gloo)
+    same(mine, theirs, "interleaved")
+
+
+@case
 def bad_arguments() -> None:
     group = dist.distributed_c10d._get_default_group()
-    refused(lambda: group.all_gather_single(torch.zeros(5), torch.zeros(2)), "5 elements")
-    refused(lambda: group.allgather([[torch.zeros(2)]], [torch.zeros(2)]), "one tensor per rank")
-    refused(lambda: dist.all_to_all_single(torch.zeros(world), torch.zeros(world), [1] * world,
-                                           [2] * world))
+    ones, op = torch.ones, dist.ReduceOp
+    rooted = dist.ReduceOptions()
+    for call, words in (
+        (lambda: group.all_gather_single(ones(5), ones(2)), "5 elements"),
+        (lambda: group.allgather([[ones(2)]], [ones(2)]), "one tensor per rank"),
+        (lambda: group.allgather([], [ones(2)]), "lists of 0 outputs and 1 inputs"),
+        (lambda: group.allgather_coalesced([[ones(2)]] * world, []), "lists of 1 outputs"),
+        (lambda: group.reduce_scatter([ones(2)], []), "lists of 1 outputs and 0 inputs"),
+        (lambda: dist.reduce_scatter_tensor(ones(2), ones(2 * world + 1)), "times 2"),
+        (lambda: dist.all_to_all_single(ones(world), ones(world), [1] * world, [2] * world),
+         "splits"),
+        (lambda: dist.all_to_all_single(ones(world + 1), ones(world + 1)), "do not divide"),
+        (lambda: group.broadcast(ones(2), world), f"invalid root rank: {world}"),
+        (lambda: group.reduce([ones(2)], rooted), "invalid root rank: -1"),
+        (lambda: group.gather([], [ones(2), ones(2)]), "gather takes a single tensor, not 2"),
+        (lambda: group.scatter([ones(2)], [], rank), "scatter takes a single tensor, not 0"),
+        (lambda: group.send([ones(2), ones(2)], (rank + 1) % world), "a single tensor, not 2"),
+        (lambda: group.send([ones(2)], rank), "another rank"),
+        (lambda: group.send([ones(2)], world), "another rank"),
+        (lambda: group.recv([ones(2)], -1), "another rank"),
+        (lambda: group.send([ones(2)], (rank + 1) % world, -1), "a tag must be"),
+        (lambda: dist.all_reduce(ones(2), op.BAND), "band is not defined for float32"),
+        (lambda: dist.all_reduce(ones(2).to(torch.uint16)), "uint16 tensors cannot be reduced"),
+        (lambda: dist.all_reduce(ones(2).to_sparse(), op.MAX), "only works with ReduceOp.SUM"),
+        (lambda: dist.all_reduce(torch.eye(2).to_sparse_csr()), "sparse_csr"),
+        (lambda: dist.broadcast(ones(2).to_sparse(), 0), "sparse"),
+        (lambda: group.broadcast(torch.ones(2, device="meta"), 0), "not meta"),
+    ):
+        rooted.rootRank = -1
+        for expected in (RuntimeError, ValueError):  # as Gloo, and as one would think
+            try:
+                call()
+            except expected as error:
+                assert words in str(error), f"{words!r} not in: {error}"
+            else:
+                raise AssertionError(f"nothing raised; expected {words}")
+    uneven = torch.sparse_coo_tensor(torch.tensor([[0]]), torch.ones(1), (8 + (rank == 1),))
+    message = refused(lambda: dist.all_reduce(uneven), "sparse dimensions do not match")
+    assert ("[9]" in message) and ("[8]" in message), message
     dist.barrier()
+
+
+@case
+def short_forms() -> None:
+    """A group's methods without lists and options, as scripts call them."""
+    limit, op, right = timedelta(seconds=30), dist.ReduceOp, (rank + 1) % world
+    for mine in (dist.distributed_c10d._get_default_group(), gloo):
+        t = torch.tensor([float(rank), 1.0])
+        mine.allreduce(t, op.MAX, limit).wait()
+        assert t.tolist() == [world - 1, 1]
+        mine.allreduce([t], op=op.SUM, timeout=limit).wait()
+        assert t.tolist() == [world * (world - 1), world]
+        mine.broadcast(t := torch.tensor([rank]), 1, limit).wait()
+        mine.broadcast(u := torch.tensor([rank]), root=2).wait()
+        assert (t.item(), u.item()) == (1, 2)
+        mine.reduce(t := torch.tensor([rank]), 1, op.MAX, limit).wait()
+        mine.reduce(u := torch.tensor([rank]), root=1).wait()
+        assert rank != 1 or (t.item(), u.item()) == (world - 1, world * (world - 1) // 2)
+        parts = [torch.zeros(2) for _ in range(world)]
+        mine.allgather(parts, torch.full((2,), float(rank)), timeout=limit).wait()
+        assert [p.tolist() for p in parts] == [[r, r] for r in range(world)]
+        into = [torch.zeros(1) for _ in range(world)] if rank == 1 else []
+        mine.gather(into, torch.tensor([float(rank)]), 1, timeout=limit).wait()
+        assert [p.item() for p in into] == (list(range(world)) if rank == 1 else [])
+        own = torch.zeros(1)
+        mine.scatter(own, [torch.tensor([10.0 + r]) for r in range(world)] if rank == 1 else [], 1,
+                     timeout=limit).wait()
+        assert own.item() == 10 + rank
+        mine.reduce_scatter(own, [torch.tensor([float(r)]) for r in range(world)], op.MAX,
+                            limit).wait()
+        assert own.item() == rank
+        out = torch.zeros(world)
+        mine.alltoall_base(out, torch.full((world,), float(rank)), [], [], timeout=limit).wait()
+        assert out.tolist() == list(range(world))
+        mine.barrier(timeout=limit).wait()
+        send = mine.send([torch.tensor([rank])], right, 5)
+        mine.recv([u], (rank - 1) % world, 5).wait()
+        send.wait()
+        assert u.item() == (rank - 1) % world
+
+
+@case
+def introspection() -> None:
+    ours = dist.new_group(list(range(world)), timeout=timedelta(seconds=50))
+    theirs = dist.new_group(list(range(world)), timeout=timedelta(seconds=50), backend="gloo")
+    cpu, told = torch.device("cpu"), []
+    for group, name in ((ours, "loomnet"), (theirs, "gloo")):
+        backend = group._get_backend(cpu)
+        assert group.name() == group._get_backend_name() == backend.name() == name
+        assert dist.get_backend(group) == backend.options.backend == name
+        assert f"cpu:{name}" in dist.get_backend_config(group)
+        assert backend.options.group_name == group.group_name
+        told.append((group.rank(), group.size(), backend.rank(), backend.size(),
+                     group.bound_device_id, group._has_hooks(), group.group_desc,
+                     backend.options._timeout, backend.options.global_ranks_in_group,
+                     backend.supports_coalescing, backend.supports_splitting,
+                     backend.supports_time_estimate, dist.get_process_group_ranks(group),
+                     type(group._id()), dist.get_global_rank(group, 1), _sequence(group)))
+        group.set_timeout(timedelta(seconds=40))
+        assert backend.options._timeout == timedelta(seconds=40)
+        backend._set_default_timeout(timedelta(seconds=45))
+        assert backend.options._timeout == timedelta(seconds=45)
+    for mine, gloos in zip(*told, strict=True):
+        assert mine == gloos, told
+
+
+def _sequence(group: dist.ProcessGroup) -> list[int]:
+    """The group's sequence number after each of some calls."""
+    tensor, numbers = torch.ones(3), [group._get_sequence_number_for_group()]
+    for call in (lambda: dist.all_reduce(tensor, group=group),
+                 lambda: dist.all_reduce(tensor.to_sparse(), group=group),
+                 lambda: dist.all_gather_object([None] * world, rank, group=group),
+                 lambda: dist.barrier(group=group)):
+        call()
+        numbers.append(group._get_sequence_number_for_group())
+    return numbers
+
+
+@case
+def profiler_labels() -> None:
+    """The events of both backends' calls, but for the backend's name, are the same."""
+    from torch.profiler import ProfilerActivity, profile
+
+    ours = dist.distributed_c10d._get_default_group()
+
+    def calls(group: dist.ProcessGroup) -> dict[str, Callable[[], object]]:
+        t, many = torch.ones(2, 3), [torch.ones(2, 3) for _ in range(world)]
+        at_root = many if rank == 0 else None
+        import torch.distributed._functional_collectives as fc
+
+        return {
+            "all_reduce": lambda: dist.all_reduce(t, group=group),
+            "async": lambda: dist.all_reduce(t, group=group, async_op=True).wait(),
+            "future": lambda: dist.all_reduce(t, group=group, async_op=True).get_future().wait(),
+            "sparse": lambda: dist.all_reduce(t.to_sparse(), group=group),
+            "broadcast": lambda: dist.broadcast(t, 1, group=group),
+            "reduce": lambda: dist.reduce(t, 0, group=group),
+            "all_gather": lambda: dist.all_gather(many, t, group=group),
+            "into_tensor": lambda: dist.all_gather_into_tensor(torch.ones(2 * world, 3), t, group),
+            "gather": lambda: dist.gather(t, at_root, 0, group=group),
+            "scatter": lambda: dist.scatter(t, at_root, 0, group=group),
+            "all_to_all": lambda: dist.all_to_all(many, [m.clone() for m in many], group=group),
+            "single": lambda: dist.all_to_all_single(torch.ones(world), torch.ones(world),
+                                                     group=group),
+            "barrier": lambda: dist.barrier(group=group),
+            "functional": lambda: fc.wait_tensor(fc.all_reduce(t, "sum", group)),
+            "pairs": lambda: (dist.send(t, rank ^ 1, group=group), dist.recv(t, rank ^ 1, group))
+            if rank % 2 else (dist.recv(t, group=group), dist.send(t, rank ^ 1, group)),
+        }
+
+    for name in calls(ours):
+        seen = []
+        for group, label in ((ours, "loomnet:"), (gloo, "gloo:")):
+            with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+                calls(group)[name]()
+            seen.append(sorted((e.name.removeprefix(label), e.input_shapes, e.is_async)
+                               for e in profiler.events() if e.name.startswith(label)))
+        assert seen[0] == seen[1] and seen[0], (name, seen)
+    whole = torch.ones(2 * world)
+    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiler:
+        dist.reduce_scatter_tensor(torch.ones(2), whole)
+        work = dist.all_reduce(whole, async_op=True)
+    events = [e for e in profiler.events() if e.name == "loomnet:reduce_scatter"]
+    assert [e.input_shapes for e in events] == [[[2 * world]]], events
+    work.wait()  # ends an event of a profiler that has stopped
+    refused(lambda: _profiled(lambda: dist.all_reduce(whole, dist.ReduceOp.BAND)), "band")
+
+
+def _profiled(call: Callable[[], object]) -> None:
+    with torch.autograd.profiler.profile():
+        call()
 
 
 @case
 def monitored_barrier() -> None:
     group = dist.new_group(list(range(world)))
     group.monitored_barrier(timedelta(seconds=20))
+    group.monitored_barrier(timedelta(seconds=20), True)
+    limit, late = timedelta(seconds=1), (1, world - 1)
+    reached = (f"Rank {rank} successfully reached monitoredBarrier, but received errors while "
+               "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank.")
+    for wait_all_ranks, words in ((False, "Rank 1 failed to pass monitoredBarrier in 1000 ms"),
+                                  (True, f"Ranks 1, {world - 1} failed to pass monitoredBarrier in "
+                                         "1000 ms")):
+        group = dist.new_group(list(range(world)))
+        if rank == 0:
+            refused(lambda: group.monitored_barrier(limit, wait_all_ranks), words)  # noqa: B023
+        elif rank not in late:
+            refused(lambda: group.monitored_barrier(limit, wait_all_ranks), reached)  # noqa: B023
+        dist.barrier()
+        refused(lambda: dist.barrier(group=group))  # noqa: B023  a failed group stays failed
+    group = dist.new_group(list(range(world)))
     if rank == 0:
-        refused(lambda: group.monitored_barrier(timedelta(seconds=1), True), "ranks [1]")
-    elif rank != 1:
-        refused(lambda: group.monitored_barrier(timedelta(seconds=30)))
+        refused(lambda: group.monitored_barrier(timedelta(0)),
+                "Rank 0 timed out in monitoredBarrier after 0 ms",
+                "No ranks successfully processed in monitoredBarrier.")
     dist.barrier()
 
 
