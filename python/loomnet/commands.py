@@ -132,7 +132,9 @@ def crosscheck(
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter; may be repeated."),
     ] = None,
 ) -> int:
-    """Run a scenario live, then virtual with its compute gaps and faults, and compare figures."""
+    """Run a scenario live, then virtual with its compute gaps and faults, and compare figures. Exit
+    1 where they disagree by more than the printed rules allow, 3 where the live run is no result.
+    """
     from rich.console import Console
 
     from loomnet import crosscheck as twin
@@ -150,8 +152,13 @@ def crosscheck(
         return virtual.exit_code
     found = twin.crosscheck(live, virtual)
     print(twin.table(found))
+    for line in twin.legend(found):
+        print(line)
     print_fidelity(live, Console(width=None if sys.stdout.isatty() else PIPED_WIDTH))
-    if live.behind:
+    late = twin.kept_from_computing(live)
+    for line in late:
+        print(f"not a result: {line}")
+    if live.behind or late:
         return EXIT_FIDELITY
     return EXIT_OK if all(each.ok for each in found) else EXIT_CHECK_FAILED
 

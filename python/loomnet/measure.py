@@ -7,7 +7,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loomnet.rundata import HostSeries, Interval, Iteration, RunData
@@ -174,6 +174,12 @@ def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int,
     )
 
 
+def next_fault_ps(phases: Sequence[Phase], index: int, end_ps: int) -> int:
+    """Up to where the recovery from a phase's fault is looked for: the next fault, or the end."""
+    following = [phase.start_ps for phase in phases[index + 1 :] if phase.name != "after"]
+    return min(following, default=end_ps)
+
+
 def counted(data: RunData, name: str, phase: Phase) -> Value:
     """Growth of a cumulative counter over the phase."""
     steps = data.counters.get(name)
@@ -220,8 +226,7 @@ def standard_figures(data: RunData, phases: list[Phase]) -> dict[str, Value]:
             never = Value(None, "the job finished before this phase")
             figures |= {f"{phase.name}.{name}": never for name in FIGURES}
             continue
-        following = [p.start_ps for p in phases[index + 1 :] if p.name != "after"]
-        until = min(following, default=data.end_ps)
+        until = next_fault_ps(phases, index, data.end_ps)
         fault = phase.name not in ("before", "after")
         none = Value(None, NO_FAULT)
         figures |= {

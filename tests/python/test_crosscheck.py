@@ -10,9 +10,23 @@ from synthetic import S, steady_run
 import loomnet as ln
 from loomnet import runner as runners
 from loomnet.cli import main
-from loomnet.crosscheck import Agreement, agreements, compute_gaps, fault_moments
+from loomnet.crosscheck import (
+    DRAW,
+    EDGE,
+    ROUND_TRIPS,
+    SHARE,
+    Agreement,
+    agreements,
+    compute_gaps,
+    fault_moments,
+    kept_from_computing,
+    legend,
+    table,
+    uneven_computing_s,
+)
 from loomnet.measure import phases_of
 from loomnet.plan import make_plan
+from loomnet.report import Report
 from loomnet.result import Result
 from loomnet.rundata import Fidelity
 
@@ -30,7 +44,7 @@ def wrong(live, virtual):
 
 def test_equal_runs_agree():
     found = agreements(result(), result())
-    assert len(found) == 1 + 4 * 4 and all(each.ok for each in found)
+    assert len(found) == 1 + 4 * 5 and all(each.ok for each in found)
     assert any(each.live for each in found if each.name == "mrc.nic_link_down.goodput")
 
 
@@ -38,7 +52,8 @@ def test_a_tenth_of_the_goodput_missing_is_seen():
     # The second fault finds the job at another point of an iteration, and so recovers otherwise.
     second = {"mrc.leaf_spine_down.recovery_s"}
     seen = set(wrong(result(), result(slow=1.5))) - second
-    assert seen == {f"mrc.nic_link_down.{f}" for f in ("goodput", "iteration_s", "recovery_s")}
+    assert seen == {f"mrc.nic_link_down.{f}"
+                    for f in ("goodput", "goodput_ratio", "iteration_s", "recovery_s")}
     assert set(wrong(result(), result(slow=4 / 3 * 1.02))) <= second
 
 
@@ -50,6 +65,110 @@ def test_silences_may_differ_by_two_round_trips():
     remade = [Result(PLAN, r.data, r.phases, "mrc") for r in (live, near, far)]
     assert wrong(remade[0], remade[1]) == []
     assert wrong(remade[0], remade[2]) == ["mrc.nic_link_down.blip_s"]
+
+
+def silent(length, uneven=0):
+    """A run with a silence of `length` in its first fault, in which host 0 computed `uneven` more
+    than host 1 in every iteration."""
+    made = result()
+    made.data.hosts[0].silences = [(9 * S, 9 * S + length)]
+    made.data.hosts[0].busy = [(begin + uneven, end) for begin, end in made.data.hosts[0].busy]
+    return Result(PLAN, made.data, made.phases, "mrc")
+
+
+def test_silences_may_differ_by_what_computing_differed_by():
+    """The live ranks' computing counts, for it is theirs that the twin cannot place."""
+    near, far = silent(S // 10, S // 20), silent(S // 10 + S // 25, S // 20)
+    (blip,) = [a for a in agreements(near, far) if a.name == "mrc.nic_link_down.blip_s"]
+    assert blip.ok and blip.why == DRAW and blip.bound == pytest.approx(
+        0.05 + 2 * PLAN.base_rtt_ps / 1e12)
+    assert "mrc.nic_link_down.blip_s" in wrong(silent(S // 10), silent(S // 10 + S // 25))
+    beyond = silent(S // 10 + S // 12, S // 20)
+    assert "mrc.nic_link_down.blip_s" in wrong(near, beyond)
+
+
+def recovering(lengths, uneven=0):
+    """A run whose first fault, at 8 s, finds iterations of these lengths (s), of 0.3 s talking but
+    for the last ones; expected is 0.6 s, so 0.66 s is the threshold."""
+    made = result()
+    data = made.data
+    done = [each for each in data.iterations if each.end_ps <= 8 * S]
+    now = done[-1].end_ps
+    while lengths or now < 16 * S:
+        length = round((lengths.pop(0) if lengths else 0.6) * S)
+        done.append(type(done[0])(len(done) + 1, now, now + length))
+        now += length
+    data.iterations = done
+    for host, series in data.hosts.items():
+        series.busy = [(each.start_ps + S // 5 + (uneven if host else 0), each.end_ps)
+                       for each in done]
+        series.work = [(*busy, 10**6) for busy in series.busy]
+    data.end_ps = now
+    data.windows = data.windows[:1]
+    return Result(PLAN, data, phases_of(data, {"nic_link_down": 0.75}), "mrc")
+
+
+def recovery(live, virtual):
+    (found,) = [a for a in agreements(live, virtual) if a.name.endswith("down.recovery_s")]
+    return found
+
+
+def test_an_iteration_near_the_threshold_may_count_on_one_clock_alone():
+    live, twin = recovering([0.67, 0.67, 0.67]), recovering([0.65, 0.65, 0.65])
+    found = recovery(live, twin)
+    assert (found.live, found.virtual) == (pytest.approx(2.61), pytest.approx(0.65))
+    assert found.ok and found.why == EDGE
+    assert recovery(twin, live).ok
+    # 0.8 s is not near it.
+    found = recovery(recovering([0.8, 0.8, 0.8]), twin)
+    assert not found.ok
+    assert recovery(live, live).ok
+
+
+def test_never_is_the_longest_recovery():
+    never, near = recovering([0.68] * 12), recovering([0.65] * 12)
+    assert recovery(never, near).live is None and recovery(never, near).ok
+    assert recovery(never, recovering([0.61] * 12)).ok is False
+    assert recovery(near, recovering([0.9] * 12)).ok is False
+
+
+def test_a_run_that_ended_early_has_no_recovery_by_another_threshold():
+    live, stalled = recovering([0.65] * 3), recovering([0.65] * 3)
+    stalled.data.ended, stalled.data.reason = "stalled", "no operation finished"
+    stalled = Result(PLAN, stalled.data, stalled.phases, "mrc")
+    found = [a for a in agreements(live, stalled) if a.name.endswith(".after.goodput_ratio")]
+    assert [a.virtual for a in found] == [None] and not found[0].ok
+
+
+def test_uneven_computing_is_of_iterations_that_touch_the_phase():
+    made = recovering([0.6] * 4, uneven=S // 50)
+    assert uneven_computing_s(made.data, made.phases[1]) == pytest.approx(0.02)
+    assert uneven_computing_s(result().data, made.phases[1]) == 0.0
+    assert uneven_computing_s(steady_run(log=[]), made.phases[1]) == 0.0
+
+
+def test_a_rank_kept_from_the_processor_longer_than_an_iteration_is_no_result():
+    report = Report("x", clock="live")
+    report.results["mrc"] = recovering([0.6] * 4, uneven=S // 50)
+    assert kept_from_computing(report) == []
+    worst = recovering([0.6, 1.2, 0.6])
+    slow = next(i for i in worst.data.iterations if i.length_ps > S)
+    worst.data.hosts[0].busy = [(slow.end_ps - 1, slow.end_ps) if end == slow.end_ps else (b, end)
+                                for b, end in worst.data.hosts[0].busy]
+    report.results["mrc"] = worst
+    (line,) = kept_from_computing(report)
+    assert line.startswith("mrc: a rank was 1 s late, longer than an iteration (500 ms)")
+
+
+def test_the_table_says_by_which_rule_and_fits_80_characters():
+    found = agreements(silent(S // 10, S // 20), silent(S // 10 + S // 25, S // 20))
+    found += [recovery(recovering([0.67] * 3), recovering([0.65] * 3))]
+    lines = str(table(found)).splitlines()
+    assert max(map(len, lines)) <= 80
+    blip = next(line for line in lines if "nic_link_down.blip_s" in line)
+    assert blip.split()[1:] == ["100", "ms", "140", "ms", "55.91", "ms", "draw", "ok"], blip
+    named = {line.partition(":")[0] for line in legend(found)}
+    assert named >= {SHARE, ROUND_TRIPS, DRAW, EDGE} and len(legend(found)) == len(named)
 
 
 def test_what_only_one_clock_has_disagrees():
@@ -98,7 +217,9 @@ def test_command(tmp_path, monkeypatch, capsys, slow, behind, status):
         monkeypatch.setitem(runners.RUNNERS, clock, f"{__name__}:{clock}")
     monkeypatch.chdir(tmp_path)
     assert main(["crosscheck", "one.py"]) == status
-    assert "mrc.completion_s" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "mrc.completion_s" in out and "5 %: of the live figure" in out
+    assert (" NO\n" in out) == (status == 1)
     gaps = engines["virtual"].requests[0].options["gaps_ps"]
     # A training job's iterations leave no room between them: 0.2 s of each 0.5 s has no work.
     assert gaps == ((S // 5,) * len(steady_run().iterations),) * 2
