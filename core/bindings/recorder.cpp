@@ -76,6 +76,10 @@ void bind_recorder(py::module_& m) {
       .def("finish", [](NetworkRecorder& r, std::size_t c) { return py::bytes(r.finish(c)); })
       .def("packets", &NetworkRecorder::packets)
       .def(
+          "kept_of_packets",
+          [](NetworkRecorder& r) { return r.recorder().packet_sampler().halvings(); },
+          "n, where the timeline keeps 1/2^n of all packets.")
+      .def(
           "clock_points",
           [](NetworkRecorder& r, std::uint32_t host) {
             std::vector<std::pair<std::int64_t, std::int64_t>> found;

@@ -92,8 +92,7 @@ def notebook_bar(title: str, iterations: int | None) -> Iterator[Any]:
 
 def print_report(report: Report, console: Console) -> None:
     """The tables, why figures are null, the checks, the fidelity, and where it all lies."""
-    for table in figure_tables(report, console.width):
-        _table(console, table)
+    _tables(console, figure_tables(report, console.width))
     for label, result in report.results.items():
         for fault in result.data.errors[:MOST_ERRORS]:
             at = f"{fault.at_ps / 1e12:.3g} s"
@@ -112,7 +111,7 @@ def print_report(report: Report, console: Console) -> None:
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         _plain(console, f"null: {shown}: {reason}")
     if (table := dropped_table(report)) is not None:
-        _table(console, table)
+        _tables(console, [table])
     for check in report.checks:
         word = "ok  " if check.ok else "FAIL"
         why = f"  ({check.reason})" if check.reason and not check.ok else ""
@@ -176,10 +175,13 @@ def _time_text(ps: int | None) -> str:
     return number_text(float(f"{(ps or 0) / 1e12:.3g}"), "s")
 
 
-def _table(console: Console, table: Table) -> None:
-    """Below an empty line, and whole where it is wider than the terminal."""
-    console.print()
-    console.print(table, crop=False)
+def _tables(console: Console, tables: list[Table]) -> None:
+    """Between empty lines, and whole where a table is wider than the terminal."""
+    for table in tables:
+        console.print()
+        console.print(table, crop=False)
+    if tables:
+        console.print()
 
 
 def _plain(console: Console, line: str) -> None:

@@ -59,10 +59,10 @@ class Lab:
     """Runs jobs, gathers metrics and checks, writes the report.
 
     `base`: where scripts are looked for first; `directory`: the run's directory, made under runs/
-    when first needed if not given. `say` receives one line before each run's traffic, and
-    `on_progress` the label and where the run stands. `replay_gaps`: per label, the picoseconds of
-    compute between iterations that a live run measured, and `replay_faults` where in its
-    iterations its faults fell (Timetable's `moments`); the virtual clock replays them.
+    when first needed if not given. `say` receives lines before each run's traffic and about what it
+    recorded, and `on_progress` the label and where the run stands. `replay_gaps`: per label, the
+    picoseconds of compute between iterations that a live run measured, and `replay_faults` where in
+    its iterations its faults fell (Timetable's `moments`); the virtual clock replays them.
     """
 
     def __init__(
@@ -203,6 +203,11 @@ class Lab:
                 request.recording.discard()
             self.discard_if_empty()
             raise
+        for line in request.recording.said if request.recording is not None else ():
+            self.say(line)
+        if label:  # a traffic model writes nothing of its own
+            with contextlib.suppress(OSError):
+                request.directory.rmdir()
         data.windows = data.windows or request.timetable.windows
         data.directory = data.directory or request.directory
         if data.ended in ("stalled", "failed") and not data.errors:

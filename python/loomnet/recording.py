@@ -13,6 +13,7 @@ from loomnet.errors import UsageError
 from loomnet.folder import Folder, Output
 from loomnet.naming import did_you_mean
 from loomnet.plan import HalfLinkPlan, Plan
+from loomnet.shown import number_text
 
 if TYPE_CHECKING:
     from loomnet.engine import Engine
@@ -122,6 +123,7 @@ class Recording:
         self._files: dict[Path, Output] = {}
         self._captures: dict[int, Path] = {}  # recorder's number -> file
         self._recorder: Any = None
+        self.said: list[str] = []  # once finished: a line per file
         self._engine: Engine | None = None
         try:
             if record.trace is not None:
@@ -140,6 +142,18 @@ class Recording:
         """The run did not take place: closes the files and removes those it made."""
         for file in self._files.values():
             file.discard()
+
+    def _say_what_was_kept(self) -> None:
+        """One line per file, with its size; of the trace also the share of packets in it."""
+        for path, file in self._files.items():
+            size = number_text(file.tell(), "B")
+            if path == self.record.trace:
+                halvings = self._recorder.kept_of_packets()
+                kept = f"1 of {2**halvings} packets is kept" if halvings else "all packets are kept"
+                bound = f" ({self.record.most_hops:,} hops at most)" if halvings else ""
+                self.said.append(f"trace {path}: {size}, {kept}{bound}")
+            else:
+                self.said.append(f"capture {path}: {size}")
 
     # --- around a run -----------------------------------------------------------------------------
     def environment(self) -> dict[str, str]:
@@ -192,6 +206,7 @@ class Recording:
         if self.record.trace is not None:
             for piece in write_trace(self, self._engine, data, origin_ps):
                 self._write(self.record.trace, piece)
+        self._say_what_was_kept()
         for file in self._files.values():
             file.close()
         self._captures.clear()
