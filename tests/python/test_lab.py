@@ -71,7 +71,9 @@ def test_what_the_engine_is_asked(tmp_path):
     (request,) = made._runner.requests
     assert request.placement == (0, 1, 2) and request.seed == request.plan.seed == 9
     assert request.reroute_delay is None and request.options == {"queue_pairs": 2}
-    assert request.stall_after == ln.Time("24 s") and request.directory.is_dir()
+    assert request.stall_after == ln.Time("24 s")
+    assert request.directory == made.directory / "a"
+    assert not request.directory.exists(), "a labelled run that wrote nothing leaves no folder"
     made.run(fabric(), ln.AllReduce("4 MB"), label="b")
     assert made._runner.requests[1].reroute_delay == ln.Time("1 s")
 
