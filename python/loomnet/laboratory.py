@@ -206,7 +206,7 @@ class Lab:
         for line in request.recording.said if request.recording is not None else ():
             self.say(line)
         if label:  # a traffic model writes nothing of its own
-            with contextlib.suppress(OSError):
+            with self.folder.rights(), contextlib.suppress(OSError):
                 request.directory.rmdir()
         data.windows = data.windows or request.timetable.windows
         data.directory = data.directory or request.directory

@@ -121,6 +121,7 @@ class Recording:
         self.placement = placement  # rank -> host
         self._ports = {port: find_port(plan, port) for port in record.pcap}
         self._files: dict[Path, Output] = {}
+        self._written: dict[Path, int] = {}  # bytes
         self._captures: dict[int, Path] = {}  # recorder's number -> file
         self._recorder: Any = None
         self.said: list[str] = []  # once finished: a line per file
@@ -145,8 +146,8 @@ class Recording:
 
     def _say_what_was_kept(self) -> None:
         """One line per file, with its size; of the trace also the share of packets in it."""
-        for path, file in self._files.items():
-            size = number_text(file.tell(), "B")
+        for path in self._files:
+            size = number_text(self._written.get(path, 0), "B")
             if path == self.record.trace:
                 halvings = self._recorder.kept_of_packets()
                 kept = f"1 of {2**halvings} packets is kept" if halvings else "all packets are kept"
@@ -195,6 +196,7 @@ class Recording:
 
     def _write(self, path: Path, data: bytes) -> None:
         self._files[path].write(data)
+        self._written[path] = self._written.get(path, 0) + len(data)
 
     def finish(self, data: RunData, origin_ps: int) -> None:
         """Ends the captures and writes the trace. `origin_ps`: engine time of the job's time 0."""
