@@ -88,6 +88,9 @@ class LoomnetGroup(NamedGroup):
         call = Call(self._link.core, self._size)
         try:
             build(call)
+            if call.overlaps():
+                call = Call(self._link.core, self._size, apart=True)
+                build(call)
         except FakeCall:
             return FinishedWork(result)
         limit = self._timeout_ns
@@ -182,8 +185,9 @@ class LoomnetGroup(NamedGroup):
             self._check_lists(outputs, inputs, "reduce_scatter")
             for out, parts in zip(outputs, inputs, strict=True):
                 self._check_parts(parts, "reduce_scatter")
-                call.add("reduce_scatter", same_type([out, *parts]), out.numel(),
-                         [call.read(t) for t in parts], single(call.write(out), out.numel()),
+                n, slot = out.numel(), call.address(parts[self._rank])
+                call.add("reduce_scatter", same_type([out, *parts]), n,
+                         [call.read(t) for t in parts], single(call.write(out, slot), n),
                          input_counts=[t.numel() for t in parts], reduce=reduce)
 
         return self._start("reduce_scatter", inputs[0] if inputs else [], build, outputs, opts)
@@ -197,8 +201,9 @@ class LoomnetGroup(NamedGroup):
             for out, whole in zip(outputs, inputs, strict=True):
                 self._check_whole(whole, out, "reduce_scatter")
                 n = out.numel()
+                slot = call.address(whole) + self._rank * out.nbytes
                 call.add("reduce_scatter", same_type([out, whole]), n, single(call.read(whole), n),
-                         single(call.write(out), n), reduce=reduce)
+                         single(call.write(out, slot), n), reduce=reduce)
 
         return self._start("reduce_scatter", inputs, build, outputs, opts)
 
@@ -232,8 +237,9 @@ class LoomnetGroup(NamedGroup):
             self._check_lists(outputs, inputs, "all_gather")
             for parts, own in zip(outputs, inputs, strict=True):
                 self._check_parts(parts, "all_gather")
-                call.add("all_gather", same_type([own, *parts]), own.numel(),
-                         single(call.read(own), own.numel()), [call.write(t) for t in parts],
+                n, slot = own.numel(), call.address(parts[self._rank])
+                call.add("all_gather", same_type([own, *parts]), n,
+                         single(call.read(own, slot), n), [call.write(t) for t in parts],
                          output_counts=[t.numel() for t in parts])
 
         return self._start("all_gather", inputs, build, outputs, opts)
@@ -253,7 +259,8 @@ class LoomnetGroup(NamedGroup):
             for whole, own in zip(outputs, inputs, strict=True):
                 self._check_whole(whole, own, "all_gather")
                 n = own.numel()
-                call.add("all_gather", same_type([own, whole]), n, single(call.read(own), n),
+                slot = call.address(whole) + self._rank * own.nbytes
+                call.add("all_gather", same_type([own, whole]), n, single(call.read(own, slot), n),
                          single(call.write(whole), n))
 
         return self._start("all_gather", inputs, build, outputs, opts)
@@ -277,7 +284,8 @@ class LoomnetGroup(NamedGroup):
                 return
             parts = _only(outputs, "gather")
             self._check_parts(parts, "gather")
-            call.add("gather", same_type([own, *parts]), n, single(call.read(own), n),
+            slot = call.address(parts[root])
+            call.add("gather", same_type([own, *parts]), n, single(call.read(own, slot), n),
                      [call.write(t) for t in parts],
                      output_counts=[t.numel() for t in parts], root=root)
 
@@ -298,8 +306,10 @@ class LoomnetGroup(NamedGroup):
                 return
             parts = _only(inputs, "scatter")
             self._check_parts(parts, "scatter")
+            slot = call.address(parts[root])
             call.add("scatter", same_type([own, *parts]), n, [call.read(t) for t in parts],
-                     single(call.write(own), n), input_counts=[t.numel() for t in parts], root=root)
+                     single(call.write(own, slot), n),
+                     input_counts=[t.numel() for t in parts], root=root)
 
         return self._start("scatter", inputs[0] if inputs else [], build, outputs, opts)
 

@@ -59,13 +59,17 @@ class Call:
     Args:
         core: the compiled module, for its enumerations.
         size: ranks in the group.
+        apart: whether what is written goes to memory of its own first, and to the tensors when all
+            has been read; needed where :meth:`overlaps`.
     """
 
-    def __init__(self, core: Any, size: int) -> None:
+    def __init__(self, core: Any, size: int, apart: bool = False) -> None:
         self._collectives = core.COLLECTIVES
         self._types = core.DATA_TYPES
         self._reductions = core.REDUCE_OPS
         self._size = size
+        self._apart = apart
+        self._spans: list[tuple[int, int, bool]] = []  # first byte, end, whether written
         self.operations: list[tuple[Any, ...]] = []
         self.keep: list[Any] = []
         self.after: list[Callable[[], None]] = []
@@ -91,33 +95,64 @@ class Call:
             count * scale, list(inputs), list(outputs), [n * scale for n in input_counts],
             [n * scale for n in output_counts], root, peer, tag, factor))
 
-    def read(self, tensor: torch.Tensor) -> int:
-        """Pointer to contiguous memory with the tensor's values."""
+    def read(self, tensor: torch.Tensor, slot: int = 0) -> int:
+        """Pointer to contiguous memory with the tensor's values. At `slot`, memory may be written
+        too: it is where the same values belong in the output."""
         tensor = self._dense(tensor)
         if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
             tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
         self.keep.append(tensor)
-        return tensor.data_ptr()
+        pointer = tensor.data_ptr()
+        if pointer != slot:
+            self._spans.append((pointer, pointer + tensor.nbytes, False))
+        return pointer
 
-    def write(self, tensor: torch.Tensor) -> int:
-        """Pointer to contiguous memory that ends up in the tensor."""
+    def write(self, tensor: torch.Tensor, slot: int = 0) -> int:
+        """Pointer to contiguous memory that ends up in the tensor. At `slot`, memory may be read
+        too: it is where this rank's own contribution to the output stands."""
         tensor = self._dense(tensor)
         self.keep.append(tensor)
         if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
-            return tensor.data_ptr()
-        _refuse_overlap(tensor)
-        scratch = torch.empty(tensor.shape, dtype=tensor.dtype)
-        return self._copy_back(tensor, scratch)
+            pointer = tensor.data_ptr()
+            if pointer == slot:
+                return pointer
+            if not self._apart:
+                self._spans.append((pointer, pointer + tensor.nbytes, True))
+                return pointer
+        else:
+            _refuse_overlap(tensor)
+        return self._copy_back(tensor, torch.empty(tensor.shape, dtype=tensor.dtype))
 
     def update(self, tensor: torch.Tensor) -> int:
         """Pointer to memory that is read and then written."""
         tensor = self._dense(tensor)
         self.keep.append(tensor)
         if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
-            return tensor.data_ptr()
+            pointer = tensor.data_ptr()
+            if not self._apart:
+                self._spans.append((pointer, pointer + tensor.nbytes, True))
+                return pointer
+            return self._copy_back(tensor, tensor.detach().clone())
         _refuse_overlap(tensor)
-        scratch = tensor.detach().resolve_conj().resolve_neg().contiguous()
-        return self._copy_back(tensor, scratch)
+        return self._copy_back(tensor, tensor.detach().resolve_conj().resolve_neg().contiguous())
+
+    def address(self, tensor: torch.Tensor) -> int:
+        """Where the tensor's own memory begins."""
+        return self._dense(tensor).data_ptr()
+
+    def overlaps(self) -> bool:
+        """Whether memory that is written is read or written through another tensor too: peers would
+        get what has already been overwritten."""
+        if len(self._spans) < 2:
+            return False
+        reach = written = 0  # the ends so far: of all spans, of those written
+        for first, end, writes in sorted(self._spans):
+            if first < (reach if writes else written) and first < end:
+                return True
+            reach = max(reach, end)
+            if writes:
+                written = max(written, end)
+        return False
 
     def _copy_back(self, tensor: torch.Tensor, scratch: torch.Tensor) -> int:
         def copy() -> None:

@@ -402,6 +402,38 @@ def overlapping_memory() -> None:
 
 
 @case
+def tensors_that_share_memory() -> None:
+    """Inputs are read before outputs are written, and outputs are written in their order."""
+    for n in (4, 100_000):
+        own = torch.arange(n) + 1000 * rank
+        everyone = [torch.arange(n) + 1000 * r for r in range(world)]
+        one = own.clone()
+        dist.all_gather([one] * world, own)
+        assert torch.equal(one, everyone[-1])
+        half = torch.zeros(n * world, dtype=torch.int64)
+        dist.all_gather([half[r * n // 2:][:n] for r in range(world)], own)
+        assert torch.equal(half[:n // 2 * (world + 1)],
+                           torch.cat([*(e[:n // 2] for e in everyone), everyone[-1][n // 2:]]))
+        for at in (0, rank, world - 1):
+            whole = torch.full((n * world,), -1)
+            whole[at * n:][:n] = own
+            dist.all_gather_into_tensor(whole, whole[at * n:][:n])
+            assert torch.equal(whole, torch.cat(everyone)), (n, at)
+        whole = torch.arange(n * world) + 1000 * rank
+        dist.all_to_all_single(whole, whole)
+        mine = torch.arange(n * world).reshape(world, n)[rank]
+        assert torch.equal(whole, torch.cat([mine + 1000 * r for r in range(world)]))
+        for at in (0, rank, world - 1):
+            whole = torch.arange(n * world) + 1000 * rank
+            dist.reduce_scatter_tensor(whole[at * n:][:n], whole)
+            assert torch.equal(whole[at * n:][:n], mine * world + 500 * world * (world - 1))
+        dist.gather(one := own.clone(), [one] * world if rank == 1 else None, 1)
+        assert torch.equal(one, everyone[-1] if rank == 1 else own)
+        dist.all_reduce_coalesced([own, own])
+        assert torch.equal(own, torch.arange(n) * world + 500 * world * (world - 1))
+
+
+@case
 def bad_arguments() -> None:
     group = dist.distributed_c10d._get_default_group()
     ones, op = torch.ones, dist.ReduceOp
