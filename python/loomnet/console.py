@@ -176,10 +176,17 @@ def _time_text(ps: int | None) -> str:
 
 
 def _tables(console: Console, tables: list[Table]) -> None:
-    """Between empty lines, and whole where a table is wider than the terminal."""
+    """Between empty lines, and whole where a table is wider than the terminal. Title and caption
+    are lines of their own, which a narrow table would fold."""
     for table in tables:
+        title, caption = table.title, table.caption
+        table.title = table.caption = None
         console.print()
+        if title:
+            _plain(console, str(title))
         console.print(table, crop=False)
+        if caption:
+            _plain(console, str(caption))
     if tables:
         console.print()
 

@@ -17,6 +17,7 @@ from loomnet.errors import RunInterrupted, UsageError
 from loomnet.fabric import Fabric
 from loomnet.faults import Fault, check_faults
 from loomnet.folder import Folder
+from loomnet.foresight import foreseen
 from loomnet.jobs import TRANSPORTS, Job, TorchJob
 from loomnet.plan import make_plan
 from loomnet.reading import is_file
@@ -197,6 +198,8 @@ class Lab:
         try:
             runner = self._runner or get_runner(self.clock)
             self.say(runner.describe(request))
+            for line in foreseen(request, self.clock):
+                self.say(line)
             data = runner.run(request, self._progress_of(name, job))
         except BaseException:
             if request.recording is not None:

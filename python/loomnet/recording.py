@@ -136,6 +136,11 @@ class Recording:
             raise
 
     @property
+    def ports(self) -> Mapping[str, HalfLinkPlan]:
+        """What leaves each captured port."""
+        return self._ports
+
+    @property
     def files(self) -> list[Path]:
         return list(self._files)
 

@@ -1,0 +1,147 @@
+"""What is said before a run comes true: each note against the run it foretells, and no note where
+nothing is out of the ordinary."""
+
+import pytest
+from scripted import ScriptedRunner
+from synthetic import steady_run
+
+import loomnet as ln
+from loomnet import foresight
+from loomnet.foresight import least_iteration_s
+from loomnet.virtual import VirtualRunner
+
+
+def fabric(**changes):
+    values = {"planes": 2, "leaves": 2, "spines": 2, "hosts_per_leaf": 2, "rate": "100 Gb/s",
+              "delay": "1 us", **changes}  # fmt: skip
+    return ln.clos.two_tier(**values)
+
+
+def notes(tmp_path, built, job, faults=(), *, clock="virtual", pcap=(), **options):
+    """What is said of a run that does not take place."""
+    said = []
+    lab = ln.Lab(directory=tmp_path, say=said.append, clock=clock,
+                 runner=ScriptedRunner(lambda request: steady_run(windows=())))
+    files = {port: tmp_path / "x.pcapng" for port in pcap}
+    tmp_path.mkdir(exist_ok=True)
+    lab.run(built, job, list(faults), pcap=files or None, **options)
+    return [line for line in said if line.startswith("note: ")]
+
+
+class Asked(VirtualRunner):
+    """The virtual clock's engine, which keeps what it was asked."""
+
+    def run(self, request, on_progress):
+        self.request = request
+        return super().run(request, on_progress)
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
+@pytest.mark.parametrize("kind", [ln.AllReduce, ln.AllToAll, ln.AllGather, ln.ReduceScatter,
+                                  ln.SendRecv])  # fmt: skip
+def test_no_iteration_is_shorter_than_the_least(tmp_path, kind, transport):
+    runner = Asked()
+    lab = ln.Lab(directory=tmp_path, runner=runner)
+    result = lab.run(fabric(planes=2), kind("8 MB", 5, transport), reroute_delay="off")
+    least = least_iteration_s(runner.request, "virtual")
+    shortest = min(each.length_ps for each in result.data.iterations) / 1e12
+    assert least < shortest
+    if transport == "mrc":
+        assert shortest < 1.25 * least, "headers and round trips"
+
+
+def test_a_fault_shorter_than_an_iteration_is_said_and_measures_none(tmp_path):
+    said = []
+    lab = ln.Lab(directory=tmp_path, say=said.append)
+    job = ln.AllReduce("8 MB", 12)
+    short = ln.down("h0--p0.leaf0", at="1 ms", duration="100 us", phase="short")
+    long = ln.down("h0--p0.leaf0", at="3 ms", duration="5 ms", phase="long")
+    endless = ln.loss("h0--p0.leaf0", 0.01, at=ln.step(11), phase="endless")
+    result = lab.run(fabric(), job, [short, long, endless])
+    (note,) = [line for line in said if line.startswith("note: ")]
+    assert note.startswith("note: fault short lasts 100 us, but one iteration takes 480 us or more")
+    assert result["short.iteration_s"] is None
+
+
+def test_declared_compute_time_is_the_least_of_a_pytorch_job_on_the_virtual_clock(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    fault = ln.down("h0--p0.leaf0", at="1 s", duration="10 ms", phase="short")
+    job = ln.TorchJob(str(script), compute="50 ms")
+    assert "takes 50 ms or more" in notes(tmp_path / "a", fabric(), job, [fault])[0]
+    assert notes(tmp_path / "b", fabric(), job, [fault], clock="live") == []
+    measured = ln.TorchJob(str(script), compute="measured")
+    assert notes(tmp_path / "c", fabric(), measured, [fault]) == []
+
+
+def test_links_slower_than_their_packets_are_said_and_overflow(tmp_path):
+    slow, said = fabric(planes=4, rate="40 Mb/s"), []
+    lab = ln.Lab(directory=tmp_path / "slow", say=said.append)
+    result = lab.run(slow, ln.AllReduce("2 MB", 6))
+    (note,) = [line for line in said if line.startswith("note: ")]
+    assert "links of 40 Mb/s and 1 us, such as h0->p0.leaf0" in note and "overflow" in note
+    assert overflowed(result) > 20
+    slow_s = result["before.iteration_s"]
+    longer = note.rpartition("delay=")[2].partition(" or more")[0]
+    fine, said[:] = fabric(planes=4, rate="40 Mb/s", delay=longer), []
+    lab = ln.Lab(directory=tmp_path / "fine", say=said.append)
+    result = lab.run(fine, ln.AllReduce("2 MB", 6))
+    assert not [line for line in said if line.startswith("note: ")]
+    assert overflowed(result) == 0
+    assert result["before.iteration_s"] < 0.75 * slow_s
+
+
+def overflowed(result):
+    return sum(each.get("drop_queue_full", 0) + each.get("trimmed", 0)
+               for each in result.data.totals.values())
+
+
+@pytest.mark.parametrize(("rate", "delay"), [("400 Gb/s", "1 us"), ("10 Gb/s", "1 us"),
+                                             ("40 Mb/s", "0.5 ms"), ("20 Mb/s", "0.5 ms"),
+                                             ("100 Gb/s", "1 ms")])  # fmt: skip
+def test_ordinary_fabrics_are_not_spoken_of(tmp_path, rate, delay):
+    built = fabric(rate=rate, delay=delay)
+    assert notes(tmp_path, built, ln.AllReduce("1 MB", 3), pcap=["h0:0"]) == []
+
+
+@pytest.mark.parametrize("payload", [False, True])
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+@pytest.mark.parametrize("kind", [ln.AllReduce, ln.AllToAll, ln.SendRecv])
+def test_the_size_of_a_capture_is_foretold(tmp_path, monkeypatch, kind, transport, payload):
+    monkeypatch.setattr(foresight, "LARGE_CAPTURE", 1)
+    said, file = [], tmp_path / "h0.pcapng"
+    lab = ln.Lab(directory=tmp_path / "run", say=said.append)
+    lab.run(fabric(), kind("2 MB", 5, transport), pcap={"h0:0": file}, payload=payload)
+    (note,) = [line for line in said if line.startswith("note: ")]
+    number, unit = note.partition("about ")[2].partition(":")[0].split()
+    foretold = float(number) * {"kB": 1e3, "MB": 1e6}[unit]
+    assert foretold == pytest.approx(file.stat().st_size, rel=0.2)
+
+
+def test_only_a_large_capture_is_spoken_of(tmp_path):
+    large, small = ln.AllReduce("64 MiB", 60), ln.AllReduce("4 MB", 60)
+    (note,) = notes(tmp_path / "a", fabric(), large, pcap=["h0:0"])
+    assert note.startswith("note: the capture of h0:0 will be about 680 MB: some 2.9 M data ")
+    assert notes(tmp_path / "b", fabric(), small, pcap=["h0:0"]) == []
+    # How spines share packets, and how much a script sends, is not known before.
+    assert notes(tmp_path / "c", fabric(), large, pcap=["p0.spine0:0"]) == []
+    assert notes(tmp_path / "d", fabric(), ln.Incast("64 MiB", 60), pcap=["h0:0"]) == []
+
+
+def test_long_waits_are_said(tmp_path):
+    (note,) = notes(tmp_path / "a", fabric(), ln.AllReduce("640 MiB", 60))
+    assert note == "note: some 120 M packets will take about 100 s of wall time"
+    slow = fabric(rate="20 Mb/s", delay="0.5 ms")
+    (note,) = notes(tmp_path / "b", slow, ln.AllReduce("10 MB", 60), clock="live", dilation=2)
+    assert note == "note: 60 iterations take 6 min of wall time or more, at D = 2"
+    assert notes(tmp_path / "c", slow, ln.AllReduce("1 MB", 20), clock="live") == []
+
+
+def test_large_fabrics_and_other_jobs_are_looked_at_too(tmp_path):
+    tree = ln.clos.fat_tree(k=16, rate="100 Gb/s", delay="1 us")
+    assert notes(tmp_path / "a", tree, ln.Permutation("1 MB")) == []
+    big = ln.clos.two_tier(planes=4, leaves=32, spines=32, hosts_per_leaf=32, rate="400 Gb/s",
+                           delay="1 us")
+    assert notes(tmp_path / "b", big, ln.AllReduce("64 kB", ranks=8)) == []
+    irregular = ln.star(hosts=3, rate="10 Gb/s", delay="1 us")
+    assert notes(tmp_path / "c", irregular, ln.Flows(sizes=["1 MB"], count=3)) == []
