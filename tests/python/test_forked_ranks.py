@@ -216,7 +216,7 @@ def test_nothing_outlives_a_run_that_is_killed(tmp_path):
         while not all(log.exists() and "begins" in log.read_text() for log in logs):
             assert run.poll() is None and time.monotonic() < end
             time.sleep(0.05)
-        assert len(processes_of(tmp_path)) == 5  # the run, the server, three ranks
+        assert len(processes_of(tmp_path)) == 6  # the run, the server, its keeper, three ranks
     finally:
         run.kill()
         run.wait()
@@ -237,7 +237,10 @@ def processes_of(scratch: Path) -> list[str]:
     return found
 
 
-SHORT = "import torch\nimport os\nprint(os.getppid() == int(os.environ['TEST_PID']), flush=True)\n"
+SHORT = """import torch
+with open("/proc/self/cmdline") as file:
+    print("rank_server" not in file.read(), flush=True)
+"""
 
 
 def test_where_a_fork_could_differ_no_imports_are_shared(tmp_path):
@@ -271,7 +274,7 @@ def test_what_cannot_be_forked_is_started_by_itself(tmp_path, environment, why):
         environment = {"PYTHONPATH": str(folder.parent)}
     if "OPENBLAS_NUM_THREADS" in environment and (os.cpu_count() or 1) < 2:
         pytest.skip("one processor: OpenBLAS has no thread beside the main one")
-    with Job(tmp_path, SHORT, 1, TEST_PID=str(os.getpid()), **environment) as job:
+    with Job(tmp_path, SHORT, 1, **environment) as job:
         assert not job.group.forked
         assert job.group.not_forked == why
         # A rank that cannot import says so itself.

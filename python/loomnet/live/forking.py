@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .kept_process import KeptProcess
 from .preload import shared_imports
 
 SERVER = Path(__file__).with_name("rank_server.py")
@@ -30,7 +31,7 @@ _MOST_BYTES = 1 << 17
 _IMPORT_S = 120  # wall; then something hangs that may not hang in a rank
 _END_S = 5.0  # for a server to see that it is no longer wanted; while it imports it cannot
 
-Start = Callable[[Sequence[str], dict[str, str], Sequence[int], int], "subprocess.Popen[bytes]"]
+Start = Callable[[Sequence[str], dict[str, str], Sequence[int], int], KeptProcess]
 
 
 def forkable(commands: Sequence[Sequence[str]],
@@ -65,12 +66,23 @@ def shared_environment(environment: Mapping[str, str]) -> dict[str, str]:
 class ForkedRank:
     """A rank as far as its launcher needs a process: `pid`, `pidfd`, :meth:`wait`."""
 
+    end_now = signal.SIGKILL  # what it has started goes with the server, by the server's keeper
+
     def __init__(self, server: ForkServer, pid: int, pidfd: int) -> None:
-        self._server, self.pid, self.pidfd = server, pid, pidfd
+        self._server, self._told, self.pidfd = server, pid, pidfd
+        self.pid = _pid_of(pidfd)
 
     def wait(self) -> int:
         """Its exit status, negative where a signal ended it, once it has ended."""
-        return self._server.status_of(self.pid)
+        return self._server.status_of(self._told)
+
+
+def _pid_of(pidfd: int) -> int:
+    """The process's number here; the server may live in a PID namespace and know another one."""
+    for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
+        if line.startswith("Pid:"):
+            return int(line.split()[1])
+    return -1
 
 
 class ForkServer:

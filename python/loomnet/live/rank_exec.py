@@ -1,4 +1,5 @@
-"""Becomes a rank: enters a host's namespaces, gives up root, ties its life to the run, then execs.
+"""Becomes a rank: enters a host's namespaces, forks under a keeper, gives up root, ties its life to
+the run, then execs.
 
 Run by path, ``python -I -S rank_exec.py JSON``, with the standard library alone: four ranks that
 each imported a framework only to set a namespace would cost seconds. JSON is what
@@ -11,7 +12,9 @@ import os
 import signal
 import sys
 
-_PR_SET_PDEATHSIG = 1
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rank_isolation
+
 _PR_SET_NO_NEW_PRIVS = 38
 
 
@@ -26,6 +29,12 @@ def main() -> int:
                 code = ctypes.get_errno()
                 raise OSError(code, os.strerror(code))
             os.close(fd)
+        if os.getpid() == 1:
+            step = "mount its own /proc"
+            rank_isolation.own_proc()
+        step = "fork"
+        keeper = rank_isolation.keep(order["status"], order["fds"])
+        os.setsid()
         step = "set nice level"
         os.nice(order["nice"])
         if order["uid"] is not None:
@@ -34,17 +43,15 @@ def main() -> int:
             os.setresgid(*[order["gid"]] * 3)
             os.setresuid(*[order["uid"]] * 3)
             libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-        # After the change of user, which clears it. If the run died before this line nobody will
-        # send the signal any more, so look once.
+        # After the change of user, which clears it.
         step = "tie the rank's life to the run"
-        if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
-        if os.getppid() != order["parent"]:
+        if not rank_isolation.die_with_parent(signal.SIGKILL, keeper):
             return 2
+        rank_isolation.keep_to_itself()
         step = f"enter {order['cwd']}"
         os.chdir(order["cwd"])
         step = f"run {order['argv'][0]}"
+        signal.pthread_sigmask(signal.SIG_SETMASK, order["blocked"])
         os.execvp(order["argv"][0], order["argv"])
     except OSError as error:
         print(f"loomnet: cannot {step}: {error.strerror}", file=sys.stderr, flush=True)

@@ -7,7 +7,6 @@ rank is then what ``python SCRIPT ARGUMENT…`` would have become.
 """
 
 import builtins
-import ctypes
 import fcntl
 import importlib.machinery
 import json
@@ -19,16 +18,17 @@ import sys
 import threading
 import types
 
-_PR_SET_PDEATHSIG = 1
 _MOST_FDS = 64
 _MOST_BYTES = 1 << 17  # of a message, which a seqpacket socket keeps whole
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def serve() -> None:
     """Serves until the run closes its end of the socket. Returns in ranks alone."""
     channel = socket.socket(fileno=int(sys.argv[1]))
     channel.set_inheritable(False)
+    isolation = types.ModuleType("rank_isolation")  # no module that a script could find loaded
+    with open(os.path.join(os.path.dirname(__file__), "rank_isolation.py"), "rb") as file:
+        exec(compile(file.read(), file.name, "exec"), isolation.__dict__)
     # As the script will find it, and what it imports first looks at these too.
     sys.argv = sys.argv[2:]
     sys.orig_argv = [sys.executable, *sys.argv]
@@ -58,7 +58,7 @@ def serve() -> None:
                 channel.close()
                 for other in ranks:
                     os.close(other)
-                _become(order, descriptors, said, server)
+                _become(order, descriptors, said, server, isolation)
                 return
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -104,13 +104,14 @@ def _unsound(known: set[str]) -> str | None:
     return "CUDA is initialised" if torch is not None and torch.cuda.is_initialized() else None
 
 
-def _become(order: dict, descriptors: list[int], said: bytes, server: int) -> None:
+def _become(order: dict, descriptors: list[int], said: bytes, server: int,
+            isolation: types.ModuleType) -> None:
     """In the new process: a session, descriptors, an environment and random numbers of its own."""
     try:
         os.setsid()
-        # If the server died before this line nobody will send the signal any more.
-        if _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0 or os.getppid() != server:
+        if not isolation.die_with_parent(signal.SIGKILL, server):
             os._exit(2)
+        isolation.keep_to_itself()
         numbers = [1, *order["numbers"]]
         free = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, max(numbers) + 1) for fd in descriptors]
         for fd in descriptors:

@@ -8,12 +8,10 @@ late for it ("Linux facts": ranks that compute at the engine's priority cost mil
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import re
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,16 +22,24 @@ from loomnet.folder import Folder
 from loomnet.invoker import RankUser
 
 from .forking import ForkedRank, ForkServer, forkable, shared_environment
-from .ownership import kill_marked, marked, process_start
+from .kept_process import KeptProcess
+from .ownership import process_start
 from .rank_logs import RankLog
 
 if TYPE_CHECKING:
     from .fabric import LiveFabric
 
-_EXEC = Path(__file__).with_name("rank_exec.py")
 _ONE_THREAD = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB_MAXIMUM")
-# What root's environment holds that must not reach a rank of another user.
-_PRIVATE = ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "SUDO_COMMAND", "SSH_AUTH_SOCK", "MAIL")
+# What ranks have of the caller's environment. A training script needs to find itself, its libraries
+# and its caches, and to be tuned; tokens, agents' sockets and what sudo adds are not its business.
+# More of it is TorchJob(env=).
+_ALWAYS = frozenset({"PATH", "LANG", "LC_ALL"})
+_PASSED = re.compile(
+    "HOME|USER|LOGNAME|SHELL|TERM|COLUMNS|NO_COLOR|TZ|TMPDIR|LANGUAGE|LC_.*|XDG_CACHE_HOME|"
+    "PYTHON.*|VIRTUAL_ENV|CONDA_PREFIX|LD_LIBRARY_PATH|LD_PRELOAD|CC|CXX|SSL_CERT_(FILE|DIR)|"
+    "(OMP|GOMP|KMP|MKL|OPENBLAS|NUMEXPR|VECLIB|BLIS|MALLOC|ATEN|CUDA|NVIDIA|TRITON|PYTORCH|GLOO|"
+    "NCCL|COVERAGE|ASAN|UBSAN|TSAN|LSAN|LOOMNET)_.*|TORCH.*_.*|MPLBACKEND|MPLCONFIGDIR|"
+    "GLIBC_TUNABLES")
 NICE = 10
 # Gradients and activations stay in the heap: giving them back to the kernel and faulting them in
 # again every step is time in the kernel, in which a rank cannot be preempted (measured: p99
@@ -66,7 +72,7 @@ class Rank:
     """A launched rank. `status` is None while it runs, then its exit status (negative: signal)."""
 
     spec: RankSpec
-    process: subprocess.Popen[bytes] | ForkedRank = field(repr=False)
+    process: KeptProcess | ForkedRank = field(repr=False)
     log: RankLog = field(repr=False)
     status: int | None = None
     pidfd: int = field(default=-1, repr=False)
@@ -102,7 +108,8 @@ class RankGroup:
         user: whom they run as; default the invoking user.
         master_port: rendezvous port on rank 0's management address.
         nice: how far the ranks step back: far on the live clock, whose engine must not wait.
-        inherit: start from the caller's environment (True) or from PATH and LANG alone.
+        inherit: take over the caller's environment as far as a rank may have it (True), or PATH
+            and LANG alone.
         fork: let the ranks share one import of PyTorch where nothing else changes by it, and no
             rank lives in namespaces of its own; see forking.py. Attribute `forked` says whether
             they did, `not_forked` why not, as far as that was found out by trying.
@@ -132,7 +139,7 @@ class RankGroup:
                 raise ValueError(f"rank {spec.rank}: no host {spec.host!r} in this fabric")
         self.ranks: list[Rank] = []
         self.first_failure: Rank | None = None
-        self._run_id, self._nice = fabric.lock.run_id, nice
+        self._nice = nice
         self._poll = select.poll()
         self._by_fd: dict[int, Rank] = {}
         self._fabric, self._user = fabric, user or RankUser.invoking()
@@ -186,7 +193,7 @@ class RankGroup:
         self._fabric.lock.record("process", pid=pid, start=process_start(pid))
 
     def _start(self, argv: Sequence[str], environment: dict[str, str], fds: Sequence[int],
-               output: int, namespaces: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+               output: int, namespaces: Sequence[int] = ()) -> KeptProcess:
         """A process as the ranks' user, in these namespaces, that dies with this thread."""
         order = {
             "namespaces": list(namespaces),
@@ -194,22 +201,13 @@ class RankGroup:
             "uid": self._user.uid,
             "gid": self._user.gid,
             "groups": list(self._user.groups),
-            "parent": os.getpid(),
             "cwd": str(self._cwd),
             "argv": [str(a) for a in argv],
         }
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_EXEC), json.dumps(order)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            pass_fds=[*namespaces, *fds],
-            start_new_session=True,  # Ctrl-C reaches the run, which then ends its ranks.
-        )
+        return KeptProcess(order, environment, fds, output)
 
     def _launch(self, spec: RankSpec, environment: dict[str, str], log: RankLog) -> None:
-        process: subprocess.Popen[bytes] | ForkedRank
+        process: KeptProcess | ForkedRank
         with open(log.writer(), "wb") as output, contextlib.ExitStack() as stack:
             uid, gid = self._user.uid, self._user.gid
             if uid is not None and os.fstat(output.fileno()).st_uid != uid:
@@ -266,39 +264,26 @@ class RankGroup:
     def stop(self, grace: float = 1.0) -> None:
         """Ends what still runs: SIGTERM, after `grace` s SIGKILL. Idempotent.
 
-        Helpers that a rank left in its session (data loaders) go with it.
+        All that a rank has started goes with it; what forked ranks have started, with the last.
         """
         first = self.first_failure
-        for number, pause in ((signal.SIGTERM, grace), (signal.SIGKILL, 2.0)):
+        for number, pause in ((signal.SIGTERM, grace), (None, 4.0), (signal.SIGKILL, 2.0)):
             if pause <= 0:
                 continue
             for rank in self.running:
-                signal.pidfd_send_signal(rank.pidfd, number)
+                signal.pidfd_send_signal(rank.pidfd, number or rank.process.end_now)
             deadline = time.monotonic() + pause
             while self.running and (left := deadline - time.monotonic()) > 0:
                 self.poll(left)
-        sessions = {rank.process.pid for rank in self.ranks}
-        helpers = {pid for pid, _ in marked(self._run_id) if _session(pid) in sessions}
-        if helpers:
-            kill_marked(self._run_id, keep={pid for pid, _ in marked(self._run_id)} - helpers)
         if self._server is not None:
             self._server.close()
         self.first_failure = first  # What was ended here did not fail.
 
 
-def _session(pid: int) -> int:
-    try:
-        return os.getsid(pid)
-    except ProcessLookupError:
-        return -1
-
-
 def _environment(inherit: bool, user: RankUser) -> dict[str, str]:
-    keep = ("PATH", "LANG", "LC_ALL")
-    result = dict(os.environ) if inherit else {k: v for k in keep if (v := os.environ.get(k))}
+    result = {name: value for name, value in os.environ.items()
+              if name in _ALWAYS or (inherit and _PASSED.fullmatch(name))}
     if user.uid is not None:
-        for name in _PRIVATE:
-            result.pop(name, None)
         result |= {"HOME": user.home or "/", "USER": user.name or "", "LOGNAME": user.name or ""}
     result |= {f"{name}_NUM_THREADS": "1" for name in _ONE_THREAD}
     return {**_MALLOC, **result, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}

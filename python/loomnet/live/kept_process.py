@@ -1,0 +1,115 @@
+"""Starts a process under a keeper, which ends with it all that it has started; see
+rank_isolation.py."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .rank_isolation import END_NOW
+
+_EXEC = Path(__file__).with_name("rank_exec.py")
+_CLONE_NEWPID = 0x20000000
+
+
+class KeptProcess:
+    """A process that is started as `order` says, as far as a launcher needs one. `pid` is its
+    keeper's: a signal to the keeper reaches the process, and `END_NOW` ends it with all that it has
+    started.
+
+    Args:
+        order: what rank_exec.py is told, but for what stands here.
+        environment: all of it.
+        fds: descriptors that the process inherits under the same numbers.
+        output: its standard output and error.
+    """
+
+    end_now = END_NOW
+
+    def __init__(self, order: Mapping[str, Any], environment: Mapping[str, str],
+                 fds: Sequence[int], output: int) -> None:
+        self._status, told = os.pipe()
+        namespaces = list(order["namespaces"])
+        try:
+            with _signals_blocked() as blocked, _pid_namespace():
+                full = {**order, "status": told, "fds": list(fds),
+                        "blocked": [int(number) for number in blocked]}
+                self._keeper = subprocess.Popen(
+                    [sys.executable, "-I", "-S", str(_EXEC), json.dumps(full)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=dict(environment),
+                    pass_fds=[*namespaces, *fds, told],
+                    start_new_session=True,  # Ctrl-C reaches the run, which then ends its ranks.
+                )
+        except BaseException:
+            os.close(self._status)
+            raise
+        finally:
+            os.close(told)
+        self.pid = self._keeper.pid
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, negative where a signal ended it, once all it has started has ended.
+        Raises subprocess.TimeoutExpired."""
+        if self.returncode is None:
+            self._set(self._keeper.wait(timeout))
+        assert self.returncode is not None
+        return self.returncode
+
+    def poll(self) -> int | None:
+        if self.returncode is None and (ended := self._keeper.poll()) is not None:
+            self._set(ended)
+        return self.returncode
+
+    def _set(self, of_keeper: int) -> None:
+        told = os.read(self._status, 4)
+        os.close(self._status)
+        self.returncode = of_keeper  # a keeper that was killed itself says nothing
+        if len(told) == 4:
+            self.returncode = os.waitstatus_to_exitcode(int.from_bytes(told, "little"))
+
+    def kill(self) -> None:
+        """Ends it and all that it has started."""
+        self._keeper.send_signal(END_NOW)
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[set[signal.Signals]]:
+    """What is started inside begins with all signals blocked: none is lost before it looks."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield before
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _pid_namespace() -> Iterator[None]:
+    """What this thread starts inside is the first process of a PID namespace of its own, where the
+    run is root and may make one: it cannot even name a process outside."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if os.geteuid() != 0:
+        yield
+        return
+    own = os.open("/proc/thread-self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        made = libc.unshare(_CLONE_NEWPID) == 0
+        try:
+            yield
+        finally:
+            if made and libc.setns(own, _CLONE_NEWPID) != 0:
+                code = ctypes.get_errno()
+                raise OSError(code, f"leave a PID namespace: {os.strerror(code)}")
+    finally:
+        os.close(own)
