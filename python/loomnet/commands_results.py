@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loomnet.errors import EXIT_CHECK_FAILED, EXIT_OK, UsageError
+
+if TYPE_CHECKING:
+    from loomnet.comparison import Difference
 
 
 def share(text: str) -> float:
@@ -34,17 +37,33 @@ def compare(
 ) -> int:
     """Compare two runs figure by figure; exit 1 if the second is worse."""
     from loomnet.comparison import compare as compared
-    from loomnet.table import Table
 
     found = compared(a, b, rel=share(rel))
-    table = found.table
-    rows = [row for row in table if everything or row["verdict"]]
-    if rows:
-        print(Table(table.columns, rows))
+    shown = [row for row in found if everything or row.verdict != "same"]
+    if shown:
+        _print_differences(found.a.name, found.b.name, shown)
     print(found.summary)
     for line in found.behind:
         print(f"not a result: {line}")
     return found.exit_code
+
+
+def _print_differences(a: str, b: str, rows: list[Difference]) -> None:
+    """A line per figure, under A and B, whose names are as long as their paths; then the reasons of
+    nulls."""
+    from loomnet.shown import number_text
+    from loomnet.table import Table
+
+    print(f"A: {a}\nB: {b}")
+    print(Table(("figure", "A", "B", "change", "verdict"), [
+        {"figure": row.name, "A": number_text(row.a, row.unit), "B": number_text(row.b, row.unit),
+         "change": None if row.change is None else f"{row.change:+.1%}",
+         "verdict": None if row.verdict == "same" else row.verdict}
+        for row in rows
+    ]))  # fmt: skip
+    for row in rows:
+        if row.reason:
+            print(f"{row.name}: {row.reason}")
 
 
 def replay(

@@ -51,7 +51,8 @@ def progress_bar(title: str, console: Console | None = None) -> Iterator[Callabl
         progress.TimeElapsedColumn(),
         progress.TimeRemainingColumn(),
     )
-    with progress.Progress(*columns, console=console) as bar:
+    # The pace is taken over the whole sweep: one point may take longer than rich's own 30 s.
+    with progress.Progress(*columns, console=console, speed_estimate_period=10**9) as bar:
         task = bar.add_task(title, failed=0)
 
         def update(ended: int, total: int, failed: int = 0) -> None:
@@ -95,7 +96,7 @@ def print_report(report: Report, console: Console) -> None:
     _tables(console, figure_tables(report, console.width))
     for label, result in report.results.items():
         for fault in result.data.errors[:MOST_ERRORS]:
-            at = f"{fault.at_ps / 1e12:.3g} s"
+            at = _time_text(fault.at_ps)
             who = f"{label or report.scenario} at {at}: {fault.who}"
             _plain(console, f"error {who}: {fault.message}")
         if (more := len(result.data.errors) - MOST_ERRORS) > 0:

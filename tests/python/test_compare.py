@@ -1,6 +1,7 @@
 """Comparing two results: which way is worse, nulls, names that came or went, exit statuses."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -136,6 +137,8 @@ def test_command_compare(tmp_path, monkeypatch, capsys):
     assert main(["compare", "one", "two"]) == 1
     out = capsys.readouterr().out
     assert "mrc.blip_s" in out and "mrc.lost" not in out and "1 regression" in out
+    assert "A: one\nB: two\n" in out and max(map(len, out.splitlines())) <= 80
+    assert re.search(r"mrc.blip_s +1 s +1.04 s +\+4.0% +worse", out)
     assert main(["compare", "one", "two/report.json", "--rel", "5%"]) == 0
     assert main(["compare", "one", "two", "--rel", "0.05", "--all"]) == 0
     assert "mrc.lost" in capsys.readouterr().out

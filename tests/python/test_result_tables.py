@@ -13,7 +13,7 @@ from scripted import ScriptedRunner
 from synthetic import steady_run
 
 import loomnet as ln
-from loomnet.console import print_report
+from loomnet.console import print_report, progress_bar
 from loomnet.metrics import check, metric
 from loomnet.progressline import Watch, progress_line
 from loomnet.report import Report
@@ -264,3 +264,14 @@ def test_the_lab_adds_where_the_job_ends(tmp_path):
                  on_progress=lambda label, progress: seen.append(progress))
     lab.run(ln.star(hosts=2, rate="10 Gb/s", delay="1 us"), ln.AllReduce("1 MB", 7))
     assert [(each.total, each.until) for each in seen] == [(7, None)]
+
+
+def test_a_sweep_foretells_its_end_though_points_take_longer_than_half_a_minute():
+    clock, stream = Clock(), io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=100, get_time=clock)
+    with progress_bar("sweep", console) as update:
+        for ended in range(5):
+            update(ended, 10)
+            clock.now += 40
+    last = stream.getvalue().rpartition("sweep")[2]
+    assert "4/10" in last and "-:--:--" not in last and "0:04:" in last, last
