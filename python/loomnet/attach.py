@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from loomnet.errors import PrivilegeError, UnavailableError, UsageError
 from loomnet.naming import did_you_mean
@@ -14,23 +14,25 @@ from loomnet.naming import did_you_mean
 def live_nodes() -> dict[str, tuple[int, str]]:
     """Name -> (pid that holds its namespaces, run id) for every node of every live run; of two runs
     the later one."""
-    from loomnet.live.ownership import process_start, state_directory
+    from loomnet.live.ownership import journal_rows, process_start, state_directory
 
     nodes: dict[str, tuple[int, str]] = {}
-    journals = sorted(Path(state_directory()).glob("runs/*.jsonl"), key=lambda p: p.stat().st_mtime)
-    for journal in journals:
-        for line in journal.read_text(errors="replace").splitlines():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if (
-                isinstance(row, dict)
-                and row.get("kind") == "process"
-                and row.get("node")
-                and process_start(int(row["pid"])) == row.get("start")
-            ):
-                nodes[str(row["node"])] = (int(row["pid"]), journal.stem)
+    found: list[tuple[float, str, list[dict[str, Any]]]] = []
+    for journal in Path(state_directory()).glob("runs/*.jsonl"):
+        try:
+            fd = os.open(journal, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue  # its run has ended meanwhile
+        try:
+            found.append((os.fstat(fd).st_mtime, journal.stem, journal_rows(fd)))
+        finally:
+            os.close(fd)
+    for _, run_id, rows in sorted(found, key=lambda each: each[0]):
+        for row in rows:
+            pid, name = row.get("pid"), row.get("node")
+            known = row.get("kind") == "process" and isinstance(pid, int) and isinstance(name, str)
+            if known and process_start(pid) == row.get("start"):
+                nodes[name] = (pid, run_id)
     return nodes
 
 

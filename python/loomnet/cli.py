@@ -3,6 +3,8 @@ its exit status."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -19,11 +21,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with interrupts.listen():
                 status = _run(sys.argv[1:])
         except KeyboardInterrupt:
-            print("loomnet: interrupted", file=sys.stderr)
+            _say_interrupted()
             status = 130
+        except OSError as error:
+            # A terminal that was closed sends SIGHUP, and takes nothing more.
+            if interrupts.pending is None or error.errno != errno.EIO:
+                raise
         if interrupts.pending:
             interrupts.ignore()
+            _flush()
+            status = 130
     return status
+
+
+def _say_interrupted() -> None:
+    with contextlib.suppress(OSError):
+        print("loomnet: interrupted", file=sys.stderr)
+
+
+def _flush() -> None:
+    """Where the terminal has gone, what is left for it goes to /dev/null: Python would fail on it
+    at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(words: list[str]) -> int:

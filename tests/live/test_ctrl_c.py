@@ -1,6 +1,12 @@
 """Ctrl-C ends a live run within 2 s with a partial report, whenever and however often."""
 
+import fcntl
+import os
+import pty
 import signal
+import subprocess
+import sys
+import termios
 import time
 from pathlib import Path
 
@@ -53,6 +59,7 @@ def test_during_bring_up(loomnet, delay):
     run.interrupt()
     ends_in_time(run)
     assert loomnet.report()["interrupted"] is True
+    assert "PATH" not in run.output and "annot find" not in run.output, run.output
 
 
 def test_typed_again_and_again_it_still_leaves_nothing(loomnet):
@@ -69,7 +76,8 @@ def test_typed_again_and_again_it_still_leaves_nothing(loomnet):
     assert "Traceback" not in run.output
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
+                                    signal.SIGUSR1, signal.SIGALRM])
 def test_a_polite_kill_is_as_good(loomnet, number):
     run = loomnet.live("flow", "size=200 MB")
     run.until(TRAFFIC)
@@ -77,6 +85,26 @@ def test_a_polite_kill_is_as_good(loomnet, number):
     ends_in_time(run)
     fidelity = loomnet.report()["fidelity"][0]
     assert fidelity["ended"] == "interrupted" and number.name in fidelity["reason"]
+
+
+def test_a_terminal_that_is_closed(loomnet):
+    """All is taken down, the report is written, and the status says interrupted."""
+    master, terminal = pty.openpty()
+    run = subprocess.Popen(
+        [sys.executable, "-m", "loomnet", "run", f"{SCENARIOS}::flow", "--clock", "live", "--set",
+         "size=200 MB"], cwd=loomnet.directory, stdin=terminal, stdout=terminal, stderr=terminal,
+        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    os.close(terminal)
+    try:
+        seen = b""
+        while b"paths" not in seen:
+            seen += os.read(master, 4096)
+        os.close(master)
+        assert run.wait(30) == 130
+    finally:
+        run.kill()
+        run.wait()
+    assert loomnet.report()["interrupted"] is True
 
 
 def test_the_same_scenario_runs_after_it(loomnet):

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 from glue import left_of, needs_kernel, python, run_in, wait_for
+from unprivileged import python_for_nobody
 
+from loomnet import attach
 from loomnet.live import doctor, openvswitch, ownership
 from loomnet.live.fabric import HostSpec, LiveFabric
 
@@ -139,3 +142,64 @@ def test_kill_9_of_open_vswitch_is_a_clear_message_and_stop_still_leaves_nothing
     assert not ovs.alive()
     with contextlib.suppress(FileNotFoundError):
         assert not (directory / "ovs/db.sock").is_socket()
+
+
+def test_what_is_no_journal_holds_nothing_up(directory, monkeypatch):
+    monkeypatch.setattr(ownership, "state_directory", lambda: directory)
+    with ownership.RunLock(directory) as lock:
+        runs = directory / "runs"
+        (runs / "aaaa.jsonl").mkdir()
+        os.mkfifo(runs / "bbbb.jsonl")
+        (runs / "cccc.jsonl").symlink_to("/etc/passwd")
+        (runs / "dddd.jsonl").write_text("[" * 100_000 + "\n" + '{"kind": "process", "pid": "x"}\n'
+                                         '{"kind": "process", "node": "h9", "pid": []}\n5\n')
+        lock.record("process", pid=os.getpid(), start=ownership.process_start(os.getpid()),
+                    node="h0")
+        assert attach.live_nodes() == {"h0": (os.getpid(), lock.run_id)}
+        assert ownership.clean(directory) == ["run bbbb: journal", "run dddd: journal"]
+    assert Path("/etc/passwd").exists()
+
+
+USER = 54399  # in no password database; the folder in /tmp with this number is the test's own
+WHERE = "from loomnet.live.ownership import RunLock; print(RunLock().directory)"
+RUNTIMES = [None, "/run/user/0", "/nonexistent", "/proc", "a\nb", "/root"]
+
+
+@pytest.mark.parametrize(("runtime", "taken"), [
+    *((runtime, None) for runtime in RUNTIMES), *((runtime, "folder") for runtime in RUNTIMES[:3]),
+    (None, "link"), (None, "file")])
+def test_a_user_finds_a_folder_for_journals(directory, runtime, taken):
+    """Whatever XDG_RUNTIME_DIR says, and whatever another user has put in /tmp."""
+    interpreter, environment = python_for_nobody()
+    home, fallback = directory / "home", Path(f"/tmp/loomnet-{USER}")
+    home.mkdir()
+    os.chown(home, USER, USER)
+    if taken == "folder":
+        fallback.mkdir(mode=0o777)
+    elif taken == "link":
+        fallback.symlink_to(home)
+    elif taken == "file":
+        fallback.write_text("")
+    environment = {**os.environ, **environment, "HOME": str(home)}
+    environment.pop("XDG_STATE_HOME", None)
+    environment.pop("XDG_RUNTIME_DIR", None)
+    if runtime is not None:
+        environment["XDG_RUNTIME_DIR"] = runtime
+    command = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", interpreter]
+    try:
+        done = subprocess.run([*command, "-c", WHERE], cwd="/", text=True, env=environment,
+                              capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        expected = f"{home}/.local/state/loomnet" if taken else str(fallback)
+        assert done.stdout.strip() == expected
+        # Without any: one line, and what mends it.
+        shutil.rmtree(home)
+        if taken:
+            done = subprocess.run([*command, "-c", WHERE], cwd="/", text=True, env=environment,
+                                  capture_output=True, timeout=60)
+            assert "set XDG_RUNTIME_DIR" in done.stderr.splitlines()[-1]
+    finally:
+        if fallback.is_dir() and not fallback.is_symlink():
+            shutil.rmtree(fallback)
+        else:
+            fallback.unlink(missing_ok=True)

@@ -24,8 +24,8 @@ from . import openvswitch
 
 _PROBE = Path(__file__).with_name("kernel_probe.py")
 _SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # not on every user's PATH
-_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21, "CAP_SYS_NICE": 23, "CAP_BPF": 39}
-_AS_ROOT = f"sudo {shlex.quote(sys.executable)} -m loomnet doctor"
+_CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_ADMIN": 21, "CAP_SYS_NICE": 23,
+                 "CAP_BPF": 39}  # fmt: skip
 _IN_CONTAINER = "this is root without its rights: run the container with --privileged"
 
 
@@ -111,14 +111,23 @@ def as_root() -> str:
     """The line that types this very command again, as root."""
     program = Path(sys.argv[0])
     if program.name in ("loomnet", "__main__.py"):
-        return shlex.join(["sudo", sys.executable, "-m", "loomnet", *sys.argv[1:]])
+        return _sudo(*sys.argv[1:])
     return shlex.join(["sudo", sys.executable, *sys.argv])
+
+
+def _sudo(*words: str) -> str:
+    """The line that types a Loomnet command as root. Nothing in it puts the current folder on
+    root's path of modules, where any file could stand for a module of Python's."""
+    entry = Path(sys.executable).with_name("loomnet")
+    if os.access(entry, os.X_OK):
+        return shlex.join(["sudo", str(entry), *words])
+    return shlex.join(["sudo", sys.executable, "-P", "-m", "loomnet", *words])
 
 
 def privileges() -> list[Check]:
     """The capabilities and limits alone: two looks at /proc."""
     held = _effective_capabilities()
-    fix = _IN_CONTAINER if os.geteuid() == 0 else f"run as root: {_AS_ROOT}"
+    fix = _IN_CONTAINER if os.geteuid() == 0 else f"run as root: {_sudo('doctor')}"
     result = []
     for name, bit in _CAPABILITIES.items():
         have = bool(held >> bit & 1)
@@ -163,7 +172,7 @@ def _kernel() -> list[Check]:
             result.append(Check("kernel", name, True, "works", "", required))
         elif unprivileged and key != "sched_fifo":
             detail = f"for {purpose}; cannot be tried without root"
-            result.append(Check("kernel", name, None, detail, _AS_ROOT, required))
+            result.append(Check("kernel", name, None, detail, _sudo("doctor"), required))
         else:
             detail = f"for {purpose}; {reason}"
             result.append(Check("kernel", name, False, detail, f"needs {mend}", required))

@@ -8,15 +8,20 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# These end a process that does not expect them, and a live run would leave its kernel objects.
+# Where one has a handler (an alarm of the program's own, a dump of stacks), it keeps it.
+_UNEXPECTED = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM,
+               signal.SIGPROF, signal.SIGXCPU)
 PATIENCE_S = 5.0  # so long after the first signal something hangs, and another one breaks it
 
 
 class Interrupts:
-    """While it is entered, SIGINT, SIGTERM and SIGHUP are noted (`pending` names the first), and
+    """While it is entered, signals that end a process are noted (`pending` names the first), and
     the first raises KeyboardInterrupt in the main thread when :meth:`check` or :meth:`listen` lets
     it.
 
@@ -67,6 +72,11 @@ class Interrupts:
             for number in _ENDING:
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
                     self._before[number] = signal.signal(number, self._on_signal)
+            caught = _caught()
+            for number in _UNEXPECTED:
+                ours = isinstance(getattr(signal.getsignal(number), "__self__", None), Interrupts)
+                if ours or not caught >> (number - 1) & 1:
+                    self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -75,3 +85,13 @@ class Interrupts:
             if self.pending is not None and isinstance(around, Interrupts) and not around.pending:
                 around._note(self.pending)  # told already
             signal.signal(number, handler)
+
+
+def _caught() -> int:
+    """Signals that this process has a handler for or ignores, bit by bit; handlers that Python does
+    not know of (faulthandler's) included."""
+    masks = 0
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(("SigCgt:", "SigIgn:")):
+            masks |= int(line.split()[1], 16)
+    return masks

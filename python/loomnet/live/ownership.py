@@ -20,31 +20,50 @@ import time
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+from loomnet.errors import UnavailableError
 
 ENVIRONMENT_KEY = "LOOMNET_RUN"
 _ALPHABET = "0123456789abcdefghijkmnpqrstuvwxyz"  # without l and o, which read as 1 and 0
 _ID_LENGTH = 4
 _IFNAMSIZ = 15
 _BPF_FS = Path("/sys/fs/bpf")
+_MOST_JOURNAL = 64 << 20  # bytes; a row of a run's journal has about a hundred
 
 
 def state_directory() -> Path:
-    """The directory of run journals: ``/run/loomnet`` for root, else the user's runtime directory.
+    """The directory of run journals: ``/run/loomnet`` for root, else the first that is the user's
+    own and can be written: in the runtime directory (which after `su` is another user's), in
+    ``/tmp`` (where another user may have taken the name), in the home directory.
 
     Raises:
-        PermissionError: the fallback under ``/tmp`` exists and is not the user's own.
+        UnavailableError: there is none.
     """
     if os.geteuid() == 0:
-        base = Path("/run/loomnet")
-    elif runtime := os.environ.get("XDG_RUNTIME_DIR"):
-        base = Path(runtime) / "loomnet"
+        candidates = [Path("/run/loomnet")]
     else:
-        base = Path(f"/tmp/loomnet-{os.geteuid()}")
-    base.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
-    status = base.lstat()
-    if status.st_uid != os.geteuid() or not stat.S_ISDIR(status.st_mode):
-        raise PermissionError(f"{base} is not a directory of user {os.geteuid()}; remove it")
-    return base
+        runtime, home = os.environ.get("XDG_RUNTIME_DIR"), os.path.expanduser("~")
+        candidates = [Path(runtime) / "loomnet"] if runtime else []
+        candidates.append(Path(f"/tmp/loomnet-{os.geteuid()}"))
+        if os.path.isabs(home):
+            candidates.append(Path(os.environ.get("XDG_STATE_HOME") or f"{home}/.local/state")
+                              / "loomnet")
+    refusals = []
+    for base in candidates:
+        try:
+            base.mkdir(mode=0o755 if os.geteuid() == 0 else 0o700, parents=True, exist_ok=True)
+            status = base.lstat()
+            if status.st_uid == os.geteuid() and stat.S_ISDIR(status.st_mode):
+                if os.access(base, os.W_OK | os.X_OK):
+                    return base
+                refusals.append(f"{base}: cannot be written")
+            else:
+                refusals.append(f"{base}: is not a folder of user {os.geteuid()}")
+        except (OSError, ValueError) as error:
+            refusals.append(f"{base}: {getattr(error, 'strerror', None) or error}")
+    mend = "" if os.geteuid() == 0 else "; set XDG_RUNTIME_DIR to a folder of your own"
+    raise UnavailableError(f"no folder for the journals of runs: {'; '.join(refusals)}{mend}")
 
 
 def process_start(pid: int) -> int | None:
@@ -72,6 +91,13 @@ class RunLock:
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory or state_directory()
         runs = self.directory / "runs"
+        try:
+            self._begin(runs)
+        except OSError as error:
+            raise UnavailableError(f"cannot keep a run's journal in {runs}: "
+                                   f"{error.strerror}; mend that folder") from None
+
+    def _begin(self, runs: Path) -> None:
         runs.mkdir(mode=0o755, exist_ok=True)
         while True:
             self.run_id = "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
@@ -140,26 +166,33 @@ def dead_runs(directory: Path | None = None) -> Iterator[DeadRun]:
     """Yields each dead run with its lock held; runs that live are skipped."""
     for path in sorted((directory or state_directory()).glob("runs/*.jsonl")):
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue
+            fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            continue  # gone meanwhile, or no journal: a folder, a link
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not _same_file(fd, path):
                 continue
-            rows = []
-            for line in path.read_text(errors="replace").splitlines():
-                try:
-                    row = json.loads(line)
-                except json.JSONDecodeError:
-                    continue  # The last line of a run that died while it wrote.
-                if isinstance(row, dict):
-                    rows.append(row)
-            yield DeadRun(path.stem, path, rows, fd)
+            yield DeadRun(path.stem, path, journal_rows(fd), fd)
         except BlockingIOError:
             continue
         finally:
             os.close(fd)
+
+
+def journal_rows(fd: int) -> list[dict[str, Any]]:
+    """The rows of a journal; nothing of a file that is none."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return []
+    rows = []
+    for line in os.pread(fd, _MOST_JOURNAL, 0).decode(errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue  # The last line of a run that died while it wrote.
+        if isinstance(row, dict):
+            rows.append(row)
+    return rows
 
 
 def clean(directory: Path | None = None) -> list[str]:
