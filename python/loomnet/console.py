@@ -138,7 +138,7 @@ def _metric_text(row: Metric) -> str:
     text = number_text(row.value, row.unit)
     if row.value is None:
         return f"{text} ({row.reason})"
-    named = row.unit in (None, "ratio", row.name) or text.endswith(row.unit or "")
+    named = row.unit in (None, "ratio") or row.name.endswith(row.unit) or text.endswith(row.unit)
     return text if named else f"{text} {row.unit}"
 
 

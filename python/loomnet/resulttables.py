@@ -21,6 +21,7 @@ from loomnet.shown import number_text
 
 MOST_DROPS = 12  # reasons shown; all of them are in counters.json
 NARROW_HEADINGS = (12, 10, 8)  # characters that headings are folded to, as few as it takes
+EXPECTED = "expected_capacity"  # known of a phase that never began, too
 BEHIND = "≠ the engine fell behind or lost packets: these figures are no result"
 UNRESOLVED = (f"? too close to the engine's lateness: a rate needs {RATE_WINDOWS} times its p99, "
               f"a time {TIME_MULTIPLE} times")
@@ -41,7 +42,7 @@ class _Column:
 
 def figure_tables(report: Report, width: int) -> list[Table]:
     """Figures by phase, one table or more per run: a line per figure, a column per phase. Lines and
-    columns without any value are left out."""
+    columns in which nothing was measured are left out."""
     tables: list[Table] = []
     behind = {run.label for run in report.fidelity if not run.kept_up}
     runs: dict[str, list[Metric]] = {}
@@ -49,7 +50,7 @@ def figure_tables(report: Report, width: int) -> list[Table]:
         if row.phase:
             runs.setdefault(row.label or "", []).append(row)
     for label, rows in runs.items():
-        if all(row.value is None for row in rows):
+        if all(row.value is None or row.name == EXPECTED for row in rows):
             continue
         mark = "≠ " if label in behind else ""
         name = f"{report.scenario}: {label}" if label else report.scenario
@@ -65,6 +66,8 @@ def figure_tables(report: Report, width: int) -> list[Table]:
 def _run_tables(rows: Sequence[Metric], width: int) -> list[Table]:
     """Of one run."""
     measured = [row for row in rows if row.value is not None]
+    begun = {row.phase for row in measured if row.name != EXPECTED}
+    measured = [row for row in measured if row.phase in begun]
     # In the report's order, which begins with a phase that has not every figure.
     figures = [name for name in dict.fromkeys(row.name for row in rows)
                if any(row.name == name for row in measured)]

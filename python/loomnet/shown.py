@@ -22,7 +22,9 @@ def number_text(value: float | None, unit: str | None = None) -> str:
     exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(int(value))
     if not exact.is_finite():
         return str(value)
-    digits = max(DIGITS, exact.adjusted() + 1) if abs(exact) < WHOLE_BELOW else DIGITS
+    scaled = unit in PREFIXED and unit != "s"
+    whole = abs(exact) < WHOLE_BELOW and not scaled
+    digits = max(DIGITS, exact.adjusted() + 1) if whole else DIGITS
     rounded = Context(prec=digits).plus(exact)
     if unit in PREFIXED:
         return _prefixed(rounded, unit or "", longest=0 if unit == "s" else max(PREFIXES))

@@ -52,7 +52,8 @@ def test_every_number_parses_back_to_its_value(value, unit):
     (0.00099999, "s", "1 ms"), (659.25, "s", "659.2 s"), (7200.0, "s", "7200 s"), (0, "s", "0 s"),
     (0.7568421, "ratio", "0.7568"), (1, "ratio", "1"), (5e-5, "ratio", "5e-05"),
     (703, "packets", "703"), (99_999, "packets", "99999"), (1_200_000, "packets", "1.2 M"),
-    (4e11, "b/s", "400 Gb/s"), (1.05e9, "B", "1.05 GB"), (2.302585, "loss", "2.303"),
+    (4e11, "b/s", "400 Gb/s"), (1.05e9, "B", "1.05 GB"),
+    (44204.3, "B/s", "44.2 kB/s"), (12345, "s", "12345 s"), (12345.6, None, "12346"), (2.302585, "loss", "2.303"),
     (None, "s", "–"), (math.nan, "s", "nan"),
 ])  # fmt: skip
 def test_numbers_as_text(value, unit, text):
@@ -125,11 +126,14 @@ def test_a_table_says_what_is_null_and_leaves_out_what_is_empty():
         metric("recovery_s", 1.5, unit="s", phase="down"),
         metric("readmitted", None, phase="down", reason="this transport does not count it"),
         metric("iteration_s", None, unit="s", phase="never", reason="the job finished before"),
+        metric("expected_capacity", 0.75, phase="down"),
+        metric("expected_capacity", 1, phase="never"),
     ]
     text = printed(report, 80)
     assert re.search(r"figure +before +down", text)
     assert re.search(r"iteration_s +500 ms +700 ms \?\s", text) and "p99" in text
     assert re.search(r"recovery_s +– +1.5 s", text)
+    assert re.search(r"expected_capacity +0.75", text)
     table, _, rest = text.partition("null:")
     assert "readmitted" not in table and "never" not in table
     assert "before.readmitted" in rest and "never.iteration_s" in rest
@@ -183,11 +187,13 @@ def test_a_loss_is_missed_only_where_there_was_to_be_one(tmp_path):
 def test_metrics_and_checks_have_their_units():
     report = Report("units")
     report.rows = [metric("blip_s", 0.0001148, unit="s"), metric("errors", 0, unit="errors"),
+                   metric("final_loss", 1.353, unit="loss"), metric("steps", 4, unit="hops"),
                    metric("busbw", 45.4, unit="GB/s"), metric("rate", 4e10, unit="b/s")]
     report.checks = [check("near", 0.750001, le=0.75),
                      check("share", 0.7568421, approx=2 / 3, abs=0.1)]
     text = printed(report, 80)
-    for line in ("blip_s: 114.8 us", "errors: 0", "busbw: 45.4 GB/s", "rate: 40 Gb/s",
+    for line in ("blip_s: 114.8 us", "errors: 0", "final_loss: 1.353", "steps: 4 hops",
+                 "busbw: 45.4 GB/s", "rate: 40 Gb/s",
                  "FAIL near: 0.750001  [≤ 0.75]", "ok   share: 0.7568  [0.6667 ± 0.1]"):
         assert line in text.splitlines(), text
 
