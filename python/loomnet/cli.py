@@ -60,7 +60,7 @@ def _run(words: list[str]) -> int:
     try:
         from loomnet.commands import app
     except ImportError as error:
-        print(f"loomnet: {error}; install the package: pip install .", file=sys.stderr)
+        print(f"loomnet: {error}; in a clone of Loomnet: pip install .", file=sys.stderr)
         return EXIT_USAGE
     try:
         status = _status(app(words, prog_name="loomnet", standalone_mode=False))

@@ -245,18 +245,13 @@ def describe(
 
 @app.command()
 def doctor() -> int:
-    """List what a live run needs: kernel features, tools, privileges, each with its remedy."""
-    from loomnet.live.doctor import checks
+    """List what each clock needs: kernel features, tools, packages, each with its remedy."""
+    from loomnet.live.doctor import checks, lines
 
-    missing = 0
-    for check in checks():
-        word = "found  " if check.found else "unknown" if check.found is None else "missing"
-        missing += check.found is False and check.required
-        print(f"{word}  {check.group:<9}  {check.name}: {check.detail}")
-        if check.fix:
-            print(f"{'':<9}  -> {check.fix}")
-    if missing:
-        print(f"a live run is not possible: {missing} missing; the virtual clock needs none of it")
+    found = checks()
+    for line in lines(found):
+        print(line)
+    missing = any(check.required and check.found is False for check in found)
     return EXIT_USAGE if missing else EXIT_OK
 
 

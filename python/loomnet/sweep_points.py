@@ -14,6 +14,7 @@ from typing import Any
 
 from loomnet.errors import UnavailableError, UsageError
 from loomnet.folder import read_bounded
+from loomnet.installing import install_line
 from loomnet.invoker import rights_of, writer_of
 from loomnet.scenarios import Scenario
 
@@ -170,9 +171,7 @@ def import_polars() -> Any:
     try:
         import polars
     except ImportError:
-        raise UnavailableError(
-            "a sweep's table needs polars: pip install 'loomnet[sweep]'"
-        ) from None
+        raise UnavailableError(f"a sweep's table needs polars: {install_line('sweep')}") from None
     return polars
 
 

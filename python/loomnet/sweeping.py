@@ -22,6 +22,7 @@ from loomnet.errors import (
     UnavailableError,
     UsageError,
 )
+from loomnet.installing import install_line
 from loomnet.invoker import rights_of, writer_of
 from loomnet.rundir import RUNS
 from loomnet.scenarios import Scenario, load
@@ -274,7 +275,7 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError:
-        raise UnavailableError("a sweep needs Dask: pip install 'loomnet[sweep]'") from None
+        raise UnavailableError(f"a sweep needs Dask: {install_line('sweep')}") from None
     return distributed
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,6 +36,32 @@ def test_every_check_is_found_or_says_how_to_mend_it():
     for check in found:
         assert check.detail, check
         assert bool(check.fix) == (check.found is not True), check
+
+
+def test_the_lines_count_what_they_show_as_missing_and_say_first_what_works():
+    checks = [
+        doctor.Check("tool", "ip", False, "for links", "apt ip"),
+        doctor.Check("tool", "tshark", False, "for captures", "apt tshark", required=False),
+        doctor.Check("kernel", "veth", False, "for links", "modprobe veth"),
+        doctor.Check("python", "mininet", True, "2.3"),
+    ]
+    first, *shown, last = doctor.lines(checks)
+    assert first.startswith("virtual clock: ready")
+    assert last == "live clock: not possible here, 2 missing"
+    words = [line.split()[0] for line in shown if not line.lstrip().startswith("->")]
+    assert words == ["missing", "optional", "missing", "found"]
+    unknown = [doctor.Check("kernel", "veth", None, "cannot be told", "sudo it")]
+    assert list(doctor.lines(unknown))[-1] == "live clock: cannot be told, 1 unknown without root"
+    assert list(doctor.lines(checks[3:]))[-1] == "live clock: ready"
+
+
+def test_every_extra_is_looked_at_with_an_install_that_works_from_here():
+    """An extra that is missing is no reason against a live run."""
+    found = {check.name: check for check in doctor.checks() if check.group == "python"}
+    assert {"torch", "scikit-learn", "distributed", "polars", "jupyterlab"} <= set(found)
+    for name in ("scikit-learn", "distributed", "polars", "jupyterlab", "ipywidgets"):
+        assert not found[name].required
+        assert found[name].found or re.search(r"pip install .*\[\w+\]'?$", found[name].fix)
 
 
 def test_first_missing_requirement_is_the_reason_not_to_run():

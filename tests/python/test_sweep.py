@@ -14,6 +14,7 @@ import pytest
 
 import loomnet as ln
 from loomnet.cli import main
+from loomnet.installing import install_line
 
 distributed = pytest.importorskip("distributed")
 polars = pytest.importorskip("polars")
@@ -243,11 +244,11 @@ def test_bad_input_is_one_line_exit_2(here, capsys, words, message, monkeypatch)
 def test_without_dask_one_line_says_what_to_install(here, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert main(["sweep", "small.py", "--set", "hosts=2"]) == 2
-    assert capsys.readouterr().err == (
-        "loomnet: a sweep needs Dask: pip install 'loomnet[sweep]'\n")  # fmt: skip
+    assert capsys.readouterr().err == f"loomnet: a sweep needs Dask: {install_line('sweep')}\n"
     monkeypatch.setitem(sys.modules, "polars", None)
     assert main(["sweep", "small.py", "--set", "hosts=2"]) == 2
-    assert "pip install 'loomnet[sweep]'" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"loomnet: a sweep's table needs polars: {install_line('sweep')}\n")  # fmt: skip
     assert not (here / "runs").exists()
 
 

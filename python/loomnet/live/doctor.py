@@ -16,9 +16,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from loomnet.installing import install_line
 
 from . import openvswitch
 
@@ -222,25 +224,40 @@ def _open_vswitch() -> list[Check]:
     return [Check("tool", "Open vSwitch", True, detail)]
 
 
+_EXTRAS = (
+    # distribution, extra, what it is for
+    ("scikit-learn", "torch", "the PyTorch scenarios' data"),
+    ("distributed", "sweep", "loomnet sweep"),
+    ("polars", "sweep", "a sweep's table"),
+    ("jupyterlab", "notebook", "scenarios/quickstart.ipynb"),
+    ("ipywidgets", "notebook", "a run's progress in a notebook"),
+)
+
+
 def _python() -> list[Check]:
-    pip = f"{shlex.quote(sys.executable)} -m pip install"
     result = []
     try:
         importlib.import_module("mininet.node")
         found, detail = True, importlib.metadata.version("mininet")
     except ImportError as error:
         found, detail = False, f"for hosts; {error}"
-    fix = "" if found else f"{pip} 'loomnet[live]'"
-    result.append(Check("python", "mininet", found, detail, fix))
-    try:
-        detail, found = importlib.metadata.version("torch"), True
-    except importlib.metadata.PackageNotFoundError:
-        detail, found = "for training jobs", False
+    result.append(Check("python", "mininet", found, detail, "" if found else install_line("live")))
     # Never a bare `torch`: the default wheel brings gigabytes of CUDA.
-    fix = "" if found else f"{pip} torch --index-url https://download.pytorch.org/whl/cpu"
-    result.append(Check("python", "torch", found, detail, fix, required=False))
+    torch = (
+        f"{shlex.quote(sys.executable)} -m pip install torch "
+        "--index-url https://download.pytorch.org/whl/cpu"
+    )
+    result.append(_distribution("torch", "training jobs", torch))
+    result += [_distribution(name, why, install_line(extra)) for name, extra, why in _EXTRAS]
     result.append(_compiled())
     return result
+
+
+def _distribution(name: str, purpose: str, fix: str) -> Check:
+    try:
+        return Check("python", name, True, importlib.metadata.version(name), required=False)
+    except importlib.metadata.PackageNotFoundError:
+        return Check("python", name, False, f"for {purpose}", fix, required=False)
 
 
 def _compiled() -> Check:
@@ -255,7 +272,38 @@ def _compiled() -> Check:
     return Check("python", name, False, "built without the live part", fix)
 
 
+def lines(found: Iterable[Check]) -> Iterator[str]:
+    """What ``loomnet doctor`` prints: each clock's answer, and between them what was looked for.
+
+    A check that a run can do without is ``optional`` where it does not hold, so that the lines that
+    say ``missing`` are as many as the last line counts.
+    """
+    found = list(found)
+    yield virtual_clock()
+    for check in found:
+        word = "found" if check.found else "unknown" if check.found is None else "missing"
+        word = "optional" if not check.found and not check.required else word
+        yield f"{word:<8}  {check.group:<9}  {check.name}: {check.detail}"
+        if check.fix:
+            yield f"{'':<8}  -> {check.fix}"
+    missing = sum(check.required and check.found is False for check in found)
+    unknown = sum(check.required and check.found is None for check in found)
+    if missing:
+        yield f"live clock: not possible here, {missing} missing"
+    elif unknown:
+        yield f"live clock: cannot be told, {unknown} unknown without root"
+    else:
+        yield "live clock: ready"
+
+
+def virtual_clock() -> str:
+    """Whether the virtual clock works, which needs the compiled module alone."""
+    try:
+        importlib.import_module("loomnet._core")
+    except ImportError as error:
+        return f"virtual clock: not possible here, {error}; in a clone of Loomnet: pip install ."
+    return "virtual clock: ready, for every user; what follows is for the live clock and for extras"
+
+
 if __name__ == "__main__":
-    for check in checks():
-        mark = {True: "found  ", False: "missing", None: "unknown"}[check.found]
-        print(mark, f"{check.name:38}", check.detail, f"-> {check.fix}" if check.fix else "")
+    print(*lines(checks()), sep="\n")

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
+from loomnet.installing import install_line
+
 from . import openvswitch
 from .namespaces import inside, ip_batch, offloads_off, write_sysctls
 from .ownership import (
@@ -259,7 +261,7 @@ def _mininet_node(name: str, mark: Mapping[str, str]) -> Any:
         from mininet.node import Node
     except ImportError as error:
         raise RuntimeError(
-            f"Mininet's Python library is missing ({error}): pip install 'loomnet[live]'"
+            f"Mininet's Python library is missing ({error}): {install_line('live')}"
         ) from None
 
     class MarkedNode(Node):

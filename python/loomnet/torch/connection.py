@@ -28,7 +28,7 @@ class Connection:
             from loomnet import _core
         except ImportError as error:
             raise RuntimeError(f"loomnet: the compiled module is missing ({error}); "
-                               "install with `pip install loomnet`") from None
+                               "in a clone of Loomnet: pip install .") from None
         memory, events = os.environ.get("LOOMNET_RANK_FD"), os.environ.get("LOOMNET_EVENT_FDS")
         if memory is None or events is None:
             raise RuntimeError(
