@@ -231,12 +231,17 @@ def table(found: list[Agreement]) -> Table:
     """The agreements as rows of text: figure, live, virtual, how much they may differ, by which
     rule, ok. What neither clock has is left out."""
     return Table(("figure", "live", "virtual", "allowed", "by", "ok"),
-                 [a.row() for a in found if not (a.live is None and a.virtual is None and a.ok)])
+                 [each.row() for each in _shown(found)])
 
 
 def legend(found: list[Agreement]) -> list[str]:
     """A line per rule that the table names."""
-    return [f"{why}: {text}" for why, text in WHY.items() if any(a.why == why for a in found)]
+    used = {each.why for each in _shown(found)}
+    return [f"{why}: {text}" for why, text in WHY.items() if why in used]
+
+
+def _shown(found: list[Agreement]) -> list[Agreement]:
+    return [a for a in found if a.live is not None or a.virtual is not None or not a.ok]
 
 
 def fault_moments(data: RunData) -> dict[str, tuple[int, int]]:

@@ -53,7 +53,8 @@ def test_every_number_parses_back_to_its_value(value, unit):
     (0.7568421, "ratio", "0.7568"), (1, "ratio", "1"), (5e-5, "ratio", "5e-05"),
     (703, "packets", "703"), (99_999, "packets", "99999"), (1_200_000, "packets", "1.2 M"),
     (4e11, "b/s", "400 Gb/s"), (1.05e9, "B", "1.05 GB"),
-    (44204.3, "B/s", "44.2 kB/s"), (12345, "s", "12345 s"), (12345.6, None, "12346"), (2.302585, "loss", "2.303"),
+    (44204.3, "B/s", "44.2 kB/s"), (12345, "s", "12345 s"), (12345.6, None, "12346"),
+    (2.302585, "loss", "2.303"),
     (None, "s", "–"), (math.nan, "s", "nan"),
 ])  # fmt: skip
 def test_numbers_as_text(value, unit, text):
