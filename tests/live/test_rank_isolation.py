@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from glue import needs_kernel
+from glue import needs_kernel, python, script, wait_for
 from unprivileged import NOBODY, open_directory, python_for_nobody
 
 from loomnet.live.ranks import RankGroup, RankSpec, RankUser
@@ -256,3 +256,26 @@ def test_a_live_rank_takes_its_daemon_with_it(pair):
             group.stop()
     finally:
         shutil.rmtree(machine.directory)
+
+
+@needs_kernel
+def test_a_ranks_pid_is_its_own_and_signals_reach_it(pair, directory):
+    path = script(directory, """
+        import os, signal, time
+        signal.signal(signal.SIGRTMAX, lambda *_: print("told", flush=True))
+        print("ready", flush=True)
+        time.sleep(300)
+        """)
+    group = RankGroup(pair, [RankSpec(0, "h0", [python(), path, "a mark"])], directory / "ranks")
+    try:
+        rank = group.ranks[0]
+        log = directory / "ranks" / "0.log"
+        assert wait_for(lambda: "ready" in log.read_text(), 20)
+        assert b"a mark" in Path(f"/proc/{rank.process.pid}/cmdline").read_bytes()
+        assert rank.process.pid != rank.process.keeper
+        signal.pidfd_send_signal(rank.pidfd, signal.SIGRTMAX)
+        assert wait_for(lambda: "told" in log.read_text(), 10)
+        os.kill(rank.process.pid, signal.SIGKILL)
+        assert not group.wait(10) and rank.status == -signal.SIGKILL
+    finally:
+        group.stop()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .kept_process import KeptProcess
+from .kept_process import KeptProcess, pid_of
 from .preload import shared_imports
 
 SERVER = Path(__file__).with_name("rank_server.py")
@@ -70,19 +70,12 @@ class ForkedRank:
 
     def __init__(self, server: ForkServer, pid: int, pidfd: int) -> None:
         self._server, self._told, self.pidfd = server, pid, pidfd
-        self.pid = _pid_of(pidfd)
+        # The server may live in a PID namespace and know the rank by another number.
+        self.pid = self.keeper = pid_of(pidfd) or -1
 
     def wait(self) -> int:
         """Its exit status, negative where a signal ended it, once it has ended."""
         return self._server.status_of(self._told)
-
-
-def _pid_of(pidfd: int) -> int:
-    """The process's number here; the server may live in a PID namespace and know another one."""
-    for line in Path(f"/proc/self/fdinfo/{pidfd}").read_text().splitlines():
-        if line.startswith("Pid:"):
-            return int(line.split()[1])
-    return -1
 
 
 class ForkServer:

@@ -8,6 +8,7 @@ import ctypes
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +19,13 @@ from .rank_isolation import END_NOW
 
 _EXEC = Path(__file__).with_name("rank_exec.py")
 _CLONE_NEWPID = 0x20000000
+_ANSWER_S = 20.0  # wall, for a keeper to fork
 
 
 class KeptProcess:
-    """A process that is started as `order` says, as far as a launcher needs one. `pid` is its
-    keeper's: a signal to the keeper reaches the process, and `END_NOW` ends it with all that it has
-    started.
+    """A process that is started as `order` says, as far as a launcher needs one. `keeper` is the
+    pid of its keeper: a signal to the keeper reaches the process, and `END_NOW` ends it with all
+    that it has started.
 
     Args:
         order: what rank_exec.py is told, but for what stands here.
@@ -36,11 +38,12 @@ class KeptProcess:
 
     def __init__(self, order: Mapping[str, Any], environment: Mapping[str, str],
                  fds: Sequence[int], output: int) -> None:
-        self._status, told = os.pipe()
-        namespaces = list(order["namespaces"])
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.settimeout(_ANSWER_S)
+        told, namespaces = theirs.fileno(), list(order["namespaces"])
         try:
             with _signals_blocked() as blocked, _pid_namespace():
-                full = {**order, "status": told, "fds": list(fds),
+                full = {**order, "channel": told, "fds": list(fds),
                         "blocked": [int(number) for number in blocked]}
                 self._keeper = subprocess.Popen(
                     [sys.executable, "-I", "-S", str(_EXEC), json.dumps(full)],
@@ -52,12 +55,25 @@ class KeptProcess:
                     start_new_session=True,  # Ctrl-C reaches the run, which then ends its ranks.
                 )
         except BaseException:
-            os.close(self._status)
+            self._channel.close()
             raise
         finally:
-            os.close(told)
-        self.pid = self._keeper.pid
+            theirs.close()
+        self.keeper = self._keeper.pid
         self.returncode: int | None = None
+        self._pid: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process's own, as soon as there is one; its keeper's where there never was."""
+        if self._pid is None:
+            self._pid = self.keeper
+            with contextlib.suppress(OSError):
+                _, fds, _, _ = socket.recv_fds(self._channel, 4, 1)
+                for fd in fds:
+                    self._pid = pid_of(fd) or self.keeper
+                    os.close(fd)
+        return self._pid
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit status, negative where a signal ended it, once all it has started has ended.
@@ -73,8 +89,11 @@ class KeptProcess:
         return self.returncode
 
     def _set(self, of_keeper: int) -> None:
-        told = os.read(self._status, 4)
-        os.close(self._status)
+        told = b""
+        with contextlib.suppress(OSError):
+            _ = self.pid  # told before
+            told = self._channel.recv(4)
+        self._channel.close()
         self.returncode = of_keeper  # a keeper that was killed itself says nothing
         if len(told) == 4:
             self.returncode = os.waitstatus_to_exitcode(int.from_bytes(told, "little"))
@@ -82,6 +101,17 @@ class KeptProcess:
     def kill(self) -> None:
         """Ends it and all that it has started."""
         self._keeper.send_signal(END_NOW)
+
+
+def pid_of(pidfd: int) -> int | None:
+    """The number by which this process knows a process, whatever number it has in a PID namespace
+    of its own; None for one that has ended."""
+    try:
+        text = Path(f"/proc/self/fdinfo/{pidfd}").read_text()
+        number = int(text.partition("\nPid:")[2].split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return number if number > 0 else None
 
 
 @contextlib.contextmanager

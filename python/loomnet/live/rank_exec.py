@@ -33,7 +33,7 @@ def main() -> int:
             step = "mount its own /proc"
             rank_isolation.own_proc()
         step = "fork"
-        keeper = rank_isolation.keep(order["status"], order["fds"])
+        keeper = rank_isolation.keep(order["channel"], order["fds"])
         os.setsid()
         step = "set nice level"
         os.nice(order["nice"])

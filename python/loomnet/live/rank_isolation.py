@@ -8,6 +8,7 @@ import ctypes
 import os
 import select
 import signal
+import socket
 import time
 
 END_NOW = signal.SIGHUP  # told to a keeper: end the rank and all that it started
@@ -67,27 +68,33 @@ def own_proc() -> None:
         last.write(outside)
 
 
-def keep(status: int, close: list[int]) -> int:
+def keep(channel: int, close: list[int]) -> int:
     """Forks a child, the rank, in which it returns the pid of the keeper, this process. The keeper
-    hands signals on to the rank; when the rank ends, the keeper ends all that the rank has left,
-    writes the rank's wait status to `status` and ends. It ends them all at once for END_NOW, or
-    when its own parent ends. `close`: descriptors of the rank alone."""
+    sends the rank's pidfd over the socket `channel` and hands signals on to the rank; when the rank
+    ends, the keeper ends all that the rank has left, sends the rank's wait status and ends. It ends
+    them all at once for END_NOW, or when its own parent ends. `close`: descriptors of the rank
+    alone."""
     signals = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV,
                                         signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     _LIBC.prctl(_PR_SET_PDEATHSIG, END_NOW, 0, 0, 0)
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     alive = select.poll()
-    alive.register(status, 0)
-    if alive.poll(0):  # the run, which reads this pipe, ended before it could be noticed
+    alive.register(channel, 0)
+    if alive.poll(0):  # the run, at the other end, ended before it could be noticed
         os._exit(2)
     keeper = os.getpid()
     rank = os.fork()
     if rank == 0:
-        os.close(status)
+        os.close(channel)
         return keeper
     for fd in close:
         os.close(fd)
+    run = socket.socket(fileno=channel)
+    with contextlib.suppress(OSError):
+        pidfd = os.pidfd_open(rank)
+        socket.send_fds(run, [b"rank"], [pidfd])
+        os.close(pidfd)
     ended = None
     while ended is None:
         number = signal.sigwaitinfo(signals).si_signo
@@ -98,7 +105,7 @@ def keep(status: int, close: list[int]) -> int:
                 os.kill(rank, signal.SIGKILL if number == END_NOW else number)
     _end_the_rest()
     with contextlib.suppress(OSError):
-        os.write(status, ended.to_bytes(4, "little"))
+        run.send(ended.to_bytes(4, "little"))
     os._exit(0)
 
 

@@ -189,7 +189,7 @@ class RankGroup:
         except RuntimeError as error:
             self.not_forked = str(error)
             return
-        pid = self._server.process.pid
+        pid = self._server.process.keeper
         self._fabric.lock.record("process", pid=pid, start=process_start(pid))
 
     def _start(self, argv: Sequence[str], environment: dict[str, str], fds: Sequence[int],
@@ -224,8 +224,9 @@ class RankGroup:
                     stack.callback(os.close, fd)
                 process = self._start(spec.argv, environment, spec.pass_fds, output.fileno(),
                                       namespaces)
-                pidfd = os.pidfd_open(process.pid)
-        self._fabric.lock.record("process", pid=process.pid, start=process_start(process.pid))
+                pidfd = os.pidfd_open(process.keeper)
+        pid = process.keeper
+        self._fabric.lock.record("process", pid=pid, start=process_start(pid))
         rank = Rank(spec, process, log, pidfd=pidfd)
         self.ranks.append(rank)
         self._by_fd[rank.pidfd] = rank
