@@ -25,11 +25,12 @@ SHARE, ROUND_TRIPS, DRAW, EDGE = f"{100 * RATE_TOLERANCE:.0f} %", f"{RTTS} RTT",
 WHY = {
     SHARE: "of the live figure",
     ROUND_TRIPS: "round trips of the fabric",
-    DRAW: "the above, and the most by which the ranks' computing differed within one iteration of "
-          "the phase: the virtual clock replays how long each rank computed, not when",
-    EDGE: "the above, and what a threshold of recovery 5 % higher or lower changes, for lengths of "
-          "iterations agree to 5 %; a fault that close to an iteration's edge may be found by the "
-          "next",
+    DRAW: f"{SHARE} or {ROUND_TRIPS}, and the most by which the ranks' computing differed within "
+          "one iteration of the phase: the virtual clock replays how long each rank computed, not "
+          "when",
+    EDGE: f"as {DRAW}, and what a threshold of recovery {SHARE} higher or lower changes, for "
+          f"lengths of iterations agree to {SHARE}; a fault that close to an iteration's edge may "
+          "be found by the next",
 }
 
 

@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 from scripted import ScriptedRunner
@@ -40,6 +40,7 @@ def parsed(text):
     raise AssertionError(f"{text!r} is no number with a prefix and a unit")
 
 
+@settings(deadline=None)  # a busy machine is no slow table
 @given(NUMBERS, st.sampled_from(UNITS))
 def test_every_number_parses_back_to_its_value(value, unit):
     text = number_text(value, unit)
@@ -96,6 +97,7 @@ def test_tables_fit_and_lose_no_number(width, phases):
         assert text.split().count(number_text(row.value, "s").split()[0]) >= 1, (row, text)
 
 
+@settings(deadline=None)
 @given(st.lists(NAMES, min_size=1, max_size=8, unique=True),
        st.lists(NAMES, min_size=1, max_size=4, unique=True), NUMBERS, st.sampled_from(UNITS),
        st.sampled_from([20, 80, 100, 120]))  # fmt: skip
