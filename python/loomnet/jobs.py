@@ -126,7 +126,8 @@ class TorchJob(Job):
     each rank's own CPU time, "measured x 0.1" a share of it: such a run is not deterministic.
     `log`: a regular expression with named groups, read from rank 0's output, `step` and `loss`
     among them. `until`: emulated time, from the first iteration on, at which the ranks are told to
-    stop after the iteration at hand.
+    stop after the iteration at hand. `env`: variables for the ranks, which have of the caller's own
+    those that Python, PyTorch and its libraries read (see loomnet.live.ranks), and no secrets.
     """
 
     kind: ClassVar[str] = "torch"

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -293,7 +294,9 @@ def _client(distributed: Any, scheduler: str | None, jobs: int, folder: Path) ->
         with client:
             yield client
         return
-    scratch = folder / ".dask"
+    # Under sudo the cluster's processes are root's, which writes into no folder of the user's.
+    scratch = folder / ".dask" if writer_of(folder).uid is None else Path(
+        tempfile.mkdtemp(prefix="loomnet-dask-"))
     shutil.rmtree(scratch, ignore_errors=True)
     with (
         # What takes its process down once would do so again.

@@ -218,6 +218,43 @@ def test_what_a_rank_puts_in_its_logs_place_is_never_opened(log, put):
     assert time.monotonic() - began < 1
 
 
+@as_root
+def test_a_link_that_waits_in_a_logs_place_is_not_followed(home, monkeypatch):
+    for name, value in SUDO.items():
+        monkeypatch.setenv(name, value)
+    run = Folder.at(home / "run")
+    ranks = run.folder("ranks")
+    for target in ("../../../roots/shadow", "/dev/zero", "nowhere"):
+        (home / "run" / "ranks" / "0.log").unlink(missing_ok=True)
+        (home / "run" / "ranks" / "0.log").symlink_to(target)
+        made = RankLog(ranks, "0.log")
+        with open(made.writer(), "wb") as rank:
+            rank.write(b"said\n")
+        assert made.lines() == ["said"]
+        assert (home / "run" / "ranks" / "0.log").read_text() == "said\n"
+        assert not_the_users(home / "run") == []
+    # The folder itself.
+    ranks.path.rename(home / "run" / "moved")
+    ranks.path.symlink_to("../../roots")
+    with pytest.raises(UsageError, match="ranks"):
+        run.folder("ranks")
+    # What is read later by its name is what the user may read.
+    for path in (ranks / "shadow", home / "run" / "moved" / "link"):
+        if path.name == "link":
+            path.symlink_to("../../../roots/shadow")
+        with pytest.raises(OSError):
+            read_bounded(path)
+
+
+@as_root
+def test_a_sweep_under_sudo_is_the_users(home):
+    pytest.importorskip("distributed")
+    pytest.importorskip("polars")
+    done = loomnet_in(home, "sweep", "short.py", "--set", "wait=a,b", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    assert (*home.glob("runs/sweep-*/sweep.json"),) and not_the_users(home / "runs") == []
+
+
 def test_a_log_may_be_cut_stretched_and_hold_anything(log):
     made, fd = log
     os.write(fd, b"one\ntw")
