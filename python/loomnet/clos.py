@@ -25,31 +25,43 @@ from typing import TYPE_CHECKING
 
 from loomnet.errors import AddressError, FabricError
 from loomnet.fabric import MAX_PLANES, Fabric, HalfLink, pfc_setting
+from loomnet.naming import quoted
 from loomnet.regular import ClosFabric
 from loomnet.shape import Clos, Order
+from loomnet.spec import checked_call
 from loomnet.units import Rate, Size, Time
 
 if TYPE_CHECKING:
     from loomnet.pfc import Pfc
 
+# [choice] An order above the largest cluster published; jobs list the hosts that they run on.
+MAX_HOSTS = 1 << 20
 MAX_UP_PATHS = 2048  # eleven bits of an entropy value name the up-path
 
 
 def _positive(where: str, most: dict[str, int] | None = None, **counts: int) -> None:
     for name, value in counts.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise FabricError(f"{where}.{name}: {value!r} must be a whole number, 1 or more")
+            raise FabricError(f"{where}.{name}: {quoted(value)} must be a whole number, 1 or more")
         limit = (most or {}).get(name)
         if limit is not None and value > limit:
             raise FabricError(
-                f"{where}.{name}: {value} is more than the {limit} that addresses can name"
+                f"{where}.{name}: {quoted(value)} is more than the {limit} that addresses can name"
             )
 
 
-def _half(rate: Rate | str, delay: Time | str, pfc: Pfc | bool | None) -> HalfLink:
-    return HalfLink(Rate(rate), Time(delay), pfc=pfc_setting(pfc))
+def _hosts(where: str, count: int) -> None:
+    if count > MAX_HOSTS:
+        raise FabricError(f"{where}: {count:,} hosts are more than the {MAX_HOSTS:,} of one fabric")
 
 
+def _half(where: str, rate: Rate | str, delay: Time | str, pfc: Pfc | bool | None,
+          tier: str = "") -> HalfLink:  # fmt: skip
+    return HalfLink(Rate.given(f"{where}.{tier}rate", rate),
+                    Time.given(f"{where}.{tier}delay", delay), pfc=pfc_setting(pfc))  # fmt: skip
+
+
+@checked_call
 def two_tier(
     *,
     planes: int,
@@ -84,17 +96,21 @@ def two_tier(
         hosts_per_leaf=hosts_per_leaf,
     )
     _order(where, order)
-    low = _half(rate, delay, pfc)
+    _hosts(where, leaves * hosts_per_leaf)
+    low = _half(where, rate, delay, pfc)
     high = _half(
+        where,
         rate if uplink_rate is None else uplink_rate,
         delay if uplink_delay is None else uplink_delay,
         pfc,
+        "uplink_",
     )
     shape = Clos(planes, leaves, spines, hosts_per_leaf, order=order)
     name = f"clos-{planes}x{leaves}x{spines}"
     return ClosFabric(name, shape, (low, high), radix=radix, payload=payload).check()
 
 
+@checked_call
 def three_tier(
     *,
     pods: int,
@@ -146,15 +162,18 @@ def three_tier(
                 f"{where}: {space} space exhausted: {used} {what} per plane, at most {most} have a "
                 "number; use more planes or smaller pods"
             )
+    _hosts(where, pods * leaves_per_pod * hosts_per_leaf)
     uplink_rate = rate if uplink_rate is None else uplink_rate
     uplink_delay = delay if uplink_delay is None else uplink_delay
     specs = (
-        _half(rate, delay, pfc),
-        _half(uplink_rate, uplink_delay, pfc),
+        _half(where, rate, delay, pfc),
+        _half(where, uplink_rate, uplink_delay, pfc, "uplink_"),
         _half(
+            where,
             uplink_rate if core_rate is None else core_rate,
             uplink_delay if core_delay is None else core_delay,
             pfc,
+            "core_",
         ),
     )
     shape = Clos(
@@ -164,6 +183,7 @@ def three_tier(
     return ClosFabric(name, shape, specs, radix=radix, payload=payload).check()
 
 
+@checked_call
 def fat_tree(
     k: int,
     *,
@@ -201,9 +221,10 @@ def fat_tree(
 
 def _order(where: str, order: str) -> None:
     if order not in ("spread", "block"):
-        raise FabricError(f'{where}.order: "{order}" is not one of spread, block')
+        raise FabricError(f"{where}.order: {quoted(order)} is not one of spread, block")
 
 
+@checked_call
 def star(
     *,
     hosts: int,
@@ -224,6 +245,7 @@ def star(
     return fabric.check()
 
 
+@checked_call
 def dumbbell(
     *,
     left: int,

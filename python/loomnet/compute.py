@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loomnet.errors import UsageError
+from loomnet.naming import quoted
 from loomnet.units import Time
 
 STEP = "optimizer"  # a table's row for the optimizer's own step
 # Backward computes two gradients (of inputs and of weights) for forward's one product.
 BACKWARD = 2
+_FACTOR = re.compile(r"[0-9]{0,20}\.?[0-9]{1,20}(?:[eE][+-]?[0-9]{1,3})?")
 _MEASURED = re.compile(r"measured(?:\s*[*x×]\s*(?P<factor>\S+))?")
 
 
@@ -46,10 +48,8 @@ def compute_model(value: Any) -> ComputeModel | None:
             raise UsageError('an empty table; write {"layers.*": "0.1 ms"} or one time, "2 ms"')
         return LayerTable({str(name): _row(str(name), time) for name, time in value.items()})
     if isinstance(value, str) and (match := _MEASURED.fullmatch(value.strip())):
-        try:
-            factor = float(match["factor"] or 1)
-        except ValueError:
-            factor = math.nan
+        text = match["factor"] or "1"
+        factor = float(text) if _FACTOR.fullmatch(text) else math.nan
         if not (0 < factor < math.inf):
             raise UsageError(f'"{value}": the factor must be a number above 0, as in '
                              '"measured x 0.1"')
@@ -60,7 +60,7 @@ def compute_model(value: Any) -> ComputeModel | None:
 def _row(name: str, value: Any) -> tuple[Time, Time]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         if len(value) != 2 or name == STEP:
-            raise UsageError(f'"{name}": {value!r} is not a time'
+            raise UsageError(f'"{name}": {quoted(value)} is not a time'
                              + ("" if name == STEP else " or (forward, backward)"))
         return Time(value[0]), Time(value[1])
     forward = Time(value)

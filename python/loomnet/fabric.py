@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from loomnet.errors import FabricError, UsageError
-from loomnet.naming import did_you_mean
+from loomnet.naming import did_you_mean, quoted
 from loomnet.shape import Clos
+from loomnet.spec import checked_call
 from loomnet.table import Table
 from loomnet.units import Rate, Size, Time
 
@@ -20,7 +21,8 @@ Role = Literal["rank", "server", "prober", "controller"]
 ROLES: tuple[str, ...] = ("rank", "server", "prober", "controller")
 MAX_PLANES = 8  # three bits of an entropy value name the plane
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
-_PLANE = re.compile(r"p(\d+)\..+")
+_PLANE = re.compile(r"p([0-9]+)\..+")
+_MOST_PORTS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -73,14 +75,22 @@ def pfc_setting(value: Any) -> Pfc | bool | None:
     return as_pfc(value)
 
 
+def _switched(value: Any) -> bool:
+    if not isinstance(value, bool):  # bool("off") would be True
+        raise FabricError(f"{quoted(value)} is not True or False")
+    return value
+
+
+# Settings for which None stands for the plan's own default.
+_DEFAULTED = ("data_limit", "control_limit", "ecn", "pfc")
 OVERRIDES = ("rate", "delay", "data_limit", "control_limit", "ecn", "trim", "pfc")
 _CONVERT: dict[str, Any] = {
     "rate": Rate,
     "delay": Time,
     "data_limit": Size,
     "control_limit": Size,
-    "ecn": bool,
-    "trim": bool,
+    "ecn": _switched,
+    "trim": _switched,
     "pfc": pfc_setting,
 }
 
@@ -109,9 +119,10 @@ class Fabric:
     Raises FabricError with the name at fault. `payload` is the RDMA payload per packet.
     """
 
+    @checked_call
     def __init__(self, name: str = "fabric", *, payload: Size | str = "2048 B") -> None:
-        self.name = name
-        self.payload = Size(payload)
+        self.name = _text("Fabric.name", name)
+        self.payload = Size.given("Fabric.payload", payload)
         if not 256 <= self.payload.bytes <= 4096 or self.payload.bytes & (self.payload.bytes - 1):
             raise FabricError(f"payload {self.payload} must be 256, 512, 1024, 2048 or 4096 B")
         self.hosts: dict[str, Host] = {}
@@ -122,17 +133,20 @@ class Fabric:
         self.uniform = False
 
     # --- construction ---------------------------------------------------------------------------
+    @checked_call
     def add_host(
         self, name: str | None = None, *, role: str = "rank", ports: int | None = None
     ) -> str:
         """Adds a host, by default the next of h0, h1, …."""
-        name = name or f"h{len(self.hosts)}"
+        name = f"h{len(self.hosts)}" if name is None else name
         self._fresh(name)
         if role not in ROLES:
-            raise FabricError(f'host {name}: role "{role}" is not one of {", ".join(ROLES)}')
+            raise FabricError(f"host {name}: role {quoted(role)} is not one of {', '.join(ROLES)}")
+        check_ports(f"host {name}: ports", ports)
         self.hosts[name] = Host(name, role, ports)
         return name
 
+    @checked_call
     def add_switch(self, name: str, *, plane: int | None = None, ports: int | None = None,
                    placement: str = "xdp") -> str:
         """Adds a switch; its plane is read from a name of the form p<plane>.… unless given."""
@@ -140,17 +154,22 @@ class Fabric:
         _check_placement(f"switch {name}", placement)
         if plane is None:
             match = _PLANE.fullmatch(name)
-            plane = int(match.group(1)) if match else 0
-        if not 0 <= plane < MAX_PLANES:
-            raise FabricError(f"switch {name}: plane {plane} is not within 0 … {MAX_PLANES - 1}")
+            plane = int(match.group(1)[:9]) if match else 0
+        if type(plane) is not int or not 0 <= plane < MAX_PLANES:
+            raise FabricError(
+                f"switch {name}: plane {quoted(plane)} is not within 0 … {MAX_PLANES - 1}"
+            )
+        check_ports(f"switch {name}: ports", ports)
         self.switches[name] = Switch(name, plane, ports, placement)
         return name
 
+    @checked_call
     def add_link(
         self, a: str, b: str, *, rate: Rate | str, delay: Time | str, **overrides: Any
     ) -> str:
         """Links two nodes, full duplex. `overrides`: data_limit, control_limit, ecn, trim, pfc."""
         for end in (a, b):
+            _text("add_link", end)
             if end not in self.hosts and end not in self.switches:
                 known = [*self.hosts, *self.switches]
                 raise FabricError(f'link {a}--{b}: no node "{end}"{did_you_mean(end, known)}')
@@ -158,11 +177,14 @@ class Fabric:
             raise FabricError(f"link {a}--{b}: a link has a switch at one end at least")
         if frozenset((a, b)) in self._links:
             raise FabricError(f"link {a}--{b} exists already; a second path needs a second switch")
-        half = _changed(HalfLink(Rate(rate), Time(delay)), overrides, f"link {a}--{b}")
+        where = f"link {a}--{b}"
+        half = HalfLink(Rate.given(f"{where}: rate", rate), Time.given(f"{where}: delay", delay))
+        half = _changed(half, overrides, where)
         link = Link(a, b, half, half)
         self._links[frozenset((a, b))] = link
         return link.name
 
+    @checked_call
     def override(self, pattern: str, **overrides: Any) -> Fabric:
         """Changes rate, delay, data_limit, control_limit, ecn, trim or pfc of links that match."""
         for link, direction in self.match(pattern):
@@ -172,6 +194,7 @@ class Fabric:
                 link.backward = _changed(link.backward, overrides, pattern)
         return self
 
+    @checked_call
     def place(self, pattern: str, placement: str) -> Fabric:
         """Says where the switches that a name or glob stands for run on the live clock: "xdp"
         (default) in the kernel, "engine" in memory. Returns itself."""
@@ -181,7 +204,7 @@ class Fabric:
         return self
 
     def _fresh(self, name: str) -> None:
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(_text("node", name)):
             raise FabricError(f'"{name}" is not a node name: letters, digits, _ and dots between')
         if name in self.hosts or name in self.switches:
             raise FabricError(f"node {name} exists already")
@@ -201,6 +224,7 @@ class Fabric:
         """Links that `a--b` or `a->b` (globs allowed) names, with 0 for both directions, +1 for
         a->b as built and -1 for the reverse. Raises UsageError with the three nearest names."""
         found: list[tuple[Link, int]] = []
+        _text("link", pattern)
         one_way = "->" in pattern
         if not one_way and "--" not in pattern:
             raise UsageError(
@@ -222,6 +246,7 @@ class Fabric:
 
     def match_switches(self, pattern: str) -> list[str]:
         """Switches that a name or glob stands for. Raises UsageError with the three nearest."""
+        _text("switch", pattern)
         found = [name for name in self.switches if fnmatch.fnmatchcase(name, pattern)]
         if not found:
             raise UsageError(f'no switch "{pattern}"{did_you_mean(pattern, self.switches)}')
@@ -362,8 +387,22 @@ class Fabric:
         return to_networkx(self)
 
 
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise FabricError(f"{where}: {quoted(value)} is not a name")
+    return value
+
+
+def check_ports(where: str, value: Any) -> None:
+    """Raises FabricError for what is no number of ports, and not None, which is any number."""
+    if value is not None and (type(value) is not int or not 1 <= value <= _MOST_PORTS):
+        raise FabricError(
+            f"{where}: {quoted(value)} must be a whole number from 1 to {_MOST_PORTS}"
+        )
+
+
 def _check_placement(where: str, placement: str) -> None:
-    if placement not in PLACEMENTS:
+    if not isinstance(placement, str) or placement not in PLACEMENTS:
         raise FabricError(f'{where}: placement "{placement}" is not one of {", ".join(PLACEMENTS)}')
 
 
@@ -372,10 +411,17 @@ def _changed(half: HalfLink, overrides: dict[str, Any], where: str) -> HalfLink:
     for name, value in overrides.items():
         if name not in OVERRIDES:
             raise FabricError(f'{where}: unknown setting "{name}"{did_you_mean(name, OVERRIDES)}')
-        values[name] = value if value is None else _CONVERT[name](value)
+        if value is None and name in _DEFAULTED:
+            values[name] = None
+            continue
+        try:
+            values[name] = _CONVERT[name](value)
+        except UsageError as error:
+            raise FabricError(f"{where}: {name}: {error}") from None
     return replace(half, **values)
 
 
+@checked_call
 def from_networkx(
     graph: Any,
     *,
@@ -389,6 +435,8 @@ def from_networkx(
     switch may carry `plane`, `ports` and `placement`. An edge's `rate` and `delay` win over the
     defaults.
     """
+    if not all(hasattr(graph, part) for part in ("nodes", "edges", "name")):
+        raise FabricError(f"from_networkx: {quoted(graph)} is not a networkx graph")
     fabric = Fabric(str(graph.name or "fabric"), payload=payload)
     for name, data in graph.nodes(data=True):
         kind = data.get("kind", "host" if re.fullmatch(r"h\d+", str(name)) else "switch")

@@ -11,10 +11,12 @@ from pydantic import BeforeValidator, model_validator
 
 from loomnet.errors import UsageError
 from loomnet.fabric import Fabric
-from loomnet.spec import Spec
+from loomnet.naming import quoted
+from loomnet.spec import Spec, checked_call
 from loomnet.units import Rate, Time
 
 RESERVED_PHASES = ("before", "after")
+MOST_STEPS = 10**9
 
 
 @dataclass(frozen=True, order=True)
@@ -37,19 +39,21 @@ class IterationCount:
         return f"{self.number} iterations"
 
 
+@checked_call
 def step(number: int) -> StepMark:
     """`at=ln.step(40)`: when rank 0 has finished step 40."""
     return StepMark(_whole("step", number))
 
 
+@checked_call
 def iterations(number: int) -> IterationCount:
     """`duration=ln.iterations(30)`: 30 medians of the undisturbed iteration."""
     return IterationCount(_whole("iterations", number))
 
 
 def _whole(what: str, number: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise UsageError(f"{what}({number!r}): must be a whole number, 1 or more")
+    if type(number) is not int or not 1 <= number <= MOST_STEPS:
+        raise UsageError(f"{what}({quoted(number)}): must be a whole number from 1 to {MOST_STEPS}")
     return number
 
 
@@ -132,11 +136,13 @@ class Fault(Spec):
         return f"{head}{self.kind} {self.target}{detail} at {self.at} {lasts}"
 
 
+@checked_call
 def down(link: str, *, at: Any, duration: Any = None, phase: str | None = None) -> Fault:
     """Takes a link (`a--b`) or one direction (`a->b`) down: carrier is lost at both ends."""
     return Fault(kind="down", target=link, at=at, duration=duration, phase=phase)
 
 
+@checked_call
 def loss(
     link: str,
     probability: float,
@@ -158,6 +164,7 @@ def loss(
     )
 
 
+@checked_call
 def delay(
     link: str, extra: Time | str, *, at: Any, duration: Any = None, phase: str | None = None
 ) -> Fault:
@@ -165,14 +172,16 @@ def delay(
     return Fault(kind="delay", target=link, at=at, duration=duration, phase=phase, extra=extra)
 
 
+@checked_call
 def degrade(
     link: str, to: Rate | str | float, *, at: Any, duration: Any = None, phase: str | None = None
 ) -> Fault:
     """Slows a link to a rate ("10 Gb/s") or to a share of its own (0.25)."""
-    value = to if isinstance(to, float) else Rate(to)
+    value = to if isinstance(to, float) else Rate.given("degrade: to", to)
     return Fault(kind="degrade", target=link, at=at, duration=duration, phase=phase, to=value)
 
 
+@checked_call
 def kill(switch: str, *, at: Any, duration: Any = None, phase: str | None = None) -> Fault:
     """A switch dies: it forwards nothing and all its links lose carrier."""
     return Fault(kind="kill", target=switch, at=at, duration=duration, phase=phase)
@@ -183,7 +192,7 @@ def check_faults(faults: list[Fault], fabric: Fabric) -> None:
     for row in faults:
         if not isinstance(row, Fault):
             raise UsageError(
-                f"faults: {row!r} is not a fault; write ln.down(…), ln.loss(…), "
+                f"faults: {quoted(row)} is not a fault; write ln.down(…), ln.loss(…), "
                 "ln.delay(…), ln.degrade(…) or ln.kill(…)"
             )
         row.check(fabric)

@@ -3,7 +3,9 @@ and arrivals drawn from a distribution."""
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,11 +15,14 @@ from loomnet import flowsizes
 from loomnet.errors import UsageError
 from loomnet.expected import Edge
 from loomnet.graphjobs import ConnectionMatrix
-from loomnet.jobs import Collective, Count, Job, edges_of
+from loomnet.jobs import MOST_COUNT, Collective, Count, Job, Seed, edges_of
+from loomnet.naming import quoted
 from loomnet.spec import Spec
 from loomnet.units import Size, Time
 
 MOST_PAIRED = 64  # ranks; among more, not every pair is looked at
+MOST_SENDERS = 4096  # ranks; among more, not every rank is looked at
+MOST_FLOWS = MOST_ROUNDS = 1_000_000  # each is an entry of some hundred bytes, and a row
 
 
 class _Pairwise(Spec):
@@ -39,7 +44,8 @@ class Permutation(_Pairwise, Collective):
 
     kind: ClassVar[str] = "permutation"
     shift: Count | Literal["random"] = 1
-    seed: Annotated[int, Field(ge=0, strict=True)] = 0
+    seed: Seed = 0
+    repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = 1
 
     def edges(self, hosts: list[int]) -> list[Edge]:
         placed = self.place(hosts)
@@ -57,7 +63,8 @@ class Incast(_Pairwise, Collective):
     """All other ranks send `size` bytes to rank `receiver` at once, `repeat` times."""
 
     kind: ClassVar[str] = "incast"
-    receiver: Annotated[int, Field(ge=0, strict=True)] = 0
+    receiver: Annotated[int, Field(ge=0, le=MOST_COUNT, strict=True)] = 0
+    repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = 1
 
     def edges(self, hosts: list[int]) -> list[Edge]:
         placed = self.place(hosts)
@@ -72,10 +79,12 @@ def _sizes(value: Any) -> Any:
         return (Size(value),) if found is None else found
     if isinstance(value, (Size, flowsizes.FlowSizes)):
         return (value,) if isinstance(value, Size) else value
-    try:
-        return tuple(Size(each) for each in value)
-    except TypeError:
-        raise UsageError(f"{value!r} is no size, list of sizes or distribution") from None
+    if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):
+        raise UsageError(f"{quoted(value)} is no size, list of sizes or distribution")
+    found = tuple(Size(each) for each in itertools.islice(value, MOST_FLOWS + 1))
+    if len(found) > MOST_FLOWS:
+        raise UsageError(f"more than {MOST_FLOWS:,} sizes; a CSV file holds a distribution")
+    return found
 
 
 class Flows(_Pairwise, Job):
@@ -90,7 +99,7 @@ class Flows(_Pairwise, Job):
     kind: ClassVar[str] = "flows"
     positional: ClassVar[tuple[str, ...]] = ("sizes",)
     sizes: Annotated[Any, BeforeValidator(_sizes)]
-    count: Count = 1
+    count: Annotated[Count, Field(le=MOST_FLOWS)] = 1
     gap: Time | None = None
     load: Annotated[float, Field(gt=0, le=10)] | None = None
     pairs: tuple[tuple[int, int], ...] = ()
@@ -131,6 +140,7 @@ class Flows(_Pairwise, Job):
             return edges_of(self.pairs, placed, "Flows.pairs")
         if len(placed) > MOST_PAIRED:  # what capacity is judged by: neighbours near and far
             distances = [1 << bit for bit in range((len(placed) - 1).bit_length())]
-            return [(a, placed[(i + d) % len(placed)])
-                    for i, a in enumerate(placed) for d in distances]
+            every = -(-len(placed) // MOST_SENDERS)
+            return [(placed[i], placed[(i + d) % len(placed)])
+                    for i in range(0, len(placed), every) for d in distances]
         return [(a, b) for a in placed for b in placed if a != b]

@@ -3,17 +3,25 @@ validated on construction. Flows between pairs are in flowjobs, traces in graphj
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    field_validator,
+    model_validator,
+)
 
 from loomnet.compute import ComputeModel, compute_model
 from loomnet.errors import UsageError
 from loomnet.expected import Edge, ring
-from loomnet.naming import did_you_mean
+from loomnet.naming import did_you_mean, quoted
 from loomnet.reading import is_file
 from loomnet.spec import Spec
 from loomnet.units import Size, Time
@@ -44,7 +52,11 @@ def _stall(value: Any) -> Any:
 
 
 Transport = Annotated[str, AfterValidator(_transport)]
-Count = Annotated[int, Field(ge=1, strict=True)]
+MOST_COUNT = 10**9
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT, strict=True)]
+Seed = Annotated[int, Field(ge=0, lt=2**64, strict=True)]
+# Every two ranks of a collective have a queue pair.
+MOST_MESHED = 4096
 
 
 def edges_of(pairs: Sequence[tuple[int, int]], placed: list[int], where: str) -> list[Edge]:
@@ -146,11 +158,33 @@ class TorchJob(Job):
         if value is not None:
             try:
                 names = re.compile(value).groupindex
-            except re.error as error:
-                raise UsageError(f"{value!r} is not a regular expression: {error}") from None
+            except (re.error, OverflowError, RecursionError) as error:
+                raise UsageError(
+                    f"{quoted(value)} is not a regular expression: {error}"
+                ) from None
             if "step" not in names:
-                raise UsageError(f"{value!r} has no group (?P<step>…): the step a line speaks of")
+                raise UsageError(
+                    f"{quoted(value)} has no group (?P<step>…): the step a line speaks of"
+                )
         return value
+
+    @model_validator(mode="after")
+    def _passable(self) -> TorchJob:
+        """A process can be given no argument and no variable with a NUL, and none of half a
+        character."""
+        texts = [("args", text) for text in self.args]
+        for name, value in self.env.items():
+            if not name or "=" in name:
+                raise UsageError(f"env: {quoted(name)} is no name of a variable")
+            texts += [("env", name), ("env", value)]
+        for field, text in [("script", str(self.script)), *texts]:
+            try:
+                bad = b"\0" in os.fsencode(text)
+            except UnicodeEncodeError:
+                bad = True
+            if bad:
+                raise UsageError(f"{field}: {quoted(text)} cannot be handed to a process")
+        return self
 
     def located(self, *folders: Path) -> Path:
         """The script's path, tried in each folder. Raises UsageError if it is in none."""
@@ -188,6 +222,15 @@ class Collective(Job):
         if value.bytes < 1:
             raise UsageError("must be 1 B or more")
         return value
+
+    def place(self, hosts: list[int]) -> list[int]:
+        placed = super().place(hosts)
+        if isinstance(self, COLLECTIVES) and len(placed) > MOST_MESHED:
+            raise UsageError(
+                f"{type(self).__name__}.ranks: {len(placed)} ranks are more than the {MOST_MESHED} "
+                "that one collective joins: every two have a queue pair; give ranks="
+            )
+        return placed
 
     def describe(self) -> str:
         return f"{self.repeat} x {type(self).__name__} of {self.size} over {self.transport}"

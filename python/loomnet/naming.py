@@ -9,10 +9,10 @@ from collections.abc import Iterable
 MOST_COMPARED = 200  # characters; SequenceMatcher's time grows with the square
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+def nearest(name: object, known: Iterable[str], count: int = 3) -> list[str]:
     """The `count` names of `known` most like `name`, best first; never empty if `known` is not."""
     unique = sorted(set(known))
-    folded = name[:MOST_COMPARED].casefold()
+    folded = str(name)[:MOST_COMPARED].casefold()
 
     def distance(other: str) -> tuple[float, str]:
         return (-difflib.SequenceMatcher(None, folded, other.casefold()).ratio(), other)
@@ -20,7 +20,7 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     return sorted(unique, key=distance)[:count]
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """`; nearest: a, b, c`, or an empty string when there is nothing to offer."""
     names = nearest(name, known)
     return f"; nearest: {', '.join(names)}" if names else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from loomnet.errors import FabricError
-from loomnet.fabric import Fabric, HalfLink, Host, Link, Switch
+from loomnet.fabric import Fabric, HalfLink, Host, Link, Switch, check_ports
 from loomnet.shape import Clos
 from loomnet.units import Size
 
@@ -29,6 +29,7 @@ class ClosFabric(Fabric):
         payload: Size | str = "2048 B",
     ) -> None:
         super().__init__(name, payload=payload)
+        check_ports("radix", radix)
         for listed in _LISTED:
             del self.__dict__[listed]
         self.shape, self.specs, self.radix, self.uniform = shape, specs, radix, True
@@ -91,8 +92,9 @@ class ClosFabric(Fabric):
         return (shape.hosts, shape.switches, shape.links) if shape else super().counts
 
     def match(self, pattern: str) -> list[tuple[Link, int]]:
-        mark = "->" if "->" in pattern else "--"
-        if not self.listed and self.shape and mark in pattern and not _GLOB & set(pattern):
+        mark = "->" if isinstance(pattern, str) and "->" in pattern else "--"
+        single = isinstance(pattern, str) and mark in pattern and not _GLOB & set(pattern)
+        if single and not self.listed and self.shape:
             a, _, b = pattern.partition(mark)
             ends = self.shape.node(a), self.shape.node(b)
             if ends[0] is not None and ends[1] is not None:
@@ -103,7 +105,8 @@ class ClosFabric(Fabric):
         return super().match(pattern)
 
     def match_switches(self, pattern: str) -> list[str]:
-        if not self.listed and self.shape and not _GLOB & set(pattern):
+        single = isinstance(pattern, str) and not _GLOB & set(pattern)
+        if single and not self.listed and self.shape:
             node = self.shape.node(pattern)
             if node is not None and node >= self.shape.hosts:
                 return [pattern]

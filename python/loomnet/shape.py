@@ -17,8 +17,8 @@ from typing import Literal
 
 Order = Literal["spread", "block"]
 Tier = Literal["host", "leaf", "agg", "core"]
-_SWITCH = re.compile(r"p(\d+)\.(leaf|spine|agg|core)(\d+)")
-_HOST = re.compile(r"h(\d+)")
+_SWITCH = re.compile(r"p([0-9]{1,9})\.(leaf|spine|agg|core)([0-9]{1,9})")
+_HOST = re.compile(r"h([0-9]{1,9})")
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,43 @@ and refused with one line that names the field and the fix."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from loomnet.errors import LoomnetError, UsageError
-from loomnet.naming import did_you_mean
+from loomnet.naming import did_you_mean, quoted
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def checked_call(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorator of a function that users call: arguments that its signature does not take are a
+    UsageError, with the nearest names, instead of Python's TypeError."""
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **values: P.kwargs) -> T:
+        try:
+            return function(*args, **values)
+        except TypeError:
+            signature = inspect.signature(function)
+            try:
+                signature.bind(*args, **values)
+            except TypeError as error:
+                name = function.__qualname__.removesuffix(".__init__")
+                known = signature.parameters
+                unknown = [each for each in values if each not in known]
+                if unknown and all(p.kind is not p.VAR_KEYWORD for p in known.values()):
+                    hint = did_you_mean(unknown[0], set(known) - {"self"})
+                    raise UsageError(f'{name}: unknown name "{unknown[0]}"{hint}') from None
+                raise UsageError(f"{name}: {error}") from None
+            raise
+
+    return wrapper
 
 
 def one_line(owner: str, error: ValidationError, known: Iterable[str]) -> str:
@@ -25,12 +55,13 @@ def one_line(owner: str, error: ValidationError, known: Iterable[str]) -> str:
     if first["type"] == "literal_error":
         expected = first["ctx"]["expected"].replace("'", "")
         names = [name for part in expected.split(",") for name in part.split(" or ")]
-        hint = did_you_mean(str(first["input"]), [name.strip() for name in names if name.strip()])
-        return f'{where}: "{first["input"]}" is not one of {expected}{hint}'
+        given = first["input"] if isinstance(first["input"], str) else quoted(first["input"])
+        hint = did_you_mean(given, [name.strip() for name in names if name.strip()])
+        return f'{where}: "{given}" is not one of {expected}{hint}'
     cause = first.get("ctx", {}).get("error")
     text = str(cause) if isinstance(cause, LoomnetError) else first["msg"]
     if not isinstance(cause, LoomnetError):
-        text = f"{text} (given {first['input']!r})"
+        text = f"{text} (given {quoted(first['input'])})"
     return f"{where}: {text}"
 
 

@@ -5,16 +5,28 @@ from __future__ import annotations
 
 import functools
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from loomnet.errors import UnitError
-from loomnet.naming import nearest
+from loomnet.naming import nearest, quoted
 
-_QUANTITY = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*?)?\s*")
+_QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE]([+-]?[0-9]+))?)\s*(\S.*)?", re.DOTALL
+)
+# Bounds of the text, looked at before any arithmetic: 10 to the power of a user's choice is exact
+# here, and may take the machine's memory.
+MOST_TEXT, MOST_EXPONENT = 100, 40
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+def _exact(number: float | Fraction) -> Fraction:
+    try:
+        return Fraction(number)
+    except (TypeError, ValueError, OverflowError):  # nan, inf
+        raise UnitError(f"{quoted(number)} is not a finite number") from None
 
 
 @functools.total_ordering
@@ -40,7 +52,7 @@ class Quantity:
             raise UnitError(f"{value!r} is a {value.kind}, not a {self.kind}")
         else:
             raise UnitError(
-                f"{value!r} has no unit: write a {self.kind} as a string, for example "
+                f"{quoted(value)} has no unit: write a {self.kind} as a string, for example "
                 f'"{self.example}"'
             )
 
@@ -48,7 +60,12 @@ class Quantity:
     def of(cls, count: int) -> Self:
         """From a whole number of base units; for code that holds typed numbers, not for users."""
         made = cls.__new__(cls)
-        made._count = cls._checked(int(count), count)
+        try:
+            made._count = cls._checked(int(count), count)
+        except (TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, UnitError):
+                raise
+            raise UnitError(f"{quoted(count)} is no number of {cls.base}") from None
         return made
 
     @classmethod
@@ -63,18 +80,23 @@ class Quantity:
     def _checked(cls, count: int, source: object) -> int:
         if not cls.minimum <= count <= cls.maximum:
             bound = f"at least {cls.minimum}" if count < cls.minimum else f"at most {cls.maximum}"
-            raise UnitError(f"{cls.kind} {source!r} is out of range: {bound} {cls.base}")
+            raise UnitError(f"{cls.kind} {quoted(source)} is out of range: {bound} {cls.base}")
         return count
 
     @classmethod
     def _parse(cls, text: str) -> int:
-        match = _QUANTITY.fullmatch(text)
+        match = _QUANTITY.fullmatch(text.strip()) if len(text) <= MOST_TEXT else None
         if match is None:
             raise UnitError(
-                f'"{text}" is not a {cls.kind}: write a number and a unit, '
+                f'"{text[:MOST_TEXT]}" is not a {cls.kind}: write a number and a unit, '
                 f'for example "{cls.example}"'
             )
-        number, unit = match.groups()
+        number, exponent, unit = match.groups()
+        if exponent is not None and abs(int(exponent)) > MOST_EXPONENT:
+            raise UnitError(
+                f'{cls.kind} "{text}" is out of range: its exponent must be -{MOST_EXPONENT} to '
+                f"{MOST_EXPONENT}"
+            )
         if unit is None:
             raise UnitError(
                 f'{cls.kind} "{text}" has no unit: did you mean "{text.strip()} '
@@ -88,10 +110,7 @@ class Quantity:
                 f'{cls.kind} "{text}": unknown unit "{unit}"; nearest: '
                 f"{', '.join(nearest(unit, cls.units))}"
             )
-        try:
-            exact = Fraction(Decimal(number)) * scale
-        except (InvalidOperation, OverflowError) as error:
-            raise UnitError(f'{cls.kind} "{text}": {number} is not a number') from error
+        exact = Fraction(Decimal(number)) * scale
         if exact.denominator != 1:
             raise UnitError(f'{cls.kind} "{text}" is not a whole number of {cls.base}')
         return exact.numerator
@@ -143,16 +162,18 @@ class Quantity:
     def __mul__(self, factor: float) -> Self:
         if not isinstance(factor, (int, float, Fraction)):
             return NotImplemented
-        return self.of(int(Fraction(factor) * self._count))
+        return self.of(int(_exact(factor) * self._count))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Self | float) -> Any:
         """By its own kind: a plain ratio; by a number: a quantity, rounded down."""
+        if isinstance(other, (type(self), int, float, Fraction)) and not other:
+            raise UnitError(f"{self} / {other}: nothing is divided by zero")
         if isinstance(other, type(self)):
             return self._count / other._count
         if isinstance(other, (int, float, Fraction)):
-            return self.of(int(Fraction(self._count) / Fraction(other)))
+            return self.of(int(Fraction(self._count) / _exact(other)))
         return NotImplemented
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -226,7 +247,7 @@ class Time(Quantity):
     @classmethod
     def from_seconds(cls, seconds: float) -> Time:
         """The nearest picosecond to a number of seconds."""
-        return cls.of(round(Fraction(seconds) * 10**12))
+        return cls.of(round(_exact(seconds) * 10**12))
 
 
 class Size(Quantity):
