@@ -75,13 +75,14 @@ def _text(value: float | None) -> str:
 
 def _as_report(given: Any) -> Report:
     from loomnet.errors import UsageError
+    from loomnet.naming import quoted
     from loomnet.report import Report, RunFidelity
     from loomnet.result import Result
 
     if isinstance(given, Report):
         return given
     if not isinstance(given, Result):
-        raise UsageError(f"assert_matches: {given!r} is neither a report nor a result")
+        raise UsageError(f"assert_matches: {quoted(given)} is neither a report nor a result")
     fidelity = RunFidelity(given.label or "", given.data.fidelity, given.data.ended,
                            given.data.reason)  # fmt: skip
     return Report(given.label or "run", rows=list(given.rows), fidelity=[fidelity],

@@ -3,6 +3,7 @@ bandwidth, elements that arrived altered."""
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ from loomnet.result import Result
 from loomnet.units import Size, Time
 
 ELEMENT_BYTES, ELEMENT = 4, "int32"
+MOST_SIZES = 10_000
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ def benchmark_named(name: str) -> Benchmark:
 
 def size_of(text: str, option: str) -> int:
     """Bytes: nccl-tests' way (8, 64M: powers of 1024) or with a unit (64 MB, 64 MiB)."""
-    match = re.fullmatch(r"(\d+)([KMGkmg]?)", text.strip())
+    match = re.fullmatch(r"([0-9]{1,18})([KMGkmg]?)", text.strip())
     if match:
         return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
     try:
@@ -126,6 +128,10 @@ def sizes(first: str, last: str, factor: int, step: str | None) -> list[int]:
     more = None if step is None else size_of(step, "-i")
     if more is not None and more < 1:
         raise UsageError(f"-i {step}: the step must be 1 B or more")
+    steps = math.log(end / begin, factor) if more is None else (end - begin) / more
+    if steps > MOST_SIZES:
+        raise UsageError(f"-b {first} -e {last}: {steps:,.0f} sizes are more than {MOST_SIZES:,}; "
+                         "take longer steps")  # fmt: skip
     found = [begin]
     while (after := found[-1] * factor if more is None else found[-1] + more) <= end:
         found.append(after)

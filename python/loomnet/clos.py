@@ -41,10 +41,10 @@ MAX_UP_PATHS = 2048  # eleven bits of an entropy value name the up-path
 
 def _positive(where: str, most: dict[str, int] | None = None, **counts: int) -> None:
     for name, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if type(value) is not int or value < 1:
             raise FabricError(f"{where}.{name}: {quoted(value)} must be a whole number, 1 or more")
-        limit = (most or {}).get(name)
-        if limit is not None and value > limit:
+        limit = (most or {}).get(name, MAX_HOSTS)
+        if value > limit:
             raise FabricError(
                 f"{where}.{name}: {quoted(value)} is more than the {limit} that addresses can name"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,11 +63,10 @@ def sweep(
 
 
 def _seeds(text: str) -> int | list[int]:
-    try:
-        numbers = [int(each) for each in text.split(",")]
-    except ValueError:
-        raise UsageError(f"--seeds {text}: write a number of seeds, or seeds: 3,5,8") from None
-    return numbers if "," in text else numbers[0]
+    words = [each.strip() for each in text.split(",")]
+    if not all(re.fullmatch("[0-9]{1,20}", word) for word in words):
+        raise UsageError(f"--seeds {text}: write a number of seeds, or seeds: 3,5,8")
+    return [int(word) for word in words] if "," in text else int(text)
 
 
 def _print(made: Sweep) -> None:

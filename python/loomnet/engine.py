@@ -4,13 +4,13 @@ changes applied, and what was measured read back as raw series. Used by both clo
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from loomnet import _core
 from loomnet.errors import UsageError
 from loomnet.jobs import Job
-from loomnet.naming import did_you_mean
+from loomnet.naming import did_you_mean, quoted
 from loomnet.plan import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.routing import SwitchRoutes
 from loomnet.rundata import HostSeries
@@ -36,11 +36,16 @@ LIVE_MTU = 3400
 OPTIONS = ("mrc", "roce", "tcp", "payload", "gaps_ps", "over_budget", "sample", "queues")
 
 
-def check_options(options: Iterable[str]) -> None:
-    """Raises UsageError for an option of lab.run that no engine knows."""
-    for name in options:
+_SWITCHES = ("payload", "over_budget")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for an option of lab.run that no engine knows, or of another type."""
+    for name, value in options.items():
         if name not in OPTIONS:
             raise UsageError(f"run: no option {name}{did_you_mean(name, OPTIONS)}")
+        if name in _SWITCHES and not isinstance(value, bool):
+            raise UsageError(f"run: {name}={quoted(value)} must be True or False")
 
 
 def link_config(half: HalfLinkPlan) -> Any:
@@ -112,7 +117,8 @@ class Engine:
         try:
             for host in plan.hosts:
                 self._set_transport(host.number, dict(options or {}))
-        except ValueError as error:  # an option by a wrong name, of a wrong type or out of range
+        except (ValueError, TypeError, OverflowError) as error:
+            # An option by a wrong name, of a wrong type or out of range.
             raise UsageError(f"run: {error}") from None
         self._flow = 0
 

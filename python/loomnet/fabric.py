@@ -198,7 +198,7 @@ class Fabric:
     def place(self, pattern: str, placement: str) -> Fabric:
         """Says where the switches that a name or glob stands for run on the live clock: "xdp"
         (default) in the kernel, "engine" in memory. Returns itself."""
-        _check_placement(f"place {pattern}", placement)
+        _check_placement(f"place {_text('place', pattern)}", placement)
         for name in self.match_switches(pattern):
             self.switches[name] = replace(self.switches[name], placement=placement)
         return self
@@ -403,7 +403,9 @@ def check_ports(where: str, value: Any) -> None:
 
 def _check_placement(where: str, placement: str) -> None:
     if not isinstance(placement, str) or placement not in PLACEMENTS:
-        raise FabricError(f'{where}: placement "{placement}" is not one of {", ".join(PLACEMENTS)}')
+        raise FabricError(
+            f"{where}: placement {quoted(placement)} is not one of {', '.join(PLACEMENTS)}"
+        )
 
 
 def _changed(half: HalfLink, overrides: dict[str, Any], where: str) -> HalfLink:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -17,6 +19,7 @@ from loomnet.units import Rate, Time
 
 RESERVED_PHASES = ("before", "after")
 MOST_STEPS = 10**9
+MOST_FAULTS = 100_000
 
 
 @dataclass(frozen=True, order=True)
@@ -185,6 +188,16 @@ def degrade(
 def kill(switch: str, *, at: Any, duration: Any = None, phase: str | None = None) -> Fault:
     """A switch dies: it forwards nothing and all its links lose carrier."""
     return Fault(kind="kill", target=switch, at=at, duration=duration, phase=phase)
+
+
+def list_of_faults(faults: Any) -> list[Any]:
+    """Raises UsageError where it is no list of rows."""
+    if not isinstance(faults, Iterable) or isinstance(faults, (str, bytes, Fault)):
+        raise UsageError(f"faults: {quoted(faults)} is not a list of faults; write [ln.down(…)]")
+    found = list(itertools.islice(faults, MOST_FAULTS + 1))
+    if len(found) > MOST_FAULTS:
+        raise UsageError(f"faults: more than {MOST_FAULTS:,} of them")
+    return found
 
 
 def check_faults(faults: list[Fault], fabric: Fabric) -> None:

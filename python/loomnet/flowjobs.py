@@ -22,6 +22,7 @@ from loomnet.units import Size, Time
 
 MOST_PAIRED = 64  # ranks; among more, not every pair is looked at
 MOST_SENDERS = 4096  # ranks; among more, not every rank is looked at
+MOST_SIZES = 100_000  # of one list
 MOST_FLOWS = MOST_ROUNDS = 1_000_000  # each is an entry of some hundred bytes, and a row
 
 
@@ -81,9 +82,9 @@ def _sizes(value: Any) -> Any:
         return (value,) if isinstance(value, Size) else value
     if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):
         raise UsageError(f"{quoted(value)} is no size, list of sizes or distribution")
-    found = tuple(Size(each) for each in itertools.islice(value, MOST_FLOWS + 1))
-    if len(found) > MOST_FLOWS:
-        raise UsageError(f"more than {MOST_FLOWS:,} sizes; a CSV file holds a distribution")
+    found = tuple(Size(each) for each in itertools.islice(value, MOST_SIZES + 1))
+    if len(found) > MOST_SIZES:
+        raise UsageError(f"more than {MOST_SIZES:,} sizes; a CSV file holds a distribution")
     return found
 
 
@@ -102,8 +103,8 @@ class Flows(_Pairwise, Job):
     count: Annotated[Count, Field(le=MOST_FLOWS)] = 1
     gap: Time | None = None
     load: Annotated[float, Field(gt=0, le=10)] | None = None
-    pairs: tuple[tuple[int, int], ...] = ()
-    starts: tuple[Time, ...] = ()
+    pairs: Annotated[tuple[tuple[int, int], ...], Field(max_length=MOST_FLOWS, fail_fast=True)] = ()
+    starts: Annotated[tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)] = ()
 
     @staticmethod
     def from_htsim(path: str | Path, **values: Any) -> ConnectionMatrix:

@@ -53,6 +53,7 @@ def _stall(value: Any) -> Any:
 
 Transport = Annotated[str, AfterValidator(_transport)]
 MOST_COUNT = 10**9
+MOST_ARGUMENTS = 10_000  # of a script; the kernel's limit is on their bytes
 Count = Annotated[int, Field(ge=1, le=MOST_COUNT, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**64, strict=True)]
 # Every two ranks of a collective have a queue pair.
@@ -145,7 +146,7 @@ class TorchJob(Job):
     kind: ClassVar[str] = "torch"
     positional: ClassVar[tuple[str, ...]] = ("script",)
     script: Path
-    args: tuple[str, ...] = ()
+    args: Annotated[tuple[str, ...], Field(max_length=MOST_ARGUMENTS, fail_fast=True)] = ()
     compute: Annotated[ComputeModel | None, PlainValidator(compute_model)] = None
     log: str | None = None
     map_backend: bool = True

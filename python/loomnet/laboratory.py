@@ -9,29 +9,34 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from loomnet import bounds, expected, measure
 from loomnet import metrics as rows
 from loomnet.errors import RunInterrupted, UsageError
 from loomnet.fabric import Fabric
-from loomnet.faults import Fault, check_faults
+from loomnet.faults import Fault, check_faults, list_of_faults
 from loomnet.folder import Folder
 from loomnet.foresight import foreseen
 from loomnet.jobs import TRANSPORTS, Job, TorchJob
-from loomnet.plan import make_plan
-from loomnet.reading import is_file
+from loomnet.metrics import check_plain
+from loomnet.naming import quoted
+from loomnet.plan import check_seed, make_plan
+from loomnet.reading import is_file, user_path
 from loomnet.recording import Record, Recording
 from loomnet.report import Report, RunFidelity
 from loomnet.result import Result
 from loomnet.rundata import RunFault
 from loomnet.rundir import RUNS, new_run_directory, write_run
 from loomnet.runner import CLOCKS, Progress, Runner, RunRequest, get_runner
+from loomnet.spec import checked_call
 from loomnet.timetable import Timetable
 from loomnet.units import Time
 from loomnet.walltime import WallTime, uninterrupted
 
 OFF = "off"
+MOST_DILATION = 10**9
 _LABEL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 # Links. A larger regular fabric is built as far as the job can reach, which ends the same, byte for
 # byte; but around dead links the whole may know detours over switches that the part leaves out.
@@ -45,14 +50,20 @@ def reroute_time(where: str, value: Time | str | None) -> Time | None:
 
 def check_dilation(where: str, value: float) -> None:
     """Raises UsageError for what is no dilation."""
-    if not isinstance(value, (int, float)) or not 1 <= value < math.inf:
-        raise UsageError(f"{where}: dilation {value!r} must be 1 or more")
+    if not isinstance(value, (int, float)) or not 1 <= value <= MOST_DILATION:
+        raise UsageError(f"{where}: dilation {quoted(value)} must be 1 to {MOST_DILATION}")
+
+
+def _word(value: Any) -> str:
+    return f'"{value}"' if isinstance(value, str) else quoted(value)
 
 
 def check_label(label: str | None) -> None:
     """Raises UsageError for a label that is no plain name of a folder."""
-    if label and not (isinstance(label, str) and _LABEL.fullmatch(label)):
-        raise UsageError(f"run: label {label!r:.80}: write up to 100 letters, digits, _ . and -, "
+    if label is None or label == "":
+        return
+    if not (isinstance(label, str) and _LABEL.fullmatch(label)):
+        raise UsageError(f"run: label {quoted(label)}: write up to 100 letters, digits, _ . and -, "
                          "and begin with a letter, a digit or _")
 
 
@@ -66,6 +77,7 @@ class Lab:
     its iterations its faults fell (Timetable's `moments`); the virtual clock replays them.
     """
 
+    @checked_call
     def __init__(
         self,
         scenario: str = "lab",
@@ -86,7 +98,16 @@ class Lab:
         record: Record | None = None,
     ) -> None:
         if clock not in CLOCKS:
-            raise UsageError(f'clock: "{clock}" is not one of {", ".join(CLOCKS)}')
+            raise UsageError(f"clock: {_word(clock)} is not one of {', '.join(CLOCKS)}")
+        check_seed(seed)
+        if not isinstance(scenario, str) or not scenario:
+            raise UsageError(f"Lab: {quoted(scenario)} is not a name")
+        check_plain("Lab", scenario)
+        if not isinstance(parameters, (dict, NoneType)):
+            raise UsageError(f"Lab: parameters={quoted(parameters)} is not a table")
+        check_plain("Lab: parameters", parameters)
+        if not isinstance(record, (Record, NoneType)):
+            raise UsageError(f"Lab: record={quoted(record)} is not a Record")
         self.report = Report(
             scenario, parameters or {}, clock, seed, deterministic=clock == "virtual"
         )
@@ -94,11 +115,16 @@ class Lab:
         self.file_reports: list[Report] = []  # of scenario files run in this lab, in order
         self._replay = dict(replay_gaps or {})
         self._moments = dict(replay_faults or {})
-        self._base, self._source = base or Path.cwd(), source
+        self._base = Path.cwd() if base is None else user_path("Lab: base", base)
+        self._source = source
         self._folder: Folder | None = directory if isinstance(directory, Folder) else None
-        self._directory = directory.path if isinstance(directory, Folder) else directory
+        self._directory: Path | None = None
+        if directory is not None:
+            self._directory = self._folder.path if self._folder is not None else \
+                user_path("Lab: directory", directory)  # fmt: skip
         self._started, self._max_wall_s = time.time(), max_wall_s
         # Of a scenario all runs together have max_wall_s, of another lab each run has.
+        WallTime(max_wall_s)  # refuses what is no time
         self._wall = wall or WallTime(None)
         self._runner, self._say, self._on_progress = runner, say, on_progress
         self._notes: dict[str, Any] = {}
@@ -159,6 +185,7 @@ class Lab:
         return self._max_wall_s if left is None else math.ceil(left * 10) / 10
 
     @uninterrupted
+    @checked_call
     def run(
         self,
         fabric: Fabric,
@@ -189,7 +216,7 @@ class Lab:
             raise RunInterrupted("interrupted: no run starts after Ctrl-C")
         record = Record.of(trace, pcap)
         request, edges = self._prepare(
-            fabric, job, list(faults), label, seed, reroute_delay, dilation, options,
+            fabric, job, list_of_faults(faults), label, seed, reroute_delay, dilation, options,
             recorded=bool(record or self._record),
         )
         settle = Time.given("run: settle", settle)
@@ -259,9 +286,11 @@ class Lab:
         recorded: bool = False,
     ) -> tuple[RunRequest, list[expected.Edge]]:
         if not isinstance(fabric, Fabric):
-            raise UsageError(f"run: {fabric!r} is not a fabric; see ln.clos.two_tier, ln.Fabric")
+            raise UsageError(
+                f"run: {quoted(fabric)} is not a fabric; see ln.clos.two_tier, ln.Fabric"
+            )
         if not isinstance(job, Job):
-            raise UsageError(f"run: {job!r} is not a job; see ln.TorchJob, ln.AllReduce")
+            raise UsageError(f"run: {quoted(job)} is not a job; see ln.TorchJob, ln.AllReduce")
         check_label(label)
         if label in self.results:
             raise UsageError(
@@ -271,8 +300,9 @@ class Lab:
             )
         check_dilation("run", dilation)
         for name in TRANSPORTS:
-            if not isinstance(options.get(name, {}), Mapping):
-                raise UsageError(f"run: {name}={options[name]!r} is not a table of its options, "
+            given = options.get(name, {})
+            if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+                raise UsageError(f"run: {name}={quoted(given)} is not a table of its options, "
                                  'as tcp={"cc": "bbr"} is')
         check_faults(faults, fabric)
         reroute = reroute_time("run", reroute_delay)
@@ -362,6 +392,7 @@ class Lab:
         return report
 
     # --- reporting ------------------------------------------------------------------------------
+    @checked_call
     def metric(
         self,
         name: str,
@@ -380,6 +411,7 @@ class Lab:
             )
         )
 
+    @checked_call
     def check(
         self,
         name: str,
@@ -436,6 +468,7 @@ class Lab:
         )
 
 
+@checked_call
 def run(
     fabric: Fabric,
     job: Job,
@@ -449,7 +482,7 @@ def run(
     """A Lab of one run: returns its figures and writes its report. In a notebook a bar shows how
     far it is."""
     if not isinstance(job, Job):
-        raise UsageError(f"run: {job!r} is not a job; see ln.TorchJob, ln.AllReduce")
+        raise UsageError(f"run: {quoted(job)} is not a job; see ln.TorchJob, ln.AllReduce")
     from loomnet.draw import in_notebook
 
     with contextlib.ExitStack() as stack:

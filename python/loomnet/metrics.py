@@ -227,7 +227,7 @@ def check(
     if (approx is None) != (rel is None and abs is None):
         raise UsageError(f"check {name}: approx= goes with rel= or abs=, and they with approx=")
     if approx is not None:
-        bound["tolerance"] = _tolerance(name, approx, rel, abs)
+        bound["tolerance"] = _tolerance(name, bound["approx"], rel, abs)
     still, unit = True, None
     if isinstance(value, Measured):
         still, unit = value.metric.stands, value.metric.unit
@@ -247,10 +247,12 @@ def check(
 
 
 def _tolerance(name: str, approx: Number, rel: float | None, absolute: float | None) -> float:
-    shares = {"rel": rel, "abs": absolute}
-    for key, value in shares.items():
+    shares = {"rel": 0.0, "abs": 0.0}
+    for key, value in (("rel", rel), ("abs", absolute)):
         if value is None:
             continue
-        if not (_finite(_number(value, f"check {name}.{key}")) and value >= 0):
+        number = _number(value, f"check {name}.{key}")
+        if not (_finite(number) and number >= 0):
             raise UsageError(f"check {name}: {key}={quoted(value)} must be 0 or more")
-    return max((rel or 0.0) * math.fabs(approx), absolute or 0.0)
+        shares[key] = float(number)
+    return max(shares["rel"] * math.fabs(approx), shares["abs"])

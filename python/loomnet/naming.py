@@ -12,7 +12,7 @@ MOST_COMPARED = 200  # characters; SequenceMatcher's time grows with the square
 def nearest(name: object, known: Iterable[str], count: int = 3) -> list[str]:
     """The `count` names of `known` most like `name`, best first; never empty if `known` is not."""
     unique = sorted(set(known))
-    folded = str(name)[:MOST_COMPARED].casefold()
+    folded = (name if isinstance(name, str) else quoted(name))[:MOST_COMPARED].casefold()
 
     def distance(other: str) -> tuple[float, str]:
         return (-difflib.SequenceMatcher(None, folded, other.casefold()).ratio(), other)

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from loomnet.errors import UsageError
 from loomnet.fabric import Fabric
-from loomnet.faults import Fault
+from loomnet.faults import Fault, list_of_faults
 from loomnet.faults import down as down_fault
 from loomnet.jobs import Job
 from loomnet.laboratory import Lab, check_dilation, reroute_time
-from loomnet.naming import did_you_mean
+from loomnet.naming import did_you_mean, quoted
 from loomnet.plan import Plan, make_plan
 from loomnet.result import Result
 from loomnet.runner import CLOCKS
+from loomnet.spec import checked_call
 from loomnet.timetable import LinkChange, LinkState, RouteChange
 from loomnet.units import Time
 from loomnet.walltime import uninterrupted
@@ -41,9 +42,11 @@ class OpenLab:
     def __init__(self, fabric: Fabric, *, clock: str, seed: int, dilation: float,
                  reroute_delay: Time | str | None, directory: Path | None) -> None:
         if not isinstance(fabric, Fabric):
-            raise UsageError(f"lab: {fabric!r} is not a fabric; see ln.clos.two_tier, ln.Fabric")
+            raise UsageError(
+                f"lab: {quoted(fabric)} is not a fabric; see ln.clos.two_tier, ln.Fabric"
+            )
         if clock not in CLOCKS:
-            raise UsageError(f'lab: clock "{clock}" is not one of {", ".join(CLOCKS)}')
+            raise UsageError(f"lab: clock {quoted(clock)} is not one of {', '.join(CLOCKS)}")
         check_dilation("lab", dilation)
         fabric.check()
         self.fabric, self.clock, self.seed, self.dilation = fabric, clock, seed, dilation
@@ -165,7 +168,7 @@ class OpenLab:
             if each.name == host:
                 return each.address
         names = [each.name for each in self._plan.hosts]
-        raise UsageError(f'lab: no host "{host}"{did_you_mean(host, names)}')
+        raise UsageError(f'lab: no host {quoted(host)}{did_you_mean(host, names)}')
 
     def exec(self, node: str, command: str | Sequence[str], *, timeout: float | None = None,
              **options: Any) -> subprocess.CompletedProcess[str]:
@@ -215,7 +218,7 @@ class OpenLab:
         standing = [down_fault(name, at="0 s") for name in self.links_down]
         if label is None and self._lab.results:
             label = f"run{len(self._lab.results) + 1}"
-        return self._lab.run(self.fabric, job, [*standing, *faults], label=label,
+        return self._lab.run(self.fabric, job, [*standing, *list_of_faults(faults)], label=label,
                              **{"reroute_delay": self._reroute} | options)
 
     def counters(self) -> dict[str, dict[str, int]]:
@@ -242,6 +245,7 @@ class OpenLab:
                 f"{self.clock} clock, {state}{gone})")
 
 
+@checked_call
 def lab(fabric: Fabric, *, clock: str = "virtual", seed: int = 0, dilation: float = 1.0,
         reroute_delay: Time | str | None = "1 s", directory: Path | None = None) -> OpenLab:
     """A fabric to poke at: `with ln.lab(fabric, clock="live") as lab:` keeps it up, and

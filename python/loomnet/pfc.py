@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import model_validator
 
 from loomnet.errors import FabricError, UsageError
+from loomnet.naming import quoted
 from loomnet.spec import Spec
 from loomnet.units import Size, Time
 
@@ -57,7 +58,7 @@ def as_pfc(value: Any) -> Pfc | bool | None:
         return value
     if isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
-    raise FabricError(f'pfc: {value!r} is not True, False, "on", "off" or ln.Pfc(xoff=…)')
+    raise FabricError(f'pfc: {quoted(value)} is not True, False, "on", "off" or ln.Pfc(xoff=…)')
 
 
 def needed_headroom(ahead: HalfLink, back: HalfLink) -> int:

@@ -13,6 +13,7 @@ from loomnet import bounds
 from loomnet.addressing import PlanePaths, Style, SwitchUsids, UsidPlan, host_address
 from loomnet.errors import FabricError
 from loomnet.fabric import Fabric, HalfLink
+from loomnet.naming import quoted
 from loomnet.pfc import FRAMING_BYTES, NO_PFC, thresholds
 from loomnet.routing import EcmpTables, SwitchRoutes
 from loomnet.topology import PartialTopology, Topology
@@ -303,6 +304,12 @@ def _switch_plan(fabric: Fabric, topology: Topology, name: str, links: Sequence[
     )
 
 
+def check_seed(seed: Any) -> None:
+    """Raises FabricError for what is no seed."""
+    if type(seed) is not int or not 0 <= seed < 2**64:
+        raise FabricError(f"seed {quoted(seed)} must be a whole number from 0 to 2^64 - 1")
+
+
 def make_plan(
     fabric: Fabric,
     *,
@@ -320,8 +327,7 @@ def make_plan(
     `hosts`: only what traffic among these hosts (numbers) can meet, with the numbers, addresses and
     seeds of the whole; the fabric must be regular and without overrides.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**64:
-        raise FabricError(f"seed {seed!r} must be a whole number from 0 to 2^64 - 1")
+    check_seed(seed)
     if hosts is not None:
         from loomnet.sparse import partial_plan
 

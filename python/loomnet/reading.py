@@ -39,12 +39,12 @@ def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError as error:  # a NUL in the name
         raise UsageError(f"{path}: {error}") from None
+    kind = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(descriptor)
+        what = "a folder, not a file" if stat.S_ISDIR(kind) else "not a regular file"
+        raise UsageError(f"{path} is {what}")
     with open(descriptor, "rb") as file:
-        kind = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(kind):
-            raise UsageError(f"{path} is a folder, not a file")
-        if not stat.S_ISREG(kind):
-            raise UsageError(f"{path} is not a regular file")
         try:
             data = file.read(most + 1)
         except OSError as error:

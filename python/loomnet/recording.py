@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from loomnet.errors import UsageError
 from loomnet.folder import Folder, Output
-from loomnet.naming import did_you_mean
+from loomnet.naming import did_you_mean, quoted
 from loomnet.plan import HalfLinkPlan, Plan
+from loomnet.reading import user_path
 from loomnet.shown import number_text
 
 if TYPE_CHECKING:
@@ -39,8 +40,14 @@ class Record:
         most_hops: int = MOST_HOPS,
     ) -> Record:
         """From paths as strings. Raises UsageError where two of them are one file."""
-        files = {port: Path(file) for port, file in (pcap or {}).items()}
-        target = None if trace is None else Path(trace)
+        if pcap is not None and not isinstance(pcap, Mapping):
+            raise UsageError(f'pcap={quoted(pcap)} is not a table, as {{"h0:0": "h0.pcapng"}} is')
+        files = {}
+        for port, file in (pcap or {}).items():
+            if not isinstance(port, str):
+                raise UsageError(f"pcap: {quoted(port)} is not NODE:PORT")
+            files[port] = user_path(f"pcap {port}", file)
+        target = None if trace is None else user_path("trace", trace)
         seen: dict[Path, str] = {}
         for name, file in [("trace", target), *files.items()]:
             if file is None:
@@ -95,7 +102,7 @@ def find_port(plan: Plan, text: str) -> HalfLinkPlan:
         link.forward if link.forward.source == node.number else link.backward
         for link in (plan.links[number] for number in node.ports)
     ]
-    if port.isdecimal() and int(port) < len(leaving):
+    if port.isdecimal() and len(port) < 10 and int(port) < len(leaving):
         return leaving[int(port)]
     peers = {half.name.partition("->")[2]: half for half in leaving}
     if port in peers:

@@ -13,7 +13,7 @@ from loomnet.errors import UsageError
 from loomnet.folder import read_bounded
 from loomnet.metrics import Measured, Metric, stands
 from loomnet.metrics import metric as make_metric
-from loomnet.naming import did_you_mean
+from loomnet.naming import did_you_mean, quoted
 from loomnet.plan import Plan
 from loomnet.rundata import RunData
 from loomnet.table import Table
@@ -92,7 +92,7 @@ class Result:
 
     def metric(self, name: str) -> Metric:
         """The row behind `phase.figure`. Raises UsageError with the three nearest names."""
-        if name not in self._by_name:
+        if not isinstance(name, str) or name not in self._by_name:
             raise UsageError(f'no figure "{name}"{did_you_mean(name, self._by_name)}')
         return self._by_name[name]
 
@@ -170,6 +170,8 @@ class Result:
     def rank_log(self, rank: int) -> str:
         """What a rank printed, the first 64 MiB of it; empty where the job has no ranks of its
         own."""
+        if type(rank) is not int or not 0 <= rank < 2**63:
+            raise UsageError(f"rank_log: {quoted(rank)} is no rank")
         if self.data.directory is None:
             return ""
         path = Path(self.data.directory) / "ranks" / f"{rank}.log"
@@ -180,7 +182,11 @@ class Result:
 
     def logged(self, rank: int, pattern: str) -> list[dict[str, str]]:
         """The named groups of every line of a rank's output that matches."""
-        found = re.compile(pattern)
+        try:
+            found = re.compile(pattern)
+        except (re.error, TypeError, OverflowError, RecursionError) as error:
+            raise UsageError(f"logged: {quoted(pattern)} is not a regular expression: {error}") \
+                from None  # fmt: skip
         lines = self.rank_log(rank).splitlines()
         return [match.groupdict() for match in map(found.search, lines) if match]
 

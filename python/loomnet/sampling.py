@@ -3,12 +3,12 @@ The same on both clocks: the virtual one reads the model, the live one `TCP_INFO
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from loomnet.errors import UsageError
-from loomnet.naming import did_you_mean
+from loomnet.naming import did_you_mean, quoted
 from loomnet.plan import Plan
 from loomnet.units import Time
 
@@ -24,10 +24,16 @@ class SenderState(NamedTuple):
     min_rtt_ps: int
 
 
+LEAST_STEP = Time("1 ns")
+# Of all series together, of about a hundred bytes each; beyond it the step doubles.
+MOST_ENTRIES = 4_000_000
+
+
 @dataclass
 class Samples:
-    """`senders[i]`: of flow i, while it had bytes to send. `queues[name]`: (time, bytes that waited
-    in the port which sends into that direction of a link)."""
+    """`every_ps`: the step; it has doubled, once or more, where a run outlasted MOST_ENTRIES.
+    `senders[i]`: of flow i, while it had bytes to send. `queues[name]`: (time, bytes that waited in
+    the port which sends into that direction of a link)."""
 
     every_ps: int
     senders: dict[int, list[SenderState]] = field(default_factory=dict)
@@ -46,8 +52,8 @@ class Sampler:
     """
 
     def __init__(self, every: Time, names: list[str], plan: Plan) -> None:
-        if every.count < 1:
-            raise UsageError(f"run: sample={every} must be above 0")
+        if every < LEAST_STEP:
+            raise UsageError(f"run: sample={every} must be {LEAST_STEP} or more")
         self.samples = Samples(every.count)
         self.halves: list[int] = []
         known = {half.name: half.number for link in plan.links if names
@@ -58,6 +64,7 @@ class Sampler:
             self.halves.append(known[name])
             self.samples.queues[name] = []
         self.due_ps = 0  # of the next sample, job time
+        self._kept = 0  # entries of all series
 
     @classmethod
     def of(cls, options: Mapping[str, Any], plan: Plan) -> Sampler | None:
@@ -68,9 +75,12 @@ class Sampler:
                 raise UsageError('run: queues are looked at every sample; give sample="10 ms" too')
             return None
         if not isinstance(queues, Iterable):
-            raise UsageError(f'run: queues={queues!r} is no list of directions, as ["a->b"]')
+            raise UsageError(f'run: queues={quoted(queues)} is no list of directions, as ["a->b"]')
         # Each once: a direction named twice has one queue.
-        names = [queues] if isinstance(queues, str) else list(dict.fromkeys(queues))
+        names = [queues] if isinstance(queues, str) else list(queues)
+        if not all(isinstance(name, str) for name in names):
+            raise UsageError(f'run: queues={quoted(queues)} is no list of directions, as ["a->b"]')
+        names = list(dict.fromkeys(names))
         return cls(Time.given("run: sample", every), names, plan)
 
     def take(self, at_ps: int, queued: list[int],
@@ -80,4 +90,24 @@ class Sampler:
             self.samples.queues[name].append((at_ps, size))
         for flow, state in senders.items():
             self.samples.senders.setdefault(flow, []).append(SenderState(at_ps, *state))
+        self._kept += len(self.halves) + len(senders)
+        if self._kept > MOST_ENTRIES:
+            self._thin()
         self.due_ps = (at_ps // self.samples.every_ps + 1) * self.samples.every_ps
+
+    def _thin(self) -> None:
+        """Doubles the step, and keeps of every series what lies on it."""
+        samples = self.samples
+        samples.every_ps *= 2
+        step = samples.every_ps
+
+        def first_of_steps(series: list[Any], at: Callable[[Any], int]) -> list[Any]:
+            return [each for before, each in zip([None, *series], series, strict=False)
+                    if before is None or at(before) // step != at(each) // step]
+
+        for name, queue in samples.queues.items():
+            samples.queues[name] = first_of_steps(queue, lambda each: each[0])
+        for flow, states in samples.senders.items():
+            samples.senders[flow] = first_of_steps(states, lambda each: each.at_ps)
+        self._kept = sum(map(len, samples.queues.values()))
+        self._kept += sum(map(len, samples.senders.values()))

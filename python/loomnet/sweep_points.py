@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ from loomnet.errors import UnavailableError, UsageError
 from loomnet.folder import read_bounded
 from loomnet.installing import install_line
 from loomnet.invoker import rights_of, writer_of
+from loomnet.naming import quoted
 from loomnet.scenarios import Scenario
 
 SWEEP_VERSION = 1
 DONE, FAILED = "done", "failed"
+MOST_POINTS = 100_000  # each is listed, and a file of its own
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,15 @@ class Point:
 
 def seeds_of(seeds: int | Iterable[int]) -> list[int]:
     """0 … n-1 from a number, or the seeds given. Raises UsageError."""
-    found = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not found or any(isinstance(s, bool) or not isinstance(s, int) or not 0 <= s < 2**64
-                        for s in found):  # fmt: skip
-        raise UsageError(f"sweep: seeds={seeds} must be a number, 1 or more, or a list of seeds")
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        seeds = range(max(seeds, 0))
+    found = list(itertools.islice(seeds, MOST_POINTS + 1)) if isinstance(seeds, Iterable) else []
+    if len(found) > MOST_POINTS:
+        raise UsageError(f"sweep: seeds={quoted(seeds)} are more than the {MOST_POINTS:,} points "
+                         "of one sweep")  # fmt: skip
+    if not found or any(type(s) is not int or not 0 <= s < 2**64 for s in found):
+        raise UsageError(f"sweep: seeds={quoted(seeds)} must be a number, 1 or more, or a list of "
+                         "seeds")  # fmt: skip
     if len(set(found)) < len(found):
         raise UsageError("sweep: a seed is given twice")
     return found
@@ -58,6 +66,10 @@ def points_of(
         "source": hashlib.sha256(scenario.source().encode()).hexdigest(),
         "loomnet": _version(),
     }
+    count = math.prod(map(len, axes.values())) * len(seeds)
+    if count > MOST_POINTS:
+        raise UsageError(f"sweep: {count:,} combinations are more than the {MOST_POINTS:,} points "
+                         "of one sweep; make several")  # fmt: skip
     points: list[Point] = []
     seen: dict[str, Point] = {}
     for values in itertools.product(*axes.values()):

@@ -8,6 +8,7 @@ import hashlib
 import io
 import itertools
 import json
+import logging
 import os
 import re
 import shutil
@@ -25,10 +26,13 @@ from loomnet.errors import (
 )
 from loomnet.installing import install_line
 from loomnet.invoker import rights_of, writer_of
+from loomnet.naming import quoted
+from loomnet.reading import user_path
 from loomnet.rundir import RUNS
 from loomnet.scenarios import Scenario, load
 from loomnet.sweep_points import (
     FAILED,
+    MOST_POINTS,
     SWEEP_VERSION,
     Point,
     Results,
@@ -39,7 +43,9 @@ from loomnet.sweep_points import (
     write_atomically,
 )
 from loomnet.sweep_worker import ignore_interrupts, run_point
+from loomnet.walltime import WallTime
 
+MOST_JOBS = 4096  # processes
 TABLE, INDEX = "table.parquet", "sweep.json"
 Watch = Callable[[int, int, int], None]  # points ended, points in all, points failed
 
@@ -115,15 +121,22 @@ def sweep(
     UnavailableError without Dask or polars.
     """
     scenario = scenario if isinstance(scenario, Scenario) else load(scenario)
-    values = {name: _as_list(name, given) for name, given in {**(axes or {}), **more}.items()}
+    values = {name: _as_list(name, given) for name, given in {**_table(axes), **more}.items()}
     scenario.known(values, "sweep")
     points = points_of(scenario, values, wanted := seeds_of(seeds))
-    if jobs is not None and jobs < 1:
-        raise UsageError(f"sweep: jobs={jobs} must be 1 or more")
+    if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= MOST_JOBS):
+        raise UsageError(f"sweep: jobs={quoted(jobs)} must be 1 to {MOST_JOBS}")
+    WallTime(max_wall_s)  # refuses what is no time
     import_polars()
     distributed = _distributed()
-    folder = Path(out) if out else _default_directory(scenario, points)
-    with _held(folder):
+    folder = _default_directory(scenario, points)
+    if out is not None:
+        folder = user_path("sweep: out", out)
+    with contextlib.ExitStack() as stack:
+        remote = None
+        if scheduler is not None:  # before the folder is made: an address may be wrong
+            remote = stack.enter_context(_remote(distributed, scheduler))
+        stack.enter_context(_held(folder))
         results = Results(folder)
         results.tidy()
         _write_index(folder, scenario, values, wanted, points)
@@ -143,7 +156,7 @@ def sweep(
             if todo:
                 try:
                     processes = min(jobs or _cpus(), len(todo))
-                    with _client(distributed, scheduler, processes, folder) as client:
+                    with _local(distributed, processes, folder, remote) as client:
                         # Here one point per process is under way, so that one which takes its
                         # process down takes no other with it; a cluster sees all, to grow by them.
                         at_once = processes if scheduler is None else len(todo)
@@ -205,11 +218,22 @@ def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
+def _table(axes: Any) -> Mapping[str, Any]:
+    if axes is None:
+        return {}
+    if not isinstance(axes, Mapping) or not all(isinstance(name, str) for name in axes):
+        raise UsageError(f'sweep: axes={quoted(axes)} is not a table, as {{"planes": [2, 4]}} is')
+    return axes
+
+
 def _as_list(name: str, given: Any) -> list[Any]:
     values = [given] if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) \
-        else list(given)  # fmt: skip
+        else list(itertools.islice(given, MOST_POINTS + 1))  # fmt: skip
     if not values:
         raise UsageError(f"sweep: {name} has no value")
+    if len(values) > MOST_POINTS:
+        raise UsageError(f"sweep: {name} has more values than the {MOST_POINTS:,} points of one "
+                         "sweep")  # fmt: skip
     return values
 
 
@@ -281,18 +305,35 @@ def _distributed() -> Any:
 
 
 @contextlib.contextmanager
-def _client(distributed: Any, scheduler: str | None, jobs: int, folder: Path) -> Iterator[Any]:
-    """A client of the scheduler at that address, or of a cluster of processes on this machine."""
+def _remote(distributed: Any, scheduler: str) -> Iterator[Any]:
+    """A client of the scheduler at that address. Raises UnavailableError where there is none."""
+    if not isinstance(scheduler, str) or not scheduler:
+        raise UsageError(f"sweep: scheduler={quoted(scheduler)} is not an address, as "
+                         '"tcp://10.0.0.1:8786" is')  # fmt: skip
+    # Dask logs a traceback of what it raises besides.
+    loggers = [logging.getLogger(name) for name in ("distributed", "tornado", "asyncio")]
+    before = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL + 1)
+        client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
+    except Exception as error:  # OSError, ValueError, and what the address's own protocol raises
+        text = " ".join(str(error).split())
+        raise UnavailableError(f"sweep: no Dask scheduler at {scheduler}: {text}") from None
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+    with client:
+        yield client
+
+
+@contextlib.contextmanager
+def _local(distributed: Any, jobs: int, folder: Path, remote: Any) -> Iterator[Any]:
+    """The client of a scheduler elsewhere, or one of a cluster of processes on this machine."""
     import dask
 
-    if scheduler is not None:
-        try:
-            client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
-        except (OSError, ValueError) as error:
-            text = " ".join(str(error).split())
-            raise UnavailableError(f"sweep: no Dask scheduler at {scheduler}: {text}") from None
-        with client:
-            yield client
+    if remote is not None:
+        yield remote
         return
     # Under sudo the cluster's processes are root's, which writes into no folder of the user's.
     scratch = folder / ".dask" if writer_of(folder).uid is None else Path(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from loomnet.errors import UnknownNameError
+from loomnet.naming import quoted
 
 
 class Table:
@@ -29,7 +30,7 @@ class Table:
         """One column, in row order. Raises UsageError, which is a KeyError here, for a column that
         is not there."""
         if name not in self.columns:
-            raise UnknownNameError(f"no column {name!r}; there are {', '.join(self.columns)}")
+            raise UnknownNameError(f"no column {quoted(name)}; there are {', '.join(self.columns)}")
         return [row[name] for row in self.rows]
 
     def to_polars(self) -> Any:

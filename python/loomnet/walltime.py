@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import signal
 import threading
 import time
@@ -21,6 +20,7 @@ T = TypeVar("T")
 
 # A run that --max-wall ended still returns its figures; the scenario has this long to check them.
 CLOSING_S = 2.0
+MOST_S = 10**9
 AGAIN_S = 0.5  # the alarm repeats: code that swallows every exception may swallow the first
 
 
@@ -39,8 +39,9 @@ class WallTime:
     def __init__(self, seconds: float | None) -> None:
         """Raises UsageError for what is no number of seconds."""
         number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
-        if seconds is not None and not (number and 0 < seconds < math.inf):
-            raise UsageError(f"max_wall_s={quoted(seconds)} must be a number of seconds above 0")
+        if seconds is not None and not (number and 0 < seconds <= MOST_S):
+            raise UsageError(f"max_wall_s={quoted(seconds)} must be seconds, above 0 and at most "
+                             f"{MOST_S}")  # fmt: skip
         self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
         self._before: Any = None
