@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loomnet.arguments import checked_call
+
 if TYPE_CHECKING:  # the pytest plugin imports this module in every test run
     from loomnet.comparison import Comparison
     from loomnet.report import Report
@@ -15,6 +17,7 @@ update = False
 folder: Path | None = None
 
 
+@checked_call
 def assert_matches(report: Report | Result, baseline: str | Path, *, rel: float = 0.0) -> None:
     """Asserts that every figure and check of a report, or of one run's result, equals the baseline
     report's within `rel` times the baseline's value; nulls and names must be the same.

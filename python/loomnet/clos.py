@@ -23,12 +23,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from loomnet.arguments import checked_call
 from loomnet.errors import AddressError, FabricError
 from loomnet.fabric import MAX_PLANES, Fabric, HalfLink, pfc_setting
-from loomnet.naming import quoted
+from loomnet.naming import in_quotes, quoted
 from loomnet.regular import ClosFabric
 from loomnet.shape import Clos, Order
-from loomnet.spec import checked_call
 from loomnet.units import Rate, Size, Time
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def fat_tree(
 
 def _order(where: str, order: str) -> None:
     if order not in ("spread", "block"):
-        raise FabricError(f"{where}.order: {quoted(order)} is not one of spread, block")
+        raise FabricError(f"{where}.order: {in_quotes(order)} is not one of spread, block")
 
 
 @checked_call

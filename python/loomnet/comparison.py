@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from loomnet.arguments import checked_call
 from loomnet.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY, EXIT_OK, UsageError
 from loomnet.naming import quoted
 from loomnet.reading import parse_json, read_text
@@ -174,6 +175,7 @@ class Comparison:
         return f"{self.table._repr_html_()}<p>{html.escape(self.summary)}</p>{picture}"
 
 
+@checked_call
 def compare(a: Any, b: Any, *, rel: float = 0.0) -> Comparison:
     """Compares two results: what ln.run or lab.run returned, reports, or run directories and their
     report.json. `a` is the one to compare with; a change up to `rel` times |a| is none.

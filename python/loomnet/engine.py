@@ -64,6 +64,10 @@ def virtual_transport(job: Job, options: dict[str, Any], plan: Plan
     report's fidelity says of it."""
     name = STAND_INS.get(job.transport, job.transport)
     chosen = dict(options.get(name, {}))
+    if not isinstance(chosen.get("cc", ""), str):
+        raise UsageError(f"run: {name}: cc={quoted(chosen['cc'])} is not a name")
+    if not isinstance(chosen.get("dcqcn", False), bool):
+        raise UsageError(f"run: {name}: dcqcn={quoted(chosen['dcqcn'])} must be True or False")
     notes = {}
     if name == "tcp":
         notes[job.transport] = f"model: TCP, {chosen.get('cc', 'cubic')}"

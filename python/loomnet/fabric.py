@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from loomnet.arguments import checked_call
 from loomnet.errors import FabricError, UsageError
-from loomnet.naming import did_you_mean, quoted
+from loomnet.naming import did_you_mean, in_quotes, quoted
 from loomnet.shape import Clos
-from loomnet.spec import checked_call
 from loomnet.table import Table
 from loomnet.units import Rate, Size, Time
 
@@ -141,7 +141,8 @@ class Fabric:
         name = f"h{len(self.hosts)}" if name is None else name
         self._fresh(name)
         if role not in ROLES:
-            raise FabricError(f"host {name}: role {quoted(role)} is not one of {', '.join(ROLES)}")
+            known = ", ".join(ROLES)
+            raise FabricError(f"host {name}: role {in_quotes(role)} is not one of {known}")
         check_ports(f"host {name}: ports", ports)
         self.hosts[name] = Host(name, role, ports)
         return name
@@ -404,7 +405,7 @@ def check_ports(where: str, value: Any) -> None:
 def _check_placement(where: str, placement: str) -> None:
     if not isinstance(placement, str) or placement not in PLACEMENTS:
         raise FabricError(
-            f"{where}: placement {quoted(placement)} is not one of {', '.join(PLACEMENTS)}"
+            f"{where}: placement {in_quotes(placement)} is not one of {', '.join(PLACEMENTS)}"
         )
 
 

@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
+from loomnet.arguments import checked_call
 from loomnet.errors import UsageError
 from loomnet.fabric import Fabric
 from loomnet.naming import quoted
-from loomnet.spec import Spec, checked_call
+from loomnet.spec import Spec
 from loomnet.units import Rate, Time
 
 RESERVED_PHASES = ("before", "after")

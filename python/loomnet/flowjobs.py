@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from loomnet import flowsizes
+from loomnet.arguments import checked_call
 from loomnet.errors import UsageError
 from loomnet.expected import Edge
 from loomnet.graphjobs import ConnectionMatrix
@@ -107,6 +108,7 @@ class Flows(_Pairwise, Job):
     starts: Annotated[tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)] = ()
 
     @staticmethod
+    @checked_call
     def from_htsim(path: str | Path, **values: Any) -> ConnectionMatrix:
         """The flows of an htsim connection matrix (.cm), triggers included; values as for a job."""
         return ConnectionMatrix(path=path, **values)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loomnet import clos
+from loomnet.arguments import checked_call
 from loomnet.errors import UsageError
 from loomnet.fabric import Fabric
 from loomnet.naming import did_you_mean
@@ -222,6 +223,7 @@ _TIER = (
 )
 
 
+@checked_call
 def from_htsim_topology(path: str | Path, *, payload: Size | str = "4096 B") -> Fabric:
     """The Clos of a .topo file, hosts in blocks as htsim numbers them. A switch's latency is spread
     over the two links that a packet uses to pass it. Raises UsageError naming the line at fault."""

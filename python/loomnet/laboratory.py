@@ -14,6 +14,7 @@ from typing import Any
 
 from loomnet import bounds, expected, measure
 from loomnet import metrics as rows
+from loomnet.arguments import checked_call
 from loomnet.errors import RunInterrupted, UsageError
 from loomnet.fabric import Fabric
 from loomnet.faults import Fault, check_faults, list_of_faults
@@ -21,7 +22,7 @@ from loomnet.folder import Folder
 from loomnet.foresight import foreseen
 from loomnet.jobs import TRANSPORTS, Job, TorchJob
 from loomnet.metrics import check_plain
-from loomnet.naming import quoted
+from loomnet.naming import in_quotes, quoted
 from loomnet.plan import check_seed, make_plan
 from loomnet.reading import is_file, user_path
 from loomnet.recording import Record, Recording
@@ -30,7 +31,6 @@ from loomnet.result import Result
 from loomnet.rundata import RunFault
 from loomnet.rundir import RUNS, new_run_directory, write_run
 from loomnet.runner import CLOCKS, Progress, Runner, RunRequest, get_runner
-from loomnet.spec import checked_call
 from loomnet.timetable import Timetable
 from loomnet.units import Time
 from loomnet.walltime import WallTime, uninterrupted
@@ -51,11 +51,9 @@ def reroute_time(where: str, value: Time | str | None) -> Time | None:
 def check_dilation(where: str, value: float) -> None:
     """Raises UsageError for what is no dilation."""
     if not isinstance(value, (int, float)) or not 1 <= value <= MOST_DILATION:
-        raise UsageError(f"{where}: dilation {quoted(value)} must be 1 to {MOST_DILATION}")
-
-
-def _word(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else quoted(value)
+        raise UsageError(
+            f"{where}: dilation {quoted(value)} must be 1 or more, at most {MOST_DILATION}"
+        )
 
 
 def check_label(label: str | None) -> None:
@@ -98,7 +96,7 @@ class Lab:
         record: Record | None = None,
     ) -> None:
         if clock not in CLOCKS:
-            raise UsageError(f"clock: {_word(clock)} is not one of {', '.join(CLOCKS)}")
+            raise UsageError(f"clock: {in_quotes(clock)} is not one of {', '.join(CLOCKS)}")
         check_seed(seed)
         if not isinstance(scenario, str) or not scenario:
             raise UsageError(f"Lab: {quoted(scenario)} is not a name")

@@ -50,3 +50,8 @@ def quoted(value: object) -> str:
         return _short.repr(value)
     except Exception:
         return f"<{type(value).__name__}>"
+
+
+def in_quotes(name: object) -> str:
+    """A name that a user gave, between double quotes; a value that is no text as quoted()."""
+    return f'"{name}"' if isinstance(name, str) else quoted(name)

@@ -12,17 +12,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from loomnet.arguments import checked_call
 from loomnet.errors import UsageError
 from loomnet.fabric import Fabric
 from loomnet.faults import Fault, list_of_faults
 from loomnet.faults import down as down_fault
 from loomnet.jobs import Job
 from loomnet.laboratory import Lab, check_dilation, reroute_time
-from loomnet.naming import did_you_mean, quoted
+from loomnet.naming import did_you_mean, in_quotes, quoted
 from loomnet.plan import Plan, make_plan
 from loomnet.result import Result
 from loomnet.runner import CLOCKS
-from loomnet.spec import checked_call
 from loomnet.timetable import LinkChange, LinkState, RouteChange
 from loomnet.units import Time
 from loomnet.walltime import uninterrupted
@@ -46,7 +46,7 @@ class OpenLab:
                 f"lab: {quoted(fabric)} is not a fabric; see ln.clos.two_tier, ln.Fabric"
             )
         if clock not in CLOCKS:
-            raise UsageError(f"lab: clock {quoted(clock)} is not one of {', '.join(CLOCKS)}")
+            raise UsageError(f"lab: clock {in_quotes(clock)} is not one of {', '.join(CLOCKS)}")
         check_dilation("lab", dilation)
         fabric.check()
         self.fabric, self.clock, self.seed, self.dilation = fabric, clock, seed, dilation
@@ -109,12 +109,14 @@ class OpenLab:
 
     # --- links ------------------------------------------------------------------------------------
     @uninterrupted
+    @checked_call
     def down(self, link: str) -> None:
         """Takes a link (`a--b`) or one direction (`a->b`) down, as ln.down does; globs allowed.
         ECMP tables reconverge `reroute_delay` later. Raises UsageError for an unknown link."""
         self._change("down", link, lambda halves: self._down | halves)
 
     @uninterrupted
+    @checked_call
     def restore(self, link: str | None = None) -> None:
         """Heals what `down` broke, by default all of it. Raises UsageError for an unknown link."""
         self._change("restore", link, lambda halves: self._down - halves)
@@ -162,14 +164,16 @@ class OpenLab:
                 self._standing.network.apply([RouteChange(self._plan.reconverged(dead))])
 
     # --- nodes ------------------------------------------------------------------------------------
+    @checked_call
     def address(self, host: str) -> str:
         """A host's IPv6 address on the fabric, the same on all planes."""
         for each in self._plan.hosts:
             if each.name == host:
                 return each.address
         names = [each.name for each in self._plan.hosts]
-        raise UsageError(f'lab: no host {quoted(host)}{did_you_mean(host, names)}')
+        raise UsageError(f'lab: no host {in_quotes(host)}{did_you_mean(host, names)}')
 
+    @checked_call
     def exec(self, node: str, command: str | Sequence[str], *, timeout: float | None = None,
              **options: Any) -> subprocess.CompletedProcess[str]:
         """Runs a command inside a host or kernel switch, as root, and returns it completed, with
@@ -182,6 +186,7 @@ class OpenLab:
             del given["stdin"]
         return subprocess.run(argv, env=self._environment(), timeout=timeout, **given)
 
+    @checked_call
     def popen(self, node: str, command: str | Sequence[str],
               **options: Any) -> subprocess.Popen[Any]:
         """Starts a command inside a node and goes on; it is killed at the latest with the lab.
@@ -207,6 +212,7 @@ class OpenLab:
 
     # --- jobs and figures -------------------------------------------------------------------------
     @uninterrupted
+    @checked_call
     def run(self, job: Job, faults: Sequence[Fault] = (), *, label: str | None = None,
             **options: Any) -> Result:
         """Runs a job as Lab.run does, with the links as they are: what is down is a fault from the

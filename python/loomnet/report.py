@@ -136,13 +136,13 @@ class Report:
     def __getitem__(self, dotted: str) -> Any:
         """The value of a metric by its dotted name; None for null. Raises UsageError,
         which is a KeyError here, with the nearest names."""
-        from loomnet.naming import did_you_mean, quoted
+        from loomnet.naming import did_you_mean, in_quotes
 
         for row in self.rows:
             if row.dotted == dotted:
                 return row.value
         known = [row.dotted for row in self.rows]
-        raise UnknownNameError(f"no metric {quoted(dotted)}{did_you_mean(quoted(dotted), known)}")
+        raise UnknownNameError(f"no metric {in_quotes(dotted)}{did_you_mean(dotted, known)}")
 
     def to_dict(self) -> dict[str, Any]:
         return {

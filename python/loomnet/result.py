@@ -13,7 +13,7 @@ from loomnet.errors import UsageError
 from loomnet.folder import read_bounded
 from loomnet.metrics import Measured, Metric, stands
 from loomnet.metrics import metric as make_metric
-from loomnet.naming import did_you_mean, quoted
+from loomnet.naming import did_you_mean, in_quotes, quoted
 from loomnet.plan import Plan
 from loomnet.rundata import RunData
 from loomnet.table import Table
@@ -93,7 +93,7 @@ class Result:
     def metric(self, name: str) -> Metric:
         """The row behind `phase.figure`. Raises UsageError with the three nearest names."""
         if not isinstance(name, str) or name not in self._by_name:
-            raise UsageError(f'no figure "{name}"{did_you_mean(name, self._by_name)}')
+            raise UsageError(f'no figure {in_quotes(name)}{did_you_mean(name, self._by_name)}')
         return self._by_name[name]
 
     def __getitem__(self, name: str) -> Measured | None:
@@ -147,7 +147,8 @@ class Result:
                 name, "s", [i.end_ps / 1e12 for i in done], [i.length_ps / 1e12 for i in done]
             )
         if name != "goodput":
-            raise UsageError(f'no series "{name}"{did_you_mean(name, ("goodput", "iteration_s"))}')
+            known = ("goodput", "iteration_s")
+            raise UsageError(f"no series {in_quotes(name)}{did_you_mean(name, known)}")
         import numpy
 
         hosts = list(self.data.hosts.values())

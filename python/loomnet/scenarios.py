@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
+from loomnet.arguments import checked_call
 from loomnet.errors import LoomnetError, RunInterrupted, UsageError, WallTimeError
 from loomnet.laboratory import Lab
 from loomnet.metrics import check_plain
@@ -371,6 +372,7 @@ def unpacked(parcel: Parcel, folder: Path) -> Scenario:
     return load(f"{file}::{parcel.name}")
 
 
+@checked_call
 def scenario(function: Callable[..., None]) -> Scenario:
     """Decorator: makes a function of a Lab and typed parameters a scenario."""
     return Scenario(function)
@@ -388,6 +390,7 @@ def scenarios_in(file: str | Path) -> list[Scenario]:
     ]
 
 
+@checked_call
 def load(target: str | Path, *, max_wall_s: float | None = None) -> Scenario:
     """The scenario of `FILE` or `FILE::NAME`. Raises UsageError naming what there is, WallTimeError
     where the file's code runs for longer than `max_wall_s` when it is loaded."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from loomnet.arguments import checked_call
 from loomnet.errors import (
     EXIT_CHECK_FAILED,
     EXIT_INTERRUPTED,
@@ -94,6 +95,7 @@ class Sweep:
         return self.frame._repr_html_()
 
 
+@checked_call
 def sweep(
     scenario: Scenario | str | Path,
     *,
@@ -134,7 +136,8 @@ def sweep(
         folder = user_path("sweep: out", out)
     with contextlib.ExitStack() as stack:
         remote = None
-        if scheduler is not None:  # before the folder is made: an address may be wrong
+        if scheduler is not None and not os.path.lexists(folder):
+            # An address may be wrong, and then no folder is made.
             remote = stack.enter_context(_remote(distributed, scheduler))
         stack.enter_context(_held(folder))
         results = Results(folder)
@@ -156,7 +159,9 @@ def sweep(
             if todo:
                 try:
                     processes = min(jobs or _cpus(), len(todo))
-                    with _local(distributed, processes, folder, remote) as client:
+                    if scheduler is not None and remote is None:
+                        remote = stack.enter_context(_remote(distributed, scheduler))
+                    with _client(distributed, processes, folder, remote) as client:
                         # Here one point per process is under way, so that one which takes its
                         # process down takes no other with it; a cluster sees all, to grow by them.
                         at_once = processes if scheduler is None else len(todo)
@@ -310,6 +315,12 @@ def _remote(distributed: Any, scheduler: str) -> Iterator[Any]:
     if not isinstance(scheduler, str) or not scheduler:
         raise UsageError(f"sweep: scheduler={quoted(scheduler)} is not an address, as "
                          '"tcp://10.0.0.1:8786" is')  # fmt: skip
+    from distributed.comm import addressing
+
+    try:  # a client of an address that cannot be read complains once more when it is collected
+        addressing.get_address_host_port(addressing.normalize_address(scheduler), strict=True)
+    except ValueError as error:
+        raise UsageError(f"sweep: scheduler: {error}") from None
     # Dask logs a traceback of what it raises besides.
     loggers = [logging.getLogger(name) for name in ("distributed", "tornado", "asyncio")]
     before = [logger.level for logger in loggers]
@@ -328,7 +339,7 @@ def _remote(distributed: Any, scheduler: str) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _local(distributed: Any, jobs: int, folder: Path, remote: Any) -> Iterator[Any]:
+def _client(distributed: Any, jobs: int, folder: Path, remote: Any) -> Iterator[Any]:
     """The client of a scheduler elsewhere, or one of a cluster of processes on this machine."""
     import dask
 

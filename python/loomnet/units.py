@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
+from loomnet.arguments import checked_call
 from loomnet.errors import UnitError
 from loomnet.naming import nearest, quoted
 
@@ -42,6 +43,7 @@ class Quantity:
     units: ClassVar[dict[str, int]] = {}
     shown: ClassVar[tuple[str, ...]] = ()
 
+    @checked_call
     def __init__(self, value: str | Self) -> None:
         """Raises UnitError, naming the unit that is missing or unknown."""
         if isinstance(value, type(self)):

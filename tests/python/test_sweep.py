@@ -14,6 +14,7 @@ import pytest
 
 import loomnet as ln
 from loomnet.cli import main
+from loomnet.errors import UsageError
 from loomnet.installing import install_line
 
 distributed = pytest.importorskip("distributed")
@@ -256,6 +257,7 @@ def test_a_scenario_of_a_notebook_has_no_file(cluster, here):
     @ln.scenario
     def inline(lab: ln.Lab, hosts: int = 2):
         lab.metric("hosts", hosts)
+        lab.run(ln.clos.star(hosts=2, rate="10 Gb/s", delay="1 us"), ln.SendRecv("8 B"))
 
     inline.file = None
     made = ln.sweep(inline, hosts=[2, 3], scheduler=cluster, watch=quiet)
@@ -266,6 +268,7 @@ def test_a_parameter_may_bear_the_name_of_an_option(here, cluster, capsys):
     (here / "odd.py").write_text(
         "import loomnet as ln\n@ln.scenario\ndef odd(lab: ln.Lab, jobs: int = 1):\n"
         "    lab.metric('jobs', jobs)\n"
+        "    lab.run(ln.clos.star(hosts=2, rate='10 Gb/s', delay='1 us'), ln.SendRecv('8 B'))\n"
     )
     words = ["--set", "jobs=2,3", "--scheduler", cluster, "--out", "s"]
     assert main(["sweep", "odd.py", *words]) == 0
@@ -279,3 +282,29 @@ def test_the_index_says_what_the_sweep_is(here, cluster):
     index = json.loads((made.directory / "sweep.json").read_text())
     assert index["axes"] == {"hosts": [2]} and index["seeds"] == [7]
     assert list(index["points"]) == [made.points[0].key]
+
+
+@pytest.mark.parametrize("address", ["bogus", "tcp://127.0.0.1:1x", "zzz://host:1", ""])
+def test_a_scheduler_that_is_none_is_one_line_and_leaves_no_folder(tmp_path, address):
+    """In a process of its own: Dask logs a traceback besides what it raises."""
+    (tmp_path / "s.py").write_text(
+        "import loomnet as ln\n@ln.scenario\ndef s(lab): ...\n"
+    )
+    command = [sys.executable, "-m", "loomnet", "sweep", "s.py", "--scheduler", address]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.startswith("loomnet: sweep: "), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_seeds_and_combinations_are_bounded_before_anything_is_listed():
+    from loomnet.sweep_points import MOST_POINTS, points_of, seeds_of
+
+    @ln.scenario
+    def any_of(lab, n: int = 0): ...
+
+    assert seeds_of(3) == [0, 1, 2]
+    with pytest.raises(UsageError, match="more than the 100,000 points"):
+        seeds_of(10**18)
+    with pytest.raises(UsageError, match="200,000 combinations are more than the 100,000"):
+        points_of(any_of, {"n": range(2)}, range(MOST_POINTS))
