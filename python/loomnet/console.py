@@ -121,8 +121,8 @@ def print_report(report: Report, console: Console) -> None:
     for line in report.broken_off:
         _plain(console, f"not finished: {line}")
     if report.unwritten is not None:
-        _plain(console, f"no report: {report.unwritten}")
-    elif report.directory is not None:
+        _plain(console, f"not written: {report.unwritten}")
+    if report.directory is not None:
         _plain(console, f"report: {report.directory}/report.json")
 
 

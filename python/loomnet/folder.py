@@ -173,7 +173,7 @@ class Output:
                     fd, self._made = os.open(path, flags), None
         except (OSError, ValueError) as error:
             raise self._refused(error) from None
-        self._user, self._begun = user, False
+        self._user = user
         self.file = open(fd, "wb", buffering=0)
         self._plain = stat.S_ISREG(os.fstat(fd).st_mode)
 
@@ -183,7 +183,6 @@ class Output:
 
     def begin(self) -> None:
         """From here on the file holds this command's output alone."""
-        self._begun = True
         if self._plain:
             self.file.truncate(0)
 
@@ -204,11 +203,13 @@ class Output:
         with self.file:
             self.begin()
             self.write(data)
+            self._made = None  # it is the user's from here on
 
     def discard(self) -> None:
-        """Without output: closes the file, and removes it if it was made. Idempotent."""
+        """The command did not take place: closes the file, and removes it if it was made.
+        Idempotent, and nothing after fill()."""
         self.file.close()
-        if self._made is None or self._begun:
+        if self._made is None:
             return
         with rights_of(self._user), contextlib.suppress(OSError):
             if os.path.samestat(os.lstat(self.path), self._made):

@@ -126,6 +126,7 @@ class Lab:
         self._wall = wall or WallTime(None)
         self._runner, self._say, self._on_progress = runner, say, on_progress
         self._notes: dict[str, Any] = {}
+        self._unwritten: list[str] = []  # why traces and captures are not whole
         self._record = record or Record()
 
     @property
@@ -231,6 +232,8 @@ class Lab:
                 request.recording.discard()
             self.discard_if_empty()
             raise
+        if request.recording is not None:
+            self._unwritten += request.recording.failed.values()
         for line in request.recording.said if request.recording is not None else ():
             self.say(line)
         if label:  # a traffic model writes nothing of its own
@@ -456,14 +459,18 @@ class Lab:
                 self._folder = None  # another run of this lab makes a new one
 
     def write(self) -> Path:
-        """Writes report.json, environment.json and the scenario's copy; returns report.json."""
-        return write_run(
+        """Writes report.json, environment.json and the scenario's copy; returns report.json. Raises
+        UsageError for what cannot be written, traces and captures of the lab's runs included."""
+        path = write_run(
             self.folder,
             self.report,
             started=self._started,
             source=self._source,
             notes=self._notes,
         )
+        if self._unwritten:
+            raise UsageError("; ".join(self._unwritten))
+        return path
 
 
 @checked_call

@@ -132,6 +132,7 @@ class Recording:
         self._captures: dict[int, Path] = {}  # recorder's number -> file
         self._recorder: Any = None
         self.said: list[str] = []  # once finished: a line per file
+        self.failed: dict[Path, str] = {}  # why a file holds less than was recorded
         self._engine: Engine | None = None
         try:
             if record.trace is not None:
@@ -158,7 +159,7 @@ class Recording:
 
     def _say_what_was_kept(self) -> None:
         """One line per file, with its size; of the trace also the share of packets in it."""
-        for path in self._files:
+        for path in [each for each in self._files if each not in self.failed]:
             size = number_text(self._written.get(path, 0), "B")
             if path == self.record.trace:
                 halvings = self._recorder.kept_of_packets()
@@ -207,8 +208,14 @@ class Recording:
             self._write(path, take(number))
 
     def _write(self, path: Path, data: bytes) -> None:
-        self._files[path].write(data)
-        self._written[path] = self._written.get(path, 0) + len(data)
+        if path in self.failed:
+            return
+        try:
+            self._files[path].write(data)
+        except UsageError as error:  # a full disk takes the file, not the run
+            self.failed[path] = str(error)
+        else:
+            self._written[path] = self._written.get(path, 0) + len(data)
 
     def finish(self, data: RunData, origin_ps: int) -> None:
         """Ends the captures and writes the trace. `origin_ps`: engine time of the job's time 0."""

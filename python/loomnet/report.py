@@ -68,7 +68,8 @@ class RunFidelity:
 @dataclass
 class Report:
     """Everything one scenario run has to say. `directory` is where it was written, if it was;
-    `unwritten` says why it was not."""
+    `unwritten` says why it, a trace
+    or a capture was not."""
 
     scenario: str
     parameters: dict[str, Any] = field(default_factory=dict)

@@ -82,7 +82,7 @@ def test_all_that_a_run_writes_is_the_users(home):
                       "--pcap", "h0:0=h0.pcapng")
     assert done.returncode == 0, done.stderr
     (run,) = (home / "runs").iterdir()
-    assert {path.name for path in run.iterdir()} >= {"report.json", "short.py", "one"}
+    assert {path.name for path in run.iterdir()} >= {"report.json", "short.py"}
     assert not_the_users(home / "runs") == []
     for name in ("out.json", "t.pftrace", "h0.pcapng"):
         assert (home / name).stat().st_uid == USER and (home / name).stat().st_size > 100
@@ -314,6 +314,18 @@ def test_a_full_output_is_told_after_the_figures(tmp_path):
     assert done.stderr == "loomnet: --json: cannot write /dev/full: No space left on device\n"
 
 
+@pytest.mark.parametrize("option", ["--trace", "--pcap"])
+def test_a_full_recording_leaves_the_figures(tmp_path, option):
+    file = "/dev/full" if option == "--trace" else "h0:0=/dev/full"
+    done = loomnet_in(tmp_path, "run", "short.py", option, file, environment={})
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "ok   it ran" in done.stdout and "report: runs/" in done.stdout
+    (line,) = (each for each in done.stdout.splitlines() if each.startswith("not written: "))
+    assert option in line and "No space left" in line
+    (report,) = tmp_path.glob("runs/*/report.json")
+    assert json.loads(report.read_text())["checks"][0]["ok"]
+
+
 def test_an_output_keeps_what_was_there_where_nothing_ran(tmp_path):
     (tmp_path / "kept").write_text("before")
     for name in ("kept", "new"):
@@ -361,7 +373,7 @@ def test_figures_are_printed_where_the_report_cannot_be_written(tmp_path):
     done = subprocess.run([sys.executable, "-m", "loomnet", "run", "short.py"], cwd=tmp_path,
                           text=True, capture_output=True, timeout=60)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    assert "ok   it ran" in done.stdout and "no report: cannot write" in done.stdout
+    assert "ok   it ran" in done.stdout and "not written: cannot write" in done.stdout
 
 
 # --- labels ---------------------------------------------------------------------------------------
@@ -376,6 +388,19 @@ def test_a_label_is_the_name_of_one_folder(tmp_path, label, monkeypatch):
     with pytest.raises(UsageError, match="label") as caught:
         lab.run(fabric, loomnet.AllReduce("1 kB", transport="mrc"), label=label)
     assert "\n" not in str(caught.value) and list(tmp_path.iterdir()) == []
+
+
+@as_root
+def test_the_line_for_sudo_runs_no_module_of_the_current_folder(tmp_path):
+    from loomnet.live import doctor
+
+    for name in ("typer", "rich", "json", "loomnet"):
+        (tmp_path / f"{name}.py").write_text(f"raise SystemExit('HIJACKED by {name}')")
+    words = doctor._sudo("--help").split()
+    assert words[0] == "sudo"
+    for command in (words[1:], [sys.executable, "-P", "-m", "loomnet", "--help"]):
+        done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, timeout=60)
+        assert done.returncode == 0 and "HIJACKED" not in done.stdout + done.stderr, command
 
 
 # --- the rule -------------------------------------------------------------------------------------
