@@ -71,8 +71,12 @@ def _create_as_gloo(options: Any, _group_options: Any) -> Any:
     from loomnet.torch.backend import LoomnetGroup
     from loomnet.torch.naming import lone_gloo
 
+    try:
+        gloo = lone_gloo()
+    except RuntimeError:  # no loopback address, say: the group then keeps its own name
+        return LoomnetGroup.from_options(options, NAME)
     group = LoomnetGroup.from_options(options, "gloo")
-    group._answer_loggers(lone_gloo())
+    group._answer_loggers(gloo)
     return group
 
 
