@@ -31,6 +31,12 @@ def monitored_barrier(group: Any, timeout: timedelta, wait_all_ranks: bool) -> N
     _collect(group, answers, timeout, limit, wait_all_ranks)
 
 
+def _seconds(group: Any) -> float:
+    """The clock that the works' time limits go by: the session's where it has one."""
+    now_ps = getattr(group._session, "now_ps", None)
+    return time.monotonic() if now_ps is None else now_ps / 1e12
+
+
 def _token() -> torch.Tensor:
     return torch.zeros(1, dtype=torch.uint8)
 
@@ -51,12 +57,12 @@ def _arrive(group: Any) -> None:
 def _collect(group: Any, works: dict[int, Any], timeout: timedelta, limit: int,
              wait_all_ranks: bool) -> None:
     """Waits for the works of rank 0, one per peer; fails the group where one does not end."""
-    began = time.monotonic()
+    began = _seconds(group)
     missing, came = [], []
     for peer, work in works.items():
         remaining = timeout
         if not wait_all_ranks:
-            remaining -= timedelta(seconds=time.monotonic() - began)
+            remaining -= timedelta(seconds=_seconds(group) - began)
             if remaining <= timedelta(0) and not work.is_completed():
                 seen = (f"Successfully processed ranks: {_names(came)}" if came else
                         "No ranks successfully processed in monitoredBarrier.")
