@@ -103,6 +103,9 @@ class UsidPlan:
         self.spine: dict[int, int] = {}
         self.core: dict[int, int] = {}
         self.downlink: dict[tuple[int, int], int] = {}  # (leaf node, host) -> number
+        # Per plane, the first core's place among the uA uSIDs of T1 and T2. In a regular fabric no
+        # switch is next to both, and both begin at 0; elsewhere cores come behind the spines.
+        self._first_core: dict[int, int] = dict.fromkeys(range(topology.planes), 0)
         if isinstance(topology, PartialTopology):
             self._number_as_whole(topology)
         else:
@@ -151,6 +154,9 @@ class UsidPlan:
         self.spine.update({switch: i for i, switch in enumerate(spines)})
         self.core.update({switch: i for i, switch in enumerate(cores)})
         self._limits(leaves, len(spines), len(cores), plane)
+        if self.shape is None:
+            self._first_core[plane] = len(spines)
+            self._limit(len(spines) + len(cores), 4096, f"switches above leaves in plane {plane}")
 
     @staticmethod
     def _limit(used: int, most: int, what: str) -> None:
@@ -172,7 +178,9 @@ class UsidPlan:
             return UA_HOST + self.downlink[switch, far]
         if far in self.leaf:
             return UA_T0 + self.leaf[far]
-        return UA_T1 + (self.spine[far] if far in self.spine else self.core[far])
+        if far in self.spine:
+            return UA_T1 + self.spine[far]
+        return UA_T1 + self._first_core[self.topology.plane_of_switch(far)] + self.core[far]
 
     def tables(self, switch: int) -> SwitchUsids:
         plane = self.topology.plane_of_switch(switch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -50,6 +51,8 @@ def _flush() -> None:
 
 
 def _run(words: list[str]) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a file's name may hold bytes that are no text
+        sys.stdout.reconfigure(errors="backslashreplace")
     if words == ["--version"]:
         from loomnet import version
 

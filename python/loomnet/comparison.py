@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loomnet.arguments import checked_call
 from loomnet.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY, EXIT_OK, UsageError
+from loomnet.metrics import check_plain
 from loomnet.naming import quoted
 from loomnet.reading import parse_json, read_text
 from loomnet.report import SCHEMA_VERSION, Report
@@ -312,6 +313,7 @@ def load_report(path: str | Path) -> tuple[dict[str, Any], Path]:
         where = ".".join(map(str, first["loc"]))
         raise UsageError(f"{file}: not as the schema of a report says: {where}: {first['msg']}") \
             from None  # fmt: skip
+    check_plain(str(file), content)
     return content, file.resolve().parent
 
 

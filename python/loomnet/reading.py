@@ -14,6 +14,7 @@ from loomnet.naming import quoted
 
 MOST_TEXT = 1 << 28  # bytes of a report, a trace's text or a table
 MOST_SOURCE = 1 << 24  # of a Python file
+_PIECE = 1 << 20
 
 
 def user_path(where: str, value: Any) -> Path:
@@ -44,14 +45,17 @@ def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
         os.close(descriptor)
         what = "a folder, not a file" if stat.S_ISDIR(kind) else "not a regular file"
         raise UsageError(f"{path} is {what}")
+    pieces, total = [], 0
     with open(descriptor, "rb") as file:
         try:
-            data = file.read(most + 1)
+            # In pieces: read(most) would make room for all of `most` first.
+            while piece := file.read(_PIECE):
+                pieces.append(piece)
+                if (total := total + len(piece)) > most:
+                    raise UsageError(f"{path} holds more than {most >> 20} MiB")
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from None
-    if len(data) > most:
-        raise UsageError(f"{path} holds more than {most >> 20} MiB")
-    return data
+    return b"".join(pieces)
 
 
 def read_text(path: str | Path, most: int = MOST_TEXT) -> str:

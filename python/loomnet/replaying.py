@@ -104,7 +104,7 @@ def _text_at(content: dict[str, Any], section: str, name: str) -> str | None:
     """A text of one of its sections; None where there is none."""
     found = content.get(section)
     value = found.get(name) if isinstance(found, dict) else None
-    return value if isinstance(value, str) and "\0" not in value else None
+    return value if isinstance(value, str) and value.isprintable() else None
 
 
 def _version() -> str:

@@ -2,6 +2,7 @@
 uplink, healthy and reconverged."""
 
 import ipaddress
+import itertools
 import random
 
 import pytest
@@ -266,3 +267,43 @@ def test_plan_is_the_same_from_the_same_fabric_and_is_json():
 
     assert make_plan(clos(), seed=3) == make_plan(clos(), seed=3) != make_plan(clos(), seed=4)
     assert json.loads(json.dumps(make_plan(clos()).to_dict()))["hosts"][1]["address"] == "fd00::1"
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
+def test_hosts_anywhere_on_a_row_of_switches_reach_each_other(tmp_path, length, transport):
+    """Every placement of two hosts on a row of switches runs, or names what its addresses lack. Two
+    hosts on the last switch leave a row of switches above one leaf, some of them next to a spine
+    and to a core at once."""
+    for first in range(length):
+        for second in range(first, length):
+            fabric = ln.Fabric()
+            row = [fabric.add_switch(f"p0.s{i}") for i in range(length)]
+            for a, b in itertools.pairwise(row):
+                fabric.add_link(a, b, rate="10 Gb/s", delay="1 us")
+            for place in (first, second):
+                fabric.add_link(fabric.add_host(), row[place], rate="10 Gb/s", delay="1 us")
+            job = ln.SendRecv("100 kB", transport=transport)
+            try:
+                r = ln.run(fabric, job, directory=tmp_path / f"{first}-{second}")
+            except AddressError as error:
+                assert "uSIDs; one address holds 6" in str(error) and second - first >= 5
+                continue
+            assert r.data.ended == "finished" and r["errors"] == 0
+
+
+def test_no_two_neighbours_of_a_switch_share_a_usid():
+    """In a graph of switches of every degree, at the head of every adjacency and own table."""
+    draw = random.Random(7)
+    for _ in range(30):
+        fabric, size = ln.Fabric(), draw.randint(2, 12)
+        switches = [fabric.add_switch(f"p0.s{i}") for i in range(size)]
+        for i in range(1, size):
+            for j in draw.sample(range(i), draw.randint(1, min(i, 4))):
+                fabric.add_link(switches[i], switches[j], rate="1 Gb/s", delay="1 us")
+        for _ in range(2):
+            fabric.add_link(fabric.add_host(), draw.choice(switches), rate="1 Gb/s", delay="1 us")
+        plan = make_plan(fabric)
+        for switch in plan.switches:
+            keys = [key for key, _ in switch.usids.adjacencies] + [switch.usids.own]
+            assert len(set(keys)) == len(keys)
