@@ -117,7 +117,7 @@ def with_value(content, path, value):
 
 
 # --- report.json, environment.json, the scenario's copy ------------------------------------------
-def test_a_report_with_a_value_of_another_type_is_one_line_or_a_comparison(copy, run_folder, capsys):
+def test_a_report_with_a_value_of_another_type_is_one_line_or_compared(copy, run_folder, capsys):
     content = json.loads((copy / "report.json").read_text())
     draw, refused, told = random.Random(1), 0, 0
     for path in places(content):
@@ -184,7 +184,7 @@ def test_a_mutated_report_is_one_line_or_a_comparison(copy, run_folder, capsys, 
         command("compare", run_folder, copy, capsys=capsys, allowed=(0, 1, 2, 3))
 
 
-# --- scenario files -------------------------------------------------------------------------------
+# --- scenario files ------------------------------------------------------------------------------
 def test_a_mutated_scenario_file_is_one_line_or_runs(copy, capsys):
     for number, data in enumerate(mutants(SCENARIO.encode(), random.Random(4), 10)):
         file = Path(f"m{number}.py")
@@ -194,7 +194,7 @@ def test_a_mutated_scenario_file_is_one_line_or_runs(copy, capsys):
             if b"lab.run" in data else None  # fmt: skip
 
 
-# --- what jobs read -------------------------------------------------------------------------------
+# --- what jobs read ------------------------------------------------------------------------------
 READERS = {
     "flows.jsonl": (ROWS.encode(), lambda path: ln.Trace(path).rows()),
     "matrix.cm": (MATRIX.encode(), lambda path: read_matrix(path).graph()),
@@ -233,7 +233,7 @@ def test_an_input_that_is_no_regular_file_is_refused_at_once(tmp_path, name):
     read = READERS[name][1]
     path = tmp_path / name
     os.mkfifo(path)
-    with pytest.raises(UsageError, match="not a regular file|no trace files"):
+    with pytest.raises(UsageError, match=r"not a regular file|no trace files"):
         read(path)
 
 
@@ -251,7 +251,7 @@ def test_a_bad_row_is_named_by_its_line(tmp_path, row):
         ln.Trace(path).rows()
 
 
-# --- bounds of memory -----------------------------------------------------------------------------
+# --- bounds of memory ----------------------------------------------------------------------------
 def test_a_compressed_trace_takes_no_more_than_it_holds(tmp_path):
     """Under a limit of address space that the size it is read up to would exceed."""
     path = tmp_path / "t.0.et.gz"
