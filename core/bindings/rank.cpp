@@ -81,9 +81,9 @@ void bind_testing(py::module_& m) {
       .def("stop", &LoopbackNic::stop, py::call_guard<py::gil_scoped_release>())
       .def("fds",
            [](const LoopbackNic& nic, std::uint32_t r) {
-             return py::make_tuple(nic.memory_fd(r), nic.rank_event_fd(r), nic.engine_event_fd(r));
+             return py::make_tuple(nic.memory_fd(r), nic.engine_event_fd(r));
            },
-           "(memory, rank's eventfd, engine's eventfd) of one rank; the NIC owns them.")
+           "(memory, engine's eventfd) of one rank; the NIC owns them.")
       .def("gone",
            [](LoopbackNic& nic, std::uint32_t r, bool killed) {
              nic.gone(r, killed ? rank::GoneReason::killed : rank::GoneReason::exited);
@@ -144,8 +144,8 @@ void bind_rank(py::module_& m) {
 
   py::class_<RankSession>(m, "RankSession",
                           "This process's use of its emulated NIC, by inherited descriptors.")
-      .def(py::init<int, int, int, bool>(), py::arg("memory_fd"), py::arg("rank_event_fd"),
-           py::arg("engine_event_fd"), py::arg("await_sends") = true)
+      .def(py::init<int, int, bool>(), py::arg("memory_fd"), py::arg("engine_event_fd"),
+           py::arg("await_sends") = true)
       .def_property_readonly("rank", &RankSession::rank)
       .def_property_readonly("world", &RankSession::world)
       .def("create", &RankSession::create, py::arg("id"), py::arg("members"), Release())

@@ -40,9 +40,9 @@ void bind_rank_bridge(py::module_& m) {
       .def(
           "fds",
           [](const RankBridge& b) {
-            return py::make_tuple(b.memory_fd(), b.rank_event_fd(), b.engine_event_fd());
+            return py::make_tuple(b.memory_fd(), b.engine_event_fd());
           },
-          "(memory, rank's eventfd, engine's eventfd), to be inherited by the rank's process.")
+          "(memory, engine's eventfd), to be inherited by the rank's process.")
       .def("bind", &RankBridge::bind, py::arg("peer"), py::arg("qp"))
       .def(
           "take_marks", [](RankBridge& b) { return mark_list(b.take_marks()); },

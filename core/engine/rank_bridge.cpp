@@ -13,6 +13,7 @@ RankBridge::RankBridge(Network& network, NodeId host, const rank::Geometry& geom
     : network_(network),
       nic_(network.nic(host)),
       memory_(rank::Memory::create(geometry)),
+      rank_wake_(memory_.engine_words().rank_wake),
       port_(memory_, rank_wake_),
       id_(network.events().add(*this)) {
   auto staging = memory_.staging();
@@ -34,54 +35,79 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
   std::array<rank::MarkEntry, 64> marks;
   // Marks first: a work begins before the requests that carry it.
   const std::size_t m = port_.poll_marks(marks);
-  if (wall_ns != 0 && m != 0 && !affordable(m, wall_ns)) {
+  if (!affordable(std::span(marks).first(m), now, wall_ns)) {
     cut_off(RankFault::flooded, now);
     return true;
   }
-  const auto when = [&](std::int64_t at_ns) {
-    if (wall_ns == 0) return now;
-    // A rank's clock reading is only its word: it counts as now where it lies in the future.
-    const double ago = static_cast<double>(wall_ns - at_ns) * 1000.0 / dilation;
-    return ago <= 0 ? now : ago > static_cast<double>(now.count) ? Picoseconds{} : now - Picoseconds{static_cast<std::int64_t>(ago)};
-  };
-  for (std::size_t i = 0; i < m; ++i) {
-    const rank::MarkEntry& mark = marks[i];
-    const auto kind = static_cast<rank::MarkKind>(mark.kind);
-    const Picoseconds at = when(mark.at_ns);
-    if (Tap* tap = network_.tap()) [[unlikely]] tell(*tap, mark, at);
-    if (kind == rank::MarkKind::work_begin) {
-      nic_.meter().begin(at);
-      if (wall_ns == 0 && began_.size() < kMostWorks) began_.emplace(mark.value, at);
-    } else if (kind == rank::MarkKind::work_end) {
-      Picoseconds began = when(static_cast<std::int64_t>(mark.a));
-      if (const auto known = began_.find(mark.value); known != began_.end()) {
-        began = known->second;
-        began_.erase(known);
-      }
-      nic_.meter().end(began, at, mark.status == 0 ? mark.b : 0);
-      ++(mark.status == 0 ? finished_ : failed_);
-    } else if (kind == rank::MarkKind::compute) {
-      // A rank's word: an hour of emulated time is the most it may ask for at once.
-      const auto asked = std::min<std::uint64_t>(mark.value, static_cast<std::uint64_t>(seconds(3600).count));
-      network_.events().schedule(now + Picoseconds{static_cast<std::int64_t>(asked)}, id_);
-    } else {
-      marks_.push_back({kind, mark.status, at, mark.value, mark.a, mark.b});
-    }
-  }
+  for (std::size_t i = 0; i < m; ++i) take(marks[i], now, wall_ns, dilation);
   const std::size_t n = port_.poll(batch);
   for (std::size_t i = 0; i < n; ++i) nic_.post(batch[i].qp, batch[i].request, now);
   return m + n != 0;
 }
 
-// A mark costs memory for as long as the run lasts, and a rank can make millions per second.
-bool RankBridge::affordable(std::size_t marks, std::int64_t wall_ns) {
-  const std::int64_t earned = (wall_ns - marks_seen_ns_) / kMarkCostNs;
-  if (earned > 0) {
-    allowance_ = std::min(allowance_ + earned, kMarkBurst);
-    marks_seen_ns_ = wall_ns;
+void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t wall_ns, double dilation) {
+  const auto when = [&](std::int64_t at_ns) {
+    if (wall_ns == 0) return now;
+    // A rank's clock reading is only its word: it counts as now where it lies in the future.
+    const double ago = static_cast<double>(wall_ns - std::max<std::int64_t>(at_ns, 0)) * 1000.0 / dilation;
+    return ago <= 0 ? now : ago > static_cast<double>(now.count) ? Picoseconds{} : now - Picoseconds{static_cast<std::int64_t>(ago)};
+  };
+  const auto kind = static_cast<rank::MarkKind>(mark.kind);
+  // Nor may a rank's time run backwards: intervals would end before they begin.
+  const Picoseconds at = latest_mark_ = std::max(when(mark.at_ns), latest_mark_);
+  if (Tap* tap = network_.tap()) [[unlikely]] tell(*tap, mark, at);
+  if (kind == rank::MarkKind::work_begin) {
+    nic_.meter().begin(at);
+    if (wall_ns == 0 && began_.size() < kMostOpenWorks) began_.emplace(mark.value, at);
+  } else if (kind == rank::MarkKind::work_end) {
+    Picoseconds began = when(static_cast<std::int64_t>(mark.a));
+    if (const auto known = began_.find(mark.value); known != began_.end()) {
+      began = known->second;
+      began_.erase(known);
+    }
+    nic_.meter().end(std::min(began, at), at, mark.status == 0 ? mark.b : 0);
+    ++(mark.status == 0 ? finished_ : failed_);
+  } else if (kind == rank::MarkKind::compute) {
+    compute(mark.value, now);
+  } else {
+    marks_.push_back({kind, mark.status, at, mark.value, mark.a, mark.b});
   }
-  allowance_ -= static_cast<std::int64_t>(marks);
-  return allowance_ >= 0;
+}
+
+void RankBridge::compute(std::uint64_t picoseconds, Picoseconds now) {
+  // A rank's word: an hour of emulated time is the most it may ask for at once.
+  const Picoseconds asked{static_cast<std::int64_t>(
+      std::min<std::uint64_t>(picoseconds, static_cast<std::uint64_t>(seconds(3600).count)))};
+  if (++computes_ > kMostComputes) return cut_off(RankFault::flooded, now);
+  if (now > kNever / 2) return cut_off(RankFault::end_of_time, now);
+  network_.events().schedule(now + asked, id_);
+}
+
+// Whether what these marks make the engine keep is within the bounds.
+bool RankBridge::affordable(std::span<const rank::MarkEntry> marks, Picoseconds now, std::int64_t wall_ns) {
+  if (marks.empty()) return true;
+  if (wall_ns != 0) {
+    const std::int64_t earned = (wall_ns - marks_seen_ns_) / kMarkCostNs;
+    if (earned > 0) {
+      allowance_ = std::min(allowance_ + earned, kMarkBurst);
+      marks_seen_ns_ = wall_ns;
+    }
+    allowance_ -= static_cast<std::int64_t>(marks.size());
+    if (allowance_ < 0) return false;
+  } else if (now != instant_) {
+    instant_ = now;
+    marked_at_once_ = {};
+  }
+  for (const rank::MarkEntry& mark : marks) {
+    const auto kind = static_cast<rank::MarkKind>(mark.kind);
+    const bool work = kind == rank::MarkKind::work_begin || kind == rank::MarkKind::work_end;
+    ++(work ? marked_at_once_.works : marked_at_once_.records);
+    if (kind == rank::MarkKind::compute) continue;  // nothing is kept of it once its time has passed
+    ++(work ? marked_.works : marked_.records);
+  }
+  if (marked_.works > 2 * kMostWorks || marked_.records > kMostRecords) return false;
+  return wall_ns != 0 || (marked_at_once_.works <= 2 * kMostWorksAtOnce &&
+                          marked_at_once_.records <= kMostRecordsAtOnce);
 }
 
 // A rank may write anything: names and numbers are for whoever looks at a trace, nothing follows from

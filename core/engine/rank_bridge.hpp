@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +30,6 @@ class RankBridge final : public NicClient, public EventHandler {
   ~RankBridge() override;
 
   int memory_fd() const { return memory_.fd(); }
-  int rank_event_fd() const { return rank_wake_.get(); }
   int engine_event_fd() const { return engine_wake_.get(); }
   void bind(std::uint32_t peer, QpNumber qp) { port_.bind(peer, 0, qp); }
 
@@ -60,6 +60,7 @@ class RankBridge final : public NicClient, public EventHandler {
   // A compute mark's time has passed.
   void on_event(std::uint64_t, Picoseconds now) override {
     news_ = true;
+    --computes_;
     port_.notify({static_cast<std::uint32_t>(rank::NoticeKind::resume), 0, 0, 0});
     port_.flush(now);
   }
@@ -75,24 +76,41 @@ class RankBridge final : public NicClient, public EventHandler {
   bool take_news() { return std::exchange(news_, false); }
 
  private:
-  // Live: 50,000 marks per second, far above what collectives come to, and a second's worth at once.
+  // What a rank may make the engine keep, far above what training comes to. Works cost 24 B each in
+  // the host's meter for as long as the run lasts, records (steps, hashes …) some 100 B in Python.
+  static constexpr std::uint64_t kMostWorks = 1 << 24, kMostRecords = 1 << 22;
+  // Virtual clock, where a rank can mark for ever at one instant.
+  static constexpr std::uint64_t kMostWorksAtOnce = 1 << 20, kMostRecordsAtOnce = 1 << 16;
+  // Live: 50,000 marks per second, and a second's worth at once.
   static constexpr std::int64_t kMarkCostNs = 20'000, kMarkBurst = 50'000;
+  // Compute marks whose time has not passed; a session waits for one before it makes the next.
+  static constexpr std::uint32_t kMostComputes = 64;
+  static constexpr std::size_t kMostOpenWorks = 65'536;  // virtual clock, with the time they began
 
+  struct Marked {
+    std::uint64_t works = 0, records = 0;
+  };
+
+  void take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t wall_ns, double dilation);
+  void compute(std::uint64_t picoseconds, Picoseconds now);
   void tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at);
-  bool affordable(std::size_t marks, std::int64_t wall_ns);
+  bool affordable(std::span<const rank::MarkEntry> marks, Picoseconds now, std::int64_t wall_ns);
 
   Network& network_;
   Nic& nic_;
-  rank::EventFd rank_wake_, engine_wake_;
+  rank::EventFd engine_wake_;
   rank::Memory memory_;
+  rank::WakeWord rank_wake_;
   RankPort port_;
   std::uint32_t key_ = 0;
   bool news_ = false;
   std::int64_t allowance_ = kMarkBurst, marks_seen_ns_ = 0;
+  Marked marked_, marked_at_once_;  // of the run; at `instant_`
+  Picoseconds instant_{}, latest_mark_{};
+  std::uint32_t computes_ = 0;
   ObjectId id_;
   std::uint64_t finished_ = 0, failed_ = 0;
   // Virtual clock: works under way and when they began. A rank's own clock says nothing there.
-  static constexpr std::size_t kMostWorks = 65'536;
   std::map<std::uint64_t, Picoseconds> began_;
   std::map<std::uint32_t, std::uint32_t> sequences_;  // by communicator: collectives begun
   std::vector<RankMark> marks_;

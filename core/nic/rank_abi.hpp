@@ -10,7 +10,7 @@
 namespace loomnet::rank {
 
 inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
-inline constexpr std::uint32_t kAbiVersion = 1;
+inline constexpr std::uint32_t kAbiVersion = 2;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMaxWorld = 4096;
@@ -24,6 +24,7 @@ enum class State : std::uint8_t {
   waiting = 2,    // every thread that communicates is blocked; only an entry from the NIC wakes it
   gone = 3,       // left of its own accord
 };
+inline constexpr State kLastState = State::gone;
 constexpr std::uint64_t state_word(std::uint64_t epoch, State state) {
   return epoch << 8 | static_cast<std::uint8_t>(state);
 }
@@ -104,6 +105,7 @@ enum class MarkKind : std::uint32_t {
   compute = 7,     // the rank computes for `value` picoseconds of emulated time: wake it after
 };
 inline constexpr MarkKind kLastMark = MarkKind::compute;
+inline constexpr std::uint64_t kMaxStep = 1ull << 31;  // a notice names a later one in 32 bits
 struct MarkEntry {
   std::uint32_t kind;
   std::uint32_t status;  // 0 = ok
@@ -161,7 +163,7 @@ struct Header {
 struct RankWords {
   alignas(kCacheLine) std::atomic<std::uint64_t> state;       // state_word()
   alignas(kCacheLine) std::atomic<std::int64_t> local_ns;     // when it last posted or changed state
-  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;    // wants its eventfd raised
+  alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;    // wants its wake word raised
   alignas(kCacheLine) std::atomic<std::uint64_t> marks_lost;  // mark ring was full
 };
 
@@ -169,6 +171,7 @@ struct RankWords {
 struct EngineWords {
   alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // wants its eventfd raised
   alignas(kCacheLine) std::atomic<std::int64_t> now_ps;     // emulated time of the last flush
+  alignas(kCacheLine) std::atomic<std::uint32_t> rank_wake;  // WakeWord: the rank sleeps on it
 };
 
 // Where everything is; a function of the geometry alone.

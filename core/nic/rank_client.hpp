@@ -42,7 +42,7 @@ class RankClient final : public Verbs {
 
   void set_state(State state);
   State state() const { return state_; }
-  // Before sleeping on the rank's eventfd; false: there is something to read already.
+  // Before sleeping on the rank's wake word; false: there is something to read already.
   bool announce_sleep();
   void cancel_sleep();
 

@@ -26,7 +26,6 @@ class LoopbackNic {
 
   std::uint32_t world() const { return static_cast<std::uint32_t>(hosts_.size()); }
   int memory_fd(std::uint32_t rank) const { return hosts_.at(rank)->memory.fd(); }
-  int rank_event_fd(std::uint32_t rank) const { return hosts_.at(rank)->rank_wake.get(); }
   int engine_event_fd(std::uint32_t rank) const { return hosts_.at(rank)->engine_wake.get(); }
 
   void start();
@@ -47,9 +46,13 @@ class LoopbackNic {
 
  private:
   struct Host {
-    Host(const Geometry& geometry) : memory(Memory::create(geometry)), port(memory, rank_wake) {}
-    EventFd rank_wake, engine_wake;
+    Host(const Geometry& geometry)
+        : memory(Memory::create(geometry)),
+          rank_wake(memory.engine_words().rank_wake),
+          port(memory, rank_wake) {}
+    EventFd engine_wake;
     Memory memory;
+    WakeWord rank_wake;
     RankPort port;
     bool told_gone = false;
     std::vector<RankWork> held;  // while the wire is stalled

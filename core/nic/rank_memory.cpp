@@ -1,10 +1,13 @@
 #include "nic/rank_memory.hpp"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,8 +43,27 @@ Descriptor::~Descriptor() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+void WakeWord::raise() {
+  if (word_.exchange(1, std::memory_order_seq_cst) != 0) return;
+  // Not FUTEX_PRIVATE_FLAG: the sleeper is another process.
+  ::syscall(SYS_futex, &word_, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+bool WakeWord::wait(int timeout_ms) {
+  const timespec limit{timeout_ms / 1000, timeout_ms % 1000 * 1'000'000l};
+  if (word_.load(std::memory_order_seq_cst) == 0) {
+    ::syscall(SYS_futex, &word_, FUTEX_WAIT, 0, timeout_ms < 0 ? nullptr : &limit, nullptr, 0);
+  }
+  return word_.load(std::memory_order_seq_cst) != 0;
+}
+
 EventFd::EventFd() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!fd_) fail("eventfd");
+  std::uint64_t count;
+  const iovec into{&count, sizeof count};
+  if (::preadv2(fd_.get(), &into, 1, -1, RWF_NOWAIT) >= 0 || errno != EAGAIN) {
+    fail("eventfd: reading without waiting (Linux 5.8 and later)");
+  }
 }
 
 void EventFd::raise() {
@@ -52,7 +74,10 @@ void EventFd::raise() {
 
 void EventFd::clear() {
   std::uint64_t count;
-  [[maybe_unused]] const auto n = ::read(fd_.get(), &count, sizeof count);
+  const iovec into{&count, sizeof count};
+  // RWF_NOWAIT holds for this call: a rank may have cleared O_NONBLOCK, and may read the counter
+  // between a poll and this line.
+  [[maybe_unused]] const auto n = ::preadv2(fd_.get(), &into, 1, -1, RWF_NOWAIT);
 }
 
 bool EventFd::wait(int timeout_ms) {

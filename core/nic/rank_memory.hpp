@@ -1,8 +1,10 @@
-// Makes, seals and maps the memory a rank shares with its NIC, and the two eventfds beside it.
+// Makes, seals and maps the memory a rank shares with its NIC, and wakes either side.
 // The only file of this folder, with rank_memory.cpp, that makes system calls for it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -36,6 +38,23 @@ class Waker {
   virtual void raise() = 0;
 };
 
+// Wakes a rank: a futex word in the memory that both sides share. The engine may not raise an
+// eventfd that a rank has inherited: the flag O_NONBLOCK belongs to the open file that both share, so
+// a rank could clear it, fill the counter, and the engine's write would block for ever.
+class WakeWord final : public Waker {
+ public:
+  explicit WakeWord(std::atomic<std::uint32_t>& word) : word_(word) {}
+  void raise() override;
+  void clear() { word_.store(0, std::memory_order_seq_cst); }
+  // Sleeps until raised, a signal, or `timeout_ms` (-1: for ever) passed; true if raised.
+  bool wait(int timeout_ms);
+
+ private:
+  std::atomic<std::uint32_t>& word_;  // 1: raised
+};
+
+// Wakes the engine, which can poll the descriptors of many ranks at once. A rank raises it; the
+// engine only waits for it and clears it, and clearing never blocks, whatever the rank did to it.
 class EventFd final : public Waker {
  public:
   EventFd();                               // a new one, non-blocking; throws std::system_error

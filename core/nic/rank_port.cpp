@@ -25,6 +25,7 @@ std::string_view to_string(RankFault fault) {
     case RankFault::completion_ring_full: return "completion queue overrun";
     case RankFault::arrival_ring_full: return "arrival queue overrun";
     case RankFault::notice_ring_full: return "notice queue overrun";
+    case RankFault::end_of_time: return "more emulated compute time than the clock can count";
   }
   return "unknown";
 }
@@ -127,7 +128,10 @@ std::size_t RankPort::poll_marks(std::span<MarkEntry> out) {
   const std::size_t n = marks_.pop(out);
   if (marks_.corrupt()) fail(RankFault::ring_index);
   for (std::size_t i = 0; i < n; ++i) {
-    if (out[i].kind == 0 || out[i].kind > static_cast<std::uint32_t>(rank::kLastMark)) {
+    const auto kind = static_cast<rank::MarkKind>(out[i].kind);
+    const bool numbered = kind == rank::MarkKind::step || kind == rank::MarkKind::hash;
+    if (out[i].kind == 0 || kind > rank::kLastMark ||
+        (numbered && out[i].value > rank::kMaxStep)) {
       fail(RankFault::bad_mark);
       return i;
     }
@@ -189,12 +193,26 @@ void RankPort::fail(RankFault fault) {
   if (fault_ == RankFault::none) fault_ = fault;
 }
 
+// A ring of the engine's asks for the rank's index only when the ring is full; this asks at once.
+bool RankPort::indices_sound() {
+  completions_.room();
+  arrivals_.room();
+  notices_.room();
+  if (!completions_.corrupt() && !arrivals_.corrupt() && !notices_.corrupt() &&
+      !submissions_.corrupt() && !marks_.corrupt()) {
+    return true;
+  }
+  fail(RankFault::ring_index);
+  return false;
+}
+
 void RankPort::cut_off(RankFault fault, Picoseconds now) {
   fail(fault);
   flush(now);
 }
 
 void RankPort::flush(Picoseconds now) {
+  if (fault_ == RankFault::none) indices_sound();
   if (fault_ != RankFault::none && !told_) {
     told_ = true;
     // Best effort: a rank with a full or corrupted notice ring cannot be told.
@@ -244,14 +262,16 @@ void RankPort::cancel_sleep() {
 
 rank::State RankPort::state() const {
   const auto word = memory_.rank_words().state.load(std::memory_order_acquire) & 0xff;
-  return word > static_cast<std::uint64_t>(rank::State::gone) ? rank::State::gone
+  return word > static_cast<std::uint64_t>(rank::kLastState) ? rank::State::gone
                                                                : static_cast<rank::State>(word);
 }
 
 bool RankPort::quiescent() {
   const auto& state = memory_.rank_words().state;
   const std::uint64_t before = state.load(std::memory_order_seq_cst);
+  if ((before & 0xff) > static_cast<std::uint64_t>(rank::kLastState)) fail(RankFault::bad_state);
   if ((before & 0xff) != static_cast<std::uint64_t>(rank::State::waiting)) return false;
+  if (!indices_sound()) return false;
   const bool quiet = submissions_.empty() && marks_.empty() && completions_.drained() &&
                      arrivals_.drained() && notices_.drained();
   return quiet && state.load(std::memory_order_seq_cst) == before;

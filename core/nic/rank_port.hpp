@@ -23,12 +23,13 @@ enum class RankFault : std::uint32_t {
   bad_descriptor,         // reserved bits, opcode, channel or loss tolerance out of range
   unknown_peer,           // no such rank, itself, or no queue pair bound to it
   out_of_region,          // local bytes outside the staging area
-  bad_mark,               // unknown mark
+  bad_mark,               // unknown mark, or a step past kMaxStep
   bad_state,              // state word makes no sense
-  flooded,                // more requests outstanding than completions fit, or marks without end
+  flooded,                // more requests outstanding than completions fit, or too many marks
   completion_ring_full,   // the rank does not read its completions
   arrival_ring_full,      // the rank does not read its arrivals
   notice_ring_full,       // the rank does not read its notices
+  end_of_time,            // it computes past what the clock can count
 };
 std::string_view to_string(RankFault fault);
 
@@ -97,6 +98,7 @@ class RankPort {
   };
   RankFault check(const rank::Submission& s, RankWork& out) const;
   bool alive();
+  bool indices_sound();
   void fail(RankFault fault);
 
   const rank::Memory& memory_;

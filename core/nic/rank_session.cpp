@@ -32,9 +32,9 @@ std::uint64_t work_label(const std::vector<Operation>& operations) {
 
 }  // namespace
 
-RankSession::RankSession(int memory_fd, int rank_event_fd, int engine_event_fd, bool await_sends)
+RankSession::RankSession(int memory_fd, int engine_event_fd, bool await_sends)
     : memory_(Memory::attach(memory_fd)),
-      rank_wake_(duplicate(rank_event_fd, "the rank's eventfd")),
+      rank_wake_(memory_.engine_words().rank_wake),
       engine_wake_(duplicate(engine_event_fd, "the engine's eventfd")),
       client_(memory_, engine_wake_),
       executor_(client_.layout(), client_.rank(), client_.staging(), client_, *this,

@@ -48,7 +48,7 @@ class RankSession final : private OperationSink {
  public:
   // Attaches to inherited descriptors (duplicated, the caller's stay open). Throws
   // std::runtime_error or std::system_error. `await_sends` as CollectiveExecutor has it.
-  RankSession(int memory_fd, int rank_event_fd, int engine_event_fd, bool await_sends = true);
+  RankSession(int memory_fd, int engine_event_fd, bool await_sends = true);
   ~RankSession() override;  // leave(0)
   RankSession(const RankSession&) = delete;
   RankSession& operator=(const RankSession&) = delete;
@@ -115,7 +115,8 @@ class RankSession final : private OperationSink {
   static constexpr std::int64_t kDepartedGrace = 10'000'000'000;
 
   Memory memory_;
-  EventFd rank_wake_, engine_wake_;
+  WakeWord rank_wake_;
+  EventFd engine_wake_;
   RankClient client_;
   CollectiveExecutor executor_;
   mutable std::mutex mutex_;

@@ -74,7 +74,7 @@ class RankJob:
                 [sys.executable, str(self.request.script), *self.job.args],
                 environment={
                     "LOOMNET_RANK_FD": str(fds[0]),
-                    "LOOMNET_EVENT_FDS": f"{fds[1]},{fds[2]}",
+                    "LOOMNET_EVENT_FD": str(fds[1]),
                     "LOOMNET_TRANSPORT": self.engine.transport or "",
                     "LOOMNET_MAP_BACKEND": "1" if mapped else "0",
                     "LOOMNET_HASH_EVERY": str(HASH_EVERY),
@@ -96,7 +96,9 @@ class RankJob:
 
     @property
     def running(self) -> bool:
-        return self.group is not None and bool(self.group.running)
+        """Whether a rank runs that the job still waits for: one that was cut off may run for ever."""
+        return self.group is not None and any(
+            not self.bridges[rank.spec.rank].fault for rank in self.group.running)
 
     @property
     def left(self) -> bool:

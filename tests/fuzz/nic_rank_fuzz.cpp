@@ -10,10 +10,10 @@
 using namespace loomnet;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static rank::EventFd wake;
   auto memory = rank::Memory::create({.rank = 0, .world = 3, .submissions = 8, .completions = 8,
                                       .arrivals = 8, .marks = 8, .notices = 8,
                                       .staging_bytes = 4096});
+  rank::WakeWord wake(memory.engine_words().rank_wake);
   RankPort port(memory, wake);
   port.bind(1, 0, 16);
   std::array<RankWork, 16> batch;

@@ -3,7 +3,7 @@
 PyTorch calls :func:`autoload` at the end of ``import torch`` (entry point ``torch.backends``), so a
 training script holds nothing of Loomnet. Inside a run the launcher's environment decides:
 
-* ``LOOMNET_RANK_FD``, ``LOOMNET_EVENT_FDS``: inherited descriptors of this rank's NIC;
+* ``LOOMNET_RANK_FD``, ``LOOMNET_EVENT_FD``: inherited descriptors of this rank's NIC;
 * ``LOOMNET_TRANSPORT``: ``gloo`` leaves the bytes to stock Gloo and only measures it;
 * ``LOOMNET_MAP_BACKEND=1``: a script that asks for ``gloo`` (or for nothing) gets Loomnet's;
 * ``LOOMNET_HASH_EVERY``: every so many steps each rank reports a hash of its parameters;

@@ -29,12 +29,12 @@ class Connection:
         except ImportError as error:
             raise RuntimeError(f"loomnet: the compiled module is missing ({error}); "
                                "in a clone of Loomnet: pip install .") from None
-        memory, events = os.environ.get("LOOMNET_RANK_FD"), os.environ.get("LOOMNET_EVENT_FDS")
-        if memory is None or events is None:
+        memory, event = os.environ.get("LOOMNET_RANK_FD"), os.environ.get("LOOMNET_EVENT_FD")
+        if memory is None or event is None:
             raise RuntimeError(
                 "loomnet: no emulated NIC here (LOOMNET_RANK_FD is not set); start the script with "
                 "`loomnet run` (ln.TorchJob), or ask for backend \"gloo\"")
-        fds = [int(memory), *(int(fd) for fd in events.split(","))]
+        fds = [int(memory), int(event)]
         self.core = _core
         # Over TCP a send is over once the socket has the bytes, as Gloo sees it.
         over_tcp = os.environ.get("LOOMNET_TRANSPORT") == "tcp"
@@ -46,7 +46,7 @@ class Connection:
         # The NIC is this process's alone: not its children's, forked or spawned.
         for fd in fds:
             os.close(fd)
-        del os.environ["LOOMNET_RANK_FD"], os.environ["LOOMNET_EVENT_FDS"]
+        del os.environ["LOOMNET_RANK_FD"], os.environ["LOOMNET_EVENT_FD"]
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []

@@ -38,6 +38,7 @@ class Wire : public ::testing::Test {
   explicit Wire(const Geometry& g = small())
       : memory(Memory::create(g)),
         seen(Memory::attach(memory.fd())),
+        wake(seen.engine_words().rank_wake),
         port(memory, wake),
         submissions(seen.ring_words(rank::kSubmissions), seen.ring_entries(rank::kSubmissions),
                     g.submissions),
@@ -65,8 +66,8 @@ class Wire : public ::testing::Test {
     return port.fault();
   }
 
-  rank::EventFd wake;
   Memory memory, seen;
+  rank::WakeWord wake;
   RankPort port;
   rank::RingProducer<Submission> submissions;
   rank::RingProducer<MarkEntry> marks;
@@ -192,6 +193,41 @@ TEST_F(Wire, SleepingEngineNoticesACorruptedRing) {
   EXPECT_EQ(port.fault(), RankFault::ring_index);
 }
 
+// Each ring of the engine's, its index moved by the rank: found at the next flush, before the ring is
+// full, and by quiescent(), whichever comes first.
+TEST(RankPortIndices, CorruptedOnesAreFoundWhateverTheRankDoes) {
+  for (const auto ring : {rank::kCompletions, rank::kArrivals, rank::kNotices}) {
+    for (const bool waits : {false, true}) {
+      auto memory = Memory::create(small());
+      auto seen = Memory::attach(memory.fd());
+      rank::WakeWord wake(seen.engine_words().rank_wake);
+      RankPort port(memory, wake);
+      seen.ring_words(ring)->consumed.value = 1ull << 40;
+      if (waits) {
+        seen.rank_words().state = rank::state_word(1, rank::State::waiting);
+        EXPECT_FALSE(port.quiescent());
+      } else {
+        port.flush({});
+      }
+      EXPECT_EQ(port.fault(), RankFault::ring_index) << ring << waits;
+    }
+  }
+}
+
+TEST_F(Wire, StateOutOfRange) {
+  seen.rank_words().state = rank::state_word(1, static_cast<rank::State>(200));
+  EXPECT_FALSE(port.quiescent());
+  EXPECT_EQ(port.fault(), RankFault::bad_state);
+}
+
+TEST_F(Wire, StepThatNoNoticeCouldName) {
+  ASSERT_TRUE(marks.push({.kind = 1, .value = rank::kMaxStep + 1}));
+  marks.publish();
+  std::array<MarkEntry, 8> out;
+  EXPECT_EQ(port.poll_marks(out), 0u);
+  EXPECT_EQ(port.fault(), RankFault::bad_mark);
+}
+
 TEST_F(Wire, RequestsBeforeTheBadOneStand) {
   post(good(1));
   post(good(2));
@@ -266,8 +302,41 @@ TEST_F(Wire, QuiescentOnlyWhenWaitingAndAllRead) {
   EXPECT_TRUE(port.quiescent());
   seen.rank_words().state = rank::state_word(2, State::computing);
   EXPECT_FALSE(port.quiescent());
-  seen.rank_words().state = 0xff;
-  EXPECT_FALSE(port.quiescent());
+}
+
+// The flags of an inherited eventfd are the rank's too: it makes reads block and empties the counter
+// before the engine reads it. A blocked test dies of the alarm.
+TEST(Wakes, ClearingAnEventFdNeverBlocks) {
+  rank::EventFd engine_wake;
+  rank::Descriptor ranks(fcntl(engine_wake.get(), F_DUPFD_CLOEXEC, 3));
+  ASSERT_EQ(fcntl(ranks.get(), F_SETFL, O_RDWR), 0);
+  alarm(10);
+  engine_wake.clear();
+  alarm(0);
+  engine_wake.raise();
+  EXPECT_TRUE(engine_wake.wait(0));
+  engine_wake.clear();
+  EXPECT_FALSE(engine_wake.wait(0));
+}
+
+TEST(Wakes, AWordIsRaisedUntilItIsCleared) {
+  auto memory = Memory::create(small());
+  auto seen = Memory::attach(memory.fd());
+  rank::WakeWord ours(memory.engine_words().rank_wake), theirs(seen.engine_words().rank_wake);
+  EXPECT_FALSE(theirs.wait(0));
+  EXPECT_FALSE(theirs.wait(20));
+  ours.raise();
+  ours.raise();
+  EXPECT_TRUE(theirs.wait(0));
+  EXPECT_TRUE(theirs.wait(-1));
+  theirs.clear();
+  EXPECT_FALSE(theirs.wait(0));
+  std::thread later([&] {
+    usleep(20'000);
+    ours.raise();
+  });
+  EXPECT_TRUE(theirs.wait(-1));
+  later.join();
 }
 
 // Two threads, the sleep protocol both ways: every request is answered and nobody oversleeps.
@@ -320,7 +389,7 @@ TEST(RankPortGarbage, IsCutOffWhateverItWrites) {
     RandomStream random(seed, 1, 1);
     auto memory = Memory::create(small());
     auto seen = Memory::attach(memory.fd());
-    rank::EventFd wake;
+    rank::WakeWord wake(memory.engine_words().rank_wake);
     RankPort port(memory, wake);
     port.bind(1, 0, 10, 77);
     port.bind(2, 0, 20, 77);

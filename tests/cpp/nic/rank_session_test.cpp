@@ -25,8 +25,7 @@ class Cluster {
   Cluster(std::uint32_t world, std::uint32_t channels) : nic(world, channels) {
     nic.start();
     for (std::uint32_t r = 0; r < world; ++r) {
-      sessions.push_back(std::make_unique<RankSession>(nic.memory_fd(r), nic.rank_event_fd(r),
-                                                       nic.engine_event_fd(r)));
+      sessions.push_back(std::make_unique<RankSession>(nic.memory_fd(r), nic.engine_event_fd(r)));
     }
   }
   std::uint32_t world() const { return nic.world(); }
@@ -176,8 +175,7 @@ TEST(RankSession, AllWaitingIsSeenOnlyWhenTheWireStalls) {
 TEST(RankSession, MemoryServesOneProcessOnly) {
   LoopbackNic nic(2);
   const auto attach = [&] {
-    return std::make_unique<RankSession>(nic.memory_fd(0), nic.rank_event_fd(0),
-                                         nic.engine_event_fd(0));
+    return std::make_unique<RankSession>(nic.memory_fd(0), nic.engine_event_fd(0));
   };
   const auto session = attach();
   EXPECT_THROW(attach(), std::runtime_error);

@@ -7,8 +7,7 @@ import time
 
 from loomnet import _core
 
-events = (int(fd) for fd in os.environ["LOOMNET_EVENT_FDS"].split(","))
-session = _core.RankSession(int(os.environ["LOOMNET_RANK_FD"]), *events)
+session = _core.RankSession(*(int(os.environ[f"LOOMNET_{name}_FD"]) for name in ("RANK", "EVENT")))
 with open("/proc/self/status") as file:
     status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
 names = ("Uid", "Gid", "Groups", "CapEff", "NoNewPrivs")

@@ -37,7 +37,7 @@ def become_rank(script: str, arguments: list[str], environment: dict[str, str], 
     faulthandler.enable(output)
     fds = [d.detach() for d in descriptors]
     os.environ |= environment
-    os.environ |= {"LOOMNET_RANK_FD": str(fds[0]), "LOOMNET_EVENT_FDS": f"{fds[1]},{fds[2]}"}
+    os.environ |= {"LOOMNET_RANK_FD": str(fds[0]), "LOOMNET_EVENT_FD": str(fds[1])}
     sys.argv = [script, *arguments]
     status = 0
     try:

@@ -1,0 +1,44 @@
+"""Ranks that abuse what they share with the engine, on the virtual clock: each is cut off by name,
+or its end is named, and the engine neither hangs nor grows."""
+
+import resource
+from pathlib import Path
+
+import pytest
+
+import loomnet as ln
+from loomnet.laboratory import Lab
+
+SCRIPT = Path(__file__).parent / "plain_ranks" / "hostile.py"
+FABRIC = dict(planes=1, leaves=1, spines=1, hosts_per_leaf=2, rate="400 Gb/s", delay="1 us")
+
+
+def run_of(tmp_path, kind):
+    fabric = ln.clos.two_tier(**FABRIC)
+    job = ln.TorchJob(SCRIPT, args=[kind], ranks=2, compute="1 ms")
+    return Lab("hostile", directory=tmp_path / "run", max_wall_s=30).run(fabric, job)
+
+
+@pytest.mark.parametrize("kind", ["blocking_writes", "stolen_reads"])
+def test_a_rank_cannot_block_the_engine_by_flags_of_what_it_inherited(tmp_path, kind):
+    r = run_of(tmp_path, kind)
+    assert r.data.ended == "failed" and "rank 1 ended with exit status 7" in r.data.reason
+
+
+@pytest.mark.parametrize(("kind", "why"), [
+    *((kind, "flood of work requests or marks") for kind in
+      ("step", "hash", "loss", "failure", "work_begin", "work_end", "compute")),
+    *((f"{ring}_produced", "ring index corrupted") for ring in ("submissions", "marks")),
+    *((f"{ring}_consumed", "ring index corrupted") for ring in
+      ("completions", "arrivals", "notices")),
+    ("state", "state word corrupted"),
+    ("far_step", "malformed mark"),
+])  # fmt: skip
+def test_a_rank_that_breaks_its_contract_is_cut_off_by_name(tmp_path, kind, why):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    r = run_of(tmp_path, kind)
+    assert r.data.ended == "failed"
+    assert (r.data.errors[0].who, r.data.errors[0].message) == ("rank 1", f"cut off: {why}")
+    log = (tmp_path / "run" / "ranks" / "0.log").read_text()
+    assert "first ok" in log and "rank 1 was cut off" in log, log
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10  # KiB
