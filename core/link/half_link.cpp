@@ -137,6 +137,10 @@ Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
   }
   if (overtaking_) [[unlikely]] expect_departure(now);
   if (pauses_) [[unlikely]] attend(now);
+  // The queue is looked at when a packet in flight arrives. Live, a packet can come back from a kernel
+  // switch so late that the one it waits behind has arrived: then no event is left, and the packet
+  // would lie here until the next offer, which may be a retransmission seconds later.
+  if (in_flight_.empty() && !paused_) [[unlikely]] serve(busy_until_);
   return result;
 }
 
