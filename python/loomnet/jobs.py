@@ -24,6 +24,7 @@ from loomnet.expected import Edge, ring
 from loomnet.naming import did_you_mean, quoted
 from loomnet.reading import is_file
 from loomnet.spec import Spec
+from loomnet.training_script import check_training_script
 from loomnet.units import Size, Time
 
 # What carries a job's bytes. Live, `gloo` is stock torch Gloo and carries PyTorch jobs, `tcp` is
@@ -188,10 +189,15 @@ class TorchJob(Job):
         return self
 
     def located(self, *folders: Path) -> Path:
-        """The script's path, tried in each folder. Raises UsageError if it is in none."""
+        """The script's path, tried in each folder. Raises UsageError if it is in none, or if no
+        rank could run it."""
         for folder in folders:
             if is_file(folder / self.script):
-                return (folder / self.script).resolve()
+                path = (folder / self.script).resolve()
+                check_training_script(path, self.env)
+                return path
+            if os.path.isdir(folder / self.script):
+                raise UsageError(f"TorchJob.script: {folder / self.script} is a folder, not a file")
         tried = ", ".join(str(folder) for folder in folders)
         raise UsageError(f"TorchJob.script: no file {self.script} in {tried}")
 

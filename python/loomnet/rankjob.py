@@ -96,9 +96,9 @@ class RankJob:
 
     @property
     def running(self) -> bool:
-        """Whether a rank runs that the job still waits for: one that was cut off may run for ever."""
+        """Whether a rank runs that the job waits for: one that was cut off may run for ever."""
         return self.group is not None and any(
-            not self.bridges[rank.spec.rank].fault for rank in self.group.running)
+            rank.spec.rank not in self.told_gone for rank in self.group.running)
 
     @property
     def left(self) -> bool:

@@ -1,5 +1,7 @@
 """Jobs: specifications that hold together, or one line that says why not."""
 
+import importlib.util
+
 import pytest
 
 import loomnet as ln
@@ -116,6 +118,47 @@ def test_a_script_is_looked_for_and_named_if_missing(tmp_path):
     assert ln.TorchJob("train.py").located(tmp_path / "no", tmp_path) == tmp_path / "train.py"
     with pytest.raises(UsageError, match=r"TorchJob.script: no file other.py in .*"):
         ln.TorchJob("other.py").located(tmp_path)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("import os\nfor", r"train.py line 2 is no Python: invalid syntax$"),
+    ("x = (\n\n", r"line 1 is no Python: '\(' was never closed"),
+    ("x = '\0'", "is no Python: .*null bytes"),
+    (b"x = '\xff'", "is no Python: .*utf-8"),
+    ("x = " + "(" * 5000, "is no Python: "),
+    ("import loomnet as ln\n@ln.scenario\ndef f(lab):\n    pass",
+     r"holds a scenario \(@ln.scenario\) and no training; run it with `loomnet run train.py`"),
+])  # fmt: skip
+def test_a_script_that_no_rank_could_run_is_refused_in_one_line(tmp_path, text, words):
+    (tmp_path / "train.py").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(UsageError, match=words) as refused:
+        ln.TorchJob("train.py").located(tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_is_no_script(tmp_path):
+    (tmp_path / "train").mkdir()
+    with pytest.raises(UsageError, match="train is a folder, not a file"):
+        ln.TorchJob("train").located(tmp_path)
+
+
+def test_a_script_that_imports_torch_needs_it(tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec",
+                        lambda name, *rest: None if name == "torch" else find(name, *rest))
+    script = tmp_path / "train.py"
+    job = ln.TorchJob(script)
+    for text in ("import torch.nn as nn", "import os, torch", "from torch import nn"):
+        script.write_text(text)
+        with pytest.raises(UsageError, match=r"imports torch, which .* does not have; pip install"):
+            job.located(tmp_path)
+        ln.TorchJob(script, env={"PYTHONPATH": "/elsewhere"}).located(tmp_path)
+    for text in ("try:\n    import torch\nexcept ImportError:\n    pass", "from .torch import x"):
+        script.write_text(text)
+        job.located(tmp_path)
+    script.write_text("import torch")
+    (tmp_path / "torch.py").write_text("")
+    job.located(tmp_path)
 
 
 def test_a_graph_job_without_a_graph_cannot_be_made():
