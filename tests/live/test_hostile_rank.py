@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 HOSTILE = Path(__file__).parent / "rank_scripts" / "hostile.py"
+PLAIN = Path(__file__).parents[1] / "python" / "plain_ranks" / "hostile.py"
 
 
 def logs(loomnet) -> dict[int, str]:
@@ -28,6 +29,27 @@ def test_it_is_cut_off_and_its_peer_gets_a_named_error(loomnet, kind, why):
     assert "error: " in log[0] and "rank 1 was cut off" in log[0], log[0]
     fidelity = loomnet.report()["fidelity"][0]
     assert fidelity["ended"] == "failed" and fidelity["unexplained"] == 0
+
+
+@pytest.mark.parametrize("kind", ["blocking_writes", "stolen_reads"])
+def test_it_cannot_block_the_engine_by_flags_of_what_it_inherited(loomnet, kind):
+    run = loomnet.live("ranks", f"script={PLAIN}", f"args={kind}")
+    assert run.wait(60) in (1, 3), run.output
+    assert "rank 1 ended with exit status 7" in run.output
+    assert "first ok" in logs(loomnet)[0]
+
+
+@pytest.mark.parametrize(("kind", "why"), [
+    ("compute", "flood of work requests or marks"),
+    ("work_begin", "flood of work requests or marks"),
+    ("arrivals_consumed", "ring index corrupted"),
+    ("notices_consumed", "ring index corrupted"),
+])  # fmt: skip
+def test_without_a_framework_too_it_is_cut_off(loomnet, kind, why):
+    run = loomnet.live("ranks", f"script={PLAIN}", f"args={kind}")
+    assert run.wait(60) in (1, 3), run.output
+    assert f"rank 1: cut off: {why}" in run.output
+    assert "rank 1 was cut off" in logs(loomnet)[0]
 
 
 def test_its_memory_cannot_be_resized_and_nobody_notices_the_attempt(loomnet):

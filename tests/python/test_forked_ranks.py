@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from loomnet.live.forking import forkable
+from loomnet.live import forking
+from loomnet.live.forking import descends, forkable
 from loomnet.live.ownership import RunLock, marked
 from loomnet.live.ranks import RankGroup, RankSpec
 from loomnet.virtual_torch import LocalHosts
@@ -280,3 +281,36 @@ def test_what_cannot_be_forked_is_started_by_itself(tmp_path, environment, why):
         # A rank that cannot import says so itself.
         assert job.wait() == [1 if broken else 0], job.log(0)
         assert ("broken on purpose" if broken else "True") in job.log(0)
+
+
+def test_a_server_that_stands_does_not_hang_the_run(tmp_path, monkeypatch):
+    """A rank has the server's user: where no Landlock keeps it from that, it can stop the server.
+    The run ends the server, and with it the ranks, of which the server can say no more."""
+    monkeypatch.setattr(forking, "_ANSWER_S", 1.0)
+    began = time.monotonic()
+    with Job(tmp_path, "import torch\nimport time\nprint('begins')\ntime.sleep(3)\n", 1) as job:
+        assert job.group.forked
+        job.until(0, "begins")
+        (rank,) = job.group.ranks
+        server = int(Path(f"/proc/{rank.process.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(server, signal.SIGSTOP)
+        assert job.wait() == [-signal.SIGKILL]
+    assert time.monotonic() - began < 90
+
+
+def test_only_what_the_server_started_is_taken_for_a_rank():
+    ours = subprocess.Popen(["sleep", "60"])
+    try:
+        fd = os.pidfd_open(ours.pid)
+        assert descends(fd, os.getpid()) and descends(fd, os.getppid())
+        assert not descends(fd, ours.pid)
+        assert not descends(fd, 2**22 - 1)
+        ours.kill()
+        ours.wait()
+        assert descends(fd, 2**22 - 1)  # a signal to it reaches nothing
+        os.close(fd)
+        with open(os.devnull) as file:
+            assert not descends(file.fileno(), os.getppid())
+    finally:
+        ours.kill()
+        ours.wait()

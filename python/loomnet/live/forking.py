@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from loomnet.errors import UnavailableError
+
 from .kept_process import KeptProcess, pid_of
 from .preload import shared_imports
 
@@ -29,6 +31,7 @@ _OWN = frozenset({"RANK", "LOOMNET_HOST", "LOOMNET_HOST_ADDRESS", "LOOMNET_RANK_
 _NEVER = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PYTHONINSPECT")
 _MOST_BYTES = 1 << 17
 _IMPORT_S = 120  # wall; then something hangs that may not hang in a rank
+_ANSWER_S = 10.0  # wall; a rank has the same user, so it can stop the server or speak in its name
 _END_S = 5.0  # for a server to see that it is no longer wanted; while it imports it cannot
 
 Start = Callable[[Sequence[str], dict[str, str], Sequence[int], int], KeptProcess]
@@ -110,7 +113,7 @@ class ForkServer:
             self._channel.send(json.dumps(list(imports)).encode())
             self._channel.settimeout(_IMPORT_S)
             reason = self._receive()[0].get("reason", "it answered nonsense")
-            self._channel.settimeout(None)
+            self._channel.settimeout(_ANSWER_S)
         except OSError as error:  # it ended, or hangs
             reason = f"{error}"
         except BaseException:
@@ -122,21 +125,37 @@ class ForkServer:
 
     def fork(self, own: Mapping[str, str], output: int, descriptors: Sequence[int]) -> ForkedRank:
         """A rank with these variables besides the shared ones, `output` as its standard output and
-        error, and `descriptors` under the same numbers as here."""
+        error, and `descriptors` under the same numbers as here.
+
+        Raises:
+            UnavailableError: the server does not answer, or names a process that it has not made.
+        """
         order = {"environment": dict(own), "numbers": list(descriptors)}
-        socket.send_fds(self._channel, [json.dumps(order).encode()], [output, *descriptors])
-        while True:
-            answer, fds = self._receive()
-            if "forked" in answer:
-                os.set_inheritable(fds[0], False)
-                return ForkedRank(self, answer["forked"], fds[0])
+        try:
+            socket.send_fds(self._channel, [json.dumps(order).encode()], [output, *descriptors])
+            while True:
+                answer, fds = self._receive()
+                if "forked" in answer:
+                    break
+                for fd in fds:
+                    os.close(fd)
+        except OSError as error:
+            raise UnavailableError(f"ranks cannot be forked: {error}") from None
+        if len(fds) != 1 or not descends(fds[0], self.process.keeper):
+            for fd in fds:
+                os.close(fd)
+            raise UnavailableError("ranks cannot be forked: not a process of theirs")
+        os.set_inheritable(fds[0], False)
+        return ForkedRank(self, answer["forked"], fds[0])
 
     def status_of(self, pid: int) -> int:
-        """A rank's exit status; one that the server took along with it was killed."""
+        """A rank's exit status; one that the server took along with it was killed. A server that
+        does not answer is ended, and all ranks with it."""
         while pid not in self._statuses:
             try:
                 self._receive()
             except OSError:
+                self.process.kill()
                 return -signal.SIGKILL
         return self._statuses[pid]
 
@@ -153,7 +172,31 @@ class ForkServer:
         message, fds, _, _ = socket.recv_fds(self._channel, _MOST_BYTES, 4)
         if not message:
             raise ConnectionResetError("the process that imports for all ranks ended")
-        answer = json.loads(message)
-        if "status" in answer:
-            self._statuses[answer["pid"]] = answer["status"]
+        try:
+            answer = json.loads(message)
+            if "status" in answer:
+                self._statuses[int(answer["pid"])] = int(answer["status"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            for fd in fds:
+                os.close(fd)
+            raise ConnectionResetError("the process that imports for all ranks speaks nonsense"
+                                       ) from None
         return answer, fds
+
+
+def descends(pidfd: int, ancestor: int) -> bool:
+    """Whether `pidfd` names a process that `ancestor` or a child of it has started, or one that
+    has been reaped. Signals go to it with this process's rights, which may be root's."""
+    while True:
+        try:
+            number = pid_of(pidfd)
+            if number is None:
+                return "\nPid:" in Path(f"/proc/self/fdinfo/{pidfd}").read_text()
+            for _ in range(2):  # the server is its keeper's child, and the rank the server's
+                status = Path(f"/proc/{number}/stat").read_text()
+                number = int(status.rpartition(")")[2].split()[1])
+                if number == ancestor:
+                    return True
+            return False
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # reaped between two looks: the next says so

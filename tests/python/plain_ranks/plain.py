@@ -2,6 +2,7 @@
 Beside it, the layout of the memory that it shares with the engine, for ranks that abuse it."""
 
 import array
+import atexit
 import mmap
 import os
 import struct
@@ -67,13 +68,34 @@ class Memory:
 
     def flood(self, kind: str, value: int = 0):
         """Well-formed marks of one kind without end, as fast as the engine takes them."""
-        at, mask = self.ring("marks", "produced"), self.counts[3] - 1
-        number = _core.MARK_KINDS[kind]
-        made = self.words[at]
+        at, count = self.ring("marks", "produced"), self.counts[3]
+        number = {**_core.MARK_KINDS, "compute": 7}[kind]
+        for entry in range(count):
+            MARK.pack_into(self.map, self.entries["marks"] + entry * MARK.size, number, 0, 0,
+                           value or entry, 0, 0)
         while True:
-            if made - self.words[at + 8] > mask:
-                continue
-            MARK.pack_into(self.map, self.entries["marks"] + (made & mask) * MARK.size,
-                           number, 0, 0, value or made, 0, 0)
-            made += 1
-            self.words[at] = made
+            self.words[at] = self.words[at + 8] + count
+            os.write(descriptor("EVENT"), (1).to_bytes(8, "little"))
+
+
+class Job:
+    """What a training script does, by name."""
+
+    def __init__(self):
+        self.rank, self.world, self.nic = RANK, WORLD, Nic()
+        atexit.register(self.leave)
+
+    def all_reduce(self):
+        self.nic.run("all_reduce")
+
+    def step(self, number):
+        self.nic.step(number)
+
+    def start_send(self, peer):
+        self.nic.start("send", count=100_000, peer=peer)
+
+    def receive(self, peer):
+        self.nic.run("recv", count=100_000, peer=peer)
+
+    def leave(self):
+        self.nic.session.leave(5 * 10**9)
