@@ -45,7 +45,7 @@ class WakeWord final : public Waker {
  public:
   explicit WakeWord(std::atomic<std::uint32_t>& word) : word_(word) {}
   void raise() override;
-  void clear() { word_.store(0, std::memory_order_seq_cst); }
+  void clear() { word_.exchange(0, std::memory_order_seq_cst); }
   // Sleeps until raised, a signal, or `timeout_ms` (-1: for ever) passed; true if raised.
   bool wait(int timeout_ms);
 

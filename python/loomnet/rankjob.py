@@ -115,10 +115,11 @@ class RankJob:
         found = []
         for kind, _, at_ps, value, a, b in marks:
             if kind == _KINDS["step"]:
+                if rank:
+                    self.steps[rank] = [(value, at_ps)]  # of the others the last is asked for
+                    continue
                 before = self.steps[rank][-1] if self.steps[rank] else None
                 self.steps[rank].append((value, at_ps))
-                if rank:
-                    continue
                 if before is None:
                     self.origin_ps = at_ps
                 elif self.origin_ps is not None:
