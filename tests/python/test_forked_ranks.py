@@ -292,8 +292,8 @@ def test_a_server_that_stands_does_not_hang_the_run(tmp_path, monkeypatch):
         assert job.group.forked
         job.until(0, "begins")
         (rank,) = job.group.ranks
-        server = int(Path(f"/proc/{rank.process.pid}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(server, signal.SIGSTOP)
+        status = Path(f"/proc/{rank.process.pid}/stat").read_text()
+        os.kill(int(status.rpartition(")")[2].split()[1]), signal.SIGSTOP)
         assert job.wait() == [-signal.SIGKILL]
     assert time.monotonic() - began < 90
 
