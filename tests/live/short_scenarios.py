@@ -38,3 +38,10 @@ def ranks(lab: ln.Lab, script: str, args: str = "", ranks: int = 2, rate: ln.Rat
     job = ln.TorchJob(script, args=args.split(), ranks=ranks, transport=transport)
     r = lab.run(_fabric(rate, hosts_per_leaf, planes), job)
     lab.check("no-error", r["errors"], eq=0)
+
+
+@ln.scenario
+def ends(lab: ln.Lab, script: str, args: str, ranks: int = 2):
+    """A script of the tests' without a check: what it reports is its ranks' doing alone."""
+    lab.run(_fabric("40 Mb/s", hosts_per_leaf=2), ln.TorchJob(script, args=args.split(),
+                                                              ranks=ranks, transport="mrc"))

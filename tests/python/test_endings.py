@@ -1,35 +1,67 @@
 """How the ranks of a job end decides how its run ends: a failed rank is a failed run."""
 
-import textwrap
+import json
+import random
+from pathlib import Path
 
 import pytest
 
+import endings
 import loomnet as ln
-from loomnet.laboratory import Lab
 
-FABRIC = dict(planes=1, leaves=1, spines=1, hosts_per_leaf=4, rate="400 Gb/s", delay="1 us")
-
-
-def run_of(tmp_path, script: str, ranks: int = 4):
-    """One virtual run of a plain Python script, which sees its number as `rank`."""
-    path = tmp_path / "script.py"
-    path.write_text("import os, signal, sys, time\nrank = int(os.environ['RANK'])\n"
-                    + textwrap.dedent(script))
-    fabric = ln.clos.two_tier(**FABRIC)
-    job = ln.TorchJob(path, ranks=ranks, compute="1 ms")
-    return Lab("endings", directory=tmp_path / "run").run(fabric, job)
+VIRTUAL = [row for row in endings.ROWS if row.clock == "virtual" and not row.missed]
+# Imports of PyTorch take seconds: once each what its own shutdown, hooks or forks might change.
+WITH_TORCH = [endings.Row(*cells) for cells in (
+    ("raise", "mid", "last", 2, "virtual"),
+    ("import", "import", "all", 4, "virtual"),
+    ("kill", "late", "last", 2, "virtual"),
+    ("unfinished", "after", "first", 2, "virtual"),
+    ("_exit0", "after", "all", 2, "virtual"),
+)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("script", "who", "words"), [
-    # The failing rank is the last that runs.
-    ("if rank:\n    os._exit(0)\ntime.sleep(1)\nraise RuntimeError('no room for a checkpoint')",
-     "rank 0", "RuntimeError: no room for a checkpoint"),
-    ("if rank:\n    os._exit(0)\ntime.sleep(1)\nos._exit(7)", "rank 0", "exit status 7"),
-    # All ranks fail together.
-    ("import no_such_module", "rank", "No module named 'no_such_module'"),
-    ("os._exit(3)", "rank", "exit status 3"),
-], ids=["raises last", "exits last", "all at import", "all exit"])  # fmt: skip
-def test_the_last_rank_that_fails_fails_the_run(tmp_path, script, who, words):
-    r = run_of(tmp_path, script)
-    assert r.data.ended == "failed" and r["errors"] == 1
-    assert r.data.errors[0].who.startswith(who) and words in r.data.errors[0].message
+@ln.scenario
+def ends(lab: ln.Lab, row: str, delay: float, torch: bool = False):
+    """One job without a check: what it reports is its ranks' doing alone."""
+    cells = endings.Row(**json.loads(row))
+    fabric = ln.clos.two_tier(planes=1, leaves=1, spines=1, hosts_per_leaf=4, rate="400 Gb/s",
+                              delay="1 us")
+    arguments = [*cells.arguments(delay), *(["torch"] if torch else [])]
+    lab.run(fabric, ln.TorchJob(endings.SCRIPT, args=arguments, ranks=cells.ranks, compute="1 ms"))
+
+
+def end(directory: Path, row: endings.Row, delay: float, torch: bool = False) -> None:
+    report = ends.run(row=json.dumps(vars(row)), delay=delay, torch=torch, directory=directory,
+                      max_wall_s=120)
+    (run,) = report.results.values()
+    logs = {int(path.stem): path.read_text() for path in directory.glob("**/ranks/*.log")}
+    endings.check(row, run.data.ended, [f"{e.who}: {e.message}" for e in run.data.errors],
+                  report.exit_code, logs)
+
+
+@pytest.mark.parametrize("row", VIRTUAL, ids=str)
+def test_each_ending_is_told(tmp_path, row):
+    end(tmp_path, row, random.uniform(0, 0.5) if row.when == "late" else random.uniform(0, 0.1))
+
+
+@pytest.mark.parametrize("row", WITH_TORCH, ids=str)
+def test_each_ending_is_told_with_pytorch(tmp_path, row):
+    pytest.importorskip("torch")
+    end(tmp_path, row, random.uniform(0, 0.5), torch=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("torch", "times"), [(False, 200), (True, 10)], ids=["plain", "torch"])
+@pytest.mark.parametrize("row", VIRTUAL, ids=str)
+@pytest.mark.timeout(7200)
+def test_each_ending_is_told_every_time(tmp_path, row, torch, times):
+    """A line with the count for each row that falls: a race shows in one run of hundreds."""
+    fallen = []
+    for number in range(times):
+        delay = random.uniform(0, 3 if row.when == "late" else 0.1)
+        try:
+            end(tmp_path / str(number), row, delay, torch)
+        except AssertionError as error:
+            fallen.append(f"{number}, delay {delay:.3f}: {error}")
+    print(f"{row}: {times - len(fallen)} of {times}")
+    assert not fallen, "\n".join(fallen)
