@@ -14,12 +14,12 @@ from typing import Any
 from loomnet.engine import Engine
 from loomnet.errors import UnavailableError
 from loomnet.live import doctor
-from loomnet.live.interrupts import Interrupts
+from loomnet.live.interrupts import UNEXPECTED, Interrupts, caught_signals
 from loomnet.live.network import LiveNetwork, check_plan, require_live
 from loomnet.live.ownership import RunLock
 from loomnet.plan import Plan
 
-_POLITE = (signal.SIGTERM, signal.SIGHUP)
+_ENDING = (signal.SIGTERM, signal.SIGHUP, *UNEXPECTED)
 
 
 class Standing:
@@ -61,8 +61,9 @@ class Standing:
             raise KeyboardInterrupt(interrupts.pending)
         atexit.register(on_end)
         if threading.current_thread() is threading.main_thread():
-            for number in _POLITE:
-                if signal.getsignal(number) is signal.SIG_DFL:
+            caught = caught_signals()
+            for number in _ENDING:
+                if not caught >> (number - 1) & 1:
                     self._before[number] = signal.signal(number, _leave)
 
     def counters(self) -> dict[str, dict[str, int]]:
