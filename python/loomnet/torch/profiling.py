@@ -9,17 +9,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.autograd.profiler
 
 # True in a thread that a profiler watches; a few nanoseconds.
 profiling = torch.autograd._profiler_enabled
 
-_ending: queue.SimpleQueue[tuple[Any, threading.Event] | None] = queue.SimpleQueue()
+_ending: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
+_open: set[Record] = set()  # begun and not yet ended
 _thread: threading.Thread | None = None
 _guard = threading.Lock()
 
 
 class Record:
-    """An event that begins here and ends with the work.
+    """An event that begins here and ends with the work, or with the profiler if that stops first.
 
     It ends in a thread of its own: the profiler takes an event for asynchronous if it ends in
     another thread than the one that it began in.
@@ -30,18 +32,21 @@ class Record:
         self._work_ended: torch.futures.Future = torch.futures.Future()
         # Ends the event with the profiler of this thread, whichever thread sets the result.
         torch.ops.profiler._call_end_callbacks_on_jit_fut(handle, self._work_ended)
+        self._asked, self._ended = False, threading.Event()
+        _open.add(self)
 
     def end(self) -> None:
-        """Returns once the profiler has the event. To be called once."""
+        """Returns once the profiler has the event; again, at once."""
         global _thread
         with _guard:
             if _thread is None:
                 _thread = threading.Thread(target=_end_events, name="loomnet-profiler", daemon=True)
                 _thread.start()
-                atexit.register(_stop)
-        ended = threading.Event()
-        _ending.put((self._work_ended, ended))
-        ended.wait()
+                atexit.register(_ending.put, None)
+            if not self._asked:
+                self._asked = True
+                _ending.put(self)
+        self._ended.wait()
 
 
 def end(record: Record | None) -> None:
@@ -51,12 +56,26 @@ def end(record: Record | None) -> None:
 
 
 def _end_events() -> None:
-    while (item := _ending.get()) is not None:
-        work_ended, ended = item
-        work_ended.set_result(None)
-        ended.set()
-        del item, work_ended
+    while (record := _ending.get()) is not None:
+        record._work_ended.set_result(None)
+        _open.discard(record)
+        record._ended.set()
+        del record
 
 
-def _stop() -> None:
-    _ending.put(None)
+def _stop_after_events(module: Any) -> None:
+    """Has `module` end what is open before it stops the profiler: an event that ends afterwards is
+    written to memory that the profiler has given back."""
+    stop = module._disable_profiler
+
+    def stop_after_events(*args: Any, **kwargs: Any) -> Any:
+        for record in list(_open):
+            record.end()
+        return stop(*args, **kwargs)
+
+    module._disable_profiler = stop_after_events
+
+
+for _module in (torch.autograd, torch.autograd.profiler):
+    if hasattr(_module, "_disable_profiler"):
+        _stop_after_events(_module)

@@ -71,10 +71,13 @@ class LoomnetWork(dist.Work):
         return self._result
 
     def _source_rank(self) -> int:
+        if not self.raw.name.startswith("recv"):
+            raise RuntimeError("sourceRank() may only be called on work objects that correspond to "
+                               "a recv or recv-from-any call.")
         return self.raw.source
 
     def source_rank(self) -> int:
-        return self.raw.source
+        return self._source_rank()
 
     def get_future(self) -> torch.futures.Future:
         """Completed on a callback thread, never on the one that moves the data."""

@@ -222,12 +222,20 @@ def point_to_point() -> None:
         assert a.item() == 1 and b.item() == 2
         seen = {dist.recv(torch.zeros(3)) for _ in range(world - 1)}
         assert seen == set(range(1, world)), seen
+        sending, receiving = dist.isend(a, 1, tag=3), dist.irecv(b, 1, tag=3)
+        sending.wait()
+        receiving.wait()
+        assert receiving._source_rank() == 1
+        refused(sending._source_rank, "sourceRank() may only be called")
     else:
         if rank == 1:
             first = dist.isend(torch.tensor([2.0]), 0, tag=2)
             dist.send(torch.tensor([1.0]), 0, tag=1)
             first.wait()
         dist.send(torch.zeros(3), 0)
+        if rank == 1:
+            dist.recv(torch.zeros(1), 0, tag=3)
+            dist.send(torch.zeros(1), 0, tag=3)
 
 
 @case
@@ -600,7 +608,13 @@ def profiler_labels() -> None:
         work = dist.all_reduce(whole, async_op=True)
     events = [e for e in profiler.events() if e.name == "loomnet:reduce_scatter"]
     assert [e.input_shapes for e in events] == [[[2 * world]]], events
-    work.wait()  # ends an event of a profiler that has stopped
+    work.wait()
+    for _ in range(10):  # the profiler stops while events are open, or are just being ended
+        with profile(activities=[ProfilerActivity.CPU]) as profiler:
+            works = [dist.all_reduce(whole, async_op=True) for _ in range(10)]
+        assert sum(e.name == "loomnet:all_reduce" for e in profiler.events()) == 10
+        for work in works:
+            work.wait()
     refused(lambda: _profiled(lambda: dist.all_reduce(whole, dist.ReduceOp.BAND)), "band")
 
 
