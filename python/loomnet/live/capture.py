@@ -106,7 +106,10 @@ def _request(asker: socket.socket) -> str:
         if not more:
             raise ValueError("no request")
         data += more
-    return str(json.loads(data)["capture"])
+    try:
+        return str(json.loads(data)["capture"])
+    except RecursionError:
+        raise ValueError("no request: brackets in brackets") from None
 
 
 def _answer(asker: socket.socket, error: str | None) -> None:
