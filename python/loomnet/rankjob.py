@@ -101,6 +101,13 @@ class RankJob:
             rank.spec.rank not in self.told_gone for rank in self.group.running)
 
     @property
+    def departed(self) -> str:
+        """What a stalled job may lack: "; rank 3 has exited", or nothing."""
+        assert self.group is not None
+        gone = [str(rank.spec.rank) for rank in self.group.ranks if rank.status == 0]
+        return f"; rank {', '.join(gone)} {'has' if len(gone) == 1 else 'have'} exited" * bool(gone)
+
+    @property
     def left(self) -> bool:
         """True when every rank has said goodbye to its NIC or ended: what is left is their exit."""
         assert self.group is not None

@@ -40,7 +40,8 @@ def test_it_cannot_block_the_engine_by_flags_of_what_it_inherited(loomnet, kind)
 
 
 @pytest.mark.parametrize(("kind", "why"), [
-    ("compute", "flood of work requests or marks"),
+    # Its time passes at once, and the rank may be told so more often than it reads.
+    ("compute", "flood of work requests or marks|notice queue overrun"),
     ("work_begin", "flood of work requests or marks"),
     ("arrivals_consumed", "ring index corrupted"),
     ("notices_consumed", "ring index corrupted"),
@@ -48,7 +49,7 @@ def test_it_cannot_block_the_engine_by_flags_of_what_it_inherited(loomnet, kind)
 def test_without_a_framework_too_it_is_cut_off(loomnet, kind, why):
     run = loomnet.live("ranks", f"script={PLAIN}", f"args={kind}")
     assert run.wait(60) in (1, 3), run.output
-    assert f"rank 1: cut off: {why}" in run.output
+    assert re.search(rf"rank 1: cut off: ({why})", run.output), run.output
     assert "rank 1 was cut off" in logs(loomnet)[0]
 
 

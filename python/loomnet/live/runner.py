@@ -255,7 +255,8 @@ class _Run:
                 self.payload, self.last_progress_ps = payload, self.now()
         if stall and self.origin is not None and self.now() - self.last_progress_ps > stall.count:
             return self._stalled(
-                f"no operation finished and no payload arrived for {stall} (stall_timeout)")
+                f"no operation finished and no payload arrived for {stall} (stall_timeout)"
+                f"{self.ranks.departed if self.ranks is not None else ''}")
         if self.left is not None and time.monotonic() - self.left > EXIT_S:
             return self._stalled(f"ranks have left the network but not ended for {EXIT_S:g} s")
         wall = time.monotonic() - self.began
