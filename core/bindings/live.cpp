@@ -41,7 +41,7 @@ class RankPoller final : public LivePoller {
 
 Netns netns_of(int fd, const std::string& label) {
   const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  if (copy < 0) throw std::invalid_argument("namespace of " + label + ": bad descriptor");
+  if (copy < 0) throw LiveError("copy the descriptor of network namespace " + label, errno);
   return Netns::from_fd(Fd(copy), label);
 }
 

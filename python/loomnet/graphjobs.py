@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from loomnet.errors import UsageError
 from loomnet.expected import Edge
-from loomnet.jobs import Job, edges_of
+from loomnet.jobs import Job, check_ranks, edges_of
 from loomnet.naming import quoted
 from loomnet.reading import is_file, parse_json, read_bytes
 from loomnet.taskgraph import MOST_TASKS, TaskGraph
@@ -51,6 +51,7 @@ class GraphJob(Job, abc.ABC):
         ranks = self._graph.ranks
         if self.ranks not in (None, ranks):
             raise UsageError(f"{type(self).__name__}.ranks: {self.path} has {ranks} ranks")
+        check_ranks(str(self.path), ranks)
         if ranks > len(hosts):
             raise UsageError(
                 f"{self.path}: {ranks} ranks but {len(hosts)} hosts; one rank runs per host"

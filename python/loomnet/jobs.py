@@ -57,8 +57,17 @@ MOST_COUNT = 10**9
 MOST_ARGUMENTS = 10_000  # of a script; the kernel's limit is on their bytes
 Count = Annotated[int, Field(ge=1, le=MOST_COUNT, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**64, strict=True)]
+MOST_RANKS = 1 << 17  # of one job: the NICs of the largest published fabric, all of them built
 # Every two ranks of a collective have a queue pair.
 MOST_MESHED = 4096
+
+
+def check_ranks(where: str, ranks: int) -> None:
+    """Raises UsageError for more ranks than one job has."""
+    if ranks > MOST_RANKS:
+        raise UsageError(
+            f"{where}: {ranks:,} ranks are more than the {MOST_RANKS:,} of one job; give ranks="
+        )
 
 
 def edges_of(pairs: Sequence[tuple[int, int]], placed: list[int], where: str) -> list[Edge]:
@@ -91,6 +100,7 @@ class Job(Spec):
             )
         if wanted < 2:
             raise UsageError(f"{type(self).__name__}.ranks: a job needs 2 ranks or more")
+        check_ranks(f"{type(self).__name__}.ranks", wanted)
         return hosts[:wanted]
 
     def edges(self, hosts: list[int]) -> list[Edge]:

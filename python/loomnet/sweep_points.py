@@ -18,6 +18,7 @@ from loomnet.folder import read_bounded
 from loomnet.installing import install_line
 from loomnet.invoker import rights_of, writer_of
 from loomnet.naming import quoted
+from loomnet.report import BROKEN_OFF
 from loomnet.scenarios import Scenario
 
 SWEEP_VERSION = 1
@@ -131,8 +132,9 @@ class Results:
 
 def frame(points: Sequence[Point], results: Results) -> Any:
     """A polars.DataFrame: a row per point that has ended, in the points' order. Columns: point, the
-    parameters, seed, status ("done" or "failed"), ok (all checks hold), error, then every figure by
-    its dotted name as a float, null where it is null. The same results give the same frame."""
+    parameters, seed, status ("done" or "failed"), ok (all checks hold and no run was broken off),
+    error, then every figure by its dotted name as a float, null where it is null. The same results
+    give the same frame."""
     polars = import_polars()
     rows: list[dict[str, Any]] = []
     figures: dict[str, None] = {}
@@ -145,7 +147,7 @@ def frame(points: Sequence[Point], results: Results) -> Any:
                 None if r["value"] is None else float(r["value"])
             for r in report["metrics"]}  # fmt: skip
         figures |= dict.fromkeys(values)
-        ok = None if report is None else all(check["ok"] for check in report["checks"])
+        ok = None if report is None else _held(report)
         rows.append({
             "point": point.index, **point.parameters, "seed": point.seed,
             "status": known["status"], "ok": ok, "error": known["error"], "": values,
@@ -164,6 +166,12 @@ def frame(points: Sequence[Point], results: Results) -> Any:
         title = f"metric.{name}" if name in taken else name
         columns[title] = polars.Series([r[""].get(name) for r in rows], dtype=polars.Float64)
     return polars.DataFrame(columns)
+
+
+def _held(report: Mapping[str, Any]) -> bool:
+    """Whether all checks of a report hold and every run of it ended well."""
+    ended = any(run["ended"] in BROKEN_OFF for run in report["fidelity"])
+    return not ended and all(check["ok"] for check in report["checks"])
 
 
 def _parameter_column(values: list[Any]) -> Any:

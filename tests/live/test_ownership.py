@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,34 @@ def test_kill_9_of_open_vswitch_is_a_clear_message_and_stop_still_leaves_nothing
     assert not ovs.alive()
     with contextlib.suppress(FileNotFoundError):
         assert not (directory / "ovs/db.sock").is_socket()
+
+
+@pytest.mark.parametrize("daemon", ["ovs-vswitchd", "ovsdb-server"])
+def test_an_open_vswitch_that_does_not_answer_is_named_and_holds_no_tear_down_up(
+    lock, directory, daemon
+):
+    if Path("/sys/module/openvswitch").exists():
+        pytest.skip("a second Open vSwitch would disturb the kernel datapath of the first")
+    ovs = openvswitch.start(directory / "ovs")
+    pid = int((directory / f"ovs/{daemon}.pid").read_text())
+    try:
+        assert ovs.answers()
+        with LiveFabric(lock, [HostSpec("h0", 0)], ovs=ovs):
+            os.kill(pid, signal.SIGSTOP)
+            began = time.monotonic()
+            assert ovs.alive() and not ovs.answers()
+            assert time.monotonic() - began < 2
+            stopping = time.monotonic()
+        assert time.monotonic() - stopping < 5  # 10 s and more of a command's own timeout before
+        assert ownership.own_interfaces(lock.prefix) == []
+        began = time.monotonic()
+        with pytest.raises(openvswitch.OpenVSwitchError, match="runs but does not answer"):
+            LiveFabric(lock, [HostSpec("h0", 0)], ovs=ovs)
+        assert time.monotonic() - began < 3
+        assert ownership.marked(lock.run_id) == []
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        openvswitch.stop(directory / "ovs")
 
 
 def test_what_is_no_journal_holds_nothing_up(directory, monkeypatch):

@@ -1,6 +1,7 @@
 """What a live run cannot do is refused: one clear line with what mends it, exit 2, nothing left."""
 
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -78,6 +79,24 @@ def test_too_little_memory_may_be_locked(loomnet):
     run = loomnet.live("flow", prefix=["prlimit", "--memlock=65536:65536", "setpriv",
                                        "--bounding-set=-ipc_lock"])
     refused(loomnet, run, "AF_XDP memory of 64 MiB", "ulimit -l unlimited")
+
+
+@pytest.mark.parametrize("most", [20, 40, 64, 100])
+def test_few_descriptors(loomnet, most):
+    """One clear line, wherever in the bring-up they run out; root alone may have more."""
+    few = ["prlimit", f"--nofile={most}:{most}"]
+    run = loomnet.live("flow", prefix=[*few, "setpriv", "--bounding-set=-sys_resource"])
+    refused(loomnet, run)
+    assert "ValueError" not in run.output
+
+
+@pytest.mark.skipif(
+    not int(re.search(r"CapEff:\s*(\w+)", Path("/proc/self/status").read_text())[1], 16) >> 24 & 1,
+    reason="CAP_SYS_RESOURCE is not held: the limit of open files cannot be raised",
+)
+def test_few_descriptors_are_raised_by_root(loomnet):
+    run = loomnet.live("flow", prefix=["prlimit", "--nofile=64:64"])
+    assert run.wait(40) in (0, 3), run.output
 
 
 def test_a_tool_that_is_not_installed(loomnet):

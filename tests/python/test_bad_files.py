@@ -6,6 +6,8 @@ import json
 import os
 import random
 import resource
+import socket
+import threading
 import time
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from loomnet.cli import main
 from loomnet.errors import UsageError
 from loomnet.flowsizes import from_csv
 from loomnet.htsim import read_matrix
+from loomnet.plan import make_plan
 
 SCENARIO = '''import loomnet as ln
 
@@ -268,3 +271,25 @@ def test_a_compressed_trace_takes_no_more_than_it_holds(tmp_path):
             read_rank(path)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+# --- what a live run's capture socket is asked ----------------------------------------------------
+@pytest.mark.parametrize(
+    "request_", [b"[" * 4000, b"5", b"{}", b'{"capture": [1]}', b'{"capture": "h0:9"}', b"\xff",
+                 b'{"capture": "h0:' + b"9" * 3000 + b'"}', b'"\\ud800"', b""],
+)  # fmt: skip
+def test_a_bad_question_to_a_live_run_is_answered_in_one_line(request_, monkeypatch):
+    capture = pytest.importorskip("loomnet.live.capture")
+    plan = make_plan(ln.clos.star(hosts=2, rate="1 Gb/s", delay="1 us"))
+    raised = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    name = f"test-{os.getpid()}"
+    with capture.CaptureServer(name, plan, None, None), socket.socket(socket.AF_UNIX) as asker:
+        asker.settimeout(10)
+        asker.connect(capture.address(name))
+        asker.sendall(request_ + b"\n")
+        answer = b""
+        while piece := asker.recv(4096):
+            answer += piece
+    assert raised == []
+    assert isinstance(json.loads(answer)["error"], str) and answer.count(b"\n") == 1

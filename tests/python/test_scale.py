@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import loomnet as ln
 from loomnet import laboratory
 from loomnet.dimensions import figures
-from loomnet.errors import AddressError, FabricError
+from loomnet.errors import AddressError, FabricError, UsageError
 from loomnet.laboratory import Lab
 from loomnet.plan import make_plan
 from loomnet.shape import Clos
@@ -281,3 +281,15 @@ def test_a_recorded_run_is_built_whole(tmp_path):
     assert plain.plan.partial and not taped.plan.partial
     assert plain.data.totals == taped.data.totals
     assert (tmp_path / "h9.pcapng").stat().st_size > 500
+
+
+def test_what_no_machine_holds_is_refused_at_once_with_the_bound(tmp_path):
+    with pytest.raises(UsageError, match="16,777,216 hosts are more than the 1,048,576 of one"):
+        ln.clos.two_tier(planes=1, leaves=4096, spines=2, hosts_per_leaf=4096, **LINK)
+    big = ln.clos.two_tier(planes=1, leaves=4096, spines=2, hosts_per_leaf=256, **LINK)
+    with pytest.raises(UsageError, match="1,048,576 ranks are more than the 131,072 of one job"):
+        ln.run(big, ln.Flows("1 kB", count=3), directory=tmp_path)
+    with pytest.raises(UsageError, match="ranks are more than the 4096 that one collective joins"):
+        ln.run(big, ln.AllReduce("1 MB", ranks=5000), directory=tmp_path)
+    r = ln.run(big, ln.Flows("1 kB", count=3, ranks=1000), directory=tmp_path)
+    assert r.data.ended == "finished" and r["errors"] == 0

@@ -1,6 +1,7 @@
 """The real engine on the virtual clock: capacity under faults, repeatability to the byte, and real
 PyTorch ranks whose time is the clock's."""
 
+import itertools
 import signal
 import textwrap
 
@@ -99,7 +100,7 @@ def test_flows_begin_when_they_are_told_and_are_sampled(lab):
     ({"queues": ["p0.leaf0->h1"]}, "give sample="),
     ({"sample": "10 us", "queues": ["h1->h0"]}, 'no direction "h1->h0"'),
     ({"sample": "10 us", "queues": 5}, "run: queues=5 is no list of directions"),
-    ({"sample": "0 s"}, "above 0"),
+    ({"sample": "0 s"}, "must be 1 ns or more"),
     ({"sample": 5}, "run: sample: 5 has no unit"),
     ({"tcp": 5}, "run: tcp=5 is not a table of its options"),
 ])  # fmt: skip
@@ -238,3 +239,26 @@ def test_ctrl_c_is_heard_inside_a_long_call_of_the_engine(tmp_path, monkeypatch)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
+
+
+def test_a_series_that_outlasts_its_bound_doubles_its_step(monkeypatch):
+    """Every sample lies on the step that the result states, and the last one near the end."""
+    from loomnet import sampling
+    from loomnet.plan import make_plan
+    from loomnet.units import Time
+
+    monkeypatch.setattr(sampling, "MOST_ENTRIES", 1000)
+    plan = make_plan(ln.clos.star(hosts=2, rate="1 Gb/s", delay="1 us"))
+    sampler = sampling.Sampler(Time("1 ns"), ["h0->p0.leaf0"], plan)
+    now = 0
+    while now < 50_000_000:
+        now = sampler.due_ps
+        sampler.take(now, [now], {3: (now, 1, 1, 1)})
+    samples = sampler.samples
+    queue, senders = samples.queues["h0->p0.leaf0"], samples.senders[3]
+    assert len(queue) == len(senders) and 200 < len(queue) <= 501
+    assert samples.every_ps == 1000 << 7 and queue[-1][0] >= 50_000_000
+    for (a, _), (b, _) in itertools.pairwise(queue):
+        assert b - a == samples.every_ps
+    with pytest.raises(ln.UsageError, match="sample=1 ps must be 1 ns or more"):
+        sampling.Sampler(Time("1 ps"), [], plan)

@@ -13,6 +13,7 @@ from typing import Any
 
 from loomnet.errors import UnavailableError, UsageError
 from loomnet.plan import Plan
+from loomnet.reading import parse_json
 from loomnet.recording import find_port
 
 PERIOD_S = 0.05  # between two looks at what a capture holds
@@ -77,7 +78,7 @@ class CaptureServer:
             except UsageError as error:
                 _answer(asker, str(error))
                 return
-            except (OSError, ValueError, TypeError, KeyError):
+            except (OSError, ValueError):
                 return
             number = self._live.capture(
                 self._recorder,
@@ -106,10 +107,11 @@ def _request(asker: socket.socket) -> str:
         if not more:
             raise ValueError("no request")
         data += more
-    try:
-        return str(json.loads(data)["capture"])
-    except RecursionError:
-        raise ValueError("no request: brackets in brackets") from None
+    asked = parse_json(data, "request")
+    port = asked.get("capture") if isinstance(asked, dict) else None
+    if not isinstance(port, str):
+        raise UsageError('write {"capture": "NODE:PORT"} and a line end')
+    return port
 
 
 def _answer(asker: socket.socket, error: str | None) -> None:
@@ -135,12 +137,14 @@ def stream(run_id: str, port: str) -> Iterator[bytes]:
             answer = b""
             while not answer.endswith(b"\n"):
                 one = link.recv(1)
-                if not one:
+                if not one or len(answer) > _MOST_REQUEST:
                     raise UnavailableError(f"capture: run {run_id} gives no answer")
                 answer += one
         except OSError as error:
             raise UnavailableError(f"capture: run {run_id} does not answer: {error}") from None
-        if message := json.loads(answer)["error"]:
+        said = parse_json(answer, f"capture: the answer of run {run_id}")
+        if not isinstance(said, dict) or said.get("error") is not None:
+            message = said.get("error") if isinstance(said, dict) else "an answer of no such run"
             raise UsageError(f"capture: {message}")
         link.settimeout(None)
         while data := link.recv(1 << 16):

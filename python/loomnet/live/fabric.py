@@ -141,6 +141,7 @@ class LiveFabric:
         self.switches: dict[str, LiveNode] = {}
         clean(lock.directory)
         self.ovs = ovs or openvswitch.ensure()
+        self.ovs.check_answers()
         self._bridge = lock.name("m")
         self._stopped = False
         try:
@@ -241,8 +242,9 @@ class LiveFabric:
             time.sleep(0.01)
         delete_interfaces(self._ports())
         with contextlib.suppress(openvswitch.OpenVSwitchError):
-            wait = () if self.ovs.alive() else ("--no-wait",)
-            self.ovs.vsctl(*wait, "--if-exists", "del-br", self._bridge)
+            # A daemon that does not answer finds the bridge gone when it goes on.
+            wait = () if self.ovs.answers() else ("--no-wait",)
+            self.ovs.vsctl(*wait, "--if-exists", "del-br", self._bridge, timeout=2)
         # An Open vSwitch that was killed leaves the bridge's device.
         delete_interfaces(own_interfaces(self.lock.prefix))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -27,6 +28,22 @@ def check_plan(plan: Plan) -> None:
     if plan.pfc:
         raise UsageError("pfc: not on the live clock, whose switches pause nobody; leave pfc out "
                          "or run on the virtual clock")
+
+
+MOST_OPEN = 65_536  # descriptors; a link with a kernel port takes about six
+
+
+def raise_open_files() -> None:
+    """Lets this process open as many descriptors as a fabric of any size takes. Where the kernel
+    refuses, what has too few of them says so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = max(soft, MOST_OPEN), max(hard, MOST_OPEN)
+    if resource.RLIM_INFINITY in (soft, hard) or (soft, hard) == wanted:
+        return
+    for limits in (wanted, (min(hard, MOST_OPEN), hard)):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            return
 
 
 def require_live() -> None:
@@ -62,6 +79,7 @@ class LiveNetwork:
                  dilation: float, recorder: Any = None, tcp: KernelTcp | None = None,
                  look: Callable[[], None] = lambda: None) -> None:
         self.engine, self.plan = engine, engine.plan
+        raise_open_files()
         self.glue = stack.enter_context(LiveFabric(
             lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
             [s.name for s in self.plan.switches if s.in_kernel]))

@@ -64,6 +64,25 @@ class OpenVSwitch:
         """True while both daemons run: two looks at /proc, cheap enough for a run's watch."""
         return all(_daemon_pid(self.directory, d) for d in ("ovsdb-server", "ovs-vswitchd"))
 
+    def answers(self, timeout: int = 1) -> bool:
+        """True if both daemons answer within `timeout` s. A daemon that is stopped or hangs still
+        has its process, and every command would wait for that command's own timeout."""
+        for daemon in ("ovsdb-server", "ovs-vswitchd"):
+            control = f"{self.directory}/{daemon}.{_daemon_pid(self.directory, daemon)}.ctl"
+            try:
+                self._run(["ovs-appctl", f"--target={control}", f"--timeout={timeout}", "version"])
+            except OpenVSwitchError:
+                return False
+        return True
+
+    def check_answers(self) -> None:
+        """Raises OpenVSwitchError where it runs, and does not answer."""
+        if not self.answers():
+            raise OpenVSwitchError(
+                f"Open vSwitch in {self.directory} runs but does not answer; continue or restart "
+                "its daemons: systemctl restart openvswitch-switch"
+            )
+
     def _run(self, command: list[str]) -> str:
         try:
             # In a group of its own: a second Ctrl-C must not keep a bridge from being deleted.
