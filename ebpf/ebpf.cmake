@@ -22,6 +22,9 @@ endforeach()
 set(LOOMNET_SKELETON_DIR ${CMAKE_BINARY_DIR}/skeletons)
 file(MAKE_DIRECTORY ${LOOMNET_SKELETON_DIR})
 file(GLOB loomnet_bpf_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ebpf/*.bpf.c)
+# Each program depends on every header: a depfile would put the path of CMake, which is another one
+# in each isolated build, into the command, and compile the programs again.
+file(GLOB loomnet_bpf_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ebpf/*.h)
 set(loomnet_skeleton_headers "")
 foreach(source ${loomnet_bpf_sources})
   get_filename_component(name ${source} NAME)
@@ -31,10 +34,8 @@ foreach(source ${loomnet_bpf_sources})
   add_custom_command(
     OUTPUT ${object}
     COMMAND ${LOOMNET_CLANG} -O2 -g -target bpf -std=gnu11 -Wall -Wextra -Wno-unused-function
-            -I${CMAKE_SOURCE_DIR}/ebpf ${LOOMNET_BPF_INCLUDES} -MD -MT ${object} -MF ${object}.d
-            -c ${source} -o ${object}
-    DEPENDS ${source}
-    DEPFILE ${object}.d
+            -I${CMAKE_SOURCE_DIR}/ebpf ${LOOMNET_BPF_INCLUDES} -c ${source} -o ${object}
+    DEPENDS ${source} ${loomnet_bpf_headers}
     COMMENT "BPF object ${name}.bpf.o"
     VERBATIM)
   # The skeleton is written beside and moved: a failed bpftool leaves no half header behind.
