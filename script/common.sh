@@ -1,0 +1,27 @@
+# shellcheck shell=bash
+# Sourced by the scripts beside it, from the clone's root folder.
+
+# Runs a command as the clone's owner, so that root leaves no file of its own in a user's clone.
+as_owner() {
+  local uid gid entry home groups=--clear-groups
+  uid=$(stat -c %u .)
+  if ((EUID != 0 || uid == 0)); then
+    "$@"
+    return
+  fi
+  gid=$(stat -c %g .)
+  home=$PWD/build/home  # For a user id that has no name, as in a container.
+  if entry=$(getent passwd "$uid"); then
+    IFS=: read -r _ _ _ gid _ home _ <<<"$entry"
+    groups=--init-groups
+  fi
+  setpriv --reuid "$uid" --regid "$gid" "$groups" \
+    env -u SUDO_UID -u SUDO_GID -u SUDO_USER -u SUDO_COMMAND HOME="$home" "$@"
+}
+
+# Where packages come from, as far as the environment says it: indexes, proxies and certificates.
+package_settings() {
+  local proxies='(https?|all|no|ftp)_proxy|(HTTPS?|ALL|NO|FTP)_PROXY'
+  local certificates='SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|GIT_SSL_CAINFO'
+  env | grep -E "^(PIP_[A-Z_]+|$proxies|$certificates)=" || true
+}
