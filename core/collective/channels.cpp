@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace loomnet {
 namespace {
 
 // Write ids: bare immediates, or data with channel and slot.
 constexpr std::uint64_t kBareWrite = ~0ull;
-constexpr std::uint64_t data_id(std::uint8_t channel, std::uint32_t slot) {
+constexpr std::uint64_t data_id(std::uint16_t channel, std::uint32_t slot) {
   return std::uint64_t{channel} << 8 | slot;
 }
 
@@ -47,34 +48,135 @@ void Channels::post_bare(JobRank rank, Immediate immediate) {
   verbs_.post(rank, write);
 }
 
-int Channels::open(JobRank rank, std::uint32_t communicator, Traffic traffic) {
+bool Channels::idle(Outbound& out) const {
+  // A completion still due would be taken for one of the next stream's.
+  if (out.state == State::closing && !out.asked && out.sent == out.returned && out.pending == 0) {
+    out.state = State::idle;
+  }
+  return out.state == State::idle;
+}
+
+int Channels::take_idle(JobRank rank, Stream stream) {
   Peer& p = peer(rank);
   for (std::size_t c = 0; c < p.out.size(); ++c) {
     Outbound& out = p.out[c];
-    if (out.state == State::closing && out.sent == out.returned) out.state = State::idle;
-    if (out.state != State::idle) continue;
+    if (!idle(out)) continue;
     out.state = State::open;
-    out.communicator = communicator;
-    out.traffic = traffic;
+    out.stream = stream;
+    out.sent_before = out.sent;
+    out.used = p.uses;
     ++counters.channels_opened;
     post_bare(rank, Immediate::named(ImmediateKind::open, static_cast<std::uint8_t>(c),
-                                     communicator, traffic));
+                                     stream.communicator, stream.traffic));
     return static_cast<int>(c);
   }
   return -1;
 }
 
-void Channels::close(JobRank rank, std::uint8_t channel) {
-  peer(rank).out[channel].state = State::closing;
-  ++counters.channels_closed;
-  post_bare(rank, {ImmediateKind::close, channel, 0});
+int Channels::open(JobRank rank, Stream stream) {
+  Peer& p = peer(rank);
+  for (std::size_t c = 0; c < p.out.size(); ++c) {
+    const Outbound& out = p.out[c];
+    if (out.stream != stream) continue;
+    if (out.state == State::open) return static_cast<int>(c);
+    if (out.state == State::closing && out.asked) return -1;  // until the peer has answered
+  }
+  const auto in = [stream](const auto& list) {
+    return std::find(list.begin(), list.end(), stream) != list.end();
+  };
+  if (in(p.parked) || in(p.waiting)) return -1;
+  if (p.waiting.empty()) {
+    if (const int c = take_idle(rank, stream); c >= 0) return c;
+  }
+  p.waiting.push_back(stream);
+  ++waiting_;
+  reclaim(rank);
+  return -1;
 }
 
-bool Channels::can_send(JobRank rank, std::uint8_t channel, bool forwarded) const {
+void Channels::close(JobRank rank, std::uint16_t channel, bool answered) {
+  Outbound& out = peer(rank).out[channel];
+  out.state = State::closing;
+  out.yielding = false;
+  out.asked = answered;
+  ++counters.channels_closed;
+  post_bare(rank, {ImmediateKind::close, static_cast<std::uint8_t>(channel), answered});
+}
+
+void Channels::withdraw(JobRank rank, Stream stream) {
+  if (peers_[rank] == nullptr) return;
+  waiting_ -= std::erase(peers_[rank]->waiting, stream);
+  std::erase(peers_[rank]->parked, stream);
+}
+
+// A channel to take back: one that its communicator has closed but whose slots lie unread at the
+// peer, else the one that was used longest ago of those that stand still or had their turn.
+Channels::Outbound* Channels::victim(Peer& p) const {
+  Outbound* best = nullptr;
+  for (Outbound& out : p.out) {
+    if (out.state == State::closing && !out.asked) return &out;
+    const bool had_turn = out.sent - out.sent_before >= layout_.slots();
+    if (out.state != State::open || out.yielding || (out.pending != 0 && !had_turn)) continue;
+    if (best == nullptr || out.used < best->used) best = &out;
+  }
+  return best;
+}
+
+void Channels::reclaim(JobRank rank) {
+  Peer& p = *peers_[rank];
+  const auto coming = static_cast<std::size_t>(std::count_if(
+      p.out.begin(), p.out.end(),
+      [this](Outbound& out) { return idle(out) || out.asked || out.yielding; }));
+  std::size_t wanted = p.waiting.size() > coming ? p.waiting.size() - coming : 0;
+  const auto take_back = [&](Outbound& out) {
+    // Nothing of a collective comes back along a channel but credit, and that is all here.
+    const bool answered = out.stream.traffic != Traffic::collective || out.sent != out.returned;
+    close(rank, static_cast<std::uint16_t>(&out - p.out.data()), answered);
+    ++counters.channels_reclaimed;
+    if (answered) return;
+    p.displaced.push_back(out.stream);
+    ++waiting_;
+  };
+  for (Outbound& out : p.out) {
+    if (out.yielding && out.pending == 0) take_back(out);
+  }
+  for (; wanted > 0; --wanted) {
+    Outbound* out = victim(p);
+    if (out == nullptr) return;
+    if (out->state == State::open && out->pending != 0) {
+      out->yielding = true;
+    } else if (out->state == State::open) {
+      take_back(*out);
+    } else {
+      out->asked = true;
+      post_bare(rank, {ImmediateKind::close, static_cast<std::uint8_t>(out - p.out.data()), 1});
+    }
+  }
+}
+
+std::optional<Stream> Channels::grant(JobRank rank) {
+  Peer* p = peers_[rank].get();
+  if (p == nullptr || p->gone) return std::nullopt;
+  if (!p->displaced.empty()) {
+    --waiting_;
+    const Stream stream = p->displaced.front();
+    p->displaced.pop_front();
+    return stream;
+  }
+  if (p->waiting.empty()) return std::nullopt;
+  reclaim(rank);
+  const Stream stream = p->waiting.front();
+  if (take_idle(rank, stream) < 0) return std::nullopt;
+  p->waiting.pop_front();
+  --waiting_;
+  return stream;
+}
+
+bool Channels::can_send(JobRank rank, std::uint16_t channel, bool forwarded) const {
   const Peer& p = *peers_[rank];
   const Outbound& out = p.out[channel];
   const std::uint64_t slot = out.sent % layout_.slots();
-  if (p.gone || out.sent - out.returned >= layout_.slots()) return false;
+  if (p.gone || out.yielding || out.sent - out.returned >= layout_.slots()) return false;
   if ((out.pending >> slot & 1) != 0) return false;
   // A queue pair keeps order, so this rank's credits to the peer stand behind what it has posted to
   // it: half a window there leaves the peer the other half to send from until they arrive. What is
@@ -83,16 +185,18 @@ bool Channels::can_send(JobRank rank, std::uint8_t channel, bool forwarded) cons
          std::max<std::uint32_t>(1, layout_.slots() / 2);
 }
 
-std::uint8_t* Channels::payload(JobRank rank, std::uint8_t channel) {
+std::uint8_t* Channels::payload(JobRank rank, std::uint16_t channel) {
   if (staging_ == nullptr) return nullptr;
   const auto slot = static_cast<std::uint32_t>(peers_[rank]->out[channel].sent % layout_.slots());
   return staging_ + layout_.send_slot(rank, channel, slot) + StagingLayout::kHeaderBytes;
 }
 
-void Channels::send(JobRank rank, std::uint8_t channel, const SlotHeader& header,
+void Channels::send(JobRank rank, std::uint16_t channel, const SlotHeader& header,
                     std::uint32_t length, bool first, bool last, std::uint32_t sequence_low,
                     const Write& attributes) {
-  Outbound& out = peers_[rank]->out[channel];
+  Peer& p = *peers_[rank];
+  Outbound& out = p.out[channel];
+  out.used = ++p.uses;
   const auto slot = static_cast<std::uint32_t>(out.sent % layout_.slots());
   Write write = attributes;
   write.id = data_id(channel, slot);
@@ -104,7 +208,8 @@ void Channels::send(JobRank rank, std::uint8_t channel, const SlotHeader& header
   }
   write.remote_offset = layout_.receive_slot(self_, channel, slot);
   write.length = StagingLayout::kHeaderBytes + length;
-  write.immediate = Immediate::data(channel, slot, first, last, sequence_low).encode();
+  write.immediate =
+      Immediate::data(static_cast<std::uint8_t>(channel), slot, first, last, sequence_low).encode();
   write.communicator = header.communicator;
   write.sequence = header.sequence;
   ++out.sent;
@@ -115,8 +220,16 @@ void Channels::send(JobRank rank, std::uint8_t channel, const SlotHeader& header
   verbs_.post(rank, write);
 }
 
-void Channels::clear_to_send(JobRank rank, std::uint8_t channel, std::uint32_t message) {
-  post_bare(rank, {ImmediateKind::clear, channel, message & Immediate::kValueMask});
+void Channels::clear_to_send(JobRank rank, Stream stream, std::uint32_t message) {
+  const int channel = find_inbound(rank, stream);
+  const bool has_channel = channel >= 0 && !is_kept(static_cast<std::uint16_t>(channel));
+  if (!has_channel) {
+    post_bare(rank, Immediate::named(ImmediateKind::stream,
+                                     static_cast<std::uint8_t>(StreamWord::clear),
+                                     stream.communicator, stream.traffic));
+  }
+  post_bare(rank, {ImmediateKind::clear, static_cast<std::uint8_t>(has_channel ? channel : 0),
+                   message & Immediate::kValueMask});
 }
 
 void Channels::abort(JobRank rank, std::uint32_t communicator, OperationStatus status) {
@@ -124,47 +237,88 @@ void Channels::abort(JobRank rank, std::uint32_t communicator, OperationStatus s
                                    communicator));
 }
 
-bool Channels::serves(JobRank rank, std::uint8_t channel, std::uint32_t communicator,
-                      Traffic traffic) const {
+bool Channels::serves(JobRank rank, std::uint16_t channel, Stream stream) const {
+  if (is_kept(channel)) {
+    const Kept& k = kept(rank, channel);
+    return !k.chunks.empty() && k.stream == stream;
+  }
   const Inbound& in = peers_[rank]->in[channel];
-  return (in.state == State::open || in.state == State::closing) &&
-         in.communicator == communicator && in.traffic == traffic;
+  return (in.state == State::open || in.state == State::closing) && in.stream == stream;
 }
 
-int Channels::find_inbound(JobRank rank, std::uint32_t communicator, Traffic traffic) const {
+int Channels::find_inbound(JobRank rank, Stream stream) const {
   if (peers_[rank] == nullptr) return -1;
-  for (std::uint32_t c = 0; c < layout_.channels(); ++c) {
-    if (serves(rank, static_cast<std::uint8_t>(c), communicator, traffic))
-      return static_cast<int>(c);
+  const std::size_t all = layout_.channels() + peers_[rank]->kept.size();
+  for (std::size_t c = 0; c < all; ++c) {
+    if (serves(rank, static_cast<std::uint16_t>(c), stream)) return static_cast<int>(c);
   }
   return -1;
 }
 
-bool Channels::has_chunk(JobRank rank, std::uint8_t channel) const {
+bool Channels::has_chunk(JobRank rank, std::uint16_t channel) const {
+  if (is_kept(channel)) return !kept(rank, channel).chunks.empty();
   const Inbound& in = peers_[rank]->in[channel];
   return in.consumed < in.received;
 }
 
-Chunk Channels::front(JobRank rank, std::uint8_t channel) const {
-  const Inbound& in = peers_[rank]->in[channel];
-  const auto slot = static_cast<std::uint32_t>(in.consumed % layout_.slots());
-  const std::uint64_t entry = in.slots[slot];
-  const Immediate immediate = *Immediate::decode(static_cast<std::uint32_t>(entry >> 32));
+Chunk Channels::front(JobRank rank, std::uint16_t channel) const {
+  std::uint64_t entry = 0;
   Chunk chunk;
+  if (is_kept(channel)) {
+    const KeptChunk& first = kept(rank, channel).chunks.front();
+    entry = first.entry;
+    if (staging_ != nullptr) chunk.header = first.bytes.data();
+  } else {
+    const Inbound& in = peers_[rank]->in[channel];
+    const auto slot = static_cast<std::uint32_t>(in.consumed % layout_.slots());
+    entry = in.slots[slot];
+    if (staging_ != nullptr) chunk.header = staging_ + layout_.receive_slot(rank, channel, slot);
+  }
+  const Immediate immediate = *Immediate::decode(static_cast<std::uint32_t>(entry >> 32));
   chunk.length = static_cast<std::uint32_t>(entry) - StagingLayout::kHeaderBytes;
   chunk.sequence_low = immediate.sequence_low();
   chunk.first = immediate.first();
   chunk.last = immediate.last();
-  if (staging_ != nullptr) chunk.header = staging_ + layout_.receive_slot(rank, channel, slot);
   return chunk;
 }
 
-void Channels::release(JobRank rank, std::uint8_t channel) {
-  ++peers_[rank]->in[channel].consumed;
-  give_back(rank, channel);
+void Channels::release(JobRank rank, std::uint16_t channel) {
+  if (!is_kept(channel)) {
+    ++peers_[rank]->in[channel].consumed;
+    return give_back(rank, channel);
+  }
+  Kept& k = kept(rank, channel);
+  k.chunks.pop_front();
+  if (!k.chunks.empty()) return;
+  post_bare(rank, Immediate::named(ImmediateKind::stream,
+                                   static_cast<std::uint8_t>(StreamWord::drained),
+                                   k.stream.communicator, k.stream.traffic));
 }
 
-void Channels::give_back(JobRank rank, std::uint8_t channel) {
+// Copies what has not been taken from the slots of `in`; the number to find it by, -1: too many.
+int Channels::keep(JobRank rank, Inbound& in) {
+  Peer& p = *peers_[rank];
+  auto at = std::find_if(p.kept.begin(), p.kept.end(),
+                         [](const Kept& k) { return k.chunks.empty(); });
+  if (at == p.kept.end()) {
+    if (p.kept.size() == kMostKept) return -1;
+    at = p.kept.emplace(p.kept.end());
+  }
+  at->stream = in.stream;
+  const auto channel = static_cast<std::uint32_t>(&in - p.in.data());
+  for (; in.consumed < in.received; ++in.consumed) {
+    const auto slot = static_cast<std::uint32_t>(in.consumed % layout_.slots());
+    KeptChunk& chunk = at->chunks.emplace_back(in.slots[slot], std::vector<std::uint8_t>{});
+    if (staging_ != nullptr) {
+      const std::uint8_t* from = staging_ + layout_.receive_slot(rank, channel, slot);
+      chunk.bytes.assign(from, from + static_cast<std::uint32_t>(chunk.entry));
+    }
+    ++counters.kept_chunks;
+  }
+  return static_cast<int>(layout_.channels() + static_cast<std::uint32_t>(at - p.kept.begin()));
+}
+
+void Channels::give_back(JobRank rank, std::uint16_t channel) {
   // Credits go back a quarter of a window at a time; at once while the peer wants the channel back.
   Inbound& in = peers_[rank]->in[channel];
   const auto owed = static_cast<std::uint32_t>(in.consumed - in.returned);
@@ -173,11 +327,15 @@ void Channels::give_back(JobRank rank, std::uint8_t channel) {
   if (owed >= batch) {
     in.returned = in.consumed;
     ++counters.credit_writes;
-    post_bare(rank, {ImmediateKind::credit, channel, owed});
+    post_bare(rank, {ImmediateKind::credit, static_cast<std::uint8_t>(channel), owed});
   }
 }
 
-void Channels::discard(JobRank rank, std::uint8_t channel) {
+void Channels::discard(JobRank rank, std::uint16_t channel) {
+  if (is_kept(channel)) {
+    for (; has_chunk(rank, channel); ++counters.discarded_chunks) release(rank, channel);
+    return;
+  }
   Inbound& in = peers_[rank]->in[channel];
   counters.discarded_chunks += in.received - in.consumed;
   in.consumed = in.received;
@@ -192,6 +350,9 @@ ChannelEvent Channels::on_arrival(JobRank rank, std::uint32_t word, std::uint32_
   }
   const std::optional<Immediate> immediate = Immediate::decode(word);
   if (!immediate) return error("an immediate of no known kind");
+  if (peer(rank).clears && immediate->kind != ImmediateKind::clear) {
+    return error("a stream to clear and then something else");
+  }
   if (immediate->kind == ImmediateKind::data) return on_data(rank, *immediate, length, word);
   if (length != 0) return error("a control immediate that carries bytes");
   return on_control(rank, *immediate);
@@ -220,7 +381,8 @@ ChannelEvent Channels::on_data(JobRank rank, Immediate immediate, std::uint32_t 
   }
   if (in.slots == nullptr) in.slots = std::make_unique<std::uint64_t[]>(layout_.slots());
   in.slots[slot] = std::uint64_t{word} << 32 | length;
-  return {ChannelEvent::Kind::data, immediate.channel, in.communicator, in.traffic, 0, nullptr};
+  return {ChannelEvent::Kind::data, immediate.channel, in.stream.communicator, in.stream.traffic, 0,
+          nullptr};
 }
 
 ChannelEvent Channels::on_control(JobRank rank, Immediate immediate) {
@@ -236,6 +398,7 @@ ChannelEvent Channels::on_control(JobRank rank, Immediate immediate) {
     event.value = immediate.channel;
     return event;
   }
+  if (immediate.kind == ImmediateKind::stream) return on_stream(rank, immediate);
   if (immediate.channel >= p.in.size()) return error("control of a channel that does not exist");
   Outbound& out = p.out[immediate.channel];
   Inbound& in = p.in[immediate.channel];
@@ -247,8 +410,8 @@ ChannelEvent Channels::on_control(JobRank rank, Immediate immediate) {
       out.returned += immediate.value;
       if (out.state != State::open) return {};
       event.kind = ChannelEvent::Kind::credit;
-      event.communicator = out.communicator;
-      event.traffic = out.traffic;
+      event.communicator = out.stream.communicator;
+      event.traffic = out.stream.traffic;
       return event;
     case ImmediateKind::open:
       // A closed channel may be opened anew only after all its slots came back.
@@ -256,36 +419,83 @@ ChannelEvent Channels::on_control(JobRank rank, Immediate immediate) {
       if (in.state != State::idle || in.received != in.returned) {
         return error("a channel opened while in use");
       }
-      if (find_inbound(rank, immediate.communicator(), immediate.traffic()) >= 0) {
+      if (find_inbound(rank, immediate.stream()) >= 0) {
         return error("a second channel for the same traffic");
       }
       in.state = State::open;
-      in.communicator = immediate.communicator();
-      in.traffic = immediate.traffic();
+      in.stream = immediate.stream();
       event.kind = ChannelEvent::Kind::opened;
-      event.communicator = in.communicator;
-      event.traffic = in.traffic;
+      event.communicator = in.stream.communicator;
+      event.traffic = in.stream.traffic;
       return event;
-    case ImmediateKind::close:
-      if (in.state != State::open && in.state != State::discarding) {
-        return error("a channel closed that is not open");
+    case ImmediateKind::close: return on_close(rank, immediate);
+    case ImmediateKind::clear: {
+      const std::optional<Stream> named = std::exchange(p.clears, std::nullopt);
+      const Stream stream = named ? *named : out.stream;
+      if (!named && (out.stream.traffic != Traffic::point_to_point || out.state == State::idle)) {
+        return error("clear-to-send on a channel without messages");
       }
-      // What is still in its slots stays readable until its communicator has taken it.
-      in.state = in.state == State::open ? State::closing : State::idle;
-      give_back(rank, immediate.channel);
-      return {};
-    case ImmediateKind::clear:
-      if (out.state != State::open || out.traffic != Traffic::point_to_point) {
-        return out.state == State::closing ? ChannelEvent{}
-                                           : error("clear-to-send on a channel without messages");
-      }
+      // Of a closed communicator; what was taken back still serves its stream until the answer.
+      if (!named && out.state == State::closing && !out.asked) return {};
       event.kind = ChannelEvent::Kind::clear;
-      event.communicator = out.communicator;
-      event.traffic = out.traffic;
+      event.communicator = stream.communicator;
+      event.traffic = stream.traffic;
       event.value = immediate.value;
       return event;
+    }
     default: return error("an immediate of no known kind");
   }
+}
+
+ChannelEvent Channels::on_close(JobRank rank, Immediate immediate) {
+  Inbound& in = peers_[rank]->in[immediate.channel];
+  const bool open = in.state == State::open || in.state == State::discarding;
+  if (immediate.value == 0) {
+    if (!open) return error("a channel closed that is not open");
+    // What is still in its slots stays readable until its communicator has taken it.
+    in.state = in.state == State::open ? State::closing : State::idle;
+    give_back(rank, immediate.channel);
+    return {};
+  }
+  const bool unread = in.consumed < in.received;
+  int aside = -1;
+  if (unread && (aside = keep(rank, in)) < 0) return error("more streams than it can have");
+  in.state = State::idle;
+  in.returned = in.received;
+  post_bare(rank, Immediate::named(
+                      ImmediateKind::stream,
+                      static_cast<std::uint8_t>(unread ? StreamWord::kept : StreamWord::returned),
+                      in.stream.communicator, in.stream.traffic));
+  if (!unread) return {};
+  // For its communicator the stream has moved.
+  return {ChannelEvent::Kind::opened, static_cast<std::uint16_t>(aside), in.stream.communicator,
+          in.stream.traffic, 0, nullptr};
+}
+
+ChannelEvent Channels::on_stream(JobRank rank, Immediate immediate) {
+  Peer& p = *peers_[rank];
+  const Stream stream = immediate.stream();
+  ChannelEvent event{ChannelEvent::Kind::credit, 0, stream.communicator, stream.traffic, 0, nullptr};
+  switch (static_cast<StreamWord>(immediate.channel)) {
+    case StreamWord::returned:
+    case StreamWord::kept: {
+      const auto out = std::find_if(p.out.begin(), p.out.end(), [stream](const Outbound& o) {
+        return o.asked && o.stream == stream;
+      });
+      if (out == p.out.end()) return error("slots back that were not asked for");
+      out->asked = false;
+      out->returned = out->sent;
+      if (immediate.channel == static_cast<std::uint8_t>(StreamWord::returned)) return event;
+      p.parked.push_back(stream);
+      return {};
+    }
+    case StreamWord::drained:
+      // Of a closed communicator nothing is parked any more.
+      std::erase(p.parked, stream);
+      return event;
+    case StreamWord::clear: p.clears = stream; return {};
+  }
+  return error("a word about a stream that does not exist");
 }
 
 bool Channels::on_completion(JobRank rank, std::uint64_t id, int* channel, unsigned* at) {
@@ -303,6 +513,7 @@ bool Channels::on_completion(JobRank rank, std::uint64_t id, int* channel, unsig
     return ++counters.stray_completions, false;
   }
   p->out[c].pending &= ~(1ull << slot);
+  if (p->waiting.empty()) p->out[c].yielding = false;  // the stream that wanted it has one
   --in_flight_;
   *channel = static_cast<int>(c);
   *at = static_cast<unsigned>(slot);
@@ -313,6 +524,9 @@ void Channels::forget(JobRank rank) {
   Peer& p = peer(rank);
   if (p.gone) return;
   p.gone = true;
+  waiting_ -= p.waiting.size() + p.displaced.size();
+  p.waiting.clear();
+  p.displaced.clear();
   in_flight_ -= p.bare_pending;
   for (const Outbound& out : p.out) {
     in_flight_ -= static_cast<std::uint64_t>(std::popcount(out.pending));

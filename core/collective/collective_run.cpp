@@ -234,24 +234,24 @@ void CollectiveRun::run_sends(GroupRank to) {
     const int channel = communicator_.outbound(to, Traffic::collective);
     Channels& channels = communicator_.channels();
     if (channel < 0 ||
-        !channels.can_send(communicator_.member(to), static_cast<std::uint8_t>(channel))) {
+        !channels.can_send(communicator_.member(to), static_cast<std::uint16_t>(channel))) {
       return;
     }
     const Step& step = schedule_.steps[index];
     const std::uint32_t length = chunk_length(step, done_[index]);
     std::uint8_t* slot =
-        channels.payload(communicator_.member(to), static_cast<std::uint8_t>(channel));
+        channels.payload(communicator_.member(to), static_cast<std::uint16_t>(channel));
     if (slot != nullptr && length > 0) {
       std::memcpy(slot,
                   resolve(step.a, std::uint64_t{done_[index]} * channels.layout().slot_payload()),
                   length);
     }
-    transmit(index, static_cast<std::uint8_t>(channel), length);
+    transmit(index, static_cast<std::uint16_t>(channel), length);
     advance(index);
   }
 }
 
-void CollectiveRun::transmit(std::uint32_t index, std::uint8_t channel, std::uint32_t length) {
+void CollectiveRun::transmit(std::uint32_t index, std::uint16_t channel, std::uint32_t length) {
   const Step& step = schedule_.steps[index];
   const std::uint32_t chunk = done_[index];
   Write attributes;
@@ -271,7 +271,7 @@ void CollectiveRun::run_receives(GroupRank from) {
   Channels& channels = communicator_.channels();
   const int inbound = communicator_.inbound(from, Traffic::collective);
   if (inbound < 0) return;
-  const auto channel = static_cast<std::uint8_t>(inbound);
+  const auto channel = static_cast<std::uint16_t>(inbound);
   const JobRank peer = communicator_.member(from);
   while (channels.has_chunk(peer, channel)) {
     const std::int64_t i = head(receive_lane(from));
@@ -319,17 +319,17 @@ bool CollectiveRun::forward_fused(std::uint32_t index, const std::uint8_t* incom
   const int channel = communicator_.outbound(send.peer, Traffic::collective);
   Channels& channels = communicator_.channels();
   const JobRank peer = communicator_.member(send.peer);
-  if (channel < 0 || !channels.can_send(peer, static_cast<std::uint8_t>(channel), true)) {
+  if (channel < 0 || !channels.can_send(peer, static_cast<std::uint16_t>(channel), true)) {
     ++communicator_.counters().unfused_chunks;
     return false;
   }
   const Step& step = schedule_.steps[index];
   const std::uint64_t offset = std::uint64_t{done_[index]} * channels.layout().slot_payload();
   if (incoming != nullptr && length > 0) {
-    std::uint8_t* slot = channels.payload(peer, static_cast<std::uint8_t>(channel));
+    std::uint8_t* slot = channels.payload(peer, static_cast<std::uint16_t>(channel));
     reduce(operation_.reduce, operation_.type, slot, incoming, resolve(step.a, offset), length);
   }
-  transmit(next, static_cast<std::uint8_t>(channel), length);
+  transmit(next, static_cast<std::uint16_t>(channel), length);
   advance(next);
   ++communicator_.counters().fused_chunks;
   return true;

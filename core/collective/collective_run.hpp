@@ -47,7 +47,7 @@ class CollectiveRun {
   void run_copies();
   void receive_chunk(std::uint32_t index, const Chunk& chunk);
   bool forward_fused(std::uint32_t index, const std::uint8_t* incoming, std::uint32_t length);
-  void transmit(std::uint32_t index, std::uint8_t channel, std::uint32_t length);
+  void transmit(std::uint32_t index, std::uint16_t channel, std::uint32_t length);
   void advance(std::uint32_t index);
   std::int64_t head(std::uint32_t lane) const;
   bool ready(std::uint32_t index) const;

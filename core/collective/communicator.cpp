@@ -25,7 +25,7 @@ Communicator::Communicator(Channels& channels, std::uint32_t id, std::vector<Job
     // A member may have opened its channels, and filled them, before this rank got here.
     for (const Traffic traffic : {Traffic::collective, Traffic::point_to_point}) {
       members_[r].in[static_cast<int>(traffic)] =
-          static_cast<std::int16_t>(channels_.find_inbound(members[r], id, traffic));
+          static_cast<std::int16_t>(channels_.find_inbound(members[r], {id, traffic}));
     }
   }
   collectives_ = std::make_unique<CollectiveRun>(*this);
@@ -65,12 +65,13 @@ bool Communicator::holds(OperationId id) const {
   return collectives_->holds(id) || messages_->holds(id);
 }
 
-void Communicator::on_opened(JobRank peer, Traffic traffic, std::uint8_t channel) {
+void Communicator::on_opened(JobRank peer, Traffic traffic, std::uint16_t channel) {
   if (failed()) {
     channels_.discard(peer, channel);
     return;
   }
-  members_[by_job_rank_.at(peer)].in[static_cast<int>(traffic)] = channel;
+  members_[by_job_rank_.at(peer)].in[static_cast<int>(traffic)] =
+      static_cast<std::int16_t>(channel);
 }
 
 void Communicator::on_data(JobRank peer, Traffic traffic) {
@@ -133,24 +134,31 @@ void Communicator::fail_all() {
 
 void Communicator::close_channels() {
   stop_listening();
-  for (Member& m : members_) {
-    for (std::int16_t& out : m.out) {
-      if (out >= 0) channels_.close(m.job_rank, static_cast<std::uint8_t>(out));
-      out = -1;
+  for (GroupRank r = 0; r < size(); ++r) {
+    for (const Traffic traffic : {Traffic::collective, Traffic::point_to_point}) {
+      channels_.withdraw(member(r), {id_, traffic});
+      const int out = owned(r, traffic);
+      if (out < 0) continue;
+      // A message that was given up may still be cleared by the member.
+      const bool answered = traffic == Traffic::point_to_point && failed();
+      channels_.close(member(r), static_cast<std::uint16_t>(out), answered);
     }
   }
 }
 
 int Communicator::outbound(GroupRank to, Traffic traffic) {
-  std::int16_t& channel = members_[to].out[static_cast<int>(traffic)];
-  if (channel < 0) {
-    channel = static_cast<std::int16_t>(channels_.open(members_[to].job_rank, id_, traffic));
-    if (channel < 0) {
-      raise(OperationStatus::exhausted,
-            "no free channel to " + name(to) + ": all " +
-                std::to_string(channels_.layout().channels()) +
-                " serve other communicators; close some or raise `channels`");
-    }
+  const int channel = owned(to, traffic);
+  if (channel >= 0) return channel;
+  std::int16_t& out = members_[to].out[static_cast<int>(traffic)];
+  return out = static_cast<std::int16_t>(channels_.open(member(to), {id_, traffic}));
+}
+
+int Communicator::owned(GroupRank to, Traffic traffic) const {
+  const int channel = members_[to].out[static_cast<int>(traffic)];
+  // It may have been taken back for another communicator meanwhile.
+  if (channel < 0 ||
+      !channels_.owns(member(to), static_cast<std::uint16_t>(channel), {id_, traffic})) {
+    return -1;
   }
   return channel;
 }
@@ -158,24 +166,24 @@ int Communicator::outbound(GroupRank to, Traffic traffic) {
 int Communicator::inbound(GroupRank from, Traffic traffic) const {
   const int channel = members_[from].in[static_cast<int>(traffic)];
   // The member may have closed its side and given the channel to another communicator meanwhile.
-  if (channel < 0 || !channels_.serves(members_[from].job_rank, static_cast<std::uint8_t>(channel),
-                                       id_, traffic)) {
+  if (channel < 0 ||
+      !channels_.serves(member(from), static_cast<std::uint16_t>(channel), {id_, traffic})) {
     return -1;
   }
   return channel;
 }
 
 std::uint64_t Communicator::unsent(GroupRank to, Traffic traffic) const {
-  const int channel = members_[to].out[static_cast<int>(traffic)];
+  const int channel = owned(to, traffic);
   if (!await_sends_ || channel < 0) return 0;
-  return channels_.pending(members_[to].job_rank, static_cast<std::uint8_t>(channel));
+  return channels_.pending(member(to), static_cast<std::uint16_t>(channel));
 }
 
 void Communicator::stop_listening() {
   for (GroupRank r = 0; r < size(); ++r) {
     for (const Traffic traffic : {Traffic::collective, Traffic::point_to_point}) {
       const int in = inbound(r, traffic);
-      if (in >= 0) channels_.discard(members_[r].job_rank, static_cast<std::uint8_t>(in));
+      if (in >= 0) channels_.discard(members_[r].job_rank, static_cast<std::uint16_t>(in));
       members_[r].in[static_cast<int>(traffic)] = -1;
     }
   }

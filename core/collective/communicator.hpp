@@ -53,7 +53,7 @@ class Communicator {
   void start(OperationId id, Operation operation);
   bool cancel_receive(OperationId id);
   bool holds(OperationId id) const;
-  void on_opened(JobRank peer, Traffic traffic, std::uint8_t channel);
+  void on_opened(JobRank peer, Traffic traffic, std::uint16_t channel);
   void on_data(JobRank peer, Traffic traffic);
   // A slot towards the peer became free.
   void on_room(JobRank peer, Traffic traffic);
@@ -71,7 +71,7 @@ class Communicator {
 
   Channels& channels() { return channels_; }
   CommunicatorCounters& counters() { return counters_; }
-  // Outbound channel to a member, opened on first use; -1 and a raised fault when there is none.
+  // Outbound channel to a member, opened on first use; -1 while all serve others: on_room() follows.
   int outbound(GroupRank to, Traffic traffic);
   int inbound(GroupRank from, Traffic traffic) const;
   // Slots towards a member whose writes an operation must await before it ends, one bit each.
@@ -88,6 +88,7 @@ class Communicator {
     std::int16_t out[2] = {-1, -1}, in[2] = {-1, -1};
   };
 
+  int owned(GroupRank to, Traffic traffic) const;  // the outbound channel it has now, or -1
   void stop_listening();
 
   Channels& channels_;

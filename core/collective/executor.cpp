@@ -46,7 +46,12 @@ class CollectiveExecutor::Impl {
   }
 
   void settle(Communicator& communicator, bool tell_members);
+  void serve();
   void deliver();
+  void serve_and_deliver() {
+    serve();
+    deliver();
+  }
   bool idle() const;
   void check_peer(JobRank peer) const {
     if (peer >= lost_.size() || peer == self_) {
@@ -93,7 +98,7 @@ void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank
   }
   early_aborts_.erase(early_aborts_.lower_bound({id, 0}), early_aborts_.lower_bound({id + 1, 0}));
   settle(communicator, true);
-  deliver();
+  serve_and_deliver();
 }
 
 void CollectiveExecutor::Impl::close(CommunicatorId id) {
@@ -105,7 +110,7 @@ void CollectiveExecutor::Impl::close(CommunicatorId id) {
   communicator.close_channels();
   communicators_.erase(id);
   closed_.insert(id);
-  deliver();
+  serve_and_deliver();
 }
 
 OperationId CollectiveExecutor::Impl::start(CommunicatorId id, Operation operation) {
@@ -115,7 +120,7 @@ OperationId CollectiveExecutor::Impl::start(CommunicatorId id, Operation operati
   ++started_;
   communicator.start(operation_id, std::move(operation));
   settle(communicator, true);
-  deliver();
+  serve_and_deliver();
   return operation_id;
 }
 
@@ -126,7 +131,7 @@ bool CollectiveExecutor::Impl::cancel(OperationId id) {
       communicator->raise(OperationStatus::aborted, "an operation was cancelled here");
       settle(*communicator, true);
     }
-    deliver();
+    serve_and_deliver();
     return true;
   }
   return false;
@@ -136,7 +141,7 @@ void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
                                           std::uint32_t length) {
   check_peer(peer);
   const ChannelEvent event = channels_.on_arrival(peer, immediate, length);
-  if (event.kind == ChannelEvent::Kind::none) return;
+  if (event.kind == ChannelEvent::Kind::none) return serve_and_deliver();
   if (event.kind == ChannelEvent::Kind::error) {
     ++protocol_errors_;
     lose(peer, OperationStatus::protocol, std::string("sent ") + event.error);
@@ -154,7 +159,7 @@ void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
         lose(peer, OperationStatus::protocol, "aborted more communicators than can exist");
       }
     }
-    deliver();
+    serve_and_deliver();
     return;  // data waits in its slots until the communicator is created here
   }
   Communicator& communicator = *it->second;
@@ -183,7 +188,7 @@ void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
     default: break;
   }
   settle(communicator, tell_members);
-  deliver();
+  serve_and_deliver();
 }
 
 void CollectiveExecutor::Impl::on_completion(JobRank peer, std::uint64_t write_id,
@@ -198,12 +203,12 @@ void CollectiveExecutor::Impl::on_completion(JobRank peer, std::uint64_t write_i
   int channel = -1;
   unsigned slot = 0;
   if (!channels_.on_completion(peer, write_id, &channel, &slot) || channel < 0) return;
-  const auto [communicator, traffic] = channels_.owner(peer, static_cast<std::uint8_t>(channel));
+  const auto [communicator, traffic] = channels_.owner(peer, static_cast<std::uint16_t>(channel));
   const auto it = communicators_.find(communicator);
-  if (it == communicators_.end() || !it->second->has(peer)) return;
+  if (it == communicators_.end() || !it->second->has(peer)) return serve_and_deliver();
   it->second->on_sent(peer, traffic, slot);
   settle(*it->second, true);
-  deliver();
+  serve_and_deliver();
 }
 
 // Nothing more is expected of this peer: every communicator it belongs to fails.
@@ -233,6 +238,22 @@ void CollectiveExecutor::Impl::settle(Communicator& communicator, bool tell_memb
   for (GroupRank r = 0; r < communicator.size(); ++r) {
     if (r != communicator.rank() && lost_[communicator.member(r)].empty()) {
       channels_.abort(communicator.member(r), communicator.id(), communicator.status());
+    }
+  }
+}
+
+// Gives channels that have come free to the streams that wait for one.
+void CollectiveExecutor::Impl::serve() {
+  for (bool any = true; any && channels_.anything_waits();) {
+    any = false;
+    for (JobRank peer = 0; peer < lost_.size(); ++peer) {
+      while (const std::optional<Stream> stream = channels_.grant(peer)) {
+        any = true;
+        const auto it = communicators_.find(stream->communicator);
+        if (it == communicators_.end()) continue;
+        it->second->on_room(peer, stream->traffic);
+        settle(*it->second, true);
+      }
     }
   }
 }
@@ -322,6 +343,8 @@ void CollectiveExecutor::counters(std::vector<CollectiveCounter>& out) const {
                          {"credit_writes", c.credit_writes},
                          {"channels_opened", c.channels_opened},
                          {"channels_closed", c.channels_closed},
+                         {"channels_reclaimed", c.channels_reclaimed},
+                         {"chunks_kept", c.kept_chunks},
                          {"chunks_discarded", c.discarded_chunks},
                          {"late_arrivals", c.late_arrivals},
                          {"stray_completions", c.stray_completions}});

@@ -107,11 +107,11 @@ bool PointToPoint::transmit(GroupRank to, Outgoing& message) {
   const int channel = communicator_.outbound(to, Traffic::point_to_point);
   Channels& channels = communicator_.channels();
   const JobRank peer = communicator_.member(to);
-  if (channel < 0 || !channels.can_send(peer, static_cast<std::uint8_t>(channel))) return false;
+  if (channel < 0 || !channels.can_send(peer, static_cast<std::uint16_t>(channel))) return false;
   const Operation& op = message.operation;
   const auto length = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(channels.layout().slot_payload(), message.bytes - message.sent));
-  std::uint8_t* slot = channels.payload(peer, static_cast<std::uint8_t>(channel));
+  std::uint8_t* slot = channels.payload(peer, static_cast<std::uint16_t>(channel));
   if (slot != nullptr && length > 0) std::memcpy(slot, op.input.parts[0] + message.sent, length);
   SlotHeader header;
   header.communicator = communicator_.id();
@@ -125,7 +125,7 @@ bool PointToPoint::transmit(GroupRank to, Outgoing& message) {
   const bool first = message.chunk == 0;
   message.sent += length;
   ++message.chunk;
-  channels.send(peer, static_cast<std::uint8_t>(channel), header, length, first,
+  channels.send(peer, static_cast<std::uint16_t>(channel), header, length, first,
                 message.sent == message.bytes, first ? op.tag : message.number, Write{});
   return true;
 }
@@ -188,7 +188,7 @@ bool PointToPoint::cancel_receive(OperationId id) {
 void PointToPoint::on_data(GroupRank from) {
   const int inbound = communicator_.inbound(from, Traffic::point_to_point);
   if (inbound < 0) return;
-  const auto channel = static_cast<std::uint8_t>(inbound);
+  const auto channel = static_cast<std::uint16_t>(inbound);
   Channels& channels = communicator_.channels();
   const JobRank peer = communicator_.member(from);
   peers_[from].stalled = false;
@@ -297,8 +297,7 @@ bool PointToPoint::deliver(const Posted& posted, const Announced& first,
   peers_[first.from].incoming.push_back(std::move(incoming));
   ++communicator_.counters().cleared_messages;
   communicator_.channels().clear_to_send(
-      communicator_.member(first.from),
-      static_cast<std::uint8_t>(communicator_.inbound(first.from, Traffic::point_to_point)),
+      communicator_.member(first.from), {communicator_.id(), Traffic::point_to_point},
       first.number);
   return true;
 }

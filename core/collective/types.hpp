@@ -99,10 +99,9 @@ enum class OperationStatus : std::uint8_t {
   peer_failed,    // a queue pair to a member failed
   peer_aborted,   // another member failed first and said so
   protocol,       // a member sent what no correct rank sends
-  exhausted,      // no free channel to a member
   aborted,        // aborted or closed here
 };
-inline constexpr std::size_t kOperationStatuses = 7;
+inline constexpr std::size_t kOperationStatuses = 6;
 std::string_view to_string(OperationStatus status);
 
 struct OperationResult {

@@ -24,7 +24,7 @@ T get(const std::uint8_t*& at) {
 std::optional<Immediate> Immediate::decode(std::uint32_t word) {
   const std::uint32_t kind = word >> 29;
   if (kind < static_cast<std::uint32_t>(ImmediateKind::data) ||
-      kind > static_cast<std::uint32_t>(ImmediateKind::abort)) {
+      kind > static_cast<std::uint32_t>(ImmediateKind::stream)) {
     return std::nullopt;
   }
   return Immediate{static_cast<ImmediateKind>(kind), static_cast<std::uint8_t>(word >> 21),

@@ -19,15 +19,31 @@ namespace loomnet {
 //   data    sender's channel         slot 6 | first 1 | last 1 | low 13 (*)   48 + payload
 //   credit  receiver's own channel   slots given back, 1..slots               0
 //   open    sender's channel         communicator 20 | traffic 1              0
-//   close   sender's channel         0                                        0
+//   close   sender's channel         1: answer with `stream`, else 0          0
 //   clear   receiver's own channel   low 21 bits of the message number        0
 //   abort   OperationStatus          communicator 20 | 0                      0
+//   stream  StreamWord               communicator 20 | traffic 1              0
 //
 // (*) of the operation's number; for messages, of the tag where `first`, else of the message's
 // number. "Receiver's own": the channel on which the receiver of this immediate sends.
-enum class ImmediateKind : std::uint8_t { data = 1, credit, open, close, clear, abort };
+enum class ImmediateKind : std::uint8_t { data = 1, credit, open, close, clear, abort, stream };
 
 enum class Traffic : std::uint8_t { collective, point_to_point };
+
+// What one rank sends another in one communicator and kind of traffic, over whichever channel.
+struct Stream {
+  std::uint32_t communicator = 0;
+  Traffic traffic = Traffic::collective;
+  bool operator==(const Stream&) const = default;
+};
+
+// What a receiver says of a stream.
+enum class StreamWord : std::uint8_t {
+  returned = 1,  // its channel is closed, and all slots are the sender's again
+  kept,          // so they are, and chunks that nothing had asked for were copied out of them
+  drained,       // the chunks that were kept have been taken
+  clear,         // the `clear` that follows speaks of this stream, which has no channel now
+};
 
 struct Immediate {
   ImmediateKind kind = ImmediateKind::data;
@@ -54,6 +70,7 @@ struct Immediate {
   std::uint32_t sequence_low() const { return value & kSequenceMask; }
   std::uint32_t communicator() const { return value >> 1; }
   Traffic traffic() const { return static_cast<Traffic>(value & 1); }
+  Stream stream() const { return {communicator(), traffic()}; }
 
   std::uint32_t encode() const {
     return static_cast<std::uint32_t>(kind) << 29 | std::uint32_t{channel} << 21 | value;

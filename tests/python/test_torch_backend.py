@@ -141,3 +141,9 @@ def test_import_outside_a_run_changes_nothing() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
                           timeout=90)
     assert "loomnet run" in done.stdout and done.stdout.count("\n") == 1, done.stdout + done.stderr
+
+
+def test_a_hundred_groups_share_the_channels(tmp_path: Path) -> None:
+    with Ranks("groups.py", 8, directory=tmp_path) as ranks:
+        assert ranks.wait(240) == dict.fromkeys(range(8), 0), ranks.logs()
+    assert all("groups ok" in ranks.log(r) for r in range(8)), ranks.logs()
