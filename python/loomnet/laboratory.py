@@ -223,7 +223,10 @@ class Lab:
         name = label or self.report.scenario
         try:
             runner = self._runner or get_runner(self.clock)
-            self.say(runner.describe(request))
+            from loomnet.memory import check_memory
+
+            memory = check_memory(request, self.clock)
+            self.say(runner.describe(request) + memory)
             for line in foreseen(request, self.clock):
                 self.say(line)
             data = runner.run(request, self._progress_of(name, job))

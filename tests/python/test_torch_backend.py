@@ -143,7 +143,8 @@ def test_import_outside_a_run_changes_nothing() -> None:
     assert "loomnet run" in done.stdout and done.stdout.count("\n") == 1, done.stdout + done.stderr
 
 
-def test_a_hundred_groups_share_the_channels(tmp_path: Path) -> None:
-    with Ranks("groups.py", 8, directory=tmp_path) as ranks:
+@pytest.mark.parametrize("groups", [24, pytest.param(100, marks=pytest.mark.soak)])
+def test_more_groups_than_channels(tmp_path: Path, groups: int) -> None:
+    with Ranks("groups.py", 8, str(groups), directory=tmp_path) as ranks:
         assert ranks.wait(240) == dict.fromkeys(range(8), 0), ranks.logs()
     assert all("groups ok" in ranks.log(r) for r in range(8)), ranks.logs()

@@ -1,5 +1,5 @@
-"""Whole random worlds, each drawn from one number: a fabric, a job whose bytes are compared, faults.
-A program of its own, so that its memory is bounded and counted:
+"""Whole random worlds, each drawn from one number: a fabric, a job whose bytes are compared,
+faults. A program of its own, so that its memory is bounded and counted:
 
     python worlds.py FIRST COUNT
 
@@ -43,8 +43,10 @@ def a_rate(draw):
 
 def a_time(draw, least, most):
     """Of picoseconds."""
-    return quantity(log_uniform(draw, least, most),
-                    (("s", 1e12), ("ms", 1e9), ("us", 1e6), ("ns", 1e3), ("ps", 1)))
+    return quantity(
+        log_uniform(draw, least, most),
+        (("s", 1e12), ("ms", 1e9), ("us", 1e6), ("ns", 1e3), ("ps", 1)),
+    )
 
 
 def a_size(draw, least, most):
@@ -62,21 +64,34 @@ def a_fabric(ln, draw):
     planes = draw.choice((1, 1, 2, 4))
     kind = draw.choice(("two_tier", "two_tier", "three_tier", "fat_tree", "star", "dumbbell"))
     if kind == "two_tier":
-        return ln.clos.two_tier(planes=planes, leaves=draw.randint(1, 4),
-                                spines=draw.randint(1, 4), hosts_per_leaf=draw.randint(2, 4),
-                                order=draw.choice(("spread", "block")), **links, **up)
+        return ln.clos.two_tier(
+            planes=planes,
+            leaves=draw.randint(1, 4),
+            spines=draw.randint(1, 4),
+            hosts_per_leaf=draw.randint(2, 4),
+            order=draw.choice(("spread", "block")),
+            **links,
+            **up,
+        )
     if kind == "three_tier":
-        return ln.clos.three_tier(planes=planes, pods=2, leaves_per_pod=draw.randint(1, 2),
-                                  aggs_per_pod=draw.randint(1, 2),
-                                  cores_per_agg=draw.randint(1, 2),
-                                  hosts_per_leaf=draw.randint(1, 3), **links, **up)
+        return ln.clos.three_tier(
+            planes=planes,
+            pods=2,
+            leaves_per_pod=draw.randint(1, 2),
+            aggs_per_pod=draw.randint(1, 2),
+            cores_per_agg=draw.randint(1, 2),
+            hosts_per_leaf=draw.randint(1, 3),
+            **links,
+            **up,
+        )
     if kind == "fat_tree":
         return ln.clos.fat_tree(4, planes=min(planes, 2), **links)
     if kind == "star":
         return ln.star(hosts=draw.randint(2, 10), planes=planes, **links)
     more = {"bottleneck": a_rate(draw)} if draw.random() < 0.5 else {}
-    return ln.dumbbell(left=draw.randint(1, 4), right=draw.randint(1, 4), planes=planes, **links,
-                       **more)
+    return ln.dumbbell(
+        left=draw.randint(1, 4), right=draw.randint(1, 4), planes=planes, **links, **more
+    )
 
 
 def a_job(ln, draw, hosts):
@@ -87,8 +102,9 @@ def a_job(ln, draw, hosts):
     kind = draw.choice((*COLLECTIVES, "Permutation", "Incast", "Flows", "Flows"))
     if kind == "Flows":
         count = draw.randint(1, 20)
-        arrivals = draw.choice(({}, {"gap": a_time(draw, 1e5, 1e9)},
-                                {"load": round(draw.uniform(0.05, 1.5), 3)}))
+        arrivals = draw.choice(
+            ({}, {"gap": a_time(draw, 1e5, 1e9)}, {"load": round(draw.uniform(0.05, 1.5), 3)})
+        )
         sizes = [a_size(draw, 1, 1e6) for _ in range(draw.randint(1, 3))]
         return ln.Flows(sizes, count=count, **arrivals, **common)
     repeat = draw.randint(1, 4)
@@ -114,7 +130,7 @@ def some_faults(ln, draw, fabric):
             lambda link=link, when=when: ln.loss(
                 link, round(log_uniform(draw, 1e-4, 1), 6), burst=draw.choice((1.0, 8.0)), **when),
             lambda link=link, when=when: ln.delay(link, a_time(draw, 1e4, 1e10), **when),
-            lambda link=link, when=when: ln.degrade(link, round(draw.uniform(0.01, 0.99), 3), **when),
+            lambda link=link, when=when: ln.degrade(link, draw.randint(1, 99) / 100, **when),
             lambda when=when: ln.kill(draw.choice(switches), **when)))())  # fmt: skip
     return faults
 
@@ -134,8 +150,13 @@ def run_world(ln, seed, folder):
     result = lab.run(fabric, job, faults, payload=True, **options)
     lab.write()
     data, about = result.data, f"{fabric.name}: {job.describe()}, {len(faults)} faults"
-    return about, {"ended": data.ended, "reason": data.reason, "wrong": data.wrong,
-                   "unexplained": data.fidelity.unexplained, "packets": data.fidelity.packets}
+    return about, {
+        "ended": data.ended,
+        "reason": data.reason,
+        "wrong": data.wrong,
+        "unexplained": data.fidelity.unexplained,
+        "packets": data.fidelity.packets,
+    }
 
 
 def judge(ln, seed):
@@ -147,7 +168,9 @@ def judge(ln, seed):
         folder = Path(tempfile.mkdtemp(prefix="loomnet-world-"))
         try:
             row["world"], ending = run_world(ln, seed, folder)
-            files.append([(folder / name).read_bytes() for name in ("report.json", "counters.json")])
+            files.append(
+                [(folder / name).read_bytes() for name in ("report.json", "counters.json")]
+            )
         except LoomnetError as error:
             ending = {"ended": "refused", "reason": str(error)}
             files.append([])

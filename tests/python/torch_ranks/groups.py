@@ -1,13 +1,14 @@
-"""A hundred groups, more than there are channels between two ranks: collectives and messages on all
-of them, in orders that differ between ranks, beside receives that nothing answers."""
+"""So many groups as the argument says, more than there are channels between two ranks: collectives
+and messages on all of them, in orders that differ between ranks, beside receives that wait long."""
 
 import random
+import sys
 import time
 
 import torch
 import torch.distributed as dist
 
-GROUPS, ROUNDS = 100, 2
+GROUPS, ROUNDS = int(sys.argv[1]), 2
 
 dist.init_process_group("loomnet")
 rank, world = dist.get_rank(), dist.get_world_size()
