@@ -60,8 +60,8 @@ def test_the_line_before_a_run_says_what_it_needs_where_that_is_much(lab, monkey
 @pytest.mark.parametrize(("job", "words"), [
     (ln.AllReduce("128 GiB"), "lower AllReduce.size or AllReduce.ranks"),
     (ln.AllToAll("64 GiB"), "lower AllToAll.size"),
-    (ln.Permutation("1 MB", 10**7), "lower Permutation.count or repeat"),
-    (ln.Flows("1 MB", count=10**8), "lower Flows.count"),
+    (ln.Permutation("1 MB", 10**6), "lower Permutation.count or repeat"),
+    (ln.Flows("1 MB", count=10**6), "lower Flows.count"),
 ])  # fmt: skip
 def test_more_than_the_machine_has_is_refused_in_one_line(lab, job, words):
     with pytest.raises(UsageError, match="memory: this run needs up to") as refused:
