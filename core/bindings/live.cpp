@@ -6,6 +6,7 @@
 
 #include "bindings/bindings.hpp"
 #include "bindings/recorder.hpp"
+#include "collective/executor.hpp"
 #include "engine/collective_traffic.hpp"
 #include "engine/flow_traffic.hpp"
 #include "engine/graph_traffic.hpp"
@@ -22,7 +23,10 @@ namespace {
 class RankPoller final : public LivePoller {
  public:
   explicit RankPoller(double dilation) : dilation_(dilation) {}
-  void add(RankBridge& bridge) { bridges_.push_back(&bridge); }
+  void add(RankBridge& bridge) {
+    bridges_.push_back(&bridge);
+    bridge.use_meetings(&meetings_);
+  }
   bool poll(Picoseconds now) override {
     if (bridges_.empty()) return false;
     const std::int64_t wall = wall_nanoseconds();
@@ -31,11 +35,17 @@ class RankPoller final : public LivePoller {
       worked |= bridge->poll(now, wall, dilation_);
       bridge->flush(now);
     }
+    for (const auto& [rank, notice] : meetings_.settle()) {
+      for (RankBridge* bridge : bridges_) {
+        if (bridge->port().rank() == rank) bridge->tell(notice, now);
+      }
+    }
     return worked;
   }
 
  private:
   double dilation_;
+  rank::Meetings meetings_{rank::kMaxWorld, kMaxCommunicatorId + 1};
   std::vector<RankBridge*> bridges_;
 };
 

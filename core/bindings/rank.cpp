@@ -153,14 +153,15 @@ void bind_rank(py::module_& m) {
       .def("abort", &RankSession::abort, py::arg("id"), py::arg("reason"), Release())
       .def("start",
            [](RankSession& s, CommunicatorId id, const std::vector<OperationTuple>& operations,
-              std::int64_t timeout_ns) {
+              std::int64_t timeout_ns, bool asked) {
              std::vector<Operation> list;
              list.reserve(operations.size());
              for (const auto& t : operations) list.push_back(operation(t));
              const py::gil_scoped_release release;
-             return s.start(id, std::move(list), timeout_ns);
+             return s.start(id, std::move(list), timeout_ns, asked);
            },
            py::arg("id"), py::arg("operations"), py::arg("timeout_ns"),
+           py::arg("asked") = true,
            "operations: [(collective, data type, reduction, count, inputs, outputs, input counts, "
            "output counts, root, peer, tag, factor)]. Memory must live until the work is done.")
       .def("wait", &RankSession::wait, py::arg("work"), py::arg("timeout_ns"), Release())
@@ -180,11 +181,27 @@ void bind_rank(py::module_& m) {
                              "Step after which the run wants the job to end; -1: none.")
       .def("foreign_begin", &RankSession::foreign_begin, Release())
       .def("foreign_end", &RankSession::foreign_end, Release())
-      .def("compute", &RankSession::compute, py::arg("picoseconds"), Release(),
-           "Blocks while so much emulated time passes: computing as the virtual clock counts it.")
-      .def("watch_sleep", &RankSession::watch_sleep,
-           "On the virtual clock: threads that wait for futures count once the process sleeps.")
-      .def("foreign_wait", &RankSession::foreign_wait, Release())
+      .def("compute", &RankSession::compute, py::arg("picoseconds"), py::arg("poll") = false,
+           Release(), "Virtual clock: blocks while so much emulated time passes.")
+      .def("use_virtual_clock", &RankSession::use_virtual_clock,
+           "Time limits go by the engine's clock, which moves while all threads wait or sleep.")
+      .def_property_readonly("now_ps", &RankSession::now_ps, "Emulated time.")
+      .def("use_dilation", &RankSession::use_dilation)
+      .def("future_call", &RankSession::future_call, py::arg("enters"),
+           "The thread enters or leaves a call that may block on a future of the session.")
+      .def("meet",
+           [](RankSession& s, std::uint64_t high, std::uint64_t low, std::uint32_t position,
+              std::uint32_t size, std::int64_t timeout_ns, bool asked) {
+             rank::RankClient::Meeting found;
+             {
+               const py::gil_scoped_release release;
+               found = s.meet(high, low, position, size, timeout_ns, asked);
+             }
+             return py::make_tuple(found.number, found.came);
+           },
+           py::arg("name_high"), py::arg("name_low"), py::arg("position"), py::arg("size"),
+           py::arg("timeout_ns"), py::arg("asked"),
+           "(number of the new group or None, [(rank in it, rank in the job)] that came)")
       .def("leave", &RankSession::leave, py::arg("linger_ns") = 0, Release())
       .def("counters", &RankSession::counters, Release());
   bind_testing(m);

@@ -66,9 +66,16 @@ void bind_rank_bridge(py::module_& m) {
       .def_property_readonly(
           "state",
           [](RankBridge& b) {
-            static constexpr const char* kNames[] = {"starting", "computing", "waiting", "gone"};
+            static constexpr const char* kNames[] = {"starting", "computing", "waiting", "gone",
+                                                      "outside"};
             return kNames[static_cast<std::size_t>(b.port().state())];
           })
+      .def_property_readonly("under_way", &RankBridge::under_way,
+                             "The operation under way for longest, and how many more; or empty.")
+      .def_property_readonly("polls", [](RankBridge& b) { return b.port().polls(); },
+                             "Polls of the rank that found nothing.")
+      .def_property_readonly("strays", [](RankBridge& b) { return b.port().strays(); },
+                             "Threads that began to communicate while the rank counted as waiting.")
       .def_property_readonly("quiescent", [](RankBridge& b) { return b.port().quiescent(); })
       .def_property_readonly("finished_works", &RankBridge::finished_works)
       .def_property_readonly("failed_works", &RankBridge::failed_works);
@@ -78,6 +85,14 @@ void bind_rank_bridge(py::module_& m) {
       .def("add", &VirtualRanks::add, py::keep_alive<1, 2>())
       .def("leave", &VirtualRanks::leave)
       .def("others_wait", &VirtualRanks::others_wait, py::arg("but"))
+      .def("strand", &VirtualRanks::strand,
+           "Tells all ranks that what still needs a rank that has left will not end.")
+      .def("doubt", &VirtualRanks::doubt, py::arg("ranks"),
+           "Ranks with threads of which the engine cannot tell whether they will communicate.")
+      .def_property_readonly("raced_ps", [](const VirtualRanks& v) { return v.raced().count; },
+                             "Emulated time that passed while a rank slept outside the network.")
+      .def_property_readonly("racers", &VirtualRanks::racers,
+                             "The ranks that did when that time last began.")
       .def(
           "run",
           [](VirtualRanks& v, std::int64_t end, int wall_ms) {

@@ -14,8 +14,7 @@ RankBridge::RankBridge(Network& network, NodeId host, const rank::Geometry& geom
       nic_(network.nic(host)),
       memory_(rank::Memory::create(geometry)),
       rank_wake_(memory_.engine_words().rank_wake),
-      port_(memory_, rank_wake_),
-      id_(network.events().add(*this)) {
+      port_(memory_, rank_wake_) {
   auto staging = memory_.staging();
   key_ = nic_.register_region(reinterpret_cast<std::uint8_t*>(staging.data()), 0, staging.size());
   if (key_ != geometry.staging_key) {
@@ -58,29 +57,22 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
   if (Tap* tap = network_.tap()) [[unlikely]] tell(*tap, mark, at);
   if (kind == rank::MarkKind::work_begin) {
     nic_.meter().begin(at);
-    if (wall_ns == 0 && began_.size() < kMostOpenWorks) began_.emplace(mark.value, at);
+    if (wall_ns == 0 && began_.size() < kMostOpenWorks) {
+      began_.emplace(mark.value, Begun{at, static_cast<std::uint8_t>(mark.b)});
+    }
   } else if (kind == rank::MarkKind::work_end) {
     Picoseconds began = when(static_cast<std::int64_t>(mark.a));
     if (const auto known = began_.find(mark.value); known != began_.end()) {
-      began = known->second;
+      began = known->second.at;
       began_.erase(known);
     }
     nic_.meter().end(std::min(began, at), at, mark.status == 0 ? mark.b : 0);
     ++(mark.status == 0 ? finished_ : failed_);
-  } else if (kind == rank::MarkKind::compute) {
-    compute(mark.value, now);
+  } else if (kind == rank::MarkKind::meet) {
+    if (meetings_ && !meetings_->ask(port_.rank(), mark)) cut_off(RankFault::bad_mark, now);
   } else {
     marks_.push_back({kind, mark.status, at, mark.value, mark.a, mark.b});
   }
-}
-
-void RankBridge::compute(std::uint64_t picoseconds, Picoseconds now) {
-  // A rank's word: an hour of emulated time is the most it may ask for at once.
-  const Picoseconds asked{static_cast<std::int64_t>(
-      std::min<std::uint64_t>(picoseconds, static_cast<std::uint64_t>(seconds(3600).count)))};
-  if (++computes_ > kMostComputes) return cut_off(RankFault::flooded, now);
-  if (now > kNever / 2) return cut_off(RankFault::end_of_time, now);
-  network_.events().schedule(now + asked, id_);
 }
 
 // Whether what these marks make the engine keep is within the bounds.
@@ -102,7 +94,6 @@ bool RankBridge::affordable(std::span<const rank::MarkEntry> marks, Picoseconds 
     const auto kind = static_cast<rank::MarkKind>(mark.kind);
     const bool work = kind == rank::MarkKind::work_begin || kind == rank::MarkKind::work_end;
     ++(work ? marked_at_once_.works : marked_at_once_.records);
-    if (kind == rank::MarkKind::compute) continue;  // nothing is kept of it once its time has passed
     ++(work ? marked_.works : marked_.records);
   }
   if (marked_.works > 2 * kMostWorks || marked_.records > kMostRecords) return false;
@@ -136,6 +127,16 @@ void RankBridge::tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at) {
 void RankBridge::tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now) {
   port_.notify({static_cast<std::uint32_t>(kind), peer, static_cast<std::uint32_t>(reason), 0});
   port_.flush(now);
+}
+
+std::string RankBridge::under_way() const {
+  if (began_.empty()) return {};
+  const Begun& first = began_.begin()->second;
+  std::string name = first.collective >= 1 && first.collective <= kCollectives
+                         ? std::string(to_string(static_cast<Collective>(first.collective - 1)))
+                         : "operation";
+  if (began_.size() > 1) name += " and " + std::to_string(began_.size() - 1) + " more";
+  return name;
 }
 
 std::vector<RankMark> RankBridge::take_marks() { return std::exchange(marks_, {}); }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/network.hpp"
+#include "nic/rank_meetings.hpp"
 #include "nic/rank_port.hpp"
 
 namespace loomnet {
@@ -22,7 +23,7 @@ struct RankMark {
   std::uint64_t value, a, b;
 };
 
-class RankBridge final : public NicClient, public EventHandler {
+class RankBridge final : public NicClient {
  public:
   // Registers the rank's staging memory as the host's first region. Throws std::invalid_argument if
   // the geometry's staging_key is not the key that the NIC gives it.
@@ -41,7 +42,13 @@ class RankBridge final : public NicClient, public EventHandler {
   void flush(Picoseconds now) { port_.flush(now); }
 
   void tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now);
+  void tell(const rank::NoticeEntry& notice, Picoseconds now) {
+    port_.notify(notice);
+    port_.flush(now);
+  }
   void cut_off(RankFault fault, Picoseconds now) { port_.cut_off(fault, now); }
+  // Where this rank's requests for groups go; they are ignored without.
+  void use_meetings(rank::Meetings* meetings) { meetings_ = meetings; }
 
   // The rank's script shall end itself after this training step.
   void stop_at(std::uint32_t step, Picoseconds now) {
@@ -54,16 +61,11 @@ class RankBridge final : public NicClient, public EventHandler {
   // Marks since the last call, works excepted: those are in the host's meter.
   std::vector<RankMark> take_marks();
   bool has_marks() const { return !marks_.empty(); }
+  // The operation that has been under way for longest, by name, and how many are; empty: none.
+  std::string under_way() const;
   std::uint64_t finished_works() const { return finished_; }
   std::uint64_t failed_works() const { return failed_; }
 
-  // A compute mark's time has passed.
-  void on_event(std::uint64_t, Picoseconds now) override {
-    news_ = true;
-    --computes_;
-    port_.notify({static_cast<std::uint32_t>(rank::NoticeKind::resume), 0, 0, 0});
-    port_.flush(now);
-  }
   void on_completion(const Completion& completion, Picoseconds now) override {
     news_ = true;
     port_.complete(completion, now);
@@ -83,8 +85,6 @@ class RankBridge final : public NicClient, public EventHandler {
   static constexpr std::uint64_t kMostWorksAtOnce = 1 << 20, kMostRecordsAtOnce = 1 << 16;
   // Live: 50,000 marks per second, and a second's worth at once.
   static constexpr std::int64_t kMarkCostNs = 20'000, kMarkBurst = 50'000;
-  // Compute marks whose time has not passed; a session waits for one before it makes the next.
-  static constexpr std::uint32_t kMostComputes = 64;
   static constexpr std::size_t kMostOpenWorks = 65'536;  // virtual clock, with the time they began
 
   struct Marked {
@@ -92,7 +92,6 @@ class RankBridge final : public NicClient, public EventHandler {
   };
 
   void take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t wall_ns, double dilation);
-  void compute(std::uint64_t picoseconds, Picoseconds now);
   void tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at);
   bool affordable(std::span<const rank::MarkEntry> marks, Picoseconds now, std::int64_t wall_ns);
 
@@ -107,11 +106,14 @@ class RankBridge final : public NicClient, public EventHandler {
   std::int64_t allowance_ = kMarkBurst, marks_seen_ns_ = 0;
   Marked marked_, marked_at_once_;  // of the run; at `instant_`
   Picoseconds instant_{}, latest_mark_{};
-  std::uint32_t computes_ = 0;
-  ObjectId id_;
+  rank::Meetings* meetings_ = nullptr;
   std::uint64_t finished_ = 0, failed_ = 0;
   // Virtual clock: works under way and when they began. A rank's own clock says nothing there.
-  std::map<std::uint64_t, Picoseconds> began_;
+  struct Begun {
+    Picoseconds at;
+    std::uint8_t collective;  // 1 + Collective of the first operation; 0: not known
+  };
+  std::map<std::uint64_t, Begun> began_;
   std::map<std::uint32_t, std::uint32_t> sequences_;  // by communicator: collectives begun
   std::vector<RankMark> marks_;
 };

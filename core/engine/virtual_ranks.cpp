@@ -1,11 +1,26 @@
-// Freeze, listen, and when nobody can move but by the network: the next instant of the network.
+// Freeze, listen, and once every rank rests: the next instant of the network or of a rank's alarm.
 #include "engine/virtual_ranks.hpp"
 
 #include <algorithm>
 
+#include "collective/executor.hpp"
 #include "nic/rank_memory.hpp"
 
 namespace loomnet {
+namespace {
+
+constexpr int kRaceLookMs = 1;  // between two steps of a clock that goes with the machine's
+
+}  // namespace
+
+VirtualRanks::VirtualRanks(Network& network)
+    : network_(network), meetings_(rank::kMaxWorld, kMaxCommunicatorId + 1) {}
+
+void VirtualRanks::add(RankBridge& bridge) {
+  ranks_.push_back({&bridge, true});
+  wakers_.push_back(&bridge.engine_wake());
+  bridge.use_meetings(&meetings_);
+}
 
 bool VirtualRanks::poll(bool& marked) {
   bool found = false;
@@ -23,11 +38,15 @@ bool VirtualRanks::news() {
   return any;
 }
 
-bool VirtualRanks::quiescent() {
+rank::Rest VirtualRanks::rest() {
+  rank::Rest all = rank::Rest::waiting;
   for (Rank& rank : ranks_) {
-    if (rank.present && rank.bridge->fault() == RankFault::none && !rank.bridge->port().quiescent()) return false;
+    if (!rank.present || rank.bridge->fault() != RankFault::none) continue;
+    const rank::Rest one = rank.bridge->port().rest();
+    if (one == rank::Rest::none) return one;
+    if (one == rank::Rest::outside) all = one;
   }
-  return true;
+  return all;
 }
 
 bool VirtualRanks::others_wait(const std::vector<std::size_t>& but) {
@@ -35,49 +54,141 @@ bool VirtualRanks::others_wait(const std::vector<std::size_t>& but) {
     const Rank& rank = ranks_[i];
     if (!rank.present || rank.bridge->fault() != RankFault::none) continue;
     if (std::find(but.begin(), but.end(), i) != but.end()) continue;
-    if (!rank.bridge->port().quiescent()) return false;
+    if (rank.bridge->port().rest() == rank::Rest::none) return false;
   }
   return true;
 }
 
-VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
-  const std::int64_t until_ns = rank::monotonic_ns() + std::int64_t{wall_ms} * 1'000'000;
-  std::vector<rank::EventFd*> wakers;
-  for (const Rank& rank : ranks_) wakers.push_back(&rank.bridge->engine_wake());
-  bool marked = false;
-  for (;;) {
-    // Posts are taken in rank order and at one instant, whatever order they were made in.
-    while (poll(marked)) {
+void VirtualRanks::strand() {
+  for (Rank& rank : ranks_) {
+    if (!rank.present) continue;
+    rank.bridge->tell({.kind = static_cast<std::uint32_t>(rank::NoticeKind::stranded)}, network_.now());
+  }
+}
+
+// Numbers of groups are given while every rank rests, so that they do not depend on which asked first.
+bool VirtualRanks::settle_meetings() {
+  if (!meetings_.asked()) return false;
+  for (const auto& [number, notice] : meetings_.settle()) {
+    for (Rank& rank : ranks_) {
+      if (rank.bridge->port().rank() == number) rank.bridge->tell(notice, network_.now());
     }
-    if (marked) return Stop::marked;
-    if (quiescent()) {
-      const Picoseconds next = network_.events().next();
-      if (next > end) {
-        if (next == kNever && end == kNever) return Stop::stuck;
-        network_.run_until(end);
-        return Stop::reached;
-      }
-      // Whole instants, until one of them has news for a rank, with a look at the wall clock: a
-      // large network may take long between two.
-      unsigned instants = 0;
-      bool late = false;
-      do {
-        network_.run_until(network_.events().next());
-        late = ++instants % 1024 == 0 && rank::monotonic_ns() > until_ns;
-      } while (!late && !news() && network_.events().next() <= end);
-      if (late) return Stop::waiting;
+  }
+  return true;
+}
+
+VirtualRanks::Due VirtualRanks::alarms() const {
+  Due due;
+  for (const Rank& rank : ranks_) {
+    if (!rank.present || rank.bridge->fault() != RankFault::none) continue;
+    // A rank that did not move when its alarm rang is not rung for again: its words are not trusted.
+    if (rank.rung != 0 && rank.rung == rank.bridge->port().state_word()) continue;
+    const auto alarms = rank.bridge->port().alarms();
+    due.asked = std::min(due.asked, std::max(alarms.asked, network_.now()));
+    due.limit = std::min(due.limit, std::max(alarms.limit, network_.now()));
+  }
+  return due;
+}
+
+// Rings for every rank whose alarm is due.
+bool VirtualRanks::ring() {
+  bool any = false;
+  for (Rank& rank : ranks_) {
+    if (!rank.present || rank.bridge->fault() != RankFault::none) continue;
+    rank::Rest rests = rank.bridge->port().rest();
+    const std::uint64_t word = rank.bridge->port().state_word();
+    const auto alarms = rank.bridge->port().alarms();
+    if (rests == rank::Rest::none || rank.rung == word || std::min(alarms.asked, alarms.limit) > network_.now()) {
       continue;
     }
-    const std::int64_t left_ns = until_ns - rank::monotonic_ns();
-    if (left_ns <= 0) return Stop::waiting;
-    bool asleep = true;
-    for (Rank& rank : ranks_) {
-      if (rank.present) asleep &= rank.bridge->port().announce_sleep();
+    rank.rung = word;
+    any = true;
+    rank.bridge->tell({.kind = static_cast<std::uint32_t>(rank::NoticeKind::alarm)}, network_.now());
+  }
+  return any;
+}
+
+// How far the clock may go while a rank sleeps outside: as far as the machine's clock has gone since.
+Picoseconds VirtualRanks::race_limit() {
+  const std::int64_t now_ns = rank::monotonic_ns();
+  if (!std::exchange(racing_, true)) {
+    race_began_ns_ = now_ns;
+    race_from_ = network_.now();
+    racers_ = doubtful_;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (ranks_[i].present && ranks_[i].bridge->port().rest() == rank::Rest::outside) {
+        racers_.push_back(i);
+      }
     }
-    if (asleep && !quiescent()) rank::EventFd::wait_any(wakers, static_cast<int>(left_ns / 1'000'000) + 1);
-    for (Rank& rank : ranks_) {
-      if (rank.present) rank.bridge->port().cancel_sleep();
+  }
+  return std::max(network_.now(), race_from_ + Picoseconds{(now_ns - race_began_ns_) * 1000});
+}
+
+void VirtualRanks::sleep(int most_ms) {
+  bool asleep = true;
+  for (Rank& rank : ranks_) {
+    if (rank.present) asleep &= rank.bridge->port().announce_sleep();
+  }
+  if (asleep) rank::EventFd::wait_any(wakers_, most_ms);
+  for (Rank& rank : ranks_) {
+    if (rank.present) rank.bridge->port().cancel_sleep();
+  }
+}
+
+VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
+  const std::int64_t until_ns = rank::monotonic_ns() + std::int64_t{wall_ms} * 1'000'000;
+  // Asked on every way round: a rank can keep the engine busy without letting the clock move.
+  const auto over = [&] { return rank::monotonic_ns() > until_ns; };
+  bool marked = false;
+  for (;;) {
+    if (over()) return Stop::waiting;
+    // Posts are taken in rank order and at one instant, whatever order they were made in.
+    while (poll(marked) && !over()) {
     }
+    if (marked) return Stop::marked;
+    const rank::Rest rests = rest();
+    if (rests == rank::Rest::none) {
+      racing_ = false;
+      const std::int64_t left_ns = until_ns - rank::monotonic_ns();
+      if (left_ns <= 0) return Stop::waiting;
+      if (rest() == rank::Rest::none) sleep(static_cast<int>(left_ns / 1'000'000) + 1);
+      continue;
+    }
+    if (settle_meetings()) continue;
+    const Due alarm = alarms();
+    Picoseconds next = std::min(network_.events().next(), alarm.asked);
+    const bool stuck = next == kNever && rests == rank::Rest::waiting;
+    // A limit that the script did not choose ends what takes too long; it does not hide a deadlock.
+    if (stuck && doubtful_.empty()) return Stop::stuck;
+    const bool waits = rests == rank::Rest::waiting && !stuck;
+    if (waits) racing_ = false;
+    next = std::min(next, alarm.limit);
+    const Picoseconds began = network_.now();
+    const Picoseconds limit = waits ? end : std::min(end, race_limit());
+    if (next > limit) {
+      network_.run_until(limit);
+      if (!waits) raced_ = raced_ + (network_.now() - began);
+      if (limit == end) return Stop::reached;
+      sleep(kRaceLookMs);
+      continue;
+    }
+    bool late = false;
+    if (network_.events().next() > next) {
+      network_.run_until(next);
+      ring();
+    } else {
+      // Whole instants, until one of them has news for a rank, with a look at the wall clock: a
+      // large network may take long between two.
+      const Picoseconds bound = std::min({limit, alarm.asked, alarm.limit});
+      unsigned instants = 0;
+      do {
+        network_.run_until(network_.events().next());
+        late = ++instants % 1024 == 0 && over();
+        next = network_.events().next();
+      } while (!late && !news() && next != kNever && next <= bound);
+    }
+    if (!waits) raced_ = raced_ + (network_.now() - began);
+    if (late) return Stop::waiting;
   }
 }
 

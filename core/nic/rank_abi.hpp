@@ -13,7 +13,7 @@ inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
 inline constexpr std::uint32_t kAbiVersion = 2;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
-inline constexpr std::uint32_t kMaxWorld = 4096;
+inline constexpr std::uint32_t kMaxWorld = 4096;  // below 2^16, see NoticeKind::came
 inline constexpr std::uint32_t kMaxChannels = 64;
 
 // What a rank is doing. The state word is `epoch << 8 | state`; every change adds one to epoch, so
@@ -23,8 +23,11 @@ enum class State : std::uint8_t {
   computing = 1,  // attached; may post at any moment
   waiting = 2,    // every thread that communicates is blocked; only an entry from the NIC wakes it
   gone = 3,       // left of its own accord
+  outside = 4,    // virtual clock: all its threads sleep, at least one in what the NIC cannot see
 };
-inline constexpr State kLastState = State::gone;
+inline constexpr State kLastState = State::outside;
+// How a rank rests, as the engine sees it.
+enum class Rest : std::uint8_t { none, waiting, outside };
 constexpr std::uint64_t state_word(std::uint64_t epoch, State state) {
   return epoch << 8 | static_cast<std::uint8_t>(state);
 }
@@ -102,9 +105,11 @@ enum class MarkKind : std::uint32_t {
   work_begin = 4,
   work_end = 5,    // it ended: value = its number, a = its start (ns), b = payload bytes, status
   failure = 6,     // the rank's script failed or a collective did; value = OperationStatus or 255
-  compute = 7,     // the rank computes for `value` picoseconds of emulated time: wake it after
+  // The rank makes a group: value = its rank in the group << 32 | its number of this request, a and b =
+  // 128 bits that name the group, alike at all members, status = how many members it has.
+  meet = 7,
 };
-inline constexpr MarkKind kLastMark = MarkKind::compute;
+inline constexpr MarkKind kLastMark = MarkKind::meet;
 inline constexpr std::uint64_t kMaxStep = 1ull << 31;  // a notice names a later one in 32 bits
 struct MarkEntry {
   std::uint32_t kind;
@@ -121,7 +126,13 @@ enum class NoticeKind : std::uint32_t {
   cut_off = 2,     // this rank broke the contract, reason = Fault
   run_ended = 3,   // the run is over, reason = GoneReason
   last_step = 4,   // the job ends itself after the training step whose number is `reason`
-  resume = 5,      // a compute mark's time has passed
+  alarm = 5,       // the emulated time that the rank asked for in its words has come
+  // A member of a group that this rank makes has come: peer = the number of this rank's request,
+  // reason = the member's rank in the group << 16 | its job rank, reserved = 1 + the group's number once all have come, else 0.
+  came = 6,
+  // Nothing is under way in the network and every rank waits: what still needs a rank that has left
+  // will not end.
+  stranded = 7,
 };
 enum class GoneReason : std::uint32_t {
   exited = 1,
@@ -165,7 +176,13 @@ struct RankWords {
   alignas(kCacheLine) std::atomic<std::int64_t> local_ns;     // when it last posted or changed state
   alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;    // wants its wake word raised
   alignas(kCacheLine) std::atomic<std::uint64_t> marks_lost;  // mark ring was full
+  // Virtual clock: emulated times at which a rank that waits wants to be woken; kNoAlarm: none. The first
+  // is of time limits and pauses that the script asked for, the second of limits that it did not choose.
+  alignas(kCacheLine) std::atomic<std::int64_t> alarm_ps, limit_ps;
+  // Polls that found nothing; threads that began to communicate while the rank counted as waiting.
+  alignas(kCacheLine) std::atomic<std::uint64_t> polls, strays;
 };
+inline constexpr std::int64_t kNoAlarm = 0x7fff'ffff'ffff'ffff;
 
 // Third page, written by the engine.
 struct EngineWords {

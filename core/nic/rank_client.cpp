@@ -180,8 +180,16 @@ void RankClient::apply(const NoticeEntry& n, CollectiveExecutor* executor) {
     case NoticeKind::last_step:
       last_step_ = n.reason;
       return;
-    case NoticeKind::resume:
-      ++resumed_;
+    case NoticeKind::alarm:
+      return;  // the emulated clock says the rest
+    case NoticeKind::came:
+      if (const auto at = meetings_.find(n.peer); at != meetings_.end()) {
+        at->second.came.emplace_back(n.reason >> 16, n.reason & 0xffff);
+        if (n.reserved != 0) at->second.number = n.reserved - 1;
+      }
+      return;
+    case NoticeKind::stranded:
+      ++stranded_;
       return;
   }
 }
@@ -215,6 +223,11 @@ void RankClient::set_state(State state) {
   state_ = state;
   state_changed_ = true;
   memory_.rank_words().state.store(state_word(++epoch_, state), std::memory_order_seq_cst);
+}
+
+void RankClient::set_alarms(std::int64_t alarm_ps, std::int64_t limit_ps) {
+  memory_.rank_words().alarm_ps.store(alarm_ps, std::memory_order_relaxed);
+  memory_.rank_words().limit_ps.store(limit_ps, std::memory_order_relaxed);
 }
 
 bool RankClient::announce_sleep() {

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,8 +57,19 @@ class RankClient final : public Verbs {
   bool ended() const { return ended_; }  // the run is over
   // Training step after which the run wants the job to end; -1: none.
   std::int64_t last_step() const { return last_step_; }
-  // Compute marks whose time has passed.
-  std::uint64_t resumed() const { return resumed_; }
+  // Emulated time as the engine last showed it.
+  std::int64_t now_ps() const { return memory_.engine_words().now_ps.load(std::memory_order_relaxed); }
+  // When to be woken; see RankWords. To be set before the state that says "waiting".
+  void set_alarms(std::int64_t alarm_ps, std::int64_t limit_ps);
+  // Notices `stranded` so far.
+  std::uint64_t stranded() const { return stranded_; }
+  // Members that have come to the group of a request, and the group's number once all have.
+  struct Meeting {
+    std::vector<std::pair<std::uint32_t, JobRank>> came;  // rank in the group, in the job
+    std::optional<std::uint32_t> number;
+  };
+  Meeting& meeting(std::uint32_t request) { return meetings_[request]; }
+  void forget_meeting(std::uint32_t request) { meetings_.erase(request); }
   std::uint64_t writes() const { return writes_; }
   std::uint64_t bytes() const { return bytes_; }
 
@@ -91,7 +104,8 @@ class RankClient final : public Verbs {
   std::vector<JobRank> departed_;
   bool ended_ = false;
   std::int64_t last_step_ = -1;
-  std::uint64_t resumed_ = 0;
+  std::uint64_t stranded_ = 0;
+  std::map<std::uint32_t, Meeting> meetings_;  // by request, while it lasts
 };
 
 }  // namespace loomnet::rank

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstring>
 
+#include "collective/executor.hpp"
+
 namespace loomnet::rank {
 namespace {
 
@@ -16,7 +18,8 @@ QpNumber qp_of(std::uint32_t peer, std::uint16_t channel) {
 }  // namespace
 
 LoopbackNic::LoopbackNic(std::uint32_t world, std::uint32_t channels)
-    : layout_({.ranks = world, .slots = 4, .slot_payload = 16384, .channels = 16}) {
+    : layout_({.ranks = world, .slots = 4, .slot_payload = 16384, .channels = 16}),
+      meetings_(world, kMaxCommunicatorId + 1) {
   for (std::uint32_t r = 0; r < world; ++r) {
     hosts_.push_back(std::make_unique<Host>(Geometry{.rank = r,
                                                      .world = world,
@@ -140,7 +143,13 @@ bool LoopbackNic::pass(Picoseconds now) {
       }
     }
     const std::size_t m = host->port.poll_marks(marks);
-    host->marks.insert(host->marks.end(), marks.begin(), marks.begin() + static_cast<long>(m));
+    for (std::size_t i = 0; i < m; ++i) {
+      if (marks[i].kind != static_cast<std::uint32_t>(MarkKind::meet)) {
+        host->marks.push_back(marks[i]);
+      } else if (!meetings_.ask(host->port.rank(), marks[i])) {
+        host->port.cut_off(RankFault::bad_mark, now);
+      }
+    }
     busy |= n + m != 0;
     if (host->port.fault() != RankFault::none) tell_gone(host->port.rank(), GoneReason::cut_off);
     // One that left of its own accord has had everything it posted moved: n was its last.
@@ -148,6 +157,7 @@ bool LoopbackNic::pass(Picoseconds now) {
       tell_gone(host->port.rank(), GoneReason::exited);
     }
   }
+  for (const auto& [rank, notice] : meetings_.settle()) hosts_[rank]->port.notify(notice);
   bool waiting = !busy;
   for (auto& host : hosts_) waiting = waiting && host->port.quiescent();
   all_waiting_ = waiting;

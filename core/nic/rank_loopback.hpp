@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collective/staging.hpp"
+#include "nic/rank_meetings.hpp"
 #include "nic/rank_memory.hpp"
 #include "nic/rank_port.hpp"
 
@@ -65,6 +66,7 @@ class LoopbackNic {
 
   StagingLayout layout_;
   std::vector<std::unique_ptr<Host>> hosts_;
+  Meetings meetings_;
   EventFd control_;
   mutable std::mutex mutex_;  // hosts_ against the test's calls
   bool stalled_ = false;

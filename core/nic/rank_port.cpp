@@ -221,10 +221,11 @@ void RankPort::flush(Picoseconds now) {
                    .reason = static_cast<std::uint32_t>(fault_),
                    .reserved = 0});
   }
+  // Before the entries: a rank that reads one must not find an older time beside it.
+  memory_.engine_words().now_ps.store(now.count, std::memory_order_relaxed);
   const bool fresh =
       static_cast<unsigned>(completions_.publish()) | static_cast<unsigned>(arrivals_.publish()) |
       static_cast<unsigned>(notices_.publish());
-  memory_.engine_words().now_ps.store(now.count, std::memory_order_relaxed);
   if (!fresh) return;
   // Pairs with the rank's store of `sleeping` before its last look at the rings: one of the two
   // sides must see the other's write.
@@ -266,15 +267,28 @@ rank::State RankPort::state() const {
                                                                : static_cast<rank::State>(word);
 }
 
-bool RankPort::quiescent() {
+rank::Rest RankPort::rest() {
   const auto& state = memory_.rank_words().state;
   const std::uint64_t before = state.load(std::memory_order_seq_cst);
-  if ((before & 0xff) > static_cast<std::uint64_t>(rank::kLastState)) fail(RankFault::bad_state);
-  if ((before & 0xff) != static_cast<std::uint64_t>(rank::State::waiting)) return false;
-  if (!indices_sound()) return false;
+  const auto word = before & 0xff;
+  if (word > static_cast<std::uint64_t>(rank::kLastState)) fail(RankFault::bad_state);
+  const bool waits = word == static_cast<std::uint64_t>(rank::State::waiting);
+  if (!waits && word != static_cast<std::uint64_t>(rank::State::outside)) return rank::Rest::none;
+  if (!indices_sound()) return rank::Rest::none;
   const bool quiet = submissions_.empty() && marks_.empty() && completions_.drained() &&
                      arrivals_.drained() && notices_.drained();
-  return quiet && state.load(std::memory_order_seq_cst) == before;
+  if (!quiet || state.load(std::memory_order_seq_cst) != before) return rank::Rest::none;
+  return waits ? rank::Rest::waiting : rank::Rest::outside;
+}
+
+RankPort::Alarms RankPort::alarms() const {
+  const auto& words = memory_.rank_words();
+  const auto read = [](const std::atomic<std::int64_t>& word) {
+    const std::int64_t at = word.load(std::memory_order_acquire);
+    // One beyond half of all time is none: a rank cannot send the clock to its end.
+    return at > kNever.count / 2 ? kNever : Picoseconds{std::max<std::int64_t>(at, 0)};
+  };
+  return {read(words.alarm_ps), read(words.limit_ps)};
 }
 
 }  // namespace loomnet

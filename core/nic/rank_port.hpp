@@ -80,10 +80,20 @@ class RankPort {
   void cancel_sleep();
 
   rank::State state() const;
-  // The rank waits in communication and both sides have read all that the other wrote. As the
-  // rank then only moves when this side publishes something, ports found quiescent one after the
-  // other are quiescent together, provided the caller publishes nothing in between.
-  bool quiescent();
+  // Whether the rank rests and both sides have read all that the other wrote. As a rank that waits only
+  // moves when this side publishes something, ports found waiting one after the other wait together,
+  // provided the caller publishes nothing in between.
+  rank::Rest rest();
+  bool quiescent() { return rest() == rank::Rest::waiting; }
+  // When a rank that rests wants to be woken, as its words say it; kNever: not at all.
+  struct Alarms {
+    Picoseconds asked = kNever, limit = kNever;
+  };
+  Alarms alarms() const;
+  // Changes whenever the rank's state does.
+  std::uint64_t state_word() const { return memory_.rank_words().state.load(std::memory_order_acquire); }
+  std::uint64_t polls() const { return memory_.rank_words().polls.load(std::memory_order_relaxed); }
+  std::uint64_t strays() const { return memory_.rank_words().strays.load(std::memory_order_relaxed); }
   std::uint64_t outstanding() const { return outstanding_; }
   const Counters& counters() const { return counters_; }
 

@@ -12,8 +12,6 @@
 namespace loomnet::rank {
 namespace {
 
-thread_local bool in_callback = false;  // this thread has a work from next_finished() in hand
-
 int duplicate(int fd, const char* what) {
   const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
   if (copy < 0) throw std::system_error(errno, std::generic_category(), what);
@@ -91,12 +89,16 @@ std::uint64_t RankSession::payload_bytes(CommunicatorId id, const Operation& o) 
 }
 
 WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations,
-                           std::int64_t timeout_ns) {
+                           std::int64_t timeout_ns, bool asked) {
   auto work = std::make_shared<Work>();
   work->communicator = id;
   if (!operations.empty()) work->name = describe(operations.front());
   work->started_ns = monotonic_ns();
-  if (timeout_ns > 0) work->deadline_ns = work->started_ns + timeout_ns;
+  if (timeout_ns > 0) {
+    work->limit_ns = timeout_ns;
+    work->deadline_ps = after(timeout_ns);
+    work->asked = asked;
+  }
   work->left = static_cast<std::uint32_t>(operations.size()) + 1;  // one is this call's
   const std::lock_guard lock(mutex_);
   awake();
@@ -132,7 +134,7 @@ WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations,
   release(work);
   client_.publish();
   // The progress thread may sleep past this deadline.
-  if (work->deadline_ns != 0 && !work->done && idle_) rank_wake_.raise();
+  if (!virtual_ && timeout_ns > 0 && !work->done && idle_) rank_wake_.raise();
   return work;
 }
 
@@ -168,39 +170,73 @@ void RankSession::release(const WorkPtr& work) {
                  work->bytes, static_cast<std::uint32_t>(work->status));
   }
   work->done.store(true, std::memory_order_release);
-  // Whoever waits for it computes from now on, even before the scheduler lets it run.
-  blocked_ -= std::exchange(work->waiters, 0);
-  blocked_callbacks_ -= std::exchange(work->callback_waiters, 0);
+  for (Waiter* waiter : std::exchange(work->waiters, {})) resume(*waiter);
   if (work->wanted) {
-    asleep_ = false;  // its callback will run, and perhaps wake others
+    activity_ = Activity::computing;  // its callback will run, and perhaps wake others
     ready_works_.push_back(work);
     ready_.notify_one();
   }
   done_.notify_all();
 }
 
+Thread& RankSession::awake() {
+  ++calls_;
+  activity_ = Activity::computing;
+  look_ms_ = kNearMs;
+  outside_looks_ = 0;
+  bool made = false;
+  Thread& thread = threads_.self(&made);
+  if (made && virtual_ && client_.state() == State::waiting) {
+    memory_.rank_words().strays.fetch_add(1, std::memory_order_relaxed);
+  }
+  update_state();
+  return thread;
+}
+
+std::int64_t RankSession::now_ps() const {
+  if (virtual_) return client_.now_ps();
+  return static_cast<std::int64_t>(static_cast<double>(monotonic_ns()) / dilation_) * 1000;
+}
+
+std::int64_t RankSession::after(std::int64_t timeout_ns) const {
+  const std::int64_t now = now_ps();
+  return timeout_ns > (kNoAlarm - 1 - now) / 1000 ? kNoAlarm - 1 : now + timeout_ns * 1000;
+}
+
+bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std::int64_t deadline_ps,
+                        bool asked, const std::function<bool()>& done) {
+  const bool timed = deadline_ps != kNoAlarm;
+  blocks_.push_back({&waiter, deadline_ps, asked, &done});
+  update_state();
+  client_.publish();
+  const auto over = [&] { return done() || left_; };
+  if (!timed) {
+    done_.wait(lock, over);
+  } else if (virtual_) {
+    done_.wait(lock, [&] { return over() || now_ps() >= deadline_ps; });
+  } else {
+    const auto left = static_cast<double>(deadline_ps - now_ps()) / 1000.0 * dilation_;
+    // A day is longer than any live run; more might overflow the machine's clock.
+    const auto limit = std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(left, 86'400e9)));
+    done_.wait_for(lock, limit, over);
+  }
+  std::erase_if(blocks_, [&](const Block& each) { return each.waiter == &waiter; });
+  waiter.end();
+  update_state();
+  return done();
+}
+
 bool RankSession::wait(const WorkPtr& work, std::int64_t timeout_ns) {
   if (work->done.load(std::memory_order_acquire)) return true;
   std::unique_lock lock(mutex_);
-  awake();
+  Thread& thread = awake();
   if (work->done) return true;
-  auto& waiters = in_callback ? work->callback_waiters : work->waiters;
-  auto& blocked = in_callback ? blocked_callbacks_ : blocked_;
-  ++waiters;
-  ++blocked;
-  update_state();
-  client_.publish();
-  const auto is_done = [&] { return work->done.load(); };
-  if (timeout_ns < 0) {
-    done_.wait(lock, is_done);
-  } else if (!done_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), is_done)) {
-    --waiters;  // account() did not run, so both still count this thread
-    --blocked;
-    update_state();
-    client_.publish();
-    return false;
-  }
-  return true;
+  Waiter waiter(thread);
+  work->waiters.push_back(&waiter);
+  const bool done = block(lock, waiter, timeout_ns < 0 ? kNoAlarm : after(timeout_ns), true,
+                          [&] { return work->done.load(); });
+  std::erase(work->waiters, &waiter);
+  return done;
 }
 
 bool RankSession::want(const WorkPtr& work) {
@@ -208,14 +244,15 @@ bool RankSession::want(const WorkPtr& work) {
   awake();
   if (work->done) return false;
   work->wanted = true;
-  if (watch_sleep_ && idle_) rank_wake_.raise();  // the progress thread must watch from now on
+  if (virtual_ && idle_) rank_wake_.raise();  // the progress thread must look often from now on
   return true;
 }
 
 WorkPtr RankSession::next_finished() {
   std::unique_lock lock(mutex_);
-  if (std::exchange(in_callback, false)) {
-    --callbacks_;
+  Thread& thread = threads_.self();
+  thread.callback = true;
+  if (std::exchange(thread.busy, false)) {
     update_state();
     client_.publish();
   }
@@ -223,17 +260,45 @@ WorkPtr RankSession::next_finished() {
   if (ready_works_.empty()) return nullptr;
   WorkPtr work = ready_works_.front();
   ready_works_.pop_front();
-  in_callback = true;
-  ++callbacks_;
+  thread.busy = true;
   return work;
 }
 
-void RankSession::watch_sleep() {
-  const std::lock_guard lock(mutex_);
-  watch_sleep_ = true;
+RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t name_low,
+                                      std::uint32_t position, std::uint32_t size,
+                                      std::int64_t timeout_ns, bool asked) {
+  std::unique_lock lock(mutex_);
+  Thread& thread = awake();
+  if (left_) throw std::runtime_error("this rank has left its NIC");
+  start_progress();
+  const std::uint32_t request = meetings_++;
+  RankClient::Meeting& meeting = client_.meeting(request);
+  if (client_.failure().empty() &&
+      client_.mark(MarkKind::meet, std::uint64_t{position} << 32 | request, name_high, name_low, size, open_marks_ + 1)) {
+    Waiter waiter(thread);
+    block(lock, waiter, timeout_ns > 0 ? after(timeout_ns) : kNoAlarm, asked,
+          [&] { return meeting.number || !client_.failure().empty(); });
+  }
+  RankClient::Meeting found = meeting;
+  client_.forget_meeting(request);
+  if (!found.number && !client_.failure().empty()) throw std::runtime_error(client_.failure());
+  return found;
 }
 
-// Something is under way whose future somebody holds.
+void RankSession::use_virtual_clock() {
+  const std::lock_guard lock(mutex_);
+  virtual_ = true;
+  threads_.add_main();
+  start_progress();
+}
+
+void RankSession::future_call(bool enters) {
+  const std::lock_guard lock(mutex_);
+  Thread& thread = awake();
+  enters ? ++thread.futures : --thread.futures;
+}
+
+// A work is under way whose future is held.
 bool RankSession::awaits_future() const {
   for (const auto& [id, work] : operations_) {
     if (work->wanted) return true;
@@ -243,76 +308,140 @@ bool RankSession::awaits_future() const {
 
 void RankSession::update_state() {
   if (left_) return;
-  // Waiting: some thread is blocked in communication, and nothing that could lead to a post is
-  // under way: neither the progress thread nor a callback that is not itself blocked.
-  const bool waiting = idle_ && (asleep_ || blocked_ + blocked_callbacks_ > 0) && ready_works_.empty() &&
-                       callbacks_ == blocked_callbacks_;
-  client_.set_state(waiting ? State::waiting : State::computing);
-}
-
-int RankSession::sleep_ms(std::int64_t now) const {
-  std::int64_t next = client_.departed().size() > departed_failed_ && !operations_.empty()
-                          ? last_event_ns_ + kDepartedGrace
-                          : 0;
-  for (const auto& [id, work] : operations_) {
-    if (work->deadline_ns != 0 && (next == 0 || work->deadline_ns < next)) next = work->deadline_ns;
+  State state = State::computing;
+  // While the progress thread runs, or a finished work has no callback yet, posts may follow.
+  if (idle_ && ready_works_.empty()) {
+    if (!virtual_) {
+      if (threads_.some_wait() && threads_.callbacks_wait()) state = State::waiting;
+    } else if (threads_.all_wait() || activity_ == Activity::waiting) {
+      state = State::waiting;
+    } else if (activity_ == Activity::outside) {
+      state = State::outside;
+    }
   }
-  if (next == 0) return -1;
-  return static_cast<int>(std::clamp<std::int64_t>((next - now) / 1'000'000 + 1, 0, 3'600'000));
+  if (virtual_ && state != State::computing) set_alarms();
+  client_.set_state(state);
 }
 
-void RankSession::expire(std::int64_t now) {
+void RankSession::set_alarms() {
+  std::int64_t asked = kNoAlarm, limit = kNoAlarm;
+  const auto take = [&](std::int64_t due, bool chosen) {
+    std::int64_t& earliest = chosen ? asked : limit;
+    earliest = std::min(earliest, due);
+  };
+  for (const Block& block : blocks_) {
+    if (!block.waiter->ended()) take(block.due_ps, block.asked);
+  }
+  for (const auto& [id, work] : operations_) take(work->deadline_ps, work->asked);
+  client_.set_alarms(asked, limit);
+}
+
+// What the kernel has shown of the threads is void from here on.
+void RankSession::resume(Waiter& waiter) {
+  if (!waiter.ended()) activity_ = Activity::computing;
+  waiter.end();
+}
+
+void RankSession::end_blocks() {
+  if (blocks_.empty()) return;
+  const std::int64_t now = now_ps();
+  for (const Block& block : blocks_) {
+    if ((virtual_ && block.due_ps <= now) || (*block.done)()) resume(*block.waiter);
+  }
+}
+
+int RankSession::sleep_ms() const {
+  if (virtual_) return -1;
+  std::int64_t next = client_.departed().size() > departed_failed_ && !operations_.empty()
+                          ? last_event_ps_ + kDepartedGracePs
+                          : kNoAlarm;
+  for (const auto& [id, work] : operations_) next = std::min(next, work->deadline_ps);
+  if (next == kNoAlarm) return -1;
+  const double left_ms = static_cast<double>(next - now_ps()) / 1e9 * dilation_;
+  return static_cast<int>(std::clamp(left_ms + 1, 0.0, 3.6e6));
+}
+
+void RankSession::expire() {
+  const std::int64_t now = now_ps();
   std::vector<std::pair<CommunicatorId, std::string>> late;
   for (const auto& [id, work] : operations_) {
-    if (work->deadline_ns == 0 || now < work->deadline_ns) continue;
-    const auto limit = (work->deadline_ns - work->started_ns) / 1'000'000;
+    if (now < work->deadline_ps) continue;
     // In Gloo's words, which scripts look for.
     late.emplace_back(work->communicator, "rank " + std::to_string(rank()) + ": Timed out waiting " +
-                                              std::to_string(limit) + "ms for " + work->name +
-                                              " to complete");
+                                              std::to_string(work->limit_ns / 1'000'000) + "ms for " +
+                                              work->name + " to complete");
   }
   for (const auto& [communicator, reason] : late) executor_.abort(communicator, reason);
 }
 
 // A rank that left has finished all it took part in, so what runs may still end without it: only
-// silence shows that something needed it.
-void RankSession::expire_departed(std::int64_t now) {
-  if (client_.departed().size() <= departed_failed_ || operations_.empty() ||
-      now < last_event_ns_ + kDepartedGrace) {
-    return;
-  }
+// silence shows that an operation needed it.
+void RankSession::expire_departed() {
+  const bool stranded = client_.stranded() != stranded_;
+  stranded_ = client_.stranded();
+  if (client_.departed().size() <= departed_failed_ || operations_.empty()) return;
+  if (!stranded && (virtual_ || now_ps() < last_event_ps_ + kDepartedGracePs)) return;
   for (; departed_failed_ < client_.departed().size(); ++departed_failed_) {
     const JobRank peer = client_.departed()[departed_failed_];
     executor_.on_peer_failure(peer, "has exited");
   }
 }
 
-void RankSession::progress() {
-  std::unique_lock lock(mutex_);
-  while (!stop_) {
-    if (client_.poll(&executor_)) last_event_ns_ = monotonic_ns();
-    end_compute();
-    end_leave();
-    const std::int64_t now = monotonic_ns();
-    expire(now);
-    expire_departed(now);
-    client_.publish();
-    if (!client_.announce_sleep()) continue;
-    const int limit = sleep_ms(now);
-    const bool watch = watch_sleep_ && !asleep_ && blocked_ == 0 && awaits_future();
-    idle_ = true;
+// What the kernel showed of the threads, none of which has called meanwhile.
+void RankSession::saw(Activity activity) {
+  const std::int64_t now = monotonic_ns();
+  if (activity != Activity::outside) {
+    outside_looks_ = 0;
+    activity_ = activity;
+    const bool near = awaits_future() || threads_.some_wait() || threads_.in_future();
+    look_ms_ = activity == Activity::waiting ? kSettledMs : near ? kNearMs : std::min(2 * look_ms_, kFarMs);
+    return;
+  }
+  if (outside_looks_++ == 0) outside_since_ns_ = now;
+  const bool settled = outside_looks_ >= kOutsideLooks && now - outside_since_ns_ >= kOutsideNs;
+  activity_ = settled ? Activity::outside : Activity::computing;
+  look_ms_ = settled ? 5 * kNearMs : 3 * kNearMs;
+}
+
+// Until the NIC has something, or time is up. On the virtual clock the kernel is asked meanwhile about
+// threads that the session cannot see blocked.
+void RankSession::sleep(std::unique_lock<std::mutex>& lock) {
+  idle_ = true;
+  for (bool woken = false; !woken && !stop_;) {
     update_state();
     client_.publish();
     const std::uint64_t calls = calls_;
+    const bool ask = virtual_ && !threads_.all_wait();
+    Threads::Question question;
+    if (ask) question = threads_.ask(awaits_future(), progress_tid_);
+    const int limit = ask ? look_ms_ : sleep_ms();
     lock.unlock();
-    bool asleep = false;
-    if (!rank_wake_.wait(watch ? kWatchMs : limit) && watch) asleep = sleep_watch_.others_asleep();
-    rank_wake_.clear();
+    woken = rank_wake_.wait(limit);
+    const Activity seen = ask && !woken ? Threads::look(question) : Activity::computing;
     lock.lock();
-    asleep_ |= asleep && calls == calls_ && ready_works_.empty();
-    idle_ = false;
-    update_state();  // before anything is read: the engine must not see us read and still wait
-    client_.cancel_sleep();
+    if (ask && !woken && calls == calls_ && ready_works_.empty()) {
+      threads_.answer(question);
+      saw(seen);
+    } else if (!ask) {
+      break;
+    }
+  }
+  rank_wake_.clear();
+  idle_ = false;
+  update_state();  // before anything is read: the engine must not see us read and still wait
+  client_.cancel_sleep();
+}
+
+void RankSession::progress() {
+  std::unique_lock lock(mutex_);
+  progress_tid_ = ThreadProbe::self();
+  while (!stop_) {
+    if (client_.poll(&executor_)) last_event_ps_ = now_ps();
+    expire();
+    expire_departed();
+    end_blocks();
+    client_.publish();
+    if (client_.announce_sleep()) sleep(lock);
     done_.notify_all();
   }
 }
@@ -334,40 +463,20 @@ std::int64_t RankSession::last_step() {
   return client_.last_step();
 }
 
-void RankSession::compute(std::uint64_t picoseconds) {
+void RankSession::compute(std::uint64_t picoseconds, bool poll) {
   std::unique_lock lock(mutex_);
-  awake();
-  done_.wait(lock, [&] { return !computing_; });
-  if (left_ || picoseconds == 0 || !client_.failure().empty()) return;
-  start_progress();
-  if (!client_.mark(MarkKind::compute, picoseconds, 0, 0, 0, open_marks_ + 1)) return;
-  ++computes_;
-  computing_ = true;
-  ++blocked_;
-  update_state();
-  client_.publish();
-  done_.wait(lock, [&] { return !computing_ || left_; });
-}
-
-// Whoever computed goes on from now, even before the scheduler lets it run.
-void RankSession::end_compute() {
-  if (!computing_ || (client_.resumed() < computes_ && client_.failure().empty())) return;
-  computing_ = false;
-  --blocked_;
-  done_.notify_all();
+  Thread& thread = awake();
+  if (!virtual_ || left_ || picoseconds == 0 || !client_.failure().empty()) return;
+  if (poll) memory_.rank_words().polls.fetch_add(1, std::memory_order_relaxed);
+  // An hour of emulated time is the most that one call may ask for.
+  constexpr std::uint64_t kMost = 3'600'000'000'000'000;
+  Waiter waiter(thread);
+  block(lock, waiter, now_ps() + static_cast<std::int64_t>(std::min(picoseconds, kMost)), true,
+        [&] { return !client_.failure().empty(); });
 }
 
 bool RankSession::settled() const {
   return executor_.quiescent() || !client_.failure().empty();
-}
-
-// Whoever leaves computes from now on, at this instant: on the virtual clock time stands still until
-// its process has ended, and so where it ends does not depend on the scheduler.
-void RankSession::end_leave() {
-  if (!leaving_ || !settled()) return;
-  leaving_ = false;
-  --blocked_;
-  done_.notify_all();
 }
 
 std::uint64_t RankSession::foreign_begin() {
@@ -390,13 +499,6 @@ void RankSession::foreign_end(std::uint64_t number, std::int64_t began_ns, std::
   client_.publish();
 }
 
-void RankSession::foreign_wait(bool begins) {
-  const std::lock_guard lock(mutex_);
-  begins ? ++blocked_ : --blocked_;
-  update_state();
-  client_.publish();
-}
-
 void RankSession::leave(std::int64_t linger_ns) {
   if (::getpid() != pid_) {  // forked: the thread and the NIC are the parent's
     if (thread_.joinable()) thread_.detach();
@@ -407,17 +509,16 @@ void RankSession::leave(std::int64_t linger_ns) {
     if (left_) return;
     for (const auto& [id, members] : communicators_) executor_.close(id);
     communicators_.clear();
-    awake();
+    Thread& thread = awake();
     client_.publish();
     if (thread_.joinable() && !settled()) {
-      leaving_ = true;
-      ++blocked_;  // virtual clock: time must go on, or nothing in flight would ever complete
-      update_state();
-      client_.publish();
-      if (!done_.wait_for(lock, std::chrono::nanoseconds(linger_ns), [&] { return !leaving_; })) {
-        leaving_ = false;
-        --blocked_;
-      }
+      // On the virtual clock time must go on, or nothing in flight would ever complete; it stands again
+      // from the instant at which all has, so that where the process ends does not depend on the
+      // scheduler.
+      Waiter waiter(thread);
+      const std::uint64_t stranded = client_.stranded();
+      block(lock, waiter, virtual_ ? kNoAlarm : after(linger_ns), false,
+            [&] { return settled() || client_.stranded() != stranded; });
     }
     stop_ = true;
   }

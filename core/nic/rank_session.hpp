@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,7 +18,7 @@
 #include "collective/executor.hpp"
 #include "nic/rank_client.hpp"
 #include "nic/rank_memory.hpp"
-#include "nic/rank_sleep.hpp"
+#include "nic/rank_threads.hpp"
 
 namespace loomnet::rank {
 
@@ -28,7 +29,9 @@ struct Work {
   CommunicatorId communicator = 0;
   std::string name;           // describe() of the first operation
   std::int64_t started_ns = 0, ended_ns = 0;
-  std::int64_t deadline_ns = 0;  // 0: none
+  std::int64_t limit_ns = 0;     // time limit, 0: none
+  std::int64_t deadline_ps = kNoAlarm;  // on the session's clock
+  bool asked = false;            // the script chose the limit
   std::uint64_t bytes = 0;    // payload: the larger of input and output
   OperationStatus status = OperationStatus::ok;
   std::string message;
@@ -38,7 +41,7 @@ struct Work {
  private:
   friend class RankSession;
   std::uint32_t left = 0;     // operations
-  std::uint32_t waiters = 0, callback_waiters = 0;  // threads inside wait()
+  std::vector<Waiter*> waiters;  // threads inside wait()
   bool wanted = false;        // next_finished() shall return it
   bool marked = false;        // its begin is in the mark ring
 };
@@ -60,30 +63,41 @@ class RankSession final : private OperationSink {
   void create(CommunicatorId id, const std::vector<JobRank>& members);
   void close(CommunicatorId id);
   void abort(CommunicatorId id, const std::string& reason);
-  // `timeout_ns` from now, 0 for none: then the communicator is aborted.
-  WorkPtr start(CommunicatorId id, std::vector<Operation> operations, std::int64_t timeout_ns);
-  // True when done; false if `timeout_ns` (negative: none) passed first.
+  // `timeout_ns` of emulated time from now, 0 for none: then the communicator is aborted. `asked`: the
+  // script chose this limit; one that it did not choose does not keep a deadlock from being named.
+  WorkPtr start(CommunicatorId id, std::vector<Operation> operations, std::int64_t timeout_ns,
+                bool asked = true);
+  // True when done; false if `timeout_ns` of emulated time (negative: none) passed first.
   bool wait(const WorkPtr& work, std::int64_t timeout_ns);
   // Asks for the work from next_finished(). False: it is done already, and will not come.
   bool want(const WorkPtr& work);
   // Sleeps for the next finished work that was wanted; null once the session stops. A thread that
   // calls it runs callbacks in between, which counts as computing.
   WorkPtr next_finished();
+  // Members of a new group and the number that the run gives to it, once `size` ranks have asked for the
+  // group of this 128-bit name; `position`: this rank's in it. No number: `timeout_ns` passed first, or the rank was cut off.
+  RankClient::Meeting meet(std::uint64_t name_high, std::uint64_t name_low, std::uint32_t position, std::uint32_t size,
+                           std::int64_t timeout_ns, bool asked);
 
   bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0,
             std::uint32_t status = 0);
   // Training step after which the run wants the job to end; -1: none.
   std::int64_t last_step();
-  // Blocks while `picoseconds` of emulated time pass: computing as the virtual clock counts it.
-  void compute(std::uint64_t picoseconds);
-  // On the virtual clock: a thread that waits for a future counts as waiting once the whole process
-  // sleeps; time must not stand still for it.
-  void watch_sleep();
+  // The session's clock is the engine's virtual one: time limits go by it, and it moves while every
+  // thread that may post waits or sleeps. From then on the main thread counts among these.
+  void use_virtual_clock();
+  // Live: `dilation` of wall time pass per emulated time.
+  void use_dilation(double dilation) { dilation_ = dilation; }
+  // Emulated time, as far as the rank knows it.
+  std::int64_t now_ps() const;
+  // Virtual clock: blocks while `picoseconds` of emulated time pass. Computing, and the price of a poll
+  // that found nothing (`poll`, which is counted).
+  void compute(std::uint64_t picoseconds, bool poll = false);
+  // The calling thread enters (true) or leaves a PyTorch call that may block on a future of the session.
+  void future_call(bool enters);
   // For traffic that another transport carries: an operation begins (its number) and ends.
   std::uint64_t foreign_begin();
   void foreign_end(std::uint64_t number, std::int64_t began_ns, std::uint64_t bytes, bool ok);
-  // Says that the calling thread blocks in communication that is not this session's.
-  void foreign_wait(bool begins);
 
   // Leaves: waits up to `linger_ns` until every posted write has completed, then says goodbye and
   // stops the threads. Works still unfinished are aborted. Idempotent.
@@ -95,24 +109,44 @@ class RankSession final : private OperationSink {
   void account(const WorkPtr& work, const OperationResult& result);
   void release(const WorkPtr& work);
   void progress();
-  void start_progress();  // mutex held
-  void update_state();    // mutex held
-  void end_compute();     // mutex held
-  void end_leave();       // mutex held
-  bool settled() const;   // mutex held: nothing of this rank is under way any more
-  std::uint64_t payload_bytes(CommunicatorId id, const Operation& o) const;  // mutex held
-  void expire(std::int64_t now);
-  void expire_departed(std::int64_t now);
-  int sleep_ms(std::int64_t now) const;
+  // What follows is called with the mutex held.
+  Thread& awake();        // a thread of the process is here
+  void start_progress();
+  void update_state();
+  void set_alarms();
+  void resume(Waiter& waiter);  // its thread computes from now on
+  void end_blocks();
+  bool settled() const;   // nothing of this rank is under way any more
+  std::uint64_t payload_bytes(CommunicatorId id, const Operation& o) const;
+  void expire();
+  void expire_departed();
+  int sleep_ms() const;
   bool awaits_future() const;
-  void awake() {  // mutex held: a thread of the process is here
-    ++calls_;
-    asleep_ = false;
-  }
+  void sleep(std::unique_lock<std::mutex>& lock);
+  void saw(Activity activity);
+  std::int64_t after(std::int64_t timeout_ns) const;
+  // Blocks until `done` or the deadline, which the engine hears of; false: the deadline came first.
+  bool block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std::int64_t deadline_ps, bool asked,
+             const std::function<bool()>& done);
 
-  static constexpr int kWatchMs = 1;  // between two looks whether the process sleeps
-  // Silence after which an operation that still needs a rank that has exited is given up.
-  static constexpr std::int64_t kDepartedGrace = 10'000'000'000;
+  // A call inside block(). The progress thread ends it, so that its thread counts as computing before
+  // the scheduler lets it run.
+  struct Block {
+    Waiter* waiter;
+    std::int64_t due_ps;
+    bool asked;
+    const std::function<bool()>* done;
+  };
+
+  // Between two looks at what threads do: while the session is likely to be waited for, while a thread
+  // computes, while all are known to wait.
+  static constexpr int kNearMs = 1, kFarMs = 16, kSettledMs = 20;
+  // A thread asleep for a moment is about to go on; one seen asleep so often for so long is not.
+  static constexpr int kOutsideLooks = 8;
+  static constexpr std::int64_t kOutsideNs = 25'000'000;
+  // Live: silence after which an operation that still needs a rank that has exited is given up. On the
+  // virtual clock the engine knows that nothing will come, and says so.
+  static constexpr std::int64_t kDepartedGracePs = 10'000'000'000'000;
 
   Memory memory_;
   WakeWord rank_wake_;
@@ -128,17 +162,20 @@ class RankSession final : private OperationSink {
   std::unordered_map<CommunicatorId, std::vector<JobRank>> communicators_;
   std::thread thread_;
   std::uint64_t next_work_ = 1, open_marks_ = 0;
-  std::uint64_t computes_ = 0;    // compute marks made
-  SleepWatch sleep_watch_;
-  bool watch_sleep_ = false;
-  std::uint64_t calls_ = 0;
-  bool asleep_ = false;           // the process was seen asleep, and nothing has woken it since
-  bool computing_ = false;        // a thread is inside compute(), counted in blocked_
-  std::uint32_t blocked_ = 0, blocked_callbacks_ = 0, callbacks_ = 0;
-  std::int64_t last_event_ns_ = 0;
+  Threads threads_;
+  std::vector<Block> blocks_;
+  bool virtual_ = false;
+  double dilation_ = 1.0;
+  std::uint64_t calls_ = 0;        // of the process's threads
+  Activity activity_ = Activity::computing;  // as last seen by asking the kernel; calls end it
+  int look_ms_ = kNearMs, outside_looks_ = 0;
+  std::int64_t outside_since_ns_ = 0;
+  int progress_tid_ = 0;
+  std::int64_t last_event_ps_ = 0;
   std::size_t departed_failed_ = 0;
+  std::uint64_t stranded_ = 0;
+  std::uint32_t meetings_ = 0;
   bool idle_ = true;  // the progress thread sleeps, or there is none
-  bool leaving_ = false;          // a thread is inside leave(), counted in blocked_
   bool stop_ = false, left_ = false;
   int pid_ = 0;  // of the process that attached; a forked child leaves all alone
 };

@@ -74,3 +74,11 @@ def encoded(model: ComputeModel) -> str:
     if isinstance(model, MeasuredCompute):
         return f"measured {model.factor!r}"
     return str(model.count)
+
+
+def longest_pause(text: str) -> int:
+    """Picoseconds that an iteration computes at most by what :func:`encoded` wrote, as far as that
+    says; several, joined by commas, are one per iteration."""
+    if text.startswith("{"):
+        return sum(sum(row) for row in json.loads(text).values())
+    return 0 if text.startswith("measured") else max(map(int, text.split(",")))

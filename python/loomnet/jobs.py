@@ -150,8 +150,10 @@ class TorchJob(Job):
     each rank's own CPU time, "measured x 0.1" a share of it: such a run is not deterministic.
     `log`: a regular expression with named groups, read from rank 0's output, `step` and `loss`
     among them. `until`: emulated time, from the first iteration on, at which the ranks are told to
-    stop after the iteration at hand. `env`: variables for the ranks, which have of the caller's own
-    those that Python, PyTorch and its libraries read (see loomnet.live.ranks), and no secrets.
+    stop after the iteration at hand. `stall_wall`: on the virtual clock, wall time after which the
+    job is ended when emulated time stands and no process of a rank uses the processor; None: never.
+    `env`: variables for the ranks, which have of the caller's own those that Python, PyTorch and
+    its libraries read (see loomnet.live.ranks), and no secrets.
     """
 
     kind: ClassVar[str] = "torch"
@@ -162,6 +164,7 @@ class TorchJob(Job):
     log: str | None = None
     map_backend: bool = True
     until: Time | None = None
+    stall_wall: Time | None = Time("60 s")
     env: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("log")

@@ -15,6 +15,7 @@ from loomnet import _core
 from loomnet.engine import Engine, staging_for
 from loomnet.jobs import TorchJob
 from loomnet.live.ranks import NICE, RankGroup, RankSpec
+from loomnet.rank_watch import StackFile, in_backend, shown, stacks
 from loomnet.rundata import Iteration, RunFault
 from loomnet.runner import RunRequest
 
@@ -44,6 +45,7 @@ class RankJob:
         if engine.transport != "gloo":
             for (rank, peer), number in engine.connect_mesh(self.placement).items():
                 self.bridges[rank].bind(peer, number)
+        self.stack_files = [StackFile() for _ in self.placement]
         self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)
         self.hashes: list[dict[int, int]] = [{} for _ in self.placement]
         self.origin_ps: int | None = None
@@ -66,6 +68,7 @@ class RankJob:
         record = recording.environment() if recording is not None else {}
         for rank, host in enumerate(self.placement):
             fds = self.bridges[rank].fds()
+            stack_fd = self.stack_files[rank].fd
             compute = {}
             if computes:
                 compute["LOOMNET_COMPUTE"] = computes[rank]
@@ -75,11 +78,12 @@ class RankJob:
                 environment={
                     "LOOMNET_RANK_FD": str(fds[0]),
                     "LOOMNET_EVENT_FD": str(fds[1]),
+                    "LOOMNET_STACK_FD": str(stack_fd),
                     "LOOMNET_TRANSPORT": self.engine.transport or "",
                     "LOOMNET_MAP_BACKEND": "1" if mapped else "0",
                     "LOOMNET_HASH_EVERY": str(HASH_EVERY),
                     **compute, **environment, **record, **self.job.env},
-                pass_fds=fds))
+                pass_fds=(*fds, stack_fd)))
         logs = self.request.opened().folder("ranks")
         self.group = RankGroup(fabric, specs, logs, cwd=Path.cwd(),
                                master_port=master_port, nice=nice, fork=fork)
@@ -106,6 +110,36 @@ class RankJob:
         assert self.group is not None
         gone = [str(rank.spec.rank) for rank in self.group.ranks if rank.status == 0]
         return f"; rank {', '.join(gone)} {'has' if len(gone) == 1 else 'have'} exited" * bool(gone)
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Processes of the ranks that run, by rank."""
+        group = self.group
+        return {} if group is None else {rank.spec.rank: rank.process.pid for rank in group.running}
+
+    def where(self, rank: int) -> list[str]:
+        """A line with the rank's state and operation, then lines of its threads' Python stacks."""
+        assert self.group is not None
+        bridge = self.bridges[rank]
+        found = next((r for r in self.group.running if r.spec.rank == rank), None)
+        if found is None:
+            return [f"  rank {rank} has ended"]
+        words = {"starting": "has made no group yet", "outside": "sleeps outside the network",
+                 "waiting": "waits", "computing": "computes", "gone": "has left the network"}
+        head = f"  rank {rank} {words[bridge.state]}"
+        if operation := bridge.under_way:
+            head += f", in {operation}"
+        return [head, *shown(self.stack_files[rank].ask(found.process.pid, found.pidfd))]
+
+    def has_other_threads(self, rank: int) -> bool:
+        """Whether a Python thread of the rank beside its main thread, of which the session always
+        knows, is outside the calls of the backend."""
+        assert self.group is not None
+        found = next((r for r in self.group.running if r.spec.rank == rank), None)
+        if found is None:
+            return False
+        threads = stacks(self.stack_files[rank].ask(found.process.pid, found.pidfd))
+        return any(not in_backend(thread) for thread in threads[1:])
 
     @property
     def left(self) -> bool:
@@ -188,6 +222,8 @@ class RankJob:
     def stop(self, grace: float) -> None:
         if self.group is not None:
             self.group.stop(grace)
+        for file in self.stack_files:
+            file.close()
 
 
 def environment_of_ranks() -> dict[str, str]:

@@ -85,7 +85,8 @@ class Progress:
 
     @classmethod
     def of(cls, now_ps: int, iterations: Sequence[Iteration], table: Timetable,
-           counters: Mapping[str, int], log: Sequence[Mapping[str, str]] = ()) -> Progress:
+           counters: Mapping[str, int], log: Sequence[Mapping[str, str]] = (), *,
+           waits: str | None = None) -> Progress:
         """From what an engine has: finished iterations, the engine's run counters, and what was
         read of rank 0's output, in order. A loss that is no number is unknown."""
         loss = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from loomnet.engine import Engine, check_options, virtual_transport
 from loomnet.jobs import TorchJob
+from loomnet.live.interrupts import Interrupts
 from loomnet.rundata import Fidelity, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
 from loomnet.sampling import Sampler
@@ -31,11 +32,13 @@ class VirtualRunner:
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData:
         check_options(request.options)
-        if isinstance(request.job, TorchJob):
-            from loomnet.virtual_torch import VirtualTorchRun
+        # SIGTERM and a closed terminal end a run as Ctrl-C does, with a partial report.
+        with Interrupts() as interrupts, interrupts.listen():
+            if isinstance(request.job, TorchJob):
+                from loomnet.virtual_torch import VirtualTorchRun
 
-            return VirtualTorchRun(request, on_progress).go()
-        return _Run(request, on_progress).go()
+                return VirtualTorchRun(request, on_progress).go()
+            return _Run(request, on_progress).go()
 
 
 class _Run:

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loomnet import _core
-from loomnet.compute import MeasuredCompute, encoded
+from loomnet.compute import MeasuredCompute, encoded, longest_pause
 from loomnet.engine import Engine, figures_of, virtual_transport
 from loomnet.jobs import TorchJob
 from loomnet.live.ownership import RunLock
+from loomnet.rank_watch import SILENCE_S, Movement, joined
 from loomnet.rankjob import RankJob, environment_of_ranks
 from loomnet.rundata import Fidelity, Iteration, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
@@ -68,10 +69,16 @@ class VirtualTorchRun:
             self.clock.add(bridge)
         self.iterations: list[Iteration] = []
         self.errors: list[RunFault] = []
+        self.told_gone = False  # peers have heard that a rank ended
         self.unsaid: list[int] = []  # ranks that have ended, of which no peer has heard
         self.counters: dict[str, list[tuple[int, float]]] = {}
-        self.last_progress_ps = 0
+        self.progress_ps = 0  # engine time at which the job last got on
         self.works = self.payload = 0
+        self.raced_ps = 0     # as of the last progress: see VirtualRanks
+        self.stranded: object = None
+        self.waited_outside: list[str] = []
+        self.movement = Movement()
+        self.longest_compute_ps = 0
         self.looked = self.began = time.monotonic()
 
     def now(self) -> int:
@@ -84,12 +91,14 @@ class VirtualTorchRun:
                     for each in self.request.options.get("gaps_ps", ())]
         if not computes and self.job.compute is not None:
             computes = [encoded(self.job.compute)] * len(self.ranks.bridges)
+        self.longest_compute_ps = max(map(longest_pause, computes), default=0)
         ended: str
         with RunLock() as lock:
             names = [self.request.plan.hosts[host].name for host in self.request.placement]
             try:
                 self.ranks.launch(LocalHosts(lock, names), master_port=free_port(),
-                                  environment=environment_of_ranks(),
+                                  environment={"LOOMNET_CLOCK": "virtual",
+                                               **environment_of_ranks()},
                                   nice=0,  # an engine that waits for its ranks fears none
                                   computes=computes, fork=True)
                 ended, reason = self.watch()
@@ -115,10 +124,11 @@ class VirtualTorchRun:
                 return "failed", failure.message.splitlines()[0]
             if not self.ranks.running:
                 return ("failed", self.errors[0].message) if self.errors else ("finished", None)
-            reason = self.trouble(stop)
-            if reason is not None:
-                self.errors.append(RunFault(self.now(), "job", reason))
-                return "stalled", reason
+            self.note_outside()
+            trouble = self.trouble(stop)
+            if trouble is not None:
+                self.errors.append(RunFault(self.now(), "job", trouble))
+                return "stalled", trouble.splitlines()[0]
             self.report()
 
     def drain(self, seconds: float = 5.0) -> None:
@@ -131,27 +141,36 @@ class VirtualTorchRun:
 
     def horizon(self) -> int:
         """Engine time up to which the clock may run before somebody must look."""
-        origin = self.ranks.origin_ps
-        if origin is None:
-            return FOREVER
-        ends = [FOREVER]
-        if (due := self.table.next_time()) is not None:
+        origin, ends = self.ranks.origin_ps, [FOREVER]
+        if origin is not None and (due := self.table.next_time()) is not None:
             ends.append(origin + due)
-        if self.request.stall_after is not None:
-            ends.append(origin + self.last_progress_ps + self.request.stall_after.count)
+        if self.stall_ps is not None:
+            ends.append(self.progress_ps + self.stall_ps)
         return max(min(ends), self.engine.network.now_ps)
+
+    @property
+    def stall_ps(self) -> int | None:
+        """Emulated time without progress that ends the job: a rank may compute for as long as the
+        scenario says without being stalled."""
+        stall = self.request.stall_after
+        return None if stall is None else stall.count + self.longest_compute_ps
+
+    def got_on(self) -> None:
+        self.progress_ps, self.raced_ps = self.engine.network.now_ps, self.clock.raced_ps
+        self.clock.doubt([])
 
     def take_marks(self) -> None:
         finished = 0
         for number, bridge in enumerate(self.ranks.bridges):
             for iteration in self.ranks.take(number, bridge.take_marks()):
                 self.iterations.append(iteration)
-                self.last_progress_ps = max(self.last_progress_ps, iteration.end_ps)
+                self.got_on()
                 self.apply(self.table.on_iteration(iteration.number, iteration.start_ps,
                                                    iteration.end_ps))
             finished += bridge.finished_works
         if finished > self.works:
-            self.works, self.last_progress_ps = finished, max(self.now(), 0)
+            self.works = finished
+            self.got_on()
 
     def advance(self) -> None:
         due = self.table.next_time()
@@ -180,6 +199,7 @@ class VirtualTorchRun:
             ended = []
         else:
             ended, self.unsaid = sorted(self.unsaid), []
+        self.told_gone |= bool(ended)
         for number in ended:
             self.clock.leave(number)
             for peer, bridge in enumerate(self.ranks.bridges):
@@ -195,17 +215,80 @@ class VirtualTorchRun:
                         other.tell("peer_gone", number, "cut off", now)
 
     def trouble(self, stop: str) -> str | None:
-        if stop == "stuck":
-            return "every rank waits and the network has nothing left to deliver: a deadlock"
-        stall = self.request.stall_after
+        """Why the job must be ended, if it must."""
+        if stop == "stuck" and not self.unstick():
+            return self.everybody("every rank waits and the network has nothing left to deliver: "
+                                  "a deadlock")
         payload = self.engine.network.run_counters(list(self.request.placement))["payload"]
         if payload > self.payload:
-            self.payload, self.last_progress_ps = payload, max(self.now(), self.last_progress_ps)
-        if stop == "reached" and stall and self.now() - self.last_progress_ps >= stall.count:
-            return f"no operation finished for {stall} (stall_timeout){self.engine.deadlock()}"
+            self.payload = payload
+            self.got_on()
+        now = self.engine.network.now_ps
+        idle = now - self.progress_ps
+        if stop == "reached" and self.stall_ps is not None and idle >= self.stall_ps:
+            if self.clock.raced_ps > self.raced_ps:
+                self.got_on()  # emulated time that went with the machine's clock proves nothing
+            else:
+                stall = self.request.stall_after
+                return self.everybody(f"no operation finished for {stall} (stall_timeout)"
+                                      f"{self.engine.deadlock()}")
         if self.request.max_wall_s and time.monotonic() - self.began > self.request.max_wall_s:
-            return f"--max-wall {self.request.max_wall_s:g} s is over"
+            return self.everybody(f"--max-wall {self.request.max_wall_s:g} s is over")
+        wall = self.job.stall_wall
+        # Emulated time that goes with the machine's clock is no movement.
+        seen = (now - self.clock.raced_ps, self.works, payload, len(self.iterations))
+        self.movement.look(seen, self.ranks.pids)
+        if wall is not None and self.movement.dead_s() > wall.seconds:
+            return self.everybody(f"no rank has moved for {wall} of wall time (stall_wall)")
         return None
+
+    def unstick(self) -> bool:
+        """Every rank waits and nothing is under way: whether anything may still come of it."""
+        origin, due = self.ranks.origin_ps, self.table.next_time()
+        if origin is not None and due is not None:
+            self.engine.network.run_until(max(origin + due, self.engine.network.now_ps))
+            self.advance()
+            return True
+        # A rank that has left may be needed still: its peers give it up now, once.
+        state = (self.works, self.ranks.group and len(self.ranks.group.running))
+        if self.told_gone and self.stranded != state:
+            self.stranded = state
+            self.clock.strand()
+            return True
+        # A thread that has never communicated may be about to.
+        doubtful = [rank for rank in self.ranks.pids if self.ranks.has_other_threads(rank)]
+        self.clock.doubt(doubtful)
+        return bool(doubtful)
+
+    def everybody(self, head: str) -> str:
+        """A message with every rank's operation and Python stack."""
+        lines = [head]
+        for rank in range(len(self.ranks.bridges)):
+            lines += self.ranks.where(rank)
+        return "\n".join(lines)
+
+    def note_outside(self) -> None:
+        """The first time that emulated time has to go with the machine's clock, the stacks of the
+        ranks that it waits for are kept for the report."""
+        if self.waited_outside or self.clock.raced_ps == 0:
+            return
+        for rank in self.clock.racers:
+            self.waited_outside.append("; ".join(
+                line.strip() for line in self.ranks.where(rank)[:4]))
+
+    def waits(self) -> str | None:
+        """What a run in which nothing moves waits for."""
+        if self.movement.silent_s() < SILENCE_S:
+            return None
+        if busy := list(self.movement.busy()):
+            rank, share = max(busy, key=lambda each: each[1])
+            return f"rank {rank}, which computes ({share:.0%} of a processor)"
+        states = {rank: self.ranks.bridges[rank].state for rank in self.ranks.pids}
+        others = [rank for rank, state in states.items() if state != "waiting"]
+        if not others:
+            return None
+        operation = self.ranks.bridges[others[0]].under_way
+        return joined(others) + (f", in {operation}" if operation else ", outside the network")
 
     def sample(self) -> dict[str, int]:
         found = self.engine.network.run_counters(list(self.request.placement))
@@ -221,7 +304,8 @@ class VirtualTorchRun:
         self.ranks.read_log()
         found = self.engine.network.run_counters(list(self.request.placement))
         self.on_progress(Progress.of(
-            max(self.now(), 0), self.iterations, self.table, found, self.ranks.lines))
+            max(self.now(), 0), self.iterations, self.table, found, self.ranks.lines,
+            waits=self.waits()))
 
     def collect(self, ended: str, reason: str | None) -> RunData:
         self.take_marks()
@@ -232,15 +316,25 @@ class VirtualTorchRun:
         for host in self.request.placement:
             network.close_meter(host)
         network.clear()
+        polls = sum(bridge.polls for bridge in self.ranks.bridges)
+        strays = sum(bridge.strays for bridge in self.ranks.bridges)
+        outside: dict[str, str | int] = {}
+        if polls:
+            outside["polls that found nothing"] = f"{polls}, at 1 us each, doubling to 1 ms"
+        if self.waited_outside:
+            outside["waited outside the network"] = " | ".join(self.waited_outside)
+        if strays:
+            outside["threads that began to communicate while time passed"] = strays
         data = RunData(
             ended=ended, end_ps=end,  # type: ignore[arg-type]
             hosts={host: self.engine.series(host, origin) for host in self.request.placement},
             iterations=self.iterations, windows=self.table.windows, counters=self.counters,
             log=self.ranks.log(), errors=self.errors,
             fidelity=Fidelity(packets=network.packets, unexplained=network.leaked, emulated_ps=end,
-                              notes={**self.labels}),
+                              notes={**self.labels, **outside}),
             totals=self.engine.totals(), unequal_hashes=self.ranks.unequal_hashes(), reason=reason,
-            deterministic=not isinstance(self.job.compute, MeasuredCompute),
+            deterministic=not (isinstance(self.job.compute, MeasuredCompute) or self.clock.raced_ps
+                               or strays),
             directory=self.request.directory)
         if self.request.recording is not None:
             self.request.recording.finish(data, origin)

@@ -158,7 +158,8 @@ class _Run:
             self.live.start()
             self.ranks.launch(self.glue, master_port=GLOO_PORT, environment={
                 # Gloo binds to the interface that holds fd00::<host> and nothing else.
-                "GLOO_SOCKET_IFNAME": HOST_INTERFACE, **environment_of_ranks()})
+                "GLOO_SOCKET_IFNAME": HOST_INTERFACE,
+                "LOOMNET_DILATION": str(self.request.dilation), **environment_of_ranks()})
         elif self.tcp is not None:
             self.kernel_flows = KernelFlows(self.glue, self.request, self.tcp,
                                             lambda: self.live.now_ps)

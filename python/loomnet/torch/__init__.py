@@ -6,6 +6,8 @@ training script holds nothing of Loomnet. Inside a run the launcher's environmen
 * ``LOOMNET_RANK_FD``, ``LOOMNET_EVENT_FD``: inherited descriptors of this rank's NIC;
 * ``LOOMNET_TRANSPORT``: ``gloo`` leaves the bytes to stock Gloo and only measures it;
 * ``LOOMNET_MAP_BACKEND=1``: a script that asks for ``gloo`` (or for nothing) gets Loomnet's;
+* ``LOOMNET_CLOCK``: ``virtual`` where emulated time is the engine's; ``LOOMNET_DILATION`` live;
+* ``LOOMNET_STACK_FD``: where the rank writes its threads' stacks when the run asks;
 * ``LOOMNET_HASH_EVERY``: every so many steps each rank reports a hash of its parameters;
 * ``LOOMNET_PROFILES``: a folder for copies of what torch.profiler exports, if the run is traced.
 
@@ -41,6 +43,10 @@ def _install() -> None:
     mapping.register(dist)
     if "LOOMNET_RANK_FD" in os.environ:
         mapping.install(dist)
+        if os.environ.get("LOOMNET_CLOCK") == "virtual":
+            from loomnet.torch import waits
+
+            waits.install()
         hook = steps.install()
         if folder := os.environ.get("LOOMNET_PROFILES"):
             from loomnet.torch import profiles

@@ -21,7 +21,7 @@ from loomnet.torch.naming import NamedGroup
 from loomnet.torch.operations import Call, FakeCall, same_type, single
 from loomnet.torch.overloads import listed, reducing, rooted, timed
 from loomnet.torch.profiling import Record, end, profiling
-from loomnet.torch.rendezvous import meet
+from loomnet.torch.rendezvous import chosen, meet
 from loomnet.torch.skip import skip_in_dynamo
 from loomnet.torch.sparse import allreduce_sparse
 from loomnet.torch.work import CoalescedWork, FinishedWork, LoomnetWork
@@ -53,7 +53,7 @@ class LoomnetGroup(NamedGroup):
         self._backend_name = backend_name
         self._link = _connection.connection()
         self._session = self._link.session
-        self._store = store.clone()
+        self._store = store
         self._name, self._desc = name, ""
         self._rank, self._size = rank, size
         self.set_timeout(timeout)
@@ -62,7 +62,7 @@ class LoomnetGroup(NamedGroup):
         self._coalescing: list[dist.Work] | None = None
         self._inside = False  # a call that is made of several
         self._open = True
-        self._communicator, members = meet(self._store, rank, size, timeout, self._link)
+        self._communicator, members = meet(name, rank, size, timeout, self._link)
         self._session.create(self._communicator, members)
         _connection.register_group(self)
 
@@ -80,6 +80,7 @@ class LoomnetGroup(NamedGroup):
         """Of operations started from now on."""
         super().set_timeout(timeout)
         self._timeout_ns = int(timeout.total_seconds() * 1e9)
+        self._chosen = chosen(timeout)
 
     # --- starting ------------------------------------------------------------------------------
     def _start(self, title: str, tensors: Sequence[Any], build: Callable[[Call], None],
@@ -93,15 +94,15 @@ class LoomnetGroup(NamedGroup):
                 build(call)
         except FakeCall:
             return FinishedWork(result)
-        limit = self._timeout_ns
+        limit, asked = self._timeout_ns, self._chosen
         timeout = getattr(opts, "timeout", None)
         if timeout is not None and timeout > timedelta(0):
-            limit = int(timeout.total_seconds() * 1e9)
+            limit, asked = int(timeout.total_seconds() * 1e9), chosen(timeout)
         if not self._open:
             raise _connection.error(f"loomnet: group {self._name} has been shut down")
         record = self._record(title, tensors)
         try:
-            raw = self._session.start(self._communicator, call.operations, limit)
+            raw = self._session.start(self._communicator, call.operations, limit, asked)
         except ValueError as error:
             end(record)
             raise InvalidCall(f"loomnet: {error}") from None

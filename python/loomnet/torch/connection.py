@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import os
+import signal
 import sys
 import threading
 from typing import Any
 
 import torch.distributed as dist
 
-# At exit, for posted writes to complete: peers may need them. On the virtual clock time stands
-# while other ranks exit, one after the other, so there only a hang is longer than this.
-_LINGER_NS, _VIRTUAL_LINGER_NS = 5_000_000_000, 600_000_000_000
+# At exit, for posted writes to complete: peers may need them. On the virtual clock the engine says
+# when nothing is under way any more.
+_LINGER_NS = 5_000_000_000
 _MAX_CALLBACK_THREADS = 8
 
 
@@ -34,15 +36,18 @@ class Connection:
             raise RuntimeError(
                 "loomnet: no emulated NIC here (LOOMNET_RANK_FD is not set); start the script with "
                 "`loomnet run` (ln.TorchJob), or ask for backend \"gloo\"")
+        if "LOOMNET_STACK_FD" in os.environ:  # the run asks by this signal where each thread is
+            faulthandler.register(signal.SIGRTMAX, file=int(os.environ.pop("LOOMNET_STACK_FD")))
         fds = [int(memory), int(event)]
         self.core = _core
         # Over TCP a send is over once the socket has the bytes, as Gloo sees it.
         over_tcp = os.environ.get("LOOMNET_TRANSPORT") == "tcp"
         self.session = _core.RankSession(*fds, await_sends=not over_tcp)
-        self._linger_ns = _LINGER_NS
-        if "LOOMNET_COMPUTE" in os.environ:  # the virtual clock: it must know when all of us wait
-            self.session.watch_sleep()
-            self._linger_ns = _VIRTUAL_LINGER_NS
+        self.virtual = os.environ.get("LOOMNET_CLOCK") == "virtual"
+        if self.virtual:
+            self.session.use_virtual_clock()
+        elif "LOOMNET_DILATION" in os.environ:
+            self.session.use_dilation(float(os.environ["LOOMNET_DILATION"]))
         # The NIC is this process's alone: not its children's, forked or spawned.
         for fd in fds:
             os.close(fd)
@@ -52,16 +57,7 @@ class Connection:
         self._threads: list[threading.Thread] = []
         self._wanted: dict[int, Any] = {}
         self._flying: dict[int, Any] = {}
-        self._groups = 0
         atexit.register(self.leave)
-
-    def next_group(self) -> int:
-        """A communicator number that no other rank of the run can choose."""
-        number = self.session.rank + self.session.world * self._groups
-        self._groups += 1
-        if number > self.core.MAX_COMMUNICATOR_ID:
-            raise RuntimeError("loomnet: too many process groups made in one run")
-        return number
 
     def hold(self, work: Any) -> None:
         """Keeps a work, and so its tensors, alive while the NIC may touch them."""
@@ -106,7 +102,7 @@ class Connection:
             self.session.mark(self.core.MARK_KINDS["failure"], 255)
             for group in _open_groups():
                 group.fail(reason)
-        self.session.leave(self._linger_ns)
+        self.session.leave(_LINGER_NS)
         for thread in self._threads:
             thread.join(2.0)
         self._flying.clear()

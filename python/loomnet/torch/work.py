@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from loomnet.torch import connection as _connection
+from loomnet.torch.waits import polled
 
 _finish_lock = Lock()
 
@@ -55,7 +56,7 @@ class LoomnetWork(dist.Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        if not self.raw.done:
+        if not polled(self.raw.done):
             return False
         self.settle()
         return True

@@ -1,0 +1,227 @@
+// Reads /proc/self/task: states from stat, time slices from schedstat, system calls from syscall.
+#include "nic/rank_threads.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace loomnet::rank {
+namespace {
+
+constexpr int kMostDescendants = 4096;  // a rank may fork without end
+
+bool slurp(const char* path, char* out, std::size_t size) {
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const auto n = ::read(fd, out, size - 1);
+  ::close(fd);
+  if (n <= 0) return false;
+  out[n] = 0;
+  return true;
+}
+
+// The state letter of a stat file; 0 if there is none.
+char state_of(const char* path) {
+  char text[512];
+  if (!slurp(path, text, sizeof text)) return 0;
+  const char* end = std::strrchr(text, ')');  // the name before it may hold anything
+  return end && end[1] == ' ' ? end[2] : 0;
+}
+
+bool runs(char state) { return state == 'R' || state == 'D'; }
+
+// Of the text of /proc/…/syscall: whether it is a futex wait without a time limit.
+bool endless_futex(const char* text) {
+  long number = 0;
+  unsigned long long address = 0, operation = 0, value = 0, timeout = 0;
+  if (std::sscanf(text, "%ld %llx %llx %llx %llx", &number, &address, &operation, &value, &timeout) != 5) {
+    return false;
+  }
+  if (number != SYS_futex || timeout != 0) return false;
+  const auto command = operation & FUTEX_CMD_MASK;
+  return command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET || command == FUTEX_LOCK_PI;
+}
+
+template <class F>
+void each_task(const char* directory, F&& use) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(directory), ::closedir);
+  if (!tasks) return;
+  while (const dirent* entry = ::readdir(tasks.get())) {
+    if (const int tid = std::atoi(entry->d_name); tid > 0) use(tid);
+  }
+}
+
+int number_in(const char* link, const char* behind) {
+  char text[128];
+  const auto n = ::readlink(link, text, sizeof text - 1);
+  if (n <= 0) return 0;
+  text[n] = 0;
+  const char* at = behind ? std::strstr(text, behind) : text;
+  return at ? std::atoi(at + (behind ? std::strlen(behind) : 0)) : 0;
+}
+
+bool descendant_runs(const char* directory, int& left) {
+  bool found = false;
+  each_task(directory, [&](int tid) {
+    char path[96], text[4096];
+    std::snprintf(path, sizeof path, "%s/%d/children", directory, tid);
+    if (found || !slurp(path, text, sizeof text)) return;
+    for (char *at = text, *end = text; !found && left > 0; at = end) {
+      const long child = std::strtol(at, &end, 10);
+      if (end == at) break;
+      --left;
+      std::snprintf(path, sizeof path, "/proc/%ld/task", child);
+      each_task(path, [&](int thread) {
+        char stat[128];
+        std::snprintf(stat, sizeof stat, "%s/%d/stat", path, thread);
+        found = found || runs(state_of(stat));
+      });
+      found = found || descendant_runs(path, left);
+    }
+  });
+  return found;
+}
+
+}  // namespace
+
+int ThreadProbe::self() {
+  const int found = number_in("/proc/thread-self", "/task/");
+  return found > 0 ? found : static_cast<int>(::syscall(SYS_gettid));
+}
+
+int ThreadProbe::main() {
+  const int found = number_in("/proc/self", nullptr);
+  return found > 0 ? found : ::getpid();
+}
+
+ThreadProbe::Seen ThreadProbe::look(int tid) {
+  Seen seen{tid, Sleep::running, 0};
+  char path[64], text[512];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+  const char state = state_of(path);
+  if (state == 0 || state == 'Z' || state == 'X') {
+    seen.sleep = Sleep::gone;
+    return seen;
+  }
+  if (state != 'S') return seen;
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", tid);
+  unsigned long long run = 0, wait = 0, slices = 0;
+  if (slurp(path, text, sizeof text) && std::sscanf(text, "%llu %llu %llu", &run, &wait, &slices) == 3) {
+    seen.slices = slices;
+  }
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
+  if (!slurp(path, text, sizeof text)) {
+    // A process that is not dumpable may not open the file above. The name of the kernel's function
+    // cannot tell a lock with a time limit from one without.
+    std::snprintf(path, sizeof path, "/proc/self/task/%d/wchan", tid);
+    const bool futex = slurp(path, text, sizeof text) && std::strstr(text, "futex") != nullptr;
+    seen.sleep = futex ? Sleep::lock : Sleep::other;
+  } else if (text[0] == 'r' || text[0] == '-') {
+    seen.sleep = Sleep::running;  // it has begun to run meanwhile, or is in no system call
+  } else {
+    seen.sleep = endless_futex(text) ? Sleep::lock : Sleep::other;
+  }
+  return seen;
+}
+
+std::vector<ThreadProbe::Seen> ThreadProbe::others(const std::vector<int>& but) {
+  std::vector<Seen> seen;
+  each_task("/proc/self/task", [&](int tid) {
+    if (std::find(but.begin(), but.end(), tid) == but.end()) seen.push_back(look(tid));
+  });
+  return seen;
+}
+
+bool ThreadProbe::children_run() {
+  int left = kMostDescendants;
+  return descendant_runs("/proc/self/task", left);
+}
+
+Thread& Threads::self(bool* made) {
+  thread_local int tid = 0;
+  if (tid == 0) tid = ThreadProbe::self();
+  const auto [at, fresh] = threads_.try_emplace(tid);
+  if (fresh) at->second.tid = tid;
+  if (made) *made = fresh;
+  return at->second;
+}
+
+void Threads::add_main() {
+  const int tid = ThreadProbe::main();
+  threads_[tid].tid = tid;
+}
+
+bool Threads::all_wait() const {
+  bool any = false;
+  for (const auto& [tid, thread] : threads_) {
+    if (thread.callback && !thread.busy) continue;
+    if (thread.waits == 0) return false;
+    any = true;
+  }
+  return any;
+}
+
+bool Threads::some_wait() const {
+  return std::any_of(threads_.begin(), threads_.end(), [](const auto& each) { return each.second.waits != 0; });
+}
+
+bool Threads::callbacks_wait() const {
+  return std::none_of(threads_.begin(), threads_.end(),
+                      [](const auto& each) { return each.second.busy && each.second.waits == 0; });
+}
+
+bool Threads::in_future() const {
+  return std::any_of(threads_.begin(), threads_.end(), [](const auto& each) { return each.second.futures != 0; });
+}
+
+Threads::Question Threads::ask(bool owed, int progress_tid) const {
+  Question question{.waited = owed};
+  question.bystanders_but.push_back(progress_tid);
+  for (const auto& [tid, thread] : threads_) {
+    question.bystanders_but.push_back(tid);
+    if (thread.callback && !thread.busy) continue;
+    question.waited |= thread.waits != 0;
+    if (thread.waits != 0) continue;
+    question.unclear.push_back({tid, Sleep::running, 0});
+    question.plain_lock |= thread.futures == 0 && !thread.callback;
+  }
+  return question;
+}
+
+Activity Threads::look(Question& question) {
+  bool locks = true;
+  for (auto& each : question.unclear) {
+    each = ThreadProbe::look(each.tid);
+    if (each.sleep == Sleep::running) return Activity::computing;
+    locks &= each.sleep != Sleep::other;
+  }
+  // A lock may be another thread's to give back: one that runs will.
+  std::vector<ThreadProbe::Seen> others;
+  if (question.plain_lock) others = ThreadProbe::others(question.bystanders_but);
+  const auto runs = [](const ThreadProbe::Seen& each) { return each.sleep == Sleep::running; };
+  if (std::any_of(others.begin(), others.end(), runs)) return Activity::computing;
+  // Asleep at one moment, and not one after the other: a second reading shows that none ran in between.
+  for (const auto& each : question.unclear) {
+    if (each.sleep != Sleep::gone && ThreadProbe::look(each.tid) != each) return Activity::computing;
+  }
+  if (question.plain_lock && ThreadProbe::others(question.bystanders_but) != others) return Activity::computing;
+  if (locks && question.waited) return Activity::waiting;
+  return ThreadProbe::children_run() ? Activity::computing : Activity::outside;
+}
+
+void Threads::answer(const Question& question) {
+  for (const auto& each : question.unclear) {
+    const auto at = threads_.find(each.tid);
+    if (each.sleep == Sleep::gone && at != threads_.end() && at->second.waits == 0) threads_.erase(at);
+  }
+}
+
+}  // namespace loomnet::rank

@@ -1,0 +1,106 @@
+// The threads of a rank's process that may post, and what each of them does: blocked in a call of the
+// session, asleep in a lock or a future, asleep elsewhere, or running. The virtual clock moves by it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace loomnet::rank {
+
+// A thread that has called the session, or the process's main thread.
+struct Thread {
+  int tid = 0;
+  std::uint32_t waits = 0;    // calls of the session that it is blocked in
+  std::uint32_t futures = 0;  // PyTorch calls it is in that may block on a future of the session
+  bool callback = false;      // it runs callbacks of finished works …
+  bool busy = false;          // … and has one in hand
+};
+
+// One blocked call of a thread. The thread counts as running from end() on, even before the scheduler
+// lets it run. Used with the session's mutex held.
+class Waiter {
+ public:
+  explicit Waiter(Thread& thread) : thread_(thread) { ++thread.waits; }
+  ~Waiter() { end(); }
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+  void end() {
+    if (!ended_) --thread_.waits;
+    ended_ = true;
+  }
+  bool ended() const { return ended_; }
+
+ private:
+  Thread& thread_;
+  bool ended_ = false;
+};
+
+// What the kernel says of one thread.
+enum class Sleep : std::uint8_t {
+  gone,     // no such thread any more
+  running,  // it runs, is about to, or waits for a disk
+  lock,     // in a futex without a time limit: a lock, a condition, a future, a join
+  other,    // in any other call: a timer, a file, a socket, a child
+};
+
+// Reads /proc of the own process. One thread at a time.
+class ThreadProbe {
+ public:
+  struct Seen {
+    int tid;
+    Sleep sleep;
+    std::uint64_t slices;  // times it was scheduled
+    bool operator==(const Seen&) const = default;
+  };
+  // Numbers of the calling thread and of the main thread as /proc names them, also inside another
+  // PID namespace than /proc's.
+  static int self();
+  static int main();
+  static Seen look(int tid);
+  // All threads of the process but these.
+  static std::vector<Seen> others(const std::vector<int>& but);
+  // Whether any descendant of the process runs, as far as the kernel lists children.
+  static bool children_run();
+};
+
+// What a rank does as a whole.
+enum class Activity : std::uint8_t {
+  computing,
+  waiting,  // each of its threads waits for the network, or for another thread that does
+  outside,  // all sleep, and what wakes at least one of them cannot be seen
+};
+
+// The threads that may post. All calls but look() with the session's mutex held.
+class Threads {
+ public:
+  // The entry of the calling thread. `made`: this was its first call.
+  Thread& self(bool* made = nullptr);
+  // The main thread may post although it has not called yet.
+  void add_main();
+
+  // By the session's own count, without asking the kernel: all wait in the session; or at least one
+  // does (`some`), as it is enough on the live clock.
+  bool all_wait() const;
+  bool some_wait() const;
+  bool callbacks_wait() const;
+  bool in_future() const;
+
+  // A probe in three parts, so that the kernel is asked with the mutex released.
+  struct Question {
+    std::vector<ThreadProbe::Seen> unclear;  // threads that the session cannot see blocked
+    std::vector<int> bystanders_but;         // threads that are none of the bystanders
+    bool plain_lock = false;                 // one of them is in no call that is known to wait for a future
+    bool waited = false;                     // the network owes something to at least one thread
+  };
+  // `owed`: a work is under way whose future is held.
+  Question ask(bool owed, int progress_tid) const;
+  static Activity look(Question& question);
+  // Forgets threads that are gone.
+  void answer(const Question& question);
+
+ private:
+  std::map<int, Thread> threads_;
+};
+
+}  // namespace loomnet::rank

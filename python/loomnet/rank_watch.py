@@ -1,0 +1,171 @@
+"""Whether the ranks of a job move, and where each of them is: CPU time of their processes, and
+stacks that the ranks write themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+CPU_EVERY_S = 1.0   # between two readings of what processes used
+BUSY_SHARE = 0.5    # of a processor: a rank that uses more is said to compute
+SILENCE_S = 5.0     # wall time without movement, from which on the progress line says why
+_ANSWER_S = 0.5     # for a rank to write its stacks
+_MOST_BYTES = 1 << 16
+_MOST_PROCESSES = 4096
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):$")
+_FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
+_MOST_FRAMES = 6
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process and its living descendants have used; 0 for one that is gone."""
+    total, left = 0.0, [pid]
+    for _ in range(_MOST_PROCESSES):
+        if not left:
+            break
+        each = left.pop()
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{each}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            total += (int(fields[11]) + int(fields[12])) * _TICK_S
+            for task in os.listdir(f"/proc/{each}/task"):
+                with open(f"/proc/{each}/task/{task}/children", "rb") as file:
+                    left += map(int, file.read().split())
+    return total
+
+
+class StackFile:
+    """What one rank writes its threads' stacks to: memory that the run can read."""
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("loomnet-stacks", os.MFD_CLOEXEC)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = -1
+
+    def ask(self, pid: int, pidfd: int) -> str:
+        """The stacks of the rank's threads, as faulthandler writes them; empty if none came."""
+        if self.fd < 0 or pidfd < 0 or not _catches(pid, signal.SIGRTMAX):
+            return ""
+        before = os.fstat(self.fd).st_size
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(pidfd, signal.SIGRTMAX)
+            end, last = time.monotonic() + _ANSWER_S, before
+            while time.monotonic() < end:
+                time.sleep(0.01)
+                size = os.fstat(self.fd).st_size
+                if size > before and size == last:  # it has stopped growing
+                    break
+                last = size
+            return os.pread(self.fd, _MOST_BYTES, before).decode(errors="replace")
+        return ""
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Whether a process handles a signal; it would die of it otherwise."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        with open(f"/proc/{pid}/status") as file:
+            caught = next(line for line in file if line.startswith("SigCgt:"))
+        return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def stacks(text: str) -> list[list[str]]:
+    """Per thread, innermost first, "FILE:LINE in FUNCTION"; threads of the backend itself left out,
+    the main thread first."""
+    threads: list[list[str]] = []
+    for line in text.splitlines():
+        if _THREAD.match(line):
+            threads.append([])
+        elif threads and (frame := _FRAME.match(line)):
+            threads[-1].append(f"{frame['file']}:{frame['line']} in {frame['name']}")
+    threads.reverse()  # faulthandler lists the main thread last
+    return [thread for thread in threads if thread and not _callbacks(thread)]
+
+
+def _callbacks(thread: list[str]) -> bool:
+    """Whether it is a thread of the backend that waits for works to finish."""
+    return thread[0].endswith(" in _callbacks") and "/loomnet/torch/" in thread[0]
+
+
+def in_backend(thread: list[str]) -> bool:
+    """Whether a thread is in a call that ends when the network, or a future of it, does; or waits
+    for another thread."""
+    return any("/loomnet/torch/" in frame for frame in thread) or any(
+        frame.endswith((" in _wait_for_tstate_lock", " in join")) for frame in thread[:2])
+
+
+def shown(text: str) -> list[str]:
+    """The lines of a message that show where a rank is: PyTorch's and Loomnet's own frames are left
+    out where frames of the script remain."""
+    lines = []
+    for thread in stacks(text):
+        own = [frame for frame in thread if not _inside(frame)]
+        lines += [f"    {frame}" for frame in (own or thread)[:_MOST_FRAMES]]
+    return lines
+
+
+def _inside(frame: str) -> bool:
+    path = frame.partition(":")[0]
+    return ("/site-packages/torch/" in path or "/loomnet/torch/" in path
+            or path.endswith("/loomnet/live/rank_server.py") or path.endswith("/threading.py"))
+
+
+@dataclass
+class Movement:
+    """How long nothing has moved: wall time since emulated time, an operation or a rank's CPU time
+    did. `pids`: of the ranks that run, by rank."""
+
+    moved: float = field(default_factory=time.monotonic)
+    _seen: object = None
+    _cpu: dict[int, float] = field(default_factory=dict)
+    _shares: dict[int, float] = field(default_factory=dict)
+    _looked: float = field(default_factory=time.monotonic)
+    worked: float = field(default_factory=time.monotonic)  # when a process last used CPU time
+
+    def look(self, seen: object, pids: dict[int, int]) -> None:
+        """Takes in the state of the run: `seen` differs whenever the job itself has moved."""
+        now = time.monotonic()
+        if seen != self._seen:
+            self._seen, self.moved, self.worked = seen, now, now
+            self._cpu.clear()
+            self._shares.clear()
+            self._looked = now
+            return
+        if now - self._looked < CPU_EVERY_S:
+            return
+        cpu = {rank: cpu_seconds(pid) for rank, pid in pids.items()}
+        if self._cpu:
+            self._shares = {rank: (used - self._cpu.get(rank, used)) / (now - self._looked)
+                            for rank, used in cpu.items()}
+            # A process that only looks at its timers uses a tick now and then.
+            if any(share > 0.02 for share in self._shares.values()):
+                self.worked = now
+        self._cpu, self._looked = cpu, now
+
+    def silent_s(self) -> float:
+        """Wall seconds since the job last moved."""
+        return time.monotonic() - self.moved
+
+    def dead_s(self) -> float:
+        """Wall seconds since the job moved or a process of a rank used CPU time."""
+        return time.monotonic() - max(self.moved, self.worked)
+
+    def busy(self) -> Iterator[tuple[int, float]]:
+        """Ranks that burn CPU time while nothing moves, with their share of a processor."""
+        return ((rank, share) for rank, share in self._shares.items() if share >= BUSY_SHARE)
+
+
+def joined(ranks: Sequence[int]) -> str:
+    """ "rank 2", "ranks 0, 1 and 3"."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
