@@ -183,8 +183,6 @@ void bind_rank(py::module_& m) {
       .def("foreign_end", &RankSession::foreign_end, Release())
       .def("compute", &RankSession::compute, py::arg("picoseconds"), py::arg("poll") = false,
            Release(), "Virtual clock: blocks while so much emulated time passes.")
-      .def("use_virtual_clock", &RankSession::use_virtual_clock,
-           "Time limits go by the engine's clock, which moves while all threads wait or sleep.")
       .def_property_readonly("now_ps", &RankSession::now_ps, "Emulated time.")
       .def("use_dilation", &RankSession::use_dilation)
       .def("future_call", &RankSession::future_call, py::arg("enters"),

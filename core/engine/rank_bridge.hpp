@@ -47,6 +47,8 @@ class RankBridge final : public NicClient {
     port_.flush(now);
   }
   void cut_off(RankFault fault, Picoseconds now) { port_.cut_off(fault, now); }
+  // Before the rank attaches: its time limits go by the engine's clock.
+  void use_virtual_clock() { memory_.engine_words().virtual_clock = 1; }
   // Where this rank's requests for groups go; they are ignored without.
   void use_meetings(rank::Meetings* meetings) { meetings_ = meetings; }
 

@@ -20,6 +20,7 @@ void VirtualRanks::add(RankBridge& bridge) {
   ranks_.push_back({&bridge, true});
   wakers_.push_back(&bridge.engine_wake());
   bridge.use_meetings(&meetings_);
+  bridge.use_virtual_clock();
 }
 
 bool VirtualRanks::poll(bool& marked) {

@@ -189,6 +189,7 @@ struct EngineWords {
   alignas(kCacheLine) std::atomic<std::uint32_t> sleeping;  // wants its eventfd raised
   alignas(kCacheLine) std::atomic<std::int64_t> now_ps;     // emulated time of the last flush
   alignas(kCacheLine) std::atomic<std::uint32_t> rank_wake;  // WakeWord: the rank sleeps on it
+  std::atomic<std::uint32_t> virtual_clock;  // 1: emulated time stands while a rank computes
 };
 
 // Where everything is; a function of the geometry alone.

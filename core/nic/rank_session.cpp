@@ -40,6 +40,7 @@ RankSession::RankSession(int memory_fd, int engine_event_fd, bool await_sends)
       pid_(::getpid()) {
   client_.set_state(State::computing);
   client_.publish();
+  if (memory_.engine_words().virtual_clock.load(std::memory_order_acquire) != 0) use_virtual_clock();
 }
 
 RankSession::~RankSession() { leave(0); }
@@ -415,9 +416,11 @@ void RankSession::sleep(std::unique_lock<std::mutex>& lock) {
     Threads::Question question;
     if (ask) question = threads_.ask(awaits_future(), progress_tid_);
     const int limit = ask ? look_ms_ : sleep_ms();
+    // Once all threads have slept for a while, and now and then from there on.
+    const bool children = outside_looks_ + 1 >= kOutsideLooks && (outside_looks_ + 1) % kOutsideLooks == 0;
     lock.unlock();
     woken = rank_wake_.wait(limit);
-    const Activity seen = ask && !woken ? Threads::look(question) : Activity::computing;
+    const Activity seen = ask && !woken ? Threads::look(question, children) : Activity::computing;
     lock.lock();
     if (ask && !woken && calls == calls_ && ready_works_.empty()) {
       threads_.answer(question);

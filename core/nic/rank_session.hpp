@@ -83,9 +83,6 @@ class RankSession final : private OperationSink {
             std::uint32_t status = 0);
   // Training step after which the run wants the job to end; -1: none.
   std::int64_t last_step();
-  // The session's clock is the engine's virtual one: time limits go by it, and it moves while every
-  // thread that may post waits or sleeps. From then on the main thread counts among these.
-  void use_virtual_clock();
   // Live: `dilation` of wall time pass per emulated time.
   void use_dilation(double dilation) { dilation_ = dilation; }
   // Emulated time, as far as the rank knows it.
@@ -109,6 +106,9 @@ class RankSession final : private OperationSink {
   void account(const WorkPtr& work, const OperationResult& result);
   void release(const WorkPtr& work);
   void progress();
+  // The session's clock is the engine's virtual one: time limits go by it, and it moves while every
+  // thread that may post waits or sleeps. The main thread counts among these.
+  void use_virtual_clock();
   // What follows is called with the mutex held.
   Thread& awake();        // a thread of the process is here
   void start_progress();

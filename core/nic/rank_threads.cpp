@@ -11,12 +11,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <utility>
 
 namespace loomnet::rank {
 namespace {
 
-constexpr int kMostDescendants = 4096;  // a rank may fork without end
+constexpr std::size_t kMostProcesses = 16384;  // a rank may fork without end
 
 bool slurp(const char* path, char* out, std::size_t size) {
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
@@ -68,26 +70,13 @@ int number_in(const char* link, const char* behind) {
   return at ? std::atoi(at + (behind ? std::strlen(behind) : 0)) : 0;
 }
 
-bool descendant_runs(const char* directory, int& left) {
-  bool found = false;
-  each_task(directory, [&](int tid) {
-    char path[96], text[4096];
-    std::snprintf(path, sizeof path, "%s/%d/children", directory, tid);
-    if (found || !slurp(path, text, sizeof text)) return;
-    for (char *at = text, *end = text; !found && left > 0; at = end) {
-      const long child = std::strtol(at, &end, 10);
-      if (end == at) break;
-      --left;
-      std::snprintf(path, sizeof path, "/proc/%ld/task", child);
-      each_task(path, [&](int thread) {
-        char stat[128];
-        std::snprintf(stat, sizeof stat, "%s/%d/stat", path, thread);
-        found = found || runs(state_of(stat));
-      });
-      found = found || descendant_runs(path, left);
-    }
-  });
-  return found;
+// The state and the parent of a process.
+bool parent_of(int pid, char& state, int& parent) {
+  char path[64], text[512];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  if (!slurp(path, text, sizeof text)) return false;
+  const char* end = std::strrchr(text, ')');  // the name before it may hold anything
+  return end && std::sscanf(end + 1, " %c %d", &state, &parent) == 2;
 }
 
 }  // namespace
@@ -141,8 +130,25 @@ std::vector<ThreadProbe::Seen> ThreadProbe::others(const std::vector<int>& but) 
 }
 
 bool ThreadProbe::children_run() {
-  int left = kMostDescendants;
-  return descendant_runs("/proc/self/task", left);
+  // Not every kernel lists the children of a thread, so all processes that can be seen are asked.
+  std::map<int, std::pair<int, char>> known;  // parent and state
+  each_task("/proc", [&](int pid) {
+    char state = 0;
+    int parent = 0;
+    if (known.size() < kMostProcesses && parent_of(pid, state, parent)) known[pid] = {parent, state};
+  });
+  const int own = main();
+  for (const auto& [pid, one] : known) {
+    if (pid == own || !runs(one.second)) continue;
+    // The bound ends a circle, which the kernel does not make.
+    int at = one.first;
+    for (std::size_t i = 0; i < known.size() && at > 1 && at != own; ++i) {
+      const auto above = known.find(at);
+      at = above == known.end() ? 0 : above->second.first;
+    }
+    if (at == own) return true;
+  }
+  return false;
 }
 
 Thread& Threads::self(bool* made) {
@@ -196,7 +202,7 @@ Threads::Question Threads::ask(bool owed, int progress_tid) const {
   return question;
 }
 
-Activity Threads::look(Question& question) {
+Activity Threads::look(Question& question, bool children) {
   bool locks = true;
   for (auto& each : question.unclear) {
     each = ThreadProbe::look(each.tid);
@@ -214,7 +220,7 @@ Activity Threads::look(Question& question) {
   }
   if (question.plain_lock && ThreadProbe::others(question.bystanders_but) != others) return Activity::computing;
   if (locks && question.waited) return Activity::waiting;
-  return ThreadProbe::children_run() ? Activity::computing : Activity::outside;
+  return children && ThreadProbe::children_run() ? Activity::computing : Activity::outside;
 }
 
 void Threads::answer(const Question& question) {

@@ -60,7 +60,7 @@ class ThreadProbe {
   static Seen look(int tid);
   // All threads of the process but these.
   static std::vector<Seen> others(const std::vector<int>& but);
-  // Whether any descendant of the process runs, as far as the kernel lists children.
+  // Whether the main thread of any descendant of the process runs.
   static bool children_run();
 };
 
@@ -95,7 +95,8 @@ class Threads {
   };
   // `owed`: a work is under way whose future is held.
   Question ask(bool owed, int progress_tid) const;
-  static Activity look(Question& question);
+  // `children`: what descendants do counts too, which takes long to find out.
+  static Activity look(Question& question, bool children);
   // Forgets threads that are gone.
   void answer(const Question& question);
 

@@ -4,11 +4,12 @@ stacks that the ranks write themselves."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 CPU_EVERY_S = 1.0   # between two readings of what processes used
@@ -16,28 +17,33 @@ BUSY_SHARE = 0.5    # of a processor: a rank that uses more is said to compute
 SILENCE_S = 5.0     # wall time without movement, from which on the progress line says why
 _ANSWER_S = 0.5     # for a rank to write its stacks
 _MOST_BYTES = 1 << 16
-_MOST_PROCESSES = 4096
+_MOST_PROCESSES = 16384
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):$")
 _FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
 _MOST_FRAMES = 6
 
 
-def cpu_seconds(pid: int) -> float:
-    """CPU time that a process and its living descendants have used; 0 for one that is gone."""
-    total, left = 0.0, [pid]
-    for _ in range(_MOST_PROCESSES):
-        if not left:
-            break
-        each = left.pop()
+def cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
+    """CPU time that each of these processes and its living descendants have used."""
+    used: dict[int, float] = {}
+    parents: dict[int, int] = {}
+    for name in itertools.islice(filter(str.isdigit, os.listdir("/proc")), _MOST_PROCESSES):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            with open(f"/proc/{each}/stat", "rb") as file:
+            with open(f"/proc/{name}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) * _TICK_S
-            for task in os.listdir(f"/proc/{each}/task"):
-                with open(f"/proc/{each}/task/{task}/children", "rb") as file:
-                    left += map(int, file.read().split())
-    return total
+            parents[int(name)] = int(fields[1])
+            used[int(name)] = (int(fields[11]) + int(fields[12])) * _TICK_S
+    totals = dict.fromkeys(pids, 0.0)
+    for pid, seconds in used.items():
+        at = pid
+        for _ in range(len(parents)):  # up to the rank that it descends from
+            if at in totals or at not in parents:
+                break
+            at = parents[at]
+        if at in totals:
+            totals[at] += seconds
+    return totals
 
 
 class StackFile:
@@ -142,7 +148,8 @@ class Movement:
             return
         if now - self._looked < CPU_EVERY_S:
             return
-        cpu = {rank: cpu_seconds(pid) for rank, pid in pids.items()}
+        by_pid = cpu_seconds(pids.values())
+        cpu = {rank: by_pid[pid] for rank, pid in pids.items()}
         if self._cpu:
             self._shares = {rank: (used - self._cpu.get(rank, used)) / (now - self._looked)
                             for rank, used in cpu.items()}

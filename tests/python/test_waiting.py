@@ -19,7 +19,6 @@ rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 faulthandler.register(signal.SIGRTMAX, file=int(os.environ["LOOMNET_STACK_FD"]))
 session = _core.RankSession(int(os.environ["LOOMNET_RANK_FD"]),
                             int(os.environ["LOOMNET_EVENT_FD"]))
-session.use_virtual_clock()
 NEVER = -1
 
 def group(name=1, members=None, timeout_ns=0, asked=False):

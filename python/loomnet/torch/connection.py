@@ -44,9 +44,7 @@ class Connection:
         over_tcp = os.environ.get("LOOMNET_TRANSPORT") == "tcp"
         self.session = _core.RankSession(*fds, await_sends=not over_tcp)
         self.virtual = os.environ.get("LOOMNET_CLOCK") == "virtual"
-        if self.virtual:
-            self.session.use_virtual_clock()
-        elif "LOOMNET_DILATION" in os.environ:
+        if "LOOMNET_DILATION" in os.environ:
             self.session.use_dilation(float(os.environ["LOOMNET_DILATION"]))
         # The NIC is this process's alone: not its children's, forked or spawned.
         for fd in fds:

@@ -78,30 +78,11 @@ TEST_F(Bridge, FloodsAreCutOffThoughTimePasses) {
   EXPECT_LE(taken, 4'200'000u);
 }
 
-TEST_F(Bridge, ComputesOfNoTimeAreCutOff) {
-  flood(MarkKind::compute, 1'000'000, [&] { network.run_until(network.now()); });
-  EXPECT_EQ(bridge.fault(), RankFault::flooded);
-}
-
-TEST_F(Bridge, ComputesSideBySideAreCutOff) {
-  for (int i = 0; i < 64; ++i) mark(MarkKind::compute, 1'000'000);
-  EXPECT_EQ(bridge.fault(), RankFault::none);
-  mark(MarkKind::compute, 1'000'000);
-  EXPECT_EQ(bridge.fault(), RankFault::flooded);
-}
-
-// 106 days fit the clock; a rank may not make it overflow.
-TEST_F(Bridge, ComputesUpToTheEndOfTimeAreCutOff) {
-  for (int hour = 0; hour < 4000 && bridge.fault() == RankFault::none; ++hour) {
-    const Picoseconds before = network.now();
-    mark(MarkKind::compute, ~0ull);
-    network.run_until(network.events().next() == kNever ? network.now() : network.events().next());
-    ASSERT_GE(network.now(), before);
-    auto& notices = seen.ring_words(rank::kNotices)[0];
-    notices.consumed.value = notices.produced.value.load();  // the rank has read that its time is over
-  }
-  EXPECT_EQ(bridge.fault(), RankFault::end_of_time);
-  EXPECT_GT(network.now(), seconds(50 * 24 * 3600));
+TEST_F(Bridge, RequestsForGroupsThatMakeNoSenseAreCutOff) {
+  rank::Meetings meetings(2, 16);
+  bridge.use_meetings(&meetings);
+  mark(MarkKind::meet, 0);  // of no member
+  EXPECT_EQ(bridge.fault(), RankFault::bad_mark);
 }
 
 // A job's own pace: 100,000 steps of eight operations each, a millisecond apart.

@@ -78,10 +78,9 @@ def rank_process(backend: str, nic: Any, log: Path, on_cpu: bool) -> type:
             atexit._clear()
             os.environ["RANK"] = str(rank)
             if nic is not None:
-                memory, *events = nic.fds(rank)
-                os.environ |= {
-                    "LOOMNET_RANK_FD": str(os.dup(memory)),
-                    "LOOMNET_EVENT_FDS": ",".join(str(os.dup(fd)) for fd in events)}
+                memory, event = nic.fds(rank)
+                os.environ |= {"LOOMNET_RANK_FD": str(os.dup(memory)),
+                               "LOOMNET_EVENT_FD": str(os.dup(event))}
             if backend == "mapped":
                 os.environ |= {"LOOMNET_MAP_BACKEND": "1", "LOOMNET_TRANSPORT": "mrc"}
             from loomnet.torch import autoload
