@@ -45,9 +45,10 @@ std::vector<std::pair<std::uint32_t, NoticeEntry>> Meetings::settle() {
         out.push_back({rank,
                        {.kind = static_cast<std::uint32_t>(NoticeKind::came),
                         .peer = request.number,
-                        .reason = theirs.position << 16 | other,
-                        .reserved = number}});
+                        .reason = theirs.position << 16 | other}});
       }
+      // A rank takes its notices one by one: the number comes with the last, when it has heard of all.
+      out.back().second.reserved = number;
     }
     group.fresh.clear();
     if (!complete) {
