@@ -339,8 +339,10 @@ void RankSession::set_alarms() {
 
 // What the kernel has shown of the threads is void from here on.
 void RankSession::resume(Waiter& waiter) {
-  if (!waiter.ended()) activity_ = Activity::computing;
+  if (waiter.ended()) return;
+  activity_ = Activity::computing;
   waiter.end();
+  done_.notify_all();
 }
 
 void RankSession::end_blocks() {
