@@ -116,7 +116,7 @@ class VirtualTorchRun:
             self.take_marks()
             self.advance()
             self.stop_when_due()
-            self.on_ended(self.ranks.ended(0))
+            told = self.on_ended(self.ranks.ended(0))
             failure = self.ranks.failure(self.now())  # first: the rank that fails may be the last
             if failure is not None:
                 self.drain()
@@ -125,7 +125,8 @@ class VirtualTorchRun:
             if not self.ranks.running:
                 return ("failed", self.errors[0].message) if self.errors else ("finished", None)
             self.note_outside()
-            trouble = self.trouble(stop)
+            # A rank that has just been told may move although the clock was stuck before.
+            trouble = self.trouble("told" if told else stop)
             if trouble is not None:
                 self.errors.append(RunFault(self.now(), "job", trouble))
                 return "stalled", trouble.splitlines()[0]
@@ -194,7 +195,8 @@ class VirtualTorchRun:
             for bridge in self.ranks.bridges:
                 bridge.stop_at(step, self.engine.network.now_ps)
 
-    def on_ended(self, ended: list[int]) -> None:
+    def on_ended(self, ended: list[int]) -> bool:
+        """Tells peers of ranks that have ended or were cut off; whether it told any."""
         now = self.engine.network.now_ps
         self.unsaid += ended
         # Processes end by the machine's clock. Peers hear of one that ended well when all of them
@@ -205,6 +207,7 @@ class VirtualTorchRun:
         else:
             ended, self.unsaid = sorted(self.unsaid), []
         self.told_gone |= bool(ended)
+        told = bool(ended)
         for number in ended:
             self.clock.leave(number)
             for peer, bridge in enumerate(self.ranks.bridges):
@@ -212,12 +215,14 @@ class VirtualTorchRun:
                     bridge.tell("peer_gone", number, self.ranks.gone_reason(number), now)
         for number, bridge in enumerate(self.ranks.bridges):
             if bridge.fault and number not in self.ranks.told_gone:
+                told = True
                 self.ranks.told_gone.add(number)
                 self.errors.append(
                     RunFault(self.now(), f"rank {number}", f"cut off: {bridge.fault}"))
                 for peer, other in enumerate(self.ranks.bridges):
                     if peer != number:
                         other.tell("peer_gone", number, "cut off", now)
+        return told
 
     def trouble(self, stop: str) -> str | None:
         """Why the job must be ended, if it must."""

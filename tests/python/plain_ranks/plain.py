@@ -69,7 +69,7 @@ class Memory:
     def flood(self, kind: str, value: int = 0):
         """Well-formed marks of one kind without end, as fast as the engine takes them."""
         at, count = self.ring("marks", "produced"), self.counts[3]
-        number = {**_core.MARK_KINDS, "compute": 7}[kind]
+        number = {**_core.MARK_KINDS, "meet": 7}[kind]
         for entry in range(count):
             MARK.pack_into(self.map, self.entries["marks"] + entry * MARK.size, number, 0, 0,
                            value or entry, 0, 0)
