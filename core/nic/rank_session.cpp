@@ -190,6 +190,8 @@ Thread& RankSession::awake() {
   if (made && virtual_ && client_.state() == State::waiting) {
     memory_.rank_words().strays.fetch_add(1, std::memory_order_relaxed);
   }
+  // From now on a thread runs that the progress thread must look at.
+  if (std::exchange(blind_, false)) rank_wake_.raise();
   update_state();
   return thread;
 }
@@ -418,6 +420,7 @@ void RankSession::sleep(std::unique_lock<std::mutex>& lock) {
     Threads::Question question;
     if (ask) question = threads_.ask(awaits_future(), progress_tid_);
     const int limit = ask ? look_ms_ : sleep_ms();
+    blind_ = virtual_ && !ask;
     // Once all threads have slept for a while, and now and then from there on.
     const bool children = outside_looks_ + 1 >= kOutsideLooks && (outside_looks_ + 1) % kOutsideLooks == 0;
     lock.unlock();
@@ -432,7 +435,7 @@ void RankSession::sleep(std::unique_lock<std::mutex>& lock) {
     }
   }
   rank_wake_.clear();
-  idle_ = false;
+  idle_ = blind_ = false;
   update_state();  // before anything is read: the engine must not see us read and still wait
   client_.cancel_sleep();
 }

@@ -74,10 +74,11 @@ class RankSession final : private OperationSink {
   // Sleeps for the next finished work that was wanted; null once the session stops. A thread that
   // calls it runs callbacks in between, which counts as computing.
   WorkPtr next_finished();
-  // Members of a new group and the number that the run gives to it, once `size` ranks have asked for the
-  // group of this 128-bit name; `position`: this rank's in it. No number: `timeout_ns` passed first, or the rank was cut off.
-  RankClient::Meeting meet(std::uint64_t name_high, std::uint64_t name_low, std::uint32_t position, std::uint32_t size,
-                           std::int64_t timeout_ns, bool asked);
+  // Members of a new group and the number that the run gives to it, once `size` ranks have asked for
+  // the group of this 128-bit name; `position`: this rank's in it. No number: `timeout_ns` passed
+  // first, or the rank was cut off.
+  RankClient::Meeting meet(std::uint64_t name_high, std::uint64_t name_low, std::uint32_t position,
+                           std::uint32_t size, std::int64_t timeout_ns, bool asked);
 
   bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0,
             std::uint32_t status = 0);
@@ -176,6 +177,7 @@ class RankSession final : private OperationSink {
   std::uint64_t stranded_ = 0;
   std::uint32_t meetings_ = 0;
   bool idle_ = true;  // the progress thread sleeps, or there is none
+  bool blind_ = false;  // it sleeps until it is woken, and does not look at threads meanwhile
   bool stop_ = false, left_ = false;
   int pid_ = 0;  // of the process that attached; a forked child leaves all alone
 };

@@ -206,6 +206,25 @@ def test_two_threads_communicate_on_two_groups(tmp_path):
     ends_well(r, tmp_path)
 
 
+def test_a_thread_that_posts_beside_a_waiting_one_and_then_sleeps_does_not_hold_the_clock(tmp_path):
+    r = run_of(tmp_path, """
+        def post():
+            time.sleep(0.3)
+            start("send", world_group, 1)
+            threading.Event().wait()
+        if rank == 0:
+            threading.Thread(target=post, daemon=True).start()
+            do("recv", world_group, 1)
+        elif rank == 1:
+            do("recv", world_group, 0)
+            do("send", world_group, 0)
+        do("all_reduce", world_group)
+        os._exit(0)
+        """)
+    ends_well(r, tmp_path)
+    assert not r.data.deterministic  # when the thread posts is the machine's affair
+
+
 def test_polls_that_find_nothing_cost_emulated_time(tmp_path):
     r = run_of(tmp_path, """
         cost, work = 10**6, start("all_reduce", world_group)[0]
