@@ -35,9 +35,13 @@ def become_rank(script: str, arguments: list[str], environment: dict[str, str], 
     os.dup2(output, 1)
     os.dup2(output, 2)
     faulthandler.enable(output)
+    # A rank starts children, such as a data loader's workers, as a plain interpreter does.
+    multiprocessing.current_process()._config["daemon"] = False
+    multiprocessing.set_start_method(None, force=True)
     fds = [d.detach() for d in descriptors]
     os.environ |= environment
-    os.environ |= {"LOOMNET_RANK_FD": str(fds[0]), "LOOMNET_EVENT_FD": str(fds[1])}
+    if fds:
+        os.environ |= {"LOOMNET_RANK_FD": str(fds[0]), "LOOMNET_EVENT_FD": str(fds[1])}
     sys.argv = [script, *arguments]
     status = 0
     try:
@@ -46,7 +50,9 @@ def become_rank(script: str, arguments: list[str], environment: dict[str, str], 
         from loomnet.torch import autoload
 
         torch.set_num_threads(1)
-        autoload()  # `import torch` has run already, outside a run
+        if fds:
+            autoload()  # `import torch` has run already, outside a run
+        sys.path.insert(0, os.path.dirname(script))
         runpy.run_path(script, run_name="__main__")
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -60,7 +66,8 @@ def become_rank(script: str, arguments: list[str], environment: dict[str, str], 
 
 
 class Ranks:
-    """`world` processes of a script in this folder; stopped, whatever happens, on exit.
+    """`world` processes of a script of this folder, or of any path; stopped, whatever happens, on
+    exit. Without `nic` they are what a launch outside Loomnet starts.
 
     Attributes:
         nic: the ``LoopbackNic`` between them.
@@ -69,7 +76,7 @@ class Ranks:
     """
 
     def __init__(self, script: str, world: int, *arguments: str, directory: Path,
-                 channels: int = 1, **environment: str) -> None:
+                 channels: int = 1, nic: bool = True, **environment: str) -> None:
         self.nic = _core.testing.LoopbackNic(world, channels)
         self.nic.start()
         self.status: dict[int, int] = {}
@@ -85,7 +92,8 @@ class Ranks:
                 "RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo", **environment}
             process = _Rank(args=(str(HERE / script), list(arguments), variables,
-                                  str(directory / f"{rank}.log")), fds=self.nic.fds(rank))
+                                  str(directory / f"{rank}.log")),
+                            fds=self.nic.fds(rank) if nic else ())
             process.start()
             self.processes.append(process)
 
