@@ -422,7 +422,7 @@ void RankSession::sleep(std::unique_lock<std::mutex>& lock) {
     const int limit = ask ? look_ms_ : sleep_ms();
     blind_ = virtual_ && !ask;
     // Once all threads have slept for a while, and now and then from there on.
-    const bool children = outside_looks_ + 1 >= kOutsideLooks && (outside_looks_ + 1) % kOutsideLooks == 0;
+    const bool children = outside_looks_ + 1 == kOutsideLooks || (outside_looks_ + 1) % kChildrenLooks == 0;
     lock.unlock();
     woken = rank_wake_.wait(limit);
     const Activity seen = ask && !woken ? Threads::look(question, children) : Activity::computing;

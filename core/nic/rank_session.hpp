@@ -143,7 +143,7 @@ class RankSession final : private OperationSink {
   // computes, while all are known to wait.
   static constexpr int kNearMs = 1, kFarMs = 16, kSettledMs = 20;
   // A thread asleep for a moment is about to go on; one seen asleep so often for so long is not.
-  static constexpr int kOutsideLooks = 8;
+  static constexpr int kOutsideLooks = 8, kChildrenLooks = 64;
   static constexpr std::int64_t kOutsideNs = 25'000'000;
   // Live: silence after which an operation that still needs a rank that has exited is given up. On the
   // virtual clock the engine knows that nothing will come, and says so.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 CPU_EVERY_S = 1.0   # between two readings of what processes used
 BUSY_SHARE = 0.5    # of a processor: a rank that uses more is said to compute
+IDLE_SHARE = 0.1    # a rank that sleeps uses less: its session looks at its threads now and then
 SILENCE_S = 5.0     # wall time without movement, from which on the progress line says why
 _ANSWER_S = 0.5     # for a rank to write its stacks
 _MOST_BYTES = 1 << 16
@@ -153,8 +154,7 @@ class Movement:
         if self._cpu:
             self._shares = {rank: (used - self._cpu.get(rank, used)) / (now - self._looked)
                             for rank, used in cpu.items()}
-            # A process that only looks at its timers uses a tick now and then.
-            if any(share > 0.02 for share in self._shares.values()):
+            if any(share > IDLE_SHARE for share in self._shares.values()):
                 self.worked = now
         self._cpu, self._looked = cpu, now
 
