@@ -186,7 +186,7 @@ def read_rank(path: Path) -> list[Node]:
 
 
 def _unpacked(path: Path, packed: bytes) -> bytes:
-    """A gzip file's content, piece by piece: what it says of its own size is not asked for."""
+    """A gzip file's content, piece by piece: the size that the file states is not trusted."""
     found = bytearray()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:

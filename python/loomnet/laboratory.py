@@ -122,7 +122,7 @@ class Lab:
                 user_path("Lab: directory", directory)  # fmt: skip
         self._started, self._max_wall_s = time.time(), max_wall_s
         # Of a scenario all runs together have max_wall_s, of another lab each run has.
-        WallTime(max_wall_s)  # refuses what is no time
+        WallTime(max_wall_s)  # raises for a value that is not a time
         self._wall = wall or WallTime(None)
         self._runner, self._say, self._on_progress = runner, say, on_progress
         self._notes: dict[str, Any] = {}

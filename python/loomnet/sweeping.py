@@ -128,7 +128,7 @@ def sweep(
     points = points_of(scenario, values, wanted := seeds_of(seeds))
     if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= MOST_JOBS):
         raise UsageError(f"sweep: jobs={quoted(jobs)} must be 1 to {MOST_JOBS}")
-    WallTime(max_wall_s)  # refuses what is no time
+    WallTime(max_wall_s)  # raises for a value that is not a time
     import_polars()
     distributed = _distributed()
     folder = _default_directory(scenario, points)

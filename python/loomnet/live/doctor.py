@@ -225,7 +225,7 @@ def _open_vswitch() -> list[Check]:
 
 
 _EXTRAS = (
-    # distribution, extra, what it is for
+    # distribution, extra, purpose
     ("scikit-learn", "torch", "the PyTorch scenarios' data"),
     ("distributed", "sweep", "loomnet sweep"),
     ("polars", "sweep", "a sweep's table"),

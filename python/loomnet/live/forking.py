@@ -69,7 +69,7 @@ def shared_environment(environment: Mapping[str, str]) -> dict[str, str]:
 class ForkedRank:
     """A rank as far as its launcher needs a process: `pid`, `pidfd`, :meth:`wait`."""
 
-    end_now = signal.SIGKILL  # what it has started goes with the server, by the server's keeper
+    end_now = signal.SIGKILL  # the server's keeper ends the processes that the server started
 
     def __init__(self, server: ForkServer, pid: int, pidfd: int) -> None:
         self._server, self._told, self.pidfd = server, pid, pidfd

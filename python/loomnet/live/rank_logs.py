@@ -10,7 +10,7 @@ from loomnet.folder import Folder
 
 _LOG_TAIL = 256 * 1024  # bytes of a log that are read to find its traceback
 _AT_ONCE = 4 << 20  # bytes taken in by one look at a log
-MOST_LINE = 64 * 1024  # bytes of a line; what is longer is none
+MOST_LINE = 64 * 1024  # bytes; a longer line of a log is left out
 
 
 class RankLog:
