@@ -52,6 +52,8 @@ elif name == "dpkg-query":
             print("dpkg-query: no packages found matching", package, file=sys.stderr)
     sys.exit(unknown)
 elif name == "apt-cache":
+    if machine.get("cache_fails"):
+        sys.exit(100)
     for package in words[1:]:
         if package not in machine["archive"]:
             continue
@@ -204,6 +206,12 @@ def test_an_archive_that_fails_is_one_line_with_apts_reason(machine, action, sai
     assert f"apt-get {action} failed: " in line and named in line
     assert line.endswith("(see build/logs/apt.log)\n")
     assert said in (machine.root / "clone/build/logs/apt.log").read_text()
+
+
+def test_a_cache_that_cannot_be_read_is_no_missing_package(machine):
+    line = refusal(machine.bootstrap(status=installed(mininet="un "), cache_fails=True))
+    assert "cannot find out: candidates mininet" in line
+    assert "archive of this machine has no" not in line
 
 
 def test_without_sudo_a_user_is_told_what_root_is_needed_for(machine):
