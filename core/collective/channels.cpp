@@ -308,7 +308,8 @@ int Channels::keep(JobRank rank, Inbound& in) {
   const auto channel = static_cast<std::uint32_t>(&in - p.in.data());
   for (; in.consumed < in.received; ++in.consumed) {
     const auto slot = static_cast<std::uint32_t>(in.consumed % layout_.slots());
-    KeptChunk& chunk = at->chunks.emplace_back(in.slots[slot], std::vector<std::uint8_t>{});
+    at->chunks.push_back({.entry = in.slots[slot], .bytes = {}});
+    KeptChunk& chunk = at->chunks.back();
     if (staging_ != nullptr) {
       const std::uint8_t* from = staging_ + layout_.receive_slot(rank, channel, slot);
       chunk.bytes.assign(from, from + static_cast<std::uint32_t>(chunk.entry));

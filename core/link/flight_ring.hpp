@@ -2,7 +2,7 @@
 // that neither the packet before nor the one behind is touched when one is put on or taken off.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -62,10 +62,10 @@ class FlightRing {
     head_ = 0;
   }
 
-  Flight* slots_ = inside_.data();
+  Flight* slots_ = inside_;
   std::unique_ptr<Flight[]> outside_;
   std::uint32_t head_ = 0, size_ = 0, capacity_ = kInside;
-  std::array<Flight, kInside> inside_;
+  Flight inside_[kInside];
 };
 
 }  // namespace loomnet

@@ -70,11 +70,12 @@ class CaptureServer:
         with asker:
             asker.settimeout(2)
             try:
-                size = struct.calcsize("3i")
-                option = asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-                if struct.unpack("3i", option)[1] != 0:
-                    raise UsageError("only root may ask")
-                half = find_port(self._plan, _request(asker))
+                # Read whoever asks: a socket closed with unread bytes resets the asker, who would
+                # not see the answer.
+                request = _request(asker)
+                if _user(asker) != 0:
+                    raise UsageError("only root may capture a live run's ports")
+                half = find_port(self._plan, _port(request))
             except UsageError as error:
                 _answer(asker, str(error))
                 return
@@ -100,14 +101,24 @@ class CaptureServer:
                 pass
 
 
-def _request(asker: socket.socket) -> str:
+def _user(asker: socket.socket) -> int:
+    size = struct.calcsize("3i")  # pid, user and group of struct ucred
+    option = asker.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return struct.unpack("3i", option)[1]
+
+
+def _request(asker: socket.socket) -> bytes:
     data = b""
     while not data.endswith(b"\n"):
         more = asker.recv(_MOST_REQUEST - len(data))
         if not more:
             raise ValueError("no request")
         data += more
-    asked = parse_json(data, "request")
+    return data
+
+
+def _port(request: bytes) -> str:
+    asked = parse_json(request, "request")
     port = asked.get("capture") if isinstance(asked, dict) else None
     if not isinstance(port, str):
         raise UsageError('write {"capture": "NODE:PORT"} and a line end')
