@@ -292,4 +292,6 @@ def test_a_bad_question_to_a_live_run_is_answered_in_one_line(request_, monkeypa
         while piece := asker.recv(4096):
             answer += piece
     assert raised == []
-    assert isinstance(json.loads(answer)["error"], str) and answer.count(b"\n") == 1
+    error = json.loads(answer)["error"]
+    assert isinstance(error, str) and answer.count(b"\n") == 1
+    assert os.geteuid() == 0 or error == "only root may capture a live run's ports"

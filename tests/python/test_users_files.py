@@ -5,7 +5,6 @@ import ast
 import json
 import os
 import shutil
-import socket
 import stat
 import subprocess
 import sys
@@ -375,19 +374,6 @@ def test_figures_are_printed_where_the_report_cannot_be_written(tmp_path):
                           text=True, capture_output=True, timeout=60)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "ok   it ran" in done.stdout and "not written: cannot write" in done.stdout
-
-
-@pytest.mark.parametrize("asked", [b"[" * 4000 + b"\n", b"{}\n", b"5\n", b"\xff\n", b"x" * 5000,
-                                   b""])  # fmt: skip
-def test_what_is_no_request_for_a_capture_is_one_kind_of_error(asked):
-    from loomnet.live.capture import _request
-
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.sendall(asked)
-        theirs.shutdown(socket.SHUT_WR)
-        with pytest.raises((ValueError, TypeError, KeyError)):  # all that the server looks for
-            _request(ours)
 
 
 # --- labels ---------------------------------------------------------------------------------------
