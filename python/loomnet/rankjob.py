@@ -7,6 +7,7 @@ import bisect
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ HASH_EVERY = 20  # steps between two hashes of the parameters
 MOST_LOG_LINES = 500_000  # of rank 0, that TorchJob.log matches
 _LOOKS_AT_END = 32  # 128 MiB of log that no look before has reached
 STOP_AHEAD = 2  # ranks of a synchronous job are at most one step apart
+CAUSE_S = 2.0  # of wall time for the process of the rank that failed first to end
 _KINDS = _core.MARK_KINDS
 
 
@@ -53,6 +55,7 @@ class RankJob:
         self._pattern = re.compile(self.job.log) if self.job.log else None
         self.lines: list[dict[str, str]] = []
         self.told_gone: set[int] = set()
+        self._failing: list[tuple[int, int]] = []  # (engine ps, rank), as they became known
         self._stopping = False
 
     # --- processes --------------------------------------------------------------------------------
@@ -91,7 +94,10 @@ class RankJob:
     def ended(self, timeout: float = 0) -> list[int]:
         """Ranks whose process has ended since the last call."""
         assert self.group is not None
-        return [rank.spec.rank for rank in self.group.poll(timeout)]
+        ended = self.group.poll(timeout)
+        known = self._failing[-1][0] if self._failing else 0
+        self._failing += [(known, rank.spec.rank) for rank in ended if rank.failed]
+        return [rank.spec.rank for rank in ended]
 
     def gone_reason(self, rank: int) -> str:
         assert self.group is not None
@@ -168,6 +174,8 @@ class RankJob:
                         Iteration(value, before[1] - self.origin_ps, at_ps - self.origin_ps))
             elif kind == _KINDS["hash"]:
                 self.hashes[rank][value] = a | b << 64
+            elif kind == _KINDS["failure"]:
+                self._failing.append((at_ps, rank))
         return found
 
     def last_step(self) -> int | None:
@@ -214,10 +222,22 @@ class RankJob:
             return None
         return sum(len({each[step] for each in self.hashes}) > 1 for step in common)
 
-    def failure(self, at_ps: int) -> RunFault | None:
-        """The first failing rank with its traceback."""
-        first = self.group.first_failure if self.group else None
-        return RunFault(at_ps, f"rank {first.spec.rank}", first.error()) if first else None
+    @property
+    def failed(self) -> bool:
+        """Whether the process of a rank has ended in failure."""
+        return self.group is not None and self.group.first_failure is not None
+
+    def failure(self, at_ps: int) -> RunFault:
+        """The rank that failed first, with its traceback, once one has failed. Peers fail because
+        of it, and their processes may end before its own does."""
+        assert self.group is not None and self.group.first_failure is not None
+        _, number = min(self._failing, key=lambda each: each[0])
+        cause = next(rank for rank in self.group.ranks if rank.spec.rank == number)
+        end = time.monotonic() + CAUSE_S
+        while cause.status is None and time.monotonic() < end:
+            self.ended(0.05)
+        first = cause if cause.failed else self.group.first_failure
+        return RunFault(at_ps, f"rank {first.spec.rank}", first.error())
 
     def stop(self, grace: float) -> None:
         if self.group is not None:

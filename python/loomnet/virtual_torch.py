@@ -117,9 +117,9 @@ class VirtualTorchRun:
             self.advance()
             self.stop_when_due()
             told = self.on_ended(self.ranks.ended(0))
-            failure = self.ranks.failure(self.now())  # first: the rank that fails may be the last
-            if failure is not None:
+            if self.ranks.failed:  # asked first: the rank that fails may be the last
                 self.drain()
+                failure = self.ranks.failure(self.now())
                 self.errors.append(failure)
                 return "failed", failure.message.splitlines()[0]
             if not self.ranks.running:

@@ -205,6 +205,25 @@ def test_a_rank_that_fails_is_a_named_error(tmp_path):
     assert "ValueError: a bug in the script" in r.data.errors[0].message
 
 
+def test_the_rank_that_failed_first_is_named_although_its_peers_end_before_it(tmp_path):
+    pytest.importorskip("torch")
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent("""
+        import atexit, time, torch, torch.distributed as dist
+        atexit.register(time.sleep, 1)  # runs after the backend's own, which tells the peers
+        dist.init_process_group()
+        if dist.get_rank() == 2:
+            raise ValueError("a bug in the script")
+        atexit.unregister(time.sleep)
+        dist.barrier()
+        """))
+    r = Lab("fails", directory=tmp_path / "run").run(
+        fabric(), ln.TorchJob(script, ranks=4, compute="1 ms", transport="mrc"))
+    assert r.data.ended == "failed"
+    assert [error.who for error in r.data.errors] == ["rank 2"]
+    assert "ValueError: a bug in the script" in r.data.errors[0].message
+
+
 def test_a_job_that_waits_for_ever_is_ended(tmp_path):
     pytest.importorskip("torch")
     lab = Lab("stuck", directory=tmp_path / "run")

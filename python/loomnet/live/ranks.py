@@ -247,9 +247,9 @@ class RankGroup:
             ended.append(rank)
         # Peers of a dead rank fail a moment later: of those that ended together, a signal is the
         # cause and an exit status more likely the effect.
+        ended.sort(key=lambda rank: (rank.status or 0) > 0)
         if self.first_failure is None:
-            failures = sorted((r for r in ended if r.failed), key=lambda r: (r.status or 0) > 0)
-            self.first_failure = failures[0] if failures else None
+            self.first_failure = next((rank for rank in ended if rank.failed), None)
         return ended
 
     def wait(self, timeout: float | None = None) -> bool:

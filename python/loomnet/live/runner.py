@@ -293,11 +293,8 @@ class _Run:
             step = ranks.stop_step()
             for bridge in ranks.bridges:
                 self.live.stop_at(bridge, step)
-        if ranks.group is not None and ranks.group.first_failure is not None:
-            # The others learn of it from their NIC, or their own transport; give them a moment.
-            ranks.group.wait(0)
+        if ranks.failed:
             failure = ranks.failure(self.now())
-            assert failure is not None
             self.errors.append(failure)
             return "failed", failure.message.splitlines()[0]
         if not ranks.running:
