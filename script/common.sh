@@ -19,9 +19,24 @@ as_owner() {
     env -u SUDO_UID -u SUDO_GID -u SUDO_USER -u SUDO_COMMAND HOME="$home" "$@"
 }
 
+# Reads the lines that a command prints into the array of this name. A process substitution would hide
+# that the command failed, and leave the lines that it had printed until then.
+lines_of() {
+  # shellcheck disable=SC2034  # the caller reads it
+  local -n into=$1
+  local text
+  shift
+  text=$("$@") || { printf '%s: cannot find out: %s\n' "${0##*/}" "$*" >&2; exit 2; }
+  into=()
+  [[ -z $text ]] || mapfile -t into <<<"$text"
+}
+
 # Where packages come from, as far as the environment says it: indexes, proxies and certificates.
 package_settings() {
   local proxies='(https?|all|no|ftp)_proxy|(HTTPS?|ALL|NO|FTP)_PROXY'
   local certificates='SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|GIT_SSL_CAINFO'
-  env | grep -E "^(PIP_[A-Z_]+|$proxies|$certificates)=" || true
+  env | lines_with -E "^(PIP_[A-Z_]+|$proxies|$certificates)="
 }
+
+# grep, for which no such line is an answer and no failure.
+lines_with() { grep "$@" || (($? == 1)); }

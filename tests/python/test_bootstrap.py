@@ -263,3 +263,37 @@ def test_every_script_is_sound_shell():
     for script in SCRIPTS.iterdir():
         done = subprocess.run([shellcheck, "-n", script], capture_output=True, text=True)
         assert done.returncode == 0, textwrap.shorten(done.stderr, 400)
+
+
+@pytest.mark.parametrize(("command", "lines"), [
+    ("true", ""), ("printf 'a b\\nc\\n'", "[a b][c]"), ("printf 'a\\n'; exit 3", None),
+    ("! true", None),
+])  # fmt: skip
+def test_lines_of_a_command_are_read_whole_or_the_script_ends(tmp_path, command, lines):
+    script = tmp_path / "reads"
+    script.write_text(f'source "{SCRIPTS}/common.sh"\nasked() {{ ({command}); }}\n'
+                      'lines_of kept asked\n((${#kept[@]} == 0)) || printf "[%s]" "${kept[@]}"\n')
+    done = subprocess.run(["bash", script], capture_output=True, text=True)
+    if lines is None:
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == "reads: cannot find out: asked\n"
+    else:
+        assert (done.returncode, done.stdout) == (0, lines), done.stderr
+
+
+def test_package_settings_that_cannot_be_read_are_no_empty_settings(tmp_path):
+    """`script/test` and `script/fresh` hand the settings on; a failure must end these scripts."""
+    command = f'set -o pipefail; source "{SCRIPTS}/common.sh"; package_settings'
+    environment = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+    (tmp_path / "env").write_text("#!/bin/sh\nexit 9\n")
+    (tmp_path / "env").chmod(0o755)
+    environment["PATH"] = f"{tmp_path}:{environment['PATH']}"
+    assert subprocess.run(["bash", "-c", command], env=environment).returncode != 0
+
+
+def test_no_script_reads_a_process_substitution():
+    """The status of `< <(command)` is lost: `lines_of` reads the same lines and keeps it."""
+    for script in SCRIPTS.iterdir():
+        assert "< <(" not in script.read_text(), script
