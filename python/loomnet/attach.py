@@ -11,12 +11,10 @@ from loomnet.errors import PrivilegeError, UnavailableError, UsageError
 from loomnet.naming import did_you_mean
 
 
-def live_nodes() -> dict[str, tuple[int, str]]:
-    """Name -> (pid that holds its namespaces, run id) for every node of every live run; of two runs
-    the later one."""
-    from loomnet.live.ownership import journal_rows, process_start, state_directory
+def _journals() -> list[tuple[str, list[dict[str, Any]]]]:
+    """(run id, rows) of every journal there is, the oldest run first."""
+    from loomnet.live.ownership import journal_rows, state_directory
 
-    nodes: dict[str, tuple[int, str]] = {}
     found: list[tuple[float, str, list[dict[str, Any]]]] = []
     for journal in Path(state_directory()).glob("runs/*.jsonl"):
         try:
@@ -27,7 +25,16 @@ def live_nodes() -> dict[str, tuple[int, str]]:
             found.append((os.fstat(fd).st_mtime, journal.stem, journal_rows(fd)))
         finally:
             os.close(fd)
-    for _, run_id, rows in sorted(found, key=lambda each: each[0]):
+    return [(run_id, rows) for _, run_id, rows in sorted(found, key=lambda each: each[0])]
+
+
+def live_nodes() -> dict[str, tuple[int, str]]:
+    """Name -> (pid that holds its namespaces, run id) for every node of every live run; of two runs
+    the later one."""
+    from loomnet.live.ownership import process_start
+
+    nodes: dict[str, tuple[int, str]] = {}
+    for run_id, rows in _journals():
         for row in rows:
             pid, name = row.get("pid"), row.get("node")
             known = row.get("kind") == "process" and isinstance(pid, int) and isinstance(name, str)
@@ -71,7 +78,11 @@ def capture_of(port: str) -> Iterator[bytes]:
     if os.geteuid() != 0:
         raise PrivilegeError(f"capture needs root: sudo loomnet capture {port}")
     command_in(node, ["true"], verb="capture")
-    return stream(live_nodes()[node][1], port)
+    run_id = live_nodes()[node][1]
+    for row in dict(_journals()).get(run_id, []):
+        if row.get("kind") == "captures" and isinstance(name := row.get("socket"), str):
+            return stream(name, port)
+    raise UnavailableError(f"capture: run {run_id} is not up yet, or ends")
 
 
 def shell_in(node: str) -> list[str]:

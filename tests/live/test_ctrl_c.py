@@ -51,6 +51,18 @@ def test_while_ranks_train(loomnet):
     assert loomnet.report()["fidelity"][0]["ended"] == "interrupted"
 
 
+def test_while_a_capture_is_not_read(loomnet):
+    run = loomnet.live("flow", "size=200 MB", "rate=60 Mb/s")
+    run.until(TRAFFIC)
+    with subprocess.Popen([sys.executable, "-m", "loomnet", "capture", "h0:0"],
+                          stdout=subprocess.PIPE) as capture:
+        capture.stdout.read(24)
+        time.sleep(1.5)  # what follows has filled the pipe and the socket
+        run.interrupt()
+        ends_in_time(run)
+        capture.kill()
+
+
 @pytest.mark.parametrize("delay", [0.0, 0.1, 0.25, 0.4])
 def test_during_bring_up(loomnet, delay):
     run = loomnet.live("flow", "size=200 MB")

@@ -232,3 +232,9 @@ def test_a_user_finds_a_folder_for_journals(directory, runtime, taken):
             shutil.rmtree(fallback)
         else:
             fallback.unlink(missing_ok=True)
+
+
+def test_another_user_cannot_hold_a_journal_locked(tmp_path):
+    """A lock tells a run that lives from a dead one, and a user that may read a file may lock it."""
+    with ownership.RunLock(tmp_path) as lock:
+        assert lock.path.stat().st_mode & 0o077 == 0

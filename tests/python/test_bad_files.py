@@ -1,6 +1,7 @@
 """Mutated files at every command that reads one: exit 2 with one line, or a right result; no
 traceback, no wait for a pipe, no more memory than the file's own bound."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -283,15 +284,67 @@ def test_a_bad_question_to_a_live_run_is_answered_in_one_line(request_, monkeypa
     plan = make_plan(ln.clos.star(hosts=2, rate="1 Gb/s", delay="1 us"))
     raised = []
     monkeypatch.setattr(threading, "excepthook", raised.append)
-    name = f"test-{os.getpid()}"
-    with capture.CaptureServer(name, plan, None, None), socket.socket(socket.AF_UNIX) as asker:
-        asker.settimeout(10)
-        asker.connect(capture.address(name))
-        asker.sendall(request_ + b"\n")
-        answer = b""
-        while piece := asker.recv(4096):
-            answer += piece
+    with capture.CaptureServer(f"test-{os.getpid()}", plan, None, None):
+        answer = asked(capture, request_ + b"\n")
     assert raised == []
     error = json.loads(answer)["error"]
     assert isinstance(error, str) and answer.count(b"\n") == 1
     assert os.geteuid() == 0 or error == "only root may capture a live run's ports"
+
+
+def asked(capture, request_):
+    """What the socket answers until it closes."""
+    with socket.socket(socket.AF_UNIX) as asker:
+        asker.settimeout(10)
+        asker.connect(capture.address(f"test-{os.getpid()}"))
+        asker.sendall(request_)
+        answer = b""
+        while piece := asker.recv(4096):
+            answer += piece
+    return answer
+
+
+@pytest.fixture
+def server():
+    capture = pytest.importorskip("loomnet.live.capture")
+    plan = make_plan(ln.clos.star(hosts=2, rate="1 Gb/s", delay="1 us"))
+    with capture.CaptureServer(f"test-{os.getpid()}", plan, None, None) as server:
+        yield capture, server
+
+
+@pytest.mark.parametrize("size", [4096, 4097, 100_000])
+def test_a_request_that_is_too_long_is_answered_in_one_line(server, size):
+    capture, _ = server
+    answer = asked(capture, b"x" * (size - 1) + b"\n")
+    assert answer.count(b"\n") == 1
+    if size > 4096:
+        assert json.loads(answer)["error"] == "a request has 4096 bytes at most"
+
+
+def test_askers_that_say_nothing_are_few_and_do_not_hold_up_the_end(server):
+    capture, serving = server
+    before = threading.active_count()
+    with contextlib.ExitStack() as stack:
+        askers = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(60)]
+        for asker in askers:
+            asker.settimeout(10)
+            asker.connect(capture.address(f"test-{os.getpid()}"))
+            with contextlib.suppress(BrokenPipeError):
+                asker.send(b"{")
+        assert json.loads(askers[-1].recv(4096))["error"].endswith("others ask this run already")
+        assert threading.active_count() - before <= capture.MOST_ASKERS
+        began = time.monotonic()
+        serving.close()
+        assert time.monotonic() - began < 1
+
+
+def test_a_request_that_trickles_in_is_given_up(server):
+    capture, _ = server
+    with socket.socket(socket.AF_UNIX) as asker:
+        asker.connect(capture.address(f"test-{os.getpid()}"))
+        began = time.monotonic()
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            while time.monotonic() - began < 10:
+                asker.send(b" ")
+                time.sleep(0.1)
+    assert time.monotonic() - began < 5

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -88,8 +89,10 @@ class LiveNetwork:
         stack.callback(self.live.close)
         self.recorder = recorder if recorder is not None else _core.Recorder(
             engine.network, seed=engine.seed, timeline=False)
+        captures = f"{lock.run_id}-{secrets.token_hex(8)}"
+        lock.record("captures", socket=captures)
         self.captures = stack.enter_context(
-            CaptureServer(lock.run_id, self.plan, self.live, self.recorder))
+            CaptureServer(captures, self.plan, self.live, self.recorder))
         look()
 
     def _bring_up(self, dilation: float, tcp: KernelTcp | None) -> Any:

@@ -105,7 +105,8 @@ class RunLock:
             # Non-inheritable (the default): a child that kept it would keep a dead run alive.
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
             try:
-                self._fd = os.open(self.path, flags, 0o644)
+                # Another user that could open it could lock it, too.
+                self._fd = os.open(self.path, flags, 0o600)
             except FileExistsError:
                 continue
             try:
