@@ -154,20 +154,29 @@ def test_an_open_vswitch_that_does_not_answer_is_named_and_holds_no_tear_down_up
     ovs = openvswitch.start(directory / "ovs")
     pid = int((directory / f"ovs/{daemon}.pid").read_text())
     try:
-        assert ovs.answers()
+        assert ovs.silent() is None
         with LiveFabric(lock, [HostSpec("h0", 0)], ovs=ovs):
             os.kill(pid, signal.SIGSTOP)
+            wait_for(lambda: ") T " in Path(f"/proc/{pid}/stat").read_text())
             began = time.monotonic()
-            assert ovs.alive() and not ovs.answers()
-            assert time.monotonic() - began < 2
+            assert ovs.alive() and ovs.silent() == daemon
+            assert time.monotonic() - began < 0.5
             stopping = time.monotonic()
-        assert time.monotonic() - stopping < 5  # 10 s and more of a command's own timeout before
+        assert time.monotonic() - stopping < 1.5
         assert ownership.own_interfaces(lock.prefix) == []
         began = time.monotonic()
         with pytest.raises(openvswitch.OpenVSwitchError, match="runs but does not answer"):
             LiveFabric(lock, [HostSpec("h0", 0)], ovs=ovs)
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 1
         assert ownership.marked(lock.run_id) == []
+        lock.release()
+        if daemon == "ovsdb-server":  # the bridge could not be deleted: the journal knows of it
+            assert lock.path.exists()
+            ownership.clean(directory)
+            assert lock.path.exists()
+        os.kill(pid, signal.SIGCONT)
+        ownership.clean(directory)
+        assert ovs.vsctl("list-br") == "" and not lock.path.exists()
     finally:
         os.kill(pid, signal.SIGCONT)
         openvswitch.stop(directory / "ovs")
@@ -234,7 +243,7 @@ def test_a_user_finds_a_folder_for_journals(directory, runtime, taken):
             fallback.unlink(missing_ok=True)
 
 
-def test_another_user_cannot_hold_a_journal_locked(tmp_path):
-    """A lock tells a run that lives from a dead one, and a user that may read a file may lock it."""
+def test_no_other_user_can_hold_a_journal_locked(tmp_path):
+    """A lock tells a run that lives from a dead one, and who may read a file may lock it."""
     with ownership.RunLock(tmp_path) as lock:
         assert lock.path.stat().st_mode & 0o077 == 0

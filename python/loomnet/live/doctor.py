@@ -216,10 +216,13 @@ def _open_vswitch() -> list[Check]:
     whose = "Loomnet's own" if instance.own else "the system's"
     path = {"netdev": "userspace", "system": "kernel"}[instance.datapath]
     if os.geteuid() == 0:
-        try:  # An answer, not only a pid file.
+        if (daemon := instance.silent()) is not None:  # An answer, not only a pid file.
+            return [Check("tool", "Open vSwitch", False, f"{daemon} runs but does not answer",
+                          instance.restart)]
+        try:
             instance.vsctl("list-br", timeout=2)
         except openvswitch.OpenVSwitchError as error:
-            return [Check("tool", "Open vSwitch", False, str(error), "restart Open vSwitch")]
+            return [Check("tool", "Open vSwitch", False, str(error), instance.restart)]
     detail = f"{whose}, in {instance.directory}, {path} datapath"
     return [Check("tool", "Open vSwitch", True, detail)]
 

@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -139,9 +140,9 @@ class LiveFabric:
         self.lock = lock
         self.hosts: dict[str, LiveHost] = {}
         self.switches: dict[str, LiveNode] = {}
-        clean(lock.directory)
         self.ovs = ovs or openvswitch.ensure()
-        self.ovs.check_answers()
+        self.ovs.check_answers()  # first: what dead runs left is in its database, too
+        clean(lock.directory)
         self._bridge = lock.name("m")
         self._stopped = False
         try:
@@ -241,12 +242,25 @@ class LiveFabric:
         while self._ports() and time.monotonic() < deadline:
             time.sleep(0.01)
         delete_interfaces(self._ports())
-        with contextlib.suppress(openvswitch.OpenVSwitchError):
-            # A daemon that does not answer finds the bridge gone when it goes on.
-            wait = () if self.ovs.answers() else ("--no-wait",)
-            self.ovs.vsctl(*wait, "--if-exists", "del-br", self._bridge, timeout=2)
+        self._delete_bridge()
         # An Open vSwitch that was killed leaves the bridge's device.
         delete_interfaces(own_interfaces(self.lock.prefix))
+
+    def _delete_bridge(self) -> None:
+        """Where Open vSwitch does not answer, the run's journal stays for the next clean."""
+        silent = self.ovs.silent()
+        if silent is not None and not self.ovs.alive() and self.ovs.own:
+            return  # it has died, and its database with it
+        try:
+            if silent == "ovsdb-server":
+                raise openvswitch.OpenVSwitchError("ovsdb-server does not answer")
+            # An ovs-vswitchd that does not answer finds the bridge gone when it goes on.
+            wait = () if silent is None else ("--no-wait",)
+            self.ovs.vsctl(*wait, "--if-exists", "del-br", self._bridge, timeout=1)
+        except openvswitch.OpenVSwitchError as error:
+            self.lock.keep()
+            print(f"loomnet: the bridge {self._bridge} is left in Open vSwitch ({error}); "
+                  "`loomnet clean` removes it later", file=sys.stderr)
 
     def _ports(self) -> list[str]:
         return [name for name in own_interfaces(self.lock.prefix) if name != self._bridge]

@@ -64,24 +64,34 @@ class OpenVSwitch:
         """True while both daemons run: two looks at /proc, cheap enough for a run's watch."""
         return all(_daemon_pid(self.directory, d) for d in ("ovsdb-server", "ovs-vswitchd"))
 
-    def answers(self, timeout: int = 1) -> bool:
-        """True if both daemons answer within `timeout` s. A daemon that is stopped or hangs still
-        has its process, and every command would wait for that command's own timeout."""
+    def silent(self, timeout: int = 1) -> str | None:
+        """The daemon that does not answer within `timeout` s, if one does not. A daemon that is
+        stopped or hangs still has its process, and every command would wait for that command's own
+        timeout; one that is stopped is found at once."""
+        for daemon in ("ovsdb-server", "ovs-vswitchd"):
+            pid = _daemon_pid(self.directory, daemon)
+            if pid is None or _state(pid) in "Tt":
+                return daemon
         for daemon in ("ovsdb-server", "ovs-vswitchd"):
             control = f"{self.directory}/{daemon}.{_daemon_pid(self.directory, daemon)}.ctl"
             try:
                 self._run(["ovs-appctl", f"--target={control}", f"--timeout={timeout}", "version"])
             except OpenVSwitchError:
-                return False
-        return True
+                return daemon
+        return None
 
     def check_answers(self) -> None:
         """Raises OpenVSwitchError where it runs, and does not answer."""
-        if not self.answers():
-            raise OpenVSwitchError(
-                f"Open vSwitch in {self.directory} runs but does not answer; continue or restart "
-                "its daemons: systemctl restart openvswitch-switch"
-            )
+        if (daemon := self.silent()) is not None:
+            raise OpenVSwitchError(f"{daemon} of the Open vSwitch in {self.directory} runs but "
+                                   f"does not answer; continue or restart it: {self.restart}")
+
+    @property
+    def restart(self) -> str:
+        """The line that mends one that hangs."""
+        if self.own:
+            return f"{sys.executable} {__file__} stop; the next live run starts it again"
+        return "systemctl restart openvswitch-switch"
 
     def _run(self, command: list[str]) -> str:
         try:
@@ -106,6 +116,12 @@ def running() -> OpenVSwitch | None:
         if (directory / "db.sock").is_socket() and candidate.alive():
             return candidate
     return None
+
+
+def serves(database: str) -> bool:
+    """Whether the server of a database (``unix:DIRECTORY/db.sock``) runs."""
+    directory = Path(database.removeprefix("unix:")).parent
+    return _daemon_pid(directory, "ovsdb-server") is not None
 
 
 def ensure() -> OpenVSwitch:
@@ -185,11 +201,19 @@ def _daemon_pid(directory: Path, daemon: str) -> int | None:
     """The daemon's pid by its pid file, if a process of that name and that pid file runs."""
     try:
         pid = int((directory / f"{daemon}.pid").read_text())
-        state = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except (OSError, ValueError):
         return None
-    name, _, rest = state.partition("(")[2].rpartition(")")
+    name, _, rest = stat.partition("(")[2].rpartition(")")
     return pid if name == daemon[:15] and rest.split()[0] not in "ZX" else None
+
+
+def _state(pid: int) -> str:
+    """The letter of a process's state, X for one that is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 def _datapath() -> str:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from loomnet.errors import UnavailableError
+from loomnet.live import openvswitch
 
 ENVIRONMENT_KEY = "LOOMNET_RUN"
 _ALPHABET = "0123456789abcdefghijkmnpqrstuvwxyz"  # without l and o, which read as 1 and 0
@@ -89,7 +90,7 @@ class RunLock:
     """
 
     def __init__(self, directory: Path | None = None) -> None:
-        self.directory = directory or state_directory()
+        self.directory, self._kept = directory or state_directory(), False
         runs = self.directory / "runs"
         try:
             self._begin(runs)
@@ -135,10 +136,15 @@ class RunLock:
         """The mark every process of the run carries."""
         return {ENVIRONMENT_KEY: self.run_id}
 
+    def keep(self) -> None:
+        """The run could not put everything away: its journal stays, and it counts as dead."""
+        self._kept = True
+
     def release(self) -> None:
         """The run has put everything away: remove the journal. Idempotent."""
         if self._fd >= 0:
-            self.path.unlink(missing_ok=True)
+            if not self._kept:
+                self.path.unlink(missing_ok=True)
             os.close(self._fd)
             self._fd = -1
 
@@ -305,7 +311,7 @@ def _delete_bridge(run: DeadRun, row: dict[str, object], kept: list[str]) -> Ite
     name, database = str(row.get("name", "")), str(row.get("database", ""))
     if not name.startswith(run.prefix) or not database.startswith("unix:"):
         return
-    command = ["ovs-vsctl", f"--db={database}", "--timeout=5", "--no-wait"]
+    command = ["ovs-vsctl", f"--db={database}", "--timeout=2", "--no-wait"]
     try:
         exists = subprocess.run([*command, "br-exists", name], capture_output=True).returncode
         if exists == 0:
@@ -314,7 +320,9 @@ def _delete_bridge(run: DeadRun, row: dict[str, object], kept: list[str]) -> Ite
                 yield f"bridge {name}"
     except FileNotFoundError:
         return  # Open vSwitch has been removed from the machine, and its bridges with it.
-    if exists not in (0, 2) and not row.get("own"):  # 2: no such bridge
+    # 2: no such bridge. Loomnet's own Open vSwitch has a new database whenever it starts.
+    lost = row.get("own") and not openvswitch.serves(database)
+    if exists not in (0, 2) and not lost:
         kept.append(name)
     # A daemon that lives takes the bridge's device away a moment later.
     deadline = time.monotonic() + 1
