@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from loomnet.errors import printable
 from loomnet.measure import NO_FAULT
 from loomnet.metrics import Check, Metric
 from loomnet.progressline import progress_text
@@ -193,4 +194,5 @@ def _tables(console: Console, tables: list[Table]) -> None:
 
 
 def _plain(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+    # A rank's output and another's report are parts of such lines.
+    console.print(printable(line, keep="\n\t"), markup=False, highlight=False, soft_wrap=True)

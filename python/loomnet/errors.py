@@ -16,10 +16,15 @@ class LoomnetError(Exception):
     def __str__(self) -> str:
         """One line, whatever a name in it holds: a line break or another control character that
         came with a user's value is written as its escape, and a long text loses its middle."""
-        text = "".join(c if c.isprintable() else _escaped(c) for c in super().__str__())
+        text = printable(super().__str__())
         if len(text) <= MOST_SHOWN:
             return text
         return f"{text[: MOST_SHOWN * 2 // 3]} … {text[-MOST_SHOWN // 3 :]}"
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with escapes for what a terminal acts on, but for the characters in `keep`."""
+    return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
 
 
 def _escaped(character: str) -> str:

@@ -29,7 +29,7 @@ from loomnet.recording import Record, Recording
 from loomnet.report import Report, RunFidelity
 from loomnet.result import Result
 from loomnet.rundata import RunFault
-from loomnet.rundir import RUNS, new_run_directory, write_run
+from loomnet.rundir import FILES, RUNS, new_run_directory, write_run
 from loomnet.runner import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.timetable import Timetable
 from loomnet.units import Time
@@ -60,6 +60,9 @@ def check_label(label: str | None) -> None:
     """Raises UsageError for a label that is no plain name of a folder."""
     if label is None or label == "":
         return
+    if label in FILES:
+        raise UsageError(f"run: label {quoted(label)} is the name of a run's own file; "
+                         "choose another")
     if not (isinstance(label, str) and _LABEL.fullmatch(label)):
         raise UsageError(f"run: label {quoted(label)}: write up to 100 letters, digits, _ . and -, "
                          "and begin with a letter, a digit or _")
@@ -335,6 +338,9 @@ class Lab:
             script = job.located(self._base, Path.cwd())
         if label in self._replay:
             options = {"gaps_ps": self._replay[label], **options}
+        if label and self._source is not None and label == self._source.name:
+            raise UsageError(f"run: label {quoted(label)} is the name of the scenario's file, of "
+                             "which a run keeps a copy; choose another")
         folder = self.folder.folder(label) if label else self.folder
         request = RunRequest(
             plan=plan,

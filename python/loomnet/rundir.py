@@ -20,6 +20,7 @@ from loomnet.report import Report
 
 RUNS = "runs"
 REPORT, COUNTERS, ENVIRONMENT = "report.json", "counters.json", "environment.json"
+FILES = (REPORT, COUNTERS, ENVIRONMENT)
 _PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matplotlib")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
+from loomnet.cli import main
 from loomnet.laboratory import Lab
 
 SCRIPT = Path(__file__).parent / "plain_ranks" / "hostile.py"
@@ -43,3 +44,19 @@ def test_a_rank_that_breaks_its_contract_is_cut_off_by_name(tmp_path, kind, why)
     log = (tmp_path / "run" / "ranks" / "0.log").read_text()
     assert "first ok" in log and "rank 1 was cut off" in log, log
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10  # KiB
+
+
+def test_a_terminal_is_not_told_what_to_do_by_a_rank(tmp_path, monkeypatch, capsys):
+    """The last line of a rank's output is shown as its error: with escapes for control characters,
+    which might set a terminal's title or its clipboard."""
+    monkeypatch.chdir(tmp_path)
+    script = 'print("\\x1b]0;title\\x07 \\x9b31m \\u202e end")\nraise SystemExit(3)\n'
+    (tmp_path / "rank.py").write_text(script)
+    (tmp_path / "scenario.py").write_text(
+        "import loomnet as ln\n\n@ln.scenario\ndef prints(lab: ln.Lab):\n"
+        f"    fabric = ln.clos.two_tier(**{FABRIC!r})\n"
+        '    lab.run(fabric, ln.TorchJob("rank.py", ranks=2, compute="1 ms"))\n')
+    assert main(["run", "scenario.py"]) == 1
+    out = capsys.readouterr().out
+    assert r"\x1b]0;title\x07 \x9b31m \u202e end" in out
+    assert not set("\x1b\x07\x9b\u202e") & set(out)

@@ -209,3 +209,11 @@ def test_progress_is_what_is_known_and_a_loss_that_is_no_number_is_not():
         assert Progress.of(0, iterations, table, counters, [*log, line]).loss is None
     empty = Progress.of(0, [], SimpleNamespace(windows=[]), {"paths_good": 0, "paths_total": 0})
     assert empty == Progress(ln.Time("0 s"))
+
+
+@pytest.mark.parametrize("label", ["report.json", "counters.json", "environment.json"])
+def test_a_label_is_not_the_name_of_a_runs_own_file(tmp_path, label):
+    """A label names a folder beside these files."""
+    fabric = ln.clos.star(hosts=2, rate="1 Gb/s", delay="1 us")
+    with pytest.raises(ln.UsageError, match="is the name of a run's own file"):
+        ln.Lab("demo", directory=tmp_path).run(fabric, ln.SendRecv("8 B"), label=label)

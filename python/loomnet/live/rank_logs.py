@@ -4,12 +4,15 @@ standard output, and may cut it off, stretch it or put another file in its place
 from __future__ import annotations
 
 import os
+import re
 import weakref
 
 from loomnet.folder import Folder
 
 _LOG_TAIL = 256 * 1024  # bytes of a log that are read to find its traceback
 _AT_ONCE = 4 << 20  # bytes taken in by one look at a log
+_OF_RANK = re.compile(r"^\[rank\d{1,9}\]: ?")
+_MOST_LINES = 200  # of a traceback
 MOST_LINE = 64 * 1024  # bytes; a longer line of a log is left out
 
 
@@ -59,11 +62,16 @@ class RankLog:
 
 def traceback_in(text: str) -> str:
     """The last Python traceback in what a rank printed; without one, its last line."""
-    lines = [line[:MOST_LINE] for line in text.splitlines()]
+    # PyTorch's excepthook begins each line with the rank, once there is a process group.
+    lines = [_OF_RANK.sub("", line[:MOST_LINE]) for line in text.splitlines()]
     starts = [i for i, line in enumerate(lines) if line.startswith("Traceback (most recent call")]
     if not starts:
         return next((line.strip()[:1000] for line in reversed(lines) if line.strip()), "")
     end = starts[-1] + 1
     while end < len(lines) and (lines[end].startswith((" ", "\t")) or not lines[end].strip()):
         end += 1
-    return "\n".join(lines[starts[-1] : end + 1])
+    found = lines[starts[-1] : end + 1]
+    if len(found) > _MOST_LINES:
+        half = _MOST_LINES // 2
+        found[half:-half] = [f"  … {len(found) - 2 * half} lines left out …"]
+    return "\n".join(found)
