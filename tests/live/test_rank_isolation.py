@@ -1,6 +1,7 @@
 """A rank takes all that it started with it, and reaches no other process: as root, where each has a
 PID namespace, and as a plain user, where a keeper process and Landlock must do."""
 
+import contextlib
 import json
 import os
 import secrets
@@ -16,6 +17,7 @@ import pytest
 from glue import needs_kernel, python, script, wait_for
 from unprivileged import NOBODY, open_directory, python_for_nobody
 
+from loomnet.live import rank_isolation
 from loomnet.live.ranks import RankGroup, RankSpec, RankUser
 
 # Runs ranks of a script as RankGroup does for both clocks; prints each rank's status.
@@ -134,6 +136,36 @@ def test_what_a_rank_leaves_behind_goes_with_it(machine, how, status):
     finally:
         run.kill()
         run.communicate()
+
+
+# 100 processes, each of which forks and ends without a pause, for a minute.
+FORKS = """
+    import os, time
+    end = time.monotonic() + 60
+    for _ in range(100):
+        if os.fork() == 0:
+            while time.monotonic() < end:
+                if os.fork():
+                    os._exit(0)
+            os._exit(0)
+    time.sleep(0.5)
+    os._exit(0)
+    """
+
+
+def test_processes_that_fork_faster_than_they_can_be_listed_go_with_their_rank(machine):
+    if machine.prefix and rank_isolation._LIBC.syscall(444, None, 0, 1) < 6:
+        pytest.skip("Landlock of this kernel does not scope signals (Linux 6.12)")
+    with machine.start(FORKS, 1) as run:
+        printed, _ = run.communicate(timeout=60)
+    mark = str(machine.directory / "script.py").encode()
+    left = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (entry / "cmdline").read_bytes():
+                left.append(entry.name)
+    assert json.loads(printed.splitlines()[-1]) == [0], machine.log()
+    assert left == []
 
 
 def test_kill_9_of_a_run_takes_what_its_ranks_left_behind(machine):

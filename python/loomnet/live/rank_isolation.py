@@ -28,13 +28,13 @@ def die_with_parent(number: int, parent: int) -> bool:
     return os.getppid() == parent
 
 
-def keep_to_itself() -> None:
+def keep_to_itself() -> bool:
     """From here on this process and its children can neither signal nor trace processes outside,
     nor open their memory and descriptors: a Landlock domain of their own. For good; where the
-    kernel has none, nothing changes."""
+    kernel has none, nothing changes. True where no signal leaves the domain (Linux 6.12)."""
     version = _LIBC.syscall(_LANDLOCK_CREATE, None, 0, 1)
     if version < 2:  # the first one forbids to move files between folders
-        return
+        return False
     if os.geteuid() != 0:
         _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if version >= 6:
@@ -43,14 +43,15 @@ def keep_to_itself() -> None:
         rules = (ctypes.c_uint64 * 1)(_LANDLOCK_REFER)
     domain = _LIBC.syscall(_LANDLOCK_CREATE, rules, ctypes.sizeof(rules), 0)
     if domain < 0:
-        return
+        return False
     if version < 6:
         root = os.open("/", os.O_PATH | os.O_CLOEXEC)
         rule = _LANDLOCK_REFER.to_bytes(8, "little") + root.to_bytes(4, "little")
         _LIBC.syscall(_LANDLOCK_ADD_RULE, domain, 1, rule, 0)
         os.close(root)
-    _LIBC.syscall(_LANDLOCK_RESTRICT, domain, 0)
+    restricted = _LIBC.syscall(_LANDLOCK_RESTRICT, domain, 0) == 0
     os.close(domain)
+    return restricted and version >= 6
 
 
 def own_proc() -> None:
@@ -84,6 +85,8 @@ def keep(channel: int, close: list[int]) -> int:
     if alive.poll(0):  # the run, at the other end, ended before it could be noticed
         os._exit(2)
     keeper = os.getpid()
+    # All else in the PID namespace, or in the domain, is the rank's.
+    alone = keeper == 1 or _in_domain(os.getppid())
     rank = os.fork()
     if rank == 0:
         os.close(channel)
@@ -103,7 +106,7 @@ def keep(channel: int, close: list[int]) -> int:
         else:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(rank, signal.SIGKILL if number == END_NOW else number)
-    _end_the_rest()
+    _end_the_rest(alone)
     with contextlib.suppress(OSError):
         run.send(ended.to_bytes(4, "little"))
     os._exit(0)
@@ -122,8 +125,23 @@ def _reap(rank: int) -> int | None:
     return found
 
 
-def _end_the_rest() -> None:
-    """Orphans of the rank are children of the keeper, and so are theirs once they are ended."""
+def _in_domain(parent: int) -> bool:
+    """Enters a domain; whether signals stay in it, tried on the parent, which is outside."""
+    if not keep_to_itself():
+        return False
+    try:
+        os.kill(parent, 0)
+    except PermissionError:
+        return os.getppid() == parent
+    except ProcessLookupError:
+        pass
+    return False
+
+
+def _end_the_rest(alone: bool) -> None:
+    """Orphans of the rank are children of the keeper, and so are theirs once they are ended.
+    `alone`: the keeper may signal nothing else. One signal to all then ends processes that fork
+    faster than they can be listed, too."""
     end = time.monotonic() + _END_S
     while time.monotonic() < end:
         try:
@@ -131,8 +149,7 @@ def _end_the_rest() -> None:
                 continue
         except ChildProcessError:
             return
-        # The first process of a PID namespace means all others of it by -1.
-        for pid in [-1] if os.getpid() == 1 else _children():
+        for pid in [-1] if alone else _children():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.001)
