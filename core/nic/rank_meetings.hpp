@@ -1,5 +1,5 @@
-// How the ranks of a job agree on the number of a new group: each member names the group to its NIC,
-// and all hear of each other and of the number. No member needs to know when the others ask.
+// The ranks of a job agree on the number of a new group here. Each member names the group to its NIC. Each
+// member then hears of the other members and, once all have asked, of the group's number.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,21 @@ namespace loomnet::rank {
 
 class Meetings {
  public:
-  // `world`: ranks of the job. `most`: numbers to give, beginning with 0.
+  static constexpr std::size_t kMostOpen = 4096;  // groups of one rank for which a member is still missing
+
+  // `world`: the most members that a group may have. `most`: how many numbers there are to give, from 0 on.
   explicit Meetings(std::uint32_t world, std::uint32_t most) : world_(world), most_(most) {}
 
-  // A rank's mark `meet`. False: its size is none, members disagree on it, or the rank asks without end.
+  // Takes a rank's mark `meet`. False if the request is refused: its size or its position is out of range,
+  // another member has named another size or the same position, the rank has kMostOpen groups open, or all
+  // numbers are given. A refused request changes nothing.
   bool ask(std::uint32_t rank, const MarkEntry& mark);
-  // What to tell to which rank since the last call; groups in the order of their names, so that numbers
-  // do not depend on the order of asking between two calls.
+  // The notices for the requests since the last call, each with the rank that it is for. Groups get their
+  // numbers in the order of their names, so that the order of asking between two calls does not matter.
   std::vector<std::pair<std::uint32_t, NoticeEntry>> settle();
   bool asked() const { return asked_; }
 
  private:
-  static constexpr std::size_t kMostOpen = 4096;  // groups that are being made, of one rank
   using Name = std::pair<std::uint64_t, std::uint64_t>;
   struct Group {
     std::uint32_t size = 0;
@@ -32,11 +35,12 @@ class Meetings {
       std::uint32_t number, position;
     };
     std::map<std::uint32_t, Request> requests;        // by rank
-    std::vector<std::uint32_t> fresh;                 // ranks that the others have not heard of
+    std::vector<std::uint32_t> fresh;                 // ranks that have asked since the last settle()
   };
   std::uint32_t world_, most_, next_ = 0;
+  std::uint32_t completed_ = 0;  // groups that get a number in the next settle()
   std::map<Name, Group> groups_;
-  std::map<std::uint32_t, std::size_t> open_;  // by rank
+  std::map<std::uint32_t, std::size_t> open_;  // by rank: groups for which a member is still missing
   bool asked_ = false;
 };
 
