@@ -24,6 +24,7 @@ void bind_rank_bridge(py::module_& m) {
             rank::Geometry g;
             g.rank = rank;
             g.world = world;
+            g.notices = rank::notices_for(world);
             g.staging_key = 1;
             g.slots = slots;
             g.slot_payload = payload;

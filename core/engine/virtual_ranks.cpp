@@ -115,9 +115,10 @@ Picoseconds VirtualRanks::race_limit() {
   if (!std::exchange(racing_, true)) {
     race_began_ns_ = now_ns;
     race_from_ = network_.now();
-    racers_ = doubtful_;
+    racers_.clear();
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      if (ranks_[i].present && ranks_[i].bridge->port().rest() == rank::Rest::outside) {
+      const bool doubted = std::find(doubtful_.begin(), doubtful_.end(), i) != doubtful_.end();
+      if (doubted || (ranks_[i].present && ranks_[i].bridge->port().rest() == rank::Rest::outside)) {
         racers_.push_back(i);
       }
     }
@@ -125,12 +126,15 @@ Picoseconds VirtualRanks::race_limit() {
   return std::max(network_.now(), race_from_ + Picoseconds{(now_ns - race_began_ns_) * 1000});
 }
 
-void VirtualRanks::sleep(int most_ms) {
+// Until a rank posts, marks or changes its state, `most_ms` at most. `found`: how the ranks rested when the
+// caller looked.
+void VirtualRanks::sleep(int most_ms, rank::Rest found) {
   bool asleep = true;
   for (Rank& rank : ranks_) {
     if (rank.present) asleep &= rank.bridge->port().announce_sleep();
   }
-  if (asleep) rank::EventFd::wait_any(wakers_, most_ms);
+  // A rank that changed its state before it could see that the engine sleeps has raised nothing.
+  if (asleep && rest() == found) rank::EventFd::wait_any(wakers_, most_ms);
   for (Rank& rank : ranks_) {
     if (rank.present) rank.bridge->port().cancel_sleep();
   }
@@ -152,7 +156,7 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
       racing_ = false;
       const std::int64_t left_ns = until_ns - rank::monotonic_ns();
       if (left_ns <= 0) return Stop::waiting;
-      if (rest() == rank::Rest::none) sleep(static_cast<int>(left_ns / 1'000'000) + 1);
+      sleep(static_cast<int>(left_ns / 1'000'000) + 1, rests);
       continue;
     }
     if (settle_meetings()) continue;
@@ -170,7 +174,7 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
       network_.run_until(limit);
       if (!waits) raced_ = raced_ + (network_.now() - began);
       if (limit == end) return Stop::reached;
-      sleep(kRaceLookMs);
+      sleep(kRaceLookMs, rests);
       continue;
     }
     bool late = false;

@@ -57,7 +57,7 @@ class VirtualRanks {
   Due alarms() const;
   bool ring();
   bool news();
-  void sleep(int most_ms);
+  void sleep(int most_ms, rank::Rest found);
   Picoseconds race_limit();
 
   Network& network_;

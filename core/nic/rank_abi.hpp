@@ -32,6 +32,14 @@ constexpr std::uint64_t state_word(std::uint64_t epoch, State state) {
   return epoch << 8 | static_cast<std::uint8_t>(state);
 }
 
+// Capacity of the notice ring. A member of a group of all ranks hears of every other one at once, and of
+// their ends as well; some more notices may lie there unread.
+constexpr std::uint32_t notices_for(std::uint32_t world) {
+  std::uint32_t entries = 256;
+  while (world <= kMaxWorld && entries < 4 * world) entries *= 2;
+  return entries;
+}
+
 // Sizes that fix the layout; ring capacities are powers of two, counted in entries.
 struct Geometry {
   std::uint32_t rank = 0;      // of this process in the run

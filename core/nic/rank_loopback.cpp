@@ -24,6 +24,7 @@ LoopbackNic::LoopbackNic(std::uint32_t world, std::uint32_t channels)
     hosts_.push_back(std::make_unique<Host>(Geometry{.rank = r,
                                                      .world = world,
                                                      .channels = channels,
+                                                     .notices = notices_for(world),
                                                      .slots = layout_.slots(),
                                                      .slot_payload = layout_.slot_payload(),
                                                      .slot_channels = layout_.channels(),
