@@ -2,6 +2,7 @@
 
 #include <array>
 #include <stdexcept>
+#include <utility>
 
 namespace loomnet::rank {
 namespace {
@@ -80,12 +81,15 @@ void RankClient::drain_backlog() {
   while (!backlog_.empty() && push(backlog_.front())) backlog_.pop_front();
 }
 
-void RankClient::publish() {
+void RankClient::show() {
   drain_backlog();
-  const bool posted = submissions_.publish();
-  const bool marked = marks_.publish();
-  if (!posted && !marked && !state_changed_) return;
-  state_changed_ = false;
+  unannounced_ |= submissions_.publish();
+  unannounced_ |= marks_.publish();
+}
+
+void RankClient::publish() {
+  show();
+  if (!std::exchange(unannounced_, false)) return;
   memory_.rank_words().local_ns.store(monotonic_ns(), std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (memory_.engine_words().sleeping.load(std::memory_order_relaxed) != 0) engine_wake_.raise();
@@ -220,8 +224,11 @@ bool RankClient::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std::
 
 void RankClient::set_state(State state) {
   if (state == state_) return;
+  // Entries first. An engine that found the rank at rest before its last post or mark would let emulated
+  // time pass, or would call a deadlock.
+  show();
   state_ = state;
-  state_changed_ = true;
+  unannounced_ = true;
   memory_.rank_words().state.store(state_word(++epoch_, state), std::memory_order_seq_cst);
 }
 

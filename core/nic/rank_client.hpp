@@ -35,13 +35,14 @@ class RankClient final : public Verbs {
   // Reads all that the NIC wrote and feeds `executor` (null: nothing uses the NIC). True if there
   // was anything. Notices are read first and acted on last: what a peer sent before it left counts.
   bool poll(CollectiveExecutor* executor);
-  // Shows posts and marks to the NIC, and wakes it if it sleeps.
+  // Shows posts, marks and the state to the NIC, and wakes the NIC if it sleeps.
   void publish();
 
   // False: ring full, the mark is lost and counted in RankWords::marks_lost.
   bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0,
             std::uint32_t status = 0, std::uint64_t keep_room = 0);
 
+  // Shows posts and marks as well, before the state. publish() must follow.
   void set_state(State state);
   State state() const { return state_; }
   // Before sleeping on the rank's wake word; false: there is something to read already.
@@ -82,6 +83,7 @@ class RankClient final : public Verbs {
   void note(const NoticeEntry& notice);
   void apply(const NoticeEntry& notice, CollectiveExecutor* executor);
   void fail(CollectiveExecutor* executor, const std::string& reason);
+  void show();
   void drain_backlog();
   bool push(const Submission& s);
 
@@ -99,7 +101,7 @@ class RankClient final : public Verbs {
   std::uint64_t outstanding_ = 0, writes_ = 0, bytes_ = 0;
   std::uint64_t epoch_ = 0;
   State state_ = State::starting;
-  bool state_changed_ = false;
+  bool unannounced_ = false;  // something is to be seen for which the NIC has not been woken
   std::string failure_, absent_;
   std::vector<JobRank> departed_;
   bool ended_ = false;

@@ -1,7 +1,7 @@
 #include "nic/rank_session.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +17,10 @@ int duplicate(int fd, const char* what) {
   if (copy < 0) throw std::system_error(errno, std::generic_category(), what);
   return copy;
 }
+
+// How often this process has been forked from its ancestors since they loaded this code.
+std::atomic<unsigned> forks{0};
+[[maybe_unused]] const int counts_forks = ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
 
 // Mark work_begin's b: how many collectives, and the first one.
 std::uint64_t work_label(const std::vector<Operation>& operations) {
@@ -37,13 +41,24 @@ RankSession::RankSession(int memory_fd, int engine_event_fd, bool await_sends)
       client_(memory_, engine_wake_),
       executor_(client_.layout(), client_.rank(), client_.staging(), client_, *this,
                 await_sends),
-      pid_(::getpid()) {
+      watch_(threads_),
+      forks_(forks) {
   client_.set_state(State::computing);
   client_.publish();
   if (memory_.engine_words().virtual_clock.load(std::memory_order_acquire) != 0) use_virtual_clock();
 }
 
-RankSession::~RankSession() { leave(0); }
+RankSession::~RankSession() {
+  leave(0);
+  // To destroy a condition variable waits for the threads that wait for it, and these are the parent's.
+  if (forked()) (void)conditions_.release();
+}
+
+bool RankSession::forked() const { return forks.load(std::memory_order_relaxed) != forks_; }
+
+void RankSession::refuse_fork() const {
+  if (forked()) throw std::runtime_error("this process was forked from a rank: the NIC is its parent's alone");
+}
 
 void RankSession::start_progress() {
   if (thread_.joinable() || stop_) return;
@@ -52,7 +67,9 @@ void RankSession::start_progress() {
 }
 
 void RankSession::create(CommunicatorId id, const std::vector<JobRank>& members) {
+  refuse_fork();
   const std::lock_guard lock(mutex_);
+  awake();
   if (left_) throw std::runtime_error("this rank has left its NIC");
   executor_.create(id, members);
   communicators_[id] = members;
@@ -61,14 +78,18 @@ void RankSession::create(CommunicatorId id, const std::vector<JobRank>& members)
 }
 
 void RankSession::close(CommunicatorId id) {
+  if (forked()) return;
   const std::lock_guard lock(mutex_);
+  awake();
   if (left_ || communicators_.erase(id) == 0) return;
   executor_.close(id);
   client_.publish();
 }
 
 void RankSession::abort(CommunicatorId id, const std::string& reason) {
+  if (forked()) return;
   const std::lock_guard lock(mutex_);
+  awake();
   if (left_ || communicators_.count(id) == 0) return;
   executor_.abort(id, reason);
   client_.publish();
@@ -91,6 +112,7 @@ std::uint64_t RankSession::payload_bytes(CommunicatorId id, const Operation& o) 
 
 WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations,
                            std::int64_t timeout_ns, bool asked) {
+  refuse_fork();
   auto work = std::make_shared<Work>();
   work->communicator = id;
   if (!operations.empty()) work->name = describe(operations.front());
@@ -173,18 +195,15 @@ void RankSession::release(const WorkPtr& work) {
   work->done.store(true, std::memory_order_release);
   for (Waiter* waiter : std::exchange(work->waiters, {})) resume(*waiter);
   if (work->wanted) {
-    activity_ = Activity::computing;  // its callback will run, and perhaps wake others
+    watch_.moved();  // its callback will run, and perhaps wake others
     ready_works_.push_back(work);
-    ready_.notify_one();
+    conditions_->ready.notify_one();
   }
-  done_.notify_all();
+  conditions_->done.notify_all();
 }
 
 Thread& RankSession::awake() {
-  ++calls_;
-  activity_ = Activity::computing;
-  look_ms_ = kNearMs;
-  outside_looks_ = 0;
+  watch_.moved();
   bool made = false;
   Thread& thread = threads_.self(&made);
   if (made && virtual_ && client_.state() == State::waiting) {
@@ -214,14 +233,14 @@ bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std:
   client_.publish();
   const auto over = [&] { return done() || left_; };
   if (!timed) {
-    done_.wait(lock, over);
+    conditions_->done.wait(lock, over);
   } else if (virtual_) {
-    done_.wait(lock, [&] { return over() || now_ps() >= deadline_ps; });
+    conditions_->done.wait(lock, [&] { return over() || now_ps() >= deadline_ps; });
   } else {
     const auto left = static_cast<double>(deadline_ps - now_ps()) / 1000.0 * dilation_;
     // A day is longer than any live run; more might overflow the machine's clock.
     const auto limit = std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(left, 86'400e9)));
-    done_.wait_for(lock, limit, over);
+    conditions_->done.wait_for(lock, limit, over);
   }
   std::erase_if(blocks_, [&](const Block& each) { return each.waiter == &waiter; });
   waiter.end();
@@ -231,6 +250,7 @@ bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std:
 
 bool RankSession::wait(const WorkPtr& work, std::int64_t timeout_ns) {
   if (work->done.load(std::memory_order_acquire)) return true;
+  refuse_fork();
   std::unique_lock lock(mutex_);
   Thread& thread = awake();
   if (work->done) return true;
@@ -243,6 +263,7 @@ bool RankSession::wait(const WorkPtr& work, std::int64_t timeout_ns) {
 }
 
 bool RankSession::want(const WorkPtr& work) {
+  refuse_fork();
   const std::lock_guard lock(mutex_);
   awake();
   if (work->done) return false;
@@ -252,6 +273,7 @@ bool RankSession::want(const WorkPtr& work) {
 }
 
 WorkPtr RankSession::next_finished() {
+  if (forked()) return nullptr;
   std::unique_lock lock(mutex_);
   Thread& thread = threads_.self();
   thread.callback = true;
@@ -259,17 +281,21 @@ WorkPtr RankSession::next_finished() {
     update_state();
     client_.publish();
   }
-  ready_.wait(lock, [&] { return !ready_works_.empty() || left_; });
+  conditions_->ready.wait(lock, [&] { return !ready_works_.empty() || left_; });
   if (ready_works_.empty()) return nullptr;
   WorkPtr work = ready_works_.front();
   ready_works_.pop_front();
   thread.busy = true;
+  // The callback runs from here on. A look that is under way does not know of it, and a progress thread that
+  // has had no thread to look at must look at this one.
+  awake();
   return work;
 }
 
 RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t name_low,
                                       std::uint32_t position, std::uint32_t size,
                                       std::int64_t timeout_ns, bool asked) {
+  refuse_fork();
   std::unique_lock lock(mutex_);
   Thread& thread = awake();
   if (left_) throw std::runtime_error("this rank has left its NIC");
@@ -296,9 +322,14 @@ void RankSession::use_virtual_clock() {
 }
 
 void RankSession::future_call(bool enters) {
+  if (forked()) return;
   const std::lock_guard lock(mutex_);
   Thread& thread = awake();
-  enters ? ++thread.futures : --thread.futures;
+  if (enters) {
+    ++thread.futures;
+  } else if (thread.futures != 0) {
+    --thread.futures;
+  }
 }
 
 // A work is under way whose future is held.
@@ -316,9 +347,9 @@ void RankSession::update_state() {
   if (idle_ && ready_works_.empty()) {
     if (!virtual_) {
       if (threads_.some_wait() && threads_.callbacks_wait()) state = State::waiting;
-    } else if (threads_.all_wait() || activity_ == Activity::waiting) {
+    } else if (threads_.all_wait() || watch_.activity() == Activity::waiting) {
       state = State::waiting;
-    } else if (activity_ == Activity::outside) {
+    } else if (watch_.activity() == Activity::outside) {
       state = State::outside;
     }
   }
@@ -339,12 +370,11 @@ void RankSession::set_alarms() {
   client_.set_alarms(asked, limit);
 }
 
-// What the kernel has shown of the threads is void from here on.
 void RankSession::resume(Waiter& waiter) {
   if (waiter.ended()) return;
-  activity_ = Activity::computing;
+  watch_.moved();
   waiter.end();
-  done_.notify_all();
+  conditions_->done.notify_all();
 }
 
 void RankSession::end_blocks() {
@@ -392,47 +422,23 @@ void RankSession::expire_departed() {
   }
 }
 
-// What the kernel showed of the threads, none of which has called meanwhile.
-void RankSession::saw(Activity activity) {
-  const std::int64_t now = monotonic_ns();
-  if (activity != Activity::outside) {
-    outside_looks_ = 0;
-    activity_ = activity;
-    const bool near = awaits_future() || threads_.some_wait() || threads_.in_future();
-    look_ms_ = activity == Activity::waiting ? kSettledMs : near ? kNearMs : std::min(2 * look_ms_, kFarMs);
-    return;
-  }
-  if (outside_looks_++ == 0) outside_since_ns_ = now;
-  const bool settled = outside_looks_ >= kOutsideLooks && now - outside_since_ns_ >= kOutsideNs;
-  activity_ = settled ? Activity::outside : Activity::computing;
-  look_ms_ = settled ? 5 * kNearMs : 3 * kNearMs;
-}
-
-// Until the NIC has something, or time is up. On the virtual clock the kernel is asked meanwhile about
-// threads that the session cannot see blocked.
+// Until the NIC has an entry, a thread calls, or time is up. On the virtual clock the kernel is asked meanwhile
+// about threads that the session cannot see blocked.
 void RankSession::sleep(std::unique_lock<std::mutex>& lock) {
   idle_ = true;
-  for (bool woken = false; !woken && !stop_;) {
+  for (bool woken = false, looks = true; looks && !woken && !stop_;) {
     update_state();
     client_.publish();
-    const std::uint64_t calls = calls_;
-    const bool ask = virtual_ && !threads_.all_wait();
-    Threads::Question question;
-    if (ask) question = threads_.ask(awaits_future(), progress_tid_);
-    const int limit = ask ? look_ms_ : sleep_ms();
-    blind_ = virtual_ && !ask;
-    // Once all threads have slept for a while, and now and then from there on.
-    const bool children = outside_looks_ + 1 == kOutsideLooks || (outside_looks_ + 1) % kChildrenLooks == 0;
+    looks = virtual_ && !threads_.all_wait();
+    blind_ = virtual_ && !looks;
+    ThreadWatch::Look look;
+    if (looks) look = watch_.begin(awaits_future(), progress_tid_);
+    const int limit_ms = looks ? watch_.interval_ms() : sleep_ms();
     lock.unlock();
-    woken = rank_wake_.wait(limit);
-    const Activity seen = ask && !woken ? Threads::look(question, children) : Activity::computing;
+    woken = rank_wake_.wait(limit_ms);
+    if (looks && !woken) ThreadWatch::ask(look);
     lock.lock();
-    if (ask && !woken && calls == calls_ && ready_works_.empty()) {
-      threads_.answer(question);
-      saw(seen);
-    } else if (!ask) {
-      break;
-    }
+    if (looks && !woken) watch_.end(look, monotonic_ns());
   }
   rank_wake_.clear();
   idle_ = blind_ = false;
@@ -450,12 +456,13 @@ void RankSession::progress() {
     end_blocks();
     client_.publish();
     if (client_.announce_sleep()) sleep(lock);
-    done_.notify_all();
+    conditions_->done.notify_all();
   }
 }
 
 bool RankSession::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std::uint64_t b,
                        std::uint32_t status) {
+  if (forked()) return false;
   const std::lock_guard lock(mutex_);
   awake();
   if (left_) return false;
@@ -465,6 +472,7 @@ bool RankSession::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std:
 }
 
 std::int64_t RankSession::last_step() {
+  if (forked()) return -1;
   const std::lock_guard lock(mutex_);
   // Without a communicator no progress thread reads the notices.
   if (!thread_.joinable() && !left_) client_.poll(nullptr);
@@ -472,6 +480,7 @@ std::int64_t RankSession::last_step() {
 }
 
 void RankSession::compute(std::uint64_t picoseconds, bool poll) {
+  if (forked()) return;
   std::unique_lock lock(mutex_);
   Thread& thread = awake();
   if (!virtual_ || left_ || picoseconds == 0 || !client_.failure().empty()) return;
@@ -488,6 +497,7 @@ bool RankSession::settled() const {
 }
 
 std::uint64_t RankSession::foreign_begin() {
+  if (forked()) return 0;
   const std::lock_guard lock(mutex_);
   if (left_) return 0;
   const std::uint64_t number = next_work_++;
@@ -499,6 +509,7 @@ std::uint64_t RankSession::foreign_begin() {
 
 void RankSession::foreign_end(std::uint64_t number, std::int64_t began_ns, std::uint64_t bytes,
                               bool ok) {
+  if (forked()) return;
   const std::lock_guard lock(mutex_);
   if (left_ || number == 0) return;
   --open_marks_;
@@ -508,16 +519,21 @@ void RankSession::foreign_end(std::uint64_t number, std::int64_t began_ns, std::
 }
 
 void RankSession::leave(std::int64_t linger_ns) {
-  if (::getpid() != pid_) {  // forked: the thread and the NIC are the parent's
+  if (forked()) {  // the thread is the parent's as well
     if (thread_.joinable()) thread_.detach();
     return;
   }
   {
     std::unique_lock lock(mutex_);
     if (left_) return;
+    if (std::exchange(leaving_, true)) {  // another thread leaves: both return once it has left
+      Waiter waiter(awake());
+      block(lock, waiter, kNoAlarm, false, [&] { return left_; });
+      return;
+    }
+    Thread& thread = awake();
     for (const auto& [id, members] : communicators_) executor_.close(id);
     communicators_.clear();
-    Thread& thread = awake();
     client_.publish();
     if (thread_.joinable() && !settled()) {
       // On the virtual clock time must go on, or nothing in flight would ever complete; it stands again
@@ -536,11 +552,12 @@ void RankSession::leave(std::int64_t linger_ns) {
   left_ = true;
   client_.set_state(State::gone);
   client_.publish();
-  ready_.notify_all();
-  done_.notify_all();
+  conditions_->ready.notify_all();
+  conditions_->done.notify_all();
 }
 
 std::vector<std::pair<std::string, std::uint64_t>> RankSession::counters() const {
+  if (forked()) return {};
   const std::lock_guard lock(mutex_);
   std::vector<std::pair<std::string, std::uint64_t>> out{
       {"writes", client_.writes()},

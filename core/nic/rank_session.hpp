@@ -19,6 +19,7 @@
 #include "nic/rank_client.hpp"
 #include "nic/rank_memory.hpp"
 #include "nic/rank_threads.hpp"
+#include "nic/rank_watch.hpp"
 
 namespace loomnet::rank {
 
@@ -97,12 +98,19 @@ class RankSession final : private OperationSink {
   std::uint64_t foreign_begin();
   void foreign_end(std::uint64_t number, std::int64_t began_ns, std::uint64_t bytes, bool ok);
 
+  // In a child that the process has forked, calls that need the NIC throw std::runtime_error and the others do
+  // nothing.
+
   // Leaves: waits up to `linger_ns` until every posted write has completed, then says goodbye and
   // stops the threads. Works still unfinished are aborted. Idempotent.
   void leave(std::int64_t linger_ns);
   std::vector<std::pair<std::string, std::uint64_t>> counters() const;
 
  private:
+  // Whether this is a child of the process that attached. Its copy of the mutex may be held for ever, and
+  // what it wrote to the rings would be taken for its parent's.
+  bool forked() const;
+  void refuse_fork() const;  // throws std::runtime_error in such a child
   void finished(OperationId id, const OperationResult& result) override;
   void account(const WorkPtr& work, const OperationResult& result);
   void release(const WorkPtr& work);
@@ -124,7 +132,6 @@ class RankSession final : private OperationSink {
   int sleep_ms() const;
   bool awaits_future() const;
   void sleep(std::unique_lock<std::mutex>& lock);
-  void saw(Activity activity);
   std::int64_t after(std::int64_t timeout_ns) const;
   // Blocks until `done` or the deadline, which the engine hears of; false: the deadline came first.
   bool block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std::int64_t deadline_ps, bool asked,
@@ -139,12 +146,6 @@ class RankSession final : private OperationSink {
     const std::function<bool()>* done;
   };
 
-  // Between two looks at what threads do: while the session is likely to be waited for, while a thread
-  // computes, while all are known to wait.
-  static constexpr int kNearMs = 1, kFarMs = 16, kSettledMs = 20;
-  // A thread asleep for a moment is about to go on; one seen asleep so often for so long is not.
-  static constexpr int kOutsideLooks = 8, kChildrenLooks = 64;
-  static constexpr std::int64_t kOutsideNs = 25'000'000;
   // Live: silence after which an operation that still needs a rank that has exited is given up. On the
   // virtual clock the engine knows that nothing will come, and says so.
   static constexpr std::int64_t kDepartedGracePs = 10'000'000'000'000;
@@ -155,7 +156,12 @@ class RankSession final : private OperationSink {
   RankClient client_;
   CollectiveExecutor executor_;
   mutable std::mutex mutex_;
-  std::condition_variable done_, ready_;
+  // Apart, because a forked child must not destroy them.
+  struct Conditions {
+    std::condition_variable done;   // a blocked call may have ended
+    std::condition_variable ready;  // ready_works_ has grown
+  };
+  std::unique_ptr<Conditions> conditions_ = std::make_unique<Conditions>();
   std::unordered_map<std::uint64_t, WorkPtr> operations_;  // OperationId::value
   std::vector<std::pair<OperationId, OperationResult>> early_;  // finished inside start()
   bool starting_ = false;
@@ -164,13 +170,10 @@ class RankSession final : private OperationSink {
   std::thread thread_;
   std::uint64_t next_work_ = 1, open_marks_ = 0;
   Threads threads_;
+  ThreadWatch watch_;  // virtual clock: of threads that are not blocked in the session
   std::vector<Block> blocks_;
   bool virtual_ = false;
   double dilation_ = 1.0;
-  std::uint64_t calls_ = 0;        // of the process's threads
-  Activity activity_ = Activity::computing;  // as last seen by asking the kernel; calls end it
-  int look_ms_ = kNearMs, outside_looks_ = 0;
-  std::int64_t outside_since_ns_ = 0;
   int progress_tid_ = 0;
   std::int64_t last_event_ps_ = 0;
   std::size_t departed_failed_ = 0;
@@ -178,8 +181,8 @@ class RankSession final : private OperationSink {
   std::uint32_t meetings_ = 0;
   bool idle_ = true;  // the progress thread sleeps, or there is none
   bool blind_ = false;  // it sleeps until it is woken, and does not look at threads meanwhile
-  bool stop_ = false, left_ = false;
-  int pid_ = 0;  // of the process that attached; a forked child leaves all alone
+  bool leaving_ = false, stop_ = false, left_ = false;
+  const unsigned forks_;  // as counted when the process attached; a forked child leaves all alone
 };
 
 }  // namespace loomnet::rank

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,22 +21,33 @@ namespace {
 
 constexpr std::size_t kMostProcesses = 16384;  // a rank may fork without end
 
-bool slurp(const char* path, char* out, std::size_t size) {
+// How reading a file of /proc ended. A process that has no descriptor left cannot open a file that exists.
+enum class Read : std::uint8_t { done, absent, forbidden, failed };
+
+Read slurp(const char* path, char* out, std::size_t size) {
+  const auto failure = [] {
+    const int why = errno;
+    if (why == ENOENT || why == ESRCH) return Read::absent;
+    return why == EPERM || why == EACCES ? Read::forbidden : Read::failed;
+  };
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
+  if (fd < 0) return failure();
   const auto n = ::read(fd, out, size - 1);
+  const Read read = n > 0 ? Read::done : n == 0 ? Read::absent : failure();
   ::close(fd);
-  if (n <= 0) return false;
-  out[n] = 0;
-  return true;
+  if (n > 0) out[n] = 0;
+  return read;
 }
 
-// The state letter of a stat file; 0 if there is none.
-char state_of(const char* path) {
+// The state letter of a stat file.
+Read state_of(const char* path, char& state) {
   char text[512];
-  if (!slurp(path, text, sizeof text)) return 0;
+  const Read read = slurp(path, text, sizeof text);
+  if (read != Read::done) return read;
   const char* end = std::strrchr(text, ')');  // the name before it may hold anything
-  return end && end[1] == ' ' ? end[2] : 0;
+  if (!end || end[1] != ' ') return Read::failed;
+  state = end[2];
+  return read;
 }
 
 bool runs(char state) { return state == 'R' || state == 'D'; }
@@ -52,13 +64,15 @@ bool endless_futex(const char* text) {
   return command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET || command == FUTEX_LOCK_PI;
 }
 
+// False if the directory cannot be read.
 template <class F>
-void each_task(const char* directory, F&& use) {
+bool each_task(const char* directory, F&& use) {
   const std::unique_ptr<DIR, int (*)(DIR*)> tasks(::opendir(directory), ::closedir);
-  if (!tasks) return;
+  if (!tasks) return false;
   while (const dirent* entry = ::readdir(tasks.get())) {
     if (const int tid = std::atoi(entry->d_name); tid > 0) use(tid);
   }
+  return true;
 }
 
 int number_in(const char* link, const char* behind) {
@@ -74,9 +88,21 @@ int number_in(const char* link, const char* behind) {
 bool parent_of(int pid, char& state, int& parent) {
   char path[64], text[512];
   std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  if (!slurp(path, text, sizeof text)) return false;
+  if (slurp(path, text, sizeof text) != Read::done) return false;
   const char* end = std::strrchr(text, ')');  // the name before it may hold anything
   return end && std::sscanf(end + 1, " %c %d", &state, &parent) == 2;
+}
+
+bool some_thread_runs(int pid) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/task", pid);
+  bool found = false;
+  each_task(path, [&](int tid) {
+    char stat[96], state = 0;
+    std::snprintf(stat, sizeof stat, "%s/%d/stat", path, tid);
+    found = found || (state_of(stat, state) == Read::done && runs(state));
+  });
+  return found;
 }
 
 }  // namespace
@@ -95,23 +121,27 @@ ThreadProbe::Seen ThreadProbe::look(int tid) {
   Seen seen{tid, Sleep::running, 0};
   char path[64], text[512];
   std::snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
-  const char state = state_of(path);
-  if (state == 0 || state == 'Z' || state == 'X') {
+  char state = 0;
+  const Read read = state_of(path, state);
+  if (read == Read::absent || (read == Read::done && (state == 'Z' || state == 'X'))) {
     seen.sleep = Sleep::gone;
     return seen;
   }
-  if (state != 'S') return seen;
+  if (read != Read::done || state != 'S') return seen;  // a thread that cannot be looked at counts as running
   std::snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", tid);
   unsigned long long run = 0, wait = 0, slices = 0;
-  if (slurp(path, text, sizeof text) && std::sscanf(text, "%llu %llu %llu", &run, &wait, &slices) == 3) {
+  if (slurp(path, text, sizeof text) == Read::done &&
+      std::sscanf(text, "%llu %llu %llu", &run, &wait, &slices) == 3) {
     seen.slices = slices;
   }
   std::snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
-  if (!slurp(path, text, sizeof text)) {
+  const Read call = slurp(path, text, sizeof text);
+  if (call == Read::failed) return seen;
+  if (call != Read::done) {
     // A process that is not dumpable may not open the file above. The name of the kernel's function
     // cannot tell a lock with a time limit from one without.
     std::snprintf(path, sizeof path, "/proc/self/task/%d/wchan", tid);
-    const bool futex = slurp(path, text, sizeof text) && std::strstr(text, "futex") != nullptr;
+    const bool futex = slurp(path, text, sizeof text) == Read::done && std::strstr(text, "futex") != nullptr;
     seen.sleep = futex ? Sleep::lock : Sleep::other;
   } else if (text[0] == 'r' || text[0] == '-') {
     seen.sleep = Sleep::running;  // it has begun to run meanwhile, or is in no system call
@@ -123,30 +153,38 @@ ThreadProbe::Seen ThreadProbe::look(int tid) {
 
 std::vector<ThreadProbe::Seen> ThreadProbe::others(const std::vector<int>& but) {
   std::vector<Seen> seen;
-  each_task("/proc/self/task", [&](int tid) {
+  const bool read = each_task("/proc/self/task", [&](int tid) {
     if (std::find(but.begin(), but.end(), tid) == but.end()) seen.push_back(look(tid));
   });
+  // Threads that cannot be listed count as one that runs.
+  if (!read) seen.push_back({0, Sleep::running, 0});
   return seen;
 }
 
 bool ThreadProbe::children_run() {
   // Not every kernel lists the children of a thread, so all processes that can be seen are asked.
-  std::map<int, std::pair<int, char>> known;  // parent and state
+  struct Child {
+    int pid;
+    char state;
+  };
+  std::map<int, std::vector<Child>> children;  // by parent
+  std::size_t known = 0;
   each_task("/proc", [&](int pid) {
     char state = 0;
     int parent = 0;
-    if (known.size() < kMostProcesses && parent_of(pid, state, parent)) known[pid] = {parent, state};
+    if (known >= kMostProcesses || !parent_of(pid, state, parent)) return;
+    ++known;
+    children[parent].push_back({pid, state});
   });
-  const int own = main();
-  for (const auto& [pid, one] : known) {
-    if (pid == own || !runs(one.second)) continue;
-    // The bound ends a circle, which the kernel does not make.
-    int at = one.first;
-    for (std::size_t i = 0; i < known.size() && at > 1 && at != own; ++i) {
-      const auto above = known.find(at);
-      at = above == known.end() ? 0 : above->second.first;
+  std::vector<int> family{main()};
+  for (std::size_t i = 0; i < family.size(); ++i) {
+    // Each process is taken out of the map once, so that the loop ends whatever the map says.
+    const auto found = children.extract(family[i]);
+    if (found.empty()) continue;
+    for (const Child& child : found.mapped()) {
+      if (runs(child.state) || some_thread_runs(child.pid)) return true;
+      family.push_back(child.pid);
     }
-    if (at == own) return true;
   }
   return false;
 }
@@ -155,9 +193,16 @@ Thread& Threads::self(bool* made) {
   thread_local int tid = 0;
   if (tid == 0) tid = ThreadProbe::self();
   const auto [at, fresh] = threads_.try_emplace(tid);
-  if (fresh) at->second.tid = tid;
   if (made) *made = fresh;
-  return at->second;
+  if (!fresh) return at->second;
+  at->second.tid = tid;
+  if (threads_.size() >= prune_at_) {
+    std::erase_if(threads_, [](const auto& each) {
+      return each.second.waits == 0 && ThreadProbe::look(each.first).sleep == Sleep::gone;
+    });
+    prune_at_ = std::max(kPruneFrom, 2 * threads_.size());
+  }
+  return threads_.at(tid);
 }
 
 void Threads::add_main() {

@@ -39,7 +39,7 @@ class Waiter {
 // What the kernel says of one thread.
 enum class Sleep : std::uint8_t {
   gone,     // no such thread any more
-  running,  // it runs, is about to, or waits for a disk
+  running,  // it runs, is about to, waits for a disk, or cannot be looked at
   lock,     // in a futex without a time limit: a lock, a condition, a future, a join
   other,    // in any other call: a timer, a file, a socket, a child
 };
@@ -60,7 +60,7 @@ class ThreadProbe {
   static Seen look(int tid);
   // All threads of the process but these.
   static std::vector<Seen> others(const std::vector<int>& but);
-  // Whether the main thread of any descendant of the process runs.
+  // Whether any thread of any descendant of the process runs.
   static bool children_run();
 };
 
@@ -71,13 +71,15 @@ enum class Activity : std::uint8_t {
   outside,  // all sleep, and what wakes at least one of them cannot be seen
 };
 
-// The threads that may post. All calls but look() with the session's mutex held.
+// The threads that may post. All calls but look() with the session's mutex held. A reference to an entry
+// is good for as long as its thread lives.
 class Threads {
  public:
   // The entry of the calling thread. `made`: this was its first call.
   Thread& self(bool* made = nullptr);
   // The main thread may post although it has not called yet.
   void add_main();
+  std::size_t size() const { return threads_.size(); }
 
   // By the session's own count, without asking the kernel: all wait in the session; or at least one
   // does (`some`), as it is enough on the live clock.
@@ -101,7 +103,11 @@ class Threads {
   void answer(const Question& question);
 
  private:
+  static constexpr std::size_t kPruneFrom = 64;
   std::map<int, Thread> threads_;
+  // Entries of threads that are gone are dropped whenever there are this many: a job may make a thread per
+  // step, and on the live clock answer() drops none.
+  std::size_t prune_at_ = kPruneFrom;
 };
 
 }  // namespace loomnet::rank

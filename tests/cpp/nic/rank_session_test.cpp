@@ -4,7 +4,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -22,7 +25,9 @@ constexpr std::int64_t kSecond = 1'000'000'000;
 
 class Cluster {
  public:
-  Cluster(std::uint32_t world, std::uint32_t channels) : nic(world, channels) {
+  // `on_virtual_clock`: rank 0 learns from its NIC that its time is the engine's.
+  Cluster(std::uint32_t world, std::uint32_t channels, bool on_virtual_clock = false) : nic(world, channels) {
+    if (on_virtual_clock) Memory::attach(nic.memory_fd(0)).engine_words().virtual_clock = 1;
     nic.start();
     for (std::uint32_t r = 0; r < world; ++r) {
       sessions.push_back(std::make_unique<RankSession>(nic.memory_fd(r), nic.engine_event_fd(r)));
@@ -197,6 +202,195 @@ TEST(RankSession, EveryBeginningHasItsEndInTheMarks) {
   }
   EXPECT_EQ(begins, ends);
   EXPECT_GT(begins, 1000u);
+}
+
+
+TEST(RankSession, TwoThreadsMayLeaveAtOnce) {
+  Cluster cluster(2, 1);
+  for (auto& session : cluster.sessions) session->create(1, cluster.everyone());
+  cluster.nic.set_stalled(true);
+  auto& session = *cluster.sessions[0];
+  (void)session.start(1, barrier(), 0);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) threads.emplace_back([&] { session.leave(kSecond / 5); });
+  for (auto& t : threads) t.join();
+  session.leave(0);
+}
+
+// A child that the rank has forked. It ends by SIGALRM if it hangs.
+int exit_status_of_child(const std::function<void()>& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    body();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(RankSession, AForkedChildCanDestroyItsCopy) {
+  Cluster cluster(2, 1);
+  auto& session = cluster.sessions[0];
+  session->create(1, cluster.everyone());
+  std::thread callbacks([&] {
+    while (session->next_finished()) {
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until it waits in there
+  EXPECT_EQ(exit_status_of_child([&] { session.reset(); }), 0);
+  session->leave(0);
+  callbacks.join();
+}
+
+TEST(RankSession, AForkedChildDoesNotSpeakForItsParent) {
+  Cluster cluster(2, 1);
+  auto& session = *cluster.sessions[0];
+  session.create(1, cluster.everyone());
+  EXPECT_EQ(exit_status_of_child([&] {
+              if (session.mark(MarkKind::step, 77)) _exit(1);
+              if (session.foreign_begin() != 0) _exit(2);
+              session.compute(1'000'000);
+              session.close(1);
+              try {
+                session.start(1, barrier(), 0);
+                _exit(3);
+              } catch (const std::runtime_error&) {
+              }
+            }),
+            0);
+  EXPECT_TRUE(session.mark(MarkKind::step, 5));
+  cluster.each([&](std::uint32_t, RankSession& each) {
+    if (each.rank() == 1) each.create(1, cluster.everyone());
+    EXPECT_TRUE(each.wait(each.start(1, barrier(), 0), 20 * kSecond));
+    each.leave(5 * kSecond);
+  });
+  cluster.nic.stop();
+  std::vector<std::uint64_t> steps;
+  for (const auto& m : cluster.nic.take_marks(0)) {
+    if (m.kind == static_cast<std::uint32_t>(MarkKind::step)) steps.push_back(m.value);
+  }
+  EXPECT_EQ(steps, std::vector<std::uint64_t>{5});
+}
+
+// An engine that finds a rank at rest takes it that the rank has nothing more to say.
+TEST(RankClient, ShowsItsLastMarkBeforeItRests) {
+  const StagingLayout layout({.ranks = 2, .slots = 4, .slot_payload = 1024, .channels = 1});
+  auto memory = Memory::create({.world = 2, .slots = 4, .slot_payload = 1024, .slot_channels = 1,
+                                .staging_bytes = layout.total_bytes()});
+  auto seen = Memory::attach(memory.fd());
+  WakeWord rank_wake(memory.engine_words().rank_wake);
+  RankPort port(memory, rank_wake);
+  EventFd engine_wake;
+  RankClient client(seen, engine_wake);
+  client.set_state(State::computing);
+  client.publish();
+  client.mark(MarkKind::meet, 1);
+  client.set_state(State::waiting);
+  EXPECT_FALSE(port.quiescent()) << "a mark was shown too late";
+  std::array<MarkEntry, 4> marks;
+  EXPECT_EQ(port.poll_marks(marks), 1u);
+  EXPECT_TRUE(port.quiescent());
+  EXPECT_TRUE(port.announce_sleep());
+  EXPECT_FALSE(engine_wake.wait(0));
+  client.publish();
+  EXPECT_TRUE(engine_wake.wait(0)) << "the engine is woken for what set_state() has shown";
+}
+
+// --- the virtual clock's view of one session: its state word -----------------------------------------
+
+State state_of(const Cluster& cluster, std::uint32_t rank) {
+  const Memory seen = Memory::attach(cluster.nic.memory_fd(rank));
+  return static_cast<State>(seen.rank_words().state.load() & 0xff);
+}
+
+bool soon(const std::function<bool()>& holds) {
+  for (int i = 0; i < 2500; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
+// A callback blocks in a lock whose holder waits for the network. When the callback began, all other threads
+// waited in the session, and the progress thread had none to look at.
+TEST(VirtualSession, ACallbackThatBlocksIsLookedAt) {
+  Cluster cluster(2, 1, true);
+  RankSession &own = *cluster.sessions[0], &peer = *cluster.sessions[1];
+  own.create(1, cluster.everyone());
+  peer.create(1, cluster.everyone());
+  std::mutex held;
+  std::atomic<bool> in_wait{false}, in_callback{false}, rested{false};
+  std::thread callbacks([&] {
+    if (!own.next_finished()) return;
+    in_callback = true;
+    { const std::lock_guard lock(held); }
+    while (own.next_finished()) {
+    }
+  });
+  std::thread other([&] {  // stands for the process of the peer
+    EXPECT_TRUE(soon([&] { return in_wait && state_of(cluster, 0) == State::waiting; }));
+    (void)peer.start(1, barrier(), 0);
+    rested = soon([&] { return in_callback && state_of(cluster, 0) == State::waiting; });
+    (void)peer.start(1, barrier(), 0);
+  });
+  {
+    const std::lock_guard lock(held);
+    const auto first = own.start(1, barrier(), 0), second = own.start(1, barrier(), 0);
+    EXPECT_TRUE(own.want(first));
+    in_wait = true;
+    EXPECT_TRUE(own.wait(second, -1));
+  }
+  other.join();
+  EXPECT_TRUE(rested) << "the clock stood for as long as the callback was blocked";
+  own.leave(0);
+  callbacks.join();
+}
+
+// A finished work whose callback has not begun may post: the rank must not be found waiting.
+TEST(VirtualSession, AWorkThatAnotherThreadAbortsIsNotOverBeforeItsCallback) {
+  Cluster cluster(2, 1, true);
+  RankSession& own = *cluster.sessions[0];
+  for (const CommunicatorId id : {1u, 2u}) own.create(id, cluster.everyone());
+  State after{};
+  std::thread other([&] {
+    EXPECT_TRUE(soon([&] { return state_of(cluster, 0) == State::waiting; }));
+    own.abort(1, "test");
+    after = state_of(cluster, 0);
+    own.abort(2, "test");
+  });
+  const auto wanted = own.start(1, barrier(), 0), waited = own.start(2, barrier(), 0);
+  EXPECT_TRUE(own.want(wanted));
+  EXPECT_TRUE(own.wait(waited, -1));
+  other.join();
+  EXPECT_EQ(after, State::computing);
+  EXPECT_EQ(own.next_finished(), wanted);
+}
+
+// All threads of a rank wait: it asks to be woken at the earliest time, limits it did not choose apart.
+TEST(VirtualSession, SaysWhenItWantsToBeWoken) {
+  Cluster cluster(2, 1, true);
+  RankSession& own = *cluster.sessions[0];
+  own.create(1, cluster.everyone());
+  const Memory seen = Memory::attach(cluster.nic.memory_fd(0));
+  std::int64_t asked = 0, limit = 0;
+  // This NIC's clock is the machine's; before the NIC has shown it, a time limit from now would be over at once.
+  ASSERT_TRUE(soon([&] { return own.now_ps() > 0; }));
+  const std::int64_t before = own.now_ps();
+  std::thread other([&] {
+    EXPECT_TRUE(soon([&] { return state_of(cluster, 0) == State::waiting; }));
+    asked = seen.rank_words().alarm_ps;
+    limit = seen.rank_words().limit_ps;
+    own.abort(1, "test");
+  });
+  const auto work = own.start(1, barrier(), 1000 * kSecond, false);
+  EXPECT_TRUE(own.wait(work, 500 * kSecond));
+  other.join();
+  EXPECT_GE(asked, before + 500'000'000'000'000);
+  EXPECT_LT(asked, limit);
+  EXPECT_GE(limit, before + 1000'000'000'000'000);
+  EXPECT_NE(limit, kNoAlarm);
 }
 
 }  // namespace

@@ -1,0 +1,506 @@
+// What /proc tells of real threads that sleep in locks, timers, pipes and polls, or spin; and what follows from
+// it for a rank as a whole.
+#include "nic/rank_threads.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "nic/rank_watch.hpp"
+
+namespace loomnet::rank {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Waits for what another thread or process does, up to 20 s.
+bool soon(const std::function<bool()>& holds) {
+  for (int i = 0; i < 10'000; ++i) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(2ms);
+  }
+  return false;
+}
+
+// A thread in one kind of call. The destructor lets it end.
+class Sleeper {
+ public:
+  enum class In { lock, timed_lock, nanosleep, pipe, poll, spin };
+
+  // `first`: what the thread does before it sleeps.
+  explicit Sleeper(In in, std::function<void()> first = [] {}) {
+    EXPECT_EQ(pipe2(pipe_, O_CLOEXEC), 0);
+    thread_ = std::thread([this, in, first] {
+      first();
+      tid_ = ThreadProbe::self();
+      rest(in);
+    });
+    EXPECT_TRUE(soon([this] { return tid_ != 0; }));
+  }
+  ~Sleeper() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    (void)!write(pipe_[1], "x", 1);
+    thread_.join();
+    close(pipe_[0]);
+    close(pipe_[1]);
+  }
+  int tid() const { return tid_; }
+  bool seen(Sleep sleep) const {
+    return soon([&] { return ThreadProbe::look(tid_).sleep == sleep; });
+  }
+
+ private:
+  void rest(In in) {
+    std::unique_lock lock(mutex_, std::defer_lock);
+    char byte;
+    switch (in) {
+      case In::lock:
+        lock.lock();
+        changed_.wait(lock, [this] { return over_.load(); });
+        return;
+      case In::timed_lock:
+        lock.lock();
+        changed_.wait_for(lock, 1h, [this] { return over_.load(); });
+        return;
+      case In::nanosleep:
+        while (!over_) std::this_thread::sleep_for(50ms);
+        return;
+      case In::pipe:
+        (void)!read(pipe_[0], &byte, 1);
+        return;
+      case In::poll: {
+        pollfd fd{pipe_[0], POLLIN, 0};
+        (void)!poll(&fd, 1, -1);
+        return;
+      }
+      case In::spin:
+        while (!over_) {
+        }
+        return;
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> over_{false};
+  std::atomic<int> tid_{0};
+  int pipe_[2];
+  std::thread thread_;
+};
+using In = Sleeper::In;
+
+TEST(ThreadProbe, TellsALockFromOtherSleepAndFromRunning) {
+  EXPECT_TRUE(Sleeper(In::lock).seen(Sleep::lock));
+  EXPECT_TRUE(Sleeper(In::timed_lock).seen(Sleep::other)) << "its time limit wakes it as well";
+  EXPECT_TRUE(Sleeper(In::nanosleep).seen(Sleep::other));
+  EXPECT_TRUE(Sleeper(In::pipe).seen(Sleep::other));
+  EXPECT_TRUE(Sleeper(In::poll).seen(Sleep::other));
+  const Sleeper spinner(In::spin);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(ThreadProbe::look(spinner.tid()).sleep, Sleep::running);
+}
+
+TEST(ThreadProbe, AMutexThatAnotherThreadHoldsIsALock) {
+  std::mutex mutex;
+  std::atomic<int> tid{0};
+  std::unique_lock held(mutex);
+  std::thread waits([&] {
+    tid = ThreadProbe::self();
+    const std::lock_guard lock(mutex);
+  });
+  EXPECT_TRUE(soon([&] { return tid != 0 && ThreadProbe::look(tid).sleep == Sleep::lock; }));
+  held.unlock();
+  waits.join();
+}
+
+TEST(ThreadProbe, AThreadThatHasEndedIsGone) {
+  int tid = 0;
+  std::thread([&] { tid = ThreadProbe::self(); }).join();
+  EXPECT_TRUE(soon([&] { return ThreadProbe::look(tid).sleep == Sleep::gone; }));
+}
+
+TEST(ThreadProbe, ASleepInBetweenIsSeenByItsTimeSlices) {
+  const Sleeper sleeper(In::nanosleep);
+  ASSERT_TRUE(sleeper.seen(Sleep::other));
+  const auto before = ThreadProbe::look(sleeper.tid());
+  if (before.slices == 0) GTEST_SKIP() << "this kernel counts no time slices";
+  EXPECT_TRUE(soon([&] {
+    const auto after = ThreadProbe::look(sleeper.tid());
+    return after.sleep == Sleep::other && after != before;
+  }));
+}
+
+// While it lives, the process can open no further descriptor.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_;
+};
+
+TEST(ThreadProbe, AProcessWithoutADescriptorLeftLosesNoThread) {
+  const Sleeper sleeper(In::pipe);
+  ASSERT_TRUE(sleeper.seen(Sleep::other));
+  std::vector<ThreadProbe::Seen> others;
+  Sleep sleep;
+  {
+    const NoDescriptors none;
+    sleep = ThreadProbe::look(sleeper.tid()).sleep;
+    others = ThreadProbe::others({});
+  }
+  EXPECT_EQ(sleep, Sleep::running) << "cannot be looked at";
+  EXPECT_FALSE(others.empty());
+}
+
+// A child and a grandchild, whose main threads sleep; in the grandchild another thread spins, or none.
+class Child {
+ public:
+  explicit Child(bool spins) {
+    EXPECT_EQ(pipe2(end_, 0), 0);
+    EXPECT_EQ(pipe2(ready_, 0), 0);
+    pid_ = fork();
+    char byte;
+    if (pid_ != 0) {
+      (void)!read(ready_[0], &byte, 1);
+      return;
+    }
+    close(end_[1]);
+    if (fork() == 0) {
+      pthread_t thread;
+      const auto spin = [](void* self) -> void* {
+        (void)!write(static_cast<Child*>(self)->ready_[1], "x", 1);
+        for (std::atomic<bool> over{false}; !over;) {
+        }
+        return nullptr;
+      };
+      if (spins) {
+        pthread_create(&thread, nullptr, spin, this);
+      } else {
+        (void)!write(ready_[1], "x", 1);
+      }
+      (void)!read(end_[0], &byte, 1);  // until the test closes its end
+      _exit(0);
+    }
+    wait(nullptr);
+    _exit(0);
+  }
+  ~Child() {
+    for (const int fd : {end_[0], end_[1], ready_[0], ready_[1]}) close(fd);
+    waitpid(pid_, nullptr, 0);
+  }
+
+ private:
+  int end_[2], ready_[2];
+  pid_t pid_;
+};
+
+TEST(ThreadProbe, DescendantsThatSleepDoNotRun) {
+  const Child child(false);
+  EXPECT_TRUE(soon([] { return !ThreadProbe::children_run(); }));
+}
+
+#if !defined(__SANITIZE_THREAD__)  // which refuses threads in a child that a threaded process has forked
+TEST(ThreadProbe, AThreadOfAGrandchildRuns) {
+  const Child child(true);
+  std::this_thread::sleep_for(50ms);  // until the main threads of both sleep
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(ThreadProbe::children_run());
+}
+#endif
+
+// Blocks the calling thread's entry as a call of the session does.
+class InSession {
+ public:
+  explicit InSession(Threads& threads) : waiter_(threads.self()) {}
+  void end() { waiter_.end(); }
+
+ private:
+  Waiter waiter_;
+};
+
+TEST(Threads, AWaiterCountsUntilItsCallEndsAndNotTwice) {
+  Threads threads;
+  EXPECT_FALSE(threads.all_wait()) << "no thread is no thread that waits";
+  Thread& own = threads.self();
+  EXPECT_FALSE(threads.some_wait());
+  {
+    Waiter outer(own);
+    EXPECT_TRUE(threads.all_wait());
+    {
+      Waiter inner(own);
+      inner.end();
+      EXPECT_TRUE(inner.ended());
+      EXPECT_TRUE(threads.all_wait());
+    }
+    EXPECT_EQ(own.waits, 1u);
+  }
+  EXPECT_FALSE(threads.all_wait());
+}
+
+TEST(Threads, OneThreadThatDoesNotWaitIsEnoughForTheVirtualClock) {
+  Threads threads;
+  const InSession waits(threads);
+  EXPECT_TRUE(threads.all_wait());
+  bool made = false;
+  std::thread([&] { threads.self(&made); }).join();
+  EXPECT_TRUE(made);
+  EXPECT_TRUE(threads.some_wait());
+  EXPECT_FALSE(threads.all_wait());
+}
+
+TEST(Threads, TheMainThreadCountsBeforeItHasCalled) {
+  Threads threads;
+  threads.add_main();
+  std::thread([&] {
+    const InSession waits(threads);
+    EXPECT_FALSE(threads.all_wait());
+  }).join();
+}
+
+TEST(Threads, ACallbackThreadCountsWhileItHasAWorkInHand) {
+  Threads threads;
+  const InSession waits(threads);
+  std::thread([&] {
+    Thread& own = threads.self();
+    own.callback = true;
+    EXPECT_TRUE(threads.all_wait());
+    own.busy = true;
+    EXPECT_FALSE(threads.all_wait());
+    EXPECT_FALSE(threads.callbacks_wait());
+    const InSession also(threads);
+    EXPECT_TRUE(threads.all_wait());
+    EXPECT_TRUE(threads.callbacks_wait());
+  }).join();
+}
+
+// A job may make a thread for each step. On the live clock nothing asks the kernel which are gone.
+TEST(Threads, ThreadsThatHaveEndedAreForgotten) {
+  Threads threads;
+  for (int i = 0; i < 2000; ++i) {
+    std::thread([&] { threads.self(); }).join();
+  }
+  EXPECT_LT(threads.size(), 200u);
+}
+
+// A rank made of threads that sleep. The thread of the test stands for the progress thread, which asks.
+class Rank {
+ public:
+  // A thread that the session sees blocked, and threads that it does not, PyTorch's call included or not.
+  void in_session() {
+    add(In::lock, [this] { ++threads.self().waits; });
+  }
+  void in_future(In in) {
+    add(in, [this] { ++threads.self().futures; });
+  }
+  void elsewhere(In in) {
+    add(in, [this] { threads.self(); });
+  }
+  void callback(In in) {
+    add(in, [this] {
+      Thread& own = threads.self();
+      own.callback = own.busy = true;
+    });
+  }
+  void bystander(In in) { add(in, [] {}); }
+
+  Activity activity(bool owed = false, bool children = false) {
+    auto question = threads.ask(owed, ThreadProbe::self());
+    return Threads::look(question, children);
+  }
+  bool is(Activity expected, bool owed = false, bool children = false) {
+    return soon([&] { return activity(owed, children) == expected; });
+  }
+
+  Threads threads;
+
+ private:
+  void add(In in, std::function<void()> first) {
+    sleepers_.push_back(std::make_unique<Sleeper>(in, std::move(first)));
+    EXPECT_TRUE(sleepers_.back()->seen(in == In::lock ? Sleep::lock : in == In::spin ? Sleep::running : Sleep::other));
+  }
+  std::vector<std::unique_ptr<Sleeper>> sleepers_;
+};
+
+TEST(Ranks, WaitIfOneIsInTheSessionAndTheOthersInLocks) {
+  Rank rank;
+  rank.in_session();
+  rank.in_future(In::lock);
+  rank.elsewhere(In::lock);
+  rank.callback(In::lock);
+  EXPECT_TRUE(rank.is(Activity::waiting));
+}
+
+TEST(Ranks, WaitInAFutureOnlyWhileAWorkIsOwed) {
+  Rank rank;
+  rank.in_future(In::lock);
+  EXPECT_TRUE(rank.is(Activity::waiting, true));
+  EXPECT_TRUE(rank.is(Activity::outside, false));
+}
+
+TEST(Ranks, AreOutsideIfOneSleepsInWhatTheNetworkDoesNotEnd) {
+  for (const In in : {In::timed_lock, In::nanosleep, In::pipe, In::poll}) {
+    Rank rank;
+    rank.in_session();
+    rank.elsewhere(in);
+    EXPECT_TRUE(rank.is(Activity::outside)) << static_cast<int>(in);
+  }
+}
+
+TEST(Ranks, ComputeIfOneRuns) {
+  Rank rank;
+  rank.in_session();
+  rank.in_future(In::spin);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.activity(true), Activity::computing);
+}
+
+TEST(Ranks, ComputeIfOneIsInALockThatARunningBystanderMayHold) {
+  Rank rank;
+  rank.in_session();
+  rank.elsewhere(In::lock);
+  rank.bystander(In::poll);
+  EXPECT_TRUE(rank.is(Activity::waiting)) << "a bystander that sleeps";
+  rank.bystander(In::spin);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.activity(), Activity::computing);
+}
+
+// What a future waits for is the network's, so that a thread that runs for other reasons does not hold the clock.
+TEST(Ranks, WaitInAFutureWhateverBystandersDo) {
+  Rank rank;
+  rank.in_session();
+  rank.in_future(In::lock);
+  rank.bystander(In::spin);
+  EXPECT_TRUE(rank.is(Activity::waiting));
+}
+
+TEST(Ranks, WaitThoughAThreadOfTheirsHasEnded) {
+  Rank rank;
+  rank.in_session();
+  std::thread([&] { rank.threads.self(); }).join();
+  EXPECT_FALSE(rank.threads.all_wait());
+  EXPECT_TRUE(rank.is(Activity::waiting));
+  ThreadWatch watch(rank.threads);
+  EXPECT_TRUE(soon([&] {
+    auto look = watch.begin(false, ThreadProbe::self());
+    ThreadWatch::ask(look);
+    watch.end(look, 0);
+    return rank.threads.size() == 1;
+  }));
+  EXPECT_TRUE(rank.threads.all_wait()) << "the thread is forgotten";
+}
+
+#if !defined(__SANITIZE_THREAD__)
+TEST(Ranks, ComputeIfOneSleepsWhileADescendantRuns) {
+  const Child child(true);
+  Rank rank;
+  rank.elsewhere(In::pipe);
+  EXPECT_TRUE(rank.is(Activity::computing, false, true));
+  EXPECT_TRUE(rank.is(Activity::outside, false, false)) << "descendants were not asked about";
+}
+#endif
+
+// Looks whose outcome the test gives.
+class Watch : public ::testing::Test {
+ protected:
+  void look(Activity seen, std::int64_t at_ms, bool owed = false) {
+    auto look = watch.begin(owed, 0);
+    asked_children = look.children;
+    look.seen = seen;
+    watch.end(look, at_ms * 1'000'000);
+  }
+  Threads threads;
+  ThreadWatch watch{threads};
+  bool asked_children = false;
+};
+
+TEST_F(Watch, OutsideTakesEightLooksAndTwentyFiveMilliseconds) {
+  for (int i = 0; i < 7; ++i) {
+    look(Activity::outside, 100 * i);
+    EXPECT_EQ(watch.activity(), Activity::computing) << i;
+    EXPECT_EQ(watch.interval_ms(), 3);
+  }
+  look(Activity::outside, 700);
+  EXPECT_EQ(watch.activity(), Activity::outside);
+  EXPECT_EQ(watch.interval_ms(), 5);
+  watch.moved();
+  EXPECT_EQ(watch.activity(), Activity::computing);
+  for (int i = 0; i < 25; ++i) {
+    look(Activity::outside, 1000 + i);
+    EXPECT_EQ(watch.activity(), Activity::computing) << i;
+  }
+  look(Activity::outside, 1025);
+  EXPECT_EQ(watch.activity(), Activity::outside);
+}
+
+TEST_F(Watch, AThreadSeenRunningBeginsTheCountAnew) {
+  for (int i = 0; i < 7; ++i) look(Activity::outside, 100 * i);
+  look(Activity::computing, 700);
+  for (int i = 8; i < 15; ++i) look(Activity::outside, 100 * i);
+  EXPECT_EQ(watch.activity(), Activity::computing);
+  look(Activity::outside, 1500);
+  EXPECT_EQ(watch.activity(), Activity::outside);
+}
+
+TEST_F(Watch, DescendantsAreLookedAtBeforeTheFindingAndNowAndThenAfterIt) {
+  std::vector<int> with;
+  for (int i = 1; i <= 200; ++i) {
+    look(Activity::outside, i);
+    if (asked_children) with.push_back(i);
+  }
+  EXPECT_THAT(with, ::testing::ElementsAre(8, 64, 128, 192));
+}
+
+TEST_F(Watch, WaitingTakesOneLook) {
+  look(Activity::waiting, 0);
+  EXPECT_EQ(watch.activity(), Activity::waiting);
+  EXPECT_EQ(watch.interval_ms(), 20);
+  look(Activity::computing, 20);
+  EXPECT_EQ(watch.activity(), Activity::computing);
+}
+
+TEST_F(Watch, ALookDuringWhichAThreadMovedIsVoid) {
+  for (const Activity seen : {Activity::waiting, Activity::outside}) {
+    auto under_way = watch.begin(true, 0);
+    under_way.seen = seen;
+    watch.moved();
+    watch.end(under_way, 0);
+    EXPECT_EQ(watch.activity(), Activity::computing);
+    EXPECT_EQ(watch.interval_ms(), 1);
+  }
+}
+
+TEST_F(Watch, LooksAtARankThatComputesGrowRareUnlessAThreadIsLikelyToWait) {
+  std::vector<int> intervals;
+  for (int i = 0; i < 6; ++i) {
+    look(Activity::computing, i);
+    intervals.push_back(watch.interval_ms());
+  }
+  EXPECT_THAT(intervals, ::testing::ElementsAre(2, 4, 8, 16, 16, 16));
+  look(Activity::computing, 6, true);
+  EXPECT_EQ(watch.interval_ms(), 1) << "a work is owed";
+  look(Activity::computing, 7);
+  EXPECT_EQ(watch.interval_ms(), 2);
+  ++threads.self().futures;
+  look(Activity::computing, 8);
+  EXPECT_EQ(watch.interval_ms(), 1) << "a thread is in a future";
+}
+
+}  // namespace
+}  // namespace loomnet::rank
