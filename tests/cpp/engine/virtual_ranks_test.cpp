@@ -227,7 +227,7 @@ TEST_F(Clock, RacesTheMachinesClockWhileARankIsOutside) {
   EXPECT_EQ(run(kFar, 50), Stop::waiting);
   const std::int64_t took = rank::monotonic_ns() - began;
   EXPECT_EQ(events.size(), 1u);
-  EXPECT_GE(network.now(), milliseconds(30));
+  EXPECT_GT(network.now(), microseconds(1));
   EXPECT_LE(network.now(), nanoseconds(took));
   EXPECT_EQ(clock.raced(), network.now());
   EXPECT_THAT(clock.racers(), ElementsAre(1u));
@@ -339,13 +339,14 @@ TEST_F(Clock, NoRankComesToRestUnseen) {
   all_rest();
   std::atomic<int> turn{0};
   std::atomic<bool> over{false};
-  constexpr int kTurns = 1500;
+  constexpr int kTurns = 4000;
   hand(kRanks - 1).computes();
   std::thread last([&] {
     for (int done = 0; done < kTurns; ++done) {
       while (turn == done && !over) {
       }
-      for (std::atomic<int> spin = done * 7 % 2000; spin > 0; --spin) {
+      const std::int64_t until = rank::monotonic_ns() + done * 7919 % 150'000;
+      while (rank::monotonic_ns() < until) {
       }
       hand(kRanks - 1).rests(State::waiting);
     }
