@@ -1,5 +1,5 @@
-// Credits: a slot is free for the sender when its write has completed (the local copy may change)
-// and the receiver gave it back (the remote one may).
+// A slot is free for the sender after two events. Its write has completed, so that the local bytes may change;
+// and the receiver has given credit for the slot, so that the remote bytes may change.
 #include "collective/channels.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ void Channels::post_bare(JobRank rank, Immediate immediate) {
 }
 
 bool Channels::idle(Outbound& out) const {
-  // A completion still due would be taken for one of the next stream's.
+  // While a completion is due the channel stays closed: it would count for the next stream's write.
   if (out.state == State::closing && !out.asked && out.sent == out.returned && out.pending == 0) {
     out.state = State::idle;
   }
@@ -109,8 +109,9 @@ void Channels::withdraw(JobRank rank, Stream stream) {
   std::erase(peers_[rank]->parked, stream);
 }
 
-// A channel to take back: one that its communicator has closed but whose slots lie unread at the
-// peer, else the one that was used longest ago of those that stand still or had their turn.
+// The channel to take back. First choice: a channel that its communicator has closed and whose slots lie unread
+// at the peer. Else, of the channels that have no write in flight or whose stream has sent a window, the one
+// that was used longest ago.
 Channels::Outbound* Channels::victim(Peer& p) const {
   Outbound* best = nullptr;
   for (Outbound& out : p.out) {
@@ -129,7 +130,7 @@ void Channels::reclaim(JobRank rank) {
       [this](Outbound& out) { return idle(out) || out.asked || out.yielding; }));
   std::size_t wanted = p.waiting.size() > coming ? p.waiting.size() - coming : 0;
   const auto take_back = [&](Outbound& out) {
-    // Nothing of a collective comes back along a channel but credit, and that is all here.
+    // For a collective only credit comes back along a channel. If all of it is here, no answer is needed.
     const bool answered = out.stream.traffic != Traffic::collective || out.sent != out.returned;
     close(rank, static_cast<std::uint16_t>(&out - p.out.data()), answered);
     ++counters.channels_reclaimed;
@@ -239,8 +240,7 @@ void Channels::abort(JobRank rank, std::uint32_t communicator, OperationStatus s
 
 bool Channels::serves(JobRank rank, std::uint16_t channel, Stream stream) const {
   if (is_kept(channel)) {
-    const Kept& k = kept(rank, channel);
-    return !k.chunks.empty() && k.stream == stream;
+    return peers_[rank]->kept.serves(place(channel), stream);
   }
   const Inbound& in = peers_[rank]->in[channel];
   return (in.state == State::open || in.state == State::closing) && in.stream == stream;
@@ -248,7 +248,7 @@ bool Channels::serves(JobRank rank, std::uint16_t channel, Stream stream) const 
 
 int Channels::find_inbound(JobRank rank, Stream stream) const {
   if (peers_[rank] == nullptr) return -1;
-  const std::size_t all = layout_.channels() + peers_[rank]->kept.size();
+  const std::size_t all = layout_.channels() + peers_[rank]->kept.places();
   for (std::size_t c = 0; c < all; ++c) {
     if (serves(rank, static_cast<std::uint16_t>(c), stream)) return static_cast<int>(c);
   }
@@ -256,7 +256,7 @@ int Channels::find_inbound(JobRank rank, Stream stream) const {
 }
 
 bool Channels::has_chunk(JobRank rank, std::uint16_t channel) const {
-  if (is_kept(channel)) return !kept(rank, channel).chunks.empty();
+  if (is_kept(channel)) return peers_[rank]->kept.has_chunk(place(channel));
   const Inbound& in = peers_[rank]->in[channel];
   return in.consumed < in.received;
 }
@@ -265,8 +265,8 @@ Chunk Channels::front(JobRank rank, std::uint16_t channel) const {
   std::uint64_t entry = 0;
   Chunk chunk;
   if (is_kept(channel)) {
-    const KeptChunk& first = kept(rank, channel).chunks.front();
-    entry = first.entry;
+    const KeptChunks::Chunk& first = peers_[rank]->kept.front(place(channel));
+    entry = first.arrival;
     if (staging_ != nullptr) chunk.header = first.bytes.data();
   } else {
     const Inbound& in = peers_[rank]->in[channel];
@@ -287,36 +287,30 @@ void Channels::release(JobRank rank, std::uint16_t channel) {
     ++peers_[rank]->in[channel].consumed;
     return give_back(rank, channel);
   }
-  Kept& k = kept(rank, channel);
-  k.chunks.pop_front();
-  if (!k.chunks.empty()) return;
+  KeptChunks& kept = peers_[rank]->kept;
+  kept.drop_front(place(channel));
+  if (kept.has_chunk(place(channel))) return;
+  const Stream stream = kept.stream(place(channel));
   post_bare(rank, Immediate::named(ImmediateKind::stream,
                                    static_cast<std::uint8_t>(StreamWord::drained),
-                                   k.stream.communicator, k.stream.traffic));
+                                   stream.communicator, stream.traffic));
 }
 
-// Copies what has not been taken from the slots of `in`; the number to find it by, -1: too many.
+// Copies the chunks that have not been taken out of the slots of `in`. Returns the channel number under which
+// they are found from now on; -1: the peer has too many such streams.
 int Channels::keep(JobRank rank, Inbound& in) {
   Peer& p = *peers_[rank];
-  auto at = std::find_if(p.kept.begin(), p.kept.end(),
-                         [](const Kept& k) { return k.chunks.empty(); });
-  if (at == p.kept.end()) {
-    if (p.kept.size() == kMostKept) return -1;
-    at = p.kept.emplace(p.kept.end());
-  }
-  at->stream = in.stream;
+  const int place = p.kept.take_place(in.stream);
+  if (place < 0) return -1;
   const auto channel = static_cast<std::uint32_t>(&in - p.in.data());
   for (; in.consumed < in.received; ++in.consumed) {
     const auto slot = static_cast<std::uint32_t>(in.consumed % layout_.slots());
-    at->chunks.push_back({.entry = in.slots[slot], .bytes = {}});
-    KeptChunk& chunk = at->chunks.back();
-    if (staging_ != nullptr) {
-      const std::uint8_t* from = staging_ + layout_.receive_slot(rank, channel, slot);
-      chunk.bytes.assign(from, from + static_cast<std::uint32_t>(chunk.entry));
-    }
+    const std::uint8_t* bytes =
+        staging_ == nullptr ? nullptr : staging_ + layout_.receive_slot(rank, channel, slot);
+    p.kept.add(static_cast<std::size_t>(place), in.slots[slot], bytes);
     ++counters.kept_chunks;
   }
-  return static_cast<int>(layout_.channels() + static_cast<std::uint32_t>(at - p.kept.begin()));
+  return static_cast<int>(layout_.channels()) + place;
 }
 
 void Channels::give_back(JobRank rank, std::uint16_t channel) {
@@ -436,7 +430,7 @@ ChannelEvent Channels::on_control(JobRank rank, Immediate immediate) {
       if (!named && (out.stream.traffic != Traffic::point_to_point || out.state == State::idle)) {
         return error("clear-to-send on a channel without messages");
       }
-      // Of a closed communicator; what was taken back still serves its stream until the answer.
+      // The communicator is closed. A channel that was taken back serves its stream until the answer.
       if (!named && out.state == State::closing && !out.asked) return {};
       event.kind = ChannelEvent::Kind::clear;
       event.communicator = stream.communicator;
@@ -468,7 +462,7 @@ ChannelEvent Channels::on_close(JobRank rank, Immediate immediate) {
                       static_cast<std::uint8_t>(unread ? StreamWord::kept : StreamWord::returned),
                       in.stream.communicator, in.stream.traffic));
   if (!unread) return {};
-  // For its communicator the stream has moved.
+  // The communicator finds the stream under another number from now on.
   return {ChannelEvent::Kind::opened, static_cast<std::uint16_t>(aside), in.stream.communicator,
           in.stream.traffic, 0, nullptr};
 }
@@ -491,7 +485,7 @@ ChannelEvent Channels::on_stream(JobRank rank, Immediate immediate) {
       return {};
     }
     case StreamWord::drained:
-      // Of a closed communicator nothing is parked any more.
+      // Where the communicator has been closed here, its stream is parked no more, and nothing is erased.
       std::erase(p.parked, stream);
       return event;
     case StreamWord::clear: p.clears = stream; return {};
@@ -514,7 +508,7 @@ bool Channels::on_completion(JobRank rank, std::uint64_t id, int* channel, unsig
     return ++counters.stray_completions, false;
   }
   p->out[c].pending &= ~(1ull << slot);
-  if (p->waiting.empty()) p->out[c].yielding = false;  // the stream that wanted it has one
+  if (p->waiting.empty()) p->out[c].yielding = false;  // the streams that waited have got channels
   --in_flight_;
   *channel = static_cast<int>(c);
   *at = static_cast<unsigned>(slot);

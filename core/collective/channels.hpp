@@ -1,14 +1,15 @@
-// Channels: one-way pipes of slots between two ranks, with credits so that no slot is ever
-// overrun. The sender owns the numbering of its channels towards a peer and tells the peer which
-// communicator a channel serves; since a queue pair keeps order, no agreement between ranks about
-// the order in which communicators are created is needed.
+// Channels: one-way pipes of slots between two ranks. Credits keep the sender from writing to a slot that the
+// receiver still reads. The sender numbers its channels towards a peer, and tells the peer which communicator
+// each channel serves. Ranks need not agree on the order in which communicators are created, because a queue
+// pair delivers in order: the peer hears which communicator a channel serves before the channel's first data arrives.
 //
-// Streams (a communicator's collectives, or its messages) may be more than channels. A stream that
-// finds none free waits in line, and the sender takes the channel back that was used longest ago:
-// of a stream with nothing on the wire, or of one that has sent a window since it got the channel.
-// The receiver answers that with all slots, having copied aside what lies in them and is not asked
-// for yet; the stream may have a channel again when that has been taken. So a channel never waits
-// for what the receiver's program does, and what is copied aside is a window per stream at most.
+// There may be more streams than channels; a stream is a communicator's collectives, or its messages. A stream
+// that finds no free channel waits in line. The sender then takes a channel back, the one that was used
+// longest ago among two kinds: channels with no write in flight, and channels whose stream has sent at least a
+// window since it got the channel. The receiver answers with the credit for all slots. Before that the
+// receiver copies chunks that its program has not asked for yet out of the slots (KeptChunks). The stream may
+// have a channel again once its copied chunks have been taken. A channel therefore never waits for the
+// receiver's program, and at most one window of chunks per stream is copied.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective/kept_chunks.hpp"
 #include "collective/staging.hpp"
 #include "collective/verbs.hpp"
 #include "collective/wire.hpp"
@@ -27,8 +29,8 @@ namespace loomnet {
 struct ChannelCounters {
   std::uint64_t data_writes = 0, data_bytes = 0, data_arrivals = 0;
   std::uint64_t credit_writes = 0, channels_opened = 0, channels_closed = 0;
-  std::uint64_t channels_reclaimed = 0;     // taken from a stream, for another that waited
-  std::uint64_t kept_chunks = 0;            // copied aside, since their channel was wanted back
+  std::uint64_t channels_reclaimed = 0;     // taken back from a stream, because another stream waited
+  std::uint64_t kept_chunks = 0;            // copied out of a channel that the peer took back
   std::uint64_t discarded_chunks = 0;       // for a communicator that is closed or failed here
   std::uint64_t stray_completions = 0;      // for a write that was never posted
   std::uint64_t late_arrivals = 0;          // from a peer that has already failed
@@ -64,23 +66,25 @@ class Channels {
   bool carries_bytes() const { return staging_ != nullptr; }
 
   // --- sending ----------------------------------------------------------------------------------
-  // The channel that serves the stream; else takes the lowest idle one and announces it. -1: the
-  // stream must wait; once it need not, on_arrival tells of credit for it or grant() names it.
+  // The channel that serves the stream. If there is none, the lowest idle channel is taken for the stream and
+  // announced to the peer. -1: the stream must wait, until on_arrival() returns credit for the stream or
+  // grant() returns the stream.
   int open(JobRank peer, Stream stream);
-  // `answered`: the peer may still send `clear` for it, so the channel comes back only behind those.
+  // `answered`: the peer is asked to answer, and the channel is idle again only after the answer. For a stream
+  // of messages, whose peer may still send `clear`: each `clear` comes before the answer.
   void close(JobRank peer, std::uint16_t channel, bool answered);
-  // The stream wants no channel any more.
+  // Takes the stream out of the line for a channel.
   void withdraw(JobRank peer, Stream stream);
-  // Takes channels back as long as streams wait for more than are on their way back; opens an idle
-  // one for the stream that has waited longest. Names the stream that shall look again whether it
-  // can send. To be called after every event until it names none.
+  // Takes channels back while more streams wait than channels are on their way back, and opens an idle channel
+  // for the stream that has waited longest. Returns a stream that can perhaps send now. Call it after every
+  // event until it returns none.
   std::optional<Stream> grant(JobRank peer);
   bool anything_waits() const { return waiting_ > 0; }
   bool owns(JobRank peer, std::uint16_t channel, Stream stream) const {
     const Outbound& out = peers_[peer]->out[channel];
     return out.state == State::open && out.stream == stream;
   }
-  // `forwarded`: what has just arrived from another member.
+  // `forwarded`: the chunk to send has just arrived from another member.
   bool can_send(JobRank peer, std::uint16_t channel, bool forwarded = false) const;
   // Where the next chunk's payload goes; null in length-only runs. can_send must hold.
   std::uint8_t* payload(JobRank peer, std::uint16_t channel);
@@ -92,25 +96,25 @@ class Channels {
   void abort(JobRank peer, std::uint32_t communicator, OperationStatus status);
 
   // --- receiving --------------------------------------------------------------------------------
-  // The inbound channel of a stream, or -1. Numbers from layout().channels() on stand for chunks
-  // that were copied aside.
+  // The inbound channel of a stream, or -1. Numbers from layout().channels() on are places of copied chunks
+  // (KeptChunks), and the calls below take both kinds of number.
   int find_inbound(JobRank peer, Stream stream) const;
   bool serves(JobRank peer, std::uint16_t channel, Stream stream) const;
   bool has_chunk(JobRank peer, std::uint16_t channel) const;
   Chunk front(JobRank peer, std::uint16_t channel) const;
   void release(JobRank peer, std::uint16_t channel);  // the front slot, with its credit
-  // Drops what is there and all that still comes until the peer closes the channel.
+  // Drops the chunks that are there, and those that arrive until the peer closes the channel.
   void discard(JobRank peer, std::uint16_t channel);
 
   // --- events -----------------------------------------------------------------------------------
   ChannelEvent on_arrival(JobRank peer, std::uint32_t word, std::uint32_t length);
   // True if `id` named a write in flight to this peer. channel < 0: a bare immediate.
   bool on_completion(JobRank peer, std::uint64_t id, int* channel, unsigned* slot);
-  // What an outbound channel serves.
+  // The stream that an outbound channel serves.
   Stream owner(JobRank peer, std::uint16_t channel) const {
     return peers_[peer]->out[channel].stream;
   }
-  // Nothing will complete or arrive any more.
+  // The peer has failed: none of its writes will complete, and nothing will arrive from it.
   void forget(JobRank peer);
   std::uint64_t in_flight() const { return in_flight_; }
   // Slots of an outbound channel whose writes have not completed, one bit each.
@@ -128,8 +132,8 @@ class Channels {
     std::uint64_t pending = 0;  // bit per slot: its write has not completed
     Stream stream;
     State state = State::idle;
-    bool asked = false;     // closing, and the peer's answer brings all slots back
-    bool yielding = false;  // open, and to be taken back once its writes have completed
+    bool asked = false;     // closing; the peer's answer will give credit for all slots
+    bool yielding = false;  // open; will be taken back when its writes have completed
     std::uint64_t sent_before = 0;  // `sent` when it was opened
     std::uint64_t used = 0;         // Peer::uses when it last sent
   };
@@ -139,14 +143,6 @@ class Channels {
     State state = State::idle;
     std::unique_ptr<std::uint64_t[]> slots;  // per slot: immediate << 32 | length, once arrived
   };
-  struct KeptChunk {
-    std::uint64_t entry;  // as in Inbound::slots
-    std::vector<std::uint8_t> bytes;  // empty in length-only runs
-  };
-  struct Kept {
-    Stream stream;
-    std::deque<KeptChunk> chunks;  // none: free for another stream
-  };
   // Made when the pair first talks: most pairs of a large job never do.
   struct Peer {
     std::vector<Outbound> out;
@@ -154,15 +150,12 @@ class Channels {
     std::uint64_t bare_pending = 0;  // immediates without data, in flight
     std::uint64_t uses = 0;          // writes of data
     std::deque<Stream> waiting;      // for a channel to the peer, first come first served
-    std::deque<Stream> displaced;    // lost their channel at once, and may want one again
-    std::vector<Stream> parked;      // of which the peer has kept chunks aside
-    std::deque<Kept> kept;           // of the peer's streams; a reference to one stays valid
-    std::optional<Stream> clears;    // which the next `clear` speaks of
+    std::deque<Stream> displaced;    // their channel was taken back without an answer; they may want another
+    std::vector<Stream> parked;      // the peer has copied their chunks, and not taken all of them yet
+    KeptChunks kept;                 // of the peer's streams
+    std::optional<Stream> clears;    // the stream of the next `clear`, where that is not said by its channel
     bool gone = false;
   };
-  // Streams of one peer whose chunks are kept aside; a peer that has more of them makes them up.
-  static constexpr std::size_t kMostKept = 4096;
-
   Peer& peer(JobRank rank);
   void post_bare(JobRank rank, Immediate immediate);
   void give_back(JobRank rank, std::uint16_t channel);
@@ -171,9 +164,7 @@ class Channels {
   void reclaim(JobRank rank);
   Outbound* victim(Peer& peer) const;
   bool is_kept(std::uint16_t channel) const { return channel >= layout_.channels(); }
-  Kept& kept(JobRank rank, std::uint16_t channel) const {
-    return peers_[rank]->kept[channel - layout_.channels()];
-  }
+  std::size_t place(std::uint16_t channel) const { return channel - layout_.channels(); }
   int keep(JobRank rank, Inbound& in);
   ChannelEvent on_close(JobRank rank, Immediate immediate);
   ChannelEvent on_stream(JobRank rank, Immediate immediate);
