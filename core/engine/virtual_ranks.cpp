@@ -82,7 +82,7 @@ VirtualRanks::Due VirtualRanks::alarms() const {
   Due due;
   for (const Rank& rank : ranks_) {
     if (!rank.present || rank.bridge->fault() != RankFault::none) continue;
-    // A rank that did not move when its alarm rang is not rung for again: its words are not trusted.
+    // The alarm of a rank that did not move when it rang does not ring again: the rank's words are not trusted.
     if (rank.rung != 0 && rank.rung == rank.bridge->port().state_word()) continue;
     const auto alarms = rank.bridge->port().alarms();
     due.asked = std::min(due.asked, std::max(alarms.asked, network_.now()));
@@ -109,7 +109,8 @@ bool VirtualRanks::ring() {
   return any;
 }
 
-// How far the clock may go while a rank sleeps outside: as far as the machine's clock has gone since.
+// How far the clock may go while a rank sleeps outside: as far as the machine's clock has gone since the rank was
+// first found there.
 Picoseconds VirtualRanks::race_limit() {
   const std::int64_t now_ns = rank::monotonic_ns();
   if (!std::exchange(racing_, true)) {
@@ -163,7 +164,7 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
     const Due alarm = alarms();
     Picoseconds next = std::min(network_.events().next(), alarm.asked);
     const bool stuck = next == kNever && rests == rank::Rest::waiting;
-    // A limit that the script did not choose ends what takes too long; it does not hide a deadlock.
+    // A limit that the script did not choose ends an operation that takes too long. It does not hide a deadlock.
     if (stuck && doubtful_.empty()) return Stop::stuck;
     const bool waits = rests == rank::Rest::waiting && !stuck;
     if (waits) racing_ = false;

@@ -1,6 +1,6 @@
-// Real rank processes on virtual time: the clock stands still while any of them computes. It moves when
-// all of them wait in communication with nothing unread; where one sleeps in what the engine cannot see,
-// it moves no faster than the machine's own clock.
+// Real rank processes on virtual time. The clock stands while any rank computes. It moves when every rank waits
+// in communication and has read all its entries. While a rank sleeps in a call that the engine knows nothing
+// of, the clock moves no faster than the machine's own.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +25,22 @@ class VirtualRanks {
   // Ranks in order. A rank whose process is gone must be told by leave(), or the clock stands.
   void add(RankBridge& bridge);
   void leave(std::size_t rank) { ranks_.at(rank).present = false; }
-  // True if all ranks outside `but` rest. Only then is it deterministic to notify them. Time must not
-  // advance while a rank has exited and leave() was not called.
+  // True if every rank that is not in `but` rests. Notices to the ranks are deterministic only then. Time must
+  // not advance between the end of a rank's process and the call of leave().
   bool others_wait(const std::vector<std::size_t>& but);
-  // Tells all ranks that nothing is under way: what still needs a rank that has left will not end.
+  // Tells all ranks that nothing is under way any more, so that operations that need a rank that has left will
+  // not end.
   void strand();
 
-  // These ranks have threads of which the engine cannot tell whether they will communicate: until the next
-  // call the clock goes with the machine's where it would be stuck. Empty: none.
+  // These ranks have threads that have never communicated and may yet do so. Until the next call of doubt() the
+  // clock goes with the machine's wherever run() would else return `stuck`. Empty: no such rank.
   void doubt(std::vector<std::size_t> ranks) { doubtful_ = std::move(ranks); }
 
   // Runs to emulated `end` at most, for `wall_ms` at most.
   Stop run(Picoseconds end, int wall_ms);
 
-  // Emulated time that passed while a rank slept in what cannot be seen, and which ranks did so.
+  // Emulated time that has passed at the machine's pace, and the ranks that slept outside or were in doubt when
+  // that pace last began.
   Picoseconds raced() const { return raced_; }
   const std::vector<std::size_t>& racers() const { return racers_; }
 
@@ -46,7 +48,7 @@ class VirtualRanks {
   struct Rank {
     RankBridge* bridge;
     bool present;
-    std::uint64_t rung = 0;  // state word at which its alarm was rung: it has not moved since
+    std::uint64_t rung = 0;  // state word when its alarm last rang; while it is the same the rank has not moved
   };
   struct Due {
     Picoseconds asked = kNever, limit = kNever;

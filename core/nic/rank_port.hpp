@@ -80,12 +80,12 @@ class RankPort {
   void cancel_sleep();
 
   rank::State state() const;
-  // Whether the rank rests and both sides have read all that the other wrote. As a rank that waits only
-  // moves when this side publishes something, ports found waiting one after the other wait together,
-  // provided the caller publishes nothing in between.
+  // How the rank rests; `none` as well while one side has not read all that the other wrote. A rank that waits
+  // moves only when this side publishes an entry. Ports that are found waiting one after the other therefore
+  // wait at the same time, provided that the caller publishes nothing in between.
   rank::Rest rest();
   bool quiescent() { return rest() == rank::Rest::waiting; }
-  // When a rank that rests wants to be woken, as its words say it; kNever: not at all.
+  // The times at which a rank that rests wants to be woken, as its words say; kNever: not at all.
   struct Alarms {
     Picoseconds asked = kNever, limit = kNever;
   };

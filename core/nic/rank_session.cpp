@@ -409,8 +409,8 @@ void RankSession::expire() {
   for (const auto& [communicator, reason] : late) executor_.abort(communicator, reason);
 }
 
-// A rank that left has finished all it took part in, so what runs may still end without it: only
-// silence shows that an operation needed it.
+// A rank that left of its own accord had finished all operations that it took part in, so operations that still
+// run may well end without it. Only silence shows that one of them needed that rank.
 void RankSession::expire_departed() {
   const bool stranded = client_.stranded() != stranded_;
   stranded_ = client_.stranded();
@@ -442,7 +442,8 @@ void RankSession::sleep(std::unique_lock<std::mutex>& lock) {
   }
   rank_wake_.clear();
   idle_ = blind_ = false;
-  update_state();  // before anything is read: the engine must not see us read and still wait
+  // Before entries are read: the engine must not find them read and the rank still at rest.
+  update_state();
   client_.cancel_sleep();
 }
 
@@ -536,9 +537,9 @@ void RankSession::leave(std::int64_t linger_ns) {
     communicators_.clear();
     client_.publish();
     if (thread_.joinable() && !settled()) {
-      // On the virtual clock time must go on, or nothing in flight would ever complete; it stands again
-      // from the instant at which all has, so that where the process ends does not depend on the
-      // scheduler.
+      // On the virtual clock this thread waits as in any other call, so that time moves and the writes in
+      // flight complete. At the instant at which the last has completed the rank computes again and time
+      // stands. The instant at which the process ends thus does not depend on the scheduler.
       Waiter waiter(thread);
       const std::uint64_t stranded = client_.stranded();
       block(lock, waiter, virtual_ ? kNoAlarm : after(linger_ns), false,

@@ -32,7 +32,7 @@ struct Work {
   std::int64_t started_ns = 0, ended_ns = 0;
   std::int64_t limit_ns = 0;     // time limit, 0: none
   std::int64_t deadline_ps = kNoAlarm;  // on the session's clock
-  bool asked = false;            // the script chose the limit
+  bool asked = false;            // the script chose the limit itself; see RankWords::alarm_ps
   std::uint64_t bytes = 0;    // payload: the larger of input and output
   OperationStatus status = OperationStatus::ok;
   std::string message;
@@ -64,16 +64,19 @@ class RankSession final : private OperationSink {
   void create(CommunicatorId id, const std::vector<JobRank>& members);
   void close(CommunicatorId id);
   void abort(CommunicatorId id, const std::string& reason);
-  // `timeout_ns` of emulated time from now, 0 for none: then the communicator is aborted. `asked`: the
-  // script chose this limit; one that it did not choose does not keep a deadlock from being named.
+  // If the operations are not over `timeout_ns` of emulated time from now (0: no limit), the communicator is
+  // aborted. `asked`: the script chose this limit. A limit that it did not choose, such as PyTorch's default
+  // of minutes, does not keep the engine from naming a deadlock at once.
   WorkPtr start(CommunicatorId id, std::vector<Operation> operations, std::int64_t timeout_ns,
                 bool asked = true);
   // True when done; false if `timeout_ns` of emulated time (negative: none) passed first.
   bool wait(const WorkPtr& work, std::int64_t timeout_ns);
-  // Asks for the work from next_finished(). False: it is done already, and will not come.
+  // next_finished() shall return this work. False: the work is done already, and next_finished() will not
+  // return it.
   bool want(const WorkPtr& work);
-  // Sleeps for the next finished work that was wanted; null once the session stops. A thread that
-  // calls it runs callbacks in between, which counts as computing.
+  // Sleeps until a work that was wanted has finished; null once the session has left. The calling thread is a
+  // callback thread from its first call on: it counts as computing from one return to its next call, and does
+  // not count at all while it sleeps here.
   WorkPtr next_finished();
   // Members of a new group and the number that the run gives to it, once `size` ranks have asked for
   // the group of this 128-bit name; `position`: this rank's in it. No number: `timeout_ns` passed
@@ -115,15 +118,15 @@ class RankSession final : private OperationSink {
   void account(const WorkPtr& work, const OperationResult& result);
   void release(const WorkPtr& work);
   void progress();
-  // The session's clock is the engine's virtual one: time limits go by it, and it moves while every
-  // thread that may post waits or sleeps. The main thread counts among these.
+  // From now on time limits go by the engine's virtual clock, which moves only while every thread that may
+  // post waits or sleeps. The main thread is one of these from the start.
   void use_virtual_clock();
   // What follows is called with the mutex held.
-  Thread& awake();        // a thread of the process is here
+  Thread& awake();        // the calling thread runs: void what was known of the rank's rest
   void start_progress();
   void update_state();
   void set_alarms();
-  void resume(Waiter& waiter);  // its thread computes from now on
+  void resume(Waiter& waiter);  // the call of `waiter` ends: its thread counts as computing from now on
   void end_blocks();
   bool settled() const;   // nothing of this rank is under way any more
   std::uint64_t payload_bytes(CommunicatorId id, const Operation& o) const;
@@ -137,8 +140,8 @@ class RankSession final : private OperationSink {
   bool block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std::int64_t deadline_ps, bool asked,
              const std::function<bool()>& done);
 
-  // A call inside block(). The progress thread ends it, so that its thread counts as computing before
-  // the scheduler lets it run.
+  // A call that is inside block(). The progress thread ends the call, not the blocked thread: the rank must
+  // count as computing even before the scheduler lets that thread run.
   struct Block {
     Waiter* waiter;
     std::int64_t due_ps;
@@ -146,8 +149,8 @@ class RankSession final : private OperationSink {
     const std::function<bool()>* done;
   };
 
-  // Live: silence after which an operation that still needs a rank that has exited is given up. On the
-  // virtual clock the engine knows that nothing will come, and says so.
+  // Live: how long the network must be silent before operations that need a rank that has exited are given up.
+  // On the virtual clock the engine knows that nothing more will arrive, and sends the notice `stranded`.
   static constexpr std::int64_t kDepartedGracePs = 10'000'000'000'000;
 
   Memory memory_;
@@ -180,7 +183,7 @@ class RankSession final : private OperationSink {
   std::uint64_t stranded_ = 0;
   std::uint32_t meetings_ = 0;
   bool idle_ = true;  // the progress thread sleeps, or there is none
-  bool blind_ = false;  // it sleeps until it is woken, and does not look at threads meanwhile
+  bool blind_ = false;  // the progress thread sleeps until it is woken; it looks at no thread meanwhile
   bool leaving_ = false, stop_ = false, left_ = false;
   const unsigned forks_;  // as counted when the process attached; a forked child leaves all alone
 };

@@ -1,5 +1,6 @@
-// The threads of a rank's process that may post, and what each of them does: blocked in a call of the
-// session, asleep in a lock or a future, asleep elsewhere, or running. The virtual clock moves by it.
+// The threads of a rank's process that may post, and what each of them does: it is blocked in a call of the
+// session, sleeps in a lock or a future, sleeps elsewhere, or runs. The virtual clock moves only while none of
+// them runs.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,9 @@ struct Thread {
   bool busy = false;          // … and has one in hand
 };
 
-// One blocked call of a thread. The thread counts as running from end() on, even before the scheduler
-// lets it run. Used with the session's mutex held.
+// One blocked call of a thread of the session, from construction to end(). end() may come from another thread:
+// the blocked thread counts as running from then on, even before the scheduler lets it run. All with the
+// session's mutex held.
 class Waiter {
  public:
   explicit Waiter(Thread& thread) : thread_(thread) { ++thread.waits; }
@@ -68,7 +70,7 @@ class ThreadProbe {
 enum class Activity : std::uint8_t {
   computing,
   waiting,  // each of its threads waits for the network, or for another thread that does
-  outside,  // all sleep, and what wakes at least one of them cannot be seen
+  outside,  // all its threads sleep, and at least one of them in a call of which it cannot be seen what ends it
 };
 
 // The threads that may post. All calls but look() with the session's mutex held. A reference to an entry
@@ -90,14 +92,14 @@ class Threads {
 
   // A probe in three parts, so that the kernel is asked with the mutex released.
   struct Question {
-    std::vector<ThreadProbe::Seen> unclear;  // threads that the session cannot see blocked
-    std::vector<int> bystanders_but;         // threads that are none of the bystanders
-    bool plain_lock = false;                 // one of them is in no call that is known to wait for a future
-    bool waited = false;                     // the network owes something to at least one thread
+    std::vector<ThreadProbe::Seen> unclear;  // threads that the session does not see blocked in a call of its own
+    std::vector<int> bystanders_but;  // all threads that may post, and the progress thread; the others are bystanders
+    bool plain_lock = false;          // at least one unclear thread is in no call that waits for a future
+    bool waited = false;              // at least one thread will be woken by the network
   };
   // `owed`: a work is under way whose future is held.
   Question ask(bool owed, int progress_tid) const;
-  // `children`: what descendants do counts too, which takes long to find out.
+  // `children`: a running descendant counts as computing too, which takes long to find out.
   static Activity look(Question& question, bool children);
   // Forgets threads that are gone.
   void answer(const Question& question);

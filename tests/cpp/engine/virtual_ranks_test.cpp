@@ -77,7 +77,7 @@ class Hand {
   rank::EventFd engine_wake_;
   rank::RingProducer<rank::MarkEntry> marks_;
   rank::RingConsumer<rank::NoticeEntry> notices_;
-  std::uint64_t epoch_ = 0;
+  std::atomic<std::uint64_t> epoch_ = 0;
 };
 
 class Clock : public ::testing::Test, public EventHandler {
