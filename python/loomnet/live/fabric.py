@@ -103,6 +103,9 @@ class LiveHost(LiveNode):
     management: str = ""
 
 
+SPARE = 16  # descriptors
+
+
 class LiveFabric:
     """The nodes of one live run and their management network. Needs root.
 
@@ -145,6 +148,8 @@ class LiveFabric:
         clean(lock.directory)
         self._bridge = lock.name("m")
         self._stopped = False
+        # The way down runs commands and reads /proc, also where the way up had no descriptor left.
+        self._spare = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(SPARE)]
         try:
             for index, host in enumerate(hosts):
                 self.hosts[host.name] = LiveHost(
@@ -224,6 +229,8 @@ class LiveFabric:
         if self._stopped:
             return
         self._stopped = True
+        while self._spare:
+            os.close(self._spare.pop())
         nodes = list(self.nodes.values())
         kill_marked(self.lock.run_id, keep={node.pid for node in nodes})
         for node in nodes:

@@ -31,6 +31,7 @@ def check_plan(plan: Plan) -> None:
                          "or run on the virtual clock")
 
 
+LEAST_OPEN = 64  # with fewer not even the way down from half a start works
 MOST_OPEN = 65_536  # descriptors; a link with a kernel port takes about six
 
 
@@ -44,7 +45,11 @@ def raise_open_files() -> None:
     for limits in (wanted, (min(hard, MOST_OPEN), hard)):
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-            return
+            break
+    if (most := resource.getrlimit(resource.RLIMIT_NOFILE)[0]) < LEAST_OPEN:
+        raise UnavailableError(f"the live clock: {most} files may be open, fewer than the "
+                               f"{LEAST_OPEN} of the smallest fabric; raise the limit: "
+                               "ulimit -n 65536")
 
 
 def require_live() -> None:
