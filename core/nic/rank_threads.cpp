@@ -127,13 +127,14 @@ ThreadProbe::Seen ThreadProbe::look(int tid) {
     seen.sleep = Sleep::gone;
     return seen;
   }
-  if (read != Read::done || state != 'S') return seen;  // a thread that cannot be looked at counts as running
   std::snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", tid);
   unsigned long long run = 0, wait = 0, slices = 0;
   if (slurp(path, text, sizeof text) == Read::done &&
       std::sscanf(text, "%llu %llu %llu", &run, &wait, &slices) == 3) {
     seen.slices = slices;
+    seen.run_ns = run;
   }
+  if (read != Read::done || state != 'S') return seen;  // a thread that cannot be looked at counts as running
   std::snprintf(path, sizeof path, "/proc/self/task/%d/syscall", tid);
   const Read call = slurp(path, text, sizeof text);
   if (call == Read::failed) return seen;
@@ -258,12 +259,21 @@ Activity Threads::look(Question& question, bool children) {
   std::vector<ThreadProbe::Seen> others;
   if (question.plain_lock) others = ThreadProbe::others(question.bystanders_but);
   const auto runs = [](const ThreadProbe::Seen& each) { return each.sleep == Sleep::running; };
-  if (std::any_of(others.begin(), others.end(), runs)) return Activity::computing;
+  const auto computes = [&](const ThreadProbe::Seen& each) { return runs(each) && !each.ticks(); };
+  if (std::any_of(others.begin(), others.end(), computes)) return Activity::computing;
+  const bool ticked = std::any_of(others.begin(), others.end(), runs);
   // Asleep at one moment, and not one after the other: a second reading shows that none ran in between.
   for (const auto& each : question.unclear) {
     if (each.sleep != Sleep::gone && ThreadProbe::look(each.tid) != each) return Activity::computing;
   }
-  if (question.plain_lock && ThreadProbe::others(question.bystanders_but) != others) return Activity::computing;
+  if (question.plain_lock) {
+    const auto now = ThreadProbe::others(question.bystanders_but);
+    const auto same = [](const ThreadProbe::Seen& a, const ThreadProbe::Seen& b) {
+      return a.tid == b.tid && (a == b || b.ticks());
+    };
+    if (!std::equal(others.begin(), others.end(), now.begin(), now.end(), same)) return Activity::computing;
+    if (ticked || now != others) return Activity::beside;
+  }
   if (locks && question.waited) return Activity::waiting;
   return children && ThreadProbe::children_run() ? Activity::computing : Activity::outside;
 }

@@ -52,9 +52,14 @@ class ThreadProbe {
   struct Seen {
     int tid;
     Sleep sleep;
-    std::uint64_t slices;  // times it was scheduled
+    std::uint64_t slices;      // times it was scheduled
+    std::uint64_t run_ns = 0;  // CPU time it has used
     bool operator==(const Seen&) const = default;
+    // Whether its time slices so far were short: it wakes, looks and sleeps again. On a busy machine such a
+    // thread waits for a processor most of the time, and looks as if it ran.
+    bool ticks() const { return slices != 0 && run_ns / slices < kTickNs; }
   };
+  static constexpr std::uint64_t kTickNs = 200'000;
   // Numbers of the calling thread and of the main thread as /proc names them, also inside another
   // PID namespace than /proc's.
   static int self();
@@ -69,6 +74,7 @@ class ThreadProbe {
 // What a rank does as a whole.
 enum class Activity : std::uint8_t {
   computing,
+  beside,   // its threads sleep, at least one of them in a lock, while only threads that tick run beside them
   waiting,  // each of its threads waits for the network, or for another thread that does
   outside,  // all its threads sleep, and at least one of them in a call of which it cannot be seen what ends it
 };

@@ -22,6 +22,12 @@ ThreadWatch::Look ThreadWatch::begin(bool owed, int but_tid) const {
 void ThreadWatch::end(const Look& look, std::int64_t now_ns) {
   if (look.moves != moves_) return;
   threads_.answer(look.question);
+  if (look.seen == Activity::beside) {
+    // Neither counts for a finding nor against it: what was found goes on to hold, but that all wait.
+    if (activity_ == Activity::waiting) activity_ = Activity::computing;
+    interval_ms_ = look.owed || threads_.some_wait() || threads_.in_future() ? kNearMs : kMaybeOutsideMs;
+    return;
+  }
   if (look.seen == Activity::outside) {
     if (outside_looks_++ == 0) outside_since_ns_ = now_ns;
     const bool settled = outside_looks_ >= kOutsideLooks && now_ns - outside_since_ns_ >= kOutsideNs;

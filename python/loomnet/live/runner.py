@@ -16,7 +16,7 @@ from loomnet.errors import UnavailableError, UsageError
 from loomnet.jobs import TorchJob
 from loomnet.live import doctor
 from loomnet.live.budget import PASSES_PER_SECOND, offered_by
-from loomnet.live.fabric import HOST_INTERFACE
+from loomnet.live.fabric import HOST_INTERFACE, MANAGEMENT_INTERFACE
 from loomnet.live.interrupts import Interrupts
 from loomnet.live.kernel_flows import KernelFlows
 from loomnet.live.kernel_tcp import KernelTcp
@@ -159,6 +159,9 @@ class _Run:
             self.ranks.launch(self.glue, master_port=GLOO_PORT, environment={
                 # Gloo binds to the interface that holds fd00::<host> and nothing else.
                 "GLOO_SOCKET_IFNAME": HOST_INTERFACE,
+                # RPC is no modelled traffic, so it goes where rendezvous goes. By the host's name
+                # TensorPipe would find an address of the machine, which no host here has.
+                "TP_SOCKET_IFNAME": MANAGEMENT_INTERFACE,
                 "LOOMNET_DILATION": str(self.request.dilation), **environment_of_ranks()})
         elif self.tcp is not None:
             self.kernel_flows = KernelFlows(self.glue, self.request, self.tcp,

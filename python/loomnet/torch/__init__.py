@@ -38,11 +38,12 @@ def _install() -> None:
 
     if not dist.is_available():
         return
-    from loomnet.torch import mapping, steps
+    from loomnet.torch import mapping, rpc, steps
 
     mapping.register(dist)
     if "LOOMNET_RANK_FD" in os.environ:
         mapping.install(dist)
+        rpc.install()
         if os.environ.get("LOOMNET_CLOCK") == "virtual":
             from loomnet.torch import waits
 

@@ -378,7 +378,24 @@ TEST(Ranks, ComputeIfOneIsInALockThatARunningBystanderMayHold) {
   rank.bystander(In::poll);
   EXPECT_TRUE(rank.is(Activity::waiting)) << "a bystander that sleeps";
   rank.bystander(In::spin);
+  EXPECT_TRUE(rank.is(Activity::computing)) << "a bystander that has run for a while";
   for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.activity(), Activity::computing);
+}
+
+// Gloo's loop wakes every 10 ms in every rank.
+TEST(Ranks, AreNotTakenForComputingByBystandersThatTick) {
+  Rank rank;
+  rank.elsewhere(In::lock);
+  std::atomic<bool> stop{false};
+  std::thread ticking([&] {
+    while (!stop) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  });
+  EXPECT_TRUE(rank.is(Activity::beside));
+  int computing = 0;
+  for (int i = 0; i < 200; ++i) computing += rank.activity() == Activity::computing;
+  EXPECT_EQ(computing, 0);
+  stop = true;
+  ticking.join();
 }
 
 // What a future waits for is the network's, so that a thread that runs for other reasons does not hold the clock.
@@ -456,6 +473,19 @@ TEST_F(Watch, AThreadSeenRunningBeginsTheCountAnew) {
   EXPECT_EQ(watch.activity(), Activity::computing);
   look(Activity::outside, 1500);
   EXPECT_EQ(watch.activity(), Activity::outside);
+}
+
+TEST_F(Watch, ATickBesideTheRankChangesNoCount) {
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(watch.activity(), Activity::computing) << i;
+    look(Activity::outside, 100 * i);
+    look(Activity::beside, 100 * i + 50);
+  }
+  EXPECT_EQ(watch.activity(), Activity::outside);
+  watch.moved();
+  look(Activity::waiting, 1000);
+  look(Activity::beside, 1001);
+  EXPECT_EQ(watch.activity(), Activity::computing);
 }
 
 TEST_F(Watch, DescendantsAreLookedAtBeforeTheFindingAndNowAndThenAfterIt) {

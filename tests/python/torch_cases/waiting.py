@@ -323,6 +323,32 @@ def thread_that_waits_while_the_rank_computes(r: Rank):
 
 
 @case(0)
+def lock_given_back_by_a_thread_that_polls(r: Rank):
+    """The main thread is in a lock without a time limit, as in rpc.shutdown(); beside it threads
+    wake every few milliseconds, one of which looks for files that the other ranks write later."""
+    done = threading.Event()
+
+    def tick() -> None:
+        while not done.is_set():
+            time.sleep(0.002)
+
+    def look() -> None:
+        while not all(os.path.exists(f"{r.folder}/{i}") for i in r.everyone):
+            time.sleep(0.005)
+        done.set()
+
+    threads = [threading.Thread(target=each) for each in (tick, tick, look)]
+    for thread in threads:
+        thread.start()
+    found = total(r.rank)
+    open(f"{r.folder}/{r.rank}", "w").close()
+    done.wait()
+    for thread in threads:
+        thread.join()
+    return [found, total(1)]
+
+
+@case(0)
 def executor_of_asyncio(r: Rank):
     async def both() -> list[int]:
         loop = asyncio.get_running_loop()
