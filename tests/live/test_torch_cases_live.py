@@ -15,7 +15,6 @@ import table
 from registry import FAMILIES, cases_of
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_six_cases_over_real_packets(uses_machine, directory):
     cases = {name: case for name, case in cases_of(*FAMILIES).items() if case.live}

@@ -22,11 +22,11 @@ WORLD = 4
 ENDING_S = 90.0  # of wall time for one job that takes seconds on an idle machine
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_cases_on_the_virtual_clock(family, tmp_path):
-    cases = cases_of(family)
+# Half of the families at a time: a job that runs many cases pays for its imports once.
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("families", [FAMILIES[:4], FAMILIES[4:]], ids=",".join)
+def test_cases_on_the_virtual_clock(families, tmp_path):
+    cases = cases_of(*families)
     found = {place: placements.run(place, WORLD, cases, tmp_path)
              for place in ("gloo", "loopback", "virtual")}
     wrong = []
@@ -41,7 +41,6 @@ def test_cases_on_the_virtual_clock(family, tmp_path):
     assert placements.forked(tmp_path), "ranks of the virtual clock imported PyTorch each"
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", endings.ENDINGS)
 def test_ending_on_the_virtual_clock(name, tmp_path):

@@ -38,11 +38,14 @@ def _install() -> None:
 
     if not dist.is_available():
         return
-    from loomnet.torch import mapping, rpc, steps
+    from loomnet.torch import mapping, steps
 
     mapping.register(dist)
     if "LOOMNET_RANK_FD" in os.environ:
+        from loomnet.torch import rendezvous, rpc
+
         mapping.install(dist)
+        rendezvous.install()
         rpc.install()
         if os.environ.get("LOOMNET_CLOCK") == "virtual":
             from loomnet.torch import waits

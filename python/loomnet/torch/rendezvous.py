@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import sys
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
+
+from loomnet.torch import connection as _connection
 
 DEFAULT_TIMEOUT = dist.constants.default_pg_timeout
 
@@ -33,3 +37,26 @@ def meet(name: str, rank: int, size: int, timeout: timedelta, link: Any) -> tupl
         raise RuntimeError(f"loomnet: ranks {missing} of a new group of {size} did not come "
                            f"within {timeout}")
     return number, [members[r] for r in range(size)]
+
+
+def install() -> None:
+    """Makes a default group that follows another one wait for all of its ranks before the first of
+    them looks for the store. Once.
+
+    Rank 0's old store is open until rank 0 destroys its old group. Emulated time may give the last
+    result of the old group to other ranks earlier: they would take the old store for the new one.
+    """
+    module = sys.modules.get("torch.distributed.rendezvous")
+    original = getattr(module, "_create_c10d_store", None)
+    if original is None:
+        return  # another version of PyTorch
+
+    @functools.wraps(original)
+    def create(hostname: str, port: int, rank: int, world_size: int, timeout: timedelta,
+               *rest: Any, **options: Any) -> dist.Store:
+        link = _connection.existing()
+        if link is not None and not dist.is_initialized():
+            meet(f"store {hostname}:{port}", rank, world_size, timeout, link)
+        return original(hostname, port, rank, world_size, timeout, *rest, **options)
+
+    module._create_c10d_store = create  # type: ignore[union-attr]

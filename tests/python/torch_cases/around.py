@@ -134,12 +134,13 @@ def compiled_functional_collective(r: Rank):
 
 @case()
 def compiled_by_inductor(r: Rank):
-    """The generated code is C++: rank 0 compiles it, the others find it in PyTorch's cache."""
+    """The generated code is C++: rank 0 compiles it, the others find it in PyTorch's cache, and so
+    does the next placement."""
     from torch._inductor import config
 
     config.cpp_cache_precompile_headers = False
     config.compile_threads = 1
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(r.folder, "inductor")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = r.kept
 
     @torch.compile
     def step(x: torch.Tensor) -> torch.Tensor:

@@ -24,7 +24,7 @@ import loomnet as ln
 from loomnet.laboratory import Lab
 
 SCRIPT = Path(__file__).with_name("run_cases.py")
-CASE_S = 60.0  # of wall time, for one case on a busy machine
+CASE_S = 120.0  # of wall time, for one case on a busy machine
 START_S = 120.0  # for the imports of all ranks
 LIVE = {4: {"rate": "60 Mb/s", "delay": "0.5 ms"}, 8: {"rate": "25 Mb/s", "delay": "0.5 ms"}}
 
@@ -52,17 +52,23 @@ def run(placement: str, world: int, cases: Mapping[str, Case], directory: Path,
     outcomes: dict[str, Outcome] = {}
     left = list(cases)
     families = ",".join(sorted({case.family for case in cases.values()}))
+    kept = _for_all_users(directory / "kept")
     for attempt in itertools.count():
         if not left:
             return outcomes
         folder = directory / f"{placement}-{world}-{left[0]}-{attempt}"
-        (folder / "out").mkdir(parents=True)
-        (folder / "out").chmod(0o777)  # live, ranks may be another user's
-        trouble = PLACEMENTS[placement](world, [str(folder / "out"), str(limit), families, *left],
-                                        folder, START_S + limit * len(left))
+        arguments = [str(_for_all_users(folder / "out")), str(kept), str(limit), families, *left]
+        trouble = PLACEMENTS[placement](world, arguments, folder, START_S + limit * len(left))
         found = _read(folder, world, left, trouble)
         outcomes |= {each.name: each for each in found}
         left = left[len(found):]
+
+
+def _for_all_users(folder: Path) -> Path:
+    """Live, ranks may be another user's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o777)
+    return folder
 
 
 def _read(folder: Path, world: int, names: Sequence[str], trouble: str) -> list[Outcome]:

@@ -34,6 +34,7 @@ class Rank:
     rank: int
     world: int
     folder: str  # of this case, shared by all ranks of the machine
+    kept: str  # a folder that later jobs of the same test find as this one leaves it
 
     @property
     def everyone(self) -> list[int]:

@@ -1,5 +1,5 @@
-"""Run by every rank of a job: ``python run_cases.py OUT LIMIT FAMILY,… CASE…`` runs cases of these
-families in this order and writes what this rank computed to ``OUT/CASE.RANK.pt``.
+"""Run by every rank of a job: ``python run_cases.py OUT KEPT LIMIT FAMILY,… CASE…`` runs cases of
+these families in this order and writes what this rank computed to ``OUT/CASE.RANK.pt``.
 
 A rank prints a line when a case begins and when it ends. A case that fails ends its rank: the state
 of its group is unknown. A case that takes longer than LIMIT seconds ends its rank with the stacks
@@ -44,7 +44,7 @@ def plain(value):
 
 def main() -> None:
     began = time.process_time()  # of a forked rank: without the imports
-    out, limit, families, *names = sys.argv[1:]
+    out, kept, limit, families, *names = sys.argv[1:]
     torch.set_num_threads(1)
     cases = cases_of(*families.split(","))
     store, number, world = next(dist.rendezvous("env://"))
@@ -60,8 +60,8 @@ def main() -> None:
             if case.group:
                 dist.init_process_group("gloo", store=dist.PrefixStore(f"case{place}", store),
                                         rank=number, world_size=world,
-                                        timeout=timedelta(seconds=60))
-            result = case.run(Rank(number, world, folder))
+                                        timeout=timedelta(seconds=300))
+            result = case.run(Rank(number, world, folder, kept))
             if case.group:
                 dist.barrier()
                 dist.destroy_process_group()

@@ -181,21 +181,18 @@ def wait_with_a_timeout_that_the_operation_outlives():
     say("right")
 
 
-@ending(says={rank: ("right 6 4",) for rank in EVERYONE})
+@ending(says={rank: ("right 6 10 14",) for rank in EVERYONE})
 def default_group_made_again():
-    """The ranks go to the new store at the same address when rank 0's old one is gone."""
-    rank, _ = begin()
-    first = total(rank)
-    dist.barrier()
-    dist.destroy_process_group()
-    gone = os.path.join(sys.argv[2], "gone")
-    if rank == 0:
-        open(gone, "w").close()
-    while not os.path.exists(gone):
-        time.sleep(0.01)
-    begin()
-    say("right", first, total(1))
-    dist.destroy_process_group()
+    """Rank 0's old store is at the address of the new one until rank 0 leaves the old group, which
+    is later than the others do: rank 0 computes on between."""
+    found = []
+    for turn in range(3):
+        rank, _ = begin()
+        found.append(total(rank + turn))
+        if rank == 0:
+            time.sleep(0.2 * turn)
+        dist.destroy_process_group()
+    say("right", *found)
 
 
 @ending(says={rank: ("right",) for rank in EVERYONE})
@@ -234,9 +231,10 @@ def rank_that_leaves_is_needed_and_the_error_is_caught():
     say("right")
 
 
-@ending("rank 0")
+@ending("rank 1", "recv", "rank 0 aborted")
 def send_that_is_not_waited_for():
-    """The sender exits while its message is under way: it left work unfinished, and is named."""
+    """The sender exits while its message is under way. Over Gloo the receiver gets the message or
+    "Connection closed by peer", by chance; here it is told each time that the sender gave up."""
     rank, _ = begin()
     if rank == 0:
         dist.isend(torch.arange(100_000), 1)
