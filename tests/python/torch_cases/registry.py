@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # Modules of cases, in the order in which the table lists them.
-FAMILIES = ("data_parallel", "sharded", "tensor_parallel", "pipelines", "collectives", "groups",
+FAMILIES = ("data_parallel", "sharded", "tensor_parallel", "pipelines", "collectives", "subgroups",
             "around", "waiting")
 
 # Kinds of distributed training that have no case, each with the reason.
