@@ -42,7 +42,8 @@ def batches(rank: int, count: int = 4, size: int = BATCH) -> Iterator[tuple[torc
 
 
 def loss_of(output: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
-    return nn.functional.cross_entropy(output, classes)
+    """As float32, which autocast chooses too: a loss of bfloat16 moves by steps of 0.8 %."""
+    return nn.functional.cross_entropy(output.float(), classes)
 
 
 def sgd(model: nn.Module) -> torch.optim.Optimizer:

@@ -222,7 +222,8 @@ def dtensor_partial_sums(r: Rank):
 @case()
 def dtensor_reductions_and_softmax(r: Rank):
     mesh = init_device_mesh("cpu", (r.world,))
-    d = distribute_tensor(sample(16, 12), mesh, [Shard(1)])
+    # PyTorch refuses max() where a rank's shard is empty.
+    d = distribute_tensor(sample(16, 3 * r.world), mesh, [Shard(1)])
     return {"sum": d.sum().full_tensor(), "rows": d.sum(1).full_tensor(),
             "max": d.max().full_tensor(),
             "softmax": torch.softmax(d, 1).full_tensor(), "norm": d.norm().full_tensor(),
@@ -244,8 +245,10 @@ def dtensor_module(r: Rank):
 
     def by_rows(_name: str, module: nn.Module, mesh) -> None:
         for name, parameter in list(module.named_parameters(recurse=False)):
+            # PyTorch's optimizers refuse a parameter with fewer rows than ranks.
+            rows = Shard(0) if len(parameter) >= r.world else Replicate()
             module.register_parameter(name, nn.Parameter(
-                distribute_tensor(parameter.data, mesh, [Shard(0)])))
+                distribute_tensor(parameter.data, mesh, [rows])))
 
     model = distribute_module(network(1), mesh, by_rows,
                               input_fn=lambda _m, inputs, mesh: tuple(

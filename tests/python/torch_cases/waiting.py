@@ -71,11 +71,12 @@ def store_polled(r: Rank):
 @case(0)
 def store_of_the_scripts_own(r: Rank):
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind(("", 0))
         port = probe.getsockname()[1]
     dist.broadcast(t := torch.tensor([port]), 0)
     dist.barrier()
-    store = dist.TCPStore("127.0.0.1", int(t), r.world, r.rank == 0, timedelta(seconds=60))
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(t), r.world, r.rank == 0,
+                          timedelta(seconds=60))
     count = store.add("ranks", 1)
     while store.add("ranks", 0) < r.world:
         time.sleep(0.005)
