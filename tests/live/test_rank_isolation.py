@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from command_line import AS_FROM_A_TERMINAL
 from glue import needs_kernel, python, script, wait_for
 from unprivileged import NOBODY, open_directory, python_for_nobody
 
@@ -83,7 +84,7 @@ class Machine:
         if self.prefix:
             os.chown(self.directory / "state", NOBODY, NOBODY)
         return subprocess.Popen(
-            [*self.prefix, self.python, "-c", textwrap.dedent(DRIVER), str(self.directory),
+            [*AS_FROM_A_TERMINAL, *self.prefix, self.python, "-c", textwrap.dedent(DRIVER), str(self.directory),
              str(world), "fork" if fork else "plain", *words],
             env={**os.environ, **self.environment, **environment}, text=True,
             stdout=subprocess.PIPE, cwd=self.directory)
