@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 SCENARIOS = Path(__file__).parent / "short_scenarios.py"
-# What was started in the background may ignore SIGINT and SIGQUIT, and hand that on to what it starts.
+# What was started in the background may ignore SIGINT and SIGQUIT, and hands that on to what it
+# starts.
 AS_FROM_A_TERMINAL = ("env", "--default-signal=INT,QUIT")
 TRAFFIC = r"^\S+  \d+(\.\d+)? [num]?s"  # the progress line: traffic runs
 

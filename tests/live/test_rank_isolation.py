@@ -84,8 +84,8 @@ class Machine:
         if self.prefix:
             os.chown(self.directory / "state", NOBODY, NOBODY)
         return subprocess.Popen(
-            [*AS_FROM_A_TERMINAL, *self.prefix, self.python, "-c", textwrap.dedent(DRIVER), str(self.directory),
-             str(world), "fork" if fork else "plain", *words],
+            [*AS_FROM_A_TERMINAL, *self.prefix, self.python, "-c", textwrap.dedent(DRIVER),
+             str(self.directory), str(world), "fork" if fork else "plain", *words],
             env={**os.environ, **self.environment, **environment}, text=True,
             stdout=subprocess.PIPE, cwd=self.directory)
 
