@@ -110,8 +110,8 @@ class RankSession final : private OperationSink {
   std::vector<std::pair<std::string, std::uint64_t>> counters() const;
 
  private:
-  // Whether this is a child of the process that attached. Its copy of the mutex may be held for ever, and
-  // what it wrote to the rings would be taken for its parent's.
+  // Whether this is a child of the process that attached. The child's copy of the mutex may be held for
+  // ever, and the engine would take the child's entries in the rings for its parent's.
   bool forked() const;
   void refuse_fork() const;  // throws std::runtime_error in such a child
   void finished(OperationId id, const OperationResult& result) override;

@@ -13,8 +13,7 @@ import time
 from pathlib import Path
 
 SCENARIOS = Path(__file__).parent / "short_scenarios.py"
-# What was started in the background may ignore SIGINT and SIGQUIT, and hands that on to what it
-# starts.
+# A shell's background job ignores SIGINT and SIGQUIT, and every process that it starts inherits that.
 AS_FROM_A_TERMINAL = ("env", "--default-signal=INT,QUIT")
 TRAFFIC = r"^\S+  \d+(\.\d+)? [num]?s"  # the progress line: traffic runs
 

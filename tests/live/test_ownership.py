@@ -244,6 +244,6 @@ def test_a_user_finds_a_folder_for_journals(directory, runtime, taken):
 
 
 def test_no_other_user_can_hold_a_journal_locked(tmp_path):
-    """A lock tells a run that lives from a dead one, and who may read a file may lock it."""
+    """`clean` takes a locked journal for that of a living run, and flock needs read permission."""
     with ownership.RunLock(tmp_path) as lock:
         assert lock.path.stat().st_mode & 0o077 == 0

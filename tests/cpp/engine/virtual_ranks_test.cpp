@@ -1,5 +1,5 @@
-// When the virtual clock moves, how far, and what it says when it cannot: the ranks are driven by hand, through
-// the memory that a rank's process would share with the engine.
+// VirtualRanks: when the clock moves, how far, and which ranks it names when it cannot. The test plays the
+// ranks, through the memory that a rank's process shares with the engine.
 #include "engine/virtual_ranks.hpp"
 
 #include <gmock/gmock.h>
