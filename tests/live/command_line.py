@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 SCENARIOS = Path(__file__).parent / "short_scenarios.py"
-# A shell's background job ignores SIGINT and SIGQUIT, and every process that it starts inherits that.
+# A shell's background job ignores SIGINT and SIGQUIT, and all processes that it starts do so too.
 AS_FROM_A_TERMINAL = ("env", "--default-signal=INT,QUIT")
 TRAFFIC = r"^\S+  \d+(\.\d+)? [num]?s"  # the progress line: traffic runs
 

@@ -24,7 +24,7 @@ import loomnet as ln
 from loomnet.laboratory import Lab
 
 SCRIPT = Path(__file__).with_name("run_cases.py")
-CASE_S = 120.0  # of wall time, for one case on a busy machine
+CASE_S = 60.0  # of wall time, for one case on a busy machine
 START_S = 120.0  # for the imports of all ranks
 LIVE = {4: {"rate": "60 Mb/s", "delay": "0.5 ms"}, 8: {"rate": "25 Mb/s", "delay": "0.5 ms"}}
 
