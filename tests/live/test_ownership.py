@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from glue import left_of, needs_kernel, python, run_in, wait_for
-from unprivileged import python_for_nobody
+from unprivileged import NOBODY, python_for_nobody
 
 from loomnet import attach
 from loomnet.live import doctor, openvswitch, ownership
@@ -243,7 +243,10 @@ def test_a_user_finds_a_folder_for_journals(directory, runtime, taken):
             fallback.unlink(missing_ok=True)
 
 
-def test_no_other_user_can_hold_a_journal_locked(tmp_path):
+def test_no_other_user_can_hold_a_journal_locked(lock):
     """`clean` takes a locked journal for that of a living run, and flock needs read permission."""
-    with ownership.RunLock(tmp_path) as lock:
-        assert lock.path.stat().st_mode & 0o077 == 0
+    lock.path.parent.chmod(0o755)
+    tried = subprocess.run(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+                            "flock", "--nonblock", "--shared", lock.path, "true"],
+                           capture_output=True, text=True)
+    assert tried.returncode != 0 and "Permission denied" in tried.stderr, tried.stderr
