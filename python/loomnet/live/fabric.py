@@ -86,8 +86,11 @@ class LiveNode:
     mininet: Any = field(repr=False)  # mininet.node.Node, untyped upstream
 
     def open_namespaces(self) -> list[int]:
-        """Fresh descriptors of its network and mount namespaces; the caller closes them."""
-        return [os.open(f"/proc/{self.pid}/ns/{kind}", os.O_RDONLY) for kind in ("net", "mnt")]
+        """Fresh descriptors of its network and mount namespaces and of its root folder; the caller
+        closes them. A process that enters a mount namespace is at that namespace's root, which
+        is outside the chroot of a run inside one."""
+        return [os.open(f"/proc/{self.pid}/{path}", os.O_RDONLY)
+                for path in ("ns/net", "ns/mnt", "root")]
 
     @property
     def alive(self) -> bool:

@@ -23,12 +23,18 @@ def main() -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     step = ""
     try:
-        for fd in order["namespaces"]:
+        *namespaces, root = order["namespaces"] or [None]
+        for fd in namespaces:
             step = "enter the host's namespace"
             if libc.setns(fd, 0) != 0:
                 code = ctypes.get_errno()
                 raise OSError(code, os.strerror(code))
             os.close(fd)
+        if root is not None:
+            step = "enter the host's root folder"
+            os.fchdir(root)
+            os.chroot(".")
+            os.close(root)
         if os.getpid() == 1:
             step = "mount its own /proc"
             rank_isolation.own_proc()
