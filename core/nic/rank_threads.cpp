@@ -1,4 +1,4 @@
-// Reads /proc/self/task: states from stat, time slices from schedstat, system calls from syscall.
+// Reads /proc/self/task: states from stat, time slices from schedstat, sleeps from status, system calls from syscall.
 #include "nic/rank_threads.hpp"
 
 #include <dirent.h>
@@ -152,6 +152,18 @@ ThreadProbe::Seen ThreadProbe::look(int tid) {
   return seen;
 }
 
+bool ThreadProbe::ticks(const Seen& seen) {
+  if (seen.slices == 0 || seen.run_ns / seen.slices >= kTickNs) return false;
+  // A thread that computes has short time slices too where others often take its processor, but it does not sleep.
+  char path[64], text[16384];
+  std::snprintf(path, sizeof path, "/proc/self/task/%d/status", seen.tid);
+  if (slurp(path, text, sizeof text) != Read::done) return false;
+  const char* line = std::strstr(text, "\nvoluntary_ctxt_switches:");
+  unsigned long long sleeps = 0;
+  return line && std::sscanf(line, "\nvoluntary_ctxt_switches: %llu", &sleeps) == 1 && sleeps != 0 &&
+         seen.run_ns / sleeps < kTickNs;
+}
+
 std::vector<ThreadProbe::Seen> ThreadProbe::others(const std::vector<int>& but) {
   std::vector<Seen> seen;
   const bool read = each_task("/proc/self/task", [&](int tid) {
@@ -259,7 +271,7 @@ Activity Threads::look(Question& question, bool children) {
   std::vector<ThreadProbe::Seen> others;
   if (question.plain_lock) others = ThreadProbe::others(question.bystanders_but);
   const auto runs = [](const ThreadProbe::Seen& each) { return each.sleep == Sleep::running; };
-  const auto computes = [&](const ThreadProbe::Seen& each) { return runs(each) && !each.ticks(); };
+  const auto computes = [&](const ThreadProbe::Seen& each) { return runs(each) && !ThreadProbe::ticks(each); };
   if (std::any_of(others.begin(), others.end(), computes)) return Activity::computing;
   const bool ticked = std::any_of(others.begin(), others.end(), runs);
   // Asleep at one moment, and not one after the other: a second reading shows that none ran in between.
@@ -269,7 +281,7 @@ Activity Threads::look(Question& question, bool children) {
   if (question.plain_lock) {
     const auto now = ThreadProbe::others(question.bystanders_but);
     const auto same = [](const ThreadProbe::Seen& a, const ThreadProbe::Seen& b) {
-      return a.tid == b.tid && (a == b || b.ticks());
+      return a.tid == b.tid && (a == b || ThreadProbe::ticks(b));
     };
     if (!std::equal(others.begin(), others.end(), now.begin(), now.end(), same)) return Activity::computing;
     if (ticked || now != others) return Activity::beside;

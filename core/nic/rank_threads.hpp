@@ -55,9 +55,6 @@ class ThreadProbe {
     std::uint64_t slices;      // times it was scheduled
     std::uint64_t run_ns = 0;  // CPU time it has used
     bool operator==(const Seen&) const = default;
-    // Whether its time slices so far were short: it wakes, looks and sleeps again. On a busy machine such a
-    // thread waits for a processor most of the time, and looks as if it ran.
-    bool ticks() const { return slices != 0 && run_ns / slices < kTickNs; }
   };
   static constexpr std::uint64_t kTickNs = 200'000;
   // Numbers of the calling thread and of the main thread as /proc names them, also inside another
@@ -65,6 +62,9 @@ class ThreadProbe {
   static int self();
   static int main();
   static Seen look(int tid);
+  // Whether a thread has run but shortly between its sleeps so far: it wakes, looks and sleeps again. On a busy
+  // machine such a thread waits for a processor most of the time, and looks as if it ran.
+  static bool ticks(const Seen& seen);
   // All threads of the process but these.
   static std::vector<Seen> others(const std::vector<int>& but);
   // Whether any thread of any descendant of the process runs.

@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 
 SCENARIOS = Path(__file__).parent / "short_scenarios.py"
-# A shell's background job ignores SIGINT and SIGQUIT, and all processes that it starts do so too.
-AS_FROM_A_TERMINAL = ("env", "--default-signal=INT,QUIT")
+# A shell's background job ignores SIGINT and SIGQUIT, what nohup starts SIGHUP, and all processes
+# that those start do so too.
+AS_FROM_A_TERMINAL = ("env", "--default-signal=INT,QUIT,HUP")
 TRAFFIC = r"^\S+  \d+(\.\d+)? [num]?s"  # the progress line: traffic runs
 
 

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -141,6 +142,39 @@ TEST(ThreadProbe, ASleepInBetweenIsSeenByItsTimeSlices) {
     const auto after = ThreadProbe::look(sleeper.tid());
     return after.sleep == Sleep::other && after != before;
   }));
+}
+
+// Two threads on one processor: one computes at the lowest priority, the other takes the processor from it
+// every few microseconds.
+TEST(ThreadProbe, AThreadWhoseProcessorIsOftenTakenComputesAndDoesNotTick) {
+  const auto here = [] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    return one;
+  }();
+  const auto pin = [&] { EXPECT_EQ(pthread_setaffinity_np(pthread_self(), sizeof here, &here), 0); };
+  const Sleeper computing(In::spin, [&] {
+    pin();
+    const sched_param lowest{};
+    EXPECT_EQ(sched_setscheduler(0, SCHED_IDLE, &lowest), 0);
+  });
+  std::atomic<int> tid{0};
+  std::atomic<bool> stop{false};
+  std::thread ticking([&] {
+    pin();
+    tid = ThreadProbe::self();
+    while (!stop) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  });
+  const auto short_slices = [](int thread) {
+    const auto seen = ThreadProbe::look(thread);
+    return seen.slices > 100 && seen.run_ns / seen.slices < ThreadProbe::kTickNs;
+  };
+  EXPECT_TRUE(soon([&] { return short_slices(computing.tid()) && short_slices(tid); }));
+  EXPECT_FALSE(ThreadProbe::ticks(ThreadProbe::look(computing.tid())));
+  EXPECT_TRUE(ThreadProbe::ticks(ThreadProbe::look(tid)));
+  stop = true;
+  ticking.join();
 }
 
 // While it lives, the process can open no further descriptor.
