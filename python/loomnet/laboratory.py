@@ -328,7 +328,8 @@ class Lab:
             hosts=placement if in_part else None,
             # The RoCE of the published comparisons runs over PFC; a live run's switches have none,
             # so neither has the virtual twin that it is checked against.
-            dcqcn=job.transport == "roce" and bool(options.get("roce", {}).get("dcqcn")),
+            dcqcn=(job.transport == "roce"
+                   and options.get("roce", {}).get("dcqcn") not in (None, False)),
             pfc=job.transport == "roce" and self.clock == "virtual" and label not in self._replay,
         )
         timetable = Timetable(plan, faults, reroute_delay=reroute,

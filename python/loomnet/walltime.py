@@ -44,6 +44,7 @@ class WallTime:
                              f"{MOST_S}")  # fmt: skip
         self.seconds = seconds
         self._end = None if seconds is None else time.monotonic() + seconds
+        self._alarm = 0.0 if self._end is None else self._end + CLOSING_S
         self._before: Any = None
         self._paused: WallTime | None = None  # of the scenario that runs this one
         self._set = False
@@ -81,7 +82,7 @@ class WallTime:
         _running = self
         self._before = signal.signal(signal.SIGALRM, self._on_alarm) or signal.SIG_DFL
         self._set = True
-        due = max(self._end + CLOSING_S - time.monotonic(), 0.001)
+        due = max(self._alarm - time.monotonic(), 0.001)
         signal.setitimer(signal.ITIMER_REAL, due, AGAIN_S)
 
     def disarm(self) -> None:
@@ -102,15 +103,19 @@ _running: WallTime | None = None  # of the main thread
 
 @contextlib.contextmanager
 def suspended() -> Iterator[None]:
-    """Inside, no alarm of --max-wall comes; one that was due comes behind it."""
+    """Inside, no alarm of --max-wall comes; one that was due comes behind it. A scenario's time to
+    check its figures begins when the run that was cut short is over, a live tear-down included."""
     here = _running if threading.current_thread() is threading.main_thread() else None
-    if here is None:
+    if here is None or here._end is None:
         yield
         return
     here.disarm()
+    began = time.monotonic()
     try:
         yield
     finally:
+        if began < here._end < (now := time.monotonic()):
+            here._alarm = now + CLOSING_S
         here._arm()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
+from loomnet import walltime
 from loomnet.cli import main
 from loomnet.errors import UsageError
 
@@ -360,3 +361,22 @@ def test_help_names_every_exit_status(capsys):
     for part in ("0 all checks hold", "1 a check failed", "2 bad input", "3 the engine", "4 the "
                  "scenario's own code", "130 interrupted"):  # fmt: skip
         assert part in text
+
+
+def test_a_slow_end_of_a_run_leaves_its_checks_their_time(scenario, monkeypatch, capsys):
+    """As where a live run is taken down."""
+    from loomnet.virtual import VirtualRunner
+
+    plain = VirtualRunner.run
+
+    def run(self, request, on_progress):
+        record = plain(self, request, on_progress)
+        time.sleep(walltime.CLOSING_S + 0.5)
+        return record
+
+    monkeypatch.setattr(VirtualRunner, "run", run)
+    text = of_body("import time", 'lab.run(fabric(), ln.SendRecv("1 GB", 10**6))',
+                   "time.sleep(0.3)", 'lab.metric("checked", 1)')
+    assert main(["run", scenario(text), "--max-wall", "1 s"]) == 1
+    out = capsys.readouterr().out
+    assert "not finished: demo stalled: --max-wall 1 s is over" in out and "checked: 1" in out

@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import sys
+import warnings
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from loomnet.torch import connection as _connection
@@ -49,7 +51,10 @@ def install() -> None:
     module = sys.modules.get("torch.distributed.rendezvous")
     original = getattr(module, "_create_c10d_store", None)
     if original is None:
-        return  # another version of PyTorch
+        warnings.warn(f"loomnet: PyTorch {torch.__version__} has no _create_c10d_store; a script "
+                      "that makes its default group again may find the store of the first one",
+                      RuntimeWarning, stacklevel=2)
+        return
 
     @functools.wraps(original)
     def create(hostname: str, port: int, rank: int, world_size: int, timeout: timedelta,
