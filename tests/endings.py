@@ -85,6 +85,8 @@ def check(row: Row, ended: str, errors: list[str], exit_code: int, logs: dict[in
     said = "\n".join(errors)
     if row.way == "unfinished" and any("Traceback" in log for log in logs.values()):
         row_fails, words = True, [f"rank {(row.chosen[0] + 1) % row.ranks}", "rank"]
+    elif row.way == "unfinished" and ended != "finished":
+        row_fails, words = True, [f"rank {row.chosen[0]}", "1 operation unfinished"]
     elif row.fails:
         row_fails, words = True, [FAILING[row.way]]
         assert any(f"rank {number}" in said for number in row.chosen), said

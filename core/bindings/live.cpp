@@ -257,7 +257,8 @@ void bind_live(py::module_& m) {
           [](LiveRun& r, const std::vector<RankBridge*>& bridges) {
             struct Seen {
               std::vector<RankMark> marks;
-              std::uint64_t finished, failed;
+              std::uint64_t finished, failed, unfinished;
+              std::string under_way;
               RankFault fault;
             };
             std::vector<Seen> seen;
@@ -268,7 +269,8 @@ void bind_live(py::module_& m) {
                 std::vector<Seen> all;
                 for (RankBridge* b : bridges) {
                   all.push_back(
-                      {b->take_marks(), b->finished_works(), b->failed_works(), b->fault()});
+                      {b->take_marks(), b->finished_works(), b->failed_works(),
+                       b->unfinished_works(), b->under_way(), b->fault()});
                 }
                 return all;
               });
@@ -276,13 +278,14 @@ void bind_live(py::module_& m) {
             py::list out;
             for (const Seen& s : seen) {
               out.append(py::make_tuple(
-                  mark_list(s.marks), s.finished, s.failed,
+                  mark_list(s.marks), s.finished, s.failed, s.unfinished,
+                  s.under_way,
                   s.fault == RankFault::none ? "" : std::string(to_string(s.fault))));
             }
             return out;
           },
-          "[(marks since the last look, finished works, failed works, fault or '')] of these "
-          "ranks.")
+          "[(marks since the last look, finished works, failed works, works under way, the name of "
+          "the first of them, fault or '')] of these ranks.")
       .def("tell",
            [](LiveRun& r, RankBridge& bridge, const std::string& kind, std::uint32_t peer,
               const std::string& reason) {

@@ -187,6 +187,8 @@ void bind_rank(py::module_& m) {
       .def("use_dilation", &RankSession::use_dilation)
       .def("future_call", &RankSession::future_call, py::arg("enters"),
            "The thread enters or leaves a call that may block on a future of the session.")
+      .def("local_call", &RankSession::local_call, py::arg("enters"),
+           "The thread enters or leaves a call that this machine ends: emulated time stands.")
       .def("meet",
            [](RankSession& s, std::uint64_t high, std::uint64_t low, std::uint32_t position,
               std::uint32_t size, std::int64_t timeout_ns, bool asked) {

@@ -73,13 +73,28 @@ void bind_rank_bridge(py::module_& m) {
           })
       .def_property_readonly("under_way", &RankBridge::under_way,
                              "The operation under way for longest, and how many more; or empty.")
+      .def_property_readonly(
+          "alarm_ps",
+          [](RankBridge& b) {
+            const Picoseconds at = b.port().alarms().asked;
+            return at == kNever ? 0 : at.count;
+          },
+          "When the first time limit or pause ends that the waiting rank has asked for; 0: none.")
       .def_property_readonly("polls", [](RankBridge& b) { return b.port().polls(); },
                              "Polls of the rank that found nothing.")
       .def_property_readonly("strays", [](RankBridge& b) { return b.port().strays(); },
                              "Threads that began to communicate while the rank counted as waiting.")
       .def_property_readonly("quiescent", [](RankBridge& b) { return b.port().quiescent(); })
       .def_property_readonly("finished_works", &RankBridge::finished_works)
-      .def_property_readonly("failed_works", &RankBridge::failed_works);
+      .def_property_readonly("failed_works", &RankBridge::failed_works)
+      .def(
+          "unfinished_works",
+          [](RankBridge& b, std::int64_t now) {
+            while (b.poll({now}, 0, 1.0)) {
+            }
+            return b.unfinished_works();
+          },
+          py::arg("now_ps"), "Virtual clock: operations that a rank which has ended began and never saw the end of.");
 
   py::class_<VirtualRanks>(m, "VirtualRanks", "Real rank processes on the virtual clock.")
       .def(py::init<Network&>(), py::keep_alive<1, 2>())

@@ -104,7 +104,7 @@ void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank
 void CollectiveExecutor::Impl::close(CommunicatorId id) {
   Communicator& communicator = at(id);
   if (communicator.unfinished() > 0) {
-    communicator.raise(OperationStatus::aborted, "closed here with operations unfinished");
+    communicator.raise(OperationStatus::closed, "closed here with operations unfinished");
     settle(communicator, true);
   }
   communicator.close_channels();

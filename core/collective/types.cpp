@@ -43,7 +43,7 @@ std::string_view to_string(Collective collective) {
 std::string_view to_string(OperationStatus status) {
   return name_of(status, std::array<std::string_view, kOperationStatuses>{
                              "ok", "mismatch", "peer_failed", "peer_aborted", "protocol",
-                             "aborted"});
+                             "aborted", "closed"});
 }
 
 std::string_view to_string(WriteStatus status) {

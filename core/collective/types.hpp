@@ -99,9 +99,10 @@ enum class OperationStatus : std::uint8_t {
   peer_failed,    // a queue pair to a member failed
   peer_aborted,   // another member failed first and said so
   protocol,       // a member sent what no correct rank sends
-  aborted,        // aborted or closed here
+  aborted,        // aborted here
+  closed,         // its communicator was closed here while it ran
 };
-inline constexpr std::size_t kOperationStatuses = 6;
+inline constexpr std::size_t kOperationStatuses = 7;
 std::string_view to_string(OperationStatus status);
 
 struct OperationResult {

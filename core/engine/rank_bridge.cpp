@@ -57,17 +57,18 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
   if (Tap* tap = network_.tap()) [[unlikely]] tell(*tap, mark, at);
   if (kind == rank::MarkKind::work_begin) {
     nic_.meter().begin(at);
-    if (wall_ns == 0 && began_.size() < kMostOpenWorks) {
+    if (began_.size() < kMostOpenWorks) {
       began_.emplace(mark.value, Begun{at, static_cast<std::uint8_t>(mark.b)});
     }
   } else if (kind == rank::MarkKind::work_end) {
     Picoseconds began = when(static_cast<std::int64_t>(mark.a));
     if (const auto known = began_.find(mark.value); known != began_.end()) {
-      began = known->second.at;
+      if (wall_ns == 0) began = known->second.at;
       began_.erase(known);
     }
     nic_.meter().end(std::min(began, at), at, mark.status == 0 ? mark.b : 0);
     ++(mark.status == 0 ? finished_ : failed_);
+    cut_short_ += mark.status == static_cast<std::uint32_t>(OperationStatus::closed);
   } else if (kind == rank::MarkKind::meet) {
     if (meetings_ && !meetings_->ask(port_.rank(), mark)) cut_off(RankFault::bad_mark, now);
   } else {

@@ -67,6 +67,8 @@ class RankBridge final : public NicClient {
   std::string under_way() const;
   std::uint64_t finished_works() const { return finished_; }
   std::uint64_t failed_works() const { return failed_; }
+  // Of a rank that has left: operations that it never saw the end of.
+  std::uint64_t unfinished_works() const { return cut_short_ + began_.size(); }
 
   void on_completion(const Completion& completion, Picoseconds now) override {
     news_ = true;
@@ -87,7 +89,7 @@ class RankBridge final : public NicClient {
   static constexpr std::uint64_t kMostWorksAtOnce = 1 << 20, kMostRecordsAtOnce = 1 << 16;
   // Live: 50,000 marks per second, and a second's worth at once.
   static constexpr std::int64_t kMarkCostNs = 20'000, kMarkBurst = 50'000;
-  static constexpr std::size_t kMostOpenWorks = 65'536;  // virtual clock, with the time they began
+  static constexpr std::size_t kMostOpenWorks = 65'536;  // with the time they began
 
   struct Marked {
     std::uint64_t works = 0, records = 0;
@@ -110,7 +112,8 @@ class RankBridge final : public NicClient {
   Picoseconds instant_{}, latest_mark_{};
   rank::Meetings* meetings_ = nullptr;
   std::uint64_t finished_ = 0, failed_ = 0;
-  // Virtual clock: works under way and when they began. A rank's own clock says nothing there.
+  std::uint64_t cut_short_ = 0;  // of the failed ones: those that ran when the rank closed their group
+  // Works under way and when they began. On the virtual clock a rank's own clock says nothing of that.
   struct Begun {
     Picoseconds at;
     std::uint8_t collective;  // 1 + Collective of the first operation; 0: not known

@@ -321,14 +321,18 @@ void RankSession::use_virtual_clock() {
   start_progress();
 }
 
-void RankSession::future_call(bool enters) {
+void RankSession::future_call(bool enters) { count_call(&Thread::futures, enters); }
+
+void RankSession::local_call(bool enters) { count_call(&Thread::locals, enters); }
+
+void RankSession::count_call(std::uint32_t Thread::* calls, bool enters) {
   if (forked()) return;
   const std::lock_guard lock(mutex_);
   Thread& thread = awake();
   if (enters) {
-    ++thread.futures;
-  } else if (thread.futures != 0) {
-    --thread.futures;
+    ++(thread.*calls);
+  } else if (thread.*calls != 0) {
+    --(thread.*calls);
   }
 }
 

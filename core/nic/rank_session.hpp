@@ -97,6 +97,9 @@ class RankSession final : private OperationSink {
   void compute(std::uint64_t picoseconds, bool poll = false);
   // The calling thread enters (true) or leaves a PyTorch call that may block on a future of the session.
   void future_call(bool enters);
+  // … a call that this machine alone ends, as a connection between ranks that are there: emulated time stands
+  // while the thread sleeps in it.
+  void local_call(bool enters);
   // For traffic that another transport carries: an operation begins (its number) and ends.
   std::uint64_t foreign_begin();
   void foreign_end(std::uint64_t number, std::int64_t began_ns, std::uint64_t bytes, bool ok);
@@ -133,6 +136,7 @@ class RankSession final : private OperationSink {
   void expire();
   void expire_departed();
   int sleep_ms() const;
+  void count_call(std::uint32_t Thread::* calls, bool enters);
   bool awaits_future() const;
   void sleep(std::unique_lock<std::mutex>& lock);
   std::int64_t after(std::int64_t timeout_ns) const;

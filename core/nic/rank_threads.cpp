@@ -254,6 +254,7 @@ Threads::Question Threads::ask(bool owed, int progress_tid) const {
     if (thread.callback && !thread.busy) continue;
     question.waited |= thread.waits != 0;
     if (thread.waits != 0) continue;
+    question.local |= thread.locals != 0;
     question.unclear.push_back({tid, Sleep::running, 0});
     question.plain_lock |= thread.futures == 0 && !thread.callback;
   }
@@ -261,6 +262,7 @@ Threads::Question Threads::ask(bool owed, int progress_tid) const {
 }
 
 Activity Threads::look(Question& question, bool children) {
+  if (question.local) return Activity::computing;
   bool locks = true;
   for (auto& each : question.unclear) {
     each = ThreadProbe::look(each.tid);

@@ -14,6 +14,7 @@ struct Thread {
   int tid = 0;
   std::uint32_t waits = 0;    // calls of the session that it is blocked in
   std::uint32_t futures = 0;  // PyTorch calls it is in that may block on a future of the session
+  std::uint32_t locals = 0;   // calls it is in that this machine ends, however long it sleeps in them
   bool callback = false;      // it runs callbacks of finished works …
   bool busy = false;          // … and has one in hand
 };
@@ -100,6 +101,7 @@ class Threads {
   struct Question {
     std::vector<ThreadProbe::Seen> unclear;  // threads that the session does not see blocked in a call of its own
     std::vector<int> bystanders_but;  // all threads that may post, and the progress thread; the others are bystanders
+    bool local = false;               // at least one thread is in a call that this machine ends
     bool plain_lock = false;          // at least one unclear thread is in no call that waits for a future
     bool waited = false;              // at least one thread will be woken by the network
   };

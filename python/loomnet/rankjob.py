@@ -16,7 +16,7 @@ from loomnet import _core
 from loomnet.engine import Engine, staging_for
 from loomnet.jobs import TorchJob
 from loomnet.live.ranks import NICE, RankGroup, RankSpec
-from loomnet.rank_watch import StackFile, in_backend, shown, stacks
+from loomnet.rank_watch import StackFile, in_backend, joined, shown, stacks
 from loomnet.rundata import Iteration, RunFault
 from loomnet.runner import RunRequest
 
@@ -26,6 +26,8 @@ _LOOKS_AT_END = 32  # 128 MiB of log that no look before has reached
 STOP_AHEAD = 2  # ranks of a synchronous job are at most one step apart
 CAUSE_S = 2.0  # of wall time for the process of the rank that failed first to end
 _KINDS = _core.MARK_KINDS
+# In a traceback, of a peer that a rank needed: its name as the backend says it.
+_MISSED = re.compile(r"job rank (\d+) has exited")
 
 
 class RankJob:
@@ -116,6 +118,19 @@ class RankJob:
         assert self.group is not None
         gone = [str(rank.spec.rank) for rank in self.group.ranks if rank.status == 0]
         return f"; rank {', '.join(gone)} {'has' if len(gone) == 1 else 'have'} exited" * bool(gone)
+
+    @property
+    def apart(self) -> str:
+        """Which ranks are in which operation, where they are not all in the same one: ": rank 1 in
+        broadcast, ranks 0 and 2 in all_reduce", or nothing."""
+        ranks: dict[str, list[int]] = {}
+        for rank in self.pids:
+            ranks.setdefault(self.bridges[rank].under_way, []).append(rank)
+        named = sorted(((who, what) for what, who in ranks.items() if what),
+                       key=lambda each: len(each[0]))
+        if len(named) < 2:
+            return ""
+        return ": " + ", ".join(f"{joined(who)} in {what}" for who, what in named)
 
     @property
     def pids(self) -> dict[int, int]:
@@ -238,6 +253,31 @@ class RankJob:
             self.ended(0.05)
         first = cause if cause.failed else self.group.first_failure
         return RunFault(at_ps, f"rank {first.spec.rank}", first.error())
+
+    def reason(self, errors: Sequence[RunFault]) -> str:
+        """The first of these errors in one line, with ranks that had ended well before and that the
+        failed one missed."""
+        first = errors[0]
+        line = first.message.splitlines()[0]
+        if line.startswith("cut off"):
+            return f"{first.who} was {line}"
+        if line.startswith("ended with"):
+            return f"{first.who} {line}"
+        gone = sorted({int(rank) for rank in _MISSED.findall(first.message)})
+        assert self.group is not None
+        well = [rank.spec.rank for rank in self.group.ranks
+                if rank.status == 0 and rank.spec.rank in gone]
+        return f"{line}; {joined(well)} had ended with status 0" if well else line
+
+    def unfinished(self, works: Sequence[tuple[int, str]], at_ps: int) -> list[RunFault]:
+        """What is wrong with ranks that have all ended with status 0. `works`: of each rank, how
+        many operations it began and never saw the end of, and the name of those still open."""
+        if self._stopping:
+            return []
+        return [RunFault(at_ps, f"rank {rank}",
+                         f"ended with {count} operation{'s' * (count > 1)} unfinished"
+                         f"{name and f' ({name})'}; the script must wait for all before it ends")
+                for rank, (count, name) in enumerate(works) if count]
 
     def stop(self, grace: float) -> None:
         if self.group is not None:

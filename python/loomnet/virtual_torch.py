@@ -21,6 +21,7 @@ from loomnet.runner import Progress, RunRequest
 LOOK_MS = 50  # wall time between two looks at processes while a rank computes
 PROGRESS_S = 0.25
 FOREVER = 2**63 - 1
+LONGEST_POLL_PS = 10**9  # of a poll that finds nothing; a longer pause is a time limit
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ class VirtualTorchRun:
         self.unsaid: list[int] = []  # ranks that have ended, of which no peer has heard
         self.counters: dict[str, list[tuple[int, float]]] = {}
         self.progress_ps = 0  # engine time at which the job last got on
+        self.limit_ps = 0     # … and the latest time limit of a script that was awaited since
         self.works = self.payload = 0
         self.raced_ps = 0     # as of the last progress: see VirtualRanks
         self.stranded: object = None
@@ -119,11 +121,16 @@ class VirtualTorchRun:
             told = self.on_ended(self.ranks.ended(0))
             if self.ranks.failed:  # asked first: the rank that fails may be the last
                 self.drain()
-                failure = self.ranks.failure(self.now())
-                self.errors.append(failure)
-                return "failed", failure.message.splitlines()[0]
+                self.errors.append(self.ranks.failure(self.now()))
+                return "failed", self.ranks.reason(self.errors)
             if not self.ranks.running:
-                return ("failed", self.errors[0].message) if self.errors else ("finished", None)
+                if not self.errors:
+                    self.errors = self.ranks.unfinished(
+                        [(bridge.unfinished_works(self.engine.network.now_ps), bridge.under_way)
+                         for bridge in self.ranks.bridges], self.now())
+                if self.errors:
+                    return "failed", self.ranks.reason(self.errors)
+                return "finished", None
             self.note_outside()
             # A rank that has just been told may move although the clock was stuck before.
             trouble = self.trouble("told" if told else stop)
@@ -151,7 +158,7 @@ class VirtualTorchRun:
         if origin is not None and (due := self.table.next_time()) is not None:
             ends.append(origin + due)
         if self.stall_ps is not None:
-            ends.append(self.progress_ps + self.stall_ps)
+            ends.append(max(self.progress_ps, self.limit_ps) + self.stall_ps)
         return max(min(ends), self.engine.network.now_ps)
 
     @property
@@ -163,6 +170,7 @@ class VirtualTorchRun:
 
     def got_on(self) -> None:
         self.progress_ps, self.raced_ps = self.engine.network.now_ps, self.clock.raced_ps
+        self.limit_ps = 0
         self.clock.doubt([])
 
     def take_marks(self) -> None:
@@ -228,16 +236,19 @@ class VirtualTorchRun:
         """Why the job must be ended, if it must."""
         if stop == "stuck" and not self.unstick():
             return self.everybody("every rank waits and the network has nothing left to deliver: "
-                                  "a deadlock")
+                                  f"a deadlock{self.ranks.apart}{self.ranks.departed}")
         payload = self.engine.network.run_counters(list(self.request.placement))["payload"]
         if payload > self.payload:
             self.payload = payload
             self.got_on()
         now = self.engine.network.now_ps
-        idle = now - self.progress_ps
+        idle = now - max(self.progress_ps, self.limit_ps)
         if stop == "reached" and self.stall_ps is not None and idle >= self.stall_ps:
+            limit = max((self.ranks.bridges[rank].alarm_ps for rank in self.ranks.pids), default=0)
             if self.clock.raced_ps > self.raced_ps:
                 self.got_on()  # emulated time that went with the machine's clock proves nothing
+            elif not self.limit_ps and limit > now + LONGEST_POLL_PS:
+                self.limit_ps = limit  # the script chose to wait until then, and may go on after it
             else:
                 stall = self.request.stall_after
                 return self.everybody(f"no operation finished for {stall} (stall_timeout)"
@@ -333,6 +344,8 @@ class VirtualTorchRun:
             outside["polls that found nothing"] = f"{polls}, at 1 us each, doubling to 1 ms"
         if self.waited_outside:
             outside["waited outside the network"] = " | ".join(self.waited_outside)
+        if failed := sum(bridge.failed_works for bridge in self.ranks.bridges):
+            outside["operations that failed"] = failed
         if strays:
             outside["threads that began to communicate while time passed"] = strays
         data = RunData(

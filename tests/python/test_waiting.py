@@ -88,13 +88,15 @@ def test_a_deadlock_outlives_no_limit_that_the_script_did_not_choose(tmp_path):
 def test_time_limits_are_emulated_time(tmp_path):
     r = run_of(tmp_path, """
         began = session.now_ps
-        work, _ = start("recv", world_group, (rank + 1) % world)
-        assert not session.wait(work, 3 * 10**9)
+        late, _ = start("recv", world_group, (rank + 1) % world)
+        assert not session.wait(late, 3 * 10**9)
         assert 3e12 <= session.now_ps - began < 3.001e12
         number, _ = group(2)
         work, _ = start("recv", number, (rank + 1) % world, 2 * 10**9)
         assert session.wait(work, NEVER) and not work.ok and "Timed out" in work.message
         assert 5e12 <= session.now_ps - began < 5.01e12
+        do("send", world_group, (rank - 1) % world)
+        assert session.wait(late, NEVER) and late.ok
         os._exit(0)
         """, stall_timeout="60 s")
     ends_well(r, tmp_path)

@@ -281,8 +281,10 @@ class _Run:
     def _look_at_ranks(self) -> tuple[str, str | None] | None:
         assert self.ranks is not None
         ranks = self.ranks
-        finished = 0
-        for number, (marks, works, _, fault) in enumerate(self.live.look(ranks.bridges)):
+        finished, unfinished = 0, []
+        for number, (marks, works, _, count, name, fault) in enumerate(
+                self.live.look(ranks.bridges)):
+            unfinished.append((count, name))
             for iteration in ranks.take(number, marks):
                 self._on_iteration(iteration)
             finished += works
@@ -297,11 +299,12 @@ class _Run:
             for bridge in ranks.bridges:
                 self.live.stop_at(bridge, step)
         if ranks.failed:
-            failure = ranks.failure(self.now())
-            self.errors.append(failure)
-            return "failed", failure.message.splitlines()[0]
+            self.errors.append(ranks.failure(self.now()))
+            return "failed", ranks.reason(self.errors)
         if not ranks.running:
-            return ("failed", self.errors[0].message) if self.errors else ("finished", None)
+            if not self.errors:
+                self.errors = ranks.unfinished(unfinished, self.now())
+            return ("failed", ranks.reason(self.errors)) if self.errors else ("finished", None)
         return None
 
     def _look_at_queues(self) -> None:

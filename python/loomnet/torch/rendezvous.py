@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import sys
 import warnings
 from datetime import timedelta
@@ -15,6 +16,7 @@ import torch.distributed as dist
 from loomnet.torch import connection as _connection
 
 DEFAULT_TIMEOUT = dist.constants.default_pg_timeout
+CONNECTING = timedelta(minutes=1)
 
 
 def chosen(timeout: timedelta) -> bool:
@@ -42,11 +44,13 @@ def meet(name: str, rank: int, size: int, timeout: timedelta, link: Any) -> tupl
 
 
 def install() -> None:
-    """Makes a default group that follows another one wait for all of its ranks before the first of
-    them looks for the store. Once.
+    """Makes a default group wait for all of its ranks, over the session, before the first of them
+    looks for the store. Once.
 
-    Rank 0's old store is open until rank 0 destroys its old group. Emulated time may give the last
-    result of the old group to other ranks earlier: they would take the old store for the new one.
+    The engine then knows of the wait: a rank that ends instead of coming is named at once. And of
+    two default groups one after the other, rank 0's old store is open until rank 0 destroys its old
+    group. Emulated time may give the last result of the old group to other ranks earlier: they
+    would take the old store for the new one.
     """
     module = sys.modules.get("torch.distributed.rendezvous")
     original = getattr(module, "_create_c10d_store", None)
@@ -60,8 +64,19 @@ def install() -> None:
     def create(hostname: str, port: int, rank: int, world_size: int, timeout: timedelta,
                *rest: Any, **options: Any) -> dist.Store:
         link = _connection.existing()
+        if link is None and "LOOMNET_RANK_FD" in os.environ:
+            link = _connection.connection()
         if link is not None and not dist.is_initialized():
             meet(f"store {hostname}:{port}", rank, world_size, timeout, link)
+            # All ranks have come: how long they take to connect is a matter of this machine.
+            link.session.local_call(True)
+            try:
+                store = original(hostname, port, rank, world_size, max(timeout, CONNECTING),
+                                 *rest, **options)
+            finally:
+                link.session.local_call(False)
+            store.set_timeout(timeout)
+            return store
         return original(hostname, port, rank, world_size, timeout, *rest, **options)
 
     module._create_c10d_store = create  # type: ignore[union-attr]

@@ -344,6 +344,9 @@ class Rank {
   void in_future(In in) {
     add(in, [this] { ++threads.self().futures; });
   }
+  void in_local(In in) {
+    add(in, [this] { ++threads.self().locals; });
+  }
   void elsewhere(In in) {
     add(in, [this] { threads.self(); });
   }
@@ -387,6 +390,13 @@ TEST(Ranks, WaitInAFutureOnlyWhileAWorkIsOwed) {
   rank.in_future(In::lock);
   EXPECT_TRUE(rank.is(Activity::waiting, true));
   EXPECT_TRUE(rank.is(Activity::outside, false));
+}
+
+TEST(Ranks, ComputeIfOneSleepsInACallThatThisMachineEnds) {
+  Rank rank;
+  rank.in_session();
+  rank.in_local(In::pipe);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(rank.activity(), Activity::computing);
 }
 
 TEST(Ranks, AreOutsideIfOneSleepsInWhatTheNetworkDoesNotEnd) {

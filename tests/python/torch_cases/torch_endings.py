@@ -90,6 +90,38 @@ def ranks_that_differ_in_their_next_collective():
         total(2)
 
 
+@ending("deadlock", "rank 0 waits", "rank 3 has exited")
+def rank_that_ends_before_the_group_is_made():
+    """Known at once, not only after `stall_wall`: the ranks wait for each other over the NIC."""
+    if os.environ["RANK"] == "3":
+        sys.exit(0)
+    begin()
+
+
+@ending("deadlock", "rank 1 in broadcast", "ranks 0, 2 and 3 in all_reduce")
+def broadcast_beside_an_all_reduce():
+    rank, _ = begin()
+    if rank == 1:
+        dist.broadcast(torch.ones(3), 0)
+    else:
+        total(1)
+
+
+@ending("rank 0", "rank 3", "1 operation unfinished", "all_reduce")
+def all_ranks_end_in_the_middle_of_an_operation():
+    """Each with status 0: no process tells of a failure."""
+    begin()
+    dist.all_reduce(torch.ones(1_000_000), async_op=True)
+    os._exit(0)
+
+
+@ending("rank 0", "1 operation unfinished")
+def message_that_is_never_received():
+    rank, _ = begin()
+    if rank == 0:
+        dist.isend(torch.ones(200_000), 1)
+
+
 @ending("rank 0", "ValueError: the last to end")
 def last_rank_to_end_fails():
     rank, _ = begin()
@@ -162,6 +194,19 @@ def timeouts_that_are_long_enough_in_emulated_time():
         compute(200)
     assert total(1) == 4
     say("right")
+
+
+@ending(says={0: ("Timed out",), 1: ("Timed out",)})
+def timeout_that_is_longer_than_the_stall_timeout():
+    """20 s are over in an instant, and the script goes on with what it makes of the error."""
+    rank, _ = begin(timeout=timedelta(seconds=20))
+    try:
+        if rank == 0:
+            total(1)
+        else:
+            dist.recv(torch.zeros(1), 0)
+    except RuntimeError as error:
+        say(str(error))
 
 
 @ending(says={rank: ("right",) for rank in EVERYONE})
