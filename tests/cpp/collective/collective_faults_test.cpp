@@ -223,7 +223,7 @@ TEST(Faults, AReopenedChannelIsNotReadByItsFormerCommunicator) {
   EXPECT_EQ(world.result(1, b), nullptr);
   EXPECT_FALSE(world.at(0).find(1)->failed());
   world.at(0).close(1);
-  EXPECT_EQ(world.result(0, stuck)->status, OperationStatus::aborted);
+  EXPECT_EQ(world.result(0, stuck)->status, OperationStatus::closed);
   world.run();
   world.at(0).create(2, std::vector<JobRank>{0, 1});
   const OperationId a = world.start(0, 2, all_reduce(x));
