@@ -10,28 +10,35 @@ import os
 import sys
 from collections.abc import Sequence
 
+from loomnet.errors import EXIT_INTERRUPTED
 from loomnet.live.interrupts import Interrupts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line and returns the exit status, as errors.py numbers them."""
+    """Runs the command line and returns the exit status, as errors.py numbers them. An interrupted
+    command says so in one line, wherever the signal found it."""
     if arguments is not None:
-        return _run(list(arguments))
+        status = _run(list(arguments))
+        if status == EXIT_INTERRUPTED:
+            _say_interrupted()
+        return status
     with Interrupts() as interrupts:
         try:
             with interrupts.listen():
                 status = _run(sys.argv[1:])
         except KeyboardInterrupt:
-            _say_interrupted()
-            status = 130
+            status = EXIT_INTERRUPTED
         except OSError as error:
             # A terminal that was closed sends SIGHUP, and takes nothing more.
             if interrupts.pending is None or error.errno != errno.EIO:
                 raise
         if interrupts.pending:
             interrupts.ignore()
+            status = EXIT_INTERRUPTED
+        if status == EXIT_INTERRUPTED:
+            _say_interrupted()
+        if interrupts.pending:
             _flush()
-            status = 130
     return status
 
 
@@ -58,7 +65,7 @@ def _run(words: list[str]) -> int:
 
         print(f"loomnet {version()}")
         return 0
-    from loomnet.errors import EXIT_INTERRUPTED, EXIT_USAGE, LoomnetError
+    from loomnet.errors import EXIT_USAGE, LoomnetError
 
     try:
         from loomnet.commands import app
@@ -73,7 +80,6 @@ def _run(words: list[str]) -> int:
         print(f"loomnet: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print("loomnet: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BaseException as error:
         return _other(error)
@@ -86,12 +92,12 @@ def _status(value: object) -> int:
 def _other(error: BaseException) -> int:
     """Typer's own (usage errors and Abort), what a scenario's code raised, a standard output that
     takes nothing more; raises everything else again: that is a defect of Loomnet's."""
-    from loomnet.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_SCENARIO, EXIT_USAGE
+    from loomnet.errors import EXIT_OK, EXIT_SCENARIO, EXIT_USAGE
 
     kind = type(error).__name__
     if kind == "Exit" and hasattr(error, "exit_code"):
         return int(error.exit_code)
-    if kind == "Abort":
+    if kind == "Abort":  # Typer's KeyboardInterrupt
         return EXIT_INTERRUPTED
     if kind == "NoArgsIsHelpError":  # `loomnet` alone: help is the answer, not a mistake
         print(error.format_message())  # type: ignore[attr-defined]

@@ -74,7 +74,8 @@ class RunInterrupted(LoomnetError):
 
 
 class WallTimeError(LoomnetError):
-    """--max-wall is over, and the scenario's own code was still running. Exit status 1."""
+    """--max-wall is over, and the scenario's own code was still running, or a run had not begun.
+    Exit status 1."""
 
 
 class UnknownNameError(UsageError, KeyError):

@@ -358,6 +358,7 @@ class Lab:
             stall_after=job.stall_after(timetable.longest_fault()),
             dilation=dilation,
             max_wall_s=self._wall_left(),
+            max_wall_of_s=self._wall.seconds,
             options=options,
         )
         return request, edges

@@ -52,6 +52,7 @@ class StackFile:
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("loomnet-stacks", os.MFD_CLOEXEC)
+        self._told: str | None = None  # by ask_all, until ask() has returned it
 
     def close(self) -> None:
         if self.fd >= 0:
@@ -60,20 +61,39 @@ class StackFile:
 
     def ask(self, pid: int, pidfd: int) -> str:
         """The stacks of the rank's threads, as faulthandler writes them; empty if none came."""
-        if self.fd < 0 or pidfd < 0 or not _catches(pid, signal.SIGRTMAX):
-            return ""
-        before = os.fstat(self.fd).st_size
+        if self._told is None:
+            ask_all([(self, pid, pidfd)])
+        told, self._told = self._told, None
+        return told or ""
+
+    def tell(self, text: str) -> None:
+        self._told = text
+
+
+def ask_all(ranks: Iterable[tuple[StackFile, int, int]]) -> None:
+    """Asks ranks, each a file, a pid and a pidfd, for their stacks; the next ask() of each file
+    returns what came. All ranks together have the time that one has: ranks that cannot answer do
+    not hold up the end of a run one after another."""
+    waiting: list[tuple[StackFile, int, int]] = []  # the file, its size before, its size now
+    for file, pid, pidfd in ranks:
+        file.tell("")
+        if file.fd < 0 or pidfd < 0 or not _catches(pid, signal.SIGRTMAX):
+            continue
+        before = os.fstat(file.fd).st_size
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(pidfd, signal.SIGRTMAX)
-            end, last = time.monotonic() + _ANSWER_S, before
-            while time.monotonic() < end:
-                time.sleep(0.01)
-                size = os.fstat(self.fd).st_size
-                if size > before and size == last:  # it has stopped growing
-                    break
-                last = size
-            return os.pread(self.fd, _MOST_BYTES, before).decode(errors="replace")
-        return ""
+            waiting.append((file, before, before))
+    end = time.monotonic() + _ANSWER_S
+    while waiting:
+        time.sleep(0.01)
+        over, left = time.monotonic() > end, []
+        for file, before, last in waiting:
+            size = os.fstat(file.fd).st_size
+            if over or (size > before and size == last):  # it has stopped growing
+                file.tell(os.pread(file.fd, _MOST_BYTES, before).decode(errors="replace"))
+            else:
+                left.append((file, before, size))
+        waiting = left
 
 
 def _catches(pid: int, number: int) -> bool:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +62,11 @@ class RankJob:
 
     # --- processes --------------------------------------------------------------------------------
     def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str],
-               nice: int = NICE, computes: Sequence[str] = (), fork: bool = False) -> None:
+               nice: int = NICE, computes: Sequence[str] = (), fork: bool = False,
+               look: Callable[[], None] = lambda: None) -> None:
         """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones).
         `computes`: on the virtual clock each rank's compute time, as its step hook reads it.
-        `fork`: they may share one import of PyTorch."""
+        `fork`: they may share one import of PyTorch. `look` raises to end the launch."""
         # Where a model stands for Gloo, Gloo's own name means that model.
         mapped = self.job.map_backend or self.engine.transport != self.job.transport
         specs = []
@@ -91,7 +92,7 @@ class RankJob:
                 pass_fds=(*fds, stack_fd)))
         logs = self.request.opened().folder("ranks")
         self.group = RankGroup(fabric, specs, logs, cwd=Path.cwd(),
-                               master_port=master_port, nice=nice, fork=fork)
+                               master_port=master_port, nice=nice, fork=fork, look=look)
 
     def ended(self, timeout: float = 0) -> list[int]:
         """Ranks whose process has ended since the last call."""
@@ -136,7 +137,8 @@ class RankJob:
     def pids(self) -> dict[int, int]:
         """Processes of the ranks that run, by rank."""
         group = self.group
-        return {} if group is None else {rank.spec.rank: rank.process.pid for rank in group.running}
+        return {} if group is None else {
+            rank.spec.rank: rank.process.known_pid for rank in group.running}
 
     def where(self, rank: int) -> list[str]:
         """A line with the rank's state and operation, then lines of its threads' Python stacks."""
@@ -150,7 +152,7 @@ class RankJob:
         head = f"  rank {rank} {words[bridge.state]}"
         if operation := bridge.under_way:
             head += f", in {operation}"
-        return [head, *shown(self.stack_files[rank].ask(found.process.pid, found.pidfd))]
+        return [head, *shown(self.stack_files[rank].ask(found.process.known_pid, found.pidfd))]
 
     def has_other_threads(self, rank: int) -> bool:
         """Whether a Python thread of the rank beside its main thread, of which the session always
@@ -159,7 +161,7 @@ class RankJob:
         found = next((r for r in self.group.running if r.spec.rank == rank), None)
         if found is None:
             return False
-        threads = stacks(self.stack_files[rank].ask(found.process.pid, found.pidfd))
+        threads = stacks(self.stack_files[rank].ask(found.process.known_pid, found.pidfd))
         return any(not in_backend(thread) for thread in threads[1:])
 
     @property

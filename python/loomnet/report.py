@@ -115,7 +115,10 @@ class Report:
         ]
 
     def cut_off(self, reason: str) -> None:
-        """Notes that the scenario's own code was ended outside its runs."""
+        """Notes that the scenario's own code was ended outside its runs, unless a run was ended for
+        the same reason: that run says it."""
+        if any((run.reason or "").startswith(reason) for run in self.fidelity):
+            return
         self.fidelity.append(RunFidelity("", Fidelity(), "stalled", reason))
 
     @property

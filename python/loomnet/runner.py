@@ -20,6 +20,7 @@ from loomnet.recording import Recording
 from loomnet.rundata import Iteration, RunData
 from loomnet.timetable import Timetable
 from loomnet.units import Time
+from loomnet.walltime import over_text
 
 CLOCKS = ("virtual", "live")
 # clock -> "module:factory"; the factory takes no argument and returns a Runner.
@@ -38,7 +39,8 @@ class RunRequest:
     the resolved path of a TorchJob, else None. `directory` exists; rank n writes
     `ranks/<n>.log` below it; `folder` is the same, held open. `stall_after`: emulated time without
     a finished operation or iteration after which the engine ends the job ("stalled", one error);
-    None: never. `max_wall_s`: wall seconds after which it does the same.
+    None: never. `max_wall_s`: wall seconds after which it does the same; `max_wall_of_s` is
+    the whole of --max-wall, where runs before this one have used a part.
     """
 
     plan: Plan
@@ -54,9 +56,15 @@ class RunRequest:
     stall_after: Time | None = None
     dilation: float = 1.0
     max_wall_s: float | None = None
+    max_wall_of_s: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
     recording: Recording | None = None  # files that are open, for the engine to fill
     folder: Folder | None = None
+
+    @property
+    def wall_reason(self) -> str:
+        """What a run that `max_wall_s` ends gives as its reason."""
+        return over_text(self.max_wall_of_s or self.max_wall_s)
 
     def opened(self) -> Folder:
         """`folder`, or `directory` opened now."""

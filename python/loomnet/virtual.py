@@ -131,7 +131,7 @@ class _Run:
                 return (f"no operation finished for {Time.of(stall)} (stall_timeout); "
                         f"the network delivers nothing{self.engine.deadlock()}")
         if request.max_wall_s and time.monotonic() - self.began > request.max_wall_s:
-            return f"--max-wall {request.max_wall_s:g} s is over"
+            return request.wall_reason
         return None
 
     def on_iterations(self) -> None:

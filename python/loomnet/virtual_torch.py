@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from loomnet import _core
 from loomnet.compute import MeasuredCompute, encoded, longest_pause
 from loomnet.engine import Engine, figures_of, virtual_transport
+from loomnet.errors import WallTimeError
 from loomnet.jobs import TorchJob
 from loomnet.live.ownership import RunLock
-from loomnet.rank_watch import SILENCE_S, Movement, joined
+from loomnet.rank_watch import SILENCE_S, Movement, ask_all, joined
 from loomnet.rankjob import RankJob, environment_of_ranks
 from loomnet.rundata import Fidelity, Iteration, RunData, RunFault
 from loomnet.runner import Progress, RunRequest
@@ -56,6 +57,7 @@ class VirtualTorchRun:
 
     def __init__(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> None:
         assert isinstance(request.job, TorchJob)
+        self.looked = self.began = time.monotonic()
         self.request, self.on_progress = request, on_progress
         self.table, self.job = request.timetable, request.job
         plan = request.plan
@@ -81,7 +83,6 @@ class VirtualTorchRun:
         self.waited_outside: list[str] = []
         self.movement = Movement()
         self.longest_compute_ps = 0
-        self.looked = self.began = time.monotonic()
 
     def now(self) -> int:
         """Job time; 0 before its first iteration ended."""
@@ -102,8 +103,11 @@ class VirtualTorchRun:
                                   environment={"LOOMNET_CLOCK": "virtual",
                                                **environment_of_ranks()},
                                   nice=0,  # an engine that waits for its ranks fears none
-                                  computes=computes, fork=True)
+                                  computes=computes, fork=True, look=self.check_wall)
                 ended, reason = self.watch()
+            except WallTimeError as over:
+                ended, reason = "stalled", f"{over} before all ranks were started"
+                self.errors.append(RunFault(self.now(), "job", reason))
             except KeyboardInterrupt:
                 ended, reason = "interrupted", "interrupted"
             finally:
@@ -253,8 +257,8 @@ class VirtualTorchRun:
                 stall = self.request.stall_after
                 return self.everybody(f"no operation finished for {stall} (stall_timeout)"
                                       f"{self.engine.deadlock()}")
-        if self.request.max_wall_s and time.monotonic() - self.began > self.request.max_wall_s:
-            return self.everybody(f"--max-wall {self.request.max_wall_s:g} s is over")
+        if self.wall_is_over():
+            return self.everybody(self.request.wall_reason)
         wall = self.job.stall_wall
         # Emulated time that goes with the machine's clock is no movement.
         seen = (now - self.clock.raced_ps, self.works, payload, len(self.iterations))
@@ -262,6 +266,15 @@ class VirtualTorchRun:
         if wall is not None and self.movement.dead_s() > wall.seconds:
             return self.everybody(f"no rank has moved for {wall} of wall time (stall_wall)")
         return None
+
+    def wall_is_over(self) -> bool:
+        most = self.request.max_wall_s
+        return most is not None and time.monotonic() - self.began > most
+
+    def check_wall(self) -> None:
+        """Raises WallTimeError once the run has had its wall time."""
+        if self.wall_is_over():
+            raise WallTimeError(self.request.wall_reason)
 
     def unstick(self) -> bool:
         """Every rank waits and nothing is under way: whether anything may still come of it."""
@@ -277,16 +290,23 @@ class VirtualTorchRun:
             self.clock.strand()
             return True
         # A thread that has never communicated may be about to.
+        self.ask_stacks()
         doubtful = [rank for rank in self.ranks.pids if self.ranks.has_other_threads(rank)]
         self.clock.doubt(doubtful)
         return bool(doubtful)
 
     def everybody(self, head: str) -> str:
         """A message with every rank's operation and Python stack."""
+        self.ask_stacks()
         lines = [head]
         for rank in range(len(self.ranks.bridges)):
             lines += self.ranks.where(rank)
         return "\n".join(lines)
+
+    def ask_stacks(self) -> None:
+        assert self.ranks.group is not None
+        ask_all((self.ranks.stack_files[rank.spec.rank], rank.process.known_pid, rank.pidfd)
+                for rank in self.ranks.group.running)
 
     def note_outside(self) -> None:
         """The first time that emulated time has to go with the machine's clock, the stacks of the

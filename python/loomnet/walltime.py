@@ -24,6 +24,10 @@ MOST_S = 10**9
 AGAIN_S = 0.5  # the alarm repeats: code that swallows every exception may swallow the first
 
 
+def over_text(seconds: float | None) -> str:
+    return f"--max-wall {seconds:g} s is over"
+
+
 class WallTimeOver(BaseException):
     """Raised in a scenario's own code; no `except Exception` of the scenario holds it up."""
 
@@ -61,7 +65,7 @@ class WallTime:
 
     @property
     def reason(self) -> str:
-        return f"--max-wall {self.seconds:g} s is over"
+        return over_text(self.seconds)
 
     def __enter__(self) -> WallTime:
         if self._end is not None and _running is not None:

@@ -1,6 +1,7 @@
 """Exit statuses of scenarios: 1 what ended a run, 2 bad input, 4 the scenario's own exception; one
 line or the scenario's own traceback, and nothing left behind."""
 
+import json
 import os
 import subprocess
 import sys
@@ -277,6 +278,10 @@ def test_max_wall_is_of_all_runs_together_and_leaves_the_first_ones_figures(scen
     assert status == 1 and seconds < 10, err
     assert "not finished: a stalled: --max-wall 1 s is over" in out
     assert "a_errors: 1" in out and "b_errors" not in out
+    assert out.count("not finished: ") == out.count("fidelity ") == 1, out
+    (folder,) = Path("runs").iterdir()
+    (only,) = json.loads((folder / "report.json").read_text())["fidelity"]
+    assert only["label"] == "a" and only["reason"] == "--max-wall 1 s is over"
 
 
 def test_the_alarm_is_not_set_while_a_run_lasts(scenario, monkeypatch):

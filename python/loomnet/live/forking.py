@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ _NEVER = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PYTHONINSPECT")
 _MOST_BYTES = 1 << 17
 _IMPORT_S = 120  # wall; then something hangs that may not hang in a rank
 _ANSWER_S = 10.0  # wall; a rank has the same user, so it can stop the server or speak in its name
+_LOOK_S = 0.05  # wall; between two looks of the run while it waits for an answer
 _END_S = 5.0  # for a server to see that it is no longer wanted; while it imports it cannot
 
 Start = Callable[[Sequence[str], dict[str, str], Sequence[int], int], KeptProcess]
@@ -74,7 +76,7 @@ class ForkedRank:
     def __init__(self, server: ForkServer, pid: int, pidfd: int) -> None:
         self._server, self._told, self.pidfd = server, pid, pidfd
         # The server may live in a PID namespace and know the rank by another number.
-        self.pid = self.keeper = pid_of(pidfd) or -1
+        self.pid = self.known_pid = self.keeper = pid_of(pidfd) or -1
 
     def wait(self) -> int:
         """Its exit status, negative where a signal ended it, once it has ended."""
@@ -89,14 +91,18 @@ class ForkServer:
         environment: of every rank, see :func:`shared_environment`.
         imports: statements to be run before the first fork.
         start: starts a process with this argv, environment, descriptors and output descriptor.
+        look: called every 50 ms while the server imports or forks, which takes as long as the disk
+            and the other processes of the machine let it. What `look` raises ends the wait.
 
     Raises:
         RuntimeError: why it cannot fork ranks; nothing is left behind.
     """
 
     def __init__(self, command: Sequence[str], environment: dict[str, str],
-                 imports: Sequence[str], start: Start) -> None:
+                 imports: Sequence[str], start: Start,
+                 look: Callable[[], None] = lambda: None) -> None:
         self._statuses: dict[int, int] = {}
+        self._look = look
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # A file, as a rank's own log is one: Python looks at what its streams are when it starts.
         output = os.memfd_create("rank imports")
@@ -111,8 +117,8 @@ class ForkServer:
             theirs.close()
         try:
             self._channel.send(json.dumps(list(imports)).encode())
-            self._channel.settimeout(_IMPORT_S)
-            reason = self._receive()[0].get("reason", "it answered nonsense")
+            answer, _ = self._await(_IMPORT_S)
+            reason = answer.get("reason", "it answered nonsense")
             self._channel.settimeout(_ANSWER_S)
         except OSError as error:  # it ended, or hangs
             reason = f"{error}"
@@ -134,7 +140,7 @@ class ForkServer:
         try:
             socket.send_fds(self._channel, [json.dumps(order).encode()], [output, *descriptors])
             while True:
-                answer, fds = self._receive()
+                answer, fds = self._await(_ANSWER_S)
                 if "forked" in answer:
                     break
                 for fd in fds:
@@ -167,6 +173,21 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def _await(self, seconds: float) -> tuple[dict[str, Any], list[int]]:
+        """The next message, within so much wall time, with a look at the run in between."""
+        before, end = self._channel.gettimeout(), time.monotonic() + seconds
+        self._channel.settimeout(_LOOK_S)
+        try:
+            while True:
+                self._look()
+                try:
+                    return self._receive()
+                except TimeoutError:
+                    if time.monotonic() > end:
+                        raise
+        finally:
+            self._channel.settimeout(before)
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:
         message, fds, _, _ = socket.recv_fds(self._channel, _MOST_BYTES, 4)

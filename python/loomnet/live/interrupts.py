@@ -72,6 +72,11 @@ class Interrupts:
             for number in _ENDING:
                 if signal.getsignal(number) not in (signal.SIG_IGN, None):
                     self._before[number] = signal.signal(number, self._on_signal)
+            for handler in self._before.values():
+                # What the signal raised out there may have been lost, as in a __del__ that ran.
+                around = getattr(handler, "__self__", None)
+                if self.pending is None and isinstance(around, Interrupts) and around.pending:
+                    self._note(around.pending)
             caught = caught_signals()
             for number in UNEXPECTED:
                 # Another one's of these, or that of a lab that stands.

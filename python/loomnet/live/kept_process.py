@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -67,13 +68,26 @@ class KeptProcess:
     def pid(self) -> int:
         """The process's own, as soon as there is one; its keeper's where there never was."""
         if self._pid is None:
-            self._pid = self.keeper
-            with contextlib.suppress(OSError):
-                _, fds, _, _ = socket.recv_fds(self._channel, 4, 1)
-                for fd in fds:
-                    self._pid = pid_of(fd) or self.keeper
-                    os.close(fd)
-        return self._pid
+            self._hear_pid()
+        return self._pid or self.keeper
+
+    @property
+    def known_pid(self) -> int:
+        """The process's own where it is known by now, else its keeper's: it waits for nothing."""
+        if self._pid is None:
+            told = select.poll()  # a socket with a timeout waits in spite of MSG_DONTWAIT
+            told.register(self._channel, select.POLLIN)
+            if told.poll(0):
+                self._hear_pid()
+        return self._pid or self.keeper
+
+    def _hear_pid(self) -> None:
+        self._pid = self.keeper
+        with contextlib.suppress(OSError):
+            _, fds, _, _ = socket.recv_fds(self._channel, 4, 1)
+            for fd in fds:
+                self._pid = pid_of(fd) or self.keeper
+                os.close(fd)
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit status, negative where a signal ended it, once all it has started has ended.

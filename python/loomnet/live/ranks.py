@@ -13,7 +13,7 @@ import re
 import select
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,6 +113,8 @@ class RankGroup:
         fork: let the ranks share one import of PyTorch where nothing else changes by it, and no
             rank lives in namespaces of its own; see forking.py. Attribute `forked` says whether
             they did, `not_forked` why not, as far as that was found out by trying.
+        look: called before each start and every 50 ms of a wait for one. What `look` raises ends
+            the launch, with all ranks that have started.
 
     Raises:
         ValueError: ranks are not 0…n-1, or a host is unknown.
@@ -130,6 +132,7 @@ class RankGroup:
         nice: int = NICE,
         inherit: bool = True,
         fork: bool = False,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         specs = sorted(specs, key=lambda s: s.rank)
         if [s.rank for s in specs] != list(range(len(specs))):
@@ -139,7 +142,7 @@ class RankGroup:
                 raise ValueError(f"rank {spec.rank}: no host {spec.host!r} in this fabric")
         self.ranks: list[Rank] = []
         self.first_failure: Rank | None = None
-        self._nice = nice
+        self._nice, self._look = nice, look
         self._poll = select.poll()
         self._by_fd: dict[int, Rank] = {}
         self._fabric, self._user = fabric, user or RankUser.invoking()
@@ -168,6 +171,7 @@ class RankGroup:
             if fork:
                 self._serve(specs, environments)
             for spec, environment in zip(specs, environments, strict=True):
+                look()
                 self._launch(spec, environment, RankLog(logs, f"{spec.rank}.log"))
         except BaseException:
             self.stop(grace=0)
@@ -185,7 +189,7 @@ class RankGroup:
             return
         shared = shared_environment(environments[0])
         try:
-            self._server = ForkServer(commands[0], shared, imports, self._start)
+            self._server = ForkServer(commands[0], shared, imports, self._start, self._look)
         except RuntimeError as error:
             self.not_forked = str(error)
             return

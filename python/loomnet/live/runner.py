@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np  # noqa: F401  (what the engine's counters come in: no import after Ctrl-C)
 
 from loomnet.engine import Engine, check_options, figures_of
-from loomnet.errors import UnavailableError, UsageError
+from loomnet.errors import UnavailableError, UsageError, WallTimeError
 from loomnet.jobs import TorchJob
 from loomnet.live import doctor
 from loomnet.live.budget import PASSES_PER_SECOND, offered_by
@@ -78,6 +78,8 @@ class LiveRunner:
             with contextlib.ExitStack() as stack:
                 try:
                     run = _Run(request, on_progress, stack, interrupts)
+                except WallTimeError as over:
+                    raise WallTimeError(f"{over} before the live network was there") from None
                 # SystemExit: Mininet ends the process where a tool it calls did not answer.
                 except (OSError, RuntimeError, SystemExit) as error:
                     interrupts.check()  # Ctrl-C reaches what bring-up started, too
@@ -108,6 +110,7 @@ class _Run:
 
     def __init__(self, request: RunRequest, on_progress: Callable[[Progress], None],
                  stack: contextlib.ExitStack, interrupts: Interrupts) -> None:
+        self.looked = self.began = time.monotonic()
         self.request, self.on_progress = request, on_progress
         self.interrupts = interrupts
         self.plan, self.job, self.table = request.plan, request.job, request.timetable
@@ -122,7 +125,7 @@ class _Run:
         recording = request.recording
         self.network = LiveNetwork(
             stack, self.lock, self.engine, dilation=request.dilation, tcp=self.tcp,
-            recorder=None if recording is None else recording.recorder, look=interrupts.check)
+            recorder=None if recording is None else recording.recorder, look=self._check)
         self.glue, self.live = self.network.glue, self.network.live
         self.ranks: RankJob | None = None
         self.traffic: Traffic | None = None
@@ -132,7 +135,6 @@ class _Run:
         self.iterations: list[Any] = []
         self.last_progress_ps = 0
         self.works = self.payload = 0
-        self.looked = self.began = time.monotonic()
         self.left: float | None = None  # wall time at which all ranks had left the network
 
     # --- the run ----------------------------------------------------------------------------------
@@ -141,6 +143,8 @@ class _Run:
         try:
             self._start()
             ended, reason = self._watch()
+        except WallTimeError as over:
+            ended, reason = self._stalled(f"{over} before all of the job was started")
         except KeyboardInterrupt:
             ended, reason = "interrupted", self.interrupts.pending or "Ctrl-C"
         finally:
@@ -162,12 +166,13 @@ class _Run:
                 # RPC is no modelled traffic, so it goes where rendezvous goes. By the host's name
                 # TensorPipe would find an address of the machine, which no host here has.
                 "TP_SOCKET_IFNAME": MANAGEMENT_INTERFACE,
-                "LOOMNET_DILATION": str(self.request.dilation), **environment_of_ranks()})
+                "LOOMNET_DILATION": str(self.request.dilation), **environment_of_ranks(),
+            }, look=self._check)
         elif self.tcp is not None:
             self.kernel_flows = KernelFlows(self.glue, self.request, self.tcp,
                                             lambda: self.live.now_ps)
             self.live.start()
-            self.kernel_flows.connect(self.sampler, self.interrupts.check)
+            self.kernel_flows.connect(self.sampler, self._check)
         else:
             # Traffic models run on the engine's own thread: real bytes, made and compared there,
             # cost it lateness, so lengths are the default. Ranks always move real bytes.
@@ -263,10 +268,19 @@ class _Run:
                 f"{self.ranks.departed if self.ranks is not None else ''}")
         if self.left is not None and time.monotonic() - self.left > EXIT_S:
             return self._stalled(f"ranks have left the network but not ended for {EXIT_S:g} s")
-        wall = time.monotonic() - self.began
-        if self.request.max_wall_s and wall > self.request.max_wall_s:
-            return self._stalled(f"--max-wall {self.request.max_wall_s:g} s is over")
+        if self._wall_is_over():
+            return self._stalled(self.request.wall_reason)
         return None
+
+    def _wall_is_over(self) -> bool:
+        most = self.request.max_wall_s
+        return most is not None and time.monotonic() - self.began > most
+
+    def _check(self) -> None:
+        """Between two steps of what the run starts: raises KeyboardInterrupt or WallTimeError."""
+        self.interrupts.check()
+        if self._wall_is_over():
+            raise WallTimeError(self.request.wall_reason)
 
     def _stalled(self, reason: str) -> tuple[str, str | None]:
         self.errors.append(RunFault(self.now(), "job", reason))
