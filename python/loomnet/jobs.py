@@ -22,7 +22,7 @@ from loomnet.compute import ComputeModel, compute_model
 from loomnet.errors import UsageError
 from loomnet.expected import Edge, ring
 from loomnet.naming import did_you_mean, quoted
-from loomnet.reading import is_file
+from loomnet.reading import is_file, other_than_a_file
 from loomnet.spec import Spec
 from loomnet.training_script import check_training_script
 from loomnet.units import Size, Time
@@ -209,8 +209,8 @@ class TorchJob(Job):
                 path = (folder / self.script).resolve()
                 check_training_script(path, self.env)
                 return path
-            if os.path.isdir(folder / self.script):
-                raise UsageError(f"TorchJob.script: {folder / self.script} is a folder, not a file")
+            if (other := other_than_a_file(folder / self.script)) is not None:
+                raise UsageError(f"TorchJob.script: {folder / self.script} is {other}")
         tried = ", ".join(str(folder) for folder in folders)
         raise UsageError(f"TorchJob.script: no file {self.script} in {tried}")
 

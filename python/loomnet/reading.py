@@ -3,6 +3,7 @@ holds a command up, and every refusal is one line."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -15,6 +16,7 @@ from loomnet.naming import quoted
 MOST_TEXT = 1 << 28  # bytes of a report, a trace's text or a table
 MOST_SOURCE = 1 << 24  # of a Python file
 _PIECE = 1 << 20
+_NO_FILE = "not a regular file"
 
 
 def user_path(where: str, value: Any) -> Path:
@@ -30,6 +32,21 @@ def is_file(path: str | Path) -> bool:
     return os.path.isfile(path)
 
 
+def other_than_a_file(path: str | Path) -> str | None:
+    """How a refusal calls what stands at `path`, if that is no regular file: "a folder, not a
+    file"; None for a regular file and where nothing is."""
+    try:
+        return _other_kind(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return None
+
+
+def _other_kind(mode: int) -> str | None:
+    if stat.S_ISREG(mode):
+        return None
+    return "a folder, not a file" if stat.S_ISDIR(mode) else _NO_FILE
+
+
 def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
     """All of a regular file. Raises UsageError, naming the file, for one that cannot be read, is no
     regular file, or holds more than `most` bytes."""
@@ -37,14 +54,14 @@ def read_bytes(path: str | Path, most: int = MOST_TEXT) -> bytes:
         # Without O_NONBLOCK a pipe that nothing writes to would be waited for.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise UsageError(f"{path} is {_NO_FILE}") from None
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError as error:  # a NUL in the name
         raise UsageError(f"{path}: {error}") from None
-    kind = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(kind):
+    if (other := _other_kind(os.fstat(descriptor).st_mode)) is not None:
         os.close(descriptor)
-        what = "a folder, not a file" if stat.S_ISDIR(kind) else "not a regular file"
-        raise UsageError(f"{path} is {what}")
+        raise UsageError(f"{path} is {other}")
     pieces, total = [], 0
     with open(descriptor, "rb") as file:
         try:

@@ -23,7 +23,7 @@ from loomnet.errors import LoomnetError, RunInterrupted, UsageError, WallTimeErr
 from loomnet.laboratory import Lab
 from loomnet.metrics import check_plain
 from loomnet.naming import did_you_mean, quoted
-from loomnet.reading import MOST_SOURCE, is_file, read_bytes, read_text
+from loomnet.reading import MOST_SOURCE, is_file, other_than_a_file, read_bytes, read_text
 from loomnet.recording import Record
 from loomnet.report import Report
 from loomnet.spec import one_line
@@ -418,9 +418,14 @@ def load(target: str | Path, *, max_wall_s: float | None = None) -> Scenario:
 
 
 def check_file(path: Path, where: str = "") -> None:
-    """Raises UsageError, with the nearest Python files, where there is no such file."""
+    """Raises UsageError where there is no such file, with the nearest Python files, and where a
+    folder, a pipe or a socket has its name."""
+    if (other := other_than_a_file(path)) is not None:
+        raise UsageError(f"{where}{path} is {other}")
     if not is_file(path):
-        near = [str(p) for p in path.parent.glob("*.py")] if os.path.isdir(path.parent) else []
+        near = []
+        if os.path.isdir(path.parent):
+            near = [str(file) for file in path.parent.glob("*.py") if is_file(file)]
         raise UsageError(f'{where}no file "{path}"{did_you_mean(str(path), near)}')
 
 

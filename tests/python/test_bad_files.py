@@ -348,3 +348,22 @@ def test_a_request_that_trickles_in_is_given_up(server):
                 asker.send(b" ")
                 time.sleep(0.1)
     assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("command_", ["run", "describe", "crosscheck", "sweep", "list"])
+def test_a_scenario_that_is_no_regular_file_is_named_as_what_it_is(tmp_path, monkeypatch, capsys,
+                                                                   command_):
+    """Before, a folder b.py was answered by: no file "b.py"; nearest: b.py."""
+    monkeypatch.chdir(tmp_path)
+    Path("folder.py").mkdir()
+    os.mkfifo("pipe.py")
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind("socket.py")
+    for name, said in (("folder", "a folder, not a file"), ("pipe", "not a regular file"),
+                       ("socket", "not a regular file")):  # fmt: skip
+        if (command_, name) == ("list", "folder"):
+            continue  # a folder is what it lists
+        assert main([command_, f"{name}.py"]) == 2
+        assert capsys.readouterr().err == f"loomnet: {name}.py is {said}\n"
+    assert main([command_, "folders.py"]) == 2
+    assert "nearest" not in capsys.readouterr().err  # no file is near, folders and pipes are
