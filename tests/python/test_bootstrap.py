@@ -11,10 +11,12 @@ import shutil
 import subprocess
 import sys
 import textwrap
+import venv
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pip._vendor import distlib
 
 import loomnet
 
@@ -77,7 +79,7 @@ class Machine:
     root: Path
     tools: Path
 
-    def bootstrap(self, **machine) -> subprocess.CompletedProcess:
+    def bootstrap(self, folder="clone", **machine) -> subprocess.CompletedProcess:
         """Runs it as an ordinary user on a machine with those packages, archive and refusals."""
         machine.setdefault("archive", {name: "9.9" for name in [*PACKAGES, "bpftool"]})
         (self.root / "shims/machine.json").write_text(json.dumps(machine))
@@ -88,7 +90,7 @@ class Machine:
         # Root's files are that user's own in a namespace of users, and sudo is what it must call.
         user = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
         return subprocess.run(
-            [*(user if os.geteuid() == 0 else ()), self.root / "clone/script/bootstrap"],
+            [*(user if os.geteuid() == 0 else ()), self.root / folder / "script/bootstrap"],
             capture_output=True, text=True, timeout=60, env=environment, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -154,6 +156,70 @@ def test_a_machine_that_has_all_is_only_looked_at(machine):
     second = machine.bootstrap(status=installed())
     assert second.returncode == 0 and not machine.calls("apt-get")
     assert "compiling" in first.stdout and "compiling" not in second.stdout
+
+
+PIP = """
+import os, sys
+with open(os.environ["HOME"] + "/pip_calls", "a") as calls:
+    print(os.getcwd(), *sys.argv[1:], file=calls)
+"""
+
+
+@pytest.fixture
+def with_venv(machine) -> Machine:
+    """The same with a real .venv: pip's writer of commands, and a pip that installs nothing."""
+    clone = machine.root / "clone"
+    shutil.rmtree(clone / ".venv")
+    venv.create(clone / ".venv")
+    (site,) = (clone / ".venv/lib").glob("python3*/site-packages")
+    vendor = Path(distlib.__file__).parents[1]
+    shutil.copytree(vendor / "distlib", site / "pip/_vendor/distlib")
+    for name in ("__init__", "_vendor/__init__"):
+        (site / f"pip/{name}.py").touch()
+    (site / "pip/__main__.py").write_text(PIP)
+    (site / "tool.py").write_text("import sys\ndef main(): print(sys.prefix)\n")
+    for name, entry in ((f"torch-{TORCH}", None), ("pip-9", "pip = pip.__main__:main"),
+                        ("tool-1", "tool = tool:main")):  # fmt: skip
+        about = site / f"{name}.dist-info"
+        about.mkdir()
+        (about / "METADATA").write_text(f"Name: {name.partition('-')[0]}\nVersion: 1\n")
+        if entry:
+            (about / "entry_points.txt").write_text(f"[console_scripts]\n{entry}\n")
+    for name in ("pip", "tool", "file"):
+        command = clone / ".venv/bin" / name
+        command.write_text(f"#!{clone}/.venv/bin/python\nimport tool\ntool.main()\n")
+        command.chmod(0o755)
+    return machine
+
+
+@pytest.mark.parametrize("new", ["moved", "with a space"])
+def test_a_venv_that_came_from_another_folder_becomes_this_ones(with_venv, new):
+    machine = with_venv
+    clone, other = machine.root / "clone", machine.root / new
+    assert machine.bootstrap(status=installed()).returncode == 0
+    commands = {file: file.read_bytes() for file in (clone / ".venv/bin").iterdir()}
+    calls = machine.root / "pip_calls"
+    calls.unlink()
+    again = machine.bootstrap(status=installed())
+    assert not again.stdout and not calls.exists()
+    # Of hard links: what is written anew must not be the original's file.
+    subprocess.run(["cp", "-al", clone, other], check=True)
+    done = machine.bootstrap(new, status=installed())
+    assert done.returncode == 0, done
+    assert ".venv came from another folder with this one" in done.stdout
+    assert any(line.startswith(f"{other} ") and " -e ." in line
+               for line in calls.read_text().splitlines())  # fmt: skip
+    for command in ("tool", "file"):
+        for tree in (clone, other):
+            said = subprocess.run([tree / ".venv/bin" / command], capture_output=True, text=True)
+            assert said.stdout == f"{tree}/.venv\n", said
+    assert str(other) in (other / ".venv/bin/activate").read_text()
+    assert not [file for file in (other / ".venv/bin").iterdir()
+                if file.read_bytes().startswith(f"#!{clone}/".encode())]  # fmt: skip
+    assert commands == {file: file.read_bytes() for file in (clone / ".venv/bin").iterdir()}
+    calls.unlink()
+    again = machine.bootstrap(new, status=installed())
+    assert again.returncode == 0 and not again.stdout and not calls.exists(), again
 
 
 def test_packages_that_dpkg_does_not_know_are_installed(machine):
