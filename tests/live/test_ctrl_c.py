@@ -1,4 +1,5 @@
-"""Ctrl-C ends a live run within 2 s with a partial report, whenever and however often."""
+"""Ctrl-C ends a live run within 2 s with a partial report, whenever and however often; --max-wall
+ends it as soon, whatever it is about to start."""
 
 import fcntl
 import os
@@ -72,6 +73,51 @@ def test_during_bring_up(loomnet, delay):
     ends_in_time(run)
     assert loomnet.report()["interrupted"] is True
     assert "PATH" not in run.output and "annot find" not in run.output, run.output
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.15, 0.3])
+def test_before_the_run_begins_it_is_one_line(loomnet, delay):
+    """While the command loads what it needs; the bring-up included, where it is that fast."""
+    run = loomnet.start("run", f"{SCENARIOS}::flow", "--clock", "live", "--set", "size=200 MB",
+                        environment={"PYTHONUNBUFFERED": "1"})
+    while not ready(run.process.pid):
+        time.sleep(0.005)
+    time.sleep(delay)
+    run.process.send_signal(signal.SIGTERM)
+    ends_in_time(run)
+    assert run.lines.count("loomnet: interrupted") == 1, run.output
+    assert "Traceback" not in run.output
+
+
+def ready(pid: int) -> bool:
+    """Whether the command catches SIGTERM by now: before, nothing of it has begun."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in text.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_max_wall_counts_the_bring_up_and_ends_it(loomnet):
+    began = time.monotonic()
+    run = loomnet.live("ranks", f"script={TRAINS}", "hosts_per_leaf=4", "ranks=8",
+                       options=("--max-wall", "0.3 s"))
+    assert run.wait(30) == 1, run.output
+    assert time.monotonic() - began < 10, run.output
+    assert "not finished: ranks stalled: --max-wall 0.3 s is over before the live network was " \
+        "there" in run.output  # fmt: skip
+    (only,) = loomnet.report()["fidelity"]
+    assert only["packets"] == 0
+
+
+@pytest.mark.parametrize("limit", ["1.5 s", "3 s"])
+def test_max_wall_ends_ranks_while_they_start_or_train(loomnet, limit):
+    run = loomnet.live("ranks", f"script={TRAINS}", options=("--max-wall", limit))
+    run.until("XDP switches")
+    began = time.monotonic()
+    assert run.wait(30) in (1, 3), run.output  # 3: busy, the engine was late for its packets
+    took = time.monotonic() - began
+    assert took < float(limit.split()[0]) + 10, run.output  # the tear-down has 10 s
+    assert run.output.count("not finished") == 1, run.output
+    assert len(loomnet.report()["fidelity"]) == 1
 
 
 def test_typed_again_and_again_it_still_leaves_nothing(loomnet):

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
@@ -119,6 +119,7 @@ class LiveFabric:
         hosts: hosts to start; names and numbers unique.
         switches: names of kernel-placed switches; each gets a Mininet namespace of its own.
         ovs: the Open vSwitch to use; by default the running one, or Loomnet's own.
+        look: called before each node; raises to end the bring-up, and nothing is left behind.
 
     Raises:
         PermissionError: not root.
@@ -133,6 +134,7 @@ class LiveFabric:
         switches: Sequence[str] = (),
         *,
         ovs: openvswitch.OpenVSwitch | None = None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
         if os.geteuid() != 0:
             raise PermissionError("a live fabric needs root: network namespaces, XDP")
@@ -155,6 +157,7 @@ class LiveFabric:
         self._spare = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(SPARE)]
         try:
             for index, host in enumerate(hosts):
+                look()
                 self.hosts[host.name] = LiveHost(
                     **self._start(host.name),
                     number=host.number,
@@ -162,6 +165,7 @@ class LiveFabric:
                     management=str(_MANAGEMENT[index + 1]),
                 )
             for name in switches:
+                look()
                 self.switches[name] = LiveNode(**self._start(name))
             self._start_management()
         except BaseException:

@@ -88,7 +88,7 @@ class LiveNetwork:
         raise_open_files()
         self.glue = stack.enter_context(LiveFabric(
             lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
-            [s.name for s in self.plan.switches if s.in_kernel]))
+            [s.name for s in self.plan.switches if s.in_kernel], look=look))
         look()
         self.live = self._bring_up(dilation, tcp)
         stack.callback(self.live.close)
