@@ -52,11 +52,25 @@ def slow_imports(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "slow"))
 
 
+STARTED: list[subprocess.Popen] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays():
+    """A test that fails leaves no command behind that loops or waits for a minute."""
+    yield
+    for run in STARTED:
+        if run.poll() is None:
+            run.kill()
+    STARTED.clear()
+
+
 def start(*words):
     # A shell's background job ignores SIGINT, and all that the job starts does so too.
-    return subprocess.Popen(
+    STARTED.append(subprocess.Popen(
         ["env", "--default-signal=INT,HUP", sys.executable, "-m", "loomnet", "run", *words],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))  # fmt: skip
+    return STARTED[-1]
 
 
 @pytest.mark.parametrize("fork", ["1", "0"])
