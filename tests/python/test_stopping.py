@@ -113,6 +113,16 @@ def test_an_interrupt_while_the_scenario_is_loaded_is_one_line(tmp_path, monkeyp
     assert not Path("runs").exists()
 
 
+def test_an_interrupt_inside_an_exec_of_a_string_has_the_same_status(tmp_path, monkeypatch):
+    """Where it finds an import that makes a namedtuple, for one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo.py").write_text(
+        "import time\nexec('print(\"loading\", flush=True); time.sleep(60)')\n" + SCENARIO)
+    run = start("demo.py")
+    assert run.stdout.readline() == "loading\n"
+    interrupted(run, signal.SIGTERM)
+
+
 def test_an_interrupt_that_a_destructor_swallows_ends_the_run_all_the_same(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo.py").write_text("""
