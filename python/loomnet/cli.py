@@ -43,8 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say_interrupted() -> None:
-    # A KeyboardInterrupt that has left an exec() of a string, as namedtuple calls it, has Python end
-    # by SIGINT in place of the exit status. The next exec() undoes that.
+    # A KeyboardInterrupt that has left an exec() of a string, as namedtuple calls it, makes Python
+    # end by SIGINT in place of the exit status. The next exec() undoes that.
     exec("")
     with contextlib.suppress(OSError):
         print("loomnet: interrupted", file=sys.stderr)
