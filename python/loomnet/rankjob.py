@@ -272,8 +272,8 @@ class RankJob:
         return f"{line}; {joined(well)} had ended with status 0" if well else line
 
     def unfinished(self, works: Sequence[tuple[int, str]], at_ps: int) -> list[RunFault]:
-        """What is wrong with ranks that have all ended with status 0. `works`: of each rank, how
-        many operations it began and never saw the end of, and the name of those still open."""
+        """An error for each rank that left operations unfinished, once all ranks have ended with
+        status 0. `works`: of each rank, the number of such operations, the names of open ones."""
         if self._stopping:
             return []
         return [RunFault(at_ps, f"rank {rank}",

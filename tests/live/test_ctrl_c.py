@@ -77,7 +77,7 @@ def test_during_bring_up(loomnet, delay):
 
 @pytest.mark.parametrize("delay", [0.0, 0.15, 0.3])
 def test_before_the_run_begins_it_is_one_line(loomnet, delay):
-    """While the command loads what it needs; the bring-up included, where it is that fast."""
+    """The signal comes while the command imports modules, or during the bring-up."""
     run = loomnet.start("run", f"{SCENARIOS}::flow", "--clock", "live", "--set", "size=200 MB",
                         environment={"PYTHONUNBUFFERED": "1"})
     while not ready(run.process.pid):

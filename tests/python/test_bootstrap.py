@@ -202,7 +202,7 @@ def test_a_venv_that_came_from_another_folder_becomes_this_ones(with_venv, new):
     calls.unlink()
     again = machine.bootstrap(status=installed())
     assert not again.stdout and not calls.exists()
-    # Of hard links: what is written anew must not be the original's file.
+    # A copy made of hard links shares its files with the original, which must stay as it is.
     subprocess.run(["cp", "-al", clone, other], check=True)
     done = machine.bootstrap(new, status=installed())
     assert done.returncode == 0, done

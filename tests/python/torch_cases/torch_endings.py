@@ -198,7 +198,7 @@ def timeouts_that_are_long_enough_in_emulated_time():
 
 @ending(says={0: ("Timed out",), 1: ("Timed out",)})
 def timeout_that_is_longer_than_the_stall_timeout():
-    """20 s are over in an instant, and the script goes on with what it makes of the error."""
+    """The time limit of 20 s ends the receive, and the script catches the error and goes on."""
     rank, _ = begin(timeout=timedelta(seconds=20))
     try:
         if rank == 0:
