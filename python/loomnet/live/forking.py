@@ -91,8 +91,8 @@ class ForkServer:
         environment: of every rank, see :func:`shared_environment`.
         imports: statements to be run before the first fork.
         start: starts a process with this argv, environment, descriptors and output descriptor.
-        look: called every 50 ms while the server imports or forks, which takes as long as the disk
-            and the other processes of the machine let it. What `look` raises ends the wait.
+        look: called every 50 ms while the server imports, which takes as long as the disk and the
+            other processes of the machine let it. What `look` raises ends the wait.
 
     Raises:
         RuntimeError: why it cannot fork ranks; nothing is left behind.
@@ -102,7 +102,6 @@ class ForkServer:
                  imports: Sequence[str], start: Start,
                  look: Callable[[], None] = lambda: None) -> None:
         self._statuses: dict[int, int] = {}
-        self._look = look
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # A file, as a rank's own log is one: Python looks at what its streams are when it starts.
         output = os.memfd_create("rank imports")
@@ -117,7 +116,7 @@ class ForkServer:
             theirs.close()
         try:
             self._channel.send(json.dumps(list(imports)).encode())
-            answer, _ = self._await(_IMPORT_S)
+            answer, _ = self._await(_IMPORT_S, look)
             reason = answer.get("reason", "it answered nonsense")
             self._channel.settimeout(_ANSWER_S)
         except OSError as error:  # it ended, or hangs
@@ -129,9 +128,10 @@ class ForkServer:
             self.close(0)
             raise RuntimeError(reason)
 
-    def fork(self, own: Mapping[str, str], output: int, descriptors: Sequence[int]) -> ForkedRank:
+    def fork(self, own: Mapping[str, str], output: int, descriptors: Sequence[int],
+             look: Callable[[], None] = lambda: None) -> ForkedRank:
         """A rank with these variables besides the shared ones, `output` as its standard output and
-        error, and `descriptors` under the same numbers as here.
+        error, and `descriptors` under the same numbers as here. `look` as for the class.
 
         Raises:
             UnavailableError: the server does not answer, or names a process that it has not made.
@@ -140,7 +140,7 @@ class ForkServer:
         try:
             socket.send_fds(self._channel, [json.dumps(order).encode()], [output, *descriptors])
             while True:
-                answer, fds = self._await(_ANSWER_S)
+                answer, fds = self._await(_ANSWER_S, look)
                 if "forked" in answer:
                     break
                 for fd in fds:
@@ -174,13 +174,13 @@ class ForkServer:
             self.process.kill()
             self.process.wait()
 
-    def _await(self, seconds: float) -> tuple[dict[str, Any], list[int]]:
+    def _await(self, seconds: float, look: Callable[[], None]) -> tuple[dict[str, Any], list[int]]:
         """The next message, within so much wall time, with a look at the run in between."""
         before, end = self._channel.gettimeout(), time.monotonic() + seconds
         self._channel.settimeout(_LOOK_S)
         try:
             while True:
-                self._look()
+                look()
                 try:
                     return self._receive()
                 except TimeoutError:

@@ -142,7 +142,7 @@ class RankGroup:
                 raise ValueError(f"rank {spec.rank}: no host {spec.host!r} in this fabric")
         self.ranks: list[Rank] = []
         self.first_failure: Rank | None = None
-        self._nice, self._look = nice, look
+        self._nice = nice
         self._poll = select.poll()
         self._by_fd: dict[int, Rank] = {}
         self._fabric, self._user = fabric, user or RankUser.invoking()
@@ -169,10 +169,10 @@ class RankGroup:
         ]
         try:
             if fork:
-                self._serve(specs, environments)
+                self._serve(specs, environments, look)
             for spec, environment in zip(specs, environments, strict=True):
                 look()
-                self._launch(spec, environment, RankLog(logs, f"{spec.rank}.log"))
+                self._launch(spec, environment, RankLog(logs, f"{spec.rank}.log"), look)
         except BaseException:
             self.stop(grace=0)
             raise
@@ -181,7 +181,8 @@ class RankGroup:
     def forked(self) -> bool:
         return self._server is not None
 
-    def _serve(self, specs: Sequence[RankSpec], environments: Sequence[dict[str, str]]) -> None:
+    def _serve(self, specs: Sequence[RankSpec], environments: Sequence[dict[str, str]],
+               look: Callable[[], None]) -> None:
         """Starts what the ranks are forked from, if they can be."""
         commands = [[str(word) for word in spec.argv] for spec in specs]
         imports = forkable(commands, environments)
@@ -189,7 +190,7 @@ class RankGroup:
             return
         shared = shared_environment(environments[0])
         try:
-            self._server = ForkServer(commands[0], shared, imports, self._start, self._look)
+            self._server = ForkServer(commands[0], shared, imports, self._start, look)
         except RuntimeError as error:
             self.not_forked = str(error)
             return
@@ -210,7 +211,8 @@ class RankGroup:
         }
         return KeptProcess(order, environment, fds, output)
 
-    def _launch(self, spec: RankSpec, environment: dict[str, str], log: RankLog) -> None:
+    def _launch(self, spec: RankSpec, environment: dict[str, str], log: RankLog,
+                look: Callable[[], None]) -> None:
         process: KeptProcess | ForkedRank
         with open(log.writer(), "wb") as output, contextlib.ExitStack() as stack:
             uid, gid = self._user.uid, self._user.gid
@@ -220,7 +222,7 @@ class RankGroup:
             if self._server is not None:
                 shared = shared_environment(environment)
                 own = {name: environment[name] for name in environment.keys() - shared.keys()}
-                process = self._server.fork(own, output.fileno(), spec.pass_fds)
+                process = self._server.fork(own, output.fileno(), spec.pass_fds, look)
                 pidfd = process.pidfd
             else:
                 namespaces = self._fabric.hosts[spec.host].open_namespaces()

@@ -169,8 +169,8 @@ class _Run:
                 "LOOMNET_DILATION": str(self.request.dilation), **environment_of_ranks(),
             }, look=self._check)
         elif self.tcp is not None:
-            self.kernel_flows = KernelFlows(self.glue, self.request, self.tcp,
-                                            lambda: self.live.now_ps)
+            live = self.live
+            self.kernel_flows = KernelFlows(self.glue, self.request, self.tcp, lambda: live.now_ps)
             self.live.start()
             self.kernel_flows.connect(self.sampler, self._check)
         else:
