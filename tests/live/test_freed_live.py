@@ -20,7 +20,7 @@ def one(lab: ln.Lab, kind: str):
             ln.TorchJob(endings.SCRIPT, args=row.arguments(0.1), ranks=2))
 
 
-@pytest.mark.parametrize("kind", ["flows", "raise", "unfinished"])
+@pytest.mark.parametrize("kind", ["flows", "raise"])
 def test_a_live_run_that_is_over_holds_nothing(uses_machine, tmp_path, kind):
     with freed.without_collector():
         report = one.run(clock="live", directory=tmp_path / "runs", kind=kind)

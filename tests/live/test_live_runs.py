@@ -105,3 +105,21 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, arguments, words):
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists()
     assert leftovers() == []
+
+
+def test_a_rank_that_ends_before_its_operations_is_named(live, tmp_path):
+    """Nobody receives what rank 1 sends, and nobody else has a reason to fail."""
+    pytest.importorskip("torch")
+    script = tmp_path / "sends.py"
+    script.write_text(textwrap.dedent("""
+        import os, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        t = torch.zeros(1 << 18)
+        dist.all_reduce(t[:8])
+        if dist.get_rank() == 1:
+            dist.isend(t, 0)
+        os._exit(0)
+    """))
+    r = live.run(fabric(), ln.TorchJob(script, ranks=2))
+    assert r.data.ended == "failed"
+    assert "rank 1 ended with 1 operation unfinished (send)" in r.data.reason

@@ -41,6 +41,7 @@ def test_a_rank_that_breaks_its_contract_is_cut_off_by_name(tmp_path, kind, why)
     r = run_of(tmp_path, kind)
     assert r.data.ended == "failed"
     assert (r.data.errors[0].who, r.data.errors[0].message) == ("rank 1", f"cut off: {why}")
+    assert r.data.reason == f"rank 1 was cut off: {why}"
     log = (tmp_path / "run" / "ranks" / "0.log").read_text()
     assert "first ok" in log and "rank 1 was cut off" in log, log
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10  # KiB
