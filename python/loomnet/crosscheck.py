@@ -22,7 +22,6 @@ RATE_TOLERANCE = 0.05  # relative, of goodput and completion times
 FLOW_FIGURES = ("fct_max_s",)
 RTTS = 2  # a silence or a recovery may also differ by so many round trips
 SHARE, ROUND_TRIPS, DRAW, EDGE = f"{100 * RATE_TOLERANCE:.0f} %", f"{RTTS} RTT", "draw", "edge"
-CHANCE = "loss"
 WHY = {
     SHARE: "of the live figure",
     ROUND_TRIPS: "round trips of the fabric",
@@ -32,9 +31,6 @@ WHY = {
     EDGE: f"as {DRAW}, and what a threshold of recovery {SHARE} higher or lower changes, for "
           f"lengths of iterations agree to {SHARE}; a fault that close to an iteration's edge may "
           "be found by the next",
-    CHANCE: f"as {EDGE}, and the phase's longest iteration: which packets a random loss takes "
-            "follows from their order, which no two clocks share, and one packet may make an "
-            "iteration longer",
 }
 
 
@@ -115,8 +111,6 @@ def agreements(live: Result, virtual: Result) -> list[Agreement]:
       it may count on one clock alone. As lengths agree to 5 %, a live recovery lies between the
       twin's with the threshold 5 % higher and 5 % lower; "never" is the longest of all. A fault
       closer to an iteration's edge than computing is even may find the twin in the next.
-    - A random loss takes other packets on each clock, and one of them may make one iteration longer
-      on one clock alone: recovery may end with the next.
     """
     label = f"{live.label}." if live.label else ""
     found = [_share(f"{label}completion_s", _completion(live.data), _completion(virtual.data))]
@@ -171,20 +165,10 @@ def _recovery(name: str, live_s: float | None, virtual_s: float | None, live: Re
     slack = made.bound + draw + _next_iteration_s(live, phase, draw)
     soonest, latest = (_recovery_within(virtual, twin, measure.RECOVERED_WITHIN * factor)
                        for factor in (1 + RATE_TOLERANCE, 1 / (1 + RATE_TOLERANCE)))
-    if _loses_by_chance(live, phase):
-        longest = max((each.length_ps for each in live.data.iterations
-                       if each.end_ps > phase.start_ps and each.start_ps < phase.end_ps), default=0)
-        return replace(made, bound=slack + longest / 1e12, why=CHANCE, reach=(soonest, latest))
     if soonest == latest and slack == made.bound:
         return made
     why = DRAW if soonest == latest and slack == made.bound + draw else EDGE
     return replace(made, bound=slack, why=why, reach=(soonest, latest))
-
-
-def _loses_by_chance(result: Result, phase: measure.Phase) -> bool:
-    """Whether a link of the phase loses some packets and not others."""
-    return any(0 < state.loss < 1 for window in result.data.windows if window.phase == phase.name
-               for state in window.states.values())
 
 
 def _recovery_within(result: Result, index: int, within: float) -> float:

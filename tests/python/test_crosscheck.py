@@ -12,7 +12,6 @@ import loomnet as ln
 from loomnet import runner as runners
 from loomnet.cli import main
 from loomnet.crosscheck import (
-    CHANCE,
     DRAW,
     EDGE,
     SHARE,
@@ -30,7 +29,6 @@ from loomnet.plan import make_plan
 from loomnet.report import Report
 from loomnet.result import Result
 from loomnet.rundata import Fidelity
-from loomnet.timetable import LinkState
 
 PLAN = make_plan(ln.star(hosts=2, rate="40 Mb/s", delay="0.5 ms", planes=4))
 
@@ -125,17 +123,6 @@ def test_an_iteration_near_the_threshold_may_count_on_one_clock_alone():
     found = recovery(recovering([0.8, 0.8, 0.8]), twin)
     assert not found.ok
     assert recovery(live, live).ok
-
-
-@pytest.mark.parametrize("loss", [0.2, 1.0])
-def test_a_random_loss_may_make_one_iteration_longer_on_one_clock_alone(loss):
-    """What is lost for certain is lost on both clocks alike."""
-    runs = {slow: recovering([0.9] * slow + [0.6] * 6) for slow in (1, 2, 3)}
-    for run in runs.values():
-        run.data.windows[0].states = {0: LinkState(loss=loss)}
-    near, far = recovery(runs[1], runs[2]), recovery(runs[1], runs[3])
-    assert near.ok == (loss < 1) and not far.ok
-    assert (near.why == CHANCE) == (loss < 1)
 
 
 def test_never_is_the_longest_recovery():
