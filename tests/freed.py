@@ -1,4 +1,4 @@
-"""What a run needs of memory, descriptors and threads is freed when the run is over, and not when
+"""A run's engine, job, ranks' memory and descriptors are freed when the run is over, and not when
 Python next collects garbage: a notebook or a test may run a hundred scenarios in one process."""
 
 import contextlib
@@ -11,13 +11,15 @@ from loomnet.rankjob import RankJob
 
 
 def _held() -> set[str]:
-    """Engines, jobs and kept memory of this process, a name each."""
+    """Engines, jobs, ranks' memory and eventfds of this process, a name each."""
     found = {f"{type(each).__name__} {id(each)}" for each in gc.get_objects()
              if isinstance(each, Engine | RankJob)}
     for fd in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # the listing's own
-            found.add(f"{fd.name} {os.readlink(fd)}")
-    return {each for each in found if "memfd" in each or "/" not in each}
+        with contextlib.suppress(FileNotFoundError):  # the listing's own
+            target = os.readlink(fd)
+            if "memfd:" in target or "eventfd" in target:
+                found.add(f"{fd.name} {target}")
+    return found
 
 
 @contextlib.contextmanager

@@ -108,7 +108,7 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, arguments, words):
 
 
 def test_a_rank_that_ends_before_its_operations_is_named(live, tmp_path):
-    """Nobody receives what rank 1 sends, and nobody else has a reason to fail."""
+    """Rank 1's send has no receiver, so the unfinished operation is the run's only fault."""
     pytest.importorskip("torch")
     script = tmp_path / "sends.py"
     script.write_text(textwrap.dedent("""

@@ -114,7 +114,7 @@ def test_an_interrupt_while_the_scenario_is_loaded_is_one_line(tmp_path, monkeyp
 
 
 def test_an_interrupt_inside_an_exec_of_a_string_has_the_same_status(tmp_path, monkeypatch):
-    """Where it finds an import that makes a namedtuple, for one."""
+    """An import that makes a namedtuple is inside such an exec, for example."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo.py").write_text(
         "import time\nexec('print(\"loading\", flush=True); time.sleep(60)')\n" + SCENARIO)

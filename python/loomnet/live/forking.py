@@ -131,7 +131,8 @@ class ForkServer:
     def fork(self, own: Mapping[str, str], output: int, descriptors: Sequence[int],
              look: Callable[[], None] = lambda: None) -> ForkedRank:
         """A rank with these variables besides the shared ones, `output` as its standard output and
-        error, and `descriptors` under the same numbers as here. `look` as for the class.
+        error, and `descriptors` under the same numbers as here. `look` is called every 50 ms until
+        it has begun.
 
         Raises:
             UnavailableError: the server does not answer, or names a process that it has not made.
