@@ -69,7 +69,8 @@ void bind_network(py::module_& m) {
       .def(py::init([](std::uint64_t rate, std::int64_t delay, std::uint64_t data_limit,
                        std::uint64_t control_limit, std::uint64_t ecn_low, std::uint64_t ecn_high,
                        std::uint32_t trim_size, bool last_hop, std::uint64_t pfc_xoff,
-                       std::uint64_t pfc_xon, std::uint64_t pfc_headroom, double ecn_share) {
+                       std::uint64_t pfc_xon, std::uint64_t pfc_headroom, double ecn_share,
+                       double control_share, bool trim_coin) {
              LinkConfig c;
              c.rate = {rate};
              c.delay = ps(delay);
@@ -81,13 +82,16 @@ void bind_network(py::module_& m) {
              if (trim_size > 0) c.trim_size = trim_size;
              c.last_hop = last_hop;
              c.ecn_share = ecn_share;
+             c.control_share = control_share;
+             c.trim_coin = trim_coin;
              c.pfc = {pfc_xoff, pfc_xon, pfc_headroom};
              return c;
            }),
            py::kw_only(), py::arg("rate_bps"), py::arg("delay_ps"), py::arg("data_limit") = 0,
            py::arg("control_limit") = 0, py::arg("ecn_low") = 0, py::arg("ecn_high") = 0,
            py::arg("trim_size") = 0, py::arg("last_hop") = false, py::arg("pfc_xoff") = 0,
-           py::arg("pfc_xon") = 0, py::arg("pfc_headroom") = 0, py::arg("ecn_share") = 1.0);
+           py::arg("pfc_xon") = 0, py::arg("pfc_headroom") = 0, py::arg("ecn_share") = 1.0,
+           py::arg("control_share") = LinkConfig().control_share, py::arg("trim_coin") = true);
 
   py::class_<TableBatch, std::shared_ptr<TableBatch>>(m, "TableBatch")
       .def(py::init([](std::uint32_t generation, std::uint32_t block,

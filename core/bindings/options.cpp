@@ -88,6 +88,7 @@ std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picosecon
       .field("sack_bytes", o.sack_bytes)
       .field("fixed_window", o.fixed_window)
       .field("nscc_port_scale", o.nscc_port_scale)
+      .field("min_window", o.min_window)
       .field("nscc_quick_adapt", o.nscc_quick_adapt)
       .choice("loss_infer", o.loss_infer, {"sleek", "same_ev", "rto_only"})
       .choice("sack_base", o.sack_base, {"covering", "max", "trigger"})

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <stdexcept>
 
 #include "link/ecn.hpp"
 #include "packet/trim.hpp"
@@ -29,6 +30,14 @@ std::uint64_t exact_ps_per_byte(BitsPerSecond rate) {
   constexpr std::uint64_t kPsBits = 8'000'000'000'000ull;
   return rate.count && kPsBits % rate.count == 0 ? kPsBits / rate.count : 0;
 }
+
+std::int64_t share_of(double share, std::int64_t whole) {
+  if (!(share > 0 && share < 1)) {
+    throw std::invalid_argument("LinkConfig.control_share: between 0 and 1, both excluded");
+  }
+  const auto part = static_cast<std::int64_t>(share * static_cast<double>(whole) + 0.5);
+  return std::clamp<std::int64_t>(part, 1, whole - 1);
+}
 }  // namespace
 
 HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& config, LinkReceiver& to,
@@ -46,6 +55,7 @@ HalfLink::HalfLink(EventQueue& events, PacketPool& pool, const LinkConfig& confi
       ecn_low_(config.ecn_low),
       ecn_high_(config.ecn_high),
       control_limit_(config.control_limit),
+      control_share_(share_of(config.control_share, kWholeShare)),
       random_(seed, stream ? stream : EventQueue::number(id_), kPurpose),
       config_(config),
       pool_(pool),
@@ -106,6 +116,7 @@ Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
       drop(lossless ? LinkDrop::pfc_headroom : LinkDrop::queue_full, *packet, now);
       return Offer::dropped;
     }
+    if (config_.trim_coin) cut_instead(packet);
     // A packet that is no longer than a trimmed one goes whole, as SONiC sends it.
     if (packet->wire_length > config_.trim_size) {
       if (!trim(*packet, config_.last_hop, {config_.trim_size, config_.trim_fix_lengths})) {
@@ -144,6 +155,19 @@ Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
   return result;
 }
 
+// Exchanges an arriving packet that has no room with the last one waiting, by a toss.
+void HalfLink::cut_instead(PacketPtr& packet) {
+  PacketFifo& queue = queues_[packet->queue];
+  if (queue.empty() || !queue.back().trimmable || queue.back().wire_length < packet->wire_length ||
+      random_.uniform() < 0.5) {
+    return;
+  }
+  if (buffer_) buffer_->give(queue.back());
+  data_bytes_ -= queue.back().wire_length - packet->wire_length;
+  if (buffer_) buffer_->take(*packet);
+  packet = queue.replace_back(std::move(packet));
+}
+
 bool HalfLink::admits(const Packet& packet, Picoseconds now) {
   const bool lossless = pauses_ && buffer_->lossless(packet);
   if (!lossless && data_limit_ && data_bytes_ + packet.wire_length > data_limit_) return false;
@@ -177,8 +201,9 @@ void HalfLink::send_at_once(PacketPtr packet, Picoseconds now) {
 }
 
 PacketPtr HalfLink::dequeue() {
-  // Control goes first, but has at most half of the link while data waits: what it sent ahead
-  // is owed to the data behind it.
+  // Control goes first, but has at most its share of the link while data waits: what it sent ahead
+  // is owed to the data behind it. The share is one of bytes, and a data packet is as long as many
+  // control packets: after one, control may send as much as that packet has earned it.
   std::size_t q = data_bytes_ > 0 ? kDataClass : kQueueClasses;
   while (q < kQueueClasses && (queues_[q].empty() || (paused_ && q == kDataClass))) ++q;
   const bool data_waits = q < kQueueClasses;
@@ -188,12 +213,13 @@ PacketPtr HalfLink::dequeue() {
   --queued_packets_;
   if (q == kControlClass) {
     control_bytes_ -= packet->wire_length;
-    control_credit_ = data_waits ? control_credit_ + packet->wire_length : 0;
+    const std::int64_t cost = packet->wire_length * (kWholeShare - control_share_);
+    control_credit_ = data_waits ? control_credit_ + cost : 0;
   } else {
     data_bytes_ -= packet->wire_length;
     if (buffer_) buffer_->give(*packet);
-    control_credit_ = data_bytes_ ? control_credit_ - packet->wire_length : 0;
-    control_credit_ = std::max<std::int64_t>(control_credit_, 0);
+    const std::int64_t earned = packet->wire_length * control_share_;
+    control_credit_ = data_bytes_ ? std::max(control_credit_ - earned, -earned) : 0;
     if (ecn_high_ && packet->ect && data_before > ecn_low_) {
       const double p = data_before < ecn_high_ ? static_cast<double>(data_before - ecn_low_) /
                                                      static_cast<double>(ecn_high_ - ecn_low_) *

@@ -28,7 +28,12 @@ struct LinkConfig {
   std::uint64_t ecn_low = 0;        // RED marking begins here (data queued at dequeue) …
   std::uint64_t ecn_high = 0;       // … and is certain from here on; 0: no marking
   double ecn_share = 1;             // probability just below ecn_high (RED's maximum)
+  // Of the link, that the control queue may take while data waits: between 0 and 1, both excluded.
+  double control_share = 0.25;
   bool trim = false;                // cut trimmable packets that find the data queue full
+  // Which packet is cut: the arriving one (false), or by a toss of the link's own stream that one or
+  // the last that waits, so that of flows in lock-step not always the same one loses.
+  bool trim_coin = true;
   bool trim_fix_lengths = true;     // rewrite IPv6 and UDP lengths of a trimmed packet
   bool last_hop = false;            // the far end is a host
   std::uint32_t trim_size = 128;    // bytes of Ethernet frame a trimmed packet keeps
@@ -144,6 +149,7 @@ class alignas(128) HalfLink final : public EventHandler {
 
  private:
   friend class SharedBuffer;
+  static constexpr std::int64_t kWholeShare = 256;
   static constexpr std::uint64_t kDeparture = 1, kPauseEnd = 2;  // events; others are addresses
   void advance(Picoseconds now);
   void serve(Picoseconds now);
@@ -156,6 +162,7 @@ class alignas(128) HalfLink final : public EventHandler {
   void end_pause(Picoseconds now);
   bool may_send() const;
   bool admits(const Packet& packet, Picoseconds now);
+  void cut_instead(PacketPtr& packet);
   PacketPtr dequeue();
   Offer enqueue(PacketPtr packet, Picoseconds now);
   void transmit(PacketPtr packet, Picoseconds start);
@@ -204,11 +211,14 @@ class alignas(128) HalfLink final : public EventHandler {
   // Only where packets queue.
   SharedBuffer* buffer_ = nullptr;
   PauseControl* pauses_ = nullptr;  // buffer_'s, where there is PFC
-  std::int64_t control_credit_ = 0;  // bytes control has sent ahead of waiting data
+  // What control has sent ahead of waiting data, less what it may: a byte of control adds
+  // kWholeShare - control_share_, a byte of data takes control_share_ off.
+  std::int64_t control_credit_ = 0;
   std::uint64_t data_limit_ = 0;     // config_'s
   std::array<PacketFifo, kQueueClasses> queues_;
   std::uint64_t ecn_low_ = 0, ecn_high_ = 0;            // config_'s
   std::uint64_t control_bytes_ = 0, control_limit_ = 0;  // config_'s
+  std::int64_t control_share_;                           // config_'s, of kWholeShare
   RandomStream random_;
   LinkConfig config_;
   mutable LinkCounters counters_;  // but for what was delivered

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "clock/time.hpp"
@@ -121,8 +122,8 @@ class PacketFifo {
  public:
   PacketFifo() = default;
   ~PacketFifo() { clear(); }
-  PacketFifo(PacketFifo&& o) noexcept : head_(o.head_), tail_(o.tail_) {
-    o.head_ = o.tail_ = nullptr;
+  PacketFifo(PacketFifo&& o) noexcept : head_(o.head_), tail_(o.tail_), before_(o.before_) {
+    o.head_ = o.tail_ = o.before_ = nullptr;
   }
   PacketFifo& operator=(PacketFifo&&) = delete;
 
@@ -140,12 +141,21 @@ class PacketFifo {
     Packet* p = packet.release();
     p->next = nullptr;
     (tail_ ? tail_->next : head_) = p;
+    before_ = tail_;
     tail_ = p;
+  }
+  // Puts a packet in the place of the last one, which it returns. Not empty.
+  PacketPtr replace_back(PacketPtr packet) {
+    Packet* p = packet.release();
+    p->next = nullptr;
+    (before_ ? before_->next : head_) = p;
+    return PacketPtr(std::exchange(tail_, p));
   }
   PacketPtr pop() {
     Packet* p = head_;
     head_ = p->next;
     if (!head_) tail_ = nullptr;
+    if (before_ == p) before_ = nullptr;
     p->next = nullptr;
     return PacketPtr(p);
   }
@@ -156,6 +166,7 @@ class PacketFifo {
  private:
   Packet* head_ = nullptr;
   Packet* tail_ = nullptr;
+  Packet* before_ = nullptr;  // the last but one, where there is one
 };
 
 }  // namespace loomnet

@@ -55,7 +55,8 @@ def link_config(half: HalfLinkPlan) -> Any:
         control_limit=half.control_limit_bytes, ecn_low=half.ecn_low_bytes,
         ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes, last_hop=half.last_hop,
         pfc_xoff=half.pfc_xoff_bytes, pfc_xon=half.pfc_xon_bytes,
-        pfc_headroom=half.pfc_headroom_bytes, ecn_share=half.ecn_share)
+        pfc_headroom=half.pfc_headroom_bytes, ecn_share=half.ecn_share,
+        control_share=half.control_share, trim_coin=half.trim_victim == "coin")
 
 
 def virtual_transport(job: Job, options: dict[str, Any], plan: Plan

@@ -59,8 +59,11 @@ class HalfLink:
     delay: Time
     data_limit: Size | None = None  # bytes of data queue
     control_limit: Size | None = None
+    control_share: float | None = None  # of the link, for control packets while data waits
     ecn: bool | None = None  # mark CE; default: everywhere but at the last hop
     trim: bool = True  # cut what does not fit; False: tail drop
+    # What is cut: the "arriving" packet, or by the toss of a "coin" that one or the last waiting.
+    trim_victim: str = "coin"
     # Lossless by PFC at the switch port this direction ends at; None: where the transport has it
     # (roce on the virtual clock).
     pfc: Pfc | bool | None = None
@@ -81,16 +84,31 @@ def _switched(value: Any) -> bool:
     return value
 
 
+def _share(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+        raise FabricError(f"{quoted(value)} is not a share between 0 and 1")
+    return float(value)
+
+
+def _victim(value: Any) -> str:
+    if value not in ("coin", "arriving"):
+        raise FabricError(f'{quoted(value)} is neither "coin" nor "arriving"')
+    return value
+
+
 # Settings for which None stands for the plan's own default.
-_DEFAULTED = ("data_limit", "control_limit", "ecn", "pfc")
-OVERRIDES = ("rate", "delay", "data_limit", "control_limit", "ecn", "trim", "pfc")
+_DEFAULTED = ("data_limit", "control_limit", "control_share", "ecn", "pfc")
+OVERRIDES = ("rate", "delay", "data_limit", "control_limit", "control_share", "ecn", "trim",
+             "trim_victim", "pfc")
 _CONVERT: dict[str, Any] = {
     "rate": Rate,
     "delay": Time,
     "data_limit": Size,
     "control_limit": Size,
+    "control_share": _share,
     "ecn": _switched,
     "trim": _switched,
+    "trim_victim": _victim,
     "pfc": pfc_setting,
 }
 
@@ -168,7 +186,8 @@ class Fabric:
     def add_link(
         self, a: str, b: str, *, rate: Rate | str, delay: Time | str, **overrides: Any
     ) -> str:
-        """Links two nodes, full duplex. `overrides`: data_limit, control_limit, ecn, trim, pfc."""
+        """Links two nodes, full duplex. `overrides`: data_limit, control_limit,
+        control_share, ecn, trim, trim_victim, pfc."""
         for end in (a, b):
             _text("add_link", end)
             if end not in self.hosts and end not in self.switches:
@@ -187,7 +206,8 @@ class Fabric:
 
     @checked_call
     def override(self, pattern: str, **overrides: Any) -> Fabric:
-        """Changes rate, delay, data_limit, control_limit, ecn, trim or pfc of links that match."""
+        """Changes rate, delay, data_limit, control_limit, control_share, ecn, trim, trim_victim or
+        pfc of links that match."""
         for link, direction in self.match(pattern):
             if direction >= 0:
                 link.forward = _changed(link.forward, overrides, pattern)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -14,7 +15,7 @@ from loomnet.errors import UsageError
 from loomnet.flowjobs import Flows, Incast, Permutation
 from loomnet.graphjobs import ConnectionMatrix, Trace
 from loomnet.jobs import COLLECTIVES, Collective, Job, SendRecv
-from loomnet.plan import Plan
+from loomnet.plan import FRAMING_BYTES, Plan
 from loomnet.rundata import FlowRow, Iteration, RunFault
 from loomnet.taskgraph import TaskGraph
 
@@ -252,18 +253,36 @@ def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
     edges = [(rank_of[a], rank_of[b]) for a, b in job.edges(list(placement))]
     if isinstance(job, (Permutation, Incast)):
         size = job.size.bytes
-        each: Round = lambda now: [(now, a, b, size) for a, b in edges]  # noqa: E731
+        each = _jittered(lambda now: [(now, a, b, size) for a, b in edges], plan, placement, seed)
         return [each] * job.repeat, job.compute.count, set(edges)
     if isinstance(job, Flows):
         nic = sum(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
-        return ([lambda now: _drawn(job, edges, ranks, now, seed, nic)], 0,
-                set(edges) if job.pairs else set())
+        each = lambda now: _drawn(job, edges, ranks, now, seed, nic)  # noqa: E731
+        if not job.starts:
+            each = _jittered(each, plan, placement, seed)
+        return [each], 0, set(edges) if job.pairs else set()
     if isinstance(job, Trace):
         rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
         bounds.check_at(str(job.path), max((at for at, *_ in rows), default=0))
         bounds.check_job_bytes(str(job.path), sum(size for *_, size in rows))
         return [lambda now: [(now + at, a, b, size) for at, a, b, size in rows]], 0, set(edges)
     raise UsageError(f"{type(job).__name__}: the engine has no traffic model of this job")
+
+
+def _jittered(each: Round, plan: Plan, placement: Sequence[int], seed: int) -> Round:
+    """The round, with flows that start together moved by less than one packet's time each: in
+    lock-step they would send in the same picosecond, and always the same one would find room."""
+    rate = min(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
+    packet_ps = (plan.frame_bytes + FRAMING_BYTES) * 8 * 10**12 // rate
+    draw = random.Random(f"jitter {seed}")
+
+    def moved(now: int) -> list[tuple[int, int, int, int]]:
+        flows = each(now)
+        together = Counter(start for start, *_ in flows)
+        return [(start + draw.randrange(packet_ps) if together[start] > 1 else start, *rest)
+                for start, *rest in flows]
+
+    return moved
 
 
 def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,

@@ -156,8 +156,10 @@ void EvSet::advance_plane(PlanePort used) {
   }
 }
 
-void EvSet::skip(EvIndex ev) {
-  if (evs_[ev].state == EvState::good && in_rotation(ev)) evs_[ev].state = EvState::skip;
+bool EvSet::skip(EvIndex ev) {
+  if (evs_[ev].state != EvState::good || !in_rotation(ev)) return false;
+  evs_[ev].state = EvState::skip;
+  return true;
 }
 
 bool EvSet::in_rotation(EvIndex ev) const {

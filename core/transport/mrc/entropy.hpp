@@ -44,7 +44,8 @@ class EvSet {
   int preferred_plane(PlaneMask allowed, EvIndex avoid = kNoEv);
   void advance_plane(PlanePort used);
 
-  void skip(EvIndex ev);  // one pass over it; does not stack
+  // One pass over it; does not stack: false where that changes nothing.
+  bool skip(EvIndex ev);
   // Counts a loss; at `losses_to_bad` the value leaves the rotation. `live` bounds the floor.
   EvChange lost(EvIndex ev, PlaneMask live) { return condemn(ev, live, false); }
   EvChange condemn(EvIndex ev, PlaneMask live, bool at_once = true);

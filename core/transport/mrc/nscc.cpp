@@ -2,11 +2,13 @@
 #include "transport/mrc/nscc.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace loomnet::mrc {
 namespace {
 
 constexpr double kGamma = 0.8, kEwma = 0.0125, kMaxDecrease = 0.5, kFastGain = 0.25;
+double kSmallGain = getenv("SG") ? atof(getenv("SG")) : 1.0 / 64;
 constexpr int kQaGate = 3;
 constexpr double kQaThreshold = 4;  // targets
 
@@ -36,19 +38,20 @@ Nscc::Nscc(const MrcOptions& o, std::size_t planes, Picoseconds base_rtt) {
   scale_ports_ = o.nscc_port_scale;
   if (fixed_ && o.fixed_window > 0) c_.max_window = static_cast<double>(o.fixed_window);
   rate_ = static_cast<double>(rate.count) / 8e6;
-  min_window_ = o.mtu;
+  packet_ = o.mtu;
+  min_window_ = o.min_window * packet_;
   chunk_ = 8.0 * o.mtu;
   net_us_ = o.network_rtt.microseconds();
   base_us_ = base_rtt.microseconds();
   whole_us_ = net_us_;
-  max_window_ = std::max(c_.max_window, min_window_);
+  max_window_ = std::max(c_.max_window, packet_);
   cwnd_ = max_window_;
 }
 
 void Nscc::clamp() { cwnd_ = std::clamp(cwnd_, min_window_, max_window_); }
 
 void Nscc::rescale() {
-  max_window_ = std::max(min_window_, c_.max_window * (scale_ports_ ? port_share_ : 1.0));
+  max_window_ = std::max(packet_, c_.max_window * (scale_ports_ ? port_share_ : 1.0));
   clamp();
 }
 
@@ -94,14 +97,14 @@ bool Nscc::fast(double acked, double delay_us) {
 
 bool Nscc::quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t inflight,
                        double now_us) {
-  if (!quick_) return false;
+  if (!quick_ || cwnd_ < packet_) return false;
   bool done = false;
   if (seen_ < inflight_at_qa_ && marked) {
     done = true;  // stale feedback from before the cut
   } else if (now_us > qa_end_us_) {
     if (qa_end_us_ != 0 && (trim_pending_ || loss || delay_us > kQaThreshold * c_.target_us) &&
         achieved_ < max_window_ / (1 << kQaGate)) {
-      cwnd_ = std::max(achieved_, min_window_);
+      cwnd_ = std::max(achieved_, packet_);
       inflight_at_qa_ = static_cast<double>(inflight);
       seen_ = 0;
       trim_pending_ = false;
@@ -125,23 +128,32 @@ void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay,
   if (!marked) {
     const bool is_fast = fast(acked, d);
     if (d >= c_.target_us) {
-      inc_ += c_.fi * acked;
+      if (cwnd_ < packet_) {
+        cwnd_ += kSmallGain * acked;
+      } else {
+        inc_ += c_.fi * acked;
+      }
     } else if (is_fast) {
       cwnd_ += kFastGain * c_.scale_a * acked;
     } else {
       inc_ += c_.alpha * acked * (c_.target_us - d);
     }
-  } else if (d >= c_.target_us && avg_us_ > c_.target_us && now_us - last_decrease_us_ > base_us_) {
-    cwnd_ *= std::max(1.0 - kGamma * (avg_us_ - c_.target_us) / avg_us_, kMaxDecrease);
-    last_decrease_us_ = now_us;
+  } else {
+    fast_bytes_ = 0;
+    fast_ = false;
+    if (d >= c_.target_us && avg_us_ > c_.target_us && now_us - last_decrease_us_ > base_us_) {
+      cwnd_ *= std::max(1.0 - kGamma * (avg_us_ - c_.target_us) / avg_us_, kMaxDecrease);
+      last_decrease_us_ = now_us;
+    }
   }
   clamp();
   since_fulfil_ += acked;
   const bool period_over = now_us - last_adjust_us_ >= net_us_;
   if (since_fulfil_ > chunk_ || period_over) {
-    cwnd_ += inc_ / cwnd_;
+    const double whole = std::max(cwnd_, packet_);
+    cwnd_ += inc_ / whole;
     if (period_over) {
-      cwnd_ += c_.eta;
+      cwnd_ += c_.eta * cwnd_ / whole;
       last_adjust_us_ = now_us;
     }
     inc_ = since_fulfil_ = 0;
@@ -149,13 +161,18 @@ void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay,
   }
 }
 
-void Nscc::on_nack(std::uint64_t bytes, std::uint64_t inflight, Picoseconds now) {
+void Nscc::on_nack(std::uint64_t bytes, std::uint64_t inflight, Picoseconds sent, Picoseconds now) {
   if (fixed_) return;
   seen_ += static_cast<double>(bytes);
   avg_us_ += kEwma * (net_us_ - avg_us_);
   trim_pending_ = true;
   if (!quick_adapt(true, true, 0, inflight, now.microseconds())) {
-    cwnd_ -= static_cast<double>(bytes);
+    if (min_window_ == packet_ || cwnd_ >= 2 * packet_) {
+      cwnd_ -= static_cast<double>(bytes);
+    } else if (sent.microseconds() >= last_halved_us_) {
+      cwnd_ /= 2;
+      last_halved_us_ = now.microseconds();
+    }
     clamp();
   }
 }

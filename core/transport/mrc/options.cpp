@@ -50,6 +50,7 @@ void MrcOptions::check() const {
   need(probe_cap.count > 0, "probe_cap", "must be positive");
   need(mpr >= 1, "mpr", "1 to 255, in units of 128 PSNs");
   need(max_wimm >= 1, "max_wimm", "at least 1");
+  need(min_window > 0 && min_window <= 1, "min_window", "above 0 and at most 1 packet");
   need(sack_bytes >= 1, "sack_bytes", "at least 1");
   need(first_psn <= 0xffffff, "first_psn", "24 bits");
 }

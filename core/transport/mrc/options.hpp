@@ -78,6 +78,10 @@ struct MrcOptions {
   NsccDelay nscc_delay = NsccDelay::sample;
   bool nscc_port_scale = true;   // maxwnd follows live/total ports [choice]
   bool nscc_quick_adapt = true;  // trap 1: leave on
+  // Floor of the window in packets. Below one packet the window is kept by time, one packet every
+  // RTT x packet / window, as Swift does (SIGCOMM 2020). 1: the published floor, which an incast of
+  // more senders than the path holds packets overruns.
+  double min_window = 1.0 / 64;
 
   // --- ports and reverse paths (2.7)
   // ---------------------------------------------------------------

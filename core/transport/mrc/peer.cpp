@@ -57,19 +57,31 @@ std::uint16_t Peer::send_probe(PlanePort plane, std::uint16_t uplink) {
   return c.id;
 }
 
+// One probe per plane and round trip, until enough are answered: all of them at once, from each of
+// many peers, would fill the queue before a receiver and drown one another.
 void Peer::measure(Picoseconds now) {
-  const std::uint32_t n = context_.options.rtt_probes;
-  const PlaneMask up = live_;
   measure_first_ = static_cast<std::uint16_t>(next_probe_id_ + 1);
-  ++measure_rounds_;
+  measure_sent_ = 0;
   measure_until_ = now + probe_timeout();
-  if (up == 0 || n == 0) return;
-  PlanePort plane = 0;
-  for (std::uint32_t i = 0; i < n; ++i) {
-    while (!(up >> plane & 1)) plane = static_cast<PlanePort>((plane + 1) % planes_.size());
-    send_probe(plane, random_uplink(plane));
-    plane = static_cast<PlanePort>((plane + 1) % planes_.size());
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    if (!(live_ >> p & 1) || measure_sent_ + measure_answers_ >= context_.options.rtt_probes) continue;
+    send_probe(p, random_uplink(p));
+    ++measure_sent_;
   }
+  measure_missing_ = measure_sent_;
+}
+
+// Data may leave as soon as one round is answered; the others make the least RTT more certain.
+void Peer::next_round(Picoseconds now) {
+  const MrcOptions& o = context_.options;
+  const bool given_up = measure_timeouts_ >= o.rtt_probe_rounds;
+  if (!measured_ && (measure_answers_ > 0 || given_up)) {
+    if (measure_answers_ == 0) base_rtt_ = o.network_rtt;
+    measured_ = changed = true;
+  }
+  measure_until_ = kNever;
+  measure_missing_ = 0;
+  if (measure_answers_ < o.rtt_probes && !given_up) measure(now);
 }
 
 void Peer::update_live() {
@@ -222,14 +234,14 @@ void Peer::on_response(PlanePort plane, const Bth& bth, const Eeth& response, Pi
     return context_.count(Count::drop_bad_endpoint_op);
   }
   bool asked = false;
-  if (!measured_ && static_cast<std::uint16_t>(id - measure_first_) < context_.options.rtt_probes) {
+  if (measure_missing_ > 0 && static_cast<std::uint16_t>(id - measure_first_) < measure_sent_) {
     asked = true;
-    base_rtt_ = std::min(base_rtt_, std::max(context_.options.since(response.tx_ts, now),
-                                             context_.options.timestamp_unit()));
-    if (++measure_answers_ >= context_.options.rtt_probes) {
-      measured_ = changed = true;
-      measure_until_ = kNever;
-    }
+    const Picoseconds sample =
+        std::max(context_.options.since(response.tx_ts, now), context_.options.timestamp_unit());
+    changed |= sample < base_rtt_;
+    base_rtt_ = std::min(base_rtt_, sample);
+    ++measure_answers_;
+    if (--measure_missing_ == 0) next_round(now);
   }
   Recovery& r = recovery_[plane];
   if (r.active && id == r.id) {
@@ -253,13 +265,8 @@ void Peer::on_response(PlanePort plane, const Bth& bth, const Eeth& response, Pi
 void Peer::on_deadline(Picoseconds now) {
   const MrcOptions& o = context_.options;
   if (measure_until_ <= now) {
-    if (measure_answers_ > 0 || measure_rounds_ >= o.rtt_probe_rounds) {
-      if (measure_answers_ == 0) base_rtt_ = o.network_rtt;
-      measured_ = changed = true;
-      measure_until_ = kNever;
-    } else {
-      measure(now);
-    }
+    ++measure_timeouts_;
+    next_round(now);
   }
   for (PlanePort p = 0; p < planes_.size(); ++p) {
     Recovery& r = recovery_[p];

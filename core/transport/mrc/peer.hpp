@@ -59,6 +59,7 @@ class Peer {
   void update_live();
   void send_status(Picoseconds now);
   void measure(Picoseconds now);
+  void next_round(Picoseconds now);
   void refresh_reverse(Picoseconds now);
   Picoseconds probe_timeout() const;
 
@@ -78,8 +79,8 @@ class Peer {
   // What no data packet touches.
   RandomStream random_;
   std::array<Recovery, kMaxPlanes> recovery_{};
-  std::uint32_t measure_answers_ = 0, measure_rounds_ = 0;
-  std::uint16_t measure_first_ = 0;
+  std::uint32_t measure_answers_ = 0, measure_timeouts_ = 0;  // of all rounds
+  std::uint16_t measure_first_ = 0, measure_sent_ = 0, measure_missing_ = 0;  // of this one
   Picoseconds measure_until_ = kNever;
 
   struct Refresh {

@@ -54,7 +54,7 @@ void Sender::post(const WorkRequest& request, Picoseconds now) {
   posted_ += packets;
   context_.count(Count::messages_posted);
   if (was_idle) last_progress_ = last_sack_ = now;
-  update_ready();
+  update_ready(now);
 }
 
 std::uint32_t Sender::payload_of(const MessageQueue::Message& m, PsnCount psn) const {
@@ -63,11 +63,13 @@ std::uint32_t Sender::payload_of(const MessageQueue::Message& m, PsnCount psn) c
 }
 
 bool Sender::window_open(std::uint32_t nominal) const {
-  // One packet is always allowed: cwnd's minimum, one MTU, is less than what a packet is charged.
-  return window_.inflight() == 0 || window_.inflight() + nominal <= nscc_.window();
+  // One packet is always allowed, since a window of one MTU is less than what a packet is charged;
+  // but a window below one packet says when.
+  return window_.inflight() == 0 ? !paced_ : window_.inflight() + nominal <= nscc_.window();
 }
 
-void Sender::update_ready() {
+void Sender::update_ready(Picoseconds now) {
+  paced_ = now < pace_at_;
   ready_ = false;
   if (failed_ || !peer_.ready() || peer_.live() == 0) return;
   if (window_.queued() > 0) {
@@ -123,10 +125,11 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   const std::uint32_t nominal = window_.at(psn).nominal;
   const bool ask = !more_after(psn, nominal);
   window_.fly(psn, ev, now);
+  pace_at_ = now + nscc_.pace();
   context_.count(Count::data_sent);
   if (again) context_.count(Count::data_retransmitted);
   PacketPtr packet = build(psn, window_.at(psn), again, ask, now);
-  update_ready();
+  update_ready(now);
   return {Offer::Kind::packet, std::move(packet), port};
 }
 
@@ -186,10 +189,7 @@ void Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo
   const bool original =
       before == SentState::queued || (is_trigger && !retransmission_echo && s.copies > 1);
   if (s.blamed != kNoEv && original) {
-    // The copy declared lost has arrived after all: its path did nothing wrong.
-    context_.count(Count::spurious_loss);
-    if (evs_.state(s.blamed) == EvState::assumed_bad) evs_.pardon(s.blamed);
-    readmit(s.blamed, false, now);
+    absolve(s, now);
   } else if (before == SentState::flying) {
     evs_.clear_losses(ev);
   }
@@ -232,16 +232,22 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
       ev != kNoEv && marked && !seth.probe_reply) {
     if (seth.mark == static_cast<std::uint8_t>(Mark::always_skip)) {
       condemn(ev, true, now);
-    } else {
+    } else if (evs_.skip(ev)) {
       context_.count(Count::ev_skipped);
-      evs_.skip(ev);
     }
   }
 
   // What is newly known to have arrived.
   bool progress = false;
   const auto take = [&](PsnCount n, bool is_trigger) {
-    if (window_.at(n).state == SentState::acked) return;
+    if (Sent& s = window_.at(n); s.state == SentState::acked) {
+      // The original, behind its own retransmission.
+      if (is_trigger && !retransmission_echo && s.blamed != kNoEv &&
+          s.blamed == evs_.find(EntropyValue(seth.entropy))) {
+        absolve(s, now);
+      }
+      return;
+    }
     acknowledge(n, is_trigger, retransmission_echo, now);
     progress = true;
   };
@@ -288,7 +294,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
   }
   infer_losses(trigger_ev, trigger_sent, now);
   complete_arrived();
-  update_ready();
+  update_ready(now);
 }
 
 // Arrived is executed here: a bit is set after its payload is placed, and every PSN up to a
@@ -348,7 +354,7 @@ void Sender::on_peer_change(Picoseconds now) {
     drop_bad_probe(back);
     context_.event(EventKind::ev_good, config_.local, evs_.value(back).value, now);
   }
-  update_ready();
+  update_ready(now);
 }
 
 void Sender::deny(EntropyValue value, bool denied) {

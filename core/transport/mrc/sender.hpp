@@ -92,7 +92,7 @@ class Sender {
   std::uint32_t payload_of(const MessageQueue::Message& m, PsnCount psn) const;
   std::uint64_t mss() const { return context_.options.mtu; }
   bool window_open(std::uint32_t nominal) const;
-  void update_ready();
+  void update_ready(Picoseconds now);
   bool more_after(PsnCount sent, std::uint32_t nominal) const;
   PacketPtr build(PsnCount psn, const Sent& sent, bool retransmission, bool ask, Picoseconds now);
   void acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo, Picoseconds now);
@@ -101,6 +101,7 @@ class Sender {
   void infer_losses(EvIndex acked_ev, Picoseconds acked_sent, Picoseconds now);
   void condemn(EvIndex ev, bool at_once, Picoseconds now);
   void readmit(EvIndex ev, bool marked, Picoseconds now);
+  void absolve(Sent& sent, Picoseconds now);
   void on_probe_answer(const Seth& seth, const CcState& cc, Picoseconds now);
   void drop_bad_probe(EvIndex ev);
   std::uint32_t answers_needed(EvIndex ev) const;
@@ -126,6 +127,8 @@ class Sender {
   std::uint16_t wimm_posted_ = 0;
   std::uint32_t window_psns_;
   bool ready_ = false, failed_ = false;
+  bool paced_ = false;     // pace_at_ is to come
+  Picoseconds pace_at_{};  // until then a window below one packet lets none go
 
   std::uint32_t retries_ = 0, received_units_ = 0;
   Picoseconds last_rto_{-1}, last_sack_{}, last_progress_{};

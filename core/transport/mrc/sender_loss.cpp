@@ -35,10 +35,7 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
   bool charge = false;
   switch (reason) {
     case NackReason::trimmed:
-      if (ev != kNoEv) {
-        context_.count(Count::ev_skipped);
-        evs_.skip(ev);
-      }
+      if (ev != kNoEv && evs_.skip(ev)) context_.count(Count::ev_skipped);
       charge = true;
       break;
     case NackReason::trimmed_last_hop:
@@ -54,14 +51,19 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
   }
   context_.count(Count::nack_received);
   if (psn < window_.una()) return context_.count(Count::drop_ack_stale);
-  const Sent& s = window_.at(psn);
-  // Only the latest copy's refusal asks for another one.
-  const bool latest = s.state == SentState::flying && (ev == kNoEv || s.ev == ev);
+  Sent& s = window_.at(psn);
+  // A refusal of a copy that was declared lost: its path has delivered what was left of it.
+  if (charge && s.blamed != kNoEv && s.blamed == ev) absolve(s, now);
+  // Only the latest copy's refusal asks for another one and costs window. Copies on one path are
+  // told apart by the time that the refusal echoes.
+  const bool latest = s.state == SentState::flying && (ev == kNoEv || s.ev == ev) &&
+                      neth.tx_ts == context_.options.timestamp(s.time);
   const std::uint32_t nominal = s.nominal;
+  const Picoseconds sent = s.time;
   if (latest) window_.requeue(psn);
-  if (charge) nscc_.on_nack(nominal, window_.inflight(), now);
+  if (latest && charge) nscc_.on_nack(nominal, window_.inflight(), sent, now);
   last_sack_ = now;
-  update_ready();
+  update_ready(now);
 }
 
 void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
@@ -100,6 +102,14 @@ void Sender::condemn(EvIndex ev, bool at_once, Picoseconds now) {
   const Picoseconds start = rtt() * context_.options.probe_start_rtts;
   bad_.push_back({ev, 0, 0, false, now + start, start});
   bad_at_ = std::min(bad_at_, now + start);
+}
+
+// The copy declared lost has arrived after all, whole or trimmed: its path did nothing wrong.
+void Sender::absolve(Sent& sent, Picoseconds now) {
+  context_.count(Count::spurious_loss);
+  if (evs_.state(sent.blamed) == EvState::assumed_bad) evs_.pardon(sent.blamed);
+  readmit(sent.blamed, false, now);
+  sent.blamed = kNoEv;
 }
 
 void Sender::readmit(EvIndex ev, bool marked, Picoseconds now) {
@@ -274,7 +284,7 @@ void Sender::on_deadline(Picoseconds now) {
     if (failed_) return;
   }
   if (tail_at() <= now) probe_tail(now);
-  update_ready();
+  update_ready(now);
 }
 
 Picoseconds Sender::next_deadline() const {
@@ -284,6 +294,7 @@ Picoseconds Sender::next_deadline() const {
   if (context_.options.peer_timeout.count > 0) {
     at = std::min(at, last_progress_ + context_.options.peer_timeout);
   }
+  if (paced_) at = std::min(at, pace_at_);
   if (window_.any_flying()) {
     at = std::min({at, window_.at(window_.oldest_flying()).time + rto(), tail_at()});
   }
