@@ -94,6 +94,7 @@ std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picosecon
       .choice("sack_base", o.sack_base, {"covering", "max", "trigger"})
       .choice("congestion", o.congestion, {"nscc", "fixed_window"})
       .choice("nscc_delay", o.nscc_delay, {"sample", "median"})
+      .choice("plane_turns", o.plane_turns, {"paths", "equal"})
       .done();
   return std::make_unique<mrc::MrcTransport>(o, nic.sink(), nic.ports());
 }

@@ -23,6 +23,7 @@ void shuffle(std::span<T> items, RandomStream random) {
 EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std::uint64_t object) {
   plane_count_ = static_cast<std::uint8_t>(planes.size());
   losses_to_bad_ = static_cast<std::uint8_t>(options.losses_to_bad);
+  turns_ = options.plane_turns;
   std::size_t usable = 0, paths = 0;
   for (const PlanePaths& p : planes) usable += !p.uplinks.empty(), paths += p.uplinks.size();
   const std::size_t wanted = std::min<std::size_t>(options.evs_per_qp, paths);
@@ -60,6 +61,7 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
                      RandomStream(options.seed, object, kShufflePurpose + kMaxPlanes));
   floor_ = static_cast<std::uint16_t>(
       std::max(1.0, std::floor(options.min_active_share * static_cast<double>(slots_.size()))));
+  for (PlanePort p = 0; p < plane_count_; ++p) recount(p);
   evs_.shrink_to_fit();
   slots_.shrink_to_fit();
   backups_.shrink_to_fit();
@@ -78,33 +80,45 @@ EvIndex EvSet::take_backup(PlanePort plane) {
 EvIndex EvSet::pick(PlanePort p, EvIndex avoid) {
   Plane& plane = planes_[p];
   const auto slots = slots_of(p);
-  for (int pass = 0; pass < 2; ++pass) {
-    bool met_good = false, met_skip = false;
-    std::size_t last_skip = 0;
-    for (std::size_t k = 0; k < slots.size(); ++k) {
-      const std::size_t i = (plane.cursor + k) % slots.size();
-      Ev& ev = evs_[slots[i]];
-      if (ev.state == EvState::skip) {
-        ev.state = EvState::good;
-        met_skip = true;
-        last_skip = i;
-        continue;
-      }
-      if (ev.state != EvState::good) continue;
-      met_good = true;
-      if (slots[i] == avoid) continue;
+  swap_marked(p);
+  // The first pass may spend the token of every value.
+  for (std::size_t k = 0; k < 2 * slots.size(); ++k) {
+    const std::size_t i = (plane.cursor + k) % slots.size();
+    Ev& ev = evs_[slots[i]];
+    if (ev.state == EvState::skip) {
+      ev.state = EvState::good;
+    } else if (ev.state == EvState::good && slots[i] != avoid) {
       plane.cursor = static_cast<std::uint16_t>((i + 1) % slots.size());
       return slots[i];
     }
-    if (met_skip && !met_good) {
-      // Every path of the plane is marked: try another one in place of the last met.
-      if (const EvIndex fresh = take_backup(p); fresh != kNoEv) {
-        backups_.push_back(slots[last_skip]);
-        slots[last_skip] = fresh;
-      }
-    }
   }
   return kNoEv;
+}
+
+bool EvSet::swap_marked(PlanePort p) {
+  Plane& plane = planes_[p];
+  const auto slots = slots_of(p);
+  std::size_t next = slots.size();
+  for (std::size_t k = 0; k < slots.size(); ++k) {
+    const std::size_t i = (plane.cursor + k) % slots.size();
+    const EvState state = evs_[slots[i]].state;
+    if (state == EvState::good) return false;
+    if (state == EvState::skip && next == slots.size()) next = i;
+  }
+  if (next == slots.size()) return false;
+  const EvIndex fresh = take_backup(p);
+  if (fresh == kNoEv) return false;
+  evs_[slots[next]].state = EvState::good;
+  backups_.push_back(slots[next]);
+  slots[next] = swapped_ = fresh;
+  plane.cursor = static_cast<std::uint16_t>(next);
+  return true;
+}
+
+void EvSet::recount(PlanePort p) {
+  const auto slots = slots_of(p);
+  planes_[p].active = static_cast<std::uint16_t>(std::count_if(
+      slots.begin(), slots.end(), [&](EvIndex s) { return eligible(evs_[s].state); }));
 }
 
 bool EvSet::usable(PlanePort p, EvIndex avoid) const {
@@ -124,6 +138,7 @@ bool EvSet::any_usable(PlaneMask allowed, EvIndex avoid) const {
 bool EvSet::passes_turn(PlanePort p, EvIndex avoid) {
   Plane& plane = planes_[p];
   const auto slots = slots_of(p);
+  if (swap_marked(p) && slots[plane.cursor] != avoid) return false;
   for (std::size_t k = 0; k < slots.size(); ++k) {
     const std::size_t i = (plane.cursor + k) % slots.size();
     Ev& ev = evs_[slots[i]];
@@ -136,17 +151,23 @@ bool EvSet::passes_turn(PlanePort p, EvIndex avoid) {
   return true;
 }
 
+PlanePort EvSet::next_turn(PlaneMask allowed, EvIndex avoid) const {
+  int best = -1;
+  for (unsigned k = 0; k < plane_count_; ++k) {
+    const PlanePort p = plane_order_[(plane_cursor_ + k) % plane_count_];
+    if (!(allowed >> p & 1) || !usable(p, avoid)) continue;
+    if (best < 0 || planes_[p].turn < planes_[static_cast<std::size_t>(best)].turn) best = p;
+  }
+  return static_cast<PlanePort>(best);
+}
+
 int EvSet::preferred_plane(PlaneMask allowed, EvIndex avoid) {
   if (!any_usable(allowed, avoid)) return -1;
-  // Ends: each turn passed over spends a token, and someone is usable.
+  // Ends: each turn passed over spends a token, and one value is usable.
   for (;;) {
-    for (unsigned k = 0; k < plane_count_; ++k) {
-      const PlanePort p = plane_order_[(plane_cursor_ + k) % plane_count_];
-      if (!(allowed >> p & 1) || !usable(p, avoid)) continue;
-      if (!passes_turn(p, avoid)) return p;
-      advance_plane(p);
-      break;
-    }
+    const PlanePort p = next_turn(allowed, avoid);
+    if (turns_ == PlaneTurns::equal || !passes_turn(p, avoid)) return p;
+    advance_plane(p);
   }
 }
 
@@ -154,6 +175,11 @@ void EvSet::advance_plane(PlanePort used) {
   for (std::uint8_t k = 0; k < plane_count_; ++k) {
     if (plane_order_[k] == used) plane_cursor_ = static_cast<std::uint8_t>((k + 1) % plane_count_);
   }
+  if (turns_ == PlaneTurns::equal) return;
+  Plane& plane = planes_[used];
+  // A plane that could not be used for long, its port busy or down, is not owed the turns it missed.
+  plane.turn = std::max(plane.turn, turn_) + kTurn / std::max<std::uint64_t>(plane.active, 1);
+  turn_ = std::max(turn_, plane.turn - std::min(plane.turn, kTurn));
 }
 
 bool EvSet::skip(EvIndex ev) {
@@ -186,6 +212,7 @@ EvChange EvSet::condemn(EvIndex ev, PlaneMask live, bool at_once) {
   } else {
     std::erase(backups_, ev);
   }
+  recount(e.plane);
   change.returned = keep_floor(live, ev);
   return change;
 }
@@ -222,6 +249,7 @@ void EvSet::readmit(EvIndex ev, bool marked) {
     }
     *slot = ev;
   }
+  recount(e.plane);
   if (marked) e.state = EvState::skip;
 }
 
@@ -236,6 +264,7 @@ void EvSet::deny(EvIndex ev, bool denied) {
     if (const auto slot = std::find(slots.begin(), slots.end(), ev); slot != slots.end()) {
       if (const EvIndex fresh = take_backup(e.plane); fresh != kNoEv) *slot = fresh;
     }
+    recount(e.plane);
   } else {
     e.state = EvState::assumed_bad;  // allowed again: straight back, as the controller vouches
     readmit(ev);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "transport/mrc/options.hpp"
@@ -32,15 +33,16 @@ class EvSet {
   // Draws min(ceil(E/P), uplinks) values per plane and their backups, per-QP pseudo-random.
   EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std::uint64_t object);
 
-  // Next value of `plane` in rotation, kNoEv if none; spends SKIP tokens as it passes them.
-  // `avoid` is never returned.
+  // Next value of `plane` in rotation, kNoEv if none; spends SKIP tokens as it passes them. Where
+  // all values are marked, a backup of the plane takes the place of one. `avoid` is never returned.
   EvIndex pick(PlanePort plane, EvIndex avoid = kNoEv);
   // True if pick(plane, avoid) would find one.
   bool usable(PlanePort plane, EvIndex avoid = kNoEv) const;
   bool any_usable(PlaneMask allowed, EvIndex avoid = kNoEv) const;
-  // The plane among `allowed` whose turn it is; -1 if none has a usable value. A plane whose next
-  // value is marked SKIP spends the token and passes its turn to the next plane, so that marks move
-  // load between planes, not only inside one; pick() of the plane returned gives its next value.
+  // The plane among `allowed` whose turn it is; -1 if none has a usable value. With PlaneTurns::paths
+  // a plane whose next value is marked SKIP spends the token and passes its turn to the next plane, so
+  // that marks move load between planes, not only inside one; pick() of the plane returned gives its
+  // next value.
   int preferred_plane(PlaneMask allowed, EvIndex avoid = kNoEv);
   void advance_plane(PlanePort used);
 
@@ -66,6 +68,9 @@ class EvSet {
   bool in_rotation(EvIndex ev) const;
   std::size_t size() const { return evs_.size(); }
   std::size_t active(PlaneMask live = 0xff) const;  // GOOD or SKIP in a slot
+  std::uint32_t active_in(PlanePort plane) const { return planes_[plane].active; }
+  // The backup that pick() or preferred_plane() has swapped in since the last call, or kNoEv.
+  EvIndex take_swapped() { return std::exchange(swapped_, kNoEv); }
   std::size_t slots() const { return slots_.size(); }
   std::size_t floor(PlaneMask live) const;
   std::array<const void*, 2> places() const { return {evs_.data(), slots_.data()}; }
@@ -83,7 +88,10 @@ class EvSet {
     std::uint16_t first_ev = 0, evs = 0;      // evs_[first_ev ..], sorted by uplink
     std::uint16_t first_slot = 0, slots = 0;  // slots_[first_slot ..]
     std::uint16_t cursor = 0;
+    std::uint16_t active = 0;  // GOOD or SKIP in a slot
+    std::uint64_t turn = 0;    // grows by kTurn / active with each turn; the least is next
   };
+  static constexpr std::uint64_t kTurn = 1u << 20;
   static bool eligible(EvState s) { return s == EvState::good || s == EvState::skip; }
   std::span<EvIndex> slots_of(PlanePort p) {
     return {slots_.data() + planes_[p].first_slot, planes_[p].slots};
@@ -93,6 +101,10 @@ class EvSet {
   }
   // True if the plane's next value was marked (now it is not), or if it has none.
   bool passes_turn(PlanePort plane, EvIndex avoid);
+  PlanePort next_turn(PlaneMask allowed, EvIndex avoid) const;
+  // Puts a backup in the place of the next value if that and all others in rotation are marked.
+  bool swap_marked(PlanePort plane);
+  void recount(PlanePort plane);
   // A GOOD backup of the plane, taken off the list; kNoEv if none.
   EvIndex take_backup(PlanePort plane);
   void drop_bad(EvIndex ev);
@@ -104,6 +116,9 @@ class EvSet {
   std::uint8_t plane_count_ = 0, plane_cursor_ = 0;
   std::uint16_t floor_ = 1;
   std::uint8_t losses_to_bad_ = 1;
+  PlaneTurns turns_ = PlaneTurns::paths;
+  std::uint64_t turn_ = 0;  // no plane in use lies further back
+  EvIndex swapped_ = kNoEv;
 };
 
 }  // namespace loomnet::mrc

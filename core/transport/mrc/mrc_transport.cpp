@@ -13,7 +13,8 @@ namespace loomnet::mrc {
 namespace {
 
 // One object for all NICs that are told the same, as those of a fabric are.
-std::shared_ptr<const MrcOptions> shared(const MrcOptions& options) {
+std::shared_ptr<const MrcOptions> shared(MrcOptions options, std::size_t ports) {
+  if (options.mpr == 0) options.mpr = options.window_for(ports);
   thread_local std::weak_ptr<const MrcOptions> latest;
   std::shared_ptr<const MrcOptions> same = latest.lock();
   if (!same || *same != options) latest = same = std::make_shared<const MrcOptions>(options);
@@ -27,7 +28,7 @@ void need(bool ok, const char* field, const char* rule) {
 }  // namespace
 
 MrcTransport::MrcTransport(const MrcOptions& options, TransportSink& sink, std::size_t ports)
-    : port_count_(static_cast<std::uint32_t>(ports)), context_(shared(options), sink) {
+    : port_count_(static_cast<std::uint32_t>(ports)), context_(shared(options, ports), sink) {
   options.check();
   if (ports == 0 || ports > kMaxPlanes) {
     throw std::invalid_argument("ports: 1 to " + std::to_string(kMaxPlanes));

@@ -2,13 +2,14 @@
 #include "transport/mrc/nscc.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace loomnet::mrc {
 namespace {
 
 constexpr double kGamma = 0.8, kEwma = 0.0125, kMaxDecrease = 0.5, kFastGain = 0.25;
-double kSmallGain = getenv("SG") ? atof(getenv("SG")) : 1.0 / 64;
+// Of a window below one packet: what an acknowledgement behind a long queue adds, of the bytes it
+// tells of [choice].
+constexpr double kSmallGain = 1.0 / 64;
 constexpr int kQaGate = 3;
 constexpr double kQaThreshold = 4;  // targets
 
@@ -65,13 +66,11 @@ double Nscc::median(double delay_us) {
   return sorted[sorted.size() / 2];
 }
 
-Picoseconds Nscc::sample(Picoseconds rtt, bool marked, bool whole) {
-  const double rtt_us = rtt.microseconds();
-  if (rtt_us < base_us_ && rtt_us > 0) base_us_ = rtt_us;
-  // A path shorter than the configured RTT holds less; a longer one does not lift the maximum. Only
-  // whole packets tell: a short one, as the probes that measured the base, is serialised sooner, and
-  // a window of its RTT would not fill the line [choice].
-  if (whole && rtt_us < whole_us_ && rtt_us > 0) {
+Picoseconds Nscc::sample(Picoseconds rtt, bool marked, Picoseconds shorter) {
+  const double rtt_us = rtt.microseconds() + shorter.microseconds();
+  if (rtt_us < base_us_ && rtt.count > 0) base_us_ = rtt_us;
+  // A path shorter than the configured RTT holds less; a longer one does not lift the maximum.
+  if (shorter.count == 0 && rtt_us < whole_us_ && rtt_us > 0) {
     whole_us_ = rtt_us;
     if (!fixed_) {
       c_.bdp = rate_ * whole_us_;

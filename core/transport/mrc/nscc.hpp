@@ -29,11 +29,12 @@ struct NsccConstants {
 class Nscc {
  public:
   Nscc() = default;
+  // `base_rtt`: of a whole packet.
   Nscc(const MrcOptions& options, std::size_t planes, Picoseconds base_rtt);
 
-  // Feeds one valid RTT sample, of a packet of a whole MTU or of a shorter one; returns its queueing
-  // delay.
-  Picoseconds sample(Picoseconds rtt, bool marked, bool whole);
+  // Feeds one valid RTT sample, of a packet of a whole MTU or of one that is sooner serialised by
+  // `shorter`; returns its queueing delay.
+  Picoseconds sample(Picoseconds rtt, bool marked, Picoseconds shorter = {});
   // `acked`: bytes newly received at the far end; `delay`: from sample(), or average_delay().
   void on_sack(std::uint64_t acked, bool marked, Picoseconds delay, std::uint64_t inflight,
                Picoseconds now);

@@ -1,6 +1,8 @@
 // The two columns of "MRC + SRv6 multi-plane fabrics" 4.
 #include "transport/mrc/options.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -28,6 +30,13 @@ MrcOptions MrcOptions::net(Picoseconds net_rtt, BitsPerSecond rate) {
   return o;
 }
 
+std::uint8_t MrcOptions::window_for(std::size_t ports) const {
+  const double bdp = static_cast<double>(port_rate.count) * static_cast<double>(ports) / 8e6 *
+                     network_rtt.microseconds();
+  const double units = std::ceil(2 * bdp / (128.0 * mtu));
+  return static_cast<std::uint8_t>(std::clamp(units, 8.0, 255.0));
+}
+
 void MrcOptions::check() const {
   const auto need = [](bool ok, const char* field, const char* rule) {
     if (!ok) throw std::invalid_argument(std::string("MrcOptions.") + field + ": " + rule);
@@ -48,7 +57,6 @@ void MrcOptions::check() const {
   need(rto_max >= rto || rto_max >= network_rtt, "rto_max", "must not be below rto");
   need(probe_timeout.count > 0, "probe_timeout", "must be positive");
   need(probe_cap.count > 0, "probe_cap", "must be positive");
-  need(mpr >= 1, "mpr", "1 to 255, in units of 128 PSNs");
   need(max_wimm >= 1, "max_wimm", "at least 1");
   need(min_window > 0 && min_window <= 1, "min_window", "above 0 and at most 1 packet");
   need(sack_bytes >= 1, "sack_bytes", "at least 1");

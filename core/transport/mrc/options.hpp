@@ -13,6 +13,11 @@ enum class LossInference : std::uint8_t { sleek, same_ev, rto_only };  // 2.5
 enum class SackBase : std::uint8_t { covering, max, trigger };         // 2.6
 enum class CongestionControl : std::uint8_t { nscc, fixed_window };    // 2.8; fixed for comparison
 enum class NsccDelay : std::uint8_t { sample, median };                // 2.8, arXiv 2509.07907
+// How turns go to planes whose paths are not all in use (2.3). `paths`: a plane's share of the
+// packets and of the window is that of its values in rotation, as rotation over all values gives it.
+// `equal`: each plane has the same share whatever it has lost, as where one of U uplinks of a plane
+// costs 1/U of a node's rate; a mark then moves no turn to another plane (trap 4).
+enum class PlaneTurns : std::uint8_t { paths, equal };
 
 struct MrcOptions {
   // --- packets -------------------------------------------------------------------------------
@@ -27,7 +32,9 @@ struct MrcOptions {
   // --- the path's scale ------------------------------------------------------------------------
   Picoseconds network_rtt = microseconds(13);  // 13 us at 800G (2.1); what NSCC is scaled by
   BitsPerSecond port_rate = gigabits(100);     // of one plane
-  Picoseconds base_rtt{};                      // of a QP; 0: measured at connect by 16 EV probes
+  // Of a QP, a whole packet there and its SACK back; 0: measured at connect by 16 EV probes, to
+  // which the time is added that a whole packet takes longer over the links of the path.
+  Picoseconds base_rtt{};
   std::uint32_t rtt_probes = 16;               // [choice]
   std::uint32_t rtt_probe_rounds = 3;  // unanswered rounds before network_rtt is taken [choice]
 
@@ -43,6 +50,7 @@ struct MrcOptions {
   // again and again [choice]. A path that then served for 100 probe caps starts anew [choice].
   std::uint32_t readmit_answers_most = 64;
   std::uint32_t readmit_forget_caps = 100;
+  PlaneTurns plane_turns = PlaneTurns::paths;
   std::uint32_t probe_start_rtts = 4;       // first probe of a bad EV [choice]
   Picoseconds probe_cap = milliseconds(1);  // 1 ms sim, 200 ms net [choice]
   Picoseconds probe_timeout = microseconds(50);  // max(4 RTT, 50 us) sim, 100 ms net [choice]
@@ -61,7 +69,9 @@ struct MrcOptions {
 
   // --- windows
   // -------------------------------------------------------------------------------------
-  std::uint8_t mpr = 8;          // in 128 PSNs: 8 [api]
+  // In 128 PSNs; 0: as many as hold two bandwidth-delay products, at least the 8 of [api], which
+  // would cap eight ports of 400 Gb/s at two thirds of their rate.
+  std::uint8_t mpr = 0;
   bool dynamic_mpr = true;       // a SACK's mpr replaces the window (2.2)
   std::uint32_t max_wimm = 128;  // writes with immediate in flight [api]
 
@@ -100,6 +110,8 @@ struct MrcOptions {
   static MrcOptions net(Picoseconds net_rtt = milliseconds(1),
                         BitsPerSecond port_rate = megabits(125));
 
+  // What mpr = 0 stands for on a NIC of so many ports.
+  std::uint8_t window_for(std::size_t ports) const;
   // Throws std::invalid_argument naming the field.
   void check() const;
   bool operator==(const MrcOptions&) const = default;

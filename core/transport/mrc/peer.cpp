@@ -3,10 +3,14 @@
 
 #include <algorithm>
 
+#include "transport/mrc/wire.hpp"
+
 namespace loomnet::mrc {
 namespace {
 
 constexpr std::uint64_t kPeerPurpose = 0x5045;
+// Headers of a data packet and a SACK, less an EV probe and its answer.
+constexpr std::uint32_t kMoreThanProbe = (142 - 134) + (154 - 134);
 
 PlaneMask bit(PlanePort plane) { return static_cast<PlaneMask>(1u << plane); }
 
@@ -26,6 +30,11 @@ Peer::Peer(Context& context, std::uint32_t index, const QpConfig& config, Picose
     usable_ |= bit(p);
     reverse_[p].uplink = random_uplink(p);
   }
+  std::size_t links = 0;
+  for (const PlanePaths& p : planes_) {
+    if (!p.uplinks.empty()) links = std::max<std::size_t>(links, p.row.count + 1u);
+  }
+  path_ps_per_byte_ = static_cast<double>(links) * 8e12 / static_cast<double>(o.port_rate.count);
   base_rtt_ = o.base_rtt.count > 0 ? o.base_rtt : o.network_rtt;
   update_live();
   if (o.base_rtt.count == 0) {
@@ -33,6 +42,12 @@ Peer::Peer(Context& context, std::uint32_t index, const QpConfig& config, Picose
     base_rtt_ = kNever;
     measure(now);
   }
+}
+
+Picoseconds Peer::sooner(std::uint32_t nominal) const {
+  const std::uint32_t whole = nominal_bytes(context_.options.mtu, false);
+  if (nominal >= whole) return {};
+  return {static_cast<std::int64_t>(path_ps_per_byte_ * (whole - nominal))};
 }
 
 std::uint16_t Peer::random_uplink(PlanePort plane) {
@@ -76,7 +91,11 @@ void Peer::next_round(Picoseconds now) {
   const MrcOptions& o = context_.options;
   const bool given_up = measure_timeouts_ >= o.rtt_probe_rounds;
   if (!measured_ && (measure_answers_ > 0 || given_up)) {
-    if (measure_answers_ == 0) base_rtt_ = o.network_rtt;
+    if (measure_answers_ == 0) {
+      base_rtt_ = o.network_rtt;
+    } else {
+      extra_ = {static_cast<std::int64_t>(path_ps_per_byte_ * (o.mtu + kMoreThanProbe))};
+    }
     measured_ = changed = true;
   }
   measure_until_ = kNever;

@@ -20,7 +20,11 @@ class Peer {
   PlaneMask live() const { return live_; }
   // False while the base RTT is being measured; data waits.
   bool ready() const { return measured_; }
+  // Of a probe, and of a whole packet with its SACK back.
   Picoseconds base_rtt() const { return base_rtt_; }
+  Picoseconds whole_rtt() const { return base_rtt_ + extra_; }
+  // What a packet charged so many bytes is serialised sooner than a whole one on its way there.
+  Picoseconds sooner(std::uint32_t nominal) const;
 
   // Plane for the next control packet, round-robin over the healthy ones; -1 if no port is up.
   int control_plane();
@@ -72,6 +76,10 @@ class Peer {
   std::uint8_t control_turn_ = 0, refresh_turn_ = 0;
 
   Picoseconds base_rtt_{};
+  Picoseconds extra_{};  // of a whole packet and its SACK, over a probe and its answer
+  // Of all links of a path, as if each had the port's rate; a packet that is back sooner than that
+  // lowers the RTT [choice].
+  double path_ps_per_byte_ = 0;
   bool measured_ = true;
   // EV probe of a reverse path.
   Picoseconds refresh_at_ = kNever, last_inbound_{-1}, last_acknowledged_{-1};

@@ -104,6 +104,7 @@ SentState SendWindow::acknowledge(PsnCount n) {
     ring_clear(queued_bits_, n);
     --queued_;
   }
+  if (s.state != SentState::acked) ++acked_beyond_;
   s.state = SentState::acked;
   ring_set(acked_, n);
   return before;
@@ -112,6 +113,7 @@ SentState SendWindow::acknowledge(PsnCount n) {
 void SendWindow::advance(PsnCount cack) {
   for (; una_ <= cack; ++una_) {
     ring_clear(acked_, una_);
+    if (at(una_).state == SentState::acked) --acked_beyond_;
     at(una_).state = SentState::none;
   }
 }

@@ -38,6 +38,7 @@ class SendWindow {
   bool any_flying() const { return head_ != kNil; }
   PsnCount oldest_flying() const { return psn_of(head_); }
   std::size_t queued() const { return queued_; }
+  std::uint32_t acked_beyond() const { return acked_beyond_; }  // acknowledged from una() on
   bool contains(PsnCount n) const { return n >= una_ && n < next_; }
   Sent& at(PsnCount n) { return ring_[n & (ring_.size() - 1)]; }
   const Sent& at(PsnCount n) const { return ring_[n & (ring_.size() - 1)]; }
@@ -60,8 +61,9 @@ class SendWindow {
   // Calls lost(psn) for each packet whose later-sent, SACKed bytes reach `threshold` (SLEEK).
   template <typename Lost>
   void infer(std::uint64_t threshold, Lost&& lost) {
-    while (head_ != kNil && later_total_ >= threshold) lost(psn_of(head_));
+    while (infers(threshold)) lost(psn_of(head_));
   }
+  bool infers(std::uint64_t threshold) const { return head_ != kNil && later_total_ >= threshold; }
   // Calls lost(psn) for flying packets in order of sending while `test(sent)`.
   template <typename Test, typename Lost>
   void oldest_while(Test&& test, Lost&& lost) {
@@ -88,6 +90,7 @@ class SendWindow {
   PsnCount una_ = 0, next_ = 0;
   std::uint64_t inflight_ = 0, later_total_ = 0;
   std::size_t queued_ = 0;
+  std::uint32_t acked_beyond_ = 0;
   std::uint16_t head_ = kNil, tail_ = kNil;
 };
 

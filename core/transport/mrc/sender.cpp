@@ -33,7 +33,7 @@ Sender::Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32
       evs_(context.options, config.planes,
            hash_key(config.local, config.source, config.destination)),
       nscc_(context.options, config.planes.size(),
-            peer.ready() ? peer.base_rtt() : context.options.network_rtt),
+            peer.ready() ? peer.whole_rtt() : context.options.network_rtt),
       window_psns_(128u * context.options.mpr),
       last_sack_(now),
       last_progress_(now) {
@@ -97,6 +97,50 @@ bool Sender::more_after(PsnCount sent, std::uint32_t nominal) const {
   return wimm_inflight_ < context_.options.max_wimm;
 }
 
+// The receiver answers by itself after sack_bytes. Where the window is smaller, its answers are asked
+// for by quarters of the window: one at its end alone would leave the path idle for a round trip.
+bool Sender::asks(PsnCount sent, std::uint32_t nominal) {
+  unasked_ += nominal;
+  const std::uint64_t quarter = nscc_.window() / 4;
+  const bool enough = quarter < context_.options.sack_bytes && unasked_ >= quarter;
+  if (!enough && more_after(sent, nominal)) return false;
+  unasked_ = 0;
+  return true;
+}
+
+// Planes that have less in flight than their share of the window, which is that of their values in
+// rotation: a plane that has lost paths keeps what it holds in flight short, however free its port is.
+PlaneMask Sender::below_share() const {
+  if (context_.options.plane_turns == PlaneTurns::equal || peer_.plane_count() == 1) return 0xff;
+  std::uint64_t all = 0;
+  for (PlanePort p = 0; p < peer_.plane_count(); ++p) {
+    if (peer_.live() >> p & 1) all += evs_.active_in(p);
+  }
+  unsigned mask = 0;
+  for (PlanePort p = 0; p < peer_.plane_count(); ++p) {
+    if (plane_inflight_[p] * all < nscc_.window() * evs_.active_in(p)) mask |= 1u << p;
+  }
+  return static_cast<PlaneMask>(mask);
+}
+
+void Sender::fly(PsnCount psn, EvIndex ev, Picoseconds now) {
+  window_.fly(psn, ev, now);
+  plane_inflight_[evs_.value(ev).plane()] += window_.at(psn).nominal;
+}
+
+void Sender::requeue(PsnCount psn) {
+  const Sent& s = window_.at(psn);
+  plane_inflight_[evs_.value(s.ev).plane()] -= s.nominal;
+  window_.requeue(psn);
+}
+
+void Sender::note_swap(Picoseconds now) {
+  const EvIndex fresh = evs_.take_swapped();
+  if (fresh == kNoEv) return;
+  context_.count(Count::ev_swapped);
+  context_.event(EventKind::ev_swapped, config_.local, evs_.value(fresh).value, now);
+}
+
 Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   if (!ready_ || !(peer_.live() >> port & 1)) return {};
   const auto allowed = static_cast<PlaneMask>((free | 1u << port) & peer_.live());
@@ -104,14 +148,13 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   const PsnCount psn = again ? window_.lowest_queued() : window_.next();
   // Never the path of the copy that was lost or trimmed, unless there is no other at all.
   EvIndex avoid = again ? window_.at(psn).ev : kNoEv;
-  int plane = evs_.preferred_plane(allowed, avoid);
-  if (plane < 0 && avoid != kNoEv && !evs_.any_usable(peer_.live(), avoid)) {
-    avoid = kNoEv;
-    plane = evs_.preferred_plane(allowed);
-  }
+  if (avoid != kNoEv && !evs_.any_usable(peer_.live(), avoid)) avoid = kNoEv;
+  const int plane = evs_.preferred_plane(static_cast<PlaneMask>(allowed & below_share()), avoid);
+  note_swap(now);
   if (plane < 0) return {};
   if (plane != port) return {Offer::Kind::other_plane, nullptr, plane};
   const EvIndex ev = evs_.pick(port, avoid);
+  note_swap(now);
   if (ev == kNoEv) return {};
   evs_.advance_plane(port);
 
@@ -123,8 +166,8 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
     if (psn == m.last) ++sending_;
   }
   const std::uint32_t nominal = window_.at(psn).nominal;
-  const bool ask = !more_after(psn, nominal);
-  window_.fly(psn, ev, now);
+  const bool ask = asks(psn, nominal);
+  fly(psn, ev, now);
   pace_at_ = now + nscc_.pace();
   context_.count(Count::data_sent);
   if (again) context_.count(Count::data_retransmitted);
@@ -186,6 +229,7 @@ void Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo
   Sent& s = window_.at(psn);
   const EvIndex ev = s.ev;
   const SentState before = window_.acknowledge(psn);
+  if (before == SentState::flying) plane_inflight_[evs_.value(ev).plane()] -= s.nominal;
   const bool original =
       before == SentState::queued || (is_trigger && !retransmission_echo && s.copies > 1);
   if (s.blamed != kNoEv && original) {
@@ -221,8 +265,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
       // An echo older or younger than the packet itself is not this packet's: SACKs that precede a
       // probe's answer echo the probe.
       if (sample <= age + unit * 2 && age <= sample + unit * 2) {
-        const bool whole = s.nominal >= nominal_bytes(context_.options.mtu, false);
-        delay = nscc_.sample(std::max(sample, unit), marked, whole);
+        delay = nscc_.sample(std::max(sample, unit), marked, peer_.sooner(s.nominal));
       }
     }
     trigger_sent = s.time;
@@ -271,6 +314,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
     context_.count(Count::drop_ack_beyond_sent);
   }
   if (window_.una() <= cack) window_.advance(cack);
+  const bool missing = report_missing(cc, cack);
 
   const std::uint32_t units = (cc.rcvd_bytes - received_units_) & 0xffffff;
   std::uint64_t received = 0;
@@ -288,13 +332,19 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
     last_progress_ = now;
   }
   if (seth.probe_reply) {
-    on_probe_answer(seth, cc, now);
+    on_probe_answer(seth, cc, missing, now);
   } else {
     tail_unanswered_ = 0;
   }
-  infer_losses(trigger_ev, trigger_sent, now);
+  infer_losses(trigger_ev, trigger_sent, missing, now);
   complete_arrived();
   update_ready(now);
+}
+
+// Whether the receiver holds more packets beyond a hole than it has been heard to tell of: a SACK was
+// lost, or another one of this answer is to come. Silence of a packet then says nothing.
+bool Sender::report_missing(const CcState& cc, PsnCount cack) const {
+  return cack + 1 == window_.una() && cc.ooo > window_.acked_beyond();
 }
 
 // Arrived is executed here: a bit is set after its payload is placed, and every PSN up to a
@@ -344,9 +394,9 @@ void Sender::on_transport_ack(const Aeth& aeth, Picoseconds now) {
 }
 
 void Sender::on_peer_change(Picoseconds now) {
-  if (peer_.ready() && peer_.base_rtt() != nscc_.base_rtt() && window_.inflight() == 0 &&
+  if (peer_.ready() && peer_.whole_rtt() != nscc_.base_rtt() && window_.inflight() == 0 &&
       messages_.begin() == 0 && window_.next() == window_.una()) {
-    nscc_ = Nscc(context_.options, peer_.plane_count(), peer_.base_rtt());
+    nscc_ = Nscc(context_.options, peer_.plane_count(), peer_.whole_rtt());
   }
   nscc_.on_ports(static_cast<std::size_t>(std::popcount(peer_.live())), peer_.plane_count());
   if (const EvIndex back = evs_.keep_floor(peer_.live()); back != kNoEv) {

@@ -82,6 +82,11 @@ class Sender {
   const Identity& config() const { return config_; }
 
  private:
+  struct PathProbe {  // asks what of one path's packets has arrived
+    EvIndex ev = kNoEv;
+    std::uint16_t id = 0;
+    Picoseconds sent{};
+  };
   struct BadProbe {  // recovery of one ASSUMED_BAD value
     EvIndex ev = kNoEv;
     std::uint16_t id = 0;
@@ -94,22 +99,32 @@ class Sender {
   bool window_open(std::uint32_t nominal) const;
   void update_ready(Picoseconds now);
   bool more_after(PsnCount sent, std::uint32_t nominal) const;
+  bool asks(PsnCount sent, std::uint32_t nominal);
+  PlaneMask below_share() const;
+  void fly(PsnCount psn, EvIndex ev, Picoseconds now);
+  void requeue(PsnCount psn);
+  void note_swap(Picoseconds now);
   PacketPtr build(PsnCount psn, const Sent& sent, bool retransmission, bool ask, Picoseconds now);
   void acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo, Picoseconds now);
   void complete_arrived();
   void declare_lost(PsnCount psn, Count why, Picoseconds now);
-  void infer_losses(EvIndex acked_ev, Picoseconds acked_sent, Picoseconds now);
+  void infer_losses(EvIndex acked_ev, Picoseconds acked_sent, bool missing, Picoseconds now);
+  void lost_on_path(EvIndex ev, Picoseconds before, bool missing, Count why, Picoseconds now);
   void condemn(EvIndex ev, bool at_once, Picoseconds now);
   void readmit(EvIndex ev, bool marked, Picoseconds now);
   void absolve(Sent& sent, Picoseconds now);
-  void on_probe_answer(const Seth& seth, const CcState& cc, Picoseconds now);
+  void on_probe_answer(const Seth& seth, const CcState& cc, bool missing, Picoseconds now);
   void drop_bad_probe(EvIndex ev);
   std::uint32_t answers_needed(EvIndex ev) const;
   void send_reliability_probe(EvIndex ev, std::uint16_t id);
   void probe_bad_evs(Picoseconds now);
   void probe_tail(Picoseconds now);
+  void probe_path(EvIndex ev, Picoseconds now);
+  bool report_missing(const CcState& cc, PsnCount cack) const;
+  void ask_again(Picoseconds now);
   void retry_timeout(Picoseconds now);
   Picoseconds rtt() const;
+  Picoseconds loaded_rtt() const;
   Picoseconds rto() const;
   Picoseconds tail_at() const;
 
@@ -126,16 +141,18 @@ class Sender {
   std::uint32_t wimm_inflight_ = 0;
   std::uint16_t wimm_posted_ = 0;
   std::uint32_t window_psns_;
+  std::uint32_t unasked_ = 0;  // bytes sent since a packet asked for an answer
+  std::array<std::uint64_t, kMaxPlanes> plane_inflight_{};
   bool ready_ = false, failed_ = false;
   bool paced_ = false;     // pace_at_ is to come
   Picoseconds pace_at_{};  // until then a window below one packet lets none go
 
   std::uint32_t retries_ = 0, received_units_ = 0;
   Picoseconds last_rto_{-1}, last_sack_{}, last_progress_{};
-  std::uint16_t next_probe_id_ = 0, tail_id_ = 0;
-  Picoseconds tail_sent_{};
+  std::uint16_t next_probe_id_ = 0;
+  Picoseconds tail_sent_{}, asked_again_{};
   std::uint8_t tail_unanswered_ = 0;
-  bool tail_waiting_ = false;
+  std::vector<PathProbe> path_probes_;  // unanswered, of the latest rounds
   struct Readmission {
     EvIndex ev = kNoEv;
     Picoseconds at{};

@@ -7,9 +7,20 @@
 #include "transport/mrc/wire.hpp"
 
 namespace loomnet::mrc {
+namespace {
+
+constexpr std::size_t kTailPaths = 8;    // probed at once [choice]
+constexpr std::size_t kProbesKept = 32;  // a late answer to an earlier probe is one as well [choice]
+
+}  // namespace
 
 Picoseconds Sender::rtt() const {
-  return peer_.ready() ? peer_.base_rtt() : context_.options.network_rtt;
+  return peer_.ready() ? peer_.whole_rtt() : context_.options.network_rtt;
+}
+
+// Through the queues that packets have found of late.
+Picoseconds Sender::loaded_rtt() const {
+  return nscc_.base_rtt() + std::max(nscc_.average_delay(), Picoseconds{});
 }
 
 Picoseconds Sender::rto() const {
@@ -60,7 +71,7 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
                       neth.tx_ts == context_.options.timestamp(s.time);
   const std::uint32_t nominal = s.nominal;
   const Picoseconds sent = s.time;
-  if (latest) window_.requeue(psn);
+  if (latest) requeue(psn);
   if (latest && charge) nscc_.on_nack(nominal, window_.inflight(), sent, now);
   last_sack_ = now;
   update_ready(now);
@@ -68,7 +79,7 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
 
 void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
   const EvIndex ev = window_.at(psn).ev;
-  window_.requeue(psn);
+  requeue(psn);
   context_.count(why);
   // A plane known to be down is no evidence against its paths.
   if (!(peer_.live() >> evs_.value(ev).plane() & 1)) return;
@@ -137,48 +148,70 @@ void Sender::drop_bad_probe(EvIndex ev) {
   for (const BadProbe& b : bad_) bad_at_ = std::min(bad_at_, b.at);
 }
 
-void Sender::infer_losses(EvIndex acked_ev, Picoseconds acked_sent, Picoseconds now) {
+// `missing`: the receiver holds packets that no SACK has told of, so silence may be theirs.
+void Sender::infer_losses(EvIndex acked_ev, Picoseconds acked_sent, bool missing, Picoseconds now) {
   const MrcOptions& o = context_.options;
   switch (o.loss_infer) {
     case LossInference::rto_only:
       return;
     case LossInference::sleek: {
-      const std::uint64_t threshold = std::max<std::uint64_t>(
-          std::uint64_t{o.sleek_packets} * nominal_bytes(o.mtu, false),
-          std::min(nscc_.window() + nscc_.window() / 2, nscc_.max_window()));
+      // Never more than three quarters of the PSN window, which would run dry before the loss is found.
+      const std::uint64_t packet = nominal_bytes(o.mtu, false);
+      const std::uint64_t threshold = std::min(
+          std::max<std::uint64_t>(
+              o.sleek_packets * packet,
+              std::min(nscc_.window() + nscc_.window() / 2, nscc_.max_window())),
+          window_psns_ * packet / 4 * 3);
+      if (missing && window_.infers(threshold)) return ask_again(now);
       return window_.infer(threshold,
                            [&](PsnCount n) { declare_lost(n, Count::lost_inferred, now); });
     }
-    case LossInference::same_ev: {
+    case LossInference::same_ev:
       if (acked_ev == kNoEv) return;
-      // Found first, declared after: the list must not change under the walk.
-      std::array<PsnCount, 64> found;
-      std::size_t count = 0;
-      window_.each_flying([&](PsnCount n, const Sent& s) {
-        if (s.time >= acked_sent || count == found.size()) return false;
-        if (s.ev == acked_ev) found[count++] = n;
-        return true;
-      });
-      for (std::size_t i = 0; i < count; ++i) declare_lost(found[i], Count::lost_inferred, now);
-      return;
-    }
+      return lost_on_path(acked_ev, acked_sent, missing, Count::lost_inferred, now);
   }
 }
 
-void Sender::on_probe_answer(const Seth& seth, const CcState& cc, Picoseconds now) {
+// Packets of a path come in order: what was sent on it before a packet that is known to have arrived,
+// and has not been told of, is gone.
+void Sender::lost_on_path(EvIndex ev, Picoseconds before, bool missing, Count why, Picoseconds now) {
+  // Found first, declared after: the list must not change under the walk.
+  std::array<PsnCount, 64> found;
+  std::size_t count = 0;
+  window_.each_flying([&](PsnCount n, const Sent& s) {
+    if (s.time >= before || count == found.size()) return false;
+    if (s.ev == ev) found[count++] = n;
+    return true;
+  });
+  if (count > 0 && missing) return ask_again(now);
+  for (std::size_t i = 0; i < count; ++i) declare_lost(found[i], why, now);
+}
+
+// Has the receiver tell again all that it holds.
+void Sender::ask_again(Picoseconds now) {
+  if (now - asked_again_ < loaded_rtt()) return;
+  const int plane = evs_.preferred_plane(peer_.live());
+  const EvIndex ev = plane < 0 ? kNoEv : evs_.pick(static_cast<PlanePort>(plane));
+  if (ev == kNoEv) return;
+  evs_.advance_plane(static_cast<PlanePort>(plane));
+  asked_again_ = now;
+  probe_path(ev, now);
+}
+
+void Sender::on_probe_answer(const Seth& seth, const CcState& cc, bool missing, Picoseconds now) {
   const auto id = static_cast<std::uint16_t>(seth.ack_psn_offset);
   const MrcOptions& o = context_.options;
-  if (tail_waiting_ && id == tail_id_) {
+  const auto asked = std::find_if(path_probes_.begin(), path_probes_.end(),
+                                  [id](const PathProbe& p) { return p.id == id; });
+  if (asked != path_probes_.end()) {
+    const PathProbe probe = *asked;
+    path_probes_.erase(asked);
     context_.count(Count::probe_answered);
-    tail_waiting_ = false;
     tail_unanswered_ = 0;
     const Picoseconds sample = std::max(o.since(cc.tx_ts, now), o.timestamp_unit());
-    const Picoseconds delay = sample - nscc_.base_rtt();
-    if (o.loss_infer != LossInference::rto_only && delay < nscc_.target()) {
-      // The network is calm: what left an RTT before the probe and is still unreported is gone.
-      const Picoseconds before = tail_sent_ - rtt();
-      window_.oldest_while([&](const Sent& s) { return s.time < before; },
-                           [&](PsnCount n) { declare_lost(n, Count::lost_probe, now); });
+    // A refusal of what was trimmed has gone ahead of the probe, unless control packets waited.
+    if (o.loss_infer != LossInference::rto_only && sample - peer_.base_rtt() < nscc_.target()) {
+      lost_on_path(probe.ev, probe.sent, missing, Count::lost_probe, now);
     }
     return;
   }
@@ -233,23 +266,34 @@ Picoseconds Sender::tail_at() const {
   if (!window_.any_flying() || context_.options.loss_infer == LossInference::rto_only)
     return kNever;
   const bool waiting = window_.queued() > 0 || window_.next() < posted_;
-  const Picoseconds quiet = waiting ? rtt() * 3 : rtt() + nscc_.target();
-  Picoseconds since = std::max(last_sack_, window_.at(window_.oldest_flying()).time);
-  if (tail_waiting_) since = std::max(since, tail_sent_);
+  const Picoseconds quiet = waiting ? loaded_rtt() * 3 : loaded_rtt() + nscc_.target();
+  const Picoseconds since =
+      std::max({last_sack_, window_.at(window_.oldest_flying()).time, tail_sent_});
   return since + quiet * (1ll << std::min<unsigned>(tail_unanswered_, 4));
 }
 
+// One probe on each path of the packets that have been under way for longest: an answer tells of its
+// own path alone.
 void Sender::probe_tail(Picoseconds now) {
-  if (tail_waiting_ && tail_unanswered_ < 255) ++tail_unanswered_;
-  tail_waiting_ = true;
+  if (tail_unanswered_ < 255) ++tail_unanswered_;
   tail_sent_ = now;
-  const int plane = evs_.preferred_plane(peer_.live());
-  if (plane < 0) return;
-  const EvIndex ev = evs_.pick(static_cast<PlanePort>(plane));
-  if (ev == kNoEv) return;
-  evs_.advance_plane(static_cast<PlanePort>(plane));
-  tail_id_ = ++next_probe_id_;
-  send_reliability_probe(ev, tail_id_);
+  std::array<EvIndex, kTailPaths> paths;
+  std::size_t count = 0;
+  window_.each_flying([&](PsnCount, const Sent& s) {
+    const auto end = paths.begin() + static_cast<long>(count);
+    if (std::find(paths.begin(), end, s.ev) == end &&
+        peer_.live() >> evs_.value(s.ev).plane() & 1) {
+      paths[count++] = s.ev;
+    }
+    return count < paths.size();
+  });
+  for (std::size_t i = 0; i < count; ++i) probe_path(paths[i], now);
+}
+
+void Sender::probe_path(EvIndex ev, Picoseconds now) {
+  if (path_probes_.size() >= kProbesKept) path_probes_.erase(path_probes_.begin());
+  path_probes_.push_back({ev, ++next_probe_id_, now});
+  send_reliability_probe(ev, next_probe_id_);
 }
 
 void Sender::retry_timeout(Picoseconds now) {

@@ -95,6 +95,74 @@ TEST(EvSet, MarkedPathPassesItsTurnToAnotherPlane) {
   EXPECT_GE(set.preferred_plane(0b11), 0) << "all marked: still sends";
 }
 
+// The rotation as a sender drives it: turns of planes, then values.
+EvIndex sent(EvSet& set, PlaneMask allowed = 0xff) {
+  const auto p = static_cast<PlanePort>(set.preferred_plane(allowed));
+  const EvIndex ev = set.pick(p);
+  set.advance_plane(p);
+  return ev;
+}
+
+// Bar B9: the mark of the only path of a plane, met by the turn of the plane.
+TEST(EvSet, AMarkOfAllPathsOfAPlaneSwapsWithinThePlane) {
+  EvSet set(with_evs(4), planes(4, 8), 1);  // one slot and one backup per plane
+  std::set<EvIndex> before;
+  for (int i = 0; i < 4; ++i) before.insert(sent(set));
+  EXPECT_EQ(before.size(), 4u);
+  const EvIndex marked = *before.begin();
+  EXPECT_TRUE(set.skip(marked));
+  std::map<PlanePort, int> turns;
+  for (int i = 0; i < 40; ++i) {
+    const EvIndex ev = sent(set);
+    EXPECT_NE(ev, marked);
+    ++turns[set.value(ev).plane()];
+  }
+  for (PlanePort p = 0; p < 4; ++p) EXPECT_EQ(turns[p], 10) << "the other planes take no more";
+  const EvIndex fresh = set.take_swapped();
+  ASSERT_NE(fresh, kNoEv);
+  EXPECT_EQ(set.value(fresh).plane(), set.value(marked).plane());
+  EXPECT_EQ(set.take_swapped(), kNoEv);
+  EXPECT_EQ(set.state(marked), EvState::good);
+}
+
+TEST(EvSet, TurnsGoByPathsOrEquallyToPlanes) {
+  for (const PlaneTurns turns : {PlaneTurns::paths, PlaneTurns::equal}) {
+    MrcOptions o = with_evs(256);
+    o.plane_turns = turns;
+    EvSet set(o, planes(4, 2), 1);
+    const EvIndex dead = set.pick(0);
+    set.condemn(dead, 0xff);
+    int of_plane[4] = {};
+    for (int i = 0; i < 700; ++i) ++of_plane[set.value(sent(set)).plane()];
+    const int first = turns == PlaneTurns::paths ? 100 : 175, others = turns == PlaneTurns::paths ? 200 : 175;
+    EXPECT_NEAR(of_plane[0], first, 1);
+    for (int p = 1; p < 4; ++p) EXPECT_NEAR(of_plane[p], others, 1);
+    EXPECT_EQ(set.active_in(0), 1u);
+    EXPECT_EQ(set.active_in(1), 2u);
+  }
+}
+
+TEST(EvSet, APlaneThatWasBusyForLongTakesNoMoreThanItsTurns) {
+  EvSet set(with_evs(256), planes(2, 2), 1);
+  for (int i = 0; i < 1000; ++i) sent(set, 0b10);
+  int first = 0;
+  for (int i = 0; i < 20; ++i) first += set.value(sent(set)).plane() == 0;
+  EXPECT_NEAR(first, 10, 2);
+}
+
+TEST(EvSet, EqualTurnsStayWhenAPathIsMarked) {
+  MrcOptions o = with_evs(256);
+  o.plane_turns = PlaneTurns::equal;
+  EvSet set(o, planes(2, 2), 1);
+  int of_plane[2] = {};
+  for (int i = 0; i < 60; ++i) {
+    const EvIndex ev = sent(set);
+    ++of_plane[set.value(ev).plane()];
+    if (set.value(ev).plane() == 1) set.skip(ev);
+  }
+  EXPECT_EQ(of_plane[0], 30);
+}
+
 TEST(EvSet, SkipIsOnePassAndDoesNotStack) {
   EvSet set(with_evs(4), planes(1, 4), 1);
   const EvIndex first = set.pick(0);

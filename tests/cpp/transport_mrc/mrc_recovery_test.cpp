@@ -43,6 +43,66 @@ TEST(Recovery, NackOfAnOlderCopyIsNotAnotherRetransmission) {
   EXPECT_EQ(s.pull_all().size(), 0u) HISTORY;
 }
 
+// With one path both copies bear the same entropy value: only the echoed time tells them apart.
+TEST(Recovery, ALateRefusalOnTheSamePathIsNotTheNewestCopys) {
+  Script s(quick_options(), 1, 1);
+  s.post(kMtu);
+  const auto first = s.pull_all();
+  s.nack(first[0], NackReason::trimmed_last_hop);
+  s.advance(microseconds(2));
+  const auto second = s.pull_all();
+  ASSERT_EQ(second.size(), 1u);
+  const auto window = s.nic.sender(kLocal).congestion().window();
+  s.nack(first[0], NackReason::trimmed_last_hop);
+  EXPECT_EQ(s.pull_all().size(), 0u) HISTORY;
+  EXPECT_EQ(s.nic.sender(kLocal).congestion().window(), window) << "charged once";
+  s.nack(second[0], NackReason::trimmed_last_hop);
+  EXPECT_EQ(s.pull_all().size(), 1u) HISTORY;
+}
+
+// A mark of a path that is not in rotation, or marked already, skips nothing.
+TEST(Recovery, OnlyWhatSkipsIsCountedAsSkipped) {
+  Script s(quick_options());
+  s.post(8 * kMtu);
+  const auto out = s.pull_all();
+  s.nack(out[2], NackReason::trimmed);
+  s.nack(out[2], NackReason::trimmed);
+  EXPECT_EQ(s.count(Count::ev_skipped), 1u) HISTORY;
+}
+
+// The refusal was on its way when the timer or a probe declared the packet lost: its path delivered.
+TEST(Recovery, ARefusalAfterTheVerdictGivesThePathBack) {
+  MrcOptions o = quick_options();
+  o.loss_infer = LossInference::rto_only;
+  Script s(o);
+  s.post(kMtu);
+  const auto out = s.pull_all();
+  s.advance(microseconds(101));
+  ASSERT_EQ(s.ev_state(out[0].ev), EvState::assumed_bad) HISTORY;
+  s.nack(out[0], NackReason::trimmed);
+  EXPECT_NE(s.ev_state(out[0].ev), EvState::assumed_bad) HISTORY;
+  EXPECT_EQ(s.count(Count::spurious_loss), 1u);
+  EXPECT_EQ(s.pull_all().size(), 1u) << "one copy, no more";
+}
+
+// The retransmission has arrived and is acknowledged; then the original's own SACK comes.
+TEST(Recovery, TheOriginalBehindItsRetransmissionGivesThePathBack) {
+  MrcOptions o = quick_options();
+  o.loss_infer = LossInference::rto_only;
+  Script s(o);
+  s.post(kMtu), s.post(kMtu);
+  const auto out = s.pull_all();
+  s.advance(microseconds(101));
+  ASSERT_EQ(s.ev_state(out[1].ev), EvState::assumed_bad) HISTORY;
+  const auto again = s.pull_all();
+  ASSERT_EQ(again.size(), 2u) HISTORY;
+  const Left& second = again[0].bth.psn == 1 ? again[0] : again[1];
+  s.sack(second, 0xffffff, 0b10);
+  EXPECT_EQ(s.ev_state(out[1].ev), EvState::assumed_bad);
+  s.sack(out[1], 0xffffff, 0b10);
+  EXPECT_EQ(s.ev_state(out[1].ev), EvState::good) HISTORY;
+}
+
 TEST(Recovery, OnlyPlaneLeftMayReuseThePath) {
   Script s(quick_options(), 1, 1);
   s.post(kMtu);
@@ -184,6 +244,96 @@ TEST(Recovery, TailLossIsFoundByAProbe) {
   const auto again = s.pull_all();
   ASSERT_EQ(again.size(), 1u);
   EXPECT_EQ(again[0].bth.psn, 2u);
+}
+
+// Two planes with a packet each: the calm one's answer says nothing of the other.
+TEST(Recovery, AProbesAnswerTellsOfItsOwnPathAlone) {
+  Script s(quick_options(), 2, 1);
+  s.post(2 * kMtu);
+  const auto out = s.pull_all();
+  ASSERT_EQ(out.size(), 2u);
+  std::vector<Left> probes;
+  for (int i = 0; i < 40 && probes.empty(); ++i) s.advance(microseconds(1)), probes = s.pull_all();
+  ASSERT_EQ(probes.size(), 2u) << "one on each path" HISTORY;
+  s.advance(microseconds(5));
+  s.answer_probe(probes[0].port == 0 ? probes[0] : probes[1], 0xffffff);
+  EXPECT_EQ(s.count(Count::lost_probe), 1u) HISTORY;
+  for (const Left& l : out) {
+    EXPECT_EQ(s.nic.sender(kLocal).evs().failures(s.nic.sender(kLocal).evs().find(l.ev)), l.port == 0 ? 1u : 0u)
+        HISTORY;
+  }
+}
+
+// The answer to an earlier probe comes behind a later probe: it is an answer all the same.
+TEST(Recovery, ALateAnswerIsAnAnswer) {
+  Script s(quick_options(), 1, 1);
+  s.post(kMtu);
+  s.pull_all();
+  std::vector<Left> probes;
+  for (int i = 0; i < 200 && probes.size() < 2; ++i) {
+    s.advance(microseconds(1));
+    for (const Left& l : s.pull_all()) probes.push_back(l);
+  }
+  ASSERT_EQ(probes.size(), 2u) HISTORY;
+  s.answer_probe(probes[0], 0xffffff);
+  EXPECT_EQ(s.count(Count::drop_unasked_answer), 0u) HISTORY;
+  EXPECT_EQ(s.count(Count::probe_answered), 1u);
+}
+
+// The receiver holds 60 packets beyond the hole but was heard of 59: one SACK was lost, and the packet
+// that it told of is not. A probe has the receiver tell again.
+TEST(Recovery, AMissingReportIsAskedForAndBlamesNoPath) {
+  MrcOptions o = quick_options();
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 60'000;
+  Script s(o);
+  s.advance(microseconds(100));
+  s.post(100 * kMtu);
+  std::vector<Left> out;
+  const auto tell = [&](std::uint64_t bits, std::uint16_t beyond) {
+    Seth seth;
+    seth.cack_psn = 0xffffff;
+    seth.ack_psn_offset = static_cast<std::int16_t>(out.back().bth.psn + 1);
+    seth.sack_offset = 1;
+    seth.bitmap = bits;
+    seth.entropy = out.back().ev.value;
+    CcState cc;
+    cc.tx_ts = out.back().stamp.tx_ts;
+    cc.ooo = beyond;
+    s.receive(0, Op::sack, 0xffffff, kLocal, dscp::kControl, Ecn::not_ect, out.back().ev, nullptr, 0,
+              seth, cc);
+  };
+  for (int round = 0; round < 4; ++round) {
+    for (const Left& l : s.pull_all()) {
+      if (is_data(l.in.op)) out.push_back(l);
+    }
+    s.advance(microseconds(5));
+    const std::uint32_t last = out.back().bth.psn;
+    tell((~0ull >> (63 - last)) & ~1ull & ~2ull, static_cast<std::uint16_t>(last));
+  }
+  EXPECT_EQ(s.count(Count::lost_inferred), 0u) HISTORY;
+  EXPECT_EQ(s.count(Count::ev_condemned), 0u);
+  EXPECT_GT(s.count(Count::probe_sent), 0u) << "it asks" HISTORY;
+  const std::uint32_t last = out.back().bth.psn;
+  tell((~0ull >> (63 - last)) & ~1ull, static_cast<std::uint16_t>(last));
+  EXPECT_EQ(s.count(Count::lost_inferred), 1u) << "packet 0, of which nothing is missing" HISTORY;
+}
+
+// A PSN window below 1.5 times the congestion window: the loss is found before the window runs dry.
+TEST(Recovery, LossIsInferredWithinThePsnWindow) {
+  MrcOptions o = quick_options();
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 100 * (4096 + 80);
+  o.mpr = 1;
+  Script s(o, 4, 4);
+  s.post(400 * kMtu);
+  const auto out = s.pull_all();
+  ASSERT_EQ(out.size(), 100u) HISTORY;
+  for (std::uint32_t psn = 1; psn < 100; ++psn) {
+    s.sack(out[psn], 0xffffff, psn < 64 ? 1ull << psn : 0);
+    s.pull_all();
+  }
+  EXPECT_EQ(s.count(Count::lost_inferred), 1u) HISTORY;
 }
 
 TEST(Recovery, TimeoutSendsAgainOnAnotherPath) {

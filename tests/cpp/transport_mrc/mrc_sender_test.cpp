@@ -154,6 +154,69 @@ TEST(Sender, DynamicMprReplacesTheWindow) {
   EXPECT_EQ(s.pull_all().size(), 128u) HISTORY;
 }
 
+TEST(Sender, PsnWindowHoldsTwoBandwidthDelayProducts) {
+  MrcOptions o = quick_options();
+  EXPECT_EQ(o.window_for(4), 8u) << "250,000 B are far fewer packets";
+  o = MrcOptions::sim(microseconds(8), gigabits(400));
+  o.mtu = 2048;
+  EXPECT_EQ(o.window_for(8), 25u) << "2 x 3.2 MB in units of 128 packets of 2,048 B";
+  o.port_rate = gigabits(10'000);
+  EXPECT_EQ(o.window_for(8), 255u) << "the field is 8 bits";
+}
+
+// A plane with a quarter of the paths holds a quarter of what the others do in flight, although its
+// port is free.
+TEST(Sender, AShareOfTheWindowGoesByPaths) {
+  MrcOptions o = quick_options();
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 26 * (4096 + 80);
+  for (const PlaneTurns turns : {PlaneTurns::paths, PlaneTurns::equal}) {
+    o.plane_turns = turns;
+    Script s(o, 4, 4);
+    for (const unsigned uplink : {0u, 1u, 2u}) s.nic.deny(kLocal, EntropyValue(0, uplink), true);
+    s.post(100 * kMtu);
+    int of_plane[4] = {};
+    for (const Left& l : s.pull_all()) ++of_plane[l.port];
+    EXPECT_NEAR(of_plane[0], turns == PlaneTurns::paths ? 2 : 6, 1) HISTORY;
+    for (int p = 1; p < 4; ++p) EXPECT_NEAR(of_plane[p], turns == PlaneTurns::paths ? 8 : 6, 1) HISTORY;
+    EXPECT_EQ(of_plane[0] + of_plane[1] + of_plane[2] + of_plane[3], 26);
+  }
+}
+
+// Stop-and-wait by windows would leave a short path idle: each quarter of the window asks.
+TEST(Sender, AWindowBelowWhatTheReceiverAnswersByItselfAsksByQuarters) {
+  MrcOptions o = quick_options();
+  o.congestion = CongestionControl::fixed_window;
+  for (const std::uint64_t packets : {3, 8, 40}) {
+    o.fixed_window = packets * (4096 + 80);
+    Script s(o);
+    s.post(100 * kMtu);
+    std::size_t asked = 0;
+    const auto out = s.pull_all();
+    ASSERT_EQ(out.size(), packets) HISTORY;
+    for (const Left& l : out) asked += l.bth.ack_request;
+    EXPECT_EQ(asked, packets == 3 ? 3u : packets == 8 ? 4u : 1u) << packets HISTORY;
+  }
+}
+
+TEST(Sender, TheMarkOfAPlanesOnlyPathSwapsInABackup) {
+  MrcOptions o = quick_options();
+  o.evs_per_qp = 4;
+  Script s(o, 4, 8);
+  s.post(100 * kMtu);
+  const auto out = s.pull_all(4);
+  ASSERT_EQ(out.size(), 4u) HISTORY;
+  s.advance(microseconds(5));
+  s.sack(out[1], 1, 0, Mark::skip_once);
+  std::set<std::uint32_t> now;
+  for (const Left& l : s.pull_all(8)) now.insert(l.ev.value);
+  EXPECT_EQ(now.size(), 4u) HISTORY;
+  EXPECT_FALSE(now.contains(out[1].ev.value)) HISTORY;
+  EXPECT_EQ(s.count(Count::ev_swapped), 1u);
+  ASSERT_FALSE(s.events.empty());
+  EXPECT_EQ(s.events.back().kind, EventKind::ev_swapped);
+}
+
 TEST(Sender, CongestionWindowHoldsBack) {
   MrcOptions o = quick_options();
   o.congestion = CongestionControl::fixed_window;
@@ -248,16 +311,53 @@ TEST(Sender, BaseRttIsTheMinimumOfSixteenProbes) {
   o.base_rtt = {};
   Script s(o);
   s.post(kMtu);
-  auto probes = s.pull_all();
-  ASSERT_EQ(probes.size(), 16u) << "data waits for the measurement" HISTORY;
-  s.advance(microseconds(4));
-  s.answer_endpoint(probes[0]);
-  s.advance(microseconds(4));
-  for (std::size_t i = 1; i < 16; ++i) s.answer_endpoint(probes[i]);
-  const auto data = s.pull_all();
+  std::vector<Left> data;
+  std::size_t probes = 0;
+  for (int round = 0; round < 8; ++round) {
+    std::size_t sent = 0;
+    const auto out = s.pull_all();
+    // The answer of one probe of the second round is the soonest.
+    s.advance(microseconds(round == 1 ? 4 : 6));
+    for (const Left& l : out) {
+      if (is_data(l.in.op)) {
+        data.push_back(l);
+        EXPECT_GT(round, 0) << "data waits for the first answers" HISTORY;
+        continue;
+      }
+      if (sent++ == 1 && round == 1) s.advance(microseconds(2));
+      s.answer_endpoint(l);
+    }
+    EXPECT_LE(sent, 4u) << "one of each plane at a time" HISTORY;
+    probes += sent;
+  }
+  EXPECT_EQ(probes, 16u) HISTORY;
   ASSERT_EQ(data.size(), 1u) HISTORY;
   EXPECT_EQ(data[0].in.op, Op::write_only);
-  EXPECT_NEAR(s.nic.sender(kLocal).congestion().base_rtt().microseconds(), 4.0, 0.3);
+}
+
+// A whole packet takes longer over each of the five links of the path than a probe, and so does its
+// SACK: 4,124 B at 100 Gb/s.
+TEST(Sender, BaseRttIsOfWholePackets) {
+  MrcOptions o = quick_options();
+  o.base_rtt = {};
+  Script s(o);
+  auto probes = s.pull_all();
+  s.advance(microseconds(4));
+  for (const Left& l : probes) s.answer_endpoint(l);
+  EXPECT_NEAR(s.nic.sender(kLocal).congestion().base_rtt().microseconds(), 4 + 5 * 0.33, 0.2);
+  s.post(kMtu);
+  s.post(64);
+  std::vector<Left> data;
+  for (const Left& l : s.pull_all()) {
+    if (is_data(l.in.op)) data.push_back(l);
+  }
+  ASSERT_EQ(data.size(), 2u) HISTORY;
+  s.advance(nanoseconds(4'320));  // the short one: nothing was queued before either
+  s.sack(data[1], 0xffffff, 0b10);
+  s.advance(nanoseconds(1'330));
+  s.sack(data[0], 1);
+  EXPECT_LE(s.nic.sender(kLocal).congestion().average_delay(), nanoseconds(128)) HISTORY;
+  EXPECT_NEAR(s.nic.sender(kLocal).congestion().base_rtt().microseconds(), 5.65, 0.2);
 }
 
 TEST(Sender, MeasurementThatNobodyAnswersGivesUp) {

@@ -57,16 +57,34 @@ TEST_F(NsccTest, StartsAtItsMaximum) {
 }
 
 TEST_F(NsccTest, NackCostsOnePacketAndStopsAtOneMtu) {
+  options.min_window = 1;
   Nscc n(options, 1, kBase);
-  n.on_nack(4'176, 100'000, microseconds(100));
+  n.on_nack(4'176, 100'000, microseconds(90), microseconds(100));
   EXPECT_EQ(n.window(), 225'000u - 4'176u);
-  for (int i = 0; i < 100; ++i) n.on_nack(4'176, 100'000, microseconds(100));
+  for (int i = 0; i < 100; ++i) n.on_nack(4'176, 100'000, microseconds(90), microseconds(100));
   EXPECT_EQ(n.window(), 4'096u);
+  EXPECT_EQ(n.pace(), Picoseconds{}) << "one packet in flight is always allowed";
+}
+
+// Below two packets a refusal halves, once for all that was sent before it; the pace follows.
+TEST_F(NsccTest, AWindowBelowOnePacketIsKeptByTime) {
+  Nscc n(options, 1, kBase);
+  for (int i = 0; i < 60; ++i) n.on_nack(4'176, 100'000, microseconds(90), microseconds(100));
+  const auto first = n.window();
+  EXPECT_LT(first, 8'192u);
+  for (int i = 0; i < 60; ++i) n.on_nack(4'176, 0, microseconds(95), microseconds(110));
+  EXPECT_EQ(n.window(), first) << "sent before the last halving";
+  for (int i = 12; i < 20; ++i) n.on_nack(4'176, 0, microseconds(10 * i - 5), microseconds(10 * i));
+  EXPECT_EQ(n.window(), 64u) << "1/64 of a packet";
+  EXPECT_GE(n.pace(), kBase * 64);
+  n.on_sack(4'176, false, microseconds(1), 0, microseconds(300));
+  EXPECT_GT(n.window(), 64u);
+  EXPECT_LT(n.pace(), kBase * 64);
 }
 
 TEST_F(NsccTest, MarkedAndLateDecreasesOncePerBaseRtt) {
   Nscc n(options, 1, kBase);
-  for (int i = 0; i < 400; ++i) n.sample(kBase + microseconds(30), true, true);  // average > target
+  for (int i = 0; i < 400; ++i) n.sample(kBase + microseconds(30), true);  // average > target
   const auto before = n.window();
   n.on_sack(16'384, true, microseconds(30), 100'000, microseconds(1'000));
   const auto once = n.window();
@@ -106,9 +124,9 @@ TEST_F(NsccTest, QuickAdaptCutsToWhatWasAchieved) {
   Nscc n(options, 1, kBase);
   n.on_sack(1'000, false, microseconds(1), 225'000, microseconds(10));  // opens an interval
   n.on_sack(8'000, false, microseconds(1), 225'000, microseconds(15));
-  n.on_nack(4'176, 200'000, microseconds(40));  // interval over, 8 kB achieved < 28,125
+  n.on_nack(4'176, 200'000, microseconds(30), microseconds(40));  // interval over, 8 kB achieved < 28,125
   EXPECT_EQ(n.window(), 8'000u);
-  n.on_nack(4'176, 200'000, microseconds(41));
+  n.on_nack(4'176, 200'000, microseconds(31), microseconds(41));
   EXPECT_EQ(n.window(), 8'000u) << "feedback from before the cut is ignored";
 }
 
@@ -130,20 +148,23 @@ TEST_F(NsccTest, PenaltyHalvesAndRestores) {
 
 TEST_F(NsccTest, ShorterRttLowersTheMaximum) {
   Nscc n(options, 1, kBase);
-  n.sample(microseconds(6), false, true);
+  n.sample(microseconds(6), false);
   EXPECT_EQ(n.base_rtt(), microseconds(6));
   EXPECT_EQ(n.max_window(), 112'500u);
 }
 
-// Short packets see a shorter RTT than whole ones: one such sample must not take a third of the
-// window away for good, whatever the base was measured to be.
-TEST_F(NsccTest, ShortPacketsLowerTheBaseButNotTheMaximum) {
+// Short packets are back sooner than whole ones: that is neither a delay below zero nor a shorter
+// path, and takes nothing from the window.
+TEST_F(NsccTest, ShortPacketsAreMeasuredAsIfTheyWereWhole) {
   Nscc n(options, 1, microseconds(8));
-  n.sample(microseconds(6), false, false);
-  EXPECT_EQ(n.base_rtt(), microseconds(6));
+  EXPECT_EQ(n.sample(microseconds(6), false, microseconds(2)), Picoseconds{});
+  EXPECT_EQ(n.base_rtt(), microseconds(8));
+  EXPECT_EQ(n.sample(microseconds(9), false, microseconds(2)), microseconds(3));
+  n.sample(microseconds(5), false, microseconds(2));
+  EXPECT_EQ(n.base_rtt(), microseconds(7));
   EXPECT_EQ(n.max_window(), 225'000u);
-  n.sample(microseconds(11), false, true);
-  EXPECT_EQ(n.base_rtt(), microseconds(6));
+  n.sample(microseconds(11), false);
+  EXPECT_EQ(n.base_rtt(), microseconds(7));
   EXPECT_NEAR(static_cast<double>(n.max_window()), 225'000.0 * 11 / 12, 1);
 }
 
@@ -151,7 +172,7 @@ TEST_F(NsccTest, FixedWindowStays) {
   options.congestion = CongestionControl::fixed_window;
   options.fixed_window = 50'000;
   Nscc n(options, 4, kBase);
-  n.on_nack(4'176, 1, microseconds(1));
+  n.on_nack(4'176, 1, microseconds(0), microseconds(1));
   n.on_rto(4'176);
   n.on_sack(16'384, true, microseconds(50), 1, microseconds(1'000));
   EXPECT_EQ(n.window(), 50'000u);
