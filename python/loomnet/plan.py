@@ -235,7 +235,7 @@ def half_settings(
     limit = 5 * bdp if from_host else bdp * 3 // 2 if last_hop else bdp
     if spec.data_limit is not None:
         limit = spec.data_limit.bytes
-    control = 2 * limit if spec.control_limit is None else spec.control_limit.bytes
+    control = 4 * limit if spec.control_limit is None else spec.control_limit.bytes
     marks = spec.ecn if spec.ecn is not None else not (last_hop or from_host)
     low, high, share = bdp // 5, bdp * 4 // 5, 1.0
     if dcqcn:  # at every hop, by thresholds that grow with the rate but hold a few packets

@@ -2,14 +2,14 @@
 #include "transport/mrc/nscc.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace loomnet::mrc {
 namespace {
 
 constexpr double kGamma = 0.8, kEwma = 0.0125, kMaxDecrease = 0.5, kFastGain = 0.25;
-// Of a window below one packet: what an acknowledgement behind a long queue adds, of the bytes it
-// tells of [choice].
-constexpr double kSmallGain = 1.0 / 64;
+// Fair increases of a round trip that a window must hold to have them in full [choice].
+constexpr double kSmallIncreases = 4;
 constexpr int kQaGate = 3;
 constexpr double kQaThreshold = 4;  // targets
 
@@ -84,6 +84,14 @@ Picoseconds Nscc::sample(Picoseconds rtt, bool marked, Picoseconds shorter) {
   return us(use_median_ ? median(d) : d);
 }
 
+// Many senders of one receiver have small windows, and the whole increase of each would refill the
+// queue in a round trip: it falls with the root of the window, so that smaller ones still gain on
+// larger ones, which lose a packet with each refusal.
+double Nscc::small_share() const {
+  if (min_window_ == packet_) return 1;
+  return std::min(1.0, std::sqrt(cwnd_ / (kSmallIncreases * c_.fi)));
+}
+
 bool Nscc::fast(double acked, double delay_us) {
   if (delay_us >= base_us_ / 12.0) {  // fast_delay
     fast_bytes_ = 0;
@@ -102,7 +110,7 @@ bool Nscc::quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t in
     done = true;  // stale feedback from before the cut
   } else if (now_us > qa_end_us_) {
     if (qa_end_us_ != 0 && (trim_pending_ || loss || delay_us > kQaThreshold * c_.target_us) &&
-        achieved_ < max_window_ / (1 << kQaGate)) {
+        achieved_ < max_window_ / (1 << kQaGate) && (min_window_ == packet_ || achieved_ < cwnd_ / 2)) {
       cwnd_ = std::max(achieved_, packet_);
       inflight_at_qa_ = static_cast<double>(inflight);
       seen_ = 0;
@@ -127,11 +135,7 @@ void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay,
   if (!marked) {
     const bool is_fast = fast(acked, d);
     if (d >= c_.target_us) {
-      if (cwnd_ < packet_) {
-        cwnd_ += kSmallGain * acked;
-      } else {
-        inc_ += c_.fi * acked;
-      }
+      inc_ += c_.fi * small_share() * acked;
     } else if (is_fast) {
       cwnd_ += kFastGain * c_.scale_a * acked;
     } else {

@@ -60,6 +60,7 @@ class Nscc {
   static Picoseconds us(double t) { return {static_cast<std::int64_t>(t * 1e6)}; }
   bool quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t inflight, double now_us);
   bool fast(double acked, double delay_us);
+  double small_share() const;
   double median(double delay_us);
   void clamp();
   void rescale();

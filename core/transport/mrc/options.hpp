@@ -60,6 +60,9 @@ struct MrcOptions {
   std::uint32_t sleek_packets = 5;         // never fewer than 5 packets [code: uet-htsim]
   Picoseconds rto = microseconds(100);     // floor: 100 us sim, 1.024 us * 2^14 net [choice]
   std::uint32_t rto_drains = 6;            // at least RTT + 6 queue drains [choice]
+  // … and so many more while packets are refused: a control queue of four times the data queue at the
+  // last hop, 6 BDP, drains at a quarter of the link in 24 RTT [choice].
+  std::uint32_t rto_refused_drains = 24;
   Picoseconds rto_max = milliseconds(1);   // doubling stops here, as for probes [choice]
   std::uint32_t retries_linear = 7;        // [api]
   std::uint32_t retries_exponential = 25;  // 25 = for ever [api]
@@ -89,9 +92,11 @@ struct MrcOptions {
   bool nscc_port_scale = true;   // maxwnd follows live/total ports [choice]
   bool nscc_quick_adapt = true;  // trap 1: leave on
   // Floor of the window in packets. Below one packet the window is kept by time, one packet every
-  // RTT x packet / window, as Swift does (SIGCOMM 2020). 1: the published floor, which an incast of
-  // more senders than the path holds packets overruns.
-  double min_window = 1.0 / 64;
+  // RTT x packet / window, as Swift does (SIGCOMM 2020), a refusal halves a window of less than two
+  // packets, and the fair increase falls with the root of a small window [choice]. 1: the published
+  // floor, increase and decrease, which an incast of more senders than the path holds packets
+  // overruns. A lower floor serves more senders and leaves the last of them idle for longer.
+  double min_window = 3.0 / 16;
 
   // --- ports and reverse paths (2.7)
   // ---------------------------------------------------------------

@@ -95,6 +95,11 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
   if (in.trimmed) {
     const bool last_hop = in.dscp == dscp::kTrimmedLastHop;
     send_nack(in, psn, stamp, last_hop ? NackReason::trimmed_last_hop : NackReason::trimmed);
+    if (in.bth.ack_request) {
+      // What it asked for is owed all the same: of those before it, which may be yet to come.
+      asked_ = std::max(asked_, psn - 1);
+      if (trigger_ > 0) send_sack(in, window_.cack(), stamp);
+    }
     return true;
   }
 

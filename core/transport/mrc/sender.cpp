@@ -249,6 +249,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
     return context_.count(Count::drop_ack_stale);
   }
   context_.count(Count::sack_received);
+  answered_ = true;
 
   // RTT, before the table forgets the packet that triggered this.
   const bool marked = seth.mark != 0;
@@ -270,6 +271,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
     }
     trigger_sent = s.time;
     trigger_ev = s.ev;
+    refusals_take_ -= refusals_take_ / 64;
   }
   if (const EvIndex ev = evs_.find(EntropyValue(seth.entropy));
       ev != kNoEv && marked && !seth.probe_reply) {

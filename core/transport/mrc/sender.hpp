@@ -125,6 +125,7 @@ class Sender {
   void retry_timeout(Picoseconds now);
   Picoseconds rtt() const;
   Picoseconds loaded_rtt() const;
+  Picoseconds patience() const;
   Picoseconds rto() const;
   Picoseconds tail_at() const;
 
@@ -144,11 +145,12 @@ class Sender {
   std::uint32_t unasked_ = 0;  // bytes sent since a packet asked for an answer
   std::array<std::uint64_t, kMaxPlanes> plane_inflight_{};
   bool ready_ = false, failed_ = false;
+  bool answered_ = false;  // ever, by a SACK or a refusal
   bool paced_ = false;     // pace_at_ is to come
   Picoseconds pace_at_{};  // until then a window below one packet lets none go
 
   std::uint32_t retries_ = 0, received_units_ = 0;
-  Picoseconds last_rto_{-1}, last_sack_{}, last_progress_{};
+  Picoseconds last_rto_{-1}, last_sack_{}, last_progress_{}, refusals_take_{};
   std::uint16_t next_probe_id_ = 0;
   Picoseconds tail_sent_{}, asked_again_{};
   std::uint8_t tail_unanswered_ = 0;

@@ -10,6 +10,7 @@ namespace loomnet::mrc {
 namespace {
 
 constexpr std::size_t kTailPaths = 8;    // probed at once [choice]
+constexpr int kForget = 16;  // of the longest wait for a refusal, forgotten with each answer [choice]
 constexpr std::size_t kProbesKept = 32;  // a late answer to an earlier probe is one as well [choice]
 
 }  // namespace
@@ -23,10 +24,18 @@ Picoseconds Sender::loaded_rtt() const {
   return nscc_.base_rtt() + std::max(nscc_.average_delay(), Picoseconds{});
 }
 
+// How long the refusal of a packet may take: three times as long as it took of late [choice]. Headers of trimmed
+// packets wait in a queue of their own, which packets behind them overtake.
+Picoseconds Sender::patience() const { return refusals_take_ * 3; }
+
 Picoseconds Sender::rto() const {
   const MrcOptions& o = context_.options;
   // A queue drains in one BDP of its port, that is in one network RTT.
-  const Picoseconds base = std::max(o.rto, rtt() + o.network_rtt * o.rto_drains);
+  // Where packets are refused, or no answer has shown yet that they are not, the header of one may
+  // wait for as long as a full control queue takes.
+  const bool refused = refusals_take_ > rtt() || !answered_;
+  const std::uint32_t drains = o.rto_drains + (refused ? o.rto_refused_drains : 0);
+  const Picoseconds base = std::max(o.rto, rtt() + o.network_rtt * drains);
   if (retries_ < o.retries_linear) return base;
   const unsigned doublings = std::min(retries_ - o.retries_linear + 1, 30u);
   if (base.count > (o.rto_max.count >> doublings)) return std::max(base, o.rto_max);
@@ -61,6 +70,9 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
       return context_.count(Count::drop_bad_reason);
   }
   context_.count(Count::nack_received);
+  answered_ = true;
+  refusals_take_ = std::max(context_.options.since(neth.tx_ts, now),
+                            refusals_take_ - refusals_take_ / kForget);
   if (psn < window_.una()) return context_.count(Count::drop_ack_stale);
   Sent& s = window_.at(psn);
   // A refusal of a copy that was declared lost: its path has delivered what was left of it.
@@ -163,8 +175,11 @@ void Sender::infer_losses(EvIndex acked_ev, Picoseconds acked_sent, bool missing
               std::min(nscc_.window() + nscc_.window() / 2, nscc_.max_window())),
           window_psns_ * packet / 4 * 3);
       if (missing && window_.infers(threshold)) return ask_again(now);
-      return window_.infer(threshold,
-                           [&](PsnCount n) { declare_lost(n, Count::lost_inferred, now); });
+      while (window_.infers(threshold) &&
+             window_.at(window_.oldest_flying()).time + patience() <= now) {
+        declare_lost(window_.oldest_flying(), Count::lost_inferred, now);
+      }
+      return;
     }
     case LossInference::same_ev:
       if (acked_ev == kNoEv) return;
@@ -179,7 +194,7 @@ void Sender::lost_on_path(EvIndex ev, Picoseconds before, bool missing, Count wh
   std::array<PsnCount, 64> found;
   std::size_t count = 0;
   window_.each_flying([&](PsnCount n, const Sent& s) {
-    if (s.time >= before || count == found.size()) return false;
+    if (s.time >= before || s.time + patience() > now || count == found.size()) return false;
     if (s.ev == ev) found[count++] = n;
     return true;
   });
