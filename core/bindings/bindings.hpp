@@ -40,7 +40,8 @@ std::vector<std::uint64_t> queued_bytes(Network& network, const std::vector<std:
 pybind11::dict counters_dict(const RunCounters& counters);
 Collective collective_named(const std::string& name);
 LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<bool> up,
-                       std::optional<std::uint64_t> rate_bps, std::optional<std::int64_t> delay_ps,
+                       std::optional<std::uint64_t> rate_bps, std::optional<double> queue_share,
+                       std::optional<std::int64_t> delay_ps,
                        const std::optional<pybind11::dict>& impairment);
 
 }  // namespace loomnet

@@ -68,6 +68,7 @@ py::dict nic_counters(Network& network, NodeId host) {
   const NicCounters& c = nic.counters();
   out["kernel_queue_full"] = c.kernel_queue_full;
   out["kernel_absent"] = c.kernel_absent;
+  out["events_unlogged"] = c.events_unlogged;
   out["transport_absent"] = c.transport_absent;
   out["port_down"] = c.port_down;
   out["placement_refused"] = c.placement_refused;

@@ -228,16 +228,16 @@ void bind_live(py::module_& m) {
       .def(
           "change_link",
           [](LiveRun& r, LinkId link, bool forward, bool backward, std::optional<bool> up,
-             std::optional<std::uint64_t> rate, std::optional<std::int64_t> delay,
-             std::optional<py::dict> impairment) {
+             std::optional<std::uint64_t> rate, std::optional<double> queue_share,
+             std::optional<std::int64_t> delay, std::optional<py::dict> impairment) {
             const LinkChange change =
-                link_change(link, forward, backward, up, rate, delay, impairment);
+                link_change(link, forward, backward, up, rate, queue_share, delay, impairment);
             Release release;
             r.call([&] { r.network().apply(change); });
           },
           py::arg("link"), py::kw_only(), py::arg("forward") = true, py::arg("backward") = true,
           py::arg("up") = py::none(), py::arg("rate_bps") = py::none(),
-          py::arg("delay_ps") = py::none(), py::arg("impairment") = py::none(),
+          py::arg("queue_share") = py::none(), py::arg("delay_ps") = py::none(), py::arg("impairment") = py::none(),
           "Changes a link now.")
       .def(
           "set_tables",

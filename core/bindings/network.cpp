@@ -218,12 +218,15 @@ void bind_network(py::module_& m) {
           "schedule_link",
           [](Network& n, std::int64_t at, LinkId link, bool forward, bool backward,
              std::optional<bool> up, std::optional<std::uint64_t> rate,
-             std::optional<std::int64_t> delay, std::optional<py::dict> impairment) {
-            n.schedule(ps(at), link_change(link, forward, backward, up, rate, delay, impairment));
+             std::optional<double> queue_share, std::optional<std::int64_t> delay,
+             std::optional<py::dict> impairment) {
+            n.schedule(ps(at), link_change(link, forward, backward, up, rate, queue_share, delay,
+                                           impairment));
           },
           py::arg("at_ps"), py::arg("link"), py::kw_only(), py::arg("forward") = true,
           py::arg("backward") = true, py::arg("up") = py::none(), py::arg("rate_bps") = py::none(),
-          py::arg("delay_ps") = py::none(), py::arg("impairment") = py::none())
+          py::arg("queue_share") = py::none(), py::arg("delay_ps") = py::none(),
+          py::arg("impairment") = py::none())
       .def(
           "schedule_tables",
           [](Network& n, std::int64_t at, NodeId node, std::shared_ptr<TableBatch> tables) {

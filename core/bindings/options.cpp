@@ -171,7 +171,8 @@ rank::GoneReason reason_named(const std::string& name) {
 }
 
 LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<bool> up,
-                       std::optional<std::uint64_t> rate_bps, std::optional<std::int64_t> delay_ps,
+                       std::optional<std::uint64_t> rate_bps, std::optional<double> queue_share,
+                       std::optional<std::int64_t> delay_ps,
                        const std::optional<py::dict>& impairment) {
   LinkChange change;
   change.link = link;
@@ -179,6 +180,10 @@ LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<b
   change.backward = backward;
   change.up = up;
   if (rate_bps) change.rate = BitsPerSecond{*rate_bps};
+  if (queue_share && !(*queue_share > 0 && *queue_share <= 1)) {
+    throw py::value_error("change: queue_share must be above 0 and at most 1");
+  }
+  change.queue_share = queue_share;
   if (delay_ps) change.delay = Picoseconds{*delay_ps};
   if (impairment) {
     Impairment i;

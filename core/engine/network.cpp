@@ -321,23 +321,17 @@ void Network::notify(Endpoint end, bool up, Picoseconds now) {
 
 void Network::apply(const LinkChange& change) {
   const Picoseconds now = events_.now();
-  if (change.up) {
-    HalfLink& ahead = half(change.link, true);
-    HalfLink& back = half(change.link, false);
-    const bool carrier = ahead.up() && back.up();
-    if (change.forward) ahead.set_up(*change.up, now);
-    if (change.backward) back.set_up(*change.up, now);
-    // One dead direction is enough: both ends lose carrier, as on a real link.
-    if (const bool still = ahead.up() && back.up(); still != carrier) {
-      notify(ends_[change.link].first, still, now);
-      notify(ends_[change.link].second, still, now);
-    }
+  if (change.up && *change.up != half(change.link, true).up()) {
+    for (const bool forward : {true, false}) half(change.link, forward).set_up(*change.up, now);
+    notify(ends_[change.link].first, *change.up, now);
+    notify(ends_[change.link].second, *change.up, now);
   }
   if (change.delay) shorten_lookahead(*change.delay);
   for (const bool forward : {true, false}) {
     if (!(forward ? change.forward : change.backward)) continue;
     HalfLink& link = half(change.link, forward);
     if (change.rate) link.set_rate(*change.rate, now);
+    if (change.queue_share) link.set_queue_share(*change.queue_share, now);
     if (change.delay) link.set_delay(*change.delay, now);
     if (change.impairment) link.set_impairment(*change.impairment, now);
   }

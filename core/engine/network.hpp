@@ -36,8 +36,10 @@ struct LinkChange {
   LinkId link = 0;
   bool forward = true;   // true: first end towards second
   bool backward = true;
-  std::optional<bool> up;  // one direction down is carrier lost: both ends notice
+  // Carrier, of both directions: a link that has lost one tells the other end, which stops as well.
+  std::optional<bool> up;
   std::optional<BitsPerSecond> rate;
+  std::optional<double> queue_share;  // of the configured limits and marking thresholds
   std::optional<Picoseconds> delay;
   std::optional<Impairment> impairment;
 };

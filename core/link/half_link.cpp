@@ -354,6 +354,18 @@ void HalfLink::set_rate(BitsPerSecond rate, Picoseconds now) {
   ps_per_byte_ = exact_ps_per_byte(rate);
 }
 
+void HalfLink::set_queue_share(double share, Picoseconds now) {
+  advance(now);
+  const auto part = [share](std::uint64_t of) {  // a limit stays one: 0 is none
+    return of ? std::max<std::uint64_t>(static_cast<std::uint64_t>(static_cast<double>(of) * share), 1)
+              : 0;
+  };
+  data_limit_ = part(config_.data_limit);
+  control_limit_ = part(config_.control_limit);
+  ecn_low_ = part(config_.ecn_low);
+  ecn_high_ = part(config_.ecn_high);
+}
+
 void HalfLink::set_delay(Picoseconds delay, Picoseconds now) {
   advance(now);
   overtaking_ |= delay < delay_;

@@ -110,6 +110,8 @@ class alignas(128) HalfLink final : public EventHandler {
   // Carrier. Going down loses what is queued and in flight; nothing is accepted until up again.
   void set_up(bool up, Picoseconds now);
   void set_rate(BitsPerSecond rate, Picoseconds now);
+  // From now on the queues hold this share of what config() says, and packets are marked from it on.
+  void set_queue_share(double share, Picoseconds now);
   void set_delay(Picoseconds delay, Picoseconds now);
   void set_impairment(const Impairment& impairment, Picoseconds now);
 

@@ -32,6 +32,7 @@ class HostKernel {
 
 struct NicCounters {
   std::uint64_t kernel_queue_full = 0;  // kernel frames dropped: the port's queue was full
+  std::uint64_t events_unlogged = 0;    // of paths and queue pairs, beyond what is kept
   std::uint64_t kernel_absent = 0;      // kernel frames received where no kernel is attached
   std::uint64_t transport_absent = 0;   // frames for a transport where none is attached
   std::uint64_t port_down = 0;          // kernel frames offered to a port without carrier
@@ -94,6 +95,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
     std::uint32_t kernel_bytes = 0;
   };
   static constexpr std::uint64_t kDeadline = ~0ull;     // event: transport deadline
+  static constexpr std::size_t kMostEvents = 1 << 16;  // kept: of a loss of 1 %, minutes
   static constexpr std::uint32_t kKernelQueue = 262'144;  // bytes per port, as a NIC's own ring
 
   // TransportSink
@@ -101,7 +103,13 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   bool place(QpNumber qp, std::uint32_t key, std::uint64_t address, const Payload& payload) override;
   void complete(const Completion& completion) override { completions_.push_back(completion); }
   void arrived(const Arrival& arrival) override { arrivals_.push_back(arrival); }
-  void event(const TransportEvent& event) override { log_.push_back(event); }
+  void event(const TransportEvent& event) override {
+    if (log_.size() < kMostEvents) {
+      log_.push_back(event);
+    } else {
+      ++counters_.events_unlogged;
+    }
+  }
   void port_ready(PlanePort port) override;
 
   void obey_pause(std::uint16_t port, const Packet& packet, Picoseconds now);

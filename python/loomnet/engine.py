@@ -240,6 +240,7 @@ class Engine:
                     at_ps, self._link[change.half // 2], forward=ahead, backward=not ahead,
                     up=state.up,
                     rate_bps=max(round(half.rate_bps * state.share), 1),
+                    queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
                     delay_ps=half.delay_ps + state.extra_delay_ps,
                     impairment={"loss": state.loss, "burst": state.burst})
             elif isinstance(change, RouteChange) and not self._live:

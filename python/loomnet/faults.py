@@ -83,6 +83,7 @@ class Fault(Spec):
     burst: float = 1.0
     extra: Time | None = None
     to: Rate | float | None = None
+    keep_thresholds: bool = False
 
     @model_validator(mode="after")
     def _consistent(self) -> Fault:
@@ -178,11 +179,15 @@ def delay(
 
 @checked_call
 def degrade(
-    link: str, to: Rate | str | float, *, at: Any, duration: Any = None, phase: str | None = None
+    link: str, to: Rate | str | float, *, at: Any, duration: Any = None, phase: str | None = None,
+    keep_thresholds: bool = False,
 ) -> Fault:
-    """Slows a link to a rate ("10 Gb/s") or to a share of its own (0.25)."""
+    """Slows a link to a rate ("10 Gb/s") or to a share of its own (0.25). Its queues and marking
+    thresholds shrink with it, down to 8 packets, as a port that has negotiated the lower rate has
+    them; with `keep_thresholds` they stay, and packets wait the longer."""
     value = to if isinstance(to, float) else Rate.given("degrade: to", to)
-    return Fault(kind="degrade", target=link, at=at, duration=duration, phase=phase, to=value)
+    return Fault(kind="degrade", target=link, at=at, duration=duration, phase=phase, to=value,
+                 keep_thresholds=keep_thresholds)
 
 
 @checked_call

@@ -123,13 +123,9 @@ class OpenLab:
 
     @property
     def links_down(self) -> list[str]:
-        """Names of what is down: `a--b`, or `a->b` where only one direction is."""
-        found = []
-        for number in sorted({half // 2 for half in self._down}):
-            halves = [half for half in (2 * number, 2 * number + 1) if half in self._down]
-            link = self._plan.links[number]
-            found.append(link.name if len(halves) == 2 else self._plan.half(halves[0]).name)
-        return found
+        """Names of the links that are down."""
+        return [self._plan.links[number].name
+                for number in sorted({half // 2 for half in self._down})]
 
     def _change(self, verb: str, link: str | None,
                 after: Callable[[set[int]], set[int]]) -> None:
@@ -137,10 +133,9 @@ class OpenLab:
         halves = set(self._down)
         if link is not None:
             halves = set()
-            for found, direction in self.fabric.match(link):
+            for found, _ in self.fabric.match(link):
                 number = 2 * self._plan.topology.link_number[found.name]
-                halves |= {number} if direction >= 0 else set()
-                halves |= {number + 1} if direction <= 0 else set()
+                halves |= {number, number + 1}  # carrier is lost at both ends
         with self._guard:
             before, self._down = self._down, after(halves)
             self._show(before, self._down)

@@ -62,6 +62,12 @@ class HalfLinkPlan:
         """Of the buffer of the switch it ends at."""
         return self.pfc_xoff_bytes + self.pfc_headroom_bytes
 
+    def queue_share(self, share: float, frame_bytes: int) -> float:
+        """What a queue keeps of its limits and thresholds where `share` is asked for: never less
+        than the fewest packets that a queue holds."""
+        least = MIN_QUEUE_PACKETS * frame_bytes / self.data_limit_bytes if self.data_limit_bytes else 0
+        return min(max(share, least), 1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class LinkPlan:

@@ -26,6 +26,7 @@ class LinkState:
     burst: float = 1.0
     extra_delay_ps: int = 0
     share: float = 1.0  # of the nominal rate
+    queue_share: float = 1.0  # of the nominal queue limits and marking thresholds
 
     @property
     def healthy(self) -> bool:
@@ -261,7 +262,8 @@ def _targets(plan: Plan, fault: Fault) -> tuple[list[int], list[int]]:
         if not topology.present(topology.link_number[link.name]):
             continue  # no traffic of this run can meet it
         number = 2 * topology.link_number[link.name]
-        halves += [number] * (direction >= 0) + [number + 1] * (direction <= 0)
+        both = direction == 0 or fault.kind == "down"  # carrier is lost at both ends
+        halves += [number] * (both or direction > 0) + [number + 1] * (both or direction < 0)
     return sorted(halves), []
 
 
@@ -276,4 +278,5 @@ def _add(state: LinkState, fault: Fault, rate_bps: int) -> LinkState:
         burst=max(state.burst, fault.burst),
         extra_delay_ps=state.extra_delay_ps + (fault.extra.count if fault.extra else 0),
         share=state.share * share,
+        queue_share=state.queue_share * (1.0 if fault.keep_thresholds else min(share, 1.0)),
     )

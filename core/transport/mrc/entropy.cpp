@@ -253,10 +253,20 @@ void EvSet::readmit(EvIndex ev, bool marked) {
   if (marked) e.state = EvState::skip;
 }
 
-void EvSet::deny(EvIndex ev, bool denied) {
+bool EvSet::deny(EvIndex ev, bool denied, PlaneMask live) {
   Ev& e = evs_[ev];
-  if (denied == (e.state == EvState::denied)) return;
+  if (denied == (e.state == EvState::denied)) return true;
   if (denied) {
+    const auto instead = [&](EvIndex other) {
+      const Ev& o = evs_[other];
+      const bool bad = o.state == EvState::assumed_bad;
+      return other != ev && live >> o.plane & 1 && (bad || (o.plane == e.plane && eligible(o.state)));
+    };
+    if (eligible(e.state) && in_rotation(ev) && live >> e.plane & 1 &&
+        active(live) <= floor(live) && std::none_of(backups_.begin(), backups_.end(), instead) &&
+        std::none_of(bad_.begin(), bad_.end(), instead)) {
+      return false;
+    }
     drop_bad(ev);
     std::erase(backups_, ev);
     e.state = EvState::denied;
@@ -269,6 +279,7 @@ void EvSet::deny(EvIndex ev, bool denied) {
     e.state = EvState::assumed_bad;  // allowed again: straight back, as the controller vouches
     readmit(ev);
   }
+  return true;
 }
 
 EvIndex EvSet::find(EntropyValue value) const {

@@ -53,7 +53,8 @@ class EvSet {
   EvChange condemn(EvIndex ev, PlaneMask live, bool at_once = true);
   // ASSUMED_BAD back to GOOD (or SKIP): into a slot if its plane is short, else to the backups.
   void readmit(EvIndex ev, bool marked = false);
-  void deny(EvIndex ev, bool denied);
+  // The controller's word. False where taking it out would leave less than the floor of live values.
+  bool deny(EvIndex ev, bool denied, PlaneMask live = 0xff);
   void clear_losses(EvIndex ev) { evs_[ev].losses = 0; }
   // Keeps at least the floor of live active values; returns the value given back, if any.
   EvIndex keep_floor(PlaneMask live, EvIndex except = kNoEv);

@@ -299,10 +299,12 @@ void MrcTransport::wake(Picoseconds now, PlaneMask except) {
   }
 }
 
-void MrcTransport::deny(QpNumber number, EntropyValue ev, bool denied) {
+bool MrcTransport::deny(QpNumber number, EntropyValue ev, bool denied, Picoseconds now) {
   const auto qp = static_cast<std::uint32_t>(find(number));
-  qps_[qp]->sender.deny(ev, denied);
+  const bool done = qps_[qp]->sender.deny(ev, denied, now);
   settle(qp);
+  wake(now);
+  return done;
 }
 
 void MrcTransport::counters(std::vector<TransportCounter>& out) const {

@@ -36,7 +36,8 @@ class MrcTransport final : public Transport {
   const Sender& sender(QpNumber qp) const { return qps_.at(find(qp))->sender; }
   const Receiver& receiver(QpNumber qp) const { return qps_.at(find(qp))->receiver; }
   // Takes an entropy value out of rotation until it is allowed again (Clustermapper's denylist).
-  void deny(QpNumber qp, EntropyValue ev, bool denied);
+  // False where the queue pair has no such value, or would keep less than its floor.
+  bool deny(QpNumber qp, EntropyValue ev, bool denied, Picoseconds now);
 
  private:
   struct QueuePair {

@@ -42,6 +42,8 @@ Peer::Peer(Context& context, std::uint32_t index, const QpConfig& config, Picose
     base_rtt_ = kNever;
     measure(now);
   }
+  // A peer that was not there when a port went down has not heard of it.
+  if (usable_ & ~context_.own_up) announce_ports(now);
 }
 
 Picoseconds Peer::sooner(std::uint32_t nominal) const {
@@ -168,6 +170,10 @@ void Peer::on_own_port(PlanePort plane, bool up, Picoseconds now) {
   }
   reverse_[plane].misses = 0;
   update_live();
+  announce_ports(now);
+}
+
+void Peer::announce_ports(Picoseconds now) {
   ++status_id_;
   status_interval_ = context_.options.port_status_start.count > 0
                          ? context_.options.port_status_start

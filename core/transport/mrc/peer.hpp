@@ -61,6 +61,7 @@ class Peer {
   std::uint16_t send_probe(PlanePort plane, std::uint16_t uplink);
   void start_recovery(PlanePort plane, Picoseconds now);
   void update_live();
+  void announce_ports(Picoseconds now);
   void send_status(Picoseconds now);
   void measure(Picoseconds now);
   void next_round(Picoseconds now);

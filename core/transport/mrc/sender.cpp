@@ -409,11 +409,12 @@ void Sender::on_peer_change(Picoseconds now) {
   update_ready(now);
 }
 
-void Sender::deny(EntropyValue value, bool denied) {
+bool Sender::deny(EntropyValue value, bool denied, Picoseconds now) {
   const EvIndex ev = evs_.find(value);
-  if (ev == kNoEv) return;
+  if (ev == kNoEv || !evs_.deny(ev, denied, peer_.live())) return false;
   drop_bad_probe(ev);
-  evs_.deny(ev, denied);
+  on_peer_change(now);
+  return true;
 }
 
 }  // namespace loomnet::mrc

@@ -73,7 +73,7 @@ class Sender {
     return {window_.place(window_.next()), window_.place(window_.una()), messages_.place(sending_),
             evs_.places()[0], evs_.places()[1]};
   }
-  void deny(EntropyValue ev, bool denied);
+  bool deny(EntropyValue ev, bool denied, Picoseconds now);
   struct Identity {
     QpNumber local = 0, remote = 0;
     HostId source = 0, destination = 0;

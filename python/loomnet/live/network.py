@@ -151,6 +151,7 @@ class LiveNetwork:
         self.live.change_link(
             change.half // 2, forward=ahead, backward=not ahead, up=state.up,
             rate_bps=max(round(half.rate_bps * state.share), 1),
+            queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
             delay_ps=half.delay_ps + state.extra_delay_ps,
             impairment={"loss": state.loss, "burst": state.burst})
         for node, port in ((half.source, half.source_port), (half.target, half.target_port)):

@@ -173,7 +173,7 @@ TEST(Sender, AShareOfTheWindowGoesByPaths) {
   for (const PlaneTurns turns : {PlaneTurns::paths, PlaneTurns::equal}) {
     o.plane_turns = turns;
     Script s(o, 4, 4);
-    for (const unsigned uplink : {0u, 1u, 2u}) s.nic.deny(kLocal, EntropyValue(0, uplink), true);
+    for (const unsigned uplink : {0u, 1u, 2u}) s.nic.deny(kLocal, EntropyValue(0, uplink), true, s.now);
     s.post(100 * kMtu);
     int of_plane[4] = {};
     for (const Left& l : s.pull_all()) ++of_plane[l.port];
@@ -376,9 +376,22 @@ TEST(Sender, MeasurementThatNobodyAnswersGivesUp) {
 
 TEST(Sender, DeniedPathIsNotUsed) {
   Script s(quick_options(), 1, 4);
-  s.nic.deny(kLocal, EntropyValue(0, 2), true);
+  EXPECT_TRUE(s.nic.deny(kLocal, EntropyValue(0, 2), true, s.now));
   s.post(32 * kMtu);
   for (const Left& l : s.pull_all()) EXPECT_NE(l.ev.uplink(), 2u);
+}
+
+// A queue pair without a path would stand until its peer is given up.
+TEST(Sender, TheLastPathsAreNotDenied) {
+  Script s(quick_options(), 1, 4);
+  unsigned denied = 0;
+  for (unsigned uplink = 0; uplink < 4; ++uplink) {
+    denied += s.nic.deny(kLocal, EntropyValue(0, uplink), true, s.now);
+  }
+  EXPECT_EQ(denied, 3u);
+  EXPECT_FALSE(s.nic.deny(kLocal, EntropyValue(0, 9), true, s.now)) << "no such path";
+  s.post(kMtu);
+  EXPECT_EQ(s.pull_all().size(), 1u) HISTORY;
 }
 
 TEST(Sender, TimestampsWrap) {
