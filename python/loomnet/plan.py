@@ -26,8 +26,8 @@ TRIM_BYTES = 128
 T_co = TypeVar("T_co", covariant=True)
 # DCQCN's marking at 40 Gb/s; the bytes grow with the rate ("MRC + SRv6 multi-plane fabrics" 5).
 DCQCN_RATE, DCQCN_KMIN, DCQCN_KMAX, DCQCN_PMAX = 40 * 10**9, 5_000, 200_000, 0.01
-# Of a link, for control packets while data waits: a weight of 25 %, where the publication has "at most
-# half" ("MRC + SRv6 multi-plane fabrics" 2.10). Below the half, late headers pace an incast more.
+# Of a link, for control packets while data waits: a weight of 25 %, where the publication has "at
+# most half" ("MRC + SRv6 multi-plane fabrics" 2.10). Below the half, late headers pace an incast.
 CONTROL_SHARE = 0.25
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
 
@@ -65,8 +65,9 @@ class HalfLinkPlan:
     def queue_share(self, share: float, frame_bytes: int) -> float:
         """What a queue keeps of its limits and thresholds where `share` is asked for: never less
         than the fewest packets that a queue holds."""
-        least = MIN_QUEUE_PACKETS * frame_bytes / self.data_limit_bytes if self.data_limit_bytes else 0
-        return min(max(share, least), 1.0)
+        if self.data_limit_bytes == 0:
+            return share
+        return min(max(share, MIN_QUEUE_PACKETS * frame_bytes / self.data_limit_bytes), 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,16 +109,21 @@ bool Sender::asks(PsnCount sent, std::uint32_t nominal) {
 }
 
 // Planes that have less in flight than their share of the window, which is that of their values in
-// rotation: a plane that has lost paths keeps what it holds in flight short, however free its port is.
+// rotation, or the same for all: a plane that has lost paths holds little in flight, however free its
+// port is.
 PlaneMask Sender::below_share() const {
-  if (context_.options.plane_turns == PlaneTurns::equal || peer_.plane_count() == 1) return 0xff;
+  if (peer_.plane_count() == 1) return 0xff;
+  const bool equal = context_.options.plane_turns == PlaneTurns::equal;
+  const auto weight = [&](PlanePort p) -> std::uint64_t {
+    return equal ? evs_.active_in(p) > 0 : evs_.active_in(p);
+  };
   std::uint64_t all = 0;
   for (PlanePort p = 0; p < peer_.plane_count(); ++p) {
-    if (peer_.live() >> p & 1) all += evs_.active_in(p);
+    if (peer_.live() >> p & 1) all += weight(p);
   }
   unsigned mask = 0;
   for (PlanePort p = 0; p < peer_.plane_count(); ++p) {
-    if (plane_inflight_[p] * all < nscc_.window() * evs_.active_in(p)) mask |= 1u << p;
+    if (plane_inflight_[p] * all < nscc_.window() * weight(p)) mask |= 1u << p;
   }
   return static_cast<PlaneMask>(mask);
 }
@@ -147,16 +152,31 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   const bool again = window_.queued() > 0;
   const PsnCount psn = again ? window_.lowest_queued() : window_.next();
   // Never the path of the copy that was lost or trimmed, unless there is no other at all.
-  EvIndex avoid = again ? window_.at(psn).ev : kNoEv;
+  const EvIndex before = again ? window_.at(psn).ev : kNoEv;
+  EvIndex avoid = before;
   if (avoid != kNoEv && !evs_.any_usable(peer_.live(), avoid)) avoid = kNoEv;
-  const int plane = evs_.preferred_plane(static_cast<PlaneMask>(allowed & below_share()), avoid);
+  const PlaneMask room = below_share();
+  auto turn = static_cast<PlaneMask>(allowed & room);
+  bool own_turn = true;
+  if (context_.options.plane_turns == PlaneTurns::equal) {
+    // A plane whose turn it is lets no other go before it, and what it lost it carries itself, even
+    // by the path that has refused it.
+    turn = peer_.live();
+    if (const auto own = static_cast<PlaneMask>(again ? 1u << evs_.value(before).plane() : 0);
+        turn & own && evs_.any_usable(own)) {
+      turn = own;
+      own_turn = false;
+      if (!evs_.any_usable(own, avoid)) avoid = kNoEv;
+    }
+  }
+  const int plane = evs_.preferred_plane(turn, avoid);
   note_swap(now);
-  if (plane < 0) return {};
+  if (plane < 0 || !(allowed & room & 1u << plane)) return {};
   if (plane != port) return {Offer::Kind::other_plane, nullptr, plane};
   const EvIndex ev = evs_.pick(port, avoid);
   note_swap(now);
   if (ev == kNoEv) return {};
-  evs_.advance_plane(port);
+  if (own_turn) evs_.advance_plane(port);
 
   if (!again) {
     const auto& m = messages_[sending_];

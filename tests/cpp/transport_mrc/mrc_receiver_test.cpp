@@ -101,6 +101,24 @@ TEST(Receiver, TrimmedIsRefusedByReason) {
   EXPECT_EQ(of(after, Op::sack).size(), 1u);
 }
 
+// Where the packet that asks is cut, what it asked about would wait for a tail probe.
+TEST(Receiver, TheAskOfATrimmedPacketHolds) {
+  Script s(quick_options());
+  s.data({.psn = 0});
+  s.data({.psn = 1, .ask = true, .dscp = dscp::kTrimmedLastHop});
+  auto out = of(s.pull_all(), Op::sack);
+  ASSERT_EQ(out.size(), 1u) HISTORY;
+  EXPECT_EQ(out[0].seth.cack_psn, 0u);
+  EXPECT_EQ(out[0].seth.ack_psn_offset, 0) << "the trimmed one has not arrived";
+  // It overtakes those that it asks about, on a longer queue.
+  s.data({.psn = 3, .ask = true, .dscp = dscp::kTrimmed});
+  EXPECT_EQ(of(s.pull_all(), Op::sack).size(), 0u) << "nothing to tell yet" HISTORY;
+  s.data({.psn = 2});
+  EXPECT_EQ(of(s.pull_all(), Op::sack).size(), 0u) << "a hole is left" HISTORY;
+  s.data({.psn = 1, .retransmission = true});
+  EXPECT_EQ(of(s.pull_all(), Op::sack).size(), 1u) HISTORY;
+}
+
 TEST(Receiver, ReallyTrimmedBytesAreUnderstood) {
   Script s(quick_options());
   static const auto back = cross_paths(4, 8, kSelf);

@@ -74,6 +74,7 @@ TEST(Recovery, OnlyWhatSkipsIsCountedAsSkipped) {
 TEST(Recovery, ARefusalAfterTheVerdictGivesThePathBack) {
   MrcOptions o = quick_options();
   o.loss_infer = LossInference::rto_only;
+  o.rto_refused_drains = 0;
   Script s(o);
   s.post(kMtu);
   const auto out = s.pull_all();
@@ -89,6 +90,7 @@ TEST(Recovery, ARefusalAfterTheVerdictGivesThePathBack) {
 TEST(Recovery, TheOriginalBehindItsRetransmissionGivesThePathBack) {
   MrcOptions o = quick_options();
   o.loss_infer = LossInference::rto_only;
+  o.rto_refused_drains = 0;
   Script s(o);
   s.post(kMtu), s.post(kMtu);
   const auto out = s.pull_all();
@@ -339,6 +341,7 @@ TEST(Recovery, LossIsInferredWithinThePsnWindow) {
 TEST(Recovery, TimeoutSendsAgainOnAnotherPath) {
   MrcOptions o = quick_options();
   o.loss_infer = LossInference::rto_only;
+  o.rto_refused_drains = 0;
   Script s(o);
   s.post(kMtu);
   const auto out = s.pull_all();
@@ -350,6 +353,53 @@ TEST(Recovery, TimeoutSendsAgainOnAnotherPath) {
   const auto again = s.pull_all();
   ASSERT_EQ(again.size(), 1u);
   EXPECT_NE(again[0].ev, out[0].ev);
+}
+
+// A header may wait for as long as a full control queue takes at its share of the link: 24 RTT.
+TEST(Recovery, TheTimeoutIsLongerWherePacketsAreRefusedOrMayBe) {
+  MrcOptions o = quick_options();
+  o.loss_infer = LossInference::rto_only;
+  const auto timeout = [&](bool answered, bool refused) {
+    Script s(o);
+    s.post(kMtu);
+    if (answered || refused) {
+      const auto out = s.pull_all();
+      s.advance(microseconds(6));
+      if (refused) s.nack(out[0], NackReason::trimmed);
+      if (answered) s.sack(out[0], 0);
+      s.post(kMtu);
+    }
+    s.pull_all();
+    int waited = 0;
+    for (; s.count(Count::lost_rto) == 0 && waited < 300; ++waited) s.advance(microseconds(1));
+    return waited;
+  };
+  EXPECT_NEAR(timeout(false, false), 5 + 30 * 5, 1) << "the first packets";
+  EXPECT_NEAR(timeout(true, false), 100, 1);
+  EXPECT_NEAR(timeout(false, true), 5 + 30 * 5, 1);
+}
+
+// The header of a trimmed packet waits in a queue of its own, and packets behind it overtake it.
+TEST(Recovery, SilenceIsNoLossYetWhereRefusalsTakeLonger) {
+  MrcOptions o = quick_options();
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 26 * (4096 + 80);
+  for (const int refusal_us : {0, 40}) {
+    Script s(o);
+    s.post(400 * kMtu);
+    auto out = s.pull_all();
+    ASSERT_GT(out.size(), 20u);
+    s.advance(microseconds(std::max(refusal_us, 6)));
+    if (refusal_us > 0) s.nack(out[0], NackReason::trimmed_last_hop);
+    // All but the second are told of, which SLEEK's threshold of bytes takes for lost.
+    out.erase(out.begin() + 1);
+    if (refusal_us > 0) out.erase(out.begin());
+    for (int round = 0; round < 2; ++round) {
+      for (const Left& l : out) s.sack(l, refusal_us > 0 ? 0xffffff : 0);
+      out = s.pull_all();
+    }
+    EXPECT_EQ(s.count(Count::lost_inferred), refusal_us > 0 ? 0u : 1u) HISTORY;
+  }
 }
 
 TEST(Recovery, RetriesEndInANamedError) {

@@ -75,12 +75,34 @@ TEST_F(NsccTest, AWindowBelowOnePacketIsKeptByTime) {
   for (int i = 0; i < 60; ++i) n.on_nack(4'176, 0, microseconds(95), microseconds(110));
   EXPECT_EQ(n.window(), first) << "sent before the last halving";
   for (int i = 12; i < 20; ++i) n.on_nack(4'176, 0, microseconds(10 * i - 5), microseconds(10 * i));
-  EXPECT_EQ(n.window(), 64u) << "1/64 of a packet";
-  EXPECT_GE(n.pace(), kBase * 64);
-  n.on_sack(4'176, false, microseconds(1), 0, microseconds(300));
-  EXPECT_GT(n.window(), 64u);
-  EXPECT_LT(n.pace(), kBase * 64);
+  EXPECT_EQ(n.window(), 768u) << "3/16 of a packet";
+  EXPECT_GE(n.pace(), kBase * 5);
+  n.on_sack(4'176, false, microseconds(10), 0, microseconds(300));
+  EXPECT_GT(n.window(), 768u);
+  EXPECT_LT(n.pace(), kBase * 5);
 }
+
+// Behind a long queue a round trip adds to a window of a packet the root of its share
+// of the windows that have the increase in full, 20,480 B: those of four increases and more.
+TEST_F(NsccTest, FairIncreaseFallsWithTheRootOfASmallWindow) {
+  const auto gained = [&](double floor, int refusals) {
+    options.min_window = floor;
+    Nscc n(options, 1, kBase);
+    for (int i = 0; i < refusals; ++i) n.on_nack(4'096, 0, microseconds(90), microseconds(100));
+    const double before = static_cast<double>(n.window());
+    // One window is acknowledged within one base RTT, at a delay above the target.
+    for (int k = 0; k < 8; ++k) {
+      n.on_sack(static_cast<std::uint64_t>(before / 8), false, microseconds(10), 0,
+                microseconds(101 + k));
+    }
+    n.on_sack(0, false, microseconds(10), 0, microseconds(120));
+    return (static_cast<double>(n.window()) - before) / 20'480;
+  };
+  EXPECT_NEAR(gained(3.0 / 16, 20), 1, 0.1) << "143,080 B: in full";
+  EXPECT_NEAR(gained(3.0 / 16, 50), 0.5, 0.1) << "20,200 B, a quarter of 81,920";
+  EXPECT_NEAR(gained(1, 50), 1, 0.15) << "as published";
+}
+
 
 TEST_F(NsccTest, MarkedAndLateDecreasesOncePerBaseRtt) {
   Nscc n(options, 1, kBase);
