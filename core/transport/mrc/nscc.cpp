@@ -10,6 +10,7 @@ namespace {
 constexpr double kGamma = 0.8, kEwma = 0.0125, kMaxDecrease = 0.5, kFastGain = 0.25;
 // Fair increases of a round trip that a window must hold to have them in full [choice].
 constexpr double kSmallIncreases = 4;
+constexpr double kHeaders = 80;  // of a packet, charged to the window
 constexpr int kQaGate = 3;
 constexpr double kQaThreshold = 4;  // targets
 
@@ -45,14 +46,17 @@ Nscc::Nscc(const MrcOptions& o, std::size_t planes, Picoseconds base_rtt) {
   net_us_ = o.network_rtt.microseconds();
   base_us_ = base_rtt.microseconds();
   whole_us_ = net_us_;
-  max_window_ = std::max(c_.max_window, packet_);
+  rescale();
   cwnd_ = max_window_;
 }
 
 void Nscc::clamp() { cwnd_ = std::clamp(cwnd_, min_window_, max_window_); }
 
 void Nscc::rescale() {
-  max_window_ = std::max(packet_, c_.max_window * (scale_ports_ ? port_share_ : 1.0));
+  // A path that holds few packets is kept busy by three more than it holds: one on its way back as an
+  // acknowledgement of two, and one behind which that waits [choice].
+  const double least = fixed_ ? packet_ : c_.bdp + 3 * (packet_ + kHeaders);
+  max_window_ = std::max(least, c_.max_window * (scale_ports_ ? port_share_ : 1.0));
   clamp();
 }
 

@@ -148,7 +148,7 @@ void Peer::data_lost(EntropyValue ev) {
 void Peer::data_received(Picoseconds now) {
   last_inbound_ = now;
   if (refresh_at_ == kNever && measured_) {
-    refresh_at_ = now + std::max(base_rtt_, context_.options.reverse_probe_floor);
+    refresh_at_ = now + refresh_period();
   }
 }
 
@@ -305,10 +305,18 @@ void Peer::on_deadline(Picoseconds now) {
   if (refresh_at_ <= now) refresh_reverse(now);
 }
 
+// A round trip of data, and no more than a hundredth of a port for probes [choice].
+Picoseconds Peer::refresh_period() const {
+  constexpr std::int64_t kProbeBits = (154 + 24) * 8;  // the answer's frame on the wire
+  const auto sparse = static_cast<std::int64_t>(100.0 * kProbeBits * 1e12 /
+                                                static_cast<double>(context_.options.port_rate.count));
+  return std::max({whole_rtt(), context_.options.reverse_probe_floor, Picoseconds{sparse}});
+}
+
 // One plane per period: its last probe unanswered counts as a miss, then a random value is tried.
 void Peer::refresh_reverse(Picoseconds now) {
   const MrcOptions& o = context_.options;
-  const Picoseconds period = std::max(base_rtt_, o.reverse_probe_floor);
+  const Picoseconds period = refresh_period();
   if (now - last_inbound_ > period * 2) {
     refresh_at_ = kNever;
     return;
@@ -321,7 +329,7 @@ void Peer::refresh_reverse(Picoseconds now) {
   } while (!(live_ >> refresh_turn_ & 1));
   Refresh& f = refresh_[refresh_turn_];
   if (f.waiting) {
-    if (now - f.sent < base_rtt_ * 4) return;
+    if (now - f.sent < whole_rtt() * 4) return;
     Reverse& r = reverse_[refresh_turn_];
     if (r.misses < 255) ++r.misses;
     // The value in use may be the dead one: another is as good a guess.

@@ -65,6 +65,7 @@ class Peer {
   void send_status(Picoseconds now);
   void measure(Picoseconds now);
   void next_round(Picoseconds now);
+  Picoseconds refresh_period() const;
   void refresh_reverse(Picoseconds now);
   Picoseconds probe_timeout() const;
 
