@@ -40,17 +40,17 @@ void bind_traffic(py::module_& m) {
       .def(py::init<Network&>(), py::arg("network"), py::keep_alive<1, 2>())
       .def(
           "delay",
-          [](GraphTraffic& g, std::int64_t duration, std::uint32_t lane) {
-            return g.add({.duration = ps(duration), .lane = lane});
+          [](GraphTraffic& g, std::int64_t duration, std::uint32_t lane, bool any) {
+            return g.add({.duration = ps(duration), .lane = lane, .any = any});
           },
-          py::arg("duration_ps"), py::arg("lane") = 0)
+          py::arg("duration_ps"), py::arg("lane") = 0, py::arg("any") = false)
       .def(
           "transfer",
           [](GraphTraffic& g, NodeId source, NodeId destination, QpNumber qp, std::uint64_t bytes) {
             return g.add({true, source, destination, qp, bytes});
           },
           py::arg("source"), py::arg("destination"), py::arg("qp"), py::arg("bytes"))
-      .def("depend", &GraphTraffic::depend, py::arg("task"), py::arg("on"))
+      .def("depend", &GraphTraffic::depend, py::arg("task"), py::arg("on"), py::arg("acked") = false)
       .def(
           "start", [](GraphTraffic& g, std::int64_t at) { g.start(ps(at)); }, py::arg("at_ps"))
       .def_property_readonly("done", &GraphTraffic::done)
@@ -60,15 +60,16 @@ void bind_traffic(py::module_& m) {
                                return py::make_tuple(g.failed_task(),
                                                      std::string(to_string(g.failed())));
                              })
-      // Rows of (begin, end) in picoseconds; -1: not yet.
+      // Rows of (begin, end, acknowledged) in picoseconds; -1: not yet.
       .def("results", [](const GraphTraffic& g) {
         py::array_t<std::int64_t> out(
-            {static_cast<py::ssize_t>(g.results().size()), py::ssize_t{2}});
+            {static_cast<py::ssize_t>(g.results().size()), py::ssize_t{3}});
         auto view = out.mutable_unchecked<2>();
         for (std::size_t i = 0; i < g.results().size(); ++i) {
           const GraphResult& r = g.results()[i];
           view(static_cast<py::ssize_t>(i), 0) = r.begin == kNever ? -1 : r.begin.count;
           view(static_cast<py::ssize_t>(i), 1) = r.end == kNever ? -1 : r.end.count;
+          view(static_cast<py::ssize_t>(i), 2) = r.acked == kNever ? -1 : r.acked.count;
         }
         return out;
       });

@@ -54,11 +54,11 @@ std::uint32_t GraphTraffic::add(const GraphTask& task) {
   return static_cast<std::uint32_t>(tasks_.size() - 1);
 }
 
-void GraphTraffic::depend(std::uint32_t task, std::uint32_t on) {
+void GraphTraffic::depend(std::uint32_t task, std::uint32_t on, bool acked) {
   if (task >= tasks_.size() || on >= tasks_.size() || task == on) {
     throw std::invalid_argument("graph: no such dependency");
   }
-  states_[on].next.push_back(task);
+  (acked ? states_[on].next_acked : states_[on].next).push_back(task);
   ++states_[task].waits;
 }
 
@@ -133,7 +133,10 @@ void GraphTraffic::completed(std::uint32_t task, const Completion& completion, P
     failed_task_ = task;
     return network_.events().stop();
   }
-  if (tasks_[task].bytes > 0) pump(task, now);
+  State& s = states_[task];
+  s.acked += completion.length;
+  if (s.acked >= tasks_[task].bytes) return acked(task, now);
+  pump(task, now);
 }
 
 void GraphTraffic::end(std::uint32_t task, Picoseconds now) {
@@ -148,9 +151,29 @@ void GraphTraffic::end(std::uint32_t task, Picoseconds now) {
       run(next, now);
     }
   }
-  for (const std::uint32_t next : states_[task].next) {
-    if (--states_[next].waits == 0) ready(next, now);
+  release(states_[task].next, now);
+  if (!tasks_[task].transfer) return acked(task, now);
+  close(task);
+}
+
+void GraphTraffic::acked(std::uint32_t task, Picoseconds now) {
+  results_[task].acked = now;
+  release(states_[task].next_acked, now);
+  close(task);
+}
+
+void GraphTraffic::release(const std::vector<std::uint32_t>& next, Picoseconds now) {
+  for (const std::uint32_t task : next) {
+    State& s = states_[task];
+    if (s.waits == 0) continue;  // had begun: another of what it waited for any of
+    if (tasks_[task].any) s.waits = 1;
+    if (--s.waits == 0) ready(task, now);
   }
+}
+
+void GraphTraffic::close(std::uint32_t task) {
+  const GraphResult& r = results_[task];
+  if (r.end == kNever || r.acked == kNever) return;
   if (--open_ == 0) network_.events().stop();
 }
 

@@ -19,10 +19,13 @@ struct GraphTask {
   std::uint64_t bytes = 0;       // 0: a bare immediate
   Picoseconds duration{};        // of a delay
   std::uint32_t lane = 0;        // delays of one lane run one after another; 0: no lane
+  bool any = false;              // begins when the first of what it waits for has ended
 };
 
+// Of a transfer, `end` is when its last byte has arrived and `acked` when its sender has heard so; of a
+// delay both are the same.
 struct GraphResult {
-  Picoseconds begin = kNever, end = kNever;  // a transfer ends when its last byte has arrived
+  Picoseconds begin = kNever, end = kNever, acked = kNever;
 };
 
 class GraphTraffic final : public EventHandler {
@@ -32,8 +35,9 @@ class GraphTraffic final : public EventHandler {
 
   // Returns the task's number.
   std::uint32_t add(const GraphTask& task);
-  // `task` begins after `on` has ended. Both exist; throws std::invalid_argument otherwise.
-  void depend(std::uint32_t task, std::uint32_t on);
+  // `task` begins after `on` has ended or, with `acked`, has been acknowledged to its sender. Both
+  // exist; throws std::invalid_argument otherwise.
+  void depend(std::uint32_t task, std::uint32_t on, bool acked = false);
   // Begins at `at` what waits for nothing. The event queue is stopped when all has ended or a
   // transfer failed.
   void start(Picoseconds at);
@@ -52,8 +56,8 @@ class GraphTraffic final : public EventHandler {
   static constexpr unsigned kDepth = 4;                // writes outstanding per transfer
   struct State {
     std::uint32_t waits = 0;
-    std::uint64_t posted = 0, arrived = 0;
-    std::vector<std::uint32_t> next;
+    std::uint64_t posted = 0, arrived = 0, acked = 0;
+    std::vector<std::uint32_t> next, next_acked;
   };
   struct Lane {
     bool busy = false;
@@ -66,6 +70,9 @@ class GraphTraffic final : public EventHandler {
   void arrived(std::uint32_t task, std::uint32_t bytes, Picoseconds now);
   void completed(std::uint32_t task, const Completion& completion, Picoseconds now);
   void end(std::uint32_t task, Picoseconds now);
+  void acked(std::uint32_t task, Picoseconds now);
+  void release(const std::vector<std::uint32_t>& next, Picoseconds now);
+  void close(std::uint32_t task);
 
   Network& network_;
   ObjectId id_;

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from loomnet.errors import UsageError
 from loomnet.reading import parse_json, read_bytes, read_text
-from loomnet.taskgraph import COLLECTIVE_KINDS, MOST_TASKS, Task, TaskGraph
+from loomnet.taskgraph import COLLECTIVE_KINDS, MOST_TASKS, Task, TaskGraph, acked
 
 METADATA, LOAD, STORE, COMPUTE, SEND, RECEIVE, COLLECTIVE, STORAGE, BATCH, CHECKPOINT = range(1, 11)
 _WORK = (LOAD, STORE, COMPUTE, STORAGE, BATCH, CHECKPOINT)
@@ -340,7 +340,8 @@ class _Builder:
                     [self.begin[source][node.id], self.begin[destination][receive.id]],
                     f"rank {rank} {_label(node)}",
                 )
-                self.end[source][node.id] = self.end[destination][receive.id] = task
+                self.end[source][node.id] = acked(task)
+                self.end[destination][receive.id] = task
 
     def _collectives(self) -> None:
         by_group: dict[str, dict[int, list[Node]]] = {}

@@ -16,10 +16,13 @@ from loomnet.routing import SwitchRoutes
 from loomnet.rundata import HostSeries
 from loomnet.sparse import PartialPlan
 from loomnet.timetable import Change, LinkChange, RouteChange
+from loomnet.units import Time
 
 # MRC's `net` constants are those of software time, `sim` those of hardware ("MRC + SRv6 multi-plane
 # fabrics" 4): which apply follows from the fabric, never from the clock.
 SOFTWARE_RTT_PS = 500 * 10**6
+MRC_MOST_RTT_PS = 2**15 * 10**6  # of time stamps in microseconds
+MIN_WINDOW = 3 / 16  # packets; the published floor is 1
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
 DCQCN_LEAST_BPS = 10**8  # NICs' and simulators' minimum; a hundredth of slower ports
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
@@ -32,8 +35,10 @@ STAND_INS = {"gloo": "tcp"}
 LIVE_MTU = 3400
 
 # What a request may carry for the engine: a transport's own options, whether traffic models move
-# real bytes, compute gaps to replay, leave to exceed the live budget, and what is sampled.
-OPTIONS = ("mrc", "roce", "tcp", "payload", "gaps_ps", "over_budget", "sample", "queues")
+# real bytes, compute gaps to replay, leave to exceed the live budget, what is sampled, and by how
+# much flows that start together are moved apart.
+OPTIONS = ("mrc", "roce", "tcp", "payload", "gaps_ps", "over_budget", "sample", "queues",
+           "jitter")
 
 
 _SWITCHES = ("payload", "over_budget")
@@ -46,6 +51,8 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise UsageError(f"run: no option {name}{did_you_mean(name, OPTIONS)}")
         if name in _SWITCHES and not isinstance(value, bool):
             raise UsageError(f"run: {name}={quoted(value)} must be True or False")
+        if name == "jitter":
+            Time.given("run: jitter", value)
 
 
 def link_config(half: HalfLinkPlan) -> Any:
@@ -90,6 +97,7 @@ class Engine:
                  live: bool = False, options: dict[str, Any] | None = None,
                  bin_ps: int = 10**9, seed: int | None = None) -> None:
         self.plan, self.transport = plan, transport
+        self.options = dict(options or {})  # of the transport, as given
         self.seed = plan.seed if seed is None else seed
         # What all hosts' meters keep together stays within a few hundred megabytes.
         bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)
@@ -166,7 +174,14 @@ class Engine:
     def _set_transport(self, host: int, options: dict[str, Any]) -> None:
         rate = min(self.plan.links[port].forward.rate_bps for port in self.plan.hosts[host].ports)
         if self.transport == "mrc":
+            if self.plan.base_rtt_ps > MRC_MOST_RTT_PS:
+                raise UsageError(
+                    "transport mrc: the fabric's longest round trip, "
+                    f"{Time.of(self.plan.base_rtt_ps)}, is above {Time.of(MRC_MOST_RTT_PS)}, half of "
+                    "what its 16-bit time stamps count; shorten the links' delays, or raise their "
+                    "rates")
             options.setdefault("mtu", self.plan.payload_bytes)
+            options.setdefault("min_window", MIN_WINDOW)
             slow = self.plan.base_rtt_ps >= SOFTWARE_RTT_PS
             self.network.set_mrc(self._node[host], software_time=slow,
                                  net_rtt_ps=self.plan.base_rtt_ps, port_rate_bps=rate,

@@ -71,16 +71,23 @@ class GraphJob(Job, abc.ABC):
 
 
 class ConnectionMatrix(GraphJob):
-    """The flows of an htsim connection matrix: rank i is its node i. Read when made; raises
-    UsageError naming the line at fault."""
+    """The flows of an htsim connection matrix: rank i is its node i. Starts are in `start_unit`:
+    picoseconds, htsim's own, unless it says otherwise; matrices made for other loaders count
+    microseconds. Read when made; raises UsageError naming the line at fault."""
 
     kind: ClassVar[str] = "connection_matrix"
     positional: ClassVar[tuple[str, ...]] = ("path", "transport")
+    start_unit: Time = Time("1 ps")
 
     def graph(self) -> TaskGraph:
         from loomnet.htsim import read_matrix
 
-        return read_matrix(self.path).graph()
+        return read_matrix(self.path, self.start_unit).graph()
+
+    def describe(self) -> str:
+        waiting = len(self._graph.never)
+        return super().describe() + bool(waiting) * (
+            f"; {waiting} connection{'s' * (waiting > 1)} never start: nobody fires their trigger")
 
     @model_validator(mode="after")
     def _read(self) -> ConnectionMatrix:

@@ -1,6 +1,6 @@
 """htsim's inputs: connection matrices (.cm) and fat-tree topologies (.topo), as its loaders read
 them (github.com/Broadcom/csg-htsim, connection_matrix and fat_tree_topology). Times of a matrix are
-picoseconds, sizes bytes."""
+picoseconds unless its reader is told otherwise, sizes bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loomnet.errors import UsageError
 from loomnet.fabric import Fabric
 from loomnet.naming import did_you_mean
 from loomnet.reading import read_text, user_path
-from loomnet.taskgraph import MOST_TASKS, Task, TaskGraph
+from loomnet.taskgraph import MOST_TASKS, Task, TaskGraph, acked
 from loomnet.units import Rate, Size, Time
 
 _CONNECTION = re.compile(r"([0-9]+)->([0-9]+)")
@@ -51,11 +51,15 @@ class Matrix:
     def graph(self) -> TaskGraph:
         """The flows as tasks; a trigger is the join of what fires it."""
         graph = TaskGraph(self.path, self.nodes)
+        fired = {c.send_done for c in self.connections} | {c.recv_done for c in self.connections}
         begins = sorted({c.start_ps for c in self.connections if c.start_ps is not None})
         at = {start: graph.add(Task(duration_ps=start, what=f"start {start}")) for start in begins}
         gates = {number: graph.join(what=f"trigger {number}") for number in self.triggers}
         fires: dict[int, list[int]] = {number: [] for number in self.triggers}
         for number, c in enumerate(self.connections):
+            if c.start_ps is None and c.trigger not in fired:
+                graph.never.append(f"{c.source}->{c.destination} (line {c.line})")
+                continue
             gate = gates[c.trigger] if c.start_ps is None else at[c.start_ps]
             task = graph.add(
                 Task(
@@ -68,22 +72,26 @@ class Matrix:
                 ),
                 [gate],
             )
-            for done in (c.send_done, c.recv_done):
-                if done:
-                    fires[done].append(task)
+            if c.send_done:  # by the sender, which waits for the last acknowledgement
+                fires[c.send_done].append(acked(task))
+            if c.recv_done:
+                fires[c.recv_done].append(task)
         for number, (kind, count) in self.triggers.items():
-            needed = count if kind == "barrier" else 1
-            if len(fires[number]) != needed:
+            if kind == "barrier" and fires[number] and len(fires[number]) != count:
                 raise UsageError(
                     f"{self.path}: trigger {number} ({kind}) is fired by {len(fires[number])} "
-                    f"connections; {needed} are needed"
+                    f"connections; {count} are needed"
                 )
+            # What is fired again has begun: the first of several firings counts.
+            graph.tasks[gates[number]].any = kind != "barrier"
             graph.after[gates[number]] = fires[number]
         return graph.check()
 
 
-def read_matrix(path: Path) -> Matrix:
-    """Reads a .cm file. Raises UsageError naming the line at fault."""
+def read_matrix(path: Path, start_unit: Time | None = None) -> Matrix:
+    """Reads a .cm file, whose starts are in `start_unit` (1 ps). Raises UsageError naming the line
+    at fault."""
+    unit = 1 if start_unit is None else start_unit.count
     matrix, stated = Matrix(str(path)), dict.fromkeys(_HEADER, 0)
     stated_triggers: set[int] = set()
     for number, line in enumerate(_lines(path), 1):
@@ -99,7 +107,8 @@ def read_matrix(path: Path) -> Matrix:
         elif found := _CONNECTION.match(words[0]):
             if found.end() < len(words[0]):  # "0->1id" is two words run together
                 raise UsageError(f'{where}: "{words[0]}" is no connection: write 0->1')
-            matrix.connections.append(_connection(where, number, found, words, matrix.nodes))
+            matrix.connections.append(
+                _connection(where, number, found, words, matrix.nodes, unit))
             if len(matrix.connections) > MOST_TASKS:
                 raise UsageError(f"{path}: more than {MOST_TASKS:,} connections")
         elif words[0] == "trigger":
@@ -126,7 +135,7 @@ def read_matrix(path: Path) -> Matrix:
 
 
 def _connection(
-    where: str, number: int, found: re.Match[str], words: list[str], nodes: int
+    where: str, number: int, found: re.Match[str], words: list[str], nodes: int, unit: int
 ) -> Connection:
     values: dict[str, int] = {}
     i = 1
@@ -155,7 +164,7 @@ def _connection(
         ends[0],
         ends[1],
         values["size"],
-        values.get("start"),
+        values["start"] * unit if "start" in values else None,
         values.get("trigger", 0),
         values.get("send_done_trigger", 0),
         values.get("recv_done_trigger", 0),

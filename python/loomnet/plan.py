@@ -28,7 +28,7 @@ T_co = TypeVar("T_co", covariant=True)
 DCQCN_RATE, DCQCN_KMIN, DCQCN_KMAX, DCQCN_PMAX = 40 * 10**9, 5_000, 200_000, 0.01
 # Of a link, for control packets while data waits: a weight of 25 %, where the publication has "at
 # most half" ("MRC + SRv6 multi-plane fabrics" 2.10). Below the half, late headers pace an incast.
-CONTROL_SHARE = 0.25
+CONTROL_SHARE, CONTROL_SHARE_MOST = 0.25, 0.5
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
 
 

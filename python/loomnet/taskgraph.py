@@ -25,16 +25,30 @@ class Task:
     channel: int = 0
     what: str = ""
     flow: bool = False  # one of the flows that the user asked for
+    any: bool = False  # begins when the first of what it waits for has ended, not the last
+
+
+def acked(task: int) -> int:
+    """In `TaskGraph.after`: the task's sender has the last acknowledgement, a way back after the
+    last byte has arrived."""
+    return ~task
+
+
+def task_of(dependency: int) -> int:
+    """The task that a number in `TaskGraph.after` is about."""
+    return dependency if dependency >= 0 else ~dependency
 
 
 @dataclass
 class TaskGraph:
-    """`after[i]`: tasks that must have ended before task i begins."""
+    """`after[i]`: tasks that must have ended before task i begins; a transfer has when its last
+    byte has arrived, and for its sender when that is acknowledged: see :func:`acked`."""
 
     name: str
     ranks: int
     tasks: list[Task] = field(default_factory=list)
     after: list[list[int]] = field(default_factory=list)
+    never: list[str] = field(default_factory=list)  # what waits for something that never comes
 
     def add(self, task: Task, after: Iterable[int] = ()) -> int:
         if len(self.tasks) >= MOST_TASKS:
@@ -59,18 +73,19 @@ class TaskGraph:
 
     def check(self) -> TaskGraph:
         """Raises UsageError if some tasks wait for each other. Returns itself."""
-        waits = [len(on) for on in self.after]
+        waits = [min(len(on), 1) if task.any else len(on)
+                 for task, on in zip(self.tasks, self.after, strict=True)]
         following: list[list[int]] = [[] for _ in self.tasks]
         for task, on in enumerate(self.after):
             for other in on:
-                following[other].append(task)
+                following[task_of(other)].append(task)
         todo = deque(task for task, count in enumerate(waits) if count == 0)
         met = 0
         while todo:
             met += 1
             for task in following[todo.popleft()]:
                 waits[task] -= 1
-                if waits[task] == 0:
+                if waits[task] == 0:  # below: another firing of what has begun
                     todo.append(task)
         if met < len(self.tasks):
             raise UsageError(f"{self.name}: a cycle of dependencies: {self._cycle(waits)}")
@@ -78,13 +93,13 @@ class TaskGraph:
 
     def _cycle(self, waits: list[int]) -> str:
         """Names along a cycle: walking back from a task that never began must close one."""
-        at = next(task for task, count in enumerate(waits) if count)
+        at = next(task for task, count in enumerate(waits) if count > 0)
         seen: dict[int, int] = {}
         path: list[int] = []
         while at not in seen:
             seen[at] = len(path)
             path.append(at)
-            at = next(other for other in self.after[at] if waits[other])
+            at = next(found for other in self.after[at] if waits[found := task_of(other)] > 0)
         names = [self.tasks[task].what for task in path[seen[at] :][::-1]]
         shown = list(dict.fromkeys(name for name in names if name)) or ["unnamed tasks"]
         return " -> ".join([*shown[:6], *(["…"] if len(shown) > 6 else []), shown[0]])
@@ -106,7 +121,7 @@ class TaskGraph:
                 for i in range(n)
             ]
             received = [sent[i - 1] for i in range(n)]
-        return [self.join({received[i], sent[i]}, what) for i in range(n)]
+        return [self.join({received[i], acked(sent[i])}, what) for i in range(n)]
 
     def _direct(
         self, members: Sequence[int], size: int, enter: Sequence[int], what: str
@@ -118,7 +133,7 @@ class TaskGraph:
             for i in range(n):
                 j = (i + shift) % n
                 task = self.send(members[i], members[j], chunk, [enter[i]], what)
-                done[i].append(task)
+                done[i].append(acked(task))
                 done[j].append(task)
         return [self.join(tasks, what) for tasks in done]
 
@@ -146,7 +161,7 @@ class TaskGraph:
                 a, b = (order[low], order[high]) if down else (order[high], order[low])
                 task = self.send(members[a], members[b], size, {has[a], enter[b]}, what)
                 has[b] = self.join({has[b], task}, what)
-                done[a].add(task)
+                done[a].add(acked(task))
                 done[b].add(task)
         return [self.join(tasks, what) for tasks in done]
 
@@ -182,7 +197,7 @@ class TaskGraph:
                     continue
                 a, b = (root, i) if kind == "scatter" else (i, root)
                 task = self.send(members[a], members[b], -(-size // n), {enter[a], enter[b]}, what)
-                done[a].append(task)
+                done[a].append(acked(task))
                 done[b].append(task)
             return [self.join(tasks, what) for tasks in done]
         raise UsageError(f"{what}: no schedule of collective {kind}")

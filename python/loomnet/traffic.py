@@ -17,7 +17,8 @@ from loomnet.graphjobs import ConnectionMatrix, Trace
 from loomnet.jobs import COLLECTIVES, Collective, Job, SendRecv
 from loomnet.plan import FRAMING_BYTES, Plan
 from loomnet.rundata import FlowRow, Iteration, RunFault
-from loomnet.taskgraph import TaskGraph
+from loomnet.taskgraph import TaskGraph, task_of
+from loomnet.units import Time
 
 MESSAGE_BYTES, DEPTH = 1 << 20, 4  # of a flow: bytes per write, writes outstanding
 
@@ -36,6 +37,8 @@ class Traffic(Protocol):
         """Elements or bytes that arrived altered."""
     def flows(self) -> list[FlowRow]:
         """The job's flows so far, where it has any."""
+    def notes(self) -> dict[str, float | int | str | None]:
+        """What the report says of how it was played."""
 
 
 class CollectiveTraffic:
@@ -76,14 +79,19 @@ class CollectiveTraffic:
     def flows(self) -> list[FlowRow]:
         return []
 
+    def notes(self) -> dict[str, float | int | str | None]:
+        return {}
+
 
 class FlowTraffic:
     """Point-to-point jobs: rounds of flows, each round one iteration."""
 
     def __init__(self, engine: Engine, placement: Sequence[int], pairs: set[tuple[int, int]],
                  rounds: Sequence[Callable[[int], list[tuple[int, int, int, int]]]], gap_ps: int,
-                 start_ps: int, *, payload: bool) -> None:
+                 start_ps: int, *, payload: bool, jitter_ps: int = 0) -> None:
+        """`jitter_ps`: by less than which flows that start together were moved apart."""
         self._engine, self._placement, self._gap = engine, list(placement), gap_ps
+        self._jitter_ps = jitter_ps
         self._rounds = list(rounds)
         self.core = _core.FlowTraffic(engine.network, payload)
         # A queue pair carries one flow at a time, so parallel flows of a pair have one each.
@@ -150,6 +158,9 @@ class FlowTraffic:
         return [(*asked, start, end if status == "ok" else None) for asked, (start, end, _, status)
                 in zip(self._asked, self.core.results(), strict=True)]
 
+    def notes(self) -> dict[str, float | int | str | None]:
+        return {"start jitter": f"below {Time.of(self._jitter_ps)}"} if self._jitter_ps else {}
+
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
         """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
         if self._engine.transport != "tcp":
@@ -181,7 +192,7 @@ class GraphTraffic:
         for task in graph.tasks:
             if task.source < 0:
                 bounds.check_at(task.what or graph.name, task.duration_ps)
-                self.core.delay(task.duration_ps, task.lane)
+                self.core.delay(task.duration_ps, task.lane, task.any)
                 continue
             bounds.check_job_bytes(task.what or graph.name, task.bytes)
             key = (task.source, task.destination, task.channel)
@@ -196,7 +207,7 @@ class GraphTraffic:
                 numbers[key], task.bytes)
         for task, after in enumerate(graph.after):
             for other in after:
-                self.core.depend(task, other)
+                self.core.depend(task, task_of(other), acked=other < 0)
         self.core.start(start_ps)
 
     @property
@@ -207,7 +218,7 @@ class GraphTraffic:
         if not self.core.done or self.core.failed:
             return []
         ends = self.core.results()
-        return [(self._start, int(ends[:, 1].max()) if len(ends) else self._start)]
+        return [(self._start, int(ends[:, 1:].max()) if len(ends) else self._start)]
 
     def errors(self) -> list[RunFault]:
         if not self.core.failed:
@@ -224,20 +235,31 @@ class GraphTraffic:
     def flows(self) -> list[FlowRow]:
         times = self.core.results().tolist()
         return [(self._placement[task.source], self._placement[task.destination], task.bytes, begin,
-                 end if end >= 0 else None)
-                for task, (begin, end) in zip(self._graph.tasks, times, strict=True)
+                 acked if acked >= 0 else None)
+                for task, (begin, _, acked) in zip(self._graph.tasks, times, strict=True)
                 if task.flow and begin >= 0]
+
+    def notes(self) -> dict[str, float | int | str | None]:
+        never = self._graph.never
+        return {"never started": f"{len(never)}: {', '.join(never[:8])}"} if never else {}
 
 
 def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: int, *,
-                  payload: bool, seed: int, gaps_ps: Sequence[int] = ()) -> Traffic:
-    """Begins a job of traffic at this time of the engine's clock."""
+                  payload: bool, seed: int, gaps_ps: Sequence[int] = (),
+                  jitter: Time | str | None = None) -> Traffic:
+    """Begins a job of traffic at this time of the engine's clock. `jitter`: flows that start
+    together do so within this time; None: within that of a packet."""
     if isinstance(job, COLLECTIVES):
         return CollectiveTraffic(engine, job, placement, start_ps, payload=payload, gaps_ps=gaps_ps)
     if isinstance(job, ConnectionMatrix) or (isinstance(job, Trace) and job.chakra):
         return GraphTraffic(engine, job.graph(), placement, start_ps)
     rounds, gap, pairs = rounds_of(engine.plan, job, placement, seed)
-    return FlowTraffic(engine, placement, pairs, rounds, gap, start_ps, payload=payload)
+    apart = 0
+    if isinstance(job, (Permutation, Incast)) or (isinstance(job, Flows) and not job.starts):
+        apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count
+        rounds = [_jittered(each, apart, seed + number) for number, each in enumerate(rounds)]
+    return FlowTraffic(engine, placement, pairs, rounds, gap, start_ps, payload=payload,
+                       jitter_ps=apart)
 
 
 # Flows of one round that begins at this time: (start ps, source rank, destination rank, bytes).
@@ -253,14 +275,12 @@ def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
     edges = [(rank_of[a], rank_of[b]) for a, b in job.edges(list(placement))]
     if isinstance(job, (Permutation, Incast)):
         size = job.size.bytes
-        each = _jittered(lambda now: [(now, a, b, size) for a, b in edges], plan, placement, seed)
+        each: Round = lambda now: [(now, a, b, size) for a, b in edges]  # noqa: E731
         return [each] * job.repeat, job.compute.count, set(edges)
     if isinstance(job, Flows):
         nic = sum(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
-        each = lambda now: _drawn(job, edges, ranks, now, seed, nic)  # noqa: E731
-        if not job.starts:
-            each = _jittered(each, plan, placement, seed)
-        return [each], 0, set(edges) if job.pairs else set()
+        return ([lambda now: _drawn(job, edges, ranks, now, seed, nic)], 0,
+                set(edges) if job.pairs else set())
     if isinstance(job, Trace):
         rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
         bounds.check_at(str(job.path), max((at for at, *_ in rows), default=0))
@@ -269,20 +289,24 @@ def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
     raise UsageError(f"{type(job).__name__}: the engine has no traffic model of this job")
 
 
-def _jittered(each: Round, plan: Plan, placement: Sequence[int], seed: int) -> Round:
-    """The round, with flows that start together moved by less than one packet's time each: in
-    lock-step they would send in the same picosecond, and always the same one would find room."""
+def packet_ps(plan: Plan, placement: Sequence[int]) -> int:
+    """How long a whole packet takes to leave the slowest port of the first rank's host."""
     rate = min(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
-    packet_ps = (plan.frame_bytes + FRAMING_BYTES) * 8 * 10**12 // rate
+    return (plan.frame_bytes + FRAMING_BYTES) * 8 * 10**12 // rate
+
+
+def _jittered(each: Round, apart_ps: int, seed: int) -> Round:
+    """The round, with flows that start together moved by less than this each: in lock-step they
+    would send in the same picosecond, and always the same one would find room."""
     draw = random.Random(f"jitter {seed}")
 
     def moved(now: int) -> list[tuple[int, int, int, int]]:
         flows = each(now)
         together = Counter(start for start, *_ in flows)
-        return [(start + draw.randrange(packet_ps) if together[start] > 1 else start, *rest)
+        return [(start + draw.randrange(apart_ps) if together[start] > 1 else start, *rest)
                 for start, *rest in flows]
 
-    return moved
+    return moved if apart_ps > 0 else each
 
 
 def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from loomnet.deviations import notes_of
 from loomnet.engine import Engine, check_options, virtual_transport
 from loomnet.jobs import TorchJob
 from loomnet.live.interrupts import Interrupts
@@ -58,7 +59,7 @@ class _Run:
         self.traffic: Traffic = start_traffic(
             self.engine, job, request.placement, self.origin,
             payload=self.payload_moves(), seed=request.seed,
-            gaps_ps=request.options.get("gaps_ps", ()))
+            gaps_ps=request.options.get("gaps_ps", ()), jitter=request.options.get("jitter"))
         if isinstance(self.traffic, FlowTraffic):
             # Flows run by themselves: no host hears of another's but by packets.
             self.engine.network.use_lookahead()
@@ -174,7 +175,8 @@ class _Run:
         end = max(self.now(), found[-1].end_ps if found else 0)
         self.network.clear()
         fidelity = Fidelity(packets=self.network.packets, unexplained=self.network.leaked,
-                            emulated_ps=end, notes={"events": self.network.events, **self.labels})
+                            emulated_ps=end, notes={"events": self.network.events, **self.labels,
+                                   **notes_of(self.engine), **self.traffic.notes()})
         data = RunData(
             ended=ended, end_ps=end,  # type: ignore[arg-type]
             hosts={host: self.engine.series(host, self.origin) for host in request.placement},

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from loomnet import _core
 from loomnet.compute import MeasuredCompute, encoded, longest_pause
+from loomnet.deviations import notes_of
 from loomnet.engine import Engine, figures_of, virtual_transport
 from loomnet.errors import WallTimeError
 from loomnet.jobs import TorchJob
@@ -374,7 +375,7 @@ class VirtualTorchRun:
             iterations=self.iterations, windows=self.table.windows, counters=self.counters,
             log=self.ranks.log(), errors=self.errors,
             fidelity=Fidelity(packets=network.packets, unexplained=network.leaked, emulated_ps=end,
-                              notes={**self.labels, **outside}),
+                              notes={**self.labels, **notes_of(self.engine), **outside}),
             totals=self.engine.totals(), unequal_hashes=self.ranks.unequal_hashes(), reason=reason,
             deterministic=not (isinstance(self.job.compute, MeasuredCompute) or self.clock.raced_ps
                                or strays),

@@ -41,6 +41,7 @@ constexpr std::string_view kNames[] = {
     "qp_errors",
     "requests_flushed",
     "wimm_stalled",
+    "psn_window_full",
     "drop_short",
     "drop_not_ipv6",
     "drop_not_tunnel",

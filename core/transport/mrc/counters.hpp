@@ -47,6 +47,7 @@ enum class Count : std::uint8_t {
   qp_errors,
   requests_flushed,
   wimm_stalled,
+  psn_window_full,  // a packet that the congestion window would let go
   // Drops. Nothing received is trusted.
   drop_short,
   drop_not_ipv6,

@@ -83,6 +83,8 @@ void Sender::update_ready(Picoseconds now) {
     }
     ready_ = window_open(
         nominal_bytes(payload_of(m, window_.next()), immediate && window_.next() == m.last));
+  } else if (window_.next() < posted_ && window_open(nominal_bytes(context_.options.mtu, false))) {
+    context_.count(Count::psn_window_full);
   }
   if (ready_) context_.wake = static_cast<PlaneMask>(context_.wake | peer_.live());
 }

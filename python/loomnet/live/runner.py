@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np  # noqa: F401  (what the engine's counters come in: no import after Ctrl-C)
 
+from loomnet.deviations import notes_of
 from loomnet.engine import Engine, check_options, figures_of
 from loomnet.errors import UnavailableError, UsageError, WallTimeError
 from loomnet.jobs import TorchJob
@@ -179,7 +180,8 @@ class _Run:
             self.traffic = start_traffic(
                 self.engine, self.job, self.request.placement, START_PS, seed=self.request.seed,
                 payload=self.payload_moves,
-                gaps_ps=self.request.options.get("gaps_ps", ()))
+                gaps_ps=self.request.options.get("gaps_ps", ()),
+                jitter=self.request.options.get("jitter"))
             self.live.start()
 
     @property
@@ -463,6 +465,9 @@ class _Run:
             notes["placement"] = _switches(self.plan)
         if self.tcp is not None:
             notes[self.job.transport] = self.tcp.note()
+        notes |= notes_of(self.engine)
+        if self.traffic is not None:
+            notes |= self.traffic.notes()
         return Fidelity(
             lateness_p50_ps=late["p50_ps"], lateness_p99_ps=late["p99_ps"],
             lateness_max_ps=late["max_ps"], packets=self.engine.network.packets,
