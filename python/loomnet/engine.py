@@ -177,9 +177,9 @@ class Engine:
             if self.plan.base_rtt_ps > MRC_MOST_RTT_PS:
                 raise UsageError(
                     "transport mrc: the fabric's longest round trip, "
-                    f"{Time.of(self.plan.base_rtt_ps)}, is above {Time.of(MRC_MOST_RTT_PS)}, half of "
-                    "what its 16-bit time stamps count; shorten the links' delays, or raise their "
-                    "rates")
+                    f"{Time.of(self.plan.base_rtt_ps)}, is above {Time.of(MRC_MOST_RTT_PS)}, half "
+                    "of what its 16-bit time stamps count; shorten the links' delays, or raise "
+                    "their rates")
             options.setdefault("mtu", self.plan.payload_bytes)
             options.setdefault("min_window", MIN_WINDOW)
             slow = self.plan.base_rtt_ps >= SOFTWARE_RTT_PS

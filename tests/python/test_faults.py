@@ -177,6 +177,22 @@ def test_iterations_before_any_iteration_is_an_error():
         table.advance(S)
 
 
+def test_one_dead_direction_takes_the_carrier_of_both():
+    (_, changes), *_ = drain(Timetable(PLAN, [ln.down("h0->p0.leaf0", at="1 s")]))
+    down = {c.half for c in changes if isinstance(c, LinkChange) and not c.state.up}
+    assert down == {HALF["h0->p0.leaf0"], HALF["p0.leaf0->h0"]}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_slower_link_has_shorter_queues(keep):
+    row = ln.degrade("h0->p0.leaf0", 0.25, at="1 s", keep_thresholds=keep)
+    (_, changes), *_ = drain(Timetable(PLAN, [row]))
+    (state,) = (c.state for c in changes if isinstance(c, LinkChange))
+    assert (state.share, state.queue_share) == (0.25, 1.0 if keep else 0.25)
+    half = PLAN.half(HALF["h0->p0.leaf0"])
+    assert half.queue_share(1e-6, PLAN.frame_bytes) * half.data_limit_bytes >= 8 * PLAN.frame_bytes
+
+
 def test_overlapping_faults_on_one_link_add_up():
     half = HALF["h0->p0.leaf0"]
     rows = [
@@ -197,6 +213,7 @@ def test_overlapping_faults_on_one_link_add_up():
     assert seen[1] == LinkState(loss=0.5)
     assert seen[2].loss == pytest.approx(0.6) and seen[2].burst == 3.0
     assert seen[2].extra_delay_ps == 3 * 10**9 and seen[2].share == pytest.approx(0.125)
+    assert seen[2].queue_share == pytest.approx(0.125)
     assert not seen[3].up and not seen[4].up and seen[4].loss == 0.5
     assert seen[13].healthy
 

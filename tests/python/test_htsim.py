@@ -103,10 +103,64 @@ def test_a_matrix_runs_and_triggers_hold(tmp_path, transport):
     assert r["errors"] == 0
     first, second, third = r.flow_records
     assert first.start_ps == 2_000_000 and first.bytes == 100_000
-    assert second.start_ps == first.end_ps and third.start_ps == second.end_ps
+    # A sender is done with the last acknowledgement, a receiver with the last byte.
+    assert second.start_ps == first.end_ps
+    ack_ps = 2 * 10**6 + 2 * (154 + 24) * 8 * 10  # two links of 1 us and 100 Gb/s
+    assert second.end_ps - third.start_ps == pytest.approx(ack_ps, rel=0.01)
+    assert all(flow.completion_ps >= flow.ideal_ps for flow in r.flow_records)
     assert (third.source, third.destination) == (1, 0)
     with pytest.raises(UsageError, match="4 ranks but 2 hosts"):
         job.place([0, 1])
+
+
+def test_starts_may_be_in_microseconds(tmp_path):
+    pytest.importorskip("loomnet._core")
+    path = written(tmp_path, CHAIN.replace("start 2000000", "start 7"))
+    job = ln.Flows.from_htsim(path, start_unit="1 us")
+    r = Lab("cm", directory=tmp_path / "run").run(ln.star(hosts=6, **LINK), job)
+    assert r.flow_records[0].start_ps == 7_000_000
+
+
+def test_what_nobody_fires_never_starts_and_is_said(tmp_path):
+    pytest.importorskip("loomnet._core")
+    text = CHAIN.replace("recv_done_trigger 2", "").replace("barrier count 1", "oneshot")
+    job = ln.Flows.from_htsim(written(tmp_path, text))
+    assert "1 connection never start" in job.describe()
+    r = Lab("cm", directory=tmp_path / "run").run(ln.star(hosts=6, **LINK), job)
+    assert [(flow.source, flow.destination) for flow in r.flow_records] == [(0, 1), (2, 3)]
+    assert r.data.fidelity.notes["never started"] == "1: 1->0 (line 7)"
+
+
+def test_a_trigger_fired_twice_counts_the_first_time(tmp_path):
+    pytest.importorskip("loomnet._core")
+    text = CHAIN.replace("barrier count 1", "multishot").replace(
+        "send_done_trigger 1", "send_done_trigger 1 recv_done_trigger 2")
+    r = Lab("cm", directory=tmp_path / "run").run(
+        ln.star(hosts=6, **LINK), ln.Flows.from_htsim(written(tmp_path, text)))
+    first, second, third = r.flow_records
+    assert first.start_ps < third.start_ps < first.end_ps == second.start_ps
+
+
+# Each rank sends to the next, one after another: every step is a whole way there and back.
+@pytest.mark.parametrize("kind", ["send", "recv"])
+def test_a_serial_chain_takes_the_sum_of_its_steps(tmp_path, kind):
+    pytest.importorskip("loomnet._core")
+    hosts, size = 6, 40_960
+    lines = [f"Nodes {hosts}", f"Connections {hosts}", f"Triggers {hosts - 1}"]
+    for i in range(hosts):
+        begin = "start 0" if i == 0 else f"trigger {i}"
+        fire = f" {kind}_done_trigger {i + 1}" if i + 1 < hosts else ""
+        lines.append(f"{i}->{(i + 1) % hosts} {begin} size {size}{fire}")
+    lines += [f"trigger id {i} oneshot" for i in range(1, hosts)]
+    r = Lab("cm", directory=tmp_path / "run").run(
+        ln.star(hosts=hosts, payload="4096 B", **LINK),
+        ln.Flows.from_htsim(written(tmp_path, "\n".join(lines))))
+    frame = 4096 + 142 + 24
+    there_ps = 2 * 10**6 + (10 + 1) * frame * 8 * 10
+    back_ps = 2 * 10**6 + 2 * (154 + 24) * 8 * 10
+    steps = hosts * there_ps + (hosts if kind == "send" else 1) * back_ps
+    ended = max(flow.end_ps for flow in r.flow_records)
+    assert ended == pytest.approx(steps, rel=0.01)
 
 
 def test_a_topology_becomes_a_three_tier_fabric(tmp_path):

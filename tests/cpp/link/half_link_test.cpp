@@ -101,8 +101,8 @@ TEST_F(HalfLinkTest, OneEventPerHopEvenWhenQueued) {
   EXPECT_EQ(events_.processed(), 100u);
 }
 
-TEST_F(HalfLinkTest, ControlOvertakesDataButTakesAtMostHalf) {
-  HalfLink& link = make({});
+TEST_F(HalfLinkTest, ControlOvertakesDataButTakesAtMostItsShare) {
+  HalfLink& link = make({.control_share = 0.5});
   for (int i = 0; i < 10; ++i) link.offer(packet(1000), {});
   for (int i = 0; i < 10; ++i) link.offer(packet(1000, kControlClass), {});
   events_.run_until(milliseconds(1));
@@ -114,6 +114,42 @@ TEST_F(HalfLinkTest, ControlOvertakesDataButTakesAtMostHalf) {
     control += far_.seen[i].queue == kControlClass;
     EXPECT_LE(control, i / 2 + 1) << "after " << i;
   }
+}
+
+// The share is one of bytes: as many short control packets go ahead as the data packet before them has
+// earned them. By packets they would wait for thirty data packets.
+TEST_F(HalfLinkTest, ControlHasItsShareOfTheBytes) {
+  for (const double share : {0.5, 0.25}) {
+    HalfLink& link = make({.control_share = share});
+    for (int i = 0; i < 11; ++i) link.offer(packet(4238), {});
+    for (int i = 0; i < 30; ++i) link.offer(packet(128, kControlClass), {});
+    far_.seen.clear();
+    events_.run_until(events_.now() + milliseconds(1));
+    ASSERT_EQ(far_.seen.size(), 41u);
+    int ahead = 0, data = 0;  // control packets between the second and the third data packet
+    for (const auto& seen : far_.seen) {
+      if (seen.queue == kDataClass) ++data;
+      if (seen.queue == kControlClass && data < 3) ++ahead;
+    }
+    EXPECT_NEAR(ahead, share == 0.5 ? 30 : 2 * 4238 / 3 / 128, 2);
+    TearDown();
+  }
+}
+
+TEST_F(HalfLinkTest, AShareOfTheQueueIsAShareOfItsLimitsAndThresholds) {
+  HalfLink& link = make(
+      {.data_limit = 8'000, .control_limit = 4'000, .ecn_low = 4'000, .ecn_high = 4'000});
+  link.set_queue_share(0.25, {});
+  for (int i = 0; i < 5; ++i) link.offer(packet(1'000), {});  // one leaves at once, two wait
+  EXPECT_EQ(drops(LinkDrop::queue_full), 2u);
+  for (int i = 0; i < 3; ++i) link.offer(packet(500, kControlClass), {});
+  EXPECT_EQ(drops(LinkDrop::control_full), 1u);
+  events_.run_until(milliseconds(1));
+  EXPECT_EQ(link.counters().marked, 1u) << "behind the first, 2,000 B waited: more than 1,000";
+  link.set_queue_share(1, events_.now());
+  for (int i = 0; i < 9; ++i) link.offer(packet(1'000), events_.now());
+  EXPECT_EQ(drops(LinkDrop::queue_full), 2u) << "as configured";
+  EXPECT_EQ(link.config().data_limit, 8'000u);
 }
 
 TEST_F(HalfLinkTest, FullQueueDropsOrTrims) {
