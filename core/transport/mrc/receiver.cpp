@@ -8,6 +8,8 @@
 namespace loomnet::mrc {
 namespace {
 
+constexpr std::size_t kRefusalsKept = 64;  // to be repeated when asked [choice]
+
 constexpr PsnCount kPsnOrigin = 1ull << 24;  // as the sender's
 
 }  // namespace
@@ -94,7 +96,11 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
   }
   if (in.trimmed) {
     const bool last_hop = in.dscp == dscp::kTrimmedLastHop;
-    send_nack(in, psn, stamp, last_hop ? NackReason::trimmed_last_hop : NackReason::trimmed);
+    const auto reason = last_hop ? NackReason::trimmed_last_hop : NackReason::trimmed;
+    send_nack(in, psn, stamp, reason);
+    if (refused_.size() < kRefusalsKept) refused_.emplace_back();
+    refused_[refusals_++ % kRefusalsKept] = {psn, in.ev.value, stamp.tx_ts,
+                                             static_cast<std::uint8_t>(reason)};
     if (in.bth.ack_request) {
       // What it asked for is owed all the same: of those before it, which may be yet to come.
       asked_ = std::max(asked_, psn - 1);
@@ -166,8 +172,29 @@ bool Receiver::release_immediates() {
   return in_order;
 }
 
+// A probe asks what has become of the packets of its path. Refusals of them are repeated ahead of its
+// answer: one that was lost would leave a packet that was trimmed looking like one that the path lost.
+void Receiver::repeat_refusals(EntropyValue ev, PlanePort plane) {
+  const std::uint64_t oldest = refusals_ - refused_.size();
+  for (std::uint64_t n = oldest; n < refusals_; ++n) {
+    const Refusal& r = refused_[n % kRefusalsKept];
+    if (r.entropy != ev.value) continue;
+    Control c;
+    c.kind = Op::nack;
+    c.owner = index_;
+    c.psn = r.psn;
+    c.entropy = r.entropy;
+    c.tx_ts = r.tx_ts;
+    c.code = r.reason;
+    context_.push_control(plane, c);
+  }
+}
+
 void Receiver::on_probe(const Inbound& in, const Peth& peth) {
   window_.forget_reports();
+  const int plane = peer_.control_plane();
+  if (plane < 0) return context_.count(Count::drop_control_no_path);
+  repeat_refusals(in.ev, static_cast<PlanePort>(plane));
   Control c;
   c.kind = Op::sack;
   c.owner = index_;
@@ -177,7 +204,7 @@ void Receiver::on_probe(const Inbound& in, const Peth& peth) {
   c.tx_ts = peth.stamp.tx_ts;
   c.mark = static_cast<std::uint8_t>(in.ecn == Ecn::ce ? Mark::skip_once : Mark::none);
   trigger_ = 0;
-  answer(c);
+  context_.push_control(static_cast<PlanePort>(plane), c);
 }
 
 bool Receiver::fill_sack(const Control& control, Seth& seth, CcState& cc) {

@@ -32,7 +32,14 @@ class Receiver {
     Arrival arrival;
     std::uint16_t rqmsn = 0;
   };
+  struct Refusal {
+    PsnCount psn = 0;
+    std::uint32_t entropy = 0;
+    std::uint16_t tx_ts = 0;
+    std::uint8_t reason = 0;
+  };
   void answer(const Control& control);
+  void repeat_refusals(EntropyValue ev, PlanePort plane);
   void send_sack(const Inbound& in, PsnCount psn, const Tseth& stamp);
   void send_nack(const Inbound& in, PsnCount psn, const Tseth& stamp, NackReason reason);
   bool send_nak(std::uint8_t syndrome, std::uint16_t msn);
@@ -44,6 +51,8 @@ class Receiver {
   std::uint32_t index_;
   ReceiveWindow window_;
   std::vector<PendingImmediate> pending_;  // sorted by PSN, at most max_wimm
+  std::vector<Refusal> refused_;  // the latest of trimmed packets, a ring once it is full
+  std::uint64_t refusals_ = 0;
   std::uint64_t received_bytes_ = 0;
   PsnCount asked_ = 0;  // the highest PSN that asked for an answer; owed while above cack
   std::uint32_t trigger_ = 0;

@@ -254,6 +254,7 @@ void Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo
   if (before == SentState::flying) plane_inflight_[evs_.value(ev).plane()] -= s.nominal;
   const bool original =
       before == SentState::queued || (is_trigger && !retransmission_echo && s.copies > 1);
+  if (original) std::erase_if(suspects_, [psn](const Suspect& each) { return each.psn == psn; });
   if (s.blamed != kNoEv && original) {
     absolve(s, now);
   } else if (before == SentState::flying) {

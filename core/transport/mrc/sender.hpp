@@ -87,6 +87,13 @@ class Sender {
     std::uint16_t id = 0;
     Picoseconds sent{};
   };
+  // Declared lost while packets are refused: the path is asked whether it delivered what was left.
+  struct Suspect {
+    PsnCount psn = 0;
+    EvIndex ev = kNoEv;
+    std::uint16_t probe = 0;
+    Picoseconds until{};
+  };
   struct BadProbe {  // recovery of one ASSUMED_BAD value
     EvIndex ev = kNoEv;
     std::uint16_t id = 0;
@@ -110,6 +117,11 @@ class Sender {
   void declare_lost(PsnCount psn, Count why, Picoseconds now);
   void infer_losses(EvIndex acked_ev, Picoseconds acked_sent, bool missing, Picoseconds now);
   void lost_on_path(EvIndex ev, Picoseconds before, bool missing, Count why, Picoseconds now);
+  void suspect(PsnCount psn, EvIndex ev, Picoseconds now);
+  void convict(PsnCount psn, EvIndex ev, Picoseconds now);
+  template <typename Test>
+  void convict_all(Test&& test, Picoseconds now);
+  bool acquit(PsnCount psn, EvIndex ev);
   void condemn(EvIndex ev, bool at_once, Picoseconds now);
   void readmit(EvIndex ev, bool marked, Picoseconds now);
   void absolve(Sent& sent, Picoseconds now);
@@ -155,6 +167,7 @@ class Sender {
   Picoseconds tail_sent_{}, asked_again_{};
   std::uint8_t tail_unanswered_ = 0;
   std::vector<PathProbe> path_probes_;  // unanswered, of the latest rounds
+  std::vector<Suspect> suspects_;
   struct Readmission {
     EvIndex ev = kNoEv;
     Picoseconds at{};

@@ -10,6 +10,7 @@ namespace loomnet::mrc {
 namespace {
 
 constexpr std::size_t kTailPaths = 8;    // probed at once [choice]
+constexpr std::size_t kSuspects = 64;
 constexpr int kForget = 16;  // of the longest wait for a refusal, forgotten with each answer [choice]
 constexpr std::size_t kProbesKept = 32;  // a late answer to an earlier probe is one as well [choice]
 
@@ -73,6 +74,7 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
   answered_ = true;
   refusals_take_ = std::max(context_.options.since(neth.tx_ts, now),
                             refusals_take_ - refusals_take_ / kForget);
+  if (charge && ev != kNoEv) acquit(psn, ev);
   if (psn < window_.una()) return context_.count(Count::drop_ack_stale);
   Sent& s = window_.at(psn);
   // A refusal of a copy that was declared lost: its path has delivered what was left of it.
@@ -95,9 +97,53 @@ void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
   context_.count(why);
   // A plane known to be down is no evidence against its paths.
   if (!(peer_.live() >> evs_.value(ev).plane() & 1)) return;
+  // Where packets are refused, it may be the refusal that was lost; an answered probe has told.
+  const bool told = why == Count::lost_probe || refusals_take_ * 2 < rtt();
+  if (told || suspects_.size() >= kSuspects) return convict(psn, ev, now);
+  suspect(psn, ev, now);
+}
+
+void Sender::suspect(PsnCount psn, EvIndex ev, Picoseconds now) {
+  const auto asked = std::find_if(path_probes_.begin(), path_probes_.end(), [&](const PathProbe& p) {
+    return p.ev == ev && p.sent == now;
+  });
+  std::uint16_t id = 0;
+  if (asked != path_probes_.end()) {
+    id = asked->id;
+  } else {
+    probe_path(ev, now);
+    id = next_probe_id_;
+  }
+  suspects_.push_back({psn, ev, id, now + rto()});
+}
+
+void Sender::convict(PsnCount psn, EvIndex ev, Picoseconds now) {
   peer_.data_lost(evs_.value(ev));
   condemn(ev, false, now);
-  if (evs_.state(ev) == EvState::assumed_bad) window_.at(psn).blamed = ev;
+  if (evs_.state(ev) != EvState::assumed_bad || !window_.contains(psn)) return;
+  if (Sent& s = window_.at(psn); s.state != SentState::acked) s.blamed = ev;
+}
+
+// Of those that `test` picks.
+template <typename Test>
+void Sender::convict_all(Test&& test, Picoseconds now) {
+  for (std::size_t i = 0; i < suspects_.size();) {
+    if (!test(suspects_[i])) {
+      ++i;
+      continue;
+    }
+    const Suspect s = suspects_[i];
+    suspects_.erase(suspects_.begin() + static_cast<long>(i));
+    convict(s.psn, s.ev, now);
+  }
+}
+
+// The copy that the path was suspected of has arrived, whole or trimmed.
+bool Sender::acquit(PsnCount psn, EvIndex ev) {
+  const auto count = std::erase_if(
+      suspects_, [&](const Suspect& s) { return s.psn == psn && s.ev == ev; });
+  if (count > 0) context_.count(Count::spurious_loss);
+  return count > 0;
 }
 
 void Sender::condemn(EvIndex ev, bool at_once, Picoseconds now) {
@@ -228,6 +274,7 @@ void Sender::on_probe_answer(const Seth& seth, const CcState& cc, bool missing, 
     if (o.loss_infer != LossInference::rto_only && sample - peer_.base_rtt() < nscc_.target()) {
       lost_on_path(probe.ev, probe.sent, missing, Count::lost_probe, now);
     }
+    convict_all([id](const Suspect& s) { return s.probe == id; }, now);
     return;
   }
   for (BadProbe& b : bad_) {
@@ -343,6 +390,7 @@ void Sender::on_deadline(Picoseconds now) {
     if (failed_) return;
   }
   if (tail_at() <= now) probe_tail(now);
+  convict_all([now](const Suspect& s) { return s.until <= now; }, now);
   update_ready(now);
 }
 
@@ -354,6 +402,7 @@ Picoseconds Sender::next_deadline() const {
     at = std::min(at, last_progress_ + context_.options.peer_timeout);
   }
   if (paced_) at = std::min(at, pace_at_);
+  for (const Suspect& s : suspects_) at = std::min(at, s.until);
   if (window_.any_flying()) {
     at = std::min({at, window_.at(window_.oldest_flying()).time + rto(), tail_at()});
   }
