@@ -113,7 +113,7 @@ def _slow_links(plan: Plan) -> Iterator[str]:
             yield (f"links of {rate} and {delay}, such as {half.name}, are slower than their "
                    f"packets: a full packet takes {_seconds(packet_ps / 1e12)} to leave, so "
                    f"queues have their least, {MIN_QUEUE_PACKETS} packets"
-                   f"{'' if plan.pfc else ', and bursts overflow them'}; delay="
+                   f"{'' if plan.pfc else ', which bursts may overflow'}; delay="
                    f"{_seconds(packet_ps / 1e12)} or more suits this rate")
             return
 
