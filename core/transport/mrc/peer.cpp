@@ -148,7 +148,7 @@ void Peer::data_lost(EntropyValue ev) {
 void Peer::data_received(Picoseconds now) {
   last_inbound_ = now;
   if (refresh_at_ == kNever && measured_) {
-    refresh_at_ = now + refresh_period();
+    refresh_at_ = next_refresh(now);
   }
 }
 
@@ -305,23 +305,31 @@ void Peer::on_deadline(Picoseconds now) {
   if (refresh_at_ <= now) refresh_reverse(now);
 }
 
-// A round trip of data, and no more than a hundredth of a port for probes [choice].
 Picoseconds Peer::refresh_period() const {
-  constexpr std::int64_t kProbeBits = (154 + 24) * 8;  // the answer's frame on the wire
-  const auto sparse = static_cast<std::int64_t>(100.0 * kProbeBits * 1e12 /
-                                                static_cast<double>(context_.options.port_rate.count));
-  return std::max({whole_rtt(), context_.options.reverse_probe_floor, Picoseconds{sparse}});
+  return std::max(whole_rtt(), context_.options.reverse_probe_floor);
+}
+
+// A period from now, or later: all peers together get no more of a port for answers than a hundredth
+// [choice]. One by one, 128 senders to one receiver would answer for two fifths of its link.
+Picoseconds Peer::next_refresh(Picoseconds now) {
+  constexpr std::int64_t kAnswerBits = (154 + 24) * 8;  // on the wire
+  const auto apart = static_cast<std::int64_t>(100.0 * kAnswerBits * 1e12 /
+                                               static_cast<double>(context_.options.port_rate.count));
+  const Picoseconds at = std::max(now + refresh_period(), context_.probes_free);
+  context_.probes_free = at + Picoseconds{apart};
+  return at;
 }
 
 // One plane per period: its last probe unanswered counts as a miss, then a random value is tried.
 void Peer::refresh_reverse(Picoseconds now) {
   const MrcOptions& o = context_.options;
   const Picoseconds period = refresh_period();
-  if (now - last_inbound_ > period * 2) {
+  // Many peers wait for their turn, during which data may have come and gone.
+  if (now - last_inbound_ > std::max(period * 2, context_.probes_free - now)) {
     refresh_at_ = kNever;
     return;
   }
-  refresh_at_ = now + period;
+  refresh_at_ = next_refresh(now);
   const bool outbound = last_acknowledged_.count >= 0 && now - last_acknowledged_ < period;
   if (outbound || live_ == 0) return;
   do {

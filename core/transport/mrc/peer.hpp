@@ -66,6 +66,7 @@ class Peer {
   void measure(Picoseconds now);
   void next_round(Picoseconds now);
   Picoseconds refresh_period() const;
+  Picoseconds next_refresh(Picoseconds now);
   void refresh_reverse(Picoseconds now);
   Picoseconds probe_timeout() const;
 
