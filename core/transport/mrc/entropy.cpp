@@ -2,6 +2,7 @@
 #include "transport/mrc/entropy.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "clock/random.hpp"
@@ -151,21 +152,26 @@ bool EvSet::passes_turn(PlanePort p, EvIndex avoid) {
   return true;
 }
 
-PlanePort EvSet::next_turn(PlaneMask allowed, EvIndex avoid) const {
+int EvSet::next_turn(PlaneMask allowed, EvIndex avoid) const {
+  if (std::has_single_bit(static_cast<unsigned>(allowed))) {  // the other ports are busy
+    const auto only = static_cast<PlanePort>(std::countr_zero(static_cast<unsigned>(allowed)));
+    return only < plane_count_ && usable(only, avoid) ? only : -1;
+  }
   int best = -1;
   for (unsigned k = 0; k < plane_count_; ++k) {
     const PlanePort p = plane_order_[(plane_cursor_ + k) % plane_count_];
     if (!(allowed >> p & 1) || !usable(p, avoid)) continue;
     if (best < 0 || planes_[p].turn < planes_[static_cast<std::size_t>(best)].turn) best = p;
   }
-  return static_cast<PlanePort>(best);
+  return best;
 }
 
 int EvSet::preferred_plane(PlaneMask allowed, EvIndex avoid) {
-  if (!any_usable(allowed, avoid)) return -1;
   // Ends: each turn passed over spends a token, and one value is usable.
   for (;;) {
-    const PlanePort p = next_turn(allowed, avoid);
+    const int next = next_turn(allowed, avoid);
+    if (next < 0) return -1;
+    const auto p = static_cast<PlanePort>(next);
     if (turns_ == PlaneTurns::equal || !passes_turn(p, avoid)) return p;
     advance_plane(p);
   }

@@ -102,7 +102,7 @@ class EvSet {
   }
   // True if the plane's next value was marked (now it is not), or if it has none.
   bool passes_turn(PlanePort plane, EvIndex avoid);
-  PlanePort next_turn(PlaneMask allowed, EvIndex avoid) const;
+  int next_turn(PlaneMask allowed, EvIndex avoid) const;
   // Puts a backup in the place of the next value if that and all others in rotation are marked.
   bool swap_marked(PlanePort plane);
   void recount(PlanePort plane);

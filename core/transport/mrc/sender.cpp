@@ -110,22 +110,24 @@ bool Sender::asks(PsnCount sent, std::uint32_t nominal) {
   return true;
 }
 
-// Planes that have less in flight than their share of the window, which is that of their values in
-// rotation, or the same for all: a plane that has lost paths holds little in flight, however free its
-// port is.
-PlaneMask Sender::below_share() const {
-  if (peer_.plane_count() == 1) return 0xff;
+// Of these planes, those that have less in flight than their share of the window, which is that of
+// their values in rotation, or the same for all: a plane that has lost paths holds little in flight,
+// however free its port is.
+PlaneMask Sender::below_share(PlaneMask among) const {
+  if (peer_.plane_count() == 1) return among;
   const bool equal = context_.options.plane_turns == PlaneTurns::equal;
   const auto weight = [&](PlanePort p) -> std::uint64_t {
     return equal ? evs_.active_in(p) > 0 : evs_.active_in(p);
   };
   std::uint64_t all = 0;
-  for (PlanePort p = 0; p < peer_.plane_count(); ++p) {
-    if (peer_.live() >> p & 1) all += weight(p);
+  for (unsigned rest = peer_.live(); rest != 0; rest &= rest - 1) {
+    all += weight(static_cast<PlanePort>(std::countr_zero(rest)));
   }
+  const std::uint64_t window = nscc_.window();
   unsigned mask = 0;
-  for (PlanePort p = 0; p < peer_.plane_count(); ++p) {
-    if (plane_inflight_[p] * all < nscc_.window() * weight(p)) mask |= 1u << p;
+  for (unsigned rest = among; rest != 0; rest &= rest - 1) {
+    const auto p = static_cast<PlanePort>(std::countr_zero(rest));
+    if (plane_inflight_[p] * all < window * weight(p)) mask |= 1u << p;
   }
   return static_cast<PlaneMask>(mask);
 }
@@ -157,8 +159,8 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   const EvIndex before = again ? window_.at(psn).ev : kNoEv;
   EvIndex avoid = before;
   if (avoid != kNoEv && !evs_.any_usable(peer_.live(), avoid)) avoid = kNoEv;
-  const PlaneMask room = below_share();
-  auto turn = static_cast<PlaneMask>(allowed & room);
+  const PlaneMask room = below_share(allowed);
+  PlaneMask turn = room;
   bool own_turn = true;
   if (context_.options.plane_turns == PlaneTurns::equal) {
     // A plane whose turn it is lets no other go before it, and what it lost it carries itself, even
@@ -173,7 +175,7 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   }
   const int plane = evs_.preferred_plane(turn, avoid);
   note_swap(now);
-  if (plane < 0 || !(allowed & room & 1u << plane)) return {};
+  if (plane < 0 || !(room & 1u << plane)) return {};
   if (plane != port) return {Offer::Kind::other_plane, nullptr, plane};
   const EvIndex ev = evs_.pick(port, avoid);
   note_swap(now);

@@ -107,7 +107,7 @@ class Sender {
   void update_ready(Picoseconds now);
   bool more_after(PsnCount sent, std::uint32_t nominal) const;
   bool asks(PsnCount sent, std::uint32_t nominal);
-  PlaneMask below_share() const;
+  PlaneMask below_share(PlaneMask among) const;
   void fly(PsnCount psn, EvIndex ev, Picoseconds now);
   void requeue(PsnCount psn);
   void note_swap(Picoseconds now);
