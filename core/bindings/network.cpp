@@ -51,13 +51,14 @@ PathTemplate path_template(const std::vector<std::uint16_t>& usids, int slot,
   return row;
 }
 
-// uSIDs, uplink slot, uplinks, mask of the aggregation slots, cores per aggregation switch.
+// uSIDs, uplink slot, uplinks, mask of the aggregation slots, cores per aggregation switch, capacity.
 using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uint16_t>,
-                           std::uint8_t, std::uint16_t>;
+                           std::uint8_t, std::uint16_t, double>;
 std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows) {
   std::vector<PlanePaths> out;
-  for (const auto& [usids, slot, uplinks, aggs, cores] : rows) {
-    out.push_back({path_template(usids, slot, aggs, cores), uplinks});
+  for (const auto& [usids, slot, uplinks, aggs, cores, capacity] : rows) {
+    if (!(capacity > 0)) throw py::value_error("paths: capacity must be positive");
+    out.push_back({path_template(usids, slot, aggs, cores), uplinks, capacity});
   }
   return out;
 }

@@ -95,6 +95,9 @@ struct PathTemplate {
 struct PlanePaths {
   PathTemplate row;
   std::vector<std::uint16_t> uplinks;  // eligible uplink numbers; {0} where uplink_slot is -1
+  // What all these paths carry together, of what the hosts below their leaf can send: above 1 there
+  // are more than needed.
+  double capacity = 1;
 };
 
 struct QpConfig {

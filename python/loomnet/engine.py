@@ -103,6 +103,7 @@ class Engine:
         bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)
         self.network = _core.Network(seed=self.seed, meter_bin_ps=bin_ps, meter_bins=bins)
         self._generation: dict[int, int] = {}
+        self._spares: dict[int, float] = {}  # by leaf
         self._addresses: dict[int, bytes] = {}
         self._live = live
         # The engine counts what is there; a plan made in part keeps the numbers of the whole.
@@ -215,14 +216,29 @@ class Engine:
     # --- queue pairs ------------------------------------------------------------------------------
     def connect(self, source: int, local: int, destination: int, remote: int) -> None:
         """Connects a queue pair both ways; numbers are the ends' own."""
-        there = [(p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg)
-                 for p in self.plan.paths(source, destination)]
-        back = [(p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg)
-                for p in self.plan.paths(destination, source)]
+        spare = [min(self._spare(source, plane), self._spare(destination, plane))
+                 for plane in range(self.plan.planes)]
+        there, back = (
+            [(p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg, each)
+             for p, each in zip(self.plan.paths(*ends), spare, strict=True)]
+            for ends in ((source, destination), (destination, source)))
         source, destination = self._node[source], self._node[destination]
         self._flow += 1
         self.network.connect_qp(source, local, destination, remote, self._flow, there, back)
         self.network.connect_qp(destination, remote, source, local, self._flow, back, there)
+
+    def _spare(self, host: int, plane: int) -> float:
+        """What the uplinks of a host's leaf carry of what all its hosts can send; 1 where only a
+        part of the fabric is built."""
+        topology = self.plan.topology
+        leaf = topology.leaf_of(host, plane).node
+        if leaf not in self._spares:
+            rates = {False: 0, True: 0}
+            for _, link, far in topology.neighbours(leaf):
+                rates[topology.is_host(far)] += self.plan.links[link].forward.rate_bps
+            whole = not self.plan.partial and rates[False] and rates[True]
+            self._spares[leaf] = rates[False] / rates[True] if whole else 1.0
+        return self._spares[leaf]
 
     def connect_mesh(self, placement: Iterable[int],
                      pairs: Iterable[tuple[int, int]] | None = None) -> dict[tuple[int, int], int]:

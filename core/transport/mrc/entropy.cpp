@@ -47,6 +47,7 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
     plane.evs = static_cast<std::uint16_t>(active + backups);
     plane.first_slot = static_cast<std::uint16_t>(slots_.size());
     plane.slots = static_cast<std::uint16_t>(active);
+    plane.capacity = planes[p].capacity;
     std::vector<std::uint16_t> drawn(pool.begin(),
                                      pool.begin() + static_cast<long>(active + backups));
     std::sort(drawn.begin(), drawn.end());
@@ -118,8 +119,13 @@ bool EvSet::swap_marked(PlanePort p) {
 
 void EvSet::recount(PlanePort p) {
   const auto slots = slots_of(p);
-  planes_[p].active = static_cast<std::uint16_t>(std::count_if(
+  const auto active = static_cast<double>(std::count_if(
       slots.begin(), slots.end(), [&](EvIndex s) { return eligible(evs_[s].state); }));
+  Plane& plane = planes_[p];
+  plane.weight = 0;
+  if (active == 0) return;
+  const double share = std::min(1.0, plane.capacity * active / static_cast<double>(slots.size()));
+  plane.weight = static_cast<std::uint16_t>(std::max(1.0, std::round(share * kWholePlane)));
 }
 
 bool EvSet::usable(PlanePort p, EvIndex avoid) const {
@@ -184,8 +190,9 @@ void EvSet::advance_plane(PlanePort used) {
   if (turns_ == PlaneTurns::equal) return;
   Plane& plane = planes_[used];
   // A plane that could not be used for long, its port busy or down, is not owed the turns it missed.
-  plane.turn = std::max(plane.turn, turn_) + kTurn / std::max<std::uint64_t>(plane.active, 1);
-  turn_ = std::max(turn_, plane.turn - std::min(plane.turn, kTurn));
+  constexpr std::uint64_t kOwed = 2 * (kTurn / kWholePlane);  // turns of a whole plane
+  plane.turn = std::max(plane.turn, turn_) + kTurn / std::max<std::uint64_t>(plane.weight, 1);
+  turn_ = std::max(turn_, plane.turn - std::min(plane.turn, kOwed));
 }
 
 bool EvSet::skip(EvIndex ev) {

@@ -69,7 +69,10 @@ class EvSet {
   bool in_rotation(EvIndex ev) const;
   std::size_t size() const { return evs_.size(); }
   std::size_t active(PlaneMask live = 0xff) const;  // GOOD or SKIP in a slot
-  std::uint32_t active_in(PlanePort plane) const { return planes_[plane].active; }
+  // A plane's part in a queue pair's packets: by what the values in rotation carry of what the hosts
+  // below the leaf can send. A plane that has more paths than it needs loses some without losing
+  // weight; one without any has none.
+  std::uint32_t weight_in(PlanePort plane) const { return planes_[plane].weight; }
   // The backup that pick() or preferred_plane() has swapped in since the last call, or kNoEv.
   EvIndex take_swapped() { return std::exchange(swapped_, kNoEv); }
   std::size_t slots() const { return slots_.size(); }
@@ -89,10 +92,12 @@ class EvSet {
     std::uint16_t first_ev = 0, evs = 0;      // evs_[first_ev ..], sorted by uplink
     std::uint16_t first_slot = 0, slots = 0;  // slots_[first_slot ..]
     std::uint16_t cursor = 0;
-    std::uint16_t active = 0;  // GOOD or SKIP in a slot
-    std::uint64_t turn = 0;    // grows by kTurn / active with each turn; the least is next
+    std::uint16_t weight = 0;  // see weight_in()
+    double capacity = 1;       // of all slots' paths together, see PlanePaths
+    std::uint64_t turn = 0;    // grows by kTurn / weight with each turn; the least is next
   };
-  static constexpr std::uint64_t kTurn = 1u << 20;
+  static constexpr std::uint64_t kTurn = 1u << 24;
+  static constexpr std::uint16_t kWholePlane = 1u << 10;
   static bool eligible(EvState s) { return s == EvState::good || s == EvState::skip; }
   std::span<EvIndex> slots_of(PlanePort p) {
     return {slots_.data() + planes_[p].first_slot, planes_[p].slots};

@@ -110,14 +110,13 @@ bool Sender::asks(PsnCount sent, std::uint32_t nominal) {
   return true;
 }
 
-// Of these planes, those that have less in flight than their share of the window, which is that of
-// their values in rotation, or the same for all: a plane that has lost paths holds little in flight,
-// however free its port is.
+// Of these planes, those that have less in flight than their share of the window, by weight or the same
+// for all: a plane that has lost paths that it needs holds little in flight, however free its port is.
 PlaneMask Sender::below_share(PlaneMask among) const {
   if (peer_.plane_count() == 1) return among;
   const bool equal = context_.options.plane_turns == PlaneTurns::equal;
   const auto weight = [&](PlanePort p) -> std::uint64_t {
-    return equal ? evs_.active_in(p) > 0 : evs_.active_in(p);
+    return equal ? evs_.weight_in(p) > 0 : evs_.weight_in(p);
   };
   std::uint64_t all = 0;
   for (unsigned rest = peer_.live(); rest != 0; rest &= rest - 1) {

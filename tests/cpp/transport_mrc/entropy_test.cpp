@@ -137,8 +137,8 @@ TEST(EvSet, TurnsGoByPathsOrEquallyToPlanes) {
     const int first = turns == PlaneTurns::paths ? 100 : 175, others = turns == PlaneTurns::paths ? 200 : 175;
     EXPECT_NEAR(of_plane[0], first, 1);
     for (int p = 1; p < 4; ++p) EXPECT_NEAR(of_plane[p], others, 1);
-    EXPECT_EQ(set.active_in(0), 1u);
-    EXPECT_EQ(set.active_in(1), 2u);
+    EXPECT_EQ(set.weight_in(0), 512u) << "of 1,024: one path of two";
+    EXPECT_EQ(set.weight_in(1), 1024u);
   }
 }
 
@@ -252,6 +252,24 @@ TEST(EvSet, MoreLossesToCondemn) {
   set.readmit(ev);
   set.condemn(ev, 0xf);
   EXPECT_EQ(set.failures(ev), 2u);
+}
+
+// A plane whose leaf has twice the uplinks that its hosts fill loses half of them for nothing.
+TEST(EvSet, APlaneWithPathsToSpareLosesNoWeightWithSome) {
+  for (const double capacity : {0.5, 1.0, 2.0}) {
+    auto ways = planes(4, 8);
+    for (PlanePaths& each : ways) each.capacity = capacity;
+    EvSet set(with_evs(32), ways, 1);
+    const std::uint32_t whole = capacity < 1 ? 512 : 1024;
+    for (unsigned lost = 0; lost < 6; ++lost) {
+      const double left = std::min(1.0, capacity * (8 - lost) / 8);
+      EXPECT_EQ(set.weight_in(0), static_cast<std::uint32_t>(left * 1024)) << capacity << " " << lost;
+      EXPECT_EQ(set.weight_in(1), whole);
+      const EvIndex ev = set.pick(0);
+      ASSERT_NE(ev, kNoEv);
+      set.condemn(ev, 0xf);
+    }
+  }
 }
 
 TEST(EvSet, DeniedIsForTheControllerOnly) {
