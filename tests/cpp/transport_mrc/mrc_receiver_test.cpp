@@ -249,6 +249,27 @@ TEST(Receiver, ProbeAnswerTellsEverythingFirst) {
   EXPECT_EQ(out.back().seth.mark, 1) << "the probe was marked";
 }
 
+// A probe asks about its path: what was refused of it is refused again, ahead of the answer.
+TEST(Receiver, AProbeHasTheRefusalsOfItsPathRepeated) {
+  Script s(quick_options());
+  s.data({.psn = 3, .dscp = dscp::kTrimmed, .port = 0});
+  s.data({.psn = 4, .dscp = dscp::kTrimmedLastHop, .port = 1});
+  s.data({.psn = 5, .dscp = dscp::kTrimmed, .port = 0});
+  EXPECT_EQ(of(s.pull_all(), Op::nack).size(), 3u) HISTORY;
+  s.data({.psn = 3, .retransmission = true, .port = 1});
+  s.pull_all();
+  Peth peth;
+  peth.probe_id = 7;
+  s.receive(0, Op::reliability_probe, 0, kLocal, dscp::kNoTrim, Ecn::ect0, EntropyValue(0, 1),
+            nullptr, 0, peth);
+  const auto out = s.pull_all();
+  ASSERT_EQ(of(out, Op::nack).size(), 2u) << "also of what has come since" HISTORY;
+  EXPECT_EQ(of(out, Op::nack)[0].neth.nack_psn, 3u);
+  EXPECT_EQ(of(out, Op::nack)[1].neth.nack_psn, 5u);
+  EXPECT_EQ(of(out, Op::nack)[0].port, of(out, Op::sack).back().port) << "in order";
+  EXPECT_TRUE(of(out, Op::sack).back().seth.probe_reply);
+}
+
 TEST(Receiver, ControlTakesTurnsOverPlanes) {
   Script s(quick_options());
   int per_plane[4] = {};

@@ -402,6 +402,44 @@ TEST(Recovery, SilenceIsNoLossYetWhereRefusalsTakeLonger) {
   }
 }
 
+// Where packets are refused, the missing one may have been refused as well and its refusal lost: it is
+// sent again at once, and its path is asked before it is blamed.
+TEST(Recovery, APathIsAskedBeforeItIsBlamedWherePacketsAreRefused) {
+  MrcOptions o = quick_options();
+  o.congestion = CongestionControl::fixed_window;
+  o.fixed_window = 26 * (4096 + 80);
+  for (const bool refused : {true, false}) {
+    Script s(o);
+    s.post(400 * kMtu);
+    auto out = s.pull_all();
+    s.advance(microseconds(6));
+    s.nack(out[0], NackReason::trimmed_last_hop);
+    s.advance(microseconds(14));  // longer than refusals take: SLEEK may judge
+    const Left missing = out[1];
+    out.erase(out.begin(), out.begin() + 2);
+    Left probe;
+    bool again = false;
+    for (int round = 0; round < 3; ++round) {
+      for (const Left& l : out) s.sack(l, 0xffffff);
+      out.clear();
+      for (const Left& l : s.pull_all()) {
+        if (l.in.op == Op::reliability_probe) probe = l;
+        if (is_data(l.in.op) && l.bth.psn == missing.bth.psn) again = true;
+        if (is_data(l.in.op) && l.bth.psn > 1) out.push_back(l);
+      }
+    }
+    EXPECT_EQ(s.count(Count::lost_inferred), 1u) HISTORY;
+    EXPECT_TRUE(again) << "sent again at once" HISTORY;
+    EXPECT_EQ(s.ev_state(missing.ev), EvState::good) HISTORY;
+    ASSERT_EQ(probe.in.op, Op::reliability_probe) HISTORY;
+    EXPECT_EQ(probe.ev, missing.ev) << "the path is asked";
+    if (refused) s.nack(missing, NackReason::trimmed_last_hop);
+    s.answer_probe(probe, 0xffffff);
+    EXPECT_EQ(s.ev_state(missing.ev), refused ? EvState::good : EvState::assumed_bad) HISTORY;
+    EXPECT_EQ(s.count(Count::spurious_loss), refused ? 1u : 0u);
+  }
+}
+
 TEST(Recovery, RetriesEndInANamedError) {
   MrcOptions o = quick_options();
   o.retries_linear = 3;
