@@ -1,0 +1,155 @@
+"""What MRC's model must show on the virtual clock, against arithmetic bounds, over seeds: incasts,
+equal flows, lost paths, slow spines, short paths, lost control packets. --soak: 20 seeds (100 of
+the storm) in place of 3."""
+
+import statistics
+
+import pytest
+
+import loomnet as ln
+from loomnet.laboratory import Lab
+
+pytest.importorskip("loomnet._core")
+FRAMING = 142 + 24  # bytes on the wire beside a data packet's payload
+LOSSES = ("lost_inferred", "lost_probe", "lost_rto", "ev_condemned", "drop_control_full")
+
+
+@pytest.fixture
+def seeds(request):
+    return range(1, 21 if request.config.getoption("--soak", default=False) else 4)
+
+
+def run(tmp_path, seed, fabric, job, faults=(), **options):
+    return Lab("bars", directory=tmp_path / f"{seed}-{len(list(tmp_path.iterdir()))}", seed=seed
+               ).run(fabric, job, list(faults), **options)
+
+
+def counted(result, *names):
+    """The sum of these counters over all objects."""
+    return {name: count for name in names
+            if (count := sum(row.get(name, 0) for row in result.data.totals.values()))}
+
+
+def wire_ps(size, rate, payload=4096):
+    return (size + -(-size // payload) * FRAMING) * 8 * 10**12 / ln.Rate(rate).count
+
+
+def link(rate, payload="4096 B"):
+    return {"rate": rate, "delay": "1 us", "payload": payload}
+
+
+# --- incast ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("rate", ["100 Gb/s", "400 Gb/s"])
+@pytest.mark.parametrize("tiers", [1, 2])
+@pytest.mark.parametrize("senders", [4, 8, 16, 32, 63, 128])
+def test_an_incast_ends_near_its_bound_and_blames_no_path(tmp_path, seeds, rate, tiers, senders):
+    few = senders <= 32
+    size = 8 << 20 if few else 1 << 20
+    each = 4 if few else 8
+    fabric = ln.star(hosts=senders + 1, **link(rate)) if tiers == 1 else ln.clos.two_tier(
+        planes=1, leaves=max(2, -(-(senders + 1) // each)), spines=each, hosts_per_leaf=each,
+        **link(rate))
+    for seed in seeds:
+        r = run(tmp_path, seed, fabric, ln.Incast(f"{size} B", ranks=senders + 1))
+        ends = [flow.completion_ps for flow in r.flow_records]
+        bound = senders * wire_ps(size, rate) + r.plan.base_rtt_ps
+        assert max(ends) <= (1.06 if few else 1.15) * bound, (seed, max(ends) / bound)
+        assert counted(r, *LOSSES) == {}, seed
+        if few:
+            speeds = [1 / end for end in ends]
+            jain = sum(speeds) ** 2 / (senders * sum(each**2 for each in speeds))
+            assert jain >= 0.88, (seed, jain)
+
+
+@pytest.mark.parametrize("tiers", [1, 2])
+def test_two_equal_flows_end_together(tmp_path, seeds, tiers):
+    fabric = ln.star(hosts=3, **link("100 Gb/s")) if tiers == 1 else ln.clos.two_tier(
+        planes=1, leaves=2, spines=1, hosts_per_leaf=2, **link("100 Gb/s"))
+    pairs = ((0, 2), (1, 2)) if tiers == 1 else ((0, 1), (2, 3))
+    for seed in seeds:
+        r = run(tmp_path, seed, fabric, ln.Flows(["8 MiB"], pairs=pairs, count=2))
+        first, second = sorted(flow.completion_ps for flow in r.flow_records)
+        assert second <= 1.1 * first, seed
+
+
+# --- lost and slow paths --------------------------------------------------------------------------
+@pytest.mark.parametrize(("turns", "least", "most"), [("paths", 0.85, 0.88), ("equal", 0.47, 0.53)])
+def test_a_dead_uplink_where_none_is_to_spare(tmp_path, turns, least, most):
+    fabric = ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, **link("100 Gb/s"))
+    job = ln.Flows(["64 MB"], pairs=((0, 1), (2, 3)), count=2)
+    dead = ln.down("p0.leaf0--p0.spine0", at="0 s", phase="dead")
+    whole, less = (max(flow.completion_ps for flow in
+                       run(tmp_path, 1, fabric, job, faults, mrc={"plane_turns": turns}
+                           ).flow_records) for faults in ([], [dead]))
+    assert least <= whole / less <= most
+
+
+def test_a_dead_uplink_where_one_is_to_spare_costs_nothing(tmp_path):
+    fabric = ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2,
+                              uplink_rate="200 Gb/s", **link("100 Gb/s"))
+    job = ln.Flows(["64 MB"], pairs=((0, 1), (2, 3)), count=2)
+    dead = ln.down("p0.leaf0--p0.spine0", at="0 s", phase="dead")
+    whole, less = (max(flow.completion_ps for flow in
+                       run(tmp_path, 1, fabric, job, faults).flow_records)
+                   for faults in ([], [dead]))
+    assert whole / less >= 0.97
+
+
+def test_one_spine_of_eight_at_a_quarter_of_its_rate(tmp_path, seeds):
+    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=8, hosts_per_leaf=8, **link("100 Gb/s"))
+    slow = ln.degrade("p0.leaf*--p0.spine0", 0.25, at="0 s", phase="slow")
+    size = 8_000_000
+    for seed in seeds:
+        r = run(tmp_path, seed, fabric, ln.Permutation(f"{size} B", shift=1, ranks=16), [slow])
+        mean = statistics.mean(flow.completion_ps for flow in r.flow_records)
+        assert mean <= 1.10 * wire_ps(size, "100 Gb/s") * 8 / 7.25, seed
+        twice = counted(r, "data_duplicate").get("data_duplicate", 0)
+        assert twice * 10_000 <= 16 * size / 4096
+        assert "lost_inferred" not in counted(r, *LOSSES)
+
+
+# --- windows --------------------------------------------------------------------------------------
+def test_a_path_that_holds_two_packets_is_kept_busy(tmp_path):
+    """2,048 B at 1 Gb/s over 2 us: one way, and both at once, where SACKs take 5 % of the line."""
+    fabric, size = ln.star(hosts=2, **link("1 Gb/s", "2048 B")), 4_000_000
+    for pairs, least in ((((0, 1),), 0.97), (((0, 1), (1, 0)), 0.93)):
+        r = run(tmp_path, 1, fabric, ln.Flows([f"{size} B"], pairs=pairs, count=len(pairs)))
+        longest = max(flow.completion_ps for flow in r.flow_records)
+        assert wire_ps(size, "1 Gb/s", 2048) / longest >= least
+
+
+@pytest.mark.parametrize("payload", [2048, 4096])
+def test_one_queue_pair_fills_eight_ports(tmp_path, payload):
+    fabric = ln.clos.two_tier(planes=8, leaves=2, spines=4, hosts_per_leaf=1,
+                              **link("400 Gb/s", f"{payload} B"))
+    size = 256_000_000
+    r = run(tmp_path, 1, fabric, ln.Flows([f"{size} B"], pairs=((0, 1),), count=1))
+    assert wire_ps(size, "3200 Gb/s", payload) / r.flow_records[0].completion_ps >= 0.96
+
+
+def test_a_window_that_binds_is_said(tmp_path):
+    fabric = ln.star(hosts=2, planes=8, **link("400 Gb/s", "2048 B"))
+    job = ln.Flows(["64 MB"], pairs=((0, 1),), count=1)
+    notes = [run(tmp_path, 1, fabric, job, mrc=mrc).data.fidelity.notes
+             for mrc in ({}, {"mpr": 1})]
+    assert ["PSN window (mpr)" in each for each in notes] == [False, True]
+
+
+# --- lost control packets -------------------------------------------------------------------------
+def test_lost_refusals_and_acknowledgements_blame_no_path(tmp_path, seeds):
+    """Two planes, one with two foreign senders that have lost the other; of the control packets
+    that the receiver sends 0.1 % are lost, of data none, by the links' own counters."""
+    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=4, hosts_per_leaf=4, **link("100 Gb/s"))
+    faults = [*(ln.down(f"h{host}--p0.leaf0", at="0 s", phase=f"h{host}") for host in (2, 4)),
+              *(ln.loss(f"h1->p{plane}.leaf1", 0.001, at="0 s", phase=f"p{plane}")
+                for plane in (0, 1))]
+    lost = 0
+    for seed in range(1, 5 * seeds.stop - 4):
+        r = run(tmp_path, seed, fabric, ln.Flows(["8 MB"], pairs=((0, 1), (2, 1), (4, 1)), count=3),
+                faults)
+        data = {name: row for name, row in r.data.totals.items()
+                if name.startswith("link") and not name.startswith("link h1->")}
+        assert not any(row.get("drop_loss", 0) for row in data.values())
+        lost += sum(row.get("drop_loss", 0) for row in r.data.totals.values())
+        assert counted(r, "ev_condemned") == {}, seed
+    assert lost > 0
