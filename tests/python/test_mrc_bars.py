@@ -58,7 +58,7 @@ def test_an_incast_ends_near_its_bound_and_blames_no_path(tmp_path, seeds, rate,
         if few:
             speeds = [1 / end for end in ends]
             jain = sum(speeds) ** 2 / (senders * sum(each**2 for each in speeds))
-            assert jain >= 0.88, (seed, jain)
+            assert jain >= 0.9, (seed, jain)
 
 
 @pytest.mark.parametrize("tiers", [1, 2])
