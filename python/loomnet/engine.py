@@ -228,17 +228,22 @@ class Engine:
         self.network.connect_qp(destination, remote, source, local, self._flow, back, there)
 
     def _spare(self, host: int, plane: int) -> float:
-        """What the uplinks of a host's leaf carry of what all its hosts can send; 1 where only a
-        part of the fabric is built."""
+        """What the uplinks of a host's leaf carry of what all its hosts can send."""
         topology = self.plan.topology
         leaf = topology.leaf_of(host, plane).node
         if leaf not in self._spares:
-            rates = {False: 0, True: 0}
-            for _, link, far in topology.neighbours(leaf):
-                rates[topology.is_host(far)] += self.plan.links[link].forward.rate_bps
-            whole = not self.plan.partial and rates[False] and rates[True]
-            self._spares[leaf] = rates[False] / rates[True] if whole else 1.0
+            self._spares[leaf] = self._spare_of(leaf)
         return self._spares[leaf]
+
+    def _spare_of(self, leaf: int) -> float:
+        topology = self.plan.topology
+        if self.plan.partial:  # not all of its links are there
+            shape, (down, up, *_) = topology.fabric.shape, topology.fabric.specs
+            return shape.aggs_per_pod * up.rate.count / (shape.hosts_per_leaf * down.rate.count)
+        rates = {False: 0, True: 0}
+        for _, link, far in topology.neighbours(leaf):
+            rates[topology.is_host(far)] += self.plan.links[link].forward.rate_bps
+        return rates[False] / rates[True] if rates[False] and rates[True] else 1.0
 
     def connect_mesh(self, placement: Iterable[int],
                      pairs: Iterable[tuple[int, int]] | None = None) -> dict[tuple[int, int], int]:
