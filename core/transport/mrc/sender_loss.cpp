@@ -350,6 +350,8 @@ void Sender::probe_tail(Picoseconds now) {
     return count < paths.size();
   });
   for (std::size_t i = 0; i < count; ++i) probe_path(paths[i], now);
+  // The path of the oldest packet is the likeliest one to lose the probe as well: it gets two [choice].
+  if (count > 0) probe_path(paths[0], now);
 }
 
 void Sender::probe_path(EvIndex ev, Picoseconds now) {
