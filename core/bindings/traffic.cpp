@@ -28,10 +28,11 @@ void bind_traffic(py::module_& m) {
       .def("results", [](const FlowTraffic& t) {
         py::list out;
         for (const FlowResult& r : t.results()) {
-          const py::object end =
-              r.end == kNever ? py::none().cast<py::object>() : py::int_(r.end.count);
-          out.append(
-              py::make_tuple(r.start.count, end, r.completed, std::string(to_string(r.status))));
+          const auto time = [](Picoseconds at) {
+            return at == kNever ? py::none().cast<py::object>() : py::int_(at.count);
+          };
+          out.append(py::make_tuple(r.start.count, time(r.end), time(r.arrived), r.completed,
+                                    std::string(to_string(r.status))));
         }
         return out;
       });
@@ -40,10 +41,12 @@ void bind_traffic(py::module_& m) {
       .def(py::init<Network&>(), py::arg("network"), py::keep_alive<1, 2>())
       .def(
           "delay",
-          [](GraphTraffic& g, std::int64_t duration, std::uint32_t lane, bool any) {
-            return g.add({.duration = ps(duration), .lane = lane, .any = any});
+          [](GraphTraffic& g, std::int64_t duration, std::uint32_t lane, bool any,
+             std::optional<NodeId> host) {
+            return g.add({.duration = ps(duration), .lane = lane, .host = host, .any = any});
           },
-          py::arg("duration_ps"), py::arg("lane") = 0, py::arg("any") = false)
+          py::arg("duration_ps"), py::arg("lane") = 0, py::arg("any") = false,
+          py::arg("host") = py::none())
       .def(
           "transfer",
           [](GraphTraffic& g, NodeId source, NodeId destination, QpNumber qp, std::uint64_t bytes) {

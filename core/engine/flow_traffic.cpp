@@ -66,7 +66,7 @@ std::size_t FlowTraffic::add(const FlowConfig& config) {
   client(config.source).add(config.qp, flows_.size());
   flow.key = client(config.destination).nic().register_region(payload_ ? flow.to.data() : nullptr, 0, region);
   flows_.push_back(std::move(flow));
-  results_.push_back({config.start, kNever, 0, Status::ok});
+  results_.push_back({config.start, kNever, kNever, 0, Status::ok});
   ++open_;
   return flows_.size() - 1;
 }
@@ -142,8 +142,9 @@ void FlowTraffic::close(std::size_t index, Status status, Picoseconds now) {
 // At the destination.
 void FlowTraffic::end(std::size_t index) {
   const Flow& flow = flows_[index];
-  const FlowResult& result = results_[index];
+  FlowResult& result = results_[index];
   Nic& nic = client(flow.config.destination).nic();
+  if (result.status == Status::ok) result.arrived = nic.last_placed(flow.key);
   nic.deregister(flow.key);
   nic.meter().end(flow.config.start, result.end, result.completed);
   if (--open_ == 0) network_.events().stop();

@@ -19,7 +19,9 @@ struct FlowConfig {
 };
 
 struct FlowResult {
-  Picoseconds start{}, end{};  // end: last completion; kNever while unfinished
+  // end: last completion; kNever while unfinished. arrived: the last byte was in place at the
+  // destination; kNever until the flow has ended well.
+  Picoseconds start{}, end{}, arrived = kNever;
   std::uint64_t completed = 0; // bytes
   Status status = Status::ok;
 };

@@ -6,9 +6,12 @@
 
 namespace loomnet {
 
-class GraphTraffic::Client final : public NicClient {
+class GraphTraffic::Client final : public NicClient, public EventHandler {
  public:
-  Client(GraphTraffic& graph, Nic& nic) : graph_(graph), nic_(nic) {
+  Client(GraphTraffic& graph, NodeId host)
+      : graph_(graph),
+        nic_(graph.network_.nic(host)),
+        id_(graph.network_.events().add(*this, Network::domain(host))) {
     nic_.set_client(this);
     // Lengths only: one region is enough for all that arrives here.
     key_ = nic_.register_region(nullptr, 0, kMessage);
@@ -20,12 +23,19 @@ class GraphTraffic::Client final : public NicClient {
   void on_arrival(const Arrival& arrival, Picoseconds now) override {
     graph_.arrived(arrival.immediate, arrival.length, now);
   }
+  void on_event(std::uint64_t what, Picoseconds now) override {
+    const auto task = static_cast<std::uint32_t>(what);
+    if (what < kBegun) return graph_.end(task, now);  // a delay of this host
+    nic_.meter().begin(graph_.results_[task].begin);
+  }
   Nic& nic() { return nic_; }
   std::uint32_t key() const { return key_; }
+  ObjectId id() const { return id_; }
 
  private:
   GraphTraffic& graph_;
   Nic& nic_;
+  ObjectId id_;
   std::uint32_t key_;
 };
 
@@ -34,7 +44,7 @@ GraphTraffic::~GraphTraffic() = default;
 
 GraphTraffic::Client& GraphTraffic::client(NodeId host) {
   if (host >= clients_.size()) clients_.resize(host + 1);
-  if (!clients_[host]) clients_[host] = std::make_unique<Client>(*this, network_.nic(host));
+  if (!clients_[host]) clients_[host] = std::make_unique<Client>(*this, host);
   return *clients_[host];
 }
 
@@ -45,6 +55,8 @@ std::uint32_t GraphTraffic::add(const GraphTask& task) {
     client(task.destination);
   } else if (task.duration.count < 0) {
     throw std::invalid_argument("graph: a delay must be 0 or more");
+  } else if (task.host) {
+    client(*task.host);
   }
   if (task.lane >= lanes_.size()) lanes_.resize(task.lane + 1);
   tasks_.push_back(task);
@@ -62,7 +74,67 @@ void GraphTraffic::depend(std::uint32_t task, std::uint32_t on, bool acked) {
   ++states_[task].waits;
 }
 
-void GraphTraffic::start(Picoseconds at) { network_.events().schedule(at, id_, kStart); }
+// Where the event `on` happens: bytes arrive at the destination, acknowledgements at the source.
+Domain GraphTraffic::domain_of(std::uint32_t on, bool acked) const {
+  const GraphTask& t = tasks_[on];
+  if (!t.transfer) return states_[on].domain;
+  return Network::domain(acked ? t.source : t.destination);
+}
+
+// `task` waits for an event of this domain; false if it would have to be at two hosts.
+bool GraphTraffic::find_host(std::uint32_t task, Domain event) {
+  State& s = states_[task];
+  // An event of kAnybody is served while all hosts wait, so it may release a task of any host.
+  if (event == kAnybody || s.domain == event) return true;
+  if (s.domain != kAnybody) return false;
+  s.domain = event;
+  return true;
+}
+
+// Finds the host of every task; false where an event of one host releases a task of another one at
+// once, so that hosts cannot be served one after the other.
+bool GraphTraffic::find_hosts() {
+  std::vector<std::uint32_t> waits(tasks_.size()), order;
+  order.reserve(tasks_.size());
+  for (std::uint32_t task = 0; task < tasks_.size(); ++task) {
+    const GraphTask& t = tasks_[task];
+    if (t.transfer || t.host) states_[task].domain = Network::domain(t.transfer ? t.source : *t.host);
+    waits[task] = states_[task].waits;
+    if (waits[task] == 0) order.push_back(task);
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const std::uint32_t on = order[i];
+    for (const bool acked : {false, true}) {
+      for (const std::uint32_t task : acked ? states_[on].next_acked : states_[on].next) {
+        if (!find_host(task, domain_of(on, acked))) return false;
+        if (--waits[task] == 0) order.push_back(task);
+      }
+    }
+  }
+  if (order.size() < tasks_.size()) return false;
+  // A delay of a lane begins where the one before it ends.
+  for (std::uint32_t task = 0; task < tasks_.size(); ++task) {
+    if (tasks_[task].lane == 0) continue;
+    Lane& lane = lanes_[tasks_[task].lane];
+    if (!lane.domain) lane.domain = states_[task].domain;
+    if (lane.domain != states_[task].domain) return false;
+  }
+  return true;
+}
+
+ObjectId GraphTraffic::handler_of(std::uint32_t task) const {
+  const Domain domain = states_[task].domain;
+  return domain == kAnybody ? id_ : clients_[domain - 1]->id();
+}
+
+void GraphTraffic::start(Picoseconds at) {
+  if (find_hosts()) {
+    network_.use_lookahead();
+  } else {
+    for (State& s : states_) s.domain = kAnybody;
+  }
+  network_.events().schedule(at, id_, kStart);
+}
 
 void GraphTraffic::on_event(std::uint64_t what, Picoseconds now) {
   if (what != kStart) return end(static_cast<std::uint32_t>(what), now);
@@ -87,12 +159,17 @@ void GraphTraffic::run(std::uint32_t task, Picoseconds now) {
   const GraphTask& t = tasks_[task];
   results_[task].begin = now;
   // Through the event queue even for no time: a long chain must not recurse.
-  if (!t.transfer) return network_.events().schedule(now + t.duration, id_, task);
+  if (!t.transfer) return network_.events().schedule(now + t.duration, handler_of(task), task);
   if (Tap* tap = network_.tap()) [[unlikely]] {
     tap->work_begins(t.source, {"transfer", task, 0, task, 1}, now);
   }
   client(t.source).nic().meter().begin(now);
-  client(t.destination).nic().meter().begin(now);
+  EventQueue& events = network_.events();
+  if (events.lookahead().count == 0) {
+    client(t.destination).nic().meter().begin(now);
+  } else {
+    events.schedule(now + events.lookahead(), client(t.destination).id(), kBegun + task);
+  }
   for (unsigned i = 0; i < kDepth && pump(task, now); ++i) {
   }
 }
@@ -120,8 +197,6 @@ void GraphTraffic::arrived(std::uint32_t task, std::uint32_t bytes, Picoseconds 
   s.arrived += bytes;
   if (s.arrived < tasks_[task].bytes) return;
   const GraphTask& t = tasks_[task];
-  if (Tap* tap = network_.tap()) [[unlikely]] tap->work_ends(t.source, task, t.bytes, true, now);
-  client(t.source).nic().meter().end(results_[task].begin, now, 0);
   client(t.destination).nic().meter().end(results_[task].begin, now, t.bytes);
   end(task, now);
 }
@@ -135,8 +210,14 @@ void GraphTraffic::completed(std::uint32_t task, const Completion& completion, P
   }
   State& s = states_[task];
   s.acked += completion.length;
-  if (s.acked >= tasks_[task].bytes) return acked(task, now);
-  pump(task, now);
+  const GraphTask& t = tasks_[task];
+  if (s.acked < t.bytes) {
+    pump(task, now);
+    return;
+  }
+  if (Tap* tap = network_.tap()) [[unlikely]] tap->work_ends(t.source, task, t.bytes, true, now);
+  client(t.source).nic().meter().end(results_[task].begin, now, 0);
+  acked(task, now);
 }
 
 void GraphTraffic::end(std::uint32_t task, Picoseconds now) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/network.hpp"
@@ -19,6 +20,7 @@ struct GraphTask {
   std::uint64_t bytes = 0;       // 0: a bare immediate
   Picoseconds duration{};        // of a delay
   std::uint32_t lane = 0;        // delays of one lane run one after another; 0: no lane
+  std::optional<NodeId> host{};  // of a delay: where it passes
   bool any = false;              // begins when the first of what it waits for has ended
 };
 
@@ -39,7 +41,8 @@ class GraphTraffic final : public EventHandler {
   // exist; throws std::invalid_argument otherwise.
   void depend(std::uint32_t task, std::uint32_t on, bool acked = false);
   // Begins at `at` what waits for nothing. The event queue is stopped when all has ended or a
-  // transfer failed.
+  // transfer failed. A graph in which no host waits for an event of another host, but for bytes and
+  // acknowledgements that reach it, is run by the network's lookahead (Network::use_lookahead).
   void start(Picoseconds at);
   bool done() const { return open_ == 0 || failed_ != Status::ok; }
   // Status of the first transfer that failed, and its number.
@@ -52,18 +55,25 @@ class GraphTraffic final : public EventHandler {
  private:
   class Client;
   static constexpr std::uint64_t kStart = ~0ull;
+  static constexpr std::uint64_t kBegun = 1ull << 32;  // + task: told to its destination
   static constexpr std::uint32_t kMessage = 1u << 20;  // bytes per write
   static constexpr unsigned kDepth = 4;                // writes outstanding per transfer
   struct State {
     std::uint32_t waits = 0;
+    Domain domain = kAnybody;  // of the host where it begins, if the graph has that for every task
     std::uint64_t posted = 0, arrived = 0, acked = 0;
     std::vector<std::uint32_t> next, next_acked;
   };
   struct Lane {
     bool busy = false;
+    std::optional<Domain> domain;
     std::deque<std::uint32_t> queue;
   };
   Client& client(NodeId host);
+  bool find_hosts();
+  bool find_host(std::uint32_t task, Domain event);
+  Domain domain_of(std::uint32_t on, bool acked) const;
+  ObjectId handler_of(std::uint32_t task) const;
   void ready(std::uint32_t task, Picoseconds now);
   void run(std::uint32_t task, Picoseconds now);
   bool pump(std::uint32_t task, Picoseconds now);

@@ -16,13 +16,38 @@ Nic::~Nic() = default;
 
 std::uint32_t Nic::register_region(std::uint8_t* base, std::uint64_t address, std::uint64_t length) {
   if (address + length < address) throw std::invalid_argument("nic: region wraps the address space");
-  regions_.push_back({base, address, length, true});
-  return static_cast<std::uint32_t>(regions_.size());
+  if (free_regions_.empty()) {
+    if (regions_.size() + 1 >= 1u << kRegionBits) throw std::length_error("nic: 2^24 regions");
+    regions_.emplace_back();
+    free_regions_.push_back(static_cast<std::uint32_t>(regions_.size()));
+  }
+  const std::uint32_t number = free_regions_.back();
+  free_regions_.pop_back();
+  Region& r = regions_[number - 1];
+  const std::uint8_t use = r.use;
+  r = {base, address, length};
+  r.use = static_cast<std::uint8_t>(use + 1);
+  r.key = static_cast<std::uint32_t>(use) << kRegionBits | number;
+  return r.key;
+}
+
+Nic::Region* Nic::region(std::uint32_t key) {
+  const std::uint32_t number = key & ((1u << kRegionBits) - 1);
+  if (number == 0 || number > regions_.size() || regions_[number - 1].key != key) return nullptr;
+  return &regions_[number - 1];
 }
 
 void Nic::deregister(std::uint32_t key) {
-  if (key == 0 || key > regions_.size()) throw std::invalid_argument("nic: unknown key");
-  regions_[key - 1].live = false;
+  Region* r = region(key);
+  if (!r) throw std::invalid_argument("nic: unknown key");
+  r->key = 0;
+  free_regions_.push_back(key & ((1u << kRegionBits) - 1));
+}
+
+Picoseconds Nic::last_placed(std::uint32_t key) {
+  const Region* r = region(key);
+  if (!r) throw std::invalid_argument("nic: unknown key");
+  return r->placed;
 }
 
 void Nic::connect(const QpConfig& config, Picoseconds now) {
@@ -112,16 +137,16 @@ void Nic::obey_pause(std::uint16_t number, const Packet& packet, Picoseconds now
 
 bool Nic::place(QpNumber, std::uint32_t key, std::uint64_t address, const Payload& payload) {
   if (payload.length > 0) {
-    const Region* region = key >= 1 && key <= regions_.size() ? &regions_[key - 1] : nullptr;
-    if (!region || !region->live || address < region->address ||
-        address - region->address > region->length ||
-        payload.length > region->length - (address - region->address)) {
+    Region* to = region(key);
+    if (!to || address < to->address || address - to->address > to->length ||
+        payload.length > to->length - (address - to->address)) {
       ++counters_.placement_refused;
       return false;
     }
-    if (region->base && payload.data) {
-      std::memcpy(region->base + (address - region->address), payload.data, payload.length);
+    if (to->base && payload.data) {
+      std::memcpy(to->base + (address - to->address), payload.data, payload.length);
     }
+    to->placed = now_;
     meter_.payload(payload.length, now_);
   }
   return true;

@@ -55,9 +55,12 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   void watch(Tap* tap) { tap_ = tap; }
 
   // Registers memory; `base` null: ranges are checked, bytes are not moved. Addresses of remote
-  // requests run from `address`. The key is never 0.
+  // requests run from `address`. The key is never 0; one that is no longer in use is given again with
+  // another number in its upper 8 bits, so that a late packet of the old one finds nothing.
   std::uint32_t register_region(std::uint8_t* base, std::uint64_t address, std::uint64_t length);
   void deregister(std::uint32_t key);
+  // When bytes were last placed in this region; -1: never.
+  Picoseconds last_placed(std::uint32_t key);
 
   void connect(const QpConfig& config, Picoseconds now);
   void post(QpNumber qp, WorkRequest request, Picoseconds now);
@@ -83,8 +86,12 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
     std::uint8_t* base = nullptr;
     std::uint64_t address = 0;
     std::uint64_t length = 0;
-    bool live = false;
+    Picoseconds placed{-1};  // last
+    std::uint32_t key = 0;   // 0: not in use
+    std::uint8_t use = 0;    // how often it has been given
   };
+  static constexpr std::uint32_t kRegionBits = 24;
+  Region* region(std::uint32_t key);
   struct Port {
     HalfLink* egress = nullptr;
     bool up = true;
@@ -127,7 +134,8 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   std::uint32_t ready_ports_ = 0;  // bit per port that became ready inside a transport call
   bool settling_ = false;
   std::vector<Port> ports_;
-  std::vector<Region> regions_;
+  std::vector<Region> regions_;  // by the lower bits of their keys, less 1
+  std::vector<std::uint32_t> free_regions_;
   std::unique_ptr<Transport> transport_;
   NicClient* client_ = nullptr;
   HostKernel* kernel_ = nullptr;

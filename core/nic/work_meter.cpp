@@ -4,7 +4,13 @@
 namespace loomnet {
 
 void WorkMeter::begin(Picoseconds now) {
-  if (open_++ == 0) opened_ = last_ = now;
+  if (open_++ > 0) return;
+  if (!busy_.empty() && now < busy_.back().end) {
+    opened_ = busy_.back().begin;
+    busy_.pop_back();
+    return;
+  }
+  opened_ = last_ = now;
 }
 
 void WorkMeter::end(Picoseconds began, Picoseconds now, std::uint64_t bytes) {

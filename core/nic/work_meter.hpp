@@ -24,7 +24,8 @@ class WorkMeter {
   // The most bins that are kept; further on they double in width.
   void limit(std::size_t bins) { most_bins_ = bins; }
 
-  // One more operation is outstanding. Operations may overlap; `busy()` is their union.
+  // One more operation is outstanding, since `now` or, where a host is told of it later, since a time
+  // before the last end. Operations may overlap; `busy()` is their union.
   void begin(Picoseconds now);
   // One that began at `began` has finished with `bytes` of payload moved for this host.
   void end(Picoseconds began, Picoseconds now, std::uint64_t bytes);

@@ -272,10 +272,11 @@ class _Builder:
                 if node.type in _WORK:
                     if node.duration_us > 10**12:
                         raise self.fail(rank, node, f"takes {node.duration_us} us")
-                    task = Task(duration_ps=node.duration_us * 10**6, lane=rank + 1, what=what)
+                    task = Task(duration_ps=node.duration_us * 10**6, lane=rank + 1, what=what,
+                                rank=rank)
                     begin[node.id] = end[node.id] = graph.add(task)
                 elif node.type in (METADATA, SEND, RECEIVE, COLLECTIVE):
-                    begin[node.id] = graph.join(what=what)
+                    begin[node.id] = graph.join(what=what, rank=rank)
                     end[node.id] = begin[node.id] if node.type == METADATA else -1
                 else:
                     raise self.fail(rank, node, f"unknown node type {node.type}")

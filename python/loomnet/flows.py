@@ -19,8 +19,10 @@ _LEAST_HEADERS = (74, 74)
 
 @dataclass(frozen=True, slots=True)
 class FlowRecord:
-    """One flow: host numbers, payload bytes, times of the job (picoseconds). `end_ps` None: never.
-    `ideal_ps`: no flow of this size between these hosts can end sooner, alone in the fabric."""
+    """One flow: host numbers, payload bytes, times of the job (picoseconds). It ends twice: at
+    `arrived_ps` its last byte is in place at the destination, at `end_ps` its sender has the last
+    acknowledgement; None: never, or not known (arrivals of the kernel's TCP). `ideal_ps`: no flow
+    of this size between these hosts can be acknowledged sooner, alone in the fabric."""
 
     source: int
     destination: int
@@ -28,6 +30,7 @@ class FlowRecord:
     start_ps: int
     end_ps: int | None
     ideal_ps: int
+    arrived_ps: int | None = None
 
     @property
     def completion_ps(self) -> int | None:
@@ -80,8 +83,9 @@ def records(plan: Plan, data: RunData) -> list[FlowRecord]:
     """The flows of a run, with what each would have taken alone."""
     ideals = Ideals(plan, data.transport)
     return [
-        FlowRecord(a, b, size, start, end, ideals.of(a, b, size))
-        for a, b, size, start, end in data.flows
+        FlowRecord(flow.source, flow.destination, flow.bytes, flow.start_ps, flow.end_ps,
+                   ideals.of(flow.source, flow.destination, flow.bytes), flow.arrived_ps)
+        for flow in data.flows
     ]
 
 

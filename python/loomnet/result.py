@@ -115,15 +115,18 @@ class Result:
 
     @property
     def flows(self) -> Table:
-        """One row per flow: source, destination, bytes, start and completion time in seconds, and
-        the slowdown against the fabric being empty. Null where a flow never ended."""
-        columns = ("source", "destination", "bytes", "start_s", "fct_s", "slowdown")
+        """One row per flow: source, destination, bytes, start and completion time (until the
+        sender's last acknowledgement) in seconds, the slowdown against the fabric being empty, and
+        the time until the last byte's arrival. Null where a flow never ended."""
+        columns = ("source", "destination", "bytes", "start_s", "fct_s", "slowdown", "arrival_s")
         names = self.plan.topology.names
         rows = [
             dict(zip(columns, (
                 names[flow.source], names[flow.destination], flow.bytes, flow.start_ps / 1e12,
                 flow.completion_ps and flow.completion_ps / 1e12,
-                flow.completion_ps and flow.completion_ps / max(flow.ideal_ps, 1)), strict=True))
+                flow.completion_ps and flow.completion_ps / max(flow.ideal_ps, 1),
+                None if flow.arrived_ps is None else (flow.arrived_ps - flow.start_ps) / 1e12,
+            ), strict=True))
             for flow in self.flow_records
         ]
         return Table(columns, rows)

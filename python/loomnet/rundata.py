@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from loomnet.timetable import Window
 
@@ -14,8 +14,25 @@ if TYPE_CHECKING:
     from loomnet.sampling import Samples
 
 Interval = tuple[int, int]
-# Source and destination (host numbers), payload bytes, start, end (None: never).
-FlowRow = tuple[int, int, int, int, int | None]
+
+
+class FlowRow(NamedTuple):
+    """One flow: hosts by number, payload bytes, times. `end_ps`: the sender had its last
+    acknowledgement. `arrived_ps`: the last byte was in place at the destination, which the kernel's
+    TCP does not tell. None: never, or not known."""
+
+    source: int
+    destination: int
+    bytes: int
+    start_ps: int
+    end_ps: int | None
+    arrived_ps: int | None = None
+
+    def since(self, origin_ps: int) -> FlowRow:
+        """With its times counted from there."""
+        end, arrived = (None if at is None else at - origin_ps
+                        for at in (self.end_ps, self.arrived_ps))
+        return self._replace(start_ps=self.start_ps - origin_ps, end_ps=end, arrived_ps=arrived)
 
 
 @dataclass

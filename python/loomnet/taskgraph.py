@@ -26,6 +26,7 @@ class Task:
     what: str = ""
     flow: bool = False  # one of the flows that the user asked for
     any: bool = False  # begins when the first of what it waits for has ended, not the last
+    rank: int = -1  # of a delay: whose it is, if anyone's
 
 
 def acked(task: int) -> int:
@@ -57,9 +58,9 @@ class TaskGraph:
         self.after.append(list(after))
         return len(self.tasks) - 1
 
-    def join(self, after: Iterable[int] = (), what: str = "") -> int:
-        """A point in time: when all of these have ended."""
-        return self.add(Task(what=what), after)
+    def join(self, after: Iterable[int] = (), what: str = "", rank: int = -1) -> int:
+        """A point in time: when all of these have ended, as `rank` sees it."""
+        return self.add(Task(what=what, rank=rank), after)
 
     def send(
         self, source: int, destination: int, size: int, after: Iterable[int] = (), what: str = ""

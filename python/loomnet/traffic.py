@@ -149,13 +149,14 @@ class FlowTraffic:
 
     def errors(self) -> list[RunFault]:
         return [RunFault(end or 0, f"flow {i}", status)
-                for i, (_, end, _, status) in enumerate(self.core.results()) if status != "ok"]
+                for i, (_, end, *_, status) in enumerate(self.core.results()) if status != "ok"]
 
     def wrong(self) -> int:
         return self.core.wrong
 
     def flows(self) -> list[FlowRow]:
-        return [(*asked, start, end if status == "ok" else None) for asked, (start, end, _, status)
+        return [FlowRow(*asked, start, end if status == "ok" else None, arrived)
+                for asked, (start, end, arrived, _, status)
                 in zip(self._asked, self.core.results(), strict=True)]
 
     def notes(self) -> dict[str, float | int | str | None]:
@@ -174,8 +175,9 @@ class FlowTraffic:
             found[flow] = (s["acked"] - before, s["cwnd"], s["srtt_ps"], s["min_rtt_ps"])
         return found
 
-    def results(self) -> list[tuple[int, int | None, int, str]]:
-        """(start, end or None, completed bytes, status) of every flow."""
+    def results(self) -> list[tuple[int, int | None, int | None, int, str]]:
+        """(start, end, arrival of the last byte, completed bytes, status) of every flow; times that
+        have not come: None."""
         return self.core.results()
 
 
@@ -192,7 +194,8 @@ class GraphTraffic:
         for task in graph.tasks:
             if task.source < 0:
                 bounds.check_at(task.what or graph.name, task.duration_ps)
-                self.core.delay(task.duration_ps, task.lane, task.any)
+                self.core.delay(task.duration_ps, task.lane, task.any,
+                                None if task.rank < 0 else engine.node(placement[task.rank]))
                 continue
             bounds.check_job_bytes(task.what or graph.name, task.bytes)
             key = (task.source, task.destination, task.channel)
@@ -234,9 +237,9 @@ class GraphTraffic:
 
     def flows(self) -> list[FlowRow]:
         times = self.core.results().tolist()
-        return [(self._placement[task.source], self._placement[task.destination], task.bytes, begin,
-                 acked if acked >= 0 else None)
-                for task, (begin, _, acked) in zip(self._graph.tasks, times, strict=True)
+        return [FlowRow(self._placement[task.source], self._placement[task.destination], task.bytes,
+                        begin, acked if acked >= 0 else None, arrived if arrived >= 0 else None)
+                for task, (begin, arrived, acked) in zip(self._graph.tasks, times, strict=True)
                 if task.flow and begin >= 0]
 
     def notes(self) -> dict[str, float | int | str | None]:

@@ -180,8 +180,7 @@ class _Run:
         data = RunData(
             ended=ended, end_ps=end,  # type: ignore[arg-type]
             hosts={host: self.engine.series(host, self.origin) for host in request.placement},
-            flows=[(a, b, size, start - self.origin, end and end - self.origin)
-                   for a, b, size, start, end in self.traffic.flows()],
+            flows=[flow.since(self.origin) for flow in self.traffic.flows()],
             transport=request.job.transport, iterations=found,
             samples=self.sampler.samples if self.sampler is not None else None,
             windows=request.timetable.windows, counters=self.counters,

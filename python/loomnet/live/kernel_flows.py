@@ -201,7 +201,7 @@ class KernelFlows:
         return self._faults
 
     def flows(self) -> list[FlowRow]:
-        return [(self._placement[a], self._placement[b], size, start, self._ends.get(flow))
+        return [FlowRow(self._placement[a], self._placement[b], size, start, self._ends.get(flow))
                 for flow, (start, a, b, size) in enumerate(self._rows)]
 
     # --- afterwards ---------------------------------------------------------------------------
@@ -216,11 +216,11 @@ class KernelFlows:
 
     def _at(self, host: int, measured: HostSeries, end_ps: int) -> HostSeries:
         origin = self.origin_ps or 0
-        rows = [(a, b, size, start - origin, None if end is None else end - origin)
-                for a, b, size, start, end in self.flows() if host in (a, b)]
-        work = sorted((start, end, size if b == host else 0)
-                      for _, b, size, start, end in rows if end is not None)
-        spans = ((start, end_ps if end is None else end) for *_, start, end in rows)
+        rows = [flow.since(origin) for flow in self.flows()
+                if host in (flow.source, flow.destination)]
+        work = sorted((flow.start_ps, flow.end_ps, flow.bytes if flow.destination == host else 0)
+                      for flow in rows if flow.end_ps is not None)
+        spans = ((flow.start_ps, end_ps if flow.end_ps is None else flow.end_ps) for flow in rows)
         busy = _union([span for span in spans if span[1] > span[0]])
         return replace(measured, work=work, busy=busy, silence_floor_ps=measured.bin_ps,
                        silences=_silences(measured, busy))

@@ -424,8 +424,7 @@ class _Run:
         wrong, flows = None, []
         traffic = self.kernel_flows or self.traffic
         if traffic is not None:
-            flows = [(a, b, size, start - origin, stop and stop - origin)
-                     for a, b, size, start, stop in traffic.flows()]
+            flows = [flow.since(origin) for flow in traffic.flows()]
         if self.kernel_flows is not None:
             hosts = self.kernel_flows.series(hosts, end)
         if self.traffic is not None and self.payload_moves:

@@ -4,6 +4,7 @@
 
 #include "engine/clos.hpp"
 #include "engine/flow_traffic.hpp"
+#include "engine/graph_traffic.hpp"
 #include "trace/recorder.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 #include "transport/roce/roce_transport.hpp"
@@ -25,11 +26,7 @@ struct Shown {
   bool operator==(const Shown&) const = default;
 };
 
-// All hosts write to two neighbours and to host 0, while a link goes down and comes back and
-// another becomes shorter than any.
-Shown run(bool mrc, bool watched) {
-  Network network(1);
-  testing::Clos clos(network, kShape);
+void equip(Network& network, bool mrc) {
   for (unsigned h = 0; h < kShape.hosts(); ++h) {
     Nic& nic = network.nic(h);
     if (mrc) {
@@ -39,6 +36,22 @@ Shown run(bool mrc, bool watched) {
       nic.set_transport(std::make_unique<RoceTransport>(nic.sink(), RoceOptions{.timeout_exponent = 7}));
     }
   }
+}
+
+// A link goes down and comes back, another becomes shorter than any.
+void disturb(Network& network) {
+  network.schedule(microseconds(40), LinkChange{.link = 1, .up = false});
+  network.schedule(microseconds(90), LinkChange{.link = 1, .up = true});
+  network.schedule(microseconds(60), LinkChange{.link = 3, .delay = nanoseconds(300)});
+}
+
+void show(Network& network, Shown& shown);
+
+// All hosts write to two neighbours and to host 0.
+Shown run(bool mrc, bool watched) {
+  Network network(1);
+  testing::Clos clos(network, kShape);
+  equip(network, mrc);
   Recorder recorder({.timeline = true});
   if (watched) network.set_tap(&recorder, true);
   network.use_lookahead();
@@ -59,20 +72,77 @@ Shown run(bool mrc, bool watched) {
                  .start = microseconds(3 * h)});
     }
   }
-  network.schedule(microseconds(40), LinkChange{.link = 1, .up = false});
-  network.schedule(microseconds(90), LinkChange{.link = 1, .up = true});
-  network.schedule(microseconds(60), LinkChange{.link = 3, .delay = nanoseconds(300)});
+  disturb(network);
   flows.start();
   EXPECT_FALSE(network.run_until(seconds(1)));  // stopped: the flows are done
   EXPECT_TRUE(flows.done());
   EXPECT_EQ(flows.wrong(), 0u);
 
   Shown shown{{}, network.now(), network.events().lookahead()};
-  auto& out = shown.figures;
   for (const FlowResult& r : flows.results()) {
     EXPECT_EQ(r.status, Status::ok);
-    out.insert(out.end(), {static_cast<std::uint64_t>(r.end.count), r.completed});
+    EXPECT_LT(r.arrived, r.end);
+    shown.figures.insert(shown.figures.end(), {static_cast<std::uint64_t>(r.end.count),
+                                               static_cast<std::uint64_t>(r.arrived.count), r.completed});
   }
+  show(network, shown);
+  return shown;
+}
+
+// Two rings, one each way: every host sends on what it got, after a delay of a lane that both rings
+// share, and every second hop waits for the acknowledgement of its host's last transfer as well.
+// `across`: one delay waits for two hosts.
+Shown run_graph(bool mrc, bool watched, bool across = false) {
+  Network network(1);
+  testing::Clos clos(network, kShape);
+  equip(network, mrc);
+  Recorder recorder({.timeline = true});
+  if (watched) network.set_tap(&recorder, true);
+  GraphTraffic graph(network);
+  const unsigned n = kShape.hosts();
+  const auto qp = [&](unsigned from, unsigned to) { return QpNumber{100 + from * n + to}; };
+  for (unsigned h = 0; h < n; ++h) clos.connect(h, qp(h, (h + 1) % n), (h + 1) % n, qp((h + 1) % n, h), h);
+  const auto at_once = graph.add({.duration = microseconds(3)});
+  std::vector<std::uint32_t> last(2 * n, at_once);  // by way and host: its last transfer
+  std::vector<std::uint32_t> delays;
+  for (unsigned step = 0; step < 12; ++step) {
+    std::vector<std::uint32_t> sent(2 * n);
+    for (unsigned i = 0; i < 2 * n; ++i) {
+      const unsigned way = i / n, h = i % n, to = way ? (h + n - 1) % n : (h + 1) % n;
+      const unsigned before = way * n + (way ? (h + 1) % n : (h + n - 1) % n);
+      delays.push_back(graph.add({.duration = nanoseconds(700 * (h % 3)), .lane = h + 1, .host = h}));
+      graph.depend(delays.back(), last[before]);
+      sent[i] = graph.add({.transfer = true, .source = h, .destination = to, .qp = qp(h, to), .bytes = 60'000 + 100 * i});
+      graph.depend(sent[i], delays.back());
+      if (step % 2) graph.depend(sent[i], last[i], true);
+    }
+    last = sent;
+  }
+  const auto end = graph.add({.host = 0});
+  graph.depend(end, last[n - 1]);  // arrives at host 0
+  if (across) graph.depend(end, last[0], true), graph.depend(end, last[1], true);
+  disturb(network);
+  graph.start({});
+  EXPECT_EQ(network.events().lookahead(), across ? Picoseconds{} : microseconds(1));
+  EXPECT_EQ(network.events().apart(), !across && !watched);
+  EXPECT_FALSE(network.run_until(seconds(1)));  // stopped: all is done
+  EXPECT_TRUE(graph.done());
+
+  Shown shown{{}, network.now(), network.events().lookahead()};
+  for (const GraphResult& r : graph.results()) {
+    EXPECT_LE(r.begin, r.end);
+    EXPECT_LE(r.end, r.acked);
+    for (const Picoseconds at : {r.begin, r.end, r.acked}) {
+      shown.figures.push_back(static_cast<std::uint64_t>(at.count));
+    }
+  }
+  show(network, shown);
+  return shown;
+}
+
+// What links and hosts counted; ends the run.
+void show(Network& network, Shown& shown) {
+  auto& out = shown.figures;
   for (LinkId link = 0; link < network.links(); ++link) {
     for (const bool forward : {true, false}) {
       const LinkCounters& c = network.half(link, forward).counters();
@@ -93,7 +163,6 @@ Shown run(bool mrc, bool watched) {
   }
   network.clear();
   EXPECT_EQ(network.pool().outstanding(), 0u);
-  return shown;
 }
 
 TEST(Lookahead, ResultsAreTheSameAsInTheOrderOfTime) {
@@ -103,6 +172,17 @@ TEST(Lookahead, ResultsAreTheSameAsInTheOrderOfTime) {
     EXPECT_EQ(by_windows.lookahead, nanoseconds(300));  // of the link that became shorter
     EXPECT_EQ(by_windows.end.count % nanoseconds(300).count, 0);
   }
+}
+
+TEST(Lookahead, AGraphWhoseHostsHearOfOneAnotherByPacketsRunsByWindows) {
+  for (const bool mrc : {true, false}) {
+    const Shown by_windows = run_graph(mrc, false);
+    EXPECT_TRUE(by_windows == run_graph(mrc, true)) << (mrc ? "mrc" : "roce");
+  }
+}
+
+TEST(Lookahead, AGraphWithADelayThatWaitsForTwoHostsRunsInTheOrderOfTime) {
+  EXPECT_TRUE(run_graph(true, false, true) == run_graph(true, true, true));
 }
 
 // Glass leaves no time between a panel's two sides: all is served in the order of time.

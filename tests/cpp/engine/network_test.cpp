@@ -163,5 +163,20 @@ TEST(Network, APanelForwardsGlassAndDarkPortsLose) {
   EXPECT_THROW(network.set_circuits(panel, {1, 0, 7}), std::invalid_argument);
 }
 
+TEST(Nic, AKeyThatIsGivenAgainDiffersFromTheOldOne) {
+  Network network(1);
+  Nic& nic = network.nic(network.add_host(1));
+  const std::uint32_t kept = nic.register_region(nullptr, 0, 100);
+  const std::uint32_t old = nic.register_region(nullptr, 0, 100);
+  nic.deregister(old);
+  const std::uint32_t fresh = nic.register_region(nullptr, 0, 100);
+  EXPECT_EQ(fresh & 0xffffff, old & 0xffffff) << "regions do not pile up";
+  EXPECT_NE(fresh, old);
+  EXPECT_NE(fresh, kept);
+  EXPECT_THROW(nic.deregister(old), std::invalid_argument);
+  EXPECT_THROW(nic.last_placed(old), std::invalid_argument);
+  EXPECT_EQ(nic.last_placed(fresh), Picoseconds{-1});
+}
+
 }  // namespace
 }  // namespace loomnet
