@@ -29,10 +29,10 @@ def figures(fabric: Fabric) -> dict[str, tuple[float, str]]:
         "switches": (switches, ""),
         "links": (links, ""),
         "switches per NIC": (switches / hosts, ""),
-    }
+    } | fabric.notes
     shape, specs = fabric.shape, getattr(fabric, "specs", ())
     if shape is None or not fabric.uniform:
-        return found
+        return found | _short_queues(fabric)
     rates = [spec.rate.count for spec in specs]
     per_plane = (shape.hosts, shape.leaves * shape.aggs_per_pod, shape.aggs * shape.cores_per_agg)
     nic = shape.planes * rates[0]
@@ -59,6 +59,7 @@ def figures(fabric: Fabric) -> dict[str, tuple[float, str]]:
         "entropy value bits": (_bits(shape.planes) + _bits(paths), ""),
         "NICs reachable through one switch": (shape.hosts_per_leaf, ""),
     }
+    found |= _queues(fabric)
     found |= _pfc(fabric, per_plane)
     # Of the node's capacity in the plane at fault for links above a T0, as the reference counts it;
     # of all its planes for what takes the whole plane away.
@@ -72,6 +73,45 @@ def figures(fabric: Fabric) -> dict[str, tuple[float, str]]:
     return found
 
 
+_TIERS = ("NIC-T0", "T0-T1", "T1-T2")
+
+
+def _queues(fabric: Fabric) -> dict[str, tuple[float, str]]:
+    """Packets that the data queues of a switch hold, and which of them are at the least number."""
+    from loomnet.plan import HEADER_BYTES, MIN_QUEUE_PACKETS
+    from loomnet.sparse import Halves, longest_rtt
+
+    frame = fabric.payload.bytes + HEADER_BYTES
+    rtt = longest_rtt(fabric, frame)  # type: ignore[arg-type]
+    halves = Halves(fabric, rtt, frame,  # type: ignore[arg-type]
+                    {"pfc": False, "dcqcn": False, "trims": True})  # fmt: skip
+    found: dict[str, tuple[float, str]] = {}
+    for tier, spec in enumerate(fabric.specs):  # type: ignore[attr-defined]
+        held = halves.settings[tier][tier == 0]["data_limit_bytes"] / frame  # to the host
+        bdp, unit = spec.rate.bytes_in(rtt) / frame, "packets"
+        if spec.data_limit is None and bdp < MIN_QUEUE_PACKETS:
+            unit += f", with its BDP of {bdp:.2g} taken as {MIN_QUEUE_PACKETS}"
+        found[f"data queue, {_TIERS[tier]} link"] = (held, unit)
+    return found
+
+
+def _short_queues(fabric: Fabric) -> dict[str, tuple[float, str]]:
+    """Links of an irregular fabric whose queues are at the least number of packets."""
+    from loomnet.plan import MIN_QUEUE_PACKETS, make_plan
+    from loomnet.units import Time
+
+    plan = make_plan(fabric)
+    rtt = Time.of(plan.base_rtt_ps)
+    short = sum(
+        half.data_limit is None
+        and half.rate.bytes_in(rtt) < MIN_QUEUE_PACKETS * plan.frame_bytes
+        for link in fabric.all_links()
+        for half in (link.forward, link.backward)
+    )
+    return {"one-way links with the least data queue": (
+        short, f"their BDP, of less than {MIN_QUEUE_PACKETS} packets, is taken as so many")}
+
+
 def _pfc(fabric: Fabric, per_plane: tuple[int, ...]) -> dict[str, tuple[float, str]]:
     """Switch ports under PFC, and what each reserves of its switch's buffer."""
     from loomnet.plan import HEADER_BYTES
@@ -79,7 +119,7 @@ def _pfc(fabric: Fabric, per_plane: tuple[int, ...]) -> dict[str, tuple[float, s
 
     frame = fabric.payload.bytes + HEADER_BYTES
     halves = Halves(fabric, longest_rtt(fabric, frame), frame,  # type: ignore[arg-type]
-                    {"pfc": True, "dcqcn": False})  # fmt: skip
+                    {"pfc": True, "dcqcn": False, "trims": True})  # fmt: skip
     tiers = range(len(fabric.specs))  # type: ignore[attr-defined]
     with_roce = [fabric.specs[tier].pfc is None for tier in tiers]  # type: ignore[attr-defined]
     ports = sum(
@@ -93,7 +133,7 @@ def _pfc(fabric: Fabric, per_plane: tuple[int, ...]) -> dict[str, tuple[float, s
     found: dict[str, tuple[float, str]] = {
         "lossless switch ports": (ports, "with RoCE" if all(with_roce) else "")
     }
-    for tier, name in zip(tiers, ("NIC-T0", "T0-T1", "T1-T2"), strict=False):
+    for tier, name in zip(tiers, _TIERS, strict=False):
         half = halves.settings[tier][0]
         if half["pfc_xoff_bytes"]:
             found[f"PFC xoff, {name} link"] = (half["pfc_xoff_bytes"] / 1e3, "kB")

@@ -11,7 +11,7 @@ from loomnet import _core
 from loomnet.errors import UsageError
 from loomnet.jobs import Job
 from loomnet.naming import did_you_mean, quoted
-from loomnet.plan import HalfLinkPlan, Plan, SwitchPlan
+from loomnet.plan import LOSSY_BDPS, HalfLinkPlan, Plan, SwitchPlan
 from loomnet.routing import SwitchRoutes
 from loomnet.rundata import HostSeries
 from loomnet.sparse import PartialPlan
@@ -82,7 +82,7 @@ def virtual_transport(job: Job, options: dict[str, Any], plan: Plan
     if plan.pfc:
         notes["pfc"] = "on: switch ports are lossless"
     elif name == "roce":
-        notes["pfc"] = "off: go-back-N over lossy switches"
+        notes["pfc"] = f"off: go-back-N over lossy switches, queues of {LOSSY_BDPS} BDP by default"
     if name == "roce":
         notes["dcqcn"] = "on" if chosen.get("dcqcn") else "off"
     return name, chosen, notes

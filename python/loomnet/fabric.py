@@ -149,6 +149,8 @@ class Fabric:
         # The arithmetic of a regular fabric, and whether its links still are as it was built.
         self.shape: Clos | None = None
         self.uniform = False
+        # What describe() says beside: how a file was read.
+        self.notes: dict[str, tuple[float, str]] = {}
 
     # --- construction ---------------------------------------------------------------------------
     @checked_call

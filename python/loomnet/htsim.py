@@ -218,6 +218,7 @@ def _bounded(where: str, text: str, name: str) -> int:
 
 
 # --- topologies -----------------------------------------------------------------------------------
+_MOST_BUNDLE = 256
 _TOP = ("nodes", "tiers", "podsize")
 _TIER = (
     "downlink_speed_gbps",
@@ -235,7 +236,9 @@ _TIER = (
 @checked_call
 def from_htsim_topology(path: str | Path, *, payload: Size | str = "4096 B") -> Fabric:
     """The Clos of a .topo file, hosts in blocks as htsim numbers them. A switch's latency is spread
-    over the two links that a packet uses to pass it. Raises UsageError naming the line at fault."""
+    over the two links that a packet uses to pass it. The links of a bundle are one link of their
+    rates together, as describe() says: no packet of a bundle waits while a link of it is idle.
+    Raises UsageError naming the line at fault."""
     path = user_path("from_htsim_topology", path)
     top: dict[str, int] = {}
     tiers: dict[int, dict[str, float]] = {}
@@ -268,8 +271,8 @@ def from_htsim_topology(path: str | Path, *, payload: Size | str = "4096 B") -> 
                 f"{where}: {words[0]} is not carried over; remove the line and say "
                 "fabric.override(…, data_limit=…)"
             )
-        if name == "bundle" and value != 1:
-            raise UsageError(f"{where}: Bundle {value}: parallel links are not supported")
+        if name == "bundle" and not 1 <= value <= _MOST_BUNDLE:
+            raise UsageError(f"{where}: Bundle {value} must be 1 to {_MOST_BUNDLE} links")
     return _clos(path, top, tiers, payload)
 
 
@@ -306,12 +309,20 @@ def _clos(
         )
         for tier in range(count)
     ]
-    rates = [Rate.of(_speed(path, tier, tiers[tier])) for tier in range(count)]
+    bundles = [of(tier, "bundle", 1) for tier in range(count)]
+    rates = [Rate.of(_speed(path, tier, tiers[tier]) * bundles[tier]) for tier in range(count)]
+    up = []  # switches above one, of the ports that Radix_Up counts
+    for tier in range(count - 1):
+        ports, bundle = of(tier, "radix_up"), bundles[tier + 1]
+        if ports % bundle:
+            raise UsageError(f"{path}: Tier {tier}: Radix_Up {ports} is no multiple of Bundle "
+                             f"{bundle} of tier {tier + 1}")
+        up.append(ports // bundle)
     if count == 2:
         fabric = clos.two_tier(
             planes=1,
             leaves=down[1],
-            spines=of(0, "radix_up"),
+            spines=up[0],
             hosts_per_leaf=down[0],
             rate=rates[0],
             delay=delays[0],
@@ -324,8 +335,8 @@ def _clos(
         fabric = clos.three_tier(
             pods=down[2],
             leaves_per_pod=down[1],
-            aggs_per_pod=of(0, "radix_up"),
-            cores_per_agg=of(1, "radix_up"),
+            aggs_per_pod=up[0],
+            cores_per_agg=up[1],
             hosts_per_leaf=down[0],
             rate=rates[0],
             delay=delays[0],
@@ -337,6 +348,9 @@ def _clos(
             order="block",
         )
     fabric.name = path.stem or "htsim"
+    for bundle, name in zip(bundles, ("NIC-T0", "T0-T1", "T1-T2"), strict=False):
+        if bundle > 1:
+            fabric.notes[f"links per {name} bundle"] = (bundle, "taken as one of their joint rate")
     return fabric
 
 

@@ -331,6 +331,7 @@ class Lab:
             dcqcn=(job.transport == "roce"
                    and options.get("roce", {}).get("dcqcn") not in (None, False)),
             pfc=job.transport == "roce" and self.clock == "virtual" and label not in self._replay,
+            trims=job.transport != "roce",
         )
         timetable = Timetable(plan, faults, reroute_delay=reroute,
                               moments=self._moments.get(label))

@@ -30,6 +30,8 @@ DCQCN_RATE, DCQCN_KMIN, DCQCN_KMAX, DCQCN_PMAX = 40 * 10**9, 5_000, 200_000, 0.0
 # most half" ("MRC + SRv6 multi-plane fabrics" 2.10). Below the half, late headers pace an incast.
 CONTROL_SHARE, CONTROL_SHARE_MOST = 0.25, 0.5
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
+# Where packets are dropped, not trimmed ("MRC + SRv6 multi-plane fabrics" 2.9).
+LOSSY_BDPS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,16 +232,19 @@ def half_settings(
     from_host: bool,
     pfc: bool,
     dcqcn: bool,
+    trims: bool,
     where: str,
 ) -> dict[str, Any]:
     """The numbers of one direction that follow from its rate and where it leads. `back` is the
     other direction, `pfc` whether it is lossless where it does not say, `dcqcn` whether it marks as
-    DCQCN wants it."""
+    DCQCN wants it, `trims` whether what is sent may be trimmed."""
     # Thresholds: 1 BDP, 1.5 BDP at the last hop; ECN 0.2 … 0.8 BDP, off at the last hop; control
-    # 2 x data ("MRC + SRv6 multi-plane fabrics" 2.9). A NIC's own egress neither marks nor trims,
-    # and holds 5 BDP: only kernel traffic ever queues there.
+    # 4 x data, where the publication has 2 x ("MRC + SRv6 multi-plane fabrics" 2.9). A NIC's own
+    # egress neither marks nor trims: only kernel traffic ever queues there.
     bdp = max(spec.rate.bytes_in(rtt), MIN_QUEUE_PACKETS * frame)
-    limit = 5 * bdp if from_host else bdp * 3 // 2 if last_hop else bdp
+    pauses = pfc if spec.pfc is None else spec.pfc is not False
+    lossy = from_host or not (pauses or (spec.trim and trims))
+    limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
     if spec.data_limit is not None:
         limit = spec.data_limit.bytes
     control = 4 * limit if spec.control_limit is None else spec.control_limit.bytes
@@ -332,11 +337,13 @@ def make_plan(
     hosts: Iterable[int] | None = None,
     pfc: bool = False,
     dcqcn: bool = False,
+    trims: bool = True,
 ) -> Plan:
     """Checks a fabric and works out every number. Raises FabricError or AddressError.
 
     `pfc`: whether switch ports are lossless where their links do not say; `dcqcn`: whether switches
-    mark as DCQCN's constants have it.
+    mark as DCQCN's constants have it; `trims`: whether the transport's packets may be trimmed, for
+    which switches have shorter queues.
 
     `hosts`: only what traffic among these hosts (numbers) can meet, with the numbers, addresses and
     seeds of the whole; the fabric must be regular and without overrides.
@@ -345,13 +352,14 @@ def make_plan(
     if hosts is not None:
         from loomnet.sparse import partial_plan
 
-        return partial_plan(fabric, hosts, seed, style, {"pfc": pfc, "dcqcn": dcqcn})
+        return partial_plan(
+            fabric, hosts, seed, style, {"pfc": pfc, "dcqcn": dcqcn, "trims": trims})
     topology = Topology(fabric)
     addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
     frame = fabric.payload.bytes + HEADER_BYTES
     rtt = base_rtt(topology, addresses, frame)
     bounds.check_round_trip(fabric.name, rtt.count)
-    defaults = {"pfc": pfc, "dcqcn": dcqcn}
+    defaults = {"pfc": pfc, "dcqcn": dcqcn, "trims": trims}
     links = tuple(
         LinkPlan(
             i,

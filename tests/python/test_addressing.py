@@ -253,6 +253,44 @@ def test_plan_of_the_main_job():
         assert plan.half(number).data_limit_bytes >= 8 * 2190
 
 
+def test_queues_hold_five_bdp_where_packets_are_dropped_not_trimmed():
+    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="100 Gb/s",
+                              delay="1 us")
+    fabric.override("p0.leaf0->p0.spine0", trim=False).override("p0.leaf1->p0.spine0", pfc=False)
+
+    def bdps(**options):
+        plan = make_plan(fabric, **options)
+        bdp = ln.Rate("100 Gb/s").bytes_in(ln.Time.of(plan.base_rtt_ps))
+        halves = {half.name: half for link in plan.links for half in (link.forward, link.backward)}
+        return [round(halves[name].data_limit_bytes / bdp, 3) for name in (
+            "p0.leaf0->p0.spine0", "p0.leaf1->p0.spine0", "p0.spine0->p0.leaf0", "p0.leaf0->h0")]
+
+    assert bdps() == [5, 1, 1, 1.5]  # of what may be trimmed
+    assert bdps(trims=False) == [5, 5, 5, 5]  # RoCE over lossy switches
+    assert bdps(trims=False, pfc=True) == [1, 5, 1, 1.5]  # RoCE over lossless ones, but one link
+
+
+def test_describe_says_where_a_queue_holds_more_than_its_bdp():
+    def said(rate):
+        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate=rate,
+                                  delay="1 us")
+        return {row["figure"]: (round(row["value"], 1), row["unit"])
+                for row in fabric.describe() if "queue" in row["figure"]}
+
+    assert said("40 Mb/s") == {
+        "data queue, NIC-T0 link": (12, "packets, with its BDP of 4.4 taken as 8"),
+        "data queue, T0-T1 link": (8, "packets, with its BDP of 4.4 taken as 8")}
+    assert {unit for _, unit in said("100 Gb/s").values()} == {"packets"}
+    joined = ln.Fabric("two")
+    for host in ("a", "b"):
+        joined.add_host(host)
+    joined.add_switch("s")
+    joined.add_link("a", "s", rate="40 Mb/s", delay="1 us")
+    joined.add_link("s", "b", rate="100 Gb/s", delay="1 us")
+    (short,) = (row for row in joined.describe() if "queue" in row["figure"])
+    assert short["value"] == 2
+
+
 def test_a_slow_link_still_queues_eight_packets_and_overrides_win():
     fabric = ln.star(hosts=2, rate="1 Mb/s", delay="1 us")
     fabric.override("p0.leaf0->h0", data_limit="64 kB", ecn=True, trim=False)

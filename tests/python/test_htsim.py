@@ -187,13 +187,25 @@ def test_a_topology_of_two_tiers_runs(tmp_path):
     assert r["errors"] == 0 and fabric.counts == (8, 2 + 4, 8 + 8)
 
 
+def test_a_bundle_is_a_link_of_its_joint_rate(tmp_path):
+    text = TOPOLOGY.replace("Radix_Up 2", "Radix_Up 4", 1).replace("Bundle 1", "Bundle 2")
+    fabric = ln.from_htsim_topology(written(tmp_path, text, "bundles.topo"))
+    plain = ln.from_htsim_topology(written(tmp_path, TOPOLOGY, "plain.topo"))
+    assert fabric.counts == plain.counts
+    rates = [[str(spec.rate) for spec in each.specs] for each in (fabric, plain)]
+    assert rates == [["200 Gb/s", "400 Gb/s", "400 Gb/s"], ["200 Gb/s", "200 Gb/s", "400 Gb/s"]]
+    said = {row["figure"]: row["value"] for row in fabric.describe().rows}
+    assert said["links per T0-T1 bundle"] == 2 and "links per NIC-T0 bundle" not in said
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
         ("Nodes 16", "Nodes 17", "Nodes 17 is not the product of Radix_Down 2 x 2 x 4"),
         ("Podsize 4", "Podsize 8", "Podsize 8 is not 4"),
         ("Tiers 3", "Tiers 4", "Tiers 4 must be 2 or 3"),
-        ("Bundle 1", "Bundle 2", "x.topo:15: Bundle 2: parallel links are not supported"),
+        ("Bundle 1", "Bundle 0", "x.topo:15: Bundle 0 must be 1 to 256 links"),
+        ("Bundle 1", "Bundle 3", "Radix_Up 2 is no multiple of Bundle 3 of tier 1"),
         ("Radix_Up 2\nDownlink", "Downlink", "Tier 0 has no Radix_Up"),
         ("Podsize 4", "Podsiz 4", 'x.topo:3: unknown word "Podsiz"; nearest: podsize'),
         ("Downlink_speed_Gbps 200", "Downlink_speed_Gbps 0", "Downlink_speed_Gbps must be above 0"),
