@@ -12,10 +12,10 @@ from loomnet.errors import UsageError
 from loomnet.jobs import Job
 from loomnet.naming import did_you_mean, quoted
 from loomnet.plan import LOSSY_BDPS, HalfLinkPlan, Plan, SwitchPlan
-from loomnet.routing import SwitchRoutes
+from loomnet.routing import EcmpTables, SwitchRoutes
 from loomnet.rundata import HostSeries
 from loomnet.sparse import PartialPlan
-from loomnet.timetable import Change, LinkChange, RouteChange
+from loomnet.timetable import Change, LinkChange, RouteChange, SwitchChange
 from loomnet.units import Time
 
 # MRC's `net` constants are those of software time, `sim` those of hardware ("MRC + SRv6 multi-plane
@@ -103,6 +103,8 @@ class Engine:
         bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)
         self.network = _core.Network(seed=self.seed, meter_bin_ps=bin_ps, meter_bins=bins)
         self._generation: dict[int, int] = {}
+        self._routes: EcmpTables | None = None  # of the latest change; None: the plan's
+        self._dead: set[int] = set()  # switches (numbers) that are off or boot
         self._spares: dict[int, float] = {}  # by leaf
         self._addresses: dict[int, bytes] = {}
         self._live = live
@@ -213,6 +215,25 @@ class Engine:
                    if group >= 0] if plain else [],
             groups=[list(group) for group in routes.groups] if plain else [])
 
+    def tables_after(self, change: RouteChange | SwitchChange) -> list[tuple[SwitchPlan, Any]]:
+        """Which switches get which tables by this change."""
+        if isinstance(change, RouteChange):
+            self._routes = change.tables
+            changed = [switch for switch in self.plan.switches if switch.number not in self._dead]
+        else:
+            changed = [switch for switch in self.plan.switches if switch.number == change.node]
+            (self._dead.discard if change.alive else self._dead.add)(change.node)
+        return [(switch, self._empty(switch) if switch.number in self._dead else
+                 self.tables(switch, self._routes.switch(switch.number) if self._routes
+                             else switch.routes)) for switch in changed]
+
+    def _empty(self, switch: SwitchPlan) -> Any:
+        """The next generation of one switch's tables, without a row."""
+        self._generation[switch.number] += 1
+        return _core.TableBatch(generation=self._generation[switch.number],
+                                block=switch.usids.block, own=[], adjacencies=[], fib=[], hosts=[],
+                                groups=[])
+
     # --- queue pairs ------------------------------------------------------------------------------
     def connect(self, source: int, local: int, destination: int, remote: int) -> None:
         """Connects a queue pair both ways; numbers are the ends' own."""
@@ -279,11 +300,9 @@ class Engine:
                     queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
                     delay_ps=half.delay_ps + state.extra_delay_ps,
                     impairment={"loss": state.loss, "burst": state.burst})
-            elif isinstance(change, RouteChange) and not self._live:
-                for switch in self.plan.switches:
-                    routes = change.tables.switch(switch.number)
-                    self.network.schedule_tables(at_ps, self._node[switch.number],
-                                                 self.tables(switch, routes))
+            elif isinstance(change, RouteChange | SwitchChange) and not self._live:
+                for switch, tables in self.tables_after(change):
+                    self.network.schedule_tables(at_ps, self._node[switch.number], tables)
 
     # --- figures ----------------------------------------------------------------------------------
     def series(self, host: int, origin_ps: int) -> HostSeries:

@@ -84,6 +84,7 @@ class Fault(Spec):
     extra: Time | None = None
     to: Rate | float | None = None
     keep_thresholds: bool = False
+    reboot: Time | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Fault:
@@ -103,6 +104,8 @@ class Fault(Spec):
             raise UsageError(
                 f'degrade to {self.to}: a share between 0 and 1, or a rate such as "10 Gb/s"'
             )
+        if self.reboot is not None and self.duration is None:
+            raise UsageError("reboot needs a duration: for how long the switch is off before")
         if self.duration is not None and self.duration in (Time("0 s"), IterationCount(0)):
             raise UsageError("duration must be longer than zero")
         return self
@@ -137,6 +140,8 @@ class Fault(Spec):
             "degrade": f" to {self.to}",
         }.get(self.kind, "")
         lasts = f"for {self.duration}" if self.duration else "to the end"
+        if self.reboot is not None:
+            lasts += f", then boots for {self.reboot}"
         head = f"{self.phase}: " if self.phase else ""
         return f"{head}{self.kind} {self.target}{detail} at {self.at} {lasts}"
 
@@ -191,9 +196,15 @@ def degrade(
 
 
 @checked_call
-def kill(switch: str, *, at: Any, duration: Any = None, phase: str | None = None) -> Fault:
-    """A switch dies: it forwards nothing and all its links lose carrier."""
-    return Fault(kind="kill", target=switch, at=at, duration=duration, phase=phase)
+def kill(
+    switch: str, *, at: Any, duration: Any = None, phase: str | None = None,
+    reboot: Time | str | None = None,
+) -> Fault:
+    """A switch dies for `duration`: all its links lose carrier, and what it held is lost. Then it
+    boots for `reboot` (0): its links have carrier but its tables are empty, so it drops all that
+    comes (`drop_no_route`). It ends with the tables that the others have by then."""
+    boots = None if reboot is None else Time.given("kill: reboot", reboot)
+    return Fault(kind="kill", target=switch, at=at, duration=duration, phase=phase, reboot=boots)
 
 
 def list_of_faults(faults: Any) -> list[Any]:

@@ -106,6 +106,7 @@ class Timetable:
         self._active: set[int] = set()
         self._started: set[int] = set()
         self._ended: set[int] = set()
+        self._booting: set[int] = set()  # killed switches that have power again
         self._undisturbed: list[int] = []
         self._last_change = 0
         self._shown: dict[int, LinkState] = {}
@@ -160,7 +161,9 @@ class Timetable:
     def longest_fault(self) -> Time:
         """The longest duration stated as a time; zero when there is none."""
         return max(
-            (f.duration for f in self._faults if isinstance(f.duration, Time)), default=Time("0 s")
+            (f.duration + (f.reboot or Time("0 s")) for f in self._faults
+             if isinstance(f.duration, Time)),
+            default=Time("0 s"),
         )
 
     def _apply(self, at: int, due: list[tuple[int, int, str, object]]) -> list[Change]:
@@ -178,9 +181,16 @@ class Timetable:
                 self._started.add(index)
                 begun.append(index)
                 if (lasts := self._duration(index)) is not None:
+                    boots = self._faults[index].reboot
+                    if boots is not None and boots.count > 0:
+                        self._push(at + lasts, "power", index)
+                        lasts += boots.count
                     self._push(at + lasts, "end", index)
+            elif kind == "power":
+                self._booting.add(index)
             else:
                 self._active.discard(index)
+                self._booting.discard(index)
                 self._ended.add(index)
         changes += self._differences(at)
         for _, _, kind, what in due:
@@ -208,7 +218,7 @@ class Timetable:
         for index in sorted(self._active):
             halves, switches = self._targets[index]
             dead |= set(switches)
-            for half in halves:
+            for half in () if index in self._booting else halves:
                 states[half] = _add(
                     states.get(half, LinkState()),
                     self._faults[index],

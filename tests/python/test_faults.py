@@ -123,6 +123,44 @@ def test_main_job_by_the_clock():
     assert table.longest_fault() == ln.Time("8 s")
 
 
+def test_a_killed_switch_boots_with_carrier_and_without_tables():
+    fault = ln.kill("p3.spine0", at="1 s", duration="2 s", reboot="1 s", phase="dead")
+    assert fault.describe().endswith("for 2 s, then boots for 1 s")
+    table = Timetable(PLAN, [fault], reroute_delay=ln.Time("500 ms"))
+    assert table.longest_fault() == ln.Time("3 s")
+    carrier, alive, dead = {}, {}, {}
+    for at, changes in drain(table):
+        for change in changes:
+            if isinstance(change, LinkChange):
+                carrier[at] = change.state.up
+            elif isinstance(change, SwitchChange):
+                alive[at] = change.alive
+            elif isinstance(change, RouteChange):
+                dead[at] = change.tables.host_planes(0, 2)
+    assert carrier == {1: False, 3: True} and alive == {1: False, 4: True}
+    assert [(w.start_ps // S, w.end_ps // S) for w in table.windows] == [(1, 4)]
+    with pytest.raises(UsageError, match="reboot needs a duration"):
+        ln.kill("p3.spine0", at="1 s", reboot="1 s")
+
+
+def test_a_booting_switch_drops_by_name_and_forwards_again(tmp_path):
+    """The one spine is RoCE's only way. What comes while the spine boots is dropped by it; while it
+    is off, nothing reaches it."""
+    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="10 Gb/s",
+                              delay="1 us")
+    counts = {}
+    for boots in (None, "1 ms"):
+        fault = ln.kill("p0.spine0", at="1 ms", duration="1 ms", reboot=boots, phase="dead")
+        r = ln.Lab("boot", directory=tmp_path / str(boots), seed=1).run(
+            fabric, ln.Flows(["8 MB"], pairs=((0, 1),), transport="roce"), [fault],
+            roce={"timeout_exponent": 7})
+        assert r["errors"] == 0 and r.data.fidelity.unexplained == 0
+        counts[boots] = r.data.totals["switch p0.spine0"].get("drop_no_route", 0)
+        assert r.data.windows[0].end_ps == (2 if boots is None else 3) * 10**9
+        assert r.flow_records[0].end_ps > r.data.windows[0].end_ps
+    assert counts[None] == 0 and counts["1 ms"] > 0
+
+
 def test_rerouting_off():
     changes = [c for _, some in drain(Timetable(PLAN, MAIN)) for c in some]
     assert not any(isinstance(c, RouteChange) for c in changes)

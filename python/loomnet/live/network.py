@@ -19,7 +19,7 @@ from loomnet.live.fabric import HostPort, HostSpec, LiveFabric
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.ownership import RunLock
 from loomnet.plan import Plan, SwitchPlan
-from loomnet.timetable import Change, LinkChange, RouteChange
+from loomnet.timetable import Change, LinkChange, RouteChange, SwitchChange
 
 GATEWAY_MAC = "02:00:00:00:00:01"
 
@@ -140,10 +140,8 @@ class LiveNetwork:
         for change in changes:
             if isinstance(change, LinkChange):
                 self._change_link(change)
-            elif isinstance(change, RouteChange):
-                self._set_tables([
-                    (switch, self.engine.tables(switch, change.tables.switch(switch.number)))
-                    for switch in self.plan.switches])
+            elif isinstance(change, RouteChange | SwitchChange):
+                self._set_tables(self.engine.tables_after(change))
 
     def _change_link(self, change: LinkChange) -> None:
         half, state = self.plan.half(change.half), change.state
