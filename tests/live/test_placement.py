@@ -46,3 +46,19 @@ def test_kernels_of_hosts_talk_through_the_engine(uses_machine):
         counted = lab.counters()
         spines = [counted.get(f"switch p{plane}.spine1", {}) for plane in range(2)]
         assert sum(sum(each.values()) for each in spines) >= 8, counted
+
+
+@pytest.mark.parametrize("pattern", [None, "p*"])
+def test_a_killed_switch_boots_and_forwards_again(uses_machine, tmp_path, pattern):
+    """The one spine is the only way between two hosts; while it boots it drops by name."""
+    made = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="20 Mb/s",
+                            delay="0.5 ms")
+    if pattern:
+        made.place(pattern, "engine")
+    fault = ln.kill("p0.spine0", at=ln.step(2), duration="0.3 s", reboot="0.3 s", phase="dead")
+    r = Lab("boots", clock="live", directory=tmp_path / "run").run(
+        made, ln.AllReduce(size="100 kB", repeat=6, transport="mrc"), [fault], payload=True)
+    assert r["errors"] == 0, r.data.errors  # altered elements are errors
+    assert len(r.data.iterations) == 6 and r.data.fidelity.unexplained == 0
+    assert r.data.totals["switch p0.spine0"]["drop_no_route"] > 0
+    assert 0.6 <= r["dead.blip_s"] < 2
