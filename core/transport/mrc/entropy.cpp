@@ -10,7 +10,7 @@
 namespace loomnet::mrc {
 namespace {
 
-constexpr std::uint64_t kShufflePurpose = 0x4556;  // + plane; kMaxPlanes: order of planes
+constexpr std::uint64_t kShufflePurpose = 0x4556;  // + plane; kMaxPlanes: order of planes; + 1: swaps
 
 template <typename T>
 void shuffle(std::span<T> items, RandomStream random) {
@@ -25,6 +25,9 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
   plane_count_ = static_cast<std::uint8_t>(planes.size());
   losses_to_bad_ = static_cast<std::uint8_t>(options.losses_to_bad);
   turns_ = options.plane_turns;
+  settle_ = static_cast<std::uint16_t>(std::clamp<std::uint64_t>(
+      2 * bytes_in(options.network_rtt, options.port_rate) / options.mtu, 1, 0xffff));
+  coin_ = RandomStream(options.seed, object, kShufflePurpose + kMaxPlanes + 1);
   std::size_t usable = 0, paths = 0;
   for (const PlanePaths& p : planes) usable += !p.uplinks.empty(), paths += p.uplinks.size();
   const std::size_t wanted = std::min<std::size_t>(options.evs_per_qp, paths);
@@ -83,6 +86,7 @@ EvIndex EvSet::pick(PlanePort p, EvIndex avoid) {
   Plane& plane = planes_[p];
   const auto slots = slots_of(p);
   swap_marked(p);
+  if (plane.settling > 0) --plane.settling;
   // The first pass may spend the token of every value.
   for (std::size_t k = 0; k < 2 * slots.size(); ++k) {
     const std::size_t i = (plane.cursor + k) % slots.size();
@@ -108,8 +112,17 @@ bool EvSet::swap_marked(PlanePort p) {
     if (state == EvState::skip && next == slots.size()) next = i;
   }
   if (next == slots.size()) return false;
+  // By the toss of a coin, and not again for as many packets as are under way [choice]: two queue
+  // pairs whose paths are marked together and that have the same backup would go on sharing one,
+  // moving to and fro together.
+  if (plane.settling > 0) return false;
+  const bool has_backup = std::any_of(backups_.begin(), backups_.end(), [&](EvIndex ev) {
+    return evs_[ev].plane == p && evs_[ev].state == EvState::good;
+  });
+  if (!has_backup) return false;
+  plane.settling = settle_;
+  if (coin_() & 1) return false;
   const EvIndex fresh = take_backup(p);
-  if (fresh == kNoEv) return false;
   evs_[slots[next]].state = EvState::good;
   backups_.push_back(slots[next]);
   slots[next] = swapped_ = fresh;

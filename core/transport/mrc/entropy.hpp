@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "clock/random.hpp"
 #include "transport/mrc/options.hpp"
 #include "transport/transport.hpp"
 
@@ -93,6 +94,7 @@ class EvSet {
     std::uint16_t first_slot = 0, slots = 0;  // slots_[first_slot ..]
     std::uint16_t cursor = 0;
     std::uint16_t weight = 0;  // see weight_in()
+    std::uint16_t settling = 0;  // packets until a mark may swap again
     double capacity = 1;       // of all slots' paths together, see PlanePaths
     std::uint64_t turn = 0;    // grows by kTurn / weight with each turn; the least is next
   };
@@ -125,6 +127,8 @@ class EvSet {
   PlaneTurns turns_ = PlaneTurns::paths;
   std::uint64_t turn_ = 0;  // no plane in use lies further back
   EvIndex swapped_ = kNoEv;
+  RandomStream coin_;
+  std::uint16_t settle_ = 1;  // packets that a port sends in two round trips
 };
 
 }  // namespace loomnet::mrc

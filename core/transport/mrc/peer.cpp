@@ -135,20 +135,41 @@ int Peer::control_plane() {
 }
 
 void Peer::data_acknowledged(EntropyValue ev, Picoseconds now) {
-  reverse_[ev.plane()] = {static_cast<std::uint16_t>(ev.uplink()), 0};
+  reverse_[ev.plane()] = {static_cast<std::uint16_t>(ev.uplink()), 0, true};
   last_acknowledged_ = now;
 }
 
 void Peer::data_lost(EntropyValue ev) {
-  Reverse& r = reverse_[ev.plane()];
-  if (r.uplink == ev.uplink()) r.uplink = random_uplink(static_cast<PlanePort>(ev.plane()));
-  if (r.misses < 255) ++r.misses;
+  const auto plane = static_cast<PlanePort>(ev.plane());
+  if (reverse_[plane].uplink == ev.uplink()) miss(plane);
 }
 
-void Peer::data_received(Picoseconds now) {
+// The value in use for answers may be dead: another is as good a guess.
+void Peer::miss(PlanePort plane) {
+  Reverse& r = reverse_[plane];
+  if (r.misses < 255) ++r.misses;
+  r.uplink = random_uplink(plane);
+  r.proven = false;
+}
+
+void Peer::data_received(EntropyValue ev, bool repeated, Picoseconds now) {
   last_inbound_ = now;
+  if (ev.plane() < planes_.size() && (repeated || !reverse_[ev.plane()].proven)) [[unlikely]] {
+    follow(ev);
+  }
   if (refresh_at_ == kNever && measured_) {
     refresh_at_ = next_refresh(now);
+  }
+}
+
+// Until a probe has found a path, or when answers seem to be lost, they go the way that data comes
+// [choice]: it is known to deliver, if only in the other direction.
+void Peer::follow(EntropyValue ev) {
+  Reverse& r = reverse_[ev.plane()];
+  r.proven = false;
+  const auto& uplinks = planes_[ev.plane()].uplinks;
+  if (std::find(uplinks.begin(), uplinks.end(), ev.uplink()) != uplinks.end()) {
+    r.uplink = static_cast<std::uint16_t>(ev.uplink());
   }
 }
 
@@ -282,7 +303,7 @@ void Peer::on_response(PlanePort plane, const Bth& bth, const Eeth& response, Pi
   if (Refresh& f = refresh_[plane]; f.waiting && id == f.id) {
     asked = true;
     f.waiting = false;
-    reverse_[plane] = {f.uplink, 0};
+    reverse_[plane] = {f.uplink, 0, true};
   }
   context_.count(asked ? Count::ev_probe_answered : Count::drop_unasked_answer);
 }
@@ -320,9 +341,9 @@ Picoseconds Peer::next_refresh(Picoseconds now) {
   return at;
 }
 
-// One plane per period: its last probe unanswered counts as a miss, then a random value is tried.
+// One plane per period, by a random value. After a probe without an answer, the value in use is asked;
+// that one's silence is a miss.
 void Peer::refresh_reverse(Picoseconds now) {
-  const MrcOptions& o = context_.options;
   const Picoseconds period = refresh_period();
   // Many peers wait for their turn, during which data may have come and gone.
   if (now - last_inbound_ > std::max(period * 2, context_.probes_free - now)) {
@@ -336,14 +357,12 @@ void Peer::refresh_reverse(Picoseconds now) {
     refresh_turn_ = static_cast<std::uint8_t>((refresh_turn_ + 1) % planes_.size());
   } while (!(live_ >> refresh_turn_ & 1));
   Refresh& f = refresh_[refresh_turn_];
-  if (f.waiting) {
+  const bool silent = f.waiting;
+  if (silent) {
     if (now - f.sent < whole_rtt() * 4) return;
-    Reverse& r = reverse_[refresh_turn_];
-    if (r.misses < 255) ++r.misses;
-    // The value in use may be the dead one: another is as good a guess.
-    if (r.misses >= o.reverse_misses) r.uplink = random_uplink(refresh_turn_);
+    if (f.uplink == reverse_[refresh_turn_].uplink) miss(refresh_turn_);
   }
-  f = {true, random_uplink(refresh_turn_), 0, now};
+  f = {true, silent ? reverse_[refresh_turn_].uplink : random_uplink(refresh_turn_), 0, now};
   f.id = send_probe(refresh_turn_, f.uplink);
 }
 

@@ -32,7 +32,8 @@ class Peer {
   // Feedback from data: this value works, or it does not.
   void data_acknowledged(EntropyValue ev, Picoseconds now);
   void data_lost(EntropyValue ev);
-  void data_received(Picoseconds now);
+  // Data came in by this value; `repeated`: such as had come before, so its answer may be lost.
+  void data_received(EntropyValue ev, bool repeated, Picoseconds now);
 
   // Carrier of our own port changed (Context::own_up is already right).
   void on_own_port(PlanePort plane, bool up, Picoseconds now);
@@ -50,6 +51,7 @@ class Peer {
   struct Reverse {
     std::uint16_t uplink = 0;
     std::uint8_t misses = 0;
+    bool proven = false;  // an answer has come by it, and no doubt since
   };
   struct Recovery {  // of a plane that was down at either end
     bool active = false;
@@ -59,6 +61,8 @@ class Peer {
   };
   std::uint16_t random_uplink(PlanePort plane);
   std::uint16_t send_probe(PlanePort plane, std::uint16_t uplink);
+  void miss(PlanePort plane);
+  void follow(EntropyValue ev);
   void start_recovery(PlanePort plane, Picoseconds now);
   void update_live();
   void announce_ports(Picoseconds now);

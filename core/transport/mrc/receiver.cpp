@@ -81,9 +81,10 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
   const std::uint32_t mpr = context_.options.mpr;
   if (in.ecn == Ecn::ce) context_.count(Count::ce_received);
   if (in.trimmed) context_.count(Count::trimmed_received);
-  peer_.data_received(now);
+  const Arrived arrived = window_.classify(psn, mpr);
+  peer_.data_received(in.ev, arrived == Arrived::duplicate && !in.trimmed, now);
 
-  switch (window_.classify(psn, mpr)) {
+  switch (arrived) {
     case Arrived::beyond_window:
       send_nack(in, psn, stamp, NackReason::psn_out_of_window);
       return true;
