@@ -95,6 +95,40 @@ def test_a_dead_uplink_where_one_is_to_spare_costs_nothing(tmp_path):
     assert whole / less >= 0.97
 
 
+@pytest.mark.parametrize(("uplinks", "least"), [("400 Gb/s", 0.98), ("100 Gb/s", 0.95)])
+@pytest.mark.parametrize("dead", [1, 2, 3])
+def test_dead_uplinks_of_the_only_plane_leave_their_share(tmp_path, seeds, uplinks, least, dead):
+    """Of four, each with the rate of one host or of all four: payload that arrives from 1 to 4 ms
+    after they died. No live path is blamed, though answers are lost on the dead ones as well."""
+    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=4, hosts_per_leaf=4, uplink_rate=uplinks,
+                              **link("100 Gb/s"))
+    pairs = [(a, a + 1) for a in range(0, 8, 2)] + [(a + 1, a) for a in range(0, 8, 2)]
+    faults = [ln.down(f"p0.leaf0--p0.spine{n}", at="1 ms", phase="dead") for n in range(dead)]
+    hosts_at_once = 4 if uplinks == "400 Gb/s" else 4 - dead
+    fastest = 2 * hosts_at_once * 100e9 / 8 * 4096 / (4096 + FRAMING) * 3e-3  # bytes
+    for seed in seeds:
+        r = run(tmp_path, seed, fabric, ln.Flows(["64 MB"], pairs=pairs, count=8), faults)
+        width = r.data.hosts[0].bin_ps
+        arrived = sum(sum(host.payload[2 * 10**9 // width:5 * 10**9 // width])
+                      for host in r.data.hosts.values())
+        assert arrived / fastest >= least, (seed, arrived / fastest)
+        assert counted(r, "ev_condemned") == {"ev_condemned": 8 * dead}, seed
+
+
+def test_two_flows_on_one_path_of_a_plane_part(tmp_path, seeds):
+    """Each has one path and one backup per plane. Where both drew the same, its marks move one of
+    them to its backup, and no other plane takes over."""
+    fabric = ln.clos.two_tier(planes=8, leaves=2, spines=4, hosts_per_leaf=2, **link("100 Gb/s"))
+    size, moved = 64_000_000, 0
+    for seed in seeds:
+        r = run(tmp_path, seed, fabric, ln.Flows([f"{size} B"], pairs=((0, 1), (2, 3)), count=2),
+                mrc={"evs_per_qp": 8})
+        slowest = max(flow.completion_ps for flow in r.flow_records)
+        assert wire_ps(size, "800 Gb/s") / slowest >= 0.95, seed
+        moved += counted(r, "ev_swapped").get("ev_swapped", 0)
+    assert moved > 0
+
+
 def test_one_spine_of_eight_at_a_quarter_of_its_rate(tmp_path, seeds):
     fabric = ln.clos.two_tier(planes=1, leaves=2, spines=8, hosts_per_leaf=8, **link("100 Gb/s"))
     slow = ln.degrade("p0.leaf*--p0.spine0", 0.25, at="0 s", phase="slow")

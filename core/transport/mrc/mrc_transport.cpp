@@ -184,7 +184,8 @@ void MrcTransport::move_control(PlanePort from, Picoseconds) {
   while (!context_.probes[from].empty()) context_.probes[from].pop();
   ControlQueue& queue = context_.control[from];
   for (; !queue.empty(); queue.pop()) {
-    const Control c = queue.front();
+    Control c = queue.front();
+    c.fixed_path = false;
     if (c.kind == Op::endpoint_request || c.kind == Op::endpoint_response) continue;
     const int to = qps_[c.owner]->peer.control_plane();
     if (to < 0 || to == from) {

@@ -167,10 +167,13 @@ void Peer::data_received(EntropyValue ev, bool repeated, Picoseconds now) {
 void Peer::follow(EntropyValue ev) {
   Reverse& r = reverse_[ev.plane()];
   r.proven = false;
+  if (leads_back(ev)) r.uplink = static_cast<std::uint16_t>(ev.uplink());
+}
+
+bool Peer::leads_back(EntropyValue ev) const {
+  if (ev.plane() >= planes_.size() || !(live_ >> ev.plane() & 1)) return false;
   const auto& uplinks = planes_[ev.plane()].uplinks;
-  if (std::find(uplinks.begin(), uplinks.end(), ev.uplink()) != uplinks.end()) {
-    r.uplink = static_cast<std::uint16_t>(ev.uplink());
-  }
+  return std::find(uplinks.begin(), uplinks.end(), ev.uplink()) != uplinks.end();
 }
 
 void Peer::start_recovery(PlanePort plane, Picoseconds now) {

@@ -28,6 +28,8 @@ class Peer {
 
   // Plane for the next control packet, round-robin over the healthy ones; -1 if no port is up.
   int control_plane();
+  // Whether an answer can go by the value that this came by.
+  bool leads_back(EntropyValue ev) const;
   EntropyValue reverse(PlanePort plane) const { return {plane, reverse_[plane].uplink}; }
   // Feedback from data: this value works, or it does not.
   void data_acknowledged(EntropyValue ev, Picoseconds now);

@@ -82,7 +82,9 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
   if (in.ecn == Ecn::ce) context_.count(Count::ce_received);
   if (in.trimmed) context_.count(Count::trimmed_received);
   const Arrived arrived = window_.classify(psn, mpr);
-  peer_.data_received(in.ev, arrived == Arrived::duplicate && !in.trimmed, now);
+  // Sent again, whole: the sender may not have heard of it.
+  const bool again = !in.trimmed && (in.bth.retransmission || arrived == Arrived::duplicate);
+  peer_.data_received(in.ev, again, now);
 
   switch (arrived) {
     case Arrived::beyond_window:
@@ -193,10 +195,15 @@ void Receiver::repeat_refusals(EntropyValue ev, PlanePort plane) {
 
 void Receiver::on_probe(const Inbound& in, const Peth& peth) {
   window_.forget_reports();
-  const int plane = peer_.control_plane();
+  // The way it came, where that leads back [choice]: a sender that hears nothing asks several paths,
+  // and learns of one that delivers both ways.
+  const bool back = peer_.leads_back(in.ev);
+  const int plane = back ? static_cast<int>(in.ev.plane()) : peer_.control_plane();
   if (plane < 0) return context_.count(Count::drop_control_no_path);
   repeat_refusals(in.ev, static_cast<PlanePort>(plane));
   Control c;
+  c.fixed_path = back;
+  c.uplink = in.ev.uplink();
   c.kind = Op::sack;
   c.owner = index_;
   c.probe_reply = true;

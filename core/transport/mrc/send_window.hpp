@@ -40,6 +40,9 @@ class SendWindow {
   std::size_t queued() const { return queued_; }
   std::uint32_t acked_beyond() const { return acked_beyond_; }  // acknowledged from una() on
   bool contains(PsnCount n) const { return n >= una_ && n < next_; }
+  bool acknowledged(PsnCount n) const {  // n: sent
+    return n < una_ || at(n).state == SentState::acked;
+  }
   Sent& at(PsnCount n) { return ring_[n & (ring_.size() - 1)]; }
   const Sent& at(PsnCount n) const { return ring_[n & (ring_.size() - 1)]; }
 

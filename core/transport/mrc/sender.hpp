@@ -92,6 +92,7 @@ class Sender {
     PsnCount psn = 0;
     EvIndex ev = kNoEv;
     std::uint16_t probe = 0;
+    bool deaf = false;  // when no answers came at all
     Picoseconds until{};
   };
   struct BadProbe {  // recovery of one ASSUMED_BAD value
@@ -117,7 +118,7 @@ class Sender {
   void declare_lost(PsnCount psn, Count why, Picoseconds now);
   void infer_losses(EvIndex acked_ev, Picoseconds acked_sent, bool missing, Picoseconds now);
   void lost_on_path(EvIndex ev, Picoseconds before, bool missing, Count why, Picoseconds now);
-  void suspect(PsnCount psn, EvIndex ev, Picoseconds now);
+  void suspect(PsnCount psn, EvIndex ev, bool deaf, Picoseconds now);
   void convict(PsnCount psn, EvIndex ev, Picoseconds now);
   template <typename Test>
   void convict_all(Test&& test, Picoseconds now);

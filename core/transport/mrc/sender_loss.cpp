@@ -93,17 +93,25 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
 
 void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
   const EvIndex ev = window_.at(psn).ev;
+  const Picoseconds sent = window_.at(psn).time;
   requeue(psn);
   context_.count(why);
   // A plane known to be down is no evidence against its paths.
   if (!(peer_.live() >> evs_.value(ev).plane() & 1)) return;
+  // Where none but answers to packets before it came, it may be answers that are lost.
+  const bool deaf = why == Count::lost_rto && last_sack_ <= sent + loaded_rtt() * 2 &&
+                    context_.options.loss_infer != LossInference::rto_only;
+  if (deaf && std::any_of(suspects_.begin(), suspects_.end(),
+                          [ev](const Suspect& s) { return s.ev == ev; })) {
+    return;
+  }
   // Where packets are refused, it may be the refusal that was lost; an answered probe has told.
-  const bool told = why == Count::lost_probe || refusals_take_ * 2 < rtt();
+  const bool told = why == Count::lost_probe || (refusals_take_ * 2 < rtt() && !deaf);
   if (told || suspects_.size() >= kSuspects) return convict(psn, ev, now);
-  suspect(psn, ev, now);
+  suspect(psn, ev, deaf, now);
 }
 
-void Sender::suspect(PsnCount psn, EvIndex ev, Picoseconds now) {
+void Sender::suspect(PsnCount psn, EvIndex ev, bool deaf, Picoseconds now) {
   const auto asked = std::find_if(path_probes_.begin(), path_probes_.end(), [&](const PathProbe& p) {
     return p.ev == ev && p.sent == now;
   });
@@ -114,7 +122,7 @@ void Sender::suspect(PsnCount psn, EvIndex ev, Picoseconds now) {
     probe_path(ev, now);
     id = next_probe_id_;
   }
-  suspects_.push_back({psn, ev, id, now + rto()});
+  suspects_.push_back({psn, ev, id, deaf, now + rto()});
 }
 
 void Sender::convict(PsnCount psn, EvIndex ev, Picoseconds now) {
@@ -274,6 +282,10 @@ void Sender::on_probe_answer(const Seth& seth, const CcState& cc, bool missing, 
     if (o.loss_infer != LossInference::rto_only && sample - peer_.base_rtt() < nscc_.target()) {
       lost_on_path(probe.ev, probe.sent, missing, Count::lost_probe, now);
     }
+    // The path has delivered a probe, and its answer would have told of the packet.
+    std::erase_if(suspects_, [&](const Suspect& s) {
+      return s.probe == id && s.deaf && window_.acknowledged(s.psn);
+    });
     convict_all([id](const Suspect& s) { return s.probe == id; }, now);
     return;
   }

@@ -125,6 +125,22 @@ TEST(EvSet, AMarkOfAllPathsOfAPlaneSwapsWithinThePlane) {
   EXPECT_EQ(set.state(marked), EvState::good);
 }
 
+// Of sets marked at the same moment about half move; those that stay do so for two round trips.
+TEST(EvSet, SetsThatAreMarkedTogetherDoNotMoveTogether) {
+  int moved = 0;
+  for (std::uint64_t object = 1; object <= 64; ++object) {
+    EvSet set(with_evs(1), planes(1, 2), object);
+    const EvIndex first = sent(set);
+    for (int mark = 0; mark < 4; ++mark) {
+      set.skip(first);
+      sent(set);
+    }
+    moved += set.take_swapped() != kNoEv;
+  }
+  EXPECT_GT(moved, 20);
+  EXPECT_LT(moved, 44);
+}
+
 TEST(EvSet, TurnsGoByPathsOrEquallyToPlanes) {
   for (const PlaneTurns turns : {PlaneTurns::paths, PlaneTurns::equal}) {
     MrcOptions o = with_evs(256);

@@ -306,6 +306,37 @@ TEST(Receiver, InboundDataRefreshesTheReversePath) {
   EXPECT_LE(s.pull_all().size(), 2u) << "no traffic, no probes";
 }
 
+// Three of four uplinks of the only plane may be dead: by the paths that data comes, answers arrive.
+TEST(Receiver, AnswersGoTheWayOfDataUntilAProbeHasFoundAPath) {
+  Script s(quick_options(), 1, 8);
+  std::uint32_t psn = 0;
+  const auto answered_by = [&](std::uint32_t number, std::uint16_t uplink) {
+    s.data({.psn = number, .payload = 10, .ask = true, .uplink = uplink});
+    const auto out = of(s.pull_all(), Op::sack);
+    return out.size() == 1 ? out[0].ev.uplink() : ~0u;
+  };
+  EXPECT_EQ(answered_by(psn++, 5), 5u) HISTORY;
+  EXPECT_EQ(answered_by(psn++, 2), 2u) HISTORY;
+  const auto probe = [&] {
+    for (int i = 0; i < 100; ++i) {
+      s.data({.psn = psn++, .payload = 10, .uplink = 3});
+      s.advance(microseconds(2));
+      const auto out = of(s.pull_all(), Op::endpoint_request);
+      if (!out.empty()) return out[0];
+    }
+    ADD_FAILURE() << "no probe" HISTORY;
+    return Left{};
+  };
+  const Left found = probe();
+  s.answer_endpoint(found);
+  EXPECT_EQ(answered_by(psn++, 6), found.ev.uplink()) << "proven" HISTORY;
+  Left other = probe();
+  while (other.ev == found.ev) s.answer_endpoint(other), other = probe();
+  EXPECT_EQ(probe().ev, found.ev) << "the silence of another path has the one in use asked";
+  EXPECT_EQ(answered_by(psn++, 6), found.ev.uplink());
+  EXPECT_EQ(answered_by(psn - 1, 4), 4u) << "again the same packet: its answer did not arrive";
+}
+
 TEST(Receiver, EvProbeIsAnsweredTheWayItCame) {
   Script s(quick_options());
   Erth probe;

@@ -233,9 +233,10 @@ class Script : public TransportSink {
     std::uint8_t dscp = dscp::kTrimmable;
     Ecn ecn = Ecn::ect0;
     PlanePort port = 0;
+    std::uint16_t uplink = 1;
   };
   void data(const Data& d) {
-    const EntropyValue ev(d.port, 1);
+    const EntropyValue ev(d.port, d.uplink);
     const auto edit = [&](Bth& b) {
       b.timestamp = true;
       b.ack_request = d.ask;
