@@ -119,7 +119,7 @@ def test_two_flows_on_one_path_of_a_plane_part(tmp_path, seeds):
     """Each has one path and one backup per plane. Where both drew the same, its marks move one of
     them to its backup, and no other plane takes over."""
     fabric = ln.clos.two_tier(planes=8, leaves=2, spines=4, hosts_per_leaf=2, **link("100 Gb/s"))
-    size, moved = 64_000_000, 0
+    size, moved = 128_000_000, 0
     for seed in seeds:
         r = run(tmp_path, seed, fabric, ln.Flows([f"{size} B"], pairs=((0, 1), (2, 3)), count=2),
                 mrc={"evs_per_qp": 8})
