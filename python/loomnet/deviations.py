@@ -32,6 +32,13 @@ def _off_published(engine: Engine) -> list[str]:
         found.append(f"control_share {listed} (published: {CONTROL_SHARE_MOST:g})")
     if any(half.trim_bytes and half.trim_victim == "coin" for half in halves):
         found.append('trim_victim "coin" (published: "arriving")')
+    longer = sorted({round(half.control_limit_bytes / half.data_limit_bytes, 2) for half in halves
+                     if half.trim_bytes and half.data_limit_bytes} - {2})
+    if longer:
+        listed = ", ".join(f"{times:g}" for times in longer)
+        found.append(f"control_limit {listed} times data_limit (published: 2)")
+    if (turns := engine.options.get("plane_turns", "paths")) != "equal":
+        found.append(f'plane_turns "{turns}" (published: "equal")')
     window = engine.options.get("min_window", MIN_WINDOW)
     if window != 1:
         found.append(f"min_window {window:g} packets (published: 1)")
