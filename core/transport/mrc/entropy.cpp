@@ -104,6 +104,7 @@ EvIndex EvSet::pick(PlanePort p, EvIndex avoid) {
 bool EvSet::swap_marked(PlanePort p) {
   Plane& plane = planes_[p];
   const auto slots = slots_of(p);
+  if (slots.empty() || evs_[slots[plane.cursor]].state == EvState::good) return false;
   std::size_t next = slots.size();
   for (std::size_t k = 0; k < slots.size(); ++k) {
     const std::size_t i = (plane.cursor + k) % slots.size();

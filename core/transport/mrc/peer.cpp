@@ -173,6 +173,7 @@ void Peer::follow(EntropyValue ev) {
 bool Peer::leads_back(EntropyValue ev) const {
   if (ev.plane() >= planes_.size() || !(live_ >> ev.plane() & 1)) return false;
   const auto& uplinks = planes_[ev.plane()].uplinks;
+  if (ev.uplink() < uplinks.size() && uplinks[ev.uplink()] == ev.uplink()) return true;  // the usual list
   return std::find(uplinks.begin(), uplinks.end(), ev.uplink()) != uplinks.end();
 }
 
