@@ -29,6 +29,7 @@ DCQCN_RATE, DCQCN_KMIN, DCQCN_KMAX, DCQCN_PMAX = 40 * 10**9, 5_000, 200_000, 0.0
 # Of a link, for control packets while data waits: a weight of 25 %, where the publication has "at
 # most half" ("MRC + SRv6 multi-plane fabrics" 2.10). Below the half, late headers pace an incast.
 CONTROL_SHARE, CONTROL_SHARE_MOST = 0.25, 0.5
+CONTROL_QUEUES, MOST_PAYLOAD = 4, 4096  # control queue: data queues, at the largest payload
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
 # Where packets are dropped, not trimmed ("MRC + SRv6 multi-plane fabrics" 2.9).
 LOSSY_BDPS = 5
@@ -239,7 +240,8 @@ def half_settings(
     other direction, `pfc` whether it is lossless where it does not say, `dcqcn` whether it marks as
     DCQCN wants it, `trims` whether what is sent may be trimmed."""
     # Thresholds: 1 BDP, 1.5 BDP at the last hop; ECN 0.2 … 0.8 BDP, off at the last hop; control
-    # 4 x data, where the publication has 2 x ("MRC + SRv6 multi-plane fabrics" 2.9). A NIC's own
+    # 4 x data, and more for shorter packets, whose headers are as long: where the publication has
+    # 2 x ("MRC + SRv6 multi-plane fabrics" 2.9), the headers of 128 senders overflow. A NIC's own
     # egress neither marks nor trims: only kernel traffic ever queues there.
     bdp = max(spec.rate.bytes_in(rtt), MIN_QUEUE_PACKETS * frame)
     pauses = pfc if spec.pfc is None else spec.pfc is not False
@@ -247,7 +249,8 @@ def half_settings(
     limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
     if spec.data_limit is not None:
         limit = spec.data_limit.bytes
-    control = 4 * limit if spec.control_limit is None else spec.control_limit.bytes
+    control = (CONTROL_QUEUES * limit * MOST_PAYLOAD // (frame - HEADER_BYTES)
+               if spec.control_limit is None else spec.control_limit.bytes)
     marks = spec.ecn if spec.ecn is not None else not (last_hop or from_host)
     low, high, share = bdp // 5, bdp * 4 // 5, 1.0
     if dcqcn:  # at every hop, by thresholds that grow with the rate but hold a few packets

@@ -61,7 +61,8 @@ struct MrcOptions {
   Picoseconds rto = microseconds(100);     // floor: 100 us sim, 1.024 us * 2^14 net [choice]
   std::uint32_t rto_drains = 6;            // at least RTT + 6 queue drains [choice]
   // … and so many more while packets are refused: a control queue of four times the data queue at the
-  // last hop, 6 BDP, drains at a quarter of the link in 24 RTT [choice].
+  // last hop, 6 BDP, drains at a quarter of the link in 24 RTT. It and this are twice as much for
+  // packets half as long as 4,096 B, and so on [choice].
   std::uint32_t rto_refused_drains = 24;
   Picoseconds rto_max = milliseconds(1);   // doubling stops here, as for probes [choice]
   std::uint32_t retries_linear = 7;        // [api]

@@ -181,7 +181,7 @@ void Receiver::repeat_refusals(EntropyValue ev, PlanePort plane) {
   const std::uint64_t oldest = refusals_ - refused_.size();
   for (std::uint64_t n = oldest; n < refusals_; ++n) {
     const Refusal& r = refused_[n % kRefusalsKept];
-    if (r.entropy != ev.value) continue;
+    if (r.entropy != ev.value || window_.classify(r.psn, context_.options.mpr) != Arrived::fresh) continue;
     Control c;
     c.kind = Op::nack;
     c.owner = index_;

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kTailPaths = 8;    // probed at once [choice]
 constexpr std::size_t kSuspects = 64;
+constexpr std::uint32_t kMostPayload = 4096;  // bytes: shorter packets leave more headers for a queue
 constexpr int kForget = 16;  // of the longest wait for a refusal, forgotten with each answer [choice]
 constexpr std::size_t kProbesKept = 32;  // a late answer to an earlier probe is one as well [choice]
 
@@ -35,7 +36,7 @@ Picoseconds Sender::rto() const {
   // Where packets are refused, or no answer has shown yet that they are not, the header of one may
   // wait for as long as a full control queue takes.
   const bool refused = refusals_take_ > rtt() || !answered_;
-  const std::uint32_t drains = o.rto_drains + (refused ? o.rto_refused_drains : 0);
+  const std::uint32_t drains = o.rto_drains + (refused ? o.rto_refused_drains * kMostPayload / o.mtu : 0);
   const Picoseconds base = std::max(o.rto, rtt() + o.network_rtt * drains);
   if (retries_ < o.retries_linear) return base;
   const unsigned doublings = std::min(retries_ - o.retries_linear + 1, 30u);
@@ -72,17 +73,21 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
   }
   context_.count(Count::nack_received);
   answered_ = true;
-  refusals_take_ = std::max(context_.options.since(neth.tx_ts, now),
-                            refusals_take_ - refusals_take_ / kForget);
-  if (charge && ev != kNoEv) acquit(psn, ev);
+  const bool suspected = charge && ev != kNoEv && acquit(psn, ev);
   if (psn < window_.una()) return context_.count(Count::drop_ack_stale);
   Sent& s = window_.at(psn);
   // A refusal of a copy that was declared lost: its path has delivered what was left of it.
-  if (charge && s.blamed != kNoEv && s.blamed == ev) absolve(s, now);
+  const bool blamed = charge && s.blamed != kNoEv && s.blamed == ev;
+  if (blamed) absolve(s, now);
   // Only the latest copy's refusal asks for another one and costs window. Copies on one path are
   // told apart by the time that the refusal echoes.
   const bool latest = s.state == SentState::flying && (ev == kNoEv || s.ev == ev) &&
                       neth.tx_ts == context_.options.timestamp(s.time);
+  // One that is repeated when the packet has been sent again tells nothing of how long they take.
+  if (latest || blamed || suspected) {
+    refusals_take_ = std::max(context_.options.since(neth.tx_ts, now),
+                              refusals_take_ - refusals_take_ / kForget);
+  }
   const std::uint32_t nominal = s.nominal;
   const Picoseconds sent = s.time;
   if (latest) requeue(psn);
