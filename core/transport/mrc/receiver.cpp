@@ -103,7 +103,7 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
     send_nack(in, psn, stamp, reason);
     if (refused_.size() < kRefusalsKept) refused_.emplace_back();
     refused_[refusals_++ % kRefusalsKept] = {psn, in.ev.value, stamp.tx_ts,
-                                             static_cast<std::uint8_t>(reason)};
+                                             static_cast<std::uint8_t>(reason), false};
     if (in.bth.ack_request) {
       // What it asked for is owed all the same: of those before it, which may be yet to come.
       asked_ = std::max(asked_, psn - 1);
@@ -177,11 +177,15 @@ bool Receiver::release_immediates() {
 
 // A probe asks what has become of the packets of its path. Refusals of them are repeated ahead of its
 // answer: one that was lost would leave a packet that was trimmed looking like one that the path lost.
+// Once it has come whole, one repetition is enough: more, to many probes, would fill the way back.
 void Receiver::repeat_refusals(EntropyValue ev, PlanePort plane) {
   const std::uint64_t oldest = refusals_ - refused_.size();
   for (std::uint64_t n = oldest; n < refusals_; ++n) {
-    const Refusal& r = refused_[n % kRefusalsKept];
-    if (r.entropy != ev.value || window_.classify(r.psn, context_.options.mpr) != Arrived::fresh) continue;
+    Refusal& r = refused_[n % kRefusalsKept];
+    if (r.entropy != ev.value) continue;
+    const bool missing = window_.classify(r.psn, context_.options.mpr) == Arrived::fresh;
+    if (r.repeated && !missing) continue;
+    r.repeated = true;
     Control c;
     c.kind = Op::nack;
     c.owner = index_;

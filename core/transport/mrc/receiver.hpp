@@ -37,6 +37,7 @@ class Receiver {
     std::uint32_t entropy = 0;
     std::uint16_t tx_ts = 0;
     std::uint8_t reason = 0;
+    bool repeated = false;
   };
   void answer(const Control& control);
   void repeat_refusals(EntropyValue ev, PlanePort plane);

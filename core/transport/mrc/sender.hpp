@@ -139,6 +139,7 @@ class Sender {
   Picoseconds rtt() const;
   Picoseconds loaded_rtt() const;
   Picoseconds patience() const;
+  bool in_doubt() const;
   Picoseconds rto() const;
   Picoseconds tail_at() const;
 
@@ -163,7 +164,9 @@ class Sender {
   Picoseconds pace_at_{};  // until then a window below one packet lets none go
 
   std::uint32_t retries_ = 0, received_units_ = 0;
-  Picoseconds last_rto_{-1}, last_sack_{}, last_progress_{}, refusals_take_{};
+  Picoseconds last_rto_{-1}, last_sack_{}, last_progress_{};
+  // The longest of late: from a packet's leaving to its refusal, and in the queues of its path.
+  Picoseconds refusals_take_{}, longest_wait_{};
   std::uint16_t next_probe_id_ = 0;
   Picoseconds tail_sent_{}, asked_again_{};
   std::uint8_t tail_unanswered_ = 0;

@@ -26,9 +26,17 @@ Picoseconds Sender::loaded_rtt() const {
   return nscc_.base_rtt() + std::max(nscc_.average_delay(), Picoseconds{});
 }
 
-// How long the refusal of a packet may take: three times as long as it took of late [choice]. Headers of trimmed
-// packets wait in a queue of their own, which packets behind them overtake.
-Picoseconds Sender::patience() const { return refusals_take_ * 3; }
+// For how long silence of a packet says nothing [choice]: three times as long as refusals took of late,
+// since headers of trimmed packets wait in a queue of their own, which packets behind them overtake;
+// and, where packets have queued, twice as long as one did beyond the round trip, since those of other
+// paths overtake it.
+Picoseconds Sender::patience() const {
+  const Picoseconds queued = longest_wait_ * 4 > rtt() ? rtt() + longest_wait_ * 2 : Picoseconds{};
+  return std::max(refusals_take_ * 3, queued);
+}
+
+// Whether silence of a packet, for however long, may have another cause than its loss.
+bool Sender::in_doubt() const { return refusals_take_ * 2 >= rtt() || longest_wait_ * 2 >= rtt(); }
 
 Picoseconds Sender::rto() const {
   const MrcOptions& o = context_.options;
@@ -110,8 +118,8 @@ void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
                           [ev](const Suspect& s) { return s.ev == ev; })) {
     return;
   }
-  // Where packets are refused, it may be the refusal that was lost; an answered probe has told.
-  const bool told = why == Count::lost_probe || (refusals_take_ * 2 < rtt() && !deaf);
+  // The packet may wait in a queue, or its refusal be lost; an answered probe has told.
+  const bool told = why == Count::lost_probe || !(in_doubt() || deaf);
   if (told || suspects_.size() >= kSuspects) return convict(psn, ev, now);
   suspect(psn, ev, deaf, now);
 }
