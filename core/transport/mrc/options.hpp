@@ -59,7 +59,7 @@ struct MrcOptions {
   LossInference loss_infer = LossInference::sleek;
   std::uint32_t sleek_packets = 5;         // never fewer than 5 packets [code: uet-htsim]
   Picoseconds rto = microseconds(100);     // floor: 100 us sim, 1.024 us * 2^14 net [choice]
-  std::uint32_t rto_drains = 6;            // at least RTT + 6 queue drains [choice]
+  std::uint32_t rto_drains = 6;  // at least RTT + 6 queue drains, or two per switch on the way [choice]
   // … and so many more while packets are refused: a control queue of four times the data queue at the
   // last hop, 6 BDP, drains at a quarter of the link in 24 RTT. It and this are twice as much for
   // packets half as long as 4,096 B, and so on [choice].

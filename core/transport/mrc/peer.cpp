@@ -30,10 +30,10 @@ Peer::Peer(Context& context, std::uint32_t index, const QpConfig& config, Picose
     usable_ |= bit(p);
     reverse_[p].uplink = random_uplink(p);
   }
-  std::size_t links = 0;
   for (const PlanePaths& p : planes_) {
-    if (!p.uplinks.empty()) links = std::max<std::size_t>(links, p.row.count + 1u);
+    if (!p.uplinks.empty()) switches_ = std::max<std::uint32_t>(switches_, p.row.count);
   }
+  const std::uint32_t links = switches_ > 0 ? switches_ + 1 : 0;
   path_ps_per_byte_ = static_cast<double>(links) * 8e12 / static_cast<double>(o.port_rate.count);
   base_rtt_ = o.base_rtt.count > 0 ? o.base_rtt : o.network_rtt;
   update_live();

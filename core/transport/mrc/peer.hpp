@@ -28,6 +28,8 @@ class Peer {
 
   // Plane for the next control packet, round-robin over the healthy ones; -1 if no port is up.
   int control_plane();
+  // On the longest path.
+  std::uint32_t switches() const { return switches_; }
   // Whether an answer can go by the value that this came by.
   bool leads_back(EntropyValue ev) const;
   EntropyValue reverse(PlanePort plane) const { return {plane, reverse_[plane].uplink}; }
@@ -89,6 +91,7 @@ class Peer {
   // Of all links of a path, as if each had the port's rate; a packet that is back sooner than that
   // lowers the RTT [choice].
   double path_ps_per_byte_ = 0;
+  std::uint32_t switches_ = 0;
   bool measured_ = true;
   // EV probe of a reverse path.
   Picoseconds refresh_at_ = kNever, last_inbound_{-1}, last_acknowledged_{-1};

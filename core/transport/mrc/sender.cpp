@@ -12,7 +12,7 @@ namespace {
 
 // Keeps absolute PSNs far from zero, so that late ones never underflow.
 constexpr PsnCount kPsnOrigin = 1ull << 24;
-constexpr int kForgetSacks = 64;  // of the longest waits, forgotten with each measured answer [choice]
+constexpr int kForgetSacks = 64, kForgetWait = 256;  // of the longest waits, forgotten with each answer [choice]
 
 }  // namespace
 
@@ -297,7 +297,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
     trigger_sent = s.time;
     trigger_ev = s.ev;
     refusals_take_ -= refusals_take_ / kForgetSacks;
-    longest_wait_ = std::max(delay, longest_wait_ - longest_wait_ / kForgetSacks);
+    longest_wait_ = std::max(delay, longest_wait_ - longest_wait_ / kForgetWait);
   }
   if (const EvIndex ev = evs_.find(EntropyValue(seth.entropy));
       ev != kNoEv && marked && !seth.probe_reply) {

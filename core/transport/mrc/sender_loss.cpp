@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kTailPaths = 8;    // probed at once [choice]
 constexpr std::size_t kSuspects = 64;
+constexpr std::uint32_t kDrainsPerSwitch = 2;  // of a queue of 1.5 BDP by the three quarters that are left
 constexpr std::uint32_t kMostPayload = 4096;  // bytes: shorter packets leave more headers for a queue
 constexpr int kForget = 16;  // of the longest wait for a refusal, forgotten with each answer [choice]
 constexpr std::size_t kProbesKept = 32;  // a late answer to an earlier probe is one as well [choice]
@@ -44,7 +45,7 @@ Picoseconds Sender::rto() const {
   // Where packets are refused, or no answer has shown yet that they are not, the header of one may
   // wait for as long as a full control queue takes.
   const bool refused = refusals_take_ > rtt() || !answered_;
-  const std::uint32_t drains = o.rto_drains + (refused ? o.rto_refused_drains * kMostPayload / o.mtu : 0);
+  const std::uint32_t drains = std::max(o.rto_drains, peer_.switches() * kDrainsPerSwitch) + (refused ? o.rto_refused_drains * kMostPayload / o.mtu : 0);
   const Picoseconds base = std::max(o.rto, rtt() + o.network_rtt * drains);
   if (retries_ < o.retries_linear) return base;
   const unsigned doublings = std::min(retries_ - o.retries_linear + 1, 30u);
