@@ -38,7 +38,7 @@ void bind_traffic(py::module_& m) {
       });
 
   py::class_<GraphTraffic>(m, "GraphTraffic")
-      .def(py::init<Network&>(), py::arg("network"), py::keep_alive<1, 2>())
+      .def(py::init<Network&, unsigned>(), py::arg("network"), py::arg("depth"), py::keep_alive<1, 2>())
       .def(
           "delay",
           [](GraphTraffic& g, std::int64_t duration, std::uint32_t lane, bool any,

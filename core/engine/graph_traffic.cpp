@@ -39,7 +39,11 @@ class GraphTraffic::Client final : public NicClient, public EventHandler {
   std::uint32_t key_;
 };
 
-GraphTraffic::GraphTraffic(Network& network) : network_(network), id_(network.events().add(*this)) {}
+GraphTraffic::GraphTraffic(Network& network, unsigned depth)
+    : network_(network), depth_(depth), id_(network.events().add(*this)) {
+  if (depth == 0) throw std::invalid_argument("graph: depth must be 1 or more");
+}
+
 GraphTraffic::~GraphTraffic() = default;
 
 GraphTraffic::Client& GraphTraffic::client(NodeId host) {
@@ -170,7 +174,7 @@ void GraphTraffic::run(std::uint32_t task, Picoseconds now) {
   } else {
     events.schedule(now + events.lookahead(), client(t.destination).id(), kBegun + task);
   }
-  for (unsigned i = 0; i < kDepth && pump(task, now); ++i) {
+  for (unsigned i = 0; i < depth_ && pump(task, now); ++i) {
   }
 }
 

@@ -32,7 +32,8 @@ struct GraphResult {
 
 class GraphTraffic final : public EventHandler {
  public:
-  explicit GraphTraffic(Network& network);
+  // `depth`: writes that a transfer keeps outstanding.
+  explicit GraphTraffic(Network& network, unsigned depth = 4);
   ~GraphTraffic() override;
 
   // Returns the task's number.
@@ -57,7 +58,6 @@ class GraphTraffic final : public EventHandler {
   static constexpr std::uint64_t kStart = ~0ull;
   static constexpr std::uint64_t kBegun = 1ull << 32;  // + task: told to its destination
   static constexpr std::uint32_t kMessage = 1u << 20;  // bytes per write
-  static constexpr unsigned kDepth = 4;                // writes outstanding per transfer
   struct State {
     std::uint32_t waits = 0;
     Domain domain = kAnybody;  // of the host where it begins, if the graph has that for every task
@@ -85,6 +85,7 @@ class GraphTraffic final : public EventHandler {
   void close(std::uint32_t task);
 
   Network& network_;
+  unsigned depth_;
   ObjectId id_;
   std::vector<GraphTask> tasks_;
   std::vector<State> states_;

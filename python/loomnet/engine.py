@@ -175,7 +175,8 @@ class Engine:
         return ((self.seed + 1) * _HASH_PURPOSE + node * 0xBF58476D1CE4E5B9) % 2**64
 
     def _set_transport(self, host: int, options: dict[str, Any]) -> None:
-        rate = min(self.plan.links[port].forward.rate_bps for port in self.plan.hosts[host].ports)
+        rates = [self.plan.links[port].forward.rate_bps for port in self.plan.hosts[host].ports]
+        rate = min(rates)
         if self.transport == "mrc":
             if self.plan.base_rtt_ps > MRC_MOST_RTT_PS:
                 raise UsageError(
@@ -187,8 +188,8 @@ class Engine:
             options.setdefault("min_window", MIN_WINDOW)
             slow = self.plan.base_rtt_ps >= SOFTWARE_RTT_PS
             self.network.set_mrc(self._node[host], software_time=slow,
-                                 net_rtt_ps=self.plan.base_rtt_ps, port_rate_bps=rate,
-                                  options=options)
+                                 net_rtt_ps=self.plan.base_rtt_ps,
+                                 port_rate_bps=sum(rates) // len(rates), options=options)
         elif self.transport == "roce":
             options.setdefault("payload_mtu", self.plan.payload_bytes)
             if options.get("dcqcn"):

@@ -49,14 +49,16 @@ class Ideals:
 
     def of(self, source: int, destination: int, size: int) -> int:
         plan, header = self._plan, self._header
-        full, rest = divmod(size, plan.payload_bytes)
+        # What has shorter headers may have as much more payload in a frame.
+        most = plan.frame_bytes - header
+        full, rest = divmod(size, most)
         # MRC's last packet is what is left over; RoCE cuts every message into a part per plane.
         piece = size if self._header == _HEADERS["mrc"][0] else -(-size // plan.planes)
-        last = min(rest or plan.payload_bytes, piece) + header
+        last = min(rest or most, piece) + header
         on_wire = size + (full + (rest > 0)) * (header + FRAMING_BYTES)
         ports = [plan.links[link].forward for link in plan.hosts[source].ports]
         rate = sum(port.rate_bps for port in ports)
-        ahead = max(0, on_wire - len(ports) * (plan.payload_bytes + header + FRAMING_BYTES))
+        ahead = max(0, on_wire - len(ports) * (most + header + FRAMING_BYTES))
         key = (source, destination, last)
         if key not in self._crossings:
             self._crossings[key] = self._crossing(*key)
@@ -66,17 +68,22 @@ class Ideals:
         plan, topology = self._plan, self._plan.topology
         times = []
         for plane, paths in enumerate(plan.paths(source, destination)):
-            ends = (topology.leaf_of(host, plane).node for host in (source, destination))
-            chain = plan.addresses.switches_on(*ends, paths.uplinks[0])
-            nodes = [source, *chain, destination]
-            total = 0
-            for a, b in itertools.pairwise(nodes):
-                link = plan.links[topology.link_between(a, b)]
-                for half in (link.forward, link.backward):
-                    size = frame if half.source == a else self._ack
-                    total += half.delay_ps + (size + FRAMING_BYTES) * 8 * 10**12 // half.rate_bps
-            times.append(total)
-        return min(times)
+            ends = [topology.leaf_of(host, plane).node for host in (source, destination)]
+            uplinks = paths.uplinks[:1] if topology.fabric.uniform else paths.uplinks
+            for uplink in uplinks:
+                nodes = [source, *plan.addresses.switches_on(*ends, uplink), destination]
+                times.append([self._along(nodes, size, back) for size, back in
+                              ((frame, False), (self._ack, True))])
+        # Packets and their acknowledgements choose their paths apart.
+        return sum(min(way) for way in zip(*times, strict=True))
+
+    def _along(self, nodes: list[int], frame: int, back: bool) -> int:
+        total = 0
+        for a, b in itertools.pairwise(nodes):
+            link = self._plan.links[self._plan.topology.link_between(a, b)]
+            half = link.forward if (link.forward.source == a) != back else link.backward
+            total += half.delay_ps + (frame + FRAMING_BYTES) * 8 * 10**12 // half.rate_bps
+        return total
 
 
 def records(plan: Plan, data: RunData) -> list[FlowRecord]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,13 +52,13 @@ class Matrix:
     def graph(self) -> TaskGraph:
         """The flows as tasks; a trigger is the join of what fires it."""
         graph = TaskGraph(self.path, self.nodes)
-        fired = {c.send_done for c in self.connections} | {c.recv_done for c in self.connections}
+        begun = self._begun()
         begins = sorted({c.start_ps for c in self.connections if c.start_ps is not None})
         at = {start: graph.add(Task(duration_ps=start, what=f"start {start}")) for start in begins}
         gates = {number: graph.join(what=f"trigger {number}") for number in self.triggers}
         fires: dict[int, list[int]] = {number: [] for number in self.triggers}
         for number, c in enumerate(self.connections):
-            if c.start_ps is None and c.trigger not in fired:
+            if number not in begun:
                 graph.never.append(f"{c.source}->{c.destination} (line {c.line})")
                 continue
             gate = gates[c.trigger] if c.start_ps is None else at[c.start_ps]
@@ -76,16 +77,37 @@ class Matrix:
                 fires[c.send_done].append(acked(task))
             if c.recv_done:
                 fires[c.recv_done].append(task)
-        for number, (kind, count) in self.triggers.items():
-            if kind == "barrier" and fires[number] and len(fires[number]) != count:
-                raise UsageError(
-                    f"{self.path}: trigger {number} ({kind}) is fired by {len(fires[number])} "
-                    f"connections; {count} are needed"
-                )
+        for number, (kind, _) in self.triggers.items():
             # What is fired again has begun: the first of several firings counts.
             graph.tasks[gates[number]].any = kind != "barrier"
             graph.after[gates[number]] = fires[number]
         return graph.check()
+
+    def _begun(self) -> set[int]:
+        """Connections that start: by themselves, or because those that fire their trigger do; all
+        where none starts by itself. Raises UsageError for a barrier that the file does not fire as
+        often as it counts."""
+        fired = Counter(at for c in self.connections for at in (c.send_done, c.recv_done) if at)
+        for number, (kind, count) in self.triggers.items():
+            if kind == "barrier" and fired[number] not in (0, count):
+                raise UsageError(f"{self.path}: trigger {number} ({kind}) is fired by "
+                                 f"{fired[number]} connections; {count} are needed")
+        waiting: dict[int, list[int]] = {number: [] for number in self.triggers}
+        needed = {number: count if kind == "barrier" else 1
+                  for number, (kind, count) in self.triggers.items()}
+        for number, c in enumerate(self.connections):
+            if c.start_ps is None:
+                waiting[c.trigger].append(number)
+        todo = [n for n, c in enumerate(self.connections) if c.start_ps is not None]
+        begun = set(todo) or {n for n, c in enumerate(self.connections) if fired[c.trigger]}
+        while todo:
+            c = self.connections[todo.pop()]
+            for trigger in filter(None, (c.send_done, c.recv_done)):
+                needed[trigger] -= 1
+                if needed[trigger] == 0:
+                    begun.update(waiting[trigger])
+                    todo += waiting[trigger]
+        return begun
 
 
 def read_matrix(path: Path, start_unit: Time | None = None) -> Matrix:

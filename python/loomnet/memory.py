@@ -12,7 +12,7 @@ from loomnet.engine import staging_for
 from loomnet.errors import UsageError
 from loomnet.flowjobs import Flows
 from loomnet.jobs import COLLECTIVES, Job, TorchJob
-from loomnet.plan import Plan
+from loomnet.plan import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.runner import RunRequest
 
 GIB = 1 << 30
@@ -23,7 +23,6 @@ PER_LINK, PER_FLOW = 16 << 10, 2 << 10
 PER_RANK = {"virtual": 100 << 20, "live": 300 << 20}
 PER_QUEUE_PAIR = {"mrc": 32 << 10}
 PER_OTHER_QUEUE_PAIR = 8 << 10
-MESSAGE_BYTES, DEPTH = 1 << 20, 4  # of a flow whose bytes are compared: writes that it holds
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def needs(
         if payload:
             sizes = getattr(job, "size", None)
             message = min(sizes.bytes, MESSAGE_BYTES) if sizes is not None else MESSAGE_BYTES
-            found.append(Need("bytes compared", flows * 2 * DEPTH * message,
+            found.append(Need("bytes compared", flows * 2 * writes_outstanding(plan) * message,
                               f"{name}.count or repeat, or payload"))  # fmt: skip
     return sorted(found, key=lambda need: -need.resident)
 

@@ -30,6 +30,7 @@ DCQCN_RATE, DCQCN_KMIN, DCQCN_KMAX, DCQCN_PMAX = 40 * 10**9, 5_000, 200_000, 0.0
 # most half" ("MRC + SRv6 multi-plane fabrics" 2.10). Below the half, late headers pace an incast.
 CONTROL_SHARE, CONTROL_SHARE_MOST = 0.25, 0.5
 CONTROL_QUEUES, MOST_PAYLOAD = 4, 4096  # control queue: data queues, at the largest payload
+MESSAGE_BYTES = 1 << 20  # of a flow: bytes per write
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
 # Where packets are dropped, not trimmed ("MRC + SRv6 multi-plane fabrics" 2.9).
 LOSSY_BDPS = 5
@@ -178,6 +179,14 @@ class Plan:
         for name in ("hosts", "switches", "links"):
             flat[name] = [dataclasses.asdict(entry) for entry in flat[name]]
         return flat
+
+
+def writes_outstanding(plan: Plan) -> int:
+    """Writes of MESSAGE_BYTES that a flow keeps under way: two bandwidth-delay products of its NIC,
+    at least 4."""
+    nic_bps = max((sum(plan.links[link].forward.rate_bps for link in host.ports)
+                   for host in itertools.islice(plan.hosts, 64)), default=0)
+    return max(4, 1 + 2 * nic_bps * plan.base_rtt_ps // (8 * 10**12 * MESSAGE_BYTES))
 
 
 class Numbered(Protocol[T_co]):

@@ -15,12 +15,10 @@ from loomnet.errors import UsageError
 from loomnet.flowjobs import Flows, Incast, Permutation
 from loomnet.graphjobs import ConnectionMatrix, Trace
 from loomnet.jobs import COLLECTIVES, Collective, Job, SendRecv
-from loomnet.plan import FRAMING_BYTES, Plan
+from loomnet.plan import FRAMING_BYTES, MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.rundata import FlowRow, Iteration, RunFault
-from loomnet.taskgraph import TaskGraph, task_of
+from loomnet.taskgraph import Task, TaskGraph, task_of
 from loomnet.units import Time
-
-MESSAGE_BYTES, DEPTH = 1 << 20, 4  # of a flow: bytes per write, writes outstanding
 
 
 class Traffic(Protocol):
@@ -91,6 +89,7 @@ class FlowTraffic:
                  start_ps: int, *, payload: bool, jitter_ps: int = 0) -> None:
         """`jitter_ps`: by less than which flows that start together were moved apart."""
         self._engine, self._placement, self._gap = engine, list(placement), gap_ps
+        self._depth = writes_outstanding(engine.plan)
         self._jitter_ps = jitter_ps
         self._rounds = list(rounds)
         self.core = _core.FlowTraffic(engine.network, payload)
@@ -123,7 +122,7 @@ class FlowTraffic:
             self.core.add(
                 source=self._engine.node(self._placement[source]),
                 destination=self._engine.node(self._placement[destination]),
-                qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=DEPTH,
+                qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=self._depth,
                 start_ps=start)
         self._begun.append(min(start for start, *_ in flows))
         self.core.start()
@@ -160,7 +159,7 @@ class FlowTraffic:
                 in zip(self._asked, self.core.results(), strict=True)]
 
     def notes(self) -> dict[str, float | int | str | None]:
-        return {"start jitter": f"below {Time.of(self._jitter_ps)}"} if self._jitter_ps else {}
+        return _jitter_note(self._jitter_ps)
 
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
         """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
@@ -185,9 +184,10 @@ class GraphTraffic:
     """Execution traces and connection matrices: a graph of transfers and delays."""
 
     def __init__(self, engine: Engine, graph: TaskGraph, placement: Sequence[int],
-                 start_ps: int) -> None:
+                 start_ps: int, *, jitter_ps: int = 0) -> None:
         self._graph, self._placement, self._start = graph, list(placement), start_ps
-        self.core = _core.GraphTraffic(engine.network)
+        self._jitter_ps = jitter_ps
+        self.core = _core.GraphTraffic(engine.network, depth=writes_outstanding(engine.plan))
         # Both directions of a pair share a queue pair; so do all transfers of one channel.
         numbers: dict[tuple[int, int, int], int] = {}
         number = FIRST_QP
@@ -244,7 +244,14 @@ class GraphTraffic:
 
     def notes(self) -> dict[str, float | int | str | None]:
         never = self._graph.never
-        return {"never started": f"{len(never)}: {', '.join(never[:8])}"} if never else {}
+        found = _jitter_note(self._jitter_ps)
+        if never:
+            found["never started"] = f"{len(never)}: {', '.join(never[:8])}"
+        return found
+
+
+def _jitter_note(jitter_ps: int) -> dict[str, float | int | str | None]:
+    return {"start jitter": f"below {Time.of(jitter_ps)}"} if jitter_ps else {}
 
 
 def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: int, *,
@@ -254,13 +261,16 @@ def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: 
     together do so within this time; None: within that of a packet."""
     if isinstance(job, COLLECTIVES):
         return CollectiveTraffic(engine, job, placement, start_ps, payload=payload, gaps_ps=gaps_ps)
-    if isinstance(job, ConnectionMatrix) or (isinstance(job, Trace) and job.chakra):
+    if isinstance(job, Trace) and job.chakra:
         return GraphTraffic(engine, job.graph(), placement, start_ps)
+    apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count
+    if isinstance(job, ConnectionMatrix):
+        graph = job.graph()
+        if apart > 0:
+            move_apart(graph, apart, seed)
+        return GraphTraffic(engine, graph, placement, start_ps, jitter_ps=apart)
     rounds, gap, pairs = rounds_of(engine.plan, job, placement, seed)
-    apart = 0
-    if isinstance(job, (Permutation, Incast)) or (isinstance(job, Flows) and not job.starts):
-        apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count
-        rounds = [_jittered(each, apart, seed + number) for number, each in enumerate(rounds)]
+    rounds = [_jittered(each, apart, seed + number) for number, each in enumerate(rounds)]
     return FlowTraffic(engine, placement, pairs, rounds, gap, start_ps, payload=payload,
                        jitter_ps=apart)
 
@@ -310,6 +320,22 @@ def _jittered(each: Round, apart_ps: int, seed: int) -> Round:
                 for start, *rest in flows]
 
     return moved if apart_ps > 0 else each
+
+
+def move_apart(graph: TaskGraph, apart_ps: int, seed: int) -> None:
+    """Gives flows that wait for one delay a delay each, longer by less than this: see _jittered."""
+    draw = random.Random(f"jitter {seed}")
+    together: dict[int, list[int]] = {}
+    for number, task in enumerate(graph.tasks):
+        if task.flow and len(graph.after[number]) == 1:
+            together.setdefault(graph.after[number][0], []).append(number)
+    for start, flows in together.items():
+        task = graph.tasks[task_of(start)]
+        if task.source >= 0 or graph.after[task_of(start)] or len(flows) == 1:
+            continue  # one after another, or by a trigger
+        for number in flows:
+            graph.after[number] = [graph.add(
+                Task(duration_ps=task.duration_ps + draw.randrange(apart_ps), what=task.what))]
 
 
 def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,
