@@ -146,6 +146,7 @@ py::dict counters_dict(const RunCounters& c) {
   out["retransmitted"] = c.retransmitted;
   out["readmitted"] = c.readmitted;
   out["payload"] = c.payload;
+  out["working"] = c.working;
   out["paths_good"] = c.paths_good;
   out["paths_total"] = c.paths_total;
   return out;

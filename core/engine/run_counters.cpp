@@ -13,6 +13,7 @@ RunCounters run_counters(Network& network, std::span<const NodeId> hosts) {
   std::vector<TransportCounter> counters;
   for (const NodeId host : hosts) {
     sum.payload += network.nic(host).meter().bytes();
+    sum.working |= network.nic(host).meter().outstanding();
     const Transport* transport = network.nic(host).transport();
     if (!transport) continue;
     counters.clear();

@@ -13,6 +13,7 @@ struct RunCounters {
   std::uint64_t retransmitted = 0;  // by the transports of the hosts asked for
   std::uint64_t readmitted = 0;     // paths that came back
   std::uint64_t payload = 0;        // bytes that reached these hosts: what stands still in a stall
+  bool working = false;             // one of these hosts has an operation under way
   std::uint64_t paths_good = 0, paths_total = 0;
 };
 

@@ -170,6 +170,10 @@ class Engine:
         """Payload bytes that have arrived at these hosts."""
         return self.network.run_counters(self.nodes(hosts))["payload"]
 
+    def working(self, hosts: Iterable[int]) -> bool:
+        """Whether one of these hosts has an operation under way."""
+        return self.network.run_counters(self.nodes(hosts))["working"]
+
     def hash_seed(self, node: int) -> int:
         """Seed of a switch's ECMP hash; every switch its own, else choices polarise."""
         return ((self.seed + 1) * _HASH_PURPOSE + node * 0xBF58476D1CE4E5B9) % 2**64

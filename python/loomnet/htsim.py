@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 from loomnet import clos
@@ -165,7 +166,7 @@ def _connection(
         name = words[i]
         if name not in _WORDS:
             raise UsageError(f'{where}: unknown word "{name}"{did_you_mean(name, _WORDS)}')
-        values[name] = _number(where, words, i + 1, name)
+        values[name] = _number(where, words, i + 1, name, unit if name == "start" else 1)
         i += 2
     ends = [_bounded(where, text, "node") for text in found.groups()]
     for node in ends:
@@ -186,7 +187,7 @@ def _connection(
         ends[0],
         ends[1],
         values["size"],
-        values["start"] * unit if "start" in values else None,
+        values.get("start"),
         values.get("trigger", 0),
         values.get("send_done_trigger", 0),
         values.get("recv_done_trigger", 0),
@@ -224,18 +225,22 @@ def _lines(path: Path) -> list[str]:
     return read_text(path).split("\n")
 
 
-def _number(where: str, words: list[str], index: int, name: str) -> int:
+def _number(where: str, words: list[str], index: int, name: str, unit: int = 1) -> int:
     if index >= len(words):
         raise UsageError(f"{where}: {name} has no value")
-    return _bounded(where, words[index], name)
+    return _bounded(where, words[index], name, unit)
 
 
-def _bounded(where: str, text: str, name: str) -> int:
-    value: float = -1
+def _bounded(where: str, text: str, name: str, unit: int = 1) -> int:
+    """So many times `unit`, which must be whole: nothing is cut in silence."""
+    value = Fraction(-1)
     if _NUMBER.fullmatch(text) and len(text) < 40:
-        value = int(text) if text.isdecimal() else float(text)
+        value = Fraction(text) * unit
     if not 0 <= value < _MOST:
         raise UsageError(f'{where}: {name} "{text[:40]}" is not a number from 0 to 2^62')
+    if value.denominator != 1:
+        raise UsageError(f'{where}: {name} "{text[:40]}" is not whole'
+                         + (f" in units of 1/{unit}" if unit > 1 else ""))
     return int(value)
 
 
@@ -270,9 +275,10 @@ def from_htsim_topology(path: str | Path, *, payload: Size | str = "4096 B") -> 
         if not words:
             continue
         name = words[0].lower()
-        value = _bounded(where, words[1], words[0]) if len(words) > 1 else None
-        if value is None:
+        if len(words) < 2:
             raise UsageError(f"{where}: {words[0]} has no value")
+        unit = 1000 if name.endswith(("_ns", "_gbps")) else 1  # picoseconds, Mb/s
+        value = _bounded(where, words[1], words[0], unit)
         if name == "tier":
             tier = value
             if value in tiers or value > 2:
@@ -281,10 +287,7 @@ def from_htsim_topology(path: str | Path, *, payload: Size | str = "4096 B") -> 
         elif name in _TOP and tier is None:
             top[name] = value
         elif name in _TIER and tier is not None:
-            if name == "downlink_speed_gbps":
-                tiers[tier][name] = float(words[1])
-            else:
-                tiers[tier][name] = value
+            tiers[tier][name] = value
         else:
             known = _TOP if tier is None else _TIER
             raise UsageError(f'{where}: unknown word "{words[0]}"{did_you_mean(name, known)}')
@@ -323,10 +326,10 @@ def _clos(
     pod = down[0] * down[1] if count == 3 else top["nodes"]
     if top.get("podsize", pod) != pod:
         raise UsageError(f"{path}: Podsize {top['podsize']} is not {pod}, hosts below one pod")
-    switch_ps = [of(tier, "switch_latency_ns", 0) * 1000 for tier in range(count)]
+    switch_ps = [of(tier, "switch_latency_ns", 0) for tier in range(count)]
     delays = [
         Time.of(
-            of(tier, "downlink_latency_ns", 0) * 1000
+            of(tier, "downlink_latency_ns", 0)
             + (switch_ps[tier] + (switch_ps[tier - 1] if tier else 0)) // 2
         )
         for tier in range(count)
@@ -378,6 +381,6 @@ def _clos(
 
 def _speed(path: Path, tier: int, values: dict[str, float]) -> int:
     speed = values.get("downlink_speed_gbps", 0)
-    if not 0 < speed <= 1e6:
+    if not 0 < speed <= 10**9:
         raise UsageError(f"{path}: Tier {tier}: Downlink_speed_Gbps must be above 0")
-    return round(speed * 1e9)
+    return int(speed) * 10**6

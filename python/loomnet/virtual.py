@@ -65,6 +65,7 @@ class _Run:
             self.engine.network.use_lookahead()
         self.counters: dict[str, list[tuple[int, float]]] = {}
         self.seen = self.payload = 0
+        self.working = False  # whether a host had an operation under way at the last look
         self.last_progress_ps = 0  # when anything of the job last ended, job time
         self.looked = self.began = time.monotonic()
 
@@ -126,7 +127,9 @@ class _Run:
             if self.network.next_event_ps >= 2**63 - 1 and table.next_time() is None:
                 return f"nothing left to happen at {Time.of(self.now())} and the job is not done"
             payload = self.engine.payload(request.placement)
-            if payload > self.payload:
+            # A flow yet to start and a rank that computes wait for nothing that the network owes.
+            worked, self.working = self.working, self.engine.working(request.placement)
+            if payload > self.payload or not (worked and self.working):
                 self.payload, self.last_progress_ps = payload, max(self.now(), 0)
             if stall is not None and self.now() - self.last_progress_ps >= stall:
                 return (f"no operation finished for {Time.of(stall)} (stall_timeout); "

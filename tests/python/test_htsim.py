@@ -187,6 +187,32 @@ def test_a_topology_of_two_tiers_runs(tmp_path):
     assert r["errors"] == 0 and fabric.counts == (8, 2 + 4, 8 + 8)
 
 
+def test_what_waits_for_a_connection_that_never_starts_never_starts(tmp_path):
+    text = ("Nodes 4\nConnections 4\nTriggers 3\n0->1 start 0 size 4096 send_done_trigger 3\n"
+            "1->2 trigger 1 size 4096 send_done_trigger 2\n2->3 trigger 2 size 4096 "
+            "recv_done_trigger 3\n3->0 trigger 3 size 4096\ntrigger id 1 oneshot\n"
+            "trigger id 2 oneshot\ntrigger id 3 barrier count 2\n")
+    job = ln.Flows.from_htsim(written(tmp_path, text))
+    assert "3 connections never start" in job.describe()
+    r = Lab("never", directory=tmp_path / "run").run(ln.star(hosts=4, rate="1 Gb/s", delay="1 us"),
+                                                    job)
+    assert [(flow.source, flow.destination) for flow in r.flow_records] == [(0, 1)]
+
+
+def test_connections_that_start_together_are_moved_apart_unless_asked(tmp_path):
+    text = "Nodes 9\nConnections 8\n" + "".join(f"{i}->0 start 2.5 size 4096\n"
+                                                for i in range(1, 9))
+    starts = []
+    for jitter in ({}, {"jitter": "0 s"}):
+        r = Lab("apart", directory=tmp_path / str(len(jitter))).run(
+            ln.star(hosts=9, rate="100 Gb/s", delay="1 us"),
+            ln.Flows.from_htsim(written(tmp_path, text), start_unit="1 us"), **jitter)
+        starts.append([flow.start_ps for flow in r.flow_records])
+        assert ("start jitter" in r.data.fidelity.notes) == (jitter == {})
+    assert len(set(starts[0])) == 8 and all(0 <= at - 2_500_000 < 10**6 for at in starts[0])
+    assert set(starts[1]) == {2_500_000}
+
+
 def test_a_bundle_is_a_link_of_its_joint_rate(tmp_path):
     text = TOPOLOGY.replace("Radix_Up 2", "Radix_Up 4", 1).replace("Bundle 1", "Bundle 2")
     fabric = ln.from_htsim_topology(written(tmp_path, text, "bundles.topo"))
@@ -204,6 +230,7 @@ def test_a_bundle_is_a_link_of_its_joint_rate(tmp_path):
         ("Nodes 16", "Nodes 17", "Nodes 17 is not the product of Radix_Down 2 x 2 x 4"),
         ("Podsize 4", "Podsize 8", "Podsize 8 is not 4"),
         ("Tiers 3", "Tiers 4", "Tiers 4 must be 2 or 3"),
+        ("Bundle 1", "Bundle 1.5", 'x.topo:15: Bundle "1.5" is not whole'),
         ("Bundle 1", "Bundle 0", "x.topo:15: Bundle 0 must be 1 to 256 links"),
         ("Bundle 1", "Bundle 3", "Radix_Up 2 is no multiple of Bundle 3 of tier 1"),
         ("Radix_Up 2\nDownlink", "Downlink", "Tier 0 has no Radix_Up"),

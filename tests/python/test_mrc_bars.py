@@ -61,6 +61,65 @@ def test_an_incast_ends_near_its_bound_and_blames_no_path(tmp_path, seeds, rate,
             assert jain >= 0.9, (seed, jain)
 
 
+@pytest.mark.parametrize(("rate", "delay", "payload"), [
+    ("25 Gb/s", "500 ns", 1024), ("10 Gb/s", "1 us", 2048), ("100 Gb/s", "500 ns", 256),
+    ("400 Gb/s", "1 us", 256)])
+def test_an_incast_of_short_packets_or_over_short_paths(tmp_path, seeds, rate, delay, payload):
+    """Their headers are as long as those of long packets, and fill a control queue the sooner; a
+    path that holds few packets has windows of less than one."""
+    fabric = ln.star(hosts=17, rate=rate, delay=delay, payload=f"{payload} B")
+    size = 4 << 20
+    for seed in seeds:
+        r = run(tmp_path, seed, fabric, ln.Incast(f"{size} B"))
+        bound = 16 * wire_ps(size, rate, payload) + r.plan.base_rtt_ps
+        longest = max(flow.completion_ps for flow in r.flow_records)
+        assert longest <= 1.06 * bound, (seed, longest / bound)
+        lost = counted(r, *LOSSES)
+        assert lost.get("ev_condemned", 0) + lost.get("drop_control_full", 0) == 0, (seed, lost)
+
+
+def test_128_senders_of_short_packets_drop_no_header(tmp_path):
+    for rate in ("100 Gb/s", "400 Gb/s"):
+        r = run(tmp_path, 1, ln.star(hosts=129, **link(rate, "2048 B")), ln.Incast("1 MiB"))
+        bound = 128 * wire_ps(1 << 20, rate, 2048) + r.plan.base_rtt_ps
+        assert max(flow.completion_ps for flow in r.flow_records) <= 1.15 * bound
+        assert counted(r, *LOSSES) == {}
+
+
+def test_queues_on_the_way_are_no_losses(tmp_path):
+    """Traffic that queues, trims and is marked, and loses nothing."""
+    small = ln.clos.two_tier(planes=4, leaves=4, spines=2, hosts_per_leaf=3, rate="100 Gb/s",
+                             delay="1 us")
+    tall = ln.clos.fat_tree(6, **link("100 Gb/s"))
+    for fabric, job in ((small, ln.Flows(["600 kB"], count=300, load=0.5)),
+                        (tall, ln.Incast("1 MB")), (tall, ln.AllToAll("13 MB"))):
+        r = run(tmp_path, 1, fabric, job)
+        assert counted(r, "trimmed")["trimmed"] > 1000
+        lost = counted(r, *LOSSES)
+        assert set(lost) <= {"lost_rto"} and lost.get("lost_rto", 0) < 10, lost
+
+
+@pytest.mark.parametrize("share", [0.2, 0.25, 0.5])
+def test_a_slower_link_is_no_loss(tmp_path, share):
+    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, **link("100 Gb/s"))
+    slow = ln.degrade("p0.leaf0->p0.spine0", share, at="200 us", phase="slow")
+    r = run(tmp_path, 1, fabric, ln.Flows(["32 MB"], pairs=((0, 1), (2, 3)), count=2), [slow])
+    assert counted(r, *LOSSES) == {}
+
+
+def test_silent_losses_among_refusals_are_inferred(tmp_path, seeds):
+    """Two flows that share a fabric and are trimmed; one packet in a thousand of one is lost. The
+    inference does not wait for the timeout: no silence of three round trips."""
+    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, **link("100 Gb/s"))
+    loss = ln.loss("h0->p*.leaf0", 0.001, at="0 s", phase="loss")
+    for seed in seeds:
+        r = run(tmp_path, seed, fabric, ln.Flows(["80 MB"], pairs=((0, 1), (2, 3)), count=2),
+                [loss])
+        found = counted(r, "lost_inferred", "lost_rto", "drop_loss", "trimmed")
+        assert found["trimmed"] > 10 and found["drop_loss"] > 10 and "lost_rto" not in found, seed
+        assert max(end - begin for begin, end in r.data.hosts[1].silences) < 3 * r.plan.base_rtt_ps
+
+
 @pytest.mark.parametrize("tiers", [1, 2])
 def test_two_equal_flows_end_together(tmp_path, seeds, tiers):
     fabric = ln.star(hosts=3, **link("100 Gb/s")) if tiers == 1 else ln.clos.two_tier(
@@ -159,6 +218,23 @@ def test_one_queue_pair_fills_eight_ports(tmp_path, payload):
     size = 256_000_000
     r = run(tmp_path, 1, fabric, ln.Flows([f"{size} B"], pairs=((0, 1),), count=1))
     assert wire_ps(size, "3200 Gb/s", payload) / r.flow_records[0].completion_ps >= 0.96
+
+
+@pytest.mark.parametrize(("rate", "delay", "planes", "size"), [
+    ("400 Gb/s", "5 us", 4, 256), ("100 Gb/s", "50 us", 8, 600)])
+def test_a_flow_keeps_a_long_path_busy(tmp_path, rate, delay, planes, size):
+    """Of more than the four writes of a mebibyte that a flow keeps under way on a short one."""
+    fabric = ln.star(hosts=2, planes=planes, rate=rate, delay=delay, payload="4096 B")
+    r = run(tmp_path, 1, fabric, ln.Flows([f"{size} MB"], pairs=((0, 1),), count=1))
+    took = r.flow_records[0].completion_ps - r.plan.base_rtt_ps
+    assert wire_ps(size * 10**6, rate) / planes / took >= 0.97
+
+
+def test_a_slower_port_takes_no_more_than_its_share(tmp_path):
+    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, **link("100 Gb/s"))
+    fabric.override("h*--p1.leaf*", rate="10 Gb/s")
+    r = run(tmp_path, 1, fabric, ln.Flows(["32 MB"], pairs=((0, 1),), count=1))
+    assert wire_ps(32_000_000, "110 Gb/s") / r.flow_records[0].completion_ps >= 0.75
 
 
 def test_a_window_that_binds_is_said(tmp_path):

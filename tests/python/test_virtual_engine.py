@@ -281,3 +281,10 @@ def test_a_series_that_outlasts_its_bound_doubles_its_step(monkeypatch):
         assert b - a == samples.every_ps
     with pytest.raises(ln.UsageError, match="sample=1 ps must be 1 ns or more"):
         sampling.Sampler(Time("1 ps"), [], plan)
+
+
+def test_a_wait_for_a_start_is_no_stall(tmp_path):
+    r = ln.run(ln.star(hosts=4, rate="100 Gb/s", delay="1 us"),
+               ln.Flows(["1 kB"], pairs=((0, 1),), count=2, starts=("0 s", "20 s")),
+               directory=tmp_path / "run")
+    assert r.data.ended == "finished" and r.flow_records[1].start_ps == 20 * 10**12

@@ -261,8 +261,10 @@ class _Run:
         stall = None if self._leaving() else self.request.stall_after
         if stall and self.now() - self.last_progress_ps > stall.count // 4:
             # Bytes that arrive are progress, long before an operation ends.
-            payload = self.live.run_counters(list(self.request.placement))["payload"]
-            if payload > self.payload:
+            found = self.live.run_counters(list(self.request.placement))
+            payload = found["payload"]
+            # A flow that is yet to start waits for nothing that the network owes.
+            if payload > self.payload or (self.traffic is not None and not found["working"]):
                 self.payload, self.last_progress_ps = payload, self.now()
         if stall and self.origin is not None and self.now() - self.last_progress_ps > stall.count:
             return self._stalled(
