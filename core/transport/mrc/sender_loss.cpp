@@ -45,7 +45,8 @@ Picoseconds Sender::rto() const {
   // Where packets are refused, or no answer has shown yet that they are not, the header of one may
   // wait for as long as a full control queue takes.
   const bool refused = refusals_take_ > rtt() || !answered_;
-  const std::uint32_t drains = std::max(o.rto_drains, peer_.switches() * kDrainsPerSwitch) + (refused ? o.rto_refused_drains * kMostPayload / o.mtu : 0);
+  const std::uint32_t drains = std::max(o.rto_drains, peer_.switches() * kDrainsPerSwitch) +
+                               (refused ? o.rto_refused_drains * kMostPayload / o.mtu : 0);
   const Picoseconds base = std::max(o.rto, rtt() + o.network_rtt * drains);
   if (retries_ < o.retries_linear) return base;
   const unsigned doublings = std::min(retries_ - o.retries_linear + 1, 30u);

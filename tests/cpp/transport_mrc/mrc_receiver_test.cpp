@@ -268,6 +268,13 @@ TEST(Receiver, AProbeHasTheRefusalsOfItsPathRepeated) {
   EXPECT_EQ(of(out, Op::nack)[1].neth.nack_psn, 5u);
   EXPECT_EQ(of(out, Op::nack)[0].port, of(out, Op::sack).back().port) << "in order";
   EXPECT_TRUE(of(out, Op::sack).back().seth.probe_reply);
+  // Probes may be many: what has come since is told of once.
+  ++peth.probe_id;
+  s.receive(0, Op::reliability_probe, 0, kLocal, dscp::kNoTrim, Ecn::ect0, EntropyValue(0, 1),
+            nullptr, 0, peth);
+  const auto second = of(s.pull_all(), Op::nack);
+  ASSERT_EQ(second.size(), 1u) HISTORY;
+  EXPECT_EQ(second[0].neth.nack_psn, 5u) << "still missing";
 }
 
 TEST(Receiver, ControlTakesTurnsOverPlanes) {
