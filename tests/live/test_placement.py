@@ -61,4 +61,5 @@ def test_a_killed_switch_boots_and_forwards_again(uses_machine, tmp_path, patter
     assert r["errors"] == 0, r.data.errors  # altered elements are errors
     assert len(r.data.iterations) == 6 and r.data.fidelity.unexplained == 0
     assert r.data.totals["switch p0.spine0"]["drop_no_route"] > 0
-    assert 0.6 <= r["dead.blip_s"] < 2
+    # What had passed the spine arrives up to two links later.
+    assert 0.55 <= r["dead.blip_s"] < 2
