@@ -110,7 +110,7 @@ def test_a_slower_link_is_no_loss(tmp_path, share):
 
 def test_silent_losses_among_refusals_are_inferred(tmp_path, seeds):
     """Two flows that share a fabric and are trimmed; one packet in a thousand of one is lost. The
-    inference does not wait for the timeout (10 round trips); a loss at the end waits for a probe."""
+    inference does not wait for the timeout; a loss at the end waits for a probe."""
     fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=2, **link("100 Gb/s"))
     loss = ln.loss("h0->p*.leaf0", 0.001, at="0 s", phase="loss")
     for seed in seeds:
