@@ -250,7 +250,7 @@ void GraphTraffic::acked(std::uint32_t task, Picoseconds now) {
 void GraphTraffic::release(const std::vector<std::uint32_t>& next, Picoseconds now) {
   for (const std::uint32_t task : next) {
     State& s = states_[task];
-    if (s.waits == 0) continue;  // had begun: another of what it waited for any of
+    if (s.waits == 0) continue;  // the task has begun, released by another predecessor
     if (tasks_[task].any) s.waits = 1;
     if (--s.waits == 0) ready(task, now);
   }

@@ -79,7 +79,7 @@ class Matrix:
             if c.recv_done:
                 fires[c.recv_done].append(task)
         for number, (kind, _) in self.triggers.items():
-            # What is fired again has begun: the first of several firings counts.
+            # The first of several firings starts the connection; later ones change nothing.
             graph.tasks[gates[number]].any = kind != "barrier"
             graph.after[gates[number]] = fires[number]
         return graph.check()

@@ -76,7 +76,9 @@ def test_an_incast_of_short_packets_or_over_short_paths(tmp_path, seeds, rate, d
         assert longest <= 1.06 * bound, (seed, longest / bound)
         lost = counted(r, *LOSSES)
         # Where a path holds seven packets, a timeout now and then is early.
-        assert lost.get("ev_condemned", 0) <= 2 and "drop_control_full" not in lost, (seed, lost)
+        early = 2 if payload >= 1024 else 0
+        assert lost.get("ev_condemned", 0) <= early, (seed, lost)
+        assert "drop_control_full" not in lost, (seed, lost)
 
 
 def test_128_senders_of_short_packets_drop_no_header(tmp_path):
@@ -118,7 +120,9 @@ def test_silent_losses_among_refusals_are_inferred(tmp_path, seeds):
                 [loss])
         found = counted(r, "lost_inferred", "lost_rto", "drop_loss", "trimmed")
         assert found["trimmed"] > 10 and found["drop_loss"] > 10 and "lost_rto" not in found, seed
-        assert max(end - begin for begin, end in r.data.hosts[1].silences) < 5 * r.plan.base_rtt_ps
+        last = r.flow_records[0].arrived_ps
+        for begin, end in r.data.hosts[1].silences:
+            assert end - begin < (5 if end >= last else 3) * r.plan.base_rtt_ps, (seed, begin, end)
 
 
 @pytest.mark.parametrize("tiers", [1, 2])

@@ -28,7 +28,7 @@ struct Context {
   void event(EventKind kind, QpNumber qp, std::uint32_t value, Picoseconds now) {
     sink->event({kind, qp, value, now});
   }
-  Picoseconds probes_free{};  // when the next probe of a reverse path may leave, whoever's it is
+  Picoseconds probes_free{};  // when a peer may send the next probe of a reverse path; all peers share it
   void push_control(PlanePort plane, const Control& c) { push(control[plane], plane, c); }
   void push_probe(PlanePort plane, const Control& c) { push(probes[plane], plane, c); }
 

@@ -105,7 +105,7 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
     refused_[refusals_++ % kRefusalsKept] = {psn, in.ev.value, stamp.tx_ts,
                                              static_cast<std::uint8_t>(reason), false};
     if (in.bth.ack_request) {
-      // What it asked for is owed all the same: of those before it, which may be yet to come.
+      // The trimmed packet's ask holds for the packets before it, some of which may arrive later.
       asked_ = std::max(asked_, psn - 1);
       if (trigger_ > 0) send_sack(in, window_.cack(), stamp);
     }

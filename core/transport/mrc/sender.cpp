@@ -163,8 +163,8 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   PlaneMask turn = room;
   bool own_turn = true;
   if (context_.options.plane_turns == PlaneTurns::equal) {
-    // A plane whose turn it is lets no other go before it, and what it lost it carries itself, even
-    // by the path that has refused it.
+    // No plane sends before the one whose turn it is, and a plane carries its own retransmissions, even
+    // by the path that refused the packet.
     turn = peer_.live();
     if (const auto own = static_cast<PlaneMask>(again ? 1u << evs_.value(before).plane() : 0);
         turn & own && evs_.any_usable(own)) {
