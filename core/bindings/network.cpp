@@ -7,7 +7,7 @@
 
 #include "bindings/bindings.hpp"
 #include "engine/pause_cycle.hpp"
-#include "switch/forward_program.hpp"
+#include "switch/forward/forward_program.hpp"
 #include "transport/roce/roce_transport.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
@@ -94,34 +94,37 @@ void bind_network(py::module_& m) {
            py::arg("pfc_xon") = 0, py::arg("pfc_headroom") = 0, py::arg("ecn_share") = 1.0,
            py::arg("control_share") = LinkConfig().control_share, py::arg("trim_coin") = true);
 
-  py::class_<TableBatch, std::shared_ptr<TableBatch>>(m, "TableBatch")
-      .def(py::init([](std::uint32_t generation, std::uint32_t block,
-                       const std::vector<std::uint16_t>& own,
-                       const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
-                       const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
-                       const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
-                       const std::vector<std::vector<SwitchPort>>& groups) {
-             auto t = std::make_shared<TableBatch>();
-             t->generation = generation;
-             for (const auto usid : own) t->own_un.push_back({block, usid});
-             for (const auto& [usid, port] : adjacencies)
-               t->own_ua.push_back({{block, usid}, port});
-             for (const auto& [usid, port] : fib) t->fib.push_back({{block, usid}, port});
-             for (const auto& [address, group] : hosts) {
-               const std::string_view bytes = address;
-               TableBatch::HostRoute route;
-               if (bytes.size() != route.address.size()) {
-                 throw std::invalid_argument("hosts: an address has 16 bytes");
-               }
-               std::copy(bytes.begin(), bytes.end(), route.address.begin());
-               route.group = group;
-               t->hosts.push_back(route);
-             }
-             t->groups = groups;
-             return t;
-           }),
-           py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
-           py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"));
+  py::class_<TableBatch, std::shared_ptr<TableBatch>>(
+      m, "TableBatch", "One generation of a switch's tables, as bytes that its program reads.")
+      .def_readonly("generation", &TableBatch::generation);
+  m.def(
+      "forward_tables",
+      [](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
+         const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
+         const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
+         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
+         std::vector<std::vector<SwitchPort>> groups) {
+        ForwardBatch t;
+        t.generation = generation;
+        for (const auto usid : own) t.own_un.push_back({block, usid});
+        for (const auto& [usid, port] : adjacencies) t.own_ua.push_back({{block, usid}, port});
+        for (const auto& [usid, port] : fib) t.fib.push_back({{block, usid}, port});
+        for (const auto& [address, group] : hosts) {
+          const std::string_view bytes = address;
+          ForwardBatch::HostRoute route;
+          if (bytes.size() != route.address.size()) {
+            throw std::invalid_argument("hosts: an address has 16 bytes");
+          }
+          std::copy(bytes.begin(), bytes.end(), route.address.begin());
+          route.group = group;
+          t.hosts.push_back(route);
+        }
+        t.groups = std::move(groups);
+        return t.pack();
+      },
+      py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
+      py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"),
+      "Tables of the forward program: uSIDs of one block, and host routes by ECMP group.");
 
   py::class_<Network> network(m, "Network");
   network

@@ -9,7 +9,7 @@
 
 namespace loomnet {
 
-ForwardRows forward_rows(const TableBatch& batch) {
+ForwardRows forward_rows(const ForwardBatch& batch) {
   ForwardRows rows;
   const auto add = [&rows](std::uint32_t table, std::uint64_t high, std::uint64_t low,
                            std::uint32_t value) {
@@ -43,7 +43,7 @@ ForwardRows forward_rows(const TableBatch& batch) {
   return rows;
 }
 
-void publish_forward_tables(int outer, const TableBatch& batch, std::size_t ports) {
+void publish_forward_tables(int outer, const ForwardBatch& batch, std::size_t ports) {
   validate(batch, ports);
   ForwardRows rows = forward_rows(batch);
   auto count = static_cast<std::uint32_t>(rows.keys.size());

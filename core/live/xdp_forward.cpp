@@ -55,7 +55,7 @@ void XdpForward::set_tables(const TableBatch& batch) {
     throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch.generation) +
                                 " does not follow " + std::to_string(generation_));
   }
-  publish_forward_tables(bpf_map__fd(object_->maps.fw_tables), batch, ports_);
+  publish_forward_tables(bpf_map__fd(object_->maps.fw_tables), ForwardBatch::unpack(batch), ports_);
   generation_ = batch.generation;
 }
 

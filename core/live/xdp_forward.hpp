@@ -10,7 +10,7 @@
 
 #include "ebpf/forward_abi.h"
 #include "ebpf/metadata.h"
-#include "switch/forward_program.hpp"
+#include "switch/forward/forward_program.hpp"
 
 struct forward_bpf;
 

@@ -10,9 +10,17 @@
 
 #include "clock/time.hpp"
 #include "packet/packet.hpp"
-#include "switch/table_batch.hpp"
 
 namespace loomnet {
+
+using SwitchPort = std::uint16_t;  // numbered from 0 in every switch
+
+// All tables of one switch, packed as its program reads them. A batch replaces the one before it; its
+// generation says which tables decided about a packet.
+struct TableBatch {
+  std::uint32_t generation = 0;  // from 1, rises with every batch of a switch
+  std::vector<std::uint8_t> bytes;
+};
 
 struct SwitchMeta {
   Picoseconds now{};

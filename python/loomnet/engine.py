@@ -213,7 +213,7 @@ class Engine:
         usids = switch.usids
         # MRC's packets go by uSIDs alone: a virtual run of it needs no row per host and switch.
         plain = self.transport != "mrc" or self._live
-        return _core.TableBatch(
+        return _core.forward_tables(
             generation=self._generation[switch.number], block=usids.block, own=[usids.own],
             adjacencies=list(usids.adjacencies), fib=list(usids.fib),
             hosts=[(self._addresses[host], group) for host, group in routes.items()
@@ -235,9 +235,9 @@ class Engine:
     def _empty(self, switch: SwitchPlan) -> Any:
         """The next generation of one switch's tables, without a row."""
         self._generation[switch.number] += 1
-        return _core.TableBatch(generation=self._generation[switch.number],
-                                block=switch.usids.block, own=[], adjacencies=[], fib=[], hosts=[],
-                                groups=[])
+        return _core.forward_tables(generation=self._generation[switch.number],
+                                    block=switch.usids.block, own=[], adjacencies=[], fib=[],
+                                    hosts=[], groups=[])
 
     # --- queue pairs ------------------------------------------------------------------------------
     def connect(self, source: int, local: int, destination: int, remote: int) -> None:

@@ -87,49 +87,49 @@ class FatTree {
     network_.add_switch(ports, std::move(program));
   }
   // Group 0: all ports up; group 1 + p: port p alone.
-  std::shared_ptr<TableBatch> tables(unsigned down, unsigned up) const {
-    auto t = std::make_shared<TableBatch>();
-    t->generation = 1;
-    t->groups.resize(1 + down);
-    for (unsigned i = 0; i < up; ++i) t->groups[0].push_back(port(down + i));
-    for (unsigned p = 0; p < down; ++p) t->groups[1 + p] = {port(p)};
+  ForwardBatch tables(unsigned down, unsigned up) const {
+    ForwardBatch t;
+    t.generation = 1;
+    t.groups.resize(1 + down);
+    for (unsigned i = 0; i < up; ++i) t.groups[0].push_back(port(down + i));
+    for (unsigned p = 0; p < down; ++p) t.groups[1 + p] = {port(p)};
     return t;
   }
   template <typename PortOf>
-  void add_hosts(TableBatch& t, PortOf&& port_of) const {
+  void add_hosts(ForwardBatch& t, PortOf&& port_of) const {
     for (unsigned h = 0; h < hosts(); ++h) {
       t.hosts.push_back({host_address(h), static_cast<std::uint16_t>(1 + port_of(h))});
     }
   }
   std::shared_ptr<const TableBatch> edge_tables(unsigned pod, unsigned e) const {
     auto t = tables(half_, half_);
-    t->own_un = {usid(kEdge + pod * half_ + e)};
+    t.own_un = {usid(kEdge + pod * half_ + e)};
     for (unsigned c = 0; c < half_ * half_; ++c)
-      t->fib.push_back({usid(kCore + c), port(half_ + c / half_)});
+      t.fib.push_back({usid(kCore + c), port(half_ + c / half_)});
     for (unsigned a = 0; a < half_; ++a)
-      t->fib.push_back({usid(kAggregation + a), port(half_ + a)});
-    for (unsigned p = 0; p < half_; ++p) t->fib.push_back({usid(kHost + p), port(p)});
-    add_hosts(*t, [&](unsigned h) {
+      t.fib.push_back({usid(kAggregation + a), port(half_ + a)});
+    for (unsigned p = 0; p < half_; ++p) t.fib.push_back({usid(kHost + p), port(p)});
+    add_hosts(t, [&](unsigned h) {
       return pod_of(h) == pod && edge_of(h) == e ? static_cast<int>(h % half_) : -1;
     });
-    return t;
+    return t.pack();
   }
   std::shared_ptr<const TableBatch> aggregation_tables(unsigned pod, unsigned a) const {
     auto t = tables(half_, half_);
-    t->own_un = {usid(kAggregation + a)};
+    t.own_un = {usid(kAggregation + a)};
     for (unsigned i = 0; i < half_; ++i)
-      t->fib.push_back({usid(kCore + a * half_ + i), port(half_ + i)});
-    for (unsigned e = 0; e < half_; ++e) t->fib.push_back({usid(kEdge + pod * half_ + e), port(e)});
-    add_hosts(*t, [&](unsigned h) { return pod_of(h) == pod ? static_cast<int>(edge_of(h)) : -1; });
-    return t;
+      t.fib.push_back({usid(kCore + a * half_ + i), port(half_ + i)});
+    for (unsigned e = 0; e < half_; ++e) t.fib.push_back({usid(kEdge + pod * half_ + e), port(e)});
+    add_hosts(t, [&](unsigned h) { return pod_of(h) == pod ? static_cast<int>(edge_of(h)) : -1; });
+    return t.pack();
   }
   std::shared_ptr<const TableBatch> core_tables(unsigned c) const {
     auto t = tables(pods_, 0);
-    t->own_un = {usid(kCore + c)};
+    t.own_un = {usid(kCore + c)};
     for (unsigned e = 0; e < pods_ * half_; ++e)
-      t->fib.push_back({usid(kEdge + e), port(e / half_)});
-    add_hosts(*t, [&](unsigned h) { return static_cast<int>(pod_of(h)); });
-    return t;
+      t.fib.push_back({usid(kEdge + e), port(e / half_)});
+    add_hosts(t, [&](unsigned h) { return static_cast<int>(pod_of(h)); });
+    return t.pack();
   }
 
   Network& network_;

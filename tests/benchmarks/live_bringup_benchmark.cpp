@@ -27,9 +27,9 @@ void BringUp(benchmark::State& state) {
   std::vector<LivePort> ports;
   std::vector<LiveSwitch> plans;
   switches.reserve(kPlanes * (kLeaves + kSpines));
-  auto tables = std::make_shared<TableBatch>();
-  tables->generation = 1;
-  for (std::uint16_t u = 0; u < 64; ++u) tables->fib.push_back({{usid_block(0), u}, 0});
+  ForwardBatch tables;
+  tables.generation = 1;
+  for (std::uint16_t u = 0; u < 64; ++u) tables.fib.push_back({{usid_block(0), u}, 0});
   for (int p = 0; p < kPlanes; ++p) {
     for (int s = 0; s < kLeaves + kSpines; ++s) {
       const auto node = static_cast<NodeId>(kHosts + p * (kLeaves + kSpines) + s);
@@ -41,7 +41,7 @@ void BringUp(benchmark::State& state) {
                          .netns = &switches.back(),
                          .interface = "lnlv" + std::to_string(node) + "-" + std::to_string(port)});
       }
-      plans.push_back({.node = node, .netns = &switches.back(), .tables = tables});
+      plans.push_back({.node = node, .netns = &switches.back(), .tables = tables.pack()});
     }
     for (int h = 0; h < kHosts; ++h) {
       ports.push_back({.node = static_cast<NodeId>(h),

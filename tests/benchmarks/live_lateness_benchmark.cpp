@@ -105,10 +105,10 @@ void Lateness(benchmark::State& state) {
   netns.reserve(kSwitches);
   Network network(1);
   const LinkConfig link{.rate = gigabits(1), .delay = microseconds(100)};
-  auto tables = std::make_shared<TableBatch>();
-  tables->generation = 1;
+  ForwardBatch tables;
+  tables.generation = 1;
   for (std::uint16_t lane = 0; lane < kPorts / 2; ++lane) {
-    tables->own_ua.push_back({{usid_block(0), static_cast<std::uint16_t>(0xe801 + lane)},
+    tables.own_ua.push_back({{usid_block(0), static_cast<std::uint16_t>(0xe801 + lane)},
                               static_cast<SwitchPort>(2 * lane + 1)});
   }
   std::vector<LivePort> ports;
@@ -123,7 +123,7 @@ void Lateness(benchmark::State& state) {
                        .netns = &netns.back(),
                        .interface = "lnlv-p" + std::to_string(p)});
     }
-    switches.push_back({.node = nodes.back(), .netns = &netns.back(), .tables = tables});
+    switches.push_back({.node = nodes.back(), .netns = &netns.back(), .tables = tables.pack()});
   }
   std::vector<std::unique_ptr<Source>> sources;
   const Picoseconds gap = seconds(1).scaled(kFlows * kHops / passes_per_second);

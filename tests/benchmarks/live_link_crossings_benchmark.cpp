@@ -93,9 +93,9 @@ struct Bed {
   NodeId first_switch = 2;
 
   explicit Bed(std::size_t payload_bytes) : payload(payload_bytes, 0x5a) {
-    auto tables = std::make_shared<TableBatch>();
-    tables->generation = 1;
-    tables->own_ua.push_back({{usid_block(0), 0xe801}, 1});
+    ForwardBatch tables;
+    tables.generation = 1;
+    tables.own_ua.push_back({{usid_block(0), 0xe801}, 1});
     std::vector<LivePort> ports;
     std::vector<LiveSwitch> switches;
     netns.reserve(kSwitches);
@@ -108,7 +108,7 @@ struct Bed {
                          .netns = &netns.back(),
                          .interface = "lnlv-p" + std::to_string(p)});
       }
-      switches.push_back({.node = node, .netns = &netns.back(), .tables = tables});
+      switches.push_back({.node = node, .netns = &netns.back(), .tables = tables.pack()});
     }
     fabric = std::make_unique<LiveFabric>(ports, switches, LiveFabricConfig{.xsk = kRings});
   }

@@ -9,7 +9,7 @@
 
 #include "clock/random.hpp"
 #include "ebpf/forward_abi.h"
-#include "switch/forward_program.hpp"
+#include "switch/forward/forward_program.hpp"
 
 namespace {
 
@@ -19,23 +19,23 @@ constexpr std::size_t kFrames = 4096;  // 768 KiB of headers: they do not stay i
 using Header = std::array<std::uint8_t, kMaxHeaderBytes>;
 
 std::shared_ptr<const TableBatch> leaf_tables() {
-  auto batch = std::make_shared<TableBatch>();
-  batch->generation = 1;
-  batch->own_un = {{usid_block(3), 0x2005}};
+  ForwardBatch batch;
+  batch.generation = 1;
+  batch.own_un = {{usid_block(3), 0x2005}};
   std::vector<SwitchPort> uplinks;
   for (SwitchPort i = 0; i < 256; ++i) {
-    batch->fib.push_back({{usid_block(3), static_cast<std::uint16_t>(0x1000 + i)}, i});
-    batch->fib.push_back({{usid_block(3), static_cast<std::uint16_t>(0x4000 + i)},
+    batch.fib.push_back({{usid_block(3), static_cast<std::uint16_t>(0x1000 + i)}, i});
+    batch.fib.push_back({{usid_block(3), static_cast<std::uint16_t>(0x4000 + i)},
                           static_cast<SwitchPort>(256 + i)});
     uplinks.push_back(i);
   }
-  batch->groups = {uplinks};
+  batch.groups = {uplinks};
   for (std::uint16_t i = 1; i < 1024; ++i) {
     Ipv6Address a{0xfd};
     ln_store_be16(a.data() + 14, i);
-    batch->hosts.push_back({a, 0});
+    batch.hosts.push_back({a, 0});
   }
-  return batch;
+  return batch.pack();
 }
 
 // Kind 0: uN to an uplink; 1: T0-local, transit; 2: plain IPv6 by ECMP.

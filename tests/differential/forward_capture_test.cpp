@@ -188,10 +188,10 @@ route add fd00::53/128 encap seg6 mode encap segs fc00:3:2005:1012:2009:4002:: d
   ASSERT_EQ(replayed, captured);
 
   ForwardPair both(8, {99, FORWARD_DEFAULT_OPTIONS});
-  TableBatch tables = *vector_tables();
+  ForwardBatch tables = vector_tables();
   tables.groups = {{0, 1, 2, 3}, {4, 5, 6, 7}};
   tables.hosts = {{address("fd00::1"), 0}, {address("fd00::2"), 1}};
-  both.set_tables(std::make_shared<TableBatch>(tables));
+  both.set_tables(tables);
   for (SwitchPort port = 0; port < 8; ++port) both.xdp.set_port(port, 1);
   std::map<int, int> forwarded, dropped;  // by next header
   std::map<int, int> tcp_ports;

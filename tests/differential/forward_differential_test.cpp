@@ -132,10 +132,10 @@ TEST_F(ForwardDifferentialTest, RefusedTablesLeaveTheOldOnes) {
   ForwardPair pair(kVectorPorts, {});
   wire(pair, kVectorPorts, 0);
   pair.set_tables(vector_tables(5));
-  TableBatch bad = *vector_tables(6);
+  ForwardBatch bad = vector_tables(6);
   bad.fib[0].port = kVectorPorts;
-  EXPECT_THROW(pair.xdp.set_tables(bad), std::invalid_argument);
-  EXPECT_THROW(pair.xdp.set_tables(*vector_tables(5)), std::invalid_argument);
+  EXPECT_THROW(pair.xdp.set_tables(*bad.pack()), std::invalid_argument);
+  EXPECT_THROW(pair.xdp.set_tables(*vector_tables(5).pack()), std::invalid_argument);
   EXPECT_EQ(pair.xdp.generation(), 5u);
   const auto difference = pair.difference(frame(vector_spec(kGoldenVectors[0])), 0);
   EXPECT_FALSE(difference) << *difference;
@@ -146,18 +146,18 @@ TEST_F(ForwardDifferentialTest, TablesAreReplacedAtOnceUnderTraffic) {
   // Generation g renames the own uN and sends everything to port g % 4. A packet that met rows of
   // two generations would find no route, or leave by a port that its generation does not name.
   const auto batch = [](std::uint32_t generation) {
-    TableBatch tables;
+    ForwardBatch tables;
     tables.generation = generation;
     const unsigned own = generation % 2;
     tables.own_un = {{usid_block(3), static_cast<std::uint16_t>(0x2000 + own)}};
     tables.fib = {{{usid_block(3), static_cast<std::uint16_t>(0x2001 - own)},
                    static_cast<SwitchPort>(generation % 4)},
                   {{usid_block(3), 0x4002}, static_cast<SwitchPort>(generation % 4)}};
-    return tables;
+    return tables.pack();
   };
   XdpForward xdp(kVectorPorts, {});
   for (SwitchPort port = 0; port < kVectorPorts; ++port) xdp.set_port(port, kLoopback);
-  xdp.set_tables(batch(1));
+  xdp.set_tables(*batch(1));
   std::atomic<bool> stop = false;
   std::map<std::uint32_t, int> generations;
   std::string wrong;
@@ -180,7 +180,7 @@ TEST_F(ForwardDifferentialTest, TablesAreReplacedAtOnceUnderTraffic) {
     }
   });
   for (std::uint32_t generation = 2; generation <= 60; ++generation)
-    xdp.set_tables(batch(generation));
+    xdp.set_tables(*batch(generation));
   stop = true;
   traffic.join();
   EXPECT_EQ(wrong, "");

@@ -36,7 +36,7 @@ TEST(ForwardNamespaceTest, FramesLeaveWhereAndAsTheEngineSays) {
   PacketGenerator generator(20260322);
   int packets = 0, forwarded = 0;
   for (std::uint32_t generation = 1; generation <= 3; ++generation) {
-    const auto tables = busy_tables(generation, kPorts);
+    const auto tables = busy_tables(generation, kPorts).pack();
     native.set_tables(tables);
     xdp.set_tables(*tables);
     for (int round = 0; round < 20; ++round) {

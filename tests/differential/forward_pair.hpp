@@ -15,7 +15,7 @@
 
 #include "live/netns.hpp"
 #include "live/xdp_forward.hpp"
-#include "switch/forward_program.hpp"
+#include "switch/forward/forward_program.hpp"
 
 namespace loomnet::test {
 
@@ -63,7 +63,8 @@ class ForwardPair {
     sched_setaffinity(0, sizeof cpus, &cpus);
   }
 
-  void set_tables(const std::shared_ptr<const TableBatch>& batch) {
+  void set_tables(const ForwardBatch& rows) {
+    const std::shared_ptr<const TableBatch> batch = rows.pack();
     native.set_tables(batch);
     xdp.set_tables(*batch);
   }

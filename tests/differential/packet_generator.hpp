@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "clock/random.hpp"
-#include "switch/test_frames.hpp"
+#include "switch_forward/test_frames.hpp"
 
 namespace loomnet::test {
 
 // A switch with rows of every kind: two blocks, own uN and uA, a FIB, hosts behind groups of 1, 2,
 // 7, 60 and no members.
-inline std::shared_ptr<const TableBatch> busy_tables(std::uint32_t generation, SwitchPort ports) {
-  TableBatch batch;
+inline ForwardBatch busy_tables(std::uint32_t generation, SwitchPort ports) {
+  ForwardBatch batch;
   batch.generation = generation;
   const auto port = [&](unsigned n) { return static_cast<SwitchPort>((n + generation) % ports); };
   for (const unsigned plane : {3u, 4u}) {
@@ -38,7 +38,7 @@ inline std::shared_ptr<const TableBatch> busy_tables(std::uint32_t generation, S
     a[15] = static_cast<std::uint8_t>(host);
     batch.hosts.push_back({a, static_cast<std::uint16_t>(host % batch.groups.size())});
   }
-  return std::make_shared<const TableBatch>(std::move(batch));
+  return batch;
 }
 
 class PacketGenerator {

@@ -18,7 +18,7 @@
 
 #include "live/netlink.hpp"
 #include "live/netns.hpp"
-#include "switch/test_frames.hpp"
+#include "switch_forward/test_frames.hpp"
 
 namespace loomnet::test {
 

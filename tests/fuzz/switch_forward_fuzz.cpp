@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ebpf/metadata.h"
-#include "switch/forward_program.hpp"
+#include "switch/forward/forward_program.hpp"
 
 namespace {
 
@@ -25,15 +25,15 @@ using namespace loomnet;
 constexpr SwitchPort kPorts = 8;
 
 std::shared_ptr<const TableBatch> tables() {
-  auto batch = std::make_shared<TableBatch>();
-  batch->generation = 1;
-  batch->own_un = {{usid_block(3), 0x2005}, {usid_block(0), 0}};
-  batch->own_ua = {{{usid_block(3), 0xe803}, 3}};
-  batch->fib = {{{usid_block(3), 0x1011}, 1}, {{usid_block(3), 0x4002}, 2}};
-  batch->groups = {{4, 5, 6}, {}};
-  batch->hosts = {{Ipv6Address{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, 0},
+  ForwardBatch batch;
+  batch.generation = 1;
+  batch.own_un = {{usid_block(3), 0x2005}, {usid_block(0), 0}};
+  batch.own_ua = {{{usid_block(3), 0xe803}, 3}};
+  batch.fib = {{{usid_block(3), 0x1011}, 1}, {{usid_block(3), 0x4002}, 2}};
+  batch.groups = {{4, 5, 6}, {}};
+  batch.hosts = {{Ipv6Address{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2}, 0},
                   {Ipv6Address{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3}, 1}};
-  return batch;
+  return batch.pack();
 }
 
 // A good frame to start from: without one the fuzzer seldom gets past the EtherType.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/network.hpp"
-#include "switch/forward_program.hpp"
+#include "switch/forward/forward_program.hpp"
 
 namespace loomnet::testing {
 
@@ -106,42 +106,42 @@ class Clos {
                         {.buffer_bytes = shape_.buffer, .pfc = shape_.pfc_xoff > 0});
   }
   std::shared_ptr<const TableBatch> leaf_tables(unsigned p, unsigned l) const {
-    auto t = std::make_shared<TableBatch>();
-    t->generation = 1;
-    t->own_un = {{usid_block(p), static_cast<std::uint16_t>(0x2000 + l)}};
+    ForwardBatch t;
+    t.generation = 1;
+    t.own_un = {{usid_block(p), static_cast<std::uint16_t>(0x2000 + l)}};
     std::vector<SwitchPort> up;
     for (unsigned s = 0; s < shape_.spines; ++s) {
       const auto port = static_cast<SwitchPort>(shape_.hosts_per_leaf + s);
       up.push_back(port);
-      t->fib.push_back({{usid_block(p), static_cast<std::uint16_t>(0x1000 + s)}, port});
+      t.fib.push_back({{usid_block(p), static_cast<std::uint16_t>(0x1000 + s)}, port});
     }
-    t->groups.push_back(up);
+    t.groups.push_back(up);
     for (unsigned h = 0; h < shape_.hosts(); ++h) {
       const auto port = static_cast<SwitchPort>(h / shape_.leaves);
       const bool here = leaf_of(h) == l;
-      if (here) t->fib.push_back({{usid_block(p), static_cast<std::uint16_t>(0x4000 + port)}, port});
+      if (here) t.fib.push_back({{usid_block(p), static_cast<std::uint16_t>(0x4000 + port)}, port});
       if (!shape_.host_routes) continue;
       if (here) {
-        t->hosts.push_back({host_address(h), static_cast<std::uint16_t>(t->groups.size())});
-        t->groups.push_back({port});
+        t.hosts.push_back({host_address(h), static_cast<std::uint16_t>(t.groups.size())});
+        t.groups.push_back({port});
       } else {
-        t->hosts.push_back({host_address(h), 0});
+        t.hosts.push_back({host_address(h), 0});
       }
     }
-    return t;
+    return t.pack();
   }
   std::shared_ptr<const TableBatch> spine_tables(unsigned p, unsigned s) const {
-    auto t = std::make_shared<TableBatch>();
-    t->generation = 1;
-    t->own_un = {{usid_block(p), static_cast<std::uint16_t>(0x1000 + s)}};
+    ForwardBatch t;
+    t.generation = 1;
+    t.own_un = {{usid_block(p), static_cast<std::uint16_t>(0x1000 + s)}};
     for (unsigned l = 0; l < shape_.leaves; ++l) {
-      t->fib.push_back({{usid_block(p), static_cast<std::uint16_t>(0x2000 + l)}, static_cast<SwitchPort>(l)});
-      t->groups.push_back({static_cast<SwitchPort>(l)});
+      t.fib.push_back({{usid_block(p), static_cast<std::uint16_t>(0x2000 + l)}, static_cast<SwitchPort>(l)});
+      t.groups.push_back({static_cast<SwitchPort>(l)});
     }
     for (unsigned h = 0; shape_.host_routes && h < shape_.hosts(); ++h) {
-      t->hosts.push_back({host_address(h), static_cast<std::uint16_t>(leaf_of(h))});
+      t.hosts.push_back({host_address(h), static_cast<std::uint16_t>(leaf_of(h))});
     }
-    return t;
+    return t.pack();
   }
 
   Network& network_;

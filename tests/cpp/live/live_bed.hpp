@@ -85,16 +85,16 @@ struct LineBed {
       if (host == b) at_b = recorder.get();
       network.nic(host).set_transport(std::move(recorder));
     }
-    auto tables = std::make_shared<TableBatch>();
-    tables->generation = 1;
-    tables->own_ua.push_back({{usid_block(0), kKnownUsid}, 1});
+    ForwardBatch tables;
+    tables.generation = 1;
+    tables.own_ua.push_back({{usid_block(0), kKnownUsid}, 1});
     const std::vector<LivePort> ports = {
         {.node = s, .port = 0, .netns = &switch_netns, .interface = "lnlv-p0"},
         {.node = s, .port = 1, .netns = &switch_netns, .interface = "lnlv-p1"},
         {.node = a, .kind = PortKind::host, .netns = &left, .interface = "lnlv-left"},
         {.node = b, .kind = PortKind::host, .netns = &right, .interface = "lnlv-right"}};
     fabric = std::make_unique<LiveFabric>(
-        ports, std::vector<LiveSwitch>{{.node = s, .netns = &switch_netns, .tables = tables}},
+        ports, std::vector<LiveSwitch>{{.node = s, .netns = &switch_netns, .tables = tables.pack()}},
         LiveFabricConfig{.frames_per_umem = 2048});
     loop = std::make_unique<LiveLoop>(network, *fabric, config);
   }

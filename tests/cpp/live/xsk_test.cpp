@@ -96,12 +96,12 @@ struct SwitchBed {
       ports.push_back(
           {.node = 7, .port = p, .netns = &netns, .interface = "lnlv-p" + std::to_string(p)});
     }
-    auto tables = std::make_shared<TableBatch>();
-    tables->generation = 5;
-    tables->own_ua.push_back({{usid_block(0), 0xe801}, 1});
-    tables->fib.push_back({{usid_block(0), 0x2002}, 2});
+    ForwardBatch tables;
+    tables.generation = 5;
+    tables.own_ua.push_back({{usid_block(0), 0xe801}, 1});
+    tables.fib.push_back({{usid_block(0), 0x2002}, 2});
     fabric = std::make_unique<LiveFabric>(
-        ports, std::vector<LiveSwitch>{{.node = 7, .netns = &netns, .tables = tables}},
+        ports, std::vector<LiveSwitch>{{.node = 7, .netns = &netns, .tables = tables.pack()}},
         LiveFabricConfig{.frames_per_umem = 1024});
   }
   // Ethernet + IPv6 with a destination of two uSIDs and 64 payload bytes.

@@ -13,7 +13,7 @@
 #include "ebpf/metadata.h"
 #include "packet/ethernet.hpp"
 #include "packet/ipv6.hpp"
-#include "switch/table_batch.hpp"
+#include "switch/forward/forward_batch.hpp"
 
 namespace loomnet::test {
 
@@ -78,15 +78,15 @@ inline Ipv6Header ip_of(const std::vector<std::uint8_t>& frame) {
 inline constexpr std::size_t kVectorPorts = 4;
 
 // The vectors' switch: uN fc00:3:2005, uA fc00:3:e803 -> p3, three FIB entries.
-inline std::shared_ptr<const TableBatch> vector_tables(std::uint32_t generation = 1) {
-  TableBatch batch;
+inline ForwardBatch vector_tables(std::uint32_t generation = 1) {
+  ForwardBatch batch;
   batch.generation = generation;
   batch.own_un = {usid_key("fc00:3:2005::")};
   batch.own_ua = {{usid_key("fc00:3:e803::"), 3}};
   batch.fib = {{usid_key("fc00:3:1011::"), 1},
                {usid_key("fc00:3:1012::"), 2},
                {usid_key("fc00:3:4002::"), 3}};
-  return std::make_shared<const TableBatch>(std::move(batch));
+  return batch;
 }
 
 struct GoldenVector {

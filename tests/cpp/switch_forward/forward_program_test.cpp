@@ -1,6 +1,6 @@
 // The forward program in the engine: golden uSID vectors, every drop reason, ECMP, tables by
 // generation, and what must not change in a packet.
-#include "switch/forward_program.hpp"
+#include "switch/forward/forward_program.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "clock/random.hpp"
-#include "switch/test_frames.hpp"
+#include "switch_forward/test_frames.hpp"
 
 namespace loomnet::test {
 namespace {
@@ -18,7 +18,7 @@ using Frame = std::vector<std::uint8_t>;
 
 class ForwardTest : public ::testing::Test {
  protected:
-  ForwardTest() { program.set_tables(vector_tables()); }
+  ForwardTest() { program.set_tables(vector_tables().pack()); }
 
   Verdict run(Frame& bytes, SwitchPort in = 0) {
     return program.ingress(std::span(bytes).first(std::min(bytes.size(), kMaxHeaderBytes)),
@@ -107,10 +107,10 @@ TEST_F(ForwardTest, EveryDropReasonIsTaken) {
   expect_drop(with([](FrameSpec& s) { s.destination = address("fc00:4::1"); }), "drop_no_route");
   expect_drop(with([](FrameSpec& s) { s.hop_limit = 0; }), "drop_hop_limit");
   expect_drop(whole, "drop_unknown_ingress", kVectorPorts);
-  TableBatch batch = *vector_tables(2);
+  ForwardBatch batch = vector_tables(2);
   batch.groups = {{}};
   batch.hosts = {{address("fd00::9"), 0}};
-  program.set_tables(std::make_shared<TableBatch>(batch));
+  program.set_tables(batch.pack());
   expect_drop(with([](FrameSpec& s) { s.destination = address("fd00::9"); }), "drop_empty_group");
 
   std::set<std::string_view> taken;
@@ -139,7 +139,7 @@ TEST_F(ForwardTest, WithoutTablesEverythingIsDropped) {
 
 TEST_F(ForwardTest, OptionsLetStaleLengthsAndAddressesPass) {
   ForwardProgram lenient(kVectorPorts, {0, FORWARD_ALLOW_STALE_LENGTH});
-  lenient.set_tables(vector_tables());
+  lenient.set_tables(vector_tables().pack());
   FrameSpec spec = vector_spec(kGoldenVectors[0]);
   spec.claimed_beyond = 1000;
   spec.source = address("fe80::1");
@@ -173,12 +173,12 @@ Frame flow(std::uint16_t source_port, std::uint8_t next_header = 6, std::uint32_
   return frame(spec);
 }
 
-std::shared_ptr<TableBatch> ecmp_tables(std::vector<SwitchPort> members) {
-  auto batch = std::make_shared<TableBatch>();
-  batch->generation = 1;
-  batch->groups = {std::move(members)};
-  batch->hosts = {{address("fd00::2"), 0}};
-  return batch;
+std::shared_ptr<const TableBatch> ecmp_tables(std::vector<SwitchPort> members) {
+  ForwardBatch batch;
+  batch.generation = 1;
+  batch.groups = {std::move(members)};
+  batch.hosts = {{address("fd00::2"), 0}};
+  return batch.pack();
 }
 
 TEST(ForwardEcmpTest, SpreadsFlowsEvenlyAndKeepsEachOnOnePort) {
@@ -238,30 +238,30 @@ TEST(ForwardEcmpTest, PortsCountForTcpAndUdpOnly) {
 // --- tables -------------------------------------------------------------------------------------
 
 TEST_F(ForwardTest, OwnSidWinsOverTheFib) {
-  TableBatch batch = *vector_tables(2);
+  ForwardBatch batch = vector_tables(2);
   batch.fib.push_back({usid_key("fc00:3:2005::"), 2});
-  program.set_tables(std::make_shared<TableBatch>(batch));
+  program.set_tables(batch.pack());
   Frame bytes = frame(vector_spec(kGoldenVectors[0]));
   EXPECT_EQ(run(bytes), Verdict::forward(1));
 }
 
 TEST_F(ForwardTest, ABatchReplacesAllTablesAndItsGenerationMustRise) {
-  TableBatch next;
+  ForwardBatch next;
   next.generation = 7;
   next.fib = {{usid_key("fc00:3:2005::"), 2}};
-  program.set_tables(std::make_shared<TableBatch>(next));
+  program.set_tables(next.pack());
   EXPECT_EQ(program.generation(), 7u);
   Frame bytes = frame(vector_spec(kGoldenVectors[0]));
   EXPECT_EQ(run(bytes), Verdict::forward(2));  // no longer ours
   EXPECT_EQ(ip_of(bytes).destination, address(kGoldenVectors[0].destination));
-  EXPECT_THROW(program.set_tables(std::make_shared<TableBatch>(next)), std::invalid_argument);
+  EXPECT_THROW(program.set_tables(next.pack()), std::invalid_argument);
   EXPECT_THROW(program.set_tables(nullptr), std::invalid_argument);
   EXPECT_EQ(program.generation(), 7u);
 }
 
-TEST(TableBatchTest, RefusesWhatDoesNotFit) {
+TEST(ForwardBatchTest, RefusesWhatDoesNotFit) {
   const auto refused = [](auto change) -> std::string {
-    TableBatch batch = *vector_tables();
+    ForwardBatch batch = vector_tables();
     change(batch);
     try {
       validate(batch, kVectorPorts);
@@ -270,27 +270,27 @@ TEST(TableBatchTest, RefusesWhatDoesNotFit) {
     }
     return "";
   };
-  EXPECT_EQ(refused([](TableBatch&) {}), "");
-  EXPECT_EQ(refused([](TableBatch& b) { b.generation = 0; }),
-            "TableBatch.generation: must be at least 1");
-  EXPECT_EQ(refused([](TableBatch& b) { b.fib[1].port = 4; }),
-            "TableBatch.fib[1]: port 4 of a switch of 4");
-  EXPECT_EQ(refused([](TableBatch& b) { b.own_ua[0].port = 9; }),
-            "TableBatch.own_ua[0]: port 9 of a switch of 4");
-  EXPECT_EQ(refused([](TableBatch& b) { b.fib.push_back(b.fib[0]); }),
-            "TableBatch.fib: fc00:3:1011::/48 stands twice");
-  EXPECT_EQ(refused([](TableBatch& b) {
+  EXPECT_EQ(refused([](ForwardBatch&) {}), "");
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.generation = 0; }),
+            "ForwardBatch.generation: must be at least 1");
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.fib[1].port = 4; }),
+            "ForwardBatch.fib[1]: port 4 of a switch of 4");
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.own_ua[0].port = 9; }),
+            "ForwardBatch.own_ua[0]: port 9 of a switch of 4");
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.fib.push_back(b.fib[0]); }),
+            "ForwardBatch.fib: fc00:3:1011::/48 stands twice");
+  EXPECT_EQ(refused([](ForwardBatch& b) {
               b.own_ua.push_back({b.own_un[0], 1});
             }),
-            "TableBatch.own_un and own_ua: fc00:3:2005::/48 stands twice");
-  EXPECT_EQ(refused([](TableBatch& b) {
+            "ForwardBatch.own_un and own_ua: fc00:3:2005::/48 stands twice");
+  EXPECT_EQ(refused([](ForwardBatch& b) {
               b.hosts = {{address("fd00::1"), 0}};
             }),
-            "TableBatch.hosts[0]: group 0 does not exist");
-  EXPECT_EQ(refused([](TableBatch& b) { b.groups = {{5}}; }),
-            "TableBatch.groups[0]: port 5 of a switch of 4");
+            "ForwardBatch.hosts[0]: group 0 does not exist");
+  EXPECT_EQ(refused([](ForwardBatch& b) { b.groups = {{5}}; }),
+            "ForwardBatch.groups[0]: port 5 of a switch of 4");
   const auto host = [&](const char* text) {
-    return refused([&](TableBatch& b) {
+    return refused([&](ForwardBatch& b) {
       b.groups = {{1}};
       b.hosts = {{address(text), 0}};
     });
@@ -299,17 +299,40 @@ TEST(TableBatchTest, RefusesWhatDoesNotFit) {
   EXPECT_NE(host("fe80::1"), "");
   EXPECT_NE(host("ff02::1"), "");
   EXPECT_EQ(host("fc00:3:1011::5"),
-            "TableBatch.hosts[0]: lies inside the uSID route fc00:3:1011::/48");
-  EXPECT_NE(refused([](TableBatch& b) {
+            "ForwardBatch.hosts[0]: lies inside the uSID route fc00:3:1011::/48");
+  EXPECT_NE(refused([](ForwardBatch& b) {
               b.groups = {{1}};
               b.hosts = {{address("fd00::1"), 0}, {address("fd00::1"), 0}};
             }),
             "");
 }
 
+TEST(ForwardBatchTest, PacksAndUnpacks) {
+  const ForwardBatch batch = vector_tables(9);
+  const auto packed = batch.pack();
+  EXPECT_EQ(packed->generation, 9u);
+  EXPECT_EQ(ForwardBatch::unpack(*packed), batch);
+  EXPECT_EQ(ForwardBatch::unpack(*ForwardBatch().pack()), ForwardBatch());
+}
+
+TEST(ForwardBatchTest, RefusesBytesThatAreNoTables) {
+  const auto packed = vector_tables().pack();
+  for (std::size_t size = 0; size < packed->bytes.size(); ++size) {
+    TableBatch cut = *packed;
+    cut.bytes.resize(size);
+    EXPECT_THROW(ForwardBatch::unpack(cut), std::invalid_argument) << size << " bytes";
+  }
+  TableBatch longer = *packed;
+  longer.bytes.push_back(0);
+  EXPECT_THROW(ForwardBatch::unpack(longer), std::invalid_argument);
+  TableBatch many = *packed;  // as many rows as the count can say, without the bytes for them
+  std::fill_n(many.bytes.begin(), 4, std::uint8_t{0xff});
+  EXPECT_THROW(ForwardBatch::unpack(many), std::invalid_argument);
+}
+
 TEST(LookupTablesTest, FindsEveryRowOfABigSwitchAndNoOther) {
   // A T0 of radix 512: 256 uplinks and 256 downlinks, 300 hosts.
-  TableBatch batch;
+  ForwardBatch batch;
   batch.generation = 1;
   batch.own_un = {{usid_block(3), 0x2005}};
   for (SwitchPort i = 0; i < 256; ++i) {

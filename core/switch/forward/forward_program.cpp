@@ -1,5 +1,5 @@
 // Hands packets to ebpf/forward.h with the engine's tables behind its three lookups.
-#include "switch/forward_program.hpp"
+#include "switch/forward/forward_program.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -65,7 +65,7 @@ Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t fr
       return {static_cast<Verdict::Action>(verdict.action), verdict.value};
     }
     if (!tables_) {
-      tables_ = std::make_unique<const LookupTables>(*batch_);
+      tables_ = std::make_unique<const LookupTables>(ForwardBatch::unpack(*batch_));
       batch_.reset();
     }
   }
@@ -112,7 +112,7 @@ Verdict ForwardProgram::foresee(std::span<const std::uint8_t> header, std::uint3
 
 void ForwardProgram::set_tables(std::shared_ptr<const TableBatch> batch) {
   if (!batch) throw std::invalid_argument("set_tables: no batch");
-  validate(*batch, ports());
+  validate(ForwardBatch::unpack(*batch), ports());
   if (batch->generation <= generation()) {
     throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch->generation) +
                                 " does not follow " + std::to_string(generation()));

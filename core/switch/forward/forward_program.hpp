@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ebpf/forward_abi.h"
-#include "switch/lookup_tables.hpp"
+#include "switch/forward/lookup_tables.hpp"
 #include "switch/program.hpp"
 
 namespace loomnet {

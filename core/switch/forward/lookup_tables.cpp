@@ -1,5 +1,5 @@
 // Builds the engine's lookup tables. Own SIDs go in first, so that a FIB row of the same key loses.
-#include "switch/lookup_tables.hpp"
+#include "switch/forward/lookup_tables.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -15,7 +15,7 @@ unsigned shift_for(std::size_t slots) {
 
 }  // namespace
 
-LookupTables::LookupTables(const TableBatch& batch) {
+LookupTables::LookupTables(const ForwardBatch& batch) {
   if (!make_pages(batch)) {
     sids_.resize(slots_for(batch.own_un.size() + batch.own_ua.size() + batch.fib.size()));
     sid_mask_ = sids_.size() - 1;
@@ -46,7 +46,7 @@ LookupTables::LookupTables(const TableBatch& batch) {
 }
 
 // All uSIDs in one block, on at most 16 pages.
-bool LookupTables::make_pages(const TableBatch& batch) {
+bool LookupTables::make_pages(const ForwardBatch& batch) {
   std::size_t pages = 0;
   const auto plan = [&](const UsidKey& key) {
     if (block_ == kNoBlock) block_ = key.block;
@@ -92,7 +92,7 @@ void LookupTables::add_host(const Ipv6Address& address, std::uint32_t row) {
 }
 
 // All addresses within one range of less than four times their number.
-bool LookupTables::make_dense(const TableBatch& batch) {
+bool LookupTables::make_dense(const ForwardBatch& batch) {
   if (batch.hosts.empty()) return true;
   if (groups_.size() > kPortGroup) return false;
   const auto low_of = [](const auto& host) { return ln_load_be64(host.address.data() + 8); };

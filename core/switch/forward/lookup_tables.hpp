@@ -1,4 +1,4 @@
-// A TableBatch as the engine looks it up. An address plan keeps numbers close together, and then a
+// A ForwardBatch as the engine looks it up. An address plan keeps numbers close together, and then a
 // uSID or a host takes two bytes, so that a switch's tables stay in the caches: pages of 256 uSIDs
 // where all have one block, an array where host addresses fill a range. Any other batch goes into
 // open-addressing tables at most half full.
@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "ebpf/forward_abi.h"
-#include "switch/table_batch.hpp"
+#include "switch/forward/forward_batch.hpp"
 
 namespace loomnet {
 
 class LookupTables {
  public:
-  explicit LookupTables(const TableBatch& batch);  // a validated one
+  explicit LookupTables(const ForwardBatch& batch);  // a validated one
 
   // Rows as ebpf/forward_abi.h packs them; 0: none.
   std::uint32_t sid(std::uint64_t key) const {
@@ -34,7 +34,7 @@ class LookupTables {
     if (const std::uint64_t at = low - dense_low_; at < dense_.size()) {
       const std::uint32_t route = dense_[at];
       if (high != dense_high_ || route == 0) return 0;
-      // A group of one is told as its port, and member() gives it back.
+      // A group with one member is encoded as kPortGroup plus the port; member() decodes it.
       if (route & kOnePort) return forward_host_row(kPortGroup | (route & (kPortGroup - 1)), 1);
       return forward_host_row(route - 1, groups_[route - 1].size);
     }
@@ -65,8 +65,8 @@ class LookupTables {
   }
   void add_sid(const UsidKey& key, std::uint32_t row);
   void add_host(const Ipv6Address& address, std::uint32_t row);
-  bool make_pages(const TableBatch& batch);
-  bool make_dense(const TableBatch& batch);
+  bool make_pages(const ForwardBatch& batch);
+  bool make_dense(const ForwardBatch& batch);
 
   // ECMP group: members_[begin] on, or ports begin on where they stand in a row.
   struct Group {
