@@ -31,7 +31,7 @@ void bind_live(pybind11::module_& m);  // only with the live part
 std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picoseconds net_rtt,
                                          BitsPerSecond rate, std::uint64_t seed,
                                          const pybind11::dict& options);
-RoceOptions roce_options(const pybind11::dict& options);
+roce::RoceOptions roce_options(const pybind11::dict& options);
 tcp::TcpOptions tcp_options(const pybind11::dict& options, std::uint64_t seed);
 rank::NoticeKind notice_named(const std::string& name);
 rank::GoneReason reason_named(const std::string& name);

@@ -8,6 +8,7 @@
 #include "bindings/bindings.hpp"
 #include "engine/pause_cycle.hpp"
 #include "switch/forward/forward_program.hpp"
+#include "transport/mrc/dscp.hpp"
 #include "transport/roce/roce_transport.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
@@ -82,6 +83,7 @@ void bind_network(py::module_& m) {
              c.trim = trim_size > 0;
              if (trim_size > 0) c.trim_size = trim_size;
              c.last_hop = last_hop;
+             c.trim_dscp = last_hop ? mrc::dscp::kTrimmedLastHop : mrc::dscp::kTrimmed;
              c.ecn_share = ecn_share;
              c.control_share = control_share;
              c.trim_coin = trim_coin;
@@ -186,7 +188,7 @@ void bind_network(py::module_& m) {
           "set_roce",
           [](Network& n, NodeId host, const py::dict& options) {
             Nic& nic = n.nic(host);
-            nic.set_transport(std::make_unique<RoceTransport>(nic.sink(), roce_options(options)));
+            nic.set_transport(std::make_unique<roce::RoceTransport>(nic.sink(), roce_options(options)));
           },
           py::arg("host"), py::arg("options"))
       .def(

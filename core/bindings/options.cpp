@@ -99,8 +99,8 @@ std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picosecon
   return std::make_unique<mrc::MrcTransport>(o, nic.sink(), nic.ports());
 }
 
-RoceOptions roce_options(const py::dict& options) {
-  RoceOptions o;
+roce::RoceOptions roce_options(const py::dict& options) {
+  roce::RoceOptions o;
   Fields("roce", options)
       .field("payload_mtu", o.payload_mtu)
       .field("timeout_exponent", o.timeout_exponent)

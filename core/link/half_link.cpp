@@ -5,7 +5,7 @@
 #include <cassert>
 #include <stdexcept>
 
-#include "link/ecn.hpp"
+#include "packet/ecn.hpp"
 #include "packet/trim.hpp"
 
 namespace loomnet {
@@ -119,7 +119,7 @@ Offer HalfLink::enqueue(PacketPtr packet, Picoseconds now) {
     if (config_.trim_coin) cut_instead(packet);
     // A packet that is no longer than a trimmed one goes whole, as SONiC sends it.
     if (packet->wire_length > config_.trim_size) {
-      if (!trim(*packet, config_.last_hop, {config_.trim_size, config_.trim_fix_lengths})) {
+      if (!trim(*packet, {config_.trim_dscp, config_.trim_size, config_.trim_fix_lengths})) {
         drop(LinkDrop::queue_full, *packet, now);
         return Offer::dropped;
       }

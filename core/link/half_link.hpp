@@ -15,7 +15,7 @@
 #include "link/impairment.hpp"
 #include "link/shared_buffer.hpp"
 #include "packet/packet.hpp"
-#include "trace/tap.hpp"
+#include "packet/tap.hpp"
 
 namespace loomnet {
 
@@ -37,6 +37,7 @@ struct LinkConfig {
   bool trim_fix_lengths = true;     // rewrite IPv6 and UDP lengths of a trimmed packet
   bool last_hop = false;            // the far end is a host
   std::uint32_t trim_size = 128;    // bytes of Ethernet frame a trimmed packet keeps
+  std::uint8_t trim_dscp = 0;       // of a trimmed packet: its transport's code
   PfcConfig pfc;                    // of the switch port that this direction ends at
 };
 

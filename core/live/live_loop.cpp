@@ -12,7 +12,7 @@
 #include <stdexcept>
 
 #include "ebpf/metadata.h"
-#include "link/ecn.hpp"
+#include "packet/ecn.hpp"
 
 namespace loomnet {
 namespace {

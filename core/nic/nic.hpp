@@ -9,7 +9,7 @@
 #include "clock/event_queue.hpp"
 #include "link/half_link.hpp"
 #include "nic/work_meter.hpp"
-#include "trace/tap.hpp"
+#include "packet/tap.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "packet/dscp.hpp"
 #include "packet/ethernet.hpp"
 #include "packet/ipv6.hpp"
 #include "packet/udp.hpp"
@@ -34,17 +33,16 @@ void fix_lengths(std::span<std::uint8_t> header, std::size_t frame_length) {
 
 }  // namespace
 
-bool trim(Packet& packet, bool last_hop, const TrimOptions& options) {
+bool trim(Packet& packet, const TrimOptions& options) {
   const auto header = packet.header_bytes();
   if (header.size() < EthernetHeader::kSize + Ipv6Header::kSize ||
       options.size < EthernetHeader::kSize + Ipv6Header::kSize || !can_trim(packet, options) ||
       (header[12] << 8 | header[13]) != kEtherTypeIpv6) {
     return false;
   }
-  const std::uint8_t code = last_hop ? dscp::kTrimmedLastHop : dscp::kTrimmed;
   std::uint8_t* ip = header.data() + EthernetHeader::kSize;
   const std::uint8_t ecn = ip[1] >> 4 & 3;
-  const std::uint8_t traffic_class = static_cast<std::uint8_t>(code << 2 | ecn);
+  const std::uint8_t traffic_class = static_cast<std::uint8_t>(options.dscp << 2 | ecn);
   ip[0] = static_cast<std::uint8_t>(0x60 | traffic_class >> 4);
   ip[1] = static_cast<std::uint8_t>(traffic_class << 4 | (ip[1] & 0xf));
 

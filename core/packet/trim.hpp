@@ -2,7 +2,6 @@
 // "MRC + SRv6 multi-plane fabrics" 2.9, 3.4 and 9.3 (why the lengths are rewritten).
 #pragma once
 
-#include "packet/dscp.hpp"
 #include "packet/packet.hpp"
 
 namespace loomnet {
@@ -10,6 +9,7 @@ namespace loomnet {
 inline constexpr std::uint32_t kTrimBytes = 128;  // Ethernet frame; SONiC's default
 
 struct TrimOptions {
+  std::uint8_t dscp = 0;  // that a trimmed packet carries: its transport tells it by that
   std::uint32_t size = kTrimBytes;
   // Rewrites both IPv6 payload lengths and the UDP length; hardware leaves them as they were, and
   // then a Linux router drops the packet as truncated.
@@ -17,13 +17,13 @@ struct TrimOptions {
 };
 
 // True where the packet is long enough to be cut; a shorter one moves to the control queue whole.
-inline bool can_trim(const Packet& packet, const TrimOptions& options = {}) {
+inline bool can_trim(const Packet& packet, const TrimOptions& options) {
   return packet.wire_length > options.size;
 }
 
-// Cuts `packet` to its first bytes, sets the outer DSCP to TRIMMED or TRIMMED_LASTHOP, drops the
-// payload and moves the packet to the control queue. Requires can_trim(); false (and nothing
+// Cuts `packet` to its first bytes, sets the outer DSCP, drops the payload and moves the packet to the
+// control queue. Requires can_trim(); false (and nothing
 // changed) for a packet whose header is not IPv6 or is shorter than its own IPv6 header.
-bool trim(Packet& packet, bool last_hop, const TrimOptions& options = {});
+bool trim(Packet& packet, const TrimOptions& options);
 
 }  // namespace loomnet

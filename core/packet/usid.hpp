@@ -20,19 +20,6 @@ constexpr std::uint16_t usid_t2(unsigned core) { return static_cast<std::uint16_
 constexpr std::uint16_t usid_host(unsigned downlink) {
   return static_cast<std::uint16_t>(0x4000 + downlink);
 }
-// uA style: adjacency of a T0 to a T1, of a T1 to a T0, of a T0 to a host; tenant decapsulation.
-constexpr std::uint16_t usid_adjacency_t1(unsigned spine) {
-  return static_cast<std::uint16_t>(0xf000 + spine);
-}
-constexpr std::uint16_t usid_adjacency_t0(unsigned leaf) {
-  return static_cast<std::uint16_t>(0xe000 + leaf);
-}
-constexpr std::uint16_t usid_adjacency_host(unsigned downlink) {
-  return static_cast<std::uint16_t>(0xe800 + downlink);
-}
-constexpr std::uint16_t usid_decapsulate(unsigned tenant) {
-  return static_cast<std::uint16_t>(0xd000 + tenant);
-}
 
 // Block of plane p: fc00:<p>::/32, then up to six uSIDs, zero filled.
 constexpr Ipv6Address usid_address(unsigned plane, std::span<const std::uint16_t> usids) {
@@ -43,22 +30,6 @@ constexpr Ipv6Address usid_address(unsigned plane, std::span<const std::uint16_t
     a[5 + 2 * i] = static_cast<std::uint8_t>(usids[i]);
   }
   return a;
-}
-
-// A host's inner address, the same on all its planes: fd00::<host>.
-constexpr Ipv6Address host_address(std::uint32_t host) {
-  Ipv6Address a{0xfd};
-  for (int i = 0; i < 4; ++i) a[15 - i] = static_cast<std::uint8_t>(host >> 8 * i);
-  return a;
-}
-constexpr bool is_host_address(const Ipv6Address& a) {
-  std::uint8_t rest = a[0] ^ 0xfd;
-  for (int i = 1; i < 12; ++i) rest |= a[i];  // no branches: this is asked of every packet
-  return rest == 0;
-}
-constexpr std::uint32_t host_of(const Ipv6Address& a) {
-  return std::uint32_t{a[12]} << 24 | std::uint32_t{a[13]} << 16 | std::uint32_t{a[14]} << 8 |
-         a[15];
 }
 
 // An entropy value names plane and up-path; with the destination it names one path. In two tiers the

@@ -15,7 +15,7 @@
 #include "trace/pcapng.hpp"
 #include "trace/queue_series.hpp"
 #include "trace/sampler.hpp"
-#include "trace/tap.hpp"
+#include "packet/tap.hpp"
 
 namespace loomnet {
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/network.hpp"
+#include "transport/mrc/dscp.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 #include "transport/roce/roce_transport.hpp"
 
@@ -56,6 +57,7 @@ inline LinkConfig trimming(LinkConfig link, Picoseconds rtt) {
   link.ecn_low = bdp / 5;
   link.ecn_high = bdp * 4 / 5;
   link.trim = true;
+  link.trim_dscp = mrc::dscp::kTrimmed;
   return link;
 }
 
@@ -67,10 +69,10 @@ inline void set_mrc(Network& network, unsigned hosts, Picoseconds rtt, BitsPerSe
   }
 }
 
-inline void set_roce(Network& network, unsigned hosts, const RoceOptions& options) {
+inline void set_roce(Network& network, unsigned hosts, const roce::RoceOptions& options) {
   for (unsigned h = 0; h < hosts; ++h) {
     Nic& nic = network.nic(h);
-    nic.set_transport(std::make_unique<RoceTransport>(nic.sink(), options));
+    nic.set_transport(std::make_unique<roce::RoceTransport>(nic.sink(), options));
   }
 }
 

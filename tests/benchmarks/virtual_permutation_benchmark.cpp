@@ -86,6 +86,7 @@ class World {
     if (kind == kMrc) link = testing::trimming(link, kRtt);
     LinkConfig down = link;
     down.last_hop = true;
+    down.trim_dscp = mrc::dscp::kTrimmedLastHop;
     down.ecn_low = down.ecn_high = 0;
     unsigned side = 1;  // leaves, spines and hosts per leaf alike; of a fat tree: k = 2 * side
     if (fabric == kTwoTier) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "packet/dscp.hpp"
+#include "transport/mrc/dscp.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 #include "transport/mrc/wire.hpp"
 

@@ -4,8 +4,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace loomnet;
-  RoceOptions options;
+  roce::RoceOptions options;
   options.payload_mtu = 256;
   options.timeout_exponent = 5;
-  return fuzz::exchange<RoceTransport>({data, size}, options);
+  return fuzz::exchange<roce::RoceTransport>({data, size}, options);
 }

@@ -1,5 +1,5 @@
 // What leaves a port: control records become packets, and the ready queue pairs take turns.
-#include "packet/dscp.hpp"
+#include "transport/mrc/dscp.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 
 namespace loomnet::mrc {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "packet/dscp.hpp"
+#include "transport/mrc/dscp.hpp"
 
 namespace loomnet::mrc {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "packet/dscp.hpp"
+#include "transport/mrc/dscp.hpp"
 #include "transport/mrc/wire.hpp"
 
 namespace loomnet::mrc {

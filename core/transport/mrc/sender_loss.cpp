@@ -2,7 +2,7 @@
 // "MRC + SRv6 multi-plane fabrics" 2.4, 2.5 and 2.7.
 #include <algorithm>
 
-#include "packet/dscp.hpp"
+#include "transport/mrc/dscp.hpp"
 #include "transport/mrc/sender.hpp"
 #include "transport/mrc/wire.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "packet/dscp.hpp"
+#include "transport/mrc/dscp.hpp"
 #include "packet/ethernet.hpp"
 #include "packet/udp.hpp"
 #include "packet/usid.hpp"

@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include "clock/time.hpp"
-#include "packet/dscp.hpp"
 #include "transport/roce/dcqcn.hpp"
+#include "transport/roce/dscp.hpp"
 
-namespace loomnet {
+namespace loomnet::roce {
 
 struct RoceOptions {
   std::uint32_t payload_mtu = 2048;  // bytes; 256, 512, 1024, 2048 or 4096 (IBTA path MTUs)
@@ -22,11 +22,11 @@ struct RoceOptions {
   // unacknowledged at most (0: the PSN space, 2^23 packets, is the only limit).
   std::uint64_t in_flight_limit = 0;
   std::uint32_t ack_interval = 16;  // packets between requests for an ACK inside a message
-  std::uint8_t data_dscp = dscp::kNoTrim;
+  std::uint8_t data_dscp = dscp::kBestEffort;
   // RC acknowledgements travel in the traffic class of their queue pair.
-  std::uint8_t ack_dscp = dscp::kNoTrim;
+  std::uint8_t ack_dscp = dscp::kBestEffort;
   bool ect = false;               // data is ECN-capable; DCQCN makes it so
-  roce::DcqcnOptions dcqcn;
+  DcqcnOptions dcqcn;
   std::uint32_t initial_psn = 0;  // 24 bits; exchanged out of band in a cluster, common here
 
   constexpr Picoseconds ack_timeout() const {
@@ -37,17 +37,17 @@ struct RoceOptions {
 
 // Each part of a striped message starts at a multiple of this, as NCCL's InfiniBand plug-in splits
 // a message over the NICs of one merged device.
-inline constexpr std::uint32_t kRoceStripeAlignment = 128;
+inline constexpr std::uint32_t kStripeAlignment = 128;
 
 // Bytes of a `length`-byte message in front of plane `plane`'s part: even shares of whole stripe
 // units, what is left over missing from the last planes.
-constexpr std::uint32_t roce_stripe_begin(std::uint32_t length, std::uint32_t planes,
-                                          std::uint32_t plane) {
+constexpr std::uint32_t stripe_begin(std::uint32_t length, std::uint32_t planes,
+                                     std::uint32_t plane) {
   const std::uint64_t even = (std::uint64_t{length} + planes - 1) / planes;
   const std::uint64_t share =
-      (even + kRoceStripeAlignment - 1) / kRoceStripeAlignment * kRoceStripeAlignment;
+      (even + kStripeAlignment - 1) / kStripeAlignment * kStripeAlignment;
   const std::uint64_t begin = share * plane;
   return begin < length ? static_cast<std::uint32_t>(begin) : length;
 }
 
-}  // namespace loomnet
+}  // namespace loomnet::roce

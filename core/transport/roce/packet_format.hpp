@@ -40,14 +40,6 @@ constexpr RcOpcode write_opcode(bool first, bool last, bool immediate) {
   return first ? RcOpcode::write_first : RcOpcode::write_middle;
 }
 
-// fd00::<host> ("MRC + SRv6 multi-plane fabrics" 3.1).
-constexpr Ipv6Address host_address(HostId host) {
-  Ipv6Address a{};
-  a[0] = 0xfd;
-  for (int i = 0; i < 4; ++i) a[12 + i] = static_cast<std::uint8_t>(host >> (24 - 8 * i));
-  return a;
-}
-
 // Ethernet, IPv6 and UDP: the same for every packet of a queue pair but for three fields.
 inline constexpr std::size_t kFrontBytes = 14 + 40 + 8;
 

@@ -1,12 +1,7 @@
 // RoCE from the wire: every packet is checked, then executed, acknowledged or dropped by name.
 #include "transport/roce/roce_state.hpp"
 
-namespace loomnet {
-
-using roce::Flaw;
-using roce::RcOpcode;
-using roce::Received;
-using roce::Responder;
+namespace loomnet::roce {
 
 namespace {
 // Immediates that one plane may run ahead of the others: far beyond any send queue's depth, so that
@@ -20,7 +15,7 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
     ++count.corrupt_dropped;
     return;
   }
-  const Received r = roce::parse(*packet);
+  const Received r = parse(*packet);
   switch (r.flaw) {
     case Flaw::none:
       break;
@@ -78,7 +73,7 @@ void RoceTransport::notify_congestion(QueuePair& qp, Picoseconds now) {
 void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Picoseconds now) {
   Counters& count = *counters_;
   Connection& c = *qp.connection;
-  roce::Requester& r = qp.requester;
+  Requester& r = qp.requester;
   const Aeth aeth = received.aeth;
   if (!aeth.is_ack() && (!aeth.is_nak() || aeth.syndrome > Aeth::kNakRemoteOperational)) {
     ++count.malformed_dropped;
@@ -90,7 +85,7 @@ void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Pico
     return;
   }
   // An ACK names the last PSN that arrived, a NAK the first that did not or that failed.
-  const std::int64_t distance = roce::psn_distance(received.psn, options_.initial_psn, r.acked());
+  const std::int64_t distance = psn_distance(received.psn, options_.initial_psn, r.acked());
   const auto ahead = static_cast<std::int64_t>(r.sent() - r.acked());
   if (distance < (aeth.is_ack() ? -1 : 0)) {
     ++count.acks_stale;
@@ -156,7 +151,7 @@ void RoceTransport::on_request(QueuePair& qp, const Received& received, const Pa
       }
       ++count.packets_placed;
       count.bytes_placed += received.payload_length;
-      roce::Executed executed;
+      Executed executed;
       if (!responder.placed(received, executed)) break;
       if (responder.executed.size() >= kMaxImmediatesHeld) {
         ++count.immediates_overflow;
@@ -198,11 +193,11 @@ void RoceTransport::deliver(Connection& c, Picoseconds now) {
     for (std::uint8_t p = 0; p < c.planes; ++p) {
       if (c.queue_pairs[p].responder.executed.empty()) return;
     }
-    const roce::Executed first = c.queue_pairs[0].responder.executed.pop();
+    const Executed first = c.queue_pairs[0].responder.executed.pop();
     std::uint64_t length = first.length;
     bool consistent = true;
     for (std::uint8_t p = 1; p < c.planes; ++p) {
-      const roce::Executed part = c.queue_pairs[p].responder.executed.pop();
+      const Executed part = c.queue_pairs[p].responder.executed.pop();
       consistent =
           consistent && part.immediate == first.immediate && part.address == first.address + length;
       length += part.length;
@@ -221,4 +216,4 @@ void RoceTransport::deliver(Connection& c, Picoseconds now) {
   }
 }
 
-}  // namespace loomnet
+}  // namespace loomnet::roce

@@ -4,9 +4,7 @@
 #include "packet/udp.hpp"
 #include "transport/roce/roce_state.hpp"
 
-namespace loomnet {
-
-using roce::Segment;
+namespace loomnet::roce {
 
 void RoceTransport::ready_data(QueuePair& qp, Picoseconds now) {
   if (!qp.requester.can_send(window_)) return;
@@ -28,10 +26,10 @@ Pulled RoceTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) 
   if (queue == kControlClass) {
     if (QueuePair* qp = Cnps::pop(port.cnps)) return Pulled::of(cnp_packet(*qp));
   }
-  if (class_of_dscp(options_.ack_dscp).queue == queue) {
+  if (dscp::queue_of(options_.ack_dscp) == queue) {
     if (QueuePair* qp = Answers::pop(port.answers)) return Pulled::of(answer_packet(*qp));
   }
-  if (class_of_dscp(options_.data_dscp).queue == queue) {
+  if (dscp::queue_of(options_.data_dscp) == queue) {
     if (options_.dcqcn.on) return pull_paced(port, now);
     while (QueuePair* qp = Data::pop(port.data)) {
       if (!qp->requester.can_send(window_)) continue;  // acknowledged or failed since
@@ -66,26 +64,25 @@ Pulled RoceTransport::pull_paced(Port& port, Picoseconds now) {
 
 // Everything up to and including BTH; `extension` bytes of headers and `payload` bytes will follow.
 PacketPtr RoceTransport::begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension,
-                                      std::uint32_t payload, std::uint8_t dscp, bool ect) {
+                                      std::uint32_t payload, std::uint8_t code, bool ect) {
   constexpr std::size_t kIp = 14, kUdp = kIp + Ipv6Header::kSize;
   PacketPtr packet = sink_.allocate();
-  const std::size_t headers = roce::kFrontBytes + Bth::kSize + extension;
+  const std::size_t headers = kFrontBytes + Bth::kSize + extension;
   const auto udp_length =
       static_cast<std::uint16_t>(headers - kUdp + payload + bth.pad + kIcrcBytes);
   std::copy(qp.front.begin(), qp.front.end(), packet->header.begin());
   std::uint8_t* h = packet->header.data();
-  const auto traffic_class = static_cast<std::uint8_t>(dscp << 2 | (ect ? 2 : 0));
+  const auto traffic_class = static_cast<std::uint8_t>(code << 2 | (ect ? 2 : 0));
   h[kIp] = static_cast<std::uint8_t>(h[kIp] | traffic_class >> 4);
   h[kIp + 1] = static_cast<std::uint8_t>((h[kIp + 1] & 0x0f) | traffic_class << 4);
   h[kIp + 4] = h[kUdp + 4] = static_cast<std::uint8_t>(udp_length >> 8);
   h[kIp + 5] = h[kUdp + 5] = static_cast<std::uint8_t>(udp_length);
-  ByteWriter out({h + roce::kFrontBytes, Bth::kSize});
+  ByteWriter out({h + kFrontBytes, Bth::kSize});
   bth.serialize(out);
   packet->header_length = static_cast<std::uint16_t>(headers);
   packet->wire_length = static_cast<std::uint32_t>(kUdp + udp_length);
   packet->flow = qp.connection->flow;
-  packet->queue = class_of_dscp(dscp).queue;
-  packet->trimmable = class_of_dscp(dscp).trimmable;
+  packet->queue = dscp::queue_of(code);
   packet->ect = ect;
   return packet;
 }
@@ -94,8 +91,8 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
   Connection& c = *qp.connection;
   const Segment s = qp.requester.send(options_, window_);
   const Connection::Message& m = c.message(s.part->message);
-  const roce::RcOpcode opcode = roce::write_opcode(s.first, s.last, m.with_immediate);
-  const bool immediate = roce::carries_immediate(opcode);
+  const RcOpcode opcode = write_opcode(s.first, s.last, m.with_immediate);
+  const bool immediate = carries_immediate(opcode);
   Bth bth;
   bth.opcode = static_cast<std::uint8_t>(opcode);
   bth.pad = static_cast<std::uint8_t>(-s.length & 3);
@@ -126,20 +123,20 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
 
 PacketPtr RoceTransport::cnp_packet(QueuePair& qp) {
   Bth bth;
-  bth.opcode = static_cast<std::uint8_t>(roce::RcOpcode::congestion_notification);
+  bth.opcode = static_cast<std::uint8_t>(RcOpcode::congestion_notification);
   bth.becn = true;
   bth.destination_qp = qp.connection->remote;
-  PacketPtr packet = begin_packet(qp, bth, roce::kCnpReservedBytes, 0, dscp::kControl, false);
-  std::fill_n(packet->header.data() + packet->header_length - roce::kCnpReservedBytes,
-              roce::kCnpReservedBytes, std::uint8_t{0});
+  PacketPtr packet = begin_packet(qp, bth, kCnpReservedBytes, 0, dscp::kExpeditedForwarding, false);
+  std::fill_n(packet->header.data() + packet->header_length - kCnpReservedBytes,
+              kCnpReservedBytes, std::uint8_t{0});
   ++counters_->cnps_sent;
   return packet;
 }
 
 PacketPtr RoceTransport::answer_packet(QueuePair& qp) {
-  const roce::Responder::Answer a = qp.responder.answer();
+  const Responder::Answer a = qp.responder.answer();
   Bth bth;
-  bth.opcode = static_cast<std::uint8_t>(roce::RcOpcode::acknowledge);
+  bth.opcode = static_cast<std::uint8_t>(RcOpcode::acknowledge);
   bth.destination_qp = qp.connection->remote;
   bth.psn = static_cast<std::uint32_t>(options_.initial_psn + a.sequence) & kMask24;
   PacketPtr packet = begin_packet(qp, bth, Aeth::kSize, 0, options_.ack_dscp, false);
@@ -150,4 +147,4 @@ PacketPtr RoceTransport::answer_packet(QueuePair& qp) {
   return packet;
 }
 
-}  // namespace loomnet
+}  // namespace loomnet::roce

@@ -4,7 +4,7 @@
 
 #include "transport/roce/roce_transport.hpp"
 
-namespace loomnet {
+namespace loomnet::roce {
 
 struct RoceTransport::QueuePair {
   Connection* connection = nullptr;
@@ -14,11 +14,11 @@ struct RoceTransport::QueuePair {
   PlanePort plane = 0;
   bool in_answers = false, in_data = false, in_cnps = false;
   bool in_deadlines = false;
-  roce::Requester requester;
-  roce::Responder responder;
-  std::unique_ptr<roce::Dcqcn> rate;                    // null without DCQCN
+  Requester requester;
+  Responder responder;
+  std::unique_ptr<Dcqcn> rate;                          // null without DCQCN
   Picoseconds cnp_due{};                                // the next CNP no sooner
-  std::array<std::uint8_t, roce::kFrontBytes> front{};  // lengths and class are set per packet
+  std::array<std::uint8_t, kFrontBytes> front{};  // lengths and class are set per packet
 };
 
 template <auto kNext, auto kWaits>
@@ -64,7 +64,7 @@ struct RoceTransport::Connection {
   std::uint8_t planes = 0;
   Ipv6Address local_address{}, remote_address{};
   std::unique_ptr<QueuePair[]> queue_pairs;
-  roce::Ring<Message> messages;     // posted and not completed, in order
+  Ring<Message> messages;     // posted and not completed, in order
   std::uint64_t first_message = 0;  // number of messages.front()
 
   Message& message(std::uint64_t number) { return messages[number - first_message]; }
@@ -84,4 +84,4 @@ struct RoceTransport::Counters {
                 posts_unknown_qp = 0, connections_failed = 0, cnps_sent = 0, cnps_received = 0;
 };
 
-}  // namespace loomnet
+}  // namespace loomnet::roce

@@ -8,15 +8,16 @@
 #include "clock/fetch.hpp"
 #include "clock/random.hpp"
 #include "packet/ethernet.hpp"
+#include "packet/host_address.hpp"
 #include "packet/udp.hpp"
 #include "transport/roce/roce_state.hpp"
 
-namespace loomnet {
+namespace loomnet::roce {
 namespace {
 
 std::uint64_t window_packets(const RoceOptions& o) {
-  if (o.in_flight_limit == 0) return roce::kMaxOutstandingPsns;
-  return std::clamp<std::uint64_t>(o.in_flight_limit / o.payload_mtu, 1, roce::kMaxOutstandingPsns);
+  if (o.in_flight_limit == 0) return kMaxOutstandingPsns;
+  return std::clamp<std::uint64_t>(o.in_flight_limit / o.payload_mtu, 1, kMaxOutstandingPsns);
 }
 
 const RoceOptions& checked(const RoceOptions& o) {
@@ -29,7 +30,7 @@ const RoceOptions& checked(const RoceOptions& o) {
   if (o.ack_interval == 0) refuse("RoceOptions.ack_interval: at least 1 packet");
   if (o.data_dscp > 63 || o.ack_dscp > 63) refuse("RoceOptions.data_dscp, ack_dscp: 6 bits");
   if (o.initial_psn > kMask24) refuse("RoceOptions.initial_psn: 24 bits");
-  const roce::DcqcnOptions& d = o.dcqcn;
+  const DcqcnOptions& d = o.dcqcn;
   if (d.on) {
     if (d.line_rate == 0) refuse("RoceOptions.dcqcn.line_rate: DCQCN begins at a port's rate");
     if (!(d.g > 0 && d.g <= 1)) refuse("RoceOptions.dcqcn.g: a share, more than 0");
@@ -75,14 +76,14 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
   c->destination = config.destination;
   c->flow = config.flow;
   c->planes = static_cast<std::uint8_t>(config.planes.size());
-  c->local_address = roce::host_address(config.source);
-  c->remote_address = roce::host_address(config.destination);
+  c->local_address = host_address(config.source);
+  c->remote_address = host_address(config.destination);
   c->queue_pairs = std::make_unique<QueuePair[]>(c->planes);
   for (PlanePort p = 0; p < c->planes; ++p) {
     QueuePair& qp = c->queue_pairs[p];
     qp.connection = c.get();
     qp.plane = p;
-    if (options_.dcqcn.on) qp.rate = std::make_unique<roce::Dcqcn>(options_.dcqcn);
+    if (options_.dcqcn.on) qp.rate = std::make_unique<Dcqcn>(options_.dcqcn);
     // Entropy for ECMP as Linux derives it: a flow label per queue pair, folded into a source port
     // of the dynamic range (RFC 6335).
     const std::uint64_t hash =
@@ -124,8 +125,8 @@ void RoceTransport::on_post(QpNumber number, const WorkRequest& request, Picosec
   c.messages.push({request.id, request.local, request.remote_address, request.remote_key,
                    request.length, request.immediate, with_immediate, 0, request.message});
   for (std::uint32_t p = 0; p < c.planes; ++p) {
-    const std::uint32_t begin = roce_stripe_begin(request.length, c.planes, p);
-    const std::uint32_t end = roce_stripe_begin(request.length, c.planes, p + 1);
+    const std::uint32_t begin = stripe_begin(request.length, c.planes, p);
+    const std::uint32_t end = stripe_begin(request.length, c.planes, p + 1);
     // An empty part is sent only for its immediate, or as the whole of an empty write.
     if (begin == end && !with_immediate && (request.length > 0 || p > 0)) continue;
     ++c.messages[c.messages.size() - 1].parts_open;
@@ -150,7 +151,7 @@ void RoceTransport::on_port(PlanePort port, bool up, Picoseconds now) {
 void RoceTransport::on_deadline(Picoseconds now) {
   while (deadlines_.next() <= now) {
     QueuePair& qp = *deadlines_.pop();
-    roce::Requester& r = qp.requester;
+    Requester& r = qp.requester;
     qp.in_deadlines = false;
     if (r.deadline == kNever) continue;  // stopped since
     if (r.deadline > now) {              // extended since
@@ -271,4 +272,4 @@ void RoceTransport::counters(std::vector<TransportCounter>& out) const {
   out.insert(out.end(), std::begin(all), std::end(all));
 }
 
-}  // namespace loomnet
+}  // namespace loomnet::roce

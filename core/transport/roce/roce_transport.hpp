@@ -15,7 +15,7 @@
 #include "transport/roce/responder.hpp"
 #include "transport/transport.hpp"
 
-namespace loomnet {
+namespace loomnet::roce {
 
 // A message is striped evenly over the planes (NCCL does so over the NICs of a merged device) and
 // complete when every part is. Each part of a write-with-immediate is one on its queue pair, even
@@ -71,11 +71,11 @@ class RoceTransport final : public Transport {
   void notify_congestion(QueuePair& qp, Picoseconds now);
   Pulled pull_paced(Port& port, Picoseconds now);
   PacketPtr begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension,
-                         std::uint32_t payload, std::uint8_t dscp, bool ect);
-  void on_request(QueuePair& qp, const roce::Received& received, const Packet& packet,
+                         std::uint32_t payload, std::uint8_t code, bool ect);
+  void on_request(QueuePair& qp, const Received& received, const Packet& packet,
                   Picoseconds now);
-  void on_acknowledge(QueuePair& qp, const roce::Received& received, Picoseconds now);
-  bool place(QueuePair& qp, const roce::Received& received, const Packet& packet);
+  void on_acknowledge(QueuePair& qp, const Received& received, Picoseconds now);
+  bool place(QueuePair& qp, const Received& received, const Packet& packet);
   void deliver(Connection& connection, Picoseconds now);
   void part_done(Connection& connection, std::uint64_t message);
   void fail(Connection& connection, Status status, std::uint64_t message, Picoseconds now);
@@ -94,9 +94,9 @@ class RoceTransport final : public Transport {
   std::vector<std::unique_ptr<Connection>> connections_;  // by connect()
   NumberIndex by_number_;                                 // QpNumber
   std::array<Port, kMaxPlanes> ports_;
-  roce::Deadlines<QueuePair> deadlines_;
+  Deadlines<QueuePair> deadlines_;
   std::size_t queue_pairs_ = 0;
   std::size_t open_messages_ = 0;  // posted, not completed
 };
 
-}  // namespace loomnet
+}  // namespace loomnet::roce

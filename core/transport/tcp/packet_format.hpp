@@ -12,14 +12,6 @@
 
 namespace loomnet::tcp {
 
-// fd00::<host>, the same on all planes, as a live host's kernel has it.
-constexpr Ipv6Address host_address(HostId host) {
-  Ipv6Address a{};
-  a[0] = 0xfd;
-  for (int i = 0; i < 4; ++i) a[12 + i] = static_cast<std::uint8_t>(host >> (24 - 8 * i));
-  return a;
-}
-
 // Port of a queue pair: both ends work it out alike. 1024 to 65535 [choice].
 constexpr std::uint16_t port_of(QpNumber qp) {
   return static_cast<std::uint16_t>(1024 + qp % 64'512);

@@ -1,6 +1,7 @@
 // TCP from the wire: every segment is checked, then taken, acknowledged or dropped by name.
 #include <algorithm>
 
+#include "packet/host_address.hpp"
 #include "transport/tcp/connection.hpp"
 
 namespace loomnet::tcp {
@@ -10,10 +11,6 @@ std::int64_t unwrap(std::uint32_t number, std::uint32_t start, std::uint64_t nea
   const auto distance =
       static_cast<std::int32_t>(number - start - static_cast<std::uint32_t>(near));
   return static_cast<std::int64_t>(near) + distance;
-}
-
-HostId host_of(const Ipv6Address& a) {
-  return HostId{a[12]} << 24 | HostId{a[13]} << 16 | HostId{a[14]} << 8 | HostId{a[15]};
 }
 
 Status reset_status(std::uint8_t byte) {

@@ -1,7 +1,6 @@
 // TCP towards the wire: whose turn it is on a port, and the segments themselves.
 #include <algorithm>
 
-#include "packet/dscp.hpp"
 #include "transport/tcp/connection.hpp"
 
 namespace loomnet::tcp {

@@ -7,6 +7,7 @@
 
 #include "clock/random.hpp"
 #include "packet/ethernet.hpp"
+#include "packet/host_address.hpp"
 #include "packet/rdma.hpp"
 #include "transport/tcp/connection.hpp"
 

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "engine/network.hpp"
+#include "packet/host_address.hpp"
 #include "switch/forward/forward_program.hpp"
+#include "transport/mrc/dscp.hpp"
 
 namespace loomnet::testing {
 
@@ -20,13 +22,6 @@ struct ClosShape {
   unsigned hosts() const { return leaves * hosts_per_leaf; }
 };
 
-inline Ipv6Address host_address(unsigned host) {
-  Ipv6Address a{0xfd};
-  a[14] = static_cast<std::uint8_t>(host >> 8);
-  a[15] = static_cast<std::uint8_t>(host);
-  return a;
-}
-
 class Clos {
  public:
   Clos(Network& network, const ClosShape& shape) : network_(network), shape_(shape) {
@@ -39,6 +34,7 @@ class Clos {
     }
     LinkConfig down = shape.host_link;
     down.last_hop = true;
+    down.trim_dscp = mrc::dscp::kTrimmedLastHop;
     down.ecn_low = down.ecn_high = 0;
     LinkConfig up = shape.host_link;
     up.trim = false;

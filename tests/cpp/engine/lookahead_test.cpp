@@ -33,7 +33,7 @@ void equip(Network& network, bool mrc) {
       const auto options = mrc::MrcOptions::sim(microseconds(12), kShape.host_link.rate);
       nic.set_transport(std::make_unique<mrc::MrcTransport>(options, nic.sink(), nic.ports()));
     } else {
-      nic.set_transport(std::make_unique<RoceTransport>(nic.sink(), RoceOptions{.timeout_exponent = 7}));
+      nic.set_transport(std::make_unique<roce::RoceTransport>(nic.sink(), roce::RoceOptions{.timeout_exponent = 7}));
     }
   }
 }

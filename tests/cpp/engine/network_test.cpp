@@ -12,10 +12,10 @@ namespace {
 using testing::Clos;
 using testing::ClosShape;
 
-void use_roce(Network& network, unsigned hosts, const RoceOptions& options = {}) {
+void use_roce(Network& network, unsigned hosts, const roce::RoceOptions& options = {}) {
   for (unsigned h = 0; h < hosts; ++h) {
     Nic& nic = network.nic(h);
-    nic.set_transport(std::make_unique<RoceTransport>(nic.sink(), options));
+    nic.set_transport(std::make_unique<roce::RoceTransport>(nic.sink(), options));
   }
 }
 

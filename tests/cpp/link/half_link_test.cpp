@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "packet/dscp.hpp"
 
 namespace loomnet {
 namespace {

@@ -1,4 +1,4 @@
-// What trimming leaves of a packet, and which queue each DSCP waits in.
+// What trimming leaves of a packet.
 #include <gtest/gtest.h>
 
 #include "packet/ethernet.hpp"
@@ -7,19 +7,19 @@
 #include "packet/mrc_headers.hpp"
 #include "packet/trim.hpp"
 #include "packet/udp.hpp"
-#include "packet/usid.hpp"
 
 namespace loomnet {
 namespace {
 
 constexpr std::uint32_t kPayload = 4096;
+constexpr std::uint8_t kTrimmable = 4, kTrimmed = 12;  // DSCPs
 
 PacketPtr data_packet(PacketPool& pool) {
   PacketPtr p = pool.allocate();
   ByteWriter out({p->header.data(), kMaxHeaderBytes});
   EthernetHeader{}.serialize(out);
   Ipv6Header outer;
-  outer.set_class(dscp::kTrimmable, Ecn::ce);
+  outer.set_class(kTrimmable, Ecn::ce);
   outer.flow_label = 0xabcde;
   outer.payload_length = 4238 - 54;
   outer.next_header = kNextHeaderIpv6;
@@ -48,7 +48,7 @@ TEST(Trim, KeepsPsnAndTimestampAndFixesLengths) {
   PacketPool pool;
   PacketPtr p = data_packet(pool);
   ASSERT_EQ(p->wire_length, 4238u) << "3.3: frame of a 4,096 B payload";
-  ASSERT_TRUE(trim(*p, false));
+  ASSERT_TRUE(trim(*p, {.dscp = kTrimmed}));
   EXPECT_EQ(p->wire_length, 128u);
   EXPECT_EQ(p->header_length, 128u);
   EXPECT_EQ(p->payload.length, 0u);
@@ -57,13 +57,13 @@ TEST(Trim, KeepsPsnAndTimestampAndFixesLengths) {
   ByteReader in(p->header_bytes());
   EthernetHeader::parse(in);
   const Ipv6Header outer = Ipv6Header::parse(in);
-  EXPECT_EQ(outer.dscp(), dscp::kTrimmed);
+  EXPECT_EQ(outer.dscp(), kTrimmed);
   EXPECT_EQ(outer.ecn(), Ecn::ce) << "a mark set earlier on the path survives";
   EXPECT_EQ(outer.flow_label, 0xabcdeu);
   EXPECT_EQ(outer.version, 6);
   EXPECT_EQ(outer.payload_length, 74);
   const Ipv6Header inner = Ipv6Header::parse(in);
-  EXPECT_EQ(inner.dscp(), dscp::kTrimmable) << "only the outer header is rewritten";
+  EXPECT_EQ(inner.dscp(), kTrimmable) << "only the outer header is rewritten";
   EXPECT_EQ(inner.payload_length, 34);
   EXPECT_EQ(UdpHeader::parse(in).length, 34);
   EXPECT_EQ(Bth::parse(in).psn, 0x123456u);
@@ -72,27 +72,26 @@ TEST(Trim, KeepsPsnAndTimestampAndFixesLengths) {
   EXPECT_TRUE(in.ok());
 }
 
-TEST(Trim, LastHopAndUnfixedLengths) {
+TEST(Trim, LeavesLengthsWhereAsked) {
   PacketPool pool;
   PacketPtr p = data_packet(pool);
-  ASSERT_TRUE(trim(*p, true, {.size = 128, .fix_lengths = false}));
+  ASSERT_TRUE(trim(*p, {.dscp = kTrimmed, .size = 128, .fix_lengths = false}));
   ByteReader in(p->header_bytes());
   EthernetHeader::parse(in);
   const Ipv6Header outer = Ipv6Header::parse(in);
-  EXPECT_EQ(outer.dscp(), dscp::kTrimmedLastHop);
   EXPECT_EQ(outer.payload_length, 4238 - 54) << "as hardware leaves it";
 }
 
 TEST(Trim, RefusesWhatItCannotCut) {
   PacketPool pool;
   PacketPtr p = data_packet(pool);
-  EXPECT_FALSE(trim(*p, false, {.size = 5000}));
+  EXPECT_FALSE(trim(*p, {.size = 5000}));
   p->header[12] = 0x08;  // not IPv6
-  EXPECT_FALSE(trim(*p, false));
+  EXPECT_FALSE(trim(*p, {.dscp = kTrimmed}));
   EXPECT_EQ(p->wire_length, 4238u);
   PacketPtr bare = pool.allocate();
   bare->wire_length = 1500;
-  EXPECT_FALSE(trim(*bare, false));
+  EXPECT_FALSE(trim(*bare, {.dscp = kTrimmed}));
 }
 
 TEST(Trim, FrameGoesBackToItsOwner) {
@@ -105,20 +104,10 @@ TEST(Trim, FrameGoesBackToItsOwner) {
   {
     PacketPtr p = data_packet(pool);
     p->payload = {p->header.data(), kPayload, 77, PayloadKind::frame};
-    ASSERT_TRUE(trim(*p, false));
+    ASSERT_TRUE(trim(*p, {.dscp = kTrimmed}));
     EXPECT_EQ(p->payload.data, nullptr);
   }
   EXPECT_EQ(owner.released, 1);
-}
-
-TEST(Dscp, Classes) {
-  EXPECT_EQ(class_of_dscp(dscp::kNoTrim), (TrafficClass{kDataClass, false}));
-  EXPECT_EQ(class_of_dscp(dscp::kTrimmable), (TrafficClass{kDataClass, true}));
-  EXPECT_EQ(class_of_dscp(dscp::kTrimmableRetransmission), (TrafficClass{kDataClass, true}));
-  EXPECT_EQ(class_of_dscp(dscp::kTrimmed), (TrafficClass{kControlClass, false}));
-  EXPECT_EQ(class_of_dscp(dscp::kTrimmedLastHop), (TrafficClass{kControlClass, false}));
-  EXPECT_EQ(class_of_dscp(dscp::kControl), (TrafficClass{kControlClass, false}));
-  EXPECT_EQ(class_of_dscp(33), (TrafficClass{kDataClass, false})) << "unknown: ordinary data";
 }
 
 }  // namespace

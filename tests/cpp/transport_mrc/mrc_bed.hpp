@@ -6,8 +6,10 @@
 #include <map>
 #include <string>
 
+#include "packet/host_address.hpp"
 #include "packet/trim.hpp"
 #include "testbed.hpp"
+#include "transport/mrc/dscp.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 
 namespace loomnet::mrc {
@@ -59,7 +61,7 @@ struct Mrc {
           return std::make_unique<MrcTransport>(options, sink, planes);
         }) {
     bed.describe = describe_packet;
-    bed.trim = [](Packet& p) { return trim(p, true); };
+    bed.trim = [](Packet& p) { return trim(p, {.dscp = dscp::kTrimmedLastHop}); };
     bed.paths = [bed_options, uplinks](HostId, HostId to) {
       return cross_paths(bed_options.planes, uplinks, to);
     };

@@ -132,7 +132,7 @@ TEST(Receiver, ReallyTrimmedBytesAreUnderstood) {
       *p, s.options, {kFar, kSelf, &back[0], EntropyValue(0, 1), dscp::kTrimmable, Ecn::ect0}, bth);
   Meth{}.serialize(w), Tseth{0x77}.serialize(w), Reth{}.serialize(w);
   finish(*p, w, {nullptr, 4096, 0, PayloadKind::none});
-  ASSERT_TRUE(trim(*p, false));
+  ASSERT_TRUE(trim(*p, {.dscp = dscp::kTrimmed}));
   ASSERT_EQ(p->wire_length, 128u);
   s.nic.on_packet(0, std::move(p), s.now);
   const auto out = of(s.pull_all(), Op::nack);

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "link/ecn.hpp"
+#include "packet/ecn.hpp"
 #include "transport_roce/roce_bed.hpp"
 
 namespace loomnet {
@@ -99,8 +99,8 @@ TEST(Dcqcn, NeverBelowTheMinimumAndFreeAgainAtLineRate) {
 
 using testbed::RoceBed;
 
-RoceOptions with_dcqcn() {
-  RoceOptions o = testbed::quick();
+roce::RoceOptions with_dcqcn() {
+  roce::RoceOptions o = testbed::quick();
   o.dcqcn.on = true;
   o.dcqcn.line_rate = 100'000'000'000;
   return o;
@@ -199,15 +199,15 @@ TEST(Dcqcn, OptionsOutOfRangeAreNamed) {
     void event(const TransportEvent&) override {}
     void port_ready(PlanePort) override {}
   } sink;
-  RoceOptions o;
+  roce::RoceOptions o;
   o.dcqcn.on = true;
-  EXPECT_THROW(RoceTransport(sink, o), std::invalid_argument) << "no line rate";
+  EXPECT_THROW(roce::RoceTransport(sink, o), std::invalid_argument) << "no line rate";
   o.dcqcn.line_rate = 1'000'000;
-  EXPECT_THROW(RoceTransport(sink, o), std::invalid_argument) << "minimum above it";
+  EXPECT_THROW(roce::RoceTransport(sink, o), std::invalid_argument) << "minimum above it";
   o.dcqcn.minimum_rate = 1'000;
-  EXPECT_NO_THROW(RoceTransport(sink, o));
+  EXPECT_NO_THROW(roce::RoceTransport(sink, o));
   o.dcqcn.g = 0;
-  EXPECT_THROW(RoceTransport(sink, o), std::invalid_argument);
+  EXPECT_THROW(roce::RoceTransport(sink, o), std::invalid_argument);
 }
 
 }  // namespace

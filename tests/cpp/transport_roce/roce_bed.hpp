@@ -31,22 +31,22 @@ inline Bth bth_of(const Packet& packet) {
 }
 inline bool is_data(const Packet& packet) { return bth_of(packet).opcode != 0x11; }
 
-inline Factory roce_factory(RoceOptions options) {
+inline Factory roce_factory(roce::RoceOptions options) {
   return [options](HostId, TransportSink& sink, std::size_t) {
-    return std::make_unique<RoceTransport>(sink, options);
+    return std::make_unique<roce::RoceTransport>(sink, options);
   };
 }
 
 // Options of most transcripts: small packets, a timeout of 4.096 us * 2^7 = 524.288 us.
-inline RoceOptions quick() {
-  RoceOptions o;
+inline roce::RoceOptions quick() {
+  roce::RoceOptions o;
   o.payload_mtu = 256;
   o.timeout_exponent = 7;
   return o;
 }
 
 struct RoceBed : WriteBed {
-  explicit RoceBed(BedOptions bed = {}, RoceOptions options = quick(), std::size_t memory = 1 << 20)
+  explicit RoceBed(BedOptions bed = {}, roce::RoceOptions options = quick(), std::size_t memory = 1 << 20)
       : WriteBed(bed, roce_factory(options), memory) {
     describe = describe_rc;
   }

@@ -14,17 +14,17 @@ using ::testing::ElementsAre;
 constexpr Picoseconds kTimeout = nanoseconds(4096 * 128);
 
 TEST(RoceStripes, AreEvenAlignedAndCoverTheMessage) {
-  static_assert(roce_stripe_begin(1000, 4, 1) == 256 && roce_stripe_begin(1000, 4, 3) == 768);
-  static_assert(roce_stripe_begin(100, 4, 1) == 100 && roce_stripe_begin(0, 4, 3) == 0);
+  static_assert(roce::stripe_begin(1000, 4, 1) == 256 && roce::stripe_begin(1000, 4, 3) == 768);
+  static_assert(roce::stripe_begin(100, 4, 1) == 100 && roce::stripe_begin(0, 4, 3) == 0);
   for (std::uint32_t length : {0u, 1u, 127u, 128u, 129u, 4096u, 4097u, 1'000'003u, 0xffffffffu}) {
     for (std::uint32_t planes = 1; planes <= 8; ++planes) {
-      EXPECT_EQ(roce_stripe_begin(length, planes, 0), 0u);
-      EXPECT_EQ(roce_stripe_begin(length, planes, planes), length);
+      EXPECT_EQ(roce::stripe_begin(length, planes, 0), 0u);
+      EXPECT_EQ(roce::stripe_begin(length, planes, planes), length);
       for (std::uint32_t p = 0; p < planes; ++p) {
-        const auto begin = roce_stripe_begin(length, planes, p);
-        const auto end = roce_stripe_begin(length, planes, p + 1);
+        const auto begin = roce::stripe_begin(length, planes, p);
+        const auto end = roce::stripe_begin(length, planes, p + 1);
         ASSERT_LE(begin, end);
-        ASSERT_TRUE(begin % kRoceStripeAlignment == 0 || begin == length);
+        ASSERT_TRUE(begin % roce::kStripeAlignment == 0 || begin == length);
         ASSERT_LE(std::uint64_t{end} - begin, (std::uint64_t{length} + planes - 1) / planes + 127);
       }
     }
@@ -54,7 +54,7 @@ TEST(RocePlanes, UnevenMessagesUseEveryPlaneAndArriveWhole) {
 TEST(RocePlanes, ALargeMessageGetsTheRateOfAllPorts) {
   Picoseconds took[2];
   for (std::size_t planes : {1u, 4u}) {
-    RoceOptions o = quick();
+    roce::RoceOptions o = quick();
     o.payload_mtu = 4096;
     RoceBed bed({.planes = planes}, o);
     bed.write(0, 1 << 20);

@@ -10,8 +10,8 @@ namespace loomnet::testbed {
 namespace {
 
 // Seven retries of 524 us outlast the storm, so no connection may fail.
-RoceOptions storm_options(RandomStream& random) {
-  RoceOptions o = quick();
+roce::RoceOptions storm_options(RandomStream& random) {
+  roce::RoceOptions o = quick();
   o.payload_mtu = 256u << random.below(3);
   o.ack_interval = 1 + random.below(20);
   o.in_flight_limit = random.below(2) ? 0 : 2048 + random.below(40'000);

@@ -8,10 +8,10 @@
 namespace loomnet {
 namespace {
 
-using Pair = testbed::BarePair<RoceTransport>;
+using Pair = testbed::BarePair<roce::RoceTransport>;
 
 TEST(RoceSteadyState, NothingIsAllocatedPerPacket) {
-  Pair pair(RoceOptions{}, 16);
+  Pair pair(roce::RoceOptions{}, 16);
   const auto round = [&] {
     for (QpNumber q = 0; q < 16; ++q) {
       for (int i = 0; i < 4; ++i) pair.post(q, 50'000);
@@ -32,7 +32,7 @@ TEST(RoceSteadyState, NothingIsAllocatedPerPacket) {
 
 // Timers that were stopped or extended cost one look each when their old time comes, no more.
 TEST(RoceSteadyState, ManyQueuePairsLeaveOneDeadlineEach) {
-  Pair pair(RoceOptions{}, 500);
+  Pair pair(roce::RoceOptions{}, 500);
   for (int i = 0; i < 10; ++i) {
     for (QpNumber q = 0; q < 500; ++q) pair.post(q, 4096);
     pair.carry();

@@ -95,16 +95,16 @@ TEST(RoceTranscript, TailLossIsRepairedExactlyOneTimeoutAfterTheLastProgress) {
 }
 
 TEST(RoceTranscript, TheDefaultTimeoutIsTheOneNcclShips) {
-  EXPECT_EQ(RoceOptions{}.ack_timeout(), Picoseconds{4'294'967'296'000});  // 4.096 us * 2^20
-  EXPECT_EQ(RoceOptions{}.retry_count, 7);
-  RoceBed bed({}, RoceOptions{});
+  EXPECT_EQ(roce::RoceOptions{}.ack_timeout(), Picoseconds{4'294'967'296'000});  // 4.096 us * 2^20
+  EXPECT_EQ(roce::RoceOptions{}.retry_count, 7);
+  RoceBed bed({}, roce::RoceOptions{});
   bed.set_silent(0, 0, true);
   const auto id = bed.write(0, 100);
   bed.run_until(seconds(40));
   ASSERT_EQ(bed.nic(0).completions.size(), 1u);
   EXPECT_EQ(bed.nic(0).completions[0].completion.id, id);
   EXPECT_EQ(bed.nic(0).completions[0].completion.status, Status::retry_exceeded);
-  EXPECT_EQ(bed.nic(0).completions[0].at, RoceOptions{}.ack_timeout() * 8);  // 34.36 s
+  EXPECT_EQ(bed.nic(0).completions[0].at, roce::RoceOptions{}.ack_timeout() * 8);  // 34.36 s
 }
 
 TEST(RoceTranscript, ExhaustedRetriesFailTheOldestAndFlushTheRest) {
@@ -185,7 +185,7 @@ TEST(RoceTranscript, ALostLastAckIsRepairedByTheTimerWithoutASecondDelivery) {
 }
 
 TEST(RoceTranscript, PsnWrapsUnderLoss) {
-  RoceOptions o = quick();
+  roce::RoceOptions o = quick();
   o.initial_psn = 0xfffffa;
   RoceBed bed({}, o);
   bed.filter = lose(2);  // behind the wrap
@@ -198,7 +198,7 @@ TEST(RoceTranscript, PsnWrapsUnderLoss) {
 }
 
 TEST(RoceTranscript, AcksAreCoalesced) {
-  RoceOptions o = quick();
+  roce::RoceOptions o = quick();
   o.ack_interval = 4;
   RoceBed bed({}, o);
   bed.write(0, 256 * 10);
@@ -207,7 +207,7 @@ TEST(RoceTranscript, AcksAreCoalesced) {
 }
 
 TEST(RoceTranscript, TheInFlightLimitHolds) {
-  RoceOptions o = quick();
+  roce::RoceOptions o = quick();
   o.in_flight_limit = 3 * 256;
   RoceBed bed({}, o);
   std::uint32_t last_acked = 0, most = 0;
@@ -284,12 +284,12 @@ TEST(RoceTranscript, ConfigurationsItCannotServeAreRefusedByName) {
   EXPECT_THROW(bed.transport(0).connect(c, {}), std::invalid_argument);
   c.planes.clear();
   EXPECT_THROW(bed.transport(0).connect(c, {}), std::invalid_argument);
-  RoceOptions o;
+  roce::RoceOptions o;
   o.payload_mtu = 1500;
-  EXPECT_THROW(RoceTransport(bed.nic(0), o), std::invalid_argument);
+  EXPECT_THROW(roce::RoceTransport(bed.nic(0), o), std::invalid_argument);
 }
 
-TEST(RoceTranscript, AnIdleConnectionIsSmall) { EXPECT_LE(RoceTransport::idle_bytes(8), 4096u); }
+TEST(RoceTranscript, AnIdleConnectionIsSmall) { EXPECT_LE(roce::RoceTransport::idle_bytes(8), 4096u); }
 
 }  // namespace
 }  // namespace loomnet::testbed

@@ -4,7 +4,7 @@
 
 #include "packet/packet.hpp"
 
-namespace loomnet {
+namespace loomnet::mrc {
 
 namespace dscp {
 inline constexpr std::uint8_t kNoTrim = 0;
@@ -35,4 +35,4 @@ constexpr TrafficClass class_of_dscp(std::uint8_t dscp_value) {
   }
 }
 
-}  // namespace loomnet
+}  // namespace loomnet::mrc
