@@ -64,7 +64,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       bth.timestamp = true;
       bth.psn = length > 0 ? data[2] : 0;
       ByteWriter out = mrc::begin(
-          *p, options, {1, 0, &qp.planes[port], EntropyValue(port, 1), dscp::kTrimmable, Ecn::ect0},
+          *p, options, {1, 0, &qp.planes[port], EntropyValue(port, 1), mrc::dscp::kTrimmable,
+           Ecn::ect0},
           bth);
       out.copy({data + 2, std::min<std::size_t>(length, kMaxHeaderBytes - out.position())});
       mrc::finish(*p, out, {nullptr, payload ? 64u : 0u, 0, PayloadKind::none});
