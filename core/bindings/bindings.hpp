@@ -11,7 +11,7 @@
 #include "engine/network.hpp"
 #include "engine/rank_bridge.hpp"
 #include "engine/run_counters.hpp"
-#include "nic/rank_abi.hpp"
+#include "rank/rank_abi.hpp"
 #include "transport/roce/options.hpp"
 #include "transport/tcp/options.hpp"
 

@@ -7,13 +7,13 @@
 #include "bindings/bindings.hpp"
 #include "bindings/recorder.hpp"
 #include "collective/executor.hpp"
-#include "engine/collective_traffic.hpp"
-#include "engine/flow_traffic.hpp"
-#include "engine/graph_traffic.hpp"
 #include "engine/rank_bridge.hpp"
 #include "engine/run_counters.hpp"
 #include "live/live_fabric.hpp"
 #include "live/live_loop.hpp"
+#include "traffic/collective_traffic.hpp"
+#include "traffic/flow_traffic.hpp"
+#include "traffic/graph_traffic.hpp"
 
 namespace py = pybind11;
 

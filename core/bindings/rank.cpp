@@ -1,6 +1,6 @@
 // What a rank process sees of its NIC: a session, the works it starts, marks; and, for tests, the
 // loopback NIC. Calls that may take long release the GIL.
-#include "nic/rank_session.hpp"
+#include "rank/rank_session.hpp"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "nic/rank_loopback.hpp"
+#include "rank/rank_loopback.hpp"
 
 namespace py = pybind11;
 

@@ -2,9 +2,9 @@
 #include <pybind11/numpy.h>
 
 #include "bindings/bindings.hpp"
-#include "engine/collective_traffic.hpp"
-#include "engine/flow_traffic.hpp"
-#include "engine/graph_traffic.hpp"
+#include "traffic/collective_traffic.hpp"
+#include "traffic/flow_traffic.hpp"
+#include "traffic/graph_traffic.hpp"
 
 namespace py = pybind11;
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/network.hpp"
-#include "nic/rank_meetings.hpp"
-#include "nic/rank_port.hpp"
+#include "rank/rank_meetings.hpp"
+#include "rank/rank_port.hpp"
 
 namespace loomnet {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "collective/executor.hpp"
-#include "nic/rank_memory.hpp"
+#include "rank/rank_memory.hpp"
 
 namespace loomnet {
 namespace {

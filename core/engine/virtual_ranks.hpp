@@ -8,7 +8,7 @@
 
 #include "engine/network.hpp"
 #include "engine/rank_bridge.hpp"
-#include "nic/rank_meetings.hpp"
+#include "rank/rank_meetings.hpp"
 
 namespace loomnet {
 

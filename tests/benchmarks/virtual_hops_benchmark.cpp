@@ -7,7 +7,7 @@
 #include <string>
 
 #include "../cpp/engine/clos.hpp"
-#include "engine/flow_traffic.hpp"
+#include "traffic/flow_traffic.hpp"
 #include "virtual_clock.hpp"
 
 using namespace loomnet;

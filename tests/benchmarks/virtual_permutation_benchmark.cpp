@@ -39,8 +39,8 @@
 #include <numeric>
 
 #include "../cpp/engine/clos.hpp"
-#include "engine/flow_traffic.hpp"
 #include "fat_tree.hpp"
+#include "traffic/flow_traffic.hpp"
 #include "virtual_clock.hpp"
 
 namespace loomnet {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "engine/clos.hpp"
-#include "engine/flow_traffic.hpp"
-#include "engine/graph_traffic.hpp"
 #include "trace/recorder.hpp"
+#include "traffic/flow_traffic.hpp"
+#include "traffic/graph_traffic.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 #include "transport/roce/roce_transport.hpp"
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/clos.hpp"
-#include "engine/flow_traffic.hpp"
+#include "traffic/flow_traffic.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 
 namespace loomnet {

@@ -1,9 +1,9 @@
 // Whole fabrics on the virtual clock: exact times, bytes at the far end, conservation, repeatability.
 #include <gtest/gtest.h>
 
-#include "engine/collective_traffic.hpp"
-#include "engine/flow_traffic.hpp"
 #include "engine/clos.hpp"
+#include "traffic/collective_traffic.hpp"
+#include "traffic/flow_traffic.hpp"
 #include "transport/roce/roce_transport.hpp"
 
 namespace loomnet {

@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "engine/clos.hpp"
-#include "engine/flow_traffic.hpp"
+#include "traffic/flow_traffic.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace loomnet {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "nic/rank_abi.hpp"
+#include "rank/rank_abi.hpp"
 
 namespace loomnet::rank {
 

@@ -1,4 +1,4 @@
-#include "nic/rank_client.hpp"
+#include "rank/rank_client.hpp"
 
 #include <array>
 #include <stdexcept>

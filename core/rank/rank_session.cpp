@@ -1,4 +1,4 @@
-#include "nic/rank_session.hpp"
+#include "rank/rank_session.hpp"
 
 #include <fcntl.h>
 #include <pthread.h>

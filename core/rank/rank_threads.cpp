@@ -1,5 +1,5 @@
 // Reads /proc/self/task: states from stat, time slices from schedstat, sleeps from status, system calls from syscall.
-#include "nic/rank_threads.hpp"
+#include "rank/rank_threads.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>

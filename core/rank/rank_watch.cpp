@@ -1,4 +1,4 @@
-#include "nic/rank_watch.hpp"
+#include "rank/rank_watch.hpp"
 
 #include <algorithm>
 

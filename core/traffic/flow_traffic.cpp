@@ -1,5 +1,5 @@
 // Keeping `depth` writes of each flow outstanding until its bytes are done.
-#include "engine/flow_traffic.hpp"
+#include "traffic/flow_traffic.hpp"
 
 #include <algorithm>
 #include <cstring>

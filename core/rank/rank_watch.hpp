@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "nic/rank_threads.hpp"
+#include "rank/rank_threads.hpp"
 
 namespace loomnet::rank {
 

@@ -1,6 +1,6 @@
 // Keeps each group by its name until all members have asked. The group then gets its number, and its name
 // can be used for another group.
-#include "nic/rank_meetings.hpp"
+#include "rank/rank_meetings.hpp"
 
 #include <algorithm>
 

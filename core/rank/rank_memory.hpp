@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "nic/rank_abi.hpp"
+#include "rank/rank_abi.hpp"
 
 namespace loomnet::rank {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "nic/rank_port.hpp"
+#include "rank/rank_port.hpp"
 
 using namespace loomnet;
 

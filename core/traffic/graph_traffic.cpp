@@ -1,5 +1,5 @@
 // Releasing tasks as their predecessors end, and moving each transfer in writes of one mebibyte.
-#include "engine/graph_traffic.hpp"
+#include "traffic/graph_traffic.hpp"
 
 #include <algorithm>
 #include <stdexcept>

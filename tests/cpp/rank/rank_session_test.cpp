@@ -1,6 +1,6 @@
 // Whole ranks in one process: sessions with their progress threads, the loopback NIC between them.
 // Meant to run under ThreadSanitizer and AddressSanitizer as well.
-#include "nic/rank_session.hpp"
+#include "rank/rank_session.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "nic/rank_loopback.hpp"
+#include "rank/rank_loopback.hpp"
 
 namespace loomnet::rank {
 namespace {

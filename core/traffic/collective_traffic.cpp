@@ -1,11 +1,11 @@
 // Members of a collective job: an executor each, posting to its host's emulated NIC.
-#include "engine/collective_traffic.hpp"
+#include "traffic/collective_traffic.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
-#include "engine/sparse_memory.hpp"
+#include "traffic/sparse_memory.hpp"
 
 namespace loomnet {
 

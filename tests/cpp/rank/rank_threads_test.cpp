@@ -1,6 +1,6 @@
 // What /proc tells of real threads that sleep in locks, timers, pipes and polls, or spin; and what follows from
 // it for a rank as a whole.
-#include "nic/rank_threads.hpp"
+#include "rank/rank_threads.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@
 #include <mutex>
 #include <thread>
 
-#include "nic/rank_watch.hpp"
+#include "rank/rank_watch.hpp"
 
 namespace loomnet::rank {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 #include <type_traits>
 
-#include "nic/rank_abi.hpp"
+#include "rank/rank_abi.hpp"
 
 namespace loomnet::rank {
 

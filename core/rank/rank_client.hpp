@@ -11,10 +11,10 @@
 
 #include "collective/executor.hpp"
 #include "collective/verbs.hpp"
-#include "nic/rank_abi.hpp"
-#include "nic/rank_memory.hpp"
-#include "nic/rank_port.hpp"
-#include "nic/rank_ring.hpp"
+#include "rank/rank_abi.hpp"
+#include "rank/rank_memory.hpp"
+#include "rank/rank_port.hpp"
+#include "rank/rank_ring.hpp"
 
 namespace loomnet::rank {
 

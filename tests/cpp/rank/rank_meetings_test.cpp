@@ -1,6 +1,6 @@
 // Groups that ranks make by name: what each member is told and when, which number a group gets, and that a
 // refused request leaves nothing behind.
-#include "nic/rank_meetings.hpp"
+#include "rank/rank_meetings.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The NIC's side of the shared memory: what a well-behaved rank gets, and how each kind of
 // misbehaviour is cut off by name.
-#include "nic/rank_port.hpp"
+#include "rank/rank_port.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

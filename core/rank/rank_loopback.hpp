@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "collective/staging.hpp"
-#include "nic/rank_meetings.hpp"
-#include "nic/rank_memory.hpp"
-#include "nic/rank_port.hpp"
+#include "rank/rank_meetings.hpp"
+#include "rank/rank_memory.hpp"
+#include "rank/rank_port.hpp"
 
 namespace loomnet::rank {
 

@@ -1,4 +1,4 @@
-#include "nic/rank_abi.hpp"
+#include "rank/rank_abi.hpp"
 
 #include <bit>
 

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "collective/executor.hpp"
-#include "nic/rank_client.hpp"
-#include "nic/rank_memory.hpp"
-#include "nic/rank_threads.hpp"
-#include "nic/rank_watch.hpp"
+#include "rank/rank_client.hpp"
+#include "rank/rank_memory.hpp"
+#include "rank/rank_threads.hpp"
+#include "rank/rank_watch.hpp"
 
 namespace loomnet::rank {
 

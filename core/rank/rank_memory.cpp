@@ -1,4 +1,4 @@
-#include "nic/rank_memory.hpp"
+#include "rank/rank_memory.hpp"
 
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -16,7 +16,7 @@
 #include <system_error>
 #include <vector>
 
-#include "nic/rank_ring.hpp"
+#include "rank/rank_ring.hpp"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U

@@ -1,5 +1,5 @@
 // Tasks begin when what they wait for has ended: delays, lanes, transfers, joins, failures.
-#include "engine/graph_traffic.hpp"
+#include "traffic/graph_traffic.hpp"
 
 #include <gtest/gtest.h>
 

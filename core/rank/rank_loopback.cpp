@@ -1,4 +1,4 @@
-#include "nic/rank_loopback.hpp"
+#include "rank/rank_loopback.hpp"
 
 #include <poll.h>
 

@@ -1,4 +1,4 @@
-#include "nic/rank_port.hpp"
+#include "rank/rank_port.hpp"
 
 #include <algorithm>
 #include <array>

@@ -9,9 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "nic/rank_abi.hpp"
-#include "nic/rank_memory.hpp"
-#include "nic/rank_ring.hpp"
+#include "rank/rank_abi.hpp"
+#include "rank/rank_memory.hpp"
+#include "rank/rank_ring.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet {
