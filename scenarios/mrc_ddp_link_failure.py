@@ -5,7 +5,7 @@ import math
 from typing import Literal
 
 import loomnet as ln
-from loomnet.figures import iteration_figure, save
+from loomnet.results.plots import iteration_figure, save
 
 EXPECTED = {"nic_link_down": 0.75, "leaf_spine_down": 1.0, "silent_loss": 1.0, "spine_down": 1.0}
 

@@ -6,8 +6,8 @@ import gc
 import os
 from pathlib import Path
 
-from loomnet.engine import Engine
-from loomnet.rankjob import RankJob
+from loomnet.running.engine import Engine
+from loomnet.running.torch_ranks import RankJob
 
 
 def _held() -> set[str]:

@@ -9,57 +9,59 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loomnet import clos as clos
-    from loomnet.baselines import assert_matches as assert_matches
-    from loomnet.clos import dumbbell as dumbbell
-    from loomnet.clos import star as star
-    from loomnet.comparison import compare as compare
-    from loomnet.errors import LoomnetError as LoomnetError
-    from loomnet.errors import UsageError as UsageError
-    from loomnet.fabric import Fabric as Fabric
-    from loomnet.fabric import from_networkx as from_networkx
-    from loomnet.faults import degrade as degrade
-    from loomnet.faults import delay as delay
-    from loomnet.faults import down as down
-    from loomnet.faults import iterations as iterations
-    from loomnet.faults import kill as kill
-    from loomnet.faults import loss as loss
-    from loomnet.faults import step as step
-    from loomnet.flowjobs import Flows as Flows
-    from loomnet.flowjobs import Incast as Incast
-    from loomnet.flowjobs import Permutation as Permutation
-    from loomnet.graphjobs import Trace as Trace
-    from loomnet.htsim import from_htsim_topology as from_htsim_topology
-    from loomnet.jobs import AllGather as AllGather
-    from loomnet.jobs import AllReduce as AllReduce
-    from loomnet.jobs import AllToAll as AllToAll
-    from loomnet.jobs import Broadcast as Broadcast
-    from loomnet.jobs import Reduce as Reduce
-    from loomnet.jobs import ReduceScatter as ReduceScatter
-    from loomnet.jobs import SendRecv as SendRecv
-    from loomnet.jobs import TorchJob as TorchJob
-    from loomnet.laboratory import Lab as Lab
-    from loomnet.laboratory import run as run
-    from loomnet.openlab import OpenLab as OpenLab
-    from loomnet.openlab import lab as lab
-    from loomnet.pfc import Pfc as Pfc
-    from loomnet.report import Report as Report
-    from loomnet.report import report_schema as report_schema
-    from loomnet.result import Result as Result
-    from loomnet.scenarios import load as load
-    from loomnet.scenarios import scenario as scenario
-    from loomnet.sweeping import sweep as sweep
-    from loomnet.units import Rate as Rate
-    from loomnet.units import Size as Size
-    from loomnet.units import Time as Time
+    from loomnet.base.errors import LoomnetError as LoomnetError
+    from loomnet.base.errors import UsageError as UsageError
+    from loomnet.base.units import Rate as Rate
+    from loomnet.base.units import Size as Size
+    from loomnet.base.units import Time as Time
+    from loomnet.fabrics import clos as clos
+    from loomnet.fabrics.clos import dumbbell as dumbbell
+    from loomnet.fabrics.clos import star as star
+    from loomnet.fabrics.htsim_topology import from_htsim_topology as from_htsim_topology
+    from loomnet.fabrics.model import Fabric as Fabric
+    from loomnet.fabrics.model import from_networkx as from_networkx
+    from loomnet.fabrics.pfc import Pfc as Pfc
+    from loomnet.faults.model import degrade as degrade
+    from loomnet.faults.model import delay as delay
+    from loomnet.faults.model import down as down
+    from loomnet.faults.model import iterations as iterations
+    from loomnet.faults.model import kill as kill
+    from loomnet.faults.model import loss as loss
+    from loomnet.faults.model import step as step
+    from loomnet.jobs.flows import Flows as Flows
+    from loomnet.jobs.flows import Incast as Incast
+    from loomnet.jobs.flows import Permutation as Permutation
+    from loomnet.jobs.graphs import Trace as Trace
+    from loomnet.jobs.model import AllGather as AllGather
+    from loomnet.jobs.model import AllReduce as AllReduce
+    from loomnet.jobs.model import AllToAll as AllToAll
+    from loomnet.jobs.model import Broadcast as Broadcast
+    from loomnet.jobs.model import Reduce as Reduce
+    from loomnet.jobs.model import ReduceScatter as ReduceScatter
+    from loomnet.jobs.model import SendRecv as SendRecv
+    from loomnet.jobs.model import TorchJob as TorchJob
+    from loomnet.labs.lab import Lab as Lab
+    from loomnet.labs.lab import run as run
+    from loomnet.labs.open_lab import OpenLab as OpenLab
+    from loomnet.labs.open_lab import lab as lab
+    from loomnet.labs.scenario import load as load
+    from loomnet.labs.scenario import scenario as scenario
+    from loomnet.results.baselines import assert_matches as assert_matches
+    from loomnet.results.comparison import compare as compare
+    from loomnet.results.report import Report as Report
+    from loomnet.results.report import report_schema as report_schema
+    from loomnet.results.result import Result as Result
+    from loomnet.sweeps.sweep import sweep as sweep
 
 _HOMES = {
-    "clos": ("clos",),
-    "units": ("Rate", "Time", "Size"),
-    "fabric": ("Fabric", "from_networkx"),
-    "pfc": ("Pfc",),
-    "faults": ("down", "loss", "delay", "degrade", "kill", "step", "iterations"),
-    "jobs": (
+    "fabrics.clos": ("star", "dumbbell"),
+    "base.units": ("Rate", "Time", "Size"),
+    "base.errors": ("LoomnetError", "UsageError"),
+    "fabrics.model": ("Fabric", "from_networkx"),
+    "fabrics.pfc": ("Pfc",),
+    "fabrics.htsim_topology": ("from_htsim_topology",),
+    "faults.model": ("down", "loss", "delay", "degrade", "kill", "step", "iterations"),
+    "jobs.model": (
         "TorchJob",
         "AllReduce",
         "AllToAll",
@@ -69,43 +71,34 @@ _HOMES = {
         "Reduce",
         "SendRecv",
     ),
-    "flowjobs": ("Permutation", "Incast", "Flows"),
-    "graphjobs": ("Trace",),
-    "laboratory": ("Lab", "run"),
-    "openlab": ("lab", "OpenLab"),
-    "result": ("Result",),
-    "comparison": ("compare",),
-    "sweeping": ("sweep",),
-    "baselines": ("assert_matches",),
-    "report": ("Report", "report_schema"),
-    "scenarios": ("scenario", "load"),
-    "htsim": ("from_htsim_topology",),
-    "errors": ("LoomnetError", "UsageError"),
+    "jobs.flows": ("Permutation", "Incast", "Flows"),
+    "jobs.graphs": ("Trace",),
+    "labs.lab": ("Lab", "run"),
+    "labs.open_lab": ("lab", "OpenLab"),
+    "labs.scenario": ("scenario", "load"),
+    "results.result": ("Result",),
+    "results.report": ("Report", "report_schema"),
+    "results.comparison": ("compare",),
+    "results.baselines": ("assert_matches",),
+    "sweeps.sweep": ("sweep",),
 }
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
-_EXPORTS |= {"star": "clos", "dumbbell": "clos"}
+_MODULES = {"clos": "fabrics.clos"}  # public modules
 
-__all__ = [*_EXPORTS, "__version__"]
-
-
-def version() -> str:
-    """The installed package's version; "0+source" from a source tree that is not installed."""
-    from importlib import metadata
-
-    try:
-        return metadata.version("loomnet")
-    except metadata.PackageNotFoundError:
-        return "0+source"
+__all__ = [*_EXPORTS, *_MODULES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from loomnet.base.version import version
+
         return version()
-    home = _EXPORTS.get(name)
-    if home is None:
+    if name in _MODULES:
+        value = importlib.import_module(f"loomnet.{_MODULES[name]}")
+    elif name in _EXPORTS:
+        value = getattr(importlib.import_module(f"loomnet.{_EXPORTS[name]}"), name)
+    else:
         raise AttributeError(f"module 'loomnet' has no attribute {name!r}")
-    module = importlib.import_module(f"loomnet.{home}")
-    value = module if name == home == "clos" else getattr(module, name)
     globals()[name] = value
     return value
 

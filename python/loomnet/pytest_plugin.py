@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from loomnet.laboratory import Lab
+    from loomnet.labs.lab import Lab
 
 _MARK = ("clock", "seed", "max_wall")
 _replay_key = pytest.StashKey[list[str]]()
@@ -58,8 +58,8 @@ def _seconds(limit: str | None, where: str) -> float | None:
     """Seconds of a time with a unit. Raises pytest.UsageError for another."""
     if limit is None:
         return None
-    from loomnet.errors import UnitError
-    from loomnet.units import Time
+    from loomnet.base.errors import UnitError
+    from loomnet.base.units import Time
 
     try:
         return Time(limit).seconds
@@ -103,7 +103,7 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
     """A Lab on the virtual clock, or on the one that the mark `loomnet(clock=…)` or
     --loomnet-clock names; seed and longest wall time likewise. Reports are written to tmp_path. An
     engine that fell behind is an error, never a pass, whether the test looked or not."""
-    from loomnet.laboratory import Lab
+    from loomnet.labs.lab import Lab
 
     settings = _settings(request)
     if settings["clock"] == "live":
@@ -134,7 +134,7 @@ def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Tells assert_matches() where the test lies and whether baselines are to be written."""
-    from loomnet import baselines
+    from loomnet.results import baselines
 
     before = baselines.folder, baselines.update
     baselines.folder = item.path.parent

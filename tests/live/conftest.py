@@ -9,8 +9,9 @@ import machine
 import pytest
 from command_line import Loomnet
 
-from loomnet.live import doctor, ownership
-from loomnet.live.fabric import HostSpec, LiveFabric
+from loomnet.live import doctor
+from loomnet.live.nodes import HostSpec, LiveFabric
+from loomnet.processes import journal as ownership
 
 _REASON = doctor.why_not_live()
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from loomnet.live import doctor, openvswitch, ownership
-from loomnet.live.fabric import LiveFabric
-from loomnet.live.ranks import RankUser
+from loomnet.live import doctor, kernel_objects, openvswitch
+from loomnet.live.nodes import LiveFabric
+from loomnet.processes import journal as ownership
+from loomnet.processes.ranks import RankUser
 
 # The compiled engine is not needed here.
 _REASON = doctor.why_not_live(c for c in doctor.checks() if "_core" not in c.name)
@@ -23,7 +24,7 @@ NOBODY = RankUser.of(65534)
 def left_of(run_id: str) -> list[str]:
     """All that a run still has on this machine; empty is what every test here ends with."""
     found = [f"process {pid}" for pid, _ in ownership.marked(run_id)]
-    found += ownership.own_interfaces(f"ln{run_id}")
+    found += kernel_objects.own_interfaces(f"ln{run_id}")
     ovs = openvswitch.running()
     assert ovs is not None
     return found + [b for b in ovs.vsctl("list-br").split() if b.startswith(f"ln{run_id}")]

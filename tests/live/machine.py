@@ -9,7 +9,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from loomnet.live import openvswitch, ownership
+from loomnet.live import openvswitch
+from loomnet.processes import journal as ownership
 
 # A dying namespace and a BPF program without users are taken away by the kernel's own workers.
 SETTLE_S = 8.0

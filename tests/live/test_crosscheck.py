@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loomnet.errors import EXIT_FIDELITY, EXIT_OK
+from loomnet.base.errors import EXIT_FIDELITY, EXIT_OK
 from loomnet.live import doctor
 
 _REASON = doctor.why_not_live()

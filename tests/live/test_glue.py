@@ -10,10 +10,10 @@ import time
 import pytest
 from glue import left_of, needs_kernel, run_in, script
 
-from loomnet.live import openvswitch, ownership
-from loomnet.live.fabric import GATEWAY, HostPort, HostSpec, LiveFabric
+from loomnet.live import kernel_objects, openvswitch
 from loomnet.live.namespaces import inside, ip_batch
-from loomnet.live.ranks import RankGroup, RankSpec
+from loomnet.live.nodes import GATEWAY, HostPort, HostSpec, LiveFabric
+from loomnet.processes.ranks import RankGroup, RankSpec
 
 pytestmark = needs_kernel
 
@@ -26,7 +26,7 @@ def test_every_node_has_a_namespace_of_its_own_and_stop_leaves_nothing(lock):
         inodes = {os.fstat(node.netns).st_ino for node in f.nodes.values()}
         assert len(inodes) == 6 and own not in inodes
         assert f.trouble() is None
-        names = ownership.own_interfaces(lock.prefix)
+        names = kernel_objects.own_interfaces(lock.prefix)
         assert len(names) >= 5 and all(len(name) <= 15 for name in names)
         assert f.hosts["h3"].address == "fd00::3"
     assert left_of(lock.run_id) == []

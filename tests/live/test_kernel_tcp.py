@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
-from loomnet.errors import EXIT_FIDELITY, EXIT_OK
-from loomnet.laboratory import Lab
+from loomnet.base.errors import EXIT_FIDELITY, EXIT_OK
+from loomnet.labs.lab import Lab
 from loomnet.live import doctor
 
 _REASON = doctor.why_not_live()

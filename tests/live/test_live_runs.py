@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
-from loomnet.laboratory import Lab
-from loomnet.live import doctor, ownership
+from loomnet.labs.lab import Lab
+from loomnet.live import doctor
+from loomnet.processes import journal as ownership
 
 _REASON = doctor.why_not_live()
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=str(_REASON))

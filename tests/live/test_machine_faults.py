@@ -10,7 +10,8 @@ import machine
 import pytest
 from command_line import TRAFFIC
 
-from loomnet.live import openvswitch, ownership
+from loomnet.live import openvswitch
+from loomnet.processes import journal as ownership
 
 SCRIPTS = Path(__file__).parent / "rank_scripts"
 

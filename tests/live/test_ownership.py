@@ -14,9 +14,9 @@ import pytest
 from glue import left_of, needs_kernel, python, run_in, wait_for
 from unprivileged import NOBODY, python_for_nobody
 
-from loomnet import attach
-from loomnet.live import doctor, openvswitch, ownership
-from loomnet.live.fabric import HostSpec, LiveFabric
+from loomnet.live import attach, doctor, kernel_objects, openvswitch
+from loomnet.live.nodes import HostSpec, LiveFabric
+from loomnet.processes import journal as ownership
 
 pytestmark = needs_kernel
 PACKAGE = Path(doctor.__file__).parents[2]
@@ -24,9 +24,9 @@ PACKAGE = Path(doctor.__file__).parents[2]
 RUN = """
 import os, sys, time
 from pathlib import Path
-from loomnet.live.fabric import *
-from loomnet.live.ownership import RunLock
-from loomnet.live.ranks import *
+from loomnet.live.nodes import *
+from loomnet.processes.journal import RunLock
+from loomnet.processes.ranks import *
 directory = Path(sys.argv[1])
 lock = RunLock(directory)
 fabric = LiveFabric(lock, [HostSpec("h0", 0), HostSpec("h1", 1)], ["s0"])
@@ -53,7 +53,7 @@ def test_kill_9_of_a_run_leaves_nothing_after_clean_and_other_runs_untouched(pai
     )  # fmt: skip
     try:
         run_id, *pids = victim.stdout.readline().split()
-        assert ownership.clean(directory) == []  # It lives: not touched.
+        assert kernel_objects.clean(directory) == []  # It lives: not touched.
         assert (
             len(left_of(run_id)) >= 10
         )  # three shells, two ranks and their keepers, two daemons, a bridge and its ports
@@ -62,11 +62,11 @@ def test_kill_9_of_a_run_leaves_nothing_after_clean_and_other_runs_untouched(pai
         # The kernel's part: ranks and nodes die with the run, before anybody cleans.
         for pid in pids:
             assert wait_for(lambda p=pid: ownership.process_start(int(p)) is None), "rank lives"
-        removed = ownership.clean(directory)
+        removed = kernel_objects.clean(directory)
         assert any("bridge" in line for line in removed) and any("process" in x for x in removed)
         assert all(line.startswith(f"run {run_id}: ") for line in removed)
         assert left_of(run_id) == []
-        assert ownership.clean(directory) == []
+        assert kernel_objects.clean(directory) == []
     finally:
         victim.kill()
         victim.wait()
@@ -82,7 +82,7 @@ def test_clean_survives_a_torn_journal_and_kills_no_pid_used_again(directory):
     lock.record("process", pid=me, start=ownership.process_start(me) - 1)  # Another's, long gone.
     os.write(lock._fd, b'{"kind": "bridge", "na')  # Died while it wrote.
     os.close(lock._fd)
-    assert ownership.clean(directory) == [f"run {lock.run_id}: journal"]
+    assert kernel_objects.clean(directory) == [f"run {lock.run_id}: journal"]
     assert not lock.path.exists()
 
 
@@ -95,7 +95,7 @@ def test_bridge_that_is_not_the_runs_is_never_deleted(directory):
             dead = ownership.RunLock(directory)
             dead.record("bridge", name=bridge, database=ovs.database)
             os.close(dead._fd)
-            ownership.clean(directory)
+            kernel_objects.clean(directory)
             assert bridge in ovs.vsctl("list-br").split()
         finally:
             ovs.vsctl("del-br", bridge)
@@ -106,12 +106,12 @@ def test_journal_is_kept_while_a_system_open_vswitch_with_its_bridge_is_down(dir
     gone = f"unix:{directory}/db.sock"
     dead.record("bridge", name=dead.name("m"), database=gone, own=False)
     os.close(dead._fd)
-    assert ownership.clean(directory) == [] and dead.path.exists()
+    assert kernel_objects.clean(directory) == [] and dead.path.exists()
     # Loomnet's own starts with an empty database: nothing to wait for.
     with dead.path.open("w") as journal:
         row = {"kind": "bridge", "name": dead.name("m"), "database": gone, "own": True}
         journal.write(json.dumps(row) + "\n")
-    assert ownership.clean(directory) == [f"run {dead.run_id}: journal"]
+    assert kernel_objects.clean(directory) == [f"run {dead.run_id}: journal"]
 
 
 def test_names_fit_linux_and_lock_is_given_back(directory):
@@ -134,7 +134,7 @@ def test_kill_9_of_open_vswitch_is_a_clear_message_and_stop_still_leaves_nothing
             os.kill(int((directory / "ovs/ovs-vswitchd.pid").read_text()), signal.SIGKILL)
             assert wait_for(lambda: fabric.trouble() is not None)
             assert "Open vSwitch" in fabric.trouble() and "died" in fabric.trouble()
-        assert ownership.own_interfaces(lock.prefix) == []
+        assert kernel_objects.own_interfaces(lock.prefix) == []
         assert ownership.marked(lock.run_id) == []
         with pytest.raises(openvswitch.OpenVSwitchError, match="is not running"):
             ovs.vsctl("add-br", lock.name("y"), timeout=1)
@@ -163,7 +163,7 @@ def test_an_open_vswitch_that_does_not_answer_is_named_and_holds_no_tear_down_up
             assert time.monotonic() - began < 0.5
             stopping = time.monotonic()
         assert time.monotonic() - stopping < 1.5
-        assert ownership.own_interfaces(lock.prefix) == []
+        assert kernel_objects.own_interfaces(lock.prefix) == []
         began = time.monotonic()
         with pytest.raises(openvswitch.OpenVSwitchError, match="runs but does not answer"):
             LiveFabric(lock, [HostSpec("h0", 0)], ovs=ovs)
@@ -172,10 +172,10 @@ def test_an_open_vswitch_that_does_not_answer_is_named_and_holds_no_tear_down_up
         lock.release()
         if daemon == "ovsdb-server":  # the bridge could not be deleted: the journal knows of it
             assert lock.path.exists()
-            ownership.clean(directory)
+            kernel_objects.clean(directory)
             assert lock.path.exists()
         os.kill(pid, signal.SIGCONT)
-        ownership.clean(directory)
+        kernel_objects.clean(directory)
         assert ovs.vsctl("list-br") == "" and not lock.path.exists()
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -194,12 +194,12 @@ def test_what_is_no_journal_holds_nothing_up(directory, monkeypatch):
         lock.record("process", pid=os.getpid(), start=ownership.process_start(os.getpid()),
                     node="h0")
         assert attach.live_nodes() == {"h0": (os.getpid(), lock.run_id)}
-        assert ownership.clean(directory) == ["run bbbb: journal", "run dddd: journal"]
+        assert kernel_objects.clean(directory) == ["run bbbb: journal", "run dddd: journal"]
     assert Path("/etc/passwd").exists()
 
 
 USER = 54399  # in no password database; the folder in /tmp with this number is the test's own
-WHERE = "from loomnet.live.ownership import RunLock; print(RunLock().directory)"
+WHERE = "from loomnet.processes.journal import RunLock; print(RunLock().directory)"
 RUNTIMES = [None, "/run/user/0", "/nonexistent", "/proc", "a\nb", "/root"]
 
 

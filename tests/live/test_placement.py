@@ -4,7 +4,7 @@ see the same fabric, and every packet is accounted for."""
 import pytest
 
 import loomnet as ln
-from loomnet.laboratory import Lab
+from loomnet.labs.lab import Lab
 
 
 def fabric(pattern):

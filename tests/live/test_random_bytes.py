@@ -12,8 +12,9 @@ import pytest
 from command_line import TRAFFIC
 
 import loomnet as ln
-from loomnet.laboratory import Lab
-from loomnet.live import ownership, runner
+from loomnet.labs.lab import Lab
+from loomnet.live import run as runner
+from loomnet.processes import journal as ownership
 
 NOISE = Path(__file__).parent / "rank_scripts" / "noise.py"
 

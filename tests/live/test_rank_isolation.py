@@ -18,16 +18,16 @@ from command_line import AS_FROM_A_TERMINAL
 from glue import needs_kernel, python, script, wait_for
 from unprivileged import NOBODY, open_directory, python_for_nobody
 
-from loomnet.live import rank_isolation
-from loomnet.live.ranks import RankGroup, RankSpec, RankUser
+from loomnet.processes import rank_isolation
+from loomnet.processes.ranks import RankGroup, RankSpec, RankUser
 
 # Runs ranks of a script as RankGroup does for both clocks; prints each rank's status.
 DRIVER = """
     import json, os, sys
     from pathlib import Path
-    from loomnet.live.ownership import RunLock
-    from loomnet.live.ranks import RankGroup, RankSpec
-    from loomnet.virtual_torch import LocalHosts
+    from loomnet.processes.journal import RunLock
+    from loomnet.processes.ranks import RankGroup, RankSpec
+    from loomnet.running.virtual_torch import LocalHosts
     here, world, fork = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "fork"
     with RunLock(here / "state") as lock:
         hosts = LocalHosts(lock, [f"h{rank}" for rank in range(world)])

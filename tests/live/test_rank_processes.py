@@ -6,9 +6,9 @@ import os
 import pytest
 from glue import NOBODY, needs_kernel, python, script
 
-from loomnet.live import ownership
-from loomnet.live.rank_logs import traceback_in
-from loomnet.live.ranks import RankGroup, RankSpec
+from loomnet.processes import journal as ownership
+from loomnet.processes.rank_logs import traceback_in
+from loomnet.processes.ranks import RankGroup, RankSpec
 
 pytestmark = needs_kernel
 

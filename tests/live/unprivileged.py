@@ -20,7 +20,7 @@ def python_for_nobody() -> tuple[str, dict[str, str]]:
     packages = [str(Path(loomnet.__file__).parents[1]), sysconfig.get_path("purelib")]
     environment = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(packages))}
     for python in (sys.executable, "/usr/bin/python3"):
-        command = [python, "-c", "import loomnet._core, loomnet.commands, rich.console"]
+        command = [python, "-c", "import loomnet._core, loomnet.cli.commands, rich.console"]
         try:
             subprocess.run(command, cwd="/", env={**os.environ, **environment}, check=True,
                            capture_output=True, user=NOBODY, group=NOBODY, extra_groups=[])

@@ -3,7 +3,7 @@
 import jsonschema
 import pytest
 
-from loomnet.report import Report, report_schema
+from loomnet.results.report import Report, report_schema
 
 VALIDATOR = jsonschema.Draft202012Validator(report_schema())
 

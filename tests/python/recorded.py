@@ -1,8 +1,8 @@
 """A small fabric, and a job run on it with a trace and captures."""
 
 import loomnet as ln
-from loomnet.laboratory import Lab
-from loomnet.recording import MOST_HOPS, Record
+from loomnet.labs.lab import Lab
+from loomnet.running.record import MOST_HOPS, Record
 
 
 def fabric(rate="100 Gb/s", **given):

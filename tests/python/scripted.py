@@ -1,8 +1,8 @@
 """An engine that plays back a prepared RunData: what Lab, report and command line do with a run can
 be tested for every ending, also those a healthy engine never shows. Tests only."""
 
-from loomnet.runner import Progress
-from loomnet.units import Time
+from loomnet.base.units import Time
+from loomnet.running.request import Progress
 
 
 class ScriptedRunner:

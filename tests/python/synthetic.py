@@ -1,7 +1,7 @@
 """Synthetic runs whose figures are known by construction. Tests only."""
 
-from loomnet.rundata import Fidelity, HostSeries, Iteration, RunData
-from loomnet.timetable import Window
+from loomnet.faults.timetable import Window
+from loomnet.measures.run_data import Fidelity, HostSeries, Iteration, RunData
 
 S = 10**12
 PHASES = (("nic_link_down", 8, 16), ("leaf_spine_down", 20, 28))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from walker import follow_ecmp, follow_usids, other_end
 
 import loomnet as ln
-from loomnet.addressing import PlanePaths, UsidPlan, entropy_value, host_address, usid_address
-from loomnet.errors import AddressError
-from loomnet.plan import make_plan
-from loomnet.topology import Topology
+from loomnet.base.errors import AddressError
+from loomnet.fabrics.topology import Topology
+from loomnet.plans.make import make_plan
+from loomnet.plans.usid_plan import PlanePaths, UsidPlan, entropy_value, host_address, usid_address
 
 LINK = {"rate": "1 Gb/s", "delay": "1 us"}
 

@@ -16,12 +16,12 @@ import chakra_writer
 import pytest
 
 import loomnet as ln
-from loomnet.chakra import read_graph, read_rank
+from loomnet.base.errors import UsageError
 from loomnet.cli import main
-from loomnet.errors import UsageError
-from loomnet.flowsizes import from_csv
-from loomnet.htsim import read_matrix
-from loomnet.plan import make_plan
+from loomnet.jobs.chakra import read_graph, read_rank
+from loomnet.jobs.flow_sizes import from_csv
+from loomnet.jobs.htsim_matrix import read_matrix
+from loomnet.plans.make import make_plan
 
 SCENARIO = '''import loomnet as ln
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
-from loomnet.errors import LoomnetError, UsageError
-from loomnet.fabric import Fabric
-from loomnet.faults import Fault
-from loomnet.laboratory import Lab
-from loomnet.recording import Record
-from loomnet.sweep_points import seeds_of
+from loomnet.base.errors import LoomnetError, UsageError
+from loomnet.fabrics.model import Fabric
+from loomnet.faults.model import Fault
+from loomnet.labs.lab import Lab
+from loomnet.running.record import Record
+from loomnet.sweeps.points import seeds_of
 
 LINK = {"rate": "10 Gb/s", "delay": "1 us"}
 

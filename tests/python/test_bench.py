@@ -6,8 +6,8 @@ import json
 import pytest
 
 import loomnet as ln
-from loomnet import benching
 from loomnet.cli import main
+from loomnet.labs import bench as benching
 
 NCCL_FACTORS = {  # of 8 ranks, as nccl-tests' document on performance states them
     "all_reduce": 2 * 7 / 8, "all_gather": 7 / 8, "reduce_scatter": 7 / 8, "alltoall": 7 / 8,

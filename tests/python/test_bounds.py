@@ -4,7 +4,7 @@ cannot hold is refused in one line before anything starts."""
 import pytest
 
 import loomnet as ln
-from loomnet.errors import LoomnetError
+from loomnet.base.errors import LoomnetError
 
 pytest.importorskip("loomnet._core")
 

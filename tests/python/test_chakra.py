@@ -29,9 +29,9 @@ from chakra_writer import (
 )
 
 import loomnet as ln
-from loomnet.chakra import WireError, parse_node, read_graph, read_rank
-from loomnet.errors import UsageError
-from loomnet.laboratory import Lab
+from loomnet.base.errors import UsageError
+from loomnet.jobs.chakra import WireError, parse_node, read_graph, read_rank
+from loomnet.labs.lab import Lab
 
 LINK = {"rate": "100 Gb/s", "delay": "1 us"}
 

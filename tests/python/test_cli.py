@@ -12,10 +12,10 @@ from scripted import ScriptedRunner
 from synthetic import steady_run
 
 import loomnet
-from loomnet import runner as runners
 from loomnet.cli import main
-from loomnet.report import report_schema
-from loomnet.rundata import Fidelity
+from loomnet.measures.run_data import Fidelity
+from loomnet.results.report import report_schema
+from loomnet.running import request as runners
 
 SCENARIO = """
     import loomnet as ln
@@ -228,7 +228,7 @@ def test_list_and_describe(here, capsys):
 
 
 def test_clean_and_exec_where_nothing_runs(here, capsys, monkeypatch):
-    from loomnet.live import ownership
+    from loomnet.processes import journal as ownership
 
     monkeypatch.setattr(ownership, "state_directory", lambda: here)
     assert main(["clean"]) == 0 and "nothing to remove" in capsys.readouterr().out
@@ -239,9 +239,9 @@ def test_clean_and_exec_where_nothing_runs(here, capsys, monkeypatch):
 def test_exec_finds_the_node_of_a_live_run(here, monkeypatch):
     import os
 
-    from loomnet import attach
-    from loomnet.errors import UsageError
-    from loomnet.live import ownership
+    from loomnet.base.errors import UsageError
+    from loomnet.live import attach
+    from loomnet.processes import journal as ownership
 
     monkeypatch.setattr(ownership, "state_directory", lambda: here)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -264,8 +264,8 @@ def test_exec_finds_the_node_of_a_live_run(here, monkeypatch):
 def test_shell_is_the_users_own_in_the_node(here, monkeypatch, capsys):
     import os
 
-    from loomnet import attach
-    from loomnet.live import ownership
+    from loomnet.live import attach
+    from loomnet.processes import journal as ownership
 
     monkeypatch.setattr(ownership, "state_directory", lambda: here)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import loomnet as ln
 from loomnet.cli import main
-from loomnet.comparison import worse
-from loomnet.metrics import check, metric
-from loomnet.report import Report, RunFidelity
-from loomnet.rundata import Fidelity
+from loomnet.measures.rows import check, metric
+from loomnet.measures.run_data import Fidelity
+from loomnet.results.comparison import worse
+from loomnet.results.report import Report, RunFidelity
 
 
 def report(behind=None, checks=(), **figures):

@@ -5,10 +5,10 @@ import textwrap
 import pytest
 
 import loomnet as ln
-from loomnet.compute import compute_model, encoded
-from loomnet.errors import UsageError
-from loomnet.laboratory import Lab
-from loomnet.units import Time
+from loomnet.base.errors import UsageError
+from loomnet.base.units import Time
+from loomnet.jobs.compute import compute_model, encoded
+from loomnet.labs.lab import Lab
 
 US = 10**6  # picoseconds
 

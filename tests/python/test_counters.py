@@ -3,8 +3,8 @@
 import json
 
 import loomnet as ln
-from loomnet.counters import counters_json, drop_table, drops
-from loomnet.resulttables import dropped_table
+from loomnet.measures.drops import counters_json, drop_table, drops
+from loomnet.results.tables import dropped_table
 
 TOTALS = {
     "link a->b": {"packets": 9, "drop_loss": 2, "max_queue": 7},

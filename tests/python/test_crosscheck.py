@@ -9,9 +9,8 @@ from scripted import ScriptedRunner
 from synthetic import S, steady_run
 
 import loomnet as ln
-from loomnet import runner as runners
 from loomnet.cli import main
-from loomnet.crosscheck import (
+from loomnet.labs.crosscheck import (
     DRAW,
     EDGE,
     SHARE,
@@ -24,11 +23,12 @@ from loomnet.crosscheck import (
     table,
     uneven_computing_s,
 )
-from loomnet.measure import phases_of
-from loomnet.plan import make_plan
-from loomnet.report import Report
-from loomnet.result import Result
-from loomnet.rundata import Fidelity
+from loomnet.measures.run_data import Fidelity
+from loomnet.measures.training import phases_of
+from loomnet.plans.make import make_plan
+from loomnet.results.report import Report
+from loomnet.results.result import Result
+from loomnet.running import request as runners
 
 PLAN = make_plan(ln.star(hosts=2, rate="40 Mb/s", delay="0.5 ms", planes=4))
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
-from loomnet import walltime
+from loomnet.base import wall_time as walltime
+from loomnet.base.errors import UsageError
 from loomnet.cli import main
-from loomnet.errors import UsageError
 
 HEAD = """
 import loomnet as ln
@@ -200,7 +200,7 @@ def test_an_exception_below_a_call_of_loomnet_keeps_the_place_at_fault(scenario,
     """
     assert main(["run", scenario(text)]) == 4
     err = capsys.readouterr().err
-    assert "in rank_numbers" in err and "in demo" in err and "laboratory.py" not in err
+    assert "in rank_numbers" in err and "in demo" in err and "labs/lab.py" not in err
 
 
 def test_an_error_while_another_is_handled_shows_both(scenario, capsys):
@@ -214,7 +214,7 @@ def test_an_error_while_another_is_handled_shows_both(scenario, capsys):
     """
     assert main(["run", scenario(text)]) == 4
     err = capsys.readouterr().err
-    assert "ValueError: first" in err and "RuntimeError: late" in err and "laboratory.py" not in err
+    assert "ValueError: first" in err and "RuntimeError: late" in err and "labs/lab.py" not in err
 
 
 def test_in_python_the_exception_itself_comes_out(scenario):
@@ -288,7 +288,7 @@ def test_the_alarm_is_not_set_while_a_run_lasts(scenario, monkeypatch):
     """SIGALRM belongs to whatever handles it during a run, and comes back behind it."""
     import signal
 
-    from loomnet.virtual import VirtualRunner
+    from loomnet.running.virtual_clock import VirtualRunner
 
     seen, plain = [], VirtualRunner.run
 
@@ -307,7 +307,7 @@ def test_the_alarm_is_not_set_while_a_run_lasts(scenario, monkeypatch):
 
 # --- 130 outranks 4, and no run follows Ctrl-C ----------------------------------------------------
 def test_ctrl_c_outranks_what_a_scenario_raises_on_its_way_out(scenario, monkeypatch):
-    from loomnet.virtual import VirtualRunner
+    from loomnet.running.virtual_clock import VirtualRunner
 
     plain = VirtualRunner.run
 
@@ -370,7 +370,7 @@ def test_help_names_every_exit_status(capsys):
 
 def test_a_slow_end_of_a_run_leaves_its_checks_their_time(scenario, monkeypatch, capsys):
     """As where a live run is taken down."""
-    from loomnet.virtual import VirtualRunner
+    from loomnet.running.virtual_clock import VirtualRunner
 
     plain = VirtualRunner.run
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loomnet as ln
-from loomnet.errors import FabricError, UsageError
-from loomnet.plan import make_plan
+from loomnet.base.errors import FabricError, UsageError
+from loomnet.plans.make import make_plan
 
 CLOS = {
     "planes": 4,

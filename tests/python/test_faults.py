@@ -8,11 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loomnet as ln
-from loomnet.errors import UsageError
-from loomnet.expected import capacity_of_phases, edge_rates, expected_capacity, max_min, ring
-from loomnet.faults import Fault, check_faults
-from loomnet.plan import make_plan
-from loomnet.timetable import (
+from loomnet.base.errors import UsageError
+from loomnet.faults.expected_capacity import (
+    capacity_of_phases,
+    edge_rates,
+    expected_capacity,
+    max_min,
+)
+from loomnet.faults.model import Fault, check_faults
+from loomnet.faults.timetable import (
     LinkChange,
     LinkState,
     PhaseChange,
@@ -20,6 +24,8 @@ from loomnet.timetable import (
     SwitchChange,
     Timetable,
 )
+from loomnet.jobs.edges import ring
+from loomnet.plans.make import make_plan
 
 S = 10**12
 

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loomnet as ln
-from loomnet import flowsizes
-from loomnet.errors import UsageError
-from loomnet.flows import percentile
-from loomnet.laboratory import Lab
+from loomnet.base.errors import UsageError
+from loomnet.jobs import flow_sizes as flowsizes
+from loomnet.labs.lab import Lab
+from loomnet.measures.flow_completion import percentile
 
 pytest.importorskip("loomnet._core")
 LINK = {"rate": "100 Gb/s", "delay": "1 us"}

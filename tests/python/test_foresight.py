@@ -6,9 +6,9 @@ from scripted import ScriptedRunner
 from synthetic import steady_run
 
 import loomnet as ln
-from loomnet import foresight
-from loomnet.foresight import least_iteration_s
-from loomnet.virtual import VirtualRunner
+from loomnet.labs import foresight
+from loomnet.labs.foresight import least_iteration_s
+from loomnet.running.virtual_clock import VirtualRunner
 
 
 def fabric(**changes):

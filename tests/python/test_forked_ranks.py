@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from loomnet.live import forking
-from loomnet.live.forking import descends, forkable
-from loomnet.live.ownership import RunLock, marked
-from loomnet.live.ranks import RankGroup, RankSpec
-from loomnet.virtual_torch import LocalHosts
+from loomnet.processes import fork_server as forking
+from loomnet.processes.fork_server import descends, forkable
+from loomnet.processes.journal import RunLock, marked
+from loomnet.processes.ranks import RankGroup, RankSpec
+from loomnet.running.virtual_torch import LocalHosts
 
 pytest.importorskip("torch")
 LOOK = '''
@@ -240,7 +240,7 @@ def processes_of(scratch: Path) -> list[str]:
 
 SHORT = """import torch
 with open("/proc/self/cmdline") as file:
-    print("rank_server" not in file.read(), flush=True)
+    print("fork_child" not in file.read(), flush=True)
 """
 
 

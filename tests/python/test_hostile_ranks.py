@@ -8,7 +8,7 @@ import pytest
 
 import loomnet as ln
 from loomnet.cli import main
-from loomnet.laboratory import Lab
+from loomnet.labs.lab import Lab
 
 SCRIPT = Path(__file__).parent / "plain_ranks" / "hostile.py"
 FABRIC = dict(planes=1, leaves=1, spines=1, hosts_per_leaf=2, rate="400 Gb/s", delay="1 us")

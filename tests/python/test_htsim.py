@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loomnet as ln
-from loomnet.errors import UsageError
-from loomnet.htsim import read_matrix
-from loomnet.laboratory import Lab
+from loomnet.base.errors import UsageError
+from loomnet.jobs.htsim_matrix import read_matrix
+from loomnet.labs.lab import Lab
 
 LINK = {"rate": "100 Gb/s", "delay": "1 us"}
 CHAIN = """# three flows, the last two held by triggers

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import loomnet
-from loomnet import installing
-from loomnet.installing import install_line
+from loomnet.base import installing
+from loomnet.base.installing import install_line
 
 PACKAGE = Path(loomnet.__file__).parent
 SCENARIOS = Path(__file__).parents[2] / "scenarios"

@@ -5,17 +5,14 @@ import importlib.util
 import pytest
 
 import loomnet as ln
-from loomnet import graphjobs
-from loomnet.errors import UsageError
+from loomnet.base.errors import UsageError
+from loomnet.jobs import graphs as graphjobs
+from loomnet.systems.registry import check
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (
-            lambda: ln.AllReduce("256 MiB", transport="mcr"),
-            '"mcr" is not a transport; nearest: mrc, ',
-        ),
         (lambda: ln.AllReduce(size=256), "AllReduce.size: 256 has no unit"),
         (lambda: ln.AllReduce(size="0 B"), "1 B or more"),
         (lambda: ln.AllReduce("1 MB", repeat=0), "AllReduce.repeat"),
@@ -76,9 +73,9 @@ def test_stall_timeout_is_three_times_the_longest_fault_at_least_5_s():
 
 def test_what_a_clock_cannot_run_is_said_before_anything_starts():
     with pytest.raises(UsageError, match='compute="2 ms"'):
-        ln.TorchJob("a.py").check_clock("virtual")
-    ln.TorchJob("a.py", transport="gloo").check_clock("live")
-    ln.TorchJob("a.py", transport="gloo", compute="1 ms").check_clock("virtual")  # its model
+        check(ln.TorchJob("a.py"), "virtual")
+    check(ln.TorchJob("a.py", transport="gloo"), "live")
+    check(ln.TorchJob("a.py", transport="gloo", compute="1 ms"), "virtual")  # its model
     for job, message in (
         (ln.TorchJob("a.py", transport="tcp"), 'transport="gloo"'),
         (ln.AllReduce("1 MB", transport="gloo"), "PyTorch jobs; use TorchJob"),
@@ -86,11 +83,16 @@ def test_what_a_clock_cannot_run_is_said_before_anything_starts():
         (ln.Incast("1 MB", transport="gloo"), 'flows over kernel TCP are transport="tcp"'),
     ):
         with pytest.raises(UsageError, match=f"{type(job).__name__}.transport: .*{message}"):
-            job.check_clock("live")
+            check(job, "live")
     for job in (ln.AllReduce("1 MB", transport="gloo"), ln.Permutation("1 MB", transport="gloo")):
-        job.check_clock("virtual")
+        check(job, "virtual")
     for job in (ln.Flows("1 MB", transport="tcp"), ln.Permutation("1 MB", transport="tcp")):
-        job.check_clock("live")
+        check(job, "live")
+
+
+def test_an_unknown_transport_is_refused_with_the_nearest():
+    with pytest.raises(UsageError, match=r'AllReduce\.transport: "mcr" is not .*; nearest: mrc'):
+        check(ln.AllReduce("1 MB", transport="mcr"), "virtual")
 
 
 def test_trace_names_the_line_at_fault(tmp_path):

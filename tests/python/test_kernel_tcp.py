@@ -12,13 +12,13 @@ import time
 import pytest
 
 import loomnet as ln
-from loomnet.errors import PrivilegeError, UnavailableError
+from loomnet.base.errors import PrivilegeError, UnavailableError
+from loomnet.faults.timetable import Timetable
 from loomnet.live import flow_agent, kernel_flows, kernel_tcp
 from loomnet.live.kernel_tcp import KernelTcp
-from loomnet.live.runner import LiveRunner
-from loomnet.plan import make_plan
-from loomnet.runner import RunRequest
-from loomnet.timetable import Timetable
+from loomnet.live.run import LiveRunner
+from loomnet.plans.make import make_plan
+from loomnet.running.request import RunRequest
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from scripted import ScriptedRunner
 from synthetic import S, steady_run
 
 import loomnet as ln
-from loomnet.errors import UsageError
-from loomnet.figures import goodput_figure, iteration_figure, save
-from loomnet.metrics import Measured
-from loomnet.rundata import Fidelity, Iteration
-from loomnet.runner import Progress, Runner, get_runner
-from loomnet.timetable import Window
+from loomnet.base.errors import UsageError
+from loomnet.faults.timetable import Window
+from loomnet.measures.rows import Measured
+from loomnet.measures.run_data import Fidelity, Iteration
+from loomnet.results.plots import goodput_figure, iteration_figure, save
+from loomnet.running.request import Progress, Runner, get_runner
 
 FAULTS = [
     ln.down("h0--p0.leaf0", at="8 s", duration="8 s", phase="nic_link_down"),

@@ -3,9 +3,9 @@
 import pytest
 from synthetic import S, steady_run
 
-from loomnet import measure
-from loomnet.measure import FIGURES, Phase, phases_of, standard_figures
-from loomnet.rundata import HostSeries, Iteration, RunData, RunFault
+from loomnet.measures import training as measure
+from loomnet.measures.run_data import HostSeries, Iteration, RunData, RunFault
+from loomnet.measures.training import FIGURES, Phase, phases_of, standard_figures
 
 CAPACITY = {"nic_link_down": 0.75, "leaf_spine_down": 1.0}
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
-from loomnet import memory
-from loomnet.errors import UsageError
+from loomnet.base.errors import UsageError
+from loomnet.labs import memory
 
 pytest.importorskip("loomnet._core")
 HERE = Path(__file__).parent

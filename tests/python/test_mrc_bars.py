@@ -7,7 +7,7 @@ import statistics
 import pytest
 
 import loomnet as ln
-from loomnet.laboratory import Lab
+from loomnet.labs.lab import Lab
 
 pytest.importorskip("loomnet._core")
 FRAMING = 142 + 24  # bytes on the wire beside a data packet's payload

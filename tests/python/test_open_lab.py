@@ -6,7 +6,7 @@ import os
 import pytest
 
 import loomnet as ln
-from loomnet.errors import PrivilegeError, UnavailableError
+from loomnet.base.errors import PrivilegeError, UnavailableError
 
 
 def fabric():

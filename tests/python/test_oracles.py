@@ -4,9 +4,9 @@ ring all-reduce's bound, a permutation that cannot collide. M/D/1 is in tests/cp
 import pytest
 
 import loomnet as ln
-from loomnet.expected import edge_rates
-from loomnet.laboratory import Lab
-from loomnet.plan import make_plan
+from loomnet.faults.expected_capacity import edge_rates
+from loomnet.labs.lab import Lab
+from loomnet.plans.make import make_plan
 
 pytest.importorskip("loomnet._core")
 

@@ -9,7 +9,7 @@ import pytest
 from recorded import fabric, recorded
 
 import loomnet as ln
-from loomnet.plan import make_plan
+from loomnet.plans.make import make_plan
 
 pytest.importorskip("loomnet._core")
 needs_tshark = pytest.mark.skipif(

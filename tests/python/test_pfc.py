@@ -6,13 +6,14 @@ import textwrap
 import pytest
 
 import loomnet as ln
+from loomnet.base.errors import FabricError, UsageError
 from loomnet.cli import main
-from loomnet.dimensions import figures
-from loomnet.errors import FabricError, UsageError
-from loomnet.live.runner import LiveRunner
-from loomnet.plan import make_plan
-from loomnet.runner import RunRequest
-from loomnet.timetable import Timetable
+from loomnet.fabrics.description import figures
+from loomnet.fabrics.link_settings import LinkDefaults
+from loomnet.faults.timetable import Timetable
+from loomnet.live.run import LiveRunner
+from loomnet.plans.make import make_plan
+from loomnet.running.request import RunRequest
 
 
 def clos(**values):
@@ -122,7 +123,7 @@ def test_flows_between_two_racks_collide_as_published(tmp_path):
 
 # --- numbers --------------------------------------------------------------------------------------
 def test_thresholds_of_a_plan():
-    plan = make_plan(clos(), pfc=True)
+    plan = make_plan(clos(), defaults=LinkDefaults(pfc=True))
     bdp = plan.base_rtt_ps * 400 // 8_000
     half = {plan.half(i).name: plan.half(i) for i in range(2 * len(plan.links))}
     up = half["h0->p0.leaf0"]
@@ -139,7 +140,9 @@ def test_thresholds_of_a_plan():
 
 
 def test_a_part_of_a_fabric_has_the_numbers_of_the_whole():
-    whole, part = make_plan(clos(), pfc=True), make_plan(clos(), pfc=True, hosts=[0, 1, 5])
+    lossless = LinkDefaults(pfc=True)
+    whole = make_plan(clos(), defaults=lossless)
+    part = make_plan(clos(), defaults=lossless, hosts=[0, 1, 5])
     assert part.pfc
     for link in part.links:
         assert link == whole.links[link.number]
@@ -152,7 +155,7 @@ def test_settings_of_links_and_builders_win_over_the_transport():
     assert plan.links[0].forward.pfc_xon_bytes == 50_000
     assert plan.links[0].forward.pfc_headroom_bytes == 1_000_000
     fabric = clos().override("p0.leaf0->p0.spine*", pfc="off")
-    plan = make_plan(fabric, pfc=True)
+    plan = make_plan(fabric, defaults=LinkDefaults(pfc=True))
     lossy = [h.name for i in range(2 * len(plan.links))
              if not (h := plan.half(i)).pfc_xoff_bytes and not h.last_hop]  # fmt: skip
     assert lossy == [f"p0.leaf0->p0.spine{i}" for i in range(4)]
@@ -164,14 +167,15 @@ def test_settings_of_links_and_builders_win_over_the_transport():
 
 def test_dcqcn_marks_by_its_own_thresholds_at_every_hop():
     """5 KB, 200 KB and 1 % at 40 Gb/s, bytes by the rate; a few packets at least."""
-    plan = make_plan(clos(), pfc=True, dcqcn=True)
+    plan = make_plan(clos(), defaults=LinkDefaults(pfc=True, dcqcn=True))
     half = {plan.half(i).name: plan.half(i) for i in range(2 * len(plan.links))}
     for name in ("p0.leaf0->p0.spine0", "p0.leaf0->h0"):
         found = half[name]
         assert (found.ecn_low_bytes, found.ecn_high_bytes) == (50_000, 2_000_000)
         assert found.ecn_share == 0.01
     assert half["h0->p0.leaf0"].ecn_high_bytes == 0
-    slow = make_plan(clos(rate="1 Mb/s", delay="1 ms"), dcqcn=True).links[0].backward
+    slow = make_plan(clos(rate="1 Mb/s", delay="1 ms"),
+                     defaults=LinkDefaults(dcqcn=True)).links[0].backward
     assert (slow.ecn_low_bytes, slow.ecn_high_bytes) == (2 * 2190, 8 * 2190)
     assert make_plan(clos()).links[0].backward.ecn_share == 1
 

@@ -9,14 +9,14 @@ from scripted import ScriptedRunner
 from synthetic import steady_run
 
 import loomnet as ln
-from loomnet.errors import FidelityError
-from loomnet.rundata import Fidelity
+from loomnet.base.errors import FidelityError
+from loomnet.measures.run_data import Fidelity
 
 pytest_plugins = ["pytester"]
 
 # pytester forgets modules that a test in this process loaded; a class of a module loaded twice
 # would not be itself. So all are loaded before the first.
-importlib.import_module("loomnet.virtual")
+importlib.import_module("loomnet.running.virtual_clock")
 importlib.import_module("numpy")
 PUBLIC = [getattr(ln, name) for name in ln.__all__]
 
@@ -24,8 +24,8 @@ CONFTEST = """
     import pytest
     from scripted import ScriptedRunner
     from synthetic import steady_run
-    from loomnet import runner as runners
-    from loomnet.rundata import Fidelity
+    from loomnet.running import request as runners
+    from loomnet.measures.run_data import Fidelity
 
     LATE = False
 

@@ -5,7 +5,7 @@ import textwrap
 
 import pytest
 
-from loomnet.live.preload import LATE, shared_imports
+from loomnet.processes.shared_imports import LATE, shared_imports
 
 TRAINS = "\noptimizer = torch.optim.SGD(parameters, lr=0.1)\n"
 

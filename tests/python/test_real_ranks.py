@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
-from loomnet.laboratory import Lab
-from loomnet.live import ownership
+from loomnet.labs.lab import Lab
+from loomnet.processes import journal as ownership
 
 pytest.importorskip("torch")
 SCENARIO = Path(__file__).parents[2] / "scenarios" / "ddp_eight_planes.py"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loomnet import metrics
-from loomnet.errors import UsageError
-from loomnet.folder import Folder
-from loomnet.metrics import Measured, stands
-from loomnet.report import Report, RunFidelity, report_schema
-from loomnet.rundata import Fidelity
-from loomnet.rundir import new_run_directory, write_run
+from loomnet.base.errors import UsageError
+from loomnet.measures import rows as metrics
+from loomnet.measures.rows import Measured, stands
+from loomnet.measures.run_data import Fidelity
+from loomnet.processes.folder import Folder
+from loomnet.results.report import Report, RunFidelity, report_schema
+from loomnet.results.run_directory import new_run_directory, write_run
 
 NUMBERS = st.one_of(st.none(), st.integers(-(10**6), 10**6), st.floats())
 

@@ -13,14 +13,14 @@ from scripted import ScriptedRunner
 from synthetic import steady_run
 
 import loomnet as ln
-from loomnet.console import print_report, progress_bar
-from loomnet.metrics import check, metric
-from loomnet.progressline import Watch, progress_line
-from loomnet.report import Report
-from loomnet.resulttables import dropped_table, figure_tables
-from loomnet.runner import Progress
-from loomnet.shown import DIGITS, PREFIXED, PREFIXES, number_text
-from loomnet.units import Time
+from loomnet.base.number_text import DIGITS, PREFIXED, PREFIXES, number_text
+from loomnet.base.units import Time
+from loomnet.cli.console import print_report
+from loomnet.labs.progress import Watch, progress_bar, progress_line
+from loomnet.measures.rows import check, metric
+from loomnet.results.report import Report
+from loomnet.results.tables import dropped_table, figure_tables
+from loomnet.running.request import Progress
 
 UNITS = ["s", "ratio", "packets", "paths", "b/s", "B/s", "B", "loss", "Gb/s", None]
 NUMBERS = st.one_of(
@@ -255,7 +255,7 @@ def test_silence_says_what_is_waited_for_from_the_fifth_second():
 
 def test_a_log_gets_a_line_per_phase_and_per_thing_waited_for(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("loomnet.progressline.time.monotonic", clock)
+    monkeypatch.setattr("loomnet.labs.progress.time.monotonic", clock)
     monkeypatch.setattr(Watch.__init__, "__defaults__", (clock,))
     stream = io.StringIO()
     with progress_line(Console(file=stream, width=80)) as update:

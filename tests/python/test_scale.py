@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import loomnet as ln
-from loomnet import laboratory
-from loomnet.dimensions import figures
-from loomnet.errors import AddressError, FabricError, UsageError
-from loomnet.laboratory import Lab
-from loomnet.plan import make_plan
-from loomnet.shape import Clos
+from loomnet.base.errors import AddressError, FabricError, UsageError
+from loomnet.fabrics.clos_shape import Clos
+from loomnet.fabrics.description import figures
+from loomnet.labs import lab as laboratory
+from loomnet.labs.lab import Lab
+from loomnet.plans.make import make_plan
 
 LINK = {"rate": "100 Gb/s", "delay": "1 us"}
 
@@ -174,8 +174,8 @@ def test_ends_ports_and_names_are_each_other_s_inverse(shape):
 @settings(max_examples=40, deadline=None)
 @given(shape=SHAPES, data=st.data())
 def test_a_part_has_the_entries_of_the_whole(shape, data):
-    from loomnet.fabric import HalfLink
-    from loomnet.regular import ClosFabric
+    from loomnet.fabrics.clos_fabric import ClosFabric
+    from loomnet.fabrics.links import HalfLink
 
     def fabric():
         specs = tuple(

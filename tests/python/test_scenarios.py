@@ -10,8 +10,8 @@ from scripted import ScriptedRunner
 from synthetic import steady_run
 
 import loomnet as ln
-from loomnet.errors import UsageError
-from loomnet.scenarios import Scenario, scenarios_in
+from loomnet.base.errors import UsageError
+from loomnet.labs.scenario import Scenario, scenarios_in
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 seen = {}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from loomnet.live import kept_process
-from loomnet.live.kept_process import KeptProcess
-from loomnet.rank_watch import StackFile, ask_all
+from loomnet.processes import kept_process
+from loomnet.processes.kept_process import KeptProcess
+from loomnet.processes.rank_watch import StackFile, ask_all
 
 IMPORT_S = 25.0  # what the import of a rank or of all ranks takes here
 SCENARIO = """
@@ -35,7 +35,7 @@ while True:
 """
 SLOW = f"""
 import sys, time
-if any(word.endswith(("rank_server.py", "/train.py")) for word in sys.orig_argv):
+if any(word.endswith(("fork_child.py", "/train.py")) for word in sys.orig_argv):
     time.sleep({IMPORT_S})
 """
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
+from loomnet.base.errors import UsageError
+from loomnet.base.installing import install_line
 from loomnet.cli import main
-from loomnet.errors import UsageError
-from loomnet.installing import install_line
 
 distributed = pytest.importorskip("distributed")
 polars = pytest.importorskip("polars")
@@ -298,7 +298,7 @@ def test_a_scheduler_that_is_none_is_one_line_and_leaves_no_folder(tmp_path, add
 
 
 def test_seeds_and_combinations_are_bounded_before_anything_is_listed():
-    from loomnet.sweep_points import MOST_POINTS, points_of, seeds_of
+    from loomnet.sweeps.points import MOST_POINTS, points_of, seeds_of
 
     @ln.scenario
     def any_of(lab, n: int = 0): ...

@@ -81,7 +81,7 @@ def test_plain_script_is_mapped_and_measured(tmp_path: Path) -> None:
 
 
 def test_stock_gloo_is_measured_alike(tmp_path: Path) -> None:
-    with Ranks("job.py", 3, directory=tmp_path, LOOMNET_TRANSPORT="gloo", LOOMNET_HASH_EVERY="20",
+    with Ranks("job.py", 3, directory=tmp_path, LOOMNET_STOCK_GLOO="1", LOOMNET_HASH_EVERY="20",
                LOOMNET_HOST_ADDRESS="127.0.0.1") as ranks:
         assert ranks.wait(120) == {0: 0, 1: 0, 2: 0}, ranks.logs()
         marks = ranks.nic.take_marks(0)

@@ -16,7 +16,7 @@ from placements import CASES, cases_of
 from registry import FAMILIES, LEFT_OUT
 
 import loomnet as ln
-from loomnet.laboratory import Lab
+from loomnet.labs.lab import Lab
 
 WORLD = 4
 ENDING_S = 90.0  # of wall time for one job that takes seconds on an idle machine

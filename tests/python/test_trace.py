@@ -9,12 +9,14 @@ import pytest
 from recorded import fabric, recorded
 
 import loomnet as ln
+from loomnet.base.errors import UsageError
 from loomnet.cli import main
-from loomnet.errors import UsageError
-from loomnet.laboratory import Lab
-from loomnet.plan import make_plan
-from loomnet.recording import Record, Recording, find_port, parse_pcap
-from loomnet.timeline import RankClock
+from loomnet.labs.lab import Lab
+from loomnet.plans.make import make_plan
+from loomnet.plans.port_search import find_port
+from loomnet.running.perfetto_trace import RankClock
+from loomnet.running.record import Record, parse_pcap
+from loomnet.running.recording import Recording
 
 pytest.importorskip("loomnet._core")
 SLICE_BEGIN, SLICE_END, INSTANT, COUNTER = 1, 2, 3, 4

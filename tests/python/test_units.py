@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 import loomnet as ln
-from loomnet.errors import UnitError
+from loomnet.base.errors import UnitError
 
 KINDS = [ln.Rate, ln.Time, ln.Size]
 

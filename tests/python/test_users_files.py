@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 import loomnet
-from loomnet.errors import UsageError
-from loomnet.folder import Folder, Output, read_bounded
-from loomnet.invoker import RankUser, rights_of, writer_of
-from loomnet.live.rank_logs import MOST_LINE, RankLog
+from loomnet.base.errors import UsageError
+from loomnet.processes.folder import Folder, Output, read_bounded
+from loomnet.processes.invoking_user import RankUser, rights_of, writer_of
+from loomnet.processes.rank_logs import MOST_LINE, RankLog
 
 USER = 54321
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="takes another user's rights: run as root")

@@ -8,8 +8,8 @@ import textwrap
 import pytest
 
 import loomnet as ln
-from loomnet.errors import RunInterrupted
-from loomnet.laboratory import Lab
+from loomnet.base.errors import RunInterrupted
+from loomnet.labs.lab import Lab
 
 pytest.importorskip("loomnet._core")
 
@@ -247,8 +247,8 @@ def test_an_option_that_no_engine_knows_is_refused(lab):
 
 def test_ctrl_c_is_heard_inside_a_long_call_of_the_engine(tmp_path, monkeypatch):
     """However many events a call may run: it looks every 50 ms or so of wall time."""
-    monkeypatch.setattr("loomnet.virtual.MOST_EVENTS", 10**15)
-    monkeypatch.setattr("loomnet.virtual.PROGRESS_S", 10**9)
+    monkeypatch.setattr("loomnet.running.virtual_clock.MOST_EVENTS", 10**15)
+    monkeypatch.setattr("loomnet.running.virtual_clock.PROGRESS_S", 10**9)
     old = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 1.0)
     try:
@@ -262,9 +262,9 @@ def test_ctrl_c_is_heard_inside_a_long_call_of_the_engine(tmp_path, monkeypatch)
 
 def test_a_series_that_outlasts_its_bound_doubles_its_step(monkeypatch):
     """Every sample lies on the step that the result states, and the last one near the end."""
-    from loomnet import sampling
-    from loomnet.plan import make_plan
-    from loomnet.units import Time
+    from loomnet.base.units import Time
+    from loomnet.measures import samples as sampling
+    from loomnet.plans.make import make_plan
 
     monkeypatch.setattr(sampling, "MOST_ENTRIES", 1000)
     plan = make_plan(ln.clos.star(hosts=2, rate="1 Gb/s", delay="1 us"))

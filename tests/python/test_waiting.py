@@ -8,7 +8,7 @@ import time
 import pytest
 
 import loomnet as ln
-from loomnet.laboratory import Lab
+from loomnet.labs.lab import Lab
 
 SCRIPT = """
 import faulthandler, os, signal, subprocess, sys, threading, time

@@ -161,7 +161,7 @@ def run_world(ln, seed, folder):
 
 def judge(ln, seed):
     """One world twice: a row of what it was, and `failed` if it broke a promise."""
-    from loomnet.errors import LoomnetError
+    from loomnet.base.errors import LoomnetError
 
     row, endings, files, began = {"seed": seed}, [], [], time.monotonic()
     for _ in range(2):

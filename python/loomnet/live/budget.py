@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from loomnet.engine import LIVE_MTU
-from loomnet.jobs import Job
-from loomnet.plan import FRAMING_BYTES, Plan
-from loomnet.runner import RunRequest
+from loomnet.fabrics.link_settings import FRAMING_BYTES
+from loomnet.jobs.model import Job
+from loomnet.plans.model import Plan
+from loomnet.running.request import RunRequest
+from loomnet.systems.registry import transport
 
 # Passes through kernel-placed switches that keep p99 lateness near 100 us while ranks compute on
 # the same two cores ("Loomnet: the design" 5: 240 k tried, 400 k collapsed).
@@ -15,14 +16,12 @@ PASSES_PER_SECOND = 150_000
 # What a pass through a switch in the engine takes of that: no copy and no system call. The engine
 # alone does 3 M of them per second and more; a fifth leaves the links, NICs and ranks their share.
 ENGINE_PASS = 0.2
-ETHERNET_BYTES = 14
 
 
 def offered_by(request: RunRequest) -> float:
     """Switch passes per emulated second of a run."""
-    frame = None
-    if request.job.transport == "tcp":
-        frame = request.options.get("tcp", {}).get("mtu", LIVE_MTU) + ETHERNET_BYTES
+    carrier = transport(request.job.transport)
+    frame = carrier.packet_bytes(request.options.get(carrier.model, {}), request.plan)
     return offered_passes(request.plan, request.job, request.placement, frame)
 
 
@@ -42,7 +41,7 @@ def offered_passes(plan: Plan, job: Job, placement: Sequence[int],
             ends = (plan.topology.leaf_of(source, plane).node,
                     plan.topology.leaf_of(destination, plane).node)
             if ends not in chains:
-                chains[ends] = sum(cost[node] for node in plan.addresses.chain(*ends))
+                chains[ends] = sum(cost[node] for node in plan.topology.chain(*ends))
             senders[source] = max(senders.get(source, 0.0), chains[ends])
     for source, chain in senders.items():
         for link in plan.hosts[source].ports:

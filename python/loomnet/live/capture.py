@@ -14,10 +14,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from loomnet.errors import UnavailableError, UsageError
-from loomnet.plan import Plan
-from loomnet.reading import parse_json
-from loomnet.recording import find_port
+from loomnet.base.errors import UnavailableError, UsageError
+from loomnet.base.reading import parse_json
+from loomnet.plans.model import Plan
+from loomnet.plans.port_search import find_port
 
 PERIOD_S = 0.05  # between two looks at what a capture holds
 MOST_ASKERS = 8  # at once, of root; and of all other users together

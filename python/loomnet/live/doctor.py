@@ -20,9 +20,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from loomnet.installing import install_line
-
-from . import openvswitch
+from loomnet.base.installing import install_line
+from loomnet.live import openvswitch
 
 _PROBE = Path(__file__).with_name("kernel_probe.py")
 _SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # not on every user's PATH

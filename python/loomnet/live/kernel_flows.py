@@ -13,16 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loomnet.errors import UnavailableError
-from loomnet.live.ranks import RankGroup, RankSpec, RankUser
-from loomnet.rundata import FlowRow, HostSeries, Interval, RunFault
-from loomnet.runner import RunRequest
-from loomnet.sampling import Sampler, SenderState
-from loomnet.traffic import Round, rounds_of
+from loomnet.base.errors import UnavailableError
+from loomnet.measures.run_data import FlowRow, HostSeries, Interval, RunFault
+from loomnet.measures.samples import Sampler, SenderState
+from loomnet.processes.ranks import RankGroup, RankSpec, RankUser
+from loomnet.running.request import RunRequest
+from loomnet.running.traffic import Round, rounds_of
 
 if TYPE_CHECKING:
-    from loomnet.live.fabric import LiveFabric
     from loomnet.live.kernel_tcp import KernelTcp
+    from loomnet.live.nodes import LiveFabric
 
 _AGENT = Path(__file__).with_name("flow_agent.py")
 PORT = 7000  # where every host's agent accepts

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from loomnet.engine import LIVE_MTU
-from loomnet.errors import UsageError
-from loomnet.naming import did_you_mean
-from loomnet.runner import RunRequest
+from loomnet.base.errors import UsageError
+from loomnet.base.names import did_you_mean
+from loomnet.running.request import RunRequest
+from loomnet.systems.registry import transport
+from loomnet.systems.tcp import LIVE_MTU
 
-CARRIES = ("gloo", "tcp")
 DEFAULT = "cubic"
 _OPTIONS = ("cc", "mtu", "ecn")
 RECEIVE_BUFFER, SEND_BUFFER = 6_291_456, 4_194_304  # the model's defaults, and Linux's maxima
@@ -62,12 +62,13 @@ class KernelTcp:
     @classmethod
     def wanted_by(cls, request: RunRequest) -> KernelTcp | None:
         """What a run's hosts need; None where no kernel carries its job. Raises UsageError."""
-        if request.job.transport not in CARRIES:
+        carrier = transport(request.job.transport)
+        if not carrier.by_kernel:
             return None
         if request.dilation != 1:
             raise UsageError("dilation: kernel TCP's timers run on wall time, so it is compared at "
                              "D = 1 only")
-        return cls.of(request.options.get("tcp", {}), stock=request.job.transport == "gloo")
+        return cls.of(request.options.get(carrier.model, {}), stock=carrier.stock_gloo)
 
     @property
     def sysctls(self) -> dict[str, object]:

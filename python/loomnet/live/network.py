@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from loomnet import _core
-from loomnet.engine import Engine
-from loomnet.errors import PrivilegeError, UnavailableError, UsageError
+from loomnet.base.errors import PrivilegeError, UnavailableError, UsageError
+from loomnet.faults.timetable import Change, LinkChange, RouteChange, SwitchChange
 from loomnet.live import doctor
 from loomnet.live.capture import CaptureServer
-from loomnet.live.fabric import HostPort, HostSpec, LiveFabric
 from loomnet.live.kernel_tcp import KernelTcp
-from loomnet.live.ownership import RunLock
-from loomnet.plan import Plan, SwitchPlan
-from loomnet.timetable import Change, LinkChange, RouteChange, SwitchChange
+from loomnet.live.nodes import HostPort, HostSpec, LiveFabric
+from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.processes.journal import RunLock
+from loomnet.running.engine import Engine
 
 GATEWAY_MAC = "02:00:00:00:00:01"
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from loomnet.engine import Engine
-from loomnet.errors import UnavailableError
+from loomnet.base.errors import UnavailableError
 from loomnet.live import doctor
-from loomnet.live.interrupts import UNEXPECTED, Interrupts, caught_signals
 from loomnet.live.network import LiveNetwork, check_plan, require_live
-from loomnet.live.ownership import RunLock
-from loomnet.plan import Plan
+from loomnet.plans.model import Plan
+from loomnet.processes.interrupts import UNEXPECTED, Interrupts, caught_signals
+from loomnet.processes.journal import RunLock
+from loomnet.running.engine import Engine
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP, *UNEXPECTED)
 

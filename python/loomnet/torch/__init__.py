@@ -4,7 +4,9 @@ PyTorch calls :func:`autoload` at the end of ``import torch`` (entry point ``tor
 training script holds nothing of Loomnet. Inside a run the launcher's environment decides:
 
 * ``LOOMNET_RANK_FD``, ``LOOMNET_EVENT_FD``: inherited descriptors of this rank's NIC;
-* ``LOOMNET_TRANSPORT``: ``gloo`` leaves the bytes to stock Gloo and only measures it;
+* ``LOOMNET_TRANSPORT``: the transport's name, to be shown;
+* ``LOOMNET_STOCK_GLOO=1``: stock Gloo carries the bytes and is only measured;
+* ``LOOMNET_AWAIT_SENDS=0``: a send is over once the transport has taken its bytes;
 * ``LOOMNET_MAP_BACKEND=1``: a script that asks for ``gloo`` (or for nothing) gets Loomnet's;
 * ``LOOMNET_CLOCK``: ``virtual`` where emulated time is the engine's; ``LOOMNET_DILATION`` live;
 * ``LOOMNET_STACK_FD``: where the rank writes its threads' stacks when the run asks;

@@ -41,8 +41,8 @@ class Connection:
         fds = [int(memory), int(event)]
         self.core = _core
         # Over TCP a send is over once the socket has the bytes, as Gloo sees it.
-        over_tcp = os.environ.get("LOOMNET_TRANSPORT") == "tcp"
-        self.session = _core.RankSession(*fds, await_sends=not over_tcp)
+        awaits = os.environ.get("LOOMNET_AWAIT_SENDS", "1") == "1"
+        self.session = _core.RankSession(*fds, await_sends=awaits)
         self.virtual = os.environ.get("LOOMNET_CLOCK") == "virtual"
         if "LOOMNET_DILATION" in os.environ:
             self.session.use_dilation(float(os.environ["LOOMNET_DILATION"]))

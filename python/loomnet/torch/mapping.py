@@ -24,7 +24,7 @@ def install(dist: Any) -> None:
     Stock Gloo is wrapped for measurement where the transport is Gloo; otherwise the name is mapped
     if the launcher allows it (``TorchJob(map_backend=True)``), else left alone.
     """
-    if os.environ.get("LOOMNET_TRANSPORT", "") == "gloo":
+    if os.environ.get("LOOMNET_STOCK_GLOO", "0") == "1":
         _replace_gloo(dist, MEASURED_GLOO)
     elif os.environ.get("LOOMNET_MAP_BACKEND", "0") == "1":
         _replace_gloo(dist, AS_GLOO)

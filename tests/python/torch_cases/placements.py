@@ -21,7 +21,7 @@ from launch import Ranks
 from registry import CASES, Case, cases_of
 
 import loomnet as ln
-from loomnet.laboratory import Lab
+from loomnet.labs.lab import Lab
 
 SCRIPT = Path(__file__).with_name("run_cases.py")
 CASE_S = 60.0  # of wall time, for one case on a busy machine

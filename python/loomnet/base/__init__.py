@@ -1,0 +1,1 @@
+"""What every room uses: errors, units, names, tables, reading of users' files."""

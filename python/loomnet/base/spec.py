@@ -1,0 +1,64 @@
+"""Base of everything a user constructs with values (jobs, faults): validated by pydantic, frozen,
+and refused with one line that names the field and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from loomnet.base.errors import LoomnetError, UsageError
+from loomnet.base.names import did_you_mean, quoted
+
+
+def one_line(owner: str, error: ValidationError, known: Iterable[str]) -> str:
+    """The first problem of a ValidationError as `owner.field: what is wrong; the fix`."""
+    first = error.errors(include_url=False)[0]
+    path = [str(part) for part in first["loc"] if not str(part).startswith("function-")]
+    field = path[0] if path else ""
+    if first["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f'{owner}: unknown name "{field}"{did_you_mean(field, known)}'
+    where = f"{owner}.{field}" if field else owner
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "literal_error":
+        expected = first["ctx"]["expected"].replace("'", "")
+        names = [name for part in expected.split(",") for name in part.split(" or ")]
+        given = first["input"] if isinstance(first["input"], str) else quoted(first["input"])
+        hint = did_you_mean(given, [name.strip() for name in names if name.strip()])
+        return f'{where}: "{given}" is not one of {expected}{hint}'
+    cause = first.get("ctx", {}).get("error")
+    text = str(cause) if isinstance(cause, LoomnetError) else first["msg"]
+    if not isinstance(cause, LoomnetError):
+        text = f"{text} (given {quoted(first['input'])})"
+    return f"{where}: {text}"
+
+
+class Spec(BaseModel):
+    """A frozen, validated value. The fields named in `positional` may be given by position."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        arbitrary_types_allowed=True,
+        ser_json_timedelta="float",
+    )
+    positional: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, *args: Any, **values: Any) -> None:
+        owner = type(self).__name__
+        if len(args) > len(self.positional):
+            raise UsageError(
+                f"{owner} takes {len(self.positional)} values by position "
+                f"({', '.join(self.positional)}), {len(args)} were given"
+            )
+        for name, value in zip(self.positional, args, strict=False):
+            if name in values:
+                raise UsageError(f"{owner}.{name} is given twice")
+            values[name] = value
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UsageError(one_line(owner, error, type(self).model_fields)) from None

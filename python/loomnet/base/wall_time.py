@@ -1,0 +1,134 @@
+"""--max-wall outside lab.run: an alarm that ends a scenario's own code, while a scenario file is
+loaded and between the runs of a lab."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, ParamSpec, TypeVar
+
+from loomnet.base.errors import UsageError, WallTimeError
+from loomnet.base.names import quoted
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# A run that --max-wall ended still returns its figures; the scenario has this long to check them.
+CLOSING_S = 2.0
+MOST_S = 10**9
+AGAIN_S = 0.5  # the alarm repeats: code that swallows every exception may swallow the first
+
+
+def over_text(seconds: float | None) -> str:
+    return f"--max-wall {seconds:g} s is over"
+
+
+class WallTimeOver(BaseException):
+    """Raised in a scenario's own code; no `except Exception` of the scenario holds it up."""
+
+
+class WallTime:
+    """The wall time that one scenario may take; None is any. Entered around the scenario's own
+    code; suspended() is entered around what must not be broken off there, a run above all.
+
+    The alarm is SIGALRM's, so it is set in the main thread alone, and only while the scenario's own
+    code runs: whatever handles SIGALRM during a run has it to itself.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        """Raises UsageError for what is no number of seconds."""
+        number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool)
+        if seconds is not None and not (number and 0 < seconds <= MOST_S):
+            raise UsageError(f"max_wall_s={quoted(seconds)} must be seconds, above 0 and at most "
+                             f"{MOST_S}")  # fmt: skip
+        self.seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+        self._alarm = 0.0 if self._end is None else self._end + CLOSING_S
+        self._before: Any = None
+        self._paused: WallTime | None = None  # of the scenario that runs this one
+        self._set = False
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the end, 0 or more; None where there is none."""
+        return None if self._end is None else max(self._end - time.monotonic(), 0.0)
+
+    def check(self) -> None:
+        """Raises WallTimeError once nothing is left."""
+        if self.left_s == 0.0:
+            raise WallTimeError(self.reason)
+
+    @property
+    def reason(self) -> str:
+        return over_text(self.seconds)
+
+    def __enter__(self) -> WallTime:
+        if self._end is not None and _running is not None:
+            self._paused = _running
+            self._paused.disarm()
+        self._arm()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.disarm()
+        if self._paused is not None:
+            self._paused._arm()
+
+    def _arm(self) -> None:
+        if self._end is None or threading.current_thread() is not threading.main_thread():
+            return
+        global _running
+        _running = self
+        self._before = signal.signal(signal.SIGALRM, self._on_alarm) or signal.SIG_DFL
+        self._set = True
+        due = max(self._alarm - time.monotonic(), 0.001)
+        signal.setitimer(signal.ITIMER_REAL, due, AGAIN_S)
+
+    def disarm(self) -> None:
+        if not self._set:
+            return
+        global _running
+        self._set, _running = False, None
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        if self._set:
+            raise WallTimeOver(self.reason)
+
+
+_running: WallTime | None = None  # of the main thread
+
+
+@contextlib.contextmanager
+def suspended() -> Iterator[None]:
+    """Inside, no alarm of --max-wall comes; one that was due comes behind it. A scenario's time to
+    check its figures begins when the run that was cut short is over, a live tear-down included."""
+    here = _running if threading.current_thread() is threading.main_thread() else None
+    if here is None or here._end is None:
+        yield
+        return
+    here.disarm()
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        if began < here._end < (now := time.monotonic()):
+            here._alarm = now + CLOSING_S
+        here._arm()
+
+
+def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorator: the alarm of --max-wall is suspended while `function` runs."""
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **values: P.kwargs) -> T:
+        with suspended():
+            return function(*args, **values)
+
+    return wrapper

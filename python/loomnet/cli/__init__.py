@@ -1,0 +1,3 @@
+"""The command line."""
+
+from loomnet.cli.entry import main as main

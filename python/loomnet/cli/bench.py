@@ -1,0 +1,113 @@
+"""The command `bench`: nccl-tests' table for a fabric and a transport."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_OK, UsageError
+
+if TYPE_CHECKING:
+    from loomnet.fabrics.model import Fabric
+
+
+def bench(
+    collective: Annotated[
+        str,
+        typer.Argument(
+            metavar="COLLECTIVE",
+            help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv",
+        ),
+    ],
+    first: Annotated[str, typer.Option("-b", metavar="SIZE", help="First size.")] = "8",
+    last: Annotated[
+        str, typer.Option("-e", metavar="SIZE", help="Last size: 64M (of 1024), or 64 MB.")
+    ] = "64M",
+    factor: Annotated[int, typer.Option("-f", help="Each size is so many times the last.")] = 2,
+    step: Annotated[
+        str | None, typer.Option("-i", metavar="SIZE", help="Or so many bytes more.")
+    ] = None,
+    repeat: Annotated[int, typer.Option("-n", help="Rounds measured.")] = 5,
+    warm_up: Annotated[int, typer.Option("-w", help="Rounds before that.")] = 1,
+    check: Annotated[int, typer.Option("-c", help="1: compare every byte; 0: lengths only.")] = 1,
+    transport: Annotated[str, typer.Option(help="mrc, roce or tcp")] = "mrc",
+    ranks: Annotated[int, typer.Option(min=2, help="One per host.")] = 4,
+    fabric: Annotated[
+        str | None,
+        typer.Option(metavar="FILE[::NAME]", help="A Python file whose `fabric` is used."),
+    ] = None,
+    planes: Annotated[int, typer.Option(help="Of the two-tier Clos used without --fabric.")] = 4,
+    leaves: Annotated[int, typer.Option(help="Per plane.")] = 2,
+    spines: Annotated[int, typer.Option(help="Per plane.")] = 2,
+    rate: Annotated[str, typer.Option(help="Of every link.")] = "400 Gb/s",
+    delay: Annotated[str, typer.Option(help="Of every link.")] = "1 us",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every random stream.")] = 0,
+    json_out: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Also write the rows here.")
+    ] = None,
+) -> int:
+    """Measure a collective over growing sizes, in the columns of nccl-tests, on the virtual clock.
+
+    Rounds are few by default: the virtual clock repeats itself to the picosecond.
+    """
+    from loomnet.base.version import version
+    from loomnet.fabrics import clos
+    from loomnet.labs.bench import COLUMNS, HEAD, benchmark_named, measured, sizes
+    from loomnet.processes.folder import Output
+
+    benchmark = benchmark_named(collective)
+    wanted = sizes(first, last, factor, step)
+    if fabric is not None:
+        built = fabric_in(fabric)
+    else:
+        built = clos.two_tier(planes=planes, leaves=leaves, spines=spines, rate=rate, delay=delay,
+                              hosts_per_leaf=-(-ranks // leaves) if leaves > 0 else 1)  # fmt: skip
+    with Output(json_out, "--json") if json_out else contextlib.nullcontext() as out:
+        rows = []
+        for row in measured(benchmark, built, wanted, transport=transport, ranks=ranks,
+                            repeat=repeat, warm_up=warm_up, compare_bytes=bool(check),
+                            seed=seed):  # fmt: skip
+            if not rows:  # nothing before it is known that the input is good
+                print(f"# loomnet {version()}: {benchmark.name}, {ranks} ranks, {transport}, "
+                      f"{built!r}, virtual clock, seed {seed}")  # fmt: skip
+                print(f"# {repeat} rounds after {warm_up}, out of place, bytes "
+                      f"{'compared' if check else 'not moved'}\n#\n{HEAD}", flush=True)  # fmt: skip
+            rows.append(row)
+            print(row.text(), flush=True)
+            if row.reason:
+                print(f"# did not finish: {row.reason}")
+        if not rows:
+            raise UsageError(f"-e {last}: no size has an element for each of {ranks} ranks")
+        buses = [row.busbw for row in rows if row.busbw is not None]
+        wrong = sum(row.wrong or 0 for row in rows)
+        failed = wrong > 0 or len(buses) < len(rows)
+        print(f"# Out of bounds values : {wrong} {'FAILED' if failed else 'OK'}")
+        mean = f"Avg bus bandwidth    : {sum(buses) / len(buses):.4f}" if buses else "no bandwidth"
+        print(f"# {mean}")
+        if out is not None:
+            table = [{name: getattr(row, name) for name in (*COLUMNS, "reason")} for row in rows]
+            out.fill((json.dumps(table, indent=2) + "\n").encode())
+    return EXIT_CHECK_FAILED if failed else EXIT_OK
+
+
+def fabric_in(target: str) -> Fabric:
+    """The Fabric that a Python file holds under a name (`fabric` without one), or that the function
+    of that name returns. Raises UsageError."""
+    from loomnet.base.names import did_you_mean
+    from loomnet.fabrics.model import Fabric
+    from loomnet.labs.scenario import check_file, import_file
+
+    file, _, name = target.partition("::")
+    check_file(Path(file), "--fabric: ")
+    module = import_file(Path(file).resolve())
+    found = getattr(module, name or "fabric", None)
+    made = found() if callable(found) and not isinstance(found, Fabric) else found
+    if not isinstance(made, Fabric):
+        known = [key for key, value in vars(module).items() if isinstance(value, Fabric)]
+        raise UsageError(f'--fabric {target}: {file} has no fabric named "{name or "fabric"}"'
+                         f"{did_you_mean(name or 'fabric', known)}")  # fmt: skip
+    return made

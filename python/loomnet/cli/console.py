@@ -1,0 +1,117 @@
+"""What a run prints when it has ended."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from loomnet.base.number_text import number_text
+from loomnet.base.printing import print_line
+from loomnet.measures.rows import Check, Metric
+from loomnet.measures.training import NO_FAULT
+from loomnet.results.report import Report
+from loomnet.results.tables import dropped_table, figure_tables
+
+MOST_ERRORS = 8  # of a run
+PIPED_WIDTH = 80  # of output that goes to no terminal: files and logs are read in any window
+
+
+def print_report(report: Report, console: Console) -> None:
+    """The tables, why figures are null, the checks, the fidelity, and where it all lies."""
+    _tables(console, figure_tables(report, console.width))
+    for label, result in report.results.items():
+        for fault in result.data.errors[:MOST_ERRORS]:
+            at = _time_text(fault.at_ps)
+            who = f"{label or report.scenario} at {at}: {fault.who}"
+            print_line(console, f"error {who}: {fault.message}")
+        if (more := len(result.data.errors) - MOST_ERRORS) > 0:
+            print_line(console, f"error {label or report.scenario}: and {more} more")
+    for row in report.rows:
+        if not row.phase and not _no_loss_expected(report, row):
+            print_line(console, f"{row.dotted}: {_metric_text(row)}")
+    reasons: dict[str, list[str]] = {}
+    for row in report.rows:
+        if row.value is None and row.phase and row.reason != NO_FAULT:
+            reasons.setdefault(row.reason or "", []).append(row.dotted)
+    for reason, names in reasons.items():
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        print_line(console, f"null: {shown}: {reason}")
+    if (table := dropped_table(report)) is not None:
+        _tables(console, [table])
+    for check in report.checks:
+        word = "ok  " if check.ok else "FAIL"
+        why = f"  ({check.reason})" if check.reason and not check.ok else ""
+        print_line(console, f"{word} {check.name}: {_check_text(check)}{why}")
+    print_fidelity(report, console)
+    for line in report.broken_off:
+        print_line(console, f"not finished: {line}")
+    if report.unwritten is not None:
+        print_line(console, f"not written: {report.unwritten}")
+    if report.directory is not None:
+        print_line(console, f"report: {report.directory}/report.json")
+
+
+def _no_loss_expected(report: Report, row: Metric) -> bool:
+    """Whether this is the null final_loss of a job that was never to print a loss."""
+    result = report.results.get(row.label)
+    return (row.name == "final_loss" and row.value is None and result is not None
+            and not result.reads_loss)
+
+
+def _metric_text(row: Metric) -> str:
+    """`34.3 us`, `12.5 GB/s`, `– (why)`; a unit that only repeats the name is left out."""
+    text = number_text(row.value, row.unit)
+    if row.value is None:
+        return f"{text} ({row.reason})"
+    named = row.unit in (None, "ratio") or row.name.endswith(row.unit) or text.endswith(row.unit)
+    return text if named else f"{text} {row.unit}"
+
+
+def _check_text(check: Check) -> str:
+    """`0.7568  [0.75 ± 0.05]`: the value, and the bound it was held against, in the same unit. A
+    value that misses its bound by less than is shown is printed whole."""
+    text = number_text(check.value, check.unit)
+    if not check.ok and check.value is not None and text in check.bound_text:
+        text = f"{check.value!r} {check.unit or ''}".rstrip()
+    return f"{text}  [{check.bound_text}]"
+
+
+def print_fidelity(report: Report, console: Console) -> None:
+    """One line per run: how late the engine was, what went missing, why that is no result."""
+    for run in report.fidelity:
+        f = run.fidelity
+        late = (
+            ""
+            if f.lateness_p99_ps is None
+            else (
+                f"; lateness p50 {_time_text(f.lateness_p50_ps)}, "
+                f"p99 {_time_text(f.lateness_p99_ps)}, most {_time_text(f.lateness_max_ps)}"
+            )
+        )
+        print_line(
+            console,
+            f"fidelity {run.label or report.scenario}: {run.verdict}{late}; "
+            f"{f.packets} packets, {f.unexplained} unexplained",
+        )
+    for line in report.behind:
+        print_line(console, f"not a result: {line}")
+
+
+def _time_text(ps: int | None) -> str:
+    return number_text(float(f"{(ps or 0) / 1e12:.3g}"), "s")
+
+
+def _tables(console: Console, tables: list[Table]) -> None:
+    """Between empty lines, and whole where a table is wider than the terminal. Title and caption
+    are lines of their own, which a narrow table would fold."""
+    for table in tables:
+        title, caption = table.title, table.caption
+        table.title = table.caption = None
+        console.print()
+        if title:
+            print_line(console, str(title))
+        console.print(table, crop=False)
+        if caption:
+            print_line(console, str(caption))
+    if tables:
+        console.print()

@@ -1,0 +1,227 @@
+"""What follows for one direction of a link from its rate, the fabric's longest round trip and where
+it leads: the limits and thresholds of its queue, PFC's thresholds and headroom."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from loomnet.base import bounds
+from loomnet.base.errors import FabricError
+from loomnet.base.units import Size, Time
+from loomnet.fabrics.links import HalfLink
+from loomnet.fabrics.pfc import Pfc
+from loomnet.fabrics.topology import Topology
+from loomnet.fabrics.view import ClosView
+
+# Ethernet 14, outer and inner IPv6 40 each, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, iCRC 4
+# ("MRC + SRv6 multi-plane fabrics" 3.3); preamble, gap and FCS are 24 more on the wire.
+HEADER_BYTES, SACK_FRAME_BYTES = 142, 154
+TRIM_BYTES = 128
+# Bytes beside a frame's own, and the smallest frame: a pause frame.
+FRAMING_BYTES, PAUSE_BYTES = 24, 60
+# The engine reckons with the largest frame of any transport: 4,096 B behind MRC's headers.
+MAX_FRAME_BYTES = 4096 + 142
+NO_PFC = {"pfc_xoff_bytes": 0, "pfc_xon_bytes": 0, "pfc_headroom_bytes": 0}
+# DCQCN's marking at 40 Gb/s; the bytes grow with the rate ("MRC + SRv6 multi-plane fabrics" 5).
+DCQCN_RATE, DCQCN_KMIN, DCQCN_KMAX, DCQCN_PMAX = 40 * 10**9, 5_000, 200_000, 0.01
+# Of a link, for control packets while data waits: a weight of 25 %, where the publication has "at
+# most half" ("MRC + SRv6 multi-plane fabrics" 2.10). Below the half, late headers pace an incast.
+CONTROL_SHARE, CONTROL_SHARE_MOST = 0.25, 0.5
+CONTROL_QUEUES, MOST_PAYLOAD = 4, 4096  # control queue: data queues, at the largest payload
+MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
+# Where packets are dropped, not trimmed ("MRC + SRv6 multi-plane fabrics" 2.9).
+LOSSY_BDPS = 5
+
+
+@dataclass(frozen=True)
+class FrameOverhead:
+    """Bytes of Ethernet frame around a packet's payload, and of an acknowledgement's frame: the
+    least that any has. `parts`: a message is cut into a part for each plane."""
+
+    header: int
+    ack: int
+    parts: bool = False
+
+
+# Of IPv6, UDP and BTH, and of IPv6 and TCP: with the least of any transport a flow's slowdown is
+# never below 1.
+LEAST_OVERHEAD = FrameOverhead(header=74, ack=74, parts=True)
+
+
+@dataclass(frozen=True)
+class LinkDefaults:
+    """How switches queue the packets of a run where links do not say. `pfc`: without loss, by PFC;
+    `dcqcn`: marked as DCQCN's constants have it; `trims`: packets may be trimmed, for which queues
+    are shorter."""
+
+    pfc: bool = False
+    dcqcn: bool = False
+    trims: bool = True
+
+
+_TIERS = ("host–leaf", "leaf–T1", "T1–core")
+
+
+def wire_time(half: HalfLink, frame_bytes: int) -> int:
+    """Picoseconds that a frame of this size takes to cross an idle link."""
+    return half.delay.count + (frame_bytes + FRAMING_BYTES) * 8 * 10**12 // half.rate.count
+
+
+def base_rtt(topology: Topology, frame_bytes: int) -> Time:
+    """Longest round trip on an empty network among one host per leaf, over all planes."""
+    longest = 0
+    for plane in range(topology.planes):
+        host_on: dict[int, int] = {}
+        for host in topology.host_numbers:
+            host_on.setdefault(topology.leaf_of(host, plane).node, host)
+        first, source = next(iter(host_on.items()))
+        for last, destination in host_on.items():
+            if destination == source and len(host_on) > 1:
+                continue
+            nodes = [source, *topology.chain(first, last), destination]
+            longest = max(
+                longest,
+                _one_way(topology, nodes, frame_bytes)
+                + _one_way(topology, nodes[::-1], SACK_FRAME_BYTES),
+            )
+    return Time.of(longest)
+
+
+def _one_way(topology: Topology, nodes: list[int], frame_bytes: int) -> int:
+    total = 0
+    for node, after in itertools.pairwise(nodes):
+        link = topology.link_between(node, after)
+        ahead = topology.ends[link][0].node == node
+        half = topology.links[link].forward if ahead else topology.links[link].backward
+        total += wire_time(half, frame_bytes)
+    return total
+
+
+def longest_rtt(fabric: ClosView, frame: int) -> Time:
+    """As base_rtt, from the shape of a regular fabric."""
+    assert fabric.shape is not None
+    hops = {1: (0, 0), 3: (0, 1, 1, 0), 5: (0, 1, 2, 2, 1, 0)}[fabric.shape.longest_path()]
+    return Time.of(
+        sum(
+            wire_time(fabric.specs[tier], size)
+            for size in (frame, SACK_FRAME_BYTES)
+            for tier in hops
+        )
+    )
+
+
+def half_settings(
+    spec: HalfLink,
+    back: HalfLink,
+    rtt: Time,
+    frame: int,
+    *,
+    last_hop: bool,
+    from_host: bool,
+    defaults: LinkDefaults,
+    where: str,
+) -> dict[str, Any]:
+    """The numbers of one direction that follow from its rate and where it leads. `back` is the
+    other direction."""
+    # Thresholds: 1 BDP, 1.5 BDP at the last hop; ECN 0.2 … 0.8 BDP, off at the last hop; control
+    # 4 x data, and more for shorter packets, whose headers are as long: where the publication has
+    # 2 x ("MRC + SRv6 multi-plane fabrics" 2.9), the headers of 128 senders overflow. A NIC's own
+    # egress neither marks nor trims: only kernel traffic ever queues there.
+    bdp = max(spec.rate.bytes_in(rtt), MIN_QUEUE_PACKETS * frame)
+    pauses = defaults.pfc if spec.pfc is None else spec.pfc is not False
+    lossy = from_host or not (pauses or (spec.trim and defaults.trims))
+    limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
+    if spec.data_limit is not None:
+        limit = spec.data_limit.bytes
+    control = (CONTROL_QUEUES * limit * MOST_PAYLOAD // (frame - HEADER_BYTES)
+               if spec.control_limit is None else spec.control_limit.bytes)
+    marks = spec.ecn if spec.ecn is not None else not (last_hop or from_host)
+    low, high, share = bdp // 5, bdp * 4 // 5, 1.0
+    if defaults.dcqcn:  # at every hop, by thresholds that grow with the rate but hold a few packets
+        marks = spec.ecn is not False and not from_host
+        low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
+                     for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))  # fmt: skip
+        share = DCQCN_PMAX
+    trims = spec.trim and not from_host
+    # A host takes whatever comes and never pauses the network.
+    lossless = NO_PFC
+    if not last_hop:
+        lossless = thresholds(spec, back, bdp, frame, default=defaults.pfc, where=where)
+    bounds.check_half(where, spec.rate.count, rtt.count, {
+        "data_limit": limit, "control_limit": control, "ecn": high,
+        "pfc": sum(lossless.values())})
+    return {
+        "rate_bps": spec.rate.count,
+        "delay_ps": spec.delay.count,
+        "data_limit_bytes": limit,
+        "control_limit_bytes": control,
+        "control_share": CONTROL_SHARE if spec.control_share is None else spec.control_share,
+        "ecn_low_bytes": low if marks else 0,
+        "ecn_high_bytes": high if marks else 0,
+        "ecn_share": share,
+        "trim_bytes": TRIM_BYTES if trims else 0,
+        "trim_victim": spec.trim_victim,
+        **lossless,
+    }
+
+
+def tier_settings(
+    fabric: ClosView, rtt: Time, frame: int, defaults: LinkDefaults
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The numbers that all links of a tier of a regular fabric share: for each tier those of the
+    direction away from the hosts, then of the direction towards them."""
+    return [
+        (
+            half_settings(spec, spec, rtt, frame, last_hop=False, from_host=tier == 0, where=where,
+                          defaults=defaults),
+            half_settings(spec, spec, rtt, frame, last_hop=tier == 0, from_host=False, where=where,
+                          defaults=defaults),
+        )
+        for tier, spec in enumerate(fabric.specs)
+        for where in [f"{fabric.name}, {_TIERS[tier]} links"]
+    ]
+
+
+def needed_headroom(ahead: HalfLink, back: HalfLink) -> int:
+    """Bytes that may arrive by `ahead` after its far end has decided to pause: the pause frame
+    waits for a frame on `back`, crosses it, and finds the sender at the start of a frame. Rounded
+    up a little: the engine, which checks again, counts in picoseconds."""
+
+    def clocked(frame: int, half: HalfLink) -> float:
+        return (frame + FRAMING_BYTES) * 8e12 / half.rate.count
+
+    until_heard = clocked(MAX_FRAME_BYTES, back) + clocked(PAUSE_BYTES, back) + back.delay.count
+    until_quiet = clocked(MAX_FRAME_BYTES, ahead) + ahead.delay.count
+    needed = int((until_heard + until_quiet) * ahead.rate.count / 8e12)
+    # Above 2.7 Tb/s the engine's rounding to picoseconds is whole bytes, as a float's 53 bits are
+    # above a terabyte.
+    return needed + 16 + ahead.rate.count * 3 // (8 * 10**12) + (needed >> 40)
+
+
+def thresholds(
+    spec: HalfLink, back: HalfLink, bdp: int, frame: int, *, default: bool, where: str
+) -> dict[str, int]:
+    """Bytes of xoff, xon and headroom of the port that `spec` ends at; zeros without PFC."""
+    chosen = default if spec.pfc is None else spec.pfc
+    if chosen is False:
+        return dict(NO_PFC)
+    pfc = chosen if isinstance(chosen, Pfc) else Pfc()
+    xoff = bdp if pfc.xoff is None else pfc.xoff.bytes
+    xon = xoff - 2 * frame if pfc.xon is None else pfc.xon.bytes
+    if not 0 < xon < xoff:
+        raise FabricError(
+            f"{where}: pfc: xoff {Size.of(xoff)} leaves no room for "
+            + (f"xon {pfc.xon}" if pfc.xon else f"xon, two frames of {frame} B below")
+            + "; raise xoff or give a smaller xon"
+        )
+    needed = needed_headroom(spec, back)
+    headroom = needed if pfc.headroom is None else pfc.headroom.bytes
+    if headroom < needed:
+        raise FabricError(
+            f"{where}: pfc: headroom {pfc.headroom} is less than the {needed} B that still arrive "
+            f"until a pause holds (round trip {Time.of(spec.delay.count + back.delay.count)} at "
+            f"{spec.rate} and two largest frames); raise it or leave it out"
+        )
+    return {"pfc_xoff_bytes": xoff, "pfc_xon_bytes": xon, "pfc_headroom_bytes": headroom}

@@ -1,0 +1,355 @@
+"""The fabric as the user states it: hosts, switches, links, and checks before anything starts."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from dataclasses import replace
+from typing import Any
+
+from loomnet.base.arguments import checked_call
+from loomnet.base.errors import FabricError, UsageError
+from loomnet.base.names import did_you_mean, in_quotes, quoted
+from loomnet.base.table import Table
+from loomnet.base.units import Rate, Size, Time
+from loomnet.fabrics.clos_shape import Clos
+from loomnet.fabrics.links import HalfLink, Link, changed
+from loomnet.fabrics.nodes import PLACEMENTS, ROLES, Host, Switch
+
+MAX_PLANES = 8  # three bits of an entropy value name the plane
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
+_PLANE = re.compile(r"p([0-9]+)\..+")
+_MOST_PORTS = 1 << 20
+
+
+class Fabric:
+    """Hosts, switches and links under construction; every adder returns the name it added.
+
+    Raises FabricError with the name at fault. `payload` is the RDMA payload per packet.
+    """
+
+    @checked_call
+    def __init__(self, name: str = "fabric", *, payload: Size | str = "2048 B") -> None:
+        self.name = _text("Fabric.name", name)
+        self.payload = Size.given("Fabric.payload", payload)
+        if not 256 <= self.payload.bytes <= 4096 or self.payload.bytes & (self.payload.bytes - 1):
+            raise FabricError(f"payload {self.payload} must be 256, 512, 1024, 2048 or 4096 B")
+        self.hosts: dict[str, Host] = {}
+        self.switches: dict[str, Switch] = {}
+        self._links: dict[frozenset[str], Link] = {}
+        # The arithmetic of a regular fabric, and whether its links still are as it was built.
+        self.shape: Clos | None = None
+        self.uniform = False
+        # What describe() says beside: how a file was read.
+        self.notes: dict[str, tuple[float, str]] = {}
+
+    # --- construction ---------------------------------------------------------------------------
+    @checked_call
+    def add_host(
+        self, name: str | None = None, *, role: str = "rank", ports: int | None = None
+    ) -> str:
+        """Adds a host, by default the next of h0, h1, …."""
+        name = f"h{len(self.hosts)}" if name is None else name
+        self._fresh(name)
+        if role not in ROLES:
+            known = ", ".join(ROLES)
+            raise FabricError(f"host {name}: role {in_quotes(role)} is not one of {known}")
+        check_ports(f"host {name}: ports", ports)
+        self.hosts[name] = Host(name, role, ports)
+        return name
+
+    @checked_call
+    def add_switch(self, name: str, *, plane: int | None = None, ports: int | None = None,
+                   placement: str = "xdp") -> str:
+        """Adds a switch; its plane is read from a name of the form p<plane>.… unless given."""
+        self._fresh(name)
+        _check_placement(f"switch {name}", placement)
+        if plane is None:
+            match = _PLANE.fullmatch(name)
+            plane = int(match.group(1)[:9]) if match else 0
+        if type(plane) is not int or not 0 <= plane < MAX_PLANES:
+            raise FabricError(
+                f"switch {name}: plane {quoted(plane)} is not within 0 … {MAX_PLANES - 1}"
+            )
+        check_ports(f"switch {name}: ports", ports)
+        self.switches[name] = Switch(name, plane, ports, placement)
+        return name
+
+    @checked_call
+    def add_link(
+        self, a: str, b: str, *, rate: Rate | str, delay: Time | str, **overrides: Any
+    ) -> str:
+        """Links two nodes, full duplex. `overrides`: data_limit, control_limit,
+        control_share, ecn, trim, trim_victim, pfc."""
+        for end in (a, b):
+            _text("add_link", end)
+            if end not in self.hosts and end not in self.switches:
+                known = [*self.hosts, *self.switches]
+                raise FabricError(f'link {a}--{b}: no node "{end}"{did_you_mean(end, known)}')
+        if a == b or (a in self.hosts and b in self.hosts):
+            raise FabricError(f"link {a}--{b}: a link has a switch at one end at least")
+        if frozenset((a, b)) in self._links:
+            raise FabricError(f"link {a}--{b} exists already; a second path needs a second switch")
+        where = f"link {a}--{b}"
+        half = HalfLink(Rate.given(f"{where}: rate", rate), Time.given(f"{where}: delay", delay))
+        half = changed(half, overrides, where)
+        link = Link(a, b, half, half)
+        self._links[frozenset((a, b))] = link
+        return link.name
+
+    @checked_call
+    def override(self, pattern: str, **overrides: Any) -> Fabric:
+        """Changes rate, delay, data_limit, control_limit, control_share, ecn, trim, trim_victim or
+        pfc of links that match."""
+        for link, direction in self.match(pattern):
+            if direction >= 0:
+                link.forward = changed(link.forward, overrides, pattern)
+            if direction <= 0:
+                link.backward = changed(link.backward, overrides, pattern)
+        return self
+
+    @checked_call
+    def place(self, pattern: str, placement: str) -> Fabric:
+        """Says where the switches that a name or glob stands for run on the live clock: "xdp"
+        (default) in the kernel, "engine" in memory. Returns itself."""
+        _check_placement(f"place {_text('place', pattern)}", placement)
+        for name in self.match_switches(pattern):
+            self.switches[name] = replace(self.switches[name], placement=placement)
+        return self
+
+    def _fresh(self, name: str) -> None:
+        if not _NAME.fullmatch(_text("node", name)):
+            raise FabricError(f'"{name}" is not a node name: letters, digits, _ and dots between')
+        if name in self.hosts or name in self.switches:
+            raise FabricError(f"node {name} exists already")
+
+    # --- reading --------------------------------------------------------------------------------
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Hosts, switches and links."""
+        return len(self.hosts), len(self.switches), len(self._links)
+
+    @property
+    def rank_numbers(self) -> list[int]:
+        """Numbers of the hosts that may run a rank."""
+        return [i for i, host in enumerate(self.hosts.values()) if host.role == "rank"]
+
+    def match(self, pattern: str) -> list[tuple[Link, int]]:
+        """Links that `a--b` or `a->b` (globs allowed) names, with 0 for both directions, +1 for
+        a->b as built and -1 for the reverse. Raises UsageError with the three nearest names."""
+        found: list[tuple[Link, int]] = []
+        _text("link", pattern)
+        one_way = "->" in pattern
+        if not one_way and "--" not in pattern:
+            raise UsageError(
+                f'"{pattern}" is not a link name: write a--b (both ways) or a->b'
+                f"{did_you_mean(pattern, self.link_names())}"
+            )
+        for link in self._links.values():
+            mark = "->" if one_way else "--"
+            ahead = fnmatch.fnmatchcase(f"{link.a}{mark}{link.b}", pattern)
+            back = fnmatch.fnmatchcase(f"{link.b}{mark}{link.a}", pattern)
+            if one_way and ahead != back:
+                found.append((link, 1 if ahead else -1))
+            elif ahead or back:
+                found.append((link, 0))
+        if not found:
+            names = self.half_names() if one_way else self.link_names()
+            raise UsageError(f'no link "{pattern}"{did_you_mean(pattern, names)}')
+        return found
+
+    def match_switches(self, pattern: str) -> list[str]:
+        """Switches that a name or glob stands for. Raises UsageError with the three nearest."""
+        _text("switch", pattern)
+        found = [name for name in self.switches if fnmatch.fnmatchcase(name, pattern)]
+        if not found:
+            raise UsageError(f'no switch "{pattern}"{did_you_mean(pattern, self.switches)}')
+        return found
+
+    def all_links(self) -> list[Link]:
+        """Every link, in the order of construction: the index is the link's number."""
+        return list(self._links.values())
+
+    def link_names(self) -> list[str]:
+        return [link.name for link in self._links.values()]
+
+    def half_names(self) -> list[str]:
+        return [name for link in self._links.values() for name, _ in link.halves]
+
+    @property
+    def planes(self) -> int:
+        """Number of planes: one more than the highest plane of a switch."""
+        return 1 + max((switch.plane for switch in self.switches.values()), default=-1)
+
+    @property
+    def ranks(self) -> list[str]:
+        """Hosts that may run a rank, in order."""
+        return [host.name for host in self.hosts.values() if host.role == "rank"]
+
+    def links_of(self, node: str) -> list[Link]:
+        return [link for link in self._links.values() if node in (link.a, link.b)]
+
+    @property
+    def links(self) -> Table:
+        """One row per link: name, both ends, plane, rate and delay (both ways if unequal)."""
+        rows = []
+        for link in self._links.values():
+            ahead, back = link.forward, link.backward
+            rows.append(
+                {
+                    "link": link.name,
+                    "a": link.a,
+                    "b": link.b,
+                    "plane": self.plane_of(link),
+                    "rate": ahead.rate
+                    if ahead.rate == back.rate
+                    else f"{ahead.rate} / {back.rate}",
+                    "delay": ahead.delay
+                    if ahead.delay == back.delay
+                    else f"{ahead.delay} / {back.delay}",
+                }
+            )
+        return Table(("link", "a", "b", "plane", "rate", "delay"), rows)
+
+    def plane_of(self, link: Link) -> int:
+        return self.switches[link.b if link.b in self.switches else link.a].plane
+
+    # --- checks ---------------------------------------------------------------------------------
+    def check(self) -> Fabric:
+        """Raises FabricError unless ports, planes and reachability add up. Returns itself."""
+        if not self.hosts:
+            raise FabricError("the fabric has no host: add_host() first")
+        degree: dict[str, list[Link]] = {name: [] for name in (*self.hosts, *self.switches)}
+        for link in self._links.values():
+            degree[link.a].append(link)
+            degree[link.b].append(link)
+            ends = [self.switches[end].plane for end in (link.a, link.b) if end in self.switches]
+            if len(set(ends)) > 1:
+                raise FabricError(
+                    f"link {link.name} joins plane {ends[0]} and plane {ends[1]}: "
+                    "planes are disjoint"
+                )
+        for node in (*self.hosts.values(), *self.switches.values()):
+            used = len(degree[node.name])
+            if node.ports is not None and used > node.ports:
+                raise FabricError(
+                    f"{node.name} has {node.ports} ports but {used} links: "
+                    f"raise ports= or remove {used - node.ports}"
+                )
+            if used == 0:
+                raise FabricError(f"{node.name} has no link")
+        for host in self.hosts:
+            taken: dict[int, str] = {}
+            for link in degree[host]:
+                plane = self.plane_of(link)
+                if plane in taken:
+                    raise FabricError(
+                        f"{host} has two links in plane {plane} ({taken[plane]}, "
+                        f"{link.name}): one NIC port per plane"
+                    )
+                taken[plane] = link.name
+            if sorted(taken) != list(range(self.planes)):
+                missing = [plane for plane in range(self.planes) if plane not in taken]
+                raise FabricError(
+                    f"{host} has no port in plane {missing[0]}: every host has one "
+                    f"NIC port in each of the {self.planes} planes"
+                )
+        for plane in range(self.planes):
+            self._check_connected(plane, degree)
+        return self
+
+    def _check_connected(self, plane: int, degree: dict[str, list[Link]]) -> None:
+        hosts = list(self.hosts)
+        seen, todo = {hosts[0]}, [hosts[0]]
+        while todo:
+            node = todo.pop()
+            if node in self.hosts and node != hosts[0]:
+                continue  # hosts do not forward
+            for link in degree[node]:
+                far = link.b if link.a == node else link.a
+                if self.plane_of(link) == plane and far not in seen:
+                    seen.add(far)
+                    todo.append(far)
+        lost = [host for host in hosts if host not in seen]
+        if lost:
+            raise FabricError(f"plane {plane} has no path between {hosts[0]} and {lost[0]}")
+
+    # --- notebooks ------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        hosts, switches, links = self.counts
+        return (
+            f"Fabric({self.name}: {hosts} hosts, {switches} switches, "
+            f"{links} links, {self.planes} planes)"
+        )
+
+    def describe(self) -> Table:
+        """Counts, bisection, optics and switches per NIC, the longest path and what a failure costs
+        ("MRC + SRv6 multi-plane fabrics" 2.1); fewer rows where the fabric is not regular."""
+        from loomnet.fabrics.description import describe
+
+        return describe(self)
+
+    def _repr_svg_(self) -> str:
+        from loomnet.fabrics.drawing import fabric_svg
+
+        return fabric_svg(self)
+
+    def to_networkx(self) -> Any:
+        """A networkx.Graph: nodes carry `kind` and `plane`, edges `name`, `rate`, `delay`."""
+        from loomnet.fabrics.drawing import to_networkx
+
+        return to_networkx(self)
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise FabricError(f"{where}: {quoted(value)} is not a name")
+    return value
+
+
+def check_ports(where: str, value: Any) -> None:
+    """Raises FabricError for what is no number of ports, and not None, which is any number."""
+    if value is not None and (type(value) is not int or not 1 <= value <= _MOST_PORTS):
+        raise FabricError(
+            f"{where}: {quoted(value)} must be a whole number from 1 to {_MOST_PORTS}"
+        )
+
+
+def _check_placement(where: str, placement: str) -> None:
+    if not isinstance(placement, str) or placement not in PLACEMENTS:
+        raise FabricError(
+            f"{where}: placement {in_quotes(placement)} is not one of {', '.join(PLACEMENTS)}"
+        )
+
+
+@checked_call
+def from_networkx(
+    graph: Any,
+    *,
+    rate: Rate | str | None = None,
+    delay: Time | str | None = None,
+    payload: Size | str = "2048 B",
+) -> Fabric:
+    """A fabric from an undirected networkx graph with string nodes.
+
+    A node is a host if its attribute `kind` is "host" or, without one, its name is h<number>; a
+    switch may carry `plane`, `ports` and `placement`. An edge's `rate` and `delay` win over the
+    defaults.
+    """
+    if not all(hasattr(graph, part) for part in ("nodes", "edges", "name")):
+        raise FabricError(f"from_networkx: {quoted(graph)} is not a networkx graph")
+    fabric = Fabric(str(graph.name or "fabric"), payload=payload)
+    for name, data in graph.nodes(data=True):
+        kind = data.get("kind", "host" if re.fullmatch(r"h\d+", str(name)) else "switch")
+        if kind == "host":
+            fabric.add_host(str(name), role=data.get("role", "rank"), ports=data.get("ports"))
+        else:
+            fabric.add_switch(str(name), plane=data.get("plane"), ports=data.get("ports"),
+                              placement=data.get("placement", "xdp"))
+    for a, b, data in graph.edges(data=True):
+        values = {"rate": data.get("rate", rate), "delay": data.get("delay", delay)}
+        for name, value in values.items():
+            if value is None:
+                raise FabricError(f"link {a}--{b} has no {name}: give from_networkx({name}=…)")
+        fabric.add_link(str(a), str(b), **values)
+    return fabric

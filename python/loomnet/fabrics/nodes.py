@@ -1,0 +1,33 @@
+"""Hosts and switches as the user states them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ROLES: tuple[str, ...] = ("rank", "server", "prober", "controller")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A Mininet host: one NIC port per plane it is linked to. Role `rank`: may run a rank."""
+
+    name: str
+    role: str = "rank"
+    ports: int | None = None  # NIC ports; None: as many as it has links
+
+
+# Where a switch runs on the live clock; on the virtual clock all are in the engine.
+PLACEMENTS: dict[str, str] = {
+    "xdp": "a namespace of its own, its program in the kernel, real packets that tcpdump sees",
+    "engine": "the engine's build of the same program, in memory: far faster",
+}
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch of one plane; `ports` is its radix, None for as many as it has links."""
+
+    name: str
+    plane: int = 0
+    ports: int | None = None
+    placement: str = "xdp"

@@ -1,0 +1,43 @@
+"""What a fabric's numbering, its description and its drawing read of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from loomnet.base.units import Size
+from loomnet.fabrics.clos_shape import Clos
+from loomnet.fabrics.links import HalfLink, Link
+from loomnet.fabrics.nodes import Host, Switch
+
+
+class FabricView(Protocol):
+    """A fabric, to be read. `shape`: the arithmetic of a regular one. `uniform`: whether its links
+    are as they were built. `notes`: rows that describe() shows besides."""
+
+    name: str
+    payload: Size
+    shape: Clos | None
+    uniform: bool
+    notes: dict[str, tuple[float, str]]
+
+    @property
+    def hosts(self) -> Mapping[str, Host]: ...
+    @property
+    def switches(self) -> Mapping[str, Switch]: ...
+    @property
+    def counts(self) -> tuple[int, int, int]: ...
+    @property
+    def planes(self) -> int: ...
+    def all_links(self) -> list[Link]: ...
+    def links_of(self, node: str) -> list[Link]: ...
+    def plane_of(self, link: Link) -> int: ...
+    def check(self) -> FabricView: ...
+
+
+class ClosView(FabricView, Protocol):
+    """A regular fabric. `specs`: both directions of a link, by tier."""
+
+    specs: tuple[HalfLink, ...]
+
+    def link(self, number: int) -> Link: ...

@@ -1,0 +1,228 @@
+"""Faults as rows: what breaks, when, for how long, and the phase it is called in the metrics."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, model_validator
+
+from loomnet.base.arguments import checked_call
+from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.base.spec import Spec
+from loomnet.base.units import Rate, Time
+from loomnet.fabrics.model import Fabric
+
+RESERVED_PHASES = ("before", "after")
+MOST_STEPS = 10**9
+MOST_FAULTS = 100_000
+
+
+@dataclass(frozen=True, order=True)
+class StepMark:
+    """The moment rank 0 has finished step `number`."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"step {self.number}"
+
+
+@dataclass(frozen=True, order=True)
+class IterationCount:
+    """`number` medians of the undisturbed iteration, fixed when the fault starts."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.number} iterations"
+
+
+@checked_call
+def step(number: int) -> StepMark:
+    """`at=ln.step(40)`: when rank 0 has finished step 40."""
+    return StepMark(_whole("step", number))
+
+
+@checked_call
+def iterations(number: int) -> IterationCount:
+    """`duration=ln.iterations(30)`: 30 medians of the undisturbed iteration."""
+    return IterationCount(_whole("iterations", number))
+
+
+def _whole(what: str, number: int) -> int:
+    if type(number) is not int or not 1 <= number <= MOST_STEPS:
+        raise UsageError(f"{what}({quoted(number)}): must be a whole number from 1 to {MOST_STEPS}")
+    return number
+
+
+def _moment(value: Any) -> Any:
+    return value if isinstance(value, (StepMark, Time)) else Time(value)
+
+
+def _span(value: Any) -> Any:
+    if value is None or isinstance(value, IterationCount):
+        return value
+    return Time(value)
+
+
+class Fault(Spec):
+    """One row. Made by down(), loss(), delay(), degrade(), kill(); `target` may be a glob."""
+
+    kind: Literal["down", "loss", "delay", "degrade", "kill"]
+    target: str
+    at: Annotated[Time | StepMark, BeforeValidator(_moment)]
+    duration: Annotated[Time | IterationCount | None, BeforeValidator(_span)] = None
+    phase: str | None = None
+    probability: float | None = None
+    burst: float = 1.0
+    extra: Time | None = None
+    to: Rate | float | None = None
+    keep_thresholds: bool = False
+    reboot: Time | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Fault:
+        if self.phase is not None:
+            if self.phase in RESERVED_PHASES:
+                raise UsageError(
+                    f'phase "{self.phase}" is what the report calls the undisturbed '
+                    "part; choose another name"
+                )
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", self.phase):
+                raise UsageError(f'phase "{self.phase}" must be small letters, digits and _')
+        if self.kind == "loss" and not 0 < (self.probability or 0) <= 1:
+            raise UsageError(f"loss probability {self.probability} must be above 0, at most 1")
+        if not (math.isfinite(self.burst) and self.burst >= 1):
+            raise UsageError(f"burst {self.burst} must be 1 or more: mean packets per burst")
+        if self.kind == "degrade" and isinstance(self.to, float) and not 0 < self.to < 1:
+            raise UsageError(
+                f'degrade to {self.to}: a share between 0 and 1, or a rate such as "10 Gb/s"'
+            )
+        if self.reboot is not None and self.duration is None:
+            raise UsageError("reboot needs a duration: for how long the switch is off before")
+        if self.duration is not None and self.duration in (Time("0 s"), IterationCount(0)):
+            raise UsageError("duration must be longer than zero")
+        return self
+
+    def check(self, fabric: Fabric) -> None:
+        """Raises UsageError, with the three nearest names, if the target does not exist."""
+        try:
+            found = (
+                fabric.match_switches(self.target)
+                if self.kind == "kill"
+                else fabric.match(self.target)
+            )
+        except UsageError as error:
+            raise UsageError(f"fault {self.label}: {error}") from None
+        if self.kind == "degrade" and isinstance(self.to, Rate):
+            for link, direction in found:
+                half = link.backward if direction < 0 else link.forward
+                if self.to >= half.rate:
+                    raise UsageError(
+                        f"fault {self.label}: {self.to} is not below {link.name}'s rate {half.rate}"
+                    )
+
+    @property
+    def label(self) -> str:
+        return self.phase or f"{self.kind}({self.target})"
+
+    def describe(self) -> str:
+        """The row as one line: `nic_link_down: down h0--p0.leaf0 at 8 s for 8 s`."""
+        detail = {
+            "loss": f" {self.probability:g}" if self.probability else "",
+            "delay": f" +{self.extra}",
+            "degrade": f" to {self.to}",
+        }.get(self.kind, "")
+        lasts = f"for {self.duration}" if self.duration else "to the end"
+        if self.reboot is not None:
+            lasts += f", then boots for {self.reboot}"
+        head = f"{self.phase}: " if self.phase else ""
+        return f"{head}{self.kind} {self.target}{detail} at {self.at} {lasts}"
+
+
+@checked_call
+def down(link: str, *, at: Any, duration: Any = None, phase: str | None = None) -> Fault:
+    """Takes a link (`a--b`) or one direction (`a->b`) down: carrier is lost at both ends."""
+    return Fault(kind="down", target=link, at=at, duration=duration, phase=phase)
+
+
+@checked_call
+def loss(
+    link: str,
+    probability: float,
+    *,
+    at: Any,
+    duration: Any = None,
+    burst: float = 1.0,
+    phase: str | None = None,
+) -> Fault:
+    """Loses a share `probability` of packets in silence, in bursts of mean `burst` packets."""
+    return Fault(
+        kind="loss",
+        target=link,
+        at=at,
+        duration=duration,
+        phase=phase,
+        probability=probability,
+        burst=burst,
+    )
+
+
+@checked_call
+def delay(
+    link: str, extra: Time | str, *, at: Any, duration: Any = None, phase: str | None = None
+) -> Fault:
+    """Lengthens a link by `extra` in each direction named."""
+    return Fault(kind="delay", target=link, at=at, duration=duration, phase=phase, extra=extra)
+
+
+@checked_call
+def degrade(
+    link: str, to: Rate | str | float, *, at: Any, duration: Any = None, phase: str | None = None,
+    keep_thresholds: bool = False,
+) -> Fault:
+    """Slows a link to a rate ("10 Gb/s") or to a share of its own (0.25). Its queues and marking
+    thresholds shrink with it, down to 8 packets, as a port that has negotiated the lower rate has
+    them; with `keep_thresholds` they stay, and packets wait the longer."""
+    value = to if isinstance(to, float) else Rate.given("degrade: to", to)
+    return Fault(kind="degrade", target=link, at=at, duration=duration, phase=phase, to=value,
+                 keep_thresholds=keep_thresholds)
+
+
+@checked_call
+def kill(
+    switch: str, *, at: Any, duration: Any = None, phase: str | None = None,
+    reboot: Time | str | None = None,
+) -> Fault:
+    """A switch dies for `duration`: all its links lose carrier, and what it held is lost. Then it
+    boots for `reboot` (0): its links have carrier but its tables are empty, so it drops all that
+    comes (`drop_no_route`). It ends with the tables that the others have by then."""
+    boots = None if reboot is None else Time.given("kill: reboot", reboot)
+    return Fault(kind="kill", target=switch, at=at, duration=duration, phase=phase, reboot=boots)
+
+
+def list_of_faults(faults: Any) -> list[Any]:
+    """Raises UsageError where it is no list of rows."""
+    if not isinstance(faults, Iterable) or isinstance(faults, (str, bytes, Fault)):
+        raise UsageError(f"faults: {quoted(faults)} is not a list of faults; write [ln.down(…)]")
+    found = list(itertools.islice(faults, MOST_FAULTS + 1))
+    if len(found) > MOST_FAULTS:
+        raise UsageError(f"faults: more than {MOST_FAULTS:,} of them")
+    return found
+
+
+def check_faults(faults: list[Fault], fabric: Fabric) -> None:
+    """Checks every row against a fabric. Raises UsageError naming the first row at fault."""
+    for row in faults:
+        if not isinstance(row, Fault):
+            raise UsageError(
+                f"faults: {quoted(row)} is not a fault; write ln.down(…), ln.loss(…), "
+                "ln.delay(…), ln.degrade(…) or ln.kill(…)"
+            )
+        row.check(fabric)

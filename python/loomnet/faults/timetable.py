@@ -1,0 +1,292 @@
+"""The faults' timetable as a sans-I/O state machine: time and finished iterations go in, changes of
+links, switches and routes come out. Both clocks drive the same object."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from loomnet.base.errors import UsageError
+from loomnet.base.units import Rate, Time
+from loomnet.faults.model import Fault, IterationCount, StepMark
+from loomnet.plans.ecmp import EcmpTables
+from loomnet.plans.model import Plan
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """What all active faults together make of one half-link."""
+
+    up: bool = True
+    loss: float = 0.0
+    burst: float = 1.0
+    extra_delay_ps: int = 0
+    share: float = 1.0  # of the nominal rate
+    queue_share: float = 1.0  # of the nominal queue limits and marking thresholds
+
+    @property
+    def healthy(self) -> bool:
+        return self == LinkState()
+
+
+@dataclass(frozen=True)
+class LinkChange:
+    half: int
+    state: LinkState
+
+
+@dataclass(frozen=True)
+class SwitchChange:
+    node: int
+    alive: bool
+
+
+@dataclass(frozen=True)
+class RouteChange:
+    """The fabric has reconverged: install these ECMP tables."""
+
+    tables: EcmpTables
+
+
+@dataclass(frozen=True)
+class PhaseChange:
+    phase: str
+    kind: Literal["begin", "end"]
+
+
+Change = LinkChange | SwitchChange | RouteChange | PhaseChange
+
+
+@dataclass
+class Window:
+    """One phase as it happened; `end_ps` is None while it lasts. `states` are the half-links not
+    healthy, and `dead` the dead switches, when it began."""
+
+    phase: str
+    start_ps: int
+    end_ps: int | None
+    states: dict[int, LinkState] = field(default_factory=dict)
+    dead: frozenset[int] = frozenset()
+
+
+class Timetable:
+    """Drive it with advance(now) at or after next_time(), and on_iteration() for every iteration
+    rank 0 finishes; apply the changes in the order given. Times are picoseconds since the job's
+    first iteration began. `reroute_delay` None: tables never reconverge. `moments`: a phase ->
+    (number, after): its first fault begins `after` ps behind the end of iteration `number` (0: of
+    the job's begin), not at its own time; so it finds the job where it found it in another run.
+    """
+
+    def __init__(
+        self, plan: Plan, faults: list[Fault], *, reroute_delay: Time | None = None,
+        moments: Mapping[str, tuple[int, int]] | None = None,
+    ) -> None:
+        self._plan, self._faults = plan, list(faults)
+        self._reroute = reroute_delay
+        self._targets = [_targets(plan, fault) for fault in self._faults]
+        self._order = itertools.count()
+        self._queue: list[tuple[int, int, str, object]] = []
+        # Fault -> the iteration whose end it waits for, and how long it waits then.
+        self._waiting: dict[int, tuple[int, int]] = {}
+        moments = dict(moments or {})
+        timed = [i for i, fault in enumerate(faults) if isinstance(fault.at, Time)]
+        for i in sorted(timed, key=lambda i: faults[i].at.count):  # type: ignore[union-attr]
+            number, after = moments.pop(faults[i].phase or "", (0, faults[i].at.count))
+            if number:
+                self._waiting[i] = number, after
+            else:
+                self._push(after, "begin", i)
+        for i, fault in enumerate(faults):
+            if isinstance(fault.at, StepMark):
+                self._waiting[i] = fault.at.number, 0
+        self._active: set[int] = set()
+        self._started: set[int] = set()
+        self._ended: set[int] = set()
+        self._booting: set[int] = set()  # killed switches that have power again
+        self._undisturbed: list[int] = []
+        self._last_change = 0
+        self._shown: dict[int, LinkState] = {}
+        self._dead: frozenset[int] = frozenset()
+        self._routed: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+        self.windows: list[Window] = []
+
+    def _push(self, at: int, kind: str, what: object) -> None:
+        heapq.heappush(self._queue, (at, next(self._order), kind, what))
+
+    # --- inputs ---------------------------------------------------------------------------------
+    def next_time(self) -> int | None:
+        """When advance() has something to do; None when only an iteration can bring more."""
+        return self._queue[0][0] if self._queue else None
+
+    def on_iteration(self, number: int, start_ps: int, end_ps: int) -> list[Change]:
+        """Rank 0 has finished iteration `number`. Returns what changes at `end_ps`."""
+        if not self._active and start_ps >= self._last_change:
+            self._undisturbed.append(end_ps - start_ps)
+        for i in sorted(self._waiting):
+            awaited, after = self._waiting[i]
+            if number >= awaited:
+                del self._waiting[i]
+                self._push(end_ps + after, "begin", i)
+        return self.advance(end_ps)
+
+    def advance(self, now_ps: int) -> list[Change]:
+        """Everything due at or before `now_ps`, in order of time."""
+        changes: list[Change] = []
+        while self._queue and self._queue[0][0] <= now_ps:
+            at, due = self._queue[0][0], []
+            while self._queue and self._queue[0][0] == at:
+                due.append(heapq.heappop(self._queue))
+            changes += self._apply(at, due)
+        return changes
+
+    # --- state ----------------------------------------------------------------------------------
+    @property
+    def finished(self) -> bool:
+        """Every fault with an end has ended, and no rerouting is pending."""
+        endless = {i for i in self._started if self._faults[i].duration is None}
+        return (
+            not self._queue
+            and not self._waiting
+            and len(self._ended | endless) == len(self._faults)
+        )
+
+    @property
+    def active(self) -> list[Fault]:
+        return [self._faults[i] for i in sorted(self._active)]
+
+    def longest_fault(self) -> Time:
+        """The longest duration stated as a time; zero when there is none."""
+        return max(
+            (f.duration + (f.reboot or Time("0 s")) for f in self._faults
+             if isinstance(f.duration, Time)),
+            default=Time("0 s"),
+        )
+
+    def _apply(self, at: int, due: list[tuple[int, int, str, object]]) -> list[Change]:
+        changes: list[Change] = []
+        begun: list[int] = []
+        for _, _, kind, what in due:
+            if kind == "reroute":
+                tables_for: tuple[frozenset[int], frozenset[int]] = what  # type: ignore[assignment]
+                changes.append(RouteChange(self._plan.reconverged(*tables_for)))
+                continue
+            index: int = what  # type: ignore[assignment]
+            self._last_change = at
+            if kind == "begin":
+                self._active.add(index)
+                self._started.add(index)
+                begun.append(index)
+                if (lasts := self._duration(index)) is not None:
+                    boots = self._faults[index].reboot
+                    if boots is not None and boots.count > 0:
+                        self._push(at + lasts, "power", index)
+                        lasts += boots.count
+                    self._push(at + lasts, "end", index)
+            elif kind == "power":
+                self._booting.add(index)
+            else:
+                self._active.discard(index)
+                self._booting.discard(index)
+                self._ended.add(index)
+        changes += self._differences(at)
+        for _, _, kind, what in due:
+            if kind == "end" and (phase := self._faults[what].phase):  # type: ignore[index]
+                changes += self._close(phase, at)
+        for index in begun:
+            if phase := self._faults[index].phase:
+                changes += self._open(phase, at)
+        return changes
+
+    def _duration(self, index: int) -> int | None:
+        duration = self._faults[index].duration
+        if isinstance(duration, IterationCount):
+            if not self._undisturbed:
+                raise UsageError(
+                    f"fault {self._faults[index].label}: lasts {duration}, but no "
+                    "undisturbed iteration came before it; give a time or start later"
+                )
+            return round(statistics.median(self._undisturbed) * duration.number)
+        return None if duration is None else duration.count
+
+    def _differences(self, at: int) -> list[Change]:
+        states: dict[int, LinkState] = {}
+        dead: set[int] = set()
+        for index in sorted(self._active):
+            halves, switches = self._targets[index]
+            dead |= set(switches)
+            for half in () if index in self._booting else halves:
+                states[half] = _add(
+                    states.get(half, LinkState()),
+                    self._faults[index],
+                    self._plan.half(half).rate_bps,
+                )
+        changes: list[Change] = [
+            SwitchChange(node, node not in dead) for node in sorted(self._dead ^ dead)
+        ]
+        healthy = LinkState()
+        changes += [
+            LinkChange(half, states.get(half, healthy))
+            for half in sorted(self._shown.keys() | states.keys())
+            if states.get(half, healthy) != self._shown.get(half, healthy)
+        ]
+        self._shown, self._dead = states, frozenset(dead)
+        routed = (
+            frozenset(half // 2 for half, state in states.items() if not state.up),
+            self._dead,
+        )
+        if routed != self._routed:
+            self._routed = routed
+            if self._reroute is not None:
+                self._push(at + self._reroute.count, "reroute", routed)
+        return changes
+
+    def _open(self, phase: str, at: int) -> list[Change]:
+        if any(w.phase == phase and w.end_ps is None for w in self.windows):
+            return []
+        self.windows.append(Window(phase, at, None, dict(self._shown), self._dead))
+        return [PhaseChange(phase, "begin")]
+
+    def _close(self, phase: str, at: int) -> list[Change]:
+        if any(self._faults[i].phase == phase for i in self._active):
+            return []
+        for window in self.windows:
+            if window.phase == phase and window.end_ps is None:
+                window.end_ps = at
+                return [PhaseChange(phase, "end")]
+        return []
+
+
+def _targets(plan: Plan, fault: Fault) -> tuple[list[int], list[int]]:
+    """Half-links and switches (node numbers) a fault acts on."""
+    topology = plan.topology
+    if fault.kind == "kill":
+        nodes = [topology.number[name] for name in topology.fabric.match_switches(fault.target)]
+        links = {link for node in nodes for _, link, _ in topology.neighbours(node)}
+        return sorted(half for link in links for half in (2 * link, 2 * link + 1)), nodes
+    halves = []
+    for link, direction in topology.fabric.match(fault.target):
+        if not topology.present(topology.link_number[link.name]):
+            continue  # no traffic of this run can meet it
+        number = 2 * topology.link_number[link.name]
+        both = direction == 0 or fault.kind == "down"  # carrier is lost at both ends
+        halves += [number] * (both or direction > 0) + [number + 1] * (both or direction < 0)
+    return sorted(halves), []
+
+
+def _add(state: LinkState, fault: Fault, rate_bps: int) -> LinkState:
+    """Overlapping faults add up: losses as independent, delays as a sum, rates as shares."""
+    share, lost = 1.0, fault.probability or 0.0
+    if fault.kind == "degrade":
+        share = fault.to.count / rate_bps if isinstance(fault.to, Rate) else float(fault.to or 1)
+    return LinkState(
+        up=state.up and fault.kind not in ("down", "kill"),
+        loss=state.loss + lost - state.loss * lost,
+        burst=max(state.burst, fault.burst),
+        extra_delay_ps=state.extra_delay_ps + (fault.extra.count if fault.extra else 0),
+        share=state.share * share,
+        queue_share=state.queue_share * (1.0 if fault.keep_thresholds else min(share, 1.0)),
+    )

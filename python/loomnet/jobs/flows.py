@@ -1,0 +1,149 @@
+"""Jobs of flows between pairs of ranks, none of which waits for another: patterns of equal rounds,
+and arrivals drawn from a distribution."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from loomnet.base.arguments import checked_call
+from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.base.spec import Spec
+from loomnet.base.units import Size, Time
+from loomnet.jobs import flow_sizes as flowsizes
+from loomnet.jobs.edges import Edge, edges_of
+from loomnet.jobs.graphs import ConnectionMatrix
+from loomnet.jobs.model import MOST_COUNT, Collective, Count, Job, Seed
+
+MOST_PAIRED = 64  # ranks; among more, not every pair is looked at
+MOST_SENDERS = 4096  # ranks; among more, not every rank is looked at
+MOST_SIZES = 100_000  # of one list
+MOST_FLOWS = MOST_ROUNDS = 1_000_000  # each is an entry of some hundred bytes, and a row
+
+
+class _Pairwise(Spec):
+    """Common to jobs of flows between pairs: sockets can carry them, and none waits for another."""
+
+    @property
+    def over_sockets(self) -> bool:
+        return True
+
+    @property
+    def synchronous(self) -> bool:
+        return False
+
+
+class Permutation(_Pairwise, Collective):
+    """Rank r sends `size` bytes to rank (r + `shift`) mod ranks, all at once, `repeat` times. With
+    `shift="random"` the receivers are a random permutation, drawn from `seed`, that leaves no rank
+    in its place."""
+
+    kind: ClassVar[str] = "permutation"
+    shift: Count | Literal["random"] = 1
+    seed: Seed = 0
+    repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = 1
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        if self.shift == "random":
+            # One cycle through all ranks in random order: every rank sends to the next on it.
+            order = list(placed)
+            random.Random(f"permutation {self.seed} {len(order)}").shuffle(order)
+            return sorted(zip(order, order[1:] + order[:1], strict=True))
+        if self.shift % len(placed) == 0:
+            raise UsageError(f"Permutation.shift: {self.shift} sends every rank to itself")
+        return [(host, placed[(i + self.shift) % len(placed)]) for i, host in enumerate(placed)]
+
+
+class Incast(_Pairwise, Collective):
+    """All other ranks send `size` bytes to rank `receiver` at once, `repeat` times."""
+
+    kind: ClassVar[str] = "incast"
+    receiver: Annotated[int, Field(ge=0, le=MOST_COUNT, strict=True)] = 0
+    repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = 1
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        if self.receiver >= len(placed):
+            raise UsageError(f"Incast.receiver: rank {self.receiver} of {len(placed)}")
+        return [(host, placed[self.receiver]) for host in placed if host != placed[self.receiver]]
+
+
+def _sizes(value: Any) -> Any:
+    if isinstance(value, str):
+        found = flowsizes.named(value)
+        return (Size(value),) if found is None else found
+    if isinstance(value, (Size, flowsizes.FlowSizes)):
+        return (value,) if isinstance(value, Size) else value
+    if not isinstance(value, Iterable) or isinstance(value, (bytes, Mapping)):
+        raise UsageError(f"{quoted(value)} is no size, list of sizes or distribution")
+    found = tuple(Size(each) for each in itertools.islice(value, MOST_SIZES + 1))
+    if len(found) > MOST_SIZES:
+        raise UsageError(f"more than {MOST_SIZES:,} sizes; a CSV file holds a distribution")
+    return found
+
+
+class Flows(_Pairwise, Job):
+    """`count` independent flows between random pairs of ranks, or the given `pairs` in turn.
+
+    `sizes`: one size or several of equal weight, a published distribution ("websearch",
+    "datamining"), or a CSV file of bytes,share. Flows arrive as a Poisson process, `gap` apart on
+    average or at the `load` that offers this share of the sending NICs' rate; or each at its own
+    time in `starts`; all at once without any of these.
+    """
+
+    kind: ClassVar[str] = "flows"
+    positional: ClassVar[tuple[str, ...]] = ("sizes",)
+    sizes: Annotated[Any, BeforeValidator(_sizes)]
+    count: Annotated[Count, Field(le=MOST_FLOWS)] = 1
+    gap: Time | None = None
+    load: Annotated[float, Field(gt=0, le=10)] | None = None
+    pairs: Annotated[tuple[tuple[int, int], ...], Field(max_length=MOST_FLOWS, fail_fast=True)] = ()
+    starts: Annotated[tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)] = ()
+
+    @staticmethod
+    @checked_call
+    def from_htsim(path: str | Path, **values: Any) -> ConnectionMatrix:
+        """The flows of an htsim connection matrix (.cm), triggers included; values as for a job."""
+        return ConnectionMatrix(path=path, **values)
+
+    @property
+    def distribution(self) -> flowsizes.FlowSizes:
+        if isinstance(self.sizes, flowsizes.FlowSizes):
+            return self.sizes
+        return flowsizes.of_list(self.sizes)
+
+    def mean_gap_ps(self, nic_bps: int, senders: int) -> float | None:
+        """Mean time between two arrivals; None where all flows start at once."""
+        if self.load is not None:
+            return self.distribution.mean * 8e12 / (self.load * nic_bps * senders)
+        return None if self.gap is None else float(self.gap.count)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Flows:
+        if not self.sizes:
+            raise UsageError("sizes is empty: give one size or more")
+        if self.gap is not None and self.load is not None:
+            raise UsageError("gap and load both set the arrivals; give one")
+        if self.starts and (self.gap is not None or self.load is not None):
+            raise UsageError("starts and gap or load both set the arrivals; give one")
+        if self.starts and len(self.starts) != self.count:
+            raise UsageError(f"starts has {len(self.starts)} times for {self.count} flows (count)")
+        return self
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        if self.pairs:
+            return edges_of(self.pairs, placed, "Flows.pairs")
+        if len(placed) > MOST_PAIRED:  # what capacity is judged by: neighbours near and far
+            distances = [1 << bit for bit in range((len(placed) - 1).bit_length())]
+            every = -(-len(placed) // MOST_SENDERS)
+            return [(placed[i], placed[(i + d) % len(placed)])
+                    for i in range(0, len(placed), every) for d in distances]
+        return [(a, b) for a in placed for b in placed if a != b]

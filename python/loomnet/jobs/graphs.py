@@ -1,0 +1,153 @@
+"""Jobs read from files: traces and connection matrices, whose transfers wait for one another."""
+
+from __future__ import annotations
+
+import abc
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import model_validator
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.base.reading import is_file, parse_json, read_bytes
+from loomnet.base.units import Size, Time
+from loomnet.jobs.edges import Edge, edges_of
+from loomnet.jobs.model import Job, check_ranks
+from loomnet.jobs.task_graph import MOST_TASKS, TaskGraph
+
+
+def _flow(row: Any) -> tuple[Time, int, int, Size]:
+    """One row of a JSON Lines trace. Raises UsageError."""
+    if not isinstance(row, dict):
+        raise UsageError(f"{quoted(row)} is no row")
+    for name in ("at", "source", "destination", "size"):
+        if name not in row:
+            raise UsageError(f"{name} is missing")
+    ends = row["source"], row["destination"]
+    if not all(type(end) is int and end >= 0 for end in ends):
+        raise UsageError(
+            f"source {quoted(ends[0])}, destination {quoted(ends[1])}: ranks are whole numbers, "
+            "0 or more"
+        )
+    return Time.given("at", row["at"]), *ends, Size.given("size", row["size"])
+
+
+class GraphJob(Job, abc.ABC):
+    """Common to jobs that are a graph of transfers and delays; as many ranks as it has."""
+
+    path: Path
+
+    @abc.abstractmethod
+    def graph(self) -> TaskGraph:
+        """Reads and checks the file. Raises UsageError."""
+
+    @cached_property
+    def _graph(self) -> TaskGraph:
+        return self.graph()
+
+    def place(self, hosts: list[int]) -> list[int]:
+        ranks = self._graph.ranks
+        if self.ranks not in (None, ranks):
+            raise UsageError(f"{type(self).__name__}.ranks: {self.path} has {ranks} ranks")
+        check_ranks(str(self.path), ranks)
+        if ranks > len(hosts):
+            raise UsageError(
+                f"{self.path}: {ranks} ranks but {len(hosts)} hosts; one rank runs per host"
+            )
+        return hosts[:ranks]
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        return [(placed[a], placed[b]) for a, b in self._graph.pairs]
+
+    @property
+    def synchronous(self) -> bool:
+        return False
+
+    def describe(self) -> str:
+        return f"{self.path.name} over {self.transport}"
+
+
+class ConnectionMatrix(GraphJob):
+    """The flows of an htsim connection matrix: rank i is its node i. Starts are in `start_unit`:
+    picoseconds, htsim's own, unless it says otherwise; matrices made for other loaders count
+    microseconds. Read when made; raises UsageError naming the line at fault."""
+
+    kind: ClassVar[str] = "connection_matrix"
+    positional: ClassVar[tuple[str, ...]] = ("path", "transport")
+    start_unit: Time = Time("1 ps")
+
+    def graph(self) -> TaskGraph:
+        from loomnet.jobs.htsim_matrix import read_matrix
+
+        return read_matrix(self.path, self.start_unit).graph()
+
+    def describe(self) -> str:
+        waiting = len(self._graph.never)
+        return super().describe() + bool(waiting) * (
+            f"; {waiting} connection{'s' * (waiting > 1)} never start: nobody fires their trigger")
+
+    @model_validator(mode="after")
+    def _read(self) -> ConnectionMatrix:
+        self._graph  # noqa: B018 (refused here rather than when it runs)
+        return self
+
+
+class Trace(GraphJob):
+    """An execution trace. Either MLCommons Chakra, one file <prefix>.<rank>.et per rank: `path` is
+    their folder, their common prefix or one of them, and `groups` a JSON file of communicator
+    groups {"name": [ranks]}. Or flows from a JSON Lines file, a row per flow, its ranks by number:
+    {"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}"""
+
+    kind: ClassVar[str] = "trace"
+    positional: ClassVar[tuple[str, ...]] = ("path", "transport")
+    groups: Path | None = None
+
+    @property
+    def chakra(self) -> bool:
+        """True for Chakra's files, False for a JSON Lines file."""
+        return not is_file(self.path) or self.path.name.endswith((".et", ".et.gz"))
+
+    def graph(self) -> TaskGraph:
+        from loomnet.jobs.chakra import read_graph
+
+        return read_graph(self.path, self.groups)
+
+    def place(self, hosts: list[int]) -> list[int]:
+        return super().place(hosts) if self.chakra else Job.place(self, hosts)
+
+    @property
+    def synchronous(self) -> bool:
+        return self.chakra
+
+    @property
+    def over_sockets(self) -> bool:
+        return not self.chakra
+
+    def rows(self) -> list[tuple[Time, int, int, Size]]:
+        """(start, source rank, destination rank, size) in order of start. Raises UsageError naming
+        the line at fault."""
+        found = []
+        for number, line in enumerate(read_bytes(self.path).split(b"\n"), 1):
+            if not line.strip():
+                continue
+            where = f"{self.path}:{number}"
+            try:
+                found.append(_flow(parse_json(line, where)))
+            except UsageError as error:
+                text = str(error) if str(error).startswith(where) else f"{where}: {error}"
+                raise UsageError(
+                    f"{text}; a row is {(Trace.__doc__ or '').splitlines()[-1].strip()}"
+                ) from None
+            if len(found) > MOST_TASKS:
+                raise UsageError(f"{self.path}: more than {MOST_TASKS:,} flows")
+        return sorted(found, key=lambda row: row[0].count)
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        if self.chakra:
+            return super().edges(hosts)
+        placed = self.place(hosts)
+        pairs = sorted({(a, b) for _, a, b, _ in self.rows()})
+        return edges_of(pairs, placed, str(self.path))

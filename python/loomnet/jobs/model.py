@@ -1,0 +1,270 @@
+"""What runs on a fabric: a real PyTorch job, a collective, or a traffic model. Specifications only,
+validated on construction. Flows between pairs are in flowjobs, traces in graphjobs."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StrictStr,
+    field_validator,
+    model_validator,
+)
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.base.reading import is_file, other_than_a_file
+from loomnet.base.spec import Spec
+from loomnet.base.units import Size, Time
+from loomnet.jobs.compute import ComputeModel, compute_model
+from loomnet.jobs.edges import Edge, ring
+from loomnet.jobs.training_script import check_training_script
+
+MIN_STALL = Time("5 s")
+
+
+def _stall(value: Any) -> Any:
+    if value is None or value == "auto":
+        return value
+    if not (timeout := Time(value)):
+        raise UsageError("must be above 0; None waits for ever")
+    return timeout
+
+
+MOST_COUNT = 10**9
+MOST_ARGUMENTS = 10_000  # of a script; the kernel's limit is on their bytes
+Count = Annotated[int, Field(ge=1, le=MOST_COUNT, strict=True)]
+Seed = Annotated[int, Field(ge=0, lt=2**64, strict=True)]
+MOST_RANKS = 1 << 17  # of one job: the NICs of the largest published fabric, all of them built
+# Every two ranks of a collective have a queue pair.
+MOST_MESHED = 4096
+
+
+def check_ranks(where: str, ranks: int) -> None:
+    """Raises UsageError for more ranks than one job has."""
+    if ranks > MOST_RANKS:
+        raise UsageError(
+            f"{where}: {ranks:,} ranks are more than the {MOST_RANKS:,} of one job; give ranks="
+        )
+
+
+class Job(Spec):
+    """Common to all jobs. `ranks` None: every host of role rank; rank r runs on the r-th of them.
+
+    `stall_timeout`: emulated time without progress after which the job is ended; "auto" is three
+    times the longest fault and at least 5 s, None waits for ever.
+    """
+
+    kind: ClassVar[str] = "job"
+    transport: StrictStr = "mrc"  # by name; systems.registry knows whether there is such a one
+    ranks: Count | None = None
+    stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = "auto"
+
+    def place(self, hosts: list[int]) -> list[int]:
+        """Host numbers of ranks 0, 1, …. Raises UsageError when there are more ranks than hosts."""
+        wanted = len(hosts) if self.ranks is None else self.ranks
+        if wanted > len(hosts):
+            raise UsageError(
+                f"{type(self).__name__}.ranks: {wanted} ranks but {len(hosts)} hosts; "
+                "one rank runs per host"
+            )
+        if wanted < 2:
+            raise UsageError(f"{type(self).__name__}.ranks: a job needs 2 ranks or more")
+        check_ranks(f"{type(self).__name__}.ranks", wanted)
+        return hosts[:wanted]
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        """Pairs of hosts that exchange data, for the expected capacity."""
+        return ring(self.place(hosts))
+
+    @property
+    def synchronous(self) -> bool:
+        """True where the slowest pair sets the pace of all."""
+        return True
+
+    def stall_after(self, longest_fault: Time) -> Time | None:
+        """The stall timeout in force."""
+        if self.stall_timeout == "auto":
+            return max(longest_fault * 3, MIN_STALL)
+        return self.stall_timeout  # type: ignore[return-value]
+
+    def describe(self) -> str:
+        return f"{type(self).__name__} over {self.transport}"
+
+    @property
+    def over_sockets(self) -> bool:
+        """Whether, live, sockets of the hosts' kernels can carry it: flows between pairs do."""
+        return False
+
+    def check_clock(self, clock: str) -> None:
+        """Raises UsageError if this job cannot run on the clock, whatever its transport."""
+
+
+class TorchJob(Job):
+    """A PyTorch script and its arguments, as for torchrun; the script holds nothing of Loomnet.
+
+    `compute`: emulated compute time on the virtual clock; a live run computes for real. One time is
+    an iteration's. A table has a row per layer, by qualified module name or pattern, {"layers.*":
+    "0.1 ms"} or {"layers.*": (forward, backward)} (one time is forward's, backward takes twice
+    that), and "optimizer" for the step; gradients then leave while backward goes on. "measured" is
+    each rank's own CPU time, "measured x 0.1" a share of it: such a run is not deterministic.
+    `log`: a regular expression with named groups, read from rank 0's output, `step` and `loss`
+    among them. `until`: emulated time, from the first iteration on, at which the ranks are told to
+    stop after the iteration at hand. `stall_wall`: on the virtual clock, wall time after which the
+    job is ended when emulated time stands and no process of a rank uses the processor; None: never.
+    `env`: variables for the ranks, which have of the caller's own those that Python, PyTorch and
+    its libraries read (see loomnet.processes.ranks), and no secrets.
+    """
+
+    kind: ClassVar[str] = "torch"
+    positional: ClassVar[tuple[str, ...]] = ("script",)
+    script: Path
+    args: Annotated[tuple[str, ...], Field(max_length=MOST_ARGUMENTS, fail_fast=True)] = ()
+    compute: Annotated[ComputeModel | None, PlainValidator(compute_model)] = None
+    log: str | None = None
+    map_backend: bool = True
+    until: Time | None = None
+    stall_wall: Time | None = Time("60 s")
+    env: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("log")
+    @classmethod
+    def _pattern(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                names = re.compile(value).groupindex
+            except (re.error, OverflowError, RecursionError) as error:
+                raise UsageError(
+                    f"{quoted(value)} is not a regular expression: {error}"
+                ) from None
+            if "step" not in names:
+                raise UsageError(
+                    f"{quoted(value)} has no group (?P<step>…): the step a line speaks of"
+                )
+        return value
+
+    @model_validator(mode="after")
+    def _passable(self) -> TorchJob:
+        """A process can be given no argument and no variable with a NUL, and none of half a
+        character."""
+        texts = [("args", text) for text in self.args]
+        for name, value in self.env.items():
+            if not name or "=" in name:
+                raise UsageError(f"env: {quoted(name)} is no name of a variable")
+            texts += [("env", name), ("env", value)]
+        for field, text in [("script", str(self.script)), *texts]:
+            try:
+                bad = b"\0" in os.fsencode(text)
+            except UnicodeEncodeError:
+                bad = True
+            if bad:
+                raise UsageError(f"{field}: {quoted(text)} cannot be handed to a process")
+        return self
+
+    def located(self, *folders: Path) -> Path:
+        """The script's path, tried in each folder. Raises UsageError if it is in none, or if no
+        rank could run it."""
+        for folder in folders:
+            if is_file(folder / self.script):
+                path = (folder / self.script).resolve()
+                check_training_script(path, self.env)
+                return path
+            if (other := other_than_a_file(folder / self.script)) is not None:
+                raise UsageError(f"TorchJob.script: {folder / self.script} is {other}")
+        tried = ", ".join(str(folder) for folder in folders)
+        raise UsageError(f"TorchJob.script: no file {self.script} in {tried}")
+
+    def check_clock(self, clock: str) -> None:
+        if clock == "virtual" and self.compute is None:
+            raise UsageError(
+                "TorchJob.compute: the virtual clock needs the compute time of an "
+                'iteration, for example compute="2 ms", or a table by layer'
+            )
+
+    def describe(self) -> str:
+        return f"{self.script.name} over {self.transport}"
+
+
+class Collective(Job):
+    """Common to jobs of `repeat` equal rounds, each round one iteration."""
+
+    positional: ClassVar[tuple[str, ...]] = ("size", "repeat", "transport")
+    size: Size
+    repeat: Count = 1
+    compute: Time = Time("0 s")  # between two repetitions
+
+    @field_validator("size")
+    @classmethod
+    def _some(cls, value: Size) -> Size:
+        if value.bytes < 1:
+            raise UsageError("must be 1 B or more")
+        return value
+
+    def place(self, hosts: list[int]) -> list[int]:
+        placed = super().place(hosts)
+        if isinstance(self, COLLECTIVES) and len(placed) > MOST_MESHED:
+            raise UsageError(
+                f"{type(self).__name__}.ranks: {len(placed)} ranks are more than the {MOST_MESHED} "
+                "that one collective joins: every two have a queue pair; give ranks="
+            )
+        return placed
+
+    def describe(self) -> str:
+        return f"{self.repeat} x {type(self).__name__} of {self.size} over {self.transport}"
+
+
+class AllReduce(Collective):
+    """Ring all-reduce of `size` bytes per rank, `repeat` times, each repetition one iteration."""
+
+    kind: ClassVar[str] = "all_reduce"
+
+
+class AllToAll(Collective):
+    """Every rank sends `size`/ranks bytes to every other, `repeat` times."""
+
+    kind: ClassVar[str] = "all_to_all"
+
+    def edges(self, hosts: list[int]) -> list[Edge]:
+        placed = self.place(hosts)
+        return [(a, b) for a in placed for b in placed if a != b]
+
+
+class AllGather(Collective):
+    """Ring all-gather: every rank ends with `size` bytes, `size`/ranks of them from each."""
+
+    kind: ClassVar[str] = "all_gather"
+
+
+class ReduceScatter(Collective):
+    """Ring reduce-scatter of `size` bytes per rank, of which each keeps its `size`/ranks."""
+
+    kind: ClassVar[str] = "reduce_scatter"
+
+
+class Broadcast(Collective):
+    """Rank 0 sends `size` bytes to all others, down a chain or, if small, a tree."""
+
+    kind: ClassVar[str] = "broadcast"
+
+
+class Reduce(Collective):
+    """The sum of `size` bytes of every rank ends at rank 0, up a chain or, if small, a tree."""
+
+    kind: ClassVar[str] = "reduce"
+
+
+class SendRecv(Collective):
+    """Every rank sends `size` bytes to the next and receives as much from the one before; a round
+    ends with both."""
+
+    kind: ClassVar[str] = "send_recv"
+
+
+# What the engine runs as an operation of all ranks together.
+COLLECTIVES = (AllReduce, AllToAll, AllGather, ReduceScatter, Broadcast, Reduce, SendRecv)

@@ -1,0 +1,273 @@
+"""Live against virtual: the same scenario on both clocks must agree, with the live run's compute
+gaps replayed on the virtual clock, and its faults where in an iteration they fell."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loomnet.base.number_text import number_text
+from loomnet.base.table import Table
+from loomnet.measures import training as measure
+from loomnet.measures.run_data import RunData
+from loomnet.results.report import Report
+from loomnet.results.result import Result
+
+RATE_TOLERANCE = 0.05  # relative, of goodput and completion times
+# Not the mean: which sender of an incast gets more of the link is decided by microseconds, and
+# moves it by 5 % from seed to seed on the virtual clock alone.
+FLOW_FIGURES = ("fct_max_s",)
+RTTS = 2  # a silence or a recovery may also differ by so many round trips
+SHARE, ROUND_TRIPS, DRAW, EDGE = f"{100 * RATE_TOLERANCE:.0f} %", f"{RTTS} RTT", "draw", "edge"
+WHY = {
+    SHARE: "of the live figure",
+    ROUND_TRIPS: "round trips of the fabric",
+    DRAW: f"{SHARE} or {ROUND_TRIPS}, and the most by which the ranks' computing differed within "
+          "one iteration of the phase: the virtual clock replays how long each rank computed, not "
+          "when",
+    EDGE: f"as {DRAW}, and what a threshold of recovery {SHARE} higher or lower changes, for "
+          f"lengths of iterations agree to {SHARE}; a fault that close to an iteration's edge may "
+          "be found by the next",
+}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One figure on both clocks. `bound` is the difference allowed, in the figure's unit, and `why`
+    the rule it is from, a key of WHY. `reach`: from where to where the virtual figure itself may
+    lie, where it is one draw of several; the bound is counted from there."""
+
+    name: str
+    live: float | None
+    virtual: float | None
+    bound: float
+    why: str = SHARE
+    unit: str | None = None
+    reach: tuple[float, float] | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Within the bound. A figure that only one clock has disagrees, but for a recovery that the
+        reach allows never to come."""
+        if self.reach is not None:
+            live = math.inf if self.live is None else self.live
+            return self.reach[0] - self.bound <= live <= self.reach[1] + self.bound
+        if self.live is None or self.virtual is None:
+            return self.live is self.virtual
+        return math.fabs(self.live - self.virtual) <= self.bound
+
+    @property
+    def difference(self) -> float | None:
+        """How far the virtual figure lies above the live one."""
+        if self.live is None or self.virtual is None:
+            return None
+        return self.virtual - self.live
+
+    @property
+    def allowed(self) -> float:
+        """Of the difference, in the direction it has."""
+        if self.reach is None or self.virtual is None or self.difference is None:
+            return self.bound
+        low, high = self.reach
+        return self.bound + (self.virtual - low if self.difference > 0 else high - self.virtual)
+
+    def row(self) -> dict[str, object]:
+        return {"figure": self.name, "live": number_text(self.live, self.unit),
+                "virtual": number_text(self.virtual, self.unit),
+                "allowed": "any" if math.isinf(self.allowed) else
+                           number_text(self.allowed, self.unit),
+                "by": self.why, "ok": "ok" if self.ok else "NO"}  # fmt: skip
+
+
+def compute_gaps(data: RunData) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+    """Picoseconds of computing, to be replayed. Of a traffic model: between the end of each
+    iteration of rank 0 and the start of the next. Of a training job, whose iterations leave no room
+    between them: per rank, the part of each iteration without work outstanding on its host; so a
+    rank that the others had to wait for lets them wait again."""
+    done = data.iterations
+    between = tuple(max(b.start_ps - a.end_ps, 0) for a, b in itertools.pairwise(done))
+    if any(between) or not data.log:
+        return between
+    return tuple(
+        tuple(each.length_ps - measure.overlap(host.busy, each) for each in done)
+        for host in data.hosts.values()
+    )
+
+
+def agreements(live: Result, virtual: Result) -> list[Agreement]:
+    """Goodput and iteration per phase and the completion times agree within 5 %.
+
+    A silence and a recovery are one draw per fault. They agree within the larger of 5 % and two
+    round trips, and within what the draw can change:
+
+    - A receiver is silent while its peers still compute, which is no network's doing. The twin
+      replays how long each rank computed in each iteration, but not when: live, gradients leave
+      while backward goes on. So both may differ besides by as much as the ranks' computing differed
+      within one iteration.
+    - Recovery ends with the first of three iterations below a threshold, and one that is close to
+      it may count on one clock alone. As lengths agree to 5 %, a live recovery lies between the
+      twin's with the threshold 5 % higher and 5 % lower; "never" is the longest of all. A fault
+      closer to an iteration's edge than computing is even may find the twin in the next.
+    """
+    label = f"{live.label}." if live.label else ""
+    found = [_share(f"{label}completion_s", _completion(live.data), _completion(virtual.data))]
+    if live.flow_records and virtual.flow_records:
+        flows = live.flow_figures(), virtual.flow_figures()
+        found += [_share(f"{label}{name}", *(figures[name][0] for figures in flows))
+                  for name in FLOW_FIGURES]
+    twins = {phase.name: index for index, phase in enumerate(virtual.phases)}
+    for index, phase in enumerate(live.phases):
+        name, twin = f"{label}{phase.name}", twins.get(phase.name)
+        rates = [measure.goodput(live.data.hosts, phase).value,
+                 None if twin is None else
+                 measure.goodput(virtual.data.hosts, virtual.phases[twin]).value]
+        found.append(_share(f"{name}.goodput", *rates, unit="B/s"))
+        pairs = {figure: [_value(result, f"{phase.name}.{figure}") for result in (live, virtual)]
+                 for figure in ("goodput_ratio", "iteration_s", "blip_s", "recovery_s")}
+        found.append(_share(f"{name}.goodput_ratio", *pairs["goodput_ratio"], unit="ratio"))
+        found.append(_share(f"{name}.iteration_s", *pairs["iteration_s"]))
+        found.append(_silence(f"{name}.blip_s", *pairs["blip_s"], live, phase))
+        found.append(_recovery(f"{name}.recovery_s", *pairs["recovery_s"], live, index, virtual,
+                               twin))
+    return found
+
+
+def _share(
+    name: str, live: float | None, virtual: float | None, *, unit: str = "s"
+) -> Agreement:
+    return Agreement(name, live, virtual, RATE_TOLERANCE * math.fabs(live or 0.0), SHARE, unit)
+
+
+def _near(name: str, live: float | None, virtual: float | None, result: Result) -> Agreement:
+    """Within the larger of 5 % and two round trips."""
+    share, trips = RATE_TOLERANCE * math.fabs(live or 0.0), RTTS * result.plan.base_rtt_ps / 1e12
+    why = SHARE if share > trips else ROUND_TRIPS
+    return Agreement(name, live, virtual, max(share, trips), why, "s")
+
+
+def _silence(name: str, live: float | None, virtual: float | None, result: Result,
+             phase: measure.Phase) -> Agreement:
+    made = _near(name, live, virtual, result)
+    draw = uneven_computing_s(result.data, phase)
+    return replace(made, bound=made.bound + draw, why=DRAW) if draw else made
+
+
+def _recovery(name: str, live_s: float | None, virtual_s: float | None, live: Result, index: int,
+              virtual: Result, twin: int | None) -> Agreement:
+    made, phase = _near(name, live_s, virtual_s, live), live.phases[index]
+    ended = {live.data.ended, virtual.data.ended}
+    if twin is None or (live_s is None and virtual_s is None) or ended != {"finished"}:
+        return made
+    draw = uneven_computing_s(live.data, phase)
+    slack = made.bound + draw + _next_iteration_s(live, phase, draw)
+    soonest, latest = (_recovery_within(virtual, twin, measure.RECOVERED_WITHIN * factor)
+                       for factor in (1 + RATE_TOLERANCE, 1 / (1 + RATE_TOLERANCE)))
+    if soonest == latest and slack == made.bound:
+        return made
+    why = DRAW if soonest == latest and slack == made.bound + draw else EDGE
+    return replace(made, bound=slack, why=why, reach=(soonest, latest))
+
+
+def _recovery_within(result: Result, index: int, within: float) -> float:
+    """With another threshold than the published one; infinite where there is none."""
+    until = measure.next_fault_ps(result.phases, index, result.data.end_ps)
+    found = measure.recovery_s(result.data, result.phases[index], result.phases[0], until, within)
+    return math.inf if found.value is None else found.value
+
+
+def _next_iteration_s(result: Result, phase: measure.Phase, draw: float) -> float:
+    """The length of the iteration that a fault found, if it fell closer to its edge than `draw`."""
+    for each in result.data.iterations:
+        if each.start_ps <= phase.start_ps < each.end_ps:
+            edge = min(phase.start_ps - each.start_ps, each.end_ps - phase.start_ps)
+            return each.length_ps / 1e12 if edge / 1e12 < draw else 0.0
+    return 0.0
+
+
+def uneven_computing_s(data: RunData, phase: measure.Phase) -> float:
+    """The most by which ranks' computing differed in an iteration that lies in the phase, even in
+    part. Zero for a job without ranks that compute."""
+    ranks = [gaps for gaps in compute_gaps(data) if isinstance(gaps, tuple)]
+    if not ranks:
+        return 0.0
+    spread = [max(each) - min(each) for each in zip(*ranks, strict=True)]
+    return max((ps for iteration, ps in zip(data.iterations, spread, strict=True)
+                if iteration.end_ps > phase.start_ps and iteration.start_ps < phase.end_ps),
+               default=0) / 1e12
+
+
+def kept_from_computing(live: Report) -> list[str]:
+    """Why a live run that kept up cannot be held against a twin all the same: a rank had to wait
+    for the processor, so that all waited for it, for longer than an iteration takes."""
+    found = []
+    for label, result in live.results.items():
+        whole = measure.Phase("run", 0, result.data.end_ps)
+        worst = uneven_computing_s(result.data, whole)
+        expected = measure.expected_iteration_ps(result.data, result.phases[0], 1.0)
+        if worst and expected is not None and worst > expected / 1e12:
+            found.append(f"{label or live.scenario}: a rank was {number_text(worst, 's')} late, "
+                         f"longer than an iteration ({number_text(expected / 1e12, 's')}): it had "
+                         "to wait for the processor; is the machine busy?")
+    return found
+
+
+def crosscheck(live: Report, virtual: Report) -> list[Agreement]:
+    """Every run of a scenario against its twin of the same label. One without a twin disagrees."""
+    found: list[Agreement] = []
+    labels = dict.fromkeys([*live.results, *virtual.results])
+    for label in labels:
+        if label in live.results and label in virtual.results:
+            found += agreements(live.results[label], virtual.results[label])
+        else:
+            only_live = label in live.results
+            found.append(Agreement(f"{label or 'run'}.runs", float(only_live),
+                                   float(not only_live), 0.0))  # fmt: skip
+    return found
+
+
+def table(found: list[Agreement]) -> Table:
+    """The agreements as rows of text: figure, live, virtual, how much they may differ, by which
+    rule, ok. What neither clock has is left out."""
+    return Table(("figure", "live", "virtual", "allowed", "by", "ok"),
+                 [each.row() for each in _shown(found)])
+
+
+def legend(found: list[Agreement]) -> list[str]:
+    """A line per rule that the table names."""
+    used = {each.why for each in _shown(found)}
+    return [f"{why}: {text}" for why, text in WHY.items() if why in used]
+
+
+def _shown(found: list[Agreement]) -> list[Agreement]:
+    return [a for a in found if a.live is not None or a.virtual is not None or not a.ok]
+
+
+def fault_moments(data: RunData) -> dict[str, tuple[int, int]]:
+    """Where each phase began: after which iteration's end (0: none), and how many ps after it. What
+    a fault costs hangs on that by up to an iteration, so the twin's must find it at the same point,
+    which a millisecond more or less per iteration would soon have moved."""
+    found = {}
+    for window in data.windows:
+        done = [each for each in data.iterations if each.end_ps <= window.start_ps]
+        number, end = (done[-1].number, done[-1].end_ps) if done else (0, 0)
+        found.setdefault(window.phase, (number, window.start_ps - end))
+    return found
+
+
+def replay_of(live: Report) -> dict[str, Mapping[str | None, Any]]:
+    """What of every live run its twin replays, as Scenario.run takes it."""
+    return {"replay_gaps": {label: compute_gaps(run.data) for label, run in live.results.items()},
+            "replay_faults": {label: fault_moments(run.data)
+                              for label, run in live.results.items()}}
+
+
+def _completion(data: RunData) -> float | None:
+    return data.iterations[-1].end_ps / 1e12 if data.iterations else None
+
+
+def _value(result: Result, name: str) -> float | None:
+    known = {".".join(filter(None, (row.phase, row.name))): row.value for row in result.rows}
+    return known.get(name)

@@ -1,0 +1,165 @@
+"""What a run will do that its author may not expect, said before its traffic: a fault shorter than
+an iteration, links slower than their packets, files of hundreds of MB, minutes of waiting.
+
+Each is an estimate from sizes and rates alone, and left out where those do not settle it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loomnet.base.number_text import number_text
+from loomnet.base.units import Rate, Time
+from loomnet.fabrics.link_settings import FRAMING_BYTES, MIN_QUEUE_PACKETS
+from loomnet.jobs.model import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Collective,
+    Job,
+    ReduceScatter,
+    SendRecv,
+    TorchJob,
+)
+from loomnet.plans.model import HalfLinkPlan, Plan
+from loomnet.running.request import RunRequest
+from loomnet.systems.registry import transport
+
+LARGE_CAPTURE = 100 * 10**6  # bytes
+LONG_WALL_S = 60.0
+HOPS_PER_SECOND = 4e6  # of the virtual clock, by the half of it; payload that moves costs more
+SLOW_LINK = 10  # a full packet takes so many times the link's delay: slower than its packets
+# Kinds in which every rank sends and receives so much: shares of `size` for n ranks.
+_EVEN = {
+    AllReduce: lambda n: 2 * (n - 1) / n,
+    AllToAll: lambda n: (n - 1) / n,
+    AllGather: lambda n: (n - 1) / n,
+    ReduceScatter: lambda n: (n - 1) / n,
+    SendRecv: lambda n: 1.0,
+}
+
+
+def foreseen(request: RunRequest, clock: str) -> list[str]:
+    """Lines to say before the run; none where nothing is out of the ordinary."""
+    return [
+        f"note: {line}"
+        for line in (
+            *_short_faults(request, clock),
+            *_slow_links(request.plan),
+            *_large_captures(request),
+            *_long_waits(request, clock),
+        )
+    ]
+
+
+# --- estimates ------------------------------------------------------------------------------------
+def bytes_each(job: Job, ranks: int) -> float | None:
+    """Payload bytes that each rank sends in an iteration, where all send alike; else None."""
+    share = _EVEN.get(type(job))
+    return None if share is None else job.size.bytes * share(ranks)  # type: ignore[attr-defined]
+
+
+def least_iteration_s(request: RunRequest, clock: str) -> float | None:
+    """Emulated seconds that an iteration takes at least: bytes over the rate of a NIC's ports, or
+    the compute time that a PyTorch job declares for the virtual clock. None where neither is
+    known."""
+    job, plan = request.job, request.plan
+    if isinstance(job, TorchJob):
+        known = clock == "virtual" and isinstance(job.compute, Time)
+        return job.compute.seconds if known else None  # type: ignore[union-attr]
+    size = bytes_each(job, len(request.placement))
+    if size is None:
+        return None
+    rates = [sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports)
+             for host in request.placement]
+    return size * 8 / min(rates)
+
+
+def _leaving(plan: Plan, node: int, link: int) -> HalfLinkPlan:
+    ahead = plan.links[link].forward
+    return ahead if ahead.source == node else plan.links[link].backward
+
+
+def _seconds(value: float) -> str:
+    """Two digits: it is an estimate."""
+    if value < 120:
+        return number_text(float(f"{value:.2g}"), "s")
+    return f"{value / 60:.2g} min" if value < 6000 else f"{value / 3600:.2g} h"
+
+
+# --- what may surprise ----------------------------------------------------------------------------
+def _short_faults(request: RunRequest, clock: str) -> Iterator[str]:
+    least = least_iteration_s(request, clock)
+    for fault in request.faults:
+        lasts = fault.duration
+        if least is not None and isinstance(lasts, Time) and lasts.seconds < least:
+            yield (f"fault {fault.label} lasts {lasts}, but one iteration takes {_seconds(least)} "
+                   "or more: no whole iteration will lie in its phase, so its iteration_s will be "
+                   "null; duration=ln.iterations(30) follows the job")
+
+
+def _slow_links(plan: Plan) -> Iterator[str]:
+    """Queues are sized by rate times round trip, and at least 8 packets. Where packets themselves
+    fill the round trip, queues have that least."""
+    if plan.partial:
+        return
+    bits = (plan.frame_bytes + FRAMING_BYTES) * 8
+    for link in plan.links:
+        half = link.forward
+        packet_ps = bits * 10**12 // half.rate_bps
+        held = half.rate_bps * plan.base_rtt_ps / 8e12 / plan.frame_bytes
+        if packet_ps > SLOW_LINK * half.delay_ps and held < MIN_QUEUE_PACKETS:
+            rate, delay = Rate.of(half.rate_bps), Time.of(half.delay_ps)
+            yield (f"links of {rate} and {delay}, such as {half.name}, are slower than their "
+                   f"packets: a full packet takes {_seconds(packet_ps / 1e12)} to leave, so "
+                   f"queues have their least, {MIN_QUEUE_PACKETS} packets"
+                   f"{'' if plan.pfc else ', which bursts may overflow'}; delay="
+                   f"{_seconds(packet_ps / 1e12)} or more suits this rate")
+            return
+
+
+def _large_captures(request: RunRequest) -> Iterator[str]:
+    job, recording = request.job, request.recording
+    size = bytes_each(job, len(request.placement))
+    each = transport(job.transport).captured_bytes
+    if recording is None or size is None or each is None:
+        return
+    if request.options.get("payload"):
+        each += request.plan.payload_bytes
+    plan = request.plan
+    for port, half in recording.ports.items():
+        host = min(half.source, half.target)  # hosts have the lowest numbers
+        if host not in request.placement:
+            continue  # by which switches packets go is the transport's choice
+        data = size * job.repeat / plan.planes / plan.payload_bytes  # type: ignore[attr-defined]
+        total = 2 * data * each
+        if total >= LARGE_CAPTURE:
+            yield (f"the capture of {port} will be about {number_text(float(f'{total:.2g}'), 'B')}:"
+                   f" some {number_text(float(f'{2 * data:.2g}'))} data packets and their "
+                   "acknowledgements; a smaller size= or repeat= makes it smaller")
+
+
+def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
+    job = request.job
+    size = bytes_each(job, len(request.placement))
+    if size is None or not isinstance(job, Collective):
+        return
+    if clock == "live":
+        least = (least_iteration_s(request, clock) or 0) * job.repeat * request.dilation
+        if least > LONG_WALL_S:
+            yield (f"{job.repeat} iterations take {_seconds(least)} of wall time or more, at "
+                   f"D = {request.dilation:g}")
+        return
+    plan = request.plan
+    packets = size * job.repeat * len(request.placement) / plan.payload_bytes
+    wall = packets * _hops(plan, job, request.placement) / HOPS_PER_SECOND
+    if wall > LONG_WALL_S:
+        yield (f"some {number_text(float(f'{packets:.2g}'))} packets will take about "
+               f"{_seconds(float(f'{wall:.1g}'))} of wall time")
+
+
+def _hops(plan: Plan, job: Job, placement: tuple[int, ...]) -> float:
+    """Mean links between two ranks that exchange data, in the first plane."""
+    edges = job.edges(list(placement))[:64]
+    leaf = plan.topology.leaf_of
+    chains = [plan.topology.chain(leaf(a, 0).node, leaf(b, 0).node) for a, b in edges]
+    return sum(len(chain) + 1 for chain in chains) / len(chains)

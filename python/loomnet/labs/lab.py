@@ -1,0 +1,525 @@
+"""The one noun: a Lab holds a fabric, runs jobs on it under faults, and writes one report."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import NoneType
+from typing import Any, ClassVar
+
+from loomnet.base.arguments import checked_call
+from loomnet.base.errors import RunInterrupted, UsageError
+from loomnet.base.names import in_quotes, quoted
+from loomnet.base.reading import is_file, user_path
+from loomnet.base.units import Time
+from loomnet.base.wall_time import WallTime, uninterrupted
+from loomnet.fabrics.model import Fabric
+from loomnet.faults import expected_capacity as expected
+from loomnet.faults.model import Fault, check_faults, list_of_faults
+from loomnet.faults.timetable import Timetable
+from loomnet.jobs.edges import Edge
+from loomnet.jobs.model import Job, TorchJob
+from loomnet.labs.foresight import foreseen
+from loomnet.labs.run_bounds import check_run
+from loomnet.measures import rows as rows
+from loomnet.measures import training as measure
+from loomnet.measures.rows import check_plain
+from loomnet.measures.run_data import RunFault
+from loomnet.plans.make import check_seed, make_plan
+from loomnet.processes.folder import Folder
+from loomnet.results.report import Report, RunFidelity
+from loomnet.results.result import Result
+from loomnet.results.run_directory import FILES, RUNS, new_run_directory, write_run
+from loomnet.running.record import Record
+from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
+from loomnet.systems.registry import check, transport, transports
+
+OFF = "off"
+MOST_DILATION = 10**9
+_LABEL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+# Links. A larger regular fabric is built as far as the job can reach, which ends the same, byte for
+# byte; but around dead links the whole may know detours over switches that the part leaves out.
+BUILT_WHOLE, BUILT_WHOLE_FOR_FAULTS = 500, 10_000
+
+
+def reroute_time(where: str, value: Time | str | None) -> Time | None:
+    """What `reroute_delay=` says; None: never. Raises UnitError."""
+    return None if value in (None, OFF) else Time.given(f"{where}: reroute_delay", value)
+
+
+def check_dilation(where: str, value: float) -> None:
+    """Raises UsageError for what is no dilation."""
+    if not isinstance(value, (int, float)) or not 1 <= value <= MOST_DILATION:
+        raise UsageError(
+            f"{where}: dilation {quoted(value)} must be 1 or more, at most {MOST_DILATION}"
+        )
+
+
+def check_label(label: str | None) -> None:
+    """Raises UsageError for a label that is no plain name of a folder."""
+    if label is None or label == "":
+        return
+    if label in FILES:
+        raise UsageError(f"run: label {quoted(label)} is the name of a run's own file; "
+                         "choose another")
+    if not (isinstance(label, str) and _LABEL.fullmatch(label)):
+        raise UsageError(f"run: label {quoted(label)}: write up to 100 letters, digits, _ . and -, "
+                         "and begin with a letter, a digit or _")
+
+
+class Lab:
+    """Runs jobs, gathers metrics and checks, writes the report.
+
+    `base`: where scripts are looked for first; `directory`: the run's directory, made under runs/
+    when first needed if not given. `say` receives lines before each run's traffic and about what it
+    recorded, and `on_progress` the label and where the run stands. `replay_gaps`: per label, the
+    picoseconds of compute between iterations that a live run measured, and `replay_faults` where in
+    its iterations its faults fell (Timetable's `moments`); the virtual clock replays them.
+    """
+
+    # Loads `FILE` or `FILE::NAME`; set by the package `labs`.
+    load_file: ClassVar[Callable[[str], Any]]
+
+    @checked_call
+    def __init__(
+        self,
+        scenario: str = "lab",
+        *,
+        clock: str = "virtual",
+        seed: int = 0,
+        parameters: dict[str, Any] | None = None,
+        base: Path | None = None,
+        directory: Path | Folder | None = None,
+        source: Path | None = None,
+        max_wall_s: float | None = None,
+        wall: WallTime | None = None,
+        runner: Runner | None = None,
+        replay_gaps: Mapping[str | None, tuple[int, ...]] | None = None,
+        replay_faults: Mapping[str | None, Mapping[str, tuple[int, int]]] | None = None,
+        say: Callable[[str], None] | None = None,
+        on_progress: Callable[[str, Progress], None] | None = None,
+        record: Record | None = None,
+    ) -> None:
+        if clock not in CLOCKS:
+            raise UsageError(f"clock: {in_quotes(clock)} is not one of {', '.join(CLOCKS)}")
+        check_seed(seed)
+        if not isinstance(scenario, str) or not scenario:
+            raise UsageError(f"Lab: {quoted(scenario)} is not a name")
+        check_plain("Lab", scenario)
+        if not isinstance(parameters, (dict, NoneType)):
+            raise UsageError(f"Lab: parameters={quoted(parameters)} is not a table")
+        check_plain("Lab: parameters", parameters)
+        if not isinstance(record, (Record, NoneType)):
+            raise UsageError(f"Lab: record={quoted(record)} is not a Record")
+        self.report = Report(
+            scenario, parameters or {}, clock, seed, deterministic=clock == "virtual"
+        )
+        self.results = self.report.results
+        self.file_reports: list[Report] = []  # of scenario files run in this lab, in order
+        self._replay = dict(replay_gaps or {})
+        self._moments = dict(replay_faults or {})
+        self._base = Path.cwd() if base is None else user_path("Lab: base", base)
+        self._source = source
+        self._folder: Folder | None = directory if isinstance(directory, Folder) else None
+        self._directory: Path | None = None
+        if directory is not None:
+            self._directory = self._folder.path if self._folder is not None else \
+                user_path("Lab: directory", directory)  # fmt: skip
+        self._started, self._max_wall_s = time.time(), max_wall_s
+        # Of a scenario all runs together have max_wall_s, of another lab each run has.
+        WallTime(max_wall_s)  # raises for a value that is not a time
+        self._wall = wall or WallTime(None)
+        self._runner, self._say, self._on_progress = runner, say, on_progress
+        self._notes: dict[str, Any] = {}
+        self._unwritten: list[str] = []  # why traces and captures are not whole
+        self._record = record or Record()
+
+    @property
+    def clock(self) -> str:
+        return self.report.clock
+
+    @property
+    def transports(self) -> tuple[str, ...]:
+        """Transports a PyTorch job can have; on the virtual clock `gloo` is its model, `tcp`."""
+        return tuple(transports())
+
+    @property
+    def seed(self) -> int:
+        return self.report.seed
+
+    @property
+    def directory(self) -> Path:
+        """Where this lab writes; the folder is made on first use."""
+        return self.folder.path
+
+    @property
+    def folder(self) -> Folder:
+        """The same, held open: a run writes where it began to. Raises UsageError where it cannot be
+        made, or has no room for a report."""
+        if self._folder is None:
+            if self._directory is not None:
+                self._folder = Folder.at(Path(self._directory))
+            else:
+                self._folder = new_run_directory(self.report.scenario, self.seed)
+            try:
+                self._folder.check_room()
+            except UsageError:
+                self.discard_if_empty()
+                raise
+        return self._folder
+
+    def say(self, line: str) -> None:
+        if self._say is not None:
+            self._say(line)
+
+    def note(self, name: str, value: Any) -> None:
+        """Something about this very run (addresses, bindings, versions) for environment.json."""
+        self._notes[name] = value
+
+    # --- running --------------------------------------------------------------------------------
+    @property
+    def ran(self) -> bool:
+        """Whether anything has run in this lab."""
+        return bool(self.results or self.file_reports)
+
+    def _wall_left(self) -> float | None:
+        """Seconds that the next run may take. Raises WallTimeError where none is left."""
+        self._wall.check()
+        left = self._wall.left_s
+        return self._max_wall_s if left is None else math.ceil(left * 10) / 10
+
+    @uninterrupted
+    @checked_call
+    def run(
+        self,
+        fabric: Fabric,
+        job: Job,
+        faults: Iterable[Fault] = (),
+        *,
+        label: str | None = None,
+        seed: int | None = None,
+        reroute_delay: Time | str | None = "1 s",
+        settle: Time | str = "0 s",
+        dilation: float = 1.0,
+        trace: str | Path | None = None,
+        pcap: Mapping[str, str | Path] | None = None,
+        **options: Any,
+    ) -> Result:
+        """Runs a job on a fabric under faults and returns its figures.
+
+        `reroute_delay`: ECMP tables reconverge so long after a failure or its end; "off" never.
+        `settle`: phase `after` begins so long behind the last fault. `dilation`: live clock only.
+        `trace`: a Perfetto trace is written here; `pcap`: "NODE:PORT" -> pcapng file. What the lab
+        itself was told to record is recorded where these are not given.
+        `options`: the transport's own, by its name: `tcp={"cc": "bbr"}`, `mrc={"evs_per_qp": 16}`;
+        `sample="10 ms"` with `queues=["p0.leaf0->p0.leaf1"]` notes bytes waiting in ports and the
+        state of TCP senders in steps of this time: `result.data.samples`.
+        All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
+        """
+        if self.report.interrupted:
+            raise RunInterrupted("interrupted: no run starts after Ctrl-C")
+        record = Record.of(trace, pcap)
+        request, edges = self._prepare(
+            fabric, job, list_of_faults(faults), label, seed, reroute_delay, dilation, options,
+            recorded=bool(record or self._record),
+        )
+        settle = Time.given("run: settle", settle)
+        request = self._recorded(request, record)
+        name = label or self.report.scenario
+        try:
+            runner = self._runner or get_runner(self.clock)
+            from loomnet.labs.memory import check_memory
+
+            memory = check_memory(request, self.clock)
+            self.say(runner.describe(request) + memory)
+            for line in foreseen(request, self.clock):
+                self.say(line)
+            data = runner.run(request, self._progress_of(name, job))
+        except BaseException:
+            if request.recording is not None:
+                request.recording.discard()
+            self.discard_if_empty()
+            raise
+        if request.recording is not None:
+            self._unwritten += request.recording.failed.values()
+        for line in request.recording.said if request.recording is not None else ():
+            self.say(line)
+        if label:  # a traffic model writes nothing of its own
+            with self.folder.rights(), contextlib.suppress(OSError):
+                request.directory.rmdir()
+        data.windows = data.windows or request.timetable.windows
+        data.directory = data.directory or request.directory
+        if data.ended in ("stalled", "failed") and not data.errors:
+            data.errors.append(RunFault(data.end_ps, "job", data.reason or data.ended))
+        of = "slowest" if job.synchronous else "mean"
+        capacity = {
+            w.phase: expected.expected_capacity(request.plan, edges, w.states, w.dead, of=of)
+            for w in data.windows
+        }
+        planned = [fault.phase for fault in request.faults if fault.phase]
+        phases = measure.phases_of(data, capacity, settle.count, planned)
+        result = Result(request.plan, data, phases, label, job.transport,
+                        reads_loss=getattr(job, "log", None) is not None)
+        self.results[label] = result
+        self.report.rows += result.rows
+        self.report.deterministic &= data.deterministic
+        self.report.fidelity.append(
+            RunFidelity(label or "", data.fidelity, data.ended, data.reason)
+        )
+        if data.ended == "interrupted":
+            self.report.interrupted = True
+            raise RunInterrupted(f"interrupted: {data.reason or 'Ctrl-C'}")
+        return result
+
+    def _progress_of(self, name: str, job: Job) -> Callable[[Progress], None]:
+        """For an engine: passes on where the run stands, with where the job ends."""
+        total, until = getattr(job, "repeat", None), getattr(job, "until", None)
+
+        def report(progress: Progress) -> None:
+            if self._on_progress is not None:
+                self._on_progress(name, dataclasses.replace(progress, total=total, until=until))
+
+        return report
+
+    def _prepare(
+        self,
+        fabric: Fabric,
+        job: Job,
+        faults: list[Fault],
+        label: str | None,
+        seed: int | None,
+        reroute_delay: Any,
+        dilation: float,
+        options: dict[str, Any],
+        *,
+        recorded: bool = False,
+    ) -> tuple[RunRequest, list[Edge]]:
+        if not isinstance(fabric, Fabric):
+            raise UsageError(
+                f"run: {quoted(fabric)} is not a fabric; see ln.clos.two_tier, ln.Fabric"
+            )
+        if not isinstance(job, Job):
+            raise UsageError(f"run: {quoted(job)} is not a job; see ln.TorchJob, ln.AllReduce")
+        check_label(label)
+        if label in self.results:
+            raise UsageError(
+                f'run: label "{label}" is taken; give each run of a lab its own label='
+                if label
+                else "run: a second run needs a label="
+            )
+        check_dilation("run", dilation)
+        for name in transports():
+            given = options.get(name, {})
+            if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+                raise UsageError(f"run: {name}={quoted(given)} is not a table of its options, "
+                                 'as tcp={"cc": "bbr"} is')
+        check_faults(faults, fabric)
+        reroute = reroute_time("run", reroute_delay)
+        check_run(job, faults, reroute, options.get("gaps_ps", ()))
+        check(job, self.clock)
+        hosts = fabric.rank_numbers
+        placement = job.place(hosts)
+        edges = job.edges(hosts)
+        in_part = (
+            fabric.uniform and self.clock == "virtual" and not isinstance(job, TorchJob)
+            and not recorded  # a recording names what it saw by the engine's own numbers
+            and fabric.counts[2] > (BUILT_WHOLE_FOR_FAULTS if faults else BUILT_WHOLE)
+        )
+        carrier = transport(job.transport)
+        plan = make_plan(
+            fabric, seed=self.seed if seed is None else seed,
+            hosts=placement if in_part else None,
+            # A live run's switches have no PFC, so neither has the virtual twin that it is checked
+            # against.
+            defaults=carrier.link_defaults(
+                options.get(carrier.name, {}),
+                switches_pause=self.clock == "virtual" and label not in self._replay),
+        )
+        timetable = Timetable(plan, faults, reroute_delay=reroute,
+                              moments=self._moments.get(label))
+        script = None
+        if isinstance(job, TorchJob):
+            script = job.located(self._base, Path.cwd())
+        if label in self._replay:
+            options = {"gaps_ps": self._replay[label], **options}
+        if label and self._source is not None and label == self._source.name:
+            raise UsageError(f"run: label {quoted(label)} is the name of the scenario's file, of "
+                             "which a run keeps a copy; choose another")
+        folder = self.folder.folder(label) if label else self.folder
+        request = RunRequest(
+            plan=plan,
+            job=job,
+            placement=tuple(placement),
+            timetable=timetable,
+            faults=tuple(faults),
+            label=label or "",
+            seed=plan.seed,
+            directory=folder.path,
+            folder=folder,
+            script=script,
+            reroute_delay=reroute,
+            stall_after=job.stall_after(timetable.longest_fault()),
+            dilation=dilation,
+            max_wall_s=self._wall_left(),
+            max_wall_of_s=self._wall.seconds,
+            options=options,
+        )
+        return request, edges
+
+    def _recorded(self, request: RunRequest, record: Record) -> RunRequest:
+        """With what this run shall record: its own wishes, else the lab's, whose files are the
+        first run's as named and get the label of later runs."""
+        if not record:
+            record = self._record
+            if record and self.results:
+                record = record.labelled(request.label)
+        if not record:
+            return request
+        from loomnet.running.recording import Recording  # which loads the engine
+
+        try:
+            recording = Recording(record, request.plan, request.placement, request.opened())
+        except BaseException:
+            self.discard_if_empty()
+            raise
+        return dataclasses.replace(request, recording=recording)
+
+    @uninterrupted
+    def run_file(self, file: str | Path, /, **values: Any) -> Report:
+        """Runs `FILE` or `FILE::NAME` with this lab's clock and seed, into a folder of this lab's,
+        and returns its report. A file is looked for beside the lab's own, then where one is."""
+        name, sign, inner = str(file).partition("::")
+        beside = self._base / name
+        scenario = self.load_file(f"{beside if is_file(beside) else name}{sign}{inner}")
+        count = sum(each.scenario == scenario.name for each in self.file_reports)
+        folder = scenario.name if count == 0 else f"{scenario.name}-{count + 1}"
+        report = scenario.run(
+            seed=self.seed,
+            clock=self.clock,
+            runner=self._runner,
+            directory=self.folder.folder(folder),
+            max_wall_s=self._wall_left(),
+            say=self._say,
+            on_progress=self._on_progress,
+            **values,
+        )
+        self.file_reports.append(report)
+        return report
+
+    # --- reporting ------------------------------------------------------------------------------
+    @checked_call
+    def metric(
+        self,
+        name: str,
+        value: Any,
+        *,
+        unit: str | None = None,
+        published: float | None = None,
+        reason: str | None = None,
+        label: str | None = None,
+        phase: str | None = None,
+    ) -> None:
+        """Adds a row to the report; NaN and None become null with a reason."""
+        self.report.rows.append(
+            rows.metric(
+                name, value, unit=unit, published=published, reason=reason, label=label, phase=phase
+            )
+        )
+
+    @checked_call
+    def check(
+        self,
+        name: str,
+        value: Any,
+        *,
+        ge: float | None = None,
+        le: float | None = None,
+        eq: float | None = None,
+        approx: float | None = None,
+        rel: float | None = None,
+        abs: float | None = None,
+        published: float | None = None,
+        reason: str | None = None,
+    ) -> bool:
+        """Adds a check and returns whether it holds. Null and NaN do not."""
+        made = rows.check(
+            name,
+            value,
+            ge=ge,
+            le=le,
+            eq=eq,
+            approx=approx,
+            rel=rel,
+            abs=abs,
+            published=published,
+            reason=reason,
+        )
+        self.report.checks.append(made)
+        return made.ok
+
+    def discard_if_empty(self) -> None:
+        """Bad input leaves nothing behind: removes empty folders of this lab's directory, and the
+        directory itself and runs/ if nothing is in them."""
+        if self._folder is None:
+            return
+        folder = self._folder.path
+        parents = [folder.parent] if folder.parent.name == RUNS else []
+        with self._folder.rights(), contextlib.suppress(OSError):
+            for path in [*sorted(folder.rglob("*"), reverse=True), folder, *parents]:
+                if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+                    path.rmdir()
+            if not folder.exists():
+                self._folder.close()
+                self._folder = None  # another run of this lab makes a new one
+
+    def write(self) -> Path:
+        """Writes report.json, environment.json and the scenario's copy; returns report.json. Raises
+        UsageError for what cannot be written, traces and captures of the lab's runs included."""
+        path = write_run(
+            self.folder,
+            self.report,
+            started=self._started,
+            source=self._source,
+            notes=self._notes,
+        )
+        if self._unwritten:
+            raise UsageError("; ".join(self._unwritten))
+        return path
+
+
+@checked_call
+def run(
+    fabric: Fabric,
+    job: Job,
+    faults: Iterable[Fault] = (),
+    *,
+    seed: int = 0,
+    clock: str = "virtual",
+    directory: Path | str | None = None,
+    **options: Any,
+) -> Result:
+    """A Lab of one run: returns its figures and writes its report. In a notebook a bar shows how
+    far it is."""
+    if not isinstance(job, Job):
+        raise UsageError(f"run: {quoted(job)} is not a job; see ln.TorchJob, ln.AllReduce")
+    from loomnet.base.notebook import in_notebook
+
+    with contextlib.ExitStack() as stack:
+        on_progress = None
+        if in_notebook():
+            from loomnet.labs.progress import notebook_bar
+
+            iterations = getattr(job, "repeat", None)
+            on_progress = stack.enter_context(notebook_bar(job.describe(), iterations))
+        lab = Lab(job.kind, clock=clock, seed=seed, on_progress=on_progress,
+                  directory=None if directory is None else Path(directory))
+        try:
+            return lab.run(fabric, job, faults, **options)
+        finally:
+            if lab.results:
+                lab.write()

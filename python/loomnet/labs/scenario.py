@@ -1,0 +1,475 @@
+"""A scenario is a decorated function; its typed signature is the only list of its parameters."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+import typing
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from loomnet.base.arguments import checked_call
+from loomnet.base.errors import LoomnetError, RunInterrupted, UsageError, WallTimeError
+from loomnet.base.names import did_you_mean, quoted
+from loomnet.base.reading import MOST_SOURCE, is_file, other_than_a_file, read_bytes, read_text
+from loomnet.base.spec import one_line
+from loomnet.base.wall_time import WallTime, WallTimeOver
+from loomnet.labs.lab import Lab
+from loomnet.measures.rows import check_plain
+from loomnet.results.report import Report
+from loomnet.running.record import Record
+
+_RUN_OPTIONS = (
+    "seed",
+    "clock",
+    "directory",
+    "max_wall_s",
+    "runner",
+    "replay_gaps",
+    "replay_faults",
+    "say",
+    "on_progress",
+    "base",
+    "record",
+)
+_BY_POSITION = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+)
+_PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter as the signature states it."""
+
+    name: str
+    type: str
+    default: str | None  # None: required
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A scenario on its way to another process. `digest` is of its text."""
+
+    name: str
+    digest: str
+    file: str | None
+    text: str
+    function: bytes | None = None
+
+    def home(self) -> Path | None:
+        """The folder of its file, where scripts lie, if it is there on this machine too."""
+        folder = Path(self.file).parent if self.file else Path.cwd()
+        return folder if folder.is_dir() else None
+
+
+class Scenario:
+    """What @ln.scenario makes of a function whose first argument is the Lab."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        _check_function(function)
+        self.function = function
+        self.name = function.__name__
+        self.doc = inspect.getdoc(function) or ""
+        file = inspect.getsourcefile(function)
+        self.file = Path(file).resolve() if file and is_file(file) else None
+        self._model = self._signature_model()
+        self.__doc__, self.__name__ = function.__doc__, function.__name__
+        self.__module__ = function.__module__
+
+    def _signature_model(self) -> type[BaseModel]:
+        signature = list(inspect.signature(self.function).parameters.values())
+        if not signature or signature[0].kind not in _BY_POSITION:
+            raise UsageError(
+                f"scenario {self.name}: its first argument must be the lab: "
+                f"def {self.name}(lab: ln.Lab, …)"
+            )
+        try:
+            hints = typing.get_type_hints(self.function, include_extras=True)
+        except Exception as error:  # what an annotation raises, a NameError above all
+            raise UsageError(
+                f"scenario {self.name}: its types cannot be read: {type(error).__name__}: {error}"
+            ) from None
+        fields: dict[str, Any] = {}
+        for parameter in signature[1:]:
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                raise UsageError(
+                    f"scenario {self.name}: *{parameter.name} has no name to set; "
+                    "list every parameter"
+                )
+            if parameter.kind is parameter.POSITIONAL_ONLY:
+                raise UsageError(
+                    f"scenario {self.name}: {parameter.name} stands before a / and is set by "
+                    "position alone; parameters are set by name"
+                )
+            if parameter.name.startswith("_"):
+                raise UsageError(f"scenario {self.name}: {parameter.name} begins with _, which no "
+                                 "parameter does")  # fmt: skip
+            if parameter.name in _RUN_OPTIONS:
+                raise UsageError(
+                    f"scenario {self.name}: a parameter cannot be named "
+                    f'"{parameter.name}", which every run has already'
+                )
+            if parameter.name not in hints:
+                raise UsageError(f"scenario {self.name}: parameter {parameter.name} needs a type")
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[parameter.name] = (hints[parameter.name], default)
+        config = ConfigDict(
+            extra="forbid",
+            validate_default=True,
+            arbitrary_types_allowed=True,
+            protected_namespaces=(),
+            # report.json cannot hold them; pydantic would write null for those that it lets pass.
+            allow_inf_nan=False,
+            ser_json_inf_nan="constants",
+        )
+        try:
+            # A parameter may bear the name of a method of pydantic's; none is called by it here.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                return create_model(self.name, __config__=config, **fields)
+        except Exception as error:  # pydantic has no schema for a type, or no room for a name
+            raise UsageError(
+                f"scenario {self.name}: its parameters cannot be typed: {error}"
+            ) from None
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """Every parameter with its type and default, in order."""
+        found = []
+        for name, field in self._model.model_fields.items():
+            kind = field.annotation
+            text = kind.__name__ if isinstance(kind, type) else str(kind).replace("typing.", "")
+            text = text.replace("loomnet.base.units.", "")
+            found.append(Parameter(name, text, None if field.is_required() else str(field.default)))
+        return found
+
+    def validate(self, values: dict[str, Any]) -> BaseModel:
+        """Typed parameters from raw values. Raises UsageError: one line, with the fix."""
+        try:
+            typed = self._model.model_validate(values)
+        except ValidationError as error:
+            raise UsageError(one_line(self.name, error, self._model.model_fields)) from None
+        for name, value in plain(typed).items():
+            check_plain(f"{self.name}.{name}", value)
+        return typed
+
+    def settings(self, texts: list[str]) -> dict[str, str]:
+        """`name=value` strings as given to --set. Raises UsageError for an unknown name, and for
+        a comma, which belongs to `loomnet sweep`."""
+        values: dict[str, str] = {}
+        for text in texts:
+            name, value = self._setting(text)
+            if "," in value and self._model.model_fields[name].annotation is not str:
+                raise UsageError(
+                    f"--set {text}: one run takes one value; for several, use "
+                    f"`loomnet sweep` with --set {text}"
+                )
+            if name in values:
+                raise UsageError(f"--set {text}: {name} is set twice")
+            values[name] = value.strip()
+        return values
+
+    def axes(self, texts: list[str]) -> dict[str, list[str]]:
+        """`name=value,value` strings as given to --set of a sweep. Raises UsageError."""
+        axes: dict[str, list[str]] = {}
+        for text in texts:
+            name, value = self._setting(text)
+            values = [each.strip() for each in value.split(",")]
+            if "" in values:
+                raise UsageError(f"--set {text}: a value is empty")
+            if name in axes:
+                raise UsageError(f"--set {text}: {name} is set twice")
+            axes[name] = values
+        return axes
+
+    def _setting(self, text: str) -> tuple[str, str]:
+        name, sign, value = text.partition("=")
+        name = name.strip()
+        if not sign:
+            raise UsageError(f"--set {text}: write name=value")
+        self.known([name], f"--set {text}")
+        return name, value
+
+    def known(self, names: Iterable[str], where: str) -> None:
+        """Raises UsageError, with the three nearest, for a name that is no parameter."""
+        for name in names:
+            if name not in self._model.model_fields:
+                raise UsageError(
+                    f'{where}: {self.name} has no parameter "{name}"'
+                    f"{did_you_mean(name, self._model.model_fields)}"
+                )
+
+    def source(self) -> str:
+        """The text that defines it: its file's, or its function's where it has none."""
+        if self.file is not None:
+            return read_text(self.file, MOST_SOURCE)
+        try:
+            return inspect.getsource(self.function)
+        except OSError:
+            raise UsageError(f"scenario {self.name}: its source is not at hand; put it in a file") \
+                from None  # fmt: skip
+
+    def parcel(self) -> Parcel:
+        """What another process, perhaps on another machine, needs to run it."""
+        text = self.source()
+        function = None
+        if self.file is None:  # of a notebook: the function itself travels
+            import cloudpickle  # comes with Dask, which alone sends parcels
+
+            function = cloudpickle.dumps(self.function)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        file = str(self.file) if self.file else None
+        return Parcel(self.name, digest, file, text, function)
+
+    def run(
+        self,
+        /,
+        *,
+        seed: int = 0,
+        clock: str = "virtual",
+        directory: Path | None = None,
+        max_wall_s: float | None = None,
+        runner: Any = None,
+        replay_gaps: Any = None,
+        replay_faults: Any = None,
+        say: Any = None,
+        on_progress: Any = None,
+        base: Path | None = None,
+        record: Record | None = None,
+        **values: Any,
+    ) -> Report:
+        """Runs it and returns the report, which is also written. An interrupted run leaves a
+        partial report. `base`: where scripts are looked for first, by default beside the
+        scenario's file."""
+        typed = self.validate(values)
+        wall = WallTime(max_wall_s)
+        lab = Lab(
+            self.name,
+            clock=clock,
+            seed=seed,
+            parameters=plain(typed),
+            base=base or (self.file.parent if self.file else None),
+            directory=directory,
+            source=self.file,
+            max_wall_s=max_wall_s,
+            wall=wall,
+            runner=runner,
+            replay_gaps=replay_gaps,
+            replay_faults=replay_faults,
+            say=say,
+            on_progress=on_progress,
+            record=record,
+        )
+        try:
+            with wall:
+                self.play(lab, typed)
+        except (KeyboardInterrupt, RunInterrupted):
+            lab.report.interrupted = True
+        except (WallTimeOver, WallTimeError) as over:
+            wall.disarm()
+            lab.report.cut_off(str(over))
+        except BaseException:
+            if not lab.report.interrupted:  # what a scenario raises on its way out of Ctrl-C
+                lab.discard_if_empty()
+                raise
+        if not (lab.ran or lab.report.interrupted or lab.report.fidelity):
+            lab.discard_if_empty()
+            raise UsageError(
+                f"scenario {self.name} ran nothing: it ended without a call of lab.run(fabric, job)"
+            )
+        try:
+            lab.write()
+        except UsageError as error:  # a full disk takes the file, not the figures
+            lab.report.unwritten = str(error)
+        return lab.report
+
+    def play(self, lab: Lab, typed: BaseModel) -> None:
+        """Calls the function with a lab and validated parameters. What it raises is the scenario's
+        own; own_traceback() finds it by this frame."""
+        names = type(typed).model_fields
+        given = {name: typed.__dict__[name] for name in names}
+        returned = self.function(lab, **given)
+        if inspect.isawaitable(returned) or inspect.isgenerator(returned):
+            if hasattr(returned, "close"):
+                returned.close()  # Python would warn of a coroutine that was never awaited
+            raise UsageError(
+                f"scenario {self.name} returned a {type(returned).__name__} that nothing runs; "
+                "write it as a plain function"
+            )
+
+    def __call__(self, lab: Lab, /, **values: Any) -> None:
+        """Plays the scenario on a lab that is there already."""
+        self.play(lab, self.validate(values))
+
+    def __repr__(self) -> str:
+        return f"Scenario({self.name}: {', '.join(p.name for p in self.parameters)})"
+
+
+def plain(typed: BaseModel) -> dict[str, Any]:
+    """Validated parameters as report.json holds them. Raises UsageError for one it cannot hold."""
+    try:
+        return BaseModel.model_dump(typed, mode="json")
+    except (ValueError, TypeError, RecursionError) as error:  # PydanticSerializationError is one
+        raise UsageError(f"{type(typed).__name__}: a parameter's value cannot be written into "
+                         f"report.json: {error}") from None  # fmt: skip
+
+
+def _check_function(function: Any) -> None:
+    """Raises UsageError for what cannot be a scenario."""
+    if not inspect.isfunction(function):
+        raise UsageError(f"scenario: {quoted(function)} is not a function; put @ln.scenario above "
+                         "def name(lab: ln.Lab, …)")  # fmt: skip
+    name = function.__name__
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise UsageError(f"scenario {name}: an async def is never awaited; write def {name}(…)")
+    if inspect.isgeneratorfunction(function):
+        raise UsageError(f"scenario {name}: a function with yield never runs to its end; take the "
+                         "yield out")  # fmt: skip
+
+
+def own_traceback(error: BaseException) -> list[str] | None:
+    """The lines of a scenario's own traceback, without Loomnet's frames around it; None for an
+    exception that did not come out of a scenario's code."""
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if Scenario.play.__code__ not in frames:
+        return None
+    shown_error = traceback.TracebackException.from_exception(error)
+    depth = len(frames) - frames[::-1].index(Scenario.play.__code__)
+    shown_error.stack[:] = shown_error.stack[depth:]
+    each: traceback.TracebackException | None = shown_error
+    while each is not None:
+        # Inside Loomnet the place at fault is kept, unless the message alone is meant to be read.
+        ours = [Path(frame.filename).is_relative_to(_PACKAGE) for frame in each.stack]
+        if not all(ours[-1:]) or issubclass(each.exc_type or Exception, LoomnetError):
+            each.stack[:] = [f for f, own in zip(each.stack, ours, strict=True) if not own]
+        each = each.__cause__ or each.__context__
+    return list(shown_error.format())
+
+
+def unpacked(parcel: Parcel, folder: Path) -> Scenario:
+    """The scenario of a parcel: from its file where that is the same here, else from its text,
+    written into `folder`."""
+    if parcel.function is not None:
+        import cloudpickle
+
+        return Scenario(cloudpickle.loads(parcel.function))
+    file = Path(parcel.file or "")
+    if not is_file(file) or hashlib.sha256(file.read_bytes()).hexdigest() != parcel.digest:
+        file = folder / (file.name or "scenario.py")
+        file.write_text(parcel.text)
+    return load(f"{file}::{parcel.name}")
+
+
+@checked_call
+def scenario(function: Callable[..., None]) -> Scenario:
+    """Decorator: makes a function of a Lab and typed parameters a scenario."""
+    return Scenario(function)
+
+
+def scenarios_in(file: str | Path) -> list[Scenario]:
+    """All scenarios of a file, in order of definition. Raises UsageError if it cannot be read."""
+    path = Path(file)
+    check_file(path)
+    module = import_file(path.resolve())
+    return [
+        value
+        for value in vars(module).values()
+        if isinstance(value, Scenario) and value.__module__ == module.__name__
+    ]
+
+
+@checked_call
+def load(target: str | Path, *, max_wall_s: float | None = None) -> Scenario:
+    """The scenario of `FILE` or `FILE::NAME`. Raises UsageError naming what there is, WallTimeError
+    where the file's code runs for longer than `max_wall_s` when it is loaded."""
+    if not isinstance(target, (str, Path)):
+        raise UsageError(f"load: {quoted(target)} is not FILE or FILE::NAME")
+    file, _, name = str(target).partition("::")
+    try:
+        with WallTime(max_wall_s) as wall:
+            found = {each.name: each for each in scenarios_in(file)}
+    except WallTimeOver as over:
+        wall.disarm()
+        raise WallTimeError(f"{file}: {over} while the file was being loaded") from None
+    if not found:
+        raise UsageError(f"{file} holds no scenario: decorate a function with @ln.scenario")
+    if name:
+        if name not in found:
+            raise UsageError(f'{file} has no scenario "{name}"{did_you_mean(name, found)}')
+        return found[name]
+    if len(found) > 1:
+        raise UsageError(
+            f"{file} holds {len(found)} scenarios: write {file}::NAME with one of "
+            f"{', '.join(found)}"
+        )
+    return next(iter(found.values()))
+
+
+def check_file(path: Path, where: str = "") -> None:
+    """Raises UsageError where there is no such file, with the nearest Python files, and where a
+    folder, a pipe or a socket has its name."""
+    if (other := other_than_a_file(path)) is not None:
+        raise UsageError(f"{where}{path} is {other}")
+    if not is_file(path):
+        near = []
+        if os.path.isdir(path.parent):
+            near = [str(file) for file in path.parent.glob("*.py") if is_file(file)]
+        raise UsageError(f'{where}no file "{path}"{did_you_mean(str(path), near)}')
+
+
+def import_file(path: Path) -> ModuleType:
+    """A Python file as a module of its own name. Raises UsageError, one line that names the line at
+    fault, for a file that does not parse or whose code raises while it is loaded."""
+    read_bytes(path, MOST_SOURCE)
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
+    name = f"loomnet_scenario_{path.stem}_{digest}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (LoomnetError, KeyboardInterrupt, WallTimeOver):
+        del sys.modules[name]
+        raise
+    except BaseException as error:  # sys.exit() too: the file's code, not a command of the user's
+        del sys.modules[name]
+        raise UsageError(f"{_place(path, error)}{error_text(error)}") from error
+    return module
+
+
+def _place(path: Path, error: BaseException) -> str:
+    """Where a file that is being loaded raised: its own line, and the line of another file."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f"{path}:{error.lineno}: "
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == str(path)]
+    if not own:
+        return f"{path}: "
+    last = frames[-1]
+    below = "" if last is own[-1] else f" (in {Path(last.filename).name}:{last.lineno})"
+    return f"{path}:{own[-1].lineno}{below}: "
+
+
+def error_text(error: BaseException) -> str:
+    """`NameError: name 'x' is not defined`; of a SyntaxError its message alone."""
+    if isinstance(error, SyntaxError) and error.msg:
+        return error.msg
+    try:
+        text = str(error)
+    except Exception:  # an exception of the user's own class
+        text = ""
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,1 @@
+"""What was measured: raw series of a run, and the figures that are computed from them."""

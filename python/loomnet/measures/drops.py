@@ -1,0 +1,82 @@
+"""What became of the packets: every object's counters of a run, and among them the drops by
+reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from loomnet.base.table import Table
+
+# "link a->b", "switch NAME", "nic NAME" or, live, "engine sockets" -> counter -> value
+Totals = Mapping[str, Mapping[str, int]]
+COUNTERS_VERSION = 1
+# A NIC's own drops, which are named by what was missing.
+_NIC_DROPS = frozenset(
+    ("kernel_queue_full", "kernel_absent", "transport_absent", "port_down", "placement_refused")
+)
+
+
+@dataclass(frozen=True)
+class Drop:
+    """Packets that one kind of object dropped for one reason."""
+
+    where: str  # link, switch, nic, engine
+    reason: str
+    packets: int
+    objects: int  # how many objects dropped for this reason
+    most: str  # the object that dropped most
+
+    def row(self) -> dict[str, object]:
+        return {"where": self.where, "reason": self.reason, "packets": self.packets,
+                "objects": self.objects, "most at": self.most}  # fmt: skip
+
+
+def drop_reason(where: str, counter: str) -> str | None:
+    """The reason that a counter's name states, or None where it counts no drops."""
+    if counter.startswith("drop_"):
+        return counter.removeprefix("drop_")
+    if counter.endswith("_dropped"):
+        return counter.removesuffix("_dropped")
+    return counter if where == "nic" and counter in _NIC_DROPS else None
+
+
+def drops(totals: Totals) -> list[Drop]:
+    """Every reason with at least one dropped packet; links first, the most frequent first."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for name, counters in totals.items():
+        where, _, thing = name.partition(" ")
+        for counter, value in counters.items():
+            reason = drop_reason(where, counter)
+            if reason is not None and value:
+                found.setdefault((where, reason), {})[thing] = value
+    rows = [
+        Drop(where, reason, sum(at.values()), len(at), max(sorted(at), key=lambda thing: at[thing]))
+        for (where, reason), at in found.items()
+    ]
+    order = {"link": 0, "switch": 1, "nic": 2}
+    return sorted(rows, key=lambda d: (order.get(d.where, 3), -d.packets, d.reason))
+
+
+def drop_table(totals: Totals) -> Table:
+    """The drops as rows: where, reason, packets, objects, most at."""
+    return Table(("where", "reason", "packets", "objects", "most at"),
+                 [drop.row() for drop in drops(totals)])  # fmt: skip
+
+
+def counters_json(scenario: str, runs: Mapping[str | None, Totals]) -> str:
+    """counters.json: per run (by label, or the scenario's name without one) every object's counters
+    that are not zero, and the drops. Equal content gives equal bytes."""
+    content = {
+        "counters_version": COUNTERS_VERSION,
+        "scenario": scenario,
+        "runs": {
+            label or scenario: {
+                "objects": {name: dict(counters) for name, counters in totals.items()},
+                "drops": [drop.row() for drop in drops(totals)],
+            }
+            for label, totals in runs.items()
+        },
+    }
+    return json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,123 @@
+"""Raw series of one run, as any engine hands them over and training.py reads them. Times are int
+picoseconds since the job's first iteration began; hosts are numbers of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from loomnet.fabrics.link_settings import LEAST_OVERHEAD, FrameOverhead
+from loomnet.faults.timetable import Window
+
+if TYPE_CHECKING:
+    from loomnet.measures.samples import Samples
+
+Interval = tuple[int, int]
+
+
+class FlowRow(NamedTuple):
+    """One flow: hosts by number, payload bytes, times. `end_ps`: the sender had its last
+    acknowledgement. `arrived_ps`: the last byte was in place at the destination, which the kernel's
+    TCP does not tell. None: never, or not known."""
+
+    source: int
+    destination: int
+    bytes: int
+    start_ps: int
+    end_ps: int | None
+    arrived_ps: int | None = None
+
+    def since(self, origin_ps: int) -> FlowRow:
+        """With its times counted from there."""
+        end, arrived = (None if at is None else at - origin_ps
+                        for at in (self.end_ps, self.arrived_ps))
+        return self._replace(start_ps=self.start_ps - origin_ps, end_ps=end, arrived_ps=arrived)
+
+
+@dataclass
+class HostSeries:
+    """What one host's job saw of the network.
+
+    `work`: finished operations (begin, end, payload bytes moved for this host); an operation is one
+    collective, or one message of a traffic model. `busy`: the union of intervals with operations
+    outstanding, those that never finished included. `silences`: while busy, the longer spans in
+    which no payload reached this host; complete above `silence_floor_ps`. `payload`: bytes received
+    per bin of `bin_ps`, from time 0.
+    """
+
+    work: list[tuple[int, int, int]] = field(default_factory=list)
+    busy: list[Interval] = field(default_factory=list)
+    silences: list[Interval] = field(default_factory=list)
+    payload: Sequence[int] = field(default_factory=list)  # or an array of integers
+    bin_ps: int = 10**9
+    silence_floor_ps: int = 0
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration of rank 0. `number` counts optimizer steps from 1."""
+
+    number: int
+    start_ps: int
+    end_ps: int
+
+    @property
+    def length_ps(self) -> int:
+        return self.end_ps - self.start_ps
+
+
+@dataclass(frozen=True)
+class RunFault:
+    """Something that went wrong for the job: a rank, a queue pair, or its stall timeout."""
+
+    at_ps: int
+    who: str  # "rank 2", "h1 qp 7", "job"
+    message: str
+
+
+@dataclass
+class Fidelity:
+    """How well the engine kept its promises. Percentiles of lateness in picoseconds; None on the
+    virtual clock, which is never late. `unexplained`: packets not delivered and in no counter."""
+
+    lateness_p50_ps: int | None = None
+    lateness_p99_ps: int | None = None
+    lateness_max_ps: int | None = None
+    packets: int = 0
+    unexplained: int = 0
+    fell_behind: str | None = None  # why engine or hosts could not keep up; None: they did
+    dilation: float = 1.0
+    emulated_ps: int = 0
+    notes: dict[str, float | int | str | None] = field(default_factory=dict)
+
+
+Ending = Literal["finished", "stalled", "failed", "interrupted"]
+
+
+@dataclass
+class RunData:
+    """Everything one run produced. `counters`: cumulative totals over all hosts, as steps (time,
+    value); the names `lost`, `retransmitted`, `readmitted` become figures, absent ones null."""
+
+    ended: Ending
+    end_ps: int
+    hosts: dict[int, HostSeries] = field(default_factory=dict)
+    iterations: list[Iteration] = field(default_factory=list)
+    windows: list[Window] = field(default_factory=list)
+    counters: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    log: list[tuple[int, dict[str, str]]] = field(default_factory=list)  # rank 0, by TorchJob.log
+    errors: list[RunFault] = field(default_factory=list)
+    fidelity: Fidelity = field(default_factory=Fidelity)
+    totals: dict[str, dict[str, int]] = field(default_factory=dict)  # object -> counter -> value
+    unequal_hashes: int | None = None  # steps at which the ranks' parameters differed
+    flows: list[FlowRow] = field(default_factory=list)  # of jobs that have flows
+    samples: Samples | None = None  # where the run was asked for them
+    # Of the job's packets; flows are compared with what they would take alone.
+    overhead: FrameOverhead = LEAST_OVERHEAD
+    reason: str | None = None  # why it ended, unless "finished"
+    deterministic: bool = True
+    directory: Path | None = None  # holds ranks/<n>.log
+    # Elements (collectives) or bytes (flows) that arrived altered; None: lengths only, no bytes.
+    wrong: int | None = None

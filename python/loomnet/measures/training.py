@@ -1,0 +1,264 @@
+"""From raw series to the standard figures of a training job: pure functions, no I/O.
+
+A figure that could not be measured is null with a reason; nothing is guessed."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from loomnet.measures.run_data import HostSeries, Interval, Iteration, RunData
+
+FIGURES = (
+    "iteration_s",
+    "goodput_ratio",
+    "blip_s",
+    "recovery_s",
+    "lost",
+    "retransmitted",
+    "readmitted",
+)
+UNITS = {
+    "iteration_s": "s",
+    "blip_s": "s",
+    "recovery_s": "s",
+    "goodput_ratio": "ratio",
+    "lost": "packets",
+    "retransmitted": "packets",
+    "readmitted": "paths",
+    "errors": "errors",
+    "final_loss": "loss",
+}
+MIN_ITERATIONS = 5  # a median of fewer says nothing
+RECOVERED_ITERATIONS, RECOVERED_WITHIN = 3, 1.1
+NO_FAULT = "there is no fault to recover from"  # why `before` and `after` have no recovery_s
+
+
+@dataclass(frozen=True)
+class Value:
+    """A figure: a number, or None and the reason. `span_ps`: the window a rate was taken over."""
+
+    value: float | None
+    reason: str | None = None
+    span_ps: int | None = None
+
+
+@dataclass(frozen=True)
+class Phase:
+    name: str
+    start_ps: int
+    end_ps: int
+    capacity: float = 1.0  # expected share of the healthy fabric
+
+
+def phases_of(
+    data: RunData,
+    capacity: Mapping[str, float] | None = None,
+    settle_ps: int = 0,
+    planned: Iterable[str] = (),
+) -> list[Phase]:
+    """`before` (up to the first fault), every named window, `after` (from `settle_ps` behind the
+    last one to the end). Without windows, `before` is the whole run. Phases of `planned` that never
+    began are there too, empty."""
+    windows = sorted(data.windows, key=lambda w: w.start_ps)
+    first = windows[0].start_ps if windows else data.end_ps
+    found = [Phase("before", 0, first)]
+    for window in windows:
+        end = data.end_ps if window.end_ps is None else min(window.end_ps, data.end_ps)
+        found.append(
+            Phase(window.phase, window.start_ps, end, (capacity or {}).get(window.phase, 1))
+        )
+    for name in dict.fromkeys(planned):
+        if all(name != phase.name for phase in found):
+            found.append(Phase(name, data.end_ps, data.end_ps))
+    if len(found) > 1:
+        start = max(phase.end_ps for phase in found[1:]) + settle_ps
+        found.append(Phase("after", min(start, data.end_ps), data.end_ps))
+    return found
+
+
+# --- one figure each ----------------------------------------------------------------------------
+def whole_iterations(iterations: list[Iteration], phase: Phase) -> list[Iteration]:
+    return [i for i in iterations if i.start_ps >= phase.start_ps and i.end_ps <= phase.end_ps]
+
+
+def iteration_s(iterations: list[Iteration], phase: Phase) -> Value:
+    """Median length of the iterations wholly inside the phase."""
+    whole = whole_iterations(iterations, phase)
+    if len(whole) < MIN_ITERATIONS:
+        return Value(None, f"{len(whole)} whole iterations in the phase, {MIN_ITERATIONS} needed")
+    return Value(statistics.median(i.length_ps for i in whole) / 1e12)
+
+
+def goodput(hosts: Mapping[int, HostSeries], phase: Phase) -> Value:
+    """Payload bytes completed over the union of intervals with work outstanding, mean over hosts,
+    in bytes per second. An operation that straddles the phase's edge counts by its share inside."""
+    rates, span = [], 0
+    for series in hosts.values():
+        busy = overlap(series.busy, phase)
+        if busy == 0:
+            continue
+        span = max(span, busy)
+        done = sum(bytes_ * _inside(begin, end, phase) for begin, end, bytes_ in series.work)
+        rates.append(done / (busy / 1e12))
+    if not rates:
+        return Value(None, "no work was outstanding in the phase")
+    return Value(statistics.fmean(rates), span_ps=span)
+
+
+def goodput_ratio(hosts: Mapping[int, HostSeries], phase: Phase, before: Phase) -> Value:
+    """The phase's goodput relative to that of `before`."""
+    base, here = goodput(hosts, before), goodput(hosts, phase)
+    if not base.value:
+        return Value(None, f"no goodput before the faults: {base.reason or 'nothing completed'}")
+    if here.value is None:
+        return here
+    return Value(here.value / base.value, span_ps=here.span_ps)
+
+
+def blip_s(hosts: Mapping[int, HostSeries], phase: Phase) -> Value:
+    """Longest payload silence at any receiver with work outstanding, clipped to the phase."""
+    if not any(overlap(series.busy, phase) for series in hosts.values()):
+        return Value(None, "no work was outstanding in the phase")
+    longest = max(
+        (
+            min(end, phase.end_ps) - max(begin, phase.start_ps)
+            for series in hosts.values()
+            for begin, end in series.silences
+        ),
+        default=0,
+    )
+    floor = max(series.silence_floor_ps for series in hosts.values())
+    return Value(max(longest, floor, 0) / 1e12)
+
+
+def expected_iteration_ps(data: RunData, before: Phase, capacity: float) -> float | None:
+    """compute + communication / expected capacity, both medians of `before`; None without them.
+    Communication is the time with work outstanding at the busiest host within the iteration."""
+    whole = whole_iterations(data.iterations, before)
+    if len(whole) < MIN_ITERATIONS or not capacity > 0:
+        return None
+    talk = statistics.median(
+        max((overlap(series.busy, i) for series in data.hosts.values()), default=0) for i in whole
+    )
+    length = statistics.median(i.length_ps for i in whole)
+    return length - talk + talk / capacity
+
+
+def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int,
+               within: float = RECOVERED_WITHIN) -> Value:
+    """From the fault to the end of the first of three consecutive iterations within 1.1 times the
+    expected length, looked for up to `until_ps` (the next fault)."""
+    expected = expected_iteration_ps(data, before, phase.capacity)
+    if expected is None:
+        return Value(
+            None,
+            f"no expected iteration: fewer than {MIN_ITERATIONS} before the faults"
+            if phase.capacity > 0
+            else "no expected capacity is known, or none is left",
+        )
+    later = [i for i in data.iterations if i.end_ps > phase.start_ps and i.end_ps <= until_ps]
+    for i in range(len(later) - RECOVERED_ITERATIONS + 1):
+        if all(
+            it.length_ps <= within * expected
+            for it in later[i : i + RECOVERED_ITERATIONS]
+        ):
+            return Value((later[i].end_ps - phase.start_ps) / 1e12)
+    return Value(
+        None,
+        f"never {RECOVERED_ITERATIONS} iterations within {within} x "
+        f"{expected / 1e12:.3g} s",
+    )
+
+
+def next_fault_ps(phases: Sequence[Phase], index: int, end_ps: int) -> int:
+    """Up to where the recovery from a phase's fault is looked for: the next fault, or the end."""
+    following = [phase.start_ps for phase in phases[index + 1 :] if phase.name != "after"]
+    return min(following, default=end_ps)
+
+
+def counted(data: RunData, name: str, phase: Phase) -> Value:
+    """Growth of a cumulative counter over the phase."""
+    steps = data.counters.get(name)
+    if steps is None:
+        return Value(None, "this transport does not count it")
+    times = [at for at, _ in steps]
+
+    def value_at(at: int) -> float:
+        index = bisect.bisect_right(times, at) - 1
+        return steps[index][1] if index >= 0 else 0
+
+    return Value(value_at(phase.end_ps) - value_at(phase.start_ps))
+
+
+def losses(data: RunData) -> list[tuple[int, float]]:
+    """(step, loss) from rank 0's output; lines whose numbers do not parse are left out."""
+    found = []
+    for _, groups in data.log:
+        try:
+            found.append((int(groups["step"]), float(groups["loss"])))
+        except (KeyError, ValueError):
+            continue
+    return found
+
+
+def final_loss(data: RunData) -> Value:
+    curve = losses(data)
+    return Value(curve[-1][1]) if curve else Value(None, "no loss was read from rank 0's output")
+
+
+# --- all figures --------------------------------------------------------------------------------
+def standard_figures(data: RunData, phases: list[Phase]) -> dict[str, Value]:
+    """Every `<phase>.<figure>` and `errors`, `final_loss`. A run that ended early has null, with
+    its reason, in the phase where it ended and in those it never reached."""
+    before = phases[0]
+    early = data.ended != "finished"
+    figures: dict[str, Value] = {}
+    for index, phase in enumerate(phases):
+        if early and phase.end_ps >= data.end_ps:
+            reason = f"the run {data.ended}: {data.reason or 'no reason given'}"
+            figures |= {f"{phase.name}.{name}": Value(None, reason) for name in FIGURES}
+            continue
+        if phase.start_ps >= phase.end_ps:
+            never = Value(None, "the job finished before this phase")
+            figures |= {f"{phase.name}.{name}": never for name in FIGURES}
+            continue
+        until = next_fault_ps(phases, index, data.end_ps)
+        fault = phase.name not in ("before", "after")
+        none = Value(None, NO_FAULT)
+        figures |= {
+            f"{phase.name}.{name}": value
+            for name, value in {
+                "iteration_s": iteration_s(data.iterations, phase),
+                "goodput_ratio": goodput_ratio(data.hosts, phase, before),
+                "blip_s": blip_s(data.hosts, phase),
+                "recovery_s": recovery_s(data, phase, before, until) if fault else none,
+                **{
+                    name: counted(data, name, phase)
+                    for name in ("lost", "retransmitted", "readmitted")
+                },
+            }.items()
+        }
+    figures["errors"] = Value(len(data.errors))
+    figures["final_loss"] = final_loss(data)
+    return figures
+
+
+def overlap(intervals: list[Interval], span: Phase | Iteration) -> int:
+    """Picoseconds of sorted disjoint intervals inside a span."""
+    total = 0
+    first = bisect.bisect_right(intervals, span.start_ps, key=lambda interval: interval[1])
+    for begin, end in itertools.islice(intervals, first, None):
+        if begin >= span.end_ps:
+            break
+        total += min(end, span.end_ps) - max(begin, span.start_ps)
+    return total
+
+
+def _inside(begin: int, end: int, phase: Phase) -> float:
+    if end <= begin:
+        return float(phase.start_ps < end <= phase.end_ps)
+    return max(0, min(end, phase.end_ps) - max(begin, phase.start_ps)) / (end - begin)

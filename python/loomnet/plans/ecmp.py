@@ -1,0 +1,120 @@
+"""Plain IPv6 routing for kernel traffic and the baselines: ECMP groups over shortest paths, and
+what they become once the fabric has reconverged around dead links and switches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from loomnet.fabrics.topology import PartialTopology, Topology
+
+
+@dataclass(frozen=True)
+class SwitchRoutes:
+    """ECMP tables of one switch: groups of ports, and each host's group (-1: unreachable)."""
+
+    groups: tuple[tuple[int, ...], ...]
+    group_of: Sequence[int] | Mapping[int, int]  # by host number
+
+    def items(self) -> Iterable[tuple[int, int]]:
+        """(host number, group) of every host that is there."""
+        by_number = self.group_of
+        return by_number.items() if isinstance(by_number, Mapping) else enumerate(by_number)
+
+    def ports(self, host: int) -> tuple[int, ...]:
+        """Ports of equal cost towards a host; empty when there is none."""
+        index = self.group_of[host]
+        return () if index < 0 else self.groups[index]
+
+
+class EcmpTables:
+    """Routes of every switch and host, given what is down.
+
+    `down_links`: link numbers (a link with either direction down routes nothing);
+    `down_switches`: node numbers. Costs are hop counts within a plane; hosts never forward.
+    """
+
+    def __init__(
+        self, topology: Topology, down_links: Iterable[int] = (), down_switches: Iterable[int] = ()
+    ) -> None:
+        self.topology = topology
+        self.down_links = frozenset(down_links)
+        self.down_switches = frozenset(down_switches)
+        # leaf -> switch -> ports, each leaf's when first asked for. An undisturbed regular fabric
+        # needs none of it: its shape knows.
+        self._next: dict[int, dict[int, tuple[int, ...]]] = {}
+        regular = isinstance(topology, PartialTopology) and not (
+            self.down_links or self.down_switches
+        )
+        self._shape = topology.shape if regular else None  # type: ignore[attr-defined]
+
+    def _usable(self, link: int, far: int) -> bool:
+        return link not in self.down_links and far not in self.down_switches
+
+    def _towards(self, leaf: int) -> dict[int, tuple[int, ...]]:
+        if leaf in self.down_switches:
+            return {}
+        distance = {leaf: 0}
+        todo = deque([leaf])
+        while todo:
+            node = todo.popleft()
+            for _, link, far in self.topology.neighbours(node):
+                if (
+                    not self.topology.is_host(far)
+                    and far not in distance
+                    and self._usable(link, far)
+                ):
+                    distance[far] = distance[node] + 1
+                    todo.append(far)
+        return {
+            node: tuple(
+                port
+                for port, link, far in self.topology.neighbours(node)
+                if self._usable(link, far) and distance.get(far, hops) == hops - 1
+            )
+            for node, hops in distance.items()
+        }
+
+    def _ports(self, switch: int, leaf: int) -> tuple[int, ...]:
+        if self._shape is not None:
+            return self._shape.next_ports(switch, leaf)
+        if leaf not in self._next:
+            self._next[leaf] = self._towards(leaf)
+        return self._next[leaf].get(switch, ())
+
+    def _attached(self, host: int, plane: int) -> int | None:
+        """The leaf a host can use in a plane; None while its link or that leaf is down."""
+        leaf = self.topology.leaf_of(host, plane).node
+        if self._shape is not None:
+            return leaf
+        usable = self._usable(self.topology.ports[host][plane], leaf)
+        return leaf if usable else None
+
+    def switch(self, switch: int) -> SwitchRoutes:
+        """Tables of one switch (node number); empty while it is down."""
+        plane = self.topology.plane_of_switch(switch)
+        groups: dict[tuple[int, ...], int] = {}
+        group_of: dict[int, int] = {}
+        for host in self.topology.host_numbers:
+            leaf = None if switch in self.down_switches else self._attached(host, plane)
+            if leaf is None:
+                ports: tuple[int, ...] = ()
+            elif leaf == switch:
+                ports = (self.topology.leaf_of(host, plane).port,)
+            else:
+                ports = self._ports(switch, leaf)
+            group_of[host] = groups.setdefault(ports, len(groups)) if ports else -1
+        whole = len(group_of) == self.topology.host_count
+        return SwitchRoutes(tuple(groups), tuple(group_of.values()) if whole else group_of)
+
+    def host_planes(self, source: int, destination: int) -> tuple[int, ...]:
+        """Planes (NIC ports) by which `source` reaches `destination`."""
+        usable = []
+        for plane in range(self.topology.planes):
+            first, last = self._attached(source, plane), self._attached(destination, plane)
+            if first is None or last is None:
+                continue
+            if first == last or self._ports(first, last):
+                usable.append(plane)
+        return tuple(usable)

@@ -1,0 +1,178 @@
+"""Everything an engine needs to know about a fabric, as plain frozen data: numbers, no names to
+look up and nothing left to decide. Built by make.py from a checked Fabric."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from loomnet.fabrics.link_settings import MIN_QUEUE_PACKETS
+from loomnet.fabrics.topology import PartialTopology, Topology
+from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
+from loomnet.plans.usid_plan import PlanePaths, SwitchUsids, UsidPlan
+
+MESSAGE_BYTES = 1 << 20  # of a flow: bytes per write
+
+T_co = TypeVar("T_co", covariant=True)
+@dataclass(frozen=True, slots=True)
+class HalfLinkPlan:
+    """One direction of a link. Its number is 2 * link for a->b and 2 * link + 1 for b->a."""
+
+    number: int
+    name: str
+    source: int  # node that sends
+    source_port: int
+    target: int
+    target_port: int
+    rate_bps: int
+    delay_ps: int
+    data_limit_bytes: int
+    control_limit_bytes: int
+    control_share: float  # of the link, for control packets while data waits
+    ecn_low_bytes: int  # 0 with ecn_high_bytes 0: no marking
+    ecn_high_bytes: int
+    ecn_share: float  # of packets marked just below ecn_high_bytes; all above
+    trim_bytes: int  # 0: no trimming
+    trim_victim: str  # which packet a full queue cuts: "arriving", or by a "coin" the last waiting
+    pfc_xoff_bytes: int  # of the switch port it ends at; 0: no PFC there
+    pfc_xon_bytes: int
+    pfc_headroom_bytes: int
+    last_hop: bool  # the far end is a host
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Of the buffer of the switch it ends at."""
+        return self.pfc_xoff_bytes + self.pfc_headroom_bytes
+
+    def queue_share(self, share: float, frame_bytes: int) -> float:
+        """What a queue keeps of its limits and thresholds where `share` is asked for: never less
+        than the fewest packets that a queue holds."""
+        if self.data_limit_bytes == 0:
+            return share
+        return min(max(share, MIN_QUEUE_PACKETS * frame_bytes / self.data_limit_bytes), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPlan:
+    number: int
+    name: str
+    plane: int
+    forward: HalfLinkPlan
+    backward: HalfLinkPlan
+
+
+@dataclass(frozen=True, slots=True)
+class HostPlan:
+    """Node number = host number; ports[plane] is the number of the link there."""
+
+    number: int
+    name: str
+    role: str
+    address: str  # inner address, the same on all planes
+    ports: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchPlan:
+    """ports[i] is the number of the link at port i; `usids` is static, `routes` reconverges."""
+
+    number: int  # node number
+    name: str
+    plane: int
+    ports: Sequence[int]
+    usids: SwitchUsids
+    routes: SwitchRoutes
+    buffer_bytes: int  # the shared buffer its egress queues draw from, what PFC reserves included
+    pfc: bool  # some port of it is lossless
+    placement: str = "xdp"  # on the live clock
+
+    @property
+    def in_kernel(self) -> bool:
+        """On the live clock; on the virtual one no switch is."""
+        return self.placement != "engine"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A fabric ready to run. Nodes: hosts first, then switches; halves: two per link."""
+
+    name: str
+    seed: int
+    planes: int
+    payload_bytes: int  # RDMA payload of a full packet
+    frame_bytes: int  # its Ethernet frame without FCS
+    base_rtt_ps: int  # longest empty-network round trip: full packet out, SACK back
+    # Of a plan made in part: what is there, by the numbers of the whole (see partial.py).
+    hosts: Numbered[HostPlan]
+    switches: Iterable[SwitchPlan]
+    links: Numbered[LinkPlan]
+    topology: Topology = field(repr=False, compare=False)
+    addresses: UsidPlan = field(repr=False, compare=False)
+    routes: EcmpTables = field(repr=False, compare=False)
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Hosts, switches and links of the whole fabric."""
+        return self.topology.fabric.counts
+
+    @property
+    def partial(self) -> bool:
+        return isinstance(self.topology, PartialTopology)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Host numbers that may run a rank; rank r runs on ranks[r]."""
+        return tuple(host.number for host in self.hosts if host.role == "rank")
+
+    @property
+    def pfc(self) -> bool:
+        """Whether some switch port is lossless."""
+        return any(switch.pfc for switch in self.switches)
+
+    def half(self, number: int) -> HalfLinkPlan:
+        link = self.links[number // 2]
+        return link.backward if number % 2 else link.forward
+
+    def paths(self, source: int, destination: int) -> tuple[PlanePaths, ...]:
+        """Path templates between two hosts (numbers), one per plane."""
+        return tuple(
+            self.addresses.paths(source, destination, plane) for plane in range(self.planes)
+        )
+
+    def host_planes(self, source: int, destination: int) -> tuple[int, ...]:
+        """Planes by which kernel traffic of one host may reach another, nothing being down."""
+        return self.routes.host_planes(source, destination)
+
+    def reconverged(
+        self,
+        down_links: frozenset[int] | set[int],
+        down_switches: frozenset[int] | set[int] = frozenset(),
+    ) -> EcmpTables:
+        """ECMP tables around these dead links (numbers) and switches (node numbers)."""
+        return EcmpTables(self.topology, down_links, down_switches)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as plain JSON values."""
+        flat = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.repr}
+        for name in ("hosts", "switches", "links"):
+            flat[name] = [dataclasses.asdict(entry) for entry in flat[name]]
+        return flat
+
+
+def writes_outstanding(plan: Plan) -> int:
+    """Writes of MESSAGE_BYTES that a flow keeps under way: two bandwidth-delay products of its NIC,
+    at least 4."""
+    nic_bps = max((sum(plan.links[link].forward.rate_bps for link in host.ports)
+                   for host in itertools.islice(plan.hosts, 64)), default=0)
+    return max(4, 1 + 2 * nic_bps * plan.base_rtt_ps // (8 * 10**12 * MESSAGE_BYTES))
+
+
+class Numbered(Protocol[T_co]):
+    """A tuple whose index is the number, or what stands for one."""
+
+    def __getitem__(self, number: int, /) -> T_co: ...
+    def __iter__(self) -> Iterator[T_co]: ...
+    def __len__(self) -> int: ...

@@ -1,0 +1,109 @@
+"""The plan of a whole fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loomnet.base import bounds
+from loomnet.base.units import Time
+from loomnet.fabrics.link_settings import HEADER_BYTES, LinkDefaults, base_rtt, half_settings
+from loomnet.fabrics.model import Fabric
+from loomnet.fabrics.topology import Topology
+from loomnet.plans.ecmp import EcmpTables
+from loomnet.plans.model import HalfLinkPlan, HostPlan, LinkPlan, Plan, SwitchPlan
+from loomnet.plans.usid_plan import Style, UsidPlan, host_address
+
+
+def whole_plan(fabric: Fabric, seed: int, style: Style, defaults: LinkDefaults) -> Plan:
+    """Checks a fabric and works out every number. Raises FabricError or AddressError."""
+    topology = Topology(fabric)
+    addresses, routes = UsidPlan(topology, style), EcmpTables(topology)
+    frame = fabric.payload.bytes + HEADER_BYTES
+    rtt = base_rtt(topology, frame)
+    bounds.check_round_trip(fabric.name, rtt.count)
+    links = tuple(
+        LinkPlan(
+            i,
+            link.name,
+            topology.plane[i],
+            _half_plan(topology, i, False, rtt, frame, defaults),
+            _half_plan(topology, i, True, rtt, frame, defaults),
+        )
+        for i, link in enumerate(topology.links)
+    )
+    host_plans = tuple(
+        HostPlan(
+            i,
+            name,
+            fabric.hosts[name].role,
+            str(host_address(i)),
+            tuple(topology.ports[i][plane] for plane in range(topology.planes)),
+        )
+        for i, name in enumerate(topology.hosts)
+    )
+    switches = tuple(
+        _switch_plan(fabric, topology, name, links, addresses, routes)
+        for name in topology.switches
+    )
+    return Plan(
+        fabric.name,
+        seed,
+        topology.planes,
+        fabric.payload.bytes,
+        frame,
+        rtt.count,
+        host_plans,
+        switches,
+        links,
+        topology,
+        addresses,
+        routes,
+    )
+
+
+def _half_plan(
+    topology: Topology, link: int, back: bool, rtt: Time, frame: int, defaults: LinkDefaults
+) -> HalfLinkPlan:
+    ahead, reverse = topology.links[link].forward, topology.links[link].backward
+    spec, other = (reverse, ahead) if back else (ahead, reverse)
+    source, target = topology.ends[link][::-1] if back else topology.ends[link]
+    last_hop, from_host = topology.is_host(target.node), topology.is_host(source.node)
+    name = f"{topology.names[source.node]}->{topology.names[target.node]}"
+    return HalfLinkPlan(
+        number=2 * link + back,
+        name=name,
+        source=source.node,
+        source_port=source.port,
+        target=target.node,
+        target_port=target.port,
+        last_hop=last_hop,
+        **half_settings(
+            spec, other, rtt, frame, last_hop=last_hop, from_host=from_host, where=name,
+            defaults=defaults
+        ),
+    )
+
+
+def _switch_plan(fabric: Fabric, topology: Topology, name: str, links: Sequence[LinkPlan],
+                 addresses: UsidPlan, routes: EcmpTables) -> SwitchPlan:
+    """Its one buffer holds what its ports may queue and what PFC reserves behind them."""
+    node = topology.number[name]
+    ports = tuple(link for _, link in sorted(topology.ports[node].items()))
+    queued = reserved = 0
+    for number in ports:
+        ahead, back = links[number].forward, links[number].backward
+        leaves, arrives = (ahead, back) if ahead.source == node else (back, ahead)
+        queued += leaves.data_limit_bytes + leaves.control_limit_bytes
+        reserved += arrives.reserved_bytes
+    bounds.check_buffer(name, queued + reserved)
+    return SwitchPlan(
+        node,
+        name,
+        fabric.switches[name].plane,
+        ports,
+        addresses.tables(node),
+        routes.switch(node),
+        queued + reserved,
+        reserved > 0,
+        fabric.switches[name].placement,
+    )

@@ -1,0 +1,1 @@
+"""What a user keeps of a run: result, report, run directory, comparisons, pictures."""

@@ -1,0 +1,177 @@
+"""The report of a run: equal content gives equal bytes. Wall times and paths go elsewhere
+(environment.json), so that report.json can be compared byte by byte."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loomnet.base.errors import (
+    EXIT_CHECK_FAILED,
+    EXIT_FIDELITY,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    UnknownNameError,
+)
+from loomnet.base.table import Table
+from loomnet.measures.rows import Check, Metric
+from loomnet.measures.run_data import Fidelity
+
+if TYPE_CHECKING:
+    from loomnet.results.result import Result
+
+SCHEMA_VERSION = 1
+BROKEN_OFF = ("stalled", "failed")  # endings of a run that say nothing good of its job
+
+
+@dataclass
+class RunFidelity:
+    """Fidelity of one labelled run, with what follows from it."""
+
+    label: str
+    fidelity: Fidelity
+    ended: str
+    reason: str | None = None
+
+    @property
+    def kept_up(self) -> bool:
+        return self.fidelity.fell_behind is None and self.fidelity.unexplained == 0
+
+    @property
+    def verdict(self) -> str:
+        if self.fidelity.unexplained:
+            return f"{self.fidelity.unexplained} packets unexplained"
+        return self.fidelity.fell_behind or "kept up"
+
+    def row(self) -> dict[str, Any]:
+        f = self.fidelity
+        return {
+            "label": self.label,
+            "kept_up": self.kept_up,
+            "verdict": self.verdict,
+            "lateness_p50_ps": f.lateness_p50_ps,
+            "lateness_p99_ps": f.lateness_p99_ps,
+            "lateness_max_ps": f.lateness_max_ps,
+            "packets": f.packets,
+            "unexplained": f.unexplained,
+            "dilation": f.dilation,
+            "emulated_ps": f.emulated_ps,
+            "ended": self.ended,
+            "reason": self.reason,
+            "notes": dict(f.notes),
+        }
+
+
+@dataclass
+class Report:
+    """Everything one scenario run has to say. `directory` is where it was written, if it was;
+    `unwritten` says why it, a trace
+    or a capture was not."""
+
+    scenario: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    clock: str = "virtual"
+    seed: int = 0
+    deterministic: bool = True
+    interrupted: bool = False
+    rows: list[Metric] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    fidelity: list[RunFidelity] = field(default_factory=list)
+    directory: Path | None = None
+    unwritten: str | None = None
+    results: dict[str | None, Result] = field(default_factory=dict, repr=False)  # by label
+
+    @property
+    def failed(self) -> list[Check]:
+        """Checks that do not hold."""
+        return [check for check in self.checks if not check.ok]
+
+    @property
+    def ok(self) -> bool:
+        return self.exit_code == EXIT_OK
+
+    @property
+    def behind(self) -> list[str]:
+        """Why the figures cannot be trusted; empty when they can."""
+        late = [run for run in self.fidelity if not run.kept_up]
+        found = [f"{run.label or self.scenario}: {run.verdict}" for run in late]
+        return found + [
+            f"check {check.name} is on a figure below the resolution of its run"
+            for check in self.checks
+            if not check.stands
+        ]
+
+    @property
+    def broken_off(self) -> list[str]:
+        """Runs that a rank, a job, a stall, a deadlock or --max-wall ended, each with its
+        reason; an interrupted run is none of them."""
+        return [
+            f"{run.label or self.scenario} {run.ended}: {run.reason or 'no reason is known'}"
+            for run in self.fidelity
+            if run.ended in BROKEN_OFF
+        ]
+
+    def cut_off(self, reason: str) -> None:
+        """Notes that the scenario's own code was ended outside its runs, unless a run was ended for
+        the same reason: that run says it."""
+        if any((run.reason or "").startswith(reason) for run in self.fidelity):
+            return
+        self.fidelity.append(RunFidelity("", Fidelity(), "stalled", reason))
+
+    @property
+    def exit_code(self) -> int:
+        """The first that holds: 130 interrupted, 3 an engine fell behind, 1 a check failed or a run
+        did not end by itself, 0."""
+        if self.interrupted:
+            return EXIT_INTERRUPTED
+        if self.behind:
+            return EXIT_FIDELITY
+        return EXIT_CHECK_FAILED if self.failed or self.broken_off else EXIT_OK
+
+    @property
+    def metrics(self) -> Table:
+        """A tidy table: name, value, unit, label, phase, published, reason."""
+        columns = ("name", "value", "unit", "label", "phase", "published", "reason")
+        return Table(columns, [{c: getattr(row, c) for c in columns} for row in self.rows])
+
+    def __getitem__(self, dotted: str) -> Any:
+        """The value of a metric by its dotted name; None for null. Raises UsageError,
+        which is a KeyError here, with the nearest names."""
+        from loomnet.base.names import did_you_mean, in_quotes
+
+        for row in self.rows:
+            if row.dotted == dotted:
+                return row.value
+        known = [row.dotted for row in self.rows]
+        raise UnknownNameError(f"no metric {in_quotes(dotted)}{did_you_mean(dotted, known)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "scenario": self.scenario,
+            "parameters": self.parameters,
+            "clock": self.clock,
+            "seed": self.seed,
+            "deterministic": self.deterministic,
+            "interrupted": self.interrupted,
+            "metrics": [row.row() for row in self.rows],
+            "checks": [check.row() for check in self.checks],
+            "fidelity": [run.row() for run in self.fidelity],
+        }
+
+    def to_json(self) -> str:
+        """Sorted keys, two spaces, no NaN: the same content is the same bytes."""
+        return (
+            json.dumps(
+                self.to_dict(), sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False
+            )
+            + "\n"
+        )
+
+
+def report_schema() -> dict[str, Any]:
+    """The published JSON Schema (draft 2020-12) of report.json."""
+    return json.loads(resources.files("loomnet.results").joinpath("report.schema.json").read_text())

@@ -1,0 +1,202 @@
+"""What one run on a lab gave: standard figures by name, series, rank logs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import did_you_mean, in_quotes, quoted
+from loomnet.base.table import Table
+from loomnet.base.units import Time
+from loomnet.measures import training as measure
+from loomnet.measures.rows import Measured, Metric, stands
+from loomnet.measures.rows import metric as make_metric
+from loomnet.measures.run_data import RunData
+from loomnet.plans.model import Plan
+from loomnet.processes.folder import read_bounded
+
+if TYPE_CHECKING:
+    from loomnet.measures.flow_completion import FlowRecord
+
+
+@dataclass
+class Series:
+    """A quantity over time: `times` in seconds (the start of each bin), `values` in `unit`."""
+
+    name: str
+    unit: str
+    times: list[float]
+    values: list[float]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws itself on matplotlib axes (made if not given) and returns them. In a notebook the
+        figure is shown below the cell."""
+        if axes is None:
+            from loomnet.base.notebook import new_axes
+
+            axes = new_axes()
+        axes.step(self.times, self.values, where="post", linewidth=1)
+        axes.set_xlabel("emulated time, s")
+        axes.set_ylabel(f"{self.name}, {self.unit}")
+        return axes
+
+
+class Result:
+    """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null. `reads_loss`:
+    whether the job was to print a loss."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        data: RunData,
+        phases: list[measure.Phase],
+        label: str | None = None,
+        transport: str | None = None,
+        *,
+        reads_loss: bool = True,
+    ) -> None:
+        self.plan, self.data, self.phases, self.label = plan, data, phases, label
+        self.transport, self.reads_loss = transport, reads_loss
+        p99 = data.fidelity.lateness_p99_ps
+        self.rows: list[Metric] = []
+        for name, value in measure.standard_figures(data, phases).items():
+            phase, _, figure = name.rpartition(".")
+            unit = measure.UNITS[figure]
+            self.rows.append(
+                make_metric(
+                    figure,
+                    value.value,
+                    unit=unit,
+                    reason=value.reason,
+                    label=label,
+                    phase=phase or None,
+                    stands=stands(value.value, unit, value.span_ps, p99),
+                )
+            )
+        for phase in phases:
+            if phase.name not in ("before", "after"):
+                self.rows.append(
+                    make_metric(
+                        "expected_capacity",
+                        phase.capacity,
+                        unit="ratio",
+                        label=label,
+                        phase=phase.name,
+                    )
+                )
+        self._by_name = {".".join(filter(None, (m.phase, m.name))): m for m in self.rows}
+
+    def metric(self, name: str) -> Metric:
+        """The row behind `phase.figure`. Raises UsageError with the three nearest names."""
+        if not isinstance(name, str) or name not in self._by_name:
+            raise UsageError(f'no figure {in_quotes(name)}{did_you_mean(name, self._by_name)}')
+        return self._by_name[name]
+
+    def __getitem__(self, name: str) -> Measured | None:
+        row = self.metric(name)
+        return None if row.value is None else Measured(row)
+
+    @property
+    def metrics(self) -> Table:
+        """A tidy table: phase, name, value, unit, reason."""
+        columns = ("phase", "name", "value", "unit", "reason")
+        return Table(columns, [{c: getattr(row, c) for c in columns} for row in self.rows])
+
+    @cached_property
+    def flow_records(self) -> list[FlowRecord]:
+        """Every flow of the job; empty where it has none."""
+        from loomnet.measures.flow_completion import records
+
+        return records(self.plan, self.data)
+
+    @property
+    def flows(self) -> Table:
+        """One row per flow: source, destination, bytes, start and completion time (until the
+        sender's last acknowledgement) in seconds, the slowdown against the fabric being empty, and
+        the time until the last byte's arrival. Null where a flow never ended."""
+        columns = ("source", "destination", "bytes", "start_s", "fct_s", "slowdown", "arrival_s")
+        names = self.plan.topology.names
+        rows = [
+            dict(zip(columns, (
+                names[flow.source], names[flow.destination], flow.bytes, flow.start_ps / 1e12,
+                flow.completion_ps and flow.completion_ps / 1e12,
+                flow.completion_ps and flow.completion_ps / max(flow.ideal_ps, 1),
+                None if flow.arrived_ps is None else (flow.arrived_ps - flow.start_ps) / 1e12,
+            ), strict=True))
+            for flow in self.flow_records
+        ]
+        return Table(columns, rows)
+
+    def flow_figures(self) -> dict[str, tuple[float | None, str]]:
+        """(value, unit) of fct_mean_s, fct_p50_s, fct_p99_s, fct_max_s, slowdown_mean and so on."""
+        from loomnet.measures.flow_completion import figures
+
+        return figures(self.flow_records)
+
+    @property
+    def loss_curve(self) -> list[tuple[int, float]]:
+        """(step, loss) as rank 0 printed them."""
+        return measure.losses(self.data)
+
+    def series(self, name: str, *, every: Time | str | None = None) -> Series:
+        """`goodput` (payload received, all hosts, Gb/s) or `iteration_s`, over time."""
+        if name == "iteration_s":
+            done = self.data.iterations
+            return Series(
+                name, "s", [i.end_ps / 1e12 for i in done], [i.length_ps / 1e12 for i in done]
+            )
+        if name != "goodput":
+            known = ("goodput", "iteration_s")
+            raise UsageError(f"no series {in_quotes(name)}{did_you_mean(name, known)}")
+        import numpy
+
+        hosts = list(self.data.hosts.values())
+        own = max((host.bin_ps for host in hosts), default=10**9)
+        width = own if every is None else max(Time(every).count // own, 1) * own
+        ends = [len(host.payload) * host.bin_ps for host in hosts]
+        sums = numpy.zeros(-(-max(ends, default=0) // width))
+        for host in hosts:
+            bins = numpy.arange(len(host.payload), dtype=numpy.int64) * host.bin_ps // width
+            sums += numpy.bincount(bins, host.payload, minlength=len(sums))
+        times = numpy.arange(len(sums)) * (width / 1e12)
+        return Series(name, "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist())
+
+    @property
+    def unequal_hashes(self) -> int | None:
+        """Steps (of every 20th) after which the ranks' parameters were not all equal, byte for
+        byte; None if no step was hashed by every rank."""
+        return self.data.unequal_hashes
+
+    def rank_log(self, rank: int) -> str:
+        """What a rank printed, the first 64 MiB of it; empty where the job has no ranks of its
+        own."""
+        if type(rank) is not int or not 0 <= rank < 2**63:
+            raise UsageError(f"rank_log: {quoted(rank)} is no rank")
+        if self.data.directory is None:
+            return ""
+        path = Path(self.data.directory) / "ranks" / f"{rank}.log"
+        try:
+            return read_bounded(path).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def logged(self, rank: int, pattern: str) -> list[dict[str, str]]:
+        """The named groups of every line of a rank's output that matches."""
+        try:
+            found = re.compile(pattern)
+        except (re.error, TypeError, OverflowError, RecursionError) as error:
+            raise UsageError(f"logged: {quoted(pattern)} is not a regular expression: {error}") \
+                from None  # fmt: skip
+        lines = self.rank_log(rank).splitlines()
+        return [match.groupdict() for match in map(found.search, lines) if match]
+
+    def __repr__(self) -> str:
+        name = f"{self.label}: " if self.label else ""
+        return f"Result({name}{self.data.ended}, {len(self.data.iterations)} iterations)"
+
+    def _repr_html_(self) -> str:
+        return self.metrics._repr_html_()

@@ -1,0 +1,92 @@
+"""The directory of a run: its name, and what lies in it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import re
+import secrets
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from loomnet.measures.drops import counters_json
+from loomnet.processes.folder import Folder, read_bounded
+from loomnet.results.report import Report
+
+RUNS = "runs"
+REPORT, COUNTERS, ENVIRONMENT = "report.json", "counters.json", "environment.json"
+FILES = (REPORT, COUNTERS, ENVIRONMENT)
+_PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matplotlib")
+
+
+def new_run_directory(scenario: str, seed: int, root: Path | str = RUNS) -> Folder:
+    """Creates runs/<scenario>-<time>-<seed>-<id>/ and opens it. Raises UsageError."""
+    name = re.sub(r"[^A-Za-z0-9_.]+", "_", scenario)[:80] or "run"
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    return Folder.at(Path(root) / f"{name}-{stamp}-{seed}-{secrets.token_hex(3)}", new=True)
+
+
+def environment(
+    started: float, source: Path | None = None, notes: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Host, versions, paths and wall times: what may differ between two equal runs. `source`: the
+    scenario's file, whose folder holds the scripts it names."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    return {
+        "host": {
+            "name": platform.node(),
+            "machine": platform.machine(),
+            "cpus": os.cpu_count(),
+            "kernel": platform.release(),
+            "system": platform.platform(),
+        },
+        "versions": {"python": platform.python_version(), **versions},
+        "paths": {
+            "cwd": str(Path.cwd()),
+            "python": sys.executable,
+            "scenario": None if source is None else str(source),
+        },
+        "command": sys.argv,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(started)),
+        "wall_s": round(time.time() - started, 3),
+        "load_average": list(os.getloadavg()),
+        **(notes or {}),
+    }
+
+
+def write_run(
+    folder: Folder,
+    report: Report,
+    *,
+    started: float,
+    source: Path | None = None,
+    notes: dict[str, Any] | None = None,
+) -> Path:
+    """Writes report.json, counters.json, environment.json and a copy of the scenario; returns
+    report.json. Raises UsageError for what cannot be written."""
+    target = folder.write(REPORT, report.to_json())
+    report.directory = folder.path
+    folder.write(
+        COUNTERS,
+        counters_json(
+            report.scenario, {label: each.data.totals for label, each in report.results.items()}
+        ),
+    )
+    folder.write(
+        ENVIRONMENT,
+        json.dumps(environment(started, source, notes), sort_keys=True, indent=2) + "\n",
+    )
+    if source is not None:
+        with contextlib.suppress(OSError):  # it has gone since it was loaded
+            folder.write(source.name, read_bounded(source.resolve()))
+    return target

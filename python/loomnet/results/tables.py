@@ -1,0 +1,170 @@
+"""The tables a run ends with. No number in them is ever cut: a table that is too wide for the
+terminal folds its headings, then goes on in another table below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from loomnet.base.number_text import number_text
+from loomnet.measures.drops import drops
+from loomnet.measures.rows import RATE_WINDOWS, TIME_MULTIPLE, Metric
+from loomnet.measures.training import NO_FAULT
+from loomnet.results.report import Report
+from loomnet.results.run_directory import COUNTERS
+
+MOST_DROPS = 12  # reasons shown; all of them are in counters.json
+NARROW_HEADINGS = (12, 10, 8)  # characters that headings are folded to, as few as it takes
+EXPECTED = "expected_capacity"  # known of a phase that never began, too
+BEHIND = "≠ the engine fell behind or lost packets: these figures are no result"
+UNRESOLVED = (f"? too close to the engine's lateness: a rate needs {RATE_WINDOWS} times its p99, "
+              f"a time {TIME_MULTIPLE} times")
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One column: its heading and a text per line."""
+
+    heading: str
+    cells: list[str]
+
+    @property
+    def width(self) -> int:
+        """Of the widest cell; the heading may be folded, a cell may not."""
+        return max(map(len, self.cells), default=0)
+
+
+def figure_tables(report: Report, width: int) -> list[Table]:
+    """Figures by phase, one table or more per run: a line per figure, a column per phase. Lines and
+    columns in which nothing was measured are left out."""
+    tables: list[Table] = []
+    behind = {run.label for run in report.fidelity if not run.kept_up}
+    runs: dict[str, list[Metric]] = {}
+    for row in report.rows:
+        if row.phase:
+            runs.setdefault(row.label or "", []).append(row)
+    for label, rows in runs.items():
+        if all(row.value is None or row.name == EXPECTED for row in rows):
+            continue
+        mark = "≠ " if label in behind else ""
+        name = f"{report.scenario}: {label}" if label else report.scenario
+        made = _run_tables(rows, width)
+        made[0].title = Text(f"{mark}{name}, {report.clock} clock, seed {report.seed}")
+        captions = [BEHIND] * bool(mark) + [UNRESOLVED] * any(not row.stands for row in rows)
+        if captions:
+            made[-1].caption = Text("\n".join(captions))
+        tables += made
+    return tables
+
+
+def _run_tables(rows: Sequence[Metric], width: int) -> list[Table]:
+    """Of one run."""
+    measured = [row for row in rows if row.value is not None]
+    begun = {row.phase for row in measured if row.name != EXPECTED}
+    measured = [row for row in measured if row.phase in begun]
+    # In the report's order, which begins with a phase that has not every figure.
+    figures = [name for name in dict.fromkeys(row.name for row in rows)
+               if any(row.name == name for row in measured)]
+    phases = [phase for phase in dict.fromkeys(row.phase or "" for row in rows)
+              if any(row.phase == phase for row in measured)]
+    texts = {
+        (row.name, row.phase): number_text(row.value, row.unit) + ("" if row.stands else " ?")
+        for row in rows if row.reason != NO_FAULT
+    }
+    columns = [_Column(phase, [texts.get((name, phase), "") for name in figures])
+               for phase in phases]
+    return _fitted(_Column("figure", figures), columns, width)
+
+
+def _fitted(names: _Column, columns: list[_Column], width: int) -> list[Table]:
+    """One table if it fits as it is or with folded headings, else as many as it takes."""
+    names = _Column(names.heading, [_folded(name, max(width // 2, 1)) for name in names.cells])
+    for longest in (max(len(c.heading) for c in columns), *NARROW_HEADINGS):
+        headed = [_Column(_folded(c.heading, max(longest, c.width)), c.cells) for c in columns]
+        whole = _table(names, headed)
+        if _width(whole) <= width:
+            return [whole]
+    tables, begin = [], 0
+    while begin < len(headed):
+        end = begin + 1
+        while end < len(headed) and _width(_table(names, headed[begin:end + 1])) <= width:
+            end += 1
+        part = _table(names, headed[begin:end])
+        if _width(part) > width:
+            part.width = _width(part)  # wider than the terminal, and whole
+        tables.append(part)
+        begin = end
+    return tables
+
+
+def _empty_table() -> Table:
+    """Two blanks between columns, a rule below the headings."""
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
+                 title_justify="left", caption_justify="left")
+
+
+def _table(names: _Column, columns: Sequence[_Column]) -> Table:
+    table = _empty_table()
+    table.add_column(Text(names.heading), no_wrap=True)
+    for column in columns:
+        table.add_column(Text(column.heading), justify="right", no_wrap=True)
+    for line, name in enumerate(names.cells):
+        table.add_row(Text(name), *(Text(column.cells[line]) for column in columns))
+    return table
+
+
+def _width(table: Table) -> int:
+    """Without title and caption, which may be folded."""
+    unbounded = Console(width=1_000_000)
+    return Measurement.get(unbounded, unbounded.options, table).maximum
+
+
+def _folded(name: str, longest: int) -> str:
+    """In lines of at most `longest` characters, broken behind underscores and dots if need be."""
+    lines = [""]
+    for part in _parts(name):
+        if lines[-1] and len(lines[-1]) + len(part) > longest:
+            lines.append("")
+        while len(part) > longest:
+            lines[-1], part = part[:longest], part[longest:]
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def _parts(name: str) -> list[str]:
+    """Cut behind every underscore, dot and blank."""
+    parts = [""]
+    for letter in name:
+        parts[-1] += letter
+        if letter in "_. -":
+            parts.append("")
+    return [part for part in parts if part]
+
+
+def dropped_table(report: Report) -> Table | None:
+    """Packets dropped, by run, kind of object and reason; None where none was."""
+    found = [
+        (label or "", drop) for label, r in report.results.items() for drop in drops(r.data.totals)
+    ]
+    if not found:
+        return None
+    several = any(label for label, _ in found)
+    table = _empty_table()
+    table.title = "dropped packets"
+    for name in ("run",) * several + ("at", "reason", "packets", "most at"):
+        table.add_column(name, justify="right" if name == "packets" else "left",
+                         no_wrap=name == "packets", overflow="fold")
+    for label, drop in found[:MOST_DROPS]:
+        most = drop.most if drop.objects == 1 else f"{drop.most} (of {drop.objects})"
+        cells = (label,) * several + (drop.where, drop.reason, str(drop.packets), most)
+        table.add_row(*map(Text, cells))
+    if len(found) > MOST_DROPS:
+        table.caption = f"and {len(found) - MOST_DROPS} more reasons in {COUNTERS}"
+    return table

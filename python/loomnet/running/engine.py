@@ -1,0 +1,345 @@
+"""A plan in the engine: the C++ network built from it, queue pairs between ranks, the timetable's
+changes applied, and what was measured read back as raw series. Used by both clocks."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from loomnet import _core
+from loomnet.base.errors import UsageError
+from loomnet.base.names import did_you_mean, quoted
+from loomnet.base.units import Time
+from loomnet.faults.timetable import Change, LinkChange, RouteChange, SwitchChange
+from loomnet.jobs.model import Job
+from loomnet.measures.run_data import HostSeries
+from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
+from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
+from loomnet.plans.partial import PartialPlan
+from loomnet.systems.registry import option_tables, transport
+from loomnet.systems.transport import Transport
+
+MOST_BINS = 1 << 23  # of payload over time, all hosts together
+FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
+_HASH_PURPOSE = 0x9E3779B97F4A7C15
+
+
+# What a request may carry for the engine beside a transport's own options: whether traffic models
+# move real bytes, compute gaps to replay, leave to exceed the live budget, what is sampled, and by
+# how much flows that start together are moved apart.
+OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "jitter")
+_SWITCHES = ("payload", "over_budget")
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises UsageError for an option of lab.run that no engine knows, or of another type."""
+    known = (*option_tables(), *OPTIONS)
+    for name, value in options.items():
+        if name not in known:
+            raise UsageError(f"run: no option {name}{did_you_mean(name, known)}")
+        if name in _SWITCHES and not isinstance(value, bool):
+            raise UsageError(f"run: {name}={quoted(value)} must be True or False")
+        if name == "jitter":
+            Time.given("run: jitter", value)
+
+
+def link_config(half: HalfLinkPlan) -> Any:
+    """The engine's settings of one direction."""
+    return _core.LinkConfig(
+        rate_bps=half.rate_bps, delay_ps=half.delay_ps, data_limit=half.data_limit_bytes,
+        control_limit=half.control_limit_bytes, ecn_low=half.ecn_low_bytes,
+        ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes, last_hop=half.last_hop,
+        pfc_xoff=half.pfc_xoff_bytes, pfc_xon=half.pfc_xon_bytes,
+        pfc_headroom=half.pfc_headroom_bytes, ecn_share=half.ecn_share,
+        control_share=half.control_share, trim_coin=half.trim_victim == "coin")
+
+
+def model_of(job: Job, options: Mapping[str, Any], plan: Plan
+             ) -> tuple[Transport, dict[str, Any], dict[str, str]]:
+    """What carries a job on the virtual clock: the transport's model, its options, and what the
+    report's fidelity says of both."""
+    asked = transport(job.transport)
+    model = transport(asked.model)
+    chosen = dict(options.get(model.name, {}))
+    model.check_options(chosen)
+    notes = asked.describe_model(chosen, plan)
+    if plan.pfc:
+        notes["pfc"] = "on: switch ports are lossless"
+    return model, chosen, notes
+
+
+class Engine:
+    """A network of the engine, numbered as its plan. `transport` None: NICs carry kernel traffic
+    only. `live`: switches are where the plan places them; packets of those in the kernel pass
+    the live gate."""
+
+    def __init__(self, plan: Plan, *, transport: Transport | None,
+                 live: bool = False, options: dict[str, Any] | None = None,
+                 bin_ps: int = 10**9, seed: int | None = None) -> None:
+        self.plan, self.transport = plan, transport
+        self.options = dict(options or {})  # of the transport, as given
+        self.seed = plan.seed if seed is None else seed
+        # What all hosts' meters keep together stays within a few hundred megabytes.
+        bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)
+        self.network = _core.Network(seed=self.seed, meter_bin_ps=bin_ps, meter_bins=bins)
+        self._generation: dict[int, int] = {}
+        self._routes: EcmpTables | None = None  # of the latest change; None: the plan's
+        self._dead: set[int] = set()  # switches (numbers) that are off or boot
+        self._spares: dict[int, float] = {}  # by leaf
+        self._addresses: dict[int, bytes] = {}
+        self._live = live
+        # The engine counts what is there; a plan made in part keeps the numbers of the whole.
+        self._node: dict[int, int] = {}
+        self._link: dict[int, int] = {}
+        for host in plan.hosts:
+            self._addresses[host.number] = ipaddress.ip_address(host.address).packed
+            self._node[host.number] = self.network.add_host(len(host.ports), identity=host.number)
+        for switch in plan.switches:
+            kernel = live and switch.in_kernel
+            node = self.network.add_switch(
+                len(switch.ports), kernel=kernel, hash_seed=self.hash_seed(switch.number),
+                buffer_bytes=switch.buffer_bytes, pfc=switch.pfc)
+            self._node[switch.number] = node
+            if not kernel:
+                self.network.set_tables(node, self.tables(switch, switch.routes))
+        if isinstance(plan, PartialPlan):
+            self._wire_by_tier(plan)
+        else:
+            for link in plan.links:
+                ahead, back = link.forward, link.backward
+                self._link[link.number] = self.network.connect(
+                    ahead.source, ahead.source_port, ahead.target, ahead.target_port,
+                    link_config(ahead), link_config(back), stream=self._stream(link.number))
+        try:
+            for host in plan.hosts:
+                self._set_transport(host.number, dict(options or {}))
+        except (ValueError, TypeError, OverflowError) as error:
+            # An option by a wrong name, of a wrong type or out of range.
+            raise UsageError(f"run: {error}") from None
+        self._flow = 0
+
+    def _wire_by_tier(self, plan: PartialPlan) -> None:
+        """Links of a regular fabric, a tier of a plane at a time."""
+        for rows in plan.wiring():
+            ahead, back = (
+                link_config(half) for half in (plan.links[int(rows[0, 0])].forward,
+                                               plan.links[int(rows[0, 0])].backward))
+            numbers = rows[:, 0].tolist()
+            for column in (1, 3):
+                rows[:, column] = [self._node[node] for node in rows[:, column].tolist()]
+            first = len(self._link)
+            self.network.connect_many(rows[:, 1:], self._stream(rows[:, 0]), ahead, back)
+            self._link.update(zip(numbers, range(first, first + len(numbers)), strict=True))
+
+    def _stream(self, link: Any) -> Any:
+        """Random stream of a link's first half: the object id it has in a whole fabric."""
+        return self.plan.counts[0] + 2 + 2 * link
+
+    def node(self, number: int) -> int:
+        """The engine's number of a host or switch of the plan."""
+        return self._node[number]
+
+    def nodes(self, numbers: Iterable[int]) -> list[int]:
+        return [self._node[number] for number in numbers]
+
+    def close_meter(self, host: int) -> None:
+        """Ends what a host's meter has open; its series are complete."""
+        self.network.close_meter(self._node[host])
+
+    def payload(self, hosts: Iterable[int]) -> int:
+        """Payload bytes that have arrived at these hosts."""
+        return self.network.run_counters(self.nodes(hosts))["payload"]
+
+    def working(self, hosts: Iterable[int]) -> bool:
+        """Whether one of these hosts has an operation under way."""
+        return self.network.run_counters(self.nodes(hosts))["working"]
+
+    def hash_seed(self, node: int) -> int:
+        """Seed of a switch's ECMP hash; every switch its own, else choices polarise."""
+        return ((self.seed + 1) * _HASH_PURPOSE + node * 0xBF58476D1CE4E5B9) % 2**64
+
+    def _set_transport(self, host: int, options: dict[str, Any]) -> None:
+        rates = [self.plan.links[port].forward.rate_bps for port in self.plan.hosts[host].ports]
+        if self.transport is None:
+            return
+        chosen = self.transport.engine_options(options, self.plan, rates)
+        install = {"mrc": self._set_mrc, "roce": self.network.set_roce,
+                   "tcp": self.network.set_tcp}[self.transport.name]
+        install(self._node[host], chosen)
+
+    def _set_mrc(self, node: int, options: dict[str, Any]) -> None:
+        given = {name: options.pop(name)
+                 for name in ("software_time", "net_rtt_ps", "port_rate_bps")}
+        self.network.set_mrc(node, **given, options=options)
+
+    # --- tables -----------------------------------------------------------------------------------
+    def tables(self, switch: SwitchPlan, routes: SwitchRoutes) -> Any:
+        """The next generation of one switch's tables: static uSIDs and these ECMP routes."""
+        self._generation[switch.number] = self._generation.get(switch.number, 0) + 1
+        usids = switch.usids
+        # Packets that go by uSIDs alone need no row per host and switch; live, hosts' own do.
+        plain = self._live or self.transport is None or not self.transport.by_usids
+        return _core.forward_tables(
+            generation=self._generation[switch.number], block=usids.block, own=[usids.own],
+            adjacencies=list(usids.adjacencies), fib=list(usids.fib),
+            hosts=[(self._addresses[host], group) for host, group in routes.items()
+                   if group >= 0] if plain else [],
+            groups=[list(group) for group in routes.groups] if plain else [])
+
+    def tables_after(self, change: RouteChange | SwitchChange) -> list[tuple[SwitchPlan, Any]]:
+        """Which switches get which tables by this change."""
+        if isinstance(change, RouteChange):
+            self._routes = change.tables
+            changed = [switch for switch in self.plan.switches if switch.number not in self._dead]
+        else:
+            changed = [switch for switch in self.plan.switches if switch.number == change.node]
+            (self._dead.discard if change.alive else self._dead.add)(change.node)
+        return [(switch, self._empty(switch) if switch.number in self._dead else
+                 self.tables(switch, self._routes.switch(switch.number) if self._routes
+                             else switch.routes)) for switch in changed]
+
+    def _empty(self, switch: SwitchPlan) -> Any:
+        """The next generation of one switch's tables, without a row."""
+        self._generation[switch.number] += 1
+        return _core.forward_tables(generation=self._generation[switch.number],
+                                    block=switch.usids.block, own=[], adjacencies=[], fib=[],
+                                    hosts=[], groups=[])
+
+    # --- queue pairs ------------------------------------------------------------------------------
+    def connect(self, source: int, local: int, destination: int, remote: int) -> None:
+        """Connects a queue pair both ways; numbers are the ends' own."""
+        spare = [min(self._spare(source, plane), self._spare(destination, plane))
+                 for plane in range(self.plan.planes)]
+        there, back = (
+            [(p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg, each)
+             for p, each in zip(self.plan.paths(*ends), spare, strict=True)]
+            for ends in ((source, destination), (destination, source)))
+        source, destination = self._node[source], self._node[destination]
+        self._flow += 1
+        self.network.connect_qp(source, local, destination, remote, self._flow, there, back)
+        self.network.connect_qp(destination, remote, source, local, self._flow, back, there)
+
+    def _spare(self, host: int, plane: int) -> float:
+        """What the uplinks of a host's leaf carry of what all its hosts can send."""
+        topology = self.plan.topology
+        leaf = topology.leaf_of(host, plane).node
+        if leaf not in self._spares:
+            self._spares[leaf] = self._spare_of(leaf)
+        return self._spares[leaf]
+
+    def _spare_of(self, leaf: int) -> float:
+        topology = self.plan.topology
+        if self.plan.partial:  # not all of its links are there
+            shape, (down, up, *_) = topology.fabric.shape, topology.fabric.specs
+            return shape.aggs_per_pod * up.rate.count / (shape.hosts_per_leaf * down.rate.count)
+        rates = {False: 0, True: 0}
+        for _, link, far in topology.neighbours(leaf):
+            rates[topology.is_host(far)] += self.plan.links[link].forward.rate_bps
+        return rates[False] / rates[True] if rates[False] and rates[True] else 1.0
+
+    def connect_mesh(self, placement: Iterable[int],
+                     pairs: Iterable[tuple[int, int]] | None = None) -> dict[tuple[int, int], int]:
+        """Queue pairs between ranks (all pairs, or those given); (rank, peer) -> number at rank."""
+        hosts = list(placement)
+        wanted = ({(min(p), max(p)) for p in pairs} if pairs is not None
+                  else {(a, b) for b in range(len(hosts)) for a in range(b)})
+        numbers: dict[tuple[int, int], int] = {}
+        for a, b in sorted(wanted):
+            numbers[a, b], numbers[b, a] = FIRST_QP + b, FIRST_QP + a
+            self.connect(hosts[a], numbers[a, b], hosts[b], numbers[b, a])
+        return numbers
+
+    def queued(self, halves: Iterable[int]) -> list[int]:
+        """Bytes that wait in the ports that send into these directions, now."""
+        return self.network.queued(self.halves(halves))
+
+    def halves(self, numbers: Iterable[int]) -> list[int]:
+        """The engine's numbers of directions of the plan's links."""
+        return [2 * self._link[number // 2] + number % 2 for number in numbers]
+
+    # --- changes ----------------------------------------------------------------------------------
+    def apply(self, changes: Iterable[Change], at_ps: int) -> None:
+        """Puts the timetable's changes on the engine's schedule at this time (engine clock)."""
+        for change in changes:
+            if isinstance(change, LinkChange):
+                half, state = self.plan.half(change.half), change.state
+                ahead = change.half % 2 == 0
+                self.network.schedule_link(
+                    at_ps, self._link[change.half // 2], forward=ahead, backward=not ahead,
+                    up=state.up,
+                    rate_bps=max(round(half.rate_bps * state.share), 1),
+                    queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
+                    delay_ps=half.delay_ps + state.extra_delay_ps,
+                    impairment={"loss": state.loss, "burst": state.burst})
+            elif isinstance(change, RouteChange | SwitchChange) and not self._live:
+                for switch, tables in self.tables_after(change):
+                    self.network.schedule_tables(at_ps, self._node[switch.number], tables)
+
+    # --- figures ----------------------------------------------------------------------------------
+    def series(self, host: int, origin_ps: int) -> HostSeries:
+        """What one host's job saw, in time since `origin_ps`."""
+        raw = self.network.meter(self._node[host])
+        bin_ps = raw["bin_ps"]
+        skip = origin_ps // bin_ps  # bins are aligned with the engine's clock
+        return HostSeries(
+            work=[(b - origin_ps, e - origin_ps, n) for b, e, n in raw["work"].tolist()],
+            busy=[(b - origin_ps, e - origin_ps) for b, e in raw["busy"].tolist()],
+            silences=[(b - origin_ps, e - origin_ps) for b, e in raw["silences"].tolist()],
+            payload=raw["bins"][skip:], bin_ps=bin_ps, silence_floor_ps=bin_ps // 10)
+
+    def totals(self) -> dict[str, dict[str, int]]:
+        """Every counter by object: links with traffic or drops, switches, NICs; zeros left out."""
+        found: dict[str, dict[str, int]] = {}
+        columns = self.network.link_counters()
+        numbers = list(self._link)
+        busy = sorted({int(at) for column in columns.values() for at in column.nonzero()[0]})
+        for at in busy:
+            row = {name: int(column[at]) for name, column in columns.items() if column[at]}
+            found[f"link {self.plan.half(2 * numbers[at // 2] + at % 2).name}"] = row
+        if deadlocks := self.network.pfc_deadlocks:
+            found["fabric"] = {"pfc_deadlocks": deadlocks}
+        names = self.plan.topology.names
+        for number, node in self._node.items():
+            if self.plan.topology.is_host(number):
+                continue
+            row = {name: n for name, n in self.network.switch_counters(node).items() if n}
+            if row:
+                found[f"switch {names[number]}"] = row
+        for host in self.plan.hosts:
+            row = {name: n for name, n in self.network.nic_counters(self._node[host.number]).items()
+                   if n}
+            if row:
+                found[f"nic {host.name}"] = row
+        return found
+
+    def deadlock(self) -> str:
+        """The links that PFC holds in a circle now, as what a stall's reason adds; or nothing."""
+        numbers = list(self._link)
+        circle = [self.plan.half(2 * numbers[half // 2] + half % 2).name
+                  for half in self.network.pause_cycle()]
+        return f"; PFC deadlock: {', '.join(circle)} wait for one another" if circle else ""
+
+    def figures(self, hosts: Iterable[int]) -> dict[str, int]:
+        """Cumulative lost (packets dropped by links, whoever noticed), retransmitted and readmitted
+        over these hosts, where the transport has them."""
+        return figures_of(self.network.run_counters(self.nodes(hosts)), self.transport)
+
+
+def figures_of(counters: dict[str, int], transport: Transport | None) -> dict[str, int]:
+    """The counters that are figures of this transport's runs."""
+    names = ("lost",) if transport is None else transport.figures
+    return {name: counters[name] for name in names}
+
+
+def staging_for(plan: Plan) -> dict[str, int]:
+    """Slots and their size that keep all planes of a host busy: four times what is in flight on the
+    longest round trip, so that a slot's way back as credit never shows."""
+    rate = max(sum(plan.links[port].forward.rate_bps for port in host.ports) for host in plan.hosts)
+    window = 4 * rate * plan.base_rtt_ps // (8 * 10**12)
+    # 64 KiB: a message of few packets would cost an acknowledgement for every few.
+    slots, payload = 16, 65536
+    while payload < 1 << 20 and slots * payload < window:
+        # Many small slots pipeline a ring better than few large ones.
+        slots, payload = (slots * 2, payload) if slots < 64 else (slots, payload * 2)
+    return {"slots": slots, "slot_payload": payload}

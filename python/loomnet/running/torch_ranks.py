@@ -1,0 +1,296 @@
+"""What both clocks do with a PyTorch job: bridges and queue pairs before it, marks and logs while
+it runs, one outcome after it. The clock only decides how time passes in between."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from loomnet import _core
+from loomnet.jobs.model import TorchJob
+from loomnet.measures.run_data import Iteration, RunFault
+from loomnet.processes.rank_watch import StackFile, in_backend, joined, shown, stacks
+from loomnet.processes.ranks import NICE, RankGroup, RankSpec
+from loomnet.running.engine import Engine, staging_for
+from loomnet.running.request import RunRequest
+
+HASH_EVERY = 20  # steps between two hashes of the parameters
+MOST_LOG_LINES = 500_000  # of rank 0, that TorchJob.log matches
+_LOOKS_AT_END = 32  # 128 MiB of log that no look before has reached
+STOP_AHEAD = 2  # ranks of a synchronous job are at most one step apart
+CAUSE_S = 2.0  # of wall time for the process of the rank that failed first to end
+_KINDS = _core.MARK_KINDS
+# In a traceback, of a peer that a rank needed: its name as the backend says it.
+_MISSED = re.compile(r"job rank (\d+) has exited")
+
+
+class RankJob:
+    """One TorchJob on an engine: its ranks' bridges, their processes, and what they report.
+
+    Times handed in and out are the engine's clock; `origin_ps` is the end of rank 0's first step,
+    None before it.
+    """
+
+    def __init__(self, engine: Engine, request: RunRequest) -> None:
+        assert isinstance(request.job, TorchJob)
+        self.engine, self.request, self.job = engine, request, request.job
+        self.placement = request.placement
+        world = len(self.placement)
+        self.bridges = [
+            _core.RankBridge(engine.network, host, rank=rank, world=world,
+                             channels=16, **staging_for(engine.plan))
+            for rank, host in enumerate(self.placement)]
+        if engine.transport is not None:  # else stock Gloo takes the ranks' bytes
+            for (rank, peer), number in engine.connect_mesh(self.placement).items():
+                self.bridges[rank].bind(peer, number)
+        self.stack_files = [StackFile() for _ in self.placement]
+        self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)
+        self.hashes: list[dict[int, int]] = [{} for _ in self.placement]
+        self.origin_ps: int | None = None
+        self.group: RankGroup | None = None
+        self._pattern = re.compile(self.job.log) if self.job.log else None
+        self.lines: list[dict[str, str]] = []
+        self.told_gone: set[int] = set()
+        self._failing: list[tuple[int, int]] = []  # (engine ps, rank), as they became known
+        self._stopping = False
+
+    # --- processes --------------------------------------------------------------------------------
+    def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str],
+               nice: int = NICE, computes: Sequence[str] = (), fork: bool = False,
+               look: Callable[[], None] = lambda: None) -> None:
+        """Starts the ranks inside `fabric` (live hosts, or the virtual clock's local ones).
+        `computes`: on the virtual clock each rank's compute time, as its step hook reads it.
+        `fork`: they may share one import of PyTorch. `look` raises to end the launch."""
+        # Where a model stands for Gloo, Gloo's own name means that model.
+        own = self.engine.transport
+        mapped = self.job.map_backend or (own is not None and own.name != self.job.transport)
+        specs = []
+        recording = self.request.recording
+        record = recording.environment() if recording is not None else {}
+        for rank, host in enumerate(self.placement):
+            fds = self.bridges[rank].fds()
+            stack_fd = self.stack_files[rank].fd
+            compute = {}
+            if computes:
+                compute["LOOMNET_COMPUTE"] = computes[rank]
+            specs.append(RankSpec(
+                rank, self.engine.plan.hosts[host].name,
+                [sys.executable, str(self.request.script), *self.job.args],
+                environment={
+                    "LOOMNET_RANK_FD": str(fds[0]),
+                    "LOOMNET_EVENT_FD": str(fds[1]),
+                    "LOOMNET_STACK_FD": str(stack_fd),
+                    "LOOMNET_TRANSPORT": self.job.transport if own is None else own.name,
+                    "LOOMNET_STOCK_GLOO": "1" if own is None else "0",
+                    "LOOMNET_AWAIT_SENDS": "1" if own is None or own.await_sends else "0",
+                    "LOOMNET_MAP_BACKEND": "1" if mapped else "0",
+                    "LOOMNET_HASH_EVERY": str(HASH_EVERY),
+                    **compute, **environment, **record, **self.job.env},
+                pass_fds=(*fds, stack_fd)))
+        logs = self.request.opened().folder("ranks")
+        self.group = RankGroup(fabric, specs, logs, cwd=Path.cwd(),
+                               master_port=master_port, nice=nice, fork=fork, look=look)
+
+    def ended(self, timeout: float = 0) -> list[int]:
+        """Ranks whose process has ended since the last call."""
+        assert self.group is not None
+        ended = self.group.poll(timeout)
+        known = self._failing[-1][0] if self._failing else 0
+        self._failing += [(known, rank.spec.rank) for rank in ended if rank.failed]
+        return [rank.spec.rank for rank in ended]
+
+    def gone_reason(self, rank: int) -> str:
+        assert self.group is not None
+        found = next(r for r in self.group.ranks if r.spec.rank == rank)
+        return "exited" if found.status == 0 else "killed"
+
+    @property
+    def running(self) -> bool:
+        """Whether a rank runs that the job waits for: one that was cut off may run for ever."""
+        return self.group is not None and any(
+            rank.spec.rank not in self.told_gone for rank in self.group.running)
+
+    @property
+    def departed(self) -> str:
+        """What a stalled job may lack: "; rank 3 has exited", or nothing."""
+        assert self.group is not None
+        gone = [str(rank.spec.rank) for rank in self.group.ranks if rank.status == 0]
+        return f"; rank {', '.join(gone)} {'has' if len(gone) == 1 else 'have'} exited" * bool(gone)
+
+    @property
+    def apart(self) -> str:
+        """Which ranks are in which operation, where they are not all in the same one: ": rank 1 in
+        broadcast, ranks 0 and 2 in all_reduce", or nothing."""
+        ranks: dict[str, list[int]] = {}
+        for rank in self.pids:
+            ranks.setdefault(self.bridges[rank].under_way, []).append(rank)
+        named = sorted(((who, what) for what, who in ranks.items() if what),
+                       key=lambda each: len(each[0]))
+        if len(named) < 2:
+            return ""
+        return ": " + ", ".join(f"{joined(who)} in {what}" for who, what in named)
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Processes of the ranks that run, by rank."""
+        group = self.group
+        return {} if group is None else {
+            rank.spec.rank: rank.process.known_pid for rank in group.running}
+
+    def where(self, rank: int) -> list[str]:
+        """A line with the rank's state and operation, then lines of its threads' Python stacks."""
+        assert self.group is not None
+        bridge = self.bridges[rank]
+        found = next((r for r in self.group.running if r.spec.rank == rank), None)
+        if found is None:
+            return [f"  rank {rank} has ended"]
+        words = {"starting": "has made no group yet", "outside": "sleeps outside the network",
+                 "waiting": "waits", "computing": "computes", "gone": "has left the network"}
+        head = f"  rank {rank} {words[bridge.state]}"
+        if operation := bridge.under_way:
+            head += f", in {operation}"
+        return [head, *shown(self.stack_files[rank].ask(found.process.known_pid, found.pidfd))]
+
+    def has_other_threads(self, rank: int) -> bool:
+        """Whether a Python thread of the rank beside its main thread, of which the session always
+        knows, is outside the calls of the backend."""
+        assert self.group is not None
+        found = next((r for r in self.group.running if r.spec.rank == rank), None)
+        if found is None:
+            return False
+        threads = stacks(self.stack_files[rank].ask(found.process.known_pid, found.pidfd))
+        return any(not in_backend(thread) for thread in threads[1:])
+
+    @property
+    def left(self) -> bool:
+        """True when every rank has said goodbye to its NIC or ended: what is left is their exit."""
+        assert self.group is not None
+        ended = {rank.spec.rank for rank in self.group.ranks if rank.status is not None}
+        return all(rank in ended or bridge.state == "gone"
+                   for rank, bridge in enumerate(self.bridges))
+
+    # --- what the ranks say -----------------------------------------------------------------------
+    def take(self, rank: int,
+             marks: Iterable[tuple[int, int, int, int, int, int]]) -> list[Iteration]:
+        """Marks of one rank; rank 0's finished iterations, in time since `origin_ps`."""
+        found = []
+        for kind, _, at_ps, value, a, b in marks:
+            if kind == _KINDS["step"]:
+                if rank:
+                    self.steps[rank] = [(value, at_ps)]  # of the others the last is asked for
+                    continue
+                before = self.steps[rank][-1] if self.steps[rank] else None
+                self.steps[rank].append((value, at_ps))
+                if before is None:
+                    self.origin_ps = at_ps
+                elif self.origin_ps is not None:
+                    found.append(
+                        Iteration(value, before[1] - self.origin_ps, at_ps - self.origin_ps))
+            elif kind == _KINDS["hash"]:
+                self.hashes[rank][value] = a | b << 64
+            elif kind == _KINDS["failure"]:
+                self._failing.append((at_ps, rank))
+        return found
+
+    def last_step(self) -> int | None:
+        return max((steps[-1][0] for steps in self.steps if steps), default=None)
+
+    def stop_step(self) -> int:
+        """The step after which all ranks shall end, told to them by the caller; once."""
+        self._stopping = True
+        return (self.last_step() or 0) + STOP_AHEAD
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping
+
+    def read_log(self, *, to_end: bool = False) -> None:
+        """Takes in what rank 0 has printed since, some megabytes at most; `to_end`: all of it, as
+        far as a log is read at all."""
+        if self._pattern is None or self.group is None:
+            return
+        log = self.group.ranks[0].log
+        for _ in range(_LOOKS_AT_END if to_end else 1):
+            for line in log.lines():
+                if len(self.lines) < MOST_LOG_LINES and (match := self._pattern.search(line)):
+                    self.lines.append({k: v for k, v in match.groupdict().items() if v is not None})
+            if log.at_end:
+                return
+
+    def log(self) -> list[tuple[int, dict[str, str]]]:
+        """Rank 0's log lines with the time of the step they speak of."""
+        origin, ends = self.origin_ps or 0, dict(self.steps[0])
+        numbers = [number for number, _ in self.steps[0]]
+        out = []
+        for line in self.lines:
+            step = int(line["step"]) if line.get("step", "").isdigit() else None
+            if step is not None and step not in ends and numbers:
+                step = numbers[min(bisect.bisect_left(numbers, step), len(numbers) - 1)]
+            out.append((ends.get(step, origin) - origin if step is not None else 0, line))
+        return out
+
+    def unequal_hashes(self) -> int | None:
+        """Steps at which the ranks' parameters differed; None if none was hashed by all."""
+        common = set.intersection(*(set(each) for each in self.hashes)) if self.hashes else set()
+        if not common:
+            return None
+        return sum(len({each[step] for each in self.hashes}) > 1 for step in common)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the process of a rank has ended in failure."""
+        return self.group is not None and self.group.first_failure is not None
+
+    def failure(self, at_ps: int) -> RunFault:
+        """The rank that failed first, with its traceback, once one has failed. Peers fail because
+        of it, and their processes may end before its own does."""
+        assert self.group is not None and self.group.first_failure is not None
+        _, number = min(self._failing, key=lambda each: each[0])
+        cause = next(rank for rank in self.group.ranks if rank.spec.rank == number)
+        end = time.monotonic() + CAUSE_S
+        while cause.status is None and time.monotonic() < end:
+            self.ended(0.05)
+        first = cause if cause.failed else self.group.first_failure
+        return RunFault(at_ps, f"rank {first.spec.rank}", first.error())
+
+    def reason(self, errors: Sequence[RunFault]) -> str:
+        """The first of these errors in one line, with ranks that had ended well before and that the
+        failed one missed."""
+        first = errors[0]
+        line = first.message.splitlines()[0]
+        if line.startswith("cut off"):
+            return f"{first.who} was {line}"
+        if line.startswith("ended with"):
+            return f"{first.who} {line}"
+        gone = sorted({int(rank) for rank in _MISSED.findall(first.message)})
+        assert self.group is not None
+        well = [rank.spec.rank for rank in self.group.ranks
+                if rank.status == 0 and rank.spec.rank in gone]
+        return f"{line}; {joined(well)} had ended with status 0" if well else line
+
+    def unfinished(self, works: Sequence[tuple[int, str]], at_ps: int) -> list[RunFault]:
+        """An error for each rank that left operations unfinished, once all ranks have ended with
+        status 0. `works`: of each rank, the number of such operations, the names of open ones."""
+        if self._stopping:
+            return []
+        return [RunFault(at_ps, f"rank {rank}",
+                         f"ended with {count} operation{'s' * (count > 1)} unfinished"
+                         f"{name and f' ({name})'}; the script must wait for all before it ends")
+                for rank, (count, name) in enumerate(works) if count]
+
+    def stop(self, grace: float) -> None:
+        if self.group is not None:
+            self.group.stop(grace)
+        for file in self.stack_files:
+            file.close()
+
+
+def environment_of_ranks() -> dict[str, str]:
+    """What the backend inside every rank reads besides its descriptors."""
+    return {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0")}

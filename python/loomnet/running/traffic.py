@@ -1,0 +1,365 @@
+"""Traffic models in the engine: what a job that is no PyTorch script sends, as iterations that end.
+Driven by whichever clock runs the engine."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from loomnet import _core
+from loomnet.base import bounds
+from loomnet.base.errors import UsageError
+from loomnet.base.units import Time
+from loomnet.fabrics.link_settings import FRAMING_BYTES
+from loomnet.jobs.flows import Flows, Incast, Permutation
+from loomnet.jobs.graphs import ConnectionMatrix, Trace
+from loomnet.jobs.model import COLLECTIVES, Collective, Job, SendRecv
+from loomnet.jobs.task_graph import Task, TaskGraph, task_of
+from loomnet.measures.run_data import FlowRow, Iteration, RunFault
+from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
+from loomnet.running.engine import FIRST_QP, Engine, staging_for
+
+
+class Traffic(Protocol):
+    """A job under way. Times are the engine's clock in picoseconds."""
+
+    @property
+    def done(self) -> bool: ...
+    def iterations(self) -> list[tuple[int, int]]:
+        """(begin, end) of rank 0's finished iterations so far."""
+    def errors(self) -> list[RunFault]: ...
+    def poll(self, now_ps: int) -> None:
+        """Called whenever the engine has stopped: starts what follows."""
+    def wrong(self) -> int:
+        """Elements or bytes that arrived altered."""
+    def flows(self) -> list[FlowRow]:
+        """The job's flows so far, where it has any."""
+    def notes(self) -> dict[str, float | int | str | None]:
+        """What the report says of how it was played."""
+
+
+class CollectiveTraffic:
+    """A collective of all ranks, repeated: every rank's executor inside the engine."""
+
+    def __init__(self, engine: Engine, job: Collective, placement: Sequence[int],
+                 start_ps: int, *, payload: bool, gaps_ps: Sequence[int] = ()) -> None:
+        self.core = _core.CollectiveTraffic(
+            engine.network, hosts=engine.nodes(placement), bytes=job.size.bytes, repeat=job.repeat,
+            collective="all_to_all" if isinstance(job, SendRecv) else job.kind,
+            shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
+            compute_ps=job.compute.count, gaps_ps=list(gaps_ps), payload=payload,
+            await_sends=engine.transport is None or engine.transport.await_sends,
+            **staging_for(engine.plan))
+        for (rank, peer), number in engine.connect_mesh(placement).items():
+            self.core.set_queue_pair(rank, peer, number)
+        self.core.start()
+
+    @property
+    def done(self) -> bool:
+        return self.core.done
+
+    def iterations(self) -> list[tuple[int, int]]:
+        return self.core.iterations(0)
+
+    def errors(self) -> list[RunFault]:
+        if not self.core.errors:
+            return []
+        who, _, message = self.core.first_error.partition(": ")
+        return [RunFault(0, who, message)] * self.core.errors
+
+    def poll(self, now_ps: int) -> None:
+        pass
+
+    def wrong(self) -> int:
+        return self.core.wrong
+
+    def flows(self) -> list[FlowRow]:
+        return []
+
+    def notes(self) -> dict[str, float | int | str | None]:
+        return {}
+
+
+class FlowTraffic:
+    """Point-to-point jobs: rounds of flows, each round one iteration."""
+
+    def __init__(self, engine: Engine, placement: Sequence[int], pairs: set[tuple[int, int]],
+                 rounds: Sequence[Callable[[int], list[tuple[int, int, int, int]]]], gap_ps: int,
+                 start_ps: int, *, payload: bool, jitter_ps: int = 0) -> None:
+        """`jitter_ps`: by less than which flows that start together were moved apart."""
+        self._engine, self._placement, self._gap = engine, list(placement), gap_ps
+        self._depth = writes_outstanding(engine.plan)
+        self._jitter_ps = jitter_ps
+        self._rounds = list(rounds)
+        self.core = _core.FlowTraffic(engine.network, payload)
+        # A queue pair carries one flow at a time, so parallel flows of a pair have one each.
+        self._free: dict[tuple[int, int], list[int]] = {pair: [] for pair in pairs}
+        self._number = 0x100
+        self._begun: list[int] = []
+        self._ends: list[tuple[int, int]] = []
+        self._shown = 0
+        self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
+        self._sends: list[tuple[int, int]] = []  # of each flow: node that sends, queue pair
+        self._before: dict[int, int] = {}  # of a flow: bytes its queue pair had sent before it
+        self._launch(start_ps)
+
+    def _launch(self, now_ps: int) -> None:
+        flows = self._rounds[len(self._begun)](now_ps)
+        used: dict[tuple[int, int], int] = {}
+        for start, source, destination, size in flows:
+            pair = (source, destination)
+            numbers = self._free.setdefault(pair, [])
+            index = used.get(pair, 0)
+            used[pair] = index + 1
+            if index == len(numbers):
+                numbers.append(self._number)
+                self._engine.connect(self._placement[source], self._number,
+                                     self._placement[destination], self._number + 1)
+                self._number += 2
+            self._asked.append((self._placement[source], self._placement[destination], size))
+            self._sends.append((self._engine.node(self._placement[source]), numbers[index]))
+            self.core.add(
+                source=self._engine.node(self._placement[source]),
+                destination=self._engine.node(self._placement[destination]),
+                qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=self._depth,
+                start_ps=start)
+        self._begun.append(min(start for start, *_ in flows))
+        self.core.start()
+
+    @property
+    def done(self) -> bool:
+        return self.core.done and len(self._begun) == len(self._rounds)
+
+    def poll(self, now_ps: int) -> None:
+        if not self.core.done or len(self._ends) == len(self._begun):
+            return
+        ends = [end for _, end, *_ in self.core.results()[self._shown:] if end is not None]
+        self._shown = len(self.core.results())
+        self._ends.append((self._begun[-1], max(ends)))
+        if not self.errors() and len(self._begun) < len(self._rounds):
+            # The run has stopped a little after that, at the end of a window.
+            self._launch(max(max(ends) + self._gap, now_ps))
+        elif self.errors():
+            self._rounds = self._rounds[:len(self._begun)]
+
+    def iterations(self) -> list[tuple[int, int]]:
+        return self._ends
+
+    def errors(self) -> list[RunFault]:
+        return [RunFault(end or 0, f"flow {i}", status)
+                for i, (_, end, *_, status) in enumerate(self.core.results()) if status != "ok"]
+
+    def wrong(self) -> int:
+        return self.core.wrong
+
+    def flows(self) -> list[FlowRow]:
+        return [FlowRow(*asked, start, end if status == "ok" else None, arrived)
+                for asked, (start, end, arrived, _, status)
+                in zip(self._asked, self.core.results(), strict=True)]
+
+    def notes(self) -> dict[str, float | int | str | None]:
+        return _jitter_note(self._jitter_ps)
+
+    def senders(self) -> dict[int, tuple[int, int, int, int]]:
+        """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
+        if self._engine.transport is None or not self._engine.transport.sender_states:
+            return {}
+        network, found = self._engine.network, {}
+        for flow, (start, end, *_) in enumerate(self.core.results()):
+            if start > network.now_ps or end is not None:
+                continue
+            s = network.tcp_state(*self._sends[flow])
+            before = self._before.setdefault(flow, s["acked"])
+            found[flow] = (s["acked"] - before, s["cwnd"], s["srtt_ps"], s["min_rtt_ps"])
+        return found
+
+    def results(self) -> list[tuple[int, int | None, int | None, int, str]]:
+        """(start, end, arrival of the last byte, completed bytes, status) of every flow; times that
+        have not come: None."""
+        return self.core.results()
+
+
+class GraphTraffic:
+    """Execution traces and connection matrices: a graph of transfers and delays."""
+
+    def __init__(self, engine: Engine, graph: TaskGraph, placement: Sequence[int],
+                 start_ps: int, *, jitter_ps: int = 0) -> None:
+        self._graph, self._placement, self._start = graph, list(placement), start_ps
+        self._jitter_ps = jitter_ps
+        self.core = _core.GraphTraffic(engine.network, depth=writes_outstanding(engine.plan))
+        # Both directions of a pair share a queue pair; so do all transfers of one channel.
+        numbers: dict[tuple[int, int, int], int] = {}
+        number = FIRST_QP
+        for task in graph.tasks:
+            if task.source < 0:
+                bounds.check_at(task.what or graph.name, task.duration_ps)
+                self.core.delay(task.duration_ps, task.lane, task.any,
+                                None if task.rank < 0 else engine.node(placement[task.rank]))
+                continue
+            bounds.check_job_bytes(task.what or graph.name, task.bytes)
+            key = (task.source, task.destination, task.channel)
+            if key not in numbers:
+                numbers[key] = number
+                numbers[task.destination, task.source, task.channel] = number + 1
+                engine.connect(placement[task.source], number, placement[task.destination],
+                               number + 1)
+                number += 2
+            self.core.transfer(
+                engine.node(placement[task.source]), engine.node(placement[task.destination]),
+                numbers[key], task.bytes)
+        for task, after in enumerate(graph.after):
+            for other in after:
+                self.core.depend(task, task_of(other), acked=other < 0)
+        self.core.start(start_ps)
+
+    @property
+    def done(self) -> bool:
+        return self.core.done
+
+    def iterations(self) -> list[tuple[int, int]]:
+        if not self.core.done or self.core.failed:
+            return []
+        ends = self.core.results()
+        return [(self._start, int(ends[:, 1:].max()) if len(ends) else self._start)]
+
+    def errors(self) -> list[RunFault]:
+        if not self.core.failed:
+            return []
+        task, status = self.core.failed
+        return [RunFault(0, self._graph.tasks[task].what, status)]
+
+    def poll(self, now_ps: int) -> None:
+        pass
+
+    def wrong(self) -> int:
+        return 0
+
+    def flows(self) -> list[FlowRow]:
+        times = self.core.results().tolist()
+        return [FlowRow(self._placement[task.source], self._placement[task.destination], task.bytes,
+                        begin, acked if acked >= 0 else None, arrived if arrived >= 0 else None)
+                for task, (begin, arrived, acked) in zip(self._graph.tasks, times, strict=True)
+                if task.flow and begin >= 0]
+
+    def notes(self) -> dict[str, float | int | str | None]:
+        never = self._graph.never
+        found = _jitter_note(self._jitter_ps)
+        if never:
+            found["never started"] = f"{len(never)}: {', '.join(never[:8])}"
+        return found
+
+
+def _jitter_note(jitter_ps: int) -> dict[str, float | int | str | None]:
+    return {"start jitter": f"below {Time.of(jitter_ps)}"} if jitter_ps else {}
+
+
+def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: int, *,
+                  payload: bool, seed: int, gaps_ps: Sequence[int] = (),
+                  jitter: Time | str | None = None) -> Traffic:
+    """Begins a job of traffic at this time of the engine's clock. `jitter`: flows that start
+    together do so within this time; None: within that of a packet."""
+    if isinstance(job, COLLECTIVES):
+        return CollectiveTraffic(engine, job, placement, start_ps, payload=payload, gaps_ps=gaps_ps)
+    if isinstance(job, Trace) and job.chakra:
+        return GraphTraffic(engine, job.graph(), placement, start_ps)
+    apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count
+    if isinstance(job, ConnectionMatrix):
+        graph = job.graph()
+        if apart > 0:
+            move_apart(graph, apart, seed)
+        return GraphTraffic(engine, graph, placement, start_ps, jitter_ps=apart)
+    rounds, gap, pairs = rounds_of(engine.plan, job, placement, seed)
+    rounds = [_jittered(each, apart, seed + number) for number, each in enumerate(rounds)]
+    return FlowTraffic(engine, placement, pairs, rounds, gap, start_ps, payload=payload,
+                       jitter_ps=apart)
+
+
+# Flows of one round that begins at this time: (start ps, source rank, destination rank, bytes).
+Round = Callable[[int], list[tuple[int, int, int, int]]]
+
+
+def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
+              ) -> tuple[list[Round], int, set[tuple[int, int]]]:
+    """A job of flows as rounds, the time between two of them in picoseconds, and pairs of ranks
+    that are known to talk. Raises UsageError for a job that is none."""
+    ranks = len(placement)
+    rank_of = {host: rank for rank, host in enumerate(placement)}
+    edges = [(rank_of[a], rank_of[b]) for a, b in job.edges(list(placement))]
+    if isinstance(job, (Permutation, Incast)):
+        size = job.size.bytes
+        each: Round = lambda now: [(now, a, b, size) for a, b in edges]  # noqa: E731
+        return [each] * job.repeat, job.compute.count, set(edges)
+    if isinstance(job, Flows):
+        nic = sum(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
+        return ([lambda now: _drawn(job, edges, ranks, now, seed, nic)], 0,
+                set(edges) if job.pairs else set())
+    if isinstance(job, Trace):
+        rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
+        bounds.check_at(str(job.path), max((at for at, *_ in rows), default=0))
+        bounds.check_job_bytes(str(job.path), sum(size for *_, size in rows))
+        return [lambda now: [(now + at, a, b, size) for at, a, b, size in rows]], 0, set(edges)
+    raise UsageError(f"{type(job).__name__}: the engine has no traffic model of this job")
+
+
+def packet_ps(plan: Plan, placement: Sequence[int]) -> int:
+    """How long a whole packet takes to leave the slowest port of the first rank's host."""
+    rate = min(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
+    return (plan.frame_bytes + FRAMING_BYTES) * 8 * 10**12 // rate
+
+
+def _jittered(each: Round, apart_ps: int, seed: int) -> Round:
+    """The round, with flows that start together moved by less than this each: in lock-step they
+    would send in the same picosecond, and always the same one would find room."""
+    draw = random.Random(f"jitter {seed}")
+
+    def moved(now: int) -> list[tuple[int, int, int, int]]:
+        flows = each(now)
+        together = Counter(start for start, *_ in flows)
+        return [(start + draw.randrange(apart_ps) if together[start] > 1 else start, *rest)
+                for start, *rest in flows]
+
+    return moved if apart_ps > 0 else each
+
+
+def move_apart(graph: TaskGraph, apart_ps: int, seed: int) -> None:
+    """Gives flows that wait for one delay a delay each, longer by less than this: see _jittered."""
+    draw = random.Random(f"jitter {seed}")
+    together: dict[int, list[int]] = {}
+    for number, task in enumerate(graph.tasks):
+        if task.flow and len(graph.after[number]) == 1:
+            together.setdefault(graph.after[number][0], []).append(number)
+    for start, flows in together.items():
+        task = graph.tasks[task_of(start)]
+        if task.source >= 0 or graph.after[task_of(start)] or len(flows) == 1:
+            continue  # one after another, or by a trigger
+        for number in flows:
+            graph.after[number] = [graph.add(
+                Task(duration_ps=task.duration_ps + draw.randrange(apart_ps), what=task.what))]
+
+
+def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,
+           seed: int, nic_bps: int) -> list[tuple[int, int, int, int]]:
+    draw = random.Random(f"flows {seed} {ranks}")
+    flows, at, sizes = [], now_ps, job.distribution
+    starts = [now_ps + start.count for start in job.starts]
+    senders = len({a for a, _ in job.pairs}) if job.pairs else ranks
+    gap = job.mean_gap_ps(nic_bps, senders)
+    for i in range(job.count):
+        if job.pairs:
+            a, b = job.pairs[i % len(job.pairs)]
+        else:
+            a = draw.randrange(ranks)
+            b = (a + 1 + draw.randrange(ranks - 1)) % ranks
+        flows.append((starts[i] if starts else at, a, b, sizes.at(draw.random())))
+        if gap is not None:
+            at += max(round(-math.log(1 - draw.random()) * gap), 1)
+    return flows
+
+
+def as_iterations(found: Sequence[tuple[int, int]], origin_ps: int) -> list[Iteration]:
+    return [Iteration(i, begin - origin_ps, end - origin_ps)
+            for i, (begin, end) in enumerate(found, 1)]
+

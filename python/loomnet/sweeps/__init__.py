@@ -1,0 +1,1 @@
+"""Many runs of one scenario: the points, the workers, the table."""

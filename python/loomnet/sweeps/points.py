@@ -1,0 +1,196 @@
+"""The points of a sweep: what each is, its result on disk, and the table of all. Knows nothing of
+who runs them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loomnet.base.errors import UnavailableError, UsageError
+from loomnet.base.installing import install_line
+from loomnet.base.names import quoted
+from loomnet.base.version import version
+from loomnet.labs.scenario import Scenario
+from loomnet.processes.folder import read_bounded
+from loomnet.processes.invoking_user import rights_of, writer_of
+from loomnet.results.report import BROKEN_OFF
+
+SWEEP_VERSION = 1
+DONE, FAILED = "done", "failed"
+MOST_POINTS = 100_000  # each is listed, and a file of its own
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a sweep. `index`: its place in the table; `key`: names its result, and changes
+    with the scenario's text, its parameters, its seed and Loomnet's version."""
+
+    index: int
+    parameters: Mapping[str, Any]  # all of the scenario's, as report.json has them
+    seed: int
+    key: str
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
+        return f"point {self.index} ({named}{', ' if named else ''}seed {self.seed})"
+
+
+def seeds_of(seeds: int | Iterable[int]) -> list[int]:
+    """0 … n-1 from a number, or the seeds given. Raises UsageError."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        seeds = range(max(seeds, 0))
+    found = list(itertools.islice(seeds, MOST_POINTS + 1)) if isinstance(seeds, Iterable) else []
+    if len(found) > MOST_POINTS:
+        raise UsageError(f"sweep: seeds={quoted(seeds)} are more than the {MOST_POINTS:,} points "
+                         "of one sweep")  # fmt: skip
+    if not found or any(type(s) is not int or not 0 <= s < 2**64 for s in found):
+        raise UsageError(f"sweep: seeds={quoted(seeds)} must be a number, 1 or more, or a list of "
+                         "seeds")  # fmt: skip
+    if len(set(found)) < len(found):
+        raise UsageError("sweep: a seed is given twice")
+    return found
+
+
+def points_of(
+    scenario: Scenario, axes: Mapping[str, Sequence[Any]], seeds: Sequence[int]
+) -> list[Point]:
+    """Every combination in a fixed order: the first axis changes slowest, the seed fastest. All
+    are validated here, before anything runs. Raises UsageError."""
+    common = {
+        "scenario": scenario.name,
+        "source": hashlib.sha256(scenario.source().encode()).hexdigest(),
+        "loomnet": version(),
+    }
+    count = math.prod(map(len, axes.values())) * len(seeds)
+    if count > MOST_POINTS:
+        raise UsageError(f"sweep: {count:,} combinations are more than the {MOST_POINTS:,} points "
+                         "of one sweep; make several")  # fmt: skip
+    points: list[Point] = []
+    seen: dict[str, Point] = {}
+    for values in itertools.product(*axes.values()):
+        typed = scenario.validate(dict(zip(axes, values, strict=True))).model_dump(mode="json")
+        for seed in seeds:
+            text = json.dumps({**common, "parameters": typed, "seed": seed}, sort_keys=True)
+            key = hashlib.sha256(text.encode()).hexdigest()[:24]
+            if key in seen:
+                raise UsageError(f"sweep: {seen[key]} is there twice; give every value once")
+            points.append(Point(len(points), typed, seed, key))
+            seen[key] = points[-1]
+    return points
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file so that whoever reads it sees all of it or the one before."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with rights_of(writer_of(path.parent)):
+        beside.write_bytes(data)
+        beside.replace(path)
+
+
+class Results:
+    """The results of points in a directory, a file each, written when the point ends."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._folder = directory / "points"
+        with rights_of(writer_of(directory)):
+            self._folder.mkdir(parents=True, exist_ok=True)
+
+    def tidy(self) -> None:
+        """Removes what a killed sweep was about to write."""
+        with rights_of(writer_of(self._folder)):
+            for path in self._folder.glob(".*.json.*"):
+                path.unlink(missing_ok=True)
+
+    def read(self, point: Point) -> dict[str, Any] | None:
+        """What is known of a point: its status, error and report; None if it has not ended."""
+        try:
+            content = json.loads(read_bounded(self._folder / f"{point.key}.json"))
+        except (OSError, ValueError):
+            return None
+        whole = isinstance(content, dict) and content.get("key") == point.key
+        return content if whole and content.get("status") in (DONE, FAILED) else None
+
+    def keep(self, point: Point, outcome: Mapping[str, Any]) -> None:
+        """`outcome`: report (or None), error (or None), wall_s."""
+        content = {
+            "key": point.key,
+            "parameters": dict(point.parameters),
+            "seed": point.seed,
+            "status": FAILED if outcome["error"] else DONE,
+            **outcome,
+        }
+        text = json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+        write_atomically(self._folder / f"{point.key}.json", text.encode())
+
+
+def frame(points: Sequence[Point], results: Results) -> Any:
+    """A polars.DataFrame: a row per point that has ended, in the points' order. Columns: point, the
+    parameters, seed, status ("done" or "failed"), ok (all checks hold and no run was broken off),
+    error, then every figure by its dotted name as a float, null where it is null. The same results
+    give the same frame."""
+    polars = import_polars()
+    rows: list[dict[str, Any]] = []
+    figures: dict[str, None] = {}
+    for point in points:
+        if (known := results.read(point)) is None:
+            continue
+        report = known["report"]
+        values = {} if report is None else {
+            ".".join(filter(None, (r["labels"].get("label"), r["labels"].get("phase"), r["name"]))):
+                None if r["value"] is None else float(r["value"])
+            for r in report["metrics"]}  # fmt: skip
+        figures |= dict.fromkeys(values)
+        ok = None if report is None else _held(report)
+        rows.append({
+            "point": point.index, **point.parameters, "seed": point.seed,
+            "status": known["status"], "ok": ok, "error": known["error"], "": values,
+        })  # fmt: skip
+    names = list(points[0].parameters) if points else []
+    taken = {"point", "seed", "status", "ok", "error", *names}
+    numbers = [row["point"] for row in rows]
+    columns: dict[str, Any] = {"point": polars.Series(numbers, dtype=polars.Int64)}
+    for name in names:
+        columns[name] = _parameter_column([r[name] for r in rows])
+    columns["seed"] = polars.Series([r["seed"] for r in rows], dtype=polars.UInt64)
+    columns["status"] = polars.Series([r["status"] for r in rows], dtype=polars.String)
+    columns["ok"] = polars.Series([r["ok"] for r in rows], dtype=polars.Boolean)
+    columns["error"] = polars.Series([r["error"] for r in rows], dtype=polars.String)
+    for name in figures:
+        title = f"metric.{name}" if name in taken else name
+        columns[title] = polars.Series([r[""].get(name) for r in rows], dtype=polars.Float64)
+    return polars.DataFrame(columns)
+
+
+def _held(report: Mapping[str, Any]) -> bool:
+    """Whether all checks of a report hold and every run of it ended well."""
+    ended = any(run["ended"] in BROKEN_OFF for run in report["fidelity"])
+    return not ended and all(check["ok"] for check in report["checks"])
+
+
+def _parameter_column(values: list[Any]) -> Any:
+    """Numbers and truth values as such; quantities and everything else as text."""
+    polars = import_polars()
+    kinds = {type(value) for value in values if value is not None}
+    for allowed, dtype in (({bool}, polars.Boolean), ({int}, polars.Int64),
+                           ({int, float}, polars.Float64)):  # fmt: skip
+        if kinds and kinds <= allowed:
+            return polars.Series(values, dtype=dtype)
+    text = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
+    return polars.Series(text, dtype=polars.String)
+
+
+def import_polars() -> Any:
+    """polars, or UnavailableError with the line that installs it."""
+    try:
+        import polars
+    except ImportError:
+        raise UnavailableError(f"a sweep's table needs polars: {install_line('sweep')}") from None
+    return polars

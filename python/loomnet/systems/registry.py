@@ -1,0 +1,48 @@
+"""The systems by name: each module of this package is one, found by its file."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Mapping
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import did_you_mean, in_quotes
+from loomnet.jobs.model import Job
+from loomnet.systems.transport import Transport
+
+_OTHERS = ("registry", "transport")
+
+
+@functools.cache
+def transports() -> Mapping[str, Transport]:
+    """Every transport by its name, in alphabetical order."""
+    package = importlib.import_module("loomnet.systems")
+    found = {}
+    for entry in sorted(pkgutil.iter_modules(package.__path__), key=lambda each: each.name):
+        if entry.name not in _OTHERS:
+            module = importlib.import_module(f"loomnet.systems.{entry.name}")
+            found |= {each.name: each for each in getattr(module, "TRANSPORTS", ())}
+    return found
+
+
+def transport(name: str) -> Transport:
+    """The transport of that name, which check() has let pass."""
+    return transports()[name]
+
+
+def option_tables() -> tuple[str, ...]:
+    """Names by which lab.run takes a transport's own options, as tcp={"cc": "bbr"}."""
+    return tuple(name for name, each in transports().items() if each.has_options)
+
+
+def check(job: Job, clock: str) -> None:
+    """Raises UsageError where the job cannot run on the clock: there is no transport of that name,
+    or the transport does not carry such a job there, or the job itself says so."""
+    known = transports()
+    if job.transport not in known:
+        raise UsageError(f"{type(job).__name__}.transport: {in_quotes(job.transport)} is not a "
+                         f"transport{did_you_mean(job.transport, known)}")
+    known[job.transport].check(job, clock)
+    job.check_clock(clock)

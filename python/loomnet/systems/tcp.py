@@ -1,0 +1,77 @@
+"""TCP: of the hosts' kernels on the live clock, its model in the engine on the virtual clock. Flows
+are carried by sockets of ours, PyTorch jobs by stock Gloo."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.jobs.model import Job, TorchJob
+from loomnet.plans.model import Plan
+from loomnet.systems.transport import Options, Transport
+
+# MTU of a live fabric's ports, which kernel TCP fills; its model does too unless told otherwise.
+LIVE_MTU = 3400
+ETHERNET_BYTES = 14
+HANDSHAKE_RTTS, START_PS = 4, 100 * 10**9  # TCP only greets, so no later than on live links
+
+
+class Tcp(Transport):
+    name = "tcp"
+    what = "kernel TCP, one connection per flow, ECMP; on the virtual clock its model"
+    model = "tcp"
+    by_kernel = True
+    await_sends = False
+    sender_states = True
+    figures = ("lost", "retransmitted")
+
+    def check(self, job: Job, clock: str) -> None:
+        if clock != "live":
+            return
+        field = f"{type(job).__name__}.transport"
+        if isinstance(job, TorchJob):
+            raise UsageError(f'{field}: "tcp" is a model, of the virtual clock; live, kernel TCP '
+                             'under PyTorch is transport="gloo"')
+        if not job.over_sockets:
+            raise UsageError(f'{field}: live, "tcp" is the kernel\'s sockets and carries flows '
+                             'alone; use TorchJob(transport="gloo"), or mrc or roce')
+
+    def check_options(self, options: Options) -> None:
+        if not isinstance(options.get("cc", ""), str):
+            raise UsageError(f"run: tcp: cc={quoted(options['cc'])} is not a name")
+
+    def start_ps(self, plan: Plan) -> int:
+        return max(plan.base_rtt_ps * HANDSHAKE_RTTS, min(super().start_ps(plan), START_PS))
+
+    def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
+        return {"mtu": LIVE_MTU, **options}
+
+    def packet_bytes(self, options: Options, plan: Plan) -> int:
+        return options.get("mtu", LIVE_MTU) + ETHERNET_BYTES
+
+    def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
+        return {self.name: f"model: TCP, {options.get('cc', 'cubic')}"}
+
+
+class Gloo(Tcp):
+    name = "gloo"
+    what = "stock torch Gloo over kernel TCP, ECMP; on the virtual clock its model, tcp"
+    stock_gloo = True
+    has_options = False
+    figures = ("lost",)  # live; on the virtual clock its model has more
+
+    def check(self, job: Job, clock: str) -> None:
+        if clock != "live" or isinstance(job, TorchJob):
+            return
+        fix = ('flows over kernel TCP are transport="tcp"' if job.over_sockets
+               else "use TorchJob, or mrc or roce")
+        raise UsageError(f'{type(job).__name__}.transport: live, "gloo" is stock Gloo and carries '
+                         f"PyTorch jobs; {fix}")
+
+    def packet_bytes(self, options: Options, plan: Plan) -> int:
+        return plan.frame_bytes
+
+
+TRANSPORTS = (Tcp(), Gloo())

@@ -1,0 +1,82 @@
+"""What a transport tells the rest of the package of itself. A module of this package holds one in
+its TRANSPORTS; the engine's half is registered by the same name in core/transport."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from loomnet.fabrics.link_settings import LEAST_OVERHEAD, FrameOverhead, LinkDefaults
+from loomnet.jobs.model import Job
+from loomnet.plans.model import Plan
+
+Options = Mapping[str, Any]
+Notes = dict[str, float | int | str | None]
+START_RTTS = 64  # round trips in which paths are measured before a job begins
+
+
+class RunEngine(Protocol):
+    """What notes of a run read of its engine: the plan, the transport's options, the counters."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def options(self) -> Options: ...
+    def totals(self) -> dict[str, dict[str, int]]: ...
+
+
+class Transport:
+    """One transport. A subclass says what is different of it; every method has the answer of a
+    transport of which nothing is special."""
+
+    name: ClassVar[str]
+    what: ClassVar[str]  # a line for help
+    # Its model in the engine on the virtual clock, by the name it is registered with there.
+    model: ClassVar[str]
+    # Live, whether the hosts' kernels carry it instead of the engine's NICs …
+    by_kernel: ClassVar[bool] = False
+    # … and whether those sockets are PyTorch's own Gloo, which nothing of ours replaces.
+    stock_gloo: ClassVar[bool] = False
+    has_options: ClassVar[bool] = True  # lab.run takes a table of its options by its name
+    # Whether a sender is done when its last byte is acknowledged, not when its socket has the byte.
+    await_sends: ClassVar[bool] = True
+    by_usids: ClassVar[bool] = False  # its packets carry their path: switches need no routes
+    sender_states: ClassVar[bool] = False  # window and round trips of each sender are sampled
+    overhead: ClassVar[FrameOverhead] = LEAST_OVERHEAD
+    figures: ClassVar[tuple[str, ...]] = ("lost",)  # of the engine's run counters
+    # What a capture takes per data packet and its share of acknowledgements, without payload;
+    # measured on all-reduce, all-to-all, incast and permutation. None: not measured.
+    captured_bytes: ClassVar[int | None] = None
+    queue_pair_bytes: ClassVar[int] = 8 << 10  # memory, measured
+
+    def check(self, job: Job, clock: str) -> None:
+        """Raises UsageError where it does not carry such a job on that clock."""
+
+    def check_options(self, options: Options) -> None:
+        """Raises UsageError for a value of another type, before an engine is made."""
+
+    def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
+        """How switches queue its packets where links do not say. `switches_pause`: whether the
+        run's switches know PFC."""
+        return LinkDefaults()
+
+    def start_ps(self, plan: Plan) -> int:
+        """Emulated time before a job's first flow on the virtual clock."""
+        return plan.base_rtt_ps * START_RTTS
+
+    def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
+        """The options that the model is made with at a host whose ports have these rates in bits
+        per second. Raises UsageError where it cannot run on this fabric."""
+        return dict(options)
+
+    def packet_bytes(self, options: Options, plan: Plan) -> int:
+        """Bytes of a full packet's Ethernet frame."""
+        return plan.frame_bytes
+
+    def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
+        """What the report of a virtual run says of it."""
+        return {}
+
+    def notes(self, engine: RunEngine) -> Notes:
+        """What the report says of it when an engine has run."""
+        return {}
