@@ -10,6 +10,10 @@
 #include <vector>
 
 #include "clock/event_queue.hpp"
+#include "engine/link_change.hpp"
+#include "engine/nodes/shared.hpp"
+#include "engine/pause_watch.hpp"
+#include "engine/planned_changes.hpp"
 #include "link/half_link.hpp"
 #include "link/shared_buffer.hpp"
 #include "nic/nic.hpp"
@@ -17,31 +21,9 @@
 
 namespace loomnet {
 
-using NodeId = std::uint32_t;
-using LinkId = std::uint32_t;
-
-// Where packets go that leave the engine for a kernel-placed switch or a host's kernel.
-class KernelGate : public HostKernel {
- public:
-  virtual void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) = 0;
-};
-
 struct Endpoint {
   NodeId node = 0;
   std::uint16_t port = 0;
-};
-
-// A change of one direction of a link; unset fields stay.
-struct LinkChange {
-  LinkId link = 0;
-  bool forward = true;   // true: first end towards second
-  bool backward = true;
-  // Carrier, of both directions: a link that has lost one tells the other end, which stops as well.
-  std::optional<bool> up;
-  std::optional<BitsPerSecond> rate;
-  std::optional<double> queue_share;  // of the configured limits and marking thresholds
-  std::optional<Picoseconds> delay;
-  std::optional<Impairment> impairment;
 };
 
 struct SwitchOptions {
@@ -72,13 +54,13 @@ class Network {
   LinkId connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward,
                  std::uint64_t stream = 0);  // of a->b; the other direction's is one more
   void set_gate(KernelGate* gate);
-  // Tells `tap` (null: nobody) from now on of NICs, switches and operations, and of all links or of
-  // those given to watch().
+  // From now on `tap` (null: none) records NICs, switches and operations, and all links or those given
+  // to watch().
   void set_tap(Tap* tap, bool all_links);
-  Tap* tap() const { return tap_; }
+  Tap* tap() const { return shared_.tap; }
   void watch(LinkId link) {
-    half(link, true).watch(tap_, 2 * link);
-    half(link, false).watch(tap_, 2 * link + 1);
+    half(link, true).watch(shared_.tap, 2 * link);
+    half(link, false).watch(shared_.tap, 2 * link + 1);
   }
 
   // --- control --------------------------------------------------------------------------------
@@ -100,10 +82,10 @@ class Network {
     return events_.run_until(end, most_events);
   }
   Picoseconds now() const { return events_.now(); }
-  // For jobs whose hosts hear of one another by packets alone, and of nothing in between (flows that
-  // run by themselves): each node's events of as long a window as the shortest link has delay are
-  // served together, unless somebody watches packets (set_tap), who sees them in order of time.
-  // Results are the same. A run that is stopped ends with its window.
+  // For jobs whose hosts influence one another by packets alone, and that need no answer from outside
+  // while they run (flows that run by themselves). Each node's events of one window are served
+  // together; a window is as long as the shortest link's delay. With a tap (set_tap) events are served
+  // in order of time. Results are the same. A run that is stopped ends with its window.
   void use_lookahead();
   static Domain domain(NodeId node) { return node + 1; }
 
@@ -128,22 +110,16 @@ class Network {
   PauseControl* pauses(NodeId node) {
     return nodes_.at(node).buffer ? nodes_[node].buffer->pauses() : nullptr;
   }
-  // Circles of links that paused one another found so far; each counts once while it lasts.
-  std::uint64_t pfc_deadlocks() const { return pfc_deadlocks_; }
+  std::uint64_t pfc_deadlocks() const { return pause_watch_.deadlocks(); }
   std::pair<Endpoint, Endpoint> ends(LinkId link) const { return ends_.at(link); }
-  // Packets a switch sent out of a port that has no link.
-  std::uint64_t unconnected() const { return unconnected_; }
+  // Packets that a switch sent out of a port that has no link.
+  std::uint64_t unconnected() const { return shared_.unconnected; }
   // Packets that some model holds now; pool().outstanding() minus this leaked (or is in the kernel).
   std::size_t held() const;
   // Ends the run: lets go of every packet the models hold.
   void clear();
 
  private:
-  class SwitchNode;
-  class KernelNode;
-  class PanelNode;
-  class Timetable;
-  class PauseWatch;
   struct Node {
     std::unique_ptr<Nic> nic;
     std::unique_ptr<SwitchProgram> program;
@@ -151,12 +127,11 @@ class Network {
     std::unique_ptr<LinkReceiver> receiver;  // null for a host: its NIC is the receiver
     std::vector<HalfLink*> egress;
     std::vector<std::uint32_t> halves;  // by port, as egress
-    std::unique_ptr<PauseWatch> watch;  // where there is PFC
     bool kernel = false;
   };
   LinkReceiver& receiver(NodeId node);
-  void guard(Endpoint to, const LinkConfig& forward, const LinkConfig& backward);
-  void on_stuck(NodeId node, std::uint16_t port);
+  // Turns PFC on where `forward` ends, if its settings ask for it. Throws std::invalid_argument.
+  void use_pfc(Endpoint to, const LinkConfig& forward, const LinkConfig& backward);
   void notify(Endpoint end, bool up, Picoseconds now);
   void shorten_lookahead(Picoseconds delay);
 
@@ -165,16 +140,13 @@ class Network {
   std::size_t meter_bins_;
   EventQueue events_;
   PacketPool pool_;
-  KernelGate* gate_ = nullptr;
-  Tap* tap_ = nullptr;
+  NodesShared shared_{pool_};
   bool watch_all_ = false;
-  std::uint64_t unconnected_ = 0;
-  std::uint64_t pfc_deadlocks_ = 0;
-  std::vector<std::uint32_t> in_deadlock_;  // half-links of circles that have been counted
+  PauseWatch pause_watch_{*this};
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<HalfLink>> links_;
   std::vector<std::pair<Endpoint, Endpoint>> ends_;
-  std::unique_ptr<Timetable> timetable_;
+  PlannedChanges planned_{*this, events_};
 };
 
 }  // namespace loomnet

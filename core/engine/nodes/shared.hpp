@@ -1,0 +1,25 @@
+// What all nodes of one fabric share: the packet pool, the recorder, the way into kernels.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/link_change.hpp"
+#include "nic/nic.hpp"
+#include "packet/tap.hpp"
+
+namespace loomnet {
+
+// Where packets go that leave the engine for a kernel-placed switch or a host's kernel.
+class KernelGate : public HostKernel {
+ public:
+  virtual void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) = 0;
+};
+
+struct NodesShared {
+  PacketPool& pool;
+  Tap* tap = nullptr;         // null: nothing is recorded
+  KernelGate* gate = nullptr;  // null: every node is in the engine
+  std::uint64_t unconnected = 0;  // packets that a switch sent out of a port that has no link
+};
+
+}  // namespace loomnet

@@ -1,0 +1,37 @@
+// A switch whose program the engine runs.
+#pragma once
+
+#include <span>
+
+#include "engine/nodes/shared.hpp"
+#include "switch/program.hpp"
+
+namespace loomnet {
+
+class SwitchNode final : public LinkReceiver {
+ public:
+  // `egress`: its ports' links, null where a port has none.
+  SwitchNode(NodesShared& shared, NodeId node, SwitchProgram& program,
+             std::span<HalfLink* const> egress)
+      : program_(program), egress_(egress), shared_(shared), node_(node) {}
+  // The program decides; the packet is offered to the link that it names.
+  void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override;
+  void prepare(std::uint16_t port, const Packet& packet, int stage) const override;
+
+ private:
+  void obey(std::uint16_t port, const Packet& packet, Picoseconds now);
+  void offer(std::uint16_t port, PacketPtr packet, Picoseconds now) {
+    if (port >= egress_.size() || !egress_[port]) {
+      ++shared_.unconnected;
+      return;
+    }
+    egress_[port]->offer(std::move(packet), now);
+  }
+
+  SwitchProgram& program_;
+  std::span<HalfLink* const> egress_;
+  NodesShared& shared_;
+  NodeId node_;
+};
+
+}  // namespace loomnet
