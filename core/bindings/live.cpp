@@ -1,16 +1,8 @@
-// A live run for Python: kernel ports and switches, the loop, and orders to it. Everything that
-// touches the network while the loop runs goes through the loop's own thread.
-#include <fcntl.h>
-
-#include <future>
-
+// LiveRun for Python. Each call that touches the network goes through LiveRun::call().
 #include "bindings/bindings.hpp"
-#include "bindings/recorder.hpp"
-#include "collective/executor.hpp"
-#include "engine/rank_bridge.hpp"
+#include "engine/network_recorder.hpp"
 #include "engine/run_counters.hpp"
-#include "live/live_fabric.hpp"
-#include "live/live_loop.hpp"
+#include "live/live_run.hpp"
 #include "traffic/collective_traffic.hpp"
 #include "traffic/flow_traffic.hpp"
 #include "traffic/graph_traffic.hpp"
@@ -19,41 +11,6 @@ namespace py = pybind11;
 
 namespace loomnet {
 namespace {
-
-class RankPoller final : public LivePoller {
- public:
-  explicit RankPoller(double dilation) : dilation_(dilation) {}
-  void add(RankBridge& bridge) {
-    bridges_.push_back(&bridge);
-    bridge.use_meetings(&meetings_);
-  }
-  bool poll(Picoseconds now) override {
-    if (bridges_.empty()) return false;
-    const std::int64_t wall = wall_nanoseconds();
-    bool worked = false;
-    for (RankBridge* bridge : bridges_) {
-      worked |= bridge->poll(now, wall, dilation_);
-      bridge->flush(now);
-    }
-    for (const auto& [rank, notice] : meetings_.settle()) {
-      for (RankBridge* bridge : bridges_) {
-        if (bridge->port().rank() == rank) bridge->tell(notice, now);
-      }
-    }
-    return worked;
-  }
-
- private:
-  double dilation_;
-  rank::Meetings meetings_{rank::kMaxWorld, kMaxCommunicatorId + 1};
-  std::vector<RankBridge*> bridges_;
-};
-
-Netns netns_of(int fd, const std::string& label) {
-  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  if (copy < 0) throw LiveError("copy the descriptor of network namespace " + label, errno);
-  return Netns::from_fd(Fd(copy), label);
-}
 
 py::dict lateness(const LatenessSummary& s) {
   py::dict out;
@@ -65,120 +22,27 @@ py::dict lateness(const LatenessSummary& s) {
   return out;
 }
 
-// Owns what a live run has in the kernel, and the loop.
-class LiveRun {
- public:
-  using PortTuple = std::tuple<NodeId, std::uint16_t, std::string, int, std::string, std::string>;
-  using SwitchTuple =
-      std::tuple<NodeId, int, std::string, std::uint64_t, std::shared_ptr<TableBatch>>;
+using PortTuple = std::tuple<NodeId, std::uint16_t, std::string, int, std::string, std::string>;
+using SwitchTuple =
+    std::tuple<NodeId, int, std::string, std::uint64_t, std::shared_ptr<TableBatch>>;
 
-  LiveRun(Network& network, const std::vector<PortTuple>& ports,
-          const std::vector<SwitchTuple>& switches, double dilation, std::int64_t lateness_bound)
-      : network_(network), poller_(dilation), dilation_(dilation) {
-    std::vector<LivePort> live_ports;
-    std::vector<LiveSwitch> live_switches;
-    // Stable addresses: ports point at them.
-    namespaces_.reserve(ports.size() + switches.size());
-    for (const auto& [node, fd, label, hash_seed, tables] : switches) {
-      namespaces_.push_back(netns_of(fd, label));
-      live_switches.push_back({node, &namespaces_.back(), {.hash_seed = hash_seed}, tables});
-    }
-    for (const auto& [node, port, kind, fd, interface, mac] : ports) {
-      LivePort p;
-      p.node = node;
-      p.port = port;
-      p.kind = kind == "host"  ? PortKind::host
-               : kind == "xdp" ? PortKind::xdp_switch
-                               : PortKind::other_switch;
-      namespaces_.push_back(netns_of(fd, interface));
-      p.netns = &namespaces_.back();
-      for (const LiveSwitch& s : live_switches) {
-        if (s.node == node) p.netns = s.netns;
-      }
-      p.interface = interface;
-      for (std::size_t i = 0; i < 6 && mac.size() == 17; ++i) {
-        p.mac[i] = static_cast<std::uint8_t>(std::stoi(mac.substr(3 * i, 2), nullptr, 16));
-      }
-      live_ports.push_back(p);
-    }
-    fabric_ = std::make_unique<LiveFabric>(std::move(live_ports), live_switches);
-    loop_ = std::make_unique<LiveLoop>(
-        network_, *fabric_,
-        LiveLoopConfig{.dilation = dilation, .lateness_bound = {lateness_bound}});
-    network_.set_gate(loop_.get());
-    loop_->add_poller(poller_);
+LiveRun::Port port_of(const PortTuple& row) {
+  const auto& [node, port, kind, netns, interface, mac] = row;
+  LiveRun::Port p{node, port,
+                  kind == "host"  ? PortKind::host
+                  : kind == "xdp" ? PortKind::xdp_switch
+                                  : PortKind::other_switch,
+                  netns, interface, {}};
+  for (std::size_t i = 0; i < p.mac.size() && mac.size() == 17; ++i) {
+    p.mac[i] = static_cast<std::uint8_t>(std::stoi(mac.substr(3 * i, 2), nullptr, 16));
   }
-  ~LiveRun() { close(); }
+  return p;
+}
 
-  void add_rank(RankBridge& bridge) { poller_.add(bridge); }
-  void start() { loop_->start(); }
-  void stop() {
-    resume();  // who was interrupted while he held the loop
-    if (loop_) loop_->stop();
-  }
-  void close() {
-    if (!loop_) return;
-    stop();
-    fidelity_ = loop_->fidelity();
-    network_.set_gate(nullptr);
-    network_.clear();  // frames go back to the arena before it goes
-    loop_.reset();
-    fabric_->close();
-    fabric_.reset();
-    namespaces_.clear();  // a descriptor would keep a dead node's interfaces alive
-  }
-  // Holds the loop between two passes until resume(): the network may be touched by this thread.
-  void pause() {
-    if (!loop_ || !loop_->running()) return;
-    resumed_ = std::promise<void>();
-    std::promise<void> paused;
-    std::future<void> stands = paused.get_future();
-    if (!loop_->post([this, &paused] {
-          std::future<void> go = resumed_.get_future();
-          paused.set_value();
-          go.wait();
-        })) {
-      return;
-    }
-    stands.wait();
-    paused_ = true;
-  }
-  void resume() {
-    if (std::exchange(paused_, false)) resumed_.set_value();
-  }
-  template <typename Work>
-  auto call(Work work) -> decltype(work()) {
-    if (loop_ && loop_->running()) return loop_->call(std::move(work));
-    return work();
-  }
-  std::int64_t now() const {
-    return loop_ && loop_->running() ? loop_->clock().now().count : network_.now().count;
-  }
-  // Of a capture that shall be in order of time: lateness is far below 200 ms of wall time.
-  Picoseconds slack() const { return milliseconds(200).scaled(1 / dilation_); }
-  Network& network() { return network_; }
-  LiveLoop& loop() { return *loop_; }
-  LiveFabric& fabric() { return *fabric_; }
-  std::size_t port_index(NodeId node, std::uint16_t port) const {
-    const auto& ports = fabric_->ports();
-    for (std::size_t i = 0; i < ports.size(); ++i) {
-      if (ports[i].node == node && ports[i].port == port) return i;
-    }
-    throw std::invalid_argument("live: no such kernel port");
-  }
-  Fidelity fidelity() { return loop_ ? loop_->fidelity() : fidelity_; }
-
- private:
-  Network& network_;
-  RankPoller poller_;
-  double dilation_;
-  std::vector<Netns> namespaces_;
-  std::unique_ptr<LiveFabric> fabric_;
-  std::unique_ptr<LiveLoop> loop_;
-  Fidelity fidelity_;
-  std::promise<void> resumed_;
-  bool paused_ = false;
-};
+LiveRun::Switch switch_of(const SwitchTuple& row) {
+  const auto& [node, netns, name, hash_seed, tables] = row;
+  return {node, netns, name, {.hash_seed = hash_seed}, tables};
+}
 
 py::dict fidelity(LiveRun& run) {
   const Fidelity f = run.fidelity();
@@ -206,11 +70,15 @@ void bind_live(py::module_& m) {
   using Release = py::gil_scoped_release;
   py::class_<LiveRun>(m, "LiveRun",
                       "A network on the live clock, with its kernel ports and XDP switches.")
-      .def(py::init([](Network& n, const std::vector<LiveRun::PortTuple>& ports,
-                       const std::vector<LiveRun::SwitchTuple>& switches, double dilation,
+      .def(py::init([](Network& n, const std::vector<PortTuple>& ports,
+                       const std::vector<SwitchTuple>& switches, double dilation,
                        std::int64_t bound) {
+             std::vector<LiveRun::Port> live_ports;
+             for (const PortTuple& row : ports) live_ports.push_back(port_of(row));
+             std::vector<LiveRun::Switch> live_switches;
+             for (const SwitchTuple& row : switches) live_switches.push_back(switch_of(row));
              Release release;
-             return new LiveRun(n, ports, switches, dilation, bound);
+             return new LiveRun(n, live_ports, live_switches, dilation, ps(bound));
            }),
            py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("ports"),
            py::arg("switches"), py::arg("dilation") = 1.0,
@@ -224,7 +92,7 @@ void bind_live(py::module_& m) {
       .def("resume", &LiveRun::resume)
       .def("stop", &LiveRun::stop, py::call_guard<Release>())
       .def("close", &LiveRun::close, py::call_guard<Release>())
-      .def_property_readonly("now_ps", &LiveRun::now)
+      .def_property_readonly("now_ps", [](const LiveRun& r) { return r.now().count; })
       .def(
           "change_link",
           [](LiveRun& r, LinkId link, bool forward, bool backward, std::optional<bool> up,
@@ -237,8 +105,8 @@ void bind_live(py::module_& m) {
           },
           py::arg("link"), py::kw_only(), py::arg("forward") = true, py::arg("backward") = true,
           py::arg("up") = py::none(), py::arg("rate_bps") = py::none(),
-          py::arg("queue_share") = py::none(), py::arg("delay_ps") = py::none(), py::arg("impairment") = py::none(),
-          "Changes a link now.")
+          py::arg("queue_share") = py::none(), py::arg("delay_ps") = py::none(),
+          py::arg("impairment") = py::none(), "Changes a link now.")
       .def(
           "set_tables",
           [](LiveRun& r, NodeId node, std::shared_ptr<TableBatch> tables) {
@@ -255,31 +123,15 @@ void bind_live(py::module_& m) {
       .def(
           "look",
           [](LiveRun& r, const std::vector<RankBridge*>& bridges) {
-            struct Seen {
-              std::vector<RankMark> marks;
-              std::uint64_t finished, failed, unfinished;
-              std::string under_way;
-              RankFault fault;
-            };
-            std::vector<Seen> seen;
+            std::vector<LiveRun::RankSeen> seen;
             {
               Release release;
-              // One visit to the loop's thread for all ranks: each costs it a wake-up call.
-              seen = r.call([&] {
-                std::vector<Seen> all;
-                for (RankBridge* b : bridges) {
-                  all.push_back(
-                      {b->take_marks(), b->finished_works(), b->failed_works(),
-                       b->unfinished_works(), b->under_way(), b->fault()});
-                }
-                return all;
-              });
+              seen = r.look(bridges);
             }
             py::list out;
-            for (const Seen& s : seen) {
+            for (const LiveRun::RankSeen& s : seen) {
               out.append(py::make_tuple(
-                  mark_list(s.marks), s.finished, s.failed, s.unfinished,
-                  s.under_way,
+                  mark_list(s.marks), s.finished, s.failed, s.unfinished, s.under_way,
                   s.fault == RankFault::none ? "" : std::string(to_string(s.fault))));
             }
             return out;
@@ -346,7 +198,7 @@ void bind_live(py::module_& m) {
             std::string bytes;
             {
               Release release;
-              // Links are told of packets by their ideal times, which lie back by the lateness.
+              // A tap gets packets with their ideal times, which lie back by the lateness.
               bytes = r.call([&] {
                 return last ? recorder.finish(capture) : recorder.take(capture, r.slack());
               });

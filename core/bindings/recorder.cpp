@@ -1,10 +1,9 @@
 // Recorders and the Perfetto writer for Python. While a live loop runs, LiveRun's own calls are
 // used.
-#include "bindings/recorder.hpp"
-
 #include <pybind11/functional.h>
 
 #include "bindings/bindings.hpp"
+#include "engine/network_recorder.hpp"
 #include "trace/perfetto.hpp"
 #include "trace/timeline.hpp"
 

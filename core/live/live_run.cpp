@@ -1,0 +1,104 @@
+// Bring-up, orderly end and pauses of a live run.
+#include "live/live_run.hpp"
+
+#include <fcntl.h>
+
+#include <stdexcept>
+#include <utility>
+
+namespace loomnet {
+namespace {
+
+Netns netns_of(int fd, const std::string& label) {
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  if (copy < 0) throw LiveError("copy the descriptor of network namespace " + label, errno);
+  return Netns::from_fd(Fd(copy), label);
+}
+
+}  // namespace
+
+LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
+                 const std::vector<Switch>& switches, double dilation, Picoseconds lateness_bound)
+    : network_(network), poller_(dilation), dilation_(dilation) {
+  std::vector<LivePort> live_ports;
+  std::vector<LiveSwitch> live_switches;
+  // Ports and switches point at namespaces: their addresses must stay.
+  namespaces_.reserve(ports.size() + switches.size());
+  for (const Switch& s : switches) {
+    namespaces_.push_back(netns_of(s.netns, s.name));
+    live_switches.push_back({s.node, &namespaces_.back(), s.settings, s.tables});
+  }
+  for (const Port& p : ports) {
+    namespaces_.push_back(netns_of(p.netns, p.interface));
+    const Netns* netns = &namespaces_.back();
+    for (const LiveSwitch& s : live_switches) {
+      if (s.node == p.node) netns = s.netns;
+    }
+    live_ports.push_back({p.node, p.port, p.kind, netns, p.interface, p.mac});
+  }
+  fabric_ = std::make_unique<LiveFabric>(std::move(live_ports), live_switches);
+  loop_ = std::make_unique<LiveLoop>(
+      network_, *fabric_, LiveLoopConfig{.dilation = dilation, .lateness_bound = lateness_bound});
+  network_.set_gate(loop_.get());
+  loop_->add_poller(poller_);
+}
+
+LiveRun::~LiveRun() { close(); }
+
+void LiveRun::stop() {
+  resume();  // an interrupt may have come between pause() and resume()
+  if (loop_) loop_->stop();
+}
+
+void LiveRun::close() {
+  if (!loop_) return;
+  stop();
+  fidelity_ = loop_->fidelity();
+  network_.set_gate(nullptr);
+  network_.clear();  // frames go back to the arena before it goes
+  loop_.reset();
+  fabric_->close();
+  fabric_.reset();
+  namespaces_.clear();  // a descriptor would keep a dead node's interfaces alive
+}
+
+void LiveRun::pause() {
+  if (!loop_ || !loop_->running()) return;
+  resumed_ = std::promise<void>();
+  std::promise<void> paused;
+  std::future<void> stands = paused.get_future();
+  if (!loop_->post([this, &paused] {
+        std::future<void> go = resumed_.get_future();
+        paused.set_value();
+        go.wait();
+      })) {
+    return;
+  }
+  stands.wait();
+  paused_ = true;
+}
+
+void LiveRun::resume() {
+  if (std::exchange(paused_, false)) resumed_.set_value();
+}
+
+std::vector<LiveRun::RankSeen> LiveRun::look(const std::vector<RankBridge*>& bridges) {
+  return call([&] {
+    std::vector<RankSeen> all;
+    for (RankBridge* b : bridges) {
+      all.push_back({b->take_marks(), b->finished_works(), b->failed_works(),
+                     b->unfinished_works(), b->under_way(), b->fault()});
+    }
+    return all;
+  });
+}
+
+std::size_t LiveRun::port_index(NodeId node, std::uint16_t port) const {
+  const auto& ports = fabric_->ports();
+  for (std::size_t i = 0; i < ports.size(); ++i) {
+    if (ports[i].node == node && ports[i].port == port) return i;
+  }
+  throw std::invalid_argument("live: no such kernel port");
+}
+
+}  // namespace loomnet

@@ -1,0 +1,93 @@
+// A network on the live clock: its kernel ports, XDP switches and ranks, and the loop that serves them.
+// While the loop runs, all that touches the network goes through call(), onto the loop's thread.
+#pragma once
+
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/network.hpp"
+#include "engine/rank_bridge.hpp"
+#include "live/live_fabric.hpp"
+#include "live/live_loop.hpp"
+#include "live/rank_poller.hpp"
+
+namespace loomnet {
+
+class LiveRun {
+ public:
+  // A port in the kernel. `netns`: descriptor of its namespace, which is copied; a port of an XDP
+  // switch is in the switch's.
+  struct Port {
+    NodeId node = 0;
+    std::uint16_t port = 0;
+    PortKind kind = PortKind::other_switch;
+    int netns = -1;
+    std::string interface;
+    MacAddress mac{};  // of `interface`; all zero: the kernel's choice
+  };
+  struct Switch {
+    NodeId node = 0;
+    int netns = -1;
+    std::string name;
+    ForwardSettings settings;
+    std::shared_ptr<const TableBatch> tables;  // null: none yet
+  };
+  // What a rank has done since the last look, and whether it is well.
+  struct RankSeen {
+    std::vector<RankMark> marks;
+    std::uint64_t finished, failed, unfinished;  // works
+    std::string under_way;                       // the first unfinished work's name
+    RankFault fault;
+  };
+
+  // Throws LiveError or std::invalid_argument; nothing is left in the kernel then.
+  LiveRun(Network& network, const std::vector<Port>& ports, const std::vector<Switch>& switches,
+          double dilation, Picoseconds lateness_bound);
+  ~LiveRun();  // close()
+  LiveRun(const LiveRun&) = delete;
+
+  void add_rank(RankBridge& bridge) { poller_.add(bridge); }
+  void start() { loop_->start(); }
+  void stop();
+  void close();
+  // Holds the loop between two passes until resume(): the network may be touched by this thread.
+  void pause();
+  void resume();
+  // Runs `work` on the loop's thread, or here where the loop does not run.
+  template <typename Work>
+  auto call(Work work) -> decltype(work()) {
+    if (loop_ && loop_->running()) return loop_->call(std::move(work));
+    return work();
+  }
+  // One visit to the loop's thread for all ranks: each visit costs the loop a wake-up call.
+  std::vector<RankSeen> look(const std::vector<RankBridge*>& bridges);
+
+  Picoseconds now() const {
+    return loop_ && loop_->running() ? loop_->clock().now() : network_.now();
+  }
+  // How far a capture lags, so that its packets are in order of time: lateness is far below 200 ms
+  // of wall time.
+  Picoseconds slack() const { return milliseconds(200).scaled(1 / dilation_); }
+  Network& network() { return network_; }
+  LiveLoop& loop() { return *loop_; }
+  LiveFabric& fabric() { return *fabric_; }
+  // Throws std::invalid_argument.
+  std::size_t port_index(NodeId node, std::uint16_t port) const;
+  // Of the run until now; after close(), of the whole run.
+  Fidelity fidelity() { return loop_ ? loop_->fidelity() : fidelity_; }
+
+ private:
+  Network& network_;
+  RankPoller poller_;
+  double dilation_;
+  std::vector<Netns> namespaces_;
+  std::unique_ptr<LiveFabric> fabric_;
+  std::unique_ptr<LiveLoop> loop_;
+  Fidelity fidelity_;
+  std::promise<void> resumed_;
+  bool paused_ = false;
+};
+
+}  // namespace loomnet
