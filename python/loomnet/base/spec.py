@@ -3,10 +3,10 @@ and refused with one line that names the field and the fix."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, dataclass_transform
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loomnet.base.errors import LoomnetError, UsageError
 from loomnet.base.names import did_you_mean, quoted
@@ -23,7 +23,7 @@ def one_line(owner: str, error: ValidationError, known: Iterable[str]) -> str:
     if first["type"] == "missing":
         return f"{where} is missing"
     if first["type"] == "literal_error":
-        expected = first["ctx"]["expected"].replace("'", "")
+        expected = str(first.get("ctx", {}).get("expected", "")).replace("'", "")
         names = [name for part in expected.split(",") for name in part.split(" or ")]
         given = first["input"] if isinstance(first["input"], str) else quoted(first["input"])
         hint = did_you_mean(given, [name.strip() for name in names if name.strip()])
@@ -35,8 +35,23 @@ def one_line(owner: str, error: ValidationError, known: Iterable[str]) -> str:
     return f"{where}: {text}"
 
 
-class Spec(BaseModel):
-    """A frozen, validated value. The fields named in `positional` may be given by position."""
+def given(*, default: Any = ..., converter: Callable[..., Any], kw_only: bool = True) -> Any:
+    """A field of which a user gives another type than it has: "2 ms" for a Time.
+
+    Type checkers read the constructor's parameter from `converter` and `kw_only`
+    (typing.dataclass_transform); pydantic converts by the field's annotation.
+    """
+    return Field(default)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(Field, given))
+class _SpecType(type(BaseModel)):
+    """pydantic's metaclass, with given() for type checkers."""
+
+
+class Spec(BaseModel, metaclass=_SpecType):
+    """A frozen, validated value. The fields named in `positional` may be given by position; to type
+    checkers those are that say kw_only=False."""
 
     model_config = ConfigDict(
         frozen=True,

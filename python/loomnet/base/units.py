@@ -152,14 +152,14 @@ class Quantity:
         return self._count != 0
 
     def __add__(self, other: Self) -> Self:
-        return (
-            self.of(self._count + other._count) if isinstance(other, type(self)) else NotImplemented
-        )
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return self.of(self._count + other._count)
 
     def __sub__(self, other: Self) -> Self:
-        return (
-            self.of(self._count - other._count) if isinstance(other, type(self)) else NotImplemented
-        )
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return self.of(self._count - other._count)
 
     def __mul__(self, factor: float) -> Self:
         if not isinstance(factor, (int, float, Fraction)):
@@ -269,3 +269,13 @@ class Size(Quantity):
             if self._count and self._count % self.units[unit] == 0:
                 return f"{self._count // self.units[unit]} {unit}"
         return super().__str__()
+
+
+def time_or_none(value: Time | str | None) -> Time | None:
+    """A Time that may be left out."""
+    return None if value is None else Time(value)
+
+
+def size_or_none(value: Size | str | None) -> Size | None:
+    """A Size that may be left out."""
+    return None if value is None else Size(value)

@@ -98,15 +98,16 @@ def _other(error: BaseException) -> int:
     from loomnet.base.errors import EXIT_OK, EXIT_SCENARIO, EXIT_USAGE
 
     kind = type(error).__name__
-    if kind == "Exit" and hasattr(error, "exit_code"):
-        return int(error.exit_code)
+    if kind == "Exit" and (code := getattr(error, "exit_code", None)) is not None:
+        return int(code)
     if kind == "Abort":  # Typer's KeyboardInterrupt
         return EXIT_INTERRUPTED
-    if kind == "NoArgsIsHelpError":  # `loomnet` alone: help is the answer, not a mistake
-        print(error.format_message())  # type: ignore[attr-defined]
+    message = getattr(error, "format_message", None)
+    if kind == "NoArgsIsHelpError" and message:  # `loomnet` alone: help is the answer, no mistake
+        print(message())
         return EXIT_OK
-    if hasattr(error, "format_message"):
-        text = " ".join(str(error.format_message()).split()).rstrip(".")
+    if message is not None:
+        text = " ".join(str(message()).split()).rstrip(".")
         context = getattr(error, "ctx", None)
         command = "loomnet" if context is None else context.command_path
         print(f"loomnet: {text}; see {command} --help", file=sys.stderr)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import model_validator
 
 from loomnet.base.errors import FabricError, UsageError
 from loomnet.base.names import quoted
-from loomnet.base.spec import Spec
-from loomnet.base.units import Size
+from loomnet.base.spec import Spec, given
+from loomnet.base.units import Size, size_or_none
 
 _MOST = Size("1024 TiB")
 _WORDS = {"on": True, "off": False}
@@ -25,10 +25,10 @@ class Pfc(Spec):
     two largest frames. A smaller one is refused when the fabric is planned (FabricError).
     """
 
-    positional = ("xoff", "xon")
-    xoff: Size | None = None
-    xon: Size | None = None
-    headroom: Size | None = None
+    positional: ClassVar[tuple[str, ...]] = ("xoff", "xon")
+    xoff: Size | None = given(default=None, converter=size_or_none, kw_only=False)
+    xon: Size | None = given(default=None, converter=size_or_none, kw_only=False)
+    headroom: Size | None = given(default=None, converter=size_or_none)
 
     @model_validator(mode="after")
     def _consistent(self) -> Pfc:

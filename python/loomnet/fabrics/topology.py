@@ -118,24 +118,26 @@ class PartialTopology(Topology):
     """The part of a regular fabric that traffic among `hosts` can meet, numbered as the whole.
     Nothing is stored per link: what is asked for is worked out from the shape."""
 
+    fabric: ClosView
+
     def __init__(self, fabric: ClosView, hosts: Iterable[int]) -> None:
         assert fabric.shape is not None
         self.fabric, self.shape = fabric, fabric.shape
         self.planes, self.host_count = self.shape.planes, self.shape.hosts
         self.part = self.shape.touched(hosts)
         self.switch_numbers, self.link_numbers = self.part.switches, self.part.links
-        self.names = _Computed(self.shape.name)
-        self.number = _Computed(self.shape.node)
-        self.link_number = _Computed(self._link_of)
-        self.links = _Computed(fabric.link)
-        self.plane = _Computed(self.shape.plane_of)
-        self.ends = _Computed(self._ends)
-        self.ports = _Computed(self._ports)
+        self.names = _computed(self.shape.name)
+        self.number = _computed(self.shape.node)
+        self.link_number = _computed(self._link_of)
+        self.links = _computed(fabric.link)
+        self.plane = _computed(self.shape.plane_of)
+        self.ends = _computed(self._ends)
+        self.ports = _computed(self._ports)
 
     def _link_of(self, name: str) -> int | None:
         a, _, b = name.partition("--")
-        ends = self.shape.node(a), self.shape.node(b)
-        return None if None in ends else self.shape.link_between(*ends)  # type: ignore[arg-type]
+        first, last = self.shape.node(a), self.shape.node(b)
+        return None if first is None or last is None else self.shape.link_between(first, last)
 
     def _ends(self, link: int) -> tuple[End, End]:
         low, high = self.shape.ends(link)
@@ -169,8 +171,13 @@ class PartialTopology(Topology):
         return [node for node in self.switch_numbers if self.shape.place(node)[1] == plane]
 
 
+def _computed(compute: Callable[[Any], Any]) -> Any:
+    """Typed as the list or dict of a whole Topology that it stands for."""
+    return _Computed(compute)
+
+
 class _Computed:
-    """Reads like the list or dict it stands for."""
+    """Reads like a list or a dict whose values are worked out."""
 
     def __init__(self, compute: Callable[[Any], Any]) -> None:
         self._compute = compute

@@ -14,8 +14,9 @@ from pydantic import BeforeValidator, model_validator
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
-from loomnet.base.spec import Spec
-from loomnet.base.units import Rate, Time
+from loomnet.base.spec import Spec, given
+from loomnet.base.units import Rate, Time, time_or_none
+from loomnet.fabrics.links import Link
 from loomnet.fabrics.model import Fabric
 
 RESERVED_PHASES = ("before", "after")
@@ -61,11 +62,16 @@ def _whole(what: str, number: int) -> int:
     return number
 
 
-def _moment(value: Any) -> Any:
+# What `at=` and `duration=` take.
+Moment = Time | str | StepMark
+Span = Time | str | IterationCount | None
+
+
+def _moment(value: Moment) -> Time | StepMark:
     return value if isinstance(value, (StepMark, Time)) else Time(value)
 
 
-def _span(value: Any) -> Any:
+def _span(value: Span) -> Time | IterationCount | None:
     if value is None or isinstance(value, IterationCount):
         return value
     return Time(value)
@@ -76,12 +82,13 @@ class Fault(Spec):
 
     kind: Literal["down", "loss", "delay", "degrade", "kill"]
     target: str
-    at: Annotated[Time | StepMark, BeforeValidator(_moment)]
-    duration: Annotated[Time | IterationCount | None, BeforeValidator(_span)] = None
+    at: Annotated[Time | StepMark, BeforeValidator(_moment)] = given(converter=_moment)
+    duration: Annotated[Time | IterationCount | None, BeforeValidator(_span)] = given(
+        default=None, converter=_span)
     phase: str | None = None
     probability: float | None = None
     burst: float = 1.0
-    extra: Time | None = None
+    extra: Time | None = given(default=None, converter=time_or_none)
     to: Rate | float | None = None
     keep_thresholds: bool = False
     reboot: Time | None = None
@@ -112,16 +119,16 @@ class Fault(Spec):
 
     def check(self, fabric: Fabric) -> None:
         """Raises UsageError, with the three nearest names, if the target does not exist."""
+        links: list[tuple[Link, int]] = []
         try:
-            found = (
+            if self.kind == "kill":
                 fabric.match_switches(self.target)
-                if self.kind == "kill"
-                else fabric.match(self.target)
-            )
+            else:
+                links = fabric.match(self.target)
         except UsageError as error:
             raise UsageError(f"fault {self.label}: {error}") from None
         if self.kind == "degrade" and isinstance(self.to, Rate):
-            for link, direction in found:
+            for link, direction in links:
                 half = link.backward if direction < 0 else link.forward
                 if self.to >= half.rate:
                     raise UsageError(
@@ -147,7 +154,7 @@ class Fault(Spec):
 
 
 @checked_call
-def down(link: str, *, at: Any, duration: Any = None, phase: str | None = None) -> Fault:
+def down(link: str, *, at: Moment, duration: Span = None, phase: str | None = None) -> Fault:
     """Takes a link (`a--b`) or one direction (`a->b`) down: carrier is lost at both ends."""
     return Fault(kind="down", target=link, at=at, duration=duration, phase=phase)
 
@@ -157,8 +164,8 @@ def loss(
     link: str,
     probability: float,
     *,
-    at: Any,
-    duration: Any = None,
+    at: Moment,
+    duration: Span = None,
     burst: float = 1.0,
     phase: str | None = None,
 ) -> Fault:
@@ -176,7 +183,7 @@ def loss(
 
 @checked_call
 def delay(
-    link: str, extra: Time | str, *, at: Any, duration: Any = None, phase: str | None = None
+    link: str, extra: Time | str, *, at: Moment, duration: Span = None, phase: str | None = None
 ) -> Fault:
     """Lengthens a link by `extra` in each direction named."""
     return Fault(kind="delay", target=link, at=at, duration=duration, phase=phase, extra=extra)
@@ -184,8 +191,8 @@ def delay(
 
 @checked_call
 def degrade(
-    link: str, to: Rate | str | float, *, at: Any, duration: Any = None, phase: str | None = None,
-    keep_thresholds: bool = False,
+    link: str, to: Rate | str | float, *, at: Moment, duration: Span = None,
+    phase: str | None = None, keep_thresholds: bool = False,
 ) -> Fault:
     """Slows a link to a rate ("10 Gb/s") or to a share of its own (0.25). Its queues and marking
     thresholds shrink with it, down to 8 packets, as a port that has negotiated the lower rate has
@@ -197,7 +204,7 @@ def degrade(
 
 @checked_call
 def kill(
-    switch: str, *, at: Any, duration: Any = None, phase: str | None = None,
+    switch: str, *, at: Moment, duration: Span = None, phase: str | None = None,
     reboot: Time | str | None = None,
 ) -> Fault:
     """A switch dies for `duration`: all its links lose carrier, and what it held is lost. Then it

@@ -59,6 +59,10 @@ class PhaseChange:
 
 
 Change = LinkChange | SwitchChange | RouteChange | PhaseChange
+# Dead links and dead switches, which routes avoid.
+_Routed = tuple[frozenset[int], frozenset[int]]
+# When, the order among those of one moment, what begins or ends, the fault; or what is rerouted.
+_Due = tuple[int, int, str, int, _Routed | None]
 
 
 @dataclass
@@ -89,13 +93,14 @@ class Timetable:
         self._reroute = reroute_delay
         self._targets = [_targets(plan, fault) for fault in self._faults]
         self._order = itertools.count()
-        self._queue: list[tuple[int, int, str, object]] = []
+        self._queue: list[_Due] = []
         # Fault -> the iteration whose end it waits for, and how long it waits then.
         self._waiting: dict[int, tuple[int, int]] = {}
         moments = dict(moments or {})
-        timed = [i for i, fault in enumerate(faults) if isinstance(fault.at, Time)]
-        for i in sorted(timed, key=lambda i: faults[i].at.count):  # type: ignore[union-attr]
-            number, after = moments.pop(faults[i].phase or "", (0, faults[i].at.count))
+        timed = [(fault.at.count, i) for i, fault in enumerate(faults)
+                 if isinstance(fault.at, Time)]
+        for at, i in sorted(timed):
+            number, after = moments.pop(faults[i].phase or "", (0, at))
             if number:
                 self._waiting[i] = number, after
             else:
@@ -111,11 +116,11 @@ class Timetable:
         self._last_change = 0
         self._shown: dict[int, LinkState] = {}
         self._dead: frozenset[int] = frozenset()
-        self._routed: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
+        self._routed: _Routed = (frozenset(), frozenset())
         self.windows: list[Window] = []
 
-    def _push(self, at: int, kind: str, what: object) -> None:
-        heapq.heappush(self._queue, (at, next(self._order), kind, what))
+    def _push(self, at: int, kind: str, fault: int) -> None:
+        heapq.heappush(self._queue, (at, next(self._order), kind, fault, None))
 
     # --- inputs ---------------------------------------------------------------------------------
     def next_time(self) -> int | None:
@@ -166,15 +171,13 @@ class Timetable:
             default=Time("0 s"),
         )
 
-    def _apply(self, at: int, due: list[tuple[int, int, str, object]]) -> list[Change]:
+    def _apply(self, at: int, due: list[_Due]) -> list[Change]:
         changes: list[Change] = []
         begun: list[int] = []
-        for _, _, kind, what in due:
-            if kind == "reroute":
-                tables_for: tuple[frozenset[int], frozenset[int]] = what  # type: ignore[assignment]
-                changes.append(RouteChange(self._plan.reconverged(*tables_for)))
+        for _, _, kind, index, routed in due:
+            if routed is not None:
+                changes.append(RouteChange(self._plan.reconverged(*routed)))
                 continue
-            index: int = what  # type: ignore[assignment]
             self._last_change = at
             if kind == "begin":
                 self._active.add(index)
@@ -193,8 +196,8 @@ class Timetable:
                 self._booting.discard(index)
                 self._ended.add(index)
         changes += self._differences(at)
-        for _, _, kind, what in due:
-            if kind == "end" and (phase := self._faults[what].phase):  # type: ignore[index]
+        for _, _, kind, index, _ in due:
+            if kind == "end" and (phase := self._faults[index].phase):
                 changes += self._close(phase, at)
         for index in begun:
             if phase := self._faults[index].phase:
@@ -241,7 +244,8 @@ class Timetable:
         if routed != self._routed:
             self._routed = routed
             if self._reroute is not None:
-                self._push(at + self._reroute.count, "reroute", routed)
+                heapq.heappush(self._queue, (at + self._reroute.count, next(self._order),
+                                             "reroute", 0, routed))
         return changes
 
     def _open(self, phase: str, at: int) -> list[Change]:

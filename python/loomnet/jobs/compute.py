@@ -38,7 +38,7 @@ class LayerTable(dict[str, tuple[Time, Time]]):
 ComputeModel = Time | MeasuredCompute | LayerTable
 
 
-def compute_model(value: Any) -> ComputeModel | None:
+def compute_model(value: Time | str | Mapping[str, Any] | None) -> ComputeModel | None:
     """What `compute=` of a TorchJob says: "2 ms", "measured", "measured x 0.1", or {"layers.*":
     "0.1 ms"} (backward takes twice that), {"layers.*": ("0.1 ms", "0.3 ms")}. Raises UsageError."""
     if value is None or isinstance(value, (MeasuredCompute, LayerTable)):

@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
-from loomnet.base.spec import Spec
-from loomnet.base.units import Size, Time
+from loomnet.base.spec import Spec, given
+from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs import flow_sizes as flowsizes
 from loomnet.jobs.edges import Edge, edges_of
 from loomnet.jobs.graphs import ConnectionMatrix
@@ -47,7 +47,7 @@ class Permutation(_Pairwise, Collective):
     kind: ClassVar[str] = "permutation"
     shift: Count | Literal["random"] = 1
     seed: Seed = 0
-    repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = 1
+    repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = Field(default=1, kw_only=False)
 
     def edges(self, hosts: list[int]) -> list[Edge]:
         placed = self.place(hosts)
@@ -66,7 +66,7 @@ class Incast(_Pairwise, Collective):
 
     kind: ClassVar[str] = "incast"
     receiver: Annotated[int, Field(ge=0, le=MOST_COUNT, strict=True)] = 0
-    repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = 1
+    repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = Field(default=1, kw_only=False)
 
     def edges(self, hosts: list[int]) -> list[Edge]:
         placed = self.place(hosts)
@@ -75,7 +75,8 @@ class Incast(_Pairwise, Collective):
         return [(host, placed[self.receiver]) for host in placed if host != placed[self.receiver]]
 
 
-def _sizes(value: Any) -> Any:
+def _sizes(value: Size | str | flowsizes.FlowSizes | Iterable[Size | str]
+           ) -> tuple[Size, ...] | flowsizes.FlowSizes:
     if isinstance(value, str):
         found = flowsizes.named(value)
         return (Size(value),) if found is None else found
@@ -89,6 +90,14 @@ def _sizes(value: Any) -> Any:
     return found
 
 
+def _pairs(values: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    return tuple(values)
+
+
+def _times(values: Iterable[Time | str]) -> tuple[Time, ...]:
+    return tuple(map(Time, values))
+
+
 class Flows(_Pairwise, Job):
     """`count` independent flows between random pairs of ranks, or the given `pairs` in turn.
 
@@ -100,12 +109,16 @@ class Flows(_Pairwise, Job):
 
     kind: ClassVar[str] = "flows"
     positional: ClassVar[tuple[str, ...]] = ("sizes",)
-    sizes: Annotated[Any, BeforeValidator(_sizes)]
+    sizes: Annotated[Any, BeforeValidator(_sizes)] = given(converter=_sizes, kw_only=False)
     count: Annotated[Count, Field(le=MOST_FLOWS)] = 1
-    gap: Time | None = None
+    gap: Time | None = given(default=None, converter=time_or_none)
     load: Annotated[float, Field(gt=0, le=10)] | None = None
-    pairs: Annotated[tuple[tuple[int, int], ...], Field(max_length=MOST_FLOWS, fail_fast=True)] = ()
-    starts: Annotated[tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)] = ()
+    pairs: Annotated[
+        tuple[tuple[int, int], ...], Field(max_length=MOST_FLOWS, fail_fast=True)
+    ] = given(default=(), converter=_pairs)
+    starts: Annotated[
+        tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)
+    ] = given(default=(), converter=_times)
 
     @staticmethod
     @checked_call

@@ -12,6 +12,7 @@ from pydantic import model_validator
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.base.reading import is_file, parse_json, read_bytes
+from loomnet.base.spec import given
 from loomnet.base.units import Size, Time
 from loomnet.jobs.edges import Edge, edges_of
 from loomnet.jobs.model import Job, check_ranks
@@ -34,10 +35,14 @@ def _flow(row: Any) -> tuple[Time, int, int, Size]:
     return Time.given("at", row["at"]), *ends, Size.given("size", row["size"])
 
 
+def _path_or_none(value: str | Path | None) -> Path | None:
+    return None if value is None else Path(value)
+
+
 class GraphJob(Job, abc.ABC):
     """Common to jobs that are a graph of transfers and delays; as many ranks as it has."""
 
-    path: Path
+    path: Path = given(converter=Path, kw_only=False)
 
     @abc.abstractmethod
     def graph(self) -> TaskGraph:
@@ -77,7 +82,7 @@ class ConnectionMatrix(GraphJob):
 
     kind: ClassVar[str] = "connection_matrix"
     positional: ClassVar[tuple[str, ...]] = ("path", "transport")
-    start_unit: Time = Time("1 ps")
+    start_unit: Time = given(default=Time("1 ps"), converter=Time)
 
     def graph(self) -> TaskGraph:
         from loomnet.jobs.htsim_matrix import read_matrix
@@ -103,7 +108,7 @@ class Trace(GraphJob):
 
     kind: ClassVar[str] = "trace"
     positional: ClassVar[tuple[str, ...]] = ("path", "transport")
-    groups: Path | None = None
+    groups: Path | None = given(default=None, converter=_path_or_none)
 
     @property
     def chakra(self) -> bool:

@@ -107,7 +107,8 @@ def read_matrix(path: Path, start_unit: Time | None = None) -> Matrix:
     """Reads a .cm file, whose starts are in `start_unit` (1 ps). Raises UsageError naming the line
     at fault."""
     unit = 1 if start_unit is None else start_unit.count
-    matrix, stated = Matrix(str(path)), dict.fromkeys(_HEADER, 0)
+    matrix = Matrix(str(path))
+    stated: dict[str, int] = dict.fromkeys(_HEADER, 0)
     stated_triggers: set[int] = set()
     for number, line in enumerate(read_text(path).split("\n"), 1):
         where, words = f"{path}:{number}", line.split()

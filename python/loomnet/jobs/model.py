@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -20,8 +21,8 @@ from pydantic import (
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.base.reading import is_file, other_than_a_file
-from loomnet.base.spec import Spec
-from loomnet.base.units import Size, Time
+from loomnet.base.spec import Spec, given
+from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs.compute import ComputeModel, compute_model
 from loomnet.jobs.edges import Edge, ring
 from loomnet.jobs.training_script import check_training_script
@@ -29,12 +30,18 @@ from loomnet.jobs.training_script import check_training_script
 MIN_STALL = Time("5 s")
 
 
-def _stall(value: Any) -> Any:
-    if value is None or value == "auto":
-        return value
+def _stall(value: Time | str | None) -> Time | Literal["auto"] | None:
+    if value is None:
+        return None
+    if value == "auto":
+        return "auto"
     if not (timeout := Time(value)):
         raise UsageError("must be above 0; None waits for ever")
     return timeout
+
+
+def _strings(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(values)
 
 
 MOST_COUNT = 10**9
@@ -64,7 +71,8 @@ class Job(Spec):
     kind: ClassVar[str] = "job"
     transport: StrictStr = "mrc"  # by name; systems.registry knows whether there is such a one
     ranks: Count | None = None
-    stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = "auto"
+    stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = given(
+        default="auto", converter=_stall)
 
     def place(self, hosts: list[int]) -> list[int]:
         """Host numbers of ranks 0, 1, …. Raises UsageError when there are more ranks than hosts."""
@@ -92,7 +100,7 @@ class Job(Spec):
         """The stall timeout in force."""
         if self.stall_timeout == "auto":
             return max(longest_fault * 3, MIN_STALL)
-        return self.stall_timeout  # type: ignore[return-value]
+        return self.stall_timeout
 
     def describe(self) -> str:
         return f"{type(self).__name__} over {self.transport}"
@@ -124,13 +132,15 @@ class TorchJob(Job):
 
     kind: ClassVar[str] = "torch"
     positional: ClassVar[tuple[str, ...]] = ("script",)
-    script: Path
-    args: Annotated[tuple[str, ...], Field(max_length=MOST_ARGUMENTS, fail_fast=True)] = ()
-    compute: Annotated[ComputeModel | None, PlainValidator(compute_model)] = None
+    script: Path = given(converter=Path, kw_only=False)
+    args: Annotated[tuple[str, ...], Field(max_length=MOST_ARGUMENTS, fail_fast=True)] = given(
+        default=(), converter=_strings)
+    compute: Annotated[ComputeModel | None, PlainValidator(compute_model)] = given(
+        default=None, converter=compute_model)
     log: str | None = None
     map_backend: bool = True
-    until: Time | None = None
-    stall_wall: Time | None = Time("60 s")
+    until: Time | None = given(default=None, converter=time_or_none)
+    stall_wall: Time | None = given(default=Time("60 s"), converter=time_or_none)
     env: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("log")
@@ -195,9 +205,9 @@ class Collective(Job):
     """Common to jobs of `repeat` equal rounds, each round one iteration."""
 
     positional: ClassVar[tuple[str, ...]] = ("size", "repeat", "transport")
-    size: Size
-    repeat: Count = 1
-    compute: Time = Time("0 s")  # between two repetitions
+    size: Size = given(converter=Size, kw_only=False)
+    repeat: Count = Field(default=1, kw_only=False)
+    compute: Time = given(default=Time("0 s"), converter=Time)  # between two repetitions
 
     @field_validator("size")
     @classmethod

@@ -167,7 +167,7 @@ def measured(
         moved = count * ELEMENT_BYTES * (n if benchmark.blocks else 1)
         if count == 0:
             continue
-        job = benchmark.job(f"{moved} B", repeat + warm_up, transport, ranks=n,
+        job = benchmark.job(f"{moved} B", repeat + warm_up, transport=transport, ranks=n,
                             compute=_pause(benchmark, fabric, moved))  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="loomnet-bench-") as folder:
             lab = Lab("bench", clock=clock, seed=seed, directory=Path(folder))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,16 +115,17 @@ def agreements(live: Result, virtual: Result) -> list[Agreement]:
     found = [_share(f"{label}completion_s", _completion(live.data), _completion(virtual.data))]
     if live.flow_records and virtual.flow_records:
         flows = live.flow_figures(), virtual.flow_figures()
-        found += [_share(f"{label}{name}", *(figures[name][0] for figures in flows))
+        found += [_share(f"{label}{name}", flows[0][name][0], flows[1][name][0])
                   for name in FLOW_FIGURES]
     twins = {phase.name: index for index, phase in enumerate(virtual.phases)}
     for index, phase in enumerate(live.phases):
         name, twin = f"{label}{phase.name}", twins.get(phase.name)
-        rates = [measure.goodput(live.data.hosts, phase).value,
-                 None if twin is None else
-                 measure.goodput(virtual.data.hosts, virtual.phases[twin]).value]
-        found.append(_share(f"{name}.goodput", *rates, unit="B/s"))
-        pairs = {figure: [_value(result, f"{phase.name}.{figure}") for result in (live, virtual)]
+        played = measure.goodput(live.data.hosts, phase).value
+        modelled = None if twin is None else \
+            measure.goodput(virtual.data.hosts, virtual.phases[twin]).value
+        found.append(_share(f"{name}.goodput", played, modelled, unit="B/s"))
+        pairs = {figure: (_value(live, f"{phase.name}.{figure}"),
+                          _value(virtual, f"{phase.name}.{figure}"))
                  for figure in ("goodput_ratio", "iteration_s", "blip_s", "recovery_s")}
         found.append(_share(f"{name}.goodput_ratio", *pairs["goodput_ratio"], unit="ratio"))
         found.append(_share(f"{name}.iteration_s", *pairs["iteration_s"]))
@@ -257,7 +257,7 @@ def fault_moments(data: RunData) -> dict[str, tuple[int, int]]:
     return found
 
 
-def replay_of(live: Report) -> dict[str, Mapping[str | None, Any]]:
+def replay_of(live: Report) -> dict[str, Any]:
     """What of every live run its twin replays, as Scenario.run takes it."""
     return {"replay_gaps": {label: compute_gaps(run.data) for label, run in live.results.items()},
             "replay_faults": {label: fault_moments(run.data)

@@ -395,7 +395,7 @@ class Lab:
         and returns its report. A file is looked for beside the lab's own, then where one is."""
         name, sign, inner = str(file).partition("::")
         beside = self._base / name
-        scenario = self.load_file(f"{beside if is_file(beside) else name}{sign}{inner}")
+        scenario = type(self).load_file(f"{beside if is_file(beside) else name}{sign}{inner}")
         count = sum(each.scenario == scenario.name for each in self.file_reports)
         folder = scenario.name if count == 0 else f"{scenario.name}-{count + 1}"
         report = scenario.run(

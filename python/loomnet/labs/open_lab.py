@@ -220,8 +220,9 @@ class OpenLab:
         standing = [down_fault(name, at="0 s") for name in self.links_down]
         if label is None and self._lab.results:
             label = f"run{len(self._lab.results) + 1}"
+        given: dict[str, Any] = {"reroute_delay": self._reroute} | options
         return self._lab.run(self.fabric, job, [*standing, *list_of_faults(faults)], label=label,
-                             **{"reroute_delay": self._reroute} | options)
+                             **given)
 
     def counters(self) -> dict[str, dict[str, int]]:
         """What every link, switch and NIC has counted so far: object -> counter -> value, zeros

@@ -165,7 +165,7 @@ class Scenario:
             check_plain(f"{self.name}.{name}", value)
         return typed
 
-    def settings(self, texts: list[str]) -> dict[str, str]:
+    def settings(self, texts: list[str]) -> dict[str, Any]:
         """`name=value` strings as given to --set. Raises UsageError for an unknown name, and for
         a comma, which belongs to `loomnet sweep`."""
         values: dict[str, str] = {}

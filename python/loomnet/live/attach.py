@@ -37,8 +37,9 @@ def live_nodes() -> dict[str, tuple[int, str]]:
     for run_id, rows in _journals():
         for row in rows:
             pid, name = row.get("pid"), row.get("node")
-            known = row.get("kind") == "process" and isinstance(pid, int) and isinstance(name, str)
-            if known and process_start(pid) == row.get("start"):
+            if row.get("kind") != "process" or not isinstance(pid, int):
+                continue
+            if isinstance(name, str) and process_start(pid) == row.get("start"):
                 nodes[name] = (pid, run_id)
     return nodes
 

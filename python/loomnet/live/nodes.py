@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from loomnet.base.installing import install_line
 from loomnet.live import openvswitch
@@ -211,7 +211,7 @@ class LiveFabric:
             host, listed = self.hosts[name], list(some)
             inside(host.netns, lambda h=host, p=listed: _configure_ports(h, p, tcp))
 
-    def popen(self, node: str, argv: Sequence[str], **arguments: Any) -> subprocess.Popen[bytes]:
+    def popen(self, node: str, argv: Sequence[str], **arguments: Any) -> subprocess.Popen[Any]:
         """Starts a command inside a node, as root; its arguments are those of subprocess.Popen."""
         environment = {**(arguments.pop("env", None) or os.environ), **self.lock.environment()}
         command = ["mnexec", "-a", str(self.nodes[node].pid), *argv]
@@ -290,7 +290,11 @@ def _mininet_node(name: str, mark: Mapping[str, str]) -> Any:
     class MarkedNode(Node):
         """A node whose shell, and so all that runs in it, carries the run's mark."""
 
-        def _popen(self, cmd: list[str], **params: Any) -> subprocess.Popen[bytes]:
+        # Upstream declares both as None, which they are until the shell starts.
+        shell: subprocess.Popen[bytes]
+        stdout: IO[bytes]
+
+        def _popen(self, cmd: list[str], **params: Any) -> subprocess.Popen[Any]:
             return subprocess.Popen(cmd, env={**os.environ, **mark}, **params)
 
         def read(self, size: int = 1024) -> str:

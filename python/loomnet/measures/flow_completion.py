@@ -63,10 +63,10 @@ class Ideals:
         plan, topology = self._plan, self._plan.topology
         times = []
         for plane, paths in enumerate(plan.paths(source, destination)):
-            ends = [topology.leaf_of(host, plane).node for host in (source, destination)]
+            first, last = (topology.leaf_of(host, plane).node for host in (source, destination))
             uplinks = paths.uplinks[:1] if topology.fabric.uniform else paths.uplinks
             for uplink in uplinks:
-                nodes = [source, *plan.addresses.switches_on(*ends, uplink), destination]
+                nodes = [source, *plan.addresses.switches_on(first, last, uplink), destination]
                 times.append([self._along(nodes, size, back) for size, back in
                               ((frame, False), (self._overhead.ack, True))])
         # Packets and their acknowledgements choose their paths apart.

@@ -147,7 +147,8 @@ def run_script() -> None:
     """What the interpreter does with a script: it is `__main__`, and its end is the process's."""
     script = sys.argv[0]
     main = types.ModuleType("__main__")
-    main.__file__, main.__cached__, main.__builtins__ = script, None, builtins
+    main.__file__ = script
+    main.__dict__.update(__cached__=None, __builtins__=builtins)
     main.__loader__ = importlib.machinery.SourceFileLoader("__main__", script)
     if sys.version_info < (3, 14):
         main.__annotations__ = {}
@@ -161,15 +162,15 @@ def run_script() -> None:
     except BaseException as error:
         trace = error.__traceback__ and error.__traceback__.tb_next  # without this very frame
         error.__traceback__ = trace
-        sys.last_exc = sys.last_value = error
-        sys.last_type, sys.last_traceback = type(error), trace
+        sys.last_type, sys.last_value, sys.last_traceback = type(error), error, trace
+        sys.__dict__["last_exc"] = error  # Python's own name from 3.12 on
         sys.excepthook(type(error), error, trace)
         sys.exit(1)
 
 
-def _send(channel: socket.socket, answer: dict, descriptors: list[int] = ()) -> None:
+def _send(channel: socket.socket, answer: dict, descriptors: list[int] | None = None) -> None:
     try:
-        socket.send_fds(channel, [json.dumps(answer).encode()], descriptors)
+        socket.send_fds(channel, [json.dumps(answer).encode()], descriptors or [])
     except BrokenPipeError:
         os._exit(0)  # the run has gone
 

@@ -129,7 +129,7 @@ def pid_of(pidfd: int) -> int | None:
 
 
 @contextlib.contextmanager
-def _signals_blocked() -> Iterator[set[signal.Signals]]:
+def _signals_blocked() -> Iterator[set[int | signal.Signals]]:
     """A process started inside begins with all signals blocked, so that it loses none."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:

@@ -14,7 +14,7 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import rank_isolation
+import rank_isolation  # pyright: ignore[reportMissingImports]  (beside this file, see above)
 
 _PR_SET_NO_NEW_PRIVS = 38
 
@@ -24,7 +24,8 @@ def main() -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     step = ""
     try:
-        *namespaces, root = order["namespaces"] or [None]
+        namespaces: list[int] = order["namespaces"]
+        root = namespaces.pop() if namespaces else None
         for fd in namespaces:
             step = "enter the host's namespace"
             if libc.setns(fd, 0) != 0:

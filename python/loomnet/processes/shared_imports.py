@@ -64,8 +64,9 @@ class _Reader:
         body = list(tree.body)
         if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
             del body[0]
-        while body and isinstance(body[0], (ast.Import, ast.ImportFrom)):
-            self._imports(body.pop(0))
+        while body and isinstance(first := body[0], (ast.Import, ast.ImportFrom)):
+            self._imports(first)
+            del body[0]
         # What a module beside the script does besides runs before the script's next import.
         if beside:
             self.open &= not changes and all(map(_only_defines, body))

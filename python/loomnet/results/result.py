@@ -120,7 +120,7 @@ class Result:
         the time until the last byte's arrival. Null where a flow never ended."""
         columns = ("source", "destination", "bytes", "start_s", "fct_s", "slowdown", "arrival_s")
         names = self.plan.topology.names
-        rows = [
+        rows: list[dict[str, Any]] = [
             dict(zip(columns, (
                 names[flow.source], names[flow.destination], flow.bytes, flow.start_ps / 1e12,
                 flow.completion_ps and flow.completion_ps / 1e12,

@@ -11,6 +11,7 @@ from loomnet import _core
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.units import Time
+from loomnet.fabrics.topology import PartialTopology
 from loomnet.faults.timetable import Change, LinkChange, RouteChange, SwitchChange
 from loomnet.jobs.model import Job
 from loomnet.measures.run_data import HostSeries
@@ -230,8 +231,8 @@ class Engine:
 
     def _spare_of(self, leaf: int) -> float:
         topology = self.plan.topology
-        if self.plan.partial:  # not all of its links are there
-            shape, (down, up, *_) = topology.fabric.shape, topology.fabric.specs
+        if isinstance(topology, PartialTopology):  # not all of its links are there
+            shape, (down, up, *_) = topology.shape, topology.fabric.specs
             return shape.aggs_per_pod * up.rate.count / (shape.hosts_per_leaf * down.rate.count)
         rates = {False: 0, True: 0}
         for _, link, far in topology.neighbours(leaf):

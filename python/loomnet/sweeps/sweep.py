@@ -341,7 +341,7 @@ def _remote(distributed: Any, scheduler: str) -> Iterator[Any]:
 @contextlib.contextmanager
 def _client(distributed: Any, jobs: int, folder: Path, remote: Any) -> Iterator[Any]:
     """The client of a scheduler elsewhere, or one of a cluster of processes on this machine."""
-    import dask
+    import dask.config
 
     if remote is not None:
         yield remote

@@ -19,7 +19,7 @@ from loomnet.torch import monitored
 from loomnet.torch.errors import InvalidCall
 from loomnet.torch.naming import NamedGroup
 from loomnet.torch.operations import Call, FakeCall, same_type, single
-from loomnet.torch.overloads import listed, reducing, rooted, timed
+from loomnet.torch.overloads import listed, reducing, rooted, rows_of, timed
 from loomnet.torch.profiling import Record, end, profiling
 from loomnet.torch.rendezvous import chosen, meet
 from loomnet.torch.skip import skip_in_dynamo
@@ -49,12 +49,9 @@ class LoomnetGroup(NamedGroup):
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta,
                  name: str = "", backend_name: str = "loomnet") -> None:
-        super().__init__(rank, size)
-        self._backend_name = backend_name
+        super().__init__(store, rank, size, timeout, name, backend_name)
         self._link = _connection.connection()
         self._session = self._link.session
-        self._store = store
-        self._name, self._desc = name, ""
         self._rank, self._size = rank, size
         self.set_timeout(timeout)
         self._recent: list[LoomnetWork | None] = [None] * _RECENT
@@ -177,21 +174,20 @@ class LoomnetGroup(NamedGroup):
     def reduce_scatter(self, outputs: Tensors | torch.Tensor, inputs: list[Tensors] | Tensors,
                        opts: Any = None, timeout: timedelta | None = None, *,
                        op: Any = None) -> dist.Work:
-        if isinstance(outputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
+        outs, rows = rows_of(outputs, inputs)
         opts = reducing(opts, timeout, op)
         reduce = _reduce_op(opts)
 
         def build(call: Call) -> None:
-            self._check_lists(outputs, inputs, "reduce_scatter")
-            for out, parts in zip(outputs, inputs, strict=True):
+            self._check_lists(outs, rows, "reduce_scatter")
+            for out, parts in zip(outs, rows, strict=True):
                 self._check_parts(parts, "reduce_scatter")
                 n, slot = out.numel(), call.address(parts[self._rank])
                 call.add("reduce_scatter", same_type([out, *parts]), n,
                          [call.read(t) for t in parts], single(call.write(out, slot), n),
                          input_counts=[t.numel() for t in parts], reduce=reduce)
 
-        return self._start("reduce_scatter", inputs[0] if inputs else [], build, outputs, opts)
+        return self._start("reduce_scatter", rows[0] if rows else [], build, outs, opts)
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors,
                                         opts: Any = None) -> dist.Work:
@@ -230,20 +226,19 @@ class LoomnetGroup(NamedGroup):
 
     def allgather(self, outputs: list[Tensors] | Tensors, inputs: Tensors | torch.Tensor,
                   opts: Any = None, timeout: timedelta | None = None) -> dist.Work:
-        if isinstance(inputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs]
+        owns, rows = rows_of(inputs, outputs)
         opts = timed(opts, timeout)
 
         def build(call: Call) -> None:
-            self._check_lists(outputs, inputs, "all_gather")
-            for parts, own in zip(outputs, inputs, strict=True):
+            self._check_lists(rows, owns, "all_gather")
+            for parts, own in zip(rows, owns, strict=True):
                 self._check_parts(parts, "all_gather")
                 n, slot = own.numel(), call.address(parts[self._rank])
                 call.add("all_gather", same_type([own, *parts]), n,
                          single(call.read(own, slot), n), [call.write(t) for t in parts],
                          output_counts=[t.numel() for t in parts])
 
-        return self._start("all_gather", inputs, build, outputs, opts)
+        return self._start("all_gather", owns, build, rows, opts)
 
     def allgather_coalesced(self, outputs: list[Tensors], inputs: Tensors,
                             opts: Any = None) -> dist.Work:
@@ -273,46 +268,44 @@ class LoomnetGroup(NamedGroup):
     def gather(self, outputs: list[Tensors] | Tensors, inputs: Tensors | torch.Tensor,
                opts: Any = None, timeout: timedelta | None = None, *,
                root: int | None = None) -> dist.Work:
-        if isinstance(inputs, torch.Tensor):
-            outputs, inputs = [outputs] if outputs else [], [inputs]
+        owns, rows = rows_of(inputs, outputs) if outputs else (listed(inputs), [])
         opts = rooted(opts, timeout, root)
-        root, own = self._root(opts), _only(inputs, "gather")
+        root, own = self._root(opts), _only(owns, "gather")
 
         def build(call: Call) -> None:
             n = own.numel()
             if root != self._rank:
                 call.add("gather", own.dtype, n, single(call.read(own), n), root=root)
                 return
-            parts = _only(outputs, "gather")
+            parts = _only(rows, "gather")
             self._check_parts(parts, "gather")
             slot = call.address(parts[root])
             call.add("gather", same_type([own, *parts]), n, single(call.read(own, slot), n),
                      [call.write(t) for t in parts],
                      output_counts=[t.numel() for t in parts], root=root)
 
-        return self._start("gather", inputs, build, outputs, opts)
+        return self._start("gather", owns, build, rows, opts)
 
     def scatter(self, outputs: Tensors | torch.Tensor, inputs: list[Tensors] | Tensors,
                 opts: Any = None, timeout: timedelta | None = None, *,
                 root: int | None = None) -> dist.Work:
-        if isinstance(outputs, torch.Tensor):
-            outputs, inputs = [outputs], [inputs] if inputs else []
+        outs, rows = rows_of(outputs, inputs) if inputs else (listed(outputs), [])
         opts = rooted(opts, timeout, root)
-        root, own = self._root(opts), _only(outputs, "scatter")
+        root, own = self._root(opts), _only(outs, "scatter")
 
         def build(call: Call) -> None:
             n = own.numel()
             if root != self._rank:
                 call.add("scatter", own.dtype, n, [], single(call.write(own), n), root=root)
                 return
-            parts = _only(inputs, "scatter")
+            parts = _only(rows, "scatter")
             self._check_parts(parts, "scatter")
             slot = call.address(parts[root])
             call.add("scatter", same_type([own, *parts]), n, [call.read(t) for t in parts],
                      single(call.write(own, slot), n),
                      input_counts=[t.numel() for t in parts], root=root)
 
-        return self._start("scatter", inputs[0] if inputs else [], build, outputs, opts)
+        return self._start("scatter", rows[0] if rows else [], build, outs, opts)
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
         def build(call: Call) -> None:
@@ -439,13 +432,6 @@ class LoomnetGroup(NamedGroup):
         row = tensor.numel() // rows if rows else 0
         return [n * row for n in splits]
 
-    # Names up to torch 2.12.
-    _allgather_base = all_gather_single
-    _reduce_scatter_base = reduce_scatter_single
-    alltoall_base = all_to_all_single
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
-
 
 def _reduce_op(opts: Any) -> ReduceOp:
     return ReduceOp(ReduceOp.SUM) if opts is None else opts.reduceOp
@@ -463,4 +449,13 @@ def _tag(tag: int) -> int:
     return tag
 
 
+# Names up to torch 2.12.
+for _old, _method in {
+    "_allgather_base": LoomnetGroup.all_gather_single,
+    "_reduce_scatter_base": LoomnetGroup.reduce_scatter_single,
+    "alltoall_base": LoomnetGroup.all_to_all_single,
+    "allgather_into_tensor_coalesced": LoomnetGroup.all_gather_single_coalesced,
+    "reduce_scatter_tensor_coalesced": LoomnetGroup.reduce_scatter_single_coalesced,
+}.items():
+    setattr(LoomnetGroup, _old, _method)
 skip_in_dynamo(LoomnetGroup)

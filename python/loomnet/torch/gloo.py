@@ -37,25 +37,23 @@ class MeasuredGloo(NamedGroup):
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta,
                  name: str = "", backend_name: str = "gloo") -> None:
-        super().__init__(rank, size)
-        self._backend_name, self._timeout = backend_name, timeout
+        super().__init__(store, rank, size, timeout, name, backend_name)
         self._session = _connection.connection().session
         self._now = _connection.connection().core.monotonic_ns
-        options = dist.ProcessGroupGloo._Options()
+        gloo: Any = dist.ProcessGroupGloo  # torch's stub lacks its options and what it measures
+        options = gloo._Options()
         address = os.environ.get("LOOMNET_HOST_ADDRESS")
-        gloo = dist.ProcessGroupGloo
         options._devices = [gloo.create_device(hostname=address) if address
                             else gloo.create_default_device()]
         options._timeout = timeout
         backend = gloo(store, rank, size, options)
         backend._set_sequence_number_for_group()
-        inner = dist.ProcessGroup(store, rank, size)
+        inner: Any = dist.ProcessGroup(store, rank, size)
         inner._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
         inner._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
         inner._set_group_name(name)
         self._inner, self._backend = inner, backend
         self._answer_loggers(backend)
-        self._name, self._desc, self._store = name, "", store
 
     def setGroupName(self, name: str) -> None:
         super().setGroupName(name)

@@ -42,22 +42,23 @@ class GroupOptions:
 
 
 class NamedGroup(dist.ProcessGroup):
-    """A group of ranks on the CPU that holds its own name. Built of (store, rank, size, timeout,
-    name, backend name); a derived class sets the attributes declared here.
+    """A group of ranks on the CPU that holds its own name.
 
     PyTorch takes the object for the group's backend too, so what it asks of a backend is here.
     """
 
-    _name: str
-    _desc: str
-    _backend_name: str
-    _store: dist.Store
-    _timeout: timedelta
     _ranks: Sequence[int] = ()  # of the job; none: all of them
     supports_coalescing = False
     supports_splitting = True
     supports_shrinking = False
     supports_time_estimate = False
+
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta,
+                 name: str, backend_name: str) -> None:
+        # torch's stub lacks the constructor of groups that are written in Python.
+        super().__init__(rank, size)  # pyright: ignore[reportCallIssue]
+        self._store, self._timeout = store, timeout
+        self._name, self._desc, self._backend_name = name, "", backend_name
 
     @classmethod
     def from_options(cls, options: Any, backend_name: str) -> Self:
@@ -126,9 +127,10 @@ def lone_gloo() -> Any:
     and never moves a byte."""
     global _lone_gloo
     if _lone_gloo is None:
-        options = dist.ProcessGroupGloo._Options()
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname="127.0.0.1")]
-        _lone_gloo = dist.ProcessGroupGloo(dist.HashStore(), 0, 1, options)
+        gloo: Any = dist.ProcessGroupGloo  # torch's stub lacks its options
+        options = gloo._Options()
+        options._devices = [gloo.create_device(hostname="127.0.0.1")]
+        _lone_gloo = gloo(dist.HashStore(), 0, 1, options)
     return _lone_gloo
 
 

@@ -26,11 +26,11 @@ _PARTS = {
 }
 _COMPLEX_REDUCTIONS = ("sum", "avg", "premul_sum")
 # By the enum's value: ReduceOp itself does not hash alike (ReduceOp.SUM against opts.reduceOp).
+_OPERATORS: Any = ReduceOp.RedOpType  # torch's stub does not list its members
 _REDUCTIONS = {
-    ReduceOp.RedOpType.SUM: "sum", ReduceOp.RedOpType.AVG: "avg", ReduceOp.RedOpType.MIN: "min",
-    ReduceOp.RedOpType.MAX: "max", ReduceOp.RedOpType.PRODUCT: "product",
-    ReduceOp.RedOpType.BAND: "band", ReduceOp.RedOpType.BOR: "bor",
-    ReduceOp.RedOpType.BXOR: "bxor", ReduceOp.RedOpType.PREMUL_SUM: "premul_sum",
+    _OPERATORS.SUM: "sum", _OPERATORS.AVG: "avg", _OPERATORS.MIN: "min", _OPERATORS.MAX: "max",
+    _OPERATORS.PRODUCT: "product", _OPERATORS.BAND: "band", _OPERATORS.BOR: "bor",
+    _OPERATORS.BXOR: "bxor", _OPERATORS.PREMUL_SUM: "premul_sum",
 }
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -44,8 +44,8 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     are: asynchronous results are waited for, fake ones raise FakeCall."""
     if type(tensor) in _PLAIN:
         return tensor
-    if hasattr(tensor, "trigger_wait"):
-        return plain(tensor.trigger_wait())
+    if (waited := getattr(tensor, "trigger_wait", None)) is not None:
+        return plain(waited())
     from torch._subclasses.fake_tensor import FakeTensor
 
     if isinstance(tensor, FakeTensor):

@@ -28,6 +28,14 @@ def listed(tensors: Any) -> list[Any]:
     return [tensors] if isinstance(tensors, torch.Tensor) else tensors
 
 
+def rows_of(lone: Any, rows: Any) -> tuple[list[Any], list[list[Any]]]:
+    """A list of tensors, and for each of them a list of one tensor per rank; from a lone tensor and
+    its one list, or from both as they are."""
+    if isinstance(lone, torch.Tensor):
+        return [lone], [rows]
+    return lone, rows
+
+
 def reducing(opts: Any, timeout: timedelta | None, op: Any = None) -> Any:
     """Options of a reduction whose operator may stand in their place."""
     if op is not None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
 
 from loomnet.torch import connection as _connection
 
-DEFAULT_TIMEOUT = dist.constants.default_pg_timeout
+DEFAULT_TIMEOUT = default_pg_timeout
 CONNECTING = timedelta(minutes=1)
 
 
