@@ -59,7 +59,48 @@ class Fields {
   std::size_t used_ = 0;
 };
 
+// A number, a string, a truth value or None, as Python and numpy have them.
+OptionValue option_value(const char* what, py::handle name, py::handle value) {
+  if (value.is_none()) return std::monostate{};
+  if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
+  if (py::isinstance<py::str>(value)) return value.cast<std::string>();
+  if (py::isinstance<py::float_>(value)) return value.cast<double>();
+  try {
+    if (PyIndex_Check(value.ptr())) {
+      const py::int_ whole(py::reinterpret_borrow<py::object>(value));
+      if (PyObject_RichCompareBool(whole.ptr(), py::int_(0).ptr(), Py_LT) == 1) {
+        return whole.cast<std::int64_t>();
+      }
+      const auto positive = whole.cast<std::uint64_t>();
+      if (positive > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+        return positive;
+      }
+      return static_cast<std::int64_t>(positive);
+    }
+    if (PyNumber_Check(value.ptr())) {  // of numpy: bool_, float32
+      const std::string type = py::str(py::type::of(value).attr("__name__"));
+      if (type.starts_with("bool")) return value.attr("__bool__")().cast<bool>();
+      return py::float_(py::reinterpret_borrow<py::object>(value)).cast<double>();
+    }
+  } catch (const py::cast_error&) {  // beyond 64 bits
+  } catch (const py::error_already_set&) {
+  }
+  throw py::value_error(std::string(what) + ": " + std::string(py::str(name)) +
+                        " has the wrong type");
+}
+
 }  // namespace
+
+OptionValues option_values(const char* what, const py::dict& options) {
+  OptionValues out;
+  for (const auto& [name, value] : options) {
+    if (!py::isinstance<py::str>(name)) {
+      throw py::value_error(std::string(what) + ": an option's name must be a string");
+    }
+    out.emplace_back(py::cast<std::string>(name), option_value(what, name, value));
+  }
+  return out;
+}
 
 std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picoseconds net_rtt,
                                          BitsPerSecond rate, std::uint64_t seed,
@@ -67,84 +108,17 @@ std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picosecon
   using mrc::MrcOptions;
   MrcOptions o = software_time ? MrcOptions::net(net_rtt, rate) : MrcOptions::sim(net_rtt, rate);
   o.seed = seed;
-  Fields("mrc", options)
-      .field("mtu", o.mtu)
-      .field("ecn", o.ecn)
-      .field("trim_nack", o.trim_nack)
-      .time("base_rtt_ps", o.base_rtt)
-      .field("evs_per_qp", o.evs_per_qp)
-      .field("backup_share", o.backup_share)
-      .field("min_active_share", o.min_active_share)
-      .field("losses_to_bad", o.losses_to_bad)
-      .time("rto_ps", o.rto)
-      .time("rto_max_ps", o.rto_max)
-      .field("retries_linear", o.retries_linear)
-      .field("retries_exponential", o.retries_exponential)
-      .time("peer_timeout_ps", o.peer_timeout)
-      .time("probe_cap_ps", o.probe_cap)
-      .time("probe_timeout_ps", o.probe_timeout)
-      .field("mpr", o.mpr)
-      .field("max_wimm", o.max_wimm)
-      .field("sack_bytes", o.sack_bytes)
-      .field("fixed_window", o.fixed_window)
-      .field("nscc_port_scale", o.nscc_port_scale)
-      .field("min_window", o.min_window)
-      .field("nscc_quick_adapt", o.nscc_quick_adapt)
-      .choice("loss_infer", o.loss_infer, {"sleek", "same_ev", "rto_only"})
-      .choice("sack_base", o.sack_base, {"covering", "max", "trigger"})
-      .choice("congestion", o.congestion, {"nscc", "fixed_window"})
-      .choice("nscc_delay", o.nscc_delay, {"sample", "median"})
-      .choice("plane_turns", o.plane_turns, {"paths", "equal"})
-      .done();
+  o.read(option_values("mrc", options));
   return std::make_unique<mrc::MrcTransport>(o, nic.sink(), nic.ports());
 }
 
 roce::RoceOptions roce_options(const py::dict& options) {
-  roce::RoceOptions o;
-  Fields("roce", options)
-      .field("payload_mtu", o.payload_mtu)
-      .field("timeout_exponent", o.timeout_exponent)
-      .field("retry_count", o.retry_count)
-      .field("in_flight_limit", o.in_flight_limit)
-      .field("ack_interval", o.ack_interval)
-      .field("ect", o.ect)
-      .field("initial_psn", o.initial_psn)
-      .field("dcqcn", o.dcqcn.on)
-      .field("line_rate_bps", o.dcqcn.line_rate)
-      .field("minimum_rate_bps", o.dcqcn.minimum_rate)
-      .field("additive_rate_bps", o.dcqcn.additive_rate)
-      .field("hyper_rate_bps", o.dcqcn.hyper_rate)
-      .field("dcqcn_g", o.dcqcn.g)
-      .time("alpha_timer_ps", o.dcqcn.alpha_timer)
-      .time("rate_timer_ps", o.dcqcn.rate_timer)
-      .time("cnp_gap_ps", o.dcqcn.cnp_gap)
-      .field("byte_counter", o.dcqcn.byte_counter)
-      .field("fast_recovery", o.dcqcn.fast_recovery)
-      .done();
-  return o;
+  return roce::RoceOptions::of(option_values("roce", options));
 }
 
 tcp::TcpOptions tcp_options(const py::dict& options, std::uint64_t seed) {
-  tcp::TcpOptions o;
+  tcp::TcpOptions o = tcp::TcpOptions::of(option_values("tcp", options));
   o.seed = seed;
-  Fields("tcp", options)
-      .field("cc", o.congestion_control)
-      .field("mtu", o.mtu)
-      .field("initial_window", o.initial_window)
-      .field("send_buffer", o.send_buffer)
-      .field("receive_buffer", o.receive_buffer)
-      .time("rto_min_ps", o.rto_min)
-      .time("rto_max_ps", o.rto_max)
-      .time("rto_initial_ps", o.rto_initial)
-      .field("retries", o.retries)
-      .time("delayed_ack_ps", o.delayed_ack)
-      .field("quick_acks", o.quick_acks)
-      .field("handshake", o.handshake)
-      .field("ecn", o.ecn)
-      .field("hystart", o.hystart)
-      .field("slow_start_after_idle", o.slow_start_after_idle)
-      .field("dctcp_g", o.dctcp_g)
-      .done();
   return o;
 }
 

@@ -23,6 +23,7 @@ struct Context {
   std::array<ControlQueue, kMaxPlanes> probes;   // class 1: EV and reliability probes
   Counters counters;
   std::shared_ptr<const MrcOptions> owner;
+  CongestionMake congestion;
 
   void count(Count c, std::uint64_t n = 1) { counters.add(c, n); }
   void event(EventKind kind, QpNumber qp, std::uint32_t value, Picoseconds now) {

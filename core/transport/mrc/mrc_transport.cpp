@@ -30,6 +30,8 @@ void need(bool ok, const char* field, const char* rule) {
 MrcTransport::MrcTransport(const MrcOptions& options, TransportSink& sink, std::size_t ports)
     : port_count_(static_cast<std::uint32_t>(ports)), context_(shared(options, ports), sink) {
   options.check();
+  context_.congestion = choose_congestion_control("MrcOptions.congestion", options.congestion,
+                                               options.congestion_options, kSignals);
   if (ports == 0 || ports > kMaxPlanes) {
     throw std::invalid_argument("ports: 1 to " + std::to_string(kMaxPlanes));
   }

@@ -8,6 +8,79 @@
 
 namespace loomnet::mrc {
 
+const OptionTable<MrcOptions>& MrcOptions::table() {
+  static const OptionTable<MrcOptions> rows = [] {
+    using O = MrcOptions;
+    OptionTable<O> t("MrcOptions");
+    t.add("mtu", &O::mtu, {.unit = "bytes", .doc = "payload of a packet", .least = 1, .most = 16'384})
+        .add("ecn", &O::ecn, {.doc = "ECT(0) on data (3.3)"})
+        .add("trim_nack", &O::trim_nack, {.doc = "data is TRIMMABLE; False: NO_TRIM (3.4)"})
+        .add("base_rtt_ps", &O::base_rtt,
+             {.unit = "ps",
+              .doc = "of a whole packet and its SACK; 0: measured when a queue pair connects",
+              .least = 0,
+              .range = "must not be negative",
+              .field = "base_rtt"})
+        .add("evs_per_qp", &O::evs_per_qp,
+             {.doc = "entropy values of a queue pair (2.3)", .least = 1, .most = 2'048})
+        .add("backup_share", &O::backup_share,
+             {.doc = "backups per plane, as a share of the active values", .least = 0, .most = 8})
+        .add("min_active_share", &O::min_active_share,
+             {.doc = "share of the values that always stay in use", .least = 0, .most = 1})
+        .add("losses_to_bad", &O::losses_to_bad,
+             {.doc = "losses that condemn a value", .least = 1, .most = 3})
+        .add("rto_ps", &O::rto,
+             {.unit = "ps",
+              .doc = "floor of the retransmission timeout (2.5)",
+              .least = 1,
+              .range = "must be positive",
+              .field = "rto"})
+        .add("rto_max_ps", &O::rto_max, {.unit = "ps", .doc = "longest retransmission timeout"})
+        .add("retries_linear", &O::retries_linear, {.doc = "timeouts before they double"})
+        .add("retries_exponential", &O::retries_exponential,
+             {.doc = "doubled timeouts survived; 25 and more: any number"})
+        .add("peer_timeout_ps", &O::peer_timeout,
+             {.unit = "ps", .doc = "without progress a queue pair fails; 0: never"})
+        .add("probe_cap_ps", &O::probe_cap,
+             {.unit = "ps",
+              .doc = "longest time between probes of a bad value",
+              .least = 1,
+              .range = "must be positive",
+              .field = "probe_cap"})
+        .add("probe_timeout_ps", &O::probe_timeout,
+             {.unit = "ps",
+              .doc = "after which a probe counts as unanswered",
+              .least = 1,
+              .range = "must be positive",
+              .field = "probe_timeout"})
+        .add("mpr", &O::mpr, {.doc = "window in 128 PSNs; 0: two bandwidth-delay products"})
+        .add("max_wimm", &O::max_wimm,
+             {.doc = "writes with immediate in flight", .least = 1, .range = "at least 1"})
+        .add("sack_bytes", &O::sack_bytes,
+             {.unit = "bytes",
+              .doc = "received between two SACKs (2.6)",
+              .least = 1,
+              .range = "at least 1"})
+        .choice("loss_infer", &O::loss_infer, {"sleek", "same_ev", "rto_only"},
+                {.doc = "how losses are inferred (2.5)"})
+        .choice("sack_base", &O::sack_base, {"covering", "max", "trigger"},
+                {.doc = "where a SACK's bitmap begins (2.6)"})
+        .add("congestion", &O::congestion, {.doc = "congestion control, by its registered name"})
+        .choice("nscc_delay", &O::nscc_delay, {"sample", "median"},
+                {.doc = "queueing delay: of one sample, or the median of eight"})
+        .choice("plane_turns", &O::plane_turns, {"paths", "equal"},
+                {.doc = "turns of planes that have lost paths (2.3)"});
+    return t;
+  }();
+  return rows;
+}
+
+void MrcOptions::read(const OptionValues& values) {
+  table().read("mrc", *this, values);
+  congestion_options =
+      options_of_control("mrc", table().describe(), congestion, values, kSignals);
+}
+
 MrcOptions MrcOptions::sim(Picoseconds net_rtt, BitsPerSecond rate) {
   MrcOptions o;
   o.network_rtt = net_rtt;
@@ -38,28 +111,17 @@ std::uint8_t MrcOptions::window_for(std::size_t ports) const {
 }
 
 void MrcOptions::check() const {
+  table().check(*this);
   const auto need = [](bool ok, const char* field, const char* rule) {
     if (!ok) throw std::invalid_argument(std::string("MrcOptions.") + field + ": " + rule);
   };
-  need(mtu >= 1 && mtu <= 16'384, "mtu", "1 to 16384 bytes");
   need(network_rtt.count > 0, "network_rtt", "must be positive");
   need(port_rate.count > 0, "port_rate", "must be positive");
-  need(base_rtt.count >= 0, "base_rtt", "must not be negative");
-  need(evs_per_qp >= 1 && evs_per_qp <= 2'048, "evs_per_qp", "1 to 2048");
-  need(backup_share >= 0 && backup_share <= 8, "backup_share", "0 to 8");
-  need(min_active_share >= 0 && min_active_share <= 1, "min_active_share", "0 to 1");
-  need(losses_to_bad >= 1 && losses_to_bad <= 3, "losses_to_bad", "1 to 3");
   need(readmit_answers >= 1, "readmit_answers", "at least 1");
   need(readmit_answers_most >= readmit_answers_again && readmit_answers_most <= 255,
        "readmit_answers_most", "readmit_answers_again to 255");
   need(port_up_answers >= 1, "port_up_answers", "at least 1");
-  need(rto.count > 0, "rto", "must be positive");
   need(rto_max >= rto || rto_max >= network_rtt, "rto_max", "must not be below rto");
-  need(probe_timeout.count > 0, "probe_timeout", "must be positive");
-  need(probe_cap.count > 0, "probe_cap", "must be positive");
-  need(max_wimm >= 1, "max_wimm", "at least 1");
-  need(min_window > 0 && min_window <= 1, "min_window", "above 0 and at most 1 packet");
-  need(sack_bytes >= 1, "sack_bytes", "at least 1");
   need(first_psn <= 0xffffff, "first_psn", "24 bits");
 }
 

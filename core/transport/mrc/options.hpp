@@ -3,21 +3,26 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "clock/time.hpp"
 #include "packet/usid.hpp"
+#include "transport/congestion.hpp"
 
 namespace loomnet::mrc {
 
 enum class LossInference : std::uint8_t { sleek, same_ev, rto_only };  // 2.5
 enum class SackBase : std::uint8_t { covering, max, trigger };         // 2.6
-enum class CongestionControl : std::uint8_t { nscc, fixed_window };    // 2.8; fixed for comparison
-enum class NsccDelay : std::uint8_t { sample, median };                // 2.8, arXiv 2509.07907
+enum class QueueDelayBy : std::uint8_t { sample, median };             // 2.8, arXiv 2509.07907
 // How turns go to planes whose paths are not all in use (2.3). `paths`: a plane's share of the
 // packets and of the window is that of its values in rotation, as rotation over all values gives it.
 // `equal`: each plane has the same share whatever it has lost, as where one of U uplinks of a plane
 // costs 1/U of a node's rate; a mark then moves no turn to another plane (trap 4).
 enum class PlaneTurns : std::uint8_t { paths, equal };
+
+// What a sender tells a congestion control.
+inline constexpr Signals kSignals =
+    signal::rtt | signal::marks | signal::refusals | signal::line_rate;
 
 struct MrcOptions {
   // --- packets -------------------------------------------------------------------------------
@@ -87,17 +92,9 @@ struct MrcOptions {
 
   // --- congestion control (2.8)
   // --------------------------------------------------------------------
-  CongestionControl congestion = CongestionControl::nscc;
-  std::uint64_t fixed_window = 0;  // bytes; 0: 1.5 BDP
-  NsccDelay nscc_delay = NsccDelay::sample;
-  bool nscc_port_scale = true;   // maxwnd follows live/total ports [choice]
-  bool nscc_quick_adapt = true;  // trap 1: leave on
-  // Floor of the window in packets. Below one packet the window is kept by time, one packet every
-  // RTT x packet / window, as Swift does (SIGCOMM 2020), a refusal halves a window of less than two
-  // packets, and the fair increase falls with the root of a small window [choice]. 1: the published
-  // floor, increase and decrease, which an incast of more senders than the path holds packets
-  // overruns. A lower floor serves more senders and leaves the last of them idle for longer.
-  double min_window = 3.0 / 16;
+  std::string congestion = "nscc";  // by registered name
+  OptionValues congestion_options;  // of that control
+  QueueDelayBy nscc_delay = QueueDelayBy::sample;
 
   // --- ports and reverse paths (2.7)
   // ---------------------------------------------------------------
@@ -118,6 +115,9 @@ struct MrcOptions {
 
   // What mpr = 0 stands for on a NIC of so many ports.
   std::uint8_t window_for(std::size_t ports) const;
+  static const OptionTable<MrcOptions>& table();
+  // Options by name, those of the congestion control among them. Throws std::invalid_argument.
+  void read(const OptionValues& values);
   // Throws std::invalid_argument naming the field.
   void check() const;
   bool operator==(const MrcOptions&) const = default;

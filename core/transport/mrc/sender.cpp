@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "transport/mrc/dscp.hpp"
 #include "transport/mrc/wire.hpp"
@@ -13,6 +14,16 @@ namespace {
 // Keeps absolute PSNs far from zero, so that late ones never underflow.
 constexpr PsnCount kPsnOrigin = 1ull << 24;
 constexpr int kForgetSacks = 64, kForgetWait = 256;  // of the longest waits, forgotten with each answer [choice]
+
+Picoseconds base_rtt(const Context& context, const Peer& peer) {
+  return peer.ready() ? peer.whole_rtt() : context.options.network_rtt;
+}
+
+congestion::QueueDelay estimate_of(const Context& context, const Peer& peer) {
+  const MrcOptions& o = context.options;
+  return {base_rtt(context, peer), o.network_rtt, o.trim_nack,
+          o.nscc_delay == QueueDelayBy::median};
+}
 
 }  // namespace
 
@@ -33,14 +44,29 @@ Sender::Sender(Context& context, Peer& peer, const QpConfig& config, std::uint32
       index_(index),
       evs_(context.options, config.planes,
            hash_key(config.local, config.source, config.destination)),
-      nscc_(context.options, config.planes.size(),
-            peer.ready() ? peer.whole_rtt() : context.options.network_rtt),
+      delay_(estimate_of(context, peer)),
       window_psns_(128u * context.options.mpr),
       last_sack_(now),
       last_progress_(now) {
   posted_ = kPsnOrigin + context.options.first_psn;
   window_.start(posted_);
+  make_control(config.planes.size());
   on_peer_change(now);
+}
+
+void Sender::make_control(std::size_t planes) {
+  const MrcOptions& o = context_.options;
+  FlowContext flow;
+  flow.mss = o.mtu;
+  flow.line_rate = o.port_rate.count * planes;
+  flow.base_rtt = base_rtt(context_, peer_);
+  flow.network_rtt = o.network_rtt;
+  flow.initial_window = std::max<std::uint64_t>(bytes_in(o.network_rtt, {flow.line_rate}), o.mtu);
+  flow.trimming = o.trim_nack;
+  flow.seed = o.seed;
+  flow.stream = hash_key(config_.local, config_.source, config_.destination);
+  limits_ = fresh_limits(flow);
+  control_ = context_.congestion(limits_, flow);
 }
 
 void Sender::post(const WorkRequest& request, Picoseconds now) {
@@ -65,8 +91,9 @@ std::uint32_t Sender::payload_of(const MessageQueue::Message& m, PsnCount psn) c
 
 bool Sender::window_open(std::uint32_t nominal) const {
   // One packet is always allowed, since a window of one MTU is less than what a packet is charged;
-  // but a window below one packet says when.
-  return window_.inflight() == 0 ? !paced_ : window_.inflight() + nominal <= nscc_.window();
+  // but a window below one packet says when. A control that paces larger windows holds for both.
+  if (paced_ && limits_.pacing_rate > 0 && limits_.cwnd >= mss()) return false;
+  return window_.inflight() == 0 ? !paced_ : window_.inflight() + nominal <= limits_.cwnd;
 }
 
 void Sender::update_ready(Picoseconds now) {
@@ -93,7 +120,7 @@ void Sender::update_ready(Picoseconds now) {
 // Whether another packet could follow the one of `nominal` bytes just taken: if not, it asks for
 // an answer (A = 1), as nothing will come to trigger one.
 bool Sender::more_after(PsnCount sent, std::uint32_t nominal) const {
-  if (window_.inflight() + 2 * std::uint64_t{nominal} > nscc_.window()) return false;
+  if (window_.inflight() + 2 * std::uint64_t{nominal} > limits_.cwnd) return false;
   if (window_.queued() > 1) return true;
   const PsnCount next = std::max(window_.next(), sent + 1);
   if (next >= posted_ || next >= window_.una() + window_psns_) return false;
@@ -104,7 +131,7 @@ bool Sender::more_after(PsnCount sent, std::uint32_t nominal) const {
 // for by quarters of the window: one at its end alone would leave the path idle for a round trip.
 bool Sender::asks(PsnCount sent, std::uint32_t nominal) {
   unasked_ += nominal;
-  const std::uint64_t quarter = nscc_.window() / 4;
+  const std::uint64_t quarter = limits_.cwnd / 4;
   const bool enough = quarter < context_.options.sack_bytes && unasked_ >= quarter;
   if (!enough && more_after(sent, nominal)) return false;
   unasked_ = 0;
@@ -123,7 +150,7 @@ PlaneMask Sender::below_share(PlaneMask among) const {
   for (unsigned rest = peer_.live(); rest != 0; rest &= rest - 1) {
     all += weight(static_cast<PlanePort>(std::countr_zero(rest)));
   }
-  const std::uint64_t window = nscc_.window();
+  const std::uint64_t window = limits_.cwnd;
   unsigned mask = 0;
   for (unsigned rest = among; rest != 0; rest &= rest - 1) {
     const auto p = static_cast<PlanePort>(std::countr_zero(rest));
@@ -192,12 +219,24 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   const std::uint32_t nominal = window_.at(psn).nominal;
   const bool ask = asks(psn, nominal);
   fly(psn, ev, now);
-  pace_at_ = now + nscc_.pace();
+  pace(nominal, now);
   context_.count(Count::data_sent);
   if (again) context_.count(Count::data_retransmitted);
   PacketPtr packet = build(psn, window_.at(psn), again, ask, now);
   update_ready(now);
   return {Offer::Kind::packet, std::move(packet), port};
+}
+
+// When the next packet may leave: where the window is below one packet, as if each were a whole one.
+void Sender::pace(std::uint32_t nominal, Picoseconds now) {
+  count_sent(limits_, *control_, nominal, now);
+  if (limits_.pacing_rate == 0) {
+    pace_at_ = now;
+    return;
+  }
+  const bool below = limits_.cwnd < mss();
+  const double gap = static_cast<double>(below ? mss() : nominal) * 8e12 / limits_.pacing_rate;
+  pace_at_ = (below ? now : std::max(pace_at_, now)) + Picoseconds{std::llround(gap)};
 }
 
 PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, bool ask,
@@ -275,10 +314,14 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
   }
   context_.count(Count::sack_received);
   answered_ = true;
+  const std::uint64_t flight = window_.inflight();
 
   // RTT, before the table forgets the packet that triggered this.
   const bool marked = seth.mark != 0;
-  Picoseconds delay = nscc_.average_delay();
+  AckSample heard;
+  heard.now = now;
+  heard.marked = marked;
+  Picoseconds delay = delay_.average();
   const PsnCount trigger = cack + static_cast<PsnCount>(std::int64_t{seth.ack_psn_offset});
   const bool known = !seth.probe_reply && window_.contains(trigger);
   Picoseconds trigger_sent{-1};
@@ -291,7 +334,9 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
       // An echo older or younger than the packet itself is not this packet's: SACKs that precede a
       // probe's answer echo the probe.
       if (sample <= age + unit * 2 && age <= sample + unit * 2) {
-        delay = nscc_.sample(std::max(sample, unit), marked, peer_.sooner(s.nominal));
+        heard.rtt = std::max(sample, unit);
+        heard.shorter = peer_.sooner(s.nominal);
+        heard.delay = delay = delay_.sample(heard.rtt, marked, heard.shorter);
       }
     }
     trigger_sent = s.time;
@@ -350,8 +395,23 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
     received_units_ = cc.rcvd_bytes;
     received = std::uint64_t{units} * 256;
   }
-  nscc_.on_sack(received, marked, delay, window_.inflight(), now);
-  nscc_.on_penalty(cc.rcv_cwnd_pen, cc.restore_cwnd);
+  delivered_ += received;
+  if (control_->traits.sees_acks) {
+    heard.acked = heard.delivered = received;
+    heard.delivered_total = delivered_;
+    heard.ce_delivered = marked ? received : 0;
+    heard.srtt = delay_.base_rtt() + delay_.average();
+    heard.min_rtt = delay_.base_rtt();
+    heard.in_flight = window_.inflight();
+    heard.prior_in_flight = flight;
+    heard.packets_out = static_cast<std::uint32_t>(window_.next() - window_.una());
+    heard.sent_end = window_.next() * mss();
+    heard.acked_end = window_.una() * mss();
+    heard.cwnd_limited = flight + nominal_bytes(context_.options.mtu, false) > limits_.cwnd;
+    heard.penalty = cc.rcv_cwnd_pen;
+    heard.restore = cc.restore_cwnd;
+    control_->on_ack(heard);
+  }
   if (context_.options.dynamic_mpr && seth.mpr != 0) window_psns_ = 128u * seth.mpr;
 
   last_sack_ = now;
@@ -422,11 +482,13 @@ void Sender::on_transport_ack(const Aeth& aeth, Picoseconds now) {
 }
 
 void Sender::on_peer_change(Picoseconds now) {
-  if (peer_.ready() && peer_.whole_rtt() != nscc_.base_rtt() && window_.inflight() == 0 &&
+  if (peer_.ready() && peer_.whole_rtt() != delay_.base_rtt() && window_.inflight() == 0 &&
       messages_.begin() == 0 && window_.next() == window_.una()) {
-    nscc_ = Nscc(context_.options, peer_.plane_count(), peer_.whole_rtt());
+    delay_ = estimate_of(context_, peer_);
+    make_control(peer_.plane_count());
   }
-  nscc_.on_ports(static_cast<std::size_t>(std::popcount(peer_.live())), peer_.plane_count());
+  control_->on_ports(static_cast<std::size_t>(std::popcount(peer_.live())), peer_.plane_count(),
+                     now);
   if (const EvIndex back = evs_.keep_floor(peer_.live()); back != kNoEv) {
     context_.count(Count::ev_floor_returned);
     drop_bad_probe(back);

@@ -3,8 +3,9 @@
 #pragma once
 
 #include "packet/rdma.hpp"
+#include "transport/congestion.hpp"
+#include "transport/congestion/queue_delay.hpp"
 #include "transport/mrc/context.hpp"
-#include "transport/mrc/nscc.hpp"
 #include "transport/mrc/peer.hpp"
 #include "transport/mrc/send_window.hpp"
 
@@ -64,14 +65,16 @@ class Sender {
   void fail(Status status, Picoseconds now) { fail(status, messages_.begin(), now); }
 
   const EvSet& evs() const { return evs_; }
-  const Nscc& congestion() const { return nscc_; }
+  const CongestionControl& congestion() const { return *control_; }
+  const FlowLimits& limits() const { return limits_; }
+  const congestion::QueueDelay& delay() const { return delay_; }
   const SendWindow& window() const { return window_; }
   // Where the next call will look outside this object: the rows of the next and the oldest packet,
   // the message in transmission, the values in rotation.
-  using Places = std::array<const void*, 5>;
+  using Places = std::array<const void*, 6>;
   Places places() const {
     return {window_.place(window_.next()), window_.place(window_.una()), messages_.place(sending_),
-            evs_.places()[0], evs_.places()[1]};
+            evs_.places()[0], evs_.places()[1], control_.get()};
   }
   bool deny(EntropyValue ev, bool denied, Picoseconds now);
   struct Identity {
@@ -105,6 +108,8 @@ class Sender {
   std::uint32_t payload_of(const MessageQueue::Message& m, PsnCount psn) const;
   std::uint64_t mss() const { return context_.options.mtu; }
   bool window_open(std::uint32_t nominal) const;
+  void make_control(std::size_t planes);
+  void pace(std::uint32_t nominal, Picoseconds now);
   void update_ready(Picoseconds now);
   bool more_after(PsnCount sent, std::uint32_t nominal) const;
   bool asks(PsnCount sent, std::uint32_t nominal);
@@ -115,6 +120,8 @@ class Sender {
   PacketPtr build(PsnCount psn, const Sent& sent, bool retransmission, bool ask, Picoseconds now);
   void acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo, Picoseconds now);
   void complete_arrived();
+  void tell(Congestion kind, std::uint32_t bytes, Picoseconds sent, Picoseconds now);
+  void charge_refusal(std::uint32_t bytes, Picoseconds sent, Picoseconds now);
   void declare_lost(PsnCount psn, Count why, Picoseconds now);
   void infer_losses(EvIndex acked_ev, Picoseconds acked_sent, bool missing, Picoseconds now);
   void lost_on_path(EvIndex ev, Picoseconds before, bool missing, Count why, Picoseconds now);
@@ -148,7 +155,9 @@ class Sender {
   Identity config_;
   std::uint32_t index_;
   EvSet evs_;
-  Nscc nscc_;
+  congestion::QueueDelay delay_;
+  FlowLimits limits_;
+  std::unique_ptr<CongestionControl> control_;
   SendWindow window_;
   MessageQueue messages_;
   std::uint64_t sending_ = 0;  // message of window_.next()
@@ -161,6 +170,7 @@ class Sender {
   bool ready_ = false, failed_ = false;
   bool answered_ = false;  // ever, by a SACK or a refusal
   bool paced_ = false;     // pace_at_ is to come
+  std::uint64_t delivered_ = 0;  // bytes that SACKs have told of
   Picoseconds pace_at_{};  // until then a window below one packet lets none go
 
   std::uint32_t retries_ = 0, received_units_ = 0;

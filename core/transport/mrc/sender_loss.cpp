@@ -24,7 +24,7 @@ Picoseconds Sender::rtt() const {
 
 // Through the queues that packets have found of late.
 Picoseconds Sender::loaded_rtt() const {
-  return nscc_.base_rtt() + std::max(nscc_.average_delay(), Picoseconds{});
+  return delay_.base_rtt() + std::max(delay_.average(), Picoseconds{});
 }
 
 // For how long silence of a packet says nothing [choice]: three times as long as refusals took of late,
@@ -101,9 +101,26 @@ void Sender::on_nack(const Neth& neth, Picoseconds now) {
   const std::uint32_t nominal = s.nominal;
   const Picoseconds sent = s.time;
   if (latest) requeue(psn);
-  if (latest && charge) nscc_.on_nack(nominal, window_.inflight(), sent, now);
+  if (latest && charge) charge_refusal(nominal, sent, now);
   last_sack_ = now;
   update_ready(now);
+}
+
+void Sender::tell(Congestion kind, std::uint32_t bytes, Picoseconds sent, Picoseconds now) {
+  CongestionEvent event;
+  event.kind = kind;
+  event.now = now;
+  event.bytes = bytes;
+  event.flight = window_.inflight();
+  event.sent = sent;
+  control_->on_congestion(event);
+}
+
+// The estimate of the queues follows refusals only where the window does [choice].
+void Sender::charge_refusal(std::uint32_t bytes, Picoseconds sent, Picoseconds now) {
+  if (!control_->traits.sees_acks) return;
+  delay_.refused();
+  tell(Congestion::refused, bytes, sent, now);
 }
 
 void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
@@ -241,7 +258,7 @@ void Sender::infer_losses(EvIndex acked_ev, Picoseconds acked_sent, bool missing
       const std::uint64_t threshold = std::min(
           std::max<std::uint64_t>(
               o.sleek_packets * packet,
-              std::min(nscc_.window() + nscc_.window() / 2, nscc_.max_window())),
+              std::min(limits_.cwnd + limits_.cwnd / 2, limits_.cwnd_most)),
           window_psns_ * packet / 4 * 3);
       if (missing && window_.infers(threshold)) return ask_again(now);
       while (window_.infers(threshold) &&
@@ -294,7 +311,7 @@ void Sender::on_probe_answer(const Seth& seth, const CcState& cc, bool missing, 
     tail_unanswered_ = 0;
     const Picoseconds sample = std::max(o.since(cc.tx_ts, now), o.timestamp_unit());
     // A refusal of what was trimmed has gone ahead of the probe, unless control packets waited.
-    if (o.loss_infer != LossInference::rto_only && sample - peer_.base_rtt() < nscc_.target()) {
+    if (o.loss_infer != LossInference::rto_only && sample - peer_.base_rtt() < delay_.target()) {
       lost_on_path(probe.ev, probe.sent, missing, Count::lost_probe, now);
     }
     // The path has delivered a probe, and its answer would have told of the packet.
@@ -355,7 +372,7 @@ Picoseconds Sender::tail_at() const {
   if (!window_.any_flying() || context_.options.loss_infer == LossInference::rto_only)
     return kNever;
   const bool waiting = window_.queued() > 0 || window_.next() < posted_;
-  const Picoseconds quiet = waiting ? loaded_rtt() * 3 : loaded_rtt() + nscc_.target();
+  const Picoseconds quiet = waiting ? loaded_rtt() * 3 : loaded_rtt() + delay_.target();
   const Picoseconds since =
       std::max({last_sack_, window_.at(window_.oldest_flying()).time, tail_sent_});
   return since + quiet * (1ll << std::min<unsigned>(tail_unanswered_, 4));
@@ -402,7 +419,7 @@ void Sender::retry_timeout(Picoseconds now) {
   }
   window_.oldest_while([&](const Sent& s) { return s.time + interval <= now; },
                        [&](PsnCount n) {
-                         nscc_.on_rto(window_.at(n).nominal);
+                         tell(Congestion::timeout, window_.at(n).nominal, window_.at(n).time, now);
                          declare_lost(n, Count::lost_rto, now);
                        });
 }
@@ -413,6 +430,7 @@ void Sender::on_deadline(Picoseconds now) {
   if (outstanding() && o.peer_timeout.count > 0 && now - last_progress_ >= o.peer_timeout) {
     return fail(Status::retry_exceeded, now);
   }
+  if (tick_at(limits_, *control_) <= now) control_->on_tick(now);
   if (bad_at_ <= now) probe_bad_evs(now);
   if (window_.any_flying() && window_.at(window_.oldest_flying()).time + rto() <= now) {
     retry_timeout(now);
@@ -425,7 +443,7 @@ void Sender::on_deadline(Picoseconds now) {
 
 Picoseconds Sender::next_deadline() const {
   if (failed_) return kNever;
-  Picoseconds at = bad_at_;
+  Picoseconds at = std::min(bad_at_, tick_at(limits_, *control_));
   if (!outstanding()) return at;
   if (context_.options.peer_timeout.count > 0) {
     at = std::min(at, last_progress_ + context_.options.peer_timeout);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "clock/time.hpp"
-#include "transport/roce/dcqcn.hpp"
+
+#include "transport/congestion.hpp"
 #include "transport/roce/dscp.hpp"
 
 namespace loomnet::roce {
@@ -18,22 +20,38 @@ struct RoceOptions {
   // Timeouts without progress that are survived: 7 is NCCL_IB_RETRY_CNT's default. The next one
   // ends the connection, so a dead path is reported after (retry_count + 1) timeouts, 34.4 s.
   std::uint8_t retry_count = 7;
-  // Without DCQCN a queue pair sends at its port's rate, with this many payload bytes
+  // Without a congestion control a queue pair sends at its port's rate, with this many payload bytes
   // unacknowledged at most (0: the PSN space, 2^23 packets, is the only limit).
   std::uint64_t in_flight_limit = 0;
   std::uint32_t ack_interval = 16;  // packets between requests for an ACK inside a message
   std::uint8_t data_dscp = dscp::kBestEffort;
   // RC acknowledgements travel in the traffic class of their queue pair.
   std::uint8_t ack_dscp = dscp::kBestEffort;
-  bool ect = false;               // data is ECN-capable; DCQCN makes it so
-  DcqcnOptions dcqcn;
+  bool ect = false;  // data is ECN-capable; a congestion control makes it so
+  bool dcqcn = false;               // short for congestion_control = "dcqcn"
+  std::string congestion_control;   // by registered name; empty: none
+  OptionValues congestion_options;  // of that control
+  std::uint64_t line_rate = 0;      // bit/s of a port, for the congestion control
+  Picoseconds network_rtt{};        // the fabric's longest, for the same; 0: unknown
+  Picoseconds cnp_gap = microseconds(50);  // between congestion notifications of a queue pair
+  std::uint64_t seed = 0;         // of the congestion control's random streams
   std::uint32_t initial_psn = 0;  // 24 bits; exchanged out of band in a cluster, common here
+
+  static const OptionTable<RoceOptions>& table();
+  // Options by name, those of the congestion control among them. Throws std::invalid_argument.
+  static RoceOptions of(const OptionValues& values);
+  // Throws std::invalid_argument naming the option that is out of range.
+  void check() const;
+  std::string control() const { return dcqcn ? "dcqcn" : congestion_control; }
 
   constexpr Picoseconds ack_timeout() const {
     if (timeout_exponent == 0) return kNever;
     return nanoseconds(4096) * (std::int64_t{1} << timeout_exponent);
   }
 };
+
+// What a queue pair tells a congestion control.
+inline constexpr Signals kSignals = signal::rtt | signal::notifications | signal::line_rate;
 
 // Each part of a striped message starts at a multiple of this, as NCCL's InfiniBand plug-in splits
 // a message over the NICs of one merged device.

@@ -46,11 +46,11 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
   QueuePair& qp = c.queue_pairs[port];
   if (r.ecn == Ecn::ce) {
     ++count.ce_received;
-    if (qp.rate && r.opcode != RcOpcode::acknowledge) notify_congestion(qp, now);
+    if (qp.regulator && r.opcode != RcOpcode::acknowledge) notify_congestion(qp, now);
   }
   if (r.opcode == RcOpcode::congestion_notification) {
     ++count.cnps_received;
-    if (qp.rate) qp.rate->on_cnp(now);
+    if (qp.regulator) on_congestion(qp, Congestion::notified, now);
     return;
   }
   if (r.opcode == RcOpcode::acknowledge) {
@@ -66,7 +66,7 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
 
 void RoceTransport::notify_congestion(QueuePair& qp, Picoseconds now) {
   if (now < qp.cnp_due || !Cnps::push(ports_[qp.plane].cnps, qp)) return;
-  qp.cnp_due = now + options_.dcqcn.cnp_gap;
+  qp.cnp_due = now + options_.cnp_gap;
   sink_.port_ready(qp.plane);
 }
 
@@ -97,8 +97,10 @@ void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Pico
   }
   const std::uint64_t end =
       r.acked() + static_cast<std::uint64_t>(distance) + (aeth.is_ack() ? 1 : 0);
+  const std::uint64_t before = r.acked();
   if (r.acknowledge(end, [&](std::uint64_t message) { part_done(c, message); })) {
     if (c.failed) return;
+    if (qp.regulator) on_progress(qp, end - before, now);
     r.retries = 0;
     r.deadline = kNever;
     if (r.in_flight()) start_timer(qp, now);
@@ -107,6 +109,7 @@ void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Pico
   }
   if (aeth.syndrome == Aeth::kNakSequence) {
     r.go_back();
+    if (qp.regulator) on_congestion(qp, Congestion::loss, now);
   } else if (aeth.is_nak()) {
     const Status status = aeth.syndrome == Aeth::kNakRemoteAccess ? Status::remote_access_error
                           : aeth.syndrome == Aeth::kNakInvalidRequest

@@ -7,7 +7,7 @@
 namespace loomnet::roce {
 
 void RoceTransport::ready_data(QueuePair& qp, Picoseconds now) {
-  if (!qp.requester.can_send(window_)) return;
+  if (!qp.requester.can_send(window_of(qp))) return;
   Port& port = ports_[qp.plane];
   if (Data::push(port.data, qp)) sink_.port_ready(qp.plane);
   // What a NIC hands to a dead port is lost, and the timer runs: nothing else ends the wait.
@@ -30,7 +30,7 @@ Pulled RoceTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) 
     if (QueuePair* qp = Answers::pop(port.answers)) return Pulled::of(answer_packet(*qp));
   }
   if (dscp::queue_of(options_.data_dscp) == queue) {
-    if (options_.dcqcn.on) return pull_paced(port, now);
+    if (control_) return pull_paced(port, now);
     while (QueuePair* qp = Data::pop(port.data)) {
       if (!qp->requester.can_send(window_)) continue;  // acknowledged or failed since
       PacketPtr packet = data_packet(*qp, now);
@@ -47,16 +47,15 @@ Pulled RoceTransport::pull_paced(Port& port, Picoseconds now) {
   const QueuePair* first_waiting = nullptr;
   while (port.data.head && port.data.head != first_waiting) {
     QueuePair* qp = Data::pop(port.data);
-    if (!qp->requester.can_send(window_)) continue;
-    if (qp->rate->next_send() > now) {
-      soonest = std::min(soonest, qp->rate->next_send());
+    if (!qp->requester.can_send(window_of(*qp))) continue;
+    if (qp->regulator->next_send > now) {
+      soonest = std::min(soonest, qp->regulator->next_send);
       if (!first_waiting) first_waiting = qp;
       Data::push(port.data, *qp);
       continue;
     }
     PacketPtr packet = data_packet(*qp, now);
-    qp->rate->on_sent(packet->wire_length + kFramingOverhead, now);
-    if (qp->requester.can_send(window_)) Data::push(port.data, *qp);
+    if (qp->requester.can_send(window_of(*qp))) Data::push(port.data, *qp);
     return Pulled::of(std::move(packet));
   }
   return soonest == kNever ? Pulled::idle() : Pulled::wait(soonest);
@@ -89,7 +88,7 @@ PacketPtr RoceTransport::begin_packet(const QueuePair& qp, const Bth& bth, std::
 
 PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
   Connection& c = *qp.connection;
-  const Segment s = qp.requester.send(options_, window_);
+  const Segment s = qp.requester.send(options_, window_of(qp));
   const Connection::Message& m = c.message(s.part->message);
   const RcOpcode opcode = write_opcode(s.first, s.last, m.with_immediate);
   const bool immediate = carries_immediate(opcode);
@@ -101,7 +100,7 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
   bth.psn = static_cast<std::uint32_t>(options_.initial_psn + s.sequence) & kMask24;
   const std::size_t extension = (s.first ? Reth::kSize : 0) + (immediate ? ImmDt::kSize : 0);
   PacketPtr packet = begin_packet(qp, bth, extension, s.length, options_.data_dscp,
-                                  options_.ect || options_.dcqcn.on);
+                                  options_.ect || control_ != nullptr);
   ByteWriter out({packet->header.data() + packet->header_length - extension, extension});
   if (s.first) Reth{m.remote_address + s.part->offset, m.remote_key, s.part->length}.serialize(out);
   if (immediate) ImmDt{m.immediate}.serialize(out);
@@ -118,6 +117,7 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
     counters_->retransmitted_bytes += s.length;
   }
   if (qp.requester.deadline == kNever) start_timer(qp, now);
+  if (qp.regulator) on_sent(qp, s, packet->wire_length + kFramingOverhead, now);
   return packet;
 }
 

@@ -6,6 +6,19 @@
 
 namespace loomnet::roce {
 
+struct RoceTransport::Regulator {
+  static constexpr std::uint64_t kNone = ~0ull;
+  std::uint32_t index = 0;
+  FlowLimits limits;
+  std::unique_ptr<CongestionControl> control;
+  Picoseconds next_send{};  // pacing lets none leave before
+  // One packet at a time is timed, of those that ask for an ACK and are sent once.
+  std::uint64_t timed = kNone;
+  Picoseconds timed_at{};
+  Picoseconds srtt{}, min_rtt = kNever;
+  std::uint64_t delivered = 0;  // payload bytes, short packets counted as full ones
+};
+
 struct RoceTransport::QueuePair {
   Connection* connection = nullptr;
   QueuePair* next_answer = nullptr;
@@ -16,7 +29,7 @@ struct RoceTransport::QueuePair {
   bool in_deadlines = false;
   Requester requester;
   Responder responder;
-  std::unique_ptr<Dcqcn> rate;                          // null without DCQCN
+  std::unique_ptr<Regulator> regulator;                 // null without a congestion control
   Picoseconds cnp_due{};                                // the next CNP no sooner
   std::array<std::uint8_t, kFrontBytes> front{};  // lengths and class are set per packet
 };

@@ -1,7 +1,6 @@
 // The RoCE transport's surface towards the NIC: connections, posts, ports, timers, counters.
 #include "transport/roce/roce_transport.hpp"
 
-#include <bit>
 #include <stdexcept>
 #include <string>
 
@@ -21,27 +20,7 @@ std::uint64_t window_packets(const RoceOptions& o) {
 }
 
 const RoceOptions& checked(const RoceOptions& o) {
-  const auto refuse = [](const char* what) { throw std::invalid_argument(what); };
-  if (!std::has_single_bit(o.payload_mtu) || o.payload_mtu < 256 || o.payload_mtu > 4096) {
-    refuse("RoceOptions.payload_mtu: use 256, 512, 1024, 2048 or 4096");
-  }
-  if (o.timeout_exponent > 31) refuse("RoceOptions.timeout_exponent: 5 bits, 0 to 31");
-  if (o.retry_count > 7) refuse("RoceOptions.retry_count: 3 bits, 0 to 7");
-  if (o.ack_interval == 0) refuse("RoceOptions.ack_interval: at least 1 packet");
-  if (o.data_dscp > 63 || o.ack_dscp > 63) refuse("RoceOptions.data_dscp, ack_dscp: 6 bits");
-  if (o.initial_psn > kMask24) refuse("RoceOptions.initial_psn: 24 bits");
-  const DcqcnOptions& d = o.dcqcn;
-  if (d.on) {
-    if (d.line_rate == 0) refuse("RoceOptions.dcqcn.line_rate: DCQCN begins at a port's rate");
-    if (!(d.g > 0 && d.g <= 1)) refuse("RoceOptions.dcqcn.g: a share, more than 0");
-    if (d.minimum_rate == 0 || d.minimum_rate > d.line_rate) {
-      refuse("RoceOptions.dcqcn.minimum_rate: 1 bit/s to the line rate");
-    }
-    if (d.alpha_timer <= Picoseconds{} || d.rate_timer <= Picoseconds{} ||
-        d.cnp_gap < Picoseconds{} || d.byte_counter == 0) {
-      refuse("RoceOptions.dcqcn: timers and byte counter must be more than 0");
-    }
-  }
+  o.check();
   return o;
 }
 
@@ -52,7 +31,14 @@ RoceTransport::RoceTransport(TransportSink& sink, const RoceOptions& options)
       options_(checked(options)),
       timeout_(options.ack_timeout()),
       window_(window_packets(options)),
-      counters_(std::make_unique<Counters>()) {}
+      counters_(std::make_unique<Counters>()) {
+  const std::string name = options_.control();
+  if (name.empty()) return;
+  control_ = choose_congestion_control("RoceOptions.congestion_control", name,
+                                       options_.congestion_options, kSignals);
+  Regulator trial;
+  regulate(trial, 0);  // refuses now what the first queue pair would be refused for
+}
 
 RoceTransport::~RoceTransport() = default;
 
@@ -83,7 +69,13 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
     QueuePair& qp = c->queue_pairs[p];
     qp.connection = c.get();
     qp.plane = p;
-    if (options_.dcqcn.on) qp.rate = std::make_unique<Dcqcn>(options_.dcqcn);
+    if (control_) {
+      qp.regulator = std::make_unique<Regulator>();
+      qp.regulator->index = static_cast<std::uint32_t>(regulated_.size());
+      regulated_.push_back(&qp);
+      regulate(*qp.regulator, hash_key(config.source, config.destination, config.local) + p);
+      watch_tick(qp);
+    }
     // Entropy for ECMP as Linux derives it: a flow label per queue pair, folded into a source port
     // of the dynamic range (RFC 6335).
     const std::uint64_t hash =
@@ -149,6 +141,7 @@ void RoceTransport::on_port(PlanePort port, bool up, Picoseconds now) {
 }
 
 void RoceTransport::on_deadline(Picoseconds now) {
+  run_ticks(now);
   while (deadlines_.next() <= now) {
     QueuePair& qp = *deadlines_.pop();
     Requester& r = qp.requester;
@@ -170,6 +163,7 @@ void RoceTransport::on_deadline(Picoseconds now) {
     ++r.retries;
     r.go_back();
     r.deadline = kNever;
+    if (qp.regulator) on_congestion(qp, Congestion::timeout, now);
     start_timer(qp, now);  // also where the port is down: its retries run out by time alone
     ready_data(qp, now);
   }

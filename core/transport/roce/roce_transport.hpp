@@ -13,6 +13,7 @@
 #include "transport/roce/packet_format.hpp"
 #include "transport/roce/requester.hpp"
 #include "transport/roce/responder.hpp"
+#include "transport/timer_heap.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet::roce {
@@ -33,7 +34,7 @@ class RoceTransport final : public Transport {
   void on_port(PlanePort port, bool up, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
-  Picoseconds next_deadline() const override { return deadlines_.next(); }
+  Picoseconds next_deadline() const override { return std::min(deadlines_.next(), ticks_.next()); }
   bool outstanding() const override { return open_messages_ > 0; }
   void counters(std::vector<TransportCounter>& out) const override;
   void prepare(Upcoming call, PlanePort port) const override;
@@ -46,6 +47,7 @@ class RoceTransport final : public Transport {
   struct Counters;
   struct Connection;
   struct QueuePair;
+  struct Regulator;  // congestion control of one queue pair
   // Queue pairs of one port that have something of one kind to send, served in turn; each kind has
   // members of its own that chain them.
   struct ReadyList {
@@ -69,6 +71,14 @@ class RoceTransport final : public Transport {
   PacketPtr answer_packet(QueuePair& qp);
   PacketPtr cnp_packet(QueuePair& qp);
   void notify_congestion(QueuePair& qp, Picoseconds now);
+  // Packets that a queue pair may have unacknowledged.
+  std::uint64_t window_of(const QueuePair& qp) const;
+  void regulate(Regulator& regulator, std::uint64_t stream) const;
+  void on_congestion(QueuePair& qp, Congestion kind, Picoseconds now);
+  void on_sent(QueuePair& qp, const Segment& segment, std::uint32_t bytes, Picoseconds now);
+  void on_progress(QueuePair& qp, std::uint64_t packets, Picoseconds now);
+  void watch_tick(QueuePair& qp);
+  void run_ticks(Picoseconds now);
   Pulled pull_paced(Port& port, Picoseconds now);
   PacketPtr begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension,
                          std::uint32_t payload, std::uint8_t code, bool ect);
@@ -84,6 +94,7 @@ class RoceTransport final : public Transport {
   const RoceOptions options_;
   const Picoseconds timeout_;
   const std::uint64_t window_;  // packets
+  CongestionMake control_;      // empty: none
   std::unique_ptr<Counters> counters_;
   // The queue pairs of the connections last sent from and received for: what prepare() fetches,
   // read for nothing else.
@@ -95,6 +106,8 @@ class RoceTransport final : public Transport {
   NumberIndex by_number_;                                 // QpNumber
   std::array<Port, kMaxPlanes> ports_;
   Deadlines<QueuePair> deadlines_;
+  TimerHeap ticks_;                     // of congestion controls; owner = Regulator::index
+  std::vector<QueuePair*> regulated_;  // by that index
   std::size_t queue_pairs_ = 0;
   std::size_t open_messages_ = 0;  // posted, not completed
 };

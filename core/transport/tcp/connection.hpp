@@ -17,8 +17,10 @@ enum class Handshake : std::uint8_t {
 };
 
 struct TcpTransport::Connection {
-  Connection(const TcpOptions& options, Counters& counters, std::uint64_t stream)
-      : sender(options, counters, stream), receiver(options, counters, sender.accurate_ecn()) {}
+  Connection(const TcpOptions& options, const CongestionMake& control, Counters& counters,
+             std::uint64_t stream)
+      : sender(options, control, counters, stream),
+        receiver(options, counters, sender.accurate_ecn()) {}
 
   std::uint32_t index = 0;
   QpNumber local = 0;

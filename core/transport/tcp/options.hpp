@@ -10,12 +10,14 @@
 #include <string>
 
 #include "clock/time.hpp"
+#include "transport/congestion.hpp"
 
 namespace loomnet::tcp {
 
 struct TcpOptions {
   std::uint32_t mtu = 1500;                  // bytes of IPv6 packet; MSS = mtu - 72
   std::string congestion_control = "cubic";  // by registered name; Linux's default
+  OptionValues congestion_options;           // of that control
   std::uint32_t initial_window = 10;         // segments (RFC 6928)
   std::uint32_t send_buffer = 4'194'304;     // bytes unacknowledged at most: tcp_wmem's maximum
   std::uint32_t receive_buffer = 6'291'456;  // bytes of window offered: tcp_rmem's maximum
@@ -30,14 +32,19 @@ struct TcpOptions {
   std::uint32_t quick_acks = 16;
   bool handshake = true;  // SYN, SYN-ACK, ACK at connect(): each end measures the round trip
   bool ecn = false;                   // RFC 3168 agreed upon; dctcp always has ECN
-  bool hystart = true;                // cubic only
   bool slow_start_after_idle = true;  // RFC 5681 4.1, as Linux: halves per RTO of silence
-  double dctcp_g = 1.0 / 16;          // RFC 8257 4.2
   std::uint64_t seed = 0;             // of the host's ECMP hash and of BBR's first phase
 
+  static const OptionTable<TcpOptions>& table();
+  // Options by name, those of the congestion control among them. Throws std::invalid_argument.
+  static TcpOptions of(const OptionValues& values);
   // Throws std::invalid_argument naming the option that is out of range.
   void check() const;
 };
+
+// What the sender tells a congestion control.
+inline constexpr Signals kSignals =
+    signal::rtt | signal::delivery_rate | signal::marks | signal::recovery;
 
 inline constexpr std::uint32_t kHeaderBytes = 40 + 20 + 12;  // IPv6, TCP, timestamps
 inline constexpr std::uint32_t kEthernetBytes = 14;

@@ -8,15 +8,19 @@
 
 namespace loomnet::tcp {
 
-Sender::Sender(const TcpOptions& options, Counters& counters, std::uint64_t stream)
+Sender::Sender(const TcpOptions& options, const CongestionMake& control, Counters& counters,
+               std::uint64_t stream)
     : options_(options),
       count_(counters),
       rtt_(options.rto_initial, options.rto_min, options.rto_max) {
-  window_.mss = options.mtu - kHeaderBytes;
-  window_.cwnd = std::uint64_t{options.initial_window} * window_.mss;
+  FlowContext flow;
+  flow.mss = options.mtu - kHeaderBytes;
+  flow.initial_window = std::uint64_t{options.initial_window} * flow.mss;
+  flow.seed = options.seed;
+  flow.stream = stream;
+  window_ = fresh_limits(flow);
+  control_ = control(window_, flow);
   window_end_ = options.receive_buffer;  // both ends have the same options
-  control_ = make_congestion_control(options.congestion_control, window_, options, stream);
-  accurate_ecn_ = control_->needs_accurate_ecn();
 }
 
 Sender::~Sender() = default;
@@ -87,7 +91,8 @@ Sender::Ready Sender::ready(Picoseconds now) {
 // below BBR's 1.2 Mb/s.
 std::uint64_t Sender::paced_burst() const {
   const std::uint64_t least = window_.pacing_rate < 1'200'000 ? 1 : 2;
-  const std::uint64_t bytes = std::min<std::uint64_t>(window_.pacing_rate / 8 / 1024, 64 << 10);
+  const std::uint64_t bytes = std::min<std::uint64_t>(
+      static_cast<std::uint64_t>(window_.pacing_rate / 8 / 1024), 64 << 10);
   return std::max(bytes / window_.mss, least) * window_.mss;
 }
 
@@ -96,11 +101,11 @@ void Sender::restart_after_idle(Picoseconds now) {
   if (last_sent_.count == 0) return;
   const Picoseconds rto = rtt_.rto();
   Picoseconds idle = now - last_sent_;
-  if (!options_.slow_start_after_idle || control_->owns_window() || idle <= rto) return;
+  if (!options_.slow_start_after_idle || owns_window() || idle <= rto) return;
   ++count_.idle_restarts;
   const std::uint64_t restart =
       std::min<std::uint64_t>(window_.cwnd, std::uint64_t{options_.initial_window} * window_.mss);
-  if (window_.ssthresh != kNoThreshold) {
+  if (window_.ssthresh != kNoLimit) {
     window_.ssthresh = std::max(window_.ssthresh, window_.cwnd / 4 * 3);
   }
   for (idle -= rto; idle.count > 0 && window_.cwnd > restart; idle -= rto) window_.cwnd /= 2;
@@ -172,12 +177,14 @@ Transmission Sender::send(Picoseconds now) {
   }
   persist_due_ = false;
   if (state_ == State::cwr || state_ == State::recovery) prr_.sent(out.length);
+  count_sent(window_, *control_, out.length, now);
   if (window_.pacing_rate > 0) {
     if (burst_ == 0) burst_ = paced_burst();
     burst_ -= std::min<std::uint64_t>(burst_, out.length);
     const auto bits = static_cast<unsigned __int128>(out.length) * 8u * 1'000'000'000'000u;
     paced_until_ = std::max(paced_until_, now) +
-                   Picoseconds{static_cast<std::int64_t>(bits / window_.pacing_rate)};
+                   Picoseconds{static_cast<std::int64_t>(
+                       bits / static_cast<std::uint64_t>(std::max(window_.pacing_rate, 1.0)))};
   }
   last_sent_ = now;
   if (rto_at_ == kNever) rto_at_ = now + rtt_.rto(backoff_);

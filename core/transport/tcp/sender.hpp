@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "packet/tcp.hpp"
-#include "transport/tcp/congestion.hpp"
+#include "transport/congestion.hpp"
 #include "transport/tcp/counters.hpp"
 #include "transport/tcp/options.hpp"
 #include "transport/tcp/prr.hpp"
@@ -63,9 +63,10 @@ class Sender {
   enum class State : std::uint8_t { open, cwr, recovery, loss };
   enum class Ready : std::uint8_t { nothing, paced, now };
 
-  // `stream`: number of the connection in its run, for random streams. Throws std::invalid_argument
-  // for an unknown congestion control.
-  Sender(const TcpOptions& options, Counters& counters, std::uint64_t stream);
+  // `control`: makes the congestion control. `stream`: number of the connection in its run, for
+  // random streams.
+  Sender(const TcpOptions& options, const CongestionMake& control, Counters& counters,
+         std::uint64_t stream);
   ~Sender();
 
   // The handshake took this long. Ignored once anything has been sent.
@@ -83,25 +84,26 @@ class Sender {
 
   void on_ack(const Acknowledgement& ack, Picoseconds now);
   // When on_deadline wants to be called.
-  Picoseconds deadline() const { return std::min(timer_, control_->next_tick()); }
+  Picoseconds deadline() const { return std::min(timer_, tick_at(window_, *control_)); }
   // False: the peer has not acknowledged anything for as long as all retries take.
   bool on_deadline(Picoseconds now);
 
   std::uint64_t acked() const { return una_; }
   std::uint64_t next() const { return nxt_; }
   State state() const { return state_; }
-  const Window& window() const { return window_; }
+  const FlowLimits& window() const { return window_; }
   const RttEstimator& rtt() const { return rtt_; }
   const Scoreboard& board() const { return board_; }
   const Rack& rack() const { return rack_; }
   CongestionControl& control() { return *control_; }
-  bool accurate_ecn() const { return accurate_ecn_; }
+  bool accurate_ecn() const { return control_->traits.accurate_ecn; }
   std::uint64_t delivered() const { return delivered_; }
 
  private:
   enum class Timer : std::uint8_t { none, rto, reorder, tlp, persist };
   struct Delivery;  // what one ACK delivered
 
+  bool owns_window() const { return control_->traits.owns_window; }
   bool window_allows(std::uint64_t length) const {
     return board_.in_flight() == 0 || board_.in_flight() + length <= window_.cwnd;
   }
@@ -120,10 +122,12 @@ class Sender {
   void segment_delivered(const Segment& s, Delivery& d, bool in_order, Picoseconds now);
   void take_rtt(const Acknowledgement& ack, const Delivery& d, Picoseconds now);
   void fill_sample(AckSample& sample, const Delivery& d, Picoseconds now) const;
-  void judge_tail_probe(const Acknowledgement& ack, const Delivery& d, Picoseconds now);
+  void judge_tail_probe(const Acknowledgement& ack, const Delivery& d, const AckSample& sample);
   bool detect_losses(Picoseconds now);
-  void advance_state(const Acknowledgement& ack, const Delivery& d, Picoseconds now);
-  void reduce(Congestion kind, State state, bool again, Picoseconds now);
+  void advance_state(const Acknowledgement& ack, const Delivery& d, const AckSample* sample,
+                     Picoseconds now);
+  // `sample`: the acknowledgement that shows the congestion, or null.
+  void reduce(Congestion kind, State state, bool again, const AckSample* sample, Picoseconds now);
   void recovered(Picoseconds now);
   bool mistaken(const Acknowledgement& ack) const;
   void undo(Picoseconds now);
@@ -134,7 +138,7 @@ class Sender {
 
   const TcpOptions& options_;
   Counters& count_;
-  Window window_;
+  FlowLimits window_;
   RttEstimator rtt_;
   Rack rack_;
   Prr prr_;
@@ -145,7 +149,6 @@ class Sender {
   std::uint64_t una_ = 0, nxt_ = 0, posted_ = 0;
   std::uint64_t window_end_ = 0;  // the peer accepts bytes before it
   std::unique_ptr<CongestionControl> control_;
-  bool accurate_ecn_ = false;
 
   State state_ = State::open;
   bool probe_due_ = false;    // one segment may go out whatever the windows say
@@ -155,7 +158,7 @@ class Sender {
   std::uint64_t limited_end_ = 0;  // the congestion window held back what follows this offset
   // Undo of a mistaken reduction (Eifel by timestamps, RFC 3522; DSACK, RFC 3708).
   bool undo_possible_ = false;
-  std::uint64_t undo_begin_ = 0, prior_cwnd_ = 0, prior_ssthresh_ = kNoThreshold;
+  std::uint64_t undo_begin_ = 0, prior_cwnd_ = 0, prior_ssthresh_ = kNoLimit;
   std::int64_t undo_retransmissions_ = 0;
   std::uint32_t retransmit_stamp_ = 0;  // timestamp of the first retransmission; 0: none yet
   // Tail loss probe.

@@ -135,7 +135,7 @@ void Sender::fill_sample(AckSample& s, const Delivery& d, Picoseconds now) const
   s.acked_end = una_;
   s.cwnd_limited = limited_end_ > d.prior_una;
   s.in_recovery = state_ == State::recovery || state_ == State::loss;
-  s.reducing = !control_->owns_window() && (state_ == State::recovery || state_ == State::cwr);
+  s.reducing = !owns_window() && (state_ == State::recovery || state_ == State::cwr);
 }
 
 void Sender::on_ack(const Acknowledgement& ack, Picoseconds now) {
@@ -160,13 +160,13 @@ void Sender::on_ack(const Acknowledgement& ack, Picoseconds now) {
 
   AckSample sample;
   fill_sample(sample, d, now);
+  sample.marked = ack.ece;
   sample.ce_delivered = ack.ece ? d.delivered : 0;
-  if (d.delivered > 0) control_->on_delivered(sample);
 
-  judge_tail_probe(ack, d, now);
+  judge_tail_probe(ack, d, sample);
   const std::uint64_t lost_before = lost_total_;
   detect_losses(now);
-  advance_state(ack, d, now);
+  advance_state(ack, d, &sample, now);
 
   const bool progress = d.acked > 0 && lost_total_ == lost_before;
   fill_sample(sample, d, now);
@@ -177,7 +177,9 @@ void Sender::on_ack(const Acknowledgement& ack, Picoseconds now) {
         prr_.window(d.delivered, board_.in_flight(), window_.ssthresh, window_.mss, progress),
         window_.mss);
   }
-  if (d.delivered > 0 || d.acked > 0 || sample.lost > 0) control_->on_ack(sample);
+  if (control_->traits.sees_acks && (d.delivered > 0 || d.acked > 0 || sample.lost > 0)) {
+    control_->on_ack(sample);
+  }
   if (!board_.empty() && rto_at_ == kNever) rto_at_ = now + rtt_.rto(backoff_);
   arm(now);
 }

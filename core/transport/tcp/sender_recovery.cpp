@@ -6,7 +6,8 @@
 namespace loomnet::tcp {
 
 // RFC 8985 7.4: whether the probe repaired a loss that nothing else noticed.
-void Sender::judge_tail_probe(const Acknowledgement& ack, const Delivery& d, Picoseconds now) {
+void Sender::judge_tail_probe(const Acknowledgement& ack, const Delivery& d,
+                              const AckSample& sample) {
   if (tlp_end_ == 0 || ack.end < tlp_end_) return;
   if (!tlp_retransmission_ || d.tlp_dsack) {
     tlp_end_ = 0;  // new data, or both copies arrived
@@ -14,7 +15,7 @@ void Sender::judge_tail_probe(const Acknowledgement& ack, const Delivery& d, Pic
     tlp_end_ = 0;
     ++count_.tlp_recoveries;
     if (state_ == State::open) {
-      reduce(Congestion::loss, State::cwr, false, now);
+      reduce(Congestion::loss, State::cwr, false, &sample, sample.now);
       high_ = una_ - 1;  // nothing is left to repair: the reduction takes effect at once
     }
   } else if (d.acked == 0 && !d.newly_sacked && !ack.with_data) {
@@ -34,7 +35,8 @@ bool Sender::detect_losses(Picoseconds now) {
 
 // Begins an episode. `again`: the window has been reduced for this round trip already, so only what
 // is to be repaired changes (RFC 6582 3.2, RFC 3168 6.1.2).
-void Sender::reduce(Congestion kind, State state, bool again, Picoseconds now) {
+void Sender::reduce(Congestion kind, State state, bool again, const AckSample* sample,
+                    Picoseconds now) {
   if (!again) {
     prior_cwnd_ = window_.cwnd;
     prior_ssthresh_ = window_.ssthresh;
@@ -46,11 +48,15 @@ void Sender::reduce(Congestion kind, State state, bool again, Picoseconds now) {
     undo_retransmissions_ = board_.retransmissions_out();
     if (undo_retransmissions_ == 0) retransmit_stamp_ = 0;
   }
-  if (!again || control_->owns_window()) {
+  if (!again || owns_window()) {
     const std::uint64_t flight =
         std::min(nxt_ - una_, std::max<std::uint64_t>(window_.cwnd, window_.mss));
-    const std::uint64_t threshold = control_->on_congestion(kind, flight, now);
-    if (!control_->owns_window()) window_.ssthresh = threshold;
+    CongestionEvent event;
+    event.kind = kind;
+    event.now = now;
+    event.flight = flight;
+    event.ack = sample;
+    control_->on_congestion(event);
     prr_.begin(nxt_ - una_);
   }
   high_ = nxt_;
@@ -59,7 +65,7 @@ void Sender::reduce(Congestion kind, State state, bool again, Picoseconds now) {
 
 void Sender::recovered(Picoseconds now) {
   const bool repaired = state_ != State::cwr;
-  if (!control_->owns_window() && state_ != State::loss) window_.cwnd = window_.ssthresh;
+  if (!owns_window() && state_ != State::loss) window_.cwnd = window_.ssthresh;
   state_ = State::open;
   if (repaired) {
     rack_.recovered();
@@ -80,7 +86,7 @@ bool Sender::mistaken(const Acknowledgement& ack) const {
 void Sender::undo(Picoseconds now) {
   ++(state_ == State::loss ? count_.spurious_rto : count_.spurious_recoveries);
   board_.unmark_lost();
-  if (!control_->owns_window()) {
+  if (!owns_window()) {
     window_.cwnd = std::max(window_.cwnd, prior_cwnd_);
     window_.ssthresh = prior_ssthresh_;
   }
@@ -89,7 +95,8 @@ void Sender::undo(Picoseconds now) {
   state_ = State::open;
 }
 
-void Sender::advance_state(const Acknowledgement& ack, const Delivery& d, Picoseconds now) {
+void Sender::advance_state(const Acknowledgement& ack, const Delivery& d, const AckSample* sample,
+                           Picoseconds now) {
   if (state_ == State::recovery || state_ == State::loss) {
     if ((d.acked > 0 || d.dsack) && mistaken(ack)) {
       undo(now);
@@ -106,10 +113,10 @@ void Sender::advance_state(const Acknowledgement& ack, const Delivery& d, Picose
   if ((state_ == State::open || state_ == State::cwr) && board_.lost_out() > 0) {
     tlp_end_ = 0;
     ++count_.fast_recoveries;
-    reduce(Congestion::loss, State::recovery, state_ == State::cwr, now);
-  } else if (state_ == State::open && ack.ece && !control_->owns_window()) {
+    reduce(Congestion::loss, State::recovery, state_ == State::cwr, sample, now);
+  } else if (state_ == State::open && ack.ece && !owns_window()) {
     ++count_.ecn_reductions;
-    reduce(Congestion::ecn, State::cwr, false, now);
+    reduce(Congestion::ecn, State::cwr, false, sample, now);
     cwr_due_ = true;
   }
 }
@@ -165,7 +172,7 @@ void Sender::timeout(Picoseconds now) {
   // RFC 5681 3.1: the threshold falls once per window of data, at the first timeout of a segment.
   const bool again =
       (state_ == State::recovery && una_ < high_) || (state_ == State::loss && backoff_ > 0);
-  reduce(Congestion::timeout, State::loss, again, now);
+  reduce(Congestion::timeout, State::loss, again, nullptr, now);
   tlp_end_ = 0;
   for (SegmentNumber n = board_.oldest(); n != Scoreboard::kNone;) {
     const SegmentNumber next = board_.next_sent(n);
@@ -177,12 +184,12 @@ void Sender::timeout(Picoseconds now) {
     }
     n = next;
   }
-  if (!control_->owns_window()) window_.cwnd = board_.in_flight() + window_.mss;
+  if (!owns_window()) window_.cwnd = board_.in_flight() + window_.mss;
   paced_until_ = std::min(paced_until_, now);
 }
 
 bool Sender::on_deadline(Picoseconds now) {
-  if (control_->next_tick() <= now) control_->on_tick(now);
+  if (tick_at(window_, *control_) <= now) control_->on_tick(now);
   if (now < timer_) return true;
   switch (timer_kind_) {
     case Timer::none:
@@ -194,8 +201,8 @@ bool Sender::on_deadline(Picoseconds now) {
     case Timer::reorder: {
       ++count_.rack_timeouts;
       if (detect_losses(now) && (state_ == State::open || state_ == State::cwr)) {
-        advance_state({.end = una_}, {}, now);
-        if (!control_->owns_window()) {
+        advance_state({.end = una_}, {}, nullptr, now);
+        if (!owns_window()) {
           window_.cwnd = prr_.window(0, board_.in_flight(), window_.ssthresh, window_.mss, false);
         }
       }

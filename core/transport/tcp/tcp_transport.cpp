@@ -32,11 +32,12 @@ const TcpOptions& checked(const TcpOptions& options) {
 }  // namespace
 
 TcpTransport::TcpTransport(TransportSink& sink, const TcpOptions& options)
-    : sink_(sink), options_(checked(options)) {
+    : sink_(sink),
+      options_(checked(options)),
+      control_(choose_congestion_control("TcpOptions.congestion_control",
+                                         options_.congestion_control, options_.congestion_options,
+                                         kSignals)) {
   while (options_.receive_buffer >> window_scale_ > 0xffff) ++window_scale_;
-  Window probe{options_.mtu - kHeaderBytes, options_.mtu, kNoThreshold, 0};
-  make_congestion_control(options_.congestion_control, probe, options_,
-                          0);  // refuses unknown names now
 }
 
 TcpTransport::~TcpTransport() = default;
@@ -59,7 +60,7 @@ void TcpTransport::connect(const QpConfig& config, Picoseconds now) {
   }
   const std::uint64_t stream =
       hash_key(config.source, config.destination, std::uint64_t{local_port} << 16 | remote_port);
-  auto made = std::make_unique<Connection>(options_, counters_, stream);
+  auto made = std::make_unique<Connection>(options_, control_, counters_, stream);
   Connection& c = *made;
   c.index = static_cast<std::uint32_t>(connections_.size());
   c.local = config.local;

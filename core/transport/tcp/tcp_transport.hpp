@@ -90,6 +90,7 @@ class TcpTransport final : public Transport {
 
   TransportSink& sink_;
   const TcpOptions options_;
+  CongestionMake control_;
   std::uint8_t window_scale_ = 0;
   Counters counters_;
   std::vector<std::unique_ptr<Connection>> connections_;  // index = owner in the timer heaps

@@ -47,8 +47,8 @@ std::unique_ptr<Transport> make(const std::string& name, Nic& nic, const ClosSha
   if (name == "roce") {
     // Eight timeouts of 2.1 ms outlast the 4 ms in which there are faults.
     roce::RoceOptions o{.payload_mtu = 1024, .timeout_exponent = 9};
-    o.dcqcn.on = seed % 2;
-    o.dcqcn.line_rate = shape.host_link.rate.count;
+    o.dcqcn = seed % 2;
+    o.line_rate = shape.host_link.rate.count;
     return std::make_unique<roce::RoceTransport>(nic.sink(), o);
   }
   mrc::MrcOptions options = mrc::MrcOptions::sim(microseconds(12), shape.host_link.rate);

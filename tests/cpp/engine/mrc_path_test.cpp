@@ -48,7 +48,7 @@ TEST(MrcPath, AnIdlePathShowsNoQueueingDelay) {
       Path path(gigabits(gigabit), 2, microseconds(1), payload, 4 << 20);
       path.network.run_until(seconds(1));
       ASSERT_TRUE(path.flows.done());
-      EXPECT_LE(path.sender->sender(100).congestion().average_delay(), nanoseconds(128))
+      EXPECT_LE(path.sender->sender(100).delay().average(), nanoseconds(128))
           << gigabit << " Gb/s, " << payload << " B";
       path.network.clear();
     }

@@ -43,7 +43,7 @@ void run_seed(std::uint64_t seed, Outcome& total) {
   if (chance(0.2)) o.mpr = 1;
   if (chance(0.2)) o.loss_infer = chance(0.5) ? LossInference::same_ev : LossInference::rto_only;
   if (chance(0.2)) o.sack_base = chance(0.5) ? SackBase::max : SackBase::trigger;
-  if (chance(0.1)) o.congestion = CongestionControl::fixed_window;
+  if (chance(0.1)) o.congestion = "fixed_window";
   if (chance(0.1)) o.coarse_timestamps = true;
   o.seed = seed;
   Mrc m(bed_options, o, 1 + random.below(8));

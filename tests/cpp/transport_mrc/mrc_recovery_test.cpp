@@ -11,10 +11,10 @@ TEST(Recovery, TrimmedIsSentAgainAtOnceOnAnotherPath) {
   Script s(quick_options());
   s.post(8 * kMtu);
   const auto out = s.pull_all();
-  const auto window = s.nic.sender(kLocal).congestion().window();
+  const auto window = s.nic.sender(kLocal).limits().cwnd;
   s.nack(out[2], NackReason::trimmed);
   EXPECT_EQ(s.ev_state(out[2].ev), EvState::skip);
-  EXPECT_LT(s.nic.sender(kLocal).congestion().window(), window) << "one packet less";
+  EXPECT_LT(s.nic.sender(kLocal).limits().cwnd, window) << "one packet less";
   const auto again = s.pull_all();
   ASSERT_EQ(again.size(), 1u) HISTORY;
   EXPECT_EQ(again[0].bth.psn, 2u);
@@ -52,10 +52,10 @@ TEST(Recovery, ALateRefusalOnTheSamePathIsNotTheNewestCopys) {
   s.advance(microseconds(2));
   const auto second = s.pull_all();
   ASSERT_EQ(second.size(), 1u);
-  const auto window = s.nic.sender(kLocal).congestion().window();
+  const auto window = s.nic.sender(kLocal).limits().cwnd;
   s.nack(first[0], NackReason::trimmed_last_hop);
   EXPECT_EQ(s.pull_all().size(), 0u) HISTORY;
-  EXPECT_EQ(s.nic.sender(kLocal).congestion().window(), window) << "charged once";
+  EXPECT_EQ(s.nic.sender(kLocal).limits().cwnd, window) << "charged once";
   s.nack(second[0], NackReason::trimmed_last_hop);
   EXPECT_EQ(s.pull_all().size(), 1u) HISTORY;
 }
@@ -117,8 +117,8 @@ TEST(Recovery, OnlyPlaneLeftMayReuseThePath) {
 TEST(Recovery, SilentLossCondemnsAndProbesBringBack) {
   MrcOptions o = quick_options();
   o.evs_per_qp = 8;  // 2 active, 1 backup per plane
-  o.congestion = CongestionControl::fixed_window;
-  o.fixed_window = 60'000;
+  o.congestion = "fixed_window";
+  o.congestion_options = {{"fixed_window", std::uint64_t{60'000}}};
   Script s(o, 4, 8);
   s.post(200 * kMtu);
   auto out = s.pull_all();
@@ -163,8 +163,8 @@ TEST(Recovery, SilentLossCondemnsAndProbesBringBack) {
 // it has served for long.
 TEST(Recovery, EveryFailureAsksForTwiceTheAnswers) {
   MrcOptions o = quick_options();
-  o.congestion = CongestionControl::fixed_window;
-  o.fixed_window = 60'000;
+  o.congestion = "fixed_window";
+  o.congestion_options = {{"fixed_window", std::uint64_t{60'000}}};
   o.loss_infer = LossInference::same_ev;
   Script s(o, 1, 2);
   EntropyValue bad;
@@ -289,8 +289,8 @@ TEST(Recovery, ALateAnswerIsAnAnswer) {
 // that it told of is not. A probe has the receiver tell again.
 TEST(Recovery, AMissingReportIsAskedForAndBlamesNoPath) {
   MrcOptions o = quick_options();
-  o.congestion = CongestionControl::fixed_window;
-  o.fixed_window = 60'000;
+  o.congestion = "fixed_window";
+  o.congestion_options = {{"fixed_window", std::uint64_t{60'000}}};
   Script s(o);
   s.advance(microseconds(100));
   s.post(100 * kMtu);
@@ -327,8 +327,8 @@ TEST(Recovery, AMissingReportIsAskedForAndBlamesNoPath) {
 // A PSN window below 1.5 times the congestion window: the loss is found before the window runs dry.
 TEST(Recovery, LossIsInferredWithinThePsnWindow) {
   MrcOptions o = quick_options();
-  o.congestion = CongestionControl::fixed_window;
-  o.fixed_window = 100 * (4096 + 80);
+  o.congestion = "fixed_window";
+  o.congestion_options = {{"fixed_window", std::uint64_t{100 * (4096 + 80)}}};
   o.mpr = 1;
   Script s(o, 4, 4);
   s.post(400 * kMtu);
@@ -386,8 +386,8 @@ TEST(Recovery, TheTimeoutIsLongerWherePacketsAreRefusedOrMayBe) {
 // The header of a trimmed packet waits in a queue of its own, and packets behind it overtake it.
 TEST(Recovery, SilenceIsNoLossYetWhereRefusalsTakeLonger) {
   MrcOptions o = quick_options();
-  o.congestion = CongestionControl::fixed_window;
-  o.fixed_window = 26 * (4096 + 80);
+  o.congestion = "fixed_window";
+  o.congestion_options = {{"fixed_window", std::uint64_t{26 * (4096 + 80)}}};
   for (const int refusal_us : {0, 40}) {
     Script s(o);
     s.post(400 * kMtu);
@@ -410,8 +410,8 @@ TEST(Recovery, SilenceIsNoLossYetWhereRefusalsTakeLonger) {
 // sent again at once, and its path is asked before it is blamed.
 TEST(Recovery, APathIsAskedBeforeItIsBlamedWherePacketsAreRefused) {
   MrcOptions o = quick_options();
-  o.congestion = CongestionControl::fixed_window;
-  o.fixed_window = 26 * (4096 + 80);
+  o.congestion = "fixed_window";
+  o.congestion_options = {{"fixed_window", std::uint64_t{26 * (4096 + 80)}}};
   for (const bool refused : {true, false}) {
     Script s(o);
     s.post(400 * kMtu);

@@ -125,8 +125,8 @@ TEST(Sender, AlwaysSkipIsObeyed) {
 MrcOptions psn_window_only() {
   MrcOptions o = quick_options();
   o.mpr = 1;
-  o.congestion = CongestionControl::fixed_window;
-  o.fixed_window = 1ull << 30;
+  o.congestion = "fixed_window";
+  o.congestion_options = {{"fixed_window", std::uint64_t{1ull << 30}}};
   return o;
 }
 
@@ -168,8 +168,8 @@ TEST(Sender, PsnWindowHoldsTwoBandwidthDelayProducts) {
 // port is free.
 TEST(Sender, AShareOfTheWindowGoesByPaths) {
   MrcOptions o = quick_options();
-  o.congestion = CongestionControl::fixed_window;
-  o.fixed_window = 26 * (4096 + 80);
+  o.congestion = "fixed_window";
+  o.congestion_options = {{"fixed_window", std::uint64_t{26 * (4096 + 80)}}};
   for (const PlaneTurns turns : {PlaneTurns::paths, PlaneTurns::equal}) {
     o.plane_turns = turns;
     Script s(o, 4, 4);
@@ -186,9 +186,9 @@ TEST(Sender, AShareOfTheWindowGoesByPaths) {
 // Stop-and-wait by windows would leave a short path idle: each quarter of the window asks.
 TEST(Sender, AWindowBelowWhatTheReceiverAnswersByItselfAsksByQuarters) {
   MrcOptions o = quick_options();
-  o.congestion = CongestionControl::fixed_window;
+  o.congestion = "fixed_window";
   for (const std::uint64_t packets : {3, 8, 40}) {
-    o.fixed_window = packets * (4096 + 80);
+    o.congestion_options = {{"fixed_window", std::uint64_t{packets * (4096 + 80)}}};
     Script s(o);
     s.post(100 * kMtu);
     std::size_t asked = 0;
@@ -219,8 +219,8 @@ TEST(Sender, TheMarkOfAPlanesOnlyPathSwapsInABackup) {
 
 TEST(Sender, CongestionWindowHoldsBack) {
   MrcOptions o = quick_options();
-  o.congestion = CongestionControl::fixed_window;
-  o.fixed_window = 3 * (4096 + 80);
+  o.congestion = "fixed_window";
+  o.congestion_options = {{"fixed_window", std::uint64_t{3 * (4096 + 80)}}};
   Script s(o);
   s.post(100 * kMtu);
   const auto out = s.pull_all();
@@ -263,6 +263,7 @@ TEST(Sender, OwnPortDownTellsEveryLivePlaneUntilAnswered) {
 
 TEST(Sender, OwnPortUpNeedsThreeAnsweredProbes) {
   Script s(quick_options());
+  const std::uint64_t most = s.nic.sender(kLocal).limits().cwnd_most;
   s.nic.on_port(2, false, s.now);
   for (const Left& l : s.pull_all()) s.answer_endpoint(l);
   s.nic.on_port(2, true, s.now);
@@ -280,8 +281,7 @@ TEST(Sender, OwnPortUpNeedsThreeAnsweredProbes) {
     s.advance(microseconds(1));
   }
   EXPECT_EQ(answered, 3) HISTORY;
-  EXPECT_EQ(s.nic.sender(kLocal).congestion().max_window(),
-            Nscc(s.options, 4, microseconds(5)).max_window())
+  EXPECT_EQ(s.nic.sender(kLocal).limits().cwnd_most, most)
       << "maxwnd is back";
 }
 
@@ -345,7 +345,7 @@ TEST(Sender, BaseRttIsOfWholePackets) {
   auto probes = s.pull_all();
   s.advance(microseconds(4));
   for (const Left& l : probes) s.answer_endpoint(l);
-  EXPECT_NEAR(s.nic.sender(kLocal).congestion().base_rtt().microseconds(), 4 + 5 * 0.33, 0.2);
+  EXPECT_NEAR(s.nic.sender(kLocal).delay().base_rtt().microseconds(), 4 + 5 * 0.33, 0.2);
   s.post(kMtu);
   s.post(64);
   std::vector<Left> data;
@@ -357,8 +357,8 @@ TEST(Sender, BaseRttIsOfWholePackets) {
   s.sack(data[1], 0xffffff, 0b10);
   s.advance(nanoseconds(1'330));
   s.sack(data[0], 1);
-  EXPECT_LE(s.nic.sender(kLocal).congestion().average_delay(), nanoseconds(128)) HISTORY;
-  EXPECT_NEAR(s.nic.sender(kLocal).congestion().base_rtt().microseconds(), 5.65, 0.2);
+  EXPECT_LE(s.nic.sender(kLocal).delay().average(), nanoseconds(128)) HISTORY;
+  EXPECT_NEAR(s.nic.sender(kLocal).delay().base_rtt().microseconds(), 5.65, 0.2);
 }
 
 TEST(Sender, MeasurementThatNobodyAnswersGivesUp) {
@@ -401,10 +401,10 @@ TEST(Sender, TimestampsWrap) {
   const auto out = s.pull_all();
   s.advance(microseconds(6));  // the 16-bit clock passes zero
   ASSERT_GT(out[0].stamp.tx_ts, s.options.timestamp(s.now));
-  const auto window = s.nic.sender(kLocal).congestion().window();
+  const auto window = s.nic.sender(kLocal).limits().cwnd;
   s.sack(out[0], 0);
-  EXPECT_GE(s.nic.sender(kLocal).congestion().window(), window);
-  EXPECT_LT(s.nic.sender(kLocal).congestion().average_delay(), microseconds(1)) HISTORY;
+  EXPECT_GE(s.nic.sender(kLocal).limits().cwnd, window);
+  EXPECT_LT(s.nic.sender(kLocal).delay().average(), microseconds(1)) HISTORY;
 }
 
 TEST(Sender, ForgedAcknowledgementsAreCountedAndIgnored) {

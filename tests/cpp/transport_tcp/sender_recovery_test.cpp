@@ -342,7 +342,7 @@ TEST(Undo, AnAckOfTheOriginalTakesASpuriousRecoveryBack) {
   EXPECT_EQ(s.count.spurious_recoveries, 1u);
   EXPECT_EQ(s.sender.state(), Sender::State::open);
   EXPECT_GE(s.cwnd(), before);
-  EXPECT_EQ(s.sender.window().ssthresh, kNoThreshold);
+  EXPECT_EQ(s.sender.window().ssthresh, kNoLimit);
 }
 
 TEST(Undo, ASpuriousTimeoutIsTakenBackAndNothingMoreIsRepeated) {

@@ -22,7 +22,10 @@ struct SenderScript {
     return o;
   }
   explicit SenderScript(TcpOptions o = options("reno"))
-      : chosen(std::move(o)), sender(chosen, count, 1) {}
+      : chosen(std::move(o)), sender(chosen,
+               choose_congestion_control("congestion_control", chosen.congestion_control,
+                                         chosen.congestion_options, kSignals),
+               count, 1) {}
 
   std::uint64_t mss() const { return sender.window().mss; }
   // Posts one message that makes exactly `segments` full segments.

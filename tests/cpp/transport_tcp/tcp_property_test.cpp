@@ -15,7 +15,8 @@ tcp::TcpOptions storm_options(RandomStream& random) {
   tcp::TcpOptions o = quick(kControls[random.below(4)]);
   o.mtu = 1280 + random.below(3) * 1000;
   o.ecn = random.below(2);
-  o.hystart = random.below(2);
+  const bool hystart = random.below(2) != 0;
+  if (o.congestion_control == "cubic") o.congestion_options = {{"hystart", hystart}};
   o.initial_window = 1 + random.below(20);
   o.receive_buffer = 8'000 + random.below(random.below(2) ? 60'000 : 4'000'000);
   o.send_buffer = 8'000 + random.below(random.below(2) ? 60'000 : 4'000'000);

@@ -1,10 +1,10 @@
-// CUBIC, with HyStart in its slow start.
+// CUBIC's curve, and when slow start ends; see cubic.hpp.
+#include "transport/congestion/cubic.hpp"
+
 #include <algorithm>
 #include <cmath>
 
-#include "transport/tcp/algorithms.hpp"
-
-namespace loomnet::tcp {
+namespace loomnet::congestion {
 namespace {
 // RFC 9438 4.3: the Reno-friendly window's increase that gives Reno's throughput at CUBIC's beta.
 constexpr double kAlpha = 3 * (1 - Cubic::kBeta) / (1 + Cubic::kBeta);
@@ -19,15 +19,25 @@ constexpr double kUnknownPathGrowth = 1.0 / 20;
 
 // Linux (hystart_ack_delay): what segmentation offload may add to a train of ACKs, four of the
 // largest segments at the rate of slow start, twice the window per round trip; at most 1 ms.
-Picoseconds offload_allowance(const Window& window, Picoseconds srtt) {
+Picoseconds offload_allowance(const FlowLimits& limits, Picoseconds srtt) {
   constexpr double kLargest = 65'536;
   const double seconds =
-      4 * kLargest * srtt.seconds() / (2 * static_cast<double>(std::max<std::uint64_t>(window.cwnd, 1)));
+      4 * kLargest * srtt.seconds() / (2 * static_cast<double>(std::max<std::uint64_t>(limits.cwnd, 1)));
   return std::min(milliseconds(1), Picoseconds{static_cast<std::int64_t>(seconds * 1e12)});
 }
 }  // namespace
 
-bool HyStart::exit(const AckSample& s, const Window& window) {
+const OptionTable<CubicOptions>& CubicOptions::table() {
+  static const OptionTable<CubicOptions> rows = [] {
+    OptionTable<CubicOptions> t("TcpOptions");
+    t.add("hystart", &CubicOptions::hystart,
+          {.doc = "slow start ends where the RTT rises or a train of ACKs is half an RTT long"});
+    return t;
+  }();
+  return rows;
+}
+
+bool HyStart::exit(const AckSample& s, const FlowLimits& limits) {
   if (s.acked_end > round_end_ || round_end_ == 0) {
     round_end_ = s.sent_end;
     round_start_ = last_ack_ = s.now;
@@ -36,10 +46,10 @@ bool HyStart::exit(const AckSample& s, const Window& window) {
   }
   if (s.rtt == kNever) return false;
   delay_min_ = std::min(delay_min_, s.rtt);
-  if (window.cwnd < kLowWindow * window.mss) return false;
+  if (limits.cwnd < kLowWindow * limits.mss) return false;
   if (s.now - last_ack_ <= kAckGap) {
     last_ack_ = s.now;
-    if (s.now - round_start_ > (delay_min_ + offload_allowance(window, s.srtt)) / 2) return true;
+    if (s.now - round_start_ > (delay_min_ + offload_allowance(limits, s.srtt)) / 2) return true;
   }
   round_min_ = std::min(round_min_, s.rtt);
   if (samples_ < kMinSamples) {
@@ -55,7 +65,7 @@ double Cubic::k_of(double w_max, double cwnd) {
 
 void Cubic::begin_epoch(Picoseconds now) {
   epoch_ = now;
-  const double cwnd = static_cast<double>(window_.cwnd) / window_.mss;
+  const double cwnd = static_cast<double>(limits_.cwnd) / limits_.mss;
   if (w_max_ < cwnd) w_max_ = cwnd;
   k_ = k_of(w_max_, cwnd);
   w_est_ = cwnd;
@@ -64,13 +74,13 @@ void Cubic::begin_epoch(Picoseconds now) {
 void Cubic::on_ack(const AckSample& s) {
   last_ack_ = s.now;
   if (s.reducing || !s.cwnd_limited) return;
-  if (window_.in_slow_start()) {
-    if (hystart_on_ && hystart_.exit(s, window_)) window_.ssthresh = window_.cwnd;
+  if (limits_.in_slow_start()) {
+    if (hystart_on_ && hystart_.exit(s, limits_)) limits_.ssthresh = limits_.cwnd;
   }
   const std::uint64_t left = slow_start(s.delivered);
   if (left == 0) return;
   if (epoch_ == kNever) begin_epoch(s.now);
-  const double mss = window_.mss, cwnd = static_cast<double>(window_.cwnd) / mss;
+  const double mss = limits_.mss, cwnd = static_cast<double>(limits_.cwnd) / mss;
   const double acked = static_cast<double>(left) / mss;
   const double t = (s.now - epoch_).seconds();
   // 4.3, without its growth by whole segments above the window before the last reduction, which
@@ -90,20 +100,20 @@ void Cubic::on_ack(const AckSample& s) {
   grow(more * mss);
 }
 
-std::uint64_t Cubic::on_congestion(Congestion kind, std::uint64_t, Picoseconds) {
-  const double cwnd = static_cast<double>(window_.cwnd) / window_.mss;
+void Cubic::on_congestion(const CongestionEvent& e) {
+  const double cwnd = static_cast<double>(limits_.cwnd) / limits_.mss;
   prior_w_max_ = w_max_;
   cwnd_prior_ = cwnd;
   w_max_ = cwnd < w_max_ ? cwnd * (1 + kBeta) / 2 : cwnd;  // 4.7: fast convergence
   epoch_ = kNever;
-  limit_seen_ = kind != Congestion::timeout;
+  limit_seen_ = e.kind != Congestion::timeout;
   if (!limit_seen_) {
     w_max_ = 0;  // 4.8: the next stage begins with K = 0 at its own window
     hystart_.reset();
   }
   // 4.6, with cwnd in place of the flight as Linux has it: growth stops when not cwnd-limited.
-  return std::max<std::uint64_t>(static_cast<std::uint64_t>(cwnd * kBeta * window_.mss),
-                                 2 * window_.mss);
+  limits_.ssthresh = std::max<std::uint64_t>(
+      static_cast<std::uint64_t>(cwnd * kBeta * limits_.mss), 2 * limits_.mss);
 }
 
 void Cubic::on_undo(Picoseconds) {
@@ -116,4 +126,10 @@ void Cubic::on_restart(Picoseconds now) {
   if (epoch_ != kNever && last_ack_ > epoch_) epoch_ += now - last_ack_;
 }
 
-}  // namespace loomnet::tcp
+void Cubic::observe(Observer& out) const {
+  Reno::observe(out);
+  out.value("w_max", w_max_ * limits_.mss);
+  out.value("k_s", k_);
+}
+
+}  // namespace loomnet::congestion

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-namespace loomnet::tcp {
+namespace loomnet::congestion {
 
 class WindowedMax {
  public:
@@ -39,4 +39,4 @@ class WindowedMax {
   std::array<Sample, 3> best_{};
 };
 
-}  // namespace loomnet::tcp
+}  // namespace loomnet::congestion

@@ -7,27 +7,29 @@
 #include <array>
 
 #include "clock/random.hpp"
-#include "transport/tcp/bbr_policer.hpp"
-#include "transport/tcp/congestion.hpp"
-#include "transport/tcp/options.hpp"
-#include "transport/tcp/windowed_max.hpp"
+#include "transport/congestion.hpp"
+#include "transport/congestion/bbr_policer.hpp"
+#include "transport/congestion/windowed_max.hpp"
 
-namespace loomnet::tcp {
+namespace loomnet::congestion {
+
+struct BbrOptions {
+  static const OptionTable<BbrOptions>& table();
+};
 
 class Bbr final : public CongestionControl {
  public:
   enum class State : std::uint8_t { startup, drain, probe_bw, probe_rtt };
-  Bbr(Window& window, const TcpOptions& options, std::uint64_t stream);
+  Bbr(FlowLimits& limits, const BbrOptions& options, const FlowContext& flow);
 
   std::string_view name() const override { return "bbr"; }
-  bool owns_window() const override { return true; }
   void on_ack(const AckSample& sample) override;
-  std::uint64_t on_congestion(Congestion kind, std::uint64_t flight, Picoseconds now) override;
+  void on_congestion(const CongestionEvent& event) override;
   void on_recovered(Picoseconds now) override;
   void on_undo(Picoseconds now) override;
   void on_established(Picoseconds rtt, Picoseconds now) override;
   void on_restart(Picoseconds now) override;
-  std::string_view state() const override;
+  void observe(Observer& out) const override;
 
   State phase() const { return state_; }
   double pacing_gain() const { return pacing_gain_; }
@@ -96,4 +98,4 @@ class Bbr final : public CongestionControl {
   bool has_rtt_ = false;
 };
 
-}  // namespace loomnet::tcp
+}  // namespace loomnet::congestion

@@ -6,9 +6,9 @@
 
 #include <cmath>
 
-#include "transport/tcp/congestion.hpp"
+#include "transport/congestion.hpp"
 
-namespace loomnet::tcp {
+namespace loomnet::congestion {
 
 class BbrPolicer {
  public:
@@ -89,4 +89,4 @@ class BbrPolicer {
   int rounds_ = 0;
 };
 
-}  // namespace loomnet::tcp
+}  // namespace loomnet::congestion

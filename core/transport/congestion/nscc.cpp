@@ -1,13 +1,13 @@
 // Written from the pseudo-code of "MRC + SRv6 multi-plane fabrics" 2.8.
-#include "transport/mrc/nscc.hpp"
+#include "transport/congestion/nscc.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-namespace loomnet::mrc {
+namespace loomnet::congestion {
 namespace {
 
-constexpr double kGamma = 0.8, kEwma = 0.0125, kMaxDecrease = 0.5, kFastGain = 0.25;
+constexpr double kGamma = 0.8, kMaxDecrease = 0.5, kFastGain = 0.25;
 // Fair increases of a round trip that a window must hold to have them in full [choice].
 constexpr double kSmallIncreases = 4;
 constexpr double kHeaders = 80;  // of a packet, charged to the window
@@ -16,12 +16,31 @@ constexpr double kQaThreshold = 4;  // targets
 
 }  // namespace
 
+const OptionTable<NsccOptions>& NsccOptions::table() {
+  static const OptionTable<NsccOptions> rows = [] {
+    OptionTable<NsccOptions> t("MrcOptions");
+    t.add("min_window", &NsccOptions::min_window,
+          {.unit = "packets",
+           .doc = "floor of the window; below one packet the window is kept by time",
+           .least = 0,
+           .most = 1,
+           .above = true,
+           .range = "above 0 and at most 1 packet"});
+    t.add("nscc_port_scale", &NsccOptions::port_scale,
+          {.doc = "the largest window falls with the share of the ports that are live"});
+    t.add("nscc_quick_adapt", &NsccOptions::quick_adapt,
+          {.doc = "the window falls at once to what a round trip of heavy loss achieved"});
+    return t;
+  }();
+  return rows;
+}
+
 NsccConstants NsccConstants::derive(BitsPerSecond rate, Picoseconds net_rtt, std::uint32_t mss,
                                     bool trimming) {
   NsccConstants c;
   c.bdp = static_cast<double>(rate.count) / 8e6 * net_rtt.microseconds();
   c.scale_a = c.bdp / 150'000.0;
-  c.target_us = (trimming ? 0.75 : 1.0) * net_rtt.microseconds();
+  c.target_us = QueueDelay::target_us(net_rtt, trimming);
   c.scale_b = c.target_us / 12.0;
   c.alpha = 4.0 * mss * c.scale_a * c.scale_b / c.target_us;
   c.fi = 5.0 * mss * c.scale_a;
@@ -31,23 +50,33 @@ NsccConstants NsccConstants::derive(BitsPerSecond rate, Picoseconds net_rtt, std
   return c;
 }
 
-Nscc::Nscc(const MrcOptions& o, std::size_t planes, Picoseconds base_rtt) {
-  const BitsPerSecond rate{o.port_rate.count * planes};
-  c_ = NsccConstants::derive(rate, o.network_rtt, o.mtu, o.trim_nack);
-  fixed_ = o.congestion == CongestionControl::fixed_window;
-  quick_ = o.nscc_quick_adapt;
-  use_median_ = o.nscc_delay == NsccDelay::median;
-  scale_ports_ = o.nscc_port_scale;
-  if (fixed_ && o.fixed_window > 0) c_.max_window = static_cast<double>(o.fixed_window);
-  rate_ = static_cast<double>(rate.count) / 8e6;
-  packet_ = o.mtu;
-  min_window_ = o.min_window * packet_;
-  chunk_ = 8.0 * o.mtu;
-  net_us_ = o.network_rtt.microseconds();
-  base_us_ = base_rtt.microseconds();
-  whole_us_ = net_us_;
+Nscc::Nscc(FlowLimits& limits, const NsccOptions& o, const FlowContext& flow)
+    : CongestionControl(limits, {.owns_window = true}),
+      c_(NsccConstants::derive({flow.line_rate}, flow.network_rtt, flow.mss, flow.trimming)),
+      delay_(flow.base_rtt == kNever ? flow.network_rtt : flow.base_rtt, flow.network_rtt,
+             flow.trimming),
+      quick_(o.quick_adapt),
+      scale_ports_(o.port_scale),
+      rate_(static_cast<double>(flow.line_rate) / 8e6),
+      packet_(flow.mss),
+      min_window_(o.min_window * packet_),
+      whole_us_(flow.network_rtt.microseconds()),
+      chunk_(8.0 * flow.mss) {
   rescale();
   cwnd_ = max_window_;
+  publish();
+}
+
+void Nscc::publish() {
+  limits_.cwnd = static_cast<std::uint64_t>(cwnd_);
+  limits_.cwnd_most = static_cast<std::uint64_t>(max_window_);
+  // From one packet to the next where the window is below one packet: a whole count of picoseconds,
+  // which the rate gives back when it is rounded to the nearest.
+  limits_.pacing_rate = 0;
+  if (cwnd_ >= packet_) return;
+  const double gap_us = (delay_.base_us() + std::max(delay_.average_us(), 0.0)) * packet_ / cwnd_;
+  const auto gap = static_cast<std::int64_t>(gap_us * 1e6);
+  if (gap > 0) limits_.pacing_rate = packet_ * 8e12 / static_cast<double>(gap);
 }
 
 void Nscc::clamp() { cwnd_ = std::clamp(cwnd_, min_window_, max_window_); }
@@ -55,37 +84,38 @@ void Nscc::clamp() { cwnd_ = std::clamp(cwnd_, min_window_, max_window_); }
 void Nscc::rescale() {
   // A path that holds few packets is kept busy by three more than it holds: one on its way back as an
   // acknowledgement of two, and one behind which that waits [choice].
-  const double least = fixed_ ? packet_ : c_.bdp + 3 * (packet_ + kHeaders);
+  const double least = c_.bdp + 3 * (packet_ + kHeaders);
   max_window_ = std::max(least, c_.max_window * (scale_ports_ ? port_share_ : 1.0));
   clamp();
 }
 
-double Nscc::median(double delay_us) {
-  recent_[recent_count_++ % recent_.size()] = static_cast<float>(delay_us);
-  if (recent_count_ < recent_.size()) return delay_us;
-  auto sorted = recent_;
-  std::sort(sorted.begin(), sorted.end());
-  // Keeps the counter from wrapping to "too few" while staying on the same ring position.
-  if (recent_count_ >= 2 * recent_.size()) recent_count_ -= recent_.size();
-  return sorted[sorted.size() / 2];
+void Nscc::on_ack(const AckSample& s) {
+  Picoseconds delay = delay_.average();
+  if (s.rtt != kNever) {
+    delay = sample(s.rtt, s.marked, s.shorter);
+    if (s.delay != kNever) delay = s.delay;
+  }
+  on_sack(s.delivered, s.marked, delay, s.in_flight, s.now);
+  on_penalty(s.penalty, s.restore);
+}
+
+void Nscc::on_congestion(const CongestionEvent& e) {
+  if (e.kind == Congestion::refused) on_nack(e.bytes, e.flight, e.sent, e.now);
+  if (e.kind == Congestion::timeout) on_rto(e.bytes);
 }
 
 Picoseconds Nscc::sample(Picoseconds rtt, bool marked, Picoseconds shorter) {
   const double rtt_us = rtt.microseconds() + shorter.microseconds();
-  if (rtt_us < base_us_ && rtt.count > 0) base_us_ = rtt_us;
   // A path shorter than the configured RTT holds less; a longer one does not lift the maximum.
   if (shorter.count == 0 && rtt_us < whole_us_ && rtt_us > 0) {
     whole_us_ = rtt_us;
-    if (!fixed_) {
-      c_.bdp = rate_ * whole_us_;
-      c_.max_window = 1.5 * c_.bdp;
-      c_.quick_adapt_below = c_.max_window / (1 << kQaGate);
-      rescale();
-    }
+    c_.bdp = rate_ * whole_us_;
+    c_.max_window = 1.5 * c_.bdp;
+    c_.quick_adapt_below = c_.max_window / (1 << kQaGate);
+    rescale();
+    publish();
   }
-  const double d = rtt_us - base_us_;
-  avg_us_ += kEwma * ((!marked && d > c_.target_us ? 0.25 * base_us_ : d) - avg_us_);
-  return us(use_median_ ? median(d) : d);
+  return delay_.sample(rtt, marked, shorter);
 }
 
 // Many senders of one receiver have small windows, and the whole increase of each would refill the
@@ -97,7 +127,7 @@ double Nscc::small_share() const {
 }
 
 bool Nscc::fast(double acked, double delay_us) {
-  if (delay_us >= base_us_ / 12.0) {  // fast_delay
+  if (delay_us >= delay_.base_us() / 12.0) {  // fast_delay
     fast_bytes_ = 0;
     return fast_ = false;
   }
@@ -122,7 +152,7 @@ bool Nscc::quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t in
       done = true;
     }
     achieved_ = 0;
-    qa_end_us_ = now_us + base_us_ + c_.target_us;
+    qa_end_us_ = now_us + delay_.base_us() + c_.target_us;
   }
   if (done) inc_ = since_fulfil_ = 0;
   return done;
@@ -130,12 +160,11 @@ bool Nscc::quick_adapt(bool loss, bool marked, double delay_us, std::uint64_t in
 
 void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay,
                    std::uint64_t inflight, Picoseconds now) {
-  if (fixed_) return;
   const double acked = static_cast<double>(acked_bytes), d = delay.microseconds();
   const double now_us = now.microseconds();
   achieved_ += acked;
   seen_ += acked;
-  if (quick_adapt(false, marked, d, inflight, now_us)) return;
+  if (quick_adapt(false, marked, d, inflight, now_us)) return publish();
   if (!marked) {
     const bool is_fast = fast(acked, d);
     if (d >= c_.target_us) {
@@ -148,14 +177,16 @@ void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay,
   } else {
     fast_bytes_ = 0;
     fast_ = false;
-    if (d >= c_.target_us && avg_us_ > c_.target_us && now_us - last_decrease_us_ > base_us_) {
-      cwnd_ *= std::max(1.0 - kGamma * (avg_us_ - c_.target_us) / avg_us_, kMaxDecrease);
+    const double average = delay_.average_us();
+    if (d >= c_.target_us && average > c_.target_us &&
+        now_us - last_decrease_us_ > delay_.base_us()) {
+      cwnd_ *= std::max(1.0 - kGamma * (average - c_.target_us) / average, kMaxDecrease);
       last_decrease_us_ = now_us;
     }
   }
   clamp();
   since_fulfil_ += acked;
-  const bool period_over = now_us - last_adjust_us_ >= net_us_;
+  const bool period_over = now_us - last_adjust_us_ >= delay_.network_us();
   if (since_fulfil_ > chunk_ || period_over) {
     const double whole = std::max(cwnd_, packet_);
     cwnd_ += inc_ / whole;
@@ -166,12 +197,12 @@ void Nscc::on_sack(std::uint64_t acked_bytes, bool marked, Picoseconds delay,
     inc_ = since_fulfil_ = 0;
     clamp();
   }
+  publish();
 }
 
 void Nscc::on_nack(std::uint64_t bytes, std::uint64_t inflight, Picoseconds sent, Picoseconds now) {
-  if (fixed_) return;
   seen_ += static_cast<double>(bytes);
-  avg_us_ += kEwma * (net_us_ - avg_us_);
+  delay_.refused();
   trim_pending_ = true;
   if (!quick_adapt(true, true, 0, inflight, now.microseconds())) {
     if (min_window_ == packet_ || cwnd_ >= 2 * packet_) {
@@ -182,30 +213,40 @@ void Nscc::on_nack(std::uint64_t bytes, std::uint64_t inflight, Picoseconds sent
     }
     clamp();
   }
+  publish();
 }
 
 void Nscc::on_rto(std::uint64_t bytes) {
-  if (fixed_) return;
   cwnd_ -= static_cast<double>(bytes);
   clamp();
+  publish();
 }
 
 void Nscc::on_penalty(std::uint8_t penalty, bool restore) {
-  if (fixed_) return;
   if (penalty > 0) {
     if (saved_ == 0) saved_ = cwnd_;
     cwnd_ = std::min(cwnd_, saved_ * (128 - penalty) / 128.0);
-    clamp();
   } else if (saved_ > 0) {
     if (restore) cwnd_ = std::max(cwnd_, saved_);
     saved_ = 0;
-    clamp();
+  } else {
+    return;
   }
+  clamp();
+  publish();
 }
 
-void Nscc::on_ports(std::size_t live, std::size_t total) {
+void Nscc::on_ports(std::size_t live, std::size_t total, Picoseconds) {
   port_share_ = total == 0 ? 1.0 : static_cast<double>(live) / static_cast<double>(total);
-  if (!fixed_) rescale();
+  rescale();
+  publish();
 }
 
-}  // namespace loomnet::mrc
+void Nscc::observe(Observer& out) const {
+  out.value("queue_delay_ps", static_cast<double>(delay_.average().count));
+  out.value("base_rtt_ps", static_cast<double>(delay_.base_rtt().count));
+  out.value("cwnd_most", max_window_);
+  out.value("port_share", port_share_);
+}
+
+}  // namespace loomnet::congestion

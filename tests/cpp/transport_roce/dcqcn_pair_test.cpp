@@ -1,7 +1,4 @@
-// DCQCN: the rate's cuts and raises by the publication's rules, the CNP's bytes, and both in a pair
-// of NICs: one CNP per gap, paced sending after it.
-#include "transport/roce/dcqcn.hpp"
-
+// DCQCN in a pair of NICs: the CNP's bytes, one CNP per gap, paced sending after it; its options.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,96 +10,12 @@
 namespace loomnet {
 namespace {
 
-using roce::Dcqcn;
-using roce::DcqcnOptions;
-
-constexpr double kGiga = 1e9;
-constexpr DcqcnOptions kOptions{.on = true, .line_rate = 40'000'000'000};
-
-TEST(Dcqcn, StartsAtLineRateAndPacesNothing) {
-  Dcqcn d(kOptions);
-  d.on_sent(4'000, microseconds(1));
-  EXPECT_FALSE(d.limited());
-  EXPECT_EQ(d.rate(), 40 * kGiga);
-  EXPECT_LE(d.next_send(), microseconds(1));
-}
-
-TEST(Dcqcn, TheFirstNotificationHalvesTheRate) {
-  Dcqcn d(kOptions);
-  d.on_cnp(microseconds(10));
-  EXPECT_TRUE(d.limited());
-  EXPECT_DOUBLE_EQ(d.rate(), 20 * kGiga);
-  EXPECT_DOUBLE_EQ(d.target(), 40 * kGiga);
-  EXPECT_DOUBLE_EQ(d.alpha(), 1);  // (1 - g) * 1 + g
-  d.on_sent(1'000, microseconds(10));
-  EXPECT_EQ(d.next_send(), microseconds(10) + nanoseconds(400));
-  d.on_sent(1'000, microseconds(10) + nanoseconds(400));
-  EXPECT_EQ(d.next_send(), microseconds(10) + nanoseconds(800));
-}
-
-TEST(Dcqcn, AlphaDecaysWithoutNotificationsAndSoDoesTheNextCut) {
-  Dcqcn d(kOptions);
-  d.on_cnp({});
-  d.advance(microseconds(55 * 3));
-  const double kept = 255.0 / 256;
-  EXPECT_DOUBLE_EQ(d.alpha(), kept * kept * kept);
-  const double rate = d.rate(), alpha = d.alpha();
-  d.on_cnp(microseconds(170));
-  EXPECT_DOUBLE_EQ(d.target(), rate);
-  EXPECT_DOUBLE_EQ(d.rate(), rate * (1 - alpha / 2));
-  EXPECT_DOUBLE_EQ(d.alpha(), kept * alpha + 1.0 / 256);
-}
-
-TEST(Dcqcn, FastRecoveryThenAdditiveByTime) {
-  DcqcnOptions o = kOptions;
-  o.line_rate = 400'000'000'000;
-  Dcqcn d(o);
-  d.on_cnp({});
-  d.on_cnp(microseconds(1));  // 100 Gb/s, back towards 200
-  ASSERT_DOUBLE_EQ(d.rate(), 100 * kGiga);
-  double expected = 100 * kGiga;
-  for (int stage = 1; stage <= 5; ++stage) {
-    d.advance(microseconds(1 + 55 * stage));
-    expected = (expected + 200 * kGiga) / 2;
-    EXPECT_DOUBLE_EQ(d.rate(), expected) << stage;
-    EXPECT_DOUBLE_EQ(d.target(), 200 * kGiga) << stage;
-  }
-  d.advance(microseconds(1 + 55 * 6));
-  EXPECT_DOUBLE_EQ(d.target(), 200.04 * kGiga);
-  EXPECT_DOUBLE_EQ(d.rate(), (expected + 200.04 * kGiga) / 2);
-}
-
-TEST(Dcqcn, TheByteCounterRaisesAsTheTimerDoesAndBothTogetherFaster) {
-  DcqcnOptions o = kOptions;
-  o.line_rate = 400'000'000'000;
-  Dcqcn d(o);
-  d.on_cnp({});
-  d.on_cnp({});
-  for (int i = 0; i < 6; ++i) d.on_sent(10'000'000, {});  // six expiries of the byte counter
-  EXPECT_DOUBLE_EQ(d.target(), 200.04 * kGiga);
-  d.advance(microseconds(55 * 5));  // five of the timer: still additive
-  EXPECT_DOUBLE_EQ(d.target(), 200.24 * kGiga);
-  d.advance(microseconds(55 * 6));  // both beyond F: hyper increase, once
-  EXPECT_DOUBLE_EQ(d.target(), 200.64 * kGiga);
-}
-
-TEST(Dcqcn, NeverBelowTheMinimumAndFreeAgainAtLineRate) {
-  Dcqcn d(kOptions);
-  for (int i = 0; i < 100; ++i) d.on_cnp(microseconds(i));
-  EXPECT_DOUBLE_EQ(d.rate(), 0.1 * kGiga);
-  d.advance(seconds(10));
-  EXPECT_FALSE(d.limited());
-  EXPECT_DOUBLE_EQ(d.rate(), 40 * kGiga);
-}
-
-// --- in a pair of NICs -----------------------------------------------------------------------------
-
 using testbed::RoceBed;
 
 roce::RoceOptions with_dcqcn() {
   roce::RoceOptions o = testbed::quick();
-  o.dcqcn.on = true;
-  o.dcqcn.line_rate = 100'000'000'000;
+  o.dcqcn = true;
+  o.line_rate = 100'000'000'000;
   return o;
 }
 
@@ -200,13 +113,13 @@ TEST(Dcqcn, OptionsOutOfRangeAreNamed) {
     void port_ready(PlanePort) override {}
   } sink;
   roce::RoceOptions o;
-  o.dcqcn.on = true;
+  o.dcqcn = true;
   EXPECT_THROW(roce::RoceTransport(sink, o), std::invalid_argument) << "no line rate";
-  o.dcqcn.line_rate = 1'000'000;
+  o.line_rate = 1'000'000;
   EXPECT_THROW(roce::RoceTransport(sink, o), std::invalid_argument) << "minimum above it";
-  o.dcqcn.minimum_rate = 1'000;
+  o.congestion_options = {{"minimum_rate_bps", std::uint64_t{1'000}}};
   EXPECT_NO_THROW(roce::RoceTransport(sink, o));
-  o.dcqcn.g = 0;
+  o.congestion_options = {{"dcqcn_g", 0.0}};
   EXPECT_THROW(roce::RoceTransport(sink, o), std::invalid_argument);
 }
 

@@ -1,10 +1,10 @@
 // BBR's model of the path and its state machine; section numbers are the draft's.
-#include "transport/tcp/bbr.hpp"
+#include "transport/congestion/bbr.hpp"
 
 #include <algorithm>
 #include <array>
 
-namespace loomnet::tcp {
+namespace loomnet::congestion {
 namespace {
 constexpr double kHighGain = 2.885;         // 2/ln 2 (4.3.2)
 constexpr std::uint64_t kBtlBwWindow = 10;  // rounds (4.1.1.3)
@@ -19,34 +19,33 @@ constexpr std::array<double, 8> kCycle = {1.25, 0.75, 1, 1, 1, 1, 1, 1};  // 4.3
 constexpr std::uint64_t kPurpose = 0x626272;                              // "bbr"
 }  // namespace
 
-Bbr::Bbr(Window& window, const TcpOptions& options, std::uint64_t stream)
-    : CongestionControl(window),
-      initial_window_(std::uint64_t{options.initial_window} * window.mss),
-      random_(options.seed, stream, kPurpose),
+const OptionTable<BbrOptions>& BbrOptions::table() {
+  static const OptionTable<BbrOptions> rows("bbr");
+  return rows;
+}
+
+Bbr::Bbr(FlowLimits& limits, const BbrOptions&, const FlowContext& flow)
+    : CongestionControl(limits, {.owns_window = true}),
+      initial_window_(flow.initial_window),
+      random_(flow.seed, flow.stream, kPurpose),
       btl_bw_(kBtlBwWindow) {
   enter_startup();
   // 4.2.1: the initial window per 1 ms until an RTT is known.
-  window_.pacing_rate =
+  limits_.pacing_rate =
       static_cast<std::uint64_t>(kHighGain * 8000.0 * static_cast<double>(initial_window_));
 }
 
-std::string_view Bbr::state() const {
-  switch (state_) {
-    case State::startup:
-      return "startup";
-    case State::drain:
-      return "drain";
-    case State::probe_bw:
-      return "probe_bw";
-    case State::probe_rtt:
-      return "probe_rtt";
-  }
-  return "unknown";
+void Bbr::observe(Observer& out) const {
+  out.value("phase", static_cast<double>(state_));  // of State, from 0
+  out.value("bottleneck_bps", 8 * bottleneck_rate());
+  out.value("rtprop_ps", rtprop_ == kNever ? 0 : static_cast<double>(rtprop_.count));
+  out.value("pacing_gain", pacing_gain_);
+  out.value("policed", policed() ? 1 : 0);
 }
 
 void Bbr::pace_initial_window(Picoseconds rtt) {
   has_rtt_ = true;
-  window_.pacing_rate =
+  limits_.pacing_rate =
       static_cast<std::uint64_t>((1 - kPacingMargin) * kHighGain * 8.0 *
                                  static_cast<double>(initial_window_) / rtt.seconds());
 }
@@ -128,14 +127,14 @@ void Bbr::update_ack_aggregation(const AckSample& s) {
   }
   auto expected = static_cast<std::uint64_t>(path_rate() * (s.now - aggregation_begin_).seconds());
   if (aggregation_acked_ <= expected ||
-      aggregation_acked_ + s.delivered >= kAggregationEpoch * window_.mss) {
+      aggregation_acked_ + s.delivered >= kAggregationEpoch * limits_.mss) {
     aggregation_acked_ = 0;
     aggregation_begin_ = s.now;
     expected = 0;
   }
   aggregation_acked_ += s.delivered;
   std::uint64_t& most = extra_acked_[static_cast<std::size_t>(extra_acked_index_)];
-  most = std::max(most, std::min(aggregation_acked_ - expected, window_.cwnd));
+  most = std::max(most, std::min(aggregation_acked_ - expected, limits_.cwnd));
 }
 
 std::uint64_t Bbr::aggregated() const {
@@ -145,14 +144,14 @@ std::uint64_t Bbr::aggregated() const {
 }
 
 std::uint64_t Bbr::send_quantum() const {  // 4.2.2, in whole segments as Linux counts them
-  const std::uint64_t mss = window_.mss, least = window_.pacing_rate < 1'200'000 ? 1 : 2;
-  const std::uint64_t bytes = std::min<std::uint64_t>(window_.pacing_rate / 8 / 1024, 64 << 10);
+  const std::uint64_t mss = limits_.mss, least = limits_.pacing_rate < 1'200'000 ? 1 : 2;
+  const std::uint64_t bytes = std::min<std::uint64_t>(limits_.pacing_rate / 8 / 1024, 64 << 10);
   return std::max(bytes / mss, least) * mss;
 }
 
 // 4.2.3.2, with Linux's rounding: whole segments, an even number of them, two more while probing.
 std::uint64_t Bbr::inflight(double rate, double gain, std::uint64_t more) const {
-  const std::uint64_t mss = window_.mss;
+  const std::uint64_t mss = limits_.mss;
   std::uint64_t bytes = initial_window_;
   if (rtprop_ != kNever && rate > 0) {
     bytes = static_cast<std::uint64_t>(gain * rate * rtprop_.seconds()) + more;
@@ -221,7 +220,7 @@ void Bbr::check_probe_rtt(const AckSample& s) {
   if (state_ == State::probe_rtt) {
     limited_until_ = s.delivered_total + s.in_flight;  // 4.3.5: its low rates say nothing
     if (probe_rtt_done_ == kNever) {
-      if (s.in_flight <= kMinPipe * window_.mss) {
+      if (s.in_flight <= kMinPipe * limits_.mss) {
         probe_rtt_done_ = s.now + kProbeRttDuration;
         probe_rtt_round_done_ = false;
         next_round_delivered_ = s.delivered_total;
@@ -247,25 +246,25 @@ void Bbr::check_probe_rtt(const AckSample& s) {
 
 void Bbr::set_pacing_rate(double gain) {
   const auto rate = static_cast<std::uint64_t>((1 - kPacingMargin) * gain * 8 * path_rate());
-  if (rate > 0 && (filled_pipe_ || rate > window_.pacing_rate)) window_.pacing_rate = rate;
+  if (rate > 0 && (filled_pipe_ || rate > limits_.pacing_rate)) limits_.pacing_rate = rate;
 }
 
 void Bbr::save_window() {
   const bool own = followed_ != Repair::none || state_ == State::probe_rtt;
-  prior_cwnd_ = own ? std::max(prior_cwnd_, window_.cwnd) : window_.cwnd;
+  prior_cwnd_ = own ? std::max(prior_cwnd_, limits_.cwnd) : limits_.cwnd;
 }
 
-void Bbr::restore_window() { window_.cwnd = std::max(window_.cwnd, prior_cwnd_); }
+void Bbr::restore_window() { limits_.cwnd = std::max(limits_.cwnd, prior_cwnd_); }
 
 // 4.2.3.4: a round of packet conservation when a recovery begins, and back to the window before it
 // when it ends. One that begins with the ACK which ended another goes on with it.
 void Bbr::follow_repair(const AckSample& s) {
-  const std::uint64_t mss = window_.mss;
-  if (s.lost > 0) window_.cwnd = window_.cwnd > s.lost + mss ? window_.cwnd - s.lost : mss;
+  const std::uint64_t mss = limits_.mss;
+  if (s.lost > 0) limits_.cwnd = limits_.cwnd > s.lost + mss ? limits_.cwnd - s.lost : mss;
   if (repair_ == Repair::recovery && followed_ != Repair::recovery) {
     packet_conservation_ = true;
     next_round_delivered_ = s.delivered_total;
-    window_.cwnd = s.in_flight + s.delivered;
+    limits_.cwnd = s.in_flight + s.delivered;
   } else if (repair_ == Repair::none && followed_ != Repair::none) {
     packet_conservation_ = false;
     restore_window();
@@ -274,35 +273,34 @@ void Bbr::follow_repair(const AckSample& s) {
 }
 
 void Bbr::set_window(const AckSample& s) {
-  const std::uint64_t mss = window_.mss;
+  const std::uint64_t mss = limits_.mss;
   if (s.delivered > 0) {
     follow_repair(s);
     if (packet_conservation_) {
-      window_.cwnd = std::max(window_.cwnd, s.in_flight + s.delivered);
+      limits_.cwnd = std::max(limits_.cwnd, s.in_flight + s.delivered);
     } else {
       const std::uint64_t target = inflight(path_rate(), cwnd_gain_, aggregated());
       if (filled_pipe_) {
-        window_.cwnd = std::min(window_.cwnd + s.delivered, target);
-      } else if (window_.cwnd < target || s.delivered_total < initial_window_) {
-        window_.cwnd += s.delivered;
+        limits_.cwnd = std::min(limits_.cwnd + s.delivered, target);
+      } else if (limits_.cwnd < target || s.delivered_total < initial_window_) {
+        limits_.cwnd += s.delivered;
       }
-      window_.cwnd = std::max(window_.cwnd, kMinPipe * mss);
+      limits_.cwnd = std::max(limits_.cwnd, kMinPipe * mss);
     }
   }
-  if (state_ == State::probe_rtt) window_.cwnd = std::min(window_.cwnd, kMinPipe * mss);
+  if (state_ == State::probe_rtt) limits_.cwnd = std::min(limits_.cwnd, kMinPipe * mss);
 }
 
-std::uint64_t Bbr::on_congestion(Congestion kind, std::uint64_t, Picoseconds) {
-  if (kind == Congestion::ecn) return kNoThreshold;
+void Bbr::on_congestion(const CongestionEvent& e) {
+  if (e.kind == Congestion::ecn) return;
   save_window();
   repair_ = Repair::recovery;
-  if (kind == Congestion::timeout) {  // Linux (bbr_set_state): whether the pipe is full is open
+  if (e.kind == Congestion::timeout) {  // Linux (bbr_set_state): whether the pipe is full is open
     repair_ = followed_ = Repair::timeout;
     full_bw_ = 0;
     timed_out_ = true;
-    window_.cwnd = window_.mss;
+    limits_.cwnd = limits_.mss;
   }
-  return kNoThreshold;
 }
 
 void Bbr::on_recovered(Picoseconds) { repair_ = Repair::none; }
@@ -320,4 +318,4 @@ void Bbr::on_restart(Picoseconds) {  // 4.4.3
   if (state_ == State::probe_bw) set_pacing_rate(1);
 }
 
-}  // namespace loomnet::tcp
+}  // namespace loomnet::congestion

@@ -1,0 +1,28 @@
+// The built-in congestion controls by name, with what each needs of its transport.
+#include "transport/congestion/built_in.hpp"
+
+#include "transport/congestion/bbr.hpp"
+#include "transport/congestion/cubic.hpp"
+#include "transport/congestion/dcqcn.hpp"
+#include "transport/congestion/dctcp.hpp"
+#include "transport/congestion/fixed_window.hpp"
+#include "transport/congestion/nscc.hpp"
+#include "transport/congestion/reno.hpp"
+
+namespace loomnet {
+
+std::vector<CongestionKind> built_in_congestion_controls() {
+  using namespace congestion;
+  using namespace signal;
+  return {
+      congestion_kind<Reno>("reno", recovery, RenoOptions::table()),
+      congestion_kind<Cubic>("cubic", rtt | recovery, CubicOptions::table()),
+      congestion_kind<Dctcp>("dctcp", marks | recovery, DctcpOptions::table()),
+      congestion_kind<Bbr>("bbr", rtt | delivery_rate | recovery, BbrOptions::table()),
+      congestion_kind<Nscc>("nscc", rtt | marks | refusals | line_rate, NsccOptions::table()),
+      congestion_kind<FixedWindow>("fixed_window", line_rate, FixedWindowOptions::table()),
+      congestion_kind<Dcqcn>("dcqcn", notifications | line_rate, DcqcnOptions::table()),
+  };
+}
+
+}  // namespace loomnet
