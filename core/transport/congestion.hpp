@@ -169,9 +169,9 @@ inline void count_sent(FlowLimits& limits, CongestionControl& control, std::uint
   limits.sent += bytes;
   if (now >= limits.next_tick || limits.sent >= limits.next_sent) control.on_tick(now);
 }
-// When a sender's timer must call on_tick.
+// When a sender's timer must call on_tick. Most controls have no ticks, and are not looked at.
 inline Picoseconds tick_at(const FlowLimits& limits, const CongestionControl& control) {
-  return control.traits.lazy ? kNever : limits.next_tick;
+  return limits.next_tick == kNever || control.traits.lazy ? kNever : limits.next_tick;
 }
 // The limits of a flow that has sent nothing: what a control is made on.
 FlowLimits fresh_limits(const FlowContext& flow);
@@ -204,12 +204,13 @@ CongestionMake choose_congestion_control(std::string_view field, std::string_vie
 OptionValues options_of_control(std::string_view transport, const std::vector<OptionInfo>& known,
                                 std::string_view name, const OptionValues& options, Signals gives);
 
-// The row of a control made of `Control(FlowLimits&, const Options&, const FlowContext&)`.
+// The row of a control made of `Control(FlowLimits&, const Options&, const FlowContext&)`; `table` lives
+// as long as the program.
 template <typename Control, typename Options>
 CongestionKind congestion_kind(std::string name, Signals needs, const OptionTable<Options>& table) {
   CongestionKind kind;
   kind.options = table.describe();
-  kind.choose = [name, table](const OptionValues& values) -> CongestionMake {
+  kind.choose = [name, &table](const OptionValues& values) -> CongestionMake {
     auto options = std::make_shared<Options>();
     if (const OptionValues others = table.read(name, *options, values); !others.empty()) {
       refuse_option(name, "no option " + others.front().first);

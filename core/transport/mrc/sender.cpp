@@ -219,7 +219,9 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
   const std::uint32_t nominal = window_.at(psn).nominal;
   const bool ask = asks(psn, nominal);
   fly(psn, ev, now);
-  pace(nominal, now);
+  count_sent(limits_, *control_, nominal, now);
+  pace_at_ = now;
+  if (limits_.pacing_rate > 0) [[unlikely]] pace(nominal, now);
   context_.count(Count::data_sent);
   if (again) context_.count(Count::data_retransmitted);
   PacketPtr packet = build(psn, window_.at(psn), again, ask, now);
@@ -229,14 +231,9 @@ Sender::Offer Sender::offer(PlanePort port, PlaneMask free, Picoseconds now) {
 
 // When the next packet may leave: where the window is below one packet, as if each were a whole one.
 void Sender::pace(std::uint32_t nominal, Picoseconds now) {
-  count_sent(limits_, *control_, nominal, now);
-  if (limits_.pacing_rate == 0) {
-    pace_at_ = now;
-    return;
-  }
   const bool below = limits_.cwnd < mss();
   const double gap = static_cast<double>(below ? mss() : nominal) * 8e12 / limits_.pacing_rate;
-  pace_at_ = (below ? now : std::max(pace_at_, now)) + Picoseconds{std::llround(gap)};
+  pace_at_ = now + Picoseconds{std::llround(gap)};
 }
 
 PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, bool ask,
