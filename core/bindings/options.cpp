@@ -63,9 +63,9 @@ class Fields {
 OptionValue option_value(const char* what, py::handle name, py::handle value) {
   if (value.is_none()) return std::monostate{};
   if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
-  if (py::isinstance<py::str>(value)) return value.cast<std::string>();
   if (py::isinstance<py::float_>(value)) return value.cast<double>();
   try {
+    if (py::isinstance<py::str>(value)) return value.cast<std::string>();
     if (PyIndex_Check(value.ptr())) {
       const py::int_ whole(py::reinterpret_borrow<py::object>(value));
       if (PyObject_RichCompareBool(whole.ptr(), py::int_(0).ptr(), Py_LT) == 1) {
@@ -82,7 +82,7 @@ OptionValue option_value(const char* what, py::handle name, py::handle value) {
       if (type.starts_with("bool")) return value.attr("__bool__")().cast<bool>();
       return py::float_(py::reinterpret_borrow<py::object>(value)).cast<double>();
     }
-  } catch (const py::cast_error&) {  // beyond 64 bits
+  } catch (const py::cast_error&) {  // beyond 64 bits, or no text in UTF-8
   } catch (const py::error_already_set&) {
   }
   throw py::value_error(std::string(what) + ": " + std::string(py::str(name)) +
@@ -94,10 +94,14 @@ OptionValue option_value(const char* what, py::handle name, py::handle value) {
 OptionValues option_values(const char* what, const py::dict& options) {
   OptionValues out;
   for (const auto& [name, value] : options) {
-    if (!py::isinstance<py::str>(name)) {
-      throw py::value_error(std::string(what) + ": an option's name must be a string");
+    try {
+      if (py::isinstance<py::str>(name)) {
+        out.emplace_back(name.cast<std::string>(), option_value(what, name, value));
+        continue;
+      }
+    } catch (const py::cast_error&) {  // no text in UTF-8
     }
-    out.emplace_back(py::cast<std::string>(name), option_value(what, name, value));
+    throw py::value_error(std::string(what) + ": an option's name must be a string");
   }
   return out;
 }
