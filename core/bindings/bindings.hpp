@@ -3,6 +3,7 @@
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <optional>
 #include <string>
@@ -16,6 +17,13 @@
 #include "transport/tcp/options.hpp"
 
 namespace loomnet {
+
+// Types as signatures, and so the stub _core/__init__.pyi, name them.
+using Counts = pybind11::typing::Dict<pybind11::str, pybind11::int_>;
+template <class... T>
+using Rows = pybind11::typing::List<pybind11::typing::Tuple<T...>>;
+using Marks = Rows<pybind11::int_, pybind11::int_, pybind11::int_, pybind11::int_, pybind11::int_,
+                   pybind11::int_>;
 
 inline Picoseconds ps(std::int64_t count) { return {count}; }
 
@@ -35,9 +43,9 @@ roce::RoceOptions roce_options(const pybind11::dict& options);
 tcp::TcpOptions tcp_options(const pybind11::dict& options, std::uint64_t seed);
 rank::NoticeKind notice_named(const std::string& name);
 rank::GoneReason reason_named(const std::string& name);
-pybind11::list mark_list(const std::vector<RankMark>& marks);
+Marks mark_list(const std::vector<RankMark>& marks);
 std::vector<std::uint64_t> queued_bytes(Network& network, const std::vector<std::uint32_t>& halves);
-pybind11::dict counters_dict(const RunCounters& counters);
+Counts counters_dict(const RunCounters& counters);
 Collective collective_named(const std::string& name);
 LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<bool> up,
                        std::optional<std::uint64_t> rate_bps, std::optional<double> queue_share,

@@ -12,8 +12,8 @@ namespace py = pybind11;
 namespace loomnet {
 namespace {
 
-// A column for each figure, with a row for each direction of each link.
-py::dict link_counters(Network& network) {
+using Columns = py::typing::Dict<py::str, py::array_t<std::uint64_t>>;
+Columns link_counters(Network& network) {
   const std::size_t n = 2 * network.links();
   const auto column = [&](auto read) {
     py::array_t<std::uint64_t> values(n);
@@ -23,7 +23,7 @@ py::dict link_counters(Network& network) {
     }
     return values;
   };
-  py::dict out;
+  Columns out;
   out["packets"] = column([](const LinkCounters& c) { return c.packets; });
   out["bytes"] = column([](const LinkCounters& c) { return c.bytes; });
   out["trimmed"] = column([](const LinkCounters& c) { return c.trimmed; });
@@ -40,8 +40,8 @@ py::dict link_counters(Network& network) {
   return out;
 }
 
-py::dict switch_counters(Network& network, NodeId node) {
-  py::dict out;
+Counts switch_counters(Network& network, NodeId node) {
+  Counts out;
   if (SwitchProgram* program = network.program(node)) {
     std::vector<SwitchCounter> counters;
     program->counters(counters);
@@ -62,9 +62,9 @@ py::dict switch_counters(Network& network, NodeId node) {
   return out;
 }
 
-py::dict nic_counters(Network& network, NodeId host) {
+Counts nic_counters(Network& network, NodeId host) {
   Nic& nic = network.nic(host);
-  py::dict out;
+  Counts out;
   const NicCounters& c = nic.counters();
   out["kernel_queue_full"] = c.kernel_queue_full;
   out["kernel_absent"] = c.kernel_absent;
@@ -90,9 +90,10 @@ py::array_t<std::int64_t> intervals(const std::vector<WorkMeter::Interval>& rows
   return out;
 }
 
-py::dict meter(Network& network, NodeId host) {
+using Meter = py::typing::Dict<py::str, py::object>;
+Meter meter(Network& network, NodeId host) {
   WorkMeter& m = network.nic(host).meter();
-  py::dict out;
+  Meter out;
   out["busy"] = intervals(m.busy());
   out["silences"] = intervals(m.silences());
   py::array_t<std::int64_t> work({static_cast<py::ssize_t>(m.work().size()), py::ssize_t{3}});
@@ -111,13 +112,11 @@ py::dict meter(Network& network, NodeId host) {
   return out;
 }
 
-// What `ss -ti` shows of a kernel's socket, of the model's sender: bytes, picoseconds, bits per
-// second.
-py::dict tcp_state(Network& network, NodeId host, QpNumber qp) {
+Counts tcp_state(Network& network, NodeId host, QpNumber qp) {
   auto* transport = dynamic_cast<tcp::TcpTransport*>(network.nic(host).transport());
   if (!transport) throw std::invalid_argument("tcp_state: the host's transport is not tcp");
   tcp::Sender& sender = transport->sender(qp);
-  py::dict out;
+  Counts out;
   out["acked"] = sender.acked();
   out["cwnd"] = sender.window().cwnd;
   out["srtt_ps"] = sender.rtt().srtt().count;
@@ -129,8 +128,9 @@ py::dict tcp_state(Network& network, NodeId host, QpNumber qp) {
 constexpr const char* kEventNames[] = {"ev_assumed_bad", "ev_good", "ev_swapped", "port_excluded",
                                        "port_restored",  "rto",     "qp_error"};
 
-py::list transport_events(Network& network, NodeId host) {
-  py::list out;
+using Events = Rows<py::int_, py::str, py::int_, py::int_>;
+Events transport_events(Network& network, NodeId host) {
+  Events out;
   for (const TransportEvent& e : network.nic(host).events()) {
     out.append(
         py::make_tuple(e.at.count, kEventNames[static_cast<std::size_t>(e.kind)], e.qp, e.value));
@@ -140,8 +140,8 @@ py::list transport_events(Network& network, NodeId host) {
 
 }  // namespace
 
-py::dict counters_dict(const RunCounters& c) {
-  py::dict out;
+Counts counters_dict(const RunCounters& c) {
+  Counts out;
   out["lost"] = c.lost;
   out["retransmitted"] = c.retransmitted;
   out["readmitted"] = c.readmitted;
@@ -167,16 +167,25 @@ void bind_figures(py::class_<Network>& network) {
       .def("run_counters",
            [](Network& n, const std::vector<NodeId>& hosts) {
              return counters_dict(run_counters(n, hosts));
-           })
-      .def("link_counters", &link_counters)
-      .def("switch_counters", &switch_counters)
-      .def("nic_counters", &nic_counters)
-      .def("tcp_state", &tcp_state, py::arg("host"), py::arg("qp"))
+           },
+           py::arg("hosts"), "Sums over these hosts' NICs.")
+      .def("link_counters", &link_counters,
+           "Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.")
+      .def("switch_counters", &switch_counters, py::arg("node"))
+      .def("nic_counters", &nic_counters, py::arg("host"))
+      .def("tcp_state", &tcp_state, py::arg("host"), py::arg("qp"),
+           "What `ss -ti` shows of a kernel's socket, of the model's sender: acked and cwnd in bytes, "
+           "srtt_ps, min_rtt_ps, pacing_bps.")
       .def("queued", &queued_bytes, py::arg("halves"),
            "Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.")
-      .def("meter", &meter)
-      .def("close_meter", [](Network& n, NodeId host) { n.nic(host).meter().close(n.now()); })
-      .def("transport_events", &transport_events);
+      .def("meter", &meter, py::arg("host"),
+           "work: int64[n, 3] of begin, end (ps) and bytes; busy and silences: int64[n, 2] of begin "
+           "and end (ps); bins: uint64[n], bytes per bin_ps; bytes: their sum.")
+      .def(
+          "close_meter", [](Network& n, NodeId host) { n.nic(host).meter().close(n.now()); },
+          py::arg("host"))
+      .def("transport_events", &transport_events, py::arg("host"),
+           "[(at_ps, name, queue pair, value)] in order of time.");
 }
 
 }  // namespace loomnet

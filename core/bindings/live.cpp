@@ -12,8 +12,8 @@ namespace py = pybind11;
 namespace loomnet {
 namespace {
 
-py::dict lateness(const LatenessSummary& s) {
-  py::dict out;
+Counts lateness(const LatenessSummary& s) {
+  Counts out;
   out["count"] = s.count;
   out["p50_ps"] = s.p50.count;
   out["p99_ps"] = s.p99.count;
@@ -44,9 +44,10 @@ LiveRun::Switch switch_of(const SwitchTuple& row) {
   return {node, netns, name, {.hash_seed = hash_seed}, tables};
 }
 
-py::dict fidelity(LiveRun& run) {
+py::typing::Dict<py::str, py::object> fidelity(LiveRun& run) {
   const Fidelity f = run.fidelity();
-  py::dict out, counters;
+  py::typing::Dict<py::str, py::object> out;
+  Counts counters;
   out["verdict"] = std::string(to_string(f.verdict));
   out["reason"] = f.reason;
   out["lateness"] = lateness(f.lateness);
@@ -85,7 +86,7 @@ void bind_live(py::module_& m) {
            py::arg("lateness_bound_ps") = 1'000'000'000,
            "ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); "
            "switches: (node, netns fd, name, hash seed, tables).")
-      .def("add_rank", &LiveRun::add_rank, py::keep_alive<1, 2>())
+      .def("add_rank", &LiveRun::add_rank, py::keep_alive<1, 2>(), py::arg("bridge"))
       .def("start", &LiveRun::start)
       .def("pause", &LiveRun::pause, py::call_guard<Release>(),
            "Holds the loop until resume(): for the moments in which Python touches the network.")
@@ -112,7 +113,7 @@ void bind_live(py::module_& m) {
           [](LiveRun& r, NodeId node, std::shared_ptr<TableBatch> tables) {
             r.fabric().set_tables(node, *tables);
           },
-          py::call_guard<Release>())
+          py::call_guard<Release>(), py::arg("node"), py::arg("tables"))
       .def(
           "set_carrier",
           [](LiveRun& r, NodeId node, std::uint16_t port, bool up) {
@@ -128,7 +129,7 @@ void bind_live(py::module_& m) {
               Release release;
               seen = r.look(bridges);
             }
-            py::list out;
+            Rows<Marks, py::int_, py::int_, py::int_, py::str, py::str> out;
             for (const LiveRun::RankSeen& s : seen) {
               out.append(py::make_tuple(
                   mark_list(s.marks), s.finished, s.failed, s.unfinished, s.under_way,
@@ -136,22 +137,25 @@ void bind_live(py::module_& m) {
             }
             return out;
           },
+          py::arg("bridges"),
           "[(marks since the last look, finished works, failed works, works under way, the name of "
           "the first of them, fault or '')] of these ranks.")
-      .def("tell",
-           [](LiveRun& r, RankBridge& bridge, const std::string& kind, std::uint32_t peer,
-              const std::string& reason) {
-             const auto k = notice_named(kind);
-             const auto why = reason_named(reason);
-             Release release;
-             r.call([&] { bridge.tell(k, peer, why, r.network().now()); });
-           })
+      .def(
+          "tell",
+          [](LiveRun& r, RankBridge& bridge, const std::string& kind, std::uint32_t peer,
+             const std::string& reason) {
+            const auto k = notice_named(kind);
+            const auto why = reason_named(reason);
+            Release release;
+            r.call([&] { bridge.tell(k, peer, why, r.network().now()); });
+          },
+          py::arg("bridge"), py::arg("kind"), py::arg("peer"), py::arg("reason"))
       .def(
           "stop_at",
           [](LiveRun& r, RankBridge& bridge, std::uint32_t step) {
             r.call([&] { bridge.stop_at(step, r.network().now()); });
           },
-          py::call_guard<Release>())
+          py::call_guard<Release>(), py::arg("bridge"), py::arg("step"))
       .def(
           "collective_state",
           [](LiveRun& r, CollectiveTraffic& t) {
@@ -161,23 +165,26 @@ void bind_live(py::module_& m) {
               return std::make_tuple(done, t.done());
             });
           },
-          py::call_guard<Release>(), "(rank 0's iterations, done) of a collective job.")
+          py::call_guard<Release>(), py::arg("traffic"),
+          "([(begin_ps, end_ps)] of rank 0's iterations, done) of a collective job.")
       .def(
           "flows_done", [](LiveRun& r, FlowTraffic& t) { return r.call([&] { return t.done(); }); },
-          py::call_guard<Release>())
+          py::call_guard<Release>(), py::arg("traffic"))
       .def(
           "flows_done",
           [](LiveRun& r, GraphTraffic& t) { return r.call([&] { return t.done(); }); },
-          py::call_guard<Release>())
-      .def("run_counters",
-           [](LiveRun& r, const std::vector<NodeId>& hosts) {
-             RunCounters c;
-             {
-               Release release;
-               c = r.call([&] { return run_counters(r.network(), hosts); });
-             }
-             return counters_dict(c);
-           })
+          py::call_guard<Release>(), py::arg("traffic"))
+      .def(
+          "run_counters",
+          [](LiveRun& r, const std::vector<NodeId>& hosts) {
+            RunCounters c;
+            {
+              Release release;
+              c = r.call([&] { return run_counters(r.network(), hosts); });
+            }
+            return counters_dict(c);
+          },
+          py::arg("hosts"), "Network.run_counters, on the loop's thread.")
       .def(
           "queued",
           [](LiveRun& r, const std::vector<std::uint32_t>& halves) {
@@ -216,19 +223,22 @@ void bind_live(py::module_& m) {
                                                 bytes.size()});
             });
           },
+          py::arg("node"), py::arg("port"), py::arg("frame"),
           "Puts raw bytes into a port, as a faulty device would.")
-      .def("lateness_window", [](LiveRun& r) { return lateness(r.loop().take_window()); })
-      .def("switch_counters",
-           [](LiveRun& r, NodeId node) {
-             py::dict out;
-             if (XdpSwitch* s = r.fabric().switch_of(node)) {
-               std::vector<SwitchCounter> counters;
-               s->counters(counters);
-               for (const auto& c : counters) out[py::str(c.name.data(), c.name.size())] = c.value;
-             }
-             return out;
-           })
-      .def("fidelity", &fidelity);
+      .def(
+          "switch_counters",
+          [](LiveRun& r, NodeId node) {
+            Counts out;
+            if (XdpSwitch* s = r.fabric().switch_of(node)) {
+              std::vector<SwitchCounter> counters;
+              s->counters(counters);
+              for (const auto& c : counters) out[py::str(c.name.data(), c.name.size())] = c.value;
+            }
+            return out;
+          },
+          py::arg("node"))
+      .def("fidelity", &fidelity,
+           "verdict, reason, lateness, counters and the loop's own counts (core/live/fidelity.hpp).");
 }
 
 }  // namespace loomnet

@@ -149,12 +149,14 @@ void bind_network(py::module_& m) {
           },
           py::arg("ports"), py::kw_only(), py::arg("kernel") = false, py::arg("hash_seed") = 0,
           py::arg("buffer_bytes") = 0, py::arg("buffer_alpha") = 1.0, py::arg("pfc") = false)
-      .def("set_tables",
-           [](Network& n, NodeId node, std::shared_ptr<TableBatch> tables) {
-             SwitchProgram* program = n.program(node);
-             if (!program) throw std::invalid_argument("set_tables: the node runs no program here");
-             program->set_tables(std::move(tables));
-           })
+      .def(
+          "set_tables",
+          [](Network& n, NodeId node, std::shared_ptr<TableBatch> tables) {
+            SwitchProgram* program = n.program(node);
+            if (!program) throw std::invalid_argument("set_tables: the node runs no program here");
+            program->set_tables(std::move(tables));
+          },
+          py::arg("node"), py::arg("tables"))
       .def(
           "connect",
           [](Network& n, NodeId a, std::uint16_t pa, NodeId b, std::uint16_t pb,
@@ -165,7 +167,6 @@ void bind_network(py::module_& m) {
           py::arg("backward"), py::arg("stream") = 0)
       .def(
           "connect_many",
-          // Links of one kind: rows of (node, port, node, port) and each one's random stream.
           [](Network& n,
              const py::array_t<std::int64_t, py::array::c_style | py::array::forcecast>& rows,
              const py::array_t<std::uint64_t, py::array::c_style | py::array::forcecast>& streams,
@@ -183,7 +184,9 @@ void bind_network(py::module_& m) {
                         forward, backward, stream(i));
             }
           },
-          py::arg("rows"), py::arg("streams"), py::arg("forward"), py::arg("backward"))
+          py::arg("rows"), py::arg("streams"), py::arg("forward"), py::arg("backward"),
+          "Links of one kind. rows: int64[n, 4] of node, port, node, port; streams: uint64[n], each "
+          "link's random stream.")
       .def(
           "set_roce",
           [](Network& n, NodeId host, const py::dict& options) {
@@ -219,7 +222,9 @@ void bind_network(py::module_& m) {
                                   n.now());
           },
           py::arg("source"), py::arg("local"), py::arg("destination"), py::arg("remote"),
-          py::arg("flow"), py::arg("paths"), py::arg("reverse"))
+          py::arg("flow"), py::arg("paths"), py::arg("reverse"),
+          "paths and reverse: per plane (uSIDs, uplink slot, uplinks, mask of aggregation slots, "
+          "cores per aggregation switch, capacity).")
       .def(
           "schedule_link",
           [](Network& n, std::int64_t at, LinkId link, bool forward, bool backward,
@@ -254,8 +259,9 @@ void bind_network(py::module_& m) {
       .def_property_readonly("packets", [](Network& n) { return n.pool().last_uid(); })
       .def_property_readonly("unconnected", &Network::unconnected)
       .def_property_readonly("pfc_deadlocks", &Network::pfc_deadlocks)
-      // Half-links (2 * link, or one more for b->a) that wait for one another in a circle now.
-      .def("pause_cycle", [](Network& n) { return pause_cycle(n); })
+      .def(
+          "pause_cycle", [](Network& n) { return pause_cycle(n); },
+          "Half-links (2 * link, or one more for b->a) that wait for one another in a circle now.")
       .def_property_readonly("leaked", [](Network& n) { return n.pool().outstanding() - n.held(); })
       .def("clear", &Network::clear);
   bind_figures(network);

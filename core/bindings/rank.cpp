@@ -4,6 +4,7 @@
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
 #include <memory>
 #include <string>
@@ -83,6 +84,7 @@ void bind_testing(py::module_& m) {
            [](const LoopbackNic& nic, std::uint32_t r) {
              return py::make_tuple(nic.memory_fd(r), nic.engine_event_fd(r));
            },
+           py::arg("rank"),
            "(memory, engine's eventfd) of one rank; the NIC owns them.")
       .def("gone",
            [](LoopbackNic& nic, std::uint32_t r, bool killed) {
@@ -90,22 +92,24 @@ void bind_testing(py::module_& m) {
            },
            py::arg("rank"), py::arg("killed"), py::call_guard<py::gil_scoped_release>())
       .def("last_step",
-           [](LoopbackNic& nic, std::uint32_t step) { nic.last_step(step); },
+           [](LoopbackNic& nic, std::uint32_t step) { nic.last_step(step); }, py::arg("step"),
            "Asks all ranks to end after a training step.")
-      .def("set_stalled", &LoopbackNic::set_stalled, py::call_guard<py::gil_scoped_release>())
+      .def("set_stalled", &LoopbackNic::set_stalled, py::arg("stalled"), py::call_guard<py::gil_scoped_release>())
       .def("fault",
            [](const LoopbackNic& nic, std::uint32_t r) {
              return std::string(to_string(nic.fault(r)));
-           })
+           },
+           py::arg("rank"))
       .def("take_marks",
            [](LoopbackNic& nic, std::uint32_t r) {
-             py::list out;
+             py::typing::List<py::typing::Tuple<py::int_, py::int_, py::int_, py::int_, py::int_,
+                                                py::int_>> out;
              for (const auto& e : nic.take_marks(r)) {
                out.append(py::make_tuple(e.kind, e.status, e.at_ns, e.value, e.a, e.b));
              }
              return out;
            },
-           "[(kind, status, at_ns, value, a, b)] since the last call.")
+           py::arg("rank"), "[(kind, status, at_ns, value, a, b)] since the last call.")
       .def_property_readonly("all_waiting", &LoopbackNic::all_waiting)
       .def_property_readonly("bytes", &LoopbackNic::bytes);
 }
@@ -180,11 +184,12 @@ void bind_rank(py::module_& m) {
       .def_property_readonly("last_step", &RankSession::last_step,
                              "Step after which the run wants the job to end; -1: none.")
       .def("foreign_begin", &RankSession::foreign_begin, Release())
-      .def("foreign_end", &RankSession::foreign_end, Release())
+      .def("foreign_end", &RankSession::foreign_end, py::arg("number"), py::arg("began_ns"),
+           py::arg("bytes"), py::arg("ok"), Release())
       .def("compute", &RankSession::compute, py::arg("picoseconds"), py::arg("poll") = false,
            Release(), "Virtual clock: blocks while so much emulated time passes.")
       .def_property_readonly("now_ps", &RankSession::now_ps, "Emulated time.")
-      .def("use_dilation", &RankSession::use_dilation)
+      .def("use_dilation", &RankSession::use_dilation, py::arg("dilation"))
       .def("future_call", &RankSession::future_call, py::arg("enters"),
            "The thread enters or leaves a call that may block on a future of the session.")
       .def("local_call", &RankSession::local_call, py::arg("enters"),

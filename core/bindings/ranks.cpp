@@ -8,8 +8,8 @@ namespace py = pybind11;
 
 namespace loomnet {
 
-py::list mark_list(const std::vector<RankMark>& marks) {
-  py::list out;
+Marks mark_list(const std::vector<RankMark>& marks) {
+  Marks out;
   for (const RankMark& m : marks) {
     out.append(py::make_tuple(static_cast<int>(m.kind), m.status, m.at.count, m.value, m.a, m.b));
   }
@@ -97,9 +97,9 @@ void bind_rank_bridge(py::module_& m) {
           py::arg("now_ps"), "Virtual clock: operations that a rank which has ended began and never saw the end of.");
 
   py::class_<VirtualRanks>(m, "VirtualRanks", "Real rank processes on the virtual clock.")
-      .def(py::init<Network&>(), py::keep_alive<1, 2>())
-      .def("add", &VirtualRanks::add, py::keep_alive<1, 2>())
-      .def("leave", &VirtualRanks::leave)
+      .def(py::init<Network&>(), py::keep_alive<1, 2>(), py::arg("network"))
+      .def("add", &VirtualRanks::add, py::keep_alive<1, 2>(), py::arg("bridge"))
+      .def("leave", &VirtualRanks::leave, py::arg("rank"))
       .def("others_wait", &VirtualRanks::others_wait, py::arg("but"))
       .def("strand", &VirtualRanks::strand,
            "Tells all ranks that what still needs a rank that has left will not end.")

@@ -16,9 +16,11 @@ void bind_recorder(py::module_& m) {
                              "Pieces of a Perfetto trace; times in picoseconds.")
       .def(py::init<>())
       .def("attribute",
-           py::overload_cast<std::string_view, std::string_view>(&PerfettoWriter::attribute))
+           py::overload_cast<std::string_view, std::string_view>(&PerfettoWriter::attribute),
+           py::arg("name"), py::arg("value"))
       .def("attribute",
-           py::overload_cast<std::string_view, std::int64_t>(&PerfettoWriter::attribute))
+           py::overload_cast<std::string_view, std::int64_t>(&PerfettoWriter::attribute),
+           py::arg("name"), py::arg("value"))
       .def("process", &PerfettoWriter::process, py::arg("pid"), py::arg("name"))
       .def("thread", &PerfettoWriter::thread, py::arg("pid"), py::arg("tid"), py::arg("name"))
       .def("track", &PerfettoWriter::track, py::arg("parent"), py::arg("name"))
@@ -71,9 +73,11 @@ void bind_recorder(py::module_& m) {
            py::arg("description"))
       .def(
           "take", [](NetworkRecorder& r, std::size_t c) { return py::bytes(r.take(c, {})); },
-          "pcapng bytes since the last call, in order of time.")
-      .def("finish", [](NetworkRecorder& r, std::size_t c) { return py::bytes(r.finish(c)); })
-      .def("packets", &NetworkRecorder::packets)
+          py::arg("capture"), "pcapng bytes since the last call, in order of time.")
+      .def(
+          "finish", [](NetworkRecorder& r, std::size_t c) { return py::bytes(r.finish(c)); },
+          py::arg("capture"), "The last bytes of a capture, which ends.")
+      .def("packets", &NetworkRecorder::packets, py::arg("capture"))
       .def(
           "kept_of_packets",
           [](NetworkRecorder& r) { return r.recorder().packet_sampler().halvings(); },
@@ -87,7 +91,7 @@ void bind_recorder(py::module_& m) {
             }
             return found;
           },
-          "[(a rank's monotonic clock in ns, emulated ps)] as its marks said, in order.")
+          py::arg("host"), "[(a rank's monotonic clock in ns, emulated ps)] as its marks said, in order.")
       .def(
           "write",
           [](NetworkRecorder& r, PerfettoWriter& w, std::function<std::string(std::uint32_t)> host,

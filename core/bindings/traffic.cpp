@@ -26,7 +26,8 @@ void bind_traffic(py::module_& m) {
       .def_property_readonly("done", &FlowTraffic::done)
       .def_property_readonly("wrong", &FlowTraffic::wrong)
       .def("results", [](const FlowTraffic& t) {
-        py::list out;
+        using Time = py::typing::Optional<py::int_>;
+        Rows<py::int_, Time, Time, py::int_, py::str> out;
         for (const FlowResult& r : t.results()) {
           const auto time = [](Picoseconds at) {
             return at == kNever ? py::none().cast<py::object>() : py::int_(at.count);
@@ -35,7 +36,8 @@ void bind_traffic(py::module_& m) {
                                     std::string(to_string(r.status))));
         }
         return out;
-      });
+      }, "[(start_ps, end_ps, arrived_ps, bytes completed, status)] in the order of add(); None: not "
+         "yet.");
 
   py::class_<GraphTraffic>(m, "GraphTraffic")
       .def(py::init<Network&, unsigned>(), py::arg("network"), py::arg("depth"), py::keep_alive<1, 2>())
@@ -58,12 +60,13 @@ void bind_traffic(py::module_& m) {
           "start", [](GraphTraffic& g, std::int64_t at) { g.start(ps(at)); }, py::arg("at_ps"))
       .def_property_readonly("done", &GraphTraffic::done)
       .def_property_readonly("failed",
-                             [](const GraphTraffic& g) -> py::object {
-                               if (g.failed() == Status::ok) return py::none();
-                               return py::make_tuple(g.failed_task(),
-                                                     std::string(to_string(g.failed())));
-                             })
-      // Rows of (begin, end, acknowledged) in picoseconds; -1: not yet.
+                             [](const GraphTraffic& g) {
+                               std::optional<std::pair<std::uint32_t, std::string>> found;
+                               if (g.failed() != Status::ok)
+                                 found.emplace(g.failed_task(), to_string(g.failed()));
+                               return found;
+                             },
+                             "(task, status) of the first that failed.")
       .def("results", [](const GraphTraffic& g) {
         py::array_t<std::int64_t> out(
             {static_cast<py::ssize_t>(g.results().size()), py::ssize_t{3}});
@@ -75,7 +78,7 @@ void bind_traffic(py::module_& m) {
           view(static_cast<py::ssize_t>(i), 2) = r.acked == kNever ? -1 : r.acked.count;
         }
         return out;
-      });
+      }, "int64[tasks, 3]: begin, end and acknowledgement in picoseconds; -1: not yet.");
 
   py::class_<CollectiveTraffic>(m, "CollectiveTraffic")
       .def(py::init([](Network& n, std::vector<NodeId> hosts, const std::string& collective,
@@ -103,18 +106,19 @@ void bind_traffic(py::module_& m) {
            py::arg("compute_ps") = 0, py::arg("gaps_ps") = std::vector<std::int64_t>{},
            py::arg("payload") = false, py::arg("slots") = 8, py::arg("slot_payload") = 65536,
            py::arg("shift") = 0, py::arg("await_sends") = true)
-      .def("set_queue_pair", &CollectiveTraffic::set_queue_pair)
+      .def("set_queue_pair", &CollectiveTraffic::set_queue_pair, py::arg("rank"), py::arg("peer"),
+           py::arg("qp"))
       .def("start", &CollectiveTraffic::start)
       .def_property_readonly("done", &CollectiveTraffic::done)
       .def_property_readonly("wrong", &CollectiveTraffic::wrong)
       .def_property_readonly("errors", &CollectiveTraffic::errors)
       .def_property_readonly("first_error", &CollectiveTraffic::first_error)
       .def("iterations", [](const CollectiveTraffic& t, JobRank rank) {
-        py::list out;
+        Rows<py::int_, py::int_> out;
         for (const auto& i : t.iterations(rank))
           out.append(py::make_tuple(i.begin.count, i.end.count));
         return out;
-      });
+      }, py::arg("rank"), "[(begin_ps, end_ps)] of the rank's finished iterations.");
 }
 
 }  // namespace loomnet

@@ -6,14 +6,12 @@ bear the name of a public function (`scenario`, `lab`, `run` …): importing it 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
+    from loomnet.base import units as _units
     from loomnet.base.errors import LoomnetError as LoomnetError
     from loomnet.base.errors import UsageError as UsageError
-    from loomnet.base.units import Rate as Rate
-    from loomnet.base.units import Size as Size
-    from loomnet.base.units import Time as Time
     from loomnet.fabrics import clos as clos
     from loomnet.fabrics.clos import dumbbell as dumbbell
     from loomnet.fabrics.clos import star as star
@@ -53,6 +51,14 @@ if TYPE_CHECKING:
     from loomnet.results.result import Result as Result
     from loomnet.sweeps.sweep import sweep as sweep
 
+    # A scenario's parameter `rate: ln.Rate = "400 Gb/s"` is a string to its caller, and a Rate when
+    # the function runs. Any lets type checkers take the string and still complete a Rate's names.
+    Rate: TypeAlias = _units.Rate | Any
+    Time: TypeAlias = _units.Time | Any
+    Size: TypeAlias = _units.Size | Any
+
+    __version__: str
+
 _HOMES = {
     "fabrics.clos": ("star", "dumbbell"),
     "base.units": ("Rate", "Time", "Size"),
@@ -85,22 +91,24 @@ _HOMES = {
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = {"clos": "fabrics.clos"}  # public modules
 
-__all__ = [*_EXPORTS, *_MODULES, "__version__"]
+# Type checkers read the imports above.
+__all__ = [*_EXPORTS, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
+if not TYPE_CHECKING:  # to type checkers a module with __getattr__ has every name
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from loomnet.base.version import version
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            from loomnet.base.version import version
 
-        return version()
-    if name in _MODULES:
-        value = importlib.import_module(f"loomnet.{_MODULES[name]}")
-    elif name in _EXPORTS:
-        value = getattr(importlib.import_module(f"loomnet.{_EXPORTS[name]}"), name)
-    else:
-        raise AttributeError(f"module 'loomnet' has no attribute {name!r}")
-    globals()[name] = value
-    return value
+            return version()
+        if name in _MODULES:
+            value = importlib.import_module(f"loomnet.{_MODULES[name]}")
+        elif name in _EXPORTS:
+            value = getattr(importlib.import_module(f"loomnet.{_EXPORTS[name]}"), name)
+        else:
+            raise AttributeError(f"module 'loomnet' has no attribute {name!r}")
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

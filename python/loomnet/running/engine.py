@@ -45,7 +45,7 @@ def check_options(options: Mapping[str, Any]) -> None:
             Time.given("run: jitter", value)
 
 
-def link_config(half: HalfLinkPlan) -> Any:
+def link_config(half: HalfLinkPlan) -> _core.LinkConfig:
     """The engine's settings of one direction."""
     return _core.LinkConfig(
         rate_bps=half.rate_bps, delay_ps=half.delay_ps, data_limit=half.data_limit_bytes,
@@ -154,7 +154,7 @@ class Engine:
 
     def working(self, hosts: Iterable[int]) -> bool:
         """Whether one of these hosts has an operation under way."""
-        return self.network.run_counters(self.nodes(hosts))["working"]
+        return bool(self.network.run_counters(self.nodes(hosts))["working"])
 
     def hash_seed(self, node: int) -> int:
         """Seed of a switch's ECMP hash; every switch its own, else choices polarise."""
@@ -175,7 +175,7 @@ class Engine:
         self.network.set_mrc(node, **given, options=options)
 
     # --- tables -----------------------------------------------------------------------------------
-    def tables(self, switch: SwitchPlan, routes: SwitchRoutes) -> Any:
+    def tables(self, switch: SwitchPlan, routes: SwitchRoutes) -> _core.TableBatch:
         """The next generation of one switch's tables: static uSIDs and these ECMP routes."""
         self._generation[switch.number] = self._generation.get(switch.number, 0) + 1
         usids = switch.usids
@@ -188,7 +188,8 @@ class Engine:
                    if group >= 0] if plain else [],
             groups=[list(group) for group in routes.groups] if plain else [])
 
-    def tables_after(self, change: RouteChange | SwitchChange) -> list[tuple[SwitchPlan, Any]]:
+    def tables_after(self, change: RouteChange | SwitchChange
+                     ) -> list[tuple[SwitchPlan, _core.TableBatch]]:
         """Which switches get which tables by this change."""
         if isinstance(change, RouteChange):
             self._routes = change.tables
@@ -200,7 +201,7 @@ class Engine:
                  self.tables(switch, self._routes.switch(switch.number) if self._routes
                              else switch.routes)) for switch in changed]
 
-    def _empty(self, switch: SwitchPlan) -> Any:
+    def _empty(self, switch: SwitchPlan) -> _core.TableBatch:
         """The next generation of one switch's tables, without a row."""
         self._generation[switch.number] += 1
         return _core.forward_tables(generation=self._generation[switch.number],

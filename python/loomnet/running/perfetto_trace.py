@@ -8,7 +8,6 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from loomnet import _core
 from loomnet.measures.run_data import RunData
@@ -23,8 +22,8 @@ _TRANSPORT_TRACK = "transport events"
 
 
 def write_trace(
-    engine: Engine, data: RunData, origin_ps: int, *, recorder: Any, profiles: Folder | None,
-    placement: Sequence[int],
+    engine: Engine, data: RunData, origin_ps: int, *, recorder: _core.Recorder,
+    profiles: Folder | None, placement: Sequence[int],
 ) -> Iterator[bytes]:
     """The trace file, piece by piece. Times are engine time; the job's time 0 is `origin_ps`.
     `recorder`: the engine's; `profiles`: where ranks have written theirs; `placement[r]`: the host
@@ -45,7 +44,7 @@ def write_trace(
     yield from _profiles(writer, recorder, profiles, placement)
 
 
-def _job_tracks(writer: Any, data: RunData, origin_ps: int) -> None:
+def _job_tracks(writer: _core.PerfettoWriter, data: RunData, origin_ps: int) -> None:
     job = writer.process(JOB_PID, "job")
     if data.windows:
         for window in data.windows:
@@ -61,7 +60,7 @@ def _job_tracks(writer: Any, data: RunData, origin_ps: int) -> None:
         writer.end(track, origin_ps + last)
 
 
-def _transport_events(writer: Any, engine: Engine) -> None:
+def _transport_events(writer: _core.PerfettoWriter, engine: Engine) -> None:
     left_out = 0
     for host in engine.plan.hosts:
         events = engine.network.transport_events(host.number)
@@ -128,7 +127,8 @@ class RankClock:
 
 
 def _profiles(
-    writer: Any, recorder: Any, folder: Folder | None, placement: Sequence[int]
+    writer: _core.PerfettoWriter, recorder: _core.Recorder, folder: Folder | None,
+    placement: Sequence[int],
 ) -> Iterator[bytes]:
     found = [name for name in folder.names() if name.endswith(".json")] if folder else []
     unread: list[str] = []
@@ -196,7 +196,8 @@ def _read_pauses(folder: Folder, name: str) -> list[tuple[int, int]]:
 
 
 def _write_rank(
-    writer: Any, host: int, rank: int, slices: list[_Slice], clock: RankClock, ahead: int
+    writer: _core.PerfettoWriter, host: int, rank: int, slices: list[_Slice], clock: RankClock,
+    ahead: int,
 ) -> int:
     """Slices of one rank, thread by thread, properly nested. Returns how many were left out."""
     first, last = clock.span

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from loomnet import _core
 from loomnet.base.errors import UsageError
@@ -37,7 +36,7 @@ class Recording:
         self._files: dict[Path, Output] = {}
         self._written: dict[Path, int] = {}  # bytes
         self._captures: dict[int, Path] = {}  # recorder's number -> file
-        self._recorder: Any = None
+        self._recorder: _core.Recorder | None = None  # from attach() to finish()
         self.said: list[str] = []  # once finished: a line per file
         self.failed: dict[Path, str] = {}  # why a file holds less than was recorded
         self._engine: Engine | None = None
@@ -69,7 +68,7 @@ class Recording:
         for path in [each for each in self._files if each not in self.failed]:
             size = number_text(self._written.get(path, 0), "B")
             if path == self.record.trace:
-                halvings = self._recorder.kept_of_packets()
+                halvings = self.recorder.kept_of_packets()
                 kept = f"1 of {2**halvings} packets is kept" if halvings else "all packets are kept"
                 bound = f" ({self.record.most_hops:,} hops at most)" if halvings else ""
                 self.said.append(f"trace {path}: {size}, {kept}{bound}")
@@ -102,13 +101,15 @@ class Recording:
             self._captures[number] = self.record.pcap[port]
 
     @property
-    def recorder(self) -> Any:
+    def recorder(self) -> _core.Recorder:
+        """The engine's own, between attach() and finish()."""
+        assert self._recorder is not None
         return self._recorder
 
     def drain(self, take: Callable[[int], bytes] | None = None) -> None:
         """Writes what the captures hold. `take` fetches it where the network is another
         thread's."""
-        take = take or self._recorder.take
+        take = take or self.recorder.take
         for number, path in self._captures.items():
             self._write(path, take(number))
 
@@ -126,10 +127,10 @@ class Recording:
         """Ends the captures and writes the trace. `origin_ps`: engine time of the job's time 0."""
         assert self._engine is not None
         for number, path in self._captures.items():
-            self._write(path, self._recorder.finish(number))
+            self._write(path, self.recorder.finish(number))
         if self.record.trace is not None:
             for piece in write_trace(
-                    self._engine, data, origin_ps, recorder=self._recorder,
+                    self._engine, data, origin_ps, recorder=self.recorder,
                     profiles=self.profiles, placement=self.placement):
                 self._write(self.record.trace, piece)
         self._say_what_was_kept()

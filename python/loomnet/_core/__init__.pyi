@@ -1,0 +1,637 @@
+"""
+Loomnet's engine: fabrics, NICs, traffic and ranks, on the virtual and the live clock.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import typing
+
+import numpy
+import numpy.typing
+
+from . import testing
+
+__all__: list[str] = [
+    "COLLECTIVES",
+    "CollectiveTraffic",
+    "DATA_TYPES",
+    "FlowTraffic",
+    "GraphTraffic",
+    "LinkConfig",
+    "LiveRun",
+    "MARK_KINDS",
+    "MAX_COMMUNICATOR_ID",
+    "Network",
+    "PerfettoWriter",
+    "REDUCE_OPS",
+    "RankBridge",
+    "RankSession",
+    "RankWork",
+    "Recorder",
+    "TableBatch",
+    "VERSION",
+    "VirtualRanks",
+    "forward_tables",
+    "monotonic_ns",
+    "testing",
+]
+
+class RankWork:
+    """
+    One started call. Its result counts once done.
+    """
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def ended_ns(self) -> int: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def source(self) -> int: ...
+    @property
+    def started_ns(self) -> int: ...
+    @property
+    def status(self) -> str: ...
+
+class RankSession:
+    """
+    This process's use of its emulated NIC, by inherited descriptors.
+    """
+    def __init__(self, memory_fd: int, engine_event_fd: int, await_sends: bool = True) -> None: ...
+    def abort(self, id: int, reason: str) -> None: ...
+    def close(self, id: int) -> None: ...
+    def compute(self, picoseconds: int, poll: bool = False) -> None:
+        """
+        Virtual clock: blocks while so much emulated time passes.
+        """
+    def counters(self) -> list[tuple[str, int]]: ...
+    def create(self, id: int, members: collections.abc.Sequence[int]) -> None: ...
+    def foreign_begin(self) -> int: ...
+    def foreign_end(self, number: int, began_ns: int, bytes: int, ok: bool) -> None: ...
+    def future_call(self, enters: bool) -> None:
+        """
+        The thread enters or leaves a call that may block on a future of the session.
+        """
+    def leave(self, linger_ns: int = 0) -> None: ...
+    def local_call(self, enters: bool) -> None:
+        """
+        The thread enters or leaves a call that this machine ends: emulated time stands.
+        """
+    def mark(self, kind: int, value: int, a: int = 0, b: int = 0, status: int = 0) -> bool: ...
+    def meet(
+        self, name_high: int, name_low: int, position: int, size: int, timeout_ns: int, asked: bool
+    ) -> tuple[int | None, list[tuple[int, int]]]:
+        """
+        (number of the new group or None, [(rank in it, rank in the job)] that came)
+        """
+    def next_finished(self) -> RankWork: ...
+    def start(
+        self,
+        id: int,
+        operations: collections.abc.Sequence[
+            tuple[
+                int,
+                int,
+                int,
+                int,
+                collections.abc.Sequence[int],
+                collections.abc.Sequence[int],
+                collections.abc.Sequence[int],
+                collections.abc.Sequence[int],
+                int,
+                int,
+                int,
+                float,
+            ]
+        ],
+        timeout_ns: int,
+        asked: bool = True,
+    ) -> RankWork:
+        """
+        operations: [(collective, data type, reduction, count, inputs, outputs, input counts, output counts, root, peer, tag, factor)]. Memory must live until the work is done.
+        """
+    def use_dilation(self, dilation: float) -> None: ...
+    def wait(self, work: RankWork, timeout_ns: int) -> bool: ...
+    def want(self, work: RankWork) -> bool: ...
+    @property
+    def last_step(self) -> int:
+        """
+        Step after which the run wants the job to end; -1: none.
+        """
+    @property
+    def now_ps(self) -> int:
+        """
+        Emulated time.
+        """
+    @property
+    def rank(self) -> int: ...
+    @property
+    def world(self) -> int: ...
+
+class LinkConfig:
+    def __init__(
+        self,
+        *,
+        rate_bps: int,
+        delay_ps: int,
+        data_limit: int = 0,
+        control_limit: int = 0,
+        ecn_low: int = 0,
+        ecn_high: int = 0,
+        trim_size: int = 0,
+        last_hop: bool = False,
+        pfc_xoff: int = 0,
+        pfc_xon: int = 0,
+        pfc_headroom: int = 0,
+        ecn_share: float = 1.0,
+        control_share: float = 0.25,
+        trim_coin: bool = True,
+    ) -> None: ...
+
+class TableBatch:
+    """
+    One generation of a switch's tables, as bytes that its program reads.
+    """
+    @property
+    def generation(self) -> int: ...
+
+class Network:
+    def __init__(self, *, seed: int, meter_bin_ps: int, meter_bins: int = 1048576) -> None: ...
+    def add_host(self, ports: int, identity: int | None = None) -> int: ...
+    def add_switch(
+        self,
+        ports: int,
+        *,
+        kernel: bool = False,
+        hash_seed: int = 0,
+        buffer_bytes: int = 0,
+        buffer_alpha: float = 1.0,
+        pfc: bool = False,
+    ) -> int: ...
+    def clear(self) -> None: ...
+    def close_meter(self, host: int) -> None: ...
+    def connect(
+        self,
+        a: int,
+        a_port: int,
+        b: int,
+        b_port: int,
+        forward: LinkConfig,
+        backward: LinkConfig,
+        stream: int = 0,
+    ) -> int: ...
+    def connect_many(
+        self,
+        rows: numpy.typing.ArrayLike,
+        streams: numpy.typing.ArrayLike,
+        forward: LinkConfig,
+        backward: LinkConfig,
+    ) -> None:
+        """
+        Links of one kind. rows: int64[n, 4] of node, port, node, port; streams: uint64[n], each link's random stream.
+        """
+    def connect_qp(
+        self,
+        source: int,
+        local: int,
+        destination: int,
+        remote: int,
+        flow: int,
+        paths: collections.abc.Sequence[
+            tuple[
+                collections.abc.Sequence[int], int, collections.abc.Sequence[int], int, int, float
+            ]
+        ],
+        reverse: collections.abc.Sequence[
+            tuple[
+                collections.abc.Sequence[int], int, collections.abc.Sequence[int], int, int, float
+            ]
+        ],
+    ) -> None:
+        """
+        paths and reverse: per plane (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, capacity).
+        """
+    def link_counters(self) -> dict[str, numpy.typing.NDArray[numpy.uint64]]:
+        """
+        Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.
+        """
+    def meter(self, host: int) -> dict[str, typing.Any]:
+        """
+        work: int64[n, 3] of begin, end (ps) and bytes; busy and silences: int64[n, 2] of begin and end (ps); bins: uint64[n], bytes per bin_ps; bytes: their sum.
+        """
+    def nic_counters(self, host: int) -> dict[str, int]: ...
+    def pause_cycle(self) -> list[int]:
+        """
+        Half-links (2 * link, or one more for b->a) that wait for one another in a circle now.
+        """
+    def queued(self, halves: collections.abc.Sequence[int]) -> list[int]:
+        """
+        Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.
+        """
+    def run_counters(self, hosts: collections.abc.Sequence[int]) -> dict[str, int]:
+        """
+        Sums over these hosts' NICs.
+        """
+    def run_until(self, end_ps: int, most_events: int = 18446744073709551615) -> bool: ...
+    def schedule_link(
+        self,
+        at_ps: int,
+        link: int,
+        *,
+        forward: bool = True,
+        backward: bool = True,
+        up: bool | None = None,
+        rate_bps: int | None = None,
+        queue_share: float | None = None,
+        delay_ps: int | None = None,
+        impairment: dict | None = None,
+    ) -> None: ...
+    def schedule_tables(self, at_ps: int, node: int, tables: TableBatch) -> None: ...
+    def set_mrc(
+        self, host: int, *, software_time: bool, net_rtt_ps: int, port_rate_bps: int, options: dict
+    ) -> None: ...
+    def set_roce(self, host: int, options: dict) -> None: ...
+    def set_tables(self, node: int, tables: TableBatch) -> None: ...
+    def set_tcp(self, host: int, options: dict) -> None: ...
+    def switch_counters(self, node: int) -> dict[str, int]: ...
+    def tcp_state(self, host: int, qp: int) -> dict[str, int]:
+        """
+        What `ss -ti` shows of a kernel's socket, of the model's sender: acked and cwnd in bytes, srtt_ps, min_rtt_ps, pacing_bps.
+        """
+    def transport_events(self, host: int) -> list[tuple[int, str, int, int]]:
+        """
+        [(at_ps, name, queue pair, value)] in order of time.
+        """
+    def use_lookahead(self) -> None:
+        """
+        Serves each node's events of a window together: for jobs whose hosts hear of one another by packets alone.
+        """
+    @property
+    def events(self) -> int: ...
+    @property
+    def leaked(self) -> int: ...
+    @property
+    def next_event_ps(self) -> int: ...
+    @property
+    def now_ps(self) -> int: ...
+    @property
+    def packets(self) -> int: ...
+    @property
+    def pfc_deadlocks(self) -> int: ...
+    @property
+    def unconnected(self) -> int: ...
+
+class FlowTraffic:
+    def __init__(self, network: Network, payload: bool) -> None: ...
+    def add(
+        self,
+        *,
+        source: int,
+        destination: int,
+        qp: int,
+        bytes: int,
+        message: int,
+        depth: int,
+        start_ps: int,
+    ) -> int: ...
+    def results(self) -> list[tuple[int, int | None, int | None, int, str]]:
+        """
+        [(start_ps, end_ps, arrived_ps, bytes completed, status)] in the order of add(); None: not yet.
+        """
+    def start(self) -> None: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def wrong(self) -> int: ...
+
+class GraphTraffic:
+    def __init__(self, network: Network, depth: int) -> None: ...
+    def delay(
+        self, duration_ps: int, lane: int = 0, any: bool = False, host: int | None = None
+    ) -> int: ...
+    def depend(self, task: int, on: int, acked: bool = False) -> None: ...
+    def results(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        int64[tasks, 3]: begin, end and acknowledgement in picoseconds; -1: not yet.
+        """
+    def start(self, at_ps: int) -> None: ...
+    def transfer(self, source: int, destination: int, qp: int, bytes: int) -> int: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def failed(self) -> tuple[int, str] | None:
+        """
+        (task, status) of the first that failed.
+        """
+
+class CollectiveTraffic:
+    def __init__(
+        self,
+        network: Network,
+        *,
+        hosts: collections.abc.Sequence[int],
+        collective: str,
+        bytes: int,
+        repeat: int,
+        start_ps: int = 0,
+        compute_ps: int = 0,
+        gaps_ps: collections.abc.Sequence[int] = [],
+        payload: bool = False,
+        slots: int = 8,
+        slot_payload: int = 65536,
+        shift: int = 0,
+        await_sends: bool = True,
+    ) -> None: ...
+    def iterations(self, rank: int) -> list[tuple[int, int]]:
+        """
+        [(begin_ps, end_ps)] of the rank's finished iterations.
+        """
+    def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
+    def start(self) -> None: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def errors(self) -> int: ...
+    @property
+    def first_error(self) -> str: ...
+    @property
+    def wrong(self) -> int: ...
+
+class RankBridge:
+    """
+    One rank process on one host of a network.
+    """
+    def __init__(
+        self,
+        network: Network,
+        host: int,
+        *,
+        rank: int,
+        world: int,
+        slots: int = 8,
+        slot_payload: int = 32768,
+        channels: int = 16,
+    ) -> None: ...
+    def bind(self, peer: int, qp: int) -> None: ...
+    def fds(self) -> tuple[int, int]:
+        """
+        (memory, engine's eventfd), to be inherited by the rank's process.
+        """
+    def stop_at(self, step: int, now_ps: int) -> None:
+        """
+        The rank's script ends itself after this optimizer step.
+        """
+    def take_marks(self) -> list[tuple[int, int, int, int, int, int]]:
+        """
+        [(kind, status, at_ps, value, a, b)] since the last call; works are in the host's meter.
+        """
+    def tell(self, kind: str, peer: int, reason: str, now_ps: int) -> None: ...
+    def unfinished_works(self, now_ps: int) -> int:
+        """
+        Virtual clock: operations that a rank which has ended began and never saw the end of.
+        """
+    @property
+    def alarm_ps(self) -> int:
+        """
+        When the first time limit or pause ends that the waiting rank has asked for; 0: none.
+        """
+    @property
+    def failed_works(self) -> int: ...
+    @property
+    def fault(self) -> str: ...
+    @property
+    def finished_works(self) -> int: ...
+    @property
+    def polls(self) -> int:
+        """
+        Polls of the rank that found nothing.
+        """
+    @property
+    def quiescent(self) -> bool: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def strays(self) -> int:
+        """
+        Threads that began to communicate while the rank counted as waiting.
+        """
+    @property
+    def under_way(self) -> str:
+        """
+        The operation under way for longest, and how many more; or empty.
+        """
+
+class VirtualRanks:
+    """
+    Real rank processes on the virtual clock.
+    """
+    def __init__(self, network: Network) -> None: ...
+    def add(self, bridge: RankBridge) -> None: ...
+    def doubt(self, ranks: collections.abc.Sequence[int]) -> None:
+        """
+        Ranks with threads of which the engine cannot tell whether they will communicate.
+        """
+    def leave(self, rank: int) -> None: ...
+    def others_wait(self, but: collections.abc.Sequence[int]) -> bool: ...
+    def run(self, end_ps: int, wall_ms: int) -> str:
+        """
+        Runs to `end_ps`; why it stopped: reached, marked, waiting (for a computing rank), stuck.
+        """
+    def strand(self) -> None:
+        """
+        Tells all ranks that what still needs a rank that has left will not end.
+        """
+    @property
+    def raced_ps(self) -> int:
+        """
+        Emulated time that passed while a rank slept outside the network.
+        """
+    @property
+    def racers(self) -> list[int]:
+        """
+        The ranks that did when that time last began.
+        """
+
+class PerfettoWriter:
+    """
+    Pieces of a Perfetto trace; times in picoseconds.
+    """
+    def __init__(self) -> None: ...
+    @typing.overload
+    def attribute(self, name: str, value: str) -> None: ...
+    @typing.overload
+    def attribute(self, name: str, value: int) -> None: ...
+    def begin(self, track: int, at_ps: int, name: str, category: str) -> None: ...
+    def end(self, track: int, at_ps: int) -> None: ...
+    def instant(
+        self,
+        track: int,
+        at_ps: int,
+        name: str,
+        category: str,
+        values: collections.abc.Sequence[tuple[str, int]] = [],
+    ) -> None: ...
+    def process(self, pid: int, name: str) -> int: ...
+    def take(self) -> bytes: ...
+    def thread(self, pid: int, tid: int, name: str) -> int: ...
+    def track(self, parent: int, name: str) -> int: ...
+
+class Recorder:
+    """
+    Records what a network does; one per network.
+    """
+    def __init__(
+        self, network: Network, *, seed: int, timeline: bool, most_hops: int = 0
+    ) -> None: ...
+    def capture(self, half: int, interface: str, description: str) -> int: ...
+    def clock_points(self, host: int) -> list[tuple[int, int]]:
+        """
+        [(a rank's monotonic clock in ns, emulated ps)] as its marks said, in order.
+        """
+    def finish(self, capture: int) -> bytes:
+        """
+        The last bytes of a capture, which ends.
+        """
+    def kept_of_packets(self) -> int:
+        """
+        n, where the timeline keeps 1/2^n of all packets.
+        """
+    def packets(self, capture: int) -> int: ...
+    def stop_when_full(self) -> None:
+        """
+        run_until returns early while captures hold more than 8 MiB.
+        """
+    def take(self, capture: int) -> bytes:
+        """
+        pcapng bytes since the last call, in order of time.
+        """
+    def write(
+        self,
+        writer: PerfettoWriter,
+        host: collections.abc.Callable[[int], str],
+        half: collections.abc.Callable[[int], str],
+    ) -> None:
+        """
+        Writes the timeline; `host` and `half` name a node and a direction of a link.
+        """
+
+class LiveRun:
+    """
+    A network on the live clock, with its kernel ports and XDP switches.
+    """
+    def __init__(
+        self,
+        network: Network,
+        *,
+        ports: collections.abc.Sequence[tuple[int, int, str, int, str, str]],
+        switches: collections.abc.Sequence[tuple[int, int, str, int, TableBatch]],
+        dilation: float = 1.0,
+        lateness_bound_ps: int = 1000000000,
+    ) -> None:
+        """
+        ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); switches: (node, netns fd, name, hash seed, tables).
+        """
+    def add_rank(self, bridge: RankBridge) -> None: ...
+    def capture(self, recorder: Recorder, half: int, interface: str, description: str) -> int:
+        """
+        Begins to capture a port; the number to take its bytes by.
+        """
+    def change_link(
+        self,
+        link: int,
+        *,
+        forward: bool = True,
+        backward: bool = True,
+        up: bool | None = None,
+        rate_bps: int | None = None,
+        queue_share: float | None = None,
+        delay_ps: int | None = None,
+        impairment: dict | None = None,
+    ) -> None:
+        """
+        Changes a link now.
+        """
+    def close(self) -> None: ...
+    def collective_state(self, traffic: CollectiveTraffic) -> tuple[list[tuple[int, int]], bool]:
+        """
+        ([(begin_ps, end_ps)] of rank 0's iterations, done) of a collective job.
+        """
+    def fidelity(self) -> dict[str, typing.Any]:
+        """
+        verdict, reason, lateness, counters and the loop's own counts (core/live/fidelity.hpp).
+        """
+    @typing.overload
+    def flows_done(self, traffic: FlowTraffic) -> bool: ...
+    @typing.overload
+    def flows_done(self, traffic: GraphTraffic) -> bool: ...
+    def inject(self, node: int, port: int, frame: bytes) -> None:
+        """
+        Puts raw bytes into a port, as a faulty device would.
+        """
+    def look(
+        self, bridges: collections.abc.Sequence[RankBridge]
+    ) -> list[tuple[list[tuple[int, int, int, int, int, int]], int, int, int, str, str]]:
+        """
+        [(marks since the last look, finished works, failed works, works under way, the name of the first of them, fault or '')] of these ranks.
+        """
+    def pause(self) -> None:
+        """
+        Holds the loop until resume(): for the moments in which Python touches the network.
+        """
+    def queued(self, halves: collections.abc.Sequence[int]) -> list[int]:
+        """
+        Network.queued, on the loop's thread.
+        """
+    def resume(self) -> None: ...
+    def run_counters(self, hosts: collections.abc.Sequence[int]) -> dict[str, int]:
+        """
+        Network.run_counters, on the loop's thread.
+        """
+    def set_carrier(self, node: int, port: int, up: bool) -> None:
+        """
+        Carrier of a kernel port's interface.
+        """
+    def set_tables(self, node: int, tables: TableBatch) -> None: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def stop_at(self, bridge: RankBridge, step: int) -> None: ...
+    def switch_counters(self, node: int) -> dict[str, int]: ...
+    def take_capture(self, recorder: Recorder, capture: int, last: bool = False) -> bytes: ...
+    def tell(self, bridge: RankBridge, kind: str, peer: int, reason: str) -> None: ...
+    @property
+    def now_ps(self) -> int: ...
+
+def forward_tables(
+    *,
+    generation: int,
+    block: int,
+    own: collections.abc.Sequence[int],
+    adjacencies: collections.abc.Sequence[tuple[int, int]],
+    fib: collections.abc.Sequence[tuple[int, int]],
+    hosts: collections.abc.Sequence[tuple[bytes, int]],
+    groups: collections.abc.Sequence[collections.abc.Sequence[int]],
+) -> TableBatch:
+    """
+    Tables of the forward program: uSIDs of one block, and host routes by ECMP group.
+    """
+
+def monotonic_ns() -> int:
+    """
+    The clock of all marks, in nanoseconds.
+    """
+
+COLLECTIVES: dict[str, int]
+DATA_TYPES: dict[str, int]
+MARK_KINDS: dict[str, int]
+MAX_COMMUNICATOR_ID: int = 1048575
+REDUCE_OPS: dict[str, int]
+VERSION: str = "0.1.0"
