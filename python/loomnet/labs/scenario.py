@@ -77,7 +77,7 @@ class Parcel:
 class Scenario:
     """What @ln.scenario makes of a function whose first argument is the Lab."""
 
-    def __init__(self, function: Callable[..., None]) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         _check_function(function)
         self.function = function
         self.name = function.__name__
@@ -373,7 +373,7 @@ def unpacked(parcel: Parcel, folder: Path) -> Scenario:
 
 
 @checked_call
-def scenario(function: Callable[..., None]) -> Scenario:
+def scenario(function: Callable[..., object]) -> Scenario:
     """Decorator: makes a function of a Lab and typed parameters a scenario."""
     return Scenario(function)
 
