@@ -18,7 +18,7 @@ UNITS = {
     "flow0_rate": "Mb/s", "flow1_rate": "Mb/s", "total_rate": "Mb/s", "jain": "ratio",
     "until_fair": "s", "queue_alone_delay": "s", "queue_alone_delay_p95": "s", "queue_delay": "s",
     "queue_delay_p95": "s", "queue_max": "B", "queue_drops": "packets", "marked": "packets",
-}  # fmt: skip
+}
 SPREAD = ("total_rate", "jain", "until_fair", "queue_alone_delay", "queue_delay", "queue_drops")
 
 

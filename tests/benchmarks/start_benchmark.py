@@ -52,7 +52,7 @@ def main() -> None:
     commands = {"python -c ''": ["-c", ""], "import loomnet": ["-c", "import loomnet"],
                 "loomnet --version": ["-m", "loomnet", "--version"],
                 "loomnet list": ["-m", "loomnet", "list", "small.py"],
-                "loomnet run": ["-m", "loomnet", "run", "small.py"]}  # fmt: skip
+                "loomnet run": ["-m", "loomnet", "run", "small.py"]}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "small.py").write_text(SCENARIO)

@@ -18,7 +18,7 @@ def clone():
     uid = 61234
     as_user = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     made = subprocess.run([*as_user, "mktemp", "-d", "/tmp/loomnet-owner-XXXXXX"],
-                          capture_output=True, text=True, check=True)  # fmt: skip
+                          capture_output=True, text=True, check=True)
     folder = Path(made.stdout.strip())
     yield folder, uid
     shutil.rmtree(folder)
@@ -28,7 +28,7 @@ def as_owner(folder: Path, *command: str) -> str:
     done = subprocess.run(
         ["bash", "-c", 'source "$0"; as_owner "$@"', SCRIPTS / "common.sh", *command],
         cwd=folder, capture_output=True, text=True, env={**os.environ, "SUDO_UID": "0"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -103,7 +103,7 @@ def test_max_wall_counts_the_bring_up_and_ends_it(loomnet):
     assert run.wait(30) == 1, run.output
     assert time.monotonic() - began < 10, run.output
     assert "not finished: ranks stalled: --max-wall 0.3 s is over before the live network was " \
-        "there" in run.output  # fmt: skip
+        "there" in run.output
     (only,) = loomnet.report()["fidelity"]
     assert only["packets"] == 0
 

@@ -19,7 +19,7 @@ def logs(loomnet) -> dict[int, str]:
     # Its own completions may overrun first.
     ("requests", "flood of work requests or marks|completion queue overrun"),
     ("marks", "flood of work requests or marks"),
-])  # fmt: skip
+])
 def test_it_is_cut_off_and_its_peer_gets_a_named_error(loomnet, kind, why):
     run = loomnet.live("ranks", f"script={HOSTILE}", f"args={kind}")
     assert run.wait(90) in (1, 3), run.output
@@ -44,7 +44,7 @@ def test_it_cannot_block_the_engine_by_flags_of_what_it_inherited(loomnet, kind)
     ("work_begin", "flood of work requests or marks"),
     ("arrivals_consumed", "ring index corrupted"),
     ("notices_consumed", "ring index corrupted"),
-])  # fmt: skip
+])
 def test_without_a_framework_too_it_is_cut_off(loomnet, kind, why):
     run = loomnet.live("ranks", f"script={PLAIN}", f"args={kind}")
     assert run.wait(60) in (1, 3), run.output

@@ -50,7 +50,7 @@ def test_kill_9_of_a_run_leaves_nothing_after_clean_and_other_runs_untouched(pai
     victim = subprocess.Popen(
         [sys.executable, "-c", RUN, str(directory), python()],
         stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(PACKAGE)},
-    )  # fmt: skip
+    )
     try:
         run_id, *pids = victim.stdout.readline().split()
         assert kernel_objects.clean(directory) == []  # It lives: not touched.

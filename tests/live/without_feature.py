@@ -8,7 +8,7 @@ import struct
 import sys
 
 _NUMBERS = {"x86_64": {"socket": 41, "bpf": 321, "unshare": 272},
-            "aarch64": {"socket": 198, "bpf": 280, "unshare": 97}}  # fmt: skip
+            "aarch64": {"socket": 198, "bpf": 280, "unshare": 97}}
 _AF_XDP, _CLONE_NEWNET = 44, 0x40000000
 _EAFNOSUPPORT, _ENOSYS, _EINVAL = 97, 38, 22
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06  # linux/bpf_common.h, words

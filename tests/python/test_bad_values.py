@@ -49,7 +49,7 @@ BAD = [
     object, int, print, lambda: 1, Path("x"), Path("/"), io.StringIO(), ln, ..., NotImplemented,
     ln.Time("1 s"), ln.Rate("1 Gb/s"), ln.Size("1 B"), ln.step(3), ln.iterations(2), ln.Pfc(),
     ln.AllReduce("1 MB"), ln.down("h0--p0.leaf0", at="0 s"), Exception("x"), endless, Unspeakable(),
-]  # fmt: skip
+]
 
 
 def fabric():
@@ -151,13 +151,13 @@ CALLS = {
         "jobs": 1, "out": "swept", "max_wall_s": 1.0, "axes": {"n": [1]}}),
     "seeds": (seeds_of, {"seeds": 3}),
     "Report[]": (lambda name: Lab(directory="out").report[name], {"name": "x"}),
-}  # fmt: skip
+}
 INNER = ("Time.of", "Time.from_seconds", "Record", "seeds")  # not called by users
 # What is called on a result, or with a whole run behind it: fewer values, for each costs a run.
 RUN = {"faults": [], "label": "l", "seed": 1, "reroute_delay": "1 s", "settle": "0 s",
        "dilation": 1.0, "trace": "t.pftrace", "pcap": {"h0:0": "p"}, "mrc": {}, "roce": {},
        "tcp": {}, "payload": False, "gaps_ps": (), "sample": "1 ms", "queues": [],
-       "over_budget": False}  # fmt: skip
+       "over_budget": False}
 
 
 def _opened():
@@ -212,7 +212,7 @@ def test_every_bad_value_of_every_argument_is_one_line(what):
 def test_arithmetic_with_a_bad_number_is_one_line():
     for number in [n for n in BAD if isinstance(n, (int, float, Fraction))]:
         for call in (lambda n: ln.Time("1 s") * n, lambda n: n * ln.Rate("1 Gb/s"),
-                     lambda n: ln.Size("1 B") / n):  # fmt: skip
+                     lambda n: ln.Size("1 B") / n):
             attempt("arithmetic", call, {"n": number})
 
 
@@ -230,20 +230,20 @@ def test_names_that_a_signature_does_not_have_are_one_line(what):
 @pytest.mark.parametrize("option", RUN)
 def test_every_bad_option_of_a_run_is_one_line(option, part):
     job = ln.SendRecv("8 B", transport=option if option in ("mrc", "roce", "tcp") else "mrc",
-                      stall_timeout="1 s")  # fmt: skip
+                      stall_timeout="1 s")
     for number, value in enumerate(BAD):
         if number % 4 != (part + len(option)) % 4:
             continue
         given = value() if value is endless else value
         what = named("run", option, value)
         attempt(what, lambda **v: ln.run(fabric(), job, directory=f"out{number}", **v),  # noqa: B023
-                {option: given})  # fmt: skip
+                {option: given})
 
 
 @pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
 def test_every_bad_value_of_a_transports_constants_is_one_line(transport):
     names = {"mrc": ["mtu", "evs_per_qp", "nope"], "roce": ["payload_mtu", "dcqcn", "nope"],
-             "tcp": ["cc", "mtu", "nope"]}  # fmt: skip
+             "tcp": ["cc", "mtu", "nope"]}
     job = ln.SendRecv("8 B", transport=transport, stall_timeout="1 s")
     for name in names[transport]:
         for number, value in enumerate(BAD[::2]):
@@ -251,7 +251,7 @@ def test_every_bad_value_of_a_transports_constants_is_one_line(transport):
                 options = {transport: {name: value}}
                 attempt(named(transport, name, value),
                         lambda **v: ln.run(fabric(), job, directory=f"out{number}", **v),  # noqa: B023
-                        options)  # fmt: skip
+                        options)
 
 
 @pytest.fixture(scope="module")

@@ -86,13 +86,13 @@ class Machine:
         environment = {
             "PATH": f"{self.root}/shims:{self.tools}", "HOME": str(self.root),
             "LANGUAGE": "de", "LC_ALL": "C.UTF-8",
-        }  # fmt: skip
+        }
         # Root's files are that user's own in a namespace of users, and sudo is what it must call.
         user = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
         return subprocess.run(
             [*(user if os.geteuid() == 0 else ()), self.root / folder / "script/bootstrap"],
             capture_output=True, text=True, timeout=60, env=environment, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
 
     def calls(self, program: str) -> list[str]:
         calls = self.root / "shims/calls"
@@ -179,7 +179,7 @@ def with_venv(machine) -> Machine:
     (site / "pip/__main__.py").write_text(PIP)
     (site / "tool.py").write_text("import sys\ndef main(): print(sys.prefix)\n")
     for name, entry in ((f"torch-{TORCH}", None), ("pip-9", "pip = pip.__main__:main"),
-                        ("tool-1", "tool = tool:main")):  # fmt: skip
+                        ("tool-1", "tool = tool:main")):
         about = site / f"{name}.dist-info"
         about.mkdir()
         (about / "METADATA").write_text(f"Name: {name.partition('-')[0]}\nVersion: 1\n")
@@ -208,14 +208,14 @@ def test_a_venv_that_came_from_another_folder_becomes_this_ones(with_venv, new):
     assert done.returncode == 0, done
     assert ".venv came from another folder with this one" in done.stdout
     assert any(line.startswith(f"{other} ") and " -e ." in line
-               for line in calls.read_text().splitlines())  # fmt: skip
+               for line in calls.read_text().splitlines())
     for command in ("tool", "file"):
         for tree in (clone, other):
             said = subprocess.run([tree / ".venv/bin" / command], capture_output=True, text=True)
             assert said.stdout == f"{tree}/.venv\n", said
     assert str(other) in (other / ".venv/bin/activate").read_text()
     assert not [file for file in (other / ".venv/bin").iterdir()
-                if file.read_bytes().startswith(f"#!{clone}/".encode())]  # fmt: skip
+                if file.read_bytes().startswith(f"#!{clone}/".encode())]
     assert commands == {file: file.read_bytes() for file in (clone / ".venv/bin").iterdir()}
     calls.unlink()
     again = machine.bootstrap(new, status=installed())
@@ -266,7 +266,7 @@ def test_an_archive_without_a_package_is_named(machine):
         ("install", "dpkg: error processing package mininet (--configure):\nE: Sub-process "
          "/usr/bin/dpkg returned an error code (1)", "returned an error code"),
     ],
-)  # fmt: skip
+)
 def test_an_archive_that_fails_is_one_line_with_apts_reason(machine, action, said, named):
     line = refusal(machine.bootstrap(status=installed(mininet="un "), **{action: said}))
     assert f"apt-get {action} failed: " in line and named in line
@@ -334,7 +334,7 @@ def test_every_script_is_sound_shell():
 @pytest.mark.parametrize(("command", "lines"), [
     ("true", ""), ("printf 'a b\\nc\\n'", "[a b][c]"), ("printf 'a\\n'; exit 3", None),
     ("! true", None),
-])  # fmt: skip
+])
 def test_lines_of_a_command_are_read_whole_or_the_script_ends(tmp_path, command, lines):
     script = tmp_path / "reads"
     script.write_text(f'source "{SCRIPTS}/common.sh"\nasked() {{ ({command}); }}\n'

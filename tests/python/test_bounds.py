@@ -97,7 +97,7 @@ def test_what_cannot_be_counted_is_one_line(lab, case):
     ([ln.down("h0--p0.leaf0", at="9e6 s")], "at"),
     ([ln.down("h0--p0.leaf0", at="1 s", duration="9e6 s")], "duration"),
     ([ln.down("h0--p0.leaf0", at="500 h", duration="500 h")], "at + duration are 1000 h"),
-])  # fmt: skip
+])
 def test_so_are_faults(lab, faults, words):
     with pytest.raises(LoomnetError, match="fault") as refused:
         lab.run(two_tier(), ln.AllReduce("1 MB"), faults)
@@ -109,7 +109,7 @@ def test_so_are_faults(lab, faults, words):
     ({"reroute_delay": "9e6 s"}, "reroute_delay"),
     ({"gaps_ps": [10**30]}, "gaps_ps"), ({"gaps_ps": [-5]}, "gaps_ps"), ({"gaps_ps": 7}, "gaps_ps"),
     ({"mrc": {"rto_ps": 10**30}}, "rto_ps"), ({"mrc": {"evs_per_qp": -1}}, "evs_per_qp"),
-])  # fmt: skip
+])
 def test_so_are_options(lab, options, words):
     with pytest.raises(LoomnetError, match=words) as refused:
         lab.run(two_tier(), ln.AllReduce("1 MB"), **options)
@@ -119,7 +119,7 @@ def test_so_are_options(lab, options, words):
 @pytest.mark.parametrize("row", [
     '{"at": "9e6 s", "source": 0, "destination": 1, "size": "1 MB"}',
     '{"at": "1 s", "source": 0, "destination": 1, "size": "9e18 B"}',
-])  # fmt: skip
+])
 def test_so_are_rows_of_a_trace(lab, tmp_path, row):
     (tmp_path / "flows.jsonl").write_text(row)
     with pytest.raises(LoomnetError, match=r"flows\.jsonl") as refused:

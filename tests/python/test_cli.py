@@ -297,7 +297,7 @@ def python(*code, cwd=None):
     done = subprocess.run(
         [sys.executable, *code], capture_output=True, text=True, timeout=60, env=environment,
         cwd=cwd,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

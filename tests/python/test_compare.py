@@ -89,7 +89,7 @@ def test_names_that_are_gone_are_regressions_and_new_ones_are_not():
     a, b = report(lost=1, blip_s=1.0), report(lost=1, iteration_s=2.0)
     found = ln.compare(a, b)
     assert {r.name: r.verdict for r in found} == {
-        "mrc.lost": "same", "mrc.blip_s": "missing", "mrc.iteration_s": "new"}  # fmt: skip
+        "mrc.lost": "same", "mrc.blip_s": "missing", "mrc.iteration_s": "new"}
     assert [r.name for r in found.regressions] == ["mrc.blip_s"]
     with pytest.raises(ln.UsageError, match="no figure in common"):
         ln.compare(report(lost=1), report(blip_s=1.0))

@@ -198,7 +198,7 @@ def test_faults_are_placed_by_the_iteration_they_fell_into():
 
 
 @pytest.mark.parametrize(("slow", "behind", "status"), [(4 / 3, None, 0), (2.5, None, 1),
-                                                        (4 / 3, "a hog", 3)])  # fmt: skip
+                                                        (4 / 3, "a hog", 3)])
 def test_command(tmp_path, monkeypatch, capsys, slow, behind, status):
     (tmp_path / "one.py").write_text(
         textwrap.dedent("""
@@ -211,7 +211,7 @@ def test_command(tmp_path, monkeypatch, capsys, slow, behind, status):
         """)
     )
     engines = {"live": ScriptedRunner(lambda _: steady_run(fidelity=Fidelity(fell_behind=behind))),
-               "virtual": ScriptedRunner(lambda _: steady_run(slow=slow))}  # fmt: skip
+               "virtual": ScriptedRunner(lambda _: steady_run(slow=slow))}
     for clock, engine in engines.items():
         monkeypatch.setattr(sys.modules[__name__], clock, lambda e=engine: e, raising=False)
         monkeypatch.setitem(runners.RUNNERS, clock, f"{__name__}:{clock}")

@@ -24,7 +24,7 @@ def probe_without(*setpriv: str) -> dict[str, str | None]:
         done = subprocess.run(
             ["setpriv", *setpriv, "--", python, "-I", "-S", "-"],
             stdin=source, capture_output=True, text=True, timeout=20, cwd="/",
-        )  # fmt: skip
+        )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -102,7 +102,7 @@ def test_memory_limit_is_tried_with_a_buffer_as_large_as_a_runs():
         ["prlimit", "--memlock=2097152:2097152", "setpriv", "--bounding-set=-ipc_lock",
          sys.executable, "-I", "-S", str(PROBE)],
         capture_output=True, text=True, timeout=20,
-    )  # fmt: skip
+    )
     answer = json.loads(done.stdout)
     assert answer["af_xdp"] is None  # A small buffer fits under 2 MiB,
     assert answer["memlock"] is not None  # a run's does not.
@@ -120,7 +120,7 @@ def test_unprivileged_doctor_does_not_blame_the_kernel():
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=30,
         env={**os.environ, "PYTHONPATH": str(PACKAGE)},
-    )  # fmt: skip
+    )
     found = dict(line.split("|") for line in done.stdout.splitlines())
     assert found["CAP_NET_ADMIN"] == "False", done.stderr
     assert found["native XDP on veth"] == "None"

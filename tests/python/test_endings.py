@@ -17,7 +17,7 @@ WITH_TORCH = [endings.Row(*cells) for cells in (
     ("kill", "late", "last", 2, "virtual"),
     ("unfinished", "after", "first", 2, "virtual"),
     ("_exit0", "after", "all", 2, "virtual"),
-)]  # fmt: skip
+)]
 
 
 @ln.scenario

@@ -77,7 +77,7 @@ def one_line(capsys, *parts):
         ("x = 1\n\0", "demo.py"),
         (of_body("lab.run(fabric(), 5)"), "5 is not a job"),
     ],
-)  # fmt: skip
+)
 def test_a_scenario_that_cannot_run_is_one_line_and_exit_2(scenario, capsys, text, message):
     assert main(["run", scenario(text)]) == 2
     one_line(capsys, message)
@@ -142,7 +142,7 @@ def test_a_number_that_no_report_can_hold_is_refused_before_the_run(scenario, ca
         'lab.check("\\ud800", 1, eq=1)',
         'lab.check("c", [], eq=1)',
     ],
-)  # fmt: skip
+)
 def test_a_row_that_no_report_can_hold_is_refused(scenario, capsys, line):
     assert main(["run", scenario(of_body(RUN, line))]) == 2
     one_line(capsys)
@@ -176,7 +176,7 @@ def test_an_exception_of_the_scenario_has_its_own_traceback_and_exit_4(scenario,
     "line",
     ["import sys; sys.exit(0)", "raise SystemExit", "raise GeneratorExit", "1 / 0",
      "raise type('Own', (BaseException,), {})", "assert False", "raise FileNotFoundError(2, 'x')"],
-)  # fmt: skip
+)
 def test_whatever_the_scenario_raises_is_exit_4_in_every_command(scenario, capsys, line):
     name = scenario(of_body(line, RUN))
     for command in (["run"], ["describe"]):
@@ -241,7 +241,7 @@ def loomnet(*words, timeout=20):
     """In a process of its own: (status, output, errors, seconds)."""
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "loomnet", *words], capture_output=True, text=True,
-                          timeout=timeout, check=False)  # fmt: skip
+                          timeout=timeout, check=False)
     return done.returncode, done.stdout, done.stderr, time.monotonic() - began
 
 
@@ -250,7 +250,7 @@ def loomnet(*words, timeout=20):
     ["while True: pass", "import time; time.sleep(60)",
      "import threading; threading.Event().wait()",
      "i = 0\n    while True:\n        try:\n            i += 1\n        except Exception: pass"],
-)  # fmt: skip
+)
 def test_max_wall_ends_a_scenario_that_loops_outside_its_runs(scenario, loop):
     name = scenario(of_body(RUN, loop))
     status, out, err, seconds = loomnet("run", name, "--max-wall", "1 s")
@@ -319,7 +319,7 @@ def test_ctrl_c_outranks_what_a_scenario_raises_on_its_way_out(scenario, monkeyp
     monkeypatch.setattr(VirtualRunner, "run", interrupted)
     assert main(["run", scenario(of_body("try:", f"    {RUN}", "finally:", "    1 / 0"))]) == 130
     again = of_body("try:", f"    {RUN}", "except ln.LoomnetError: pass",
-                    RUN[:-1] + ", label='second')", "1 / 0")  # fmt: skip
+                    RUN[:-1] + ", label='second')", "1 / 0")
     assert main(["run", scenario(again)]) == 130
 
 
@@ -351,12 +351,12 @@ def test_a_reader_that_leaves_is_no_traceback(scenario):
     name = scenario(of_body(RUN))
     done = subprocess.run(
         f"{sys.executable} -m loomnet describe fat_tree --set k=4 > /dev/full", shell=True,
-        capture_output=True, text=True, check=False)  # fmt: skip
+        capture_output=True, text=True, check=False)
     assert done.returncode == 2 and done.stderr == (
-        "loomnet: standard output: No space left on device\n")  # fmt: skip
+        "loomnet: standard output: No space left on device\n")
     reader = subprocess.run(
         f"{sys.executable} -m loomnet run {name} | true", shell=True, capture_output=True,
-        text=True, check=False)  # fmt: skip
+        text=True, check=False)
     assert "Traceback" not in reader.stderr and "Exception" not in reader.stderr
 
 
@@ -364,7 +364,7 @@ def test_help_names_every_exit_status(capsys):
     assert main(["--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
     for part in ("0 all checks hold", "1 a check failed", "2 bad input", "3 the engine", "4 the "
-                 "scenario's own code", "130 interrupted"):  # fmt: skip
+                 "scenario's own code", "130 interrupted"):
         assert part in text
 
 

@@ -13,7 +13,7 @@ from loomnet.running.virtual_clock import VirtualRunner
 
 def fabric(**changes):
     values = {"planes": 2, "leaves": 2, "spines": 2, "hosts_per_leaf": 2, "rate": "100 Gb/s",
-              "delay": "1 us", **changes}  # fmt: skip
+              "delay": "1 us", **changes}
     return ln.clos.two_tier(**values)
 
 
@@ -38,7 +38,7 @@ class Asked(VirtualRunner):
 
 @pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
 @pytest.mark.parametrize("kind", [ln.AllReduce, ln.AllToAll, ln.AllGather, ln.ReduceScatter,
-                                  ln.SendRecv])  # fmt: skip
+                                  ln.SendRecv])
 def test_no_iteration_is_shorter_than_the_least(tmp_path, kind, transport):
     runner = Asked()
     lab = ln.Lab(directory=tmp_path, runner=runner)
@@ -98,7 +98,7 @@ def overflowed(result):
 
 @pytest.mark.parametrize(("rate", "delay"), [("400 Gb/s", "1 us"), ("10 Gb/s", "1 us"),
                                              ("40 Mb/s", "0.5 ms"), ("20 Mb/s", "0.5 ms"),
-                                             ("100 Gb/s", "1 ms")])  # fmt: skip
+                                             ("100 Gb/s", "1 ms")])
 def test_ordinary_fabrics_are_not_spoken_of(tmp_path, rate, delay):
     built = fabric(rate=rate, delay=delay)
     assert notes(tmp_path, built, ln.AllReduce("1 MB", 3), pcap=["h0:0"]) == []

@@ -265,7 +265,7 @@ def test_where_a_fork_could_differ_no_imports_are_shared(tmp_path):
     ({"LOOMNET_FORK": "0"}, None),
     ({"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}, "the imports started threads"),
     ({"PYTHONPATH": "broken"}, "import torch: ImportError: broken on purpose"),
-])  # fmt: skip
+])
 def test_what_cannot_be_forked_is_started_by_itself(tmp_path, environment, why):
     broken = "PYTHONPATH" in environment
     if broken:

@@ -35,7 +35,7 @@ def test_a_rank_cannot_block_the_engine_by_flags_of_what_it_inherited(tmp_path, 
       ("completions", "arrivals", "notices")),
     ("state", "state word corrupted"),
     ("far_step", "malformed mark"),
-])  # fmt: skip
+])
 def test_a_rank_that_breaks_its_contract_is_cut_off_by_name(tmp_path, kind, why):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     r = run_of(tmp_path, kind)

@@ -39,7 +39,7 @@ def test_a_scenario_needs_nothing_beyond_the_extra_torch(script):
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module] if isinstance(node, ast.ImportFrom) else
                      [alias.name for alias in node.names])
-    }  # fmt: skip
+    }
     modules -= set(sys.stdlib_module_names) | {"loomnet"}
     modules -= {path.stem for path in SCENARIOS.glob("*.py")}
     provider = importlib.metadata.packages_distributions()

@@ -55,7 +55,7 @@ def test_other_programs_get_cubic_where_the_machine_lets_them(kernel):
     ({"send_buffer": 1}, "tcp.send_buffer: live, the kernel's TCP takes cc, mtu, ecn"),
     ({"mtu": 1000}, "tcp.mtu: 1000 must be 1280 to 3400"),
     ({"mtu": "1500"}, "tcp.mtu: 1500 must be"),
-])  # fmt: skip
+])
 def test_what_a_kernel_cannot_be_told_is_one_clear_line(kernel, options, message):
     with pytest.raises(ln.UsageError, match=message):
         KernelTcp.of(options, stock=False)
@@ -68,7 +68,7 @@ def test_a_live_run_is_not_looked_at_all_the_time(tmp_path):
         LiveRunner().check(RunRequest(
             plan=plan, job=ln.AllReduce("1 kB", transport="mrc"), placement=(0, 1),
             timetable=Timetable(plan, [], reroute_delay=None), faults=(), label="", seed=0,
-            directory=tmp_path, dilation=dilation, options={"sample": every}))  # fmt: skip
+            directory=tmp_path, dilation=dilation, options={"sample": every}))
 
     with pytest.raises(ln.UsageError, match="run: sample=100 us: live, two looks are 1 ms of wall"):
         check("100 us", 1.0)

@@ -28,7 +28,7 @@ def under(gib, code):
         resource.setrlimit(resource.RLIMIT_AS, (gib << 30, gib << 30))
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                          preexec_fn=limit)  # fmt: skip
+                          preexec_fn=limit)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -62,7 +62,7 @@ def test_the_line_before_a_run_says_what_it_needs_where_that_is_much(lab, monkey
     (ln.AllToAll("64 GiB"), "lower AllToAll.size"),
     (ln.Permutation("1 MB", 10**6), "lower Permutation.count or repeat"),
     (ln.Flows("1 MB", count=10**6), "lower Flows.count"),
-])  # fmt: skip
+])
 def test_more_than_the_machine_has_is_refused_in_one_line(lab, job, words):
     with pytest.raises(UsageError, match="memory: this run needs up to") as refused:
         lab.run(two_tier(), job, payload=True)
@@ -88,7 +88,7 @@ def test_a_bench_of_more_than_there_is_is_one_line(line):
 
 def worlds(first, count):
     done = subprocess.run([sys.executable, HERE / "worlds.py", str(first), str(count)],
-                          capture_output=True, text=True)  # fmt: skip
+                          capture_output=True, text=True)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rows) == count, done.stderr
     return rows

@@ -18,7 +18,7 @@ from loomnet.running.request import RunRequest
 
 def clos(**values):
     shape = {"planes": 1, "leaves": 4, "spines": 4, "hosts_per_leaf": 4, "rate": "400 Gb/s",
-             "delay": "1 us"}  # fmt: skip
+             "delay": "1 us"}
     return ln.clos.two_tier(**{**shape, **values})
 
 
@@ -157,11 +157,11 @@ def test_settings_of_links_and_builders_win_over_the_transport():
     fabric = clos().override("p0.leaf0->p0.spine*", pfc="off")
     plan = make_plan(fabric, defaults=LinkDefaults(pfc=True))
     lossy = [h.name for i in range(2 * len(plan.links))
-             if not (h := plan.half(i)).pfc_xoff_bytes and not h.last_hop]  # fmt: skip
+             if not (h := plan.half(i)).pfc_xoff_bytes and not h.last_hop]
     assert lossy == [f"p0.leaf0->p0.spine{i}" for i in range(4)]
     for fabric in (ln.star(hosts=2, rate="1 Gb/s", delay="1 us", pfc=True),
                    ln.dumbbell(left=1, right=1, rate="1 Gb/s", delay="1 us", pfc=True),
-                   ln.clos.fat_tree(4, rate="1 Gb/s", delay="1 us", pfc=True)):  # fmt: skip
+                   ln.clos.fat_tree(4, rate="1 Gb/s", delay="1 us", pfc=True)):
         assert make_plan(fabric).pfc
 
 
@@ -247,7 +247,7 @@ def test_a_deadlock_is_counted_and_the_stall_names_it(tmp_path):
         (lambda: make_plan(clos(pfc=ln.Pfc(headroom="50 kB")), hosts=[0, 1]),
          "host–leaf links: pfc: headroom 50 kB is less than the 1086"),
     ],
-)  # fmt: skip
+)
 def test_bad_values_are_one_line_that_names_the_field(make, message):
     with pytest.raises((UsageError, FabricError)) as caught:
         make()
@@ -260,7 +260,7 @@ def test_a_live_run_refuses_it(tmp_path):
     request = RunRequest(
         plan=plan, job=ln.AllReduce("1 kB", transport="roce"), placement=tuple(range(16)),
         timetable=Timetable(plan, [], reroute_delay=None), faults=(), label="", seed=0,
-        directory=tmp_path)  # fmt: skip
+        directory=tmp_path)
     with pytest.raises(UsageError, match="pfc: not on the live clock"):
         LiveRunner().check(request)
 
@@ -283,5 +283,5 @@ def test_on_the_command_line_it_is_exit_2_and_nothing_left_behind(tmp_path, monk
     assert len(lines) == 1 and "headroom 1 kB is less than" in lines[0]
     assert not (tmp_path / "runs").exists()
     assert main(["describe", "two_tier", "--set", "planes=1", "--set", "leaves=2", "--set",
-                 "spines=2", "--set", "hosts_per_leaf=2", "--set", "pfc=maybe"]) == 2  # fmt: skip
+                 "spines=2", "--set", "hosts_per_leaf=2", "--set", "pfc=maybe"]) == 2
     assert "pfc: 'maybe' is not True" in "".join(capsys.readouterr())

@@ -133,7 +133,7 @@ def test_what_is_misspelt_is_said(pytester):
     outcome = outcome_of(pytester, test)
     outcome.assert_outcomes(errors=2)
     outcome.stdout.fnmatch_lines(["*mark loomnet(clok): write clock=, seed=, max_wall=*",
-                                  "*clock=\"sundial\" is not one of virtual, live*"])  # fmt: skip
+                                  "*clock=\"sundial\" is not one of virtual, live*"])
     assert outcome_of(pytester, test, "--loomnet-max-wall", "90").ret == 4
     assert outcome_of(pytester, test, "--loomnet-seed", "-1").ret == 4
 
@@ -146,7 +146,7 @@ def test_the_replay_line_names_the_file_from_where_pytest_started(pytester):
     outcome = outcome_of(pytester, "", "deep", "--loomnet-max-wall", "2 min")
     outcome.stdout.fnmatch_lines(
         ["pytest deep/test_far.py::test_it --loomnet-clock virtual --loomnet-seed 0 "
-         "--loomnet-max-wall '2 min'", "output: */lab"])  # fmt: skip
+         "--loomnet-max-wall '2 min'", "output: */lab"])
 
 
 SCENARIO = """
@@ -217,7 +217,7 @@ def test_baselines_are_written_on_request_and_guard_after_that(pytester):
     outcome.assert_outcomes(passed=1, failed=1)
     outcome.stdout.fnmatch_lines(["*2 of * figures differ from *report.json by more than 0.01:",
                                   "*mrc.before.iteration_s: * in the baseline, * now (*%)*",
-                                  "*check none: *holds now*"])  # fmt: skip
+                                  "*check none: *holds now*"])
     outcome_of(pytester, BASELINE, "--loomnet-update-baselines").assert_outcomes(passed=2)
     assert kept.read_text() == text
 
@@ -257,4 +257,4 @@ def test_a_failure_under_xdist_still_has_its_replay_line(pytester):
     outcome = outcome_of(pytester, test, "-n", "1", "--loomnet-seed", "3", inprocess=False)
     outcome.assert_outcomes(failed=1)
     outcome.stdout.fnmatch_lines(
-        ["pytest test_real.py::test_it --loomnet-clock virtual --loomnet-seed 3"])  # fmt: skip
+        ["pytest test_real.py::test_it --loomnet-clock virtual --loomnet-seed 3"])

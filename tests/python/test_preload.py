@@ -30,7 +30,7 @@ def shared(tmp_path, script, **others):
     ("import torch\nimport lightning\nimport numpy" + TRAINS, ("import torch",)),
     ("import numpy\n", ()),
     ("import torch\nthis is no Python", ()),
-])  # fmt: skip
+])
 def test_what_a_script_begins_with(tmp_path, script, found):
     assert shared(tmp_path, script) == found
 
@@ -40,7 +40,7 @@ def test_what_a_script_begins_with(tmp_path, script, found):
     "del os.environ['A']", "os.environ |= {}", "settings(os.environ)", "os.putenv('A', 'b')",
     "from dotenv import load_dotenv", "from os import environ as e; e['A'] = 'b'; f(environ)",
     "def late():\n    import lightning",
-])  # fmt: skip
+])
 def test_the_compiler_waits_where_the_environment_may_change(tmp_path, line):
     assert shared(tmp_path, f"import os\nimport torch\n{line}\n{TRAINS}") == ("import torch",)
 
@@ -48,7 +48,7 @@ def test_the_compiler_waits_where_the_environment_may_change(tmp_path, line):
 @pytest.mark.parametrize("line", [
     "rank = int(os.environ['RANK'])", "rank = os.environ.get('RANK', 0)", "os.getenv('RANK')",
     "inside = 'RANK' in os.environ", "mine = {**os.environ.copy()}",
-])  # fmt: skip
+])
 def test_reading_the_environment_is_no_change(tmp_path, line):
     assert LATE in shared(tmp_path, f"import os\nimport torch\n{line}\n{TRAINS}")
 

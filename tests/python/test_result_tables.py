@@ -57,7 +57,7 @@ def test_every_number_parses_back_to_its_value(value, unit):
     (44204.3, "B/s", "44.2 kB/s"), (12345, "s", "12345 s"), (12345.6, None, "12346"),
     (2.302585, "loss", "2.303"),
     (None, "s", "–"), (math.nan, "s", "nan"),
-])  # fmt: skip
+])
 def test_numbers_as_text(value, unit, text):
     assert number_text(value, unit) == text
 
@@ -88,7 +88,7 @@ def wide_report(phases, figures, value=3.4314159e-5):
     ["before", "nic_link_down", "leaf_spine_down", "silent_loss", "spine_down", "after"],
     ["before", "a_phase_whose_name_alone_is_longer_than_half_of_a_terminal_is_wide", "after"],
     [f"phase{i}" for i in range(40)],
-])  # fmt: skip
+])
 def test_tables_fit_and_lose_no_number(width, phases):
     report = wide_report(phases, ["iteration_s", "recovery_s", "a" * 60 + "_s"])
     text = tables_as_text(report, width)
@@ -100,7 +100,7 @@ def test_tables_fit_and_lose_no_number(width, phases):
 @settings(deadline=None)
 @given(st.lists(NAMES, min_size=1, max_size=8, unique=True),
        st.lists(NAMES, min_size=1, max_size=4, unique=True), NUMBERS, st.sampled_from(UNITS),
-       st.sampled_from([20, 80, 100, 120]))  # fmt: skip
+       st.sampled_from([20, 80, 100, 120]))
 def test_any_names_and_values_are_whole(phases, figures, value, unit, width):
     report = Report("any")
     report.rows = [metric(f, value, unit=unit, phase=p) for p in phases for f in figures]

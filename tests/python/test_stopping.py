@@ -69,7 +69,7 @@ def start(*words):
     # A shell's background job ignores SIGINT, and all that the job starts does so too.
     STARTED.append(subprocess.Popen(
         ["env", "--default-signal=INT,HUP", sys.executable, "-m", "loomnet", "run", *words],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))  # fmt: skip
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     return STARTED[-1]
 
 
@@ -174,7 +174,7 @@ def test_what_a_run_asks_of_a_rank_that_is_being_started_is_answered_at_once(tmp
 
 def test_the_pid_of_a_rank_is_known_once_it_was_told():
     order = {"namespaces": [], "nice": 0, "uid": None, "gid": None, "groups": [], "cwd": "/",
-             "argv": ["sleep", "60"]}  # fmt: skip
+             "argv": ["sleep", "60"]}
     process = KeptProcess(order, dict(os.environ), [], 2)
     try:
         end = time.monotonic() + 20
@@ -203,7 +203,7 @@ def test_ranks_that_cannot_answer_are_waited_for_together():
         subprocess.Popen([sys.executable, "-c", RANK, str(file.fd), str(theirs.fileno()),
                           "answers" if number == 5 else "stops"],
                          pass_fds=[file.fd, theirs.fileno()])
-        for number, file in enumerate(files)]  # fmt: skip
+        for number, file in enumerate(files)]
     pidfds = [os.pidfd_open(each.pid) for each in processes]
     try:
         ours.settimeout(30)
@@ -214,9 +214,9 @@ def test_ranks_that_cannot_answer_are_waited_for_together():
             os.waitid(os.P_PID, each.pid, os.WSTOPPED)
         began = time.monotonic()
         ask_all((file, each.pid, fd)
-                for file, each, fd in zip(files, processes, pidfds, strict=True))  # fmt: skip
+                for file, each, fd in zip(files, processes, pidfds, strict=True))
         texts = [file.ask(each.pid, fd)
-                 for file, each, fd in zip(files, processes, pidfds, strict=True)]  # fmt: skip
+                 for file, each, fd in zip(files, processes, pidfds, strict=True)]
         assert time.monotonic() - began < 3  # one after the other: 5.5
         assert [bool(text) for text in texts] == [number == 5 for number in range(12)]
         assert "most recent call first" in texts[5]

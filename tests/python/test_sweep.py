@@ -48,7 +48,7 @@ def cluster():
     """A scheduler of its own, with workers as threads of this process: quick, and by address."""
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False,
                                   protocol="tcp", dashboard_address=None,
-                                  silence_logs="CRITICAL") as made:  # fmt: skip
+                                  silence_logs="CRITICAL") as made:
         yield made.scheduler_address
 
 
@@ -66,12 +66,12 @@ def quiet(ended, total, failed):
 def test_one_table_in_a_fixed_order(here, cluster):
     seen = []
     made = ln.sweep(ln.load("small.py"), hosts=[2, 5], size=["50 kB", "0.1 MB"], seeds=2,
-                    scheduler=cluster, watch=lambda *counts: seen.append(counts))  # fmt: skip
+                    scheduler=cluster, watch=lambda *counts: seen.append(counts))
     assert len(made) == 8 and not made.failed and made.missing == 0
     table = polars.read_parquet(made.path)
     assert table.equals(made.frame)
     assert table.columns[:9] == ["point", "hosts", "size", "share", "fail_at", "pause_s", "seed",
-                                 "status", "ok"]  # fmt: skip
+                                 "status", "ok"]
     assert table["hosts"].to_list() == [2] * 4 + [5] * 4
     assert table["size"].to_list() == ["50 kB", "50 kB", "100 kB", "100 kB"] * 2
     assert table["seed"].to_list() == [0, 1] * 4
@@ -84,7 +84,7 @@ def test_one_table_in_a_fixed_order(here, cluster):
     assert table["mrc.before.recovery_s"].null_count() == 8
     assert seen[0] == (0, 8, 0) and seen[-1] == (8, 8, 0)
     again = ln.sweep(ln.load("small.py"), hosts=[2, 5], size=["50 kB", "0.1 MB"], seeds=2,
-                     scheduler="tcp://127.0.0.1:1", watch=quiet)  # fmt: skip
+                     scheduler="tcp://127.0.0.1:1", watch=quiet)
     assert again.frame.equals(made.frame)  # nothing left to run: nobody was asked
     assert "Sweep(8 points" in repr(made) and "<table" in made._repr_html_()
 
@@ -92,7 +92,7 @@ def test_one_table_in_a_fixed_order(here, cluster):
 def test_failed_points_are_listed_and_retried_alone(here, cluster):
     def swept(**options):
         return ln.sweep("small.py", hosts=[2, 3, 4], fail_at=3, scheduler=cluster, watch=quiet,
-                        **options)  # fmt: skip
+                        **options)
 
     first = swept()
     ((point, error),) = first.failed
@@ -145,7 +145,7 @@ def loomnet(*words, **options):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     return subprocess.Popen([sys.executable, "-m", "loomnet", "sweep", "small.py", *words],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            env=environment, start_new_session=True, **options)  # fmt: skip
+                            env=environment, start_new_session=True, **options)
 
 
 WORDS = ("--set", "hosts=2,3,4", "--set", "size=50 kB,90 kB", "--set", "pause_s=0.3", "--jobs", "2")
@@ -249,7 +249,7 @@ def test_without_dask_one_line_says_what_to_install(here, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
     assert main(["sweep", "small.py", "--set", "hosts=2"]) == 2
     assert capsys.readouterr().err == (
-        f"loomnet: a sweep's table needs polars: {install_line('sweep')}\n")  # fmt: skip
+        f"loomnet: a sweep's table needs polars: {install_line('sweep')}\n")
     assert not (here / "runs").exists()
 
 

@@ -94,6 +94,6 @@ def test_cases_are_many_and_described():
     (torch.tensor([0.0]), torch.tensor([1e-30]), 16, False),
     ([1.0], [1.0, 2.0], 1e9, False),
     ({"a": 1}, {"b": 1}, 1e9, False),
-])  # fmt: skip
+])
 def test_comparer(mine, theirs, spread, equal):
     assert (not comparing.differences(mine, theirs, spread)) == equal

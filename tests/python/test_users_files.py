@@ -205,7 +205,7 @@ def log(tmp_path):
     lambda path: path.symlink_to("/dev/zero"),
     lambda path: path.symlink_to("/etc/shadow"),
     lambda path: path.mkdir(),
-], ids=["fifo", "zero", "shadow", "folder"])  # fmt: skip
+], ids=["fifo", "zero", "shadow", "folder"])
 def test_what_a_rank_puts_in_its_logs_place_is_never_opened(log, put):
     made, fd = log
     os.write(fd, b"step 1\nValueError: mine\n")
@@ -380,7 +380,7 @@ def test_figures_are_printed_where_the_report_cannot_be_written(tmp_path):
 
 
 @pytest.mark.parametrize("label", ["/abs/path", "../x", "a/b", "..", ".", ".x", "-x", "a b", "\0",
-                                   "\udcff", "x" * 101, "a\n", "é", 5])  # fmt: skip
+                                   "\udcff", "x" * 101, "a\n", "é", 5])
 def test_a_label_is_the_name_of_one_folder(tmp_path, label, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lab = loomnet.Lab(directory=tmp_path / "run")

@@ -103,7 +103,7 @@ def test_flows_begin_when_they_are_told_and_are_sampled(lab):
     ({"sample": "0 s"}, "must be 1 ns or more"),
     ({"sample": 5}, "run: sample: 5 has no unit"),
     ({"tcp": 5}, "run: tcp=5 is not a table of its options"),
-])  # fmt: skip
+])
 def test_a_sample_that_cannot_be_taken_is_one_clear_line(lab, options, message):
     with pytest.raises(ln.UsageError, match=message):
         lab.run(ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), ln.Flows("1 MB", pairs=[(0, 1)]),

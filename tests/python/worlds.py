@@ -22,7 +22,7 @@ ADDRESS_SPACE = 2 << 30
 WALL_S = 120  # of one run: a world is small, and this machine may be busy
 TRANSPORTS = ("mrc", "roce", "tcp")
 COLLECTIVES = ("AllReduce", "AllToAll", "AllGather", "ReduceScatter", "Broadcast", "Reduce",
-               "SendRecv")  # fmt: skip
+               "SendRecv")
 
 
 def log_uniform(draw, least, most):
@@ -131,7 +131,7 @@ def some_faults(ln, draw, fabric):
                 link, round(log_uniform(draw, 1e-4, 1), 6), burst=draw.choice((1.0, 8.0)), **when),
             lambda link=link, when=when: ln.delay(link, a_time(draw, 1e4, 1e10), **when),
             lambda link=link, when=when: ln.degrade(link, draw.randint(1, 99) / 100, **when),
-            lambda when=when: ln.kill(draw.choice(switches), **when)))())  # fmt: skip
+            lambda when=when: ln.kill(draw.choice(switches), **when)))())
     return faults
 
 

@@ -65,17 +65,17 @@ def bench(
         built = fabric_in(fabric)
     else:
         built = clos.two_tier(planes=planes, leaves=leaves, spines=spines, rate=rate, delay=delay,
-                              hosts_per_leaf=-(-ranks // leaves) if leaves > 0 else 1)  # fmt: skip
+                              hosts_per_leaf=-(-ranks // leaves) if leaves > 0 else 1)
     with Output(json_out, "--json") if json_out else contextlib.nullcontext() as out:
         rows = []
         for row in measured(benchmark, built, wanted, transport=transport, ranks=ranks,
                             repeat=repeat, warm_up=warm_up, compare_bytes=bool(check),
-                            seed=seed):  # fmt: skip
+                            seed=seed):
             if not rows:  # nothing before it is known that the input is good
                 print(f"# loomnet {version()}: {benchmark.name}, {ranks} ranks, {transport}, "
-                      f"{built!r}, virtual clock, seed {seed}")  # fmt: skip
+                      f"{built!r}, virtual clock, seed {seed}")
                 print(f"# {repeat} rounds after {warm_up}, out of place, bytes "
-                      f"{'compared' if check else 'not moved'}\n#\n{HEAD}", flush=True)  # fmt: skip
+                      f"{'compared' if check else 'not moved'}\n#\n{HEAD}", flush=True)
             rows.append(row)
             print(row.text(), flush=True)
             if row.reason:
@@ -109,5 +109,5 @@ def fabric_in(target: str) -> Fabric:
     if not isinstance(made, Fabric):
         known = [key for key, value in vars(module).items() if isinstance(value, Fabric)]
         raise UsageError(f'--fabric {target}: {file} has no fabric named "{name or "fabric"}"'
-                         f"{did_you_mean(name or 'fabric', known)}")  # fmt: skip
+                         f"{did_you_mean(name or 'fabric', known)}")
     return made

@@ -60,7 +60,7 @@ def _print_differences(a: str, b: str, rows: list[Difference]) -> None:
          "change": None if row.change is None else f"{row.change:+.1%}",
          "verdict": None if row.verdict == "same" else row.verdict}
         for row in rows
-    ]))  # fmt: skip
+    ]))
     for row in rows:
         if row.reason:
             print(f"{row.name}: {row.reason}")
@@ -86,7 +86,7 @@ def replay(
         print(line)
     if again.identical:
         print(f"identical: {again.report.directory}/report.json equals {again.original} to the "
-              f"byte ({again.size} bytes)")  # fmt: skip
+              f"byte ({again.size} bytes)")
         return EXIT_OK
     for line in again.differences:
         print(line)

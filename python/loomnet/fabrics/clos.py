@@ -57,9 +57,9 @@ def _hosts(where: str, count: int) -> None:
 
 
 def _half(where: str, rate: Rate | str, delay: Time | str, pfc: Pfc | bool | None,
-          tier: str = "") -> HalfLink:  # fmt: skip
+          tier: str = "") -> HalfLink:
     return HalfLink(Rate.given(f"{where}.{tier}rate", rate),
-                    Time.given(f"{where}.{tier}delay", delay), pfc=pfc_setting(pfc))  # fmt: skip
+                    Time.given(f"{where}.{tier}delay", delay), pfc=pfc_setting(pfc))
 
 
 @checked_call

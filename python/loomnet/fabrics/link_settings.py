@@ -142,7 +142,7 @@ def half_settings(
     if defaults.dcqcn:  # at every hop, by thresholds that grow with the rate but hold a few packets
         marks = spec.ecn is not False and not from_host
         low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
-                     for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))  # fmt: skip
+                     for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))
         share = DCQCN_PMAX
     trims = spec.trim and not from_host
     # A host takes whatever comes and never pauses the network.

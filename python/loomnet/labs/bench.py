@@ -86,7 +86,7 @@ class Row:
         wrong = "N/A" if self.wrong is None else str(self.wrong)
         time, algbw, busbw = figures
         return (f"{self.size:>12}  {self.count:>12}  {self.type:>8}  {self.redop:>6}  "
-                f"{self.root:>6}  {time:>9}  {algbw:>7}  {busbw:>7}  {wrong:>6}")  # fmt: skip
+                f"{self.root:>6}  {time:>9}  {algbw:>7}  {busbw:>7}  {wrong:>6}")
 
 
 HEAD = (
@@ -122,7 +122,7 @@ def sizes(first: str, last: str, factor: int, step: str | None) -> list[int]:
     begin, end = size_of(first, "-b"), size_of(last, "-e")
     if not ELEMENT_BYTES <= begin <= end:
         raise UsageError(f"-b {first} -e {last}: begin with {ELEMENT_BYTES} B or more, and end "
-                         "with no less than that")  # fmt: skip
+                         "with no less than that")
     if step is None and factor < 2:
         raise UsageError(f"-f {factor}: the factor must be 2 or more; for steps in bytes use -i")
     more = None if step is None else size_of(step, "-i")
@@ -131,7 +131,7 @@ def sizes(first: str, last: str, factor: int, step: str | None) -> list[int]:
     steps = math.log(end / begin, factor) if more is None else (end - begin) / more
     if steps > MOST_SIZES:
         raise UsageError(f"-b {first} -e {last}: {steps:,.0f} sizes are more than {MOST_SIZES:,}; "
-                         "take longer steps")  # fmt: skip
+                         "take longer steps")
     found = [begin]
     while (after := found[-1] * factor if more is None else found[-1] + more) <= end:
         found.append(after)
@@ -168,7 +168,7 @@ def measured(
         if count == 0:
             continue
         job = benchmark.job(f"{moved} B", repeat + warm_up, transport=transport, ranks=n,
-                            compute=_pause(benchmark, fabric, moved))  # fmt: skip
+                            compute=_pause(benchmark, fabric, moved))
         with tempfile.TemporaryDirectory(prefix="loomnet-bench-") as folder:
             lab = Lab("bench", clock=clock, seed=seed, directory=Path(folder))
             result = lab.run(fabric, job, payload=compare_bytes, **(options or {}))
@@ -187,7 +187,7 @@ def _pause(benchmark: Benchmark, fabric: Fabric, size: int) -> Time:
 
 
 def _row(benchmark: Benchmark, result: Result, size: int, count: int, ranks: int, warm_up: int,
-         repeat: int) -> Row:  # fmt: skip
+         repeat: int) -> Row:
     data = result.data
     fixed = (size, count, ELEMENT, benchmark.redop, benchmark.root)
     if len(data.iterations) < warm_up + repeat or (data.ended != "finished" and not data.wrong):

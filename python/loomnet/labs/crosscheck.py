@@ -78,7 +78,7 @@ class Agreement:
                 "virtual": number_text(self.virtual, self.unit),
                 "allowed": "any" if math.isinf(self.allowed) else
                            number_text(self.allowed, self.unit),
-                "by": self.why, "ok": "ok" if self.ok else "NO"}  # fmt: skip
+                "by": self.why, "ok": "ok" if self.ok else "NO"}
 
 
 def compute_gaps(data: RunData) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
@@ -224,7 +224,7 @@ def crosscheck(live: Report, virtual: Report) -> list[Agreement]:
         else:
             only_live = label in live.results
             found.append(Agreement(f"{label or 'run'}.runs", float(only_live),
-                                   float(not only_live), 0.0))  # fmt: skip
+                                   float(not only_live), 0.0))
     return found
 
 

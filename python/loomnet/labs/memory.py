@@ -53,7 +53,7 @@ def needs(
             slot = shape["slot_payload"] + 64
             found.append(Need("staging", 2 * ranks * 2 * 2 * slots * slot,
                               "the links' rate or delay, or ranks",
-                              2 * ranks * ranks * 16 * slots * slot))  # fmt: skip
+                              2 * ranks * ranks * 16 * slots * slot))
             found.append(
                 Need(f"{ranks} PyTorch processes", ranks * PER_RANK[clock], f"{name}.ranks")
             )
@@ -64,7 +64,7 @@ def needs(
             peers = ranks - 1 if job.kind == "all_to_all" else min(ranks - 1, 2)
             found.append(Need("staging", 2 * ranks * peers * slots * slot,
                               f"the links' rate or delay, or {name}.ranks",
-                              2 * ranks * ranks * slots * slot))  # fmt: skip
+                              2 * ranks * ranks * slots * slot))
             found.append(Need("tensors", 3 * ranks * size, f"{name}.size or {name}.ranks"))
     else:
         found.append(Need(f"{flows} flows", flows * PER_FLOW, f"{name}.count or repeat"))
@@ -72,7 +72,7 @@ def needs(
             sizes = getattr(job, "size", None)
             message = min(sizes.bytes, MESSAGE_BYTES) if sizes is not None else MESSAGE_BYTES
             found.append(Need("bytes compared", flows * 2 * writes_outstanding(plan) * message,
-                              f"{name}.count or repeat, or payload"))  # fmt: skip
+                              f"{name}.count or repeat, or payload"))
     return sorted(found, key=lambda need: -need.resident)
 
 

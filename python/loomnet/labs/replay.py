@@ -57,7 +57,7 @@ def replayed(
         remarks.append(f"note: that run was made by loomnet {then}, this one by {now}")
     if not content["deterministic"]:
         remarks.append("note: that run was not deterministic (live clock, or measured compute), "
-                       "so equal bytes are not to be expected")  # fmt: skip
+                       "so equal bytes are not to be expected")
     report = scenario.run(
         seed=content["seed"],
         clock=content["clock"],
@@ -72,7 +72,7 @@ def replayed(
     before, after = read_bytes(folder / REPORT, MOST_REPORT), report.to_json().encode()
     differences = () if before == after else _differences(folder, report.directory)
     return Replay(report, folder / REPORT, before == after, len(before), differences,
-                  tuple(remarks))  # fmt: skip
+                  tuple(remarks))
 
 
 def _copied(folder: Path, name: str) -> Scenario:
@@ -80,7 +80,7 @@ def _copied(folder: Path, name: str) -> Scenario:
     for file in sorted(folder.glob("*.py")):
         if is_file(file) and b"scenario" in read_bytes(file, MOST_SOURCE) and any(
             each.name == name for each in scenarios_in(file)
-        ):  # fmt: skip
+        ):
             return load(f"{file}::{name}")
     raise UsageError(
         f"{folder} holds no copy of scenario {name}: only runs of a scenario file can be replayed"
@@ -118,7 +118,7 @@ def _differences(then: Path, now: Path) -> tuple[str, ...]:
     try:
         found = compare(then, now)
         lines += [f"{row.name}: {row.a} then, {row.b} now" for row in found
-                  if row.verdict != "same"]  # fmt: skip
+                  if row.verdict != "same"]
     except UsageError as error:
         lines.append(str(error))
     return tuple(lines[:10]) or ("figures are equal: it differs in fidelity or in its writing",)

@@ -115,7 +115,7 @@ class Scenario:
                 )
             if parameter.name.startswith("_"):
                 raise UsageError(f"scenario {self.name}: {parameter.name} begins with _, which no "
-                                 "parameter does")  # fmt: skip
+                                 "parameter does")
             if parameter.name in _RUN_OPTIONS:
                 raise UsageError(
                     f"scenario {self.name}: a parameter cannot be named "
@@ -219,7 +219,7 @@ class Scenario:
             return inspect.getsource(self.function)
         except OSError:
             raise UsageError(f"scenario {self.name}: its source is not at hand; put it in a file") \
-                from None  # fmt: skip
+                from None
 
     def parcel(self) -> Parcel:
         """What another process, perhaps on another machine, needs to run it."""
@@ -323,20 +323,20 @@ def plain(typed: BaseModel) -> dict[str, Any]:
         return BaseModel.model_dump(typed, mode="json")
     except (ValueError, TypeError, RecursionError) as error:  # PydanticSerializationError is one
         raise UsageError(f"{type(typed).__name__}: a parameter's value cannot be written into "
-                         f"report.json: {error}") from None  # fmt: skip
+                         f"report.json: {error}") from None
 
 
 def _check_function(function: Any) -> None:
     """Raises UsageError for what cannot be a scenario."""
     if not inspect.isfunction(function):
         raise UsageError(f"scenario: {quoted(function)} is not a function; put @ln.scenario above "
-                         "def name(lab: ln.Lab, …)")  # fmt: skip
+                         "def name(lab: ln.Lab, …)")
     name = function.__name__
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise UsageError(f"scenario {name}: an async def is never awaited; write def {name}(…)")
     if inspect.isgeneratorfunction(function):
         raise UsageError(f"scenario {name}: a function with yield never runs to its end; take the "
-                         "yield out")  # fmt: skip
+                         "yield out")
 
 
 def own_traceback(error: BaseException) -> list[str] | None:

@@ -26,7 +26,7 @@ from loomnet.live import openvswitch
 _PROBE = Path(__file__).with_name("kernel_probe.py")
 _SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")  # not on every user's PATH
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_SYS_ADMIN": 21, "CAP_SYS_NICE": 23,
-                 "CAP_BPF": 39}  # fmt: skip
+                 "CAP_BPF": 39}
 _IN_CONTAINER = "this is root without its rights: run the container with --privileged"
 
 
@@ -67,7 +67,7 @@ _KERNEL = {
                   "CONFIG_IPV6_SEG6_LWTUNNEL, Linux 6.1, iproute2 6.1", False),
     "sched_fifo": ("SCHED_FIFO", "an engine that is on time; without it nice -20",
                    "CAP_SYS_NICE; under cgroup v1: no RT group limit", False),
-}  # fmt: skip
+}
 
 _TOOLS = (
     # command, package, what it is for, required

@@ -76,7 +76,7 @@ class KernelTcp:
         found: dict[str, object] = {
             "net/ipv4/tcp_ecn": 1 if self.ecn else 2,
             "net/ipv4/tcp_no_metrics_save": 1,  # No flow begins with what another has learnt.
-        }  # fmt: skip
+        }
         if self.stock:
             found["net/ipv4/tcp_congestion_control"] = self.cc
         else:

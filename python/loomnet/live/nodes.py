@@ -192,7 +192,7 @@ class LiveFabric:
             "--", "set", "bridge", self._bridge, f"datapath_type={self.ovs.datapath}",
             f"external_ids:loomnet={self.lock.run_id}",
             *(word for port in ports for word in ("--", "add-port", self._bridge, port)),
-        )  # fmt: skip
+        )
         for host in hosts:
             inside(host.netns, lambda h=host: _configure_base(h))
 
@@ -324,7 +324,7 @@ def _configure_base(host: LiveHost) -> None:
         "net/ipv6/conf/all/ignore_routes_with_linkdown": 1,
         "net/ipv6/conf/default/ignore_routes_with_linkdown": 1,
         "net/ipv6/fib_multipath_hash_policy": 1,  # Five tuples: each flow its own path.
-    })  # fmt: skip
+    })
     ip_batch([
         "link set lo up",
         f"addr add {host.address}/128 dev lo nodad",
@@ -335,7 +335,7 @@ def _configure_base(host: LiveHost) -> None:
         f"addr add {host.address}/128 dev {HOST_INTERFACE} nodad",
         f"addr add {host.management}/{_MANAGEMENT.prefixlen} dev {MANAGEMENT_INTERFACE}",
         f"link set {MANAGEMENT_INTERFACE} up",
-    ])  # fmt: skip
+    ])
     offloads_off(MANAGEMENT_INTERFACE)
 
 
@@ -352,7 +352,7 @@ def _configure_ports(host: LiveHost, ports: Sequence[HostPort], tcp: KernelTcp |
             f"{conf}/router_solicitations": 0,
             f"{conf}/addr_gen_mode": 1,
             f"{conf}/ignore_routes_with_linkdown": 1,
-        })  # fmt: skip
+        })
         offloads_off(port.interface)
     mtu = "" if tcp is None else f"mtu {tcp.mtu}"
     hops = " ".join(f"nexthop via {GATEWAY} dev {p.interface} weight 1" for p in ports)
@@ -362,4 +362,4 @@ def _configure_ports(host: LiveHost, ports: Sequence[HostPort], tcp: KernelTcp |
         *(f"neigh replace {GATEWAY} lladdr {p.gateway_mac} dev {p.interface} nud permanent"
           for p in ports),
         f"route replace {HOST_PREFIX} src {host.address} {mtu} {hops}",
-    ])  # fmt: skip
+    ])

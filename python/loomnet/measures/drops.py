@@ -30,7 +30,7 @@ class Drop:
 
     def row(self) -> dict[str, object]:
         return {"where": self.where, "reason": self.reason, "packets": self.packets,
-                "objects": self.objects, "most at": self.most}  # fmt: skip
+                "objects": self.objects, "most at": self.most}
 
 
 def drop_reason(where: str, counter: str) -> str | None:
@@ -62,7 +62,7 @@ def drops(totals: Totals) -> list[Drop]:
 def drop_table(totals: Totals) -> Table:
     """The drops as rows: where, reason, packets, objects, most at."""
     return Table(("where", "reason", "packets", "objects", "most at"),
-                 [drop.row() for drop in drops(totals)])  # fmt: skip
+                 [drop.row() for drop in drops(totals)])
 
 
 def counters_json(scenario: str, runs: Mapping[str | None, Totals]) -> str:

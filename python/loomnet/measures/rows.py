@@ -76,7 +76,7 @@ def metric(
     """A row from any number; NaN, infinity and None become null with a reason."""
     where = f"metric {_named('metric', name)}"
     for field_name, text in (("unit", unit), ("label", label), ("phase", phase),
-                             ("reason", reason)):  # fmt: skip
+                             ("reason", reason)):
         _text_or_none(f"{where}: {field_name}", text)
     published = _published(where, published)
     if isinstance(value, Measured):

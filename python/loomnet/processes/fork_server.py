@@ -26,7 +26,7 @@ SERVER = Path(__file__).with_name("fork_child.py")
 SWITCH = "LOOMNET_FORK"  # "0": every rank is a process started by itself
 # What the launch gives each rank as its own, and no import of PyTorch reads.
 _OWN = frozenset({"RANK", "LOOMNET_HOST", "LOOMNET_HOST_ADDRESS", "LOOMNET_RANK_FD",
-                  "LOOMNET_EVENT_FD", "LOOMNET_COMPUTE", "LOOMNET_STACK_FD"})  # fmt: skip
+                  "LOOMNET_EVENT_FD", "LOOMNET_COMPUTE", "LOOMNET_STACK_FD"})
 # Coverage begins with the interpreter, and PyTorch would not tell us of a run.
 _NEVER = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PYTHONINSPECT")
 _MOST_BYTES = 1 << 17

@@ -87,6 +87,6 @@ def _as_report(given: Any) -> Report:
     if not isinstance(given, Result):
         raise UsageError(f"assert_matches: {quoted(given)} is neither a report nor a result")
     fidelity = RunFidelity(given.label or "", given.data.fidelity, given.data.ended,
-                           given.data.reason)  # fmt: skip
+                           given.data.reason)
     return Report(given.label or "run", rows=list(given.rows), fidelity=[fidelity],
-                  seed=given.plan.seed, deterministic=given.data.deterministic)  # fmt: skip
+                  seed=given.plan.seed, deterministic=given.data.deterministic)

@@ -28,11 +28,11 @@ from loomnet.results.result import Result
 # By how the name begins: `goodput_ratio`, `slowdown_p99`.
 LOWER_IS_WORSE = (
     "goodput", "algbw", "busbw", "throughput", "expected_capacity", "accuracy", "fairness",
-)  # fmt: skip
+)
 HIGHER_IS_WORSE = (
     "lost", "retransmitted", "errors", "final_loss", "drop", "wrong", "trimmed", "slowdown", "fct",
     "unfinished",
-)  # fmt: skip
+)
 RATES = frozenset(("b/s", "Kb/s", "Mb/s", "Gb/s", "B/s", "MB/s", "GB/s"))
 TIMES = frozenset(("s", "ms", "us", "ns", "ps"))
 Direction = Literal["lower", "higher", "any"]  # which change is a regression
@@ -94,7 +94,7 @@ class Difference:
         change = None if self.change is None else f"{self.change:+.1%}"
         note = self.verdict if self.verdict != "same" else ""
         return {"figure": self.name, "unit": self.unit, a: _short(self.a), b: _short(self.b),
-                "change": change, "verdict": note, "reason": self.reason}  # fmt: skip
+                "change": change, "verdict": note, "reason": self.reason}
 
 
 class Comparison:
@@ -136,7 +136,7 @@ class Comparison:
         """figure, unit, the two values under the results' names, change, verdict, reason."""
         names = (self.a.name, self.b.name)
         return Table(("figure", "unit", *names, "change", "verdict", "reason"),
-                     [row.row(*names) for row in self._rows])  # fmt: skip
+                     [row.row(*names) for row in self._rows])
 
     @property
     def summary(self) -> str:
@@ -189,11 +189,11 @@ def compare(a: Any, b: Any, *, rel: float = 0.0) -> Comparison:
     left, right = _told_apart(left, right)
     if not left.figures.keys() & right.figures.keys():
         raise UsageError(f"compare: {left.name} and {right.name} have no figure in common; "
-                         "labels are part of a figure's name")  # fmt: skip
+                         "labels are part of a figure's name")
     rows = [_difference(name, figure, right.figures.get(name), rel)
-            for name, figure in left.figures.items()]  # fmt: skip
+            for name, figure in left.figures.items()]
     rows += [Difference(name, figure.unit, None, figure.value, "new")
-             for name, figure in right.figures.items() if name not in left.figures]  # fmt: skip
+             for name, figure in right.figures.items() if name not in left.figures]
     return Comparison(left, right, rows, rel)
 
 
@@ -276,7 +276,7 @@ def _side(given: Any, name: str) -> Side:
         late = given.data.fidelity
         behind = (late.fell_behind,) if late.fell_behind else ()
         rows = [Figure(_dotted(None, r.phase, r.name), r.value, r.unit, r.reason, r.stands)
-                for r in given.rows]  # fmt: skip
+                for r in given.rows]
         return Side(title, {row.name: row for row in rows}, behind, {"": given})
     if isinstance(given, Report):
         side = _from_json(json.loads(given.to_json()), given.scenario)
@@ -312,7 +312,7 @@ def load_report(path: str | Path) -> tuple[dict[str, Any], Path]:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise UsageError(f"{file}: not as the schema of a report says: {where}: {first['msg']}") \
-            from None  # fmt: skip
+            from None
     check_plain(str(file), content)
     return content, file.resolve().parent
 
@@ -321,7 +321,7 @@ def _from_json(content: dict[str, Any], name: str) -> Side:
     found = [_metric(row) for row in content["metrics"]]
     found += [_check(row) for row in content["checks"]]
     behind = [f"{run['label'] or content['scenario']}: {run['verdict']}"
-              for run in content["fidelity"] if not run["kept_up"]]  # fmt: skip
+              for run in content["fidelity"] if not run["kept_up"]]
     return Side(name, {figure.name: figure for figure in found}, tuple(behind))
 
 
@@ -343,7 +343,7 @@ def _told_apart(a: Side, b: Side) -> tuple[Side, Side]:
     if a.name != b.name:
         return a, b
     return (Side(f"{a.name} (a)", a.figures, a.behind, a.results),
-            Side(f"{b.name} (b)", b.figures, b.behind, b.results))  # fmt: skip
+            Side(f"{b.name} (b)", b.figures, b.behind, b.results))
 
 
 def _short(value: float | None) -> str | None:

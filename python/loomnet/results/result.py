@@ -190,7 +190,7 @@ class Result:
             found = re.compile(pattern)
         except (re.error, TypeError, OverflowError, RecursionError) as error:
             raise UsageError(f"logged: {quoted(pattern)} is not a regular expression: {error}") \
-                from None  # fmt: skip
+                from None
         lines = self.rank_log(rank).splitlines()
         return [match.groupdict() for match in map(found.search, lines) if match]
 

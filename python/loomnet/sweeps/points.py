@@ -49,10 +49,10 @@ def seeds_of(seeds: int | Iterable[int]) -> list[int]:
     found = list(itertools.islice(seeds, MOST_POINTS + 1)) if isinstance(seeds, Iterable) else []
     if len(found) > MOST_POINTS:
         raise UsageError(f"sweep: seeds={quoted(seeds)} are more than the {MOST_POINTS:,} points "
-                         "of one sweep")  # fmt: skip
+                         "of one sweep")
     if not found or any(type(s) is not int or not 0 <= s < 2**64 for s in found):
         raise UsageError(f"sweep: seeds={quoted(seeds)} must be a number, 1 or more, or a list of "
-                         "seeds")  # fmt: skip
+                         "seeds")
     if len(set(found)) < len(found):
         raise UsageError("sweep: a seed is given twice")
     return found
@@ -71,7 +71,7 @@ def points_of(
     count = math.prod(map(len, axes.values())) * len(seeds)
     if count > MOST_POINTS:
         raise UsageError(f"sweep: {count:,} combinations are more than the {MOST_POINTS:,} points "
-                         "of one sweep; make several")  # fmt: skip
+                         "of one sweep; make several")
     points: list[Point] = []
     seen: dict[str, Point] = {}
     for values in itertools.product(*axes.values()):
@@ -146,13 +146,13 @@ def frame(points: Sequence[Point], results: Results) -> Any:
         values = {} if report is None else {
             ".".join(filter(None, (r["labels"].get("label"), r["labels"].get("phase"), r["name"]))):
                 None if r["value"] is None else float(r["value"])
-            for r in report["metrics"]}  # fmt: skip
+            for r in report["metrics"]}
         figures |= dict.fromkeys(values)
         ok = None if report is None else _held(report)
         rows.append({
             "point": point.index, **point.parameters, "seed": point.seed,
             "status": known["status"], "ok": ok, "error": known["error"], "": values,
-        })  # fmt: skip
+        })
     names = list(points[0].parameters) if points else []
     taken = {"point", "seed", "status", "ok", "error", *names}
     numbers = [row["point"] for row in rows]
@@ -180,7 +180,7 @@ def _parameter_column(values: list[Any]) -> Any:
     polars = import_polars()
     kinds = {type(value) for value in values if value is not None}
     for allowed, dtype in (({bool}, polars.Boolean), ({int}, polars.Int64),
-                           ({int, float}, polars.Float64)):  # fmt: skip
+                           ({int, float}, polars.Float64)):
         if kinds and kinds <= allowed:
             return polars.Series(values, dtype=dtype)
     text = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]

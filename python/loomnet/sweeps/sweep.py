@@ -89,7 +89,7 @@ class Sweep:
 
     def __repr__(self) -> str:
         return (f"Sweep({len(self)} points, {len(self.failed)} failed, {self.missing} missing: "
-                f"{self.path})")  # fmt: skip
+                f"{self.path})")
 
     def _repr_html_(self) -> str:
         return self.frame._repr_html_()
@@ -148,7 +148,7 @@ def sweep(
             p for p in points
             if (known[p.index] is None and not retry_failed)
             or ((found := known[p.index]) and found["status"] == FAILED and retry_failed)
-        ]  # fmt: skip
+        ]
         interrupted = False
         with _bar(watch, scenario.name) as told:
             failed = sum(bool(k) and k["status"] == FAILED for k in known.values())
@@ -166,7 +166,7 @@ def sweep(
                         # process down takes no other with it; a cluster sees all, to grow by them.
                         at_once = processes if scheduler is None else len(todo)
                         _run_all(distributed, client, scenario, todo, results, max_wall_s, counts,
-                                 at_once)  # fmt: skip
+                                 at_once)
                 except KeyboardInterrupt:
                     interrupted = True
         made = Sweep(folder, points, interrupted=interrupted)
@@ -185,7 +185,7 @@ class _Counts:
 
 def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point],
              results: Results, max_wall_s: float | None, counts: _Counts,
-             at_once: int) -> None:  # fmt: skip
+             at_once: int) -> None:
     """Every point as a task of its own; results are kept in the order in which they come."""
     parcel = scenario.parcel()
     # A name of its own per attempt: a scheduler remembers results, and failures, by name.
@@ -194,7 +194,7 @@ def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point
 
     def submit(point: Point) -> Any:
         future = client.submit(run_point, parcel, dict(point.parameters), point.seed, max_wall_s,
-                               key=f"loomnet-{point.key}-{attempt}", pure=False)  # fmt: skip
+                               key=f"loomnet-{point.key}-{attempt}", pure=False)
         futures[future] = point
         return future
 
@@ -208,7 +208,7 @@ def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point
             point = futures.pop(future)
             error = future.exception()
             outcome = future.result() if error is None else {
-                "report": None, "wall_s": None, "error": _one_line(error)}  # fmt: skip
+                "report": None, "wall_s": None, "error": _one_line(error)}
             results.keep(point, outcome)
             counts.add(bool(outcome["error"]))
             future.release()
@@ -233,12 +233,12 @@ def _table(axes: Any) -> Mapping[str, Any]:
 
 def _as_list(name: str, given: Any) -> list[Any]:
     values = [given] if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) \
-        else list(itertools.islice(given, MOST_POINTS + 1))  # fmt: skip
+        else list(itertools.islice(given, MOST_POINTS + 1))
     if not values:
         raise UsageError(f"sweep: {name} has no value")
     if len(values) > MOST_POINTS:
         raise UsageError(f"sweep: {name} has more values than the {MOST_POINTS:,} points of one "
-                         "sweep")  # fmt: skip
+                         "sweep")
     return values
 
 
@@ -249,7 +249,7 @@ def _default_directory(scenario: Scenario, points: list[Point]) -> Path:
 
 
 def _write_index(folder: Path, scenario: Scenario, axes: Mapping[str, list[Any]],
-                 seeds: list[int], points: list[Point]) -> None:  # fmt: skip
+                 seeds: list[int], points: list[Point]) -> None:
     content = {
         "sweep_version": SWEEP_VERSION,
         "scenario": scenario.name,
@@ -259,7 +259,7 @@ def _write_index(folder: Path, scenario: Scenario, axes: Mapping[str, list[Any]]
         "seeds": seeds,
         "points": {point.key: {"parameters": dict(point.parameters), "seed": point.seed}
                    for point in points},
-    }  # fmt: skip
+    }
     write_atomically(folder / INDEX, (json.dumps(content, indent=1) + "\n").encode())
 
 
@@ -314,7 +314,7 @@ def _remote(distributed: Any, scheduler: str) -> Iterator[Any]:
     """A client of the scheduler at that address. Raises UnavailableError where there is none."""
     if not isinstance(scheduler, str) or not scheduler:
         raise UsageError(f"sweep: scheduler={quoted(scheduler)} is not an address, as "
-                         '"tcp://10.0.0.1:8786" is')  # fmt: skip
+                         '"tcp://10.0.0.1:8786" is')
     from distributed.comm import addressing
 
     try:  # a client of an address that cannot be read complains once more when it is collected
@@ -358,7 +358,7 @@ def _client(distributed: Any, jobs: int, folder: Path, remote: Any) -> Iterator[
             silence_logs="CRITICAL", local_directory=str(scratch),
         ) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
-    ):  # fmt: skip
+    ):
         client.run(ignore_interrupts)  # Ctrl-C reaches all processes; this one decides
         yield client
     shutil.rmtree(scratch, ignore_errors=True)

@@ -28,10 +28,10 @@ def run_point(
             scenario = _loaded(parcel, Path(folder))
             with contextlib.redirect_stdout(io.StringIO()):
                 made = scenario.run(seed=seed, max_wall_s=max_wall_s, base=parcel.home(),
-                                    directory=Path(folder) / "run", **parameters)  # fmt: skip
+                                    directory=Path(folder) / "run", **parameters)
             report = made.to_dict()
             reasons = [run.reason for run in made.fidelity
-                       if run.reason and run.reason.startswith("--max-wall")]  # fmt: skip
+                       if run.reason and run.reason.startswith("--max-wall")]
             if made.interrupted:
                 error = "interrupted"
             elif made.behind or reasons:
@@ -41,7 +41,7 @@ def run_point(
         except Exception as problem:
             where = traceback.extract_tb(problem.__traceback__)[-1]
             error = (f"{type(problem).__name__}: {problem} "
-                     f"({Path(where.filename).name}:{where.lineno})")  # fmt: skip
+                     f"({Path(where.filename).name}:{where.lineno})")
     return {
         "report": None if error else report,
         "error": " ".join(error.split()) if error else None,
