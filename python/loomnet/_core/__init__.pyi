@@ -10,6 +10,8 @@ import typing
 import numpy
 import numpy.typing
 
+from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
+
 from . import testing
 
 __all__: list[str] = [
@@ -41,6 +43,7 @@ class RankWork:
     """
     One started call. Its result counts once done.
     """
+
     @property
     def bytes(self) -> int: ...
     @property
@@ -66,6 +69,7 @@ class RankSession:
     """
     This process's use of its emulated NIC, by inherited descriptors.
     """
+
     def __init__(self, memory_fd: int, engine_event_fd: int, await_sends: bool = True) -> None: ...
     def abort(self, id: int, reason: str) -> None: ...
     def close(self, id: int) -> None: ...
@@ -73,6 +77,7 @@ class RankSession:
         """
         Virtual clock: blocks while so much emulated time passes.
         """
+
     def counters(self) -> list[tuple[str, int]]: ...
     def create(self, id: int, members: collections.abc.Sequence[int]) -> None: ...
     def foreign_begin(self) -> int: ...
@@ -81,11 +86,13 @@ class RankSession:
         """
         The thread enters or leaves a call that may block on a future of the session.
         """
+
     def leave(self, linger_ns: int = 0) -> None: ...
     def local_call(self, enters: bool) -> None:
         """
         The thread enters or leaves a call that this machine ends: emulated time stands.
         """
+
     def mark(self, kind: int, value: int, a: int = 0, b: int = 0, status: int = 0) -> bool: ...
     def meet(
         self, name_high: int, name_low: int, position: int, size: int, timeout_ns: int, asked: bool
@@ -93,6 +100,7 @@ class RankSession:
         """
         (number of the new group or None, [(rank in it, rank in the job)] that came)
         """
+
     def next_finished(self) -> RankWork: ...
     def start(
         self,
@@ -119,6 +127,7 @@ class RankSession:
         """
         operations: [(collective, data type, reduction, count, inputs, outputs, input counts, output counts, root, peer, tag, factor)]. Memory must live until the work is done.
         """
+
     def use_dilation(self, dilation: float) -> None: ...
     def wait(self, work: RankWork, timeout_ns: int) -> bool: ...
     def want(self, work: RankWork) -> bool: ...
@@ -127,11 +136,13 @@ class RankSession:
         """
         Step after which the run wants the job to end; -1: none.
         """
+
     @property
     def now_ps(self) -> int:
         """
         Emulated time.
         """
+
     @property
     def rank(self) -> int: ...
     @property
@@ -161,12 +172,13 @@ class TableBatch:
     """
     One generation of a switch's tables, as bytes that its program reads.
     """
+
     @property
     def generation(self) -> int: ...
 
 class Network:
     def __init__(self, *, seed: int, meter_bin_ps: int, meter_bins: int = 1048576) -> None: ...
-    def add_host(self, ports: int, identity: int | None = None) -> int: ...
+    def add_host(self, ports: int, identity: int | None = None) -> EngineNode: ...
     def add_switch(
         self,
         ports: int,
@@ -176,19 +188,19 @@ class Network:
         buffer_bytes: int = 0,
         buffer_alpha: float = 1.0,
         pfc: bool = False,
-    ) -> int: ...
+    ) -> EngineNode: ...
     def clear(self) -> None: ...
-    def close_meter(self, host: int) -> None: ...
+    def close_meter(self, host: EngineNode) -> None: ...
     def connect(
         self,
-        a: int,
+        a: EngineNode,
         a_port: int,
-        b: int,
+        b: EngineNode,
         b_port: int,
         forward: LinkConfig,
         backward: LinkConfig,
         stream: int = 0,
-    ) -> int: ...
+    ) -> EngineLink: ...
     def connect_many(
         self,
         rows: numpy.typing.ArrayLike,
@@ -199,11 +211,12 @@ class Network:
         """
         Links of one kind. rows: int64[n, 4] of node, port, node, port; streams: uint64[n], each link's random stream.
         """
+
     def connect_qp(
         self,
-        source: int,
+        source: EngineNode,
         local: int,
-        destination: int,
+        destination: EngineNode,
         remote: int,
         flow: int,
         paths: collections.abc.Sequence[
@@ -220,32 +233,38 @@ class Network:
         """
         paths and reverse: per plane (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, capacity).
         """
+
     def link_counters(self) -> dict[str, numpy.typing.NDArray[numpy.uint64]]:
         """
         Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.
         """
-    def meter(self, host: int) -> dict[str, typing.Any]:
+
+    def meter(self, host: EngineNode) -> dict[str, typing.Any]:
         """
         work: int64[n, 3] of begin, end (ps) and bytes; busy and silences: int64[n, 2] of begin and end (ps); bins: uint64[n], bytes per bin_ps; bytes: their sum.
         """
-    def nic_counters(self, host: int) -> dict[str, int]: ...
-    def pause_cycle(self) -> list[int]:
+
+    def nic_counters(self, host: EngineNode) -> dict[str, int]: ...
+    def pause_cycle(self) -> list[EngineHalf]:
         """
         Half-links (2 * link, or one more for b->a) that wait for one another in a circle now.
         """
-    def queued(self, halves: collections.abc.Sequence[int]) -> list[int]:
+
+    def queued(self, halves: collections.abc.Sequence[EngineHalf]) -> list[int]:
         """
         Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.
         """
-    def run_counters(self, hosts: collections.abc.Sequence[int]) -> dict[str, int]:
+
+    def run_counters(self, hosts: collections.abc.Sequence[EngineNode]) -> dict[str, int]:
         """
         Sums over these hosts' NICs.
         """
+
     def run_until(self, end_ps: int, most_events: int = 18446744073709551615) -> bool: ...
     def schedule_link(
         self,
         at_ps: int,
-        link: int,
+        link: EngineLink,
         *,
         forward: bool = True,
         backward: bool = True,
@@ -255,26 +274,35 @@ class Network:
         delay_ps: int | None = None,
         impairment: dict | None = None,
     ) -> None: ...
-    def schedule_tables(self, at_ps: int, node: int, tables: TableBatch) -> None: ...
+    def schedule_tables(self, at_ps: int, node: EngineNode, tables: TableBatch) -> None: ...
     def set_mrc(
-        self, host: int, *, software_time: bool, net_rtt_ps: int, port_rate_bps: int, options: dict
+        self,
+        host: EngineNode,
+        *,
+        software_time: bool,
+        net_rtt_ps: int,
+        port_rate_bps: int,
+        options: dict,
     ) -> None: ...
-    def set_roce(self, host: int, options: dict) -> None: ...
-    def set_tables(self, node: int, tables: TableBatch) -> None: ...
-    def set_tcp(self, host: int, options: dict) -> None: ...
-    def switch_counters(self, node: int) -> dict[str, int]: ...
-    def tcp_state(self, host: int, qp: int) -> dict[str, int]:
+    def set_roce(self, host: EngineNode, options: dict) -> None: ...
+    def set_tables(self, node: EngineNode, tables: TableBatch) -> None: ...
+    def set_tcp(self, host: EngineNode, options: dict) -> None: ...
+    def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
+    def tcp_state(self, host: EngineNode, qp: int) -> dict[str, int]:
         """
         What `ss -ti` shows of a kernel's socket, of the model's sender: acked and cwnd in bytes, srtt_ps, min_rtt_ps, pacing_bps.
         """
-    def transport_events(self, host: int) -> list[tuple[int, str, int, int]]:
+
+    def transport_events(self, host: EngineNode) -> list[tuple[int, str, int, int]]:
         """
         [(at_ps, name, queue pair, value)] in order of time.
         """
+
     def use_lookahead(self) -> None:
         """
         Serves each node's events of a window together: for jobs whose hosts hear of one another by packets alone.
         """
+
     @property
     def events(self) -> int: ...
     @property
@@ -295,8 +323,8 @@ class FlowTraffic:
     def add(
         self,
         *,
-        source: int,
-        destination: int,
+        source: EngineNode,
+        destination: EngineNode,
         qp: int,
         bytes: int,
         message: int,
@@ -307,6 +335,7 @@ class FlowTraffic:
         """
         [(start_ps, end_ps, arrived_ps, bytes completed, status)] in the order of add(); None: not yet.
         """
+
     def start(self) -> None: ...
     @property
     def done(self) -> bool: ...
@@ -316,15 +345,16 @@ class FlowTraffic:
 class GraphTraffic:
     def __init__(self, network: Network, depth: int) -> None: ...
     def delay(
-        self, duration_ps: int, lane: int = 0, any: bool = False, host: int | None = None
+        self, duration_ps: int, lane: int = 0, any: bool = False, host: EngineNode | None = None
     ) -> int: ...
     def depend(self, task: int, on: int, acked: bool = False) -> None: ...
     def results(self) -> numpy.typing.NDArray[numpy.int64]:
         """
         int64[tasks, 3]: begin, end and acknowledgement in picoseconds; -1: not yet.
         """
+
     def start(self, at_ps: int) -> None: ...
-    def transfer(self, source: int, destination: int, qp: int, bytes: int) -> int: ...
+    def transfer(self, source: EngineNode, destination: EngineNode, qp: int, bytes: int) -> int: ...
     @property
     def done(self) -> bool: ...
     @property
@@ -338,7 +368,7 @@ class CollectiveTraffic:
         self,
         network: Network,
         *,
-        hosts: collections.abc.Sequence[int],
+        hosts: collections.abc.Sequence[EngineNode],
         collective: str,
         bytes: int,
         repeat: int,
@@ -355,6 +385,7 @@ class CollectiveTraffic:
         """
         [(begin_ps, end_ps)] of the rank's finished iterations.
         """
+
     def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
     def start(self) -> None: ...
     @property
@@ -370,10 +401,11 @@ class RankBridge:
     """
     One rank process on one host of a network.
     """
+
     def __init__(
         self,
         network: Network,
-        host: int,
+        host: EngineNode,
         *,
         rank: int,
         world: int,
@@ -386,24 +418,29 @@ class RankBridge:
         """
         (memory, engine's eventfd), to be inherited by the rank's process.
         """
+
     def stop_at(self, step: int, now_ps: int) -> None:
         """
         The rank's script ends itself after this optimizer step.
         """
+
     def take_marks(self) -> list[tuple[int, int, int, int, int, int]]:
         """
         [(kind, status, at_ps, value, a, b)] since the last call; works are in the host's meter.
         """
+
     def tell(self, kind: str, peer: int, reason: str, now_ps: int) -> None: ...
     def unfinished_works(self, now_ps: int) -> int:
         """
         Virtual clock: operations that a rank which has ended began and never saw the end of.
         """
+
     @property
     def alarm_ps(self) -> int:
         """
         When the first time limit or pause ends that the waiting rank has asked for; 0: none.
         """
+
     @property
     def failed_works(self) -> int: ...
     @property
@@ -415,6 +452,7 @@ class RankBridge:
         """
         Polls of the rank that found nothing.
         """
+
     @property
     def quiescent(self) -> bool: ...
     @property
@@ -424,6 +462,7 @@ class RankBridge:
         """
         Threads that began to communicate while the rank counted as waiting.
         """
+
     @property
     def under_way(self) -> str:
         """
@@ -434,27 +473,32 @@ class VirtualRanks:
     """
     Real rank processes on the virtual clock.
     """
+
     def __init__(self, network: Network) -> None: ...
     def add(self, bridge: RankBridge) -> None: ...
     def doubt(self, ranks: collections.abc.Sequence[int]) -> None:
         """
         Ranks with threads of which the engine cannot tell whether they will communicate.
         """
+
     def leave(self, rank: int) -> None: ...
     def others_wait(self, but: collections.abc.Sequence[int]) -> bool: ...
     def run(self, end_ps: int, wall_ms: int) -> str:
         """
         Runs to `end_ps`; why it stopped: reached, marked, waiting (for a computing rank), stuck.
         """
+
     def strand(self) -> None:
         """
         Tells all ranks that what still needs a rank that has left will not end.
         """
+
     @property
     def raced_ps(self) -> int:
         """
         Emulated time that passed while a rank slept outside the network.
         """
+
     @property
     def racers(self) -> list[int]:
         """
@@ -465,6 +509,7 @@ class PerfettoWriter:
     """
     Pieces of a Perfetto trace; times in picoseconds.
     """
+
     def __init__(self) -> None: ...
     @typing.overload
     def attribute(self, name: str, value: str) -> None: ...
@@ -489,36 +534,42 @@ class Recorder:
     """
     Records what a network does; one per network.
     """
+
     def __init__(
         self, network: Network, *, seed: int, timeline: bool, most_hops: int = 0
     ) -> None: ...
-    def capture(self, half: int, interface: str, description: str) -> int: ...
-    def clock_points(self, host: int) -> list[tuple[int, int]]:
+    def capture(self, half: EngineHalf, interface: str, description: str) -> int: ...
+    def clock_points(self, host: EngineNode) -> list[tuple[int, int]]:
         """
         [(a rank's monotonic clock in ns, emulated ps)] as its marks said, in order.
         """
+
     def finish(self, capture: int) -> bytes:
         """
         The last bytes of a capture, which ends.
         """
+
     def kept_of_packets(self) -> int:
         """
         n, where the timeline keeps 1/2^n of all packets.
         """
+
     def packets(self, capture: int) -> int: ...
     def stop_when_full(self) -> None:
         """
         run_until returns early while captures hold more than 8 MiB.
         """
+
     def take(self, capture: int) -> bytes:
         """
         pcapng bytes since the last call, in order of time.
         """
+
     def write(
         self,
         writer: PerfettoWriter,
-        host: collections.abc.Callable[[int], str],
-        half: collections.abc.Callable[[int], str],
+        host: collections.abc.Callable[[EngineNode], str],
+        half: collections.abc.Callable[[EngineHalf], str],
     ) -> None:
         """
         Writes the timeline; `host` and `half` name a node and a direction of a link.
@@ -528,26 +579,31 @@ class LiveRun:
     """
     A network on the live clock, with its kernel ports and XDP switches.
     """
+
     def __init__(
         self,
         network: Network,
         *,
-        ports: collections.abc.Sequence[tuple[int, int, str, int, str, str]],
-        switches: collections.abc.Sequence[tuple[int, int, str, int, TableBatch]],
+        ports: collections.abc.Sequence[tuple[EngineNode, int, str, int, str, str]],
+        switches: collections.abc.Sequence[tuple[EngineNode, int, str, int, TableBatch]],
         dilation: float = 1.0,
         lateness_bound_ps: int = 1000000000,
     ) -> None:
         """
         ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); switches: (node, netns fd, name, hash seed, tables).
         """
+
     def add_rank(self, bridge: RankBridge) -> None: ...
-    def capture(self, recorder: Recorder, half: int, interface: str, description: str) -> int:
+    def capture(
+        self, recorder: Recorder, half: EngineHalf, interface: str, description: str
+    ) -> int:
         """
         Begins to capture a port; the number to take its bytes by.
         """
+
     def change_link(
         self,
-        link: int,
+        link: EngineLink,
         *,
         forward: bool = True,
         backward: bool = True,
@@ -560,51 +616,60 @@ class LiveRun:
         """
         Changes a link now.
         """
+
     def close(self) -> None: ...
     def collective_state(self, traffic: CollectiveTraffic) -> tuple[list[tuple[int, int]], bool]:
         """
         ([(begin_ps, end_ps)] of rank 0's iterations, done) of a collective job.
         """
+
     def fidelity(self) -> dict[str, typing.Any]:
         """
         verdict, reason, lateness, counters and the loop's own counts (core/live/fidelity.hpp).
         """
+
     @typing.overload
     def flows_done(self, traffic: FlowTraffic) -> bool: ...
     @typing.overload
     def flows_done(self, traffic: GraphTraffic) -> bool: ...
-    def inject(self, node: int, port: int, frame: bytes) -> None:
+    def inject(self, node: EngineNode, port: int, frame: bytes) -> None:
         """
         Puts raw bytes into a port, as a faulty device would.
         """
+
     def look(
         self, bridges: collections.abc.Sequence[RankBridge]
     ) -> list[tuple[list[tuple[int, int, int, int, int, int]], int, int, int, str, str]]:
         """
         [(marks since the last look, finished works, failed works, works under way, the name of the first of them, fault or '')] of these ranks.
         """
+
     def pause(self) -> None:
         """
         Holds the loop until resume(): for the moments in which Python touches the network.
         """
-    def queued(self, halves: collections.abc.Sequence[int]) -> list[int]:
+
+    def queued(self, halves: collections.abc.Sequence[EngineHalf]) -> list[int]:
         """
         Network.queued, on the loop's thread.
         """
+
     def resume(self) -> None: ...
-    def run_counters(self, hosts: collections.abc.Sequence[int]) -> dict[str, int]:
+    def run_counters(self, hosts: collections.abc.Sequence[EngineNode]) -> dict[str, int]:
         """
         Network.run_counters, on the loop's thread.
         """
-    def set_carrier(self, node: int, port: int, up: bool) -> None:
+
+    def set_carrier(self, node: EngineNode, port: int, up: bool) -> None:
         """
         Carrier of a kernel port's interface.
         """
-    def set_tables(self, node: int, tables: TableBatch) -> None: ...
+
+    def set_tables(self, node: EngineNode, tables: TableBatch) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def stop_at(self, bridge: RankBridge, step: int) -> None: ...
-    def switch_counters(self, node: int) -> dict[str, int]: ...
+    def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
     def take_capture(self, recorder: Recorder, capture: int, last: bool = False) -> bytes: ...
     def tell(self, bridge: RankBridge, kind: str, peer: int, reason: str) -> None: ...
     @property

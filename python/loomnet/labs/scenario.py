@@ -302,8 +302,8 @@ class Scenario:
         given = {name: typed.__dict__[name] for name in names}
         returned = self.function(lab, **given)
         if inspect.isawaitable(returned) or inspect.isgenerator(returned):
-            if hasattr(returned, "close"):
-                returned.close()  # Python would warn of a coroutine that was never awaited
+            if (close := getattr(returned, "close", None)) is not None:
+                close()  # Python would warn of a coroutine that was never awaited
             raise UsageError(
                 f"scenario {self.name} returned a {type(returned).__name__} that nothing runs; "
                 "write it as a plain function"

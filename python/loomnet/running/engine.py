@@ -4,7 +4,9 @@ changes applied, and what was measured read back as raw series. Used by both clo
 from __future__ import annotations
 
 import ipaddress
+import itertools
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from loomnet import _core
@@ -18,6 +20,7 @@ from loomnet.measures.run_data import HostSeries
 from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
+from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from loomnet.systems.registry import option_tables, transport
 from loomnet.systems.transport import Transport
 
@@ -91,8 +94,8 @@ class Engine:
         self._addresses: dict[int, bytes] = {}
         self._live = live
         # The engine counts what is there; a plan made in part keeps the numbers of the whole.
-        self._node: dict[int, int] = {}
-        self._link: dict[int, int] = {}
+        self._node: dict[int, EngineNode] = {}
+        self._link: dict[int, EngineLink] = {}
         for host in plan.hosts:
             self._addresses[host.number] = ipaddress.ip_address(host.address).packed
             self._node[host.number] = self.network.add_host(len(host.ports), identity=host.number)
@@ -110,7 +113,8 @@ class Engine:
             for link in plan.links:
                 ahead, back = link.forward, link.backward
                 self._link[link.number] = self.network.connect(
-                    ahead.source, ahead.source_port, ahead.target, ahead.target_port,
+                    self._node[ahead.source], ahead.source_port,
+                    self._node[ahead.target], ahead.target_port,
                     link_config(ahead), link_config(back), stream=self._stream(link.number))
         try:
             for host in plan.hosts:
@@ -131,18 +135,42 @@ class Engine:
                 rows[:, column] = [self._node[node] for node in rows[:, column].tolist()]
             first = len(self._link)
             self.network.connect_many(rows[:, 1:], self._stream(rows[:, 0]), ahead, back)
-            self._link.update(zip(numbers, range(first, first + len(numbers)), strict=True))
+            self._link.update(zip(numbers, map(EngineLink, itertools.count(first)), strict=False))
 
     def _stream(self, link: Any) -> Any:
         """Random stream of a link's first half: the object id it has in a whole fabric."""
         return self.plan.counts[0] + 2 + 2 * link
 
-    def node(self, number: int) -> int:
-        """The engine's number of a host or switch of the plan."""
+    # --- the plan's numbers and the engine's ------------------------------------------------------
+    def node(self, number: int) -> EngineNode:
+        """Of a host or switch of the plan."""
         return self._node[number]
 
-    def nodes(self, numbers: Iterable[int]) -> list[int]:
+    def nodes(self, numbers: Iterable[int]) -> list[EngineNode]:
         return [self._node[number] for number in numbers]
+
+    def link(self, number: int) -> EngineLink:
+        return self._link[number]
+
+    def half(self, number: int) -> EngineHalf:
+        """Of a direction of a link of the plan."""
+        return EngineHalf(2 * self._link[number // 2] + number % 2)
+
+    def halves(self, numbers: Iterable[int]) -> list[EngineHalf]:
+        return [self.half(number) for number in numbers]
+
+    @cached_property
+    def _plan_links(self) -> list[int]:
+        return list(self._link)
+
+    def planned(self, half: EngineHalf) -> HalfLinkPlan:
+        """What the plan says of a direction of the engine's."""
+        return self.plan.half(2 * self._plan_links[half // 2] + half % 2)
+
+    @cached_property
+    def names(self) -> dict[EngineNode, str]:
+        """The hosts and switches that are there."""
+        return {node: self.plan.topology.names[number] for number, node in self._node.items()}
 
     def close_meter(self, host: int) -> None:
         """Ends what a host's meter has open; its series are complete."""
@@ -169,7 +197,7 @@ class Engine:
                    "tcp": self.network.set_tcp}[self.transport.name]
         install(self._node[host], chosen)
 
-    def _set_mrc(self, node: int, options: dict[str, Any]) -> None:
+    def _set_mrc(self, node: EngineNode, options: dict[str, Any]) -> None:
         given = {name: options.pop(name)
                  for name in ("software_time", "net_rtt_ps", "port_rate_bps")}
         self.network.set_mrc(node, **given, options=options)
@@ -217,10 +245,10 @@ class Engine:
             [(p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg, each)
              for p, each in zip(self.plan.paths(*ends), spare, strict=True)]
             for ends in ((source, destination), (destination, source)))
-        source, destination = self._node[source], self._node[destination]
+        first, last = self._node[source], self._node[destination]
         self._flow += 1
-        self.network.connect_qp(source, local, destination, remote, self._flow, there, back)
-        self.network.connect_qp(destination, remote, source, local, self._flow, back, there)
+        self.network.connect_qp(first, local, last, remote, self._flow, there, back)
+        self.network.connect_qp(last, remote, first, local, self._flow, back, there)
 
     def _spare(self, host: int, plane: int) -> float:
         """What the uplinks of a host's leaf carry of what all its hosts can send."""
@@ -256,10 +284,6 @@ class Engine:
         """Bytes that wait in the ports that send into these directions, now."""
         return self.network.queued(self.halves(halves))
 
-    def halves(self, numbers: Iterable[int]) -> list[int]:
-        """The engine's numbers of directions of the plan's links."""
-        return [2 * self._link[number // 2] + number % 2 for number in numbers]
-
     # --- changes ----------------------------------------------------------------------------------
     def apply(self, changes: Iterable[Change], at_ps: int) -> None:
         """Puts the timetable's changes on the engine's schedule at this time (engine clock)."""
@@ -294,20 +318,18 @@ class Engine:
         """Every counter by object: links with traffic or drops, switches, NICs; zeros left out."""
         found: dict[str, dict[str, int]] = {}
         columns = self.network.link_counters()
-        numbers = list(self._link)
-        busy = sorted({int(at) for column in columns.values() for at in column.nonzero()[0]})
-        for at in busy:
+        busy = {int(at) for column in columns.values() for at in column.nonzero()[0]}
+        for at in map(EngineHalf, sorted(busy)):
             row = {name: int(column[at]) for name, column in columns.items() if column[at]}
-            found[f"link {self.plan.half(2 * numbers[at // 2] + at % 2).name}"] = row
+            found[f"link {self.planned(at).name}"] = row
         if deadlocks := self.network.pfc_deadlocks:
             found["fabric"] = {"pfc_deadlocks": deadlocks}
-        names = self.plan.topology.names
         for number, node in self._node.items():
             if self.plan.topology.is_host(number):
                 continue
             row = {name: n for name, n in self.network.switch_counters(node).items() if n}
             if row:
-                found[f"switch {names[number]}"] = row
+                found[f"switch {self.names[node]}"] = row
         for host in self.plan.hosts:
             row = {name: n for name, n in self.network.nic_counters(self._node[host.number]).items()
                    if n}
@@ -317,9 +339,7 @@ class Engine:
 
     def deadlock(self) -> str:
         """The links that PFC holds in a circle now, as what a stall's reason adds; or nothing."""
-        numbers = list(self._link)
-        circle = [self.plan.half(2 * numbers[half // 2] + half % 2).name
-                  for half in self.network.pause_cycle()]
+        circle = [self.planned(half).name for half in self.network.pause_cycle()]
         return f"; PFC deadlock: {', '.join(circle)} wait for one another" if circle else ""
 
     def figures(self, hosts: Iterable[int]) -> dict[str, int]:

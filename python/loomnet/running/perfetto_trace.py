@@ -13,6 +13,7 @@ from loomnet import _core
 from loomnet.measures.run_data import RunData
 from loomnet.processes.folder import Folder
 from loomnet.running.engine import Engine
+from loomnet.running.engine_numbers import EngineNode
 
 MOST_PROFILE_SLICES = 100_000  # of one rank
 MOST_PROFILE_BYTES = 512 << 20  # of one file
@@ -28,20 +29,16 @@ def write_trace(
     """The trace file, piece by piece. Times are engine time; the job's time 0 is `origin_ps`.
     `recorder`: the engine's; `profiles`: where ranks have written theirs; `placement[r]`: the host
     of rank r."""
-    plan, writer = engine.plan, _core.PerfettoWriter()
-    names = [node.name for node in (*plan.hosts, *plan.switches)]
-
-    def host(number: int) -> str:
-        return names[number] if number < len(names) else f"host {number}"
-
-    writer.attribute("loomnet.fabric", plan.name)
+    writer = _core.PerfettoWriter()
+    writer.attribute("loomnet.fabric", engine.plan.name)
     writer.attribute("loomnet.job_origin_ps", origin_ps)
-    recorder.write(writer, host=host, half=lambda number: plan.half(number).name)
+    recorder.write(writer, host=lambda node: engine.names.get(node, f"host {node}"),
+                   half=lambda half: engine.planned(half).name)
     yield writer.take()
     _job_tracks(writer, data, origin_ps)
     _transport_events(writer, engine)
     yield writer.take()
-    yield from _profiles(writer, recorder, profiles, placement)
+    yield from _profiles(writer, recorder, profiles, engine.nodes(placement))
 
 
 def _job_tracks(writer: _core.PerfettoWriter, data: RunData, origin_ps: int) -> None:
@@ -63,10 +60,11 @@ def _job_tracks(writer: _core.PerfettoWriter, data: RunData, origin_ps: int) -> 
 def _transport_events(writer: _core.PerfettoWriter, engine: Engine) -> None:
     left_out = 0
     for host in engine.plan.hosts:
-        events = engine.network.transport_events(host.number)
+        node = engine.node(host.number)
+        events = engine.network.transport_events(node)
         if not events:
             continue
-        track = writer.track(writer.process(host.number + 1, host.name), _TRANSPORT_TRACK)
+        track = writer.track(writer.process(node + 1, host.name), _TRANSPORT_TRACK)
         for at_ps, kind, qp, value in events[:MOST_EVENTS]:
             writer.instant(track, at_ps, kind, "transport", [("queue_pair", qp), ("value", value)])
         left_out += max(len(events) - MOST_EVENTS, 0)
@@ -128,7 +126,7 @@ class RankClock:
 
 def _profiles(
     writer: _core.PerfettoWriter, recorder: _core.Recorder, folder: Folder | None,
-    placement: Sequence[int],
+    placement: Sequence[EngineNode],
 ) -> Iterator[bytes]:
     found = [name for name in folder.names() if name.endswith(".json")] if folder else []
     unread: list[str] = []
@@ -196,8 +194,8 @@ def _read_pauses(folder: Folder, name: str) -> list[tuple[int, int]]:
 
 
 def _write_rank(
-    writer: _core.PerfettoWriter, host: int, rank: int, slices: list[_Slice], clock: RankClock,
-    ahead: int,
+    writer: _core.PerfettoWriter, host: EngineNode, rank: int, slices: list[_Slice],
+    clock: RankClock, ahead: int,
 ) -> int:
     """Slices of one rank, thread by thread, properly nested. Returns how many were left out."""
     first, last = clock.span

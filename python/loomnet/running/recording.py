@@ -97,7 +97,7 @@ class Recording:
         if not live:
             self._recorder.stop_when_full()
         for port, half in self._ports.items():
-            number = self._recorder.capture(half.number, port, half.name)
+            number = self._recorder.capture(engine.half(half.number), port, half.name)
             self._captures[number] = self.record.pcap[port]
 
     @property
