@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from loomnet.base.rank_environment import RUN
 from loomnet.live import openvswitch
 from loomnet.processes import journal as ownership
 
@@ -53,7 +54,7 @@ def _of_process(process: Path) -> set[str]:
     found = set()
     with contextlib.suppress(OSError):  # gone meanwhile
         found.add(f"namespace {os.readlink(process / 'ns/net')}")
-        if f"{ownership.ENVIRONMENT_KEY}=".encode() in (process / "environ").read_bytes():
+        if f"{RUN}=".encode() in (process / "environ").read_bytes():
             found.add(f"process {process.name} {(process / 'comm').read_text().strip()}")
         for fd in (process / "fd").iterdir():
             target = os.readlink(fd)

@@ -157,7 +157,8 @@ def start(directory: Path = OWN_DIRECTORY) -> OpenVSwitch:
         "OVS_LOGDIR": str(directory),
         "OVS_SYSCONFDIR": str(directory),
     }
-    environment.pop("LOOMNET_RUN", None)  # It serves the machine, not the run that started it.
+    # It serves the machine, not the run that started it (base/rank_environment.py: RUN).
+    environment.pop("LOOMNET_RUN", None)
     instance = OpenVSwitch(directory, True, _datapath())
     database = directory / "conf.db"
     daemon = ["--detach", "--no-chdir", "--pidfile", "--log-file", "-vconsole:off", "-vsyslog:off"]

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from loomnet.base import rank_environment as env
 from loomnet.base.errors import UnavailableError
 from loomnet.processes.kept_process import KeptProcess, pid_of
 from loomnet.processes.shared_imports import shared_imports
@@ -25,8 +26,8 @@ from loomnet.processes.shared_imports import shared_imports
 SERVER = Path(__file__).with_name("fork_child.py")
 SWITCH = "LOOMNET_FORK"  # "0": every rank is a process started by itself
 # What the launch gives each rank as its own, and no import of PyTorch reads.
-_OWN = frozenset({"RANK", "LOOMNET_HOST", "LOOMNET_HOST_ADDRESS", "LOOMNET_RANK_FD",
-                  "LOOMNET_EVENT_FD", "LOOMNET_COMPUTE", "LOOMNET_STACK_FD"})
+_OWN = frozenset({"RANK", env.HOST, env.HOST_ADDRESS, env.RANK_FD, env.EVENT_FD, env.COMPUTE,
+                  env.STACK_FD})
 # Coverage begins with the interpreter, and PyTorch would not tell us of a run.
 _NEVER = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PYTHONINSPECT")
 _MOST_BYTES = 1 << 17

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from loomnet.base.errors import UnavailableError
+from loomnet.base.rank_environment import RUN
 
-ENVIRONMENT_KEY = "LOOMNET_RUN"
 _ALPHABET = "0123456789abcdefghijkmnpqrstuvwxyz"  # without l and o, which read as 1 and 0
 _ID_LENGTH = 4
 _IFNAMSIZ = 15
@@ -130,7 +130,7 @@ class RunLock:
 
     def environment(self) -> dict[str, str]:
         """The mark every process of the run carries."""
-        return {ENVIRONMENT_KEY: self.run_id}
+        return {RUN: self.run_id}
 
     def keep(self) -> None:
         """The run could not put everything away: its journal stays, and it counts as dead."""
@@ -212,7 +212,7 @@ def processes_of(run: DeadRun) -> Iterator[tuple[int, int]]:
 
 def marked(run_id: str) -> list[tuple[int, int]]:
     """(pid, start) of each process that carries a run's mark; the caller itself is left out."""
-    mark = f"{ENVIRONMENT_KEY}={run_id}".encode()
+    mark = f"{RUN}={run_id}".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():

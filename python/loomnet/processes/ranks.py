@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from loomnet.base import rank_environment as env
 from loomnet.processes.folder import Folder
 from loomnet.processes.fork_server import ForkedRank, ForkServer, forkable, shared_environment
 from loomnet.processes.invoking_user import RankUser
@@ -176,8 +177,8 @@ class RankGroup:
                 "LOCAL_WORLD_SIZE": "1",
                 "MASTER_ADDR": master,
                 "MASTER_PORT": str(master_port),
-                "LOOMNET_HOST": spec.host,
-                "LOOMNET_HOST_ADDRESS": fabric.hosts[spec.host].address,
+                env.HOST: spec.host,
+                env.HOST_ADDRESS: fabric.hosts[spec.host].address,
                 **spec.environment,
             }
             for spec in specs

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from loomnet import _core
+from loomnet.base import rank_environment as env
 from loomnet.base.errors import UsageError
 from loomnet.base.number_text import number_text
 from loomnet.measures.run_data import RunData
@@ -81,7 +82,7 @@ class Recording:
         if self.record.trace is None:
             return {}
         self.profiles = self._folder.folder("profiles")
-        return {"LOOMNET_PROFILES": str(self.profiles.path.absolute())}
+        return {env.PROFILES: str(self.profiles.path.absolute())}
 
     def attach(self, engine: Engine, *, live: bool = False) -> None:
         """Begins to record; before anything of the job happens."""

@@ -25,9 +25,9 @@ class Computing:
     """What the step hook calls after every optimizer step, numbered from 1.
 
     Args:
-        text: what LOOMNET_COMPUTE holds: picoseconds per step joined by commas, the last one for
-            all that follow; "measured FACTOR"; or a table by layer as JSON. None where time passes
-            by itself (the live clock).
+        text: what the variable COMPUTE of rank_environment holds: picoseconds per step joined by
+            commas, the last one for all that follow; "measured FACTOR"; or a table by layer as
+            JSON. None where time passes by itself (the live clock).
     """
 
     def __init__(self, text: str | None) -> None:

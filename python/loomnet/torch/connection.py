@@ -12,6 +12,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from loomnet.base import rank_environment as env
+
 # At exit, for posted writes to complete: peers may need them. On the virtual clock the engine says
 # when nothing is under way any more.
 _LINGER_NS = 5_000_000_000
@@ -31,25 +33,25 @@ class Connection:
         except ImportError as error:
             raise RuntimeError(f"loomnet: the compiled module is missing ({error}); "
                                "in a clone of Loomnet: pip install .") from None
-        memory, event = os.environ.get("LOOMNET_RANK_FD"), os.environ.get("LOOMNET_EVENT_FD")
+        memory, event = os.environ.get(env.RANK_FD), os.environ.get(env.EVENT_FD)
         if memory is None or event is None:
             raise RuntimeError(
-                "loomnet: no emulated NIC here (LOOMNET_RANK_FD is not set); start the script with "
+                f"loomnet: no emulated NIC here ({env.RANK_FD} is not set); start the script with "
                 "`loomnet run` (ln.TorchJob), or ask for backend \"gloo\"")
-        if "LOOMNET_STACK_FD" in os.environ:  # the run asks by this signal where each thread is
-            faulthandler.register(signal.SIGRTMAX, file=int(os.environ.pop("LOOMNET_STACK_FD")))
+        if env.STACK_FD in os.environ:  # the run asks by this signal where each thread is
+            faulthandler.register(signal.SIGRTMAX, file=int(os.environ.pop(env.STACK_FD)))
         fds = [int(memory), int(event)]
         self.core = _core
         # Over TCP a send is over once the socket has the bytes, as Gloo sees it.
-        awaits = os.environ.get("LOOMNET_AWAIT_SENDS", "1") == "1"
+        awaits = os.environ.get(env.AWAIT_SENDS, "1") == "1"
         self.session = _core.RankSession(*fds, await_sends=awaits)
-        self.virtual = os.environ.get("LOOMNET_CLOCK") == "virtual"
-        if "LOOMNET_DILATION" in os.environ:
-            self.session.use_dilation(float(os.environ["LOOMNET_DILATION"]))
+        self.virtual = os.environ.get(env.CLOCK) == "virtual"
+        if env.DILATION in os.environ:
+            self.session.use_dilation(float(os.environ[env.DILATION]))
         # The NIC is this process's alone: not its children's, forked or spawned.
         for fd in fds:
             os.close(fd)
-        del os.environ["LOOMNET_RANK_FD"], os.environ["LOOMNET_EVENT_FD"]
+        del os.environ[env.RANK_FD], os.environ[env.EVENT_FD]
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from loomnet.base import rank_environment as env
 from loomnet.torch import connection as _connection
 from loomnet.torch.naming import NamedGroup
 from loomnet.torch.skip import skip_in_dynamo
@@ -32,8 +33,9 @@ _METHODS = (
 
 
 class MeasuredGloo(NamedGroup):
-    """A Gloo group with marks. Bound to ``LOOMNET_HOST_ADDRESS`` where the launcher sets it: by
-    default Gloo binds to what the host name resolves to, which is no address of the fabric."""
+    """A Gloo group with marks. Bound to the variable ``HOST_ADDRESS`` of rank_environment where the
+    launcher sets it: by default Gloo binds to what the host name resolves to, which is no address
+    of the fabric."""
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: timedelta,
                  name: str = "", backend_name: str = "gloo") -> None:
@@ -42,7 +44,7 @@ class MeasuredGloo(NamedGroup):
         self._now = _connection.connection().core.monotonic_ns
         gloo: Any = dist.ProcessGroupGloo  # torch's stub lacks its options and what it measures
         options = gloo._Options()
-        address = os.environ.get("LOOMNET_HOST_ADDRESS")
+        address = os.environ.get(env.HOST_ADDRESS)
         options._devices = [gloo.create_device(hostname=address) if address
                             else gloo.create_default_device()]
         options._timeout = timeout

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from loomnet.base import rank_environment as env
+
 NAME = "loomnet"
 # What the name gloo is mapped to: Loomnet under that name, or Gloo with marks.
 AS_GLOO, MEASURED_GLOO = "loomnet_as_gloo", "loomnet_gloo"
@@ -24,9 +26,9 @@ def install(dist: Any) -> None:
     Stock Gloo is wrapped for measurement where the transport is Gloo; otherwise the name is mapped
     if the launcher allows it (``TorchJob(map_backend=True)``), else left alone.
     """
-    if os.environ.get("LOOMNET_STOCK_GLOO", "0") == "1":
+    if os.environ.get(env.STOCK_GLOO, "0") == "1":
         _replace_gloo(dist, MEASURED_GLOO)
-    elif os.environ.get("LOOMNET_MAP_BACKEND", "0") == "1":
+    elif os.environ.get(env.MAP_BACKEND, "0") == "1":
         _replace_gloo(dist, AS_GLOO)
 
 
@@ -56,7 +58,7 @@ _said = False
 def _say_once() -> None:
     global _said
     if not _said and os.environ.get("RANK", "0") == "0":
-        transport = os.environ.get("LOOMNET_TRANSPORT", NAME)
+        transport = os.environ.get(env.TRANSPORT, NAME)
         print(f"loomnet: backend gloo mapped to loomnet ({transport})", flush=True)
     _said = True
 

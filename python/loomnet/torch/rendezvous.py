@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
+from loomnet.base import rank_environment as env
 from loomnet.torch import connection as _connection
 
 DEFAULT_TIMEOUT = default_pg_timeout
@@ -65,7 +66,7 @@ def install() -> None:
     def create(hostname: str, port: int, rank: int, world_size: int, timeout: timedelta,
                *rest: Any, **options: Any) -> dist.Store:
         link = _connection.existing()
-        if link is None and "LOOMNET_RANK_FD" in os.environ:
+        if link is None and env.RANK_FD in os.environ:
             link = _connection.connection()
         if link is not None and not dist.is_initialized():
             meet(f"store {hostname}:{port}", rank, world_size, timeout, link)

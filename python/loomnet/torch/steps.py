@@ -11,6 +11,7 @@ from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from loomnet.base import rank_environment as env
 from loomnet.torch import connection as _connection
 from loomnet.torch.computing import Computing
 
@@ -69,8 +70,9 @@ def parameter_hash(optimizer: Any) -> bytes | None:
 
 
 def install() -> StepHook:
-    """Registers the hook for every optimizer of the process, as ``LOOMNET_HASH_EVERY`` says."""
-    hook = StepHook(int(os.environ.get("LOOMNET_HASH_EVERY", "0") or 0),
-                    Computing(os.environ.get("LOOMNET_COMPUTE")))
+    """Registers the hook for every optimizer of the process; see ``HASH_EVERY`` of
+    rank_environment."""
+    hook = StepHook(int(os.environ.get(env.HASH_EVERY, "0") or 0),
+                    Computing(os.environ.get(env.COMPUTE)))
     register_optimizer_step_post_hook(hook)
     return hook
