@@ -13,9 +13,10 @@ from walker import follow_ecmp, follow_usids, other_end
 
 import loomnet as ln
 from loomnet.base.errors import AddressError
+from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.fabrics.topology import Topology
 from loomnet.plans.make import make_plan
-from loomnet.plans.usid_plan import PlanePaths, UsidPlan, entropy_value, host_address, usid_address
+from loomnet.plans.usid_plan import PlanePaths, UsidPlan, host_address, usid_address
 
 LINK = {"rate": "1 Gb/s", "delay": "1 us"}
 
@@ -53,7 +54,6 @@ FABRICS = {
 
 def test_golden_example():
     """Plane 3, T0 5 -> T1 0x11 -> T0 9, downlink 2 ("MRC + SRv6 multi-plane fabrics" 3.2)."""
-    assert entropy_value(3, 0x11) == 0x0000C08B and entropy_value(3, 0x11) & 0xFFFF == 49291
     row = PlanePaths((0x2005, 0x1000, 0x2009, 0x4002), 1, (0x11,))
     assert row.address(3, 0x11) == ipaddress.IPv6Address("fc00:3:2005:1011:2009:4002::")
     assert row.address(3, 0x11).packed.hex() == "fc000003200510112009400200000000"
@@ -144,9 +144,6 @@ def test_addresses():
     assert str(usid_address(3, (0x2005, 0x4002))) == "fc00:3:2005:4002::"
     with pytest.raises(AddressError, match="do not fit"):
         usid_address(0, (1,) * 7)
-    for plane, uplink in ((8, 0), (0, 2048), (-1, 0)):
-        with pytest.raises(AddressError):
-            entropy_value(plane, uplink)
 
 
 def test_usid_space_exhausted():
@@ -258,8 +255,8 @@ def test_queues_hold_five_bdp_where_packets_are_dropped_not_trimmed():
                               delay="1 us")
     fabric.override("p0.leaf0->p0.spine0", trim=False).override("p0.leaf1->p0.spine0", pfc=False)
 
-    def bdps(**options):
-        plan = make_plan(fabric, **options)
+    def bdps(**defaults):
+        plan = make_plan(fabric, defaults=LinkDefaults(**defaults))
         bdp = ln.Rate("100 Gb/s").bytes_in(ln.Time.of(plan.base_rtt_ps))
         halves = {half.name: half for link in plan.links for half in (link.forward, link.backward)}
         return [round(halves[name].data_limit_bytes / bdp, 3) for name in (

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 import loomnet as ln
 from loomnet.base.errors import UsageError
 from loomnet.faults.expected_capacity import (
-    capacity_of_phases,
     edge_rates,
     expected_capacity,
     max_min,
@@ -303,7 +302,11 @@ def test_whatever_happens_all_is_healed_in_the_end(rows):
 
 # --- expected capacity --------------------------------------------------------------------------
 def test_the_main_jobs_four_faults_leave_075_1_1_1():
-    assert capacity_of_phases(PLAN, MAIN, ring(range(4))) == pytest.approx(
+    table, edges = Timetable(PLAN, MAIN), ring(range(4))
+    while (now := table.next_time()) is not None:
+        table.advance(now)
+    assert {w.phase: expected_capacity(PLAN, edges, w.states, w.dead)
+            for w in table.windows} == pytest.approx(
         {"nic_link_down": 0.75, "leaf_spine_down": 1, "silent_loss": 1, "spine_down": 1}
     )
 

@@ -212,10 +212,6 @@ class Clos:
                     return link
         return None
 
-    def link_name(self, link: int) -> str:
-        (a, _), (b, _) = self.ends(link)
-        return f"{self.name(a)}--{self.name(b)}"
-
     # --- routes of the healthy fabric -------------------------------------------------------------
     def next_ports(self, switch: int, leaf: int) -> tuple[int, ...]:
         """Ports of equal cost by which a switch reaches a leaf (node number) of its plane."""

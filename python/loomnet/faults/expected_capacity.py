@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from loomnet.faults.timetable import LinkState, Timetable
+from loomnet.faults.timetable import LinkState
 from loomnet.jobs.edges import Edge
 from loomnet.plans.model import Plan
 
@@ -88,24 +88,6 @@ def expected_capacity(
     if of == "slowest":
         return min(after) / min(before)
     return sum(after) / sum(before)
-
-
-def capacity_of_phases(plan: Plan, faults: list, edges: list[Edge]) -> dict[str, float]:
-    """Expected capacity of each named phase whose fault starts at a stated time."""
-    from loomnet.base.units import Time
-
-    table = Timetable(
-        plan,
-        [
-            fault
-            for fault in faults
-            if isinstance(fault.at, Time)
-            and (fault.duration is None or isinstance(fault.duration, Time))
-        ],
-    )
-    while (now := table.next_time()) is not None:
-        table.advance(now)
-    return {w.phase: expected_capacity(plan, edges, w.states, w.dead) for w in table.windows}
 
 
 def _routes(plan: Plan, source: int, destination: int, plane: int) -> list[tuple[int, ...]]:

@@ -7,8 +7,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from loomnet.base.table import Table
-
 # "link a->b", "switch NAME", "nic NAME" or, live, "engine sockets" -> counter -> value
 Totals = Mapping[str, Mapping[str, int]]
 COUNTERS_VERSION = 1
@@ -57,12 +55,6 @@ def drops(totals: Totals) -> list[Drop]:
     ]
     order = {"link": 0, "switch": 1, "nic": 2}
     return sorted(rows, key=lambda d: (order.get(d.where, 3), -d.packets, d.reason))
-
-
-def drop_table(totals: Totals) -> Table:
-    """The drops as rows: where, reason, packets, objects, most at."""
-    return Table(("where", "reason", "packets", "objects", "most at"),
-                 [drop.row() for drop in drops(totals)])
 
 
 def counters_json(scenario: str, runs: Mapping[str | None, Totals]) -> str:

@@ -17,7 +17,6 @@ Style = Literal["uN", "uA"]
 T1, T0, T2, HOST = 0x1000, 0x2000, 0x3000, 0x4000
 UA_T1, UA_T0, UA_HOST, DECAPSULATE = 0xF000, 0xE000, 0xE800, 0xD000
 MAX_UPLINKS = 256  # two tiers: eight bits of an entropy value name the uplink
-MAX_UP_PATHS = 2048  # three tiers: eleven bits name the up-path
 MAX_USIDS = 6
 
 
@@ -29,16 +28,6 @@ def block(plane: int) -> int:
 def host_address(host: int) -> ipaddress.IPv6Address:
     """A host's inner address fd00::<host>, the same on all its planes."""
     return ipaddress.IPv6Address((0xFD00 << 112) | host)
-
-
-def entropy_value(plane: int, uplink: int) -> int:
-    """EV = 0xC000 | uplink << 3 | plane. Raises AddressError outside 8 planes, 2,048 up-paths."""
-    if not (0 <= plane < 8 and 0 <= uplink < MAX_UP_PATHS):
-        raise AddressError(
-            f"entropy value: plane {plane}, uplink {uplink}: 8 planes and {MAX_UP_PATHS} up-paths "
-            "are the most"
-        )
-    return 0xC000 | uplink << 3 | plane
 
 
 def usid_address(plane: int, usids: tuple[int, ...]) -> ipaddress.IPv6Address:
