@@ -30,6 +30,7 @@
   X(DROP_NO_HEADROOM, "drop_no_headroom")         /* XDP: no room for the metadata */         \
   X(DROP_NO_DEVICE, "drop_no_device")             /* XDP: no interface at the port chosen */
 
+/* Drops follow one another from FORWARD_DROP_TOO_SHORT on. */
 enum forward_counter {
 #define FORWARD_ENUM_(symbol, name) FORWARD_##symbol,
   FORWARD_COUNTERS(FORWARD_ENUM_)
@@ -66,6 +67,11 @@ struct forward_config {
 
 LN_INLINE ln_u32 forward_host_row(ln_u32 group, ln_u32 members) {
   return FORWARD_FOUND | group << 16 | members;
+}
+
+/* ::, ::1, fe80::/10 and ff00::/8 are neither sent from nor forwarded to. */
+LN_INLINE int forward_unroutable(ln_u64 high, ln_u64 low) {
+  return (high == 0 && low <= 1) || high >> 54 == 0xfe80u >> 6 || high >> 56 == 0xff;
 }
 
 /* In the kernel one hash map holds all rows, so that replacing it replaces all tables at once. */

@@ -38,7 +38,6 @@ typedef int32_t ln_s32;
 
 /* Ports are numbered from 0 in every switch; an XDP switch has at most this many. */
 #define LN_MAX_XDP_PORTS 128u
-#define LN_NO_PORT 0xffffu
 
 /* --- bytes: network order in packets, host order in variables --- */
 

@@ -125,15 +125,11 @@ Counts tcp_state(Network& network, NodeId host, QpNumber qp) {
   return out;
 }
 
-constexpr const char* kEventNames[] = {"ev_assumed_bad", "ev_good", "ev_swapped", "port_excluded",
-                                       "port_restored",  "rto",     "qp_error"};
-
 using Events = Rows<py::int_, py::str, py::int_, py::int_>;
 Events transport_events(Network& network, NodeId host) {
   Events out;
   for (const TransportEvent& e : network.nic(host).events()) {
-    out.append(
-        py::make_tuple(e.at.count, kEventNames[static_cast<std::size_t>(e.kind)], e.qp, e.value));
+    out.append(py::make_tuple(e.at.count, std::string(to_string(e.kind)), e.qp, e.value));
   }
   return out;
 }

@@ -70,7 +70,7 @@ void EventQueue::look_ahead() const {
 // taken while anything is left to serve, or all that comes to be scheduled would be early.
 void EventQueue::refill() {
   if (processed_ >= tune_at_) tune();
-  // Only now and then: what is left of a run is moved for many refills at once.
+  // Only now and then: the rest of a run is moved once for many refills.
   if (next_ == end_ || next_ - run_.data() > kRunMove) {
     end_ = std::copy(next_, end_, run_.data());
     next_ = run_.data();
@@ -106,7 +106,8 @@ void EventQueue::enlarge_run() {
 }
 
 void EventQueue::extract(std::uint64_t b) {
-  // The lists of the buckets to come, a node further each time one of them comes nearer.
+  // Prefetch one node of the buckets 32, 24, 16 and 8 ahead: the nearer the bucket, the deeper into
+  // its list (0 to 3).
   if (fetch_) {
     std::uint64_t ahead = 32;
     for (int depth = 0; depth < 4; ++depth, ahead -= 8) {
@@ -131,7 +132,7 @@ void EventQueue::extract(std::uint64_t b) {
 }
 
 // A few events per bucket; the ring spans several times the mean time from schedule to event, which
-// by Little's law is what is pending times the gap between events.
+// by Little's law is the number of pending events times the gap between events.
 void EventQueue::tune() {
   const std::uint64_t events = processed_ - tuned_events_;
   const std::int64_t passed = (now_ - tuned_time_).count;

@@ -65,7 +65,8 @@ class EventQueue {
   }
 
   // Runs every event at or before `end`, then sets now to `end`; false if it was stopped or had run
-  // `most` events before that (now stays; by windows, it may be as many more as one window has).
+  // `most` events before that (now stays). With windows the limit is checked at window ends only,
+  // so it can be exceeded by one window's events.
   bool run_until(Picoseconds end, std::uint64_t most = ~0ull);
   // Runs the next event (by windows, the next window's); false if there is none.
   bool step();
@@ -81,8 +82,8 @@ class EventQueue {
   bool stopped() const { return stopped_; }
 
   // No domain's event leads to one of another domain, or of kAnybody, in less than `lookahead` (0:
-  // nothing is known). `apart`: serve domains one after the other, by windows of that length. Not
-  // within an event, but for one of kAnybody.
+  // nothing is known). `apart`: serve domains one after the other, by windows of that length.
+  // May be called between events, or from an event of domain kAnybody.
   void set_lookahead(Picoseconds lookahead, bool apart);
   Picoseconds lookahead() const { return lookahead_; }
   bool apart() const { return windows_ != nullptr; }

@@ -125,7 +125,8 @@ bool EventQueue::open_window(Picoseconds end) {
   return true;
 }
 
-// Ends between windows only: a queue of which some domains are ahead of others is nobody's business.
+// Returns only at a window's boundary: inside a window the domains' clocks differ, and no caller
+// may observe them.
 bool EventQueue::run_windows(Picoseconds end, std::uint64_t most) {
   const std::uint64_t enough = most > ~0ull - processed_ ? ~0ull : processed_ + most;
   while (open_window(std::min(end, stop_at_))) {
@@ -146,7 +147,7 @@ bool EventQueue::run_windows(Picoseconds end, std::uint64_t most) {
     now_ = edge_ - Picoseconds{1};
     if (processed_ >= enough) return false;
   }
-  if (end != kNever) {  // whoever posts between runs does so at the end of this one
+  if (end != kNever) {  // events posted between two runs are posted at the end of the first
     edge_ = floor_ = std::min(end, stop_at_);
     cursor_ = windows_->window_of(edge_);
   }

@@ -183,7 +183,7 @@ void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
       communicator.raise(OperationStatus::peer_aborted,
                          "job rank " + std::to_string(peer) + " aborted: " +
                              std::string(to_string(static_cast<OperationStatus>(event.value))));
-      tell_members = false;  // whoever aborted first has told everyone
+      tell_members = false;  // the member that aborted first has told everyone
       break;
     default: break;
   }

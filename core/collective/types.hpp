@@ -80,7 +80,7 @@ struct Operation {
   Algorithm algorithm = Algorithm::automatic;
   double factor = 1.0;     // premul_sum only
   GroupRank root = 0;      // broadcast, reduce, gather, scatter
-  GroupRank peer = 0;      // send, recv; kAnySource for recv from whoever comes first
+  GroupRank peer = 0;      // send, recv; kAnySource for recv from the first that comes
   std::uint32_t tag = 0;   // send, recv
   std::uint64_t cookie = 0;  // the caller's own; given back in the result
   std::uint64_t count = 0;
@@ -107,7 +107,7 @@ std::string_view to_string(OperationStatus status);
 
 struct OperationResult {
   OperationStatus status = OperationStatus::ok;
-  GroupRank source = 0;     // recv: who sent it
+  GroupRank source = 0;     // recv: the sender
   std::uint32_t tag = 0;    // send, recv
   std::uint64_t cookie = 0; // Operation::cookie
   std::string message;      // empty when ok

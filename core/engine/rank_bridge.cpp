@@ -102,7 +102,7 @@ bool RankBridge::affordable(std::span<const rank::MarkEntry> marks, Picoseconds 
                           marked_at_once_.records <= kMostRecordsAtOnce);
 }
 
-// A rank may write anything: names and numbers are for whoever looks at a trace, nothing follows from
+// A rank may write anything: names and numbers only appear in a trace, nothing follows from
 // them.
 void RankBridge::tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at) {
   tap.rank_clock(nic_.host(), mark.at_ns, at);

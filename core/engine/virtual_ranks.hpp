@@ -25,8 +25,8 @@ class VirtualRanks {
   // Ranks in order. A rank whose process is gone must be told by leave(), or the clock stands.
   void add(RankBridge& bridge);
   void leave(std::size_t rank) { ranks_.at(rank).present = false; }
-  // True if every rank that is not in `but` rests. Notices to the ranks are deterministic only then. Time must
-  // not advance between the end of a rank's process and the call of leave().
+  // True if all ranks outside `but` are blocked. Only then is it deterministic to notify them. Time
+  // must not advance while a rank has exited but leave() was not called.
   bool others_wait(const std::vector<std::size_t>& but);
   // Tells all ranks that nothing is under way any more, so that operations that need a rank that has left will
   // not end.

@@ -269,14 +269,15 @@ void HalfLink::prepare(std::uint64_t what, int stage) const {
 
 void HalfLink::on_event(std::uint64_t what, Picoseconds now) {
   if (what <= kPauseEnd) [[unlikely]] return on_timer(what, now);
-  if (now < scheduled_) return;  // superseded by nothing earlier: a stale event
-  scheduled_ = now;  // what is launched below must not schedule: arm() does, once
+  if (now < scheduled_) return;  // this event was rescheduled, and the newer one is still pending
+  scheduled_ = now;  // launch() must not schedule meanwhile: arm() does, once
   if (queued_packets_ > 0) {
     if (!events_.apart()) {
       advance(now);
     } else if (!overtaking_) {
-      // The sending end may be behind: what has left it before the window began is all that can
-      // arrive in it. Where packets overtake, and where they are paused for, it looks by itself.
+      // The sender's domain may not have run this window yet. Only packets sent before the window
+      // can arrive in it, so serve up to there. Links with reordering or PFC advance on their own
+      // events.
       serve(events_.window_begin() - Picoseconds{1});
     }
   }

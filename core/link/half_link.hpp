@@ -94,7 +94,7 @@ class alignas(128) HalfLink final : public EventHandler {
   // Sends a MAC control frame ahead of all that waits, behind the frame in transmission.
   void send_at_once(PacketPtr packet, Picoseconds now);
   // A PFC frame has come in beside this direction: data stops or goes on. The far end's bytes are
-  // not trusted: what is no PFC frame is ignored.
+  // not trusted: a frame that is no PFC frame is ignored.
   void obey_pause(const Packet& packet, Picoseconds now);
   // Data must wait, until this time at most unless the pause is renewed.
   bool paused() const { return paused_; }
@@ -108,7 +108,7 @@ class alignas(128) HalfLink final : public EventHandler {
     return data_bytes_ + control_bytes_;
   }
 
-  // Carrier. Going down loses what is queued and in flight; nothing is accepted until up again.
+  // Carrier. Going down loses the packets queued and in flight; none is accepted until up again.
   void set_up(bool up, Picoseconds now);
   void set_rate(BitsPerSecond rate, Picoseconds now);
   // From now on the queues hold this share of what config() says, and packets are marked from it on.
@@ -116,7 +116,7 @@ class alignas(128) HalfLink final : public EventHandler {
   void set_delay(Picoseconds delay, Picoseconds now);
   void set_impairment(const Impairment& impairment, Picoseconds now);
 
-  // Tells `tap` (null: nobody) of every packet, under this number.
+  // Shows `tap` (null: none) every packet from now on, under this number.
   void watch(Tap* tap, std::uint32_t number) {
     tap_ = tap;
     tapped_ = tap != nullptr;
@@ -206,7 +206,8 @@ class alignas(128) HalfLink final : public EventHandler {
   bool to_host_ = false;  // config_.last_hop
   bool tapped_ : 1 = false;   // tap_ is not null
   // Packets may arrive in another order than they were sent: the head's arrival is not in time for
-  // those behind it. With the flag above in one byte, lest in_flight_ leave its lines.
+  // those behind it. Shares a byte with tapped_, so that in_flight_ keeps its place in the
+  // cache lines.
   bool overtaking_ : 1 = false;
   std::uint64_t delivered_packets_ = 0, delivered_bytes_ = 0;
   FlightRing in_flight_;

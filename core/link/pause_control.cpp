@@ -73,7 +73,7 @@ void PauseControl::renew(Port& p, std::uint16_t number, Picoseconds now) {
 }
 
 void PauseControl::send(Port& p, std::uint16_t quanta, Picoseconds now) {
-  if (!p.back->up()) return;  // no carrier: nobody to tell, nobody to stop
+  if (!p.back->up()) return;  // no carrier: the far end sends nothing and hears nothing
   PacketPtr packet = pool_.allocate();
   PfcFrame frame;
   frame.enabled = 1u << kDataClass;

@@ -1,5 +1,5 @@
 // The one packet buffer of a switch: its egress queues draw from it under a dynamic threshold
-// (Choudhury and Hahne: a queue may hold alpha times what is still free). Ingress ports under PFC
+// (Choudhury and Hahne: a queue may hold alpha times the bytes still free). Ingress ports under PFC
 // have a part of it reserved, and what came in by them is admitted by that alone.
 #pragma once
 
@@ -52,7 +52,7 @@ class SharedBuffer {
     if (lossless(packet)) return pauses_->give(packet.ingress, packet.wire_length);
     used_ -= packet.wire_length;
   }
-  std::uint64_t used() const { return used_; }  // of what is not reserved
+  std::uint64_t used() const { return used_; }  // of the bytes not reserved
   // Brings every queue that draws from here up to `now`; `used` is exact afterwards.
   void refresh(Picoseconds now);
   void expect_departures(Picoseconds now);

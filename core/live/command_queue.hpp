@@ -55,7 +55,7 @@ class CommandQueue {
     return !now.empty();
   }
 
-  // The loop, at its end: nothing is taken any more; who waits in call() is told.
+  // The loop, at its end: nothing is taken any more; callers that wait in call() return.
   void close() {
     std::vector<Command> dropped;
     const std::lock_guard lock(mutex_);

@@ -22,17 +22,6 @@ constexpr std::string_view to_string(LiveVerdict v) {
   return "";
 }
 
-// A figure is judged against the lateness of its own window.
-enum class Standing : std::uint8_t { stands, below_resolution };
-// A rate over `window` stands from 100 x p99 lateness on.
-constexpr Standing judge_rate(Picoseconds window, Picoseconds p99) {
-  return window >= p99 * 100 ? Standing::stands : Standing::below_resolution;
-}
-// A time stands from 20 x p99 lateness on.
-constexpr Standing judge_time(Picoseconds time, Picoseconds p99) {
-  return time >= p99 * 20 ? Standing::stands : Standing::below_resolution;
-}
-
 struct NamedCount {
   std::string name;
   std::uint64_t value = 0;

@@ -62,10 +62,7 @@ class LiveFabric {
   const std::vector<LivePort>& ports() const { return ports_; }
   XskSocket& socket(std::size_t port) { return *sockets_[port]; }
   FrameArena& frames() { return arena_; }
-  const Netns& engine_netns() const { return netns_; }
-  std::size_t switches() const { return switches_.size(); }
   XdpSwitch& xdp_switch(std::size_t i) { return *switches_[i].program; }
-  NodeId switch_node(std::size_t i) const { return switches_[i].node; }
   XdpSwitch* switch_of(NodeId node);  // null: not an XDP switch
 
   // Publishes a batch on an XDP switch; any thread but the loop's.
@@ -84,7 +81,6 @@ class LiveFabric {
     std::uint64_t total() const;
   };
   std::vector<PortLosses> losses();
-  void endpoint_counters(std::vector<SwitchCounter>& out) const { endpoint_->counters(out); }
 
  private:
   struct Switch {

@@ -110,7 +110,7 @@ void LiveLoop::run() {
     const bool worked = pass();
     if (!worked || (fifo_ && wall_nanoseconds() - awake_since_ > config_.awake_limit_ns)) sleep();
   }
-  // What is in the kernel comes back within microseconds; what does not is for the reckoning.
+  // Packets in the kernel come back within microseconds; the rest is for the reckoning.
   const std::int64_t until = wall_nanoseconds() + kDrainNs;
   while ((in_kernel_.size() || !dirty_.empty()) && wall_nanoseconds() < until) {
     flush();
@@ -370,7 +370,7 @@ void LiveLoop::housekeeping(std::int64_t wall) {
 }
 
 // Never until the next event exactly: arming a timer for a few microseconds costs more than that in
-// a virtual machine (30 % of the core at 150,000 passes/s), and gives the core to nobody.
+// a virtual machine (30 % of the core at 150,000 passes/s), and leaves the core idle.
 void LiveLoop::sleep() {
   const std::int64_t until = wall_nanoseconds() + config_.idle_sleep_ns;
   const timespec t{until / 1'000'000'000, until % 1'000'000'000};

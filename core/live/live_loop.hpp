@@ -55,7 +55,7 @@ class LiveLoop final : public KernelGate {
     return commands_.call(std::move(work));
   }
   bool post(CommandQueue::Command command) { return commands_.post(std::move(command)); }
-  // Ends the loop: waits up to 100 ms for what is in the kernel, joins. Idempotent.
+  // Ends the loop: waits up to 100 ms for packets in the kernel, joins. Idempotent.
   void stop();
   bool running() const { return thread_.joinable(); }
   const LiveClock& clock() const { return clock_; }

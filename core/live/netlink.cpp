@@ -236,22 +236,6 @@ void Rtnetlink::set_up(const std::string& name, bool up) {
   add({m.finish(), std::string("set link ") + name + (up ? " up" : " down") + " in " + label_});
 }
 
-void Rtnetlink::set_mtu(const std::string& name, std::uint32_t mtu) {
-  check_name(name);
-  Message m(RTM_NEWLINK, 0, link_header());
-  m.text(IFLA_IFNAME, name);
-  m.value<std::uint32_t>(IFLA_MTU, mtu);
-  add({m.finish(), "set MTU of " + name + " in " + label_ + " to " + std::to_string(mtu)});
-}
-
-void Rtnetlink::set_mac(const std::string& name, const MacAddress& mac) {
-  check_name(name);
-  Message m(RTM_NEWLINK, 0, link_header());
-  m.text(IFLA_IFNAME, name);
-  m.attribute(IFLA_ADDRESS, mac.data(), mac.size());
-  add({m.finish(), "set MAC of " + name + " in " + label_});
-}
-
 void Rtnetlink::add_address(int index, const IpAddress& address) {
   ifaddrmsg h{};
   h.ifa_family = static_cast<std::uint8_t>(address.family);

@@ -56,8 +56,6 @@ class Rtnetlink {
   void delete_group(std::uint32_t group);
   // Taking an end down takes the carrier from its peer.
   void set_up(const std::string& name, bool up);
-  void set_mtu(const std::string& name, std::uint32_t mtu);
-  void set_mac(const std::string& name, const MacAddress& mac);
   void add_address(int index, const IpAddress& address);
   // `gateway` may be null (directly attached); `destination` prefix 0 is the default route.
   void add_route(const IpAddress& destination, int index, const IpAddress* gateway);

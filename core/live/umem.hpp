@@ -73,7 +73,6 @@ class FrameArena final : public FrameOwner {
   void release_frame(std::uint32_t handle) noexcept override {
     umems_[Umem::id_of(handle)]->put(handle);
   }
-  Umem& group_of(std::uint32_t handle) { return *umems_[Umem::id_of(handle)]; }
 
  private:
   std::vector<Umem*> umems_;  // index = id

@@ -23,7 +23,7 @@ class BpfLog {
   std::string last() const;  // the last lines, for an error's detail
 };
 
-// One value per possible CPU, summed.
+// Number of possible CPUs: the length of a per-CPU map's value array.
 int possible_cpus();
 
 }  // namespace loomnet

@@ -37,7 +37,6 @@ XskSocket::~XskSocket() {
 void XskSocket::refill() {
   std::uint32_t count =
       static_cast<std::uint32_t>(std::min<std::size_t>(fill_wanted_, umem_.free_frames()));
-  if (count < fill_wanted_) ++fill_short_;
   std::uint32_t at = 0;
   if (count == 0 || xsk_ring_prod__reserve(&fill_, count, &at) != count) return;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -90,7 +89,6 @@ bool XskSocket::flush() {
         errno != EBUSY && errno != ENOBUFS && errno != EINTR) {
       // EAGAIN: more to send than one call takes, or a full completion ring. Others: link down.
       ++send_errors_;
-      last_send_error_ = errno;
     }
     const std::uint32_t left = tx_.cached_prod - __atomic_load_n(tx_.consumer, __ATOMIC_ACQUIRE);
     const std::uint32_t gone = unsent_ - left;

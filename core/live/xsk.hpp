@@ -50,7 +50,7 @@ class XskSocket {
   // Queues a frame of this socket's group that starts at `offset`; it is the socket's until it is
   // sent. False: the ring is full (flush and try again, or count it), the frame stays the caller's.
   bool transmit(std::uint32_t handle, std::uint32_t offset, std::uint32_t length);
-  // Wakes the kernel for what is queued and takes back sent frames. True when all of it has gone.
+  // Wakes the kernel for the frames queued and takes back sent ones. True when all have gone.
   bool flush();
   bool pending() const { return unsent_ != 0; }
 
@@ -58,9 +58,7 @@ class XskSocket {
   Umem& umem() { return umem_; }
   const std::string& interface() const { return interface_; }
   XskStatistics statistics() const;
-  std::uint64_t fill_short() const { return fill_short_; }  // refills that found the UMEM dry
   std::uint64_t send_errors() const { return send_errors_; }
-  int last_send_error() const { return last_send_error_; }  // errno
 
  private:
   void refill();
@@ -74,9 +72,7 @@ class XskSocket {
   std::uint32_t fill_wanted_ = 0;   // frames the fill ring is short of
   std::uint32_t unsent_ = 0;        // queued in the TX ring, not yet taken by the kernel
   std::uint32_t outstanding_ = 0;   // given to the kernel, not yet completed
-  std::uint64_t fill_short_ = 0;
   std::uint64_t send_errors_ = 0;
-  int last_send_error_ = 0;
 };
 
 }  // namespace loomnet

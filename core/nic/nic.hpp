@@ -14,8 +14,8 @@
 
 namespace loomnet {
 
-// Who posts to a NIC and hears from it: a rank's shared-memory port or a traffic model. Called after
-// the transport has returned, so posting from within is safe.
+// The user of a NIC: a rank's shared-memory port or a traffic model. Called after the transport has
+// returned, so posting from within is safe.
 class NicClient {
  public:
   virtual ~NicClient() = default;

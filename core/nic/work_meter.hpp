@@ -31,7 +31,7 @@ class WorkMeter {
   void end(Picoseconds began, Picoseconds now, std::uint64_t bytes);
   // Payload reached this host.
   void payload(std::uint32_t bytes, Picoseconds now);
-  // Closes what is open, at the end of a run.
+  // Closes the open interval, at the end of a run.
   void close(Picoseconds now);
 
   bool outstanding() const { return open_ > 0; }

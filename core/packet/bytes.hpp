@@ -40,7 +40,7 @@ inline void store_big_endian(std::uint8_t* to, std::uint64_t value) {
   for (std::size_t i = N; i-- > 0; value >>= 8) to[i] = static_cast<std::uint8_t>(value);
 }
 
-// A header's bytes, their number checked once by whoever made this: fields at constant offsets.
+// A header's bytes: fields at constant offsets. The maker of the reader has checked their number.
 template <std::size_t N>
 class FixedReader {
  public:
@@ -154,7 +154,7 @@ class ByteWriter {
 
   // Leaves the next n bytes as they are.
   void skip(std::size_t n) { take(n); }
-  // Room for N bytes; where there is less, it fails the writer and what is written is lost.
+  // Room for N bytes; where there is less, the writer fails and the bytes written are lost.
   template <std::size_t N>
   FixedWriter<N> fixed() {
     static thread_local std::array<std::uint8_t, kMostFixedBytes> lost;

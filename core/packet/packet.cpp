@@ -1,4 +1,4 @@
-// The packet pool: blocks of records, a free list through them, and a count of what is out.
+// The packet pool: blocks of records, a free list through them, and a count of the records in use.
 #include "packet/packet.hpp"
 
 #include <cassert>

@@ -74,7 +74,7 @@ struct ReturnToPool {
 };
 using PacketPtr = std::unique_ptr<Packet, ReturnToPool>;
 
-// Gives frames (PayloadKind::frame) back to whoever lent them; the live part implements it.
+// Takes frames (PayloadKind::frame) back when their packet ends; the live part implements it.
 class FrameOwner {
  public:
   virtual ~FrameOwner() = default;
@@ -91,8 +91,8 @@ class PacketPool {
 
   // A packet with a fresh uid, no header and no payload.
   PacketPtr allocate();
-  // A second packet with the same bytes, its own uid and (for frames) its own copy of nothing:
-  // only PayloadKind::none and ::region can be copied; a frame's copy has no payload data.
+  // Copies header and metadata, with a new uid. A payload of kind none or region is shared; the
+  // copy of a frame has its payload's length, but none of its bytes.
   PacketPtr duplicate(const Packet& original);
   std::size_t outstanding() const { return outstanding_; }
   std::size_t capacity() const { return blocks_.size() * kBlock; }

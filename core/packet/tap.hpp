@@ -1,6 +1,5 @@
-// What a recorder hears of a run: packets on links, requests at NICs, operations of ranks. Models
-// hold a null pointer where nobody listens, so that a run without a recorder pays one predictable
-// branch.
+// A recorder's view of a run: packets on links, requests at NICs, operations of ranks. Models hold
+// a null pointer where there is no recorder, so that such a run pays one predictable branch.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +38,7 @@ class Tap {
                        bool was_sent, Picoseconds now) = 0;
   // Bytes that wait in the sending port's queues, after each change.
   virtual void queued(std::uint32_t half, std::uint64_t bytes, Picoseconds now) = 0;
-  // The program of the switch `node` drops what `delivered` has shown last.
+  // The program of the switch `node` drops the packet of the last call of `delivered`.
   virtual void refused(std::uint32_t node, const Packet& packet, std::string_view reason,
                        Picoseconds now) = 0;
 

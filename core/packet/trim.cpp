@@ -15,7 +15,8 @@ void put16(std::span<std::uint8_t> bytes, std::size_t at, std::size_t value) {
   bytes[at + 1] = static_cast<std::uint8_t>(value);
 }
 
-// Walks Ethernet | IPv6 | [IPv6] | [UDP] and writes what is left behind each header.
+// Walks Ethernet | IPv6 | [IPv6] | [UDP] and writes into each header the length that is left behind
+// it.
 void fix_lengths(std::span<std::uint8_t> header, std::size_t frame_length) {
   std::size_t at = EthernetHeader::kSize;
   while (at + Ipv6Header::kSize <= header.size()) {

@@ -157,7 +157,7 @@ bool RankClient::poll(CollectiveExecutor* executor) {
 }
 
 // Known before the arrivals of the same pass are fed: when a survivor's abort is among them, the
-// message can say who is really missing.
+// message can name the ranks that are really missing.
 void RankClient::note(const NoticeEntry& n) {
   if (static_cast<NoticeKind>(n.kind) != NoticeKind::peer_gone || absent_.size() > 1000) return;
   absent_ += (absent_.empty() ? "rank " : "; rank ") + std::to_string(n.peer) + " " +

@@ -28,8 +28,8 @@ class RankClient final : public Verbs {
   std::uint32_t rank() const { return memory_.geometry().rank; }
   std::uint32_t world() const { return memory_.geometry().world; }
 
-  // Verbs. Writes are striped over the queue pairs to the peer in turn, and put back in order at
-  // the peer in the same turn: all of them carry an immediate, so each queue pair tells its share.
+  // Verbs. Writes go over the queue pairs to the peer in turn, and the peer takes them in the same
+  // turn. Every write carries an immediate, so the peer sees on each queue pair how many have come.
   void post(JobRank peer, const Write& write) override;
 
   // Reads all that the NIC wrote and feeds `executor` (null: nothing uses the NIC). True if there
@@ -45,7 +45,7 @@ class RankClient final : public Verbs {
   // Shows posts and marks as well, before the state. publish() must follow.
   void set_state(State state);
   State state() const { return state_; }
-  // Before sleeping on the rank's wake word; false: there is something to read already.
+  // Before sleeping on the rank's wake word; false: there are entries to read already.
   bool announce_sleep();
   void cancel_sleep();
 
@@ -53,7 +53,8 @@ class RankClient final : public Verbs {
   const std::string& failure() const { return failure_; }
   // Peers that left of their own accord, in no order.
   const std::vector<JobRank>& departed() const { return departed_; }
-  // "rank 1 was killed; rank 2 has exited": whom the run has told us of; empty if nobody.
+  // "rank 1 was killed; rank 2 has exited": the ranks that the run has reported gone; empty if
+  // none.
   const std::string& absent() const { return absent_; }
   bool ended() const { return ended_; }  // the run is over
   // Training step after which the run wants the job to end; -1: none.
@@ -101,7 +102,7 @@ class RankClient final : public Verbs {
   std::uint64_t outstanding_ = 0, writes_ = 0, bytes_ = 0;
   std::uint64_t epoch_ = 0;
   State state_ = State::starting;
-  bool unannounced_ = false;  // something is to be seen for which the NIC has not been woken
+  bool unannounced_ = false;  // entries were published for which the NIC has not been woken
   std::string failure_, absent_;
   std::vector<JobRank> departed_;
   bool ended_ = false;

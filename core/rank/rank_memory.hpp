@@ -31,7 +31,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// Somebody to wake. raise() never blocks.
+// A sleeper that can be woken. raise() never blocks.
 class Waker {
  public:
   virtual ~Waker() = default;

@@ -65,7 +65,8 @@ class Recorder final : public Tap {
 
   explicit Recorder(const RecorderConfig& config);
 
-  // `events` is stopped whenever captures hold more than 8 MiB, so that whoever runs it can write.
+  // `events` is stopped whenever captures hold more than 8 MiB: run_until returns, and they can be
+  // taken.
   void stop_when_full(EventQueue* events) { events_ = events; }
   // The capture lives as long as the recorder, or until remove(). `ingress` is the half-link that
   // ends at the port.

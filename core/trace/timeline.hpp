@@ -16,12 +16,12 @@ struct TimelineNames {
   std::function<std::string(std::uint32_t)> half;  // "h0->p0.leaf0"
 };
 
-// Process id of a host's group of tracks, for whoever adds threads to it.
+// Process id of a host's group of tracks, to add threads to it.
 constexpr std::int32_t timeline_pid(std::uint32_t host) {
   return static_cast<std::int32_t>(host) + 1;
 }
 
-// What is open ends at `end`.
+// Slices still open end at `end`.
 void write_timeline(const Recorder& recorder, const TimelineNames& names, Picoseconds end,
                     PerfettoWriter& out);
 

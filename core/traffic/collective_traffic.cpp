@@ -48,7 +48,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
       const auto number = static_cast<std::uint32_t>(iterations_.size());
       tap->work_begins(nic_.host(), {to_string(job_.config_.collective), number, 0, number, 1}, now);
     }
-    running_ = executor_->start(0, operation());
+    executor_->start(0, operation());
     flush(now);
   }
 
@@ -153,7 +153,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     }
     check();
     iterations_.push_back({began_, now_});
-    if (rank_ == 0) job_.network_.events().stop();  // whoever runs it may look at every iteration
+    if (rank_ == 0) job_.network_.events().stop();  // run_until returns after every iteration
     if (iterations_.size() == job_.config_.repeat) {
       if (++job_.finished_ == job_.members_.size()) job_.network_.events().stop();
       return;
@@ -200,7 +200,6 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
   std::vector<std::int32_t> input_, output_;
   std::vector<Iteration> iterations_;
   Picoseconds now_{}, began_{};
-  OperationId running_{};
   bool flushing_ = false;
 };
 

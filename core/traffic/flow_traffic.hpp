@@ -22,7 +22,7 @@ struct FlowResult {
   // end: last completion; kNever while unfinished. arrived: the last byte was in place at the
   // destination; kNever until the flow has ended well.
   Picoseconds start{}, end{}, arrived = kNever;
-  std::uint64_t completed = 0; // bytes
+  std::uint64_t completed = 0;  // bytes
   Status status = Status::ok;
 };
 
@@ -35,9 +35,8 @@ class FlowTraffic final : public EventHandler {
   // The queue pair must be connected before start(), and carries one flow at a time. Returns the
   // flow's index.
   std::size_t add(const FlowConfig& flow);
-  // Schedules the flows added since the last call. When the last open flow has ended and, a lookahead
-  // of the network later, its destination knows, the event queue is stopped, so that whoever runs it
-  // can look.
+  // Schedules the flows added since the last call. One lookahead after the last open flow's
+  // completion has reached its receiver, the event queue is stopped: run_until returns.
   void start();
   bool done() const { return open_ == 0; }
   const std::vector<FlowResult>& results() const { return results_; }

@@ -39,11 +39,6 @@ void check_unique(const std::string& table, std::vector<UsidKey> keys) {
   }
 }
 
-bool unroutable(const Ipv6Address& a) {
-  const bool zeroes = std::all_of(a.begin(), a.end() - 1, [](std::uint8_t b) { return b == 0; });
-  return (zeroes && a[15] <= 1) || a[0] == 0xff || (a[0] == 0xfe && (a[1] & 0xc0) == 0x80);
-}
-
 UsidKey leading(const Ipv6Address& a) {
   return {std::uint32_t{a[0]} << 24 | std::uint32_t{a[1]} << 16 | std::uint32_t{a[2]} << 8 | a[3],
           static_cast<std::uint16_t>(a[4] << 8 | a[5])};
@@ -183,7 +178,8 @@ void validate(const ForwardBatch& batch, std::size_t ports) {
     if (host.group >= batch.groups.size()) {
       refuse("hosts", i, "group " + std::to_string(host.group) + " does not exist");
     }
-    if (unroutable(host.address))
+    if (forward_unroutable(ln_load_be64(host.address.data()),
+                           ln_load_be64(host.address.data() + 8)))
       refuse("hosts", i, "unspecified, loopback, link-local or multicast");
     // Longest prefix would prefer the host, one lookup per step the uSID: allow neither.
     if (std::binary_search(routed.begin(), routed.end(), leading(host.address))) {

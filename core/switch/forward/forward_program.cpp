@@ -52,6 +52,10 @@ ForwardProgram::Row& ForwardProgram::row(std::size_t ingress) {
   return *row;
 }
 
+forward_tables* ForwardProgram::opaque() const {
+  return reinterpret_cast<forward_tables*>(const_cast<LookupTables*>(tables_.get()));
+}
+
 Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
                                 const SwitchMeta& meta) {
   Row* counters = meta.ingress < ports() ? rows_[meta.ingress].get() : nullptr;
@@ -70,44 +74,21 @@ Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t fr
     }
   }
   ln_count(counters->data(), FORWARD_RECEIVED);
-  auto* opaque = reinterpret_cast<forward_tables*>(const_cast<LookupTables*>(tables_.get()));
   const std::size_t bytes = std::min<std::size_t>(header.size(), frame_length);
   std::uint8_t nothing = 0;  // arithmetic on an empty span's null pointer is undefined
   std::uint8_t* frame = bytes ? header.data() : &nothing;
   const ln_verdict verdict =
-      forward_ingress(opaque, &config_, counters->data(), frame, frame + bytes, frame_length);
+      forward_ingress(opaque(), &config_, counters->data(), frame, frame + bytes, frame_length);
   return {static_cast<Verdict::Action>(verdict.action), verdict.value};
 }
 
-// The program's walk through the tables without its checks and edits.
 Verdict ForwardProgram::foresee(std::span<const std::uint8_t> header, std::uint32_t,
                                 SwitchPort ingress) const {
-  constexpr std::size_t kRead = FORWARD_ETHERNET + FORWARD_IPV6 + 4;
-  if (!tables_ || ingress >= ports() || header.size() < kRead) return {};
+  if (!tables_ || ingress >= ports() || header.size() < FORWARD_ETHERNET + FORWARD_IPV6) return {};
   __builtin_prefetch(rows_[ingress].get(), 1);
-  const LookupTables& tables = *tables_;
-  const std::uint8_t* ip = header.data() + FORWARD_ETHERNET;
-  ln_u64 high = ln_load_be64(ip + 24), low = ln_load_be64(ip + 32);
-  for (int step = 0; step < FORWARD_USIDS; ++step) {
-    const std::uint32_t entry = tables.sid(high >> 16);
-    if (!entry) break;
-    const auto port = static_cast<SwitchPort>(entry & FORWARD_SID_PORT);
-    if ((entry & FORWARD_SID_KIND) != FORWARD_SID_UN) return Verdict::forward(port);
-    high = (high & 0xffffffff00000000ull) | (high & 0xffff) << 16 | low >> 48;
-    low <<= 16;
-  }
-  const std::uint32_t route = tables.host(high, low);
-  const std::uint32_t members = route & 0xffff;
-  if (members == 0) return {};
-  std::uint32_t index = 0;
-  if (members > 1) {
-    const ln_u64 hash =
-        forward_flow_hash(header.data(), header.data() + header.size(), config_.hash_seed);
-    index = static_cast<std::uint32_t>((hash >> 32) * members >> 32);
-  }
-  const std::uint32_t member = tables.member(route >> 16 & 0x7fff, index);
-  if (!member) return {};
-  return Verdict::forward(static_cast<SwitchPort>(member & FORWARD_SID_PORT));
+  const ln_verdict verdict =
+      forward_peek(opaque(), &config_, header.data(), header.data() + header.size());
+  return {static_cast<Verdict::Action>(verdict.action), verdict.value};
 }
 
 void ForwardProgram::set_tables(std::shared_ptr<const TableBatch> batch) {

@@ -10,6 +10,8 @@
 #include "switch/forward/lookup_tables.hpp"
 #include "switch/program.hpp"
 
+struct forward_tables;
+
 namespace loomnet {
 
 struct ForwardSettings {
@@ -41,6 +43,7 @@ class ForwardProgram final : public SwitchProgram {
   // The counters of forwarded packets come first and share a cache line.
   struct alignas(64) Row : std::array<std::uint64_t, FORWARD_COUNTER_COUNT> {};
   Row& row(std::size_t ingress);
+  forward_tables* opaque() const;  // tables_, as forward.h names them
 
   forward_config config_{};
   std::uint32_t generation_ = 0;  // of the batch published last, 0: none yet
