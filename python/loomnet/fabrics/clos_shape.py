@@ -112,7 +112,7 @@ class Clos:
         if tier == "host":
             return f"h{index}"
         if tier == "agg" and not self.cores:
-            tier = "spine"  # type: ignore[assignment]
+            return f"p{plane}.spine{index}"
         return f"p{plane}.{tier}{index}"
 
     def node(self, name: str) -> int | None:

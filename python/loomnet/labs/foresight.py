@@ -55,7 +55,9 @@ def foreseen(request: RunRequest, clock: str) -> list[str]:
 def bytes_each(job: Job, ranks: int) -> float | None:
     """Payload bytes that each rank sends in an iteration, where all send alike; else None."""
     share = _EVEN.get(type(job))
-    return None if share is None else job.size.bytes * share(ranks)  # type: ignore[attr-defined]
+    if share is None or not isinstance(job, Collective):
+        return None
+    return job.size.bytes * share(ranks)
 
 
 def least_iteration_s(request: RunRequest, clock: str) -> float | None:
@@ -64,8 +66,9 @@ def least_iteration_s(request: RunRequest, clock: str) -> float | None:
     known."""
     job, plan = request.job, request.plan
     if isinstance(job, TorchJob):
-        known = clock == "virtual" and isinstance(job.compute, Time)
-        return job.compute.seconds if known else None  # type: ignore[union-attr]
+        if clock != "virtual" or not isinstance(job.compute, Time):
+            return None
+        return job.compute.seconds
     size = bytes_each(job, len(request.placement))
     if size is None:
         return None
@@ -121,7 +124,7 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
     job, recording = request.job, request.recording
     size = bytes_each(job, len(request.placement))
     each = transport(job.transport).captured_bytes
-    if recording is None or size is None or each is None:
+    if recording is None or size is None or each is None or not isinstance(job, Collective):
         return
     if request.options.get("payload"):
         each += request.plan.payload_bytes
@@ -130,7 +133,7 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
         host = min(half.source, half.target)  # hosts have the lowest numbers
         if host not in request.placement:
             continue  # by which switches packets go is the transport's choice
-        data = size * job.repeat / plan.planes / plan.payload_bytes  # type: ignore[attr-defined]
+        data = size * job.repeat / plan.planes / plan.payload_bytes
         total = 2 * data * each
         if total >= LARGE_CAPTURE:
             yield (f"the capture of {port} will be about {number_text(float(f'{total:.2g}'), 'B')}:"

@@ -58,7 +58,7 @@ def needs(
                 Need(f"{ranks} PyTorch processes", ranks * PER_RANK[clock], f"{name}.ranks")
             )
         elif payload:
-            size = job.size.bytes  # type: ignore[attr-defined]
+            size = job.size.bytes
             slot = min(shape["slot_payload"], -(-size // 64) * 64) + 64
             # A ring, chain or tree has a peer before and a peer behind; an all-to-all has all.
             peers = ranks - 1 if job.kind == "all_to_all" else min(ranks - 1, 2)

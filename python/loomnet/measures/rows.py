@@ -57,7 +57,8 @@ class Measured(float):
     metric: Metric
 
     def __new__(cls, metric: Metric) -> Measured:
-        made = super().__new__(cls, metric.value)  # type: ignore[arg-type]
+        assert metric.value is not None
+        made = super().__new__(cls, metric.value)
         made.metric = metric
         return made
 

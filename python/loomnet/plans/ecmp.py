@@ -44,10 +44,8 @@ class EcmpTables:
         # leaf -> switch -> ports, each leaf's when first asked for. An undisturbed regular fabric
         # needs none of it: its shape knows.
         self._next: dict[int, dict[int, tuple[int, ...]]] = {}
-        regular = isinstance(topology, PartialTopology) and not (
-            self.down_links or self.down_switches
-        )
-        self._shape = topology.shape if regular else None  # type: ignore[attr-defined]
+        whole = not (self.down_links or self.down_switches)
+        self._shape = topology.shape if isinstance(topology, PartialTopology) and whole else None
 
     def _usable(self, link: int, far: int) -> bool:
         return link not in self.down_links and far not in self.down_switches

@@ -101,7 +101,8 @@ class PartialPlan(Plan):
 
     @property
     def pfc(self) -> bool:
-        shape = self.topology.shape  # type: ignore[attr-defined]
+        assert isinstance(self.topology, PartialTopology)
+        shape = self.topology.shape
         first = [shape.host_link(0, 0), shape.leaf_link(0, 0, 0)]
         first += [shape.agg_link(0, 0, 0)] if shape.cores else []
         links = [self.links[number] for number in first]
@@ -188,8 +189,6 @@ class _Ports(Sequence[int]):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def partial_plan(

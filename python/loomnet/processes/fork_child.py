@@ -123,7 +123,7 @@ def _become(order: dict, descriptors: list[int], said: bytes, server: int,
         os.write(1, said)
         os.environ.update(order["environment"])
         # Python's own fork leaves the number of the thread that forked.
-        threading.main_thread()._set_native_id()  # type: ignore[attr-defined]
+        threading.main_thread()._set_native_id()  # pyright: ignore[reportAttributeAccessIssue]
         _reseed()
         if autoload := getattr(sys.modules.get("loomnet.torch"), "autoload", None):
             autoload()  # `import torch` has done it already, outside a run

@@ -56,7 +56,7 @@ def install() -> None:
     """
     module = sys.modules.get("torch.distributed.rendezvous")
     original = getattr(module, "_create_c10d_store", None)
-    if original is None:
+    if module is None or original is None:
         warnings.warn(f"loomnet: PyTorch {torch.__version__} has no _create_c10d_store; a script "
                       "that makes its default group again may find the store of the first one",
                       RuntimeWarning, stacklevel=2)
@@ -81,4 +81,4 @@ def install() -> None:
             return store
         return original(hostname, port, rank, world_size, timeout, *rest, **options)
 
-    module._create_c10d_store = create  # type: ignore[union-attr]
+    module.__dict__["_create_c10d_store"] = create
