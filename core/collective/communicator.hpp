@@ -1,4 +1,4 @@
-// One communicator of one rank: who its members are, which channels serve it, and whether it has
+// One communicator of one rank: its members, the channels that serve it, and whether it has
 // failed. The two kinds of traffic run side by side in CollectiveRun and PointToPoint.
 #pragma once
 

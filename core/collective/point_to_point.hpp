@@ -1,6 +1,6 @@
 // Messages between two members, matched by tag: the first chunk goes at once and announces the
-// rest, which waits until the receiver has a buffer. So a large message that nobody awaits never
-// blocks the channel for one that is awaited.
+// rest, which waits until the receiver has a buffer. So a large message without a receive never
+// blocks the channel for one that has its receive.
 #pragma once
 
 #include <cstdint>

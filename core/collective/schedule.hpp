@@ -36,7 +36,7 @@ struct Step {
   StepKind kind = StepKind::copy;
   // chunk i waits for chunk i of `after` (same length), instead of for all of it.
   bool chunkwise = false;
-  // recv_reduce: nobody but the chunkwise send that follows reads `out`; the executor may reduce
+  // recv_reduce: only the chunkwise send that follows reads `out`; the executor may reduce
   // straight into that send's slot and leave `out` unwritten.
   bool transient = false;
   // recv_reduce: the value is complete; apply what ends the reduction (avg's division).

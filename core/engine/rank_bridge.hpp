@@ -78,7 +78,7 @@ class RankBridge final : public NicClient {
     news_ = true;
     port_.arrived(arrival, now);
   }
-  // True if the NIC has had something for the rank since the last call.
+  // True if the NIC has had a completion or an arrival for the rank since the last call.
   bool take_news() { return std::exchange(news_, false); }
 
  private:

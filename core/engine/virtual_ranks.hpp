@@ -16,7 +16,7 @@ class VirtualRanks {
  public:
   enum class Stop : std::uint8_t {
     reached,  // emulated `end`
-    marked,   // a rank has marked something: the caller may look
+    marked,   // a rank has set a mark: the caller may take it
     waiting,  // wall time is up while a rank computes, or sleeps outside: see whether it still lives
     stuck,    // all ranks wait and nothing is left to happen, whatever `end` is; the clock has not moved
   };

@@ -1,5 +1,7 @@
 // A NIC for tests: one thread that moves writes between the memories of local ranks by memcpy, in
-// order and at once. Real processes run over it without privilege, network or clock.
+// order and at once. Real processes run over it without privilege, network or clock. It is compiled
+// into the module (_core.testing), because tests/python start PyTorch ranks against an installed
+// module and compile nothing themselves.
 #pragma once
 
 #include <atomic>

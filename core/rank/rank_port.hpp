@@ -49,7 +49,7 @@ class RankPort {
   };
 
   // `memory` and `rank_wake` must outlive the port. rank_wake is raised by flush() when the rank
-  // sleeps and something new is there for it.
+  // sleeps and new entries are there for it.
   RankPort(const rank::Memory& memory, rank::Waker& rank_wake);
 
   std::uint32_t rank() const { return memory_.geometry().rank; }
@@ -75,7 +75,7 @@ class RankPort {
   void cut_off(RankFault fault, Picoseconds now);
 
   // Asks the rank to raise the engine's eventfd at its next post or state change. Returns false
-  // if something is waiting already: do not sleep then.
+  // if entries wait already: do not sleep then.
   bool announce_sleep();
   void cancel_sleep();
 

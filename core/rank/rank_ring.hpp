@@ -52,7 +52,7 @@ class RingProducer {
     ++next_;
     return true;
   }
-  // True if something new became visible.
+  // True if new entries became visible.
   bool publish() {
     if (published_ == next_) return false;
     published_ = next_;

@@ -66,7 +66,8 @@ class EvSet {
   // Times the value has left the rotation for what its path did.
   unsigned failures(EvIndex ev) const { return evs_[ev].failures; }
   void forgive(EvIndex ev) { evs_[ev].failures = 0; }
-  void pardon(EvIndex ev) { evs_[ev].failures -= evs_[ev].failures > 0; }  // the last one was none
+  // Takes back one failure: the packet declared lost has arrived after all.
+  void take_back_failure(EvIndex ev) { evs_[ev].failures -= evs_[ev].failures > 0; }
   bool in_rotation(EvIndex ev) const;
   std::size_t size() const { return evs_.size(); }
   std::size_t active(PlaneMask live = 0xff) const;  // GOOD or SKIP in a slot

@@ -216,7 +216,7 @@ void Sender::condemn(EvIndex ev, bool at_once, Picoseconds now) {
 // The copy declared lost has arrived after all, whole or trimmed: its path did nothing wrong.
 void Sender::absolve(Sent& sent, Picoseconds now) {
   context_.count(Count::spurious_loss);
-  if (evs_.state(sent.blamed) == EvState::assumed_bad) evs_.pardon(sent.blamed);
+  if (evs_.state(sent.blamed) == EvState::assumed_bad) evs_.take_back_failure(sent.blamed);
   readmit(sent.blamed, false, now);
   sent.blamed = kNoEv;
 }

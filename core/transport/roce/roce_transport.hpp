@@ -19,8 +19,9 @@
 namespace loomnet::roce {
 
 // A message is striped evenly over the planes (NCCL does so over the NICs of a merged device) and
-// complete when every part is. Each part of a write-with-immediate is one on its queue pair, even
-// where it is empty, so the k-th on every plane together are the connection's k-th.
+// complete when every part is. Every part of a write-with-immediate carries the immediate, an empty
+// part too. Immediate k of each plane belongs to message k of those; the message is complete when
+// immediate k has come on every plane.
 class RoceTransport final : public Transport {
  public:
   // Throws std::invalid_argument naming the option that is out of range.
