@@ -17,8 +17,8 @@ class KernelGate : public HostKernel {
 
 struct NodesShared {
   PacketPool& pool;
-  Tap* tap = nullptr;         // null: nothing is recorded
-  KernelGate* gate = nullptr;  // null: every node is in the engine
+  Tap* tap = nullptr;             // null: nothing is recorded
+  KernelGate* gate = nullptr;     // null: every node is in the engine
   std::uint64_t unconnected = 0;  // packets that a switch sent out of a port that has no link
 };
 
