@@ -12,7 +12,7 @@ class ScriptedRunner:
         self.make, self.requests = make, []
 
     def describe(self, request):
-        return f"{request.plan.name}: {request.job.describe()}"
+        return f"{request.plan.name}: {request.lead.job.describe()}"
 
     def run(self, request, on_progress):
         self.requests.append(request)
@@ -20,9 +20,9 @@ class ScriptedRunner:
             Progress(Time("1 s"), step=1, phase="nic_link_down", paths_good=3, paths_total=4)
         )
         data = self.make(request)
-        if request.script is not None:
+        if request.lead.script is not None:
             (request.directory / "ranks").mkdir(exist_ok=True)
-            for rank in range(len(request.placement)):
+            for rank in range(len(request.lead.placement)):
                 (request.directory / "ranks" / f"{rank}.log").write_text(f"rank {rank}\n")
             data.unequal_hashes = 0
-        return data
+        return [data]

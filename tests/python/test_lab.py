@@ -69,9 +69,9 @@ def test_what_the_engine_is_asked(tmp_path):
         queue_pairs=2,
     )
     (request,) = made._runner.requests
-    assert request.placement == (0, 1, 2) and request.seed == request.plan.seed == 9
+    assert request.lead.placement == (0, 1, 2) and request.seed == request.plan.seed == 9
     assert request.reroute_delay is None and request.options == {"queue_pairs": 2}
-    assert request.stall_after == ln.Time("24 s")
+    assert request.lead.stall_after == ln.Time("24 s")
     assert request.directory == made.directory / "a"
     assert not request.directory.exists(), "a labelled run that wrote nothing leaves no folder"
     made.run(fabric(), ln.AllReduce("4 MB"), label="b")

@@ -170,7 +170,7 @@ def engine(request):
         request.timetable.advance(now)
     for number in range(1, 200):
         request.timetable.on_iteration(number, number * 5 * 10**11, (number + 1) * 5 * 10**11)
-    data = steady_run(hosts=4, end=request.job.until.seconds if request.job.until else 64)
+    data = steady_run(hosts=4, end=request.lead.job.until.seconds if request.lead.job.until else 64)
     data.windows = list(request.timetable.windows)
     return data
 
@@ -181,7 +181,7 @@ def test_one_link_is_the_script_of_the_manual(tmp_path):
         runner=runner, directory=tmp_path, transport="roce"
     )
     (request,) = runner.requests
-    assert request.script == SCENARIOS / "train.py" and len(request.placement) == 4
+    assert request.lead.script == SCENARIOS / "train.py" and len(request.lead.placement) == 4
     assert [fault.phase for fault in request.faults] == ["nic_link_down", "silent_loss"]
     assert [check.name for check in report.checks] == ["N3", "no-rank-error"]
 
@@ -199,7 +199,7 @@ def test_main_job_runs_its_transports_under_the_four_faults(tmp_path):
             ("silent_loss", ln.Time("32 s")),
             ("spine_down", ln.Time("44 s")),
         ]
-        assert request.stall_after == ln.Time("24 s") and request.job.until == ln.Time("64 s")
+        assert request.lead.stall_after == ln.Time("24 s") and request.lead.job.until == ln.Time("64 s")
     expected = [report[f"mrc.{f.phase}.expected_capacity"] for f in runner.requests[0].faults]
     assert expected == pytest.approx([0.75, 1, 1, 1])
     names = [check.name for check in report.checks]

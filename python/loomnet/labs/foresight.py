@@ -64,16 +64,16 @@ def least_iteration_s(request: RunRequest, clock: str) -> float | None:
     """Emulated seconds that an iteration takes at least: bytes over the rate of a NIC's ports, or
     the compute time that a PyTorch job declares for the virtual clock. None where neither is
     known."""
-    job, plan = request.job, request.plan
+    job, plan = request.lead.job, request.plan
     if isinstance(job, TorchJob):
         if clock != "virtual" or not isinstance(job.compute, Time):
             return None
         return job.compute.seconds
-    size = bytes_each(job, len(request.placement))
+    size = bytes_each(job, len(request.lead.placement))
     if size is None:
         return None
     rates = [sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports)
-             for host in request.placement]
+             for host in request.lead.placement]
     return size * 8 / min(rates)
 
 
@@ -121,8 +121,8 @@ def _slow_links(plan: Plan) -> Iterator[str]:
 
 
 def _large_captures(request: RunRequest) -> Iterator[str]:
-    job, recording = request.job, request.recording
-    size = bytes_each(job, len(request.placement))
+    job, recording = request.lead.job, request.recording
+    size = bytes_each(job, len(request.lead.placement))
     each = transport(job.transport).captured_bytes
     if recording is None or size is None or each is None or not isinstance(job, Collective):
         return
@@ -131,7 +131,7 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
     plan = request.plan
     for port, half in recording.ports.items():
         host = min(half.source, half.target)  # hosts have the lowest numbers
-        if host not in request.placement:
+        if host not in request.lead.placement:
             continue  # by which switches packets go is the transport's choice
         data = size * job.repeat / plan.planes / plan.payload_bytes
         total = 2 * data * each
@@ -142,8 +142,8 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
 
 
 def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
-    job = request.job
-    size = bytes_each(job, len(request.placement))
+    job = request.lead.job
+    size = bytes_each(job, len(request.lead.placement))
     if size is None or not isinstance(job, Collective):
         return
     if clock == "live":
@@ -153,8 +153,8 @@ def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
                    f"D = {request.dilation:g}")
         return
     plan = request.plan
-    packets = size * job.repeat * len(request.placement) / plan.payload_bytes
-    wall = packets * _hops(plan, job, request.placement) / HOPS_PER_SECOND
+    packets = size * job.repeat * len(request.lead.placement) / plan.payload_bytes
+    wall = packets * _hops(plan, job, request.lead.placement) / HOPS_PER_SECOND
     if wall > LONG_WALL_S:
         yield (f"some {number_text(float(f'{packets:.2g}'))} packets will take about "
                f"{_seconds(float(f'{wall:.1g}'))} of wall time")

@@ -36,7 +36,7 @@ from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
 from loomnet.results.run_directory import FILES, RUNS, new_run_directory, write_run
 from loomnet.running.record import Record
-from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
+from loomnet.running.request import CLOCKS, JobRequest, Progress, Runner, RunRequest, get_runner
 from loomnet.systems.registry import check, transport, transports
 
 OFF = "off"
@@ -239,7 +239,7 @@ class Lab:
             self.say(runner.describe(request) + memory)
             for line in foreseen(request, self.clock):
                 self.say(line)
-            data = runner.run(request, self._progress_of(name, job))
+            (data,) = runner.run(request, self._progress_of(name, job))
         except BaseException:
             if request.recording is not None:
                 request.recording.discard()
@@ -353,17 +353,20 @@ class Lab:
         folder = self.folder.folder(label) if label else self.folder
         request = RunRequest(
             plan=plan,
-            job=job,
-            placement=tuple(placement),
+            jobs=(JobRequest(
+                job=job,
+                placement=tuple(placement),
+                script=script,
+                stall_after=job.stall_after(timetable.longest_fault()),
+                gaps_ps=tuple(options.get("gaps_ps", ())),
+            ),),
             timetable=timetable,
             faults=tuple(faults),
             label=label or "",
             seed=plan.seed,
             directory=folder.path,
             folder=folder,
-            script=script,
             reroute_delay=reroute,
-            stall_after=job.stall_after(timetable.longest_fault()),
             dilation=dilation,
             max_wall_s=self._wall_left(),
             max_wall_of_s=self._wall.seconds,
@@ -383,7 +386,7 @@ class Lab:
         from loomnet.running.recording import Recording  # which loads the engine
 
         try:
-            recording = Recording(record, request.plan, request.placement, request.opened())
+            recording = Recording(record, request.plan, request.lead.placement, request.opened())
         except BaseException:
             self.discard_if_empty()
             raise

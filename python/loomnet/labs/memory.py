@@ -80,7 +80,8 @@ def check_memory(request: RunRequest, clock: str) -> str:
     """What is to be said of the memory that a run needs: nothing where it is little. Raises
     UsageError where the machine has less."""
     payload = clock == "live" or bool(request.options.get("payload", False))
-    rows = needs(request.plan, request.job, request.placement, payload=payload, clock=clock)
+    lead = request.lead
+    rows = needs(request.plan, lead.job, lead.placement, payload=payload, clock=clock)
     total = sum(need.resident for need in rows)
     mapped = sum(max(need.mapped, need.resident) for need in rows)
     detail = ", ".join(f"{need.what} {_size(need.resident)}" for need in rows[:3])

@@ -20,9 +20,9 @@ ENGINE_PASS = 0.2
 
 def offered_by(request: RunRequest) -> float:
     """Switch passes per emulated second of a run."""
-    carrier = transport(request.job.transport)
+    carrier = transport(request.lead.job.transport)
     frame = carrier.packet_bytes(request.options.get(carrier.model, {}), request.plan)
-    return offered_passes(request.plan, request.job, request.placement, frame)
+    return offered_passes(request.plan, request.lead.job, request.lead.placement, frame)
 
 
 def offered_passes(plan: Plan, job: Job, placement: Sequence[int],

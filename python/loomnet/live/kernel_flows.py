@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from loomnet.base.errors import UnavailableError
 from loomnet.measures.run_data import FlowRow, HostSeries, Interval, RunFault
 from loomnet.measures.samples import Sampler, SenderState
-from loomnet.processes.ranks import RankGroup, RankSpec, RankUser
-from loomnet.running.request import RunRequest
+from loomnet.processes.invoking_user import RankUser
+from loomnet.processes.ranks import RankGroup, RankSpec
+from loomnet.running.request import JobRequest, RunRequest
 from loomnet.running.traffic import Round, rounds_of
 
 if TYPE_CHECKING:
@@ -57,20 +58,20 @@ class KernelFlows:
 
     Args:
         fabric: the hosts; agents start in them at once.
-        request: the run; its job is one of flows.
+        asked: a job of flows of the run that `request` asks for.
         tcp: what its sockets ask for.
         now_ps: the engine's clock, whose emulated time is wall time (D = 1).
     """
 
-    def __init__(self, fabric: LiveFabric, request: RunRequest, tcp: KernelTcp,
-                 now_ps: Callable[[], int]) -> None:
+    def __init__(self, fabric: LiveFabric, request: RunRequest, asked: JobRequest,
+                 tcp: KernelTcp, now_ps: Callable[[], int]) -> None:
         self._now, self._tcp = now_ps, tcp
-        self._placement = request.placement
+        self._placement = asked.placement
         self._plan = request.plan
         self._rounds: list[Round]
-        self._rounds, self._gap, _ = rounds_of(request.plan, request.job, request.placement,
+        self._rounds, self._gap, _ = rounds_of(request.plan, asked.job, asked.placement,
                                                request.seed)
-        self._agents = [_Agent() for _ in request.placement]
+        self._agents = [_Agent() for _ in asked.placement]
         self._connections: dict[tuple[int, int, int], int] = {}  # (source, destination, index)
         self._pending = 0
         self.origin_ps: int | None = None
@@ -88,8 +89,8 @@ class KernelFlows:
                  for rank, (host, agent) in enumerate(zip(self._placement, self._agents,
                                                           strict=True))]  # fmt: skip
         # As root, whom TCP_CONGESTION lets have any; what it runs is ours alone.
-        self._group = RankGroup(fabric, specs, request.opened().folder("ranks"), cwd=Path("/"),
-                                user=RankUser())
+        logs = asked.folder_in(request.opened()).folder("ranks")
+        self._group = RankGroup(fabric, specs, logs, cwd=Path("/"), user=RankUser())
         for agent in self._agents:
             agent.theirs.close()
         self._address = [fabric.hosts[self._plan.hosts[h].name].address for h in self._placement]

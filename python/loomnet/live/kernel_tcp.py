@@ -62,7 +62,7 @@ class KernelTcp:
     @classmethod
     def wanted_by(cls, request: RunRequest) -> KernelTcp | None:
         """What a run's hosts need; None where no kernel carries its job. Raises UsageError."""
-        carrier = transport(request.job.transport)
+        carrier = transport(request.lead.job.transport)
         if not carrier.by_kernel:
             return None
         if request.dilation != 1:

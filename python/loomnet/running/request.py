@@ -33,35 +33,63 @@ RUNNERS: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class RunRequest:
-    """One job on one fabric under faults.
+class JobRequest:
+    """One job of a run.
 
-    `placement[r]` is the host number of rank r. `timetable` is fresh: the engine drives it, with
-    time 0 at the start of rank 0's first iteration, and applies the changes it returns. `script` is
-    the resolved path of a TorchJob, else None. `directory` exists; rank n writes
-    `ranks/<n>.log` below it; `folder` is the same, held open. `stall_after`: emulated time without
-    a finished operation or iteration after which the engine ends the job ("stalled", one error);
-    None: never. `max_wall_s`: wall seconds after which it does the same; `max_wall_of_s` is
-    the whole of --max-wall, where runs before this one have used a part.
+    `placement[r]` is the host number of rank r. `name`: where the run has several jobs. `script` is
+    the resolved path of a TorchJob, else None. `stall_after`: emulated time without a finished
+    operation or iteration after which the engine ends the job ("stalled", one error); None: never.
+    `start_ps`: emulated time from the run's begin to the job's. `gaps_ps`: compute times of another
+    run that are replayed.
+    """
+
+    job: Job
+    placement: tuple[int, ...]
+    name: str | None = None
+    script: Path | None = None
+    stall_after: Time | None = None
+    start_ps: int = 0
+    gaps_ps: tuple[Any, ...] = ()
+
+    def folder_in(self, folder: Folder) -> Folder:
+        """The job's own part of a run's folder."""
+        return folder if self.name is None else folder.folder(self.name)
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """Jobs on one fabric under faults.
+
+    The first job leads: `timetable` is fresh, the run drives it with time 0 at the start of that
+    job's first iteration, and applies the changes it returns. `directory` exists; rank n writes
+    `ranks/<n>.log` below it; `folder` is the same, held open. `max_wall_s`: wall seconds after
+    which all jobs are ended; `max_wall_of_s` is the whole of --max-wall, where runs before this one
+    have used a part.
     """
 
     plan: Plan
-    job: Job
-    placement: tuple[int, ...]
+    jobs: tuple[JobRequest, ...]
     timetable: Timetable
     faults: tuple[Fault, ...]
     label: str
     seed: int
     directory: Path
-    script: Path | None = None
     reroute_delay: Time | None = None
-    stall_after: Time | None = None
     dilation: float = 1.0
     max_wall_s: float | None = None
     max_wall_of_s: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
     recording: Recording | None = None  # files that are open, for the engine to fill
     folder: Folder | None = None
+
+    @property
+    def lead(self) -> JobRequest:
+        return self.jobs[0]
+
+    @property
+    def hosts(self) -> tuple[int, ...]:
+        """All hosts that a job runs on."""
+        return tuple(sorted({host for each in self.jobs for host in each.placement}))
 
     @property
     def wall_reason(self) -> str:
@@ -121,14 +149,16 @@ class Runner(Protocol):
     machine's budget, expected wall time). It and `run` raise UsageError, PrivilegeError or
     UnavailableError before anything is started and leave nothing behind.
 
-    `run` returns also when the job stalls, a rank fails or the engine falls behind: that is in
-    RunData. Ctrl-C (KeyboardInterrupt) inside it ends the job within 2 s and returns what there is
-    with ended="interrupted".
+    `run` returns the data of each job, also when one stalls, a rank fails or the engine falls
+    behind: that is in RunData. Ctrl-C (KeyboardInterrupt) inside it ends the jobs within 2 s and
+    returns what there is with ended="interrupted".
     """
 
     def describe(self, request: RunRequest) -> str: ...
 
-    def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData: ...
+    def run(
+        self, request: RunRequest, on_progress: Callable[[Progress], None]
+    ) -> list[RunData]: ...
 
 
 def get_runner(clock: str) -> Runner:

@@ -18,7 +18,7 @@ from loomnet.measures.run_data import Iteration, RunFault
 from loomnet.processes.rank_watch import StackFile, in_backend, joined, shown, stacks
 from loomnet.processes.ranks import NICE, RankGroup, RankSpec
 from loomnet.running.engine import Engine, staging_for
-from loomnet.running.request import RunRequest
+from loomnet.running.request import JobRequest, RunRequest
 
 HASH_EVERY = 20  # steps between two hashes of the parameters
 MOST_LOG_LINES = 500_000  # of rank 0, that TorchJob.log matches
@@ -37,10 +37,10 @@ class RankJob:
     None before it.
     """
 
-    def __init__(self, engine: Engine, request: RunRequest) -> None:
-        assert isinstance(request.job, TorchJob)
-        self.engine, self.request, self.job = engine, request, request.job
-        self.placement = request.placement
+    def __init__(self, engine: Engine, request: RunRequest, asked: JobRequest) -> None:
+        assert isinstance(asked.job, TorchJob)
+        self.engine, self.request, self.job = engine, request, asked.job
+        self.asked, self.placement = asked, asked.placement
         world = len(self.placement)
         self.bridges = [
             _core.RankBridge(engine.network, host, rank=rank, world=world,
@@ -81,7 +81,7 @@ class RankJob:
                 compute["LOOMNET_COMPUTE"] = computes[rank]
             specs.append(RankSpec(
                 rank, self.engine.plan.hosts[host].name,
-                [sys.executable, str(self.request.script), *self.job.args],
+                [sys.executable, str(self.asked.script), *self.job.args],
                 environment={
                     "LOOMNET_RANK_FD": str(fds[0]),
                     "LOOMNET_EVENT_FD": str(fds[1]),
@@ -93,7 +93,7 @@ class RankJob:
                     "LOOMNET_HASH_EVERY": str(HASH_EVERY),
                     **compute, **environment, **record, **self.job.env},
                 pass_fds=(*fds, stack_fd)))
-        logs = self.request.opened().folder("ranks")
+        logs = self.asked.folder_in(self.request.opened()).folder("ranks")
         self.group = RankGroup(fabric, specs, logs, cwd=Path.cwd(),
                                master_port=master_port, nice=nice, fork=fork, look=look)
 

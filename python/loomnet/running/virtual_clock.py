@@ -1,22 +1,32 @@
-"""The virtual clock: a job on the deterministic event loop, unprivileged, as fast as it goes."""
+"""The virtual clock: jobs on the deterministic event loop, unprivileged, as fast as it goes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
-from loomnet.base.units import Time
+from loomnet import _core
+from loomnet.base.errors import WallTimeError
+from loomnet.faults.timetable import Change
 from loomnet.jobs.model import TorchJob
-from loomnet.measures.run_data import Fidelity, RunData, RunFault
+from loomnet.measures.run_data import Fidelity, RunData
 from loomnet.measures.samples import Sampler
 from loomnet.processes.interrupts import Interrupts
+from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine, check_options, model_of
-from loomnet.running.request import Progress, RunRequest
-from loomnet.running.traffic import FlowTraffic, Traffic, as_iterations, start_traffic
-from loomnet.systems.registry import transport
+from loomnet.running.play import FOREVER, Play
+from loomnet.running.recording import Recording
+from loomnet.running.request import JobRequest, Progress, RunRequest
+from loomnet.running.run_loop import RunLoop
+from loomnet.running.traffic import FlowTraffic, Traffic
+from loomnet.running.traffic_play import TrafficPlay, VirtualTraffic
+from loomnet.running.virtual_torch import VirtualTorch
+from loomnet.systems.transport import Notes
 
 MOST_EVENTS = 500_000  # per call into the engine: about 0.1 s between looks at the keyboard
-PROGRESS_S = 0.25
+LOOK_MS = 50  # wall time between two looks at processes while a rank computes
 
 
 class VirtualRunner:
@@ -26,166 +36,143 @@ class VirtualRunner:
         plan = request.plan
         hosts, switches, links = plan.counts
         built = f" ({len(plan.links)} built)" if plan.partial else ""
+        jobs = "; ".join(each.job.describe() for each in request.jobs)
         return (f"{plan.name}: {hosts} hosts, {plan.planes} planes, {switches} switches, {links} "
-                f"links{built}; virtual clock, seed {request.seed}; {request.job.describe()}")
+                f"links{built}; virtual clock, seed {request.seed}; {jobs}")
 
-    def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> RunData:
+    def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> list[RunData]:
         check_options(request.options)
         # SIGTERM and a closed terminal end a run as Ctrl-C does, with a partial report.
-        with Interrupts() as interrupts, interrupts.listen():
-            if isinstance(request.job, TorchJob):
-                from loomnet.running.virtual_torch import VirtualTorchRun
+        with Interrupts() as interrupts, interrupts.listen(), ExitStack() as stack:
+            clock = VirtualClock(request, stack)
+            plays = [clock.play(asked) for asked in request.jobs]
+            sampler = Sampler.of(request.options, request.plan)
+            return RunLoop(request, clock, plays, on_progress, sampler).go()
 
-                return VirtualTorchRun(request, on_progress).go()
-            return _Run(request, on_progress).go()
 
+class VirtualClock:
+    """Emulated time of a network in this process: it stands whenever nobody lets it pass."""
 
-class _Run:
-    def __init__(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> None:
-        self.request, self.on_progress = request, on_progress
-        plan, job = request.plan, request.job
-        self.sampler = Sampler.of(request.options, plan)
+    interrupted = "interrupted"
+    trouble: str | None = None
+
+    def __init__(self, request: RunRequest, stack: ExitStack) -> None:
+        self.request, plan = request, request.plan
+        self.began = time.monotonic()
+        self.model, options, self.labels = model_of(request.lead.job, request.options, plan)
         # A bin of a tenth of the base RTT resolves silences well below any fault's.
-        self.model, options, self.labels = model_of(job, request.options, plan)
         self.engine = Engine(plan, transport=self.model, seed=request.seed, options=options,
                              bin_ps=max(plan.base_rtt_ps // 10, 10**6))
+        self.network = self.engine.network
         if request.recording is not None:
             request.recording.attach(self.engine)
-        self.origin = self.model.start_ps(plan)
-        self.traffic: Traffic = start_traffic(
-            self.engine, job, request.placement, self.origin,
-            payload=self.payload_moves(), seed=request.seed,
-            gaps_ps=request.options.get("gaps_ps", ()), jitter=request.options.get("jitter"))
-        if isinstance(self.traffic, FlowTraffic):
-            # Flows run by themselves: no host hears of another's but by packets.
-            self.engine.network.use_lookahead()
-        self.counters: dict[str, list[tuple[int, float]]] = {}
-        self.seen = self.payload = 0
-        self.working = False  # whether a host had an operation under way at the last look
-        self.last_progress_ps = 0  # when anything of the job last ended, job time
-        self.looked = self.began = time.monotonic()
+        self._plays: list[Play] = []
+        self.ranks: Any = None
+        self._places = 0
+        self._doubtful: dict[int, list[int]] = {}  # by a job's first place
+        self.lock: Any = None
+        if any(isinstance(asked.job, TorchJob) for asked in request.jobs):
+            self.lock = stack.enter_context(RunLock())
+            self.ranks = _core.VirtualRanks(self.network)
 
-    def payload_moves(self) -> bool:
-        """Whether traffic models move real bytes, which are compared on arrival."""
-        return bool(self.request.options.get("payload", False))
+    def play(self, asked: JobRequest) -> Play:
+        """The job as this clock plays it."""
+        kind = VirtualTorch if isinstance(asked.job, TorchJob) else VirtualTraffic
+        self._plays.append(kind(self, self.request, asked))
+        return self._plays[-1]
 
     @property
-    def network(self):
-        return self.engine.network
+    def now_ps(self) -> int:
+        return self.network.now_ps
 
-    def now(self) -> int:
-        """Job time."""
-        return self.network.now_ps - self.origin
+    # --- time -------------------------------------------------------------------------------------
+    def start(self) -> None:
+        if all(isinstance(play, TrafficPlay) and isinstance(play.traffic, FlowTraffic)
+               for play in self._plays):
+            # Flows run by themselves: no host hears of another's but by packets.
+            self.network.use_lookahead()
 
-    def go(self) -> RunData:
-        ended, reason = "finished", None
-        errors: list[RunFault] = []
-        try:
-            while not self.traffic.done:
-                reason = self.advance()
-                if reason:
-                    ended = "stalled"
-                    errors.append(RunFault(self.now(), "job", reason))
-                    break
-        except KeyboardInterrupt:
-            ended, reason = "interrupted", "interrupted"
-        errors += self.traffic.errors()
-        if wrong := self.traffic.wrong():
-            errors.append(RunFault(self.now(), "job", f"{wrong} elements arrived altered"))
-        if errors and ended == "finished":
-            ended, reason = "failed", errors[0].message
-        self.sample()
-        return self.collect(ended, reason, errors)
+    def check(self) -> None:
+        """Raises WallTimeError once the run has had its wall time."""
+        most = self.request.max_wall_s
+        if most is not None and time.monotonic() - self.began > most:
+            raise WallTimeError(self.request.wall_reason)
 
-    def advance(self) -> str | None:
-        """Runs to the next thing worth a look; why the job must end, or None."""
-        request, table = self.request, self.request.timetable
-        due = table.next_time()
-        horizon = self.now() + 10**15 if due is None else due
-        stall = request.stall_after.count if request.stall_after else None
-        if stall is not None:
-            horizon = min(horizon, self.last_progress_ps + stall)
-        if self.sampler is not None:
-            horizon = min(horizon, self.sampler.due_ps)
-        reached = self.network.run_until(self.origin + horizon, MOST_EVENTS)
-        if self.sampler is not None and self.now() >= self.sampler.due_ps:
-            self.look(self.sampler)
-        if request.recording is not None:
-            request.recording.drain()
-        self.traffic.poll(self.network.now_ps)
-        self.on_iterations()
-        due = table.next_time()
-        if due is not None and due <= self.now():
-            self.sample()
-            self.engine.apply(table.advance(self.now()), self.network.now_ps)
-        self.report()
-        if reached and not self.traffic.done:
-            if self.network.next_event_ps >= 2**63 - 1 and table.next_time() is None:
-                return f"nothing left to happen at {Time.of(self.now())} and the job is not done"
-            payload = self.engine.payload(request.placement)
-            # A flow yet to start and a rank that computes wait for nothing that the network owes.
-            worked, self.working = self.working, self.engine.working(request.placement)
-            if payload > self.payload or not (worked and self.working):
-                self.payload, self.last_progress_ps = payload, max(self.now(), 0)
-            if stall is not None and self.now() - self.last_progress_ps >= stall:
-                return (f"no operation finished for {Time.of(stall)} (stall_timeout); "
-                        f"the network delivers nothing{self.engine.deadlock()}")
-        if request.max_wall_s and time.monotonic() - self.began > request.max_wall_s:
-            return request.wall_reason
-        return None
+    def pass_time(self, until_ps: int, plays: Sequence[Play]) -> str:
+        if self.ranks is None:
+            return "reached" if self.network.run_until(until_ps, MOST_EVENTS) else "looked"
+        stop = self.ranks.run(until_ps, LOOK_MS)
+        return stop if stop in ("reached", "stuck") else "looked"
 
-    def on_iterations(self) -> None:
-        found = as_iterations(self.traffic.iterations()[self.seen:], self.origin)
-        for iteration in found:
-            self.seen += 1
-            self.last_progress_ps = max(self.last_progress_ps, iteration.end_ps)
-            changes = self.request.timetable.on_iteration(self.seen, iteration.start_ps,
-                                                          iteration.end_ps)
-            if changes:
-                self.sample()
-                self.engine.apply(changes, self.network.now_ps)
+    def skip_to(self, at_ps: int) -> None:
+        self.network.run_until(at_ps)
 
-    def sample(self) -> None:
-        for name, value in self.engine.figures(self.request.placement).items():
-            self.counters.setdefault(name, []).append((max(self.now(), 0), value))
+    # --- ranks ------------------------------------------------------------------------------------
+    def add_rank(self, bridge: Any) -> int:
+        self.ranks.add(bridge)
+        self._places += 1
+        return self._places - 1
 
-    def look(self, sampler: Sampler) -> None:
-        """One sample of queues and senders."""
-        senders = self.traffic.senders() if isinstance(self.traffic, FlowTraffic) else {}
-        sampler.take(self.now(), self.engine.queued(sampler.halves), senders)
+    def others_wait(self, places: list[int], but: list[int]) -> bool:
+        others = [place for place in range(self._places) if place not in places]
+        return self.ranks.others_wait([*others, *but])
 
-    def report(self) -> None:
-        now = time.monotonic()
-        if now - self.looked < PROGRESS_S:
-            return
-        self.looked = now
-        found = self.traffic.iterations()
-        active = [w.phase for w in self.request.timetable.windows if w.end_ps is None]
-        self.on_progress(Progress(
-            now=Time.of(max(self.now(), 0)), step=len(found) or None,
-            iteration=Time.of(found[-1][1] - found[-1][0]) if found else None,
-            phase=active[-1] if active else None))
+    def doubt(self, places: list[int], doubtful: list[int]) -> None:
+        self._doubtful[places[0]] = doubtful
+        self.ranks.doubt([place for each in self._doubtful.values() for place in each])
 
-    def collect(self, ended: str, reason: str | None, errors: list[RunFault]) -> RunData:
-        request = self.request
-        for host in request.placement:
+    # --- traffic ----------------------------------------------------------------------------------
+    def traffic_start_ps(self, play: TrafficPlay) -> int:
+        return self.model.start_ps(self.request.plan)
+
+    def traffic_state(self, traffic: Traffic) -> tuple[list[tuple[int, int]], bool]:
+        traffic.poll(self.network.now_ps)
+        return traffic.iterations(), traffic.done
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        yield
+
+    @property
+    def idle(self) -> bool:
+        return self.network.next_event_ps >= FOREVER and self.ranks is None
+
+    # --- what the run loop asks -------------------------------------------------------------------
+    def apply(self, changes: Iterable[Change]) -> None:
+        self.engine.apply(changes, self.network.now_ps)
+
+    def run_counters(self, hosts: Iterable[int]) -> dict[str, int]:
+        return self.network.run_counters(self.engine.nodes(hosts))
+
+    def queued(self, halves: Iterable[int]) -> list[int]:
+        return self.engine.queued(halves)
+
+    def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
+        found: dict[int, tuple[int, int, int, int]] = {}
+        for play in plays:
+            if isinstance(play, TrafficPlay) and isinstance(play.traffic, FlowTraffic):
+                found |= play.traffic.senders()
+        return found
+
+    def drain(self, recording: Recording) -> None:
+        recording.drain()
+
+    def finish(self) -> None:
+        for host in self.request.hosts:
             self.engine.close_meter(host)
-        found = as_iterations(self.traffic.iterations(), self.origin)
-        end = max(self.now(), found[-1].end_ps if found else 0)
         self.network.clear()
-        fidelity = Fidelity(packets=self.network.packets, unexplained=self.network.leaked,
-                            emulated_ps=end, notes={"events": self.network.events, **self.labels,
-                                   **self.model.notes(self.engine), **self.traffic.notes()})
-        data = RunData(
-            ended=ended, end_ps=end,  # type: ignore[arg-type]
-            hosts={host: self.engine.series(host, self.origin) for host in request.placement},
-            flows=[flow.since(self.origin) for flow in self.traffic.flows()],
-            overhead=transport(request.job.transport).overhead, iterations=found,
-            samples=self.sampler.samples if self.sampler is not None else None,
-            windows=request.timetable.windows, counters=self.counters,
-            errors=errors, fidelity=fidelity, totals=self.engine.totals(), reason=reason,
-            wrong=self.traffic.wrong() if self.payload_moves() else None,
-            directory=request.directory)
-        if request.recording is not None:
-            request.recording.finish(data, self.origin)
-        return data
+
+    def totals(self) -> dict[str, dict[str, int]]:
+        return self.engine.totals()
+
+    def fidelity(self, lead: Play, plays: Sequence[Play]) -> Fidelity:
+        notes: Notes = {} if self.ranks else {"events": self.network.events}
+        notes |= {**self.labels, **self.model.notes(self.engine)}
+        for play in plays:
+            notes |= play.notes()
+        return Fidelity(packets=self.network.packets, unexplained=self.network.leaked,
+                        emulated_ps=lead.length_ps, notes=notes)
+
+    @property
+    def deterministic(self) -> bool:
+        return self.ranks is None or not self.ranks.raced_ps

@@ -1,0 +1,199 @@
+"""The live clock: emulated time is wall time over the dilation, and the engine's loop runs on a
+thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from loomnet.base.errors import WallTimeError
+from loomnet.faults.timetable import Change
+from loomnet.jobs.model import TorchJob
+from loomnet.live.kernel_flows_play import KernelFlowsPlay
+from loomnet.live.kernel_tcp import KernelTcp
+from loomnet.live.network import LiveNetwork
+from loomnet.live.plays import LiveTorch, LiveTraffic
+from loomnet.measures.run_data import Fidelity
+from loomnet.measures.samples import Sampler
+from loomnet.plans.model import Plan
+from loomnet.processes.interrupts import Interrupts
+from loomnet.processes.journal import RunLock
+from loomnet.running.engine import Engine
+from loomnet.running.play import Play
+from loomnet.running.recording import Recording
+from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.traffic import CollectiveTraffic, Traffic
+from loomnet.running.traffic_play import TrafficPlay
+from loomnet.systems.registry import transport
+
+# Between two looks at ranks, timetable and keyboard: a fault at a step starts so much late at most.
+POLL_S = 0.01
+START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
+_SOCKET_DROPS = ("foreign", "malformed", "too_long", "umem_dry", "tx_ring_full", "no_port")
+
+
+class LiveClock:
+    """A network on this machine. Everything it makes is on the stack and goes in reverse order.
+
+    Raises OSError, RuntimeError or SystemExit where the machine refused something.
+    """
+
+    deterministic = False
+
+    def __init__(self, request: RunRequest, stack: contextlib.ExitStack,
+                 interrupts: Interrupts) -> None:
+        self.began = time.monotonic()
+        self.request, self.plan, self.interrupts = request, request.plan, interrupts
+        self.lock = stack.enter_context(RunLock())
+        self.tcp = KernelTcp.wanted_by(request)
+        carrier = transport(request.lead.job.transport)
+        self.engine = Engine(self.plan, transport=None if carrier.by_kernel else carrier,
+                             seed=request.seed, live=True,
+                             options=dict(request.options.get(carrier.name, {})))
+        recording = request.recording
+        if recording is not None:
+            recording.attach(self.engine, live=True)
+        self.network = LiveNetwork(
+            stack, self.lock, self.engine, dilation=request.dilation, tcp=self.tcp,
+            recorder=None if recording is None else recording.recorder, look=self.check)
+        self.glue, self.live = self.network.glue, self.network.live
+        self._totals: dict[str, dict[str, int]] = {}
+
+    def play(self, asked: JobRequest, sampler: Sampler | None) -> Play:
+        """The job as this clock plays it."""
+        if isinstance(asked.job, TorchJob):
+            return LiveTorch(self, self.request, asked)
+        if self.tcp is not None and transport(asked.job.transport).by_kernel:
+            return KernelFlowsPlay(self, self.request, asked, self.tcp, sampler)
+        return LiveTraffic(self, self.request, asked)
+
+    # --- time -------------------------------------------------------------------------------------
+    @property
+    def now_ps(self) -> int:
+        return self.live.now_ps
+
+    def start(self) -> None:
+        self.live.start()
+
+    def check(self) -> None:
+        """Between two steps of what a run starts: raises KeyboardInterrupt or WallTimeError."""
+        self.interrupts.check()
+        most = self.request.max_wall_s
+        if most is not None and time.monotonic() - self.began > most:
+            raise WallTimeError(self.request.wall_reason)
+
+    def pass_time(self, until_ps: int, plays: Sequence[Play]) -> str:
+        # Asked for, not raised by the handler wherever it falls: between a lock and its `try`
+        # (subprocess's poll of a node's shell has one) it would hang the way down.
+        self.interrupts.check()
+        ahead_s = (until_ps - self.now_ps) / 1e12 * self.request.dilation
+        wait_s = min(max(ahead_s, 0.0), POLL_S)
+        ranks = next((play for play in plays if isinstance(play, LiveTorch)), None)
+        if ranks is not None:
+            ranks.wait(wait_s)
+        else:
+            time.sleep(wait_s)
+        return "looked"
+
+    def skip_to(self, at_ps: int) -> None:
+        raise AssertionError("the wall clock goes by itself")
+
+    @property
+    def interrupted(self) -> str:
+        return self.interrupts.pending or "Ctrl-C"
+
+    @property
+    def trouble(self) -> str | None:
+        return self.glue.trouble()
+
+    # --- traffic ----------------------------------------------------------------------------------
+    def traffic_start_ps(self, play: TrafficPlay) -> int:
+        return START_PS
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The engine's loop stands: its objects may be touched by this thread."""
+        self.live.pause()
+        try:
+            yield
+        finally:
+            self.live.resume()
+
+    def traffic_state(self, traffic: Traffic) -> tuple[list[tuple[int, int]], bool]:
+        if isinstance(traffic, CollectiveTraffic):
+            return self.live.collective_state(traffic.core)
+        if not self.live.flows_done(traffic.core):
+            return [], False
+        with self.held():  # between two rounds: nothing is on its way
+            traffic.poll(self.engine.network.now_ps)
+            return traffic.iterations(), traffic.done
+
+    # --- what the run loop asks -------------------------------------------------------------------
+    def apply(self, changes: Iterable[Change]) -> None:
+        self.network.apply(changes)
+
+    def run_counters(self, hosts: Iterable[int]) -> dict[str, int]:
+        return self.live.run_counters(self.engine.nodes(hosts))
+
+    def queued(self, halves: Iterable[int]) -> list[int]:
+        return self.live.queued(self.engine.halves(halves))
+
+    def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
+        return {}  # the hosts' agents report theirs
+
+    def drain(self, recording: Recording) -> None:
+        recording.drain(
+            lambda number: self.live.take_capture(self.network.recorder, number))
+
+    def finish(self) -> None:
+        self.network.captures.close()  # their threads reach the network through the loop
+        self.live.stop()
+        totals = self.engine.totals()
+        for switch in filter(lambda each: each.in_kernel, self.plan.switches):
+            counters = self.live.switch_counters(self.engine.node(switch.number))
+            if row := {name: n for name, n in counters.items() if n}:
+                totals[f"switch {switch.name}"] = row
+        for host in self.request.hosts:
+            self.engine.close_meter(host)
+        self.live.close()
+        # What reached the engine's own sockets and was no packet of this run, or found no room.
+        loop = self.live.fidelity()["counters"]
+        totals["engine sockets"] = {
+            f"drop_{name}" if name in _SOCKET_DROPS else name: n for name, n in loop.items() if n}
+        self._totals = totals
+
+    def totals(self) -> dict[str, dict[str, int]]:
+        return self._totals
+
+    def fidelity(self, lead: Play, plays: Sequence[Play]) -> Fidelity:
+        raw = self.live.fidelity()
+        # Where no packet came out of the kernel, the loop's own lateness is that of every packet.
+        late = raw["lateness"] if raw["lateness"]["count"] else raw["event_lateness"]
+        notes = {name: raw[name] for name in
+                 ("scheduling", "passes", "longest_pass_ps", "given", "returned", "switch_drops",
+                  "own_losses", "verdict")}
+        notes["event_lateness_p99_ps"] = raw["event_lateness"]["p99_ps"]
+        if any(not switch.in_kernel for switch in self.plan.switches):
+            notes["placement"] = switches_text(self.plan)
+        if self.tcp is not None:
+            notes[self.request.lead.job.transport] = self.tcp.note()
+        if self.engine.transport is not None:
+            notes |= self.engine.transport.notes(self.engine)
+        for play in plays:
+            notes |= play.notes()
+        behind = [play.fell_behind for play in plays if play.fell_behind]
+        return Fidelity(
+            lateness_p50_ps=late["p50_ps"], lateness_p99_ps=late["p99_ps"],
+            lateness_max_ps=late["max_ps"], packets=self.engine.network.packets,
+            unexplained=raw["unexplained"] + self.engine.network.leaked,
+            fell_behind=raw["reason"] or next(iter(behind), None), dilation=self.request.dilation,
+            emulated_ps=lead.length_ps, notes=notes)
+
+
+def switches_text(plan: Plan) -> str:
+    """How many switches, by placement."""
+    kernel = sum(switch.in_kernel for switch in plan.switches)
+    engine = sum(not switch.in_kernel for switch in plan.switches)
+    words = [f"{kernel} XDP switches"] if kernel or not engine else []
+    return " and ".join([*words, *([f"{engine} switches in the engine"] if engine else [])])

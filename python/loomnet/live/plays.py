@@ -1,0 +1,175 @@
+"""Jobs on the live clock: PyTorch ranks in their hosts, and traffic models of the engine."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+from loomnet.jobs.model import TorchJob
+from loomnet.live.nodes import HOST_INTERFACE, MANAGEMENT_INTERFACE, LiveFabric
+from loomnet.measures.run_data import Ending, RunData, RunFault
+from loomnet.running.play import Play, PlayClock
+from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.torch_ranks import RankJob, environment_of_ranks
+from loomnet.running.traffic_play import TrafficClock, TrafficPlay
+
+MASTER_PORT = 29500  # of the first job's rendezvous; each further job has the next
+# Wall time from the last rank's goodbye to its end. A framework's exit takes a second of CPU, at
+# nice 10 on a busy machine many of the clock's: that is no stall of the job.
+EXIT_S = 60.0
+
+
+class HostsClock(PlayClock, Protocol):
+    """What jobs whose processes live in hosts ask of the live clock besides. `live`: the engine's
+    LiveRun."""
+
+    glue: LiveFabric
+    live: Any
+
+
+class Stall:
+    """Since when a job on the live clock has not got on. Times are the job's."""
+
+    def __init__(self) -> None:
+        self.progress_ps = 0
+        self.payload = 0
+
+    def over(self, play: Play, *, flows: bool) -> bool:
+        """Whether the job's stall timeout has passed. Bytes that arrive are progress, long before
+        an operation ends. `flows`: so is that none is under way, since flows that are yet to start
+        wait for nothing that the network owes."""
+        stall, now = play.asked.stall_after, play.now()
+        if not stall:
+            return False
+        if now - self.progress_ps > stall.count // 4:
+            found = play.run_counters()
+            if found["payload"] > self.payload or (flows and not found["working"]):
+                self.payload, self.progress_ps = found["payload"], now
+        return play.origin_ps is not None and now - self.progress_ps > stall.count
+
+
+def stalled(play: Play) -> str:
+    return (f"no operation finished and no payload arrived for {play.asked.stall_after} "
+            "(stall_timeout)")
+
+
+class LiveTraffic(TrafficPlay):
+    """A traffic model on the engine's own thread."""
+
+    def __init__(self, clock: TrafficClock, request: RunRequest, asked: JobRequest) -> None:
+        super().__init__(clock, request, asked)
+        self.stall = Stall()
+
+    def trouble(self, stop: str) -> str | None:
+        self.stall.progress_ps = max(self.stall.progress_ps, self.progress_ps)
+        return stalled(self) if self.stall.over(self, flows=True) else None
+
+
+class LiveTorch(Play):
+    """One TorchJob whose ranks live in their hosts' namespaces."""
+
+    clock: HostsClock
+
+    def __init__(self, clock: HostsClock, request: RunRequest, asked: JobRequest) -> None:
+        super().__init__(clock, request, asked)
+        assert isinstance(asked.job, TorchJob)
+        self.torch, self.live = asked.job, clock.live
+        self.stall = Stall()
+        self.works = 0
+        self.left: float | None = None  # wall time at which all ranks had left the network
+        self.unfinished: list[tuple[int, str]] = []
+
+    def prepare(self) -> None:
+        self.ranks = RankJob(self.engine, self.request, self.asked)
+        for bridge in self.ranks.bridges:
+            self.live.add_rank(bridge)
+
+    def start(self) -> None:
+        port = MASTER_PORT + self.request.jobs.index(self.asked)
+        self.ranks.launch(self.clock.glue, master_port=port, environment={
+            # Gloo binds to the interface that holds fd00::<host> and nothing else.
+            "GLOO_SOCKET_IFNAME": HOST_INTERFACE,
+            # RPC is no modelled traffic, so it goes where rendezvous goes. By the host's name
+            # TensorPipe would find an address of the machine, which no host here has.
+            "TP_SOCKET_IFNAME": MANAGEMENT_INTERFACE,
+            "LOOMNET_DILATION": str(self.request.dilation), **environment_of_ranks(),
+        }, look=self.clock.check)
+
+    @property
+    def origin_ps(self) -> int | None:
+        return self.ranks.origin_ps
+
+    def wait(self, seconds: float) -> None:
+        """Until a rank's process ends, so long at most."""
+        if self.ranks.ended(seconds):
+            self.tell_ended()
+
+    def tell_ended(self) -> None:
+        assert self.ranks.group is not None
+        for rank in self.ranks.group.ranks:
+            number = rank.spec.rank
+            if rank.status is not None and number not in self.ranks.told_gone:
+                self.tell_gone(number, self.ranks.gone_reason(number))
+
+    def tell_gone(self, gone: int, reason: str) -> None:
+        """Tells the other ranks, once."""
+        self.ranks.told_gone.add(gone)
+        for peer, bridge in enumerate(self.ranks.bridges):
+            if peer != gone:
+                self.live.tell(bridge, "peer_gone", gone, reason)
+
+    def look(self) -> None:
+        ranks = self.ranks
+        if ranks.group is not None:
+            self.wait(0)
+        finished, self.unfinished = 0, []
+        for number, (marks, works, _, count, name, fault) in enumerate(
+                self.live.look(ranks.bridges)):
+            self.unfinished.append((count, name))
+            for iteration in ranks.take(number, marks):
+                self.stall.progress_ps = max(self.stall.progress_ps, iteration.end_ps)
+                self.found(iteration)
+            finished += works
+            if fault and number not in ranks.told_gone:
+                self.errors.append(RunFault(self.now(), f"rank {number}", f"cut off: {fault}"))
+                self.tell_gone(number, "cut off")
+        if finished > self.works:
+            self.works, self.stall.progress_ps = finished, self.now()
+        until = self.torch.until
+        if until is not None and not ranks.stopping and self.now() >= until.count:
+            step = ranks.stop_step()
+            for bridge in ranks.bridges:
+                self.live.stop_at(bridge, step)
+
+    def outcome(self) -> tuple[Ending, str | None] | None:
+        ranks = self.ranks
+        if ranks.failed:
+            self.errors.append(ranks.failure(self.now()))
+            return "failed", ranks.reason(self.errors)
+        if ranks.running:
+            return None
+        if not self.errors:
+            self.errors += ranks.unfinished(self.unfinished, self.now())
+        return ("failed", ranks.reason(self.errors)) if self.errors else ("finished", None)
+
+    def trouble(self, stop: str) -> str | None:
+        if self.left is None and self.ranks.left:
+            self.left = time.monotonic()
+        if self.left is None:
+            stands = self.stall.over(self, flows=False)
+            return f"{stalled(self)}{self.ranks.departed}" if stands else None
+        if time.monotonic() - self.left > EXIT_S:
+            return f"ranks have left the network but not ended for {EXIT_S:g} s"
+        return None
+
+    def steps(self) -> tuple[list[dict[str, str]], str | None]:
+        self.ranks.read_log()
+        return self.ranks.lines, None
+
+    def stop(self) -> None:
+        self.ranks.stop(0.2 if self.ended == "interrupted" else 1.0)
+        self.look()
+
+    def fill(self, data: RunData, origin_ps: int) -> None:
+        self.ranks.read_log(to_end=True)
+        data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()

@@ -1,0 +1,187 @@
+"""One job of a run, under way on a clock. The run loop drives it; there is a subclass for each kind
+of job on each clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from loomnet.faults.timetable import Window
+from loomnet.measures.run_data import Ending, Iteration, RunData, RunFault
+from loomnet.running.engine import Engine, figures_of
+from loomnet.running.request import JobRequest, RunRequest
+from loomnet.systems.registry import transport
+from loomnet.systems.transport import Notes, Transport
+
+FOREVER = 2**63 - 1
+
+
+class PlayClock(Protocol):
+    """What a play asks of the clock that it is on. Times are the engine's, in picoseconds."""
+
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def now_ps(self) -> int: ...
+    def run_counters(self, hosts: Iterable[int]) -> dict[str, int]:
+        """The engine's counters over these hosts (numbers of the plan)."""
+        ...
+    def check(self) -> None:
+        """Between two steps of what a play starts: raises KeyboardInterrupt or WallTimeError."""
+        ...
+
+
+class Play:
+    """A job that is to start, runs, or has ended.
+
+    Attributes: `iterations` in job time, which begins with the job's first iteration; `errors`;
+    `ended` None while it runs; `counters` as RunData has them.
+    """
+
+    def __init__(self, clock: PlayClock, request: RunRequest, asked: JobRequest) -> None:
+        self.clock, self.engine = clock, clock.engine
+        self.request, self.asked = request, asked
+        self.job, self.placement = asked.job, asked.placement
+        self.transport = transport(self.job.transport)
+        self.began = time.monotonic()
+        self.iterations: list[Iteration] = []
+        self.errors: list[RunFault] = []
+        self.counters: dict[str, list[tuple[int, float]]] = {}
+        self.ended: Ending | None = None
+        self.reason: str | None = None
+        self.end_ps = 0  # engine time at which it ended
+        self.on_iteration: Callable[[Iteration], None] = lambda iteration: None
+
+    # --- what a subclass says -------------------------------------------------------------------
+    @property
+    def origin_ps(self) -> int | None:
+        """Engine time of the job's first iteration; None before it."""
+        raise NotImplementedError
+
+    @property
+    def starts_ps(self) -> int:
+        """Engine time at which start() is called."""
+        return self.asked.start_ps
+
+    def prepare(self) -> None:
+        """Makes what must be there before any time passes."""
+
+    def start(self) -> None:
+        """Begins the job, while time passes."""
+
+    def horizon(self) -> int:
+        """Engine time up to which nothing of this job need be looked at."""
+        return FOREVER
+
+    def look(self) -> None:
+        """Takes in what has happened since the last look; found() is called for each iteration
+        that has ended."""
+        raise NotImplementedError
+
+    @property
+    def told(self) -> bool:
+        """Whether the last look told the job of something, so that it may move."""
+        return False
+
+    def outcome(self) -> tuple[Ending, str | None] | None:
+        """How the job has ended, and why unless it finished; None while it runs."""
+        raise NotImplementedError
+
+    def trouble(self, stop: str) -> str | None:
+        """Why the job must be ended, if it must. `stop`: why the clock stood still."""
+        raise NotImplementedError
+
+    @property
+    def unstarted(self) -> str:
+        """What a run lacks that ended before the job had started, for its reason."""
+        return "all of the job was started"
+
+    def steps(self) -> tuple[list[dict[str, str]], str | None]:
+        """For the progress line: lines of rank 0's output, and what the job waits for."""
+        return [], None
+
+    def stop(self) -> None:
+        """Ends the job's processes, and takes in their last words. Called once the job has ended,
+        whatever happened."""
+
+    def fill(self, data: RunData, origin_ps: int) -> None:
+        """Adds to a run's data what only this kind of job has."""
+
+    def notes(self) -> Notes:
+        """What the report's fidelity says of the job."""
+        return {}
+
+    @property
+    def fell_behind(self) -> str | None:
+        """Why processes of the job could not keep up, so that no figure is a network's."""
+        return None
+
+    # --- what all share ---------------------------------------------------------------------------
+    @property
+    def carrier(self) -> Transport:
+        """The transport whose counters are the job's figures: the engine's, or, where the hosts'
+        kernels carry the job, the one it asked for."""
+        return self.engine.transport or self.transport
+
+    def now(self) -> int:
+        """Job time; 0 before its first iteration."""
+        origin = self.origin_ps
+        return 0 if origin is None else max(self.clock.now_ps - origin, 0)
+
+    def found(self, iteration: Iteration) -> None:
+        self.iterations.append(iteration)
+        self.on_iteration(iteration)
+
+    @property
+    def length_ps(self) -> int:
+        """From the job's first iteration to its end; 0 where it had none."""
+        last = self.iterations[-1].end_ps if self.iterations else 0
+        origin = self.origin_ps
+        return last if origin is None else max(self.end_ps - origin, last)
+
+    def end(self, ended: Ending, reason: str | None) -> None:
+        """The job is over: nothing more happens to it."""
+        self.ended, self.reason = ended, reason
+
+    def stalled(self, message: str) -> None:
+        """Ends the job for a reason of which the first line is enough in a report."""
+        self.errors.append(RunFault(self.now(), "job", message))
+        self.end("stalled", message.splitlines()[0])
+
+    def wall_is_over(self, reason: str) -> None:
+        """Ends the job because the run has had its wall time."""
+        self.stalled(reason)
+
+    def run_counters(self) -> dict[str, int]:
+        return self.clock.run_counters(self.placement)
+
+    def sample(self) -> dict[str, int]:
+        """Notes the counters that are figures; returns all of them."""
+        found = self.run_counters()
+        at = self.now()
+        for name, value in figures_of(found, self.carrier).items():
+            self.counters.setdefault(name, []).append((at, value))
+        return found
+
+    def collect(self, shared: Mapping[str, Any], windows: list[Window]) -> RunData:
+        """The job's data. `shared`: what all jobs of the run have in common; `windows`: in the
+        job's time."""
+        origin = self.origin_ps or 0
+        assert self.ended is not None
+        data = RunData(
+            ended=self.ended, end_ps=self.length_ps,
+            hosts={host: self.engine.series(host, origin) for host in self.placement},
+            iterations=self.iterations, windows=windows, counters=self.counters,
+            errors=self.errors, reason=self.reason, overhead=self.transport.overhead,
+            directory=self.request.directory, **shared)
+        self.fill(data, origin)
+        return data
+
+
+def shifted(windows: Iterable[Window], by_ps: int) -> list[Window]:
+    """Windows in the time of another job, whose time 0 is so much earlier."""
+    return [replace(window, start_ps=window.start_ps + by_ps,
+                    end_ps=None if window.end_ps is None else window.end_ps + by_ps)
+            for window in windows]

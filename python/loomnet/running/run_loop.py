@@ -1,0 +1,245 @@
+"""One run on a clock: lets time pass, looks at the jobs that play, carries out what controllers
+change, and gathers what the run is reported by. The clock decides how time passes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from loomnet.base.errors import WallTimeError
+from loomnet.faults.timetable import Change
+from loomnet.measures.run_data import Fidelity, Iteration, RunData, RunFault
+from loomnet.measures.samples import Sampler
+from loomnet.running.play import FOREVER, Play, PlayClock, shifted
+from loomnet.running.recording import Recording
+from loomnet.running.request import Progress, RunRequest
+
+PROGRESS_S = 0.25
+
+
+class Clock(PlayClock, Protocol):
+    """How time passes on the network of a run. Times are the engine's, in picoseconds."""
+
+    def start(self) -> None:
+        """Time may pass from now on."""
+        ...
+    def pass_time(self, until_ps: int, plays: Sequence[Play]) -> str:
+        """Lets time pass to `until_ps` at most; why it stands: "reached" that time, "looked" (a
+        job may have moved), "stuck" (nothing is left to happen)."""
+        ...
+    def skip_to(self, at_ps: int) -> None:
+        """Where nothing else is left to happen: lets time pass to then."""
+        ...
+    def apply(self, changes: Iterable[Change]) -> None: ...
+    def queued(self, halves: Iterable[int]) -> list[int]:
+        """Bytes that wait in the ports that send into these directions of the plan's links."""
+        ...
+    def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
+        """States of TCP senders that the engine models, by flow."""
+        ...
+    def drain(self, recording: Recording) -> None:
+        """Writes what the recording's captures hold."""
+        ...
+    def finish(self) -> None:
+        """Ends all traffic: counters move no more."""
+        ...
+    def totals(self) -> dict[str, dict[str, int]]:
+        """Every counter, by object; zeros left out."""
+        ...
+    def fidelity(self, lead: Play, plays: Sequence[Play]) -> Fidelity:
+        """How well the engine kept up, and the notes of all jobs."""
+        ...
+    @property
+    def interrupted(self) -> str:
+        """What a run that Ctrl-C or a signal ended gives as its reason."""
+        ...
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the network itself; None: nothing."""
+        ...
+    @property
+    def deterministic(self) -> bool: ...
+
+
+class RunLoop:
+    """Drives the plays of one request on a clock until all have ended.
+
+    The first play leads: faults' times and steps are those of its job, and time 0 of the run is its
+    first iteration.
+    """
+
+    def __init__(self, request: RunRequest, clock: Clock, plays: Sequence[Play],
+                 on_progress: Callable[[Progress], None], sampler: Sampler | None) -> None:
+        self.request, self.clock, self.plays = request, clock, list(plays)
+        self.lead, self.table, self.sampler = plays[0], request.timetable, sampler
+        self.on_progress = on_progress
+        self.waiting = list(plays)  # for their time to start
+        self.closed: list[Play] = []
+        self.began = self.reported = time.monotonic()
+
+    # --- the run ----------------------------------------------------------------------------------
+    def go(self) -> list[RunData]:
+        """Runs to the end; the data of each job."""
+        try:
+            for play in self.plays:
+                play.prepare()
+            self.lead.on_iteration = self.on_iteration
+            self.clock.start()
+            self.start_due()
+            while self.running:
+                stop = self.clock.pass_time(self.horizon(), self.playing)
+                self.look(stop)
+                self.start_due()
+                self.report()
+        except WallTimeError as over:
+            for play in self.running:
+                play.stalled(f"{over} before {play.unstarted}")
+        except KeyboardInterrupt:
+            for play in self.running:
+                play.end("interrupted", self.clock.interrupted)
+        finally:
+            for play in self.plays:
+                self.close(play)
+        return self.collect()
+
+    def close(self, play: Play) -> None:
+        """Once, when a job has ended: ends its processes."""
+        if play in self.closed:
+            return
+        self.closed.append(play)
+        if play.ended is None:  # an error of ours is on its way up
+            play.end("interrupted", None)
+        play.end_ps = self.clock.now_ps
+        play.stop()
+        if play not in self.waiting:
+            play.sample()
+
+    @property
+    def running(self) -> list[Play]:
+        return [play for play in self.plays if play.ended is None]
+
+    @property
+    def playing(self) -> list[Play]:
+        return [play for play in self.running if play not in self.waiting]
+
+    def start_due(self) -> None:
+        for play in [each for each in self.waiting if each.starts_ps <= self.clock.now_ps]:
+            self.waiting.remove(play)
+            play.start()
+
+    def horizon(self) -> int:
+        """Engine time up to which time may pass before somebody must look."""
+        ends = [play.horizon() for play in self.playing]
+        ends += [play.starts_ps for play in self.waiting]
+        if (due := self.next_change()) is not None:
+            ends.append(due)
+        if self.sampler is not None and self.lead.origin_ps is not None:
+            ends.append(self.lead.origin_ps + self.sampler.due_ps)
+        return max(min(ends, default=FOREVER), self.clock.now_ps)
+
+    def next_change(self) -> int | None:
+        """Engine time of the timetable's next change; None where none has a time yet."""
+        due, origin = self.table.next_time(), self.lead.origin_ps
+        return None if due is None or origin is None else origin + due
+
+    def look(self, stop: str) -> None:
+        """Takes in what happened while time passed, and ends the jobs that are over."""
+        if (trouble := self.clock.trouble) is not None:
+            for play in self.running:
+                play.errors.append(RunFault(play.now(), "run", trouble))
+                play.end("failed", trouble)
+            return
+        self.look_at_queues()
+        if self.request.recording is not None:
+            self.clock.drain(self.request.recording)
+        for play in self.playing:
+            play.look()
+        self.change_due()
+        for play in self.playing:
+            if (verdict := play.outcome()) is not None:
+                play.end(*verdict)
+                self.close(play)
+        playing = self.playing
+        if stop == "stuck" and any(play.told for play in playing):
+            stop = "looked"  # what has been told of something may move although time stood
+        elif stop == "stuck" and playing and self.skip():
+            stop = "looked"
+        for play in playing:
+            if (trouble := play.trouble(stop)) is not None:
+                play.stalled(trouble)
+                self.close(play)
+        if self.wall_is_over():
+            for play in self.running:
+                play.wall_is_over(self.request.wall_reason)
+
+    def wall_is_over(self) -> bool:
+        most = self.request.max_wall_s
+        return most is not None and time.monotonic() - self.began > most
+
+    # --- changes ----------------------------------------------------------------------------------
+    def on_iteration(self, iteration: Iteration) -> None:
+        self.apply(self.table.on_iteration(iteration.number, iteration.start_ps, iteration.end_ps))
+
+    def change_due(self) -> None:
+        due = self.next_change()
+        if due is not None and due <= self.clock.now_ps:
+            self.apply(self.table.advance(self.lead.now()))
+
+    def skip(self) -> bool:
+        """Nothing is left to happen: whether time could be passed to a change or a job's start."""
+        dues = [play.starts_ps for play in self.waiting]
+        if (due := self.next_change()) is not None:
+            dues.append(due)
+        if not dues:
+            return False
+        self.clock.skip_to(max(min(dues), self.clock.now_ps))
+        self.change_due()
+        return True
+
+    def apply(self, changes: list[Change]) -> None:
+        if changes:
+            self.sample()
+            self.clock.apply(changes)
+
+    # --- what is noted on the way -----------------------------------------------------------------
+    def sample(self) -> None:
+        for play in self.plays:
+            if play not in self.waiting and play.ended is None:
+                play.sample()
+
+    def look_at_queues(self) -> None:
+        sampler = self.sampler
+        if (sampler is not None and self.lead.origin_ps is not None
+                and self.clock.now_ps - self.lead.origin_ps >= sampler.due_ps):
+            sampler.take(self.lead.now(), self.clock.queued(sampler.halves),
+                         self.clock.senders(self.playing))
+
+    def report(self) -> None:
+        wall = time.monotonic()
+        shown = next(iter(self.playing), None)
+        if wall - self.reported < PROGRESS_S or shown is None:
+            return
+        self.reported = wall
+        lines, waits = shown.steps()
+        self.on_progress(Progress.of(shown.now(), shown.iterations, self.table, shown.sample(),
+                                     lines, waits=waits))
+
+    # --- the end ----------------------------------------------------------------------------------
+    def collect(self) -> list[RunData]:
+        self.clock.finish()
+        origin = self.lead.origin_ps
+        shared: dict[str, Any] = {
+            "fidelity": self.clock.fidelity(self.lead, self.plays),
+            "totals": self.clock.totals(),
+            "samples": None if self.sampler is None else self.sampler.samples,
+            "deterministic": self.clock.deterministic,
+        }
+        found = []
+        for play in self.plays:
+            own = play.origin_ps
+            behind = 0 if origin is None or own is None else origin - own
+            found.append(play.collect(shared, shifted(self.table.windows, behind)))
+        if self.request.recording is not None:
+            self.request.recording.finish(found[0], origin or 0)
+        return found

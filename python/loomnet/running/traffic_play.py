@@ -1,0 +1,141 @@
+"""A traffic model as a play: what it sends is the engine's own, so both clocks differ only in how
+the network may be touched and in what counts as standing still."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from loomnet.base.units import Time
+from loomnet.measures.run_data import Ending, RunData, RunFault
+from loomnet.running.play import Play, PlayClock
+from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.traffic import Traffic, as_iterations, start_traffic
+from loomnet.systems.transport import Notes
+
+LOOK_AHEAD_PS = 10**15  # between two looks at traffic that has no end in sight
+
+
+class TrafficClock(PlayClock, Protocol):
+    """What traffic models ask of a clock besides."""
+
+    def traffic_start_ps(self, play: TrafficPlay) -> int:
+        """Engine time of the first flow of a job that starts with the run."""
+        ...
+    def held(self) -> AbstractContextManager[None]:
+        """While it lasts no time passes, and the engine's objects may be touched."""
+        ...
+    def traffic_state(self, traffic: Traffic) -> tuple[list[tuple[int, int]], bool]:
+        """Lets a traffic model start what follows; rank 0's finished iterations as (begin, end) in
+        the engine's time, and whether the job is done."""
+        ...
+
+
+class TrafficPlay(Play):
+    """A collective, flows or a graph of tasks."""
+
+    clock: TrafficClock
+
+    def __init__(self, clock: TrafficClock, request: RunRequest, asked: JobRequest) -> None:
+        super().__init__(clock, request, asked)
+        self._origin = clock.traffic_start_ps(self) + asked.start_ps
+        self.traffic: Traffic
+        self.done = False
+        self.payload = 0
+        self.progress_ps = 0  # when anything of the job last ended, job time
+
+    @property
+    def payload_moves(self) -> bool:
+        """Whether real bytes are moved, which are compared on arrival. Live they cost the engine's
+        thread lateness, so lengths are the default."""
+        return bool(self.request.options.get("payload", False))
+
+    @property
+    def origin_ps(self) -> int:
+        return self._origin
+
+    @property
+    def starts_ps(self) -> int:
+        return 0  # the engine starts the flows at their time
+
+    def prepare(self) -> None:
+        self.traffic = start_traffic(
+            self.engine, self.job, self.placement, self._origin, seed=self.request.seed,
+            payload=self.payload_moves, gaps_ps=self.asked.gaps_ps,
+            jitter=self.request.options.get("jitter"))
+
+    def look(self) -> None:
+        found, self.done = self.clock.traffic_state(self.traffic)
+        self.take(found)
+
+    def take(self, found: list[tuple[int, int]]) -> None:
+        for iteration in as_iterations(found, self._origin)[len(self.iterations):]:
+            self.progress_ps = max(self.progress_ps, iteration.end_ps)
+            self.found(iteration)
+
+    def outcome(self) -> tuple[Ending, str | None] | None:
+        if not self.done:
+            return None
+        with self.clock.held():
+            self.errors += self.traffic.errors()
+        return ("failed", self.errors[0].message) if self.errors else ("finished", None)
+
+    def stop(self) -> None:
+        if not self.done:
+            with self.clock.held():
+                self.take(self.traffic.iterations())
+                self.errors += self.traffic.errors()
+
+    def fill(self, data: RunData, origin_ps: int) -> None:
+        data.flows = [flow.since(origin_ps) for flow in self.traffic.flows()]
+        data.wrong = self.traffic.wrong() if self.payload_moves else None
+        if data.wrong:
+            altered = RunFault(data.end_ps, "job", f"{data.wrong} elements arrived altered")
+            data.errors.append(altered)
+            if data.ended == "finished":
+                data.ended, data.reason = "failed", data.errors[0].message
+
+    def notes(self) -> Notes:
+        return self.traffic.notes()
+
+
+class VirtualTraffic(TrafficPlay):
+    """On the virtual clock, which knows when nothing is left to happen."""
+
+    def __init__(self, clock: VirtualTrafficClock, request: RunRequest, asked: JobRequest) -> None:
+        super().__init__(clock, request, asked)
+        self.virtual = clock
+        self.working = False  # whether a host had an operation under way at the last look
+
+    @property
+    def stall_ps(self) -> int | None:
+        stall = self.asked.stall_after
+        return None if stall is None else stall.count
+
+    def horizon(self) -> int:
+        ahead = max(self.clock.now_ps - self._origin, 0) + LOOK_AHEAD_PS
+        if self.stall_ps is not None:
+            ahead = min(ahead, self.progress_ps + self.stall_ps)
+        return self._origin + ahead
+
+    def trouble(self, stop: str) -> str | None:
+        if stop == "looked":
+            return None
+        if self.virtual.idle and self.request.timetable.next_time() is None:
+            return f"nothing left to happen at {Time.of(self.now())} and the job is not done"
+        payload = self.engine.payload(self.placement)
+        # A flow yet to start and a rank that computes wait for nothing that the network owes.
+        worked, self.working = self.working, self.engine.working(self.placement)
+        if payload > self.payload or not (worked and self.working):
+            self.payload, self.progress_ps = payload, self.now()
+        if self.stall_ps is not None and self.now() - self.progress_ps >= self.stall_ps:
+            return (f"no operation finished for {Time.of(self.stall_ps)} (stall_timeout); "
+                    f"the network delivers nothing{self.engine.deadlock()}")
+        return None
+
+
+class VirtualTrafficClock(TrafficClock, Protocol):
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to happen on the network, and no process is to act on it."""
+        ...
