@@ -86,7 +86,8 @@ void bind_live(py::module_& m) {
            py::arg("lateness_bound_ps") = 1'000'000'000,
            "ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); "
            "switches: (node, netns fd, name, hash seed, tables).")
-      .def("add_rank", &LiveRun::add_rank, py::keep_alive<1, 2>(), py::arg("bridge"))
+      .def("add_rank", &LiveRun::add_rank, py::arg("bridge"), py::arg("job") = 0,
+           py::keep_alive<1, 2>())
       .def("start", &LiveRun::start)
       .def("pause", &LiveRun::pause, py::call_guard<Release>(),
            "Holds the loop until resume(): for the moments in which Python touches the network.")

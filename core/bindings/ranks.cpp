@@ -98,8 +98,8 @@ void bind_rank_bridge(py::module_& m) {
 
   py::class_<VirtualRanks>(m, "VirtualRanks", "Real rank processes on the virtual clock.")
       .def(py::init<Network&>(), py::keep_alive<1, 2>(), py::arg("network"))
-      .def("add", &VirtualRanks::add, py::keep_alive<1, 2>(), py::arg("bridge"))
-      .def("leave", &VirtualRanks::leave, py::arg("rank"))
+      .def("add", &VirtualRanks::add, py::arg("bridge"), py::arg("job") = 0, py::keep_alive<1, 2>())
+      .def("leave", &VirtualRanks::leave, py::arg("place"))
       .def("others_wait", &VirtualRanks::others_wait, py::arg("but"))
       .def("strand", &VirtualRanks::strand,
            "Tells all ranks that what still needs a rank that has left will not end.")
@@ -112,7 +112,8 @@ void bind_rank_bridge(py::module_& m) {
       .def(
           "run",
           [](VirtualRanks& v, std::int64_t end, int wall_ms) {
-            static constexpr const char* kNames[] = {"reached", "marked", "waiting", "stuck"};
+            static constexpr const char* kNames[] = {"reached", "marked", "stopped", "waiting",
+                                                     "stuck"};
             VirtualRanks::Stop stop;
             {
               py::gil_scoped_release release;
@@ -121,8 +122,8 @@ void bind_rank_bridge(py::module_& m) {
             return kNames[static_cast<std::size_t>(stop)];
           },
           py::arg("end_ps"), py::arg("wall_ms"),
-          "Runs to `end_ps`; why it stopped: reached, marked, waiting (for a computing rank), "
-          "stuck.");
+          "Runs to `end_ps`; why it stopped: reached, marked, stopped (by a traffic model), waiting "
+          "(for a computing rank), stuck.");
 }
 
 }  // namespace loomnet

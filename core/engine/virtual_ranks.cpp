@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "collective/executor.hpp"
 #include "rank/rank_memory.hpp"
 
 namespace loomnet {
@@ -13,13 +12,12 @@ constexpr int kRaceLookMs = 1;  // between two steps of a clock that goes with t
 
 }  // namespace
 
-VirtualRanks::VirtualRanks(Network& network)
-    : network_(network), meetings_(rank::kMaxWorld, kMaxCommunicatorId + 1) {}
+VirtualRanks::VirtualRanks(Network& network) : network_(network) {}
 
-void VirtualRanks::add(RankBridge& bridge) {
+void VirtualRanks::add(RankBridge& bridge, std::uint32_t job) {
   ranks_.push_back({&bridge, true});
   wakers_.push_back(&bridge.engine_wake());
-  bridge.use_meetings(&meetings_);
+  meetings_.add(bridge, job);
   bridge.use_virtual_clock();
 }
 
@@ -70,11 +68,7 @@ void VirtualRanks::strand() {
 // Numbers of groups are given while every rank rests, so that they do not depend on which asked first.
 bool VirtualRanks::settle_meetings() {
   if (!meetings_.asked()) return false;
-  for (const auto& [number, notice] : meetings_.settle()) {
-    for (Rank& rank : ranks_) {
-      if (rank.bridge->port().rank() == number) rank.bridge->tell(notice, network_.now());
-    }
-  }
+  meetings_.settle(network_.now());
   return true;
 }
 
@@ -189,11 +183,13 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
       unsigned instants = 0;
       do {
         network_.run_until(network_.events().next());
+        if (network_.events().stopped()) break;
         late = ++instants % 1024 == 0 && over();
         next = network_.events().next();
       } while (!late && !news() && next != kNever && next <= bound);
     }
     if (!waits) raced_ = raced_ + (network_.now() - began);
+    if (network_.events().stopped()) return Stop::stopped;
     if (late) return Stop::waiting;
   }
 }

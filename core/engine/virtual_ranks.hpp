@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/job_meetings.hpp"
 #include "engine/network.hpp"
 #include "engine/rank_bridge.hpp"
-#include "rank/rank_meetings.hpp"
 
 namespace loomnet {
 
@@ -17,14 +17,16 @@ class VirtualRanks {
   enum class Stop : std::uint8_t {
     reached,  // emulated `end`
     marked,   // a rank has set a mark: the caller may take it
+    stopped,  // a traffic model has stopped the event queue: the caller may look
     waiting,  // wall time is up while a rank computes, or sleeps outside: see whether it still lives
     stuck,    // all ranks wait and nothing is left to happen, whatever `end` is; the clock has not moved
   };
 
   explicit VirtualRanks(Network& network);
-  // Ranks in order. A rank whose process is gone must be told by leave(), or the clock stands.
-  void add(RankBridge& bridge);
-  void leave(std::size_t rank) { ranks_.at(rank).present = false; }
+  // The ranks of each job in order; a rank's place among all is what the calls below name it by. A rank whose
+  // process is gone must be told by leave(), or the clock stands.
+  void add(RankBridge& bridge, std::uint32_t job = 0);
+  void leave(std::size_t place) { ranks_.at(place).present = false; }
   // True if all ranks outside `but` are blocked. Only then is it deterministic to notify them. Time
   // must not advance while a rank has exited but leave() was not called.
   bool others_wait(const std::vector<std::size_t>& but);
@@ -64,7 +66,7 @@ class VirtualRanks {
 
   Network& network_;
   std::vector<Rank> ranks_;
-  rank::Meetings meetings_;
+  JobMeetings meetings_;
   std::vector<rank::EventFd*> wakers_;
   bool racing_ = false;
   std::int64_t race_began_ns_ = 0;

@@ -48,7 +48,7 @@ class LiveRun {
   ~LiveRun();  // close()
   LiveRun(const LiveRun&) = delete;
 
-  void add_rank(RankBridge& bridge) { poller_.add(bridge); }
+  void add_rank(RankBridge& bridge, std::uint32_t job = 0) { poller_.add(bridge, job); }
   void start() { loop_->start(); }
   void stop();
   void close();

@@ -1,16 +1,13 @@
 // One pass over all ranks, and the meetings that it completes.
 #include "live/rank_poller.hpp"
 
-#include "collective/executor.hpp"
-
 namespace loomnet {
 
-RankPoller::RankPoller(double dilation)
-    : dilation_(dilation), meetings_(rank::kMaxWorld, kMaxCommunicatorId + 1) {}
+RankPoller::RankPoller(double dilation) : dilation_(dilation) {}
 
-void RankPoller::add(RankBridge& bridge) {
+void RankPoller::add(RankBridge& bridge, std::uint32_t job) {
   bridges_.push_back(&bridge);
-  bridge.use_meetings(&meetings_);
+  meetings_.add(bridge, job);
 }
 
 bool RankPoller::poll(Picoseconds now) {
@@ -21,11 +18,7 @@ bool RankPoller::poll(Picoseconds now) {
     worked |= bridge->poll(now, wall, dilation_);
     bridge->flush(now);
   }
-  for (const auto& [rank, notice] : meetings_.settle()) {
-    for (RankBridge* bridge : bridges_) {
-      if (bridge->port().rank() == rank) bridge->tell(notice, now);
-    }
-  }
+  meetings_.settle(now);
   return worked;
 }
 

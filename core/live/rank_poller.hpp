@@ -3,22 +3,23 @@
 
 #include <vector>
 
+#include "engine/job_meetings.hpp"
 #include "engine/rank_bridge.hpp"
 #include "live/live_loop.hpp"
-#include "rank/rank_meetings.hpp"
 
 namespace loomnet {
 
 class RankPoller final : public LivePoller {
  public:
   explicit RankPoller(double dilation);
-  void add(RankBridge& bridge);
+  // A rank of this job.
+  void add(RankBridge& bridge, std::uint32_t job = 0);
   // Takes what the ranks have posted and hands them what has completed; true: there was work.
   bool poll(Picoseconds now) override;
 
  private:
   double dilation_;
-  rank::Meetings meetings_;
+  JobMeetings meetings_;
   std::vector<RankBridge*> bridges_;
 };
 

@@ -313,7 +313,7 @@ def test_ctrl_c_outranks_what_a_scenario_raises_on_its_way_out(scenario, monkeyp
 
     def interrupted(self, request, on_progress):
         data = plain(self, request, on_progress)
-        data.ended, data.reason = "interrupted", "Ctrl-C"
+        data[0].ended, data[0].reason = "interrupted", "Ctrl-C"
         return data
 
     monkeypatch.setattr(VirtualRunner, "run", interrupted)

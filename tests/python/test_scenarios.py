@@ -199,7 +199,8 @@ def test_main_job_runs_its_transports_under_the_four_faults(tmp_path):
             ("silent_loss", ln.Time("32 s")),
             ("spine_down", ln.Time("44 s")),
         ]
-        assert request.lead.stall_after == ln.Time("24 s") and request.lead.job.until == ln.Time("64 s")
+        lead = request.lead
+        assert lead.stall_after == ln.Time("24 s") and lead.job.until == ln.Time("64 s")
     expected = [report[f"mrc.{f.phase}.expected_capacity"] for f in runner.requests[0].faults]
     assert expected == pytest.approx([0.75, 1, 1, 1])
     names = [check.name for check in report.checks]

@@ -88,6 +88,15 @@ class ClosFabric(Fabric):
             return super().rank_numbers
         return list(range(self.shape.hosts))
 
+    def host_number(self, name: str) -> int | None:
+        if self.listed or self.shape is None:
+            return super().host_number(name)
+        node = self.shape.node(name)
+        return node if node is not None and node < self.shape.hosts else None
+
+    def host_name(self, number: int) -> str:
+        return super().host_name(number) if self.listed else f"h{number}"
+
     @property
     def counts(self) -> tuple[int, int, int]:
         shape = self.shape

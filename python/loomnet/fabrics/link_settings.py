@@ -4,6 +4,7 @@ it leads: the limits and thresholds of its queue, PFC's thresholds and headroom.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,13 @@ class LinkDefaults:
     pfc: bool = False
     dcqcn: bool = False
     trims: bool = True
+
+    @classmethod
+    def of_all(cls, wanted: Iterable[LinkDefaults]) -> LinkDefaults:
+        """For several transports at once: what one of them needs, all have."""
+        each = list(wanted)
+        return cls(pfc=any(one.pfc for one in each), dcqcn=any(one.dcqcn for one in each),
+                   trims=any(one.trims for one in each))
 
 
 _TIERS = ("host–leaf", "leaf–T1", "T1–core")

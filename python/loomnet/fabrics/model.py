@@ -134,6 +134,13 @@ class Fabric:
         """Numbers of the hosts that may run a rank."""
         return [i for i, host in enumerate(self.hosts.values()) if host.role == "rank"]
 
+    def host_number(self, name: str) -> int | None:
+        """A host's number; None where there is no such host."""
+        return next((i for i, host in enumerate(self.hosts) if host == name), None)
+
+    def host_name(self, number: int) -> str:
+        return list(self.hosts)[number]
+
     def match(self, pattern: str) -> list[tuple[Link, int]]:
         """Links that `a--b` or `a->b` (globs allowed) names, with 0 for both directions, +1 for
         a->b as built and -1 for the reverse. Raises UsageError with the three nearest names."""

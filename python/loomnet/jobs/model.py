@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     PlainValidator,
+    StrictBool,
     StrictStr,
     field_validator,
     model_validator,
@@ -53,6 +55,21 @@ MOST_RANKS = 1 << 17  # of one job: the NICs of the largest published fabric, al
 MOST_MESHED = 4096
 
 
+_NAME = re.compile("[A-Za-z0-9_][A-Za-z0-9_-]{0,39}")
+
+
+def _name(value: str) -> str:
+    if not _NAME.fullmatch(value):
+        raise UsageError(f"{quoted(value)}: write up to 40 letters, digits, _ and -")
+    return value
+
+
+def _start(value: Time) -> Time:
+    if value.count < 0:
+        raise UsageError(f"{value} is before the run")
+    return value
+
+
 def check_ranks(where: str, ranks: int) -> None:
     """Raises UsageError for more ranks than one job has."""
     if ranks > MOST_RANKS:
@@ -64,6 +81,9 @@ def check_ranks(where: str, ranks: int) -> None:
 class Job(Spec):
     """Common to all jobs. `ranks` None: every host of role rank; rank r runs on the r-th of them.
 
+    `name` tells the jobs of one run apart; `start` is the emulated time from the run's begin to the
+    job's. `hosts`: the hosts of ranks 0, 1, … by name; None: the next that no other job of the run
+    has. Two jobs may share hosts, unless one of them is to be `alone` on its own.
     `stall_timeout`: emulated time without progress after which the job is ended; "auto" is three
     times the longest fault and at least 5 s, None waits for ever.
     """
@@ -71,6 +91,10 @@ class Job(Spec):
     kind: ClassVar[str] = "job"
     transport: StrictStr = "mrc"  # by name; systems.registry knows whether there is such a one
     ranks: Count | None = None
+    name: Annotated[str, AfterValidator(_name)] | None = None
+    start: Annotated[Time, AfterValidator(_start)] = given(default=Time("0 s"), converter=Time)
+    hosts: tuple[StrictStr, ...] | None = None
+    alone: StrictBool = False
     stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = given(
         default="auto", converter=_stall)
 

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar
@@ -19,45 +19,22 @@ from loomnet.base.reading import is_file, user_path
 from loomnet.base.units import Time
 from loomnet.base.wall_time import WallTime, uninterrupted
 from loomnet.fabrics.model import Fabric
-from loomnet.faults import expected_capacity as expected
-from loomnet.faults.model import Fault, check_faults, list_of_faults
-from loomnet.faults.timetable import Timetable
-from loomnet.jobs.edges import Edge
-from loomnet.jobs.model import Job, TorchJob
+from loomnet.faults.model import Fault, list_of_faults
+from loomnet.jobs.model import Job
 from loomnet.labs.foresight import foreseen
-from loomnet.labs.run_bounds import check_run
+from loomnet.labs.preparation import ending_of, list_of_jobs, prepare, result_of
 from loomnet.measures import rows as rows
-from loomnet.measures import training as measure
 from loomnet.measures.rows import check_plain
-from loomnet.measures.run_data import RunFault
-from loomnet.plans.make import check_seed, make_plan
+from loomnet.plans.make import check_seed
 from loomnet.processes.folder import Folder
 from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
 from loomnet.results.run_directory import FILES, RUNS, new_run_directory, write_run
 from loomnet.running.record import Record
-from loomnet.running.request import CLOCKS, JobRequest, Progress, Runner, RunRequest, get_runner
-from loomnet.systems.registry import check, transport, transports
+from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
+from loomnet.systems.registry import transports
 
-OFF = "off"
-MOST_DILATION = 10**9
 _LABEL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-# Links. A larger regular fabric is built as far as the job can reach, which ends the same, byte for
-# byte; but around dead links the whole may know detours over switches that the part leaves out.
-BUILT_WHOLE, BUILT_WHOLE_FOR_FAULTS = 500, 10_000
-
-
-def reroute_time(where: str, value: Time | str | None) -> Time | None:
-    """What `reroute_delay=` says; None: never. Raises UnitError."""
-    return None if value in (None, OFF) else Time.given(f"{where}: reroute_delay", value)
-
-
-def check_dilation(where: str, value: float) -> None:
-    """Raises UsageError for what is no dilation."""
-    if not isinstance(value, (int, float)) or not 1 <= value <= MOST_DILATION:
-        raise UsageError(
-            f"{where}: dilation {quoted(value)} must be 1 or more, at most {MOST_DILATION}"
-        )
 
 
 def check_label(label: str | None) -> None:
@@ -198,7 +175,7 @@ class Lab:
     def run(
         self,
         fabric: Fabric,
-        job: Job,
+        job: Job | Sequence[Job],
         faults: Iterable[Fault] = (),
         *,
         label: str | None = None,
@@ -210,8 +187,10 @@ class Lab:
         pcap: Mapping[str, str | Path] | None = None,
         **options: Any,
     ) -> Result:
-        """Runs a job on a fabric under faults and returns its figures.
+        """Runs a job, or several at once, on a fabric under faults and returns their figures.
 
+        Of several jobs the first leads: faults' times and steps count from its first iteration.
+        `r["name.before.iteration_s"]` is a figure of one job, `r.job("name")` all of that job.
         `reroute_delay`: ECMP tables reconverge so long after a failure or its end; "off" never.
         `settle`: phase `after` begins so long behind the last fault. `dilation`: live clock only.
         `trace`: a Perfetto trace is written here; `pcap`: "NODE:PORT" -> pcapng file. What the lab
@@ -224,8 +203,9 @@ class Lab:
         if self.report.interrupted:
             raise RunInterrupted("interrupted: no run starts after Ctrl-C")
         record = Record.of(trace, pcap)
-        request, edges = self._prepare(
-            fabric, job, list_of_faults(faults), label, seed, reroute_delay, dilation, options,
+        jobs = list_of_jobs(job)
+        request = self._request(
+            fabric, jobs, list_of_faults(faults), label, seed, reroute_delay, dilation, options,
             recorded=bool(record or self._record),
         )
         settle = Time.given("run: settle", settle)
@@ -239,7 +219,7 @@ class Lab:
             self.say(runner.describe(request) + memory)
             for line in foreseen(request, self.clock):
                 self.say(line)
-            (data,) = runner.run(request, self._progress_of(name, job))
+            found = runner.run(request, self._progress_of(name, jobs[0]))
         except BaseException:
             if request.recording is not None:
                 request.recording.discard()
@@ -252,28 +232,19 @@ class Lab:
         if label:  # a traffic model writes nothing of its own
             with self.folder.rights(), contextlib.suppress(OSError):
                 request.directory.rmdir()
-        data.windows = data.windows or request.timetable.windows
-        data.directory = data.directory or request.directory
-        if data.ended in ("stalled", "failed") and not data.errors:
-            data.errors.append(RunFault(data.end_ps, "job", data.reason or data.ended))
-        of = "slowest" if job.synchronous else "mean"
-        capacity = {
-            w.phase: expected.expected_capacity(request.plan, edges, w.states, w.dead, of=of)
-            for w in data.windows
-        }
-        planned = [fault.phase for fault in request.faults if fault.phase]
-        phases = measure.phases_of(data, capacity, settle.count, planned)
-        result = Result(request.plan, data, phases, label, job.transport,
-                        reads_loss=getattr(job, "log", None) is not None)
+        results = [result_of(request, asked, data, label, settle)
+                   for asked, data in zip(request.jobs, found, strict=True)]
+        result = results[0] if len(results) == 1 else Result.of_jobs(results)
         self.results[label] = result
         self.report.rows += result.rows
-        self.report.deterministic &= data.deterministic
+        self.report.deterministic &= all(data.deterministic for data in found)
+        ended, reason = ending_of(request, found)
         self.report.fidelity.append(
-            RunFidelity(label or "", data.fidelity, data.ended, data.reason)
+            RunFidelity(label or "", found[0].fidelity, ended, reason)
         )
-        if data.ended == "interrupted":
+        if ended == "interrupted":
             self.report.interrupted = True
-            raise RunInterrupted(f"interrupted: {data.reason or 'Ctrl-C'}")
+            raise RunInterrupted(f"interrupted: {reason or 'Ctrl-C'}")
         return result
 
     def _progress_of(self, name: str, job: Job) -> Callable[[Progress], None]:
@@ -286,10 +257,10 @@ class Lab:
 
         return report
 
-    def _prepare(
+    def _request(
         self,
         fabric: Fabric,
-        job: Job,
+        jobs: list[Job],
         faults: list[Fault],
         label: str | None,
         seed: int | None,
@@ -297,14 +268,9 @@ class Lab:
         dilation: float,
         options: dict[str, Any],
         *,
-        recorded: bool = False,
-    ) -> tuple[RunRequest, list[Edge]]:
-        if not isinstance(fabric, Fabric):
-            raise UsageError(
-                f"run: {quoted(fabric)} is not a fabric; see ln.clos.two_tier, ln.Fabric"
-            )
-        if not isinstance(job, Job):
-            raise UsageError(f"run: {quoted(job)} is not a job; see ln.TorchJob, ln.AllReduce")
+        recorded: bool,
+    ) -> RunRequest:
+        """What a runner is asked for, all of it checked; the run's folder is made."""
         check_label(label)
         if label in self.results:
             raise UsageError(
@@ -312,67 +278,19 @@ class Lab:
                 if label
                 else "run: a second run needs a label="
             )
-        check_dilation("run", dilation)
-        for name in transports():
-            given = options.get(name, {})
-            if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-                raise UsageError(f"run: {name}={quoted(given)} is not a table of its options, "
-                                 'as tcp={"cc": "bbr"} is')
-        check_faults(faults, fabric)
-        reroute = reroute_time("run", reroute_delay)
-        check_run(job, faults, reroute, options.get("gaps_ps", ()))
-        check(job, self.clock)
-        hosts = fabric.rank_numbers
-        placement = job.place(hosts)
-        edges = job.edges(hosts)
-        in_part = (
-            fabric.uniform and self.clock == "virtual" and not isinstance(job, TorchJob)
-            and not recorded  # a recording names what it saw by the engine's own numbers
-            and fabric.counts[2] > (BUILT_WHOLE_FOR_FAULTS if faults else BUILT_WHOLE)
-        )
-        carrier = transport(job.transport)
-        plan = make_plan(
-            fabric, seed=self.seed if seed is None else seed,
-            hosts=placement if in_part else None,
-            # A live run's switches have no PFC, so neither has the virtual twin that it is checked
-            # against.
-            defaults=carrier.link_defaults(
-                options.get(carrier.name, {}),
-                switches_pause=self.clock == "virtual" and label not in self._replay),
-        )
-        timetable = Timetable(plan, faults, reroute_delay=reroute,
-                              moments=self._moments.get(label))
-        script = None
-        if isinstance(job, TorchJob):
-            script = job.located(self._base, Path.cwd())
-        if label in self._replay:
-            options = {"gaps_ps": self._replay[label], **options}
+        gaps = self._replay.get(label)
+        prepared = prepare(
+            fabric, jobs, faults, clock=self.clock, seed=self.seed if seed is None else seed,
+            base=self._base, reroute_delay=reroute_delay, dilation=dilation,
+            options=options if gaps is None else {"gaps_ps": gaps, **options},
+            moments=self._moments.get(label), recorded=recorded, twin=gaps is not None)
         if label and self._source is not None and label == self._source.name:
             raise UsageError(f"run: label {quoted(label)} is the name of the scenario's file, of "
                              "which a run keeps a copy; choose another")
         folder = self.folder.folder(label) if label else self.folder
-        request = RunRequest(
-            plan=plan,
-            jobs=(JobRequest(
-                job=job,
-                placement=tuple(placement),
-                script=script,
-                stall_after=job.stall_after(timetable.longest_fault()),
-                gaps_ps=tuple(options.get("gaps_ps", ())),
-            ),),
-            timetable=timetable,
-            faults=tuple(faults),
-            label=label or "",
-            seed=plan.seed,
-            directory=folder.path,
-            folder=folder,
-            reroute_delay=reroute,
-            dilation=dilation,
-            max_wall_s=self._wall_left(),
-            max_wall_of_s=self._wall.seconds,
-            options=options,
-        )
-        return request, edges
+        return dataclasses.replace(
+            prepared, label=label or "", directory=folder.path, folder=folder,
+            max_wall_s=self._wall_left(), max_wall_of_s=self._wall.seconds)
 
     def _recorded(self, request: RunRequest, record: Record) -> RunRequest:
         """With what this run shall record: its own wishes, else the lab's, whose files are the

@@ -22,7 +22,8 @@ from loomnet.faults.model import Fault, list_of_faults
 from loomnet.faults.model import down as down_fault
 from loomnet.faults.timetable import LinkChange, LinkState, RouteChange
 from loomnet.jobs.model import Job
-from loomnet.labs.lab import Lab, check_dilation, reroute_time
+from loomnet.labs.lab import Lab
+from loomnet.labs.preparation import check_dilation, reroute_time
 from loomnet.plans.make import make_plan
 from loomnet.plans.model import Plan
 from loomnet.results.result import Result

@@ -73,7 +73,7 @@ class LiveClock:
     def now_ps(self) -> int:
         return self.live.now_ps
 
-    def start(self) -> None:
+    def start(self, plays: Sequence[Play]) -> None:
         self.live.start()
 
     def check(self) -> None:

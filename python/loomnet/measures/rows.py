@@ -29,16 +29,21 @@ class Metric:
     published: Number | None = None
     reason: str | None = None
     stands: bool = True
+    job: str | None = None  # where a run has several
 
     @property
     def dotted(self) -> str:
-        """`<label>.<phase>.<name>`, without the parts there are not."""
-        return ".".join(part for part in (self.label, self.phase, self.name) if part)
+        """`<label>.<job>.<phase>.<name>`, without the parts there are not."""
+        return ".".join(filter(None, (self.label, self.within_run)))
+
+    @property
+    def within_run(self) -> str:
+        """The same without the run's label."""
+        return ".".join(part for part in (self.job, self.phase, self.name) if part)
 
     def row(self) -> dict[str, Any]:
-        labels = {
-            key: value for key, value in (("label", self.label), ("phase", self.phase)) if value
-        }
+        parts = (("label", self.label), ("job", self.job), ("phase", self.phase))
+        labels = {key: value for key, value in parts if value}
         return {
             "name": self.name,
             "value": self.value,
@@ -72,6 +77,7 @@ def metric(
     reason: str | None = None,
     label: str | None = None,
     phase: str | None = None,
+    job: str | None = None,
     stands: bool = True,
 ) -> Metric:
     """A row from any number; NaN, infinity and None become null with a reason."""
@@ -83,12 +89,13 @@ def metric(
     if isinstance(value, Measured):
         stands = stands and value.metric.stands
     if value is None:
-        return Metric(name, None, unit, label, phase, published, reason or "not measured", stands)
+        why = reason or "not measured"
+        return Metric(name, None, unit, label, phase, published, why, stands, job)
     number = _number(value, where)
     if not _finite(number):
         why = f"not a finite number ({quoted(value)})"
-        return Metric(name, None, unit, label, phase, published, why, stands)
-    return Metric(name, number, unit, label, phase, published, reason, stands)
+        return Metric(name, None, unit, label, phase, published, why, stands, job)
+    return Metric(name, number, unit, label, phase, published, reason, stands, job)
 
 
 def _number(value: Any, what: str) -> Number:

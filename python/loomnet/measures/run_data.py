@@ -119,5 +119,6 @@ class RunData:
     reason: str | None = None  # why it ended, unless "finished"
     deterministic: bool = True
     directory: Path | None = None  # holds ranks/<n>.log
+    completion_ps: int | None = None  # from the job's start to its end
     # Elements (collectives) or bytes (flows) that arrived altered; None: lengths only, no bytes.
     wrong: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -58,8 +59,10 @@ class Result:
         transport: str | None = None,
         *,
         reads_loss: bool = True,
+        job: str | None = None,
     ) -> None:
         self.plan, self.data, self.phases, self.label = plan, data, phases, label
+        self.jobs: dict[str, Result] = {}  # by name, where the run had several
         self.transport, self.reads_loss = transport, reads_loss
         p99 = data.fidelity.lateness_p99_ps
         self.rows: list[Metric] = []
@@ -73,6 +76,7 @@ class Result:
                     unit=unit,
                     reason=value.reason,
                     label=label,
+                    job=job,
                     phase=phase or None,
                     stands=stands(value.value, unit, value.span_ps, p99),
                 )
@@ -85,10 +89,39 @@ class Result:
                         phase.capacity,
                         unit="ratio",
                         label=label,
+                        job=job,
                         phase=phase.name,
                     )
                 )
-        self._by_name = {".".join(filter(None, (m.phase, m.name))): m for m in self.rows}
+        if job is not None:
+            self.rows.append(_completion(data, label, job))
+        self.job_name = job
+        self._index()
+
+    def _index(self) -> None:
+        own = (lambda row: row.within_run) if self.jobs else (
+            lambda row: ".".join(filter(None, (row.phase, row.name))))
+        self._by_name = {own(row): row for row in self.rows}
+
+    @classmethod
+    def of_jobs(cls, results: Sequence[Result]) -> Result:
+        """One result of a run of several jobs: figures are `job.phase.figure`; all else that
+        belongs to a job is `result.job(name)`'s."""
+        made = cls.__new__(cls)
+        lead = results[0]
+        made.plan, made.data, made.phases, made.label = (
+            lead.plan, lead.data, lead.phases, lead.label)
+        made.transport, made.reads_loss, made.job_name = lead.transport, False, None
+        made.jobs = {result.job_name or "": result for result in results}
+        made.rows = [row for result in results for row in result.rows]
+        made._index()
+        return made
+
+    def job(self, name: str) -> Result:
+        """One job of a run of several. Raises UsageError with the nearest names."""
+        if name not in self.jobs:
+            raise UsageError(f"no job {in_quotes(name)}{did_you_mean(name, self.jobs)}")
+        return self.jobs[name]
 
     def metric(self, name: str) -> Metric:
         """The row behind `phase.figure`. Raises UsageError with the three nearest names."""
@@ -196,7 +229,18 @@ class Result:
 
     def __repr__(self) -> str:
         name = f"{self.label}: " if self.label else ""
+        if self.jobs:
+            return f"Result({name}jobs {', '.join(self.jobs)})"
         return f"Result({name}{self.data.ended}, {len(self.data.iterations)} iterations)"
 
     def _repr_html_(self) -> str:
         return self.metrics._repr_html_()
+
+
+def _completion(data: RunData, label: str | None, job: str) -> Metric:
+    """The job's completion time: from its start to its end."""
+    done = data.ended == "finished" and data.completion_ps is not None
+    return make_metric(
+        "jct_s", data.completion_ps / 1e12 if done and data.completion_ps is not None else None,
+        unit="s", label=label, job=job,
+        reason=None if done else f"the job {data.ended}: {data.reason or 'no reason given'}")

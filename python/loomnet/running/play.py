@@ -3,7 +3,6 @@ of job on each clock."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -40,19 +39,21 @@ class Play:
     `ended` None while it runs; `counters` as RunData has them.
     """
 
+    # Of the play that leads: called for each iteration as it is found.
+    on_iteration: Callable[[Iteration], None] | None = None
+
     def __init__(self, clock: PlayClock, request: RunRequest, asked: JobRequest) -> None:
         self.clock, self.engine = clock, clock.engine
         self.request, self.asked = request, asked
         self.job, self.placement = asked.job, asked.placement
         self.transport = transport(self.job.transport)
-        self.began = time.monotonic()
+        self.number = next(i for i, each in enumerate(request.jobs) if each is asked)
         self.iterations: list[Iteration] = []
         self.errors: list[RunFault] = []
         self.counters: dict[str, list[tuple[int, float]]] = {}
         self.ended: Ending | None = None
         self.reason: str | None = None
         self.end_ps = 0  # engine time at which it ended
-        self.on_iteration: Callable[[Iteration], None] = lambda iteration: None
 
     # --- what a subclass says -------------------------------------------------------------------
     @property
@@ -63,6 +64,11 @@ class Play:
     @property
     def starts_ps(self) -> int:
         """Engine time at which start() is called."""
+        return self.asked.start_ps
+
+    @property
+    def arrival_ps(self) -> int:
+        """Engine time at which the job came, from which its completion time counts."""
         return self.asked.start_ps
 
     def prepare(self) -> None:
@@ -132,7 +138,8 @@ class Play:
 
     def found(self, iteration: Iteration) -> None:
         self.iterations.append(iteration)
-        self.on_iteration(iteration)
+        if self.on_iteration is not None:
+            self.on_iteration(iteration)
 
     @property
     def length_ps(self) -> int:
@@ -175,7 +182,8 @@ class Play:
             hosts={host: self.engine.series(host, origin) for host in self.placement},
             iterations=self.iterations, windows=windows, counters=self.counters,
             errors=self.errors, reason=self.reason, overhead=self.transport.overhead,
-            directory=self.request.directory, **shared)
+            directory=self.request.directory / (self.asked.name or ""),
+            completion_ps=max(self.end_ps - self.arrival_ps, 0), **shared)
         self.fill(data, origin)
         return data
 

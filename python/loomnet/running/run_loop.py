@@ -21,7 +21,7 @@ PROGRESS_S = 0.25
 class Clock(PlayClock, Protocol):
     """How time passes on the network of a run. Times are the engine's, in picoseconds."""
 
-    def start(self) -> None:
+    def start(self, plays: Sequence[Play]) -> None:
         """Time may pass from now on."""
         ...
     def pass_time(self, until_ps: int, plays: Sequence[Play]) -> str:
@@ -75,6 +75,7 @@ class RunLoop:
         self.lead, self.table, self.sampler = plays[0], request.timetable, sampler
         self.on_progress = on_progress
         self.waiting = list(plays)  # for their time to start
+        self.prepared: list[Play] = []
         self.closed: list[Play] = []
         self.began = self.reported = time.monotonic()
 
@@ -84,8 +85,9 @@ class RunLoop:
         try:
             for play in self.plays:
                 play.prepare()
+                self.prepared.append(play)
             self.lead.on_iteration = self.on_iteration
-            self.clock.start()
+            self.clock.start(self.plays)
             self.start_due()
             while self.running:
                 stop = self.clock.pass_time(self.horizon(), self.playing)
@@ -99,8 +101,9 @@ class RunLoop:
             for play in self.running:
                 play.end("interrupted", self.clock.interrupted)
         finally:
-            for play in self.plays:
+            for play in self.prepared:
                 self.close(play)
+            self.lead.on_iteration = None  # it refers to this loop, which refers to the play
         return self.collect()
 
     def close(self, play: Play) -> None:

@@ -58,6 +58,10 @@ class TrafficPlay(Play):
     def starts_ps(self) -> int:
         return 0  # the engine starts the flows at their time
 
+    @property
+    def arrival_ps(self) -> int:
+        return self._origin
+
     def prepare(self) -> None:
         self.traffic = start_traffic(
             self.engine, self.job, self.placement, self._origin, seed=self.request.seed,

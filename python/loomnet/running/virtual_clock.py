@@ -66,7 +66,6 @@ class VirtualClock:
         self.network = self.engine.network
         if request.recording is not None:
             request.recording.attach(self.engine)
-        self._plays: list[Play] = []
         self.ranks: Any = None
         self._places = 0
         self._doubtful: dict[int, list[int]] = {}  # by a job's first place
@@ -78,17 +77,16 @@ class VirtualClock:
     def play(self, asked: JobRequest) -> Play:
         """The job as this clock plays it."""
         kind = VirtualTorch if isinstance(asked.job, TorchJob) else VirtualTraffic
-        self._plays.append(kind(self, self.request, asked))
-        return self._plays[-1]
+        return kind(self, self.request, asked)
 
     @property
     def now_ps(self) -> int:
         return self.network.now_ps
 
     # --- time -------------------------------------------------------------------------------------
-    def start(self) -> None:
+    def start(self, plays: Sequence[Play]) -> None:
         if all(isinstance(play, TrafficPlay) and isinstance(play.traffic, FlowTraffic)
-               for play in self._plays):
+               for play in plays):
             # Flows run by themselves: no host hears of another's but by packets.
             self.network.use_lookahead()
 
@@ -108,8 +106,8 @@ class VirtualClock:
         self.network.run_until(at_ps)
 
     # --- ranks ------------------------------------------------------------------------------------
-    def add_rank(self, bridge: Any) -> int:
-        self.ranks.add(bridge)
+    def add_rank(self, bridge: Any, job: int) -> int:
+        self.ranks.add(bridge, job)
         self._places += 1
         return self._places - 1
 

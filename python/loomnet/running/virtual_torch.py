@@ -55,7 +55,7 @@ class RankClock(PlayClock, Protocol):
     ranks: Any
     lock: RunLock
 
-    def add_rank(self, bridge: Any) -> int: ...
+    def add_rank(self, bridge: Any, job: int) -> int: ...
     def others_wait(self, places: list[int], but: list[int]) -> bool:
         """Whether all of these ranks wait, those of `but` left out."""
         ...
@@ -93,7 +93,7 @@ class VirtualTorch(Play):
         self.ranks = RankJob(self.engine, self.request, self.asked)
 
     def start(self) -> None:
-        self.places = [self.clock.add_rank(bridge) for bridge in self.ranks.bridges]
+        self.places = [self.clock.add_rank(bridge, self.number) for bridge in self.ranks.bridges]
         names = [self.request.plan.hosts[host].name for host in self.placement]
         self.ranks.launch(LocalHosts(self.clock.lock, names), master_port=free_port(),
                           environment={"LOOMNET_CLOCK": "virtual", **environment_of_ranks()},

@@ -1,0 +1,72 @@
+"""On which hosts the jobs of a run have their ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import did_you_mean
+from loomnet.fabrics.model import Fabric
+from loomnet.jobs.model import Job
+
+
+def job_names(jobs: Sequence[Job]) -> list[str | None]:
+    """The jobs' names: their own, else job0, job1, …; None for the only job of a run. Raises
+    UsageError where two have the same."""
+    if len(jobs) == 1:
+        return [None]
+    names: list[str | None] = [job.name or f"job{i}" for i, job in enumerate(jobs)]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f'run: two jobs are named "{name}"; give each its own name=')
+    return names
+
+
+def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
+    """Host numbers of each job's ranks. A job that names no hosts has the next that no other job
+    has. Raises UsageError for hosts that are not there, of which too few are left, or that a job
+    wanted for itself alone."""
+    found = [None if job.hosts is None else _named(job, fabric) for job in jobs]
+    taken = {host for named in found for host in named or ()}
+    placed: list[list[int]] = []
+    for job, named in zip(jobs, found, strict=True):
+        candidates = named
+        if candidates is None:
+            candidates = [host for host in fabric.rank_numbers if host not in taken]
+            if len(jobs) > 1 and not candidates:
+                raise UsageError(f"{_shown(job)}: every host has another job; give hosts=, which "
+                                 "jobs may share")
+        hosts = job.place(candidates)
+        taken.update(hosts)
+        placed.append(hosts)
+    for job, hosts in zip(jobs, placed, strict=True):
+        for other, theirs in zip(jobs, placed, strict=True):
+            shared = sorted(set(hosts) & set(theirs))
+            if job is not other and shared and (job.alone or other.alone):
+                alone, second = (job, other) if job.alone else (other, job)
+                raise UsageError(
+                    f"{_shown(second)}: host {fabric.host_name(shared[0])} is of "
+                    f"{_shown(alone)}, which is to be alone on its hosts; choose another")
+    return placed
+
+
+def _named(job: Job, fabric: Fabric) -> list[int]:
+    assert job.hosts is not None
+    where = f"{type(job).__name__}.hosts"
+    numbers = []
+    for name in job.hosts:
+        number = fabric.host_number(name)
+        if number is None:
+            raise UsageError(f'{where}: no host "{name}"{did_you_mean(name, fabric.ranks)}')
+        numbers.append(number)
+    if len(set(numbers)) < len(numbers):
+        raise UsageError(f"{where}: a host is named twice; one rank of a job runs per host")
+    ranks = set(fabric.rank_numbers)
+    for name, number in zip(job.hosts, numbers, strict=True):
+        if number not in ranks:
+            raise UsageError(f"{where}: {name} has another role than rank")
+    return numbers
+
+
+def _shown(job: Job) -> str:
+    return f'{type(job).__name__} "{job.name}"' if job.name else type(job).__name__

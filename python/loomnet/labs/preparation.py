@@ -1,0 +1,168 @@
+"""From what a user asks of a run to what a runner is asked for: everything is checked before
+anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.base.units import Time
+from loomnet.fabrics.link_settings import LinkDefaults
+from loomnet.fabrics.model import Fabric
+from loomnet.faults import expected_capacity as expected
+from loomnet.faults.model import Fault, check_faults
+from loomnet.faults.timetable import Timetable
+from loomnet.jobs.model import Job, TorchJob
+from loomnet.labs.placement import job_names, placements
+from loomnet.labs.run_bounds import check_run
+from loomnet.measures import training as measure
+from loomnet.measures.run_data import Ending, RunData, RunFault
+from loomnet.plans.make import make_plan
+from loomnet.results.result import Result
+from loomnet.running.request import JobRequest, RunRequest
+from loomnet.systems.registry import check, transport, transports
+
+OFF = "off"
+MOST_DILATION = 10**9
+# Links. A larger regular fabric is built as far as the jobs can reach, and the run ends the same,
+# byte for byte. With dead links the part may lack detours that the whole has, so from
+# BUILT_WHOLE_FOR_FAULTS links on only runs without faults use it.
+BUILT_WHOLE, BUILT_WHOLE_FOR_FAULTS = 500, 10_000
+# Of several endings, the first that one of a run's jobs had.
+_WORST: tuple[Ending, ...] = ("interrupted", "failed", "stalled", "finished")
+
+
+def reroute_time(where: str, value: Time | str | None) -> Time | None:
+    """What `reroute_delay=` says; None: never. Raises UnitError."""
+    return None if value in (None, OFF) else Time.given(f"{where}: reroute_delay", value)
+
+
+def check_dilation(where: str, value: float) -> None:
+    """Raises UsageError for what is no dilation."""
+    if not isinstance(value, (int, float)) or not 1 <= value <= MOST_DILATION:
+        raise UsageError(
+            f"{where}: dilation {quoted(value)} must be 1 or more, at most {MOST_DILATION}"
+        )
+
+
+def list_of_jobs(jobs: Any) -> list[Job]:
+    """One job or several. Raises UsageError for what is none."""
+    found = list(jobs) if isinstance(jobs, (list, tuple)) else [jobs]
+    if not found:
+        raise UsageError("run: no job in the list; see ln.TorchJob, ln.AllReduce")
+    for job in found:
+        if not isinstance(job, Job):
+            raise UsageError(f"run: {quoted(job)} is not a job; see ln.TorchJob, ln.AllReduce")
+    return found
+
+
+def prepare(
+    fabric: Fabric,
+    jobs: Sequence[Job],
+    faults: Sequence[Fault],
+    *,
+    clock: str,
+    seed: int,
+    base: Path,
+    reroute_delay: Any,
+    dilation: float,
+    options: dict[str, Any],
+    moments: Mapping[str, tuple[int, int]] | None,
+    recorded: bool,
+    twin: bool,
+) -> RunRequest:
+    """The request of a run that is yet to get its folder. `recorded`: whether packets are captured;
+    `twin`: whether the run repeats a live one on the virtual clock. Raises UsageError,
+    FabricError."""
+    if not isinstance(fabric, Fabric):
+        raise UsageError(f"run: {quoted(fabric)} is not a fabric; see ln.clos.two_tier, ln.Fabric")
+    check_dilation("run", dilation)
+    for name in transports():
+        given = options.get(name, {})
+        if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+            raise UsageError(f"run: {name}={quoted(given)} is not a table of its options, "
+                             'as tcp={"cc": "bbr"} is')
+    check_faults(list(faults), fabric)
+    reroute = reroute_time("run", reroute_delay)
+    gaps = options.get("gaps_ps", ())
+    for job in jobs:
+        check_run(job, faults, reroute, gaps)
+        check(job, clock)
+    if len(jobs) > 1 and gaps:
+        raise UsageError("run: gaps_ps: compute times are replayed for a run of one job")
+    names, placed = job_names(jobs), placements(jobs, fabric)
+    for job, hosts in zip(jobs, placed, strict=True):
+        job.edges(hosts)  # refuses pairs of ranks that are not there
+    in_part = (
+        fabric.uniform and clock == "virtual"
+        and not any(isinstance(job, TorchJob) for job in jobs)
+        and not recorded  # a recording names what it saw by the engine's own numbers
+        and fabric.counts[2] > (BUILT_WHOLE_FOR_FAULTS if faults else BUILT_WHOLE)
+    )
+    plan = make_plan(
+        fabric, seed=seed,
+        hosts=sorted({host for hosts in placed for host in hosts}) if in_part else None,
+        defaults=LinkDefaults.of_all(
+            # A live run's switches have no PFC, so neither has its twin.
+            transport(job.transport).link_defaults(
+                options.get(job.transport, {}),
+                switches_pause=clock == "virtual" and not twin) for job in jobs))
+    timetable = Timetable(plan, list(faults), reroute_delay=reroute, moments=moments)
+    return RunRequest(
+        plan=plan,
+        jobs=tuple(
+            JobRequest(
+                job=job,
+                name=name,
+                placement=tuple(hosts),
+                script=(job.located(base, Path.cwd()) if isinstance(job, TorchJob) else None),
+                stall_after=job.stall_after(timetable.longest_fault()),
+                start_ps=job.start.count,
+                gaps_ps=tuple(gaps),
+            )
+            for job, name, hosts in zip(jobs, names, placed, strict=True)
+        ),
+        timetable=timetable,
+        faults=tuple(faults),
+        label="",
+        seed=plan.seed,
+        directory=Path(),
+        reroute_delay=reroute,
+        dilation=dilation,
+        options=options,
+    )
+
+
+def result_of(
+    request: RunRequest, asked: JobRequest, data: RunData, label: str | None, settle: Time
+) -> Result:
+    """One job's figures."""
+    job = asked.job
+    data.windows = data.windows or request.timetable.windows
+    data.directory = data.directory or request.directory
+    if data.ended in ("stalled", "failed") and not data.errors:
+        data.errors.append(RunFault(data.end_ps, "job", data.reason or data.ended))
+    of = "slowest" if job.synchronous else "mean"
+    edges = job.edges(list(asked.placement))
+    capacity = {
+        w.phase: expected.expected_capacity(request.plan, edges, w.states, w.dead, of=of)
+        for w in data.windows
+    }
+    planned = [fault.phase for fault in request.faults if fault.phase]
+    phases = measure.phases_of(data, capacity, settle.count, planned)
+    return Result(request.plan, data, phases, label, job.transport,
+                  reads_loss=getattr(job, "log", None) is not None,
+                  job=asked.name)
+
+
+def ending_of(request: RunRequest, found: Sequence[RunData]) -> tuple[Ending, str | None]:
+    """How a run ended, and why: as the job of it that ended worst."""
+    worst = next(ended for ended in _WORST if any(data.ended == ended for data in found))
+    name, data = next((asked.name, data) for asked, data in zip(request.jobs, found, strict=True)
+                      if data.ended == worst)
+    if len(found) == 1 or data.reason is None:
+        return worst, data.reason
+    return worst, f"{name}: {data.reason}"
