@@ -7,7 +7,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from loomnet import _core
 from loomnet.base import bounds
@@ -24,7 +24,9 @@ from loomnet.running.engine import FIRST_QP, Engine, staging_for
 
 
 class Traffic(Protocol):
-    """A job under way. Times are the engine's clock in picoseconds."""
+    """A job under way. Times are the engine's clock in picoseconds. `core`: its half in the engine."""
+
+    core: Any
 
     @property
     def done(self) -> bool: ...
