@@ -475,17 +475,17 @@ class VirtualRanks:
     """
 
     def __init__(self, network: Network) -> None: ...
-    def add(self, bridge: RankBridge) -> None: ...
+    def add(self, bridge: RankBridge, job: int = 0) -> None: ...
     def doubt(self, ranks: collections.abc.Sequence[int]) -> None:
         """
         Ranks with threads of which the engine cannot tell whether they will communicate.
         """
 
-    def leave(self, rank: int) -> None: ...
+    def leave(self, place: int) -> None: ...
     def others_wait(self, but: collections.abc.Sequence[int]) -> bool: ...
     def run(self, end_ps: int, wall_ms: int) -> str:
         """
-        Runs to `end_ps`; why it stopped: reached, marked, waiting (for a computing rank), stuck.
+        Runs to `end_ps`; why it stopped: reached, marked, stopped (by a traffic model), waiting (for a computing rank), stuck.
         """
 
     def strand(self) -> None:
@@ -593,7 +593,7 @@ class LiveRun:
         ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); switches: (node, netns fd, name, hash seed, tables).
         """
 
-    def add_rank(self, bridge: RankBridge) -> None: ...
+    def add_rank(self, bridge: RankBridge, job: int = 0) -> None: ...
     def capture(
         self, recorder: Recorder, half: EngineHalf, interface: str, description: str
     ) -> int:

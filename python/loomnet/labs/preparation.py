@@ -160,7 +160,7 @@ def result_of(
 
 def ending_of(request: RunRequest, found: Sequence[RunData]) -> tuple[Ending, str | None]:
     """How a run ended, and why: as the job of it that ended worst."""
-    worst = next(ended for ended in _WORST if any(data.ended == ended for data in found))
+    worst: Ending = next(ended for ended in _WORST if any(data.ended == ended for data in found))
     name, data = next((asked.name, data) for asked, data in zip(request.jobs, found, strict=True)
                       if data.ended == worst)
     if len(found) == 1 or data.reason is None:

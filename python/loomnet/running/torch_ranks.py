@@ -43,7 +43,7 @@ class RankJob:
         self.asked, self.placement = asked, asked.placement
         world = len(self.placement)
         self.bridges = [
-            _core.RankBridge(engine.network, host, rank=rank, world=world,
+            _core.RankBridge(engine.network, engine.node(host), rank=rank, world=world,
                              channels=16, **staging_for(engine.plan))
             for rank, host in enumerate(self.placement)]
         if engine.transport is not None:  # else stock Gloo takes the ranks' bytes

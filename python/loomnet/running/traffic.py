@@ -21,10 +21,12 @@ from loomnet.jobs.task_graph import Task, TaskGraph, task_of
 from loomnet.measures.run_data import FlowRow, Iteration, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import FIRST_QP, Engine, staging_for
+from loomnet.running.engine_numbers import EngineNode
 
 
 class Traffic(Protocol):
-    """A job under way. Times are the engine's clock in picoseconds. `core`: its half in the engine."""
+    """A job under way. Times are the engine's clock in picoseconds. `core`: its half in the
+    engine."""
 
     core: Any
 
@@ -109,7 +111,7 @@ class FlowTraffic:
         self._ends: list[tuple[int, int]] = []
         self._shown = 0
         self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
-        self._sends: list[tuple[int, int]] = []  # of each flow: node that sends, queue pair
+        self._sends: list[tuple[EngineNode, int]] = []  # of each flow: sender, queue pair
         self._before: dict[int, int] = {}  # of a flow: bytes its queue pair had sent before it
         self._launch(start_ps)
 
@@ -325,8 +327,8 @@ def _jittered(each: Round, apart_ps: int, seed: int) -> Round:
     def moved(now: int) -> list[tuple[int, int, int, int]]:
         flows = each(now)
         together = Counter(start for start, *_ in flows)
-        return [(start + draw.randrange(apart_ps) if together[start] > 1 else start, *rest)
-                for start, *rest in flows]
+        return [(start + draw.randrange(apart_ps) if together[start] > 1 else start, a, b, size)
+                for start, a, b, size in flows]
 
     return moved if apart_ps > 0 else each
 
