@@ -13,8 +13,6 @@
 #include "engine/rank_bridge.hpp"
 #include "engine/run_counters.hpp"
 #include "rank/rank_abi.hpp"
-#include "transport/roce/options.hpp"
-#include "transport/tcp/options.hpp"
 
 namespace loomnet {
 
@@ -35,12 +33,6 @@ void bind_rank_bridge(pybind11::module_& m);  // the engine's side of it
 void bind_recorder(pybind11::module_& m);
 void bind_live(pybind11::module_& m);  // only with the live part
 
-// Options by name; unknown names and wrong types are ValueError naming the option.
-std::unique_ptr<Transport> mrc_transport(Nic& nic, bool software_time, Picoseconds net_rtt,
-                                         BitsPerSecond rate, std::uint64_t seed,
-                                         const pybind11::dict& options);
-roce::RoceOptions roce_options(const pybind11::dict& options);
-tcp::TcpOptions tcp_options(const pybind11::dict& options, std::uint64_t seed);
 rank::NoticeKind notice_named(const std::string& name);
 rank::GoneReason reason_named(const std::string& name);
 Marks mark_list(const std::vector<RankMark>& marks);

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "bindings/bindings.hpp"
-#include "transport/tcp/tcp_transport.hpp"
 
 namespace py = pybind11;
 
@@ -112,19 +111,6 @@ Meter meter(Network& network, NodeId host) {
   return out;
 }
 
-Counts tcp_state(Network& network, NodeId host, QpNumber qp) {
-  auto* transport = dynamic_cast<tcp::TcpTransport*>(network.nic(host).transport());
-  if (!transport) throw std::invalid_argument("tcp_state: the host's transport is not tcp");
-  tcp::Sender& sender = transport->sender(qp);
-  Counts out;
-  out["acked"] = sender.acked();
-  out["cwnd"] = sender.window().cwnd;
-  out["srtt_ps"] = sender.rtt().srtt().count;
-  out["min_rtt_ps"] = sender.rtt().known() ? sender.rtt().min().count : 0;
-  out["pacing_bps"] = sender.window().pacing_rate;
-  return out;
-}
-
 using Events = Rows<py::int_, py::str, py::int_, py::int_>;
 Events transport_events(Network& network, NodeId host) {
   Events out;
@@ -169,9 +155,6 @@ void bind_figures(py::class_<Network>& network) {
            "Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.")
       .def("switch_counters", &switch_counters, py::arg("node"))
       .def("nic_counters", &nic_counters, py::arg("host"))
-      .def("tcp_state", &tcp_state, py::arg("host"), py::arg("qp"),
-           "What `ss -ti` shows of a kernel's socket, of the model's sender: acked and cwnd in bytes, "
-           "srtt_ps, min_rtt_ps, pacing_bps.")
       .def("queued", &queued_bytes, py::arg("halves"),
            "Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.")
       .def("meter", &meter, py::arg("host"),

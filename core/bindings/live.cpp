@@ -1,5 +1,6 @@
 // LiveRun for Python. Each call that touches the network goes through LiveRun::call().
 #include "bindings/bindings.hpp"
+#include "bindings/transports.hpp"
 #include "engine/network_recorder.hpp"
 #include "engine/run_counters.hpp"
 #include "live/live_run.hpp"
@@ -78,6 +79,10 @@ void bind_live(py::module_& m) {
              for (const PortTuple& row : ports) live_ports.push_back(port_of(row));
              std::vector<LiveRun::Switch> live_switches;
              for (const SwitchTuple& row : switches) live_switches.push_back(switch_of(row));
+             if (python_controls_alive() > 0) {
+               throw std::invalid_argument(
+                   "live: a congestion control written in Python runs on the virtual clock only");
+             }
              Release release;
              return new LiveRun(n, live_ports, live_switches, dilation, ps(bound));
            }),
@@ -192,6 +197,17 @@ void bind_live(py::module_& m) {
             return r.call([&] { return queued_bytes(r.network(), halves); });
           },
           py::call_guard<Release>(), py::arg("halves"), "Network.queued, on the loop's thread.")
+      .def(
+          "take",
+          [](LiveRun& r, const FlowProbe& probe) {
+            std::vector<double> values(probe.rows().size() * probe.names().size());
+            {
+              Release release;
+              r.call([&] { probe.take(values); });
+            }
+            return flow_probe_array(probe, values);
+          },
+          py::arg("probe"), "FlowProbe.take, on the loop's thread.")
       .def(
           "capture",
           [](LiveRun& r, NetworkRecorder& recorder, std::uint32_t half,

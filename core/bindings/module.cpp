@@ -1,5 +1,6 @@
 // loomnet._core: the compiled module. Each part binds itself; this file only calls them.
 #include "bindings/bindings.hpp"
+#include "bindings/transports.hpp"
 
 namespace loomnet {
 
@@ -8,6 +9,7 @@ PYBIND11_MODULE(_core, m) {
       "Loomnet's engine: fabrics, NICs, traffic and ranks, on the virtual and the live clock.";
   m.attr("VERSION") = LOOMNET_VERSION;
   bind_rank(m);
+  bind_congestion(m);
   bind_network(m);
   bind_traffic(m);
   bind_rank_bridge(m);

@@ -6,11 +6,10 @@
 #include <chrono>
 
 #include "bindings/bindings.hpp"
+#include "bindings/transports.hpp"
 #include "engine/pause_cycle.hpp"
 #include "switch/forward/forward_program.hpp"
 #include "transport/mrc/dscp.hpp"
-#include "transport/roce/roce_transport.hpp"
-#include "transport/tcp/tcp_transport.hpp"
 
 namespace py = pybind11;
 
@@ -26,14 +25,17 @@ bool run_until(Network& network, Picoseconds end, std::uint64_t most) {
   EventQueue& events = network.events();
   for (std::uint64_t slice = 1 << 14;;) {
     const std::uint64_t part = std::min(slice, most), before = events.processed();
+    bool ended = false;
     {
       const py::gil_scoped_release release;
       const auto began = Clock::now();
-      if (network.run_until(end, part)) return true;
+      ended = network.run_until(end, part);
       const auto took = Clock::now() - began;
       slice = took > kLook ? slice / 2 : took < kLook / 4 ? slice * 2 : slice;
       slice = std::clamp(slice, kLeast, kMost);
     }
+    raise_plugin_fault();
+    if (ended) return true;
     most -= std::min(most, events.processed() - before);
     if (events.stopped() || most == 0) return false;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -188,31 +190,6 @@ void bind_network(py::module_& m) {
           "Links of one kind. rows: int64[n, 4] of node, port, node, port; streams: uint64[n], each "
           "link's random stream.")
       .def(
-          "set_roce",
-          [](Network& n, NodeId host, const py::dict& options) {
-            Nic& nic = n.nic(host);
-            nic.set_transport(std::make_unique<roce::RoceTransport>(nic.sink(), roce_options(options)));
-          },
-          py::arg("host"), py::arg("options"))
-      .def(
-          "set_tcp",
-          [](Network& n, NodeId host, const py::dict& options) {
-            Nic& nic = n.nic(host);
-            nic.set_transport(
-                std::make_unique<tcp::TcpTransport>(nic.sink(), tcp_options(options, n.seed())));
-          },
-          py::arg("host"), py::arg("options"))
-      .def(
-          "set_mrc",
-          [](Network& n, NodeId host, bool software_time, std::int64_t net_rtt,
-             std::uint64_t port_rate, const py::dict& options) {
-            Nic& nic = n.nic(host);
-            nic.set_transport(
-                mrc_transport(nic, software_time, ps(net_rtt), {port_rate}, n.seed(), options));
-          },
-          py::arg("host"), py::kw_only(), py::arg("software_time"), py::arg("net_rtt_ps"),
-          py::arg("port_rate_bps"), py::arg("options"))
-      .def(
           "connect_qp",
           [](Network& n, NodeId source, QpNumber local, NodeId destination, QpNumber remote,
              std::uint32_t flow, const std::vector<PathRow>& paths,
@@ -220,6 +197,7 @@ void bind_network(py::module_& m) {
             n.nic(source).connect({local, remote, n.nic(source).host(), n.nic(destination).host(),
                                    flow, plane_paths(paths), plane_paths(reverse)},
                                   n.now());
+            raise_plugin_fault();
           },
           py::arg("source"), py::arg("local"), py::arg("destination"), py::arg("remote"),
           py::arg("flow"), py::arg("paths"), py::arg("reverse"),
@@ -265,6 +243,7 @@ void bind_network(py::module_& m) {
       .def_property_readonly("leaked", [](Network& n) { return n.pool().outstanding() - n.held(); })
       .def("clear", &Network::clear);
   bind_figures(network);
+  bind_transports(m, network);
 }
 
 }  // namespace loomnet

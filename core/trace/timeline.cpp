@@ -260,8 +260,8 @@ void Timeline::write_hops() {
     const std::uint64_t flow[] = {packet_flow(h.uid)};
     const bool last = last_hop_[h.uid] == i;
     const std::span<const std::uint64_t> on(flow, last ? 0 : 1), ending(flow, last ? 1 : 0);
-    std::string name(name_of(h.label));
-    if (h.label.protocol != PacketProtocol::other) name += ' ' + std::to_string(h.label.psn);
+    std::string name(h.label.name);
+    if (h.label.numbered) name += ' ' + std::to_string(h.label.psn);
     if (!h.drop.empty()) {
       const TraceArgument arguments[] = {
           {"uid", static_cast<std::int64_t>(h.uid)}, {"message", h.message}, {"packet", 0, name}};

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "clock/time.hpp"
+#include "transport/observer.hpp"
 #include "transport/options.hpp"
 
 namespace loomnet {
@@ -98,14 +99,6 @@ struct FlowContext {
   std::uint64_t seed = 0, stream = 0;  // of the run, and the flow's own
 };
 
-// Takes name and latest value of what a control or a transport shows; names live as long as the
-// program, and one object always gives the same names in the same order.
-class Observer {
- public:
-  virtual ~Observer() = default;
-  virtual void value(std::string_view name, double value) = 0;
-};
-
 // Signals that a transport gives and a control needs.
 using Signals = std::uint32_t;
 namespace signal {
@@ -173,6 +166,8 @@ inline void count_sent(FlowLimits& limits, CongestionControl& control, std::uint
 inline Picoseconds tick_at(const FlowLimits& limits, const CongestionControl& control) {
   return limits.next_tick == kNever || control.traits.lazy ? kNever : limits.next_tick;
 }
+// Window and rate, then what the control has of its own. A control without a window shows none.
+void observe_limits(const FlowLimits& limits, const CongestionControl& control, Observer& out);
 // The limits of a flow that has sent nothing: what a control is made on.
 FlowLimits fresh_limits(const FlowContext& flow);
 

@@ -12,6 +12,7 @@
 
 #include "clock/time.hpp"
 #include "packet/packet.hpp"
+#include "transport/observer.hpp"
 
 namespace loomnet {
 
@@ -114,6 +115,14 @@ struct TransportCounter {
   std::uint64_t value;
 };
 
+// The few sums that figures and progress lines of a run need, cheap enough to take often; 0 where a
+// transport has no such thing.
+struct TransportFigures {
+  std::uint64_t retransmitted = 0;  // packets
+  std::uint64_t readmitted = 0;     // paths that came back
+  std::uint64_t paths_good = 0, paths_total = 0;
+};
+
 enum class EventKind : std::uint8_t {
   ev_assumed_bad,   // value = entropy value
   ev_good,          // value = entropy value: re-admitted
@@ -180,6 +189,13 @@ class Transport {
   virtual std::size_t held() const { return 0; }
   virtual void release() {}
   virtual void counters(std::vector<TransportCounter>& out) const = 0;
+  virtual TransportFigures figures() const { return {}; }
+  // What the sender of a queue pair holds now: window, rate, round trips, and its congestion control's
+  // own values. The names are the same at every call, so that samples make series. A queue pair of
+  // several senders (RoCE: one per plane) has as many parts. Throw std::out_of_range for an unknown
+  // queue pair or part.
+  virtual std::size_t state_parts(QpNumber) const { return 1; }
+  virtual void state(QpNumber, std::size_t /*part*/, Observer&) const {}
 
   // A call of this kind comes soon: fetch what it will likely touch, change nothing. The object's
   // first kHotBytes are at hand.

@@ -69,6 +69,12 @@ Signals signal_named(std::string_view name) {
                               "; there are " + names_of(~Signals{0}));
 }
 
+void observe_limits(const FlowLimits& limits, const CongestionControl& control, Observer& out) {
+  if (limits.cwnd != kNoLimit) out.value("cwnd", static_cast<double>(limits.cwnd));
+  out.value("pacing_bps", limits.pacing_rate);
+  control.observe(out);
+}
+
 FlowLimits fresh_limits(const FlowContext& flow) {
   FlowLimits limits;
   limits.mss = flow.mss;

@@ -312,13 +312,30 @@ bool MrcTransport::deny(QpNumber number, EntropyValue ev, bool denied, Picosecon
 
 void MrcTransport::counters(std::vector<TransportCounter>& out) const {
   context_.counters.append(out);
-  std::uint64_t good = 0, total = 0;
+  const TransportFigures now = figures();
+  out.push_back({"paths_good", now.paths_good});
+  out.push_back({"paths_total", now.paths_total});
+}
+
+TransportFigures MrcTransport::figures() const {
+  TransportFigures out;
+  out.retransmitted = counter(Count::data_retransmitted);
+  out.readmitted = counter(Count::ev_readmitted);
   for (const auto& qp : qps_) {
-    good += qp->sender.evs().active(qp->peer.live());
-    total += qp->sender.evs().slots();
+    out.paths_good += qp->sender.evs().active(qp->peer.live());
+    out.paths_total += qp->sender.evs().slots();
   }
-  out.push_back({"paths_good", good});
-  out.push_back({"paths_total", total});
+  return out;
+}
+
+void MrcTransport::state(QpNumber qp, std::size_t part, Observer& out) const {
+  if (part > 0) throw std::out_of_range("mrc: a queue pair has one part");
+  const Sender& s = sender(qp);
+  out.value("acked", static_cast<double>(s.delivered()));
+  out.value("in_flight", static_cast<double>(s.window().inflight()));
+  out.value("srtt_ps", static_cast<double>((s.delay().base_rtt() + s.delay().average()).count));
+  out.value("min_rtt_ps", static_cast<double>(s.delay().base_rtt().count));
+  observe_limits(s.limits(), s.congestion(), out);
 }
 
 }  // namespace loomnet::mrc

@@ -29,6 +29,8 @@ class MrcTransport final : public Transport {
   // Counts, then two gauges over all queue pairs: entropy values in rotation on live planes, of all
   // that have a slot.
   void counters(std::vector<TransportCounter>& out) const override;
+  TransportFigures figures() const override;
+  void state(QpNumber qp, std::size_t part, Observer& out) const override;
   void prepare(Upcoming call, PlanePort port) const override;
 
   std::uint64_t counter(Count c) const { return context_.counters.get(c); }

@@ -69,16 +69,35 @@ const OptionTable<MrcOptions>& MrcOptions::table() {
         .choice("nscc_delay", &O::nscc_delay, {"sample", "median"},
                 {.doc = "queueing delay: of one sample, or the median of eight"})
         .choice("plane_turns", &O::plane_turns, {"paths", "equal"},
-                {.doc = "turns of planes that have lost paths (2.3)"});
+                {.doc = "turns of planes that have lost paths (2.3)"})
+        .add("software_time", &O::software_time,
+             {.doc = "constants of software time (4, `net`), not of hardware (`sim`)"})
+        .add("net_rtt_ps", &O::network_rtt,
+             {.unit = "ps",
+              .doc = "the fabric's longest round trip, which NSCC is scaled by",
+              .least = 1,
+              .range = "must be positive",
+              .field = "network_rtt"})
+        .add("port_rate_bps", &O::port_rate,
+             {.unit = "bit/s",
+              .doc = "of one plane",
+              .least = 1,
+              .range = "must be positive",
+              .field = "port_rate"});
     return t;
   }();
   return rows;
 }
 
-void MrcOptions::read(const OptionValues& values) {
-  table().read("mrc", *this, values);
-  congestion_options =
-      options_of_control("mrc", table().describe(), congestion, values, kSignals);
+MrcOptions MrcOptions::of(const OptionValues& values) {
+  MrcOptions given;
+  table().read("mrc", given, values);
+  MrcOptions o = given.software_time ? net(given.network_rtt, given.port_rate)
+                                     : sim(given.network_rtt, given.port_rate);
+  table().read("mrc", o, values);
+  o.congestion_options =
+      options_of_control("mrc", table().describe(), o.congestion, values, kSignals);
+  return o;
 }
 
 MrcOptions MrcOptions::sim(Picoseconds net_rtt, BitsPerSecond rate) {
@@ -115,8 +134,6 @@ void MrcOptions::check() const {
   const auto need = [](bool ok, const char* field, const char* rule) {
     if (!ok) throw std::invalid_argument(std::string("MrcOptions.") + field + ": " + rule);
   };
-  need(network_rtt.count > 0, "network_rtt", "must be positive");
-  need(port_rate.count > 0, "port_rate", "must be positive");
   need(readmit_answers >= 1, "readmit_answers", "at least 1");
   need(readmit_answers_most >= readmit_answers_again && readmit_answers_most <= 255,
        "readmit_answers_most", "readmit_answers_again to 255");

@@ -25,6 +25,8 @@ inline constexpr Signals kSignals =
     signal::rtt | signal::marks | signal::refusals | signal::line_rate;
 
 struct MrcOptions {
+  bool software_time = false;  // net(), not sim(), is what the options are on top of
+
   // --- packets -------------------------------------------------------------------------------
   std::uint32_t mtu = 4096;       // payload bytes per packet: 4096 sim, 2048 net [choice]
   std::uint16_t udp_port = 4971;  // 3.3, as printed in the specification
@@ -116,8 +118,9 @@ struct MrcOptions {
   // What mpr = 0 stands for on a NIC of so many ports.
   std::uint8_t window_for(std::size_t ports) const;
   static const OptionTable<MrcOptions>& table();
-  // Options by name, those of the congestion control among them. Throws std::invalid_argument.
-  void read(const OptionValues& values);
+  // Options by name on top of sim() or net(), those of the congestion control among them. Throws
+  // std::invalid_argument.
+  static MrcOptions of(const OptionValues& values);
   // Throws std::invalid_argument naming the field.
   void check() const;
   bool operator==(const MrcOptions&) const = default;

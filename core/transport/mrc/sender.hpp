@@ -68,6 +68,7 @@ class Sender {
   const CongestionControl& congestion() const { return *control_; }
   const FlowLimits& limits() const { return limits_; }
   const congestion::QueueDelay& delay() const { return delay_; }
+  std::uint64_t delivered() const { return delivered_; }  // bytes that SACKs have told of
   const SendWindow& window() const { return window_; }
   // Where the next call will look outside this object: the rows of the next and the oldest packet,
   // the message in transmission, the values in rotation.
@@ -170,7 +171,7 @@ class Sender {
   bool ready_ = false, failed_ = false;
   bool answered_ = false;  // ever, by a SACK or a refusal
   bool paced_ = false;     // pace_at_ is to come
-  std::uint64_t delivered_ = 0;  // bytes that SACKs have told of
+  std::uint64_t delivered_ = 0;
   Picoseconds pace_at_{};  // until then a window below one packet lets none go
 
   std::uint32_t retries_ = 0, received_units_ = 0;

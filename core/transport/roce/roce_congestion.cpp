@@ -1,5 +1,6 @@
 // A queue pair's congestion control: what RoCE measures for it, and how its limits are obeyed.
 #include <algorithm>
+#include <stdexcept>
 
 #include "transport/roce/roce_state.hpp"
 
@@ -96,6 +97,25 @@ void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, Picosecond
   s.cwnd_limited = out + packets >= window_of(qp);
   r.control->on_ack(s);
   watch_tick(qp);
+}
+
+void RoceTransport::state(QpNumber number, std::size_t part, Observer& out) const {
+  const Connection& c = connection(number);
+  if (part >= c.planes) throw std::out_of_range("roce: a connection has one part per plane");
+  const QueuePair& qp = c.queue_pairs[part];
+  const Requester& requester = qp.requester;
+  const auto bytes = [&](std::uint64_t packets) {
+    return static_cast<double>(packets * options_.payload_mtu);
+  };
+  out.value("acked", bytes(requester.acked()));
+  out.value("in_flight", bytes(requester.sent() - requester.acked()));
+  if (!qp.regulator) return;
+  const Regulator& r = *qp.regulator;
+  if (r.control->traits.sees_acks) {
+    out.value("srtt_ps", static_cast<double>(r.srtt.count));
+    out.value("min_rtt_ps", r.min_rtt == kNever ? 0 : static_cast<double>(r.min_rtt.count));
+  }
+  observe_limits(r.limits, *r.control, out);
 }
 
 }  // namespace loomnet::roce

@@ -223,6 +223,18 @@ void RoceTransport::fail(Connection& c, Status status, std::uint64_t message, Pi
   }
 }
 
+TransportFigures RoceTransport::figures() const {
+  return {.retransmitted = counters_->retransmitted};
+}
+
+const RoceTransport::Connection& RoceTransport::connection(QpNumber qp) const {
+  const std::uint32_t found = by_number_.find(qp);
+  if (found == NumberIndex::kAbsent) throw std::out_of_range("roce: no such queue pair");
+  return *connections_[found];
+}
+
+std::size_t RoceTransport::state_parts(QpNumber qp) const { return connection(qp).planes; }
+
 void RoceTransport::counters(std::vector<TransportCounter>& out) const {
   const Counters& c = *counters_;
   const TransportCounter all[] = {

@@ -38,6 +38,9 @@ class RoceTransport final : public Transport {
   Picoseconds next_deadline() const override { return std::min(deadlines_.next(), ticks_.next()); }
   bool outstanding() const override { return open_messages_ > 0; }
   void counters(std::vector<TransportCounter>& out) const override;
+  TransportFigures figures() const override;
+  std::size_t state_parts(QpNumber qp) const override;  // one per plane
+  void state(QpNumber qp, std::size_t part, Observer& out) const override;
   void prepare(Upcoming call, PlanePort port) const override;
 
   const RoceOptions& options() const { return options_; }
@@ -88,6 +91,7 @@ class RoceTransport final : public Transport {
   void on_acknowledge(QueuePair& qp, const Received& received, Picoseconds now);
   bool place(QueuePair& qp, const Received& received, const Packet& packet);
   void deliver(Connection& connection, Picoseconds now);
+  const Connection& connection(QpNumber qp) const;
   void part_done(Connection& connection, std::uint64_t message);
   void fail(Connection& connection, Status status, std::uint64_t message, Picoseconds now);
 

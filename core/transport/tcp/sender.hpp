@@ -96,6 +96,7 @@ class Sender {
   const Scoreboard& board() const { return board_; }
   const Rack& rack() const { return rack_; }
   CongestionControl& control() { return *control_; }
+  const CongestionControl& control() const { return *control_; }
   bool accurate_ecn() const { return control_->traits.accurate_ecn; }
   std::uint64_t delivered() const { return delivered_; }
 

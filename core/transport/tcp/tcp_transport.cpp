@@ -98,6 +98,23 @@ void TcpTransport::connect(const QpConfig& config, Picoseconds now) {
 }
 
 Sender& TcpTransport::sender(QpNumber qp) { return by_qp_.at(qp)->sender; }
+const Sender& TcpTransport::sender(QpNumber qp) const { return by_qp_.at(qp)->sender; }
+
+TransportFigures TcpTransport::figures() const {
+  return {.retransmitted = counters_.retransmitted};
+}
+
+// As `ss -ti` shows it of a kernel's socket.
+void TcpTransport::state(QpNumber qp, std::size_t part, Observer& out) const {
+  if (part > 0) throw std::out_of_range("tcp: a connection has one part");
+  const Sender& s = sender(qp);
+  out.value("acked", static_cast<double>(s.acked()));
+  out.value("in_flight", static_cast<double>(s.board().in_flight()));
+  out.value("srtt_ps", static_cast<double>(s.rtt().srtt().count));
+  out.value("min_rtt_ps", s.rtt().known() ? static_cast<double>(s.rtt().min().count) : 0);
+  observe_limits(s.window(), s.control(), out);
+}
+
 PlanePort TcpTransport::port_of_connection(QpNumber qp) const { return by_qp_.at(qp)->port; }
 
 // Hash-threshold over the next hops that are alive, as Linux rebalances a multipath route.

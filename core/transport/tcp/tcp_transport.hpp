@@ -40,9 +40,13 @@ class TcpTransport final : public Transport {
   void release() override;
   void counters(std::vector<TransportCounter>& out) const override { counters_.list(out); }
 
+  TransportFigures figures() const override;
+  void state(QpNumber qp, std::size_t part, Observer& out) const override;
+
   const TcpOptions& options() const { return options_; }
   // The sending half of a queue pair, for tests and controllers. Throws std::out_of_range.
   Sender& sender(QpNumber qp);
+  const Sender& sender(QpNumber qp) const;
   // The port a queue pair sends by now; 0xff where none has carrier.
   PlanePort port_of_connection(QpNumber qp) const;
 

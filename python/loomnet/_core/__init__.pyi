@@ -15,9 +15,13 @@ from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from . import testing
 
 __all__: list[str] = [
+    "AckSample",
     "COLLECTIVES",
     "CollectiveTraffic",
+    "CongestionEvent",
+    "CongestionFlow",
     "DATA_TYPES",
+    "FlowProbe",
     "FlowTraffic",
     "GraphTraffic",
     "LinkConfig",
@@ -26,6 +30,7 @@ __all__: list[str] = [
     "MAX_COMMUNICATOR_ID",
     "Network",
     "PerfettoWriter",
+    "PluginError",
     "REDUCE_OPS",
     "RankBridge",
     "RankSession",
@@ -34,9 +39,12 @@ __all__: list[str] = [
     "TableBatch",
     "VERSION",
     "VirtualRanks",
+    "congestion_controls",
     "forward_tables",
     "monotonic_ns",
+    "register_congestion_control",
     "testing",
+    "transports",
 ]
 
 class RankWork:
@@ -147,6 +155,120 @@ class RankSession:
     def rank(self) -> int: ...
     @property
     def world(self) -> int: ...
+
+class PluginError(ValueError):
+    """
+    A plug-in broke its contract, or raised: the cause is chained.
+    """
+
+class CongestionFlow:
+    """
+    A flow, as the maker of its congestion control sees it.
+    """
+
+    @property
+    def base_rtt_ps(self) -> typing.Any: ...
+    @property
+    def initial_window(self) -> int: ...
+    @property
+    def line_rate_bps(self) -> int: ...
+    @property
+    def mss(self) -> int: ...
+    @property
+    def network_rtt_ps(self) -> typing.Any: ...
+    @property
+    def options(self) -> dict: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def stream(self) -> int: ...
+    @property
+    def trimming(self) -> bool: ...
+
+class AckSample:
+    """
+    What one acknowledgement told: bytes, picoseconds.
+    """
+
+    def __init__(self) -> None: ...
+    @property
+    def acked(self) -> int: ...
+    @property
+    def acked_end(self) -> int: ...
+    @property
+    def app_limited(self) -> bool: ...
+    @property
+    def ce_delivered(self) -> int: ...
+    @property
+    def cwnd_limited(self) -> bool: ...
+    @property
+    def delay_ps(self) -> typing.Any: ...
+    @property
+    def delivered(self) -> int: ...
+    @property
+    def delivered_total(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+    @property
+    def in_recovery(self) -> bool: ...
+    @property
+    def lost(self) -> int: ...
+    @property
+    def lost_total(self) -> int: ...
+    @property
+    def marked(self) -> bool: ...
+    @property
+    def min_rtt_ps(self) -> typing.Any: ...
+    @property
+    def now_ps(self) -> int: ...
+    @property
+    def packets_out(self) -> int: ...
+    @property
+    def penalty(self) -> int: ...
+    @property
+    def prior_delivered(self) -> int: ...
+    @property
+    def prior_in_flight(self) -> int: ...
+    @property
+    def rate_bps(self) -> float:
+        """
+        0: no sample of the delivery rate
+        """
+
+    @property
+    def restore(self) -> bool: ...
+    @property
+    def retransmissions_out(self) -> int: ...
+    @property
+    def retransmitted_total(self) -> int: ...
+    @property
+    def rtt_ps(self) -> typing.Any: ...
+    @property
+    def sent_end(self) -> int: ...
+    @property
+    def shorter_ps(self) -> int: ...
+    @property
+    def srtt_ps(self) -> int: ...
+
+class CongestionEvent:
+    """
+    A sign of congestion.
+    """
+
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def flight(self) -> int: ...
+    @property
+    def kind(self) -> str:
+        """
+        loss, ecn, timeout, refused or notified
+        """
+
+    @property
+    def now_ps(self) -> int: ...
+    @property
+    def sent_ps(self) -> typing.Any: ...
 
 class LinkConfig:
     def __init__(
@@ -275,27 +397,19 @@ class Network:
         impairment: dict | None = None,
     ) -> None: ...
     def schedule_tables(self, at_ps: int, node: EngineNode, tables: TableBatch) -> None: ...
-    def set_mrc(
-        self,
-        host: EngineNode,
-        *,
-        software_time: bool,
-        net_rtt_ps: int,
-        port_rate_bps: int,
-        options: dict,
-    ) -> None: ...
-    def set_roce(self, host: EngineNode, options: dict) -> None: ...
     def set_tables(self, node: EngineNode, tables: TableBatch) -> None: ...
-    def set_tcp(self, host: EngineNode, options: dict) -> None: ...
+    def set_transport(self, host: EngineNode, name: str, options: dict) -> None: ...
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
-    def tcp_state(self, host: EngineNode, qp: int) -> dict[str, int]:
-        """
-        What `ss -ti` shows of a kernel's socket, of the model's sender: acked and cwnd in bytes, srtt_ps, min_rtt_ps, pacing_bps.
-        """
-
     def transport_events(self, host: EngineNode) -> list[tuple[int, str, int, int]]:
         """
         [(at_ps, name, queue pair, value)] in order of time.
+        """
+
+    def transport_state(
+        self, host: EngineNode, qp: int, part: int = 0, transport: str = ""
+    ) -> dict[str, float]:
+        """
+        What the sender of a queue pair holds now, by name: bytes, picoseconds, bits per second.
         """
 
     def use_lookahead(self) -> None:
@@ -317,6 +431,30 @@ class Network:
     def pfc_deadlocks(self) -> int: ...
     @property
     def unconnected(self) -> int: ...
+
+class FlowProbe:
+    """
+    The state of many senders, taken at once. A row per part of each queue pair (RoCE: one per plane), a column per name; where a sender has no value of that name: NaN.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        queue_pairs: collections.abc.Sequence[tuple[int, int]],
+        transport: str = "",
+    ) -> None: ...
+    def take(self) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        An array of float64, rows by names.
+        """
+
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """
+        Of each row: index into queue_pairs, and part.
+        """
 
 class FlowTraffic:
     def __init__(self, network: Network, payload: bool) -> None: ...
@@ -670,10 +808,20 @@ class LiveRun:
     def stop(self) -> None: ...
     def stop_at(self, bridge: RankBridge, step: int) -> None: ...
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
+    def take(self, probe: FlowProbe) -> numpy.typing.NDArray[numpy.float64]:
+        """
+        FlowProbe.take, on the loop's thread.
+        """
+
     def take_capture(self, recorder: Recorder, capture: int, last: bool = False) -> bytes: ...
     def tell(self, bridge: RankBridge, kind: str, peer: int, reason: str) -> None: ...
     @property
     def now_ps(self) -> int: ...
+
+def congestion_controls() -> dict:
+    """
+    Every congestion control by name: the signals that it needs, its options, virtual_only.
+    """
 
 def forward_tables(
     *,
@@ -692,6 +840,23 @@ def forward_tables(
 def monotonic_ns() -> int:
     """
     The clock of all marks, in nanoseconds.
+    """
+
+def register_congestion_control(
+    name: str,
+    make: typing.Any,
+    *,
+    needs: collections.abc.Sequence[str] = [],
+    options: dict = {},
+    accurate_ecn: bool = False,
+) -> None:
+    """
+    make(flow) gives the control of one flow: an object with window (bytes), and where it wants them pacing_rate (bits per second) and next_tick (ps), read after every call of on_ack(ack), on_congestion(event), on_tick(now_ps), on_established(rtt_ps, now_ps), on_restart(now_ps), on_recovered(now_ps), on_undo(now_ps), on_ports(live, total, now_ps).
+    """
+
+def transports() -> dict:
+    """
+    Every transport of the engine by name: its options (rows of name, type, unit, default, range, choices, doc) and the congestion controls that it can run.
     """
 
 COLLECTIVES: dict[str, int]

@@ -193,14 +193,7 @@ class Engine:
         if self.transport is None:
             return
         chosen = self.transport.engine_options(options, self.plan, rates)
-        install = {"mrc": self._set_mrc, "roce": self.network.set_roce,
-                   "tcp": self.network.set_tcp}[self.transport.name]
-        install(self._node[host], chosen)
-
-    def _set_mrc(self, node: EngineNode, options: dict[str, Any]) -> None:
-        given = {name: options.pop(name)
-                 for name in ("software_time", "net_rtt_ps", "port_rate_bps")}
-        self.network.set_mrc(node, **given, options=options)
+        self.network.set_transport(self._node[host], self.transport.model, chosen)
 
     # --- tables -----------------------------------------------------------------------------------
     def tables(self, switch: SwitchPlan, routes: SwitchRoutes) -> _core.TableBatch:

@@ -180,9 +180,10 @@ class FlowTraffic:
         for flow, (start, end, *_) in enumerate(self.core.results()):
             if start > network.now_ps or end is not None:
                 continue
-            s = network.tcp_state(*self._sends[flow])
-            before = self._before.setdefault(flow, s["acked"])
-            found[flow] = (s["acked"] - before, s["cwnd"], s["srtt_ps"], s["min_rtt_ps"])
+            state = network.transport_state(*self._sends[flow])
+            acked, cwnd, srtt, least = (
+                int(state[name]) for name in ("acked", "cwnd", "srtt_ps", "min_rtt_ps"))
+            found[flow] = (acked - self._before.setdefault(flow, acked), cwnd, srtt, least)
         return found
 
     def results(self) -> list[tuple[int, int | None, int | None, int, str]]:

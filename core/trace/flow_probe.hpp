@@ -1,0 +1,41 @@
+// Samples the state of many senders at once, into rows of numbers under common names.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/transport.hpp"
+
+namespace loomnet {
+
+class FlowProbe {
+ public:
+  struct Sender {
+    const Transport* transport = nullptr;  // outlives the probe
+    QpNumber qp = 0;
+  };
+  struct Row {
+    std::size_t sender = 0, part = 0;
+  };
+  // Throws std::out_of_range for an unknown queue pair.
+  explicit FlowProbe(std::vector<Sender> senders);
+
+  const std::vector<Row>& rows() const { return rows_; }
+  // Of all rows, in order of their first appearance. A transport's names never change.
+  const std::vector<std::string>& names() const { return names_; }
+  // `out`: rows().size() by names().size() values, row by row; NaN where a sender has no such value.
+  void take(std::span<double> out) const;
+
+ private:
+  class Filler;
+  std::vector<Sender> senders_;
+  std::vector<Row> rows_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<std::size_t>> columns_;  // of each row's values, in their order
+};
+
+}  // namespace loomnet
