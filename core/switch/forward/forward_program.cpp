@@ -69,7 +69,7 @@ Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t fr
       return {static_cast<Verdict::Action>(verdict.action), verdict.value};
     }
     if (!tables_) {
-      tables_ = std::make_unique<const LookupTables>(ForwardBatch::unpack(*batch_));
+      tables_ = std::make_unique<const LookupTables>(*batch_);
       batch_.reset();
     }
   }
@@ -93,13 +93,14 @@ Verdict ForwardProgram::foresee(std::span<const std::uint8_t> header, std::uint3
 
 void ForwardProgram::set_tables(std::shared_ptr<const TableBatch> batch) {
   if (!batch) throw std::invalid_argument("set_tables: no batch");
-  validate(ForwardBatch::unpack(*batch), ports());
+  auto rows = std::make_unique<const ForwardBatch>(ForwardBatch::unpack(*batch));
+  validate(*rows, ports());
   if (batch->generation <= generation()) {
     throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch->generation) +
                                 " does not follow " + std::to_string(generation()));
   }
   generation_ = batch->generation;
-  batch_ = std::move(batch);
+  batch_ = std::move(rows);
   tables_.reset();
 }
 

@@ -47,7 +47,7 @@ class ForwardProgram final : public SwitchProgram {
 
   forward_config config_{};
   std::uint32_t generation_ = 0;  // of the batch published last, 0: none yet
-  std::shared_ptr<const TableBatch> batch_;  // until its tables are made
+  std::unique_ptr<const ForwardBatch> batch_;  // until its tables are made
   // Both are made by the first packet that needs them: of the 6,144 switches of an eight-plane
   // fabric most see traffic on few ports, or none.
   std::unique_ptr<const LookupTables> tables_;
