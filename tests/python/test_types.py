@@ -80,6 +80,12 @@ def test_a_checker_reads_the_names_that_are_loaded():
     assert set(loomnet.__all__) == homes.keys() | aliases
 
 
+def test_the_package_holds_what_checkers_read():
+    folder = Path(loomnet.__file__).parent
+    for name in ("py.typed", "_core/__init__.pyi", "_core/testing.pyi"):
+        assert (folder / name).is_file(), name
+
+
 class Editor:
     """As an editor talks to its language server (LSP 3.17)."""
 

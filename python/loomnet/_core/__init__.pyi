@@ -864,4 +864,4 @@ DATA_TYPES: dict[str, int]
 MARK_KINDS: dict[str, int]
 MAX_COMMUNICATOR_ID: int = 1048575
 REDUCE_OPS: dict[str, int]
-VERSION: str = "0.1.0"
+VERSION: str
