@@ -106,7 +106,7 @@ class Lab:
         self._directory: Path | None = None
         if directory is not None:
             self._directory = self._folder.path if self._folder is not None else \
-                user_path("Lab: directory", directory)  # fmt: skip
+                user_path("Lab: directory", directory)
         self._started, self._max_wall_s = time.time(), max_wall_s
         # Of a scenario all runs together have max_wall_s, of another lab each run has.
         WallTime(max_wall_s)  # raises for a value that is not a time

@@ -87,7 +87,7 @@ class KernelFlows:
                           [sys.executable, "-I", "-S", str(_AGENT), str(agent.theirs.fileno())],
                           pass_fds=[agent.theirs.fileno()])
                  for rank, (host, agent) in enumerate(zip(self._placement, self._agents,
-                                                          strict=True))]  # fmt: skip
+                                                          strict=True))]
         # As root, whom TCP_CONGESTION lets have any; what it runs is ours alone.
         logs = asked.folder_in(request.opened()).folder("ranks")
         self._group = RankGroup(fabric, specs, logs, cwd=Path("/"), user=RankUser())
