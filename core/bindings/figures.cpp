@@ -3,6 +3,9 @@
 #include <pybind11/numpy.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include "bindings/bindings.hpp"
 
@@ -32,9 +35,15 @@ Columns link_counters(Network& network) {
   out["pfc_pause_expiries"] = column([](const LinkCounters& c) { return c.pause_expiries; });
   out["pfc_paused_ps"] =
       column([](const LinkCounters& c) { return static_cast<std::uint64_t>(c.paused.count); });
-  for (std::size_t r = 0; r < static_cast<std::size_t>(LinkDrop::count); ++r) {
-    const std::string name = "drop_" + std::string(to_string(static_cast<LinkDrop>(r)));
-    out[name.c_str()] = column([r](const LinkCounters& c) { return c.drops[r]; });
+  std::set<std::string_view> reasons;  // of all disciplines that ports have
+  for (std::size_t i = 0; i < n; ++i) {
+    network.half(static_cast<LinkId>(i / 2), i % 2 == 0)
+        .counters()
+        .each_drop([&](std::string_view name, std::uint64_t) { reasons.insert(name); });
+  }
+  for (const std::string_view reason : reasons) {
+    const std::string name = "drop_" + std::string(reason);
+    out[name.c_str()] = column([&](const LinkCounters& c) { return c.drops(reason); });
   }
   return out;
 }

@@ -8,6 +8,7 @@
 #include "bindings/bindings.hpp"
 #include "bindings/transports.hpp"
 #include "engine/pause_cycle.hpp"
+#include "link/queue_disciplines.hpp"
 #include "switch/forward/forward_program.hpp"
 #include "transport/mrc/dscp.hpp"
 
@@ -74,7 +75,9 @@ void bind_network(py::module_& m) {
                        std::uint64_t control_limit, std::uint64_t ecn_low, std::uint64_t ecn_high,
                        std::uint32_t trim_size, bool last_hop, std::uint64_t pfc_xoff,
                        std::uint64_t pfc_xon, std::uint64_t pfc_headroom, double ecn_share,
-                       double control_share, bool trim_coin) {
+                       double control_share, bool trim_coin, std::uint32_t largest_frame,
+                       const std::string& queue,
+                       const std::vector<std::pair<std::string, std::int64_t>>& queue_options) {
              LinkConfig c;
              c.rate = {rate};
              c.delay = ps(delay);
@@ -90,13 +93,33 @@ void bind_network(py::module_& m) {
              c.control_share = control_share;
              c.trim_coin = trim_coin;
              c.pfc = {pfc_xoff, pfc_xon, pfc_headroom};
+             c.largest_frame = largest_frame;
+             c.queue = choose_queue(queue, queue_options);
              return c;
            }),
            py::kw_only(), py::arg("rate_bps"), py::arg("delay_ps"), py::arg("data_limit") = 0,
            py::arg("control_limit") = 0, py::arg("ecn_low") = 0, py::arg("ecn_high") = 0,
            py::arg("trim_size") = 0, py::arg("last_hop") = false, py::arg("pfc_xoff") = 0,
            py::arg("pfc_xon") = 0, py::arg("pfc_headroom") = 0, py::arg("ecn_share") = 1.0,
-           py::arg("control_share") = LinkConfig().control_share, py::arg("trim_coin") = true);
+           py::arg("control_share") = LinkConfig().control_share, py::arg("trim_coin") = true,
+           py::arg("largest_frame") = kMaxFrameBytes,
+           py::arg("queue") = std::string(kDefaultDiscipline),
+           py::arg("queue_options") = std::vector<std::pair<std::string, std::int64_t>>{});
+  m.def(
+      "queue_disciplines",
+      [] {
+        py::dict out;
+        for (const QueueDiscipline& discipline : queue_disciplines()) {
+          py::list options;
+          for (const QueueOption& o : discipline.options) {
+            options.append(py::make_tuple(o.name, to_string(o.unit), o.preset, o.least, o.most));
+          }
+          out[py::str(std::string(discipline.name))] = options;
+        }
+        return out;
+      },
+      "Queue disciplines by name, each with its options: name, unit (time in picoseconds, size in "
+      "bytes, count or switch), preset, least and most.");
 
   py::class_<TableBatch, std::shared_ptr<TableBatch>>(
       m, "TableBatch", "One generation of a switch's tables, as bytes that its program reads.")

@@ -7,7 +7,7 @@ RunCounters run_counters(Network& network, std::span<const NodeId> hosts) {
   RunCounters sum;
   for (LinkId link = 0; link < network.links(); ++link) {
     for (const bool forward : {true, false}) {
-      for (const std::uint64_t drops : network.half(link, forward).counters().drops) sum.lost += drops;
+      sum.lost += network.half(link, forward).counters().dropped();
     }
   }
   for (const NodeId host : hosts) {

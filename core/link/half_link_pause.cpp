@@ -1,5 +1,5 @@
-// A half-link under Priority-based Flow Control: data that is told to wait, and telling in time what
-// leaves while somebody else waits for it; see pause_control.hpp.
+// A half-link under Priority-based Flow Control (pause_control.hpp): data waits while the far end has
+// paused it, and packets leave by events of their own while its switch pauses a sender.
 #include <algorithm>
 
 #include "link/half_link.hpp"
@@ -7,8 +7,8 @@
 
 namespace loomnet {
 
-// Under PFC: thresholds that were crossed, and an event for the next packet to leave while somebody
-// waits for it.
+// Sees to thresholds that were crossed. While the switch pauses a sender, the next packet to leave
+// gets an event: what it frees may end the pause.
 void HalfLink::attend(Picoseconds now) {
   if (pauses_->due()) pauses_->attend(now);
   if (pauses_->pausing()) expect_departure(now);
@@ -20,23 +20,17 @@ void HalfLink::expect_departure(Picoseconds now) {
   events_.schedule(departure_, sender(), kDeparture);
 }
 
-bool HalfLink::may_send() const {
-  for (std::size_t q = 0; q < kQueueClasses; ++q) {
-    if (q != kDataClass && !queues_[q].empty()) return true;
-  }
-  return false;
-}
-
 void HalfLink::obey_pause(const Packet& packet, Picoseconds now) {
   const auto frame = PfcFrame::parse(packet.header_bytes());
-  if (!frame || !(frame->enabled >> kDataClass & 1) || glass_) return;
+  if (!frame || !(frame->enabled >> kDataClass & 1) || glass_ || chosen_) return;
   advance(now);
   const std::uint16_t quanta = frame->quanta[kDataClass];
   if (quanta == 0) return end_pause(now);
   if (!paused_) {
     paused_ = true;
+    priority_.hold_data(true);
     paused_since_ = now;
-    ++counters_.pauses;
+    ++port_.counters.pauses;
   }
   pause_end_ = now + PfcFrame::time_of(quanta, config_.rate);
   events_.schedule(pause_end_, sender(), kPauseEnd);
@@ -45,6 +39,7 @@ void HalfLink::obey_pause(const Packet& packet, Picoseconds now) {
 void HalfLink::end_pause(Picoseconds now) {
   if (!paused_) return;
   paused_ = false;
+  priority_.hold_data(false);
   paused_time_ += now - paused_since_;
   busy_until_ = std::max(busy_until_, now);
   advance(now);
@@ -53,17 +48,8 @@ void HalfLink::end_pause(Picoseconds now) {
 void HalfLink::on_timer(std::uint64_t what, Picoseconds now) {
   if (what == kDeparture) return advance(now);
   if (!paused_ || now < pause_end_) return;  // ended or renewed since
-  ++counters_.pause_expiries;
+  ++port_.counters.pause_expiries;
   end_pause(now);
-}
-
-bool HalfLink::holds_from(std::uint16_t ingress) const {
-  const PacketFifo& data = queues_[kDataClass];
-  if (data.empty()) return false;
-  for (const Packet* p = &data.front(); p; p = p->next) {
-    if (p->ingress == ingress) return true;
-  }
-  return false;
 }
 
 }  // namespace loomnet

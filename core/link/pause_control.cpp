@@ -10,14 +10,13 @@
 
 namespace loomnet {
 
-std::uint64_t pfc_headroom(const LinkConfig& forward, const LinkConfig& backward,
-                           std::uint32_t max_frame) {
+std::uint64_t pfc_headroom(const LinkConfig& forward, const LinkConfig& backward) {
   const auto clocked = [](std::uint32_t frame, BitsPerSecond rate) {
     return serialization_time(frame + kFramingOverhead, rate);
   };
-  const Picoseconds until_heard = clocked(max_frame, backward.rate) +
+  const Picoseconds until_heard = clocked(backward.largest_frame, backward.rate) +
                                   clocked(kMinFrameBytes, backward.rate) + backward.delay;
-  const Picoseconds until_quiet = clocked(max_frame, forward.rate) + forward.delay;
+  const Picoseconds until_quiet = clocked(forward.largest_frame, forward.rate) + forward.delay;
   return bytes_in(until_heard + until_quiet, forward.rate) + 1;
 }
 

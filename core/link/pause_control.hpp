@@ -10,25 +10,17 @@
 #include <vector>
 
 #include "clock/event_queue.hpp"
+#include "link/link_config.hpp"
 #include "packet/packet.hpp"
 
 namespace loomnet {
 
 class HalfLink;
 class SharedBuffer;
-struct LinkConfig;
-
-// Thresholds of the ingress port that a link's direction ends at, in bytes. xoff 0: no PFC there.
-struct PfcConfig {
-  std::uint64_t xoff = 0;      // more than this waiting: pause
-  std::uint64_t xon = 0;       // no more than this: go on
-  std::uint64_t headroom = 0;  // above xoff, for what arrives until the pause holds
-};
 
 // Bytes that may still arrive after a port of `forward`'s far end has decided to pause: its frame
 // waits for one in transmission, crosses `backward`, and finds the sender within a frame.
-std::uint64_t pfc_headroom(const LinkConfig& forward, const LinkConfig& backward,
-                           std::uint32_t max_frame = kMaxFrameBytes);
+std::uint64_t pfc_headroom(const LinkConfig& forward, const LinkConfig& backward);
 
 struct PauseCounters {
   std::uint64_t pauses = 0;     // times that the far end was paused

@@ -18,6 +18,10 @@ inline bool is_ect(const Packet& packet) {
   return ecn_field::present(packet) && (packet.header[ecn_field::kEthernet + 1] & 0x30) != 0;
 }
 
+inline bool is_ce(const Packet& packet) {
+  return ecn_field::present(packet) && (packet.header[ecn_field::kEthernet + 1] & 0x30) == 0x30;
+}
+
 inline void mark_ce(Packet& packet) {
   if (ecn_field::present(packet)) packet.header[ecn_field::kEthernet + 1] |= 0x30;
 }

@@ -61,7 +61,7 @@ struct alignas(128) Packet {
   std::array<std::uint8_t, kMaxHeaderBytes> header;
   std::uint32_t flow = 0;       // for statistics: the sender's flow number
   std::uint32_t message = 0;    // for recorders: WorkRequest::message of what it carries; 0: none
-  Picoseconds arrival{};        // for recorders: at the far end of the link that carries it
+  Picoseconds arrival{};        // in a queue that times waiting; for recorders: at the link's far end
 
   std::span<std::uint8_t> header_bytes() { return {header.data(), header_length}; }
   std::span<const std::uint8_t> header_bytes() const { return {header.data(), header_length}; }

@@ -86,7 +86,7 @@ inline Carried carried(Network& network) {
     for (const bool forward : {true, false}) {
       const LinkCounters& c = network.half(link, forward).counters();
       sum.hops += c.packets;
-      for (const auto d : c.drops) sum.drops += d;
+      sum.drops += c.dropped();
     }
   }
   return sum;

@@ -128,9 +128,8 @@ struct Met {
     for (LinkId link = 0; link < network.links(); ++link) {
       for (const bool forward : {true, false}) {
         const LinkCounters& c = network.half(link, forward).counters();
-        const auto drops = [&](LinkDrop reason) { return c.drops[static_cast<std::size_t>(reason)]; };
-        dropped += drops(LinkDrop::queue_full);
-        headroom += drops(LinkDrop::pfc_headroom);
+        dropped += c.drops("queue_full");
+        headroom += c.drops("pfc_headroom");
         trimmed += c.trimmed;
         marked += c.marked;
         pauses += c.pauses;
@@ -151,7 +150,7 @@ std::vector<std::uint64_t> figures(Network& network, const std::vector<Host>& ho
       const LinkCounters& c = network.half(link, forward).counters();
       out.insert(out.end(), {c.packets, c.bytes, c.trimmed, c.marked, c.duplicated, c.max_queue,
                              c.pauses, c.pause_expiries, static_cast<std::uint64_t>(c.paused.count)});
-      out.insert(out.end(), c.drops.begin(), c.drops.end());
+      c.each_drop([&](std::string_view, std::uint64_t n) { out.push_back(n); });
     }
   }
   for (const Host& host : hosts) out.insert(out.end(), host.times.begin(), host.times.end());

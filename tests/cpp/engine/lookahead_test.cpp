@@ -147,7 +147,7 @@ void show(Network& network, Shown& shown) {
     for (const bool forward : {true, false}) {
       const LinkCounters& c = network.half(link, forward).counters();
       out.insert(out.end(), {c.packets, c.bytes, c.trimmed, c.max_queue, c.pauses});
-      out.insert(out.end(), c.drops.begin(), c.drops.end());
+      c.each_drop([&](std::string_view, std::uint64_t n) { out.push_back(n); });
     }
   }
   for (unsigned h = 0; h < kShape.hosts(); ++h) {

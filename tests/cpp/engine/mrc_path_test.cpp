@@ -64,7 +64,7 @@ TEST(MrcPath, OneSilentLossIsFoundWithinThreeRoundTrips) {
     path.network.schedule(at + packet, LinkChange{.link = link, .backward = false, .impairment = Impairment{}});
     path.network.run_until(seconds(1));
     ASSERT_TRUE(path.flows.done());
-    EXPECT_EQ(path.network.half(link, true).counters().drops[static_cast<std::size_t>(LinkDrop::loss)], 1u);
+    EXPECT_EQ(path.network.half(link, true).counters().drops("loss"), 1u);
     const auto& events = path.network.nic(0).events();
     ASSERT_FALSE(events.empty());
     EXPECT_EQ(events[0].kind, EventKind::ev_assumed_bad);

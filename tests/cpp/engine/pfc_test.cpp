@@ -9,6 +9,7 @@
 
 #include "engine/network.hpp"
 #include "engine/pause_cycle.hpp"
+#include "link/queue_disciplines.hpp"
 #include "packet/pfc_frame.hpp"
 #include "switch/program.hpp"
 
@@ -75,7 +76,7 @@ class Blaster final : public Transport {
   std::uint32_t length_;
 };
 
-constexpr LinkConfig kLink{.rate = gigabits(100), .delay = microseconds(1)};
+const LinkConfig kLink{.rate = gigabits(100), .delay = microseconds(1)};
 
 class PfcTest : public ::testing::Test {
  protected:
@@ -107,7 +108,7 @@ class PfcTest : public ::testing::Test {
     std::uint64_t sum = 0;
     for (LinkId l = 0; l < network.links(); ++l) {
       for (const bool forward : {true, false}) {
-        for (const auto n : network.half(l, forward).counters().drops) sum += n;
+        sum += network.half(l, forward).counters().dropped();
       }
     }
     return sum;
@@ -202,12 +203,12 @@ TEST_F(Incast, LostPauseFramesCostReservedBytesAndAreCounted) {
   network.apply({.link = 0, .forward = false, .impairment = Impairment{.loss = 1.0}});
   for (const NodeId h : {0u, 1u}) blast(h, 0, 2'000);
   network.run_until(milliseconds(5));
-  const auto at = [&](LinkId link, bool forward, LinkDrop reason) {
-    return network.half(link, forward).counters().drops[static_cast<std::size_t>(reason)];
+  const auto at = [&](LinkId link, bool forward, std::string_view reason) {
+    return network.half(link, forward).counters().drops(reason);
   };
-  EXPECT_GT(at(0, false, LinkDrop::loss), 0u);           // what should have paused host 0
-  EXPECT_GT(at(2, false, LinkDrop::pfc_headroom), 0u);   // and what it sent all the same
-  EXPECT_EQ(blasters[2]->received + at(2, false, LinkDrop::pfc_headroom), 4'000u);
+  EXPECT_GT(at(0, false, "loss"), 0u);           // what should have paused host 0
+  EXPECT_GT(at(2, false, "pfc_headroom"), 0u);   // and what it sent all the same
+  EXPECT_EQ(blasters[2]->received + at(2, false, "pfc_headroom"), 4'000u);
 }
 
 TEST_F(Incast, ALostEndOfAPauseRunsOutByItself) {
@@ -294,6 +295,21 @@ TEST_F(PfcTest, WhatIsBuiltWrongIsRefusedByName) {
               ::testing::HasSubstr("the switch's buffer has 50000 B left"));
   EXPECT_THAT(refusal([&] { network.connect({with, 3}, {small, 1}, guarded(9'000, 9'000), kLink); }),
               ::testing::HasSubstr("xon"));
+  // Headroom is for the largest frame of the run.
+  LinkConfig longer = guarded();
+  longer.largest_frame = 9'014;
+  EXPECT_THAT(refusal([&] { network.connect({without, 1}, {with, 4}, longer, kLink); }),
+              ::testing::HasSubstr("may arrive until a pause holds"));
+  longer.pfc.headroom = pfc_headroom(longer, longer);
+  EXPECT_EQ(longer.pfc.headroom, pfc_headroom(kLink, kLink) + 2 * (9'014 - kMaxFrameBytes));
+  EXPECT_EQ(refusal([&] { network.connect({without, 2}, {with, 5}, longer, longer); }),
+            "network: PFC at port 2 of node 2: the node is no switch with PFC");
+  LinkConfig other = guarded();
+  other.queue = choose_queue("codel", {});
+  EXPECT_THAT(refusal([&] { network.connect({without, 3}, {with, 6}, other, kLink); }),
+              ::testing::HasSubstr("discipline of a port under PFC is priority"));
+  EXPECT_THAT(refusal([&] { network.connect({with, 7}, {small, 2}, other, kLink); }),
+              ::testing::HasSubstr("queues by priority alone"));
   EXPECT_THAT(refusal([&] { network.add_switch(4, nullptr, {.pfc = true}); }),
               ::testing::HasSubstr("kernel"));
 }

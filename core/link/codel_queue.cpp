@@ -1,0 +1,29 @@
+// See codel_queue.hpp.
+#include "link/codel_queue.hpp"
+
+#include <array>
+
+#include "packet/ecn.hpp"
+
+namespace loomnet {
+
+std::span<const std::string_view> CodelQueue::drop_names() const {
+  static constexpr std::array<std::string_view, 2> kNames{"queue_full", "codel"};
+  return kNames;
+}
+
+PacketPtr CodelQueue::dequeue(Picoseconds now) {
+  struct {
+    CodelQueue& owner;
+    PacketPtr pop() { return owner.remove(); }
+    std::uint64_t bytes() const { return owner.queued(); }
+    void drop(PacketPtr packet, Picoseconds at) { owner.port_.drop(kCodel, *packet, at); }
+    void mark(Packet& packet) {
+      mark_ce(packet);
+      ++owner.port_.counters.marked;
+    }
+  } queue{*this};
+  return codel_.dequeue(queue, settings_, now);
+}
+
+}  // namespace loomnet

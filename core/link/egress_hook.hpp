@@ -1,0 +1,35 @@
+// The egress hook of a sending port: a switch program marks or edits packets as they leave, with the
+// queue in sight.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "clock/time.hpp"
+#include "link/port_queue.hpp"
+
+namespace loomnet {
+
+struct Departure {
+  Picoseconds now{};               // the packet's first bit leaves
+  std::uint32_t frame_length = 0;  // Ethernet frame without FCS
+  QueueClass queue = kDataClass;   // that the packet waited in
+  bool marked = false;             // it carries CE, or the port's own discipline has just marked it
+  std::span<const QueuedClass, kQueueClasses> waiting;  // behind it, by class
+};
+
+enum class EgressVerdict : std::uint8_t { leave, mark };
+
+// The hook of one half-link. The port calls the hook for every packet at the moment the packet leaves
+// the queue, also for a packet that finds the port idle, in order of departure; never for a MAC control
+// frame. Links advance lazily and, with lookahead, in the receiving node's domain: two half-links of
+// one switch may call out of time order. So each hook has its own state and its own random stream
+// (HalfLink::egress_seed). A hook may edit header bytes, never lengths, classes or order.
+class EgressHook {
+ public:
+  virtual ~EgressHook() = default;
+  // `header`: the first bytes of the frame. On `mark` the port sets CE, if the packet is ECN-capable.
+  virtual EgressVerdict dequeue(std::span<std::uint8_t> header, const Departure& departure) = 0;
+};
+
+}  // namespace loomnet

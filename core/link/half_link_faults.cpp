@@ -1,0 +1,79 @@
+// Changes of a half-link in a run: carrier, rate, delay, share of the queue, impairments.
+#include <algorithm>
+
+#include "link/half_link.hpp"
+
+namespace loomnet {
+
+Picoseconds HalfLink::impair(Packet& packet, Picoseconds arrival) {
+  packet.lost = loss_.lose(impairment_, port_.random);
+  if (impairment_.corrupt > 0 && port_.random.uniform() < impairment_.corrupt) packet.corrupt = true;
+  if (impairment_.reorder > 0 && port_.random.uniform() < impairment_.reorder) {
+    arrival += impairment_.jitter.scaled(port_.random.uniform());
+  }
+  if (impairment_.duplicate > 0 && port_.random.uniform() < impairment_.duplicate &&
+      packet.payload.kind != PayloadKind::frame) {
+    ++port_.counters.duplicated;
+    Picoseconds again = arrival;
+    if (impairment_.reorder > 0) again += impairment_.jitter.scaled(port_.random.uniform());
+    PacketPtr copy = pool_.duplicate(packet);
+    copy->arrival = again;
+    in_flight_.insert(std::move(copy), again);
+  }
+  return arrival;
+}
+
+void HalfLink::set_up(bool up, Picoseconds now) {
+  advance(now);
+  if (up_ && !up) {
+    up_ = false;  // nothing that this leads to is sent here
+    lose_all(now);
+    end_pause(now);  // what was said before does not hold on a new link
+    busy_until_ = std::min(busy_until_, now);
+  }
+  up_ = up;
+}
+
+void HalfLink::lose_all(Picoseconds now) {
+  while (!in_flight_.empty()) port_.drop(WireDrop::link_down, *in_flight_.pop(), now, true);
+  while (PacketPtr packet = queue().remove()) port_.drop(WireDrop::link_down, *packet, now);
+  queued_packets_ = 0;
+  report_queued(now);
+  if (pauses_) [[unlikely]] attend(now);
+}
+
+void HalfLink::clear() {
+  in_flight_.clear();
+  while (queue().remove()) continue;
+  queued_packets_ = 0;
+}
+
+void HalfLink::set_rate(BitsPerSecond rate, Picoseconds now) {
+  advance(now);
+  config_.rate = rate;
+  glass_ = rate.count == 0;
+  ps_per_byte_ = exact_ps_per_byte(rate);
+}
+
+void HalfLink::set_queue_share(double share, Picoseconds now) {
+  advance(now);
+  queue().set_share(share);
+}
+
+void HalfLink::set_delay(Picoseconds delay, Picoseconds now) {
+  advance(now);
+  overtaking_ |= delay < delay_;
+  config_.delay = delay_ = delay;
+  if (overtaking_) expect_departure(now);
+}
+
+void HalfLink::set_impairment(const Impairment& impairment, Picoseconds now) {
+  advance(now);
+  impairment_ = impairment;
+  impaired_ = impairment.any();
+  note_observers();
+  overtaking_ |= impairment.reorder > 0;
+  if (overtaking_) expect_departure(now);
+}
+
+}  // namespace loomnet

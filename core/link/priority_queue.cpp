@@ -1,0 +1,118 @@
+// Strict priority with the control queue's share, RED, trimming and PFC; see priority_queue.hpp.
+#include "link/priority_queue.hpp"
+
+#include <stdexcept>
+
+namespace loomnet {
+namespace {
+
+std::int64_t part_of(double share, std::int64_t whole) {
+  if (!(share > 0 && share < 1)) {
+    throw std::invalid_argument("LinkConfig.control_share: between 0 and 1, both excluded");
+  }
+  const auto part = static_cast<std::int64_t>(share * static_cast<double>(whole) + 0.5);
+  return std::clamp<std::int64_t>(part, 1, whole - 1);
+}
+
+}  // namespace
+
+PriorityQueue::PriorityQueue(SendingPort& port, const LinkConfig& config)
+    : PortQueue(port),
+      trims_(config.trim),
+      trim_coin_(config.trim_coin),
+      control_share_(part_of(config.control_share, kWholeShare)),
+      data_limit_(config.data_limit),
+      control_limit_(config.control_limit),
+      red_{config.ecn_low, config.ecn_high, config.ecn_share},
+      trim_{config.trim_dscp, config.trim_size, config.trim_fix_lengths},
+      whole_data_limit_(data_limit_),
+      whole_control_limit_(control_limit_),
+      whole_red_(red_) {}
+
+std::span<const std::string_view> PriorityQueue::drop_names() const {
+  static constexpr std::array<std::string_view, 3> kNames{"queue_full", "control_full",
+                                                          "pfc_headroom"};
+  return kNames;
+}
+
+Offer PriorityQueue::cut_or_drop(PacketPtr packet, Picoseconds now) {
+  Offer result = Offer::accepted;
+  if (packet->queue != kControlClass) {
+    if (!trims_ || !packet->trimmable) {
+      port_.drop(lossless(*packet) ? kPfcHeadroom : kQueueFull, *packet, now);
+      return Offer::dropped;
+    }
+    if (trim_coin_) cut_instead(packet);
+    // A packet that is no longer than a trimmed one goes whole, as SONiC sends it.
+    if (can_trim(*packet, trim_)) {
+      if (!trim(*packet, trim_)) {
+        port_.drop(kQueueFull, *packet, now);
+        return Offer::dropped;
+      }
+      ++port_.counters.trimmed;
+      result = Offer::trimmed;
+    }
+    packet->queue = kControlClass;
+  }
+  if (!admits_control(*packet)) {
+    port_.drop(kControlFull, *packet, now);
+    return Offer::dropped;
+  }
+  keep(std::move(packet));
+  return result;
+}
+
+// Exchanges an arriving packet that has no room with the last one waiting, by a toss.
+void PriorityQueue::cut_instead(PacketPtr& packet) {
+  PacketFifo& queue = queues_[packet->queue];
+  if (queue.empty() || !queue.back().trimmable || queue.back().wire_length < packet->wire_length ||
+      port_.random.uniform() < 0.5) {
+    return;
+  }
+  if (buffer_) buffer_->give(queue.back());
+  count_out(queue.back());
+  data_bytes_ -= queue.back().wire_length - packet->wire_length;
+  if (buffer_) buffer_->take(*packet);
+  count_in(*packet);
+  packet = queue.replace_back(std::move(packet));
+}
+
+PacketPtr PriorityQueue::remove() {
+  for (PacketFifo& queue : queues_) {
+    if (queue.empty()) continue;
+    PacketPtr packet = queue.pop();
+    count_out(*packet);
+    if (packet->queue != kControlClass) {
+      data_bytes_ -= packet->wire_length;
+      if (buffer_) buffer_->give(*packet);
+    }
+    control_credit_ = 0;
+    return packet;
+  }
+  return nullptr;
+}
+
+bool PriorityQueue::may_send() const {
+  for (std::size_t q = 0; q < kQueueClasses; ++q) {
+    if (q != kDataClass && !queues_[q].empty()) return true;
+  }
+  return false;
+}
+
+bool PriorityQueue::holds_from(std::uint16_t ingress) const {
+  const PacketFifo& data = queues_[kDataClass];
+  if (data.empty()) return false;
+  for (const Packet* p = &data.front(); p; p = p->next) {
+    if (p->ingress == ingress) return true;
+  }
+  return false;
+}
+
+void PriorityQueue::set_share(double share) {
+  data_limit_ = share_of(whole_data_limit_, share);
+  control_limit_ = share_of(whole_control_limit_, share);
+  red_.low = share_of(whole_red_.low, share);
+  red_.high = share_of(whole_red_.high, share);
+}
+
+}  // namespace loomnet

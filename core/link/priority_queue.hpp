@@ -1,0 +1,123 @@
+// The default discipline: eight strict-priority queues of which control is first, RED marking,
+// trimming, data that PFC holds ("MRC + SRv6 multi-plane fabrics" 2.9, 2.10).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "clock/fetch.hpp"
+#include "link/link_config.hpp"
+#include "link/port_queue.hpp"
+#include "link/red.hpp"
+#include "packet/ecn.hpp"
+#include "packet/trim.hpp"
+
+namespace loomnet {
+
+class PriorityQueue final : public PortQueue {
+ public:
+  // kPfcHeadroom: a packet under PFC that no reserved byte was left for; faults can lead to that.
+  static constexpr QueueDrop kQueueFull = 0, kControlFull = 1, kPfcHeadroom = 2;
+
+  PriorityQueue(SendingPort& port, const LinkConfig& config);
+
+  std::span<const std::string_view> drop_names() const override;
+  Offer enqueue(PacketPtr packet, Picoseconds now) override;
+  PacketPtr dequeue(Picoseconds now) override;
+  PacketPtr remove() override;
+  void set_share(double share) override;
+
+  // While PFC holds data, dequeue gives packets of other classes alone.
+  void hold_data(bool held) { held_ = held; }
+  // Whether dequeue has a packet to give while PFC holds data.
+  bool may_send() const;
+  // Whether some packet of data waits here that came in by this port.
+  bool holds_from(std::uint16_t ingress) const;
+  // Asks for the packet that likely leaves next.
+  void prepare() const {
+    fetch(&queues_[queues_[kDataClass].empty() ? kControlClass : kDataClass].front(), 128);
+  }
+
+ private:
+  static constexpr std::int64_t kWholeShare = 256;
+  bool admits(const Packet& packet, Picoseconds now) {
+    if (data_limit_ && data_bytes_ + packet.wire_length > data_limit_ && !lossless(packet)) {
+      return false;
+    }
+    return buffer_admits(packet, data_bytes_, now);
+  }
+  bool admits_control(const Packet& packet) const {
+    return control_limit_ == 0 ||
+           classes_[kControlClass].bytes + packet.wire_length <= control_limit_;
+  }
+  bool lossless(const Packet& packet) const { return buffer_ && buffer_->lossless(packet); }
+  void keep(PacketPtr packet);
+  Offer cut_or_drop(PacketPtr packet, Picoseconds now);
+  void cut_instead(PacketPtr& packet);
+
+  bool held_ = false;  // by PFC
+  bool trims_, trim_coin_;
+  std::uint64_t data_bytes_ = 0;  // of all classes but control
+  // What control has sent ahead of waiting data, less what it may: a byte of control adds
+  // kWholeShare - control_share_, a byte of data takes control_share_ off.
+  std::int64_t control_credit_ = 0;
+  std::int64_t control_share_;  // of kWholeShare
+  std::uint64_t data_limit_, control_limit_;
+  RedMarker red_;
+  std::array<PacketFifo, kQueueClasses> queues_;
+  TrimOptions trim_;
+  // As configured, for set_share().
+  std::uint64_t whole_data_limit_, whole_control_limit_;
+  RedMarker whole_red_;
+};
+
+// The three below run for every packet that waits: inline, so that the default port pays no call.
+[[gnu::always_inline]] inline void PriorityQueue::keep(PacketPtr packet) {
+  if (packet->queue != kControlClass) {
+    data_bytes_ += packet->wire_length;
+    if (buffer_) buffer_->take(*packet);
+    port_.counters.max_queue = std::max(port_.counters.max_queue, data_bytes_);
+  }
+  count_in(*packet);
+  queues_[packet->queue].push(std::move(packet));
+}
+
+[[gnu::always_inline]] inline Offer PriorityQueue::enqueue(PacketPtr packet, Picoseconds now) {
+  if (packet->queue == kControlClass ? !admits_control(*packet) : !admits(*packet, now)) {
+    return cut_or_drop(std::move(packet), now);
+  }
+  keep(std::move(packet));
+  return Offer::accepted;
+}
+
+[[gnu::always_inline]] inline PacketPtr PriorityQueue::dequeue(Picoseconds) {
+  // Control goes first, but has at most its share of the link while data waits: what it sent ahead
+  // is owed to the data behind it. The share is one of bytes, and a data packet is as long as many
+  // control packets: after one, control may send as much as that packet has earned it.
+  std::size_t q = data_bytes_ > 0 ? kDataClass : kQueueClasses;
+  while (q < kQueueClasses && (queues_[q].empty() || (held_ && q == kDataClass))) ++q;
+  const bool data_waits = q < kQueueClasses;
+  if (!queues_[kControlClass].empty() && (!data_waits || control_credit_ <= 0)) q = kControlClass;
+  const std::uint64_t data_before = data_bytes_;
+  PacketPtr packet = queues_[q].pop();
+  count_out(*packet);
+  if (q == kControlClass) {
+    const std::int64_t cost = packet->wire_length * (kWholeShare - control_share_);
+    control_credit_ = data_waits ? control_credit_ + cost : 0;
+  } else {
+    data_bytes_ -= packet->wire_length;
+    if (buffer_) buffer_->give(*packet);
+    const std::int64_t earned = packet->wire_length * control_share_;
+    control_credit_ = data_bytes_ ? std::max(control_credit_ - earned, -earned) : 0;
+    if (packet->ect && red_.marks(data_before, port_.random)) {
+      mark_ce(*packet);
+      ++port_.counters.marked;
+    }
+  }
+  return packet;
+}
+
+}  // namespace loomnet
