@@ -42,6 +42,7 @@ __all__: list[str] = [
     "congestion_controls",
     "forward_tables",
     "monotonic_ns",
+    "queue_disciplines",
     "register_congestion_control",
     "testing",
     "transports",
@@ -288,6 +289,9 @@ class LinkConfig:
         ecn_share: float = 1.0,
         control_share: float = 0.25,
         trim_coin: bool = True,
+        largest_frame: int = 4238,
+        queue: str = "priority",
+        queue_options: collections.abc.Sequence[tuple[str, int]] = [],
     ) -> None: ...
 
 class TableBatch:
@@ -840,6 +844,11 @@ def forward_tables(
 def monotonic_ns() -> int:
     """
     The clock of all marks, in nanoseconds.
+    """
+
+def queue_disciplines() -> dict:
+    """
+    Queue disciplines by name, each with its options: name, unit (time in picoseconds, size in bytes, count or switch), preset, least and most.
     """
 
 def register_congestion_control(

@@ -11,6 +11,7 @@ from typing import Any
 from loomnet.base import bounds
 from loomnet.base.errors import FabricError
 from loomnet.base.units import Size, Time
+from loomnet.fabrics import queues
 from loomnet.fabrics.links import HalfLink
 from loomnet.fabrics.pfc import Pfc
 from loomnet.fabrics.topology import Topology
@@ -22,7 +23,7 @@ HEADER_BYTES, SACK_FRAME_BYTES = 142, 154
 TRIM_BYTES = 128
 # Bytes beside a frame's own, and the smallest frame: a pause frame.
 FRAMING_BYTES, PAUSE_BYTES = 24, 60
-# The engine reckons with the largest frame of any transport: 4,096 B behind MRC's headers.
+# Largest frame of a run whose transport says nothing else: 4,096 B behind MRC's headers.
 MAX_FRAME_BYTES = 4096 + 142
 NO_PFC = {"pfc_xoff_bytes": 0, "pfc_xon_bytes": 0, "pfc_headroom_bytes": 0}
 # DCQCN's marking at 40 Gb/s; the bytes grow with the rate ("MRC + SRv6 multi-plane fabrics" 5).
@@ -55,18 +56,20 @@ LEAST_OVERHEAD = FrameOverhead(header=74, ack=74, parts=True)
 class LinkDefaults:
     """How switches queue the packets of a run where links do not say. `pfc`: without loss, by PFC;
     `dcqcn`: marked as DCQCN's constants have it; `trims`: packets may be trimmed, for which queues
-    are shorter."""
+    are shorter; `largest_frame`: bytes of the run's largest Ethernet frame, for PFC's headroom."""
 
     pfc: bool = False
     dcqcn: bool = False
     trims: bool = True
+    largest_frame: int = MAX_FRAME_BYTES
 
     @classmethod
     def of_all(cls, wanted: Iterable[LinkDefaults]) -> LinkDefaults:
         """For several transports at once: what one of them needs, all have."""
         each = list(wanted)
         return cls(pfc=any(one.pfc for one in each), dcqcn=any(one.dcqcn for one in each),
-                   trims=any(one.trims for one in each))
+                   trims=any(one.trims for one in each),
+                   largest_frame=max(one.largest_frame for one in each))
 
 
 _TIERS = ("host–leaf", "leaf–T1", "T1–core")
@@ -139,7 +142,13 @@ def half_settings(
     # egress neither marks nor trims: only kernel traffic ever queues there.
     bdp = max(spec.rate.bytes_in(rtt), MIN_QUEUE_PACKETS * frame)
     pauses = defaults.pfc if spec.pfc is None else spec.pfc is not False
-    lossy = from_host or not (pauses or (spec.trim and defaults.trims))
+    paused_back = defaults.pfc if back.pfc is None else back.pfc is not False
+    ordered = spec.queue == queues.PRIORITY
+    if not ordered and ((pauses and not last_hop) or (paused_back and not from_host)):
+        raise FabricError(
+            f'{where}: queue: a port under PFC queues by priority, not "{spec.queue}"; give '
+            'queue="priority" or, on this link both ways, pfc=False')
+    lossy = from_host or not ordered or not (pauses or (spec.trim and defaults.trims))
     limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
     if spec.data_limit is not None:
         limit = spec.data_limit.bytes
@@ -152,11 +161,14 @@ def half_settings(
         low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
                      for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))
         share = DCQCN_PMAX
-    trims = spec.trim and not from_host
+    trims = spec.trim and ordered and not from_host
+    options = dict(spec.queue_options)
+    if spec.ecn is not None and "ecn" in queues.disciplines()[spec.queue]:
+        options["ecn"] = int(spec.ecn)
     # A host takes whatever comes and never pauses the network.
     lossless = NO_PFC
     if not last_hop:
-        lossless = thresholds(spec, back, bdp, frame, default=defaults.pfc, where=where)
+        lossless = thresholds(spec, back, bdp, frame, defaults, where=where)
     bounds.check_half(where, spec.rate.count, rtt.count, {
         "data_limit": limit, "control_limit": control, "ecn": high,
         "pfc": sum(lossless.values())})
@@ -171,6 +183,9 @@ def half_settings(
         "ecn_share": share,
         "trim_bytes": TRIM_BYTES if trims else 0,
         "trim_victim": spec.trim_victim,
+        "queue": spec.queue,
+        "queue_options": tuple(sorted(options.items())),
+        "largest_frame_bytes": defaults.largest_frame,
         **lossless,
     }
 
@@ -192,16 +207,16 @@ def tier_settings(
     ]
 
 
-def needed_headroom(ahead: HalfLink, back: HalfLink) -> int:
+def needed_headroom(ahead: HalfLink, back: HalfLink, largest_frame: int) -> int:
     """Bytes that may arrive by `ahead` after its far end has decided to pause: the pause frame
-    waits for a frame on `back`, crosses it, and finds the sender at the start of a frame. Rounded
-    up a little: the engine, which checks again, counts in picoseconds."""
+    waits for a frame on `back`, crosses it, and finds the sender at the start of a frame, both of
+    the largest size. Rounded up a little: the engine, which checks again, counts in picoseconds."""
 
     def clocked(frame: int, half: HalfLink) -> float:
         return (frame + FRAMING_BYTES) * 8e12 / half.rate.count
 
-    until_heard = clocked(MAX_FRAME_BYTES, back) + clocked(PAUSE_BYTES, back) + back.delay.count
-    until_quiet = clocked(MAX_FRAME_BYTES, ahead) + ahead.delay.count
+    until_heard = clocked(largest_frame, back) + clocked(PAUSE_BYTES, back) + back.delay.count
+    until_quiet = clocked(largest_frame, ahead) + ahead.delay.count
     needed = int((until_heard + until_quiet) * ahead.rate.count / 8e12)
     # Above 2.7 Tb/s the engine's rounding to picoseconds is whole bytes, as a float's 53 bits are
     # above a terabyte.
@@ -209,10 +224,10 @@ def needed_headroom(ahead: HalfLink, back: HalfLink) -> int:
 
 
 def thresholds(
-    spec: HalfLink, back: HalfLink, bdp: int, frame: int, *, default: bool, where: str
+    spec: HalfLink, back: HalfLink, bdp: int, frame: int, defaults: LinkDefaults, *, where: str
 ) -> dict[str, int]:
     """Bytes of xoff, xon and headroom of the port that `spec` ends at; zeros without PFC."""
-    chosen = default if spec.pfc is None else spec.pfc
+    chosen = defaults.pfc if spec.pfc is None else spec.pfc
     if chosen is False:
         return dict(NO_PFC)
     pfc = chosen if isinstance(chosen, Pfc) else Pfc()
@@ -224,12 +239,12 @@ def thresholds(
             + (f"xon {pfc.xon}" if pfc.xon else f"xon, two frames of {frame} B below")
             + "; raise xoff or give a smaller xon"
         )
-    needed = needed_headroom(spec, back)
+    needed = needed_headroom(spec, back, defaults.largest_frame)
     headroom = needed if pfc.headroom is None else pfc.headroom.bytes
     if headroom < needed:
         raise FabricError(
             f"{where}: pfc: headroom {pfc.headroom} is less than the {needed} B that still arrive "
             f"until a pause holds (round trip {Time.of(spec.delay.count + back.delay.count)} at "
-            f"{spec.rate} and two largest frames); raise it or leave it out"
+            f"{spec.rate} and two frames of {defaults.largest_frame} B); raise it or leave it out"
         )
     return {"pfc_xoff_bytes": xoff, "pfc_xon_bytes": xon, "pfc_headroom_bytes": headroom}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loomnet.base.errors import FabricError, UsageError
 from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.units import Rate, Size, Time
+from loomnet.fabrics import queues
 
 if TYPE_CHECKING:
     from loomnet.fabrics.pfc import Pfc
@@ -29,6 +30,10 @@ class HalfLink:
     # Lossless by PFC at the switch port this direction ends at; None: where the transport has it
     # (roce on the virtual clock).
     pfc: Pfc | bool | None = None
+    # Discipline of the switch port that sends this direction, and those of its options that are not
+    # at their presets, in the engine's numbers. A host's NIC has a queue of its own.
+    queue: str = queues.PRIORITY
+    queue_options: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass
@@ -79,7 +84,7 @@ def _victim(value: Any) -> str:
 # Settings for which None stands for the plan's own default.
 _DEFAULTED = ("data_limit", "control_limit", "control_share", "ecn", "pfc")
 OVERRIDES = ("rate", "delay", "data_limit", "control_limit", "control_share", "ecn", "trim",
-             "trim_victim", "pfc")
+             "trim_victim", "pfc", "queue")
 _CONVERT: dict[str, Any] = {
     "rate": Rate,
     "delay": Time,
@@ -90,14 +95,19 @@ _CONVERT: dict[str, Any] = {
     "trim": _switched,
     "trim_victim": _victim,
     "pfc": pfc_setting,
+    "queue": queues.discipline,
 }
 
 
 def changed(half: HalfLink, overrides: dict[str, Any], where: str) -> HalfLink:
-    values = {}
+    """A direction with these settings, of which some are options of its queue discipline. Another
+    discipline starts from its presets."""
+    values: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for name, value in overrides.items():
         if name not in OVERRIDES:
-            raise FabricError(f'{where}: unknown setting "{name}"{did_you_mean(name, OVERRIDES)}')
+            options[name] = value
+            continue
         if value is None and name in _DEFAULTED:
             values[name] = None
             continue
@@ -105,4 +115,24 @@ def changed(half: HalfLink, overrides: dict[str, Any], where: str) -> HalfLink:
             values[name] = _CONVERT[name](value)
         except UsageError as error:
             raise FabricError(f"{where}: {name}: {error}") from None
-    return replace(half, **values)
+    half = replace(half, **values)
+    if "queue" in values:
+        half = replace(half, queue_options=())
+    return _with_options(half, options, where) if options else half
+
+
+def _with_options(half: HalfLink, options: dict[str, Any], where: str) -> HalfLink:
+    known = queues.options_of(half.queue)
+    numbers = dict(half.queue_options)
+    for name, value in options.items():
+        if name not in known:
+            owners = queues.having(name)
+            raise FabricError(
+                f'{where}: {name} is an option of queue="{owners[0]}", not of "{half.queue}"'
+                if owners else
+                f'{where}: unknown setting "{name}"{did_you_mean(name, (*OVERRIDES, *known))}')
+        try:
+            numbers[name] = queues.as_option(known[name], value)
+        except UsageError as error:
+            raise FabricError(f"{where}: {name}: {error}") from None
+    return replace(half, queue_options=tuple(sorted(numbers.items())))

@@ -79,8 +79,15 @@ class Fabric:
     def add_link(
         self, a: str, b: str, *, rate: Rate | str, delay: Time | str, **overrides: Any
     ) -> str:
-        """Links two nodes, full duplex. `overrides`: data_limit, control_limit,
-        control_share, ecn, trim, trim_victim, pfc."""
+        """Links two nodes, full duplex. `overrides`: data_limit, control_limit, control_share, ecn,
+        trim, trim_victim, pfc, queue and the options of that queue discipline.
+
+        `queue` names how a switch port of the link queues. "priority" (default): control before
+        data, ECN by RED, trimming, PFC. "fifo": one queue, tail drop at data_limit, ECN as above.
+        "codel": CoDel (RFC 8289; `target` 5 ms, `interval` 100 ms). "fq": deficit round robin over
+        flows (`flows` 1024, `quantum` 1514 B). "fq_codel": CoDel in each of them (RFC 8290). With
+        CoDel, ECN-capable packets are marked instead of dropped unless ecn=False. All but the first
+        neither trim nor run under PFC, and hold 5 bandwidth-delay products by default."""
         for end in (a, b):
             _text("add_link", end)
             if end not in self.hosts and end not in self.switches:
@@ -99,8 +106,7 @@ class Fabric:
 
     @checked_call
     def override(self, pattern: str, **overrides: Any) -> Fabric:
-        """Changes rate, delay, data_limit, control_limit, control_share, ecn, trim, trim_victim or
-        pfc of links that match."""
+        """Changes settings of links that match: rate, delay, and those that add_link takes."""
         for link, direction in self.match(pattern):
             if direction >= 0:
                 link.forward = changed(link.forward, overrides, pattern)

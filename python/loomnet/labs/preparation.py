@@ -107,9 +107,9 @@ def prepare(
         hosts=sorted({host for hosts in placed for host in hosts}) if in_part else None,
         defaults=LinkDefaults.of_all(
             # A live run's switches have no PFC, so neither has its twin.
-            transport(job.transport).link_defaults(
-                options.get(job.transport, {}),
-                switches_pause=clock == "virtual" and not twin) for job in jobs))
+            each.link_defaults(options.get(each.model, {}),
+                               switches_pause=clock == "virtual" and not twin)
+            for each in (transport(job.transport) for job in jobs)))
     timetable = Timetable(plan, list(faults), reroute_delay=reroute, moments=moments)
     return RunRequest(
         plan=plan,

@@ -37,6 +37,9 @@ class HalfLinkPlan:
     ecn_share: float  # of packets marked just below ecn_high_bytes; all above
     trim_bytes: int  # 0: no trimming
     trim_victim: str  # which packet a full queue cuts: "arriving", or by a "coin" the last waiting
+    queue: str  # discipline of the sending port, and its options that are not at their presets
+    queue_options: tuple[tuple[str, int], ...]
+    largest_frame_bytes: int  # of the run's packets
     pfc_xoff_bytes: int  # of the switch port it ends at; 0: no PFC there
     pfc_xon_bytes: int
     pfc_headroom_bytes: int

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loomnet.base import bounds
+from loomnet.base.errors import FabricError
 from loomnet.base.units import Time
 from loomnet.fabrics.link_settings import HEADER_BYTES, LinkDefaults, base_rtt, half_settings
 from loomnet.fabrics.model import Fabric
+from loomnet.fabrics.queues import PRIORITY
 from loomnet.fabrics.topology import Topology
 from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.model import HalfLinkPlan, HostPlan, LinkPlan, Plan, SwitchPlan
@@ -90,11 +92,17 @@ def _switch_plan(fabric: Fabric, topology: Topology, name: str, links: Sequence[
     node = topology.number[name]
     ports = tuple(link for _, link in sorted(topology.ports[node].items()))
     queued = reserved = 0
+    others: list[HalfLinkPlan] = []
     for number in ports:
         ahead, back = links[number].forward, links[number].backward
         leaves, arrives = (ahead, back) if ahead.source == node else (back, ahead)
         queued += leaves.data_limit_bytes + leaves.control_limit_bytes
         reserved += arrives.reserved_bytes
+        others += [leaves] if leaves.queue != PRIORITY else []
+    if reserved and others:
+        raise FabricError(
+            f'{others[0].name}: queue: ports of {name} are under PFC, so its packets wait by '
+            f'priority, not "{others[0].queue}"; give queue="priority", or pfc=False on its links')
     bounds.check_buffer(name, queued + reserved)
     return SwitchPlan(
         node,

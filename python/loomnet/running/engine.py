@@ -56,7 +56,9 @@ def link_config(half: HalfLinkPlan) -> _core.LinkConfig:
         ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes, last_hop=half.last_hop,
         pfc_xoff=half.pfc_xoff_bytes, pfc_xon=half.pfc_xon_bytes,
         pfc_headroom=half.pfc_headroom_bytes, ecn_share=half.ecn_share,
-        control_share=half.control_share, trim_coin=half.trim_victim == "coin")
+        control_share=half.control_share, trim_coin=half.trim_victim == "coin",
+        largest_frame=half.largest_frame_bytes, queue=half.queue,
+        queue_options=list(half.queue_options))
 
 
 def model_of(job: Job, options: Mapping[str, Any], plan: Plan

@@ -8,9 +8,9 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Time
-from loomnet.fabrics.link_settings import CONTROL_SHARE_MOST, FrameOverhead
+from loomnet.fabrics.link_settings import CONTROL_SHARE_MOST, FrameOverhead, LinkDefaults
 from loomnet.plans.model import Plan
-from loomnet.systems.transport import Notes, Options, RunEngine, Transport
+from loomnet.systems.transport import Notes, Options, RunEngine, Transport, largest_frame
 
 # `net` constants are those of software time, `sim` those of hardware ("MRC + SRv6 multi-plane
 # fabrics" 4): which apply follows from the fabric, never from the clock.
@@ -28,6 +28,9 @@ class Mrc(Transport):
     figures = ("lost", "retransmitted", "readmitted")
     captured_bytes = 230
     queue_pair_bytes = 32 << 10
+
+    def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
+        return LinkDefaults(largest_frame=largest_frame(options.get("mtu"), self.overhead.header))
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
         if plan.base_rtt_ps > MOST_RTT_PS:

@@ -8,9 +8,10 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
+from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.plans.model import Plan
-from loomnet.systems.transport import Options, Transport
+from loomnet.systems.transport import Options, Transport, largest_frame
 
 # MTU of a live fabric's ports, which kernel TCP fills; its model does too unless told otherwise.
 LIVE_MTU = 3400
@@ -41,6 +42,9 @@ class Tcp(Transport):
     def check_options(self, options: Options) -> None:
         if not isinstance(options.get("cc", ""), str):
             raise UsageError(f"run: tcp: cc={quoted(options['cc'])} is not a name")
+
+    def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
+        return LinkDefaults(largest_frame=largest_frame(options.get("mtu"), ETHERNET_BYTES))
 
     def start_ps(self, plan: Plan) -> int:
         return max(plan.base_rtt_ps * HANDSHAKE_RTTS, min(super().start_ps(plan), START_PS))

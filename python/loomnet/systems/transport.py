@@ -6,13 +6,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from loomnet.fabrics.link_settings import LEAST_OVERHEAD, FrameOverhead, LinkDefaults
+from loomnet.fabrics.link_settings import (
+    LEAST_OVERHEAD,
+    MAX_FRAME_BYTES,
+    FrameOverhead,
+    LinkDefaults,
+)
 from loomnet.jobs.model import Job
 from loomnet.plans.model import Plan
 
 Options = Mapping[str, Any]
 Notes = dict[str, float | int | str | None]
+MOST_MTU = 1 << 16  # larger values are refused where the model is made
 START_RTTS = 64  # round trips in which paths are measured before a job begins
+
+
+def largest_frame(mtu: Any, overhead: int) -> int:
+    """Bytes of the largest frame of a run whose packets hold `mtu` and so many bytes more; None and
+    what no model takes: the largest of a transport's defaults."""
+    fits = type(mtu) is int and 0 < mtu <= MOST_MTU
+    return max(MAX_FRAME_BYTES, mtu + overhead) if fits else MAX_FRAME_BYTES
 
 
 class RunEngine(Protocol):
