@@ -327,6 +327,8 @@ def test_nothing_changes_the_owner_of_a_path():
 def test_every_script_is_sound_shell():
     shellcheck = shutil.which("bash")
     for script in SCRIPTS.iterdir():
+        if "bash" not in script.read_text().partition("\n")[0] and script.suffix != ".sh":
+            continue  # of Python
         done = subprocess.run([shellcheck, "-n", script], capture_output=True, text=True)
         assert done.returncode == 0, textwrap.shorten(done.stderr, 400)
 

@@ -220,7 +220,7 @@ def test_command(tmp_path, monkeypatch, capsys, slow, behind, status):
     out = capsys.readouterr().out
     assert "mrc.completion_s" in out and "5 %: of the live figure" in out
     assert (" NO\n" in out) == (status == 1)
-    gaps = engines["virtual"].requests[0].options["gaps_ps"]
+    gaps = engines["virtual"].requests[0].lead.gaps_ps
     # A training job's iterations leave no room between them: 0.2 s of each 0.5 s has no work.
     assert gaps == ((S // 5,) * len(steady_run().iterations),) * 2
     assert "gaps_ps" not in engines["live"].requests[0].options

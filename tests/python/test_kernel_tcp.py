@@ -18,7 +18,7 @@ from loomnet.live import flow_agent, kernel_flows, kernel_tcp
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.run import LiveRunner
 from loomnet.plans.make import make_plan
-from loomnet.running.request import RunRequest
+from loomnet.running.request import JobRequest, RunRequest
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_live_run_is_not_looked_at_all_the_time(tmp_path):
 
     def check(every, dilation):
         LiveRunner().check(RunRequest(
-            plan=plan, job=ln.AllReduce("1 kB", transport="mrc"), placement=(0, 1),
+            plan=plan, jobs=(JobRequest(ln.AllReduce("1 kB", transport="mrc"), (0, 1)),),
             timetable=Timetable(plan, [], reroute_delay=None), faults=(), label="", seed=0,
             directory=tmp_path, dilation=dilation, options={"sample": every}))
 

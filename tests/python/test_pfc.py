@@ -13,7 +13,7 @@ from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.faults.timetable import Timetable
 from loomnet.live.run import LiveRunner
 from loomnet.plans.make import make_plan
-from loomnet.running.request import RunRequest
+from loomnet.running.request import JobRequest, RunRequest
 
 
 def clos(**values):
@@ -258,7 +258,7 @@ def test_a_live_run_refuses_it(tmp_path):
     fabric = clos(rate="1 Mb/s", pfc=True)
     plan = make_plan(fabric)
     request = RunRequest(
-        plan=plan, job=ln.AllReduce("1 kB", transport="roce"), placement=tuple(range(16)),
+        plan=plan, jobs=(JobRequest(ln.AllReduce("1 kB", transport="roce"), tuple(range(16))),),
         timetable=Timetable(plan, [], reroute_delay=None), faults=(), label="", seed=0,
         directory=tmp_path)
     with pytest.raises(UsageError, match="pfc: not on the live clock"):

@@ -12,7 +12,7 @@ import loomnet as ln
 from loomnet.base.errors import AddressError, FabricError, UsageError
 from loomnet.fabrics.clos_shape import Clos
 from loomnet.fabrics.description import figures
-from loomnet.labs import lab as laboratory
+from loomnet.labs import preparation
 from loomnet.labs.lab import Lab
 from loomnet.plans.make import make_plan
 
@@ -233,8 +233,8 @@ def test_a_run_on_the_part_ends_as_on_the_whole(tmp_path, monkeypatch, name, tra
     for number, (job, faults) in enumerate(jobs):
         seen = []
         for built in (10**9, 0):
-            monkeypatch.setattr(laboratory, "BUILT_WHOLE", built)
-            monkeypatch.setattr(laboratory, "BUILT_WHOLE_FOR_FAULTS", built)
+            monkeypatch.setattr(preparation, "BUILT_WHOLE", built)
+            monkeypatch.setattr(preparation, "BUILT_WHOLE_FOR_FAULTS", built)
             lab = Lab("part", seed=5, directory=tmp_path / f"{number}-{built}")
             r = lab.run(FABRICS[name](), job, faults)
             report = lab.write().read_bytes()

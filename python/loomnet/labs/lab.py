@@ -282,8 +282,7 @@ class Lab:
         prepared = prepare(
             fabric, jobs, faults, clock=self.clock, seed=self.seed if seed is None else seed,
             base=self._base, reroute_delay=reroute_delay, dilation=dilation,
-            options=options if gaps is None else {"gaps_ps": gaps, **options},
-            moments=self._moments.get(label), recorded=recorded, twin=gaps is not None)
+            options=options, moments=self._moments.get(label), recorded=recorded, replayed=gaps)
         if label and self._source is not None and label == self._source.name:
             raise UsageError(f"run: label {quoted(label)} is the name of the scenario's file, of "
                              "which a run keeps a copy; choose another")

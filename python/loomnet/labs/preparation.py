@@ -72,11 +72,11 @@ def prepare(
     options: dict[str, Any],
     moments: Mapping[str, tuple[int, int]] | None,
     recorded: bool,
-    twin: bool,
+    replayed: tuple[Any, ...] | None,
 ) -> RunRequest:
     """The request of a run that is yet to get its folder. `recorded`: whether packets are captured;
-    `twin`: whether the run repeats a live one on the virtual clock. Raises UsageError,
-    FabricError."""
+    `replayed`: compute times of the live run that this one repeats on the virtual clock; None: it
+    repeats none. Raises UsageError, FabricError."""
     if not isinstance(fabric, Fabric):
         raise UsageError(f"run: {quoted(fabric)} is not a fabric; see ln.clos.two_tier, ln.Fabric")
     check_dilation("run", dilation)
@@ -91,6 +91,8 @@ def prepare(
     for job in jobs:
         check_run(job, faults, reroute, gaps)
         check(job, clock)
+    if replayed is not None and not gaps:
+        gaps = replayed
     if len(jobs) > 1 and gaps:
         raise UsageError("run: gaps_ps: compute times are replayed for a run of one job")
     names, placed = job_names(jobs), placements(jobs, fabric)
@@ -108,7 +110,7 @@ def prepare(
         defaults=LinkDefaults.of_all(
             # A live run's switches have no PFC, so neither has its twin.
             each.link_defaults(options.get(each.model, {}),
-                               switches_pause=clock == "virtual" and not twin)
+                               switches_pause=clock == "virtual" and replayed is None)
             for each in (transport(job.transport) for job in jobs)))
     timetable = Timetable(plan, list(faults), reroute_delay=reroute, moments=moments)
     return RunRequest(
