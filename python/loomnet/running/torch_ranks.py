@@ -143,8 +143,9 @@ class RankJob:
         return {} if group is None else {
             rank.spec.rank: rank.process.known_pid for rank in group.running}
 
-    def where(self, rank: int) -> list[str]:
-        """A line with the rank's state and operation, then lines of its threads' Python stacks."""
+    def where(self, rank: int, state: str | None = None) -> list[str]:
+        """A line with the rank's state and operation, then lines of its threads' Python stacks.
+        `state`: as it was before the ranks were asked for their stacks, which wakes them."""
         assert self.group is not None
         bridge = self.bridges[rank]
         found = next((r for r in self.group.running if r.spec.rank == rank), None)
@@ -152,7 +153,7 @@ class RankJob:
             return [f"  rank {rank} has ended"]
         words = {"starting": "has made no group yet", "outside": "sleeps outside the network",
                  "waiting": "waits", "computing": "computes", "gone": "has left the network"}
-        head = f"  rank {rank} {words[bridge.state]}"
+        head = f"  rank {rank} {words[state or bridge.state]}"
         if operation := bridge.under_way:
             head += f", in {operation}"
         return [head, *shown(self.stack_files[rank].ask(found.process.known_pid, found.pidfd))]

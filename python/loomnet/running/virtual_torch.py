@@ -258,10 +258,11 @@ class VirtualTorch(Play):
 
     def everybody(self, head: str) -> str:
         """A message with every rank's operation and Python stack."""
+        states = [bridge.state for bridge in self.ranks.bridges]
         self.ask_stacks()
         lines = [head]
-        for rank in range(len(self.ranks.bridges)):
-            lines += self.ranks.where(rank)
+        for rank, state in enumerate(states):
+            lines += self.ranks.where(rank, state)
         return "\n".join(lines)
 
     def ask_stacks(self) -> None:
