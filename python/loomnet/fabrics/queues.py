@@ -26,7 +26,7 @@ class Option(NamedTuple):
 @functools.cache
 def disciplines() -> Mapping[str, Mapping[str, Option]]:
     """Options by discipline."""
-    from loomnet import _core
+    import loomnet._core as _core
 
     return {queue: {name: Option(*rest) for name, *rest in options}
             for queue, options in _core.queue_disciplines().items()}

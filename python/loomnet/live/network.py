@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from loomnet import _core
+import loomnet._core as _core
 from loomnet.base.errors import PrivilegeError, UnavailableError, UsageError
 from loomnet.faults.timetable import Change, LinkChange, RouteChange, SwitchChange
 from loomnet.live import doctor

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from loomnet import _core
+import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.units import Time

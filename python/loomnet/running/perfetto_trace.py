@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 
-from loomnet import _core
+import loomnet._core as _core
 from loomnet.measures.run_data import RunData
 from loomnet.processes.folder import Folder
 from loomnet.running.engine import Engine

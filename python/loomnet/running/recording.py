@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from loomnet import _core
+import loomnet._core as _core
 from loomnet.base import rank_environment as env
 from loomnet.base.errors import UsageError
 from loomnet.base.number_text import number_text

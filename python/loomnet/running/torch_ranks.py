@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from loomnet import _core
+import loomnet._core as _core
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Iteration, RunFault
 from loomnet.processes.rank_watch import StackFile, in_backend, joined, shown, stacks

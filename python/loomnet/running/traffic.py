@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from loomnet import _core
+import loomnet._core as _core
 from loomnet.base import bounds
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Time

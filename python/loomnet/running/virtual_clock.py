@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from loomnet import _core
+import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
 from loomnet.faults.timetable import Change
 from loomnet.jobs.model import TorchJob

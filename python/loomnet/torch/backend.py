@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed import ReduceOp
 
-from loomnet.torch import connection as _connection
-from loomnet.torch import monitored
+import loomnet.torch.connection as _connection
+import loomnet.torch.monitored as monitored
 from loomnet.torch.errors import InvalidCall
 from loomnet.torch.naming import NamedGroup
 from loomnet.torch.operations import Call, FakeCall, same_type, single

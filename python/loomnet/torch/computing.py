@@ -15,8 +15,8 @@ from torch.autograd.graph import register_multi_grad_hook
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._pytree import tree_leaves
 
+import loomnet.torch.connection as _connection
 from loomnet.jobs.compute import STEP
-from loomnet.torch import connection as _connection
 
 Pass = Callable[[int], None]  # lets so many picoseconds pass
 

@@ -29,7 +29,7 @@ class Connection:
 
     def __init__(self) -> None:
         try:
-            from loomnet import _core
+            import loomnet._core as _core
         except ImportError as error:
             raise RuntimeError(f"loomnet: the compiled module is missing ({error}); "
                                "in a clone of Loomnet: pip install .") from None

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+import loomnet.torch.connection as _connection
 from loomnet.base import rank_environment as env
-from loomnet.torch import connection as _connection
 from loomnet.torch.naming import NamedGroup
 from loomnet.torch.skip import skip_in_dynamo
 

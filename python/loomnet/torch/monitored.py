@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from loomnet.torch import connection as _connection
+import loomnet.torch.connection as _connection
 
 # Above the tags of users.
 ARRIVED, ALL_ARRIVED = 0xFFFF_FF00, 0xFFFF_FF01

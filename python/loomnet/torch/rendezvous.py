@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
+import loomnet.torch.connection as _connection
 from loomnet.base import rank_environment as env
-from loomnet.torch import connection as _connection
 
 DEFAULT_TIMEOUT = default_pg_timeout
 CONNECTING = timedelta(minutes=1)

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+import loomnet.torch.connection as _connection
 from loomnet.base import rank_environment as env
-from loomnet.torch import connection as _connection
 from loomnet.torch.computing import Computing
 
 

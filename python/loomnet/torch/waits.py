@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from loomnet.torch import connection as _connection
+import loomnet.torch.connection as _connection
 
 FIRST_PS, MOST_PS = 10**6, 10**9
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from loomnet.torch import connection as _connection
+import loomnet.torch.connection as _connection
 from loomnet.torch.waits import polled
 
 _finish_lock = Lock()
