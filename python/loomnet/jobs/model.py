@@ -1,5 +1,5 @@
 """What runs on a fabric: a real PyTorch job, a collective, or a traffic model. Specifications only,
-validated on construction. Flows between pairs are in flowjobs, traces in graphjobs."""
+validated on construction. Flows between pairs are in flows.py, traces in graphs.py."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def reroute_time(where: str, value: Time | str | None) -> Time | None:
 
 
 def check_dilation(where: str, value: float) -> None:
-    """Raises UsageError for what is no dilation."""
+    """Raises UsageError unless the value is a number from 1 to MOST_DILATION."""
     if not isinstance(value, (int, float)) or not 1 <= value <= MOST_DILATION:
         raise UsageError(
             f"{where}: dilation {quoted(value)} must be 1 or more, at most {MOST_DILATION}"
@@ -49,7 +49,7 @@ def check_dilation(where: str, value: float) -> None:
 
 
 def list_of_jobs(jobs: Any) -> list[Job]:
-    """One job or several. Raises UsageError for what is none."""
+    """The jobs of a run as a list. Raises UsageError for any other value."""
     found = list(jobs) if isinstance(jobs, (list, tuple)) else [jobs]
     if not found:
         raise UsageError("run: no job in the list; see ln.TorchJob, ln.AllReduce")
@@ -101,7 +101,7 @@ def prepare(
     in_part = (
         fabric.uniform and clock == "virtual"
         and not any(isinstance(job, TorchJob) for job in jobs)
-        and not recorded  # a recording names what it saw by the engine's own numbers
+        and not recorded  # a recording names links by numbers of the whole fabric
         and fabric.counts[2] > (BUILT_WHOLE_FOR_FAULTS if faults else BUILT_WHOLE)
     )
     plan = make_plan(

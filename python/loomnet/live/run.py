@@ -23,7 +23,7 @@ from loomnet.running.engine import check_options
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_loop import RunLoop
 
-LEAST_SAMPLE_PS = 10**9  # wall time: who looks more often has no time for packets
+LEAST_SAMPLE_PS = 10**9  # wall time: each look at the queues takes the loop from its packets
 
 
 class LiveRunner:

@@ -3,6 +3,7 @@ of job on each clock."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -32,7 +33,7 @@ class PlayClock(Protocol):
         ...
 
 
-class Play:
+class Play(ABC):
     """A job that is to start, runs, or has ended.
 
     Attributes: `iterations` in job time, which begins with the job's first iteration; `errors`;
@@ -57,9 +58,9 @@ class Play:
 
     # --- what a subclass says -------------------------------------------------------------------
     @property
+    @abstractmethod
     def origin_ps(self) -> int | None:
         """Engine time of the job's first iteration; None before it."""
-        raise NotImplementedError
 
     @property
     def starts_ps(self) -> int:
@@ -71,33 +72,33 @@ class Play:
         """Engine time at which the job came, from which its completion time counts."""
         return self.asked.start_ps
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027  (a hook: most plays need not fill it)
         """Makes what must be there before any time passes."""
 
-    def start(self) -> None:
+    def start(self) -> None:  # noqa: B027  (a hook: most plays need not fill it)
         """Begins the job, while time passes."""
 
     def horizon(self) -> int:
         """Engine time up to which nothing of this job need be looked at."""
         return FOREVER
 
+    @abstractmethod
     def look(self) -> None:
         """Takes in what has happened since the last look; found() is called for each iteration
         that has ended."""
-        raise NotImplementedError
 
     @property
     def told(self) -> bool:
         """Whether the last look told the job of something, so that it may move."""
         return False
 
+    @abstractmethod
     def outcome(self) -> tuple[Ending, str | None] | None:
         """How the job has ended, and why unless it finished; None while it runs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def trouble(self, stop: str) -> str | None:
         """Why the job must be ended, if it must. `stop`: why the clock stood still."""
-        raise NotImplementedError
 
     @property
     def unstarted(self) -> str:
@@ -108,11 +109,11 @@ class Play:
         """For the progress line: lines of rank 0's output, and what the job waits for."""
         return [], None
 
-    def stop(self) -> None:
+    def stop(self) -> None:  # noqa: B027  (a hook: most plays need not fill it)
         """Ends the job's processes, and takes in their last words. Called once the job has ended,
         whatever happened."""
 
-    def fill(self, data: RunData, origin_ps: int) -> None:
+    def fill(self, data: RunData, origin_ps: int) -> None:  # noqa: B027  (a hook)
         """Adds to a run's data what only this kind of job has."""
 
     def notes(self) -> Notes:
