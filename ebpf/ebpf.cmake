@@ -26,6 +26,11 @@ file(GLOB loomnet_bpf_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ebpf/*.bpf.c
 # in each isolated build, into the command, and compile the programs again.
 file(GLOB loomnet_bpf_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ebpf/*.h)
 set(loomnet_skeleton_headers "")
+# switch_objects.hpp: the objects of all switch programs, by name. What is no switch program is named
+# here.
+set(loomnet_no_switch_programs endpoint)
+set(loomnet_object_includes "")
+set(loomnet_object_rows "")
 foreach(source ${loomnet_bpf_sources})
   get_filename_component(name ${source} NAME)
   string(REPLACE ".bpf.c" "" name ${name})
@@ -47,7 +52,33 @@ foreach(source ${loomnet_bpf_sources})
     COMMENT "BPF skeleton ${name}.skel.h"
     VERBATIM)
   list(APPEND loomnet_skeleton_headers ${header})
+  if(NOT name IN_LIST loomnet_no_switch_programs)
+    # The skeleton names the type of the program's configuration.
+    string(APPEND loomnet_object_includes "#include \"ebpf/${name}_abi.h\"\n"
+           "#include \"${name}.skel.h\"\n")
+    string(APPEND loomnet_object_rows
+           "  if (program == \"${name}\") return bytes(${name}_bpf__elf_bytes);\n")
+  endif()
 endforeach()
+file(CONFIGURE OUTPUT ${LOOMNET_SKELETON_DIR}/switch_objects.hpp CONTENT
+"// Written by ebpf.cmake: every switch program's object, by name; empty for an unknown one.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include \"ebpf/xdp_abi.h\"
+@loomnet_object_includes@
+namespace loomnet {
+inline std::span<const std::uint8_t> switch_object(std::string_view program) {
+  const auto bytes = [](const void* (*elf)(std::size_t*)) {
+    std::size_t size = 0;
+    const auto* first = static_cast<const std::uint8_t*>(elf(&size));
+    return std::span(first, size);
+  };
+@loomnet_object_rows@  return {};
+}
+}  // namespace loomnet
+" @ONLY)
 
 add_custom_target(loomnet_skeleton_files DEPENDS ${loomnet_skeleton_headers})
 add_library(loomnet_skeletons INTERFACE)

@@ -6,11 +6,10 @@
 
 #include "forward_abi.h"
 
-/* The tables as one build keeps them. A row that is absent reads as 0. */
-struct forward_tables;
-LN_INLINE ln_u32 forward_lookup_sid(struct forward_tables* tables, ln_u64 block_and_usid);
-LN_INLINE ln_u32 forward_lookup_host(struct forward_tables* tables, ln_u64 high, ln_u64 low);
-LN_INLINE ln_u32 forward_lookup_member(struct forward_tables* tables, ln_u32 group, ln_u32 index);
+/* A row that is absent reads as 0. */
+LN_INLINE ln_u32 forward_lookup_sid(struct ln_tables* tables, ln_u64 block_and_usid);
+LN_INLINE ln_u32 forward_lookup_host(struct ln_tables* tables, ln_u64 high, ln_u64 low);
+LN_INLINE ln_u32 forward_lookup_member(struct ln_tables* tables, ln_u32 group, ln_u32 index);
 
 #define FORWARD_ETHERNET 14
 #define FORWARD_IPV6 40
@@ -43,11 +42,6 @@ LN_INLINE ln_u64 forward_flow_hash(const ln_u8* frame, const ln_u8* end, ln_u64 
   return ln_mix64(forward_hash_word(hash, word));
 }
 
-LN_INLINE struct ln_verdict forward_drop(ln_u64* row, ln_u32 reason) {
-  ln_count(row, reason);
-  return ln_drop(reason);
-}
-
 /* Where the tables send a packet. */
 struct forward_route {
   ln_u64 high, low; /* the destination with which it leaves */
@@ -58,7 +52,7 @@ struct forward_route {
 
 /* Looks up the destination high:low of `frame`, whose IPv6 header must be there. Changes nothing
  * but the counter of own uN uSIDs in `row` (null: none is counted). */
-LN_INLINE struct forward_route forward_walk(struct forward_tables* tables,
+LN_INLINE struct forward_route forward_walk(struct ln_tables* tables,
                                             const struct forward_config* config, ln_u64* row,
                                             const ln_u8* frame, const ln_u8* end, ln_u64 high,
                                             ln_u64 low) {
@@ -113,36 +107,36 @@ found:
 
 /* The verdict that forward_ingress would likely give, for a frame whose IPv6 header is there: it
  * checks nothing but the tables and changes nothing. */
-LN_INLINE struct ln_verdict forward_peek(struct forward_tables* tables,
+LN_INLINE struct ln_verdict forward_peek(struct ln_tables* tables,
                                          const struct forward_config* config, const ln_u8* frame,
                                          const ln_u8* end) {
   const ln_u8* ip = frame + FORWARD_ETHERNET;
   struct forward_route route = forward_walk(tables, config, 0, frame, end,
                                             ln_load_be64(ip + 24), ln_load_be64(ip + 32));
-  if (route.outcome >= FORWARD_DROP_TOO_SHORT) return ln_drop(route.outcome);
+  if (route.outcome >= FORWARD_DROP_TOO_SHORT) return ln_verdict_of(LN_DROP, route.outcome);
   return ln_forward(route.port);
 }
 
 /* `frame`..`end`: the bytes at hand (at least the first 58 of a frame that has them), edited in
  * place only where the verdict is a forward. `row`: counters of the ingress port. */
-LN_INLINE struct ln_verdict forward_ingress(struct forward_tables* tables,
+LN_INLINE struct ln_verdict forward_ingress(struct ln_tables* tables,
                                             const struct forward_config* config, ln_u64* row,
                                             ln_u8* frame, const ln_u8* end, ln_u32 frame_length) {
   ln_u8* ip = frame + FORWARD_ETHERNET;
   ln_u64 high, low, source_high, source_low;
   struct forward_route route;
 
-  if (LN_UNLIKELY(frame + FORWARD_ETHERNET > end)) return forward_drop(row, FORWARD_DROP_TOO_SHORT);
+  if (LN_UNLIKELY(frame + FORWARD_ETHERNET > end)) return ln_drop(row, FORWARD_DROP_TOO_SHORT);
   if (LN_UNLIKELY(ln_load_be16(frame + 12) != FORWARD_ETHERTYPE_IPV6))
-    return forward_drop(row, FORWARD_DROP_NOT_IPV6);
+    return ln_drop(row, FORWARD_DROP_NOT_IPV6);
   if (LN_UNLIKELY(frame + FORWARD_ETHERNET + FORWARD_IPV6 > end))
-    return forward_drop(row, FORWARD_DROP_TOO_SHORT);
-  if (LN_UNLIKELY(ip[0] >> 4 != 6)) return forward_drop(row, FORWARD_DROP_BAD_VERSION);
+    return ln_drop(row, FORWARD_DROP_TOO_SHORT);
+  if (LN_UNLIKELY(ip[0] >> 4 != 6)) return ln_drop(row, FORWARD_DROP_BAD_VERSION);
   if (LN_UNLIKELY(!(config->options & FORWARD_ALLOW_STALE_LENGTH) &&
                   (ln_u32)ln_load_be16(ip + 4) + FORWARD_ETHERNET + FORWARD_IPV6 > frame_length))
-    return forward_drop(row, FORWARD_DROP_TRUNCATED);
+    return ln_drop(row, FORWARD_DROP_TRUNCATED);
   if (LN_UNLIKELY(ip[6] == FORWARD_NH_ROUTING))
-    return forward_drop(row, FORWARD_DROP_ROUTING_HEADER);
+    return ln_drop(row, FORWARD_DROP_ROUTING_HEADER);
 
   source_high = ln_load_be64(ip + 8);
   source_low = ln_load_be64(ip + 16);
@@ -150,14 +144,14 @@ LN_INLINE struct ln_verdict forward_ingress(struct forward_tables* tables,
   low = ln_load_be64(ip + 32);
   if (config->options & FORWARD_CHECK_ADDRESSES) {
     if (LN_UNLIKELY(forward_unroutable(source_high, source_low)))
-      return forward_drop(row, FORWARD_DROP_BAD_SOURCE);
+      return ln_drop(row, FORWARD_DROP_BAD_SOURCE);
     if (LN_UNLIKELY(forward_unroutable(high, low)))
-      return forward_drop(row, FORWARD_DROP_BAD_DESTINATION);
+      return ln_drop(row, FORWARD_DROP_BAD_DESTINATION);
   }
 
   route = forward_walk(tables, config, row, frame, end, high, low);
-  if (LN_UNLIKELY(route.outcome >= FORWARD_DROP_TOO_SHORT)) return forward_drop(row, route.outcome);
-  if (LN_UNLIKELY(ip[7] <= 1)) return forward_drop(row, FORWARD_DROP_HOP_LIMIT);
+  if (LN_UNLIKELY(route.outcome >= FORWARD_DROP_TOO_SHORT)) return ln_drop(row, route.outcome);
+  if (LN_UNLIKELY(ip[7] <= 1)) return ln_drop(row, FORWARD_DROP_HOP_LIMIT);
   ip[7] = (ln_u8)(ip[7] - 1); /* once per switch, however many own uSIDs it consumed */
   if (route.shifted) {
     ln_store_be64(ip + 24, route.high);

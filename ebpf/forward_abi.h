@@ -7,7 +7,7 @@
 
 /* Names are stable: reports and tests use them. A drop's reason is the number of its counter.
  * received = cross_connect_ua + forward_* + drop_*, but for drop_no_device: XDP finds no interface
- * only after the program has forwarded, and counts both. */
+ * only after the program has forwarded, and counts both. The host's counters follow. */
 #define FORWARD_COUNTERS(X)                                                                   \
   X(RECEIVED, "received")                                                                     \
   X(SHIFT_UN, "shift_un")                         /* own uN uSIDs consumed */                 \
@@ -23,19 +23,19 @@
   X(DROP_BAD_DESTINATION, "drop_bad_destination") /* the same of the destination */           \
   X(DROP_EXHAUSTED, "drop_exhausted")             /* own uSID and nothing behind it */        \
   X(DROP_NO_ROUTE, "drop_no_route")                                                           \
-  X(DROP_EMPTY_GROUP, "drop_empty_group") /* every ECMP member is gone */                     \
-  X(DROP_HOP_LIMIT, "drop_hop_limit")                                                         \
-  X(DROP_NO_TABLES, "drop_no_tables")             /* no batch was published yet */            \
-  X(DROP_UNKNOWN_INGRESS, "drop_unknown_ingress") /* XDP: interface has no port number */     \
-  X(DROP_NO_HEADROOM, "drop_no_headroom")         /* XDP: no room for the metadata */         \
-  X(DROP_NO_DEVICE, "drop_no_device")             /* XDP: no interface at the port chosen */
+  X(DROP_EMPTY_GROUP, "drop_empty_group")         /* every ECMP member is gone */             \
+  X(DROP_HOP_LIMIT, "drop_hop_limit")
 
 /* Drops follow one another from FORWARD_DROP_TOO_SHORT on. */
 enum forward_counter {
 #define FORWARD_ENUM_(symbol, name) FORWARD_##symbol,
   FORWARD_COUNTERS(FORWARD_ENUM_)
 #undef FORWARD_ENUM_
-      FORWARD_COUNTER_COUNT
+      FORWARD_OWN_COUNTERS,
+  FORWARD_DROP_NO_TABLES = FORWARD_OWN_COUNTERS + LN_HOST_DROP_NO_TABLES,
+  FORWARD_DROP_UNKNOWN_INGRESS = FORWARD_OWN_COUNTERS + LN_HOST_DROP_UNKNOWN_INGRESS,
+  FORWARD_DROP_NO_DEVICE = FORWARD_OWN_COUNTERS + LN_HOST_DROP_NO_DEVICE,
+  FORWARD_COUNTER_COUNT = FORWARD_OWN_COUNTERS + LN_HOST_COUNTER_COUNT
 };
 
 /* What Linux drops on input too ("MRC + SRv6 multi-plane fabrics" 9.3); on by default. */
@@ -74,27 +74,13 @@ LN_INLINE int forward_unroutable(ln_u64 high, ln_u64 low) {
   return (high == 0 && low <= 1) || high >> 54 == 0xfe80u >> 6 || high >> 56 == 0xff;
 }
 
-/* In the kernel one hash map holds all rows, so that replacing it replaces all tables at once. */
+/* Numbers of the tables that hold forward's rows in the kernel (struct ln_key in xdp_abi.h). A
+ * program that falls through to forward numbers its own from FORWARD_TABLE_END on. */
 enum forward_table {
-  FORWARD_TABLE_GENERATION = 0, /* high = low = 0 */
-  FORWARD_TABLE_SID = 1,        /* high = block << 16 | uSID */
-  FORWARD_TABLE_HOST = 2,       /* the address's two halves */
-  FORWARD_TABLE_MEMBER = 3,     /* high = group, low = index */
-};
-struct forward_key {
-  ln_u32 table;
-  ln_u32 reserved;
-  ln_u64 high;
-  ln_u64 low;
-};
-
-/* What the program did with the last packet on this CPU: BPF_PROG_TEST_RUN shows no redirect
- * target. */
-struct forward_last {
-  ln_u32 action;
-  ln_u32 value;
-  ln_u32 ingress;
-  ln_u32 generation;
+  FORWARD_TABLE_SID = 1,    /* high = block << 16 | uSID */
+  FORWARD_TABLE_HOST = 2,   /* the address's two halves */
+  FORWARD_TABLE_MEMBER = 3, /* high = group, low = index */
+  FORWARD_TABLE_END = 4,
 };
 
 #endif /* LOOMNET_EBPF_FORWARD_ABI_H */

@@ -1,5 +1,6 @@
 /* How a frame carries its identity through an XDP switch and its verdict back to the engine: the
- * uid as a locally administered source MAC, the verdict as XDP metadata in front of the frame. */
+ * uid as a locally administered source MAC, the verdict as XDP metadata in front of the frame, or in a
+ * ring where no frame comes back. */
 #ifndef LOOMNET_EBPF_METADATA_H
 #define LOOMNET_EBPF_METADATA_H
 
@@ -10,11 +11,26 @@
 
 struct ln_metadata {
   ln_u32 magic;
-  ln_u16 ingress; /* port it came in through */
-  ln_u16 action;  /* enum ln_action */
-  ln_u16 value;   /* of the verdict: the egress port of a forward */
-  ln_u16 reserved;
+  ln_u16 ingress;    /* port it came in through */
+  ln_u16 action;     /* enum ln_action */
+  ln_u16 value;      /* of the verdict: egress port or group */
+  ln_u16 flags;      /* LN_META_* */
   ln_u32 generation; /* of the tables that decided */
+};
+#define LN_META_RELABELLED 1u /* a struct ln_label lies in front of this structure */
+#define LN_META_CUT 2u        /* the program has cut the frame's tail */
+
+struct ln_label {
+  ln_u32 flow;
+  ln_u32 message;
+};
+
+/* A packet that does not come back (absorbed, passed, dropped) is reported by its uid, in a ring. */
+struct ln_report {
+  ln_u64 uid;
+  ln_u32 generation;
+  ln_u16 action; /* enum ln_action */
+  ln_u16 value;  /* of a drop: the reason */
 };
 
 /* 46 bits: the first byte's two low bits say unicast and locally administered. */

@@ -1,6 +1,6 @@
-/* What both builds offer a switch program: types, byte order, counters, meta and verdict. The same
- * program compiles with clang -target bpf for the kernel (XDP), as C and as C++20 for the engine.
- */
+/* The contract of a switch program: types, byte order, state, counters, packet, meta and verdict. The
+ * same program compiles with clang -target bpf for the kernel (XDP), as C and as C++20 for the
+ * engine. docs/switch-programs.md shows how to write one. */
 #ifndef LOOMNET_EBPF_PLATFORM_H
 #define LOOMNET_EBPF_PLATFORM_H
 
@@ -18,10 +18,13 @@ typedef __s32 ln_s32;
 #define LN_INLINE static __always_inline
 #define LN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define LN_UNLIKELY(x) __builtin_expect(!!(x), 0)
-/* Shared state of one map value: a lock in the kernel, nothing in the engine's single thread. */
+/* A struct ln_lock guards one state row: a spin lock in the kernel, nothing in the engine's single
+ * thread. A row has at most one, and no lookup happens while the lock is held. */
+#define ln_lock bpf_spin_lock /* no typedef: the kernel finds a lock in a row by this very type */
 #define LN_LOCK(lock) bpf_spin_lock(lock)
 #define LN_UNLOCK(lock) bpf_spin_unlock(lock)
 #else
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 typedef uint8_t ln_u8;
@@ -32,26 +35,38 @@ typedef int32_t ln_s32;
 #define LN_INLINE static inline __attribute__((always_inline, unused))
 #define LN_LIKELY(x) __builtin_expect(!!(x), 1)
 #define LN_UNLIKELY(x) __builtin_expect(!!(x), 0)
+struct ln_lock {
+  ln_u32 word;
+};
 #define LN_LOCK(lock) ((void)(lock))
 #define LN_UNLOCK(lock) ((void)(lock))
 #endif
 
 /* Ports are numbered from 0 in every switch; an XDP switch has at most this many. */
 #define LN_MAX_XDP_PORTS 128u
+/* A program cuts no frame below what Ethernet sends, its FCS left out. */
+#define LN_MIN_FRAME 60u
 
 /* --- bytes: network order in packets, host order in variables --- */
 
 #if defined(__bpf__)
 /* Packet memory may be read at any width; may_alias keeps the compiler from reordering. */
 typedef ln_u16 __attribute__((may_alias)) ln_raw16;
+typedef ln_u32 __attribute__((may_alias)) ln_raw32;
 typedef ln_u64 __attribute__((may_alias)) ln_raw64;
 LN_INLINE ln_u16 ln_raw_load16(const ln_u8* p) { return *(const ln_raw16*)p; }
+LN_INLINE ln_u32 ln_raw_load32(const ln_u8* p) { return *(const ln_raw32*)p; }
 LN_INLINE ln_u64 ln_raw_load64(const ln_u8* p) { return *(const ln_raw64*)p; }
 LN_INLINE void ln_raw_store16(ln_u8* p, ln_u16 v) { *(ln_raw16*)p = v; }
 LN_INLINE void ln_raw_store64(ln_u8* p, ln_u64 v) { *(ln_raw64*)p = v; }
 #else
 LN_INLINE ln_u16 ln_raw_load16(const ln_u8* p) {
   ln_u16 v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+LN_INLINE ln_u32 ln_raw_load32(const ln_u8* p) {
+  ln_u32 v;
   memcpy(&v, p, sizeof v);
   return v;
 }
@@ -92,26 +107,116 @@ LN_INLINE ln_u64 ln_mix64(ln_u64 x) {
 /* --- meta: what a program is told beside the bytes --- */
 
 struct ln_meta {
-  ln_u64 now;      /* emulated picoseconds; 0 where a program that reads no clock is entered */
+  ln_u64 now;      /* emulated picoseconds; in the kernel 0 unless the program asks for the clock */
   ln_u64 seed;     /* of the run and switch */
   ln_u64 sequence; /* packets that came in through `ingress` before this one */
   ln_u32 ingress;  /* port number */
 };
 
-/* rand = hash(seed, program, ingress, sequence): computed only by a program that asks for it. */
+/* rand = hash(seed, program, ingress, sequence): computed only by a program that calls it. `program`
+ * is a number of the program's own choice, another one for each independent draw. */
 LN_INLINE ln_u64 ln_rand(const struct ln_meta* meta, ln_u32 program) {
   ln_u64 key = ln_mix64(meta->seed + LN_GOLDEN) ^ ((ln_u64)program << 32 | meta->ingress);
   return ln_mix64(ln_mix64(key) + meta->sequence * LN_GOLDEN);
 }
 
-/* --- verdict --- */
+/* --- packet: what a program sees, edits and says of one packet --- */
+
+/* Header bytes are edited in place. Bytes 6 to 11, the source MAC, must stay: they carry the packet's
+ * uid through a kernel-placed switch. Both builds drop a packet whose source MAC has changed. */
+struct ln_packet {
+  ln_u8* frame; /* Ethernet header on; read and written below PAYLOAD_AT only */
+  ln_u8* end;   /* behind the header bytes at hand; in the kernel the frame's end */
+  /* Bytes from frame offset PAYLOAD_AT on, at most PAYLOAD_BYTES of them; both are constants of the
+   * program. payload == payload_end where the frame is shorter or the program asks for none. A packet
+   * without bytes (lengths only) shows zeros, and what is written there is lost. */
+  ln_u8* payload;
+  ln_u8* payload_end; /* in the kernel the frame's end, which may lie behind PAYLOAD_BYTES */
+  ln_u32 length;      /* of the frame without FCS; less on return: the host cuts the frame's tail */
+  ln_u32 flow;        /* whose the packet is: the sender's flow number ... */
+  ln_u32 message;     /* ... and the message it is part of; 0: none */
+#if !defined(__bpf__)
+  void (*edit)(struct ln_packet* packet); /* the engine's copy on write; null: nothing to copy */
+#endif
+};
+
+/* To be called before the first write into the payload: the engine's payload may be the sender's own
+ * memory, and this copies it. `payload` and `payload_end` may be others afterwards. */
+LN_INLINE void ln_edit(struct ln_packet* packet) {
+#if defined(__bpf__)
+  (void)packet;
+#else
+  if (packet->edit) packet->edit(packet);
+#endif
+}
+
+/* Says whose a rewritten packet is from now on, for captures, recorders and statistics. */
+LN_INLINE void ln_relabel(struct ln_packet* packet, ln_u32 flow, ln_u32 message) {
+  packet->flow = flow;
+  packet->message = message;
+}
+
+/* --- host: what a program is given to work with --- */
+
+struct ln_tables; /* the batch published last, as each build keeps it */
+struct ln_state;  /* rows of one struct, the same number in both builds; zeros after a reset */
+
+struct ln_host {
+  struct ln_tables* tables;
+  struct ln_state* state;
+  ln_u64* counters; /* of the ingress port */
+};
+
+#if !defined(__bpf__)
+struct ln_state {
+  ln_u8* rows;
+  ln_u32 row_bytes;
+  ln_u32 count;
+};
+/* The state's row of this number, null if the state has fewer rows. */
+LN_INLINE void* ln_row(struct ln_state* state, ln_u32 index) {
+  return index < state->count ? state->rows + (size_t)index * state->row_bytes : NULL;
+}
+#else
+LN_INLINE void* ln_row(struct ln_state* state, ln_u32 index); /* xdp_host.h */
+#endif
+
+/* One row of counters per ingress port (per CPU in the kernel), so an increment needs no lock.
+ * Counter 0 of every program is "received", and the host's own follow behind the program's last. */
+LN_INLINE void ln_count(ln_u64* row, ln_u32 counter) { row[counter] += 1; }
+
+#define LN_RECEIVED 0u
+#define LN_HOST_COUNTERS(X)                                                                       \
+  X(DROP_NO_TABLES, "drop_no_tables")             /* no batch was published yet */                \
+  X(DROP_UNKNOWN_INGRESS, "drop_unknown_ingress") /* XDP: interface has no port number */         \
+  X(DROP_NO_HEADROOM, "drop_no_headroom")         /* XDP: no room for the metadata */             \
+  X(DROP_NO_DEVICE, "drop_no_device")             /* XDP: no interface at the port chosen */      \
+  X(DROP_NO_GROUP, "drop_no_group")               /* replicate to a group the batch has not */    \
+  X(DROP_SOURCE_MAC, "drop_source_mac")           /* the program changed it */                    \
+  X(DROP_BAD_VERDICT, "drop_bad_verdict")         /* no such action, or a longer frame */         \
+  X(REPLIED, "replied")                           /* sent out of the port they came in by */      \
+  X(REPLICATED, "replicated")                     /* packets ... */                               \
+  X(COPIES, "copies")                             /* ... and what became of them, all counted */  \
+  X(ABSORBED, "absorbed")                         /* taken into the state */                      \
+  X(PASSED, "passed")                             /* to the switch's own network stack */         \
+  X(UNREPORTED, "unreported")                     /* XDP: absorbed or passed, but the ring full */
+
+enum ln_host_counter {
+#define LN_HOST_ENUM_(symbol, name) LN_HOST_##symbol,
+  LN_HOST_COUNTERS(LN_HOST_ENUM_)
+#undef LN_HOST_ENUM_
+      LN_HOST_COUNTER_COUNT
+};
+
+/* --- verdict: one per packet, with at most one distinct packet out --- */
 
 enum ln_action {
   LN_FORWARD = 1,   /* value = egress port */
   LN_DROP = 2,      /* value = reason: the program's counter of that drop */
-  LN_REPLICATE = 3, /* value = group: one copy per member, the bytes as they are now */
-  LN_REPLY = 4,     /* value = egress port: the program turned the packet into an answer */
-  LN_PASS = 5,      /* to the node's own stack */
+  LN_REPLICATE = 3, /* value = group of the batch: one copy per member, the bytes as they are now */
+  LN_REPLY = 4,     /* out of the ingress port: the program turned the packet into an answer */
+  LN_PASS = 5,      /* to the switch's own network stack, where the packet's way ends */
+  LN_ABSORB = 6,    /* taken into the switch's state: neither lost nor sent */
 };
 
 struct ln_verdict {
@@ -126,14 +231,44 @@ LN_INLINE struct ln_verdict ln_verdict_of(ln_u32 action, ln_u32 value) {
   return verdict;
 }
 LN_INLINE struct ln_verdict ln_forward(ln_u32 port) { return ln_verdict_of(LN_FORWARD, port); }
-LN_INLINE struct ln_verdict ln_drop(ln_u32 reason) { return ln_verdict_of(LN_DROP, reason); }
+/* Counts the reason, which is a counter of the program's own. */
+LN_INLINE struct ln_verdict ln_drop(ln_u64* counters, ln_u32 reason) {
+  ln_count(counters, reason);
+  return ln_verdict_of(LN_DROP, reason);
+}
 LN_INLINE struct ln_verdict ln_replicate(ln_u32 group) {
   return ln_verdict_of(LN_REPLICATE, group);
 }
-LN_INLINE struct ln_verdict ln_reply(ln_u32 port) { return ln_verdict_of(LN_REPLY, port); }
+LN_INLINE struct ln_verdict ln_reply(void) { return ln_verdict_of(LN_REPLY, 0); }
 LN_INLINE struct ln_verdict ln_pass(void) { return ln_verdict_of(LN_PASS, 0); }
+LN_INLINE struct ln_verdict ln_absorb(void) { return ln_verdict_of(LN_ABSORB, 0); }
 
-/* One row of counters per ingress port (per CPU in the kernel), so an increment needs no lock. */
-LN_INLINE void ln_count(ln_u64* row, ln_u32 counter) { row[counter] += 1; }
+/* --- egress: the second hook, when a packet leaves the queue of a port --- */
+
+/* The hook runs for every packet at the moment it leaves the queue, one that found the port idle too.
+ * Half-links of one switch may be asked out of time order, so the hook's state and its random stream
+ * belong to the half-link. The owner of the queue calls it: it always runs in the engine, and its
+ * kernel build is for BPF_PROG_TEST_RUN. */
+#define LN_CLASSES 8
+struct ln_egress_meta {
+  ln_u64 now;                /* emulated picoseconds at which the packet leaves the queue */
+  ln_u64 seed;               /* of the run and half-link */
+  ln_u64 sequence;           /* packets that left by this half-link before */
+  ln_u64 queued[LN_CLASSES]; /* bytes that stay behind in the queue of each class */
+  ln_u32 half;               /* the half-link's number in the run */
+  ln_u32 port;               /* of the switch */
+  ln_u32 queue;              /* class of the packet */
+  ln_u32 marked;             /* 1: carries CE already, or the port's own rule marks it */
+};
+
+enum ln_egress_action {
+  LN_EGRESS_LEAVE = 0, /* as it is; header bytes that the hook edited count */
+  LN_EGRESS_MARK = 1,  /* the host sets CE, where the packet is ECN-capable */
+};
+
+LN_INLINE ln_u64 ln_egress_rand(const struct ln_egress_meta* meta, ln_u32 program) {
+  ln_u64 key = ln_mix64(meta->seed + LN_GOLDEN) ^ ((ln_u64)program << 32 | meta->half);
+  return ln_mix64(ln_mix64(key) + meta->sequence * LN_GOLDEN);
+}
 
 #endif /* LOOMNET_EBPF_PLATFORM_H */

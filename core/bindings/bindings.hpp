@@ -13,6 +13,7 @@
 #include "engine/rank_bridge.hpp"
 #include "engine/run_counters.hpp"
 #include "rank/rank_abi.hpp"
+#include "switch/registry/registry.hpp"
 
 namespace loomnet {
 
@@ -26,6 +27,7 @@ using Marks = Rows<pybind11::int_, pybind11::int_, pybind11::int_, pybind11::int
 inline Picoseconds ps(std::int64_t count) { return {count}; }
 
 void bind_network(pybind11::module_& m);
+void bind_switches(pybind11::module_& m, pybind11::class_<Network>& network);
 void bind_figures(pybind11::class_<Network>& network);
 void bind_traffic(pybind11::module_& m);
 void bind_rank(pybind11::module_& m);         // inside a rank's process
@@ -33,6 +35,9 @@ void bind_rank_bridge(pybind11::module_& m);  // the engine's side of it
 void bind_recorder(pybind11::module_& m);
 void bind_live(pybind11::module_& m);  // only with the live part
 
+ProgramOptions program_options(const pybind11::dict& options);
+// {name of the rows: [{"row": number, field: value, …}]}, of rows that are not all zeros.
+pybind11::dict snapshot_dict(const StateSnapshot& snapshot);
 rank::NoticeKind notice_named(const std::string& name);
 rank::GoneReason reason_named(const std::string& name);
 Marks mark_list(const std::vector<RankMark>& marks);

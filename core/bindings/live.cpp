@@ -24,8 +24,8 @@ Counts lateness(const LatenessSummary& s) {
 }
 
 using PortTuple = std::tuple<NodeId, std::uint16_t, std::string, int, std::string, std::string>;
-using SwitchTuple =
-    std::tuple<NodeId, int, std::string, std::uint64_t, std::shared_ptr<TableBatch>>;
+using SwitchTuple = std::tuple<NodeId, int, std::string, std::uint64_t, std::shared_ptr<TableBatch>,
+                               std::string, py::dict>;
 
 LiveRun::Port port_of(const PortTuple& row) {
   const auto& [node, port, kind, netns, interface, mac] = row;
@@ -41,8 +41,8 @@ LiveRun::Port port_of(const PortTuple& row) {
 }
 
 LiveRun::Switch switch_of(const SwitchTuple& row) {
-  const auto& [node, netns, name, hash_seed, tables] = row;
-  return {node, netns, name, {.hash_seed = hash_seed}, tables};
+  const auto& [node, netns, name, seed, tables, program, options] = row;
+  return {node, netns, name, program, seed, program_options(options), tables};
 }
 
 py::typing::Dict<py::str, py::object> fidelity(LiveRun& run) {
@@ -57,6 +57,8 @@ py::typing::Dict<py::str, py::object> fidelity(LiveRun& run) {
   out["passes"] = f.passes;
   out["given"] = f.given;
   out["returned"] = f.returned;
+  out["absorbed"] = f.absorbed;
+  out["passed"] = f.passed;
   out["switch_drops"] = f.switch_drops;
   out["own_losses"] = f.own_losses;
   out["unexplained"] = f.unexplained;
@@ -90,7 +92,7 @@ void bind_live(py::module_& m) {
            py::arg("switches"), py::arg("dilation") = 1.0,
            py::arg("lateness_bound_ps") = 1'000'000'000,
            "ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); "
-           "switches: (node, netns fd, name, hash seed, tables).")
+           "switches: (node, netns fd, name, seed, tables, program, options).")
       .def("add_rank", &LiveRun::add_rank, py::arg("bridge"), py::arg("job") = 0,
            py::keep_alive<1, 2>())
       .def("start", &LiveRun::start)
@@ -120,6 +122,21 @@ void bind_live(py::module_& m) {
             r.fabric().set_tables(node, *tables);
           },
           py::call_guard<Release>(), py::arg("node"), py::arg("tables"))
+      .def(
+          "reset_switch", [](LiveRun& r, NodeId node) { r.fabric().reset(node); },
+          py::arg("node"), py::call_guard<Release>(),
+          "Network.reset_switch, of a switch in the kernel. Takes some milliseconds.")
+      .def(
+          "switch_snapshot",
+          [](LiveRun& r, NodeId node) {
+            StateSnapshot snapshot;
+            {
+              Release release;
+              snapshot = r.fabric().snapshot(node);
+            }
+            return snapshot_dict(snapshot);
+          },
+          py::arg("node"), "Network.switch_snapshot, of a switch in the kernel.")
       .def(
           "set_carrier",
           [](LiveRun& r, NodeId node, std::uint16_t port, bool up) {
@@ -248,7 +265,7 @@ void bind_live(py::module_& m) {
             Counts out;
             if (XdpSwitch* s = r.fabric().switch_of(node)) {
               std::vector<SwitchCounter> counters;
-              s->counters(counters);
+              s->program().counters(counters);
               for (const auto& c : counters) out[py::str(c.name.data(), c.name.size())] = c.value;
             }
             return out;

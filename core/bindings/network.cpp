@@ -9,7 +9,6 @@
 #include "bindings/transports.hpp"
 #include "engine/pause_cycle.hpp"
 #include "link/queue_disciplines.hpp"
-#include "switch/forward/forward_program.hpp"
 #include "transport/mrc/dscp.hpp"
 
 namespace py = pybind11;
@@ -121,38 +120,6 @@ void bind_network(py::module_& m) {
       "Queue disciplines by name, each with its options: name, unit (time in picoseconds, size in "
       "bytes, count or switch), preset, least and most.");
 
-  py::class_<TableBatch, std::shared_ptr<TableBatch>>(
-      m, "TableBatch", "One generation of a switch's tables, as bytes that its program reads.")
-      .def_readonly("generation", &TableBatch::generation);
-  m.def(
-      "forward_tables",
-      [](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
-         const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
-         const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
-         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
-         std::vector<std::vector<SwitchPort>> groups) {
-        ForwardBatch t;
-        t.generation = generation;
-        for (const auto usid : own) t.own_un.push_back({block, usid});
-        for (const auto& [usid, port] : adjacencies) t.own_ua.push_back({{block, usid}, port});
-        for (const auto& [usid, port] : fib) t.fib.push_back({{block, usid}, port});
-        for (const auto& [address, group] : hosts) {
-          const std::string_view bytes = address;
-          ForwardBatch::HostRoute route;
-          if (bytes.size() != route.address.size()) {
-            throw std::invalid_argument("hosts: an address has 16 bytes");
-          }
-          std::copy(bytes.begin(), bytes.end(), route.address.begin());
-          route.group = group;
-          t.hosts.push_back(route);
-        }
-        t.groups = std::move(groups);
-        return t.pack();
-      },
-      py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
-      py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"),
-      "Tables of the forward program: uSIDs of one block, and host routes by ECMP group.");
-
   py::class_<Network> network(m, "Network");
   network
       .def(py::init([](std::uint64_t seed, std::int64_t bin, std::size_t bins) {
@@ -162,26 +129,6 @@ void bind_network(py::module_& m) {
            }),
            py::kw_only(), py::arg("seed"), py::arg("meter_bin_ps"), py::arg("meter_bins") = 1 << 20)
       .def("add_host", &Network::add_host, py::arg("ports"), py::arg("identity") = py::none())
-      .def(
-          "add_switch",
-          [](Network& n, std::size_t ports, bool kernel, std::uint64_t hash_seed,
-             std::uint64_t buffer_bytes, double alpha, bool pfc) {
-            std::unique_ptr<SwitchProgram> program;
-            if (!kernel)
-              program =
-                  std::make_unique<ForwardProgram>(ports, ForwardSettings{.hash_seed = hash_seed});
-            return n.add_switch(ports, std::move(program), {buffer_bytes, alpha, pfc});
-          },
-          py::arg("ports"), py::kw_only(), py::arg("kernel") = false, py::arg("hash_seed") = 0,
-          py::arg("buffer_bytes") = 0, py::arg("buffer_alpha") = 1.0, py::arg("pfc") = false)
-      .def(
-          "set_tables",
-          [](Network& n, NodeId node, std::shared_ptr<TableBatch> tables) {
-            SwitchProgram* program = n.program(node);
-            if (!program) throw std::invalid_argument("set_tables: the node runs no program here");
-            program->set_tables(std::move(tables));
-          },
-          py::arg("node"), py::arg("tables"))
       .def(
           "connect",
           [](Network& n, NodeId a, std::uint16_t pa, NodeId b, std::uint16_t pb,
@@ -240,12 +187,6 @@ void bind_network(py::module_& m) {
           py::arg("queue_share") = py::none(), py::arg("delay_ps") = py::none(),
           py::arg("impairment") = py::none())
       .def(
-          "schedule_tables",
-          [](Network& n, std::int64_t at, NodeId node, std::shared_ptr<TableBatch> tables) {
-            n.schedule(ps(at), node, std::move(tables));
-          },
-          py::arg("at_ps"), py::arg("node"), py::arg("tables"))
-      .def(
           "run_until",
           [](Network& n, std::int64_t end, std::uint64_t most) {
             return run_until(n, ps(end), most);
@@ -265,6 +206,7 @@ void bind_network(py::module_& m) {
           "Half-links (2 * link, or one more for b->a) that wait for one another in a circle now.")
       .def_property_readonly("leaked", [](Network& n) { return n.pool().outstanding() - n.held(); })
       .def("clear", &Network::clear);
+  bind_switches(m, network);
   bind_figures(network);
   bind_transports(m, network);
 }

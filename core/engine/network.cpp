@@ -100,6 +100,9 @@ LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward,
     node.halves[from.port] = static_cast<std::uint32_t>(links_.size() - 1);
     if (node.nic) node.nic->attach(static_cast<PlanePort>(from.port), *link);
     if (node.buffer) link->share(*node.buffer);
+    if (!node.program) return;
+    auto hook = node.program->make_egress(node.halves[from.port], from.port, link->egress_seed());
+    if (hook) link->set_egress(std::move(hook));
   };
   half(a, b, forward, stream);
   half(b, a, backward, stream ? stream + 1 : 0);

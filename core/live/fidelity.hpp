@@ -32,11 +32,17 @@ struct SwitchReckoning {
   std::uint32_t node = 0;
   std::uint64_t given = 0;        // uids handed to it
   std::uint64_t returned = 0;     // uids that came back
+  std::uint64_t absorbed = 0;     // uids taken into its program's state, reported one by one …
+  std::uint64_t passed = 0;       // … and those handed to its own network stack, likewise
+  std::uint64_t unreported = 0;   // absorbed or passed while the ring of reports was full
   std::uint64_t switch_drops = 0;  // the program's own named reasons: part of the model
   std::uint64_t own_losses = 0;   // sockets and veths: the engine's fault
-  std::uint64_t missing() const { return given > returned ? given - returned : 0; }
+  std::uint64_t missing() const {
+    const std::uint64_t accounted = returned + absorbed + passed;
+    return given > accounted ? given - accounted : 0;
+  }
   std::uint64_t unexplained() const {
-    const std::uint64_t explained = switch_drops + own_losses;
+    const std::uint64_t explained = switch_drops + own_losses + unreported;
     return missing() > explained ? missing() - explained : 0;
   }
 };
@@ -48,7 +54,7 @@ struct Fidelity {
   LatenessSummary event_lateness;  // of the loop: oldest due event of each pass
   Picoseconds longest_pass{};   // emulated; the longest gap between two looks at the sockets
   std::uint64_t passes = 0;
-  std::uint64_t given = 0, returned = 0, switch_drops = 0, own_losses = 0, unexplained = 0;
+  std::uint64_t given = 0, returned = 0, absorbed = 0, passed = 0, switch_drops = 0, own_losses = 0, unexplained = 0;
   std::vector<SwitchReckoning> switches;
   std::vector<NamedCount> counters;  // everything the loop counted, by name
   std::string scheduling;       // "SCHED_FIFO 1", "nice -20", "normal: …"

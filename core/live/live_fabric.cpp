@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "switch/registry/registry.hpp"
+
 namespace loomnet {
 namespace {
 
@@ -130,8 +132,9 @@ void LiveFabric::attach_switches(const std::vector<LiveSwitch>& switches) {
       throw std::invalid_argument("switch " + s.netns->label() + " has no port " +
                                   std::to_string(gap - names.begin()) + " among the LivePorts");
     }
-    switches_[i].program = std::make_unique<XdpSwitch>(*s.netns, names, s.settings);
-    if (s.tables) switches_[i].program->set_tables(*s.tables);
+    switches_[i].program = std::make_unique<XdpSwitch>(*s.netns, names, program_kind(s.program),
+                                                       s.seed, s.options, reports_);
+    if (s.tables) switches_[i].program->program().set_tables(*s.tables);
   });
 }
 
@@ -166,10 +169,20 @@ XdpSwitch* LiveFabric::switch_of(NodeId node) {
   return nullptr;
 }
 
-void LiveFabric::set_tables(NodeId node, const TableBatch& batch) {
+XdpProgram& LiveFabric::program_of(NodeId node) {
   XdpSwitch* s = switch_of(node);
   if (!s) throw std::invalid_argument("node " + std::to_string(node) + " is not an XDP switch");
-  s->set_tables(batch);
+  return s->program();
+}
+
+void LiveFabric::set_tables(NodeId node, const TableBatch& batch) {
+  program_of(node).set_tables(batch);
+}
+void LiveFabric::reset(NodeId node) { program_of(node).reset(); }
+StateSnapshot LiveFabric::snapshot(NodeId node) { return program_of(node).snapshot(); }
+
+void LiveFabric::set_clock(std::int64_t wall, Picoseconds emulated, double dilation) {
+  for (Switch& s : switches_) s.program->program().set_clock(wall, emulated, dilation);
 }
 
 void LiveFabric::set_carrier(std::size_t port, bool up) {

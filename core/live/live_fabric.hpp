@@ -35,7 +35,9 @@ struct LivePort {
 struct LiveSwitch {
   NodeId node = 0;
   const Netns* netns = nullptr;
-  ForwardSettings settings;
+  std::string program = "forward";
+  std::uint64_t seed = 0;  // as ProgramSettings::seed
+  ProgramOptions options;
   std::shared_ptr<const TableBatch> tables;  // null: none yet, everything is dropped and counted
 };
 
@@ -65,8 +67,14 @@ class LiveFabric {
   XdpSwitch& xdp_switch(std::size_t i) { return *switches_[i].program; }
   XdpSwitch* switch_of(NodeId node);  // null: not an XDP switch
 
-  // Publishes a batch on an XDP switch; any thread but the loop's.
+  // Publishes a batch on an XDP switch, or lets it reboot; any thread but the loop's. Throws
+  // std::invalid_argument for a node that is no XDP switch.
   void set_tables(NodeId node, const TableBatch& batch);
+  void reset(NodeId node);
+  StateSnapshot snapshot(NodeId node);
+  // XdpProgram::set_clock of every switch.
+  void set_clock(std::int64_t wall, Picoseconds emulated, double dilation);
+  XdpReports& reports() { return reports_; }
   // Carrier of the node's interface: takes the engine's end down. Any thread but the loop's.
   void set_carrier(std::size_t port, bool up);
 
@@ -95,10 +103,12 @@ class LiveFabric {
   void create_links(const LiveFabricConfig& config);
   void open_sockets(const LiveFabricConfig& config);
   void attach_switches(const std::vector<LiveSwitch>& switches);
+  XdpProgram& program_of(NodeId node);
 
   std::vector<LivePort> ports_;
   Netns netns_;
   FrameArena arena_;
+  XdpReports reports_;
   std::unique_ptr<EngineEndpoint> endpoint_;
   std::vector<Group> groups_;
   std::vector<XskSocket*> sockets_;  // index = port

@@ -22,6 +22,13 @@ constexpr std::size_t kSweepShare = 256;        // of the table, each housekeepi
 constexpr std::int64_t kDrainNs = 100'000'000;  // what stop() waits for the kernel
 constexpr std::size_t kDestinationMac = 0, kSourceMac = 6;
 
+// Packets that the program absorbed or passed and could not report, because the ring was full.
+std::uint64_t unreported(const XdpProgram& program) {
+  std::vector<SwitchCounter> all;
+  program.counters(all);
+  return all[all.size() - LN_HOST_COUNTER_COUNT + LN_HOST_UNREPORTED].value;
+}
+
 }  // namespace
 
 LiveLoop::LiveLoop(Network& network, LiveFabric& fabric, const LiveLoopConfig& config)
@@ -41,10 +48,13 @@ LiveLoop::LiveLoop(Network& network, LiveFabric& fabric, const LiveLoopConfig& c
       of_node[p.node] = static_cast<std::uint32_t>(reckonings_.size());
       reckonings_.push_back({.node = p.node});
       const XdpSwitch* s = fabric.switch_of(p.node);
-      switch_drops_before_.push_back(s ? s->drops() : 0);
+      switch_drops_before_.push_back(s ? s->program().drops() : 0);
+      unreported_before_.push_back(s ? unreported(s->program()) : 0);
     }
+    XdpSwitch* s = p.kind == PortKind::xdp_switch ? fabric.switch_of(p.node) : nullptr;
     ports_.push_back({&fabric.socket(i), p.kind, p.node, p.port, p.mac,
-                      p.kind == PortKind::xdp_switch ? of_node[p.node] : 0, false});
+                      p.kind == PortKind::xdp_switch ? of_node[p.node] : 0, false,
+                      s ? &s->program() : nullptr});
   }
   for (const auto& l : fabric.losses()) losses_before_.push_back(l.total());
   dirty_.reserve(ports_.size());
@@ -63,6 +73,8 @@ LiveLoop::~LiveLoop() {
 void LiveLoop::start() {
   if (thread_.joinable()) throw std::logic_error("the live loop runs already");
   clock_.start(network_.now());
+  const std::int64_t wall = wall_nanoseconds();
+  fabric_.set_clock(wall, clock_.at(wall), clock_.dilation());
   thread_ = std::thread([this] { run(); });
 }
 
@@ -114,7 +126,7 @@ void LiveLoop::run() {
   const std::int64_t until = wall_nanoseconds() + kDrainNs;
   while ((in_kernel_.size() || !dirty_.empty()) && wall_nanoseconds() < until) {
     flush();
-    if (!receive_all(clock_.now())) ::usleep(20);
+    if (!receive_all(clock_.now()) && !take_reports()) ::usleep(20);
     returned_.clear();
     from_hosts_.clear();
   }
@@ -131,6 +143,7 @@ bool LiveLoop::pass() {
   // owe up to the instant; only then posts and frames of hosts, which begin at it.
   const Picoseconds now = clock_.now();
   bool worked = receive_all(now);
+  worked |= take_reports();
   offer_returned();
   const Picoseconds due = network_.events().next();
   if (due <= now) {
@@ -138,8 +151,8 @@ bool LiveLoop::pass() {
     worked = true;
   }
   catch_up(now);
-  for (auto& [packet, port] : from_hosts_) {
-    network_.from_host(port->node, static_cast<PlanePort>(port->port), std::move(packet), now);
+  for (auto& [packet, node, port] : from_hosts_) {
+    network_.from_host(node, static_cast<PlanePort>(port), std::move(packet), now);
   }
   from_hosts_.clear();
   worked |= commands_.run();
@@ -180,19 +193,13 @@ bool LiveLoop::receive_all(Picoseconds instant) {
   return any;
 }
 
-// Makes the frame the packet's bytes. False, and nothing changed, if it is shorter than the header.
-bool LiveLoop::attach(Packet& packet, Port& port, const ReceivedFrame& frame, bool bytes) {
-  if (frame.length < packet.header_length) return false;
-  std::memcpy(packet.header.data(), frame.data, packet.header_length);
-  if (!bytes) {
-    drop_frame(port, frame);  // lengths only: the frame has served its purpose
-    return true;
-  }
+// Makes what follows the header in the frame the packet's payload.
+void LiveLoop::attach(Packet& packet, Port& port, const ReceivedFrame& frame, bool bytes) {
+  if (!bytes) return drop_frame(port, frame);  // lengths only: the frame has served its purpose
   // A packet that was here before knows its payload; what follows in the frame is padding.
   const std::uint32_t rest = frame.length - packet.header_length;
   const std::uint32_t length = packet.payload.length ? std::min(packet.payload.length, rest) : rest;
   packet.payload = {frame.data + packet.header_length, length, frame.handle, PayloadKind::frame};
-  return true;
 }
 
 void LiveLoop::from_xdp_switch(Port& port, const ReceivedFrame& frame, Picoseconds now) {
@@ -207,22 +214,80 @@ void LiveLoop::from_xdp_switch(Port& port, const ReceivedFrame& frame, Picosecon
   }
   SwitchReckoning& reckoning = reckonings_[entry.node];
   ++reckoning.returned;
-  ln_metadata metadata;
-  std::memcpy(&metadata, frame.data - sizeof metadata, sizeof metadata);
+  std::uint8_t* before = frame.data - kKernelMetadataBytes;
+  const KernelVerdict verdict =
+      kernel_verdict(std::span<const std::uint8_t, kKernelMetadataBytes>(before, kKernelMetadataBytes),
+                     entry.packet->ingress, port.port);
   // The area is not wiped by the kernel: a frame must never show what an earlier one left.
-  std::memset(frame.data - sizeof metadata, 0, sizeof metadata.magic);
-  if (metadata.magic != LN_METADATA_MAGIC) {
-    ++counters_.no_metadata;
-  } else if (metadata.ingress != entry.packet->ingress || metadata.value != port.port) {
-    ++counters_.metadata_mismatch;
-  }
+  std::memset(frame.data - sizeof(ln_metadata), 0, sizeof(ln_metadata::magic));
+  if (verdict.trust == KernelVerdict::Trust::missing) ++counters_.no_metadata;
+  if (verdict.trust == KernelVerdict::Trust::mismatched) ++counters_.metadata_mismatch;
   PacketPtr packet = std::move(entry.packet);
-  if (!attach(*packet, port, frame, entry.bytes)) {
+  if (!take_header(*packet, {frame.data, frame.length}, verdict.cut)) {
     ++counters_.malformed;
     return drop_frame(port, frame);
   }
+  attach(*packet, port, frame, entry.bytes);
+  if (verdict.label) {
+    packet->flow = verdict.label->flow;
+    packet->message = verdict.label->message;
+  }
   window_.record(now - packet->ideal);
-  returned_.push_back({std::move(packet), &port});
+  return_packet(port, std::move(packet), verdict);
+}
+
+// The packet goes on out of the port that its frame came out of; of a replicate verdict, which sends
+// one frame back, the engine makes the copies.
+void LiveLoop::return_packet(Port& port, PacketPtr packet, const KernelVerdict& verdict) {
+  if (verdict.verdict.action != Verdict::Action::replicate) {
+    returned_.push_back({std::move(packet), port.node, port.port});
+    return;
+  }
+  const auto members = port.program->members(verdict.generation, verdict.verdict.value);
+  if (!members) {
+    port.program->count(LN_HOST_DROP_NO_GROUP, 1);
+    if (Tap* tap = network_.tap()) {
+      tap->refused(port.node, *packet, "drop_no_group", network_.now());
+    }
+    return;
+  }
+  port.program->count(LN_HOST_COPIES, members->size());
+  for (std::size_t i = 1; i < members->size(); ++i) {
+    returned_.push_back({network_.pool().duplicate(*packet), port.node, (*members)[i - 1]});
+  }
+  returned_.push_back({std::move(packet), port.node, members->back()});
+}
+
+bool LiveLoop::take_reports() {
+  return fabric_.reports().take([this](const ln_report& report) { on_report(report); }) > 0;
+}
+
+// A packet that does not come back: its record is freed at once.
+void LiveLoop::on_report(const ln_report& report) {
+  const UidTable::Entry entry = in_kernel_.take(report.uid & LN_UID_MASK);
+  if (!entry.uid) {
+    ++counters_.unknown_report;
+    return;
+  }
+  ++counters_.reported;
+  SwitchReckoning& reckoning = reckonings_[entry.node];
+  Tap* tap = network_.tap();
+  const auto action = static_cast<Verdict::Action>(report.action);
+  switch (action) {
+    case Verdict::Action::absorb:
+      ++reckoning.absorbed;
+      break;
+    case Verdict::Action::pass:
+      ++reckoning.passed;
+      break;
+    default:  // a drop stands in the program's own counters
+      if (const XdpSwitch* s = tap ? fabric_.switch_of(reckoning.node) : nullptr) {
+        tap->refused(reckoning.node, *entry.packet, s->program().reason(report.value),
+                     network_.now());
+      }
+      return;
+  }
+  if (tap) tap->ended(reckoning.node, *entry.packet, ending(action), network_.now());
 }
 
 void LiveLoop::offer_returned() {
@@ -231,7 +296,7 @@ void LiveLoop::offer_returned() {
     return a.packet->ideal != b.packet->ideal ? a.packet->ideal < b.packet->ideal
                                               : a.packet->uid < b.packet->uid;
   });
-  for (auto& [packet, port] : returned_) network_.from_switch(port->node, port->port, std::move(packet));
+  for (auto& [packet, node, port] : returned_) network_.from_switch(node, port, std::move(packet));
   returned_.clear();
 }
 
@@ -248,13 +313,14 @@ void LiveLoop::from_kernel(Port& port, const ReceivedFrame& frame, Picoseconds n
   packet->ideal = now;
   packet->kernel = true;
   packet->payload.length = frame.length - packet->header_length;
+  std::memcpy(packet->header.data(), frame.data, packet->header_length);
   attach(*packet, port, frame, true);
   packet->ect = is_ect(*packet);
   if (port.kind == PortKind::host) {
     ++counters_.host_frames;
-    from_hosts_.push_back({std::move(packet), &port});
+    from_hosts_.push_back({std::move(packet), port.node, port.port});
   } else {
-    returned_.push_back({std::move(packet), &port});
+    returned_.push_back({std::move(packet), port.node, port.port});
   }
 }
 
@@ -267,13 +333,16 @@ void LiveLoop::to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Pico
   Port& p = ports_[index];
   packet->ingress = port;
   const bool bytes = packet->payload.data != nullptr;
+  const std::uint64_t uid = packet->uid & LN_UID_MASK;
+  if (p.program && p.program->wants_labels()) {
+    p.program->set_label(uid, packet->flow, packet->message);
+  }
   if (!send(index, *packet, true)) return;
   if (p.kind != PortKind::xdp_switch) {
     window_.record(clock_.now() - packet->ideal);
     return;  // the record ends here; what comes back is a new packet
   }
   ++reckonings_[p.reckoning].given;
-  const std::uint64_t uid = packet->uid & LN_UID_MASK;
   in_kernel_.put({uid, std::move(packet), pass_wall_, p.reckoning, bytes});
 }
 
@@ -336,8 +405,7 @@ bool LiveLoop::send(std::uint32_t index, Packet& packet, bool with_uid) {
       return false;
     }
   }
-  if (payload.kind == PayloadKind::frame && !in_place)
-    fabric_.frames().release_frame(payload.frame);
+  if (!in_place) network_.pool().release_payload(packet);
   payload.kind = PayloadKind::none;
   payload.data = nullptr;
   ++counters_.sent;
@@ -399,11 +467,14 @@ Fidelity LiveLoop::fidelity() {
   }
   for (std::size_t i = 0; i < f.switches.size(); ++i) {
     SwitchReckoning& s = f.switches[i];
-    if (const XdpSwitch* program = fabric_.switch_of(s.node)) {
-      s.switch_drops = program->drops() - switch_drops_before_[i];
+    if (const XdpSwitch* xdp = fabric_.switch_of(s.node)) {
+      s.switch_drops = xdp->program().drops() - switch_drops_before_[i];
+      s.unreported = unreported(xdp->program()) - unreported_before_[i];
     }
     f.given += s.given;
     f.returned += s.returned;
+    f.absorbed += s.absorbed;
+    f.passed += s.passed;
     f.switch_drops += s.switch_drops;
     f.unexplained += s.unexplained();
   }
@@ -416,6 +487,8 @@ Fidelity LiveLoop::fidelity() {
                 {"metadata_mismatch", c.metadata_mismatch},
                 {"malformed", c.malformed},
                 {"swept", c.swept},
+                {"reported", c.reported},
+                {"unknown_report", c.unknown_report},
                 {"umem_dry", c.umem_dry},
                 {"tx_ring_full", c.tx_ring_full},
                 {"too_long", c.too_long},

@@ -17,6 +17,7 @@
 #include "live/live_clock.hpp"
 #include "live/live_fabric.hpp"
 #include "live/uid_table.hpp"
+#include "switch/kernel_return.hpp"
 
 namespace loomnet {
 
@@ -80,6 +81,7 @@ class LiveLoop final : public KernelGate {
     MacAddress mac{};
     std::uint32_t reckoning = 0;  // index into reckonings_
     bool dirty = false;           // has frames to flush
+    XdpProgram* program = nullptr;  // of an XDP switch
   };
   // Plain counters of the loop's thread, read after it ended or through call().
   struct Counters {
@@ -89,6 +91,8 @@ class LiveLoop final : public KernelGate {
     std::uint64_t metadata_mismatch = 0;   // the program's ports are not the record's
     std::uint64_t malformed = 0;           // shorter than its headers
     std::uint64_t swept = 0;               // given up after uid_timeout
+    std::uint64_t reported = 0;            // by a switch: absorbed, passed or dropped
+    std::uint64_t unknown_report = 0;      // of a uid that no switch holds
     std::uint64_t umem_dry = 0;            // own loss: no frame to send in
     std::uint64_t tx_ring_full = 0;        // own loss: the kernel did not take frames in time
     std::uint64_t too_long = 0;            // own loss: longer than a frame
@@ -98,7 +102,8 @@ class LiveLoop final : public KernelGate {
 
   struct Arriving {
     PacketPtr packet;
-    Port* port;
+    NodeId node;
+    std::uint16_t port;
   };
 
   void run();
@@ -107,8 +112,11 @@ class LiveLoop final : public KernelGate {
   void catch_up(Picoseconds now);
   bool receive_all(Picoseconds instant);
   void from_xdp_switch(Port& port, const ReceivedFrame& frame, Picoseconds now);
+  void return_packet(Port& port, PacketPtr packet, const KernelVerdict& verdict);
+  bool take_reports();
+  void on_report(const ln_report& report);
   void from_kernel(Port& port, const ReceivedFrame& frame, Picoseconds now);
-  bool attach(Packet& packet, Port& port, const ReceivedFrame& frame, bool bytes);
+  void attach(Packet& packet, Port& port, const ReceivedFrame& frame, bool bytes);
   void drop_frame(Port& port, const ReceivedFrame& frame) { port.socket->umem().put(frame.handle); }
   bool send(std::uint32_t index, Packet& packet, bool with_uid);
   bool flush();
@@ -143,7 +151,8 @@ class LiveLoop final : public KernelGate {
   std::uint64_t passes_ = 0;
   std::string scheduling_ = "not started";
   std::vector<std::uint64_t> losses_before_;        // per port, at construction
-  std::vector<std::uint64_t> switch_drops_before_;  // per reckoning
+  std::vector<std::uint64_t> switch_drops_before_;  // per reckoning …
+  std::vector<std::uint64_t> unreported_before_;    // … and likewise
   bool stopping_ = false;
   std::thread thread_;
 };

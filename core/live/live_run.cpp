@@ -26,7 +26,8 @@ LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
   namespaces_.reserve(ports.size() + switches.size());
   for (const Switch& s : switches) {
     namespaces_.push_back(netns_of(s.netns, s.name));
-    live_switches.push_back({s.node, &namespaces_.back(), s.settings, s.tables});
+    live_switches.push_back(
+        {s.node, &namespaces_.back(), s.program, s.seed, s.options, s.tables});
   }
   for (const Port& p : ports) {
     namespaces_.push_back(netns_of(p.netns, p.interface));

@@ -31,7 +31,9 @@ class LiveRun {
     NodeId node = 0;
     int netns = -1;
     std::string name;
-    ForwardSettings settings;
+    std::string program = "forward";
+    std::uint64_t seed = 0;
+    ProgramOptions options;
     std::shared_ptr<const TableBatch> tables;  // null: none yet
   };
   // What a rank has done since the last look, and whether it is well.

@@ -1,4 +1,4 @@
-// Attaching the forward program to a switch's ports.
+// Attaching a program to a switch's ports.
 #include "live/xdp_switch.hpp"
 
 #include <net/if.h>
@@ -20,28 +20,20 @@ auto with_log(const std::string& name, Make make) {
 }  // namespace
 
 XdpSwitch::XdpSwitch(const Netns& netns, const std::vector<std::string>& ports,
-                     const ForwardSettings& settings)
-    : name_(netns.label()),
-      ports_(ports.size()),
-      forward_(with_log(name_, [&] { return XdpForward(ports.size(), settings); })) {
+                     const ProgramKind& kind, std::uint64_t seed, const ProgramOptions& options,
+                     XdpReports& reports)
+    : name_(netns.label()), program_(with_log(name_, [&] {
+        return std::make_unique<XdpProgram>(
+            kind, checked_settings(kind, ports.size(), seed, options), reports);
+      })) {
   netns.run([&] {
     for (std::size_t port = 0; port < ports.size(); ++port) {
       const unsigned index = ::if_nametoindex(ports[port].c_str());
       if (index == 0) throw LiveError("switch " + name_ + ": find port " + ports[port], errno);
-      forward_.set_port(static_cast<SwitchPort>(port), static_cast<int>(index));
-      links_.push_back(attach_xdp(forward_.program(), ports[port]));
+      program_->set_port(static_cast<SwitchPort>(port), static_cast<int>(index));
+      links_.push_back(attach_xdp(program_->program(), ports[port]));
     }
   });
-}
-
-std::uint64_t XdpSwitch::drops() const {
-  std::vector<SwitchCounter> all;
-  counters(all);
-  std::uint64_t sum = 0;
-  for (const SwitchCounter& c : all) {
-    if (c.name.starts_with("drop_")) sum += c.value;
-  }
-  return sum;
 }
 
 }  // namespace loomnet

@@ -29,13 +29,14 @@ inline constexpr QueueClass kMacControlClass = 7;
 // The largest frame a transport here sends: 4,096 B of payload behind MRC's headers.
 inline constexpr std::uint32_t kMaxFrameBytes = 4096 + 142;
 
-// Where the bytes behind the header are. `none`: lengths only, timed the same.
-enum class PayloadKind : std::uint8_t { none, region, frame };
+// Where the bytes behind the header are. `none`: lengths only, timed the same. `region`: a sender's
+// memory, never written. `frame` and `buffer` are the packet's own.
+enum class PayloadKind : std::uint8_t { none, region, frame, buffer };
 
 struct Payload {
   const std::uint8_t* data = nullptr;  // null for PayloadKind::none
   std::uint32_t length = 0;            // bytes; valid for every kind
-  std::uint32_t frame = 0;             // PayloadKind::frame: handle given back to the frame's owner
+  std::uint32_t frame = 0;  // frame: handle given back to its owner; buffer: number in the pool
   PayloadKind kind = PayloadKind::none;
 };
 
@@ -91,9 +92,14 @@ class PacketPool {
 
   // A packet with a fresh uid, no header and no payload.
   PacketPtr allocate();
-  // Copies header and metadata, with a new uid. A payload of kind none or region is shared; the
-  // copy of a frame has its payload's length, but none of its bytes.
+  // A second packet with the same bytes and a uid of its own. Payload bytes that are the original's own
+  // (frame, buffer) are copied into a buffer.
   PacketPtr duplicate(const Packet& original);
+  // The payload's bytes for writing, copied into a buffer first where they are a sender's memory.
+  // Null for a packet without payload bytes.
+  std::uint8_t* own_payload(Packet& packet);
+  // Gives back what holds the packet's payload bytes; they are gone, their length stays.
+  void release_payload(Packet& packet) noexcept;
   std::size_t outstanding() const { return outstanding_; }
   std::size_t capacity() const { return blocks_.size() * kBlock; }
   std::uint64_t last_uid() const { return next_uid_ - 1; }
@@ -104,8 +110,14 @@ class PacketPool {
  private:
   friend struct ReturnToPool;
   static constexpr std::size_t kBlock = 1024;
+  // Memory for payloads that were written on their way; kept for the next one.
+  struct Buffer {
+    std::unique_ptr<std::uint8_t[]> bytes;
+    std::uint32_t capacity = 0;
+  };
   void grow();
   void release(Packet* packet) noexcept;
+  std::uint8_t* copy_payload(Packet& packet);
 
   std::vector<std::unique_ptr<Packet[]>> blocks_;
   Packet* free_ = nullptr;
@@ -113,6 +125,8 @@ class PacketPool {
   std::uint64_t next_uid_ = 1;
   std::uint32_t last_message_ = 0;
   FrameOwner* frame_owner_ = nullptr;
+  std::vector<Buffer> buffers_;
+  std::vector<std::uint32_t> free_buffers_;
 };
 
 inline void ReturnToPool::operator()(Packet* packet) const noexcept { packet->pool->release(packet); }

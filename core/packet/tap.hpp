@@ -38,9 +38,13 @@ class Tap {
                        bool was_sent, Picoseconds now) = 0;
   // Bytes that wait in the sending port's queues, after each change.
   virtual void queued(std::uint32_t half, std::uint64_t bytes, Picoseconds now) = 0;
-  // The program of the switch `node` drops the packet of the last call of `delivered`.
+  // The program of the switch `node` drops a packet that `delivered` has shown.
   virtual void refused(std::uint32_t node, const Packet& packet, std::string_view reason,
                        Picoseconds now) = 0;
+  // The packet ends in the switch `node` without loss; `how` says in words of static storage what became
+  // of it.
+  virtual void ended(std::uint32_t node, const Packet& packet, std::string_view how,
+                     Picoseconds now) = 0;
 
   virtual void posted(std::uint32_t host, std::uint32_t qp, const WorkRequest& request,
                       Picoseconds now) = 0;

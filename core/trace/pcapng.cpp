@@ -118,18 +118,34 @@ void PortCapture::add(Direction direction, const Packet& packet, Picoseconds at,
   option_of(blocks_, kPacketId, packet.uid);
   option(blocks_, 0, {});
   close(blocks_, begin);
-  records_.push_back({at, begin, blocks_.size() - begin});
-  last_uid_ = packet.uid;
-  last_direction_ = direction;
+  records_.push_back({at, begin, blocks_.size() - begin, packet.uid, direction});
 }
 
 void PortCapture::annotate(const Packet& packet, std::string_view comment) {
-  if (records_.empty() || last_uid_ != packet.uid || last_direction_ != Direction::inbound) return;
-  const Record last = records_.back();
-  records_.pop_back();
-  blocks_.resize(last.begin);
-  --packets_;
-  add(Direction::inbound, packet, last.at, comment);
+  constexpr std::ptrdiff_t kLookBack = 4096;
+  const auto until = records_.rend() - records_.rbegin() > kLookBack
+                         ? records_.rbegin() + kLookBack
+                         : records_.rend();
+  const auto record = std::find_if(records_.rbegin(), until, [&](const Record& r) {
+    return r.uid == packet.uid && r.direction == Direction::inbound;
+  });
+  if (record == until) return;
+  // The block is written again behind the others, its comment in front of its other options; the old
+  // one's bytes are left out of the file.
+  constexpr std::size_t kPacketBlockHeader = 28, kCapturedLength = 20;
+  const std::string old = blocks_.substr(record->begin, record->length);
+  std::uint32_t captured = 0;
+  for (std::size_t i = 4; i-- > 0;) {
+    captured = captured << 8 | static_cast<std::uint8_t>(old[kCapturedLength + i]);
+  }
+  const std::size_t options = kPacketBlockHeader + (captured + 3) / 4 * 4;
+  const std::size_t begin = open(blocks_, kPacket);
+  blocks_.append(old, 8, options - 8);
+  option(blocks_, kComment, comment);
+  blocks_.append(old, options, old.size() - options - 4);
+  close(blocks_, begin);
+  record->begin = begin;
+  record->length = blocks_.size() - begin;
 }
 
 std::string PortCapture::take(Picoseconds now, Picoseconds slack) {
@@ -153,7 +169,6 @@ std::string PortCapture::until(Picoseconds limit) {
   }
   records_.erase(records_.begin(), later);
   blocks_ = std::move(rest);
-  last_uid_ = 0;
   return out;
 }
 

@@ -30,7 +30,8 @@ class PortCapture {
   std::uint16_t port() const { return port_; }
   void add(Direction direction, const Packet& packet, Picoseconds at, std::string_view comment = {},
            bool crc_error = false);
-  // Puts a comment on the packet added last, if it is this one.
+  // Puts a comment on the packet of this uid that came in by the port, if it is among the last 4,096
+  // that wait to be taken: a switch in the kernel answers after others have come in.
   void annotate(const Packet& packet, std::string_view comment);
 
   std::size_t pending_bytes() const { return blocks_.size(); }
@@ -47,6 +48,8 @@ class PortCapture {
   struct Record {
     Picoseconds at;
     std::size_t begin, length;
+    std::uint64_t uid;
+    Direction direction;
   };
   std::string until(Picoseconds limit);
 
@@ -56,8 +59,6 @@ class PortCapture {
   std::string header_;           // section and interface, until the first take
   std::string blocks_;           // encoded packets …
   std::vector<Record> records_;  // … in order of add()
-  std::uint64_t last_uid_ = 0;
-  Direction last_direction_{};
   std::uint64_t packets_ = 0, dropped_ = 0;
 };
 

@@ -139,6 +139,12 @@ void Recorder::refused(std::uint32_t node, const Packet& packet, std::string_vie
   }
 }
 
+void Recorder::ended(std::uint32_t node, const Packet& packet, std::string_view how, Picoseconds) {
+  for (const auto& capture : captures_) {
+    if (capture->node() == node) capture->annotate(packet, how);
+  }
+}
+
 // --- messages and operations ---------------------------------------------------------------------
 
 void Recorder::posted(std::uint32_t host, std::uint32_t qp, const WorkRequest& request,

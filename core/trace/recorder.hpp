@@ -93,6 +93,8 @@ class Recorder final : public Tap {
   void queued(std::uint32_t half, std::uint64_t bytes, Picoseconds now) override;
   void refused(std::uint32_t node, const Packet& packet, std::string_view reason,
                Picoseconds now) override;
+  void ended(std::uint32_t node, const Packet& packet, std::string_view how,
+             Picoseconds now) override;
   void posted(std::uint32_t host, std::uint32_t qp, const WorkRequest& request,
               Picoseconds now) override;
   void completed(std::uint32_t host, const Completion& completion, Picoseconds now) override;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "live/live_fabric.hpp"
+#include "switch/forward/forward_batch.hpp"
 
 namespace loomnet {
 namespace {

@@ -18,6 +18,7 @@
 
 #include "live/live_fabric.hpp"
 #include "live/live_loop.hpp"
+#include "switch/forward/forward_batch.hpp"
 
 namespace loomnet {
 namespace {

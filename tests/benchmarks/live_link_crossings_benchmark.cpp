@@ -16,6 +16,7 @@
 #include "ebpf/metadata.h"
 #include "live/live_fabric.hpp"
 #include "live/live_loop.hpp"
+#include "switch/forward/forward_batch.hpp"
 
 namespace loomnet {
 namespace {

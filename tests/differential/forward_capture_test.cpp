@@ -7,7 +7,7 @@
 #include <fstream>
 #include <map>
 
-#include "differential/forward_pair.hpp"
+#include "differential/program_pair.hpp"
 #include "differential/veth_bench.hpp"
 
 namespace loomnet::test {

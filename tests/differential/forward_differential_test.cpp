@@ -8,7 +8,7 @@
 #include <map>
 #include <thread>
 
-#include "differential/forward_pair.hpp"
+#include "differential/program_pair.hpp"
 #include "differential/packet_generator.hpp"
 
 namespace loomnet::test {
@@ -43,7 +43,7 @@ TEST_F(ForwardDifferentialTest, GoldenVectors) {
       EXPECT_EQ(words(pair.last), std::string("drop ") + v.reason);
     } else {
       EXPECT_EQ(pair.last, Verdict::forward(static_cast<SwitchPort>(v.out)));
-      XdpForward::TestRun run;
+      XdpProgram::TestRun run;
       pair.xdp.test_run(frame(vector_spec(v)), run);
       EXPECT_EQ(run.frame, vector_result(v));
     }
@@ -105,7 +105,7 @@ TEST_F(ForwardDifferentialTest, EcmpChoosesTheSamePortsUnderEverySeed) {
 
 TEST_F(ForwardDifferentialTest, WhatOnlyXdpCanMeet) {
   const std::vector<std::uint8_t> good = frame(vector_spec(kGoldenVectors[0]));
-  XdpForward::TestRun run;
+  XdpProgram::TestRun run;
   ForwardPair pair(kVectorPorts, {});
   const auto reason = [&] { return words(run.verdict); };
   pair.xdp.test_run(good, run);
@@ -155,7 +155,8 @@ TEST_F(ForwardDifferentialTest, TablesAreReplacedAtOnceUnderTraffic) {
                   {{usid_block(3), 0x4002}, static_cast<SwitchPort>(generation % 4)}};
     return tables.pack();
   };
-  XdpForward xdp(kVectorPorts, {});
+  KernelProgram kernel("forward", kVectorPorts);
+  XdpProgram& xdp = kernel.program;
   for (SwitchPort port = 0; port < kVectorPorts; ++port) xdp.set_port(port, kLoopback);
   xdp.set_tables(*batch(1));
   std::atomic<bool> stop = false;
@@ -166,7 +167,7 @@ TEST_F(ForwardDifferentialTest, TablesAreReplacedAtOnceUnderTraffic) {
     CPU_ZERO(&cpu);
     CPU_SET(static_cast<std::size_t>(sched_getcpu()), &cpu);
     sched_setaffinity(0, sizeof cpu, &cpu);
-    XdpForward::TestRun run;
+    XdpProgram::TestRun run;
     FrameSpec spec;
     for (int i = 0; !stop && wrong.empty(); ++i) {
       spec.destination =

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "differential/forward_pair.hpp"
+#include "differential/program_pair.hpp"
 #include "differential/packet_generator.hpp"
 #include "differential/veth_bench.hpp"
 #include "live/engine_endpoint.hpp"
@@ -21,7 +21,9 @@ TEST(ForwardNamespaceTest, FramesLeaveWhereAndAsTheEngineSays) {
   if (const std::string missing = missing_for_bpf(); !missing.empty()) GTEST_SKIP() << missing;
   const ForwardSettings settings{20260322, FORWARD_DEFAULT_OPTIONS};
   VethBench bench(kPorts, /*ipv6=*/false);
-  XdpSwitch xdp(bench.switch_ns, bench.port_names, settings);
+  XdpReports reports;
+  XdpSwitch xdp(bench.switch_ns, bench.port_names, program_kind("forward"), settings.hash_seed, {},
+                reports);
   // A veth takes redirected frames only if its peer runs a program too.
   EngineEndpoint pass;
   bench.peers_ns.run([&] {
@@ -38,7 +40,7 @@ TEST(ForwardNamespaceTest, FramesLeaveWhereAndAsTheEngineSays) {
   for (std::uint32_t generation = 1; generation <= 3; ++generation) {
     const auto tables = busy_tables(generation, kPorts).pack();
     native.set_tables(tables);
-    xdp.set_tables(*tables);
+    xdp.program().set_tables(*tables);
     for (int round = 0; round < 20; ++round) {
       std::map<std::uint64_t, Expected> expected;
       for (int i = 0; i < 200; ++i) {
@@ -87,7 +89,7 @@ TEST(ForwardNamespaceTest, FramesLeaveWhereAndAsTheEngineSays) {
   for (SwitchPort port = 0; port < kPorts; ++port) {
     std::vector<SwitchCounter> ours, theirs;
     native.counters(port, ours);
-    xdp.forward().counters(port, theirs);
+    xdp.program().counters(port, theirs);
     for (std::size_t i = 0; i < ours.size(); ++i) {
       EXPECT_EQ(theirs[i].value, ours[i].value) << "port " << port << " " << ours[i].name;
     }

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "clock/random.hpp"
-#include "differential/forward_pair.hpp"
+#include "differential/program_pair.hpp"
 #include "differential/veth_bench.hpp"
 
 namespace loomnet::test {

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "engine/nodes/shared.hpp"
+#include "switch/packet_view.hpp"
 #include "switch/program.hpp"
 
 namespace loomnet {
@@ -13,12 +14,19 @@ class SwitchNode final : public LinkReceiver {
   // `egress`: its ports' links, null where a port has none.
   SwitchNode(NodesShared& shared, NodeId node, SwitchProgram& program,
              std::span<HalfLink* const> egress)
-      : program_(program), egress_(egress), shared_(shared), node_(node) {}
-  // The program decides; the packet is offered to the link that it names.
+      : program_(program),
+        egress_(egress),
+        shared_(shared),
+        node_(node),
+        needs_(program.needs()) {}
+  // The program decides; the packet, or a copy of it, is offered to each link that the verdict names.
   void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override;
   void prepare(std::uint16_t port, const Packet& packet, int stage) const override;
 
  private:
+  void receive_view(std::uint16_t port, PacketPtr packet, Picoseconds now);
+  void carry_out(Verdict verdict, std::uint16_t port, PacketPtr packet, Picoseconds now);
+  void replicate(std::uint16_t group, std::uint16_t port, PacketPtr packet, Picoseconds now);
   void obey(std::uint16_t port, const Packet& packet, Picoseconds now);
   void offer(std::uint16_t port, PacketPtr packet, Picoseconds now) {
     if (port >= egress_.size() || !egress_[port]) {
@@ -32,6 +40,8 @@ class SwitchNode final : public LinkReceiver {
   std::span<HalfLink* const> egress_;
   NodesShared& shared_;
   NodeId node_;
+  const ProgramNeeds needs_;
+  ViewScratch scratch_;
 };
 
 }  // namespace loomnet

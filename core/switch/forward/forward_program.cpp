@@ -5,30 +5,14 @@
 #include <stdexcept>
 #include <string>
 
-#include "ebpf/forward.h"
-
-// forward.h knows the tables as an opaque pointer; in this build it is a LookupTables.
-namespace {
-const loomnet::LookupTables& native(const forward_tables* tables) {
-  return *reinterpret_cast<const loomnet::LookupTables*>(tables);
-}
-}  // namespace
-LN_INLINE ln_u32 forward_lookup_sid(forward_tables* tables, ln_u64 block_and_usid) {
-  return native(tables).sid(block_and_usid);
-}
-LN_INLINE ln_u32 forward_lookup_host(forward_tables* tables, ln_u64 high, ln_u64 low) {
-  return native(tables).host(high, low);
-}
-LN_INLINE ln_u32 forward_lookup_member(forward_tables* tables, ln_u32 group, ln_u32 index) {
-  return native(tables).member(group, index);
-}
+#include "switch/forward/native_lookups.hpp"
 
 namespace loomnet {
 namespace {
 
 constexpr std::array<std::string_view, FORWARD_COUNTER_COUNT> kCounterNames = {
 #define FORWARD_NAME(symbol, name) name,
-    FORWARD_COUNTERS(FORWARD_NAME)
+    FORWARD_COUNTERS(FORWARD_NAME) LN_HOST_COUNTERS(FORWARD_NAME)
 #undef FORWARD_NAME
 };
 
@@ -52,8 +36,8 @@ ForwardProgram::Row& ForwardProgram::row(std::size_t ingress) {
   return *row;
 }
 
-forward_tables* ForwardProgram::opaque() const {
-  return reinterpret_cast<forward_tables*>(const_cast<LookupTables*>(tables_.get()));
+ln_tables* ForwardProgram::opaque() const {
+  return reinterpret_cast<ln_tables*>(const_cast<LookupTables*>(tables_.get()));
 }
 
 Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t frame_length,
@@ -63,10 +47,10 @@ Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t fr
     counters = &row(std::min<std::size_t>(meta.ingress, ports()));
     if (meta.ingress >= ports() || generation_ == 0) {
       ln_count(counters->data(), FORWARD_RECEIVED);
-      const ln_verdict verdict = forward_drop(
+      const ln_verdict verdict = ln_drop(
           counters->data(),
           meta.ingress >= ports() ? FORWARD_DROP_UNKNOWN_INGRESS : FORWARD_DROP_NO_TABLES);
-      return {static_cast<Verdict::Action>(verdict.action), verdict.value};
+      return Verdict::of(verdict);
     }
     if (!tables_) {
       tables_ = std::make_unique<const LookupTables>(*batch_);
@@ -79,7 +63,7 @@ Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t fr
   std::uint8_t* frame = bytes ? header.data() : &nothing;
   const ln_verdict verdict =
       forward_ingress(opaque(), &config_, counters->data(), frame, frame + bytes, frame_length);
-  return {static_cast<Verdict::Action>(verdict.action), verdict.value};
+  return Verdict::of(verdict);
 }
 
 Verdict ForwardProgram::foresee(std::span<const std::uint8_t> header, std::uint32_t,
@@ -88,13 +72,14 @@ Verdict ForwardProgram::foresee(std::span<const std::uint8_t> header, std::uint3
   __builtin_prefetch(rows_[ingress].get(), 1);
   const ln_verdict verdict =
       forward_peek(opaque(), &config_, header.data(), header.data() + header.size());
-  return {static_cast<Verdict::Action>(verdict.action), verdict.value};
+  return Verdict::of(verdict);
 }
 
 void ForwardProgram::set_tables(std::shared_ptr<const TableBatch> batch) {
   if (!batch) throw std::invalid_argument("set_tables: no batch");
   auto rows = std::make_unique<const ForwardBatch>(ForwardBatch::unpack(*batch));
   validate(*rows, ports());
+  validate_groups(*batch, ports());
   if (batch->generation <= generation()) {
     throw std::invalid_argument("TableBatch.generation: " + std::to_string(batch->generation) +
                                 " does not follow " + std::to_string(generation()));
@@ -102,6 +87,17 @@ void ForwardProgram::set_tables(std::shared_ptr<const TableBatch> batch) {
   generation_ = batch->generation;
   batch_ = std::move(rows);
   tables_.reset();
+}
+
+void ForwardProgram::reset() {
+  generation_ = 0;
+  batch_.reset();
+  tables_.reset();
+}
+
+std::uint16_t ForwardProgram::count(ln_host_counter which, SwitchPort ingress, std::uint64_t n) {
+  row(std::min<std::size_t>(ingress, ports()))[FORWARD_OWN_COUNTERS + std::size_t{which}] += n;
+  return static_cast<std::uint16_t>(FORWARD_OWN_COUNTERS + std::size_t{which});
 }
 
 void ForwardProgram::counters(std::vector<SwitchCounter>& out) const {

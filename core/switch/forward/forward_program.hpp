@@ -10,8 +10,6 @@
 #include "switch/forward/lookup_tables.hpp"
 #include "switch/program.hpp"
 
-struct forward_tables;
-
 namespace loomnet {
 
 struct ForwardSettings {
@@ -34,16 +32,18 @@ class ForwardProgram final : public SwitchProgram {
                   SwitchPort ingress) const override;
   void set_tables(std::shared_ptr<const TableBatch> batch) override;
   std::uint32_t generation() const override { return generation_; }
+  void reset() override;
   std::size_t ports() const override { return rows_.size() - 1; }
   void counters(std::vector<SwitchCounter>& out) const override;
   void counters(SwitchPort ingress, std::vector<SwitchCounter>& out) const override;
   std::string_view reason(std::uint16_t value) const override;
+  std::uint16_t count(ln_host_counter which, SwitchPort ingress, std::uint64_t n) override;
 
  private:
   // The counters of forwarded packets come first and share a cache line.
   struct alignas(64) Row : std::array<std::uint64_t, FORWARD_COUNTER_COUNT> {};
   Row& row(std::size_t ingress);
-  forward_tables* opaque() const;  // tables_, as forward.h names them
+  ln_tables* opaque() const;  // tables_, as forward.h names them
 
   forward_config config_{};
   std::uint32_t generation_ = 0;  // of the batch published last, 0: none yet

@@ -108,7 +108,7 @@ class LiveNetwork:
             node = self.glue.switches[switch.name]
             tables = self.engine.tables(switch, switch.routes)
             switches.append((switch.number, node.netns, switch.name,
-                             self.engine.hash_seed(switch.number), tables))
+                             self.engine.hash_seed(switch.number), tables, "forward", {}))
             ports += [(switch.number, port, "xdp", node.netns, f"s{port}", "")
                       for port in range(len(switch.ports))]
         configured: dict[str, list[HostPort]] = {}

@@ -30,6 +30,8 @@ class Table final : public SwitchProgram {
   void counters(std::vector<SwitchCounter>&) const override {}
   void counters(SwitchPort, std::vector<SwitchCounter>&) const override {}
   std::string_view reason(std::uint16_t) const override { return ""; }
+  void reset() override {}
+  std::uint16_t count(ln_host_counter, SwitchPort, std::uint64_t) override { return 0; }
 
  private:
   std::vector<SwitchPort> out_;

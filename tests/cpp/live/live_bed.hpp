@@ -10,6 +10,7 @@
 #include "engine/network.hpp"
 #include "live/live_fabric.hpp"
 #include "live/live_loop.hpp"
+#include "switch/forward/forward_batch.hpp"
 
 namespace loomnet::live_test {
 
@@ -18,6 +19,7 @@ class Recorder final : public Transport {
   struct Seen {
     std::vector<std::uint8_t> bytes;
     Picoseconds ideal, now;
+    std::uint32_t flow, message;
   };
   std::string_view name() const override { return "recorder"; }
   void connect(const QpConfig&, Picoseconds) override {}
@@ -25,7 +27,8 @@ class Recorder final : public Transport {
   void on_packet(PlanePort, PacketPtr p, Picoseconds now) override {
     ++packets;
     if (seen.size() >= keep) return;
-    Seen s{{p->header.begin(), p->header.begin() + p->header_length}, p->ideal, now};
+    Seen s{{p->header.begin(), p->header.begin() + p->header_length},
+           p->ideal, now, p->flow, p->message};
     if (p->payload.data) {
       s.bytes.insert(s.bytes.end(), p->payload.data, p->payload.data + p->payload.length);
     }

@@ -6,6 +6,7 @@
 #include "live/live_fabric.hpp"
 #include "live_fixture.hpp"
 #include "raw_socket.hpp"
+#include "switch/forward/forward_batch.hpp"
 
 namespace loomnet {
 namespace {
@@ -29,7 +30,7 @@ bool receive_within(XskSocket& socket, ReceivedFrame& frame, int milliseconds = 
 
 std::uint64_t counter(const XdpSwitch& s, std::string_view name) {
   std::vector<SwitchCounter> all;
-  s.counters(all);
+  s.program().counters(all);
   for (const SwitchCounter& c : all) {
     if (c.name == name) return c.value;
   }
@@ -164,7 +165,7 @@ TEST_F(XskTest, DropsOfTheSwitchAreCountedByReason) {
   EXPECT_EQ(counter(s, "drop_no_route"), 10u);
   EXPECT_EQ(counter(s, "drop_hop_limit"), 5u);
   EXPECT_EQ(counter(s, "drop_exhausted"), 3u);
-  EXPECT_EQ(s.drops(), 18u);
+  EXPECT_EQ(s.program().drops(), 18u);
   // What the switch drops on purpose is no loss of ours.
   for (const auto& l : bed.fabric->losses()) EXPECT_EQ(l.total(), 0u);
 }

@@ -1,0 +1,198 @@
+// Switches for Python: programs by name with their options, tables as batches, reboot and snapshot.
+#include <algorithm>
+
+#include "bindings/bindings.hpp"
+#include "switch/forward/forward_batch.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+namespace {
+
+SwitchProgram& program_at(Network& network, NodeId node, const char* what) {
+  SwitchProgram* program = network.program(node);
+  if (!program) {
+    throw std::invalid_argument(std::string(what) + ": node " + std::to_string(node) +
+                                " runs no switch program in the engine");
+  }
+  return *program;
+}
+
+py::object value_of(const ProgramValue& value) {
+  return std::visit([](const auto& v) -> py::object { return py::cast(v); }, value);
+}
+
+py::dict programs_dict() {
+  py::dict out;
+  for (const ProgramKind& kind : program_kinds()) {
+    py::dict options;
+    for (const ProgramOption& o : kind.options) {
+      options[py::str(std::string(o.name))] =
+          py::make_tuple(value_of(o.fallback), std::string(o.help));
+    }
+    py::dict row;
+    row["summary"] = std::string(kind.summary);
+    row["options"] = options;
+    out[py::str(std::string(kind.name))] = row;
+  }
+  return out;
+}
+
+}  // namespace
+
+ProgramOptions program_options(const py::dict& options) {
+  ProgramOptions out;
+  for (const auto& [key, value] : options) {
+    const auto name = py::cast<std::string>(key);
+    if (py::isinstance<py::bool_>(value)) {
+      out[name] = py::cast<bool>(value);
+    } else if (py::isinstance<py::int_>(value)) {
+      out[name] = py::cast<std::int64_t>(value);
+    } else if (py::isinstance<py::float_>(value)) {
+      out[name] = py::cast<double>(value);
+    } else if (py::isinstance<py::str>(value)) {
+      out[name] = py::cast<std::string>(value);
+    } else {
+      throw std::invalid_argument("switch program option " + name +
+                                  ": must be true or false, a number or a text, not " +
+                                  py::cast<std::string>(py::repr(value)));
+    }
+  }
+  return out;
+}
+
+py::dict snapshot_dict(const StateSnapshot& snapshot) {
+  py::dict out;
+  const StateLayout& layout = snapshot.layout;
+  if (layout.name.empty()) return out;
+  py::list rows;
+  for (std::uint32_t r = 0; r < layout.rows; ++r) {
+    const std::uint8_t* at = snapshot.bytes.data() + std::size_t{r} * layout.row_bytes;
+    if (std::all_of(at, at + layout.row_bytes, [](std::uint8_t b) { return b == 0; })) continue;
+    py::dict row;
+    row["row"] = r;
+    for (const StateField& f : layout.fields) {
+      const py::str name{std::string(f.name)};
+      if (!f.number) {
+        row[name] = py::bytes(reinterpret_cast<const char*>(at + f.offset), f.bytes);
+        continue;
+      }
+      std::uint64_t value = 0;
+      for (std::uint32_t i = f.bytes; i-- > 0;) value = value << 8 | at[f.offset + i];
+      row[name] = value;
+    }
+    rows.append(row);
+  }
+  out[py::str(std::string(layout.name))] = rows;
+  return out;
+}
+
+void bind_switches(py::module_& m, py::class_<Network>& network) {
+  py::class_<TableBatch, std::shared_ptr<TableBatch>>(
+      m, "TableBatch", "One generation of a switch's tables, as bytes that its program reads.")
+      .def(py::init([](std::uint32_t generation, const py::bytes& bytes,
+                       std::vector<std::vector<SwitchPort>> groups) {
+             const std::string_view data = bytes;
+             auto batch = std::make_shared<TableBatch>();
+             batch->generation = generation;
+             batch->bytes.assign(data.begin(), data.end());
+             batch->groups = std::move(groups);
+             return batch;
+           }),
+           py::kw_only(), py::arg("generation"), py::arg("bytes"),
+           py::arg("groups") = std::vector<std::vector<SwitchPort>>{},
+           "groups: the ports that each get a copy, by a replicate verdict's group number.")
+      .def_readonly("generation", &TableBatch::generation)
+      .def_property_readonly("bytes",
+                             [](const TableBatch& b) {
+                               return py::bytes(reinterpret_cast<const char*>(b.bytes.data()),
+                                                b.bytes.size());
+                             })
+      .def_readonly("groups", &TableBatch::groups);
+  m.def(
+      "forward_tables",
+      [](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
+         const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
+         const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
+         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
+         std::vector<std::vector<SwitchPort>> groups,
+         std::vector<std::vector<SwitchPort>> replicate) {
+        ForwardBatch t;
+        t.generation = generation;
+        for (const auto usid : own) t.own_un.push_back({block, usid});
+        for (const auto& [usid, port] : adjacencies) t.own_ua.push_back({{block, usid}, port});
+        for (const auto& [usid, port] : fib) t.fib.push_back({{block, usid}, port});
+        for (const auto& [address, group] : hosts) {
+          const std::string_view bytes = address;
+          ForwardBatch::HostRoute route;
+          if (bytes.size() != route.address.size()) {
+            throw std::invalid_argument("hosts: an address has 16 bytes");
+          }
+          std::copy(bytes.begin(), bytes.end(), route.address.begin());
+          route.group = group;
+          t.hosts.push_back(route);
+        }
+        t.groups = std::move(groups);
+        // The batch was made here and has one owner.
+        auto batch = std::const_pointer_cast<TableBatch>(t.pack());
+        batch->groups = std::move(replicate);
+        return batch;
+      },
+      py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
+      py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"),
+      py::arg("replicate") = std::vector<std::vector<SwitchPort>>{},
+      "Tables of the forward program and those that fall through to it: uSIDs of one block, host "
+      "routes by ECMP group, and the ports of each group that a replicate verdict may name.");
+
+  m.def("switch_programs", programs_dict,
+        "{name: {'summary': text, 'options': {name: (default, help)}}} of every switch program.");
+  m.def(
+      "check_switch_program",
+      [](const std::string& name, std::size_t ports, const py::dict& options) {
+        make_program(name, ports, 0, program_options(options));
+      },
+      py::arg("name"), py::arg("ports"), py::arg("options"),
+      "Refuses a program, a number of ports or options that cannot be, by a ValueError of one line.");
+
+  network
+      .def(
+          "add_switch",
+          [](Network& n, std::size_t ports, bool kernel, std::uint64_t hash_seed,
+             std::uint64_t buffer_bytes, double alpha, bool pfc, const std::string& program,
+             const py::dict& options) {
+            // Checked also where the kernel runs it: LiveRun takes the same name and options.
+            auto made = make_program(program, ports, hash_seed, program_options(options));
+            if (kernel) made.reset();
+            return n.add_switch(ports, std::move(made), {buffer_bytes, alpha, pfc});
+          },
+          py::arg("ports"), py::kw_only(), py::arg("kernel") = false, py::arg("hash_seed") = 0,
+          py::arg("buffer_bytes") = 0, py::arg("buffer_alpha") = 1.0, py::arg("pfc") = false,
+          py::arg("program") = "forward", py::arg("options") = py::dict())
+      .def(
+          "set_tables",
+          [](Network& n, NodeId node, std::shared_ptr<TableBatch> tables) {
+            program_at(n, node, "set_tables").set_tables(std::move(tables));
+          },
+          py::arg("node"), py::arg("tables"))
+      .def(
+          "reset_switch",
+          [](Network& n, NodeId node) { program_at(n, node, "reset_switch").reset(); },
+          py::arg("node"),
+          "The switch reboots: its program's state is zeros and its tables are gone, counters stay.")
+      .def(
+          "switch_snapshot",
+          [](Network& n, NodeId node) {
+            return snapshot_dict(program_at(n, node, "switch_snapshot").snapshot());
+          },
+          py::arg("node"),
+          "{name of the rows: [{'row': number, field: value, …}]}: the program's state, without "
+          "rows of zeros; {} of a program without state.")
+      .def(
+          "schedule_tables",
+          [](Network& n, std::int64_t at, NodeId node, std::shared_ptr<TableBatch> tables) {
+            n.schedule(ps(at), node, std::move(tables));
+          },
+          py::arg("at_ps"), py::arg("node"), py::arg("tables"));
+}
+
+}  // namespace loomnet

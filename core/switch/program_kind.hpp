@@ -1,0 +1,80 @@
+// A kind of switch program as a switch is given it by name: its options, how its engine build is made,
+// and what the kernel's host is told of it.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ebpf/xdp_abi.h"
+#include "switch/program.hpp"
+
+namespace loomnet {
+
+using ProgramValue = std::variant<bool, std::int64_t, double, std::string>;
+using ProgramOptions = std::map<std::string, ProgramValue>;
+
+struct ProgramOption {
+  std::string_view name;
+  ProgramValue fallback;  // where the option is not given; its type is the option's
+  std::string_view help;
+  double least = 0, most = 0;             // of a number
+  std::vector<std::string_view> choices;  // of a text; empty: any
+};
+
+struct ProgramSettings {
+  std::size_t ports = 0;
+  // Of the switch. Give every switch its own, for example hash_key(seed, node, purpose): with one seed
+  // for all, the leaf's ECMP choice fixes the spine's.
+  std::uint64_t seed = 0;
+  ProgramOptions options;  // checked: every option of the kind, with its type
+};
+
+// Rows of the kernel's one hash map: keys[i] belongs to values[i * value_bytes] on.
+struct KernelRows {
+  std::uint32_t value_bytes = sizeof(std::uint32_t);
+  std::vector<ln_key> keys;
+  std::vector<std::uint8_t> values;
+};
+
+struct ProgramKind {
+  std::string_view name;  // also of its object in the kernel: ebpf/NAME.bpf.c
+  std::string_view summary;
+  std::vector<ProgramOption> options;
+  std::vector<std::string_view> counters;  // "received", the program's own, the host's
+  ProgramNeeds needs;
+  StateLayout state;
+  // Throws std::invalid_argument for a number of ports that the program cannot have.
+  std::unique_ptr<SwitchProgram> (*make)(const ProgramSettings&) = nullptr;
+  // struct NAME_config as both builds read it.
+  std::vector<std::uint8_t> (*config)(const ProgramSettings&) = nullptr;
+  // A batch as rows for the kernel. Throws std::invalid_argument for one that does not fit the switch.
+  KernelRows (*kernel_rows)(const TableBatch&, std::size_t ports) = nullptr;
+};
+
+// All of the kind's options: the given ones, and for each other one its fallback. Throws
+// std::invalid_argument in one line for an unknown name, a value of another type or out of range.
+ProgramSettings checked_settings(const ProgramKind& kind, std::size_t ports, std::uint64_t seed,
+                                 const ProgramOptions& given);
+
+bool flag(const ProgramSettings& settings, const std::string& option);
+std::int64_t integer(const ProgramSettings& settings, const std::string& option);
+const std::string& text(const ProgramSettings& settings, const std::string& option);
+
+// "a, b and c".
+std::string listed(const std::vector<std::string_view>& names);
+// The names that the host counts under, behind a program's own.
+void append_host_counters(std::vector<std::string_view>& names);
+
+template <typename Config>
+std::vector<std::uint8_t> bytes_of(const Config& config) {
+  const auto* first = reinterpret_cast<const std::uint8_t*>(&config);
+  return {first, first + sizeof config};
+}
+
+}  // namespace loomnet

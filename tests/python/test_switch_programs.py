@@ -1,0 +1,76 @@
+"""Switch programs by name at the compiled module: options, tables, reboot, snapshot, refusals."""
+
+import pytest
+
+from loomnet import _core
+
+
+def network():
+    return _core.Network(seed=1, meter_bin_ps=10**9)
+
+
+def tables(generation, groups=()):
+    return _core.forward_tables(
+        generation=generation, block=0xFC000000, own=[], adjacencies=[], fib=[],
+        hosts=[(bytes([0xFD] + [0] * 14 + [host]), host) for host in range(4)],
+        groups=[[port] for port in range(4)], replicate=list(groups))
+
+
+def test_the_programs_say_what_they_are_and_which_options_they_have():
+    programs = _core.switch_programs()
+    assert sorted(programs) == ["forward", "mirror", "sum"]
+    default, text = programs["mirror"]["options"]["sample"]
+    assert default == 1 and "echo" in text
+    assert "ECMP" in programs["forward"]["summary"]
+
+
+def test_a_switch_runs_the_program_it_is_given():
+    net = network()
+    node = net.add_switch(4, program="sum", options={"check_addresses": False})
+    net.set_tables(node, tables(1, groups=[[0, 1]]))
+    assert net.switch_snapshot(node) == {"sums": []}
+    assert {"summed", "absorbed", "forward_host"} <= set(net.switch_counters(node))
+    net.reset_switch(node)
+    net.set_tables(node, tables(1))  # after a reboot any generation is news
+    assert net.switch_snapshot(net.add_switch(2)) == {}
+
+
+def test_tables_are_bytes_with_a_generation():
+    packed = tables(3, groups=[[2, 3]])
+    again = _core.TableBatch(generation=3, bytes=packed.bytes, groups=packed.groups)
+    net = network()
+    node = net.add_switch(4, program="mirror")
+    net.set_tables(node, again)
+    with pytest.raises(ValueError, match=r"TableBatch\.generation: 3 does not follow 3"):
+        net.set_tables(node, packed)
+
+
+@pytest.mark.parametrize(("program", "options", "line"), [
+    ("mirrow", {}, 'no switch program "mirrow"; there are forward, mirror and sum'),
+    ("sum", {"pool": "1 MB"}, 'switch program "sum" has no option "pool"; it has check_addresses '
+                              "and allow_stale_length"),
+    ("mirror", {"sample": -1},
+     'switch program "mirror", option sample: must be 1 to 1000000000, not -1'),
+    ("mirror", {"sample": True},
+     'switch program "mirror", option sample: must be a whole number, not True'),
+    ("mirror", {"sample": None},
+     "switch program option sample: must be true or false, a number or a text, not None"),
+])
+@pytest.mark.parametrize("kernel", [False, True])
+def test_a_wrong_program_or_option_is_refused_in_one_line(program, options, line, kernel):
+    with pytest.raises(ValueError) as refused:
+        network().add_switch(4, program=program, options=options, kernel=kernel)
+    assert str(refused.value) == line
+    with pytest.raises(ValueError) as refused:
+        _core.check_switch_program(program, 4, options)
+    assert str(refused.value) == line
+
+
+def test_a_group_that_cannot_be_is_refused():
+    net = network()
+    node = net.add_switch(4, program="mirror")
+    with pytest.raises(ValueError, match=r"groups\[1\]: no members; name one or more of the "
+                                         r"switch's ports \(0 to 3\)"):
+        net.set_tables(node, tables(1, groups=[[1], []]))
+    with pytest.raises(ValueError, match="port 4 of a switch whose ports are 0 to 3"):
+        net.set_tables(node, tables(1, groups=[[4]]))
