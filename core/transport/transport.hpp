@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "clock/time.hpp"
+#include "packet/frame_protocol.hpp"
 #include "packet/packet.hpp"
 #include "transport/observer.hpp"
 
@@ -18,7 +19,8 @@ namespace loomnet {
 
 using HostId = std::uint32_t;
 using QpNumber = std::uint32_t;  // 24 bits, 0 and 1 reserved, 2 is MRC's endpoint
-using PlanePort = std::uint8_t;  // NIC port = plane number
+using PlanePort = std::uint8_t;  // a port of a NIC
+using Plane = std::uint8_t;      // of the fabric; an attribute of a port, see PlanePaths
 inline constexpr std::size_t kMaxPlanes = 8;
 
 enum class Opcode : std::uint8_t { write, write_with_immediate };
@@ -68,6 +70,7 @@ struct Arrival {
 // One path choice inside the fabric, as uSIDs behind the plane's 32-bit block
 // ("MRC + SRv6 multi-plane fabrics" 3.1). The EV's uplink number is added to usids[uplink_slot].
 struct PathTemplate {
+  bool operator==(const PathTemplate&) const = default;
   std::array<std::uint16_t, 6> usids{};
   std::uint8_t count = 0;
   std::int8_t uplink_slot = -1;  // -1: one path only (T0-local)
@@ -94,18 +97,23 @@ struct PathTemplate {
 };
 
 struct PlanePaths {
+  bool operator==(const PlanePaths&) const = default;
   PathTemplate row;
   std::vector<std::uint16_t> uplinks;  // eligible uplink numbers; {0} where uplink_slot is -1
   // What all these paths carry together, of what the hosts below their leaf can send: above 1 there
   // are more than needed.
   double capacity = 1;
+  // The plane that the NIC's port is attached to; kPlaneOfPort: the one of its own number. Both ends of
+  // a queue pair have ports on the same planes, not necessarily of the same numbers.
+  static constexpr Plane kPlaneOfPort = 0xff;
+  Plane plane = kPlaneOfPort;
 };
 
 struct QpConfig {
   QpNumber local = 0, remote = 0;
   HostId source = 0, destination = 0;
   std::uint32_t flow = 0;          // for statistics: copied into Packet::flow
-  std::vector<PlanePaths> planes;  // index = plane = NIC port, towards the destination
+  std::vector<PlanePaths> planes;  // index = NIC port, towards the destination
   std::vector<PlanePaths> reverse; // the destination's paths back to us (control packets of the peer)
 };
 
@@ -171,6 +179,8 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
+  // The frames that are this transport's where a NIC has several; {0, 0}: it takes part in no such NIC.
+  virtual FrameProtocol protocol() const { return {}; }
   // Throws std::invalid_argument naming the field for a configuration it cannot serve.
   virtual void connect(const QpConfig& config, Picoseconds now) = 0;
   virtual void on_post(QpNumber qp, const WorkRequest& request, Picoseconds now) = 0;
@@ -178,6 +188,12 @@ class Transport {
   virtual void on_packet(PlanePort port, PacketPtr packet, Picoseconds now) = 0;
   // Carrier of the own port.
   virtual void on_port(PlanePort port, bool up, Picoseconds now) = 0;
+  // A queue pair has other paths: a circuit was patched, a route changed. `planes` takes the place of
+  // QpConfig::planes and has as many entries; one without uplinks has no path. Packets leave by the new
+  // paths from now on, and what the old ones lose is sent again as after any loss. Throws
+  // std::invalid_argument naming the field; the old paths stay then. A transport that chooses no path
+  // has nothing to do.
+  virtual void on_paths(QpNumber, std::vector<PlanePaths>, Picoseconds) {}
   virtual void on_deadline(Picoseconds now) = 0;
   // The port's link is free for a packet of this class: control is asked before data.
   virtual Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) = 0;

@@ -72,6 +72,33 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
   backups_.shrink_to_fit();
 }
 
+std::vector<EvIndex> EvSet::succeed(const EvSet& old, PlaneMask same, const std::vector<bool>& needed) {
+  std::vector<EvIndex> here(old.evs_.size(), kNoEv);
+  for (EvIndex ev = 0; ev < old.evs_.size(); ++ev) {
+    const Ev& was = old.evs_[ev];
+    const EvIndex at = was.state != EvState::retired && same >> was.plane & 1 ? find(old.value(ev)) : kNoEv;
+    if (at != kNoEv) {
+      here[ev] = at;
+    } else if (needed[ev]) {
+      here[ev] = static_cast<EvIndex>(evs_.size());
+      evs_.push_back({was.uplink, was.plane, EvState::retired});
+    }
+  }
+  const auto kept = [&](EvIndex ev) {
+    return here[ev] != kNoEv && evs_[here[ev]].state != EvState::retired;
+  };
+  // Oldest first, as they are probed.
+  for (const EvIndex ev : old.bad_) {
+    if (!kept(ev)) continue;
+    condemn(here[ev], 0xff);
+    evs_[here[ev]].failures = old.evs_[ev].failures;
+  }
+  for (EvIndex ev = 0; ev < old.evs_.size(); ++ev) {
+    if (old.evs_[ev].state == EvState::denied && kept(ev)) deny(here[ev], true);
+  }
+  return here;
+}
+
 EvIndex EvSet::take_backup(PlanePort plane) {
   for (std::size_t i = 0; i < backups_.size(); ++i) {
     const EvIndex ev = backups_[i];

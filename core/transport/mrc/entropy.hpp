@@ -14,7 +14,8 @@
 
 namespace loomnet::mrc {
 
-enum class EvState : std::uint8_t { good, skip, assumed_bad, denied };
+// retired: of paths that the queue pair had before; packets under way may still have gone by it.
+enum class EvState : std::uint8_t { good, skip, assumed_bad, denied, retired };
 
 // Index of an entropy value inside its EvSet; stable for the life of the set.
 using EvIndex = std::uint16_t;
@@ -33,6 +34,11 @@ class EvSet {
   EvSet() = default;
   // Draws min(ceil(E/P), uplinks) values per plane and their backups, per-QP pseudo-random.
   EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std::uint64_t object);
+
+  // Takes the place of `old`: values out of rotation stay out on planes of the mask `same`, and values
+  // that are no longer drawn but `needed` follow the others, retired. Returns the index here of each
+  // value there; kNoEv: it has none.
+  std::vector<EvIndex> succeed(const EvSet& old, PlaneMask same, const std::vector<bool>& needed);
 
   // Next value of `plane` in rotation, kNoEv if none; spends SKIP tokens as it passes them. Where
   // all values are marked, a backup of the plane takes the place of one. `avoid` is never returned.

@@ -25,6 +25,21 @@ void need(bool ok, const char* field, const char* rule) {
   if (!ok) throw std::invalid_argument(std::string("QpConfig.") + field + ": " + rule);
 }
 
+void check_paths(std::span<const PlanePaths> planes, std::size_t ports) {
+  need(!planes.empty() && planes.size() <= ports, "planes", "one entry per NIC port, at least one");
+  bool any = false;
+  for (const PlanePaths& p : planes) {
+    any = any || !p.uplinks.empty();
+    need(p.plane == PlanePaths::kPlaneOfPort || p.plane < kMaxPlanes, "planes.plane", "0 to 7");
+    need(p.row.count <= p.row.usids.size(), "planes.row.count", "at most 6");
+    need(p.row.uplink_slot < static_cast<int>(p.row.count), "planes.row.uplink_slot",
+         "must name one of the uSIDs");
+    need(p.row.cores_per_agg > 0, "planes.row.cores_per_agg", "1 or more");
+    for (const std::uint16_t u : p.uplinks) need(u < kMaxUplinks, "planes.uplinks", "11 bits (EV 13..3)");
+  }
+  need(any, "planes", "no plane has a path");
+}
+
 }  // namespace
 
 MrcTransport::MrcTransport(const MrcOptions& options, TransportSink& sink, std::size_t ports)
@@ -51,18 +66,7 @@ void MrcTransport::connect(const QpConfig& config, Picoseconds now) {
   need(config.remote > kEndpointQp && config.remote <= kMask24, "remote", "3 to 2^24 - 1");
   need(!by_number_.contains(config.local), "local", "this queue pair is connected already");
   need(config.source != config.destination, "destination", "must be another host");
-  need(!config.planes.empty() && config.planes.size() <= port_count_, "planes",
-       "one entry per NIC port, at least one");
-  bool any = false;
-  for (const PlanePaths& p : config.planes) {
-    any = any || !p.uplinks.empty();
-    need(p.row.count <= p.row.usids.size(), "planes.row.count", "at most 6");
-    need(p.row.uplink_slot < static_cast<int>(p.row.count), "planes.row.uplink_slot",
-         "must name one of the uSIDs");
-    need(p.row.cores_per_agg > 0, "planes.row.cores_per_agg", "1 or more");
-    for (const std::uint16_t u : p.uplinks) need(u < kMaxUplinks, "planes.uplinks", "11 bits (EV 13..3)");
-  }
-  need(any, "planes", "no plane has a path");
+  check_paths(config.planes, port_count_);
 
   std::uint32_t peer = by_host_.find(config.destination);
   if (peer == NumberIndex::kAbsent) {
@@ -97,6 +101,7 @@ void MrcTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now) 
   Inbound in;
   if (port >= port_count_) return context_.count(Count::drop_address);
   if (const auto why = parse(*packet, context_.options, in)) return context_.count(*why);
+  in.port = port;
   if (in.bth.destination_qp == kEndpointQp) {
     on_endpoint(port, in, now);
   } else {
@@ -178,6 +183,24 @@ void MrcTransport::on_port(PlanePort port, bool up, Picoseconds now) {
     settle_peer(i, now);
   }
   if (!up) move_control(port, now);
+  wake(now);
+}
+
+void MrcTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds now) {
+  const std::uint32_t index = qps_[find(number)]->peer_index;
+  Peer& peer = *peers_[index];
+  check_paths(planes, port_count_);
+  need(planes.size() == peer.plane_count(), "planes", "as many as before");
+  for (PlanePort p = 0; p < planes.size(); ++p) Peer::name_plane(planes[p], p);
+  PlaneMask same = 0;
+  for (PlanePort p = 0; p < planes.size(); ++p) {
+    if (planes[p] == peer.paths(p)) same = static_cast<PlaneMask>(same | 1u << p);
+  }
+  if (same == static_cast<PlaneMask>((1u << planes.size()) - 1)) return;
+  peer.on_paths(planes, now);
+  for (const std::uint32_t qp : peer_qps_[index]) qps_[qp]->sender.on_paths(planes, same);
+  peer.changed = true;
+  settle_peer(index, now);
   wake(now);
 }
 

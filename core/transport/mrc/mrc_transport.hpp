@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "packet/ipv6.hpp"
 #include "transport/mrc/receiver.hpp"
 #include "transport/mrc/sender.hpp"
 #include "transport/mrc/timer_heap.hpp"
@@ -18,10 +19,14 @@ class MrcTransport final : public Transport {
   MrcTransport(const MrcOptions& options, TransportSink& sink, std::size_t ports);
 
   std::string_view name() const override { return "mrc"; }
+  FrameProtocol protocol() const override { return {kNextHeaderUdp, context_.options.udp_port}; }
   void connect(const QpConfig& config, Picoseconds now) override;
   void on_post(QpNumber qp, const WorkRequest& request, Picoseconds now) override;
   void on_packet(PlanePort port, PacketPtr packet, Picoseconds now) override;
   void on_port(PlanePort port, bool up, Picoseconds now) override;
+  // Paths belong to the peer: all queue pairs to the same host follow. What a path has shown so far is
+  // kept for planes whose entry is the same as before.
+  void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
   Picoseconds next_deadline() const override { return timers_.next(); }

@@ -97,7 +97,7 @@ PacketPtr MrcTransport::endpoint_packet(PlanePort port, const Control& control, 
   if (request) {
     Erth erth;
     erth.op = control.code;
-    erth.port_status_mask = context_.own_up;
+    erth.port_status_mask = peer.status_mask();
     erth.stamp = {o.timestamp(now), o.coarse_timestamps};
     erth.serialize(out);
     context_.count(probe ? Count::ev_probe_sent : Count::port_status_sent);

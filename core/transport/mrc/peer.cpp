@@ -2,6 +2,7 @@
 #include "transport/mrc/peer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "transport/mrc/wire.hpp"
 
@@ -25,16 +26,10 @@ Peer::Peer(Context& context, std::uint32_t index, const QpConfig& config, Picose
       random_(context.options.seed, std::uint64_t{config.source} << 32 | config.destination,
               kPeerPurpose) {
   const MrcOptions& o = context_.options;
+  take_paths();
   for (PlanePort p = 0; p < planes_.size(); ++p) {
-    if (planes_[p].uplinks.empty()) continue;
-    usable_ |= bit(p);
-    reverse_[p].uplink = random_uplink(p);
+    if (usable_ >> p & 1) reverse_[p].uplink = random_uplink(p);
   }
-  for (const PlanePaths& p : planes_) {
-    if (!p.uplinks.empty()) switches_ = std::max<std::uint32_t>(switches_, p.row.count);
-  }
-  const std::uint32_t links = switches_ > 0 ? switches_ + 1 : 0;
-  path_ps_per_byte_ = static_cast<double>(links) * 8e12 / static_cast<double>(o.port_rate.count);
   base_rtt_ = o.base_rtt.count > 0 ? o.base_rtt : o.network_rtt;
   update_live();
   if (o.base_rtt.count == 0) {
@@ -44,6 +39,57 @@ Peer::Peer(Context& context, std::uint32_t index, const QpConfig& config, Picose
   }
   // A peer that was not there when a port went down has not heard of it.
   if (usable_ & ~context_.own_up) announce_ports(now);
+}
+
+// What follows from the paths alone: which planes have one, and how long they are.
+void Peer::take_paths() {
+  usable_ = 0;
+  switches_ = 0;
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    name_plane(planes_[p], p);
+    if (planes_[p].uplinks.empty()) continue;
+    usable_ |= bit(p);
+    switches_ = std::max<std::uint32_t>(switches_, planes_[p].row.count);
+  }
+  const std::uint32_t links = switches_ > 0 ? switches_ + 1 : 0;
+  path_ps_per_byte_ =
+      static_cast<double>(links) * 8e12 / static_cast<double>(context_.options.port_rate.count);
+}
+
+PlaneMask Peer::status_mask() const {
+  unsigned mask = context_.own_up >> planes_.size() << planes_.size();  // ports that lead nowhere here
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    if (context_.own_up >> p & 1) mask |= 1u << planes_[p].plane;
+  }
+  return static_cast<PlaneMask>(mask);
+}
+
+void Peer::set_extra() {
+  extra_ = {static_cast<std::int64_t>(path_ps_per_byte_ * (context_.options.mtu + kMoreThanProbe))};
+}
+
+void Peer::on_paths(std::span<const PlanePaths> planes, Picoseconds now) {
+  PlaneMask moved = 0;
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    if (planes_[p] == planes[p]) continue;
+    moved |= bit(p);
+    planes_[p] = planes[p];
+  }
+  take_paths();
+  for (PlanePort p = 0; p < planes_.size(); ++p) {
+    if (!(moved >> p & 1)) continue;
+    recovery_[p].active = false;
+    refresh_[p].waiting = false;
+    reverse_[p] = {};
+    if (usable_ >> p & 1) reverse_[p].uplink = random_uplink(p);
+  }
+  update_live();
+  if (context_.options.base_rtt.count > 0) return;
+  // Data goes on by the old RTT until the new paths have answered.
+  if (measured_ && extra_.count > 0) set_extra();
+  stale_rtt_ = measured_;
+  measure_answers_ = measure_timeouts_ = 0;
+  measure(now);
 }
 
 Picoseconds Peer::sooner(std::uint32_t nominal) const {
@@ -96,7 +142,7 @@ void Peer::next_round(Picoseconds now) {
     if (measure_answers_ == 0) {
       base_rtt_ = o.network_rtt;
     } else {
-      extra_ = {static_cast<std::int64_t>(path_ps_per_byte_ * (o.mtu + kMoreThanProbe))};
+      set_extra();
     }
     measured_ = changed = true;
   }
@@ -249,7 +295,7 @@ void Peer::on_request(PlanePort plane, EntropyValue ev, const Bth& bth, const Er
     context_.count(Count::port_status_accepted);
     const auto mask = static_cast<PlaneMask>(request.port_status_mask);
     for (PlanePort p = 0; p < planes_.size(); ++p) {
-      const bool was = peer_up_ >> p & 1, is = mask >> p & 1;
+      const bool was = peer_up_ >> p & 1, is = mask >> planes_[p].plane & 1;
       if (was == is || !(usable_ >> p & 1)) continue;
       peer_up_ = static_cast<PlaneMask>(peer_up_ ^ bit(p));
       reverse_[p].misses = 0;
@@ -288,8 +334,8 @@ void Peer::on_response(PlanePort plane, const Bth& bth, const Eeth& response, Pi
     asked = true;
     const Picoseconds sample =
         std::max(context_.options.since(response.tx_ts, now), context_.options.timestamp_unit());
-    changed |= sample < base_rtt_;
-    base_rtt_ = std::min(base_rtt_, sample);
+    changed |= stale_rtt_ || sample < base_rtt_;
+    base_rtt_ = std::exchange(stale_rtt_, false) ? sample : std::min(base_rtt_, sample);
     ++measure_answers_;
     if (--measure_missing_ == 0) next_round(now);
   }

@@ -18,6 +18,8 @@ class Peer {
   std::size_t plane_count() const { return planes_.size(); }
   // Planes in use for data towards this peer.
   PlaneMask live() const { return live_; }
+  // Planes that our ports with carrier are on, as the peer is told of them.
+  PlaneMask status_mask() const;
   // False while the base RTT is being measured; data waits.
   bool ready() const { return measured_; }
   // Of a probe, and of a whole packet with its SACK back.
@@ -41,6 +43,11 @@ class Peer {
 
   // Carrier of our own port changed (Context::own_up is already right).
   void on_own_port(PlanePort plane, bool up, Picoseconds now);
+  static void name_plane(PlanePaths& paths, PlanePort port) {
+    if (paths.plane == PlanePaths::kPlaneOfPort) paths.plane = port;
+  }
+  // Other paths lead to the peer; as many planes as before, and each with its number.
+  void on_paths(std::span<const PlanePaths> planes, Picoseconds now);
   void on_request(PlanePort plane, EntropyValue ev, const Bth& bth, const Erth& request,
                   Picoseconds now);
   void on_response(PlanePort plane, const Bth& bth, const Eeth& response, Picoseconds now);
@@ -63,6 +70,8 @@ class Peer {
     std::uint16_t id = 0;
     Picoseconds at{}, interval{};
   };
+  void take_paths();
+  void set_extra();
   std::uint16_t random_uplink(PlanePort plane);
   std::uint16_t send_probe(PlanePort plane, std::uint16_t uplink);
   void miss(PlanePort plane);
@@ -87,6 +96,7 @@ class Peer {
   std::uint8_t control_turn_ = 0, refresh_turn_ = 0;
 
   Picoseconds base_rtt_{};
+  bool stale_rtt_ = false;  // base_rtt_ is of other paths: the next sample replaces it
   Picoseconds extra_{};  // of a whole packet and its SACK, over a probe and its answer
   // Of all links of a path, as if each had the port's rate; a packet that is back sooner than that
   // lowers the RTT [choice].

@@ -84,7 +84,7 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
   const Arrived arrived = window_.classify(psn, mpr);
   // Sent again, whole: the sender may not have heard of it.
   const bool again = !in.trimmed && (in.bth.retransmission || arrived == Arrived::duplicate);
-  peer_.data_received(in.ev, again, now);
+  peer_.data_received(in.way(), again, now);
 
   switch (arrived) {
     case Arrived::beyond_window:
@@ -201,8 +201,8 @@ void Receiver::on_probe(const Inbound& in, const Peth& peth) {
   window_.forget_reports();
   // The way it came, where that leads back [choice]: a sender that hears nothing asks several paths,
   // and learns of one that delivers both ways.
-  const bool back = peer_.leads_back(in.ev);
-  const int plane = back ? static_cast<int>(in.ev.plane()) : peer_.control_plane();
+  const bool back = peer_.leads_back(in.way());
+  const int plane = back ? static_cast<int>(in.port) : peer_.control_plane();
   if (plane < 0) return context_.count(Count::drop_control_no_path);
   repeat_refusals(in.ev, static_cast<PlanePort>(plane));
   Control c;

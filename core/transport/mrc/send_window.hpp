@@ -72,6 +72,11 @@ class SendWindow {
   void oldest_while(Test&& test, Lost&& lost) {
     while (head_ != kNil && test(ring_[head_])) lost(psn_of(head_));
   }
+  // Visits every packet from una() to next().
+  template <typename Visit>
+  void each(Visit&& visit) {
+    for (PsnCount n = una_; n < next_; ++n) visit(at(n));
+  }
   // Visits flying packets in order of sending until visit(psn, sent) is false. No change inside.
   template <typename Visit>
   void each_flying(Visit&& visit) const {

@@ -298,7 +298,7 @@ void Sender::acknowledge(PsnCount psn, bool is_trigger, bool retransmission_echo
   } else if (before == SentState::flying) {
     evs_.clear_losses(ev);
   }
-  if (is_trigger) peer_.data_acknowledged(evs_.value(ev), now);
+  if (is_trigger && evs_.state(ev) != EvState::retired) peer_.data_acknowledged(evs_.value(ev), now);
 }
 
 void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_echo,
@@ -492,6 +492,35 @@ void Sender::on_peer_change(Picoseconds now) {
     context_.event(EventKind::ev_good, config_.local, evs_.value(back).value, now);
   }
   update_ready(now);
+}
+
+// Packets under way keep their values, which are no longer in use: their loss is nobody's fault now.
+void Sender::on_paths(std::span<const PlanePaths> planes, PlaneMask same) {
+  EvSet fresh(context_.options, planes, hash_key(config_.local, config_.source, config_.destination));
+  std::vector<bool> needed(evs_.size());
+  const auto each = [&](auto&& visit) {
+    window_.each([&](Sent& s) { visit(s.ev), visit(s.blamed); });
+  };
+  each([&](EvIndex ev) {
+    if (ev != kNoEv) needed[ev] = true;
+  });
+  const std::vector<EvIndex> now_at = fresh.succeed(evs_, same, needed);
+  each([&](EvIndex& ev) {
+    if (ev != kNoEv) ev = now_at[ev];
+  });
+  evs_ = std::move(fresh);
+  // What was known or asked of the old paths alone is of no use.
+  const auto follow = [&](auto& list) {
+    std::erase_if(list, [&](auto& of) {
+      of.ev = now_at[of.ev];
+      return of.ev == kNoEv || evs_.state(of.ev) == EvState::retired;
+    });
+  };
+  follow(path_probes_);
+  follow(suspects_);
+  follow(readmissions_);
+  follow(bad_);
+  std::erase_if(bad_, [&](const BadProbe& b) { return evs_.state(b.ev) != EvState::assumed_bad; });
 }
 
 bool Sender::deny(EntropyValue value, bool denied, Picoseconds now) {

@@ -59,6 +59,8 @@ class Sender {
   Picoseconds next_deadline() const;
   // The peer's live planes or base RTT changed.
   void on_peer_change(Picoseconds now);
+  // Other paths lead to the peer; planes of the mask `same` have theirs as before. The peer has changed.
+  void on_paths(std::span<const PlanePaths> planes, PlaneMask same);
   static constexpr std::uint64_t kNobody = ~0ull;  // no request is to blame
   // Ends the queue pair: `culprit` gets `status`, every other request is flushed.
   void fail(Status status, std::uint64_t culprit, Picoseconds now);

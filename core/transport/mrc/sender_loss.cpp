@@ -129,7 +129,7 @@ void Sender::declare_lost(PsnCount psn, Count why, Picoseconds now) {
   requeue(psn);
   context_.count(why);
   // A plane known to be down is no evidence against its paths.
-  if (!(peer_.live() >> evs_.value(ev).plane() & 1)) return;
+  if (evs_.state(ev) == EvState::retired || !(peer_.live() >> evs_.value(ev).plane() & 1)) return;
   // Where none but answers to packets before it came, it may be answers that are lost.
   const bool deaf = why == Count::lost_rto && last_sack_ <= sent + loaded_rtt() * 2 &&
                     context_.options.loss_infer != LossInference::rto_only;
@@ -387,7 +387,7 @@ void Sender::probe_tail(Picoseconds now) {
   std::size_t count = 0;
   window_.each_flying([&](PsnCount, const Sent& s) {
     const auto end = paths.begin() + static_cast<long>(count);
-    if (std::find(paths.begin(), end, s.ev) == end &&
+    if (std::find(paths.begin(), end, s.ev) == end && evs_.state(s.ev) != EvState::retired &&
         peer_.live() >> evs_.value(s.ev).plane() & 1) {
       paths[count++] = s.ev;
     }

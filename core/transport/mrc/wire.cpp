@@ -96,7 +96,7 @@ ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& e, c
   const PathTemplate& row = e.paths->row;
   const auto usids = row.with(e.ev.uplink());
   std::uint8_t* to = h + kOuter + kDestination;
-  store_big_endian<4>(to, 0xfc000000u | e.ev.plane());
+  store_big_endian<4>(to, 0xfc000000u | e.paths->plane);
   for (std::size_t i = 0; i < kMaxUsids; ++i) {
     store_big_endian<2>(to + 4 + 2 * i, i < row.count ? usids[i] : 0);
   }

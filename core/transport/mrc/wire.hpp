@@ -25,7 +25,7 @@ constexpr std::uint32_t nominal_bytes(std::uint32_t payload, bool immediate) {
 
 struct Envelope {
   HostId source = 0, destination = 0;
-  const PlanePaths* paths = nullptr;
+  const PlanePaths* paths = nullptr;  // with its plane's number
   EntropyValue ev;
   std::uint8_t dscp = 0;
   Ecn ecn = Ecn::not_ect;
@@ -43,11 +43,14 @@ struct Inbound {
   std::uint8_t dscp = 0;
   Ecn ecn = Ecn::not_ect;
   HostId source = 0, destination = 0;
-  EntropyValue ev;
+  EntropyValue ev;   // the sender's: its port, and the uplink
+  PlanePort port = 0;  // of this NIC, by which it came
   Bth bth;
   Op op = Op::sack;
   bool trimmed = false;
   std::span<const std::uint8_t> body;
+  // The same path as a value of this NIC, whose port on that plane may have another number.
+  EntropyValue way() const { return {port, ev.uplink()}; }
 };
 // A drop counter where the packet is not a well-formed MRC packet.
 std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbound& in);

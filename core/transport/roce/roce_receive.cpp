@@ -196,11 +196,11 @@ void RoceTransport::deliver(Connection& c, Picoseconds now) {
     for (std::uint8_t p = 0; p < c.planes; ++p) {
       if (c.queue_pairs[p].responder.executed.empty()) return;
     }
-    const Executed first = c.queue_pairs[0].responder.executed.pop();
+    const Executed first = c.queue_pairs[c.parts[0]].responder.executed.pop();
     std::uint64_t length = first.length;
     bool consistent = true;
     for (std::uint8_t p = 1; p < c.planes; ++p) {
-      const Executed part = c.queue_pairs[p].responder.executed.pop();
+      const Executed part = c.queue_pairs[c.parts[p]].responder.executed.pop();
       consistent =
           consistent && part.immediate == first.immediate && part.address == first.address + length;
       length += part.length;

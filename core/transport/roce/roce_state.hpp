@@ -73,10 +73,12 @@ struct RoceTransport::Connection {
   QpNumber local = 0, remote = 0;
   HostId source = 0, destination = 0;
   std::uint32_t flow = 0;
+  std::uint32_t rerouted = 0;  // changes of its paths
   bool failed = false;
   std::uint8_t planes = 0;
   Ipv6Address local_address{}, remote_address{};
-  std::unique_ptr<QueuePair[]> queue_pairs;
+  std::unique_ptr<QueuePair[]> queue_pairs;  // by NIC port
+  std::array<PlanePort, kMaxPlanes> parts{};  // port of each part of a message: by plane, as the peer's are
   Ring<Message> messages;     // posted and not completed, in order
   std::uint64_t first_message = 0;  // number of messages.front()
 

@@ -1,6 +1,7 @@
 // The RoCE transport's surface towards the NIC: connections, posts, ports, timers, counters.
 #include "transport/roce/roce_transport.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -13,6 +14,8 @@
 
 namespace loomnet::roce {
 namespace {
+
+constexpr std::uint64_t kRoutePurpose = 0x726f757465;  // "route"
 
 std::uint64_t window_packets(const RoceOptions& o) {
   if (o.in_flight_limit == 0) return kMaxOutstandingPsns;
@@ -65,6 +68,12 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
   c->local_address = host_address(config.source);
   c->remote_address = host_address(config.destination);
   c->queue_pairs = std::make_unique<QueuePair[]>(c->planes);
+  const auto plane_of = [&](PlanePort p) {
+    return config.planes[p].plane == PlanePaths::kPlaneOfPort ? p : config.planes[p].plane;
+  };
+  for (PlanePort p = 0; p < c->planes; ++p) c->parts[p] = p;
+  std::sort(c->parts.begin(), c->parts.begin() + c->planes,
+            [&](PlanePort a, PlanePort b) { return plane_of(a) < plane_of(b); });
   for (PlanePort p = 0; p < c->planes; ++p) {
     QueuePair& qp = c->queue_pairs[p];
     qp.connection = c.get();
@@ -76,28 +85,42 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
       regulate(*qp.regulator, hash_key(config.source, config.destination, config.local) + p);
       watch_tick(qp);
     }
-    // Entropy for ECMP as Linux derives it: a flow label per queue pair, folded into a source port
-    // of the dynamic range (RFC 6335).
-    const std::uint64_t hash =
-        hash_key(config.source, config.destination, std::uint64_t{config.local} << 8 | p);
-    Ipv6Header ip;
-    ip.flow_label = hash & 0xfffff;
-    ip.next_header = kNextHeaderUdp;
-    ip.source = c->local_address;
-    ip.destination = c->remote_address;
-    UdpHeader udp;
-    udp.source_port = static_cast<std::uint16_t>(
-        ((ip.flow_label & 0x3fff) ^ (ip.flow_label & 0xfc000) >> 14) | 0xc000);
-    udp.destination_port = kUdpPortRoceV2;
-    ByteWriter out(qp.front);
-    EthernetHeader{}.serialize(out);
-    ip.serialize(out);
-    udp.serialize(out);
+    address(qp);
   }
   queue_pairs_ += c->planes;
   deadlines_.reserve(queue_pairs_);
   by_number_.add(config.local, static_cast<std::uint32_t>(connections_.size()));
   connections_.push_back(std::move(c));
+}
+
+// Entropy for ECMP as Linux derives it: a flow label per queue pair, folded into a source port of the
+// dynamic range (RFC 6335). Each change of paths draws another.
+void RoceTransport::address(QueuePair& qp) {
+  const Connection& c = *qp.connection;
+  std::uint64_t hash = hash_key(c.source, c.destination, std::uint64_t{c.local} << 8 | qp.plane);
+  if (c.rerouted > 0) hash = hash_key(hash, c.rerouted, kRoutePurpose);
+  Ipv6Header ip;
+  ip.flow_label = hash & 0xfffff;
+  ip.next_header = kNextHeaderUdp;
+  ip.source = c.local_address;
+  ip.destination = c.remote_address;
+  UdpHeader udp;
+  udp.source_port = static_cast<std::uint16_t>(
+      ((ip.flow_label & 0x3fff) ^ (ip.flow_label & 0xfc000) >> 14) | 0xc000);
+  udp.destination_port = kUdpPortRoceV2;
+  ByteWriter out(qp.front);
+  EthernetHeader{}.serialize(out);
+  ip.serialize(out);
+  udp.serialize(out);
+}
+
+void RoceTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds) {
+  const std::uint32_t found = by_number_.find(number);
+  if (found == NumberIndex::kAbsent) throw std::invalid_argument("QpConfig.local: no such queue pair");
+  Connection& c = *connections_[found];
+  if (planes.size() != c.planes) throw std::invalid_argument("QpConfig.planes: as many as before");
+  ++c.rerouted;
+  for (std::uint8_t p = 0; p < c.planes; ++p) address(c.queue_pairs[p]);
 }
 
 void RoceTransport::on_post(QpNumber number, const WorkRequest& request, Picoseconds now) {
@@ -116,14 +139,15 @@ void RoceTransport::on_post(QpNumber number, const WorkRequest& request, Picosec
   const std::uint64_t message = c.first_message + c.messages.size();
   c.messages.push({request.id, request.local, request.remote_address, request.remote_key,
                    request.length, request.immediate, with_immediate, 0, request.message});
-  for (std::uint32_t p = 0; p < c.planes; ++p) {
-    const std::uint32_t begin = stripe_begin(request.length, c.planes, p);
-    const std::uint32_t end = stripe_begin(request.length, c.planes, p + 1);
+  for (std::uint32_t part = 0; part < c.planes; ++part) {
+    const std::uint32_t begin = stripe_begin(request.length, c.planes, part);
+    const std::uint32_t end = stripe_begin(request.length, c.planes, part + 1);
     // An empty part is sent only for its immediate, or as the whole of an empty write.
-    if (begin == end && !with_immediate && (request.length > 0 || p > 0)) continue;
+    if (begin == end && !with_immediate && (request.length > 0 || part > 0)) continue;
     ++c.messages[c.messages.size() - 1].parts_open;
-    c.queue_pairs[p].requester.post(message, begin, end - begin, options_.payload_mtu);
-    ready_data(c.queue_pairs[p], now);
+    QueuePair& qp = c.queue_pairs[c.parts[part]];
+    qp.requester.post(message, begin, end - begin, options_.payload_mtu);
+    ready_data(qp, now);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "packet/udp.hpp"
 #include "transport/number_index.hpp"
 #include "transport/roce/deadlines.hpp"
 #include "transport/roce/options.hpp"
@@ -29,10 +30,14 @@ class RoceTransport final : public Transport {
   ~RoceTransport() override;
 
   std::string_view name() const override { return "roce"; }
+  FrameProtocol protocol() const override { return {kNextHeaderUdp, kUdpPortRoceV2}; }
   void connect(const QpConfig& config, Picoseconds now) override;
   void on_post(QpNumber qp, const WorkRequest& request, Picoseconds now) override;
   void on_packet(PlanePort port, PacketPtr packet, Picoseconds now) override;
   void on_port(PlanePort port, bool up, Picoseconds now) override;
+  // Every plane's queue pair draws another source port, so that ECMP may choose another path. Messages are
+  // striped over all planes as before: a plane without a path holds them up until the retries run out.
+  void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
   Picoseconds next_deadline() const override { return std::min(deadlines_.next(), ticks_.next()); }
@@ -68,6 +73,7 @@ class RoceTransport final : public Transport {
     ReadyList answers, data, cnps;
   };
 
+  void address(QueuePair& qp);
   void ready_data(QueuePair& qp, Picoseconds now);
   void ready_answer(QueuePair& qp);
   void start_timer(QueuePair& qp, Picoseconds now);

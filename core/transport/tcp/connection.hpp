@@ -31,6 +31,7 @@ struct TcpTransport::Connection {
   std::uint32_t send_start = 0, receive_start = 0;  // initial sequence numbers
   std::uint32_t hash = 0;  // of the five tuples: the host's choice of plane
   std::uint8_t planes = 0;
+  std::uint8_t routed = 0xff;  // planes that the host's route leads over
   PlanePort port = kNoPort;
   bool queued = false;  // in its port's list
   bool failed = false;

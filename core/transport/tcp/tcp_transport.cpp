@@ -122,7 +122,7 @@ PlanePort TcpTransport::choose_port(const Connection& c) const {
   std::array<PlanePort, kMaxPlanes> alive{};
   std::uint32_t n = 0;
   for (PlanePort p = 0; p < c.planes; ++p) {
-    if (ports_[p].up) alive[n++] = p;
+    if (ports_[p].up && c.routed >> p & 1) alive[n++] = p;
   }
   return n == 0 ? kNoPort : alive[static_cast<std::size_t>(std::uint64_t{c.hash} * n >> 32)];
 }
@@ -146,6 +146,24 @@ void TcpTransport::on_post(QpNumber number, const WorkRequest& request, Picoseco
 void TcpTransport::on_port(PlanePort number, bool up, Picoseconds now) {
   if (number >= ports_.size() || ports_[number].up == up) return;
   ports_[number].up = up;
+  reroute(now);
+}
+
+void TcpTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds now) {
+  const auto found = by_qp_.find(number);
+  if (found == by_qp_.end()) throw std::invalid_argument("QpConfig.local: no such queue pair");
+  Connection& c = *found->second;
+  if (planes.size() != c.planes) throw std::invalid_argument("QpConfig.planes: as many as before");
+  std::uint8_t routed = 0;
+  for (PlanePort p = 0; p < c.planes; ++p) {
+    if (!planes[p].uplinks.empty()) routed = static_cast<std::uint8_t>(routed | 1u << p);
+  }
+  if (routed == 0) throw std::invalid_argument("QpConfig.planes: no plane has a path");
+  c.routed = routed;
+  reroute(now);
+}
+
+void TcpTransport::reroute(Picoseconds now) {
   for (Port& port : ports_) port.head = port.tail = nullptr;
   for (const auto& c : connections_) {
     c->queued = false;

@@ -28,10 +28,14 @@ class TcpTransport final : public Transport {
   ~TcpTransport() override;
 
   std::string_view name() const override { return "tcp"; }
+  FrameProtocol protocol() const override { return {kNextHeaderTcp, 0}; }
   void connect(const QpConfig& config, Picoseconds now) override;
   void on_post(QpNumber qp, const WorkRequest& request, Picoseconds now) override;
   void on_packet(PlanePort port, PacketPtr packet, Picoseconds now) override;
   void on_port(PlanePort port, bool up, Picoseconds now) override;
+  // The host's route leads over the planes that have a path; the five tuples, and with them the choice of
+  // the switches, stay.
+  void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
   Picoseconds next_deadline() const override { return timers_.next(); }
@@ -66,6 +70,7 @@ class TcpTransport final : public Transport {
     return std::uint64_t{peer} << 32 | std::uint32_t{local} << 16 | remote;
   }
   PlanePort choose_port(const Connection& c) const;
+  void reroute(Picoseconds now);
   void enqueue(Connection& c);
   void settle(Connection& c, Picoseconds now);  // after anything happened to it
   // Tells the NIC that a port has work; not while the NIC is pulling, which asks again by itself.
