@@ -25,6 +25,10 @@ using Marks = Rows<pybind11::int_, pybind11::int_, pybind11::int_, pybind11::int
                    pybind11::int_>;
 
 inline Picoseconds ps(std::int64_t count) { return {count}; }
+inline std::optional<JobId> job_id(std::optional<std::uint32_t> number) {
+  if (!number) return {};
+  return JobId{*number};
+}
 
 void bind_network(pybind11::module_& m);
 void bind_switches(pybind11::module_& m, pybind11::class_<Network>& network);

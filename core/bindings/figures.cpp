@@ -80,11 +80,17 @@ Counts nic_counters(Network& network, NodeId host) {
   out["transport_absent"] = c.transport_absent;
   out["port_down"] = c.port_down;
   out["placement_refused"] = c.placement_refused;
-  if (nic.transport()) {
+  out["foreign_key_refused"] = c.foreign_key_refused;
+  const auto add = [&](const Transport& transport, const std::string& owner) {
     std::vector<TransportCounter> counters;
-    nic.transport()->counters(counters);
-    for (const auto& t : counters) out[py::str(t.name.data(), t.name.size())] = t.value;
+    transport.counters(counters);
+    for (const auto& t : counters) out[py::str(owner + std::string(t.name))] = t.value;
+  };
+  const bool several = nic.transports().size() > 1;
+  for (const auto& transport : nic.transports()) {
+    add(*transport, several ? std::string(transport->name()) + "." : std::string());
   }
+  if (nic.local_link()) add(*nic.local_link(), "");
   return out;
 }
 
@@ -99,8 +105,11 @@ py::array_t<std::int64_t> intervals(const std::vector<WorkMeter::Interval>& rows
 }
 
 using Meter = py::typing::Dict<py::str, py::object>;
-Meter meter(Network& network, NodeId host) {
-  WorkMeter& m = network.nic(host).meter();
+Meter meter(Network& network, NodeId host, std::uint32_t job) {
+  const NicClients& clients = network.nic(host).clients();
+  const NicJob* known = clients.find_job(JobId{job});  // a look makes no job
+  const WorkMeter none(clients.meter_bin());
+  const WorkMeter& m = known ? known->meter : none;
   Meter out;
   out["busy"] = intervals(m.busy());
   out["silences"] = intervals(m.silences());
@@ -138,6 +147,7 @@ Counts counters_dict(const RunCounters& c) {
   out["readmitted"] = c.readmitted;
   out["payload"] = c.payload;
   out["working"] = c.working;
+  out["finished"] = c.finished;
   out["paths_good"] = c.paths_good;
   out["paths_total"] = c.paths_total;
   return out;
@@ -156,22 +166,36 @@ std::vector<std::uint64_t> queued_bytes(Network& network,
 void bind_figures(py::class_<Network>& network) {
   network
       .def("run_counters",
-           [](Network& n, const std::vector<NodeId>& hosts) {
-             return counters_dict(run_counters(n, hosts));
+           [](Network& n, const std::vector<NodeId>& hosts, std::optional<std::uint32_t> job) {
+             return counters_dict(run_counters(n, hosts, job_id(job)));
            },
-           py::arg("hosts"), "Sums over these hosts' NICs.")
+           py::arg("hosts"), py::arg("job") = py::none(),
+           "Sums over these hosts' NICs. With `job`, payload, working and finished are that job's alone.")
       .def("link_counters", &link_counters,
            "Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.")
       .def("switch_counters", &switch_counters, py::arg("node"))
       .def("nic_counters", &nic_counters, py::arg("host"))
       .def("queued", &queued_bytes, py::arg("halves"),
            "Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.")
-      .def("meter", &meter, py::arg("host"),
-           "work: int64[n, 3] of begin, end (ps) and bytes; busy and silences: int64[n, 2] of begin "
+      .def("meter", &meter, py::arg("host"), py::arg("job") = 0,
+           "What the host saw of the job. work: int64[n, 3] of begin, end (ps) and bytes; busy and silences: int64[n, 2] of begin "
            "and end (ps); bins: uint64[n], bytes per bin_ps; bytes: their sum.")
       .def(
-          "close_meter", [](Network& n, NodeId host) { n.nic(host).meter().close(n.now()); },
-          py::arg("host"))
+          "close_meter",
+          [](Network& n, NodeId host, std::uint32_t job) { n.nic(host).meter(JobId{job}).close(n.now()); },
+          py::arg("host"), py::arg("job") = 0)
+      .def(
+          "clients",
+          [](Network& n, NodeId host) {
+            Rows<py::int_, py::int_, py::str> out;
+            const auto& entries = n.nic(host).clients().entries();
+            for (std::size_t i = 0; i < entries.size(); ++i) {
+              if (!entries[i].client) continue;
+              out.append(py::make_tuple(i + 1, static_cast<std::uint32_t>(entries[i].job->id), entries[i].role));
+            }
+            return out;
+          },
+          py::arg("host"), "[(client, job, role)] of the host's NIC: role is rank, collective, flows or graph.")
       .def("transport_events", &transport_events, py::arg("host"),
            "[(at_ps, name, queue pair, value)] in order of time.");
 }

@@ -199,15 +199,15 @@ void bind_live(py::module_& m) {
           py::call_guard<Release>(), py::arg("traffic"))
       .def(
           "run_counters",
-          [](LiveRun& r, const std::vector<NodeId>& hosts) {
+          [](LiveRun& r, const std::vector<NodeId>& hosts, std::optional<std::uint32_t> job) {
             RunCounters c;
             {
               Release release;
-              c = r.call([&] { return run_counters(r.network(), hosts); });
+              c = r.call([&] { return run_counters(r.network(), hosts, job_id(job)); });
             }
             return counters_dict(c);
           },
-          py::arg("hosts"), "Network.run_counters, on the loop's thread.")
+          py::arg("hosts"), py::arg("job") = py::none(), "Network.run_counters, on the loop's thread.")
       .def(
           "queued",
           [](LiveRun& r, const std::vector<std::uint32_t>& halves) {

@@ -57,11 +57,16 @@ PathTemplate path_template(const std::vector<std::uint16_t>& usids, int slot,
 // uSIDs, uplink slot, uplinks, mask of the aggregation slots, cores per aggregation switch, capacity.
 using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uint16_t>,
                            std::uint8_t, std::uint16_t, double>;
-std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows) {
+// `planes`: of each NIC port; empty: the one of the port's number.
+std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std::vector<Plane>& planes = {}) {
+  if (!planes.empty() && planes.size() != rows.size()) {
+    throw py::value_error("paths: a plane for each row, or none");
+  }
   std::vector<PlanePaths> out;
   for (const auto& [usids, slot, uplinks, aggs, cores, capacity] : rows) {
     if (!(capacity > 0)) throw py::value_error("paths: capacity must be positive");
     out.push_back({path_template(usids, slot, aggs, cores), uplinks, capacity});
+    if (!planes.empty()) out.back().plane = planes[out.size() - 1];
   }
   return out;
 }
@@ -163,16 +168,45 @@ void bind_network(py::module_& m) {
           "connect_qp",
           [](Network& n, NodeId source, QpNumber local, NodeId destination, QpNumber remote,
              std::uint32_t flow, const std::vector<PathRow>& paths,
-             const std::vector<PathRow>& reverse) {
+             const std::vector<PathRow>& reverse, std::uint32_t job, std::uint32_t client,
+             const std::string& transport, const std::vector<Plane>& planes) {
             n.nic(source).connect({local, remote, n.nic(source).host(), n.nic(destination).host(),
-                                   flow, plane_paths(paths), plane_paths(reverse)},
-                                  n.now());
+                                   flow, plane_paths(paths, planes), plane_paths(reverse)},
+                                  n.now(), {JobId{job}, ClientId{client}}, transport);
             raise_plugin_fault();
           },
           py::arg("source"), py::arg("local"), py::arg("destination"), py::arg("remote"),
-          py::arg("flow"), py::arg("paths"), py::arg("reverse"),
-          "paths and reverse: per plane (uSIDs, uplink slot, uplinks, mask of aggregation slots, "
-          "cores per aggregation switch, capacity).")
+          py::arg("flow"), py::arg("paths"), py::arg("reverse"), py::kw_only(), py::arg("job") = 0,
+          py::arg("client") = 0, py::arg("transport") = "", py::arg("planes") = std::vector<Plane>{},
+          "One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask "
+          "of aggregation slots, cores per aggregation switch, capacity); planes: the plane of each port of "
+          "the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's "
+          "first client, until a client takes the queue pair. transport: by name, empty: the host's first; "
+          "where source and destination are one host, its local link carries the queue pair.")
+      .def(
+          "set_paths",
+          [](Network& n, NodeId host, QpNumber qp, const std::vector<PathRow>& rows,
+             const std::vector<Plane>& planes) {
+            n.nic(host).set_paths(qp, plane_paths(rows, planes), n.now());
+            raise_plugin_fault();
+          },
+          py::arg("host"), py::arg("qp"), py::arg("rows"), py::kw_only(),
+          py::arg("planes") = std::vector<Plane>{},
+          "The paths of one end of a queue pair are these from now on; rows and planes as in connect_qp.")
+      .def(
+          "set_local_link",
+          [](Network& n, NodeId host, std::uint64_t rate, std::int64_t delay) {
+            n.nic(host).set_local_link({{rate}, ps(delay)});
+          },
+          py::arg("host"), py::kw_only(), py::arg("rate_bps") = LocalLinkConfig().rate.count,
+          py::arg("delay_ps") = LocalLinkConfig().delay.count,
+          "What joins the ranks of one host. Without this call the first queue pair with both ends on the "
+          "host makes it with these defaults.")
+      .def(
+          "reserve_qps",
+          [](Network& n, NodeId host, std::uint32_t count) { return n.nic(host).clients().reserve(count); },
+          py::arg("host"), py::arg("count") = 1,
+          "First of `count` numbers in a row that no queue pair of the host's NIC has.")
       .def(
           "schedule_link",
           [](Network& n, std::int64_t at, LinkId link, bool forward, bool backward,

@@ -20,12 +20,12 @@ void bind_rank_bridge(py::module_& m) {
   py::class_<RankBridge>(m, "RankBridge", "One rank process on one host of a network.")
       .def(
           py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world,
-                      std::uint32_t slots, std::uint32_t payload, std::uint32_t channels) {
+                      std::uint32_t slots, std::uint32_t payload, std::uint32_t channels,
+                      std::uint32_t job) {
             rank::Geometry g;
             g.rank = rank;
             g.world = world;
             g.notices = rank::notices_for(world);
-            g.staging_key = 1;
             g.slots = slots;
             g.slot_payload = payload;
             g.slot_channels = channels;
@@ -33,18 +33,23 @@ void bind_rank_bridge(py::module_& m) {
                 StagingLayout(
                     {.ranks = world, .slots = slots, .slot_payload = payload, .channels = channels})
                     .total_bytes();
-            return new RankBridge(n, host, g);
+            return new RankBridge(n, host, g, JobId{job});
           }),
           py::keep_alive<1, 2>(), py::arg("network"), py::arg("host"), py::kw_only(),
           py::arg("rank"), py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768,
-          py::arg("channels") = 16)
+          py::arg("channels") = 16, py::arg("job") = 0)
       .def(
           "fds",
           [](const RankBridge& b) {
             return py::make_tuple(b.memory_fd(), b.engine_event_fd());
           },
           "(memory, engine's eventfd), to be inherited by the rank's process.")
-      .def("bind", &RankBridge::bind, py::arg("peer"), py::arg("qp"))
+      .def("bind", &RankBridge::bind, py::arg("peer"), py::arg("qp"), py::arg("key") = 1,
+           "Requests to `peer` go by this queue pair; `key` is the peer's RankBridge.key.")
+      .def_property_readonly(
+          "client", [](const RankBridge& b) { return static_cast<std::uint32_t>(b.client()); },
+          "The rank's number among the clients of its host's NIC.")
+      .def_property_readonly("key", &RankBridge::key, "Of the rank's staging memory, for its peers.")
       .def(
           "take_marks", [](RankBridge& b) { return mark_list(b.take_marks()); },
           "[(kind, status, at_ps, value, a, b)] since the last call; works are in the host's "

@@ -12,8 +12,10 @@ namespace loomnet {
 
 void bind_traffic(py::module_& m) {
   py::class_<FlowTraffic>(m, "FlowTraffic")
-      .def(py::init<Network&, bool>(), py::arg("network"), py::arg("payload"),
-           py::keep_alive<1, 2>())
+      .def(py::init([](Network& n, bool payload, std::uint32_t job) {
+             return new FlowTraffic(n, payload, JobId{job});
+           }),
+           py::arg("network"), py::arg("payload"), py::arg("job") = 0, py::keep_alive<1, 2>())
       .def(
           "add",
           [](FlowTraffic& t, NodeId source, NodeId destination, QpNumber qp, std::uint64_t bytes,
@@ -40,7 +42,10 @@ void bind_traffic(py::module_& m) {
          "yet.");
 
   py::class_<GraphTraffic>(m, "GraphTraffic")
-      .def(py::init<Network&, unsigned>(), py::arg("network"), py::arg("depth"), py::keep_alive<1, 2>())
+      .def(py::init([](Network& n, unsigned depth, std::uint32_t job) {
+             return new GraphTraffic(n, depth, JobId{job});
+           }),
+           py::arg("network"), py::arg("depth"), py::arg("job") = 0, py::keep_alive<1, 2>())
       .def(
           "delay",
           [](GraphTraffic& g, std::int64_t duration, std::uint32_t lane, bool any,
@@ -85,8 +90,9 @@ void bind_traffic(py::module_& m) {
                        std::uint64_t bytes, std::uint32_t repeat, std::int64_t start,
                        std::int64_t compute, const std::vector<std::int64_t>& gaps, bool payload,
                        std::uint32_t slots, std::uint32_t slot_payload, std::uint32_t shift,
-                       bool await_sends) {
+                       bool await_sends, std::uint32_t job) {
              CollectiveTrafficConfig c;
+             c.job = JobId{job};
              c.hosts = std::move(hosts);
              c.collective = collective_named(collective);
              c.bytes = bytes;
@@ -105,7 +111,7 @@ void bind_traffic(py::module_& m) {
            py::arg("collective"), py::arg("bytes"), py::arg("repeat"), py::arg("start_ps") = 0,
            py::arg("compute_ps") = 0, py::arg("gaps_ps") = std::vector<std::int64_t>{},
            py::arg("payload") = false, py::arg("slots") = 8, py::arg("slot_payload") = 65536,
-           py::arg("shift") = 0, py::arg("await_sends") = true)
+           py::arg("shift") = 0, py::arg("await_sends") = true, py::arg("job") = 0)
       .def("set_queue_pair", &CollectiveTraffic::set_queue_pair, py::arg("rank"), py::arg("peer"),
            py::arg("qp"))
       .def("start", &CollectiveTraffic::start)

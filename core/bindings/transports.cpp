@@ -42,13 +42,13 @@ OptionValue option_value(const std::string& what, py::handle name, py::handle va
   throw py::value_error(what + ": " + std::string(py::str(name)) + " has the wrong type");
 }
 
-// The sender of a queue pair on a host. `transport`: its name, or empty for the host's only one.
+// The sender of a queue pair on a host. `transport`: its name, or empty for the host's first.
 const Transport& transport_of(Network& network, NodeId host, const std::string& transport) {
-  const Transport* found = network.nic(host).transport();
-  if (!found) throw std::invalid_argument("transport state: the host has no transport");
-  if (!transport.empty() && found->name() != transport) {
-    throw std::invalid_argument("transport state: the host's transport is " +
-                                std::string(found->name()) + ", not " + transport);
+  Nic& nic = network.nic(host);
+  const Transport* found = transport.empty() ? nic.transport() : nic.transport(transport);
+  if (!found) {
+    throw std::invalid_argument("transport state: the host has no transport" +
+                                (transport.empty() ? "" : " " + transport));
   }
   return *found;
 }

@@ -24,7 +24,7 @@ NodeId Network::add_host(std::size_t ports, std::optional<HostId> identity) {
   Node node;
   node.nic = std::make_unique<Nic>(events_, pool_, identity.value_or(id), ports, meter_bin_,
                                    domain(id));
-  node.nic->meter().limit(meter_bins_);
+  node.nic->clients().limit_meters(meter_bins_);
   node.egress.resize(ports);
   node.halves.resize(ports);
   nodes_.push_back(std::move(node));
@@ -218,9 +218,15 @@ void Network::inject(Endpoint to, std::span<const std::uint8_t> frame) {
 }
 
 void Network::use_lookahead() {
+  if (lookahead_forbidden_) return;
   Picoseconds shortest = links_.empty() ? Picoseconds{} : kNever;
   for (const auto& link : links_) shortest = std::min(shortest, link->config().delay);
   events_.set_lookahead(shortest, shared_.tap == nullptr);
+}
+
+void Network::forbid_lookahead() {
+  lookahead_forbidden_ = true;
+  events_.set_lookahead({}, shared_.tap == nullptr);
 }
 
 void Network::shorten_lookahead(Picoseconds delay) {

@@ -87,6 +87,9 @@ class Network {
   // together; a window is as long as the shortest link's delay. With a tap (set_tap) events are served
   // in order of time. Results are the same. A run that is stopped ends with its window.
   void use_lookahead();
+  // From now on events are served in the order of time, whatever use_lookahead() is asked for: a job is
+  // here whose hosts hear of one another by more than packets.
+  void forbid_lookahead();
   static Domain domain(NodeId node) { return node + 1; }
 
   // --- looking ----------------------------------------------------------------------------------
@@ -142,6 +145,7 @@ class Network {
   PacketPool pool_;
   NodesShared shared_{pool_};
   bool watch_all_ = false;
+  bool lookahead_forbidden_ = false;
   PauseWatch pause_watch_{*this};
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<HalfLink>> links_;

@@ -9,24 +9,34 @@
 
 namespace loomnet {
 
-RankBridge::RankBridge(Network& network, NodeId host, const rank::Geometry& geometry)
-    : network_(network),
-      nic_(network.nic(host)),
-      memory_(rank::Memory::create(geometry)),
-      rank_wake_(memory_.engine_words().rank_wake),
-      port_(memory_, rank_wake_) {
-  auto staging = memory_.staging();
-  key_ = nic_.register_region(reinterpret_cast<std::uint8_t*>(staging.data()), 0, staging.size());
-  if (key_ != geometry.staging_key) {
-    nic_.deregister(key_);
-    throw std::invalid_argument("rank: staging_key must be " + std::to_string(key_));
-  }
-  nic_.set_client(this);
+namespace {
+
+rank::Geometry with_key(rank::Geometry geometry, std::uint32_t key) {
+  geometry.staging_key = key;
+  return geometry;
 }
 
-RankBridge::~RankBridge() {
-  nic_.set_client(nullptr);
-  nic_.deregister(key_);
+}  // namespace
+
+RankBridge::RankBridge(Network& network, NodeId host, const rank::Geometry& geometry, JobId job)
+    : network_(network),
+      nic_(network.nic(host)),
+      job_(job),
+      meter_(nic_.meter(job)),
+      region_(nic_, nic_.register_region(nullptr, 0, geometry.staging_bytes, job)),
+      memory_(rank::Memory::create(with_key(geometry, region_.key))),
+      rank_wake_(memory_.engine_words().rank_wake),
+      port_(memory_, rank_wake_) {
+  nic_.set_base(region_.key, reinterpret_cast<std::uint8_t*>(memory_.staging().data()));
+  client_ = nic_.clients().add(*this, job, "rank");
+  network.forbid_lookahead();
+}
+
+RankBridge::~RankBridge() { nic_.clients().remove(client_); }
+
+void RankBridge::bind(std::uint32_t peer, QpNumber qp, std::uint32_t key) {
+  nic_.clients().own(qp, {job_, client_});
+  port_.bind(peer, 0, qp, key);
 }
 
 bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
@@ -56,7 +66,7 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
   const Picoseconds at = latest_mark_ = std::max(when(mark.at_ns), latest_mark_);
   if (Tap* tap = network_.tap()) [[unlikely]] tell(*tap, mark, at);
   if (kind == rank::MarkKind::work_begin) {
-    nic_.meter().begin(at);
+    meter_.begin(at);
     if (began_.size() < kMostOpenWorks) {
       began_.emplace(mark.value, Begun{at, static_cast<std::uint8_t>(mark.b)});
     }
@@ -66,7 +76,7 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
       if (wall_ns == 0) began = known->second.at;
       began_.erase(known);
     }
-    nic_.meter().end(std::min(began, at), at, mark.status == 0 ? mark.b : 0);
+    meter_.end(std::min(began, at), at, mark.status == 0 ? mark.b : 0);
     ++(mark.status == 0 ? finished_ : failed_);
     cut_short_ += mark.status == static_cast<std::uint32_t>(OperationStatus::closed);
   } else if (kind == rank::MarkKind::meet) {

@@ -25,14 +25,20 @@ struct RankMark {
 
 class RankBridge final : public NicClient {
  public:
-  // Registers the rank's staging memory as the host's first region. Throws std::invalid_argument if
-  // the geometry's staging_key is not the key that the NIC gives it.
-  RankBridge(Network& network, NodeId host, const rank::Geometry& geometry);
+  // A rank of `job`. Its staging memory is a region of that job; the NIC gives the key, whatever
+  // geometry.staging_key says.
+  RankBridge(Network& network, NodeId host, const rank::Geometry& geometry, JobId job = {});
   ~RankBridge() override;
+
+  ClientId client() const { return client_; }
+  // Of the rank's staging memory: the key that its peers' requests name.
+  std::uint32_t key() const { return region_.key; }
 
   int memory_fd() const { return memory_.fd(); }
   int engine_event_fd() const { return engine_wake_.get(); }
-  void bind(std::uint32_t peer, QpNumber qp) { port_.bind(peer, 0, qp); }
+  // Requests to `peer` go by this queue pair to the region of this key, the peer's staging memory.
+  // Throws std::invalid_argument where the queue pair is another job's or another client's.
+  void bind(std::uint32_t peer, QpNumber qp, std::uint32_t key = 1);
 
   // Takes what the rank has posted and marked; true if there was anything. Marks carry the rank's
   // monotonic clock: `wall_ns` is that clock's reading at `now` (0 on the virtual clock, where a
@@ -99,13 +105,24 @@ class RankBridge final : public NicClient {
   void tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at);
   bool affordable(std::span<const rank::MarkEntry> marks, Picoseconds now, std::int64_t wall_ns);
 
+  struct Region {
+    Nic& nic;
+    std::uint32_t key;
+    Region(Nic& nic, std::uint32_t key) : nic(nic), key(key) {}
+    ~Region() { nic.deregister(key); }
+    Region(const Region&) = delete;
+  };
+
   Network& network_;
   Nic& nic_;
+  JobId job_;
+  WorkMeter& meter_;
+  Region region_;
   rank::EventFd engine_wake_;
   rank::Memory memory_;
   rank::WakeWord rank_wake_;
   RankPort port_;
-  std::uint32_t key_ = 0;
+  ClientId client_{};
   bool news_ = false;
   std::int64_t allowance_ = kMarkBurst, marks_seen_ns_ = 0;
   Marked marked_, marked_at_once_;  // of the run; at `instant_`

@@ -3,7 +3,7 @@
 
 namespace loomnet {
 
-RunCounters run_counters(Network& network, std::span<const NodeId> hosts) {
+RunCounters run_counters(Network& network, std::span<const NodeId> hosts, std::optional<JobId> job) {
   RunCounters sum;
   for (LinkId link = 0; link < network.links(); ++link) {
     for (const bool forward : {true, false}) {
@@ -11,15 +11,20 @@ RunCounters run_counters(Network& network, std::span<const NodeId> hosts) {
     }
   }
   for (const NodeId host : hosts) {
-    sum.payload += network.nic(host).meter().bytes();
-    sum.working |= network.nic(host).meter().outstanding();
-    const Transport* transport = network.nic(host).transport();
-    if (!transport) continue;
-    const TransportFigures figures = transport->figures();
-    sum.retransmitted += figures.retransmitted;
-    sum.readmitted += figures.readmitted;
-    sum.paths_good += figures.paths_good;
-    sum.paths_total += figures.paths_total;
+    const Nic& nic = network.nic(host);
+    for (const auto& each : nic.clients().jobs()) {
+      if (job && each->id != *job) continue;
+      sum.payload += each->meter.bytes();
+      sum.working |= each->meter.outstanding();
+      sum.finished += each->meter.work().size();
+    }
+    for (const auto& transport : nic.transports()) {
+      const TransportFigures figures = transport->figures();
+      sum.retransmitted += figures.retransmitted;
+      sum.readmitted += figures.readmitted;
+      sum.paths_good += figures.paths_good;
+      sum.paths_total += figures.paths_total;
+    }
   }
   return sum;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "engine/network.hpp"
@@ -14,9 +15,12 @@ struct RunCounters {
   std::uint64_t readmitted = 0;     // paths that came back
   std::uint64_t payload = 0;        // bytes that reached these hosts: what stands still in a stall
   bool working = false;             // one of these hosts has an operation under way
+  std::uint64_t finished = 0;       // operations that ended, well or not
   std::uint64_t paths_good = 0, paths_total = 0;
 };
 
-RunCounters run_counters(Network& network, std::span<const NodeId> hosts);
+// `job`: payload, working and finished are that job's alone. What links and transports count is the
+// run's: it has no job.
+RunCounters run_counters(Network& network, std::span<const NodeId> hosts, std::optional<JobId> job = {});
 
 }  // namespace loomnet

@@ -3,57 +3,93 @@
 
 #include <bit>
 #include <stdexcept>
+#include <string>
 
 namespace loomnet {
 
 Nic::Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, Picoseconds meter_bin,
          Domain domain)
-    : events_(events), pool_(pool), host_(host), id_(events.add(*this, domain)), ports_(ports), meter_(meter_bin) {
+    : events_(events), pool_(pool), host_(host), id_(events.add(*this, domain)), ports_(ports), clients_(meter_bin) {
   if (ports == 0 || ports > kMaxPlanes) throw std::invalid_argument("nic: ports must be 1 to 8");
 }
 
 Nic::~Nic() = default;
 
-std::uint32_t Nic::register_region(std::uint8_t* base, std::uint64_t address, std::uint64_t length) {
-  if (address + length < address) throw std::invalid_argument("nic: region wraps the address space");
-  if (free_regions_.empty()) {
-    if (regions_.size() + 1 >= 1u << kRegionBits) throw std::length_error("nic: 2^24 regions");
-    regions_.emplace_back();
-    free_regions_.push_back(static_cast<std::uint32_t>(regions_.size()));
+void Nic::set_transport(std::unique_ptr<Transport> transport) {
+  const std::string name(transport->name());
+  std::unique_ptr<Transport>* same = nullptr;
+  for (auto& other : transports_) {
+    if (other->name() == name) {
+      if (clients_.carried_by(*other)) {
+        throw std::invalid_argument("nic: transport " + name + " has queue pairs already");
+      }
+      same = &other;
+    } else if (other->protocol() == transport->protocol()) {
+      throw std::invalid_argument("nic: transports " + std::string(other->name()) + " and " + name +
+                                  " cannot be told apart by their frames");
+    }
   }
-  const std::uint32_t number = free_regions_.back();
-  free_regions_.pop_back();
-  Region& r = regions_[number - 1];
-  const std::uint8_t use = r.use;
-  r = {base, address, length};
-  r.use = static_cast<std::uint8_t>(use + 1);
-  r.key = static_cast<std::uint32_t>(use) << kRegionBits | number;
-  return r.key;
+  if (same) {
+    *same = std::move(transport);
+  } else {
+    transports_.push_back(std::move(transport));
+  }
+  transport_ = transports_.front().get();
+  find_alone();
 }
 
-Nic::Region* Nic::region(std::uint32_t key) {
-  const std::uint32_t number = key & ((1u << kRegionBits) - 1);
-  if (number == 0 || number > regions_.size() || regions_[number - 1].key != key) return nullptr;
-  return &regions_[number - 1];
+Transport* Nic::transport(std::string_view name) {
+  for (const auto& t : transports_) {
+    if (t->name() == name) return t.get();
+  }
+  return nullptr;
 }
 
-void Nic::deregister(std::uint32_t key) {
-  Region* r = region(key);
-  if (!r) throw std::invalid_argument("nic: unknown key");
-  r->key = 0;
-  free_regions_.push_back(key & ((1u << kRegionBits) - 1));
-}
-
-Picoseconds Nic::last_placed(std::uint32_t key) {
-  const Region* r = region(key);
-  if (!r) throw std::invalid_argument("nic: unknown key");
-  return r->placed;
-}
-
-void Nic::connect(const QpConfig& config, Picoseconds now) {
+void Nic::connect(const QpConfig& config, Picoseconds now, const QpOwner& owner, std::string_view name) {
+  Transport* by = name.empty() ? transport_ : transport(name);
+  if (config.source == config.destination) {
+    if (!local_) set_local_link({});
+    by = local_.get();
+  }
+  if (!by) {
+    throw std::invalid_argument("nic: host " + std::to_string(host_) + " has no transport" +
+                                (name.empty() ? "" : " " + std::string(name)));
+  }
+  if (Transport* other = clients_.transport_of(config.local); other && other != by) {
+    throw std::invalid_argument("QpConfig.local: queue pair " + std::to_string(config.local) +
+                                " exists already, over " + std::string(other->name()));
+  }
+  clients_.own(config.local, owner);
   now_ = now;
-  transport_->connect(config, now);
+  by->connect(config, now);
+  clients_.connected(config.local, *by);
   settle(now);
+}
+
+void Nic::set_local_link(const LocalLinkConfig& config) {
+  if (local_ && local_->has_queue_pairs()) {
+    throw std::invalid_argument("local link: host " + std::to_string(host_) + " uses it already");
+  }
+  local_ = std::make_unique<LocalLink>(sink(), config);
+  find_alone();
+}
+
+void Nic::set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) {
+  Transport* by = clients_.transport_of(qp);
+  if (!by) {
+    throw std::invalid_argument("set_paths: host " + std::to_string(host_) + " has no queue pair " +
+                                std::to_string(qp));
+  }
+  now_ = now;
+  by->on_paths(qp, std::move(planes), now);
+  settle(now);
+}
+
+// Of a queue pair that is not connected: the first transport, which refuses it.
+Transport& Nic::carrier_of(QpNumber qp) {
+  if (alone_) [[likely]] return *transport_;
+  Transport* by = clients_.transport_of(qp);
+  return by ? *by : *transport_;
 }
 
 void Nic::post(QpNumber qp, WorkRequest request, Picoseconds now) {
@@ -61,17 +97,15 @@ void Nic::post(QpNumber qp, WorkRequest request, Picoseconds now) {
   request.posted = now;
   request.message = pool_.next_message();
   if (tap_) [[unlikely]] tap_->posted(host_, qp, request, now);
-  transport_->on_post(qp, request, now);
+  carrier_of(qp).on_post(qp, request, now);
   settle(now);
 }
 
 void Nic::set_port(PlanePort port, bool up, Picoseconds now) {
   now_ = now;
   ports_.at(port).up = up;
-  if (transport_) {
-    transport_->on_port(port, up, now);
-    settle(now);
-  }
+  for (const auto& t : transports_) t->on_port(port, up, now);
+  settle(now);
 }
 
 void Nic::from_kernel(PlanePort port, PacketPtr packet, Picoseconds now) {
@@ -107,7 +141,7 @@ std::uint32_t tcp_payload(const Packet& packet) {
 void Nic::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
   if (packet->queue == kMacControlClass) [[unlikely]] return obey_pause(port, *packet, now);
   if (packet->kernel) {
-    if (const std::uint32_t bytes = tcp_payload(*packet)) meter_.payload(bytes, now);
+    if (const std::uint32_t bytes = tcp_payload(*packet)) clients_.first_job().meter.payload(bytes, now);
     if (kernel_) {
       kernel_->to_host(host_, static_cast<PlanePort>(port), std::move(packet), now);
     } else {
@@ -115,13 +149,24 @@ void Nic::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
     }
     return;
   }
-  if (!transport_) {
+  Transport* to = alone_ ? transport_ : transport_for(*packet);
+  if (!to) {
     ++counters_.transport_absent;
     return;
   }
   now_ = now;
-  transport_->on_packet(static_cast<PlanePort>(port), std::move(packet), now);
+  to->on_packet(static_cast<PlanePort>(port), std::move(packet), now);
   settle(now);
+}
+
+// A transport that is alone gets every frame and counts what is not its own.
+Transport* Nic::transport_for(const Packet& packet) {
+  if (transports_.size() <= 1) return transport_;
+  const FrameProtocol protocol = protocol_of(packet.header_bytes());
+  for (const auto& t : transports_) {
+    if (t->protocol() == protocol) return t.get();
+  }
+  return nullptr;
 }
 
 void Nic::obey_pause(std::uint16_t number, const Packet& packet, Picoseconds now) {
@@ -135,20 +180,22 @@ void Nic::obey_pause(std::uint16_t number, const Packet& packet, Picoseconds now
   settle(now);
 }
 
-bool Nic::place(QpNumber, std::uint32_t key, std::uint64_t address, const Payload& payload) {
-  if (payload.length > 0) {
-    Region* to = region(key);
-    if (!to || address < to->address || address - to->address > to->length ||
-        payload.length > to->length - (address - to->address)) {
-      ++counters_.placement_refused;
-      return false;
-    }
-    if (to->base && payload.data) {
-      std::memcpy(to->base + (address - to->address), payload.data, payload.length);
-    }
-    to->placed = now_;
-    meter_.payload(payload.length, now_);
+bool Nic::place(QpNumber qp, std::uint32_t key, std::uint64_t address, const Payload& payload) {
+  if (payload.length == 0) return true;
+  MemoryRegions::Region* to = regions_.find(key);
+  if (to && clients_.several_jobs() && clients_.job_of(qp) != to->job) [[unlikely]] {
+    ++counters_.foreign_key_refused;
+    return false;
   }
+  if (!to || !to->holds(address, payload.length)) {
+    ++counters_.placement_refused;
+    return false;
+  }
+  if (to->base && payload.data) {
+    std::memcpy(to->base + (address - to->address), payload.data, payload.length);
+  }
+  to->placed = now_;
+  to->job->meter.payload(payload.length, now_);
   return true;
 }
 
@@ -169,29 +216,47 @@ void Nic::settle(Picoseconds now) {
     // By index: a client that posts from within may append.
     for (std::size_t i = 0; i < arrivals_.size(); ++i) {
       const Arrival arrival = arrivals_[i];
-      if (client_) client_->on_arrival(arrival, now);
+      if (NicClient* client = clients_.client_of(arrival.qp)) client->on_arrival(arrival, now);
     }
     arrivals_.clear();
     for (std::size_t i = 0; i < completions_.size(); ++i) {
       const Completion completion = completions_[i];
       if (tap_) [[unlikely]] tap_->completed(host_, completion, now);
-      if (client_) client_->on_completion(completion, now);
+      if (NicClient* client = clients_.client_of(completion.qp)) client->on_completion(completion, now);
     }
     completions_.clear();
   }
   settling_ = false;
-  if (!transport_) return;
-  const Picoseconds deadline = transport_->next_deadline();
+  const Picoseconds deadline = alone_ ? transport_->next_deadline() : earliest_deadline();
   if (deadline < deadline_) {
     deadline_ = deadline;
     events_.schedule(deadline, id_, kDeadline);
   }
 }
 
+Picoseconds Nic::earliest_deadline() const {
+  Picoseconds at = local_ ? local_->next_deadline() : kNever;
+  for (const auto& t : transports_) at = std::min(at, t->next_deadline());
+  return at;
+}
+
+// Each transport has its turn at a free port, behind the one that sent last.
+PacketPtr Nic::pull_in_turn(PlanePort port, QueueClass queue, Picoseconds now, Picoseconds& not_before) {
+  std::uint8_t& turn = ports_[port].turn;
+  for (std::size_t n = transports_.size(); n > 0; --n) {
+    Pulled pulled = transports_[turn]->pull(port, queue, now);
+    turn = static_cast<std::uint8_t>((turn + 1) % transports_.size());
+    if (pulled.packet) return std::move(pulled.packet);
+    if (pulled.kind == Pulled::Kind::not_before) not_before = std::min(not_before, pulled.not_before);
+  }
+  return nullptr;
+}
+
 PacketPtr Nic::next_packet(PlanePort port, Picoseconds now) {
   Port& p = ports_[port];
   Picoseconds not_before = kNever;
   const auto pull = [&](QueueClass queue) -> PacketPtr {
+    if (!alone_) [[unlikely]] return pull_in_turn(port, queue, now, not_before);
     Pulled pulled = transport_->pull(port, queue, now);
     if (pulled.kind == Pulled::Kind::not_before && pulled.not_before < not_before) {
       not_before = pulled.not_before;
@@ -257,7 +322,14 @@ void Nic::on_event(std::uint64_t what, Picoseconds now) {
   if (what == kDeadline) {
     if (now < deadline_) return;
     deadline_ = kNever;
-    if (transport_ && transport_->next_deadline() <= now) transport_->on_deadline(now);
+    if (alone_) {
+      if (transport_->next_deadline() <= now) transport_->on_deadline(now);
+    } else {
+      for (const auto& t : transports_) {
+        if (t->next_deadline() <= now) t->on_deadline(now);
+      }
+      if (local_ && local_->next_deadline() <= now) local_->on_deadline(now);
+    }
   } else {
     Port& p = ports_[what];
     if (now < p.wake) return;
@@ -268,11 +340,12 @@ void Nic::on_event(std::uint64_t what, Picoseconds now) {
   settle(now);
 }
 
+// With several transports it is not known yet which of them comes next: nothing is fetched.
 void Nic::prepare(std::uint64_t what, int stage) const {
-  if (what == kDeadline || !transport_) return;
+  if (what == kDeadline || !alone_) return;
   if (stage == 1) {
     fetch(&ports_[what]);
-    fetch(transport_.get(), Transport::kHotBytes);
+    fetch(transport_, Transport::kHotBytes);
   } else if (stage == 2) {
     transport_->prepare(Transport::Upcoming::pull, static_cast<PlanePort>(what));
     if (ports_[what].egress) ports_[what].egress->prepare_offer();
@@ -280,10 +353,10 @@ void Nic::prepare(std::uint64_t what, int stage) const {
 }
 
 void Nic::prepare(std::uint16_t port, const Packet& packet, int stage) const {
-  if (!transport_) return;
+  if (!alone_) return;
   if (stage == 2) {
-    fetch(transport_.get(), Transport::kHotBytes);
-    fetch(regions_.data());
+    fetch(transport_, Transport::kHotBytes);
+    fetch(regions_.memory());
   } else {
     transport_->prepare(packet.queue == kControlClass ? Transport::Upcoming::control
                                                       : Transport::Upcoming::data,
@@ -292,13 +365,14 @@ void Nic::prepare(std::uint16_t port, const Packet& packet, int stage) const {
 }
 
 std::size_t Nic::held() const {
-  std::size_t n = transport_ ? transport_->held() : 0;
+  std::size_t n = 0;
+  for (const auto& t : transports_) n += t->held();
   for (const Port& p : ports_) n += p.kernel.size();
   return n;
 }
 
 void Nic::clear() {
-  if (transport_) transport_->release();
+  for (const auto& t : transports_) t->release();
   for (Port& p : ports_) {
     p.kernel.clear();
     p.kernel_bytes = 0;

@@ -1,27 +1,21 @@
-// An emulated NIC: plane ports, memory regions, the transport in its silicon, and the mux by which
-// kernel traffic of the host shares each port's link.
+// An emulated NIC: ports, memory regions, transports side by side in its silicon, clients of several
+// jobs, and the mux by which kernel traffic of the host shares each port's link.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "clock/event_queue.hpp"
 #include "link/half_link.hpp"
-#include "nic/work_meter.hpp"
+#include "nic/local_link.hpp"
+#include "nic/memory_regions.hpp"
+#include "nic/nic_clients.hpp"
 #include "packet/tap.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet {
-
-// The user of a NIC: a rank's shared-memory port or a traffic model. Called after the transport has
-// returned, so posting from within is safe.
-class NicClient {
- public:
-  virtual ~NicClient() = default;
-  virtual void on_completion(const Completion& completion, Picoseconds now) = 0;
-  virtual void on_arrival(const Arrival& arrival, Picoseconds now) = 0;
-};
 
 // Takes frames that leave the NIC for the host's kernel (live only).
 class HostKernel {
@@ -34,9 +28,10 @@ struct NicCounters {
   std::uint64_t kernel_queue_full = 0;  // kernel frames dropped: the port's queue was full
   std::uint64_t events_unlogged = 0;    // of paths and queue pairs, beyond what is kept
   std::uint64_t kernel_absent = 0;      // kernel frames received where no kernel is attached
-  std::uint64_t transport_absent = 0;   // frames for a transport where none is attached
+  std::uint64_t transport_absent = 0;   // frames whose protocol no transport here has
   std::uint64_t port_down = 0;          // kernel frames offered to a port without carrier
   std::uint64_t placement_refused = 0;  // payload for an unknown key or outside its region
+  std::uint64_t foreign_key_refused = 0;  // payload of one job's queue pair for another job's region
 };
 
 class alignas(64) Nic final : public LinkReceiver, public EventHandler, private TransportSink {
@@ -46,23 +41,40 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   ~Nic() override;
 
   void attach(PlanePort port, HalfLink& egress) { ports_.at(port).egress = &egress; }
-  void set_transport(std::unique_ptr<Transport> transport) { transport_ = std::move(transport); }
+  // Adds a transport. It takes the place of one of the same name, which must have no queue pairs.
+  // Throws std::invalid_argument where two transports have the same protocol.
+  void set_transport(std::unique_ptr<Transport> transport);
   // The sink to construct the transport with.
   TransportSink& sink() { return *this; }
-  Transport* transport() { return transport_.get(); }
-  void set_client(NicClient* client) { client_ = client; }
+  Transport* transport() { return transport_; }  // the first; null: none
+  Transport* transport(std::string_view name);   // null: none of that name
+  const std::vector<std::unique_ptr<Transport>>& transports() const { return transports_; }
+  NicClients& clients() { return clients_; }
+  const NicClients& clients() const { return clients_; }
   void set_kernel(HostKernel* kernel) { kernel_ = kernel; }
   void watch(Tap* tap) { tap_ = tap; }
 
-  // Registers memory; `base` null: ranges are checked, bytes are not moved. Addresses of remote
-  // requests run from `address`. The key is never 0; one that is no longer in use is given again with
-  // another number in its upper 8 bits, so that a late packet of the old one finds nothing.
-  std::uint32_t register_region(std::uint8_t* base, std::uint64_t address, std::uint64_t length);
-  void deregister(std::uint32_t key);
+  // Registers memory of a job: only queue pairs of that job may write it. `base` null: ranges are
+  // checked, bytes are not moved. Addresses of remote requests run from `address`.
+  std::uint32_t register_region(std::uint8_t* base, std::uint64_t address, std::uint64_t length,
+                                JobId job = {}) {
+    return regions_.add(base, address, length, clients_.job(job));
+  }
+  void set_base(std::uint32_t key, std::uint8_t* base) { regions_.at(key).base = base; }
+  void deregister(std::uint32_t key) { regions_.remove(key); }
   // When bytes were last placed in this region; -1: never.
-  Picoseconds last_placed(std::uint32_t key);
+  Picoseconds last_placed(std::uint32_t key) { return regions_.at(key).placed; }
 
-  void connect(const QpConfig& config, Picoseconds now);
+  // Rate and delay between queue pairs of this host. Throws std::invalid_argument where there are some.
+  void set_local_link(const LocalLinkConfig& config);
+  const LocalLink* local_link() const { return local_.get(); }  // null until one is used or set
+
+  // Connects a queue pair by the transport of that name; without a name, by the first. One whose
+  // destination is this host goes by the local link, whatever the name.
+  void connect(const QpConfig& config, Picoseconds now, const QpOwner& owner = {},
+               std::string_view transport = {});
+  // A queue pair goes by other paths from now on; see Transport::on_paths.
+  void set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now);
   void post(QpNumber qp, WorkRequest request, Picoseconds now);
   // A frame of the host's kernel wants out by `port`.
   void from_kernel(PlanePort port, PacketPtr packet, Picoseconds now);
@@ -75,28 +87,20 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
 
   HostId host() const { return host_; }
   std::size_t ports() const { return ports_.size(); }
-  WorkMeter& meter() { return meter_; }
+  // What this host saw of a job. Payload of the host's kernel counts for the job that was named first.
+  WorkMeter& meter(JobId job = {}) { return clients_.job(job).meter; }
   const NicCounters& counters() const { return counters_; }
   const std::vector<TransportEvent>& events() const { return log_; }
   std::size_t held() const;
   void clear();
 
  private:
-  struct Region {
-    std::uint8_t* base = nullptr;
-    std::uint64_t address = 0;
-    std::uint64_t length = 0;
-    Picoseconds placed{-1};  // last
-    std::uint32_t key = 0;   // 0: not in use
-    std::uint8_t use = 0;    // how often it has been given
-  };
-  static constexpr std::uint32_t kRegionBits = 24;
-  Region* region(std::uint32_t key);
   struct Port {
     HalfLink* egress = nullptr;
     bool up = true;
     bool ready = false;        // the transport may have something for this port
     bool kernel_turn = false;  // round robin between transport data and kernel frames
+    std::uint8_t turn = 0;     // the transport that is asked first, where there are several
     Picoseconds wake = kNever; // earliest pending event for this port
     PacketFifo kernel;
     std::uint32_t kernel_bytes = 0;
@@ -119,11 +123,16 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   }
   void port_ready(PlanePort port) override;
 
+  Transport* transport_for(const Packet& packet);
+  Transport& carrier_of(QpNumber qp);
   void obey_pause(std::uint16_t port, const Packet& packet, Picoseconds now);
   void settle(Picoseconds now);  // after every call into the transport
   void send(PlanePort port, Picoseconds now);
   void wake(PlanePort port, Picoseconds at);
   PacketPtr next_packet(PlanePort port, Picoseconds now);
+  PacketPtr pull_in_turn(PlanePort port, QueueClass queue, Picoseconds now, Picoseconds& not_before);
+  Picoseconds earliest_deadline() const;
+  void find_alone() { alone_ = transports_.size() == 1 && !local_; }
 
   EventQueue& events_;
   PacketPool& pool_;
@@ -134,15 +143,16 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   std::uint32_t ready_ports_ = 0;  // bit per port that became ready inside a transport call
   bool settling_ = false;
   std::vector<Port> ports_;
-  std::vector<Region> regions_;  // by the lower bits of their keys, less 1
-  std::vector<std::uint32_t> free_regions_;
-  std::unique_ptr<Transport> transport_;
-  NicClient* client_ = nullptr;
+  Transport* transport_ = nullptr;  // the first
+  bool alone_ = false;              // one transport and no local link: nothing to choose per packet
+  MemoryRegions regions_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::unique_ptr<LocalLink> local_;
+  NicClients clients_;
   HostKernel* kernel_ = nullptr;
   Tap* tap_ = nullptr;
   std::vector<Completion> completions_;
   std::vector<Arrival> arrivals_;
-  WorkMeter meter_;
   NicCounters counters_;
   std::vector<TransportEvent> log_;
 };

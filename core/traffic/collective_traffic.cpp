@@ -12,11 +12,11 @@ namespace loomnet {
 class CollectiveTraffic::Member final : public NicClient, private Verbs, private OperationSink {
  public:
   Member(CollectiveTraffic& job, JobRank rank)
-      : job_(job), rank_(rank), nic_(job.network_.nic(job.config_.hosts[rank])) {
+      : job_(job), rank_(rank), nic_(job.network_.nic(job.config_.hosts[rank])), meter_(nic_.meter(job.config_.job)) {
     const std::uint64_t staging = job.layout_.total_bytes();
     if (job.config_.payload) staging_ = SparseMemory(staging);
     std::uint8_t* base = job.config_.payload ? staging_.data() : nullptr;
-    key_ = nic_.register_region(base, 0, staging);
+    key_ = nic_.register_region(base, 0, staging, job.config_.job);
     executor_ = std::make_unique<CollectiveExecutor>(
         job.layout_, rank, base, static_cast<Verbs&>(*this), static_cast<OperationSink&>(*this),
         job.config_.await_sends);
@@ -24,16 +24,17 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     std::vector<JobRank> all(peers_.size());
     for (JobRank r = 0; r < all.size(); ++r) all[r] = r;
     executor_->create(0, all);
-    nic_.set_client(this);
+    client_ = nic_.clients().add(*this, job.config_.job, "collective");
     flush(Picoseconds{});
   }
   ~Member() override {
-    nic_.set_client(nullptr);
+    nic_.clients().remove(client_);
     nic_.deregister(key_);
   }
 
   std::uint32_t key() const { return key_; }
   void set_qp(JobRank peer, QpNumber qp) {
+    nic_.clients().own(qp, {job_.config_.job, client_});
     peers_.at(peer) = qp;
     if (qp >= by_qp_.size()) by_qp_.resize(qp + 1, kNobody);
     by_qp_[qp] = peer;
@@ -43,7 +44,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
   void begin(Picoseconds now) {
     now_ = now;
     began_ = now;
-    nic_.meter().begin(now);
+    meter_.begin(now);
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
       const auto number = static_cast<std::uint32_t>(iterations_.size());
       tap->work_begins(nic_.host(), {to_string(job_.config_.collective), number, 0, number, 1}, now);
@@ -144,7 +145,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
       tap->work_ends(nic_.host(), iterations_.size(), job_.config_.bytes,
                      result.status == OperationStatus::ok, now_);
     }
-    nic_.meter().end(began_, now_, result.status == OperationStatus::ok ? job_.config_.bytes : 0);
+    meter_.end(began_, now_, result.status == OperationStatus::ok ? job_.config_.bytes : 0);
     if (result.status != OperationStatus::ok) {
       if (job_.errors_++ == 0) job_.first_error_ = "rank " + std::to_string(rank_) + ": " + result.message;
       ++job_.finished_;
@@ -191,6 +192,8 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
   CollectiveTraffic& job_;
   JobRank rank_;
   Nic& nic_;
+  WorkMeter& meter_;
+  ClientId client_{};
   std::uint32_t key_ = 0;
   SparseMemory staging_;
   std::unique_ptr<CollectiveExecutor> executor_;
@@ -229,6 +232,7 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
     throw std::invalid_argument("collective: shift goes with all_to_all, and to another rank");
   }
   if (config.repeat == 0) throw std::invalid_argument("collective: repeat must be 1 or more");
+  network.forbid_lookahead();  // an iteration's end stops the run and is told to all ranks
   for (JobRank r = 0; r < config.hosts.size(); ++r) members_.push_back(std::make_unique<Member>(*this, r));
 }
 

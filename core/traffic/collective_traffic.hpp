@@ -13,6 +13,7 @@ namespace loomnet {
 
 
 struct CollectiveTrafficConfig {
+  JobId job{};
   std::vector<NodeId> hosts;  // job rank r runs on hosts[r]
   Collective collective = Collective::all_reduce;
   std::uint64_t bytes = 0;    // of each rank's tensor (all_to_all, all_gather: of the whole output)
@@ -36,12 +37,13 @@ class CollectiveTraffic final : public EventHandler {
     Picoseconds begin, end;
   };
 
-  // queue_pairs[r][p]: rank r's queue pair to rank p (own entry unused). The job takes over the
-  // client slot of each host's NIC; staging regions are registered here first, see staging_key().
+  // Every rank becomes a client of its host's NIC, with a staging region of the job.
   CollectiveTraffic(Network& network, const CollectiveTrafficConfig& config);
   ~CollectiveTraffic() override;
 
   std::uint32_t staging_key(JobRank rank) const;
+  // Rank `rank` reaches `peer` by this queue pair of its host, which belongs to the job. Throws
+  // std::invalid_argument where it is another job's or another client's.
   void set_queue_pair(JobRank rank, JobRank peer, QpNumber qp);
   // Schedules the first repeat; call after every queue pair is connected.
   void start();

@@ -13,12 +13,13 @@ class FlowTraffic::Client final : public NicClient, public EventHandler {
       : traffic_(traffic),
         nic_(traffic.network_.nic(host)),
         id_(traffic.network_.events().add(*this, Network::domain(host))) {
-    nic_.set_client(this);
+    client_ = nic_.clients().add(*this, traffic.job_, "flows");
   }
-  ~Client() override { nic_.set_client(nullptr); }
+  ~Client() override { nic_.clients().remove(client_); }
   void add(QpNumber qp, std::size_t flow) {
     if (qp >= flows_.size()) flows_.resize(qp + 1, kNone);
     if (flows_[qp] != kNone && !traffic_.flows_[flows_[qp]].closed) throw std::invalid_argument("flow: its queue pair already carries another");
+    nic_.clients().own(qp, {traffic_.job_, client_});
     flows_[qp] = flow;
   }
   void on_completion(const Completion& completion, Picoseconds now) override {
@@ -30,6 +31,7 @@ class FlowTraffic::Client final : public NicClient, public EventHandler {
   // A flow to this host has ended.
   void on_event(std::uint64_t flow, Picoseconds) override { traffic_.end(flow); }
   Nic& nic() { return nic_; }
+  WorkMeter& meter() { return nic_.meter(traffic_.job_); }
   ObjectId id() const { return id_; }
 
  private:
@@ -37,11 +39,12 @@ class FlowTraffic::Client final : public NicClient, public EventHandler {
   FlowTraffic& traffic_;
   Nic& nic_;
   ObjectId id_;
+  ClientId client_{};
   std::vector<std::size_t> flows_;
 };
 
-FlowTraffic::FlowTraffic(Network& network, bool payload)
-    : network_(network), payload_(payload), id_(network.events().add(*this)) {}
+FlowTraffic::FlowTraffic(Network& network, bool payload, JobId job)
+    : network_(network), payload_(payload), job_(job), id_(network.events().add(*this)) {}
 
 FlowTraffic::~FlowTraffic() = default;
 
@@ -64,7 +67,7 @@ std::size_t FlowTraffic::add(const FlowConfig& config) {
     flow.to.resize(region);
   }
   client(config.source).add(config.qp, flows_.size());
-  flow.key = client(config.destination).nic().register_region(payload_ ? flow.to.data() : nullptr, 0, region);
+  flow.key = client(config.destination).nic().register_region(payload_ ? flow.to.data() : nullptr, 0, region, job_);
   flows_.push_back(std::move(flow));
   results_.push_back({config.start, kNever, kNever, 0, Status::ok});
   ++open_;
@@ -82,8 +85,8 @@ void FlowTraffic::on_event(std::uint64_t what, Picoseconds now) {
   if (Tap* tap = network_.tap()) [[unlikely]] {
     tap->work_begins(config.source, {"flow", what, 0, static_cast<std::uint32_t>(what), 1}, now);
   }
-  client(config.source).nic().meter().begin(now);
-  client(config.destination).nic().meter().begin(now);
+  client(config.source).meter().begin(now);
+  client(config.destination).meter().begin(now);
   for (std::uint32_t i = 0; i < config.depth; ++i) pump(what, now);
 }
 
@@ -133,7 +136,7 @@ void FlowTraffic::close(std::size_t index, Status status, Picoseconds now) {
   }
   results_[index].end = now;
   results_[index].status = status;
-  client(flow.config.source).nic().meter().end(flow.config.start, now, 0);
+  client(flow.config.source).meter().end(flow.config.start, now, 0);
   EventQueue& events = network_.events();
   if (events.lookahead().count == 0) return end(index);
   events.schedule(now + events.lookahead(), client(flow.config.destination).id(), index);
@@ -143,10 +146,10 @@ void FlowTraffic::close(std::size_t index, Status status, Picoseconds now) {
 void FlowTraffic::end(std::size_t index) {
   const Flow& flow = flows_[index];
   FlowResult& result = results_[index];
-  Nic& nic = client(flow.config.destination).nic();
-  if (result.status == Status::ok) result.arrived = nic.last_placed(flow.key);
-  nic.deregister(flow.key);
-  nic.meter().end(flow.config.start, result.end, result.completed);
+  Client& destination = client(flow.config.destination);
+  if (result.status == Status::ok) result.arrived = destination.nic().last_placed(flow.key);
+  destination.nic().deregister(flow.key);
+  destination.meter().end(flow.config.start, result.end, result.completed);
   if (--open_ == 0) network_.events().stop();
 }
 

@@ -29,11 +29,11 @@ struct FlowResult {
 class FlowTraffic final : public EventHandler {
  public:
   // payload: real bytes are sent and compared at the far end as each write completes.
-  FlowTraffic(Network& network, bool payload);
+  FlowTraffic(Network& network, bool payload, JobId job = {});
   ~FlowTraffic() override;
 
-  // The queue pair must be connected before start(), and carries one flow at a time. Returns the
-  // flow's index.
+  // The queue pair must be connected before start(), belongs to the job, and carries one flow at a
+  // time. Returns the flow's index.
   std::size_t add(const FlowConfig& flow);
   // Schedules the flows added since the last call. One lookahead after the last open flow's
   // completion has reached its receiver, the event queue is stopped: run_until returns.
@@ -61,6 +61,7 @@ class FlowTraffic final : public EventHandler {
 
   Network& network_;
   bool payload_;
+  JobId job_;
   ObjectId id_;
   std::vector<std::unique_ptr<Client>> clients_;  // by node id, sparse
   std::vector<Flow> flows_;

@@ -12,11 +12,16 @@ class GraphTraffic::Client final : public NicClient, public EventHandler {
       : graph_(graph),
         nic_(graph.network_.nic(host)),
         id_(graph.network_.events().add(*this, Network::domain(host))) {
-    nic_.set_client(this);
+    client_ = nic_.clients().add(*this, graph.job_, "graph");
     // Lengths only: one region is enough for all that arrives here.
-    key_ = nic_.register_region(nullptr, 0, kMessage);
+    key_ = nic_.register_region(nullptr, 0, kMessage, graph.job_);
   }
-  ~Client() override { nic_.set_client(nullptr); }
+  ~Client() override {
+    nic_.deregister(key_);
+    nic_.clients().remove(client_);
+  }
+  void take(QpNumber qp) { nic_.clients().own(qp, {graph_.job_, client_}); }
+  WorkMeter& meter() { return nic_.meter(graph_.job_); }
   void on_completion(const Completion& completion, Picoseconds now) override {
     graph_.completed(static_cast<std::uint32_t>(completion.id), completion, now);
   }
@@ -26,7 +31,7 @@ class GraphTraffic::Client final : public NicClient, public EventHandler {
   void on_event(std::uint64_t what, Picoseconds now) override {
     const auto task = static_cast<std::uint32_t>(what);
     if (what < kBegun) return graph_.end(task, now);  // a delay of this host
-    nic_.meter().begin(graph_.results_[task].begin);
+    meter().begin(graph_.results_[task].begin);
   }
   Nic& nic() { return nic_; }
   std::uint32_t key() const { return key_; }
@@ -36,11 +41,12 @@ class GraphTraffic::Client final : public NicClient, public EventHandler {
   GraphTraffic& graph_;
   Nic& nic_;
   ObjectId id_;
-  std::uint32_t key_;
+  ClientId client_{};
+  std::uint32_t key_ = 0;
 };
 
-GraphTraffic::GraphTraffic(Network& network, unsigned depth)
-    : network_(network), depth_(depth), id_(network.events().add(*this)) {
+GraphTraffic::GraphTraffic(Network& network, unsigned depth, JobId job)
+    : network_(network), depth_(depth), job_(job), id_(network.events().add(*this)) {
   if (depth == 0) throw std::invalid_argument("graph: depth must be 1 or more");
 }
 
@@ -55,7 +61,7 @@ GraphTraffic::Client& GraphTraffic::client(NodeId host) {
 std::uint32_t GraphTraffic::add(const GraphTask& task) {
   if (tasks_.size() >= 0xffff'fffeu) throw std::length_error("graph: more than 2^32 - 2 tasks");
   if (task.transfer) {
-    client(task.source);
+    client(task.source).take(task.qp);
     client(task.destination);
   } else if (task.duration.count < 0) {
     throw std::invalid_argument("graph: a delay must be 0 or more");
@@ -167,10 +173,10 @@ void GraphTraffic::run(std::uint32_t task, Picoseconds now) {
   if (Tap* tap = network_.tap()) [[unlikely]] {
     tap->work_begins(t.source, {"transfer", task, 0, task, 1}, now);
   }
-  client(t.source).nic().meter().begin(now);
+  client(t.source).meter().begin(now);
   EventQueue& events = network_.events();
   if (events.lookahead().count == 0) {
-    client(t.destination).nic().meter().begin(now);
+    client(t.destination).meter().begin(now);
   } else {
     events.schedule(now + events.lookahead(), client(t.destination).id(), kBegun + task);
   }
@@ -201,7 +207,7 @@ void GraphTraffic::arrived(std::uint32_t task, std::uint32_t bytes, Picoseconds 
   s.arrived += bytes;
   if (s.arrived < tasks_[task].bytes) return;
   const GraphTask& t = tasks_[task];
-  client(t.destination).nic().meter().end(results_[task].begin, now, t.bytes);
+  client(t.destination).meter().end(results_[task].begin, now, t.bytes);
   end(task, now);
 }
 
@@ -220,7 +226,7 @@ void GraphTraffic::completed(std::uint32_t task, const Completion& completion, P
     return;
   }
   if (Tap* tap = network_.tap()) [[unlikely]] tap->work_ends(t.source, task, t.bytes, true, now);
-  client(t.source).nic().meter().end(results_[task].begin, now, 0);
+  client(t.source).meter().end(results_[task].begin, now, 0);
   acked(task, now);
 }
 

@@ -16,7 +16,7 @@ struct GraphTask {
   // A transfer has a source, a destination and a queue pair of the source; a delay has none of them.
   bool transfer = false;
   NodeId source = 0, destination = 0;
-  QpNumber qp = 0;
+  QpNumber qp = 0;               // belongs to the job
   std::uint64_t bytes = 0;       // 0: a bare immediate
   Picoseconds duration{};        // of a delay
   std::uint32_t lane = 0;        // delays of one lane run one after another; 0: no lane
@@ -33,7 +33,7 @@ struct GraphResult {
 class GraphTraffic final : public EventHandler {
  public:
   // `depth`: writes that a transfer keeps outstanding.
-  explicit GraphTraffic(Network& network, unsigned depth = 4);
+  explicit GraphTraffic(Network& network, unsigned depth = 4, JobId job = {});
   ~GraphTraffic() override;
 
   // Returns the task's number.
@@ -86,6 +86,7 @@ class GraphTraffic final : public EventHandler {
 
   Network& network_;
   unsigned depth_;
+  JobId job_;
   ObjectId id_;
   std::vector<GraphTask> tasks_;
   std::vector<State> states_;

@@ -18,6 +18,7 @@ struct ClosShape {
   LinkConfig fabric_link{.rate = gigabits(100), .delay = microseconds(1)};
   std::uint32_t pfc_xoff = 0;   // PFC at every switch port: pause above, go on two frames below
   std::uint64_t buffer = 0;     // of each switch, shared; 0: no limit
+  bool crossed = false;     // host 0's port k is attached to plane `planes` - 1 - k
   bool host_routes = true;  // plain IPv6 beside uSIDs: a row per host in every switch
   unsigned hosts() const { return leaves * hosts_per_leaf; }
 };
@@ -46,7 +47,7 @@ class Clos {
     }
     for (unsigned p = 0; p < shape.planes; ++p) {
       for (unsigned h = 0; h < hosts; ++h) {
-        host_links_.push_back(network.connect({h, static_cast<std::uint16_t>(p)},
+        host_links_.push_back(network.connect({h, port(h, p)},
                                               {leaf(p, h % shape.leaves), static_cast<std::uint16_t>(h / shape.leaves)},
                                               up, down));
       }
@@ -66,6 +67,10 @@ class Clos {
   LinkId fabric_link(unsigned p, unsigned l, unsigned s) const {
     return fabric_links_[(p * shape_.leaves + l) * shape_.spines + s];
   }
+  // A host's port on a plane, and the reverse.
+  std::uint16_t port(unsigned host, unsigned plane) const {
+    return static_cast<std::uint16_t>(shape_.crossed && host == 0 ? shape_.planes - 1 - plane : plane);
+  }
   unsigned leaf_of(unsigned host) const { return host % shape_.leaves; }
 
   std::vector<PlanePaths> paths(unsigned from, unsigned to) const {
@@ -80,13 +85,16 @@ class Clos {
       path.row = {{first, 0x1000, last, dst}, 4, 1};
       for (unsigned s = 0; s < shape_.spines; ++s) path.uplinks.push_back(static_cast<std::uint16_t>(s));
     }
-    return std::vector<PlanePaths>(shape_.planes, path);
+    std::vector<PlanePaths> all(shape_.planes, path);
+    for (unsigned p = 0; shape_.crossed && p < shape_.planes; ++p) all[p].plane = static_cast<Plane>(port(from, p));
+    return all;
   }
 
   // Connects a queue pair both ways.
-  void connect(unsigned a, QpNumber qa, unsigned b, QpNumber qb, std::uint32_t flow = 0) {
-    network_.nic(a).connect({qa, qb, a, b, flow, paths(a, b), paths(b, a)}, network_.now());
-    network_.nic(b).connect({qb, qa, b, a, flow, paths(b, a), paths(a, b)}, network_.now());
+  void connect(unsigned a, QpNumber qa, unsigned b, QpNumber qb, std::uint32_t flow = 0,
+               JobId job = {}, std::string_view transport = {}) {
+    network_.nic(a).connect({qa, qb, a, b, flow, paths(a, b), paths(b, a)}, network_.now(), {job}, transport);
+    network_.nic(b).connect({qb, qa, b, a, flow, paths(b, a), paths(a, b)}, network_.now(), {job}, transport);
   }
 
  private:

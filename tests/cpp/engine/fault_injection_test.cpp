@@ -186,7 +186,7 @@ std::string run_seed(const std::string& transport, std::uint64_t seed, Met& met,
   std::vector<Host> hosts(shape.hosts());
   for (unsigned h = 0; h < shape.hosts(); ++h) {
     network.nic(h).set_transport(make(transport, network.nic(h), shape, seed));
-    network.nic(h).set_client(&hosts[h]);
+    network.nic(h).clients().add(hosts[h], JobId{}, "test");
   }
 
   if (order != Order::time) network.use_lookahead();
