@@ -39,13 +39,11 @@ __all__: list[str] = [
     "TableBatch",
     "VERSION",
     "VirtualRanks",
-    "check_switch_program",
     "congestion_controls",
     "forward_tables",
     "monotonic_ns",
     "queue_disciplines",
     "register_congestion_control",
-    "switch_programs",
     "testing",
     "transports",
 ]
@@ -296,6 +294,14 @@ class LinkConfig:
         queue_options: collections.abc.Sequence[tuple[str, int]] = [],
     ) -> None: ...
 
+class TableBatch:
+    """
+    One generation of a switch's tables, as bytes that its program reads.
+    """
+
+    @property
+    def generation(self) -> int: ...
+
 class Network:
     def __init__(self, *, seed: int, meter_bin_ps: int, meter_bins: int = 1048576) -> None: ...
     def add_host(self, ports: int, identity: int | None = None) -> EngineNode: ...
@@ -308,11 +314,14 @@ class Network:
         buffer_bytes: int = 0,
         buffer_alpha: float = 1.0,
         pfc: bool = False,
-        program: str = "forward",
-        options: dict = {},
     ) -> EngineNode: ...
     def clear(self) -> None: ...
-    def close_meter(self, host: EngineNode) -> None: ...
+    def clients(self, host: EngineNode) -> list[tuple[int, int, str]]:
+        """
+        [(client, job, role)] of the host's NIC: role is rank, collective, flows or graph.
+        """
+
+    def close_meter(self, host: EngineNode, job: int = 0) -> None: ...
     def connect(
         self,
         a: EngineNode,
@@ -351,9 +360,14 @@ class Network:
                 collections.abc.Sequence[int], int, collections.abc.Sequence[int], int, int, float
             ]
         ],
+        *,
+        job: int = 0,
+        client: int = 0,
+        transport: str = "",
+        planes: collections.abc.Sequence[int] = [],
     ) -> None:
         """
-        paths and reverse: per plane (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, capacity).
+        One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, capacity); planes: the plane of each port of the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's first client, until a client takes the queue pair. transport: by name, empty: the host's first; where source and destination are one host, its local link carries the queue pair.
         """
 
     def link_counters(self) -> dict[str, numpy.typing.NDArray[numpy.uint64]]:
@@ -361,9 +375,9 @@ class Network:
         Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.
         """
 
-    def meter(self, host: EngineNode) -> dict[str, typing.Any]:
+    def meter(self, host: EngineNode, job: int = 0) -> dict[str, typing.Any]:
         """
-        work: int64[n, 3] of begin, end (ps) and bytes; busy and silences: int64[n, 2] of begin and end (ps); bins: uint64[n], bytes per bin_ps; bytes: their sum.
+        What the host saw of the job. work: int64[n, 3] of begin, end (ps) and bytes; busy and silences: int64[n, 2] of begin and end (ps); bins: uint64[n], bytes per bin_ps; bytes: their sum.
         """
 
     def nic_counters(self, host: EngineNode) -> dict[str, int]: ...
@@ -377,14 +391,16 @@ class Network:
         Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.
         """
 
-    def reset_switch(self, node: EngineNode) -> None:
+    def reserve_qps(self, host: EngineNode, count: int = 1) -> int:
         """
-        The switch reboots: its program's state is zeros and its tables are gone, counters stay.
+        First of `count` numbers in a row that no queue pair of the host's NIC has.
         """
 
-    def run_counters(self, hosts: collections.abc.Sequence[EngineNode]) -> dict[str, int]:
+    def run_counters(
+        self, hosts: collections.abc.Sequence[EngineNode], job: int | None = None
+    ) -> dict[str, int]:
         """
-        Sums over these hosts' NICs.
+        Sums over these hosts' NICs. With `job`, payload, working and finished are that job's alone.
         """
 
     def run_until(self, end_ps: int, most_events: int = 18446744073709551615) -> bool: ...
@@ -402,14 +418,32 @@ class Network:
         impairment: dict | None = None,
     ) -> None: ...
     def schedule_tables(self, at_ps: int, node: EngineNode, tables: TableBatch) -> None: ...
+    def set_local_link(
+        self, host: EngineNode, *, rate_bps: int = 7200000000000, delay_ps: int = 1000000
+    ) -> None:
+        """
+        What joins the ranks of one host. Without this call the first queue pair with both ends on the host makes it with these defaults.
+        """
+
+    def set_paths(
+        self,
+        host: EngineNode,
+        qp: int,
+        rows: collections.abc.Sequence[
+            tuple[
+                collections.abc.Sequence[int], int, collections.abc.Sequence[int], int, int, float
+            ]
+        ],
+        *,
+        planes: collections.abc.Sequence[int] = [],
+    ) -> None:
+        """
+        The paths of one end of a queue pair are these from now on; rows and planes as in connect_qp.
+        """
+
     def set_tables(self, node: EngineNode, tables: TableBatch) -> None: ...
     def set_transport(self, host: EngineNode, name: str, options: dict) -> None: ...
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
-    def switch_snapshot(self, node: EngineNode) -> dict:
-        """
-        {name of the rows: [{'row': number, field: value, …}]}: the program's state, without rows of zeros; {} of a program without state.
-        """
-
     def transport_events(self, host: EngineNode) -> list[tuple[int, str, int, int]]:
         """
         [(at_ps, name, queue pair, value)] in order of time.
@@ -442,29 +476,6 @@ class Network:
     @property
     def unconnected(self) -> int: ...
 
-class TableBatch:
-    """
-    One generation of a switch's tables, as bytes that its program reads.
-    """
-
-    def __init__(
-        self,
-        *,
-        generation: int,
-        bytes: bytes,
-        groups: collections.abc.Sequence[collections.abc.Sequence[int]] = [],
-    ) -> None:
-        """
-        groups: the ports that each get a copy, by a replicate verdict's group number.
-        """
-
-    @property
-    def bytes(self) -> bytes: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def groups(self) -> list[list[int]]: ...
-
 class FlowProbe:
     """
     The state of many senders, taken at once. A row per part of each queue pair (RoCE: one per plane), a column per name; where a sender has no value of that name: NaN.
@@ -490,7 +501,7 @@ class FlowProbe:
         """
 
 class FlowTraffic:
-    def __init__(self, network: Network, payload: bool) -> None: ...
+    def __init__(self, network: Network, payload: bool, job: int = 0) -> None: ...
     def add(
         self,
         *,
@@ -514,7 +525,7 @@ class FlowTraffic:
     def wrong(self) -> int: ...
 
 class GraphTraffic:
-    def __init__(self, network: Network, depth: int) -> None: ...
+    def __init__(self, network: Network, depth: int, job: int = 0) -> None: ...
     def delay(
         self, duration_ps: int, lane: int = 0, any: bool = False, host: EngineNode | None = None
     ) -> int: ...
@@ -551,6 +562,7 @@ class CollectiveTraffic:
         slot_payload: int = 65536,
         shift: int = 0,
         await_sends: bool = True,
+        job: int = 0,
     ) -> None: ...
     def iterations(self, rank: int) -> list[tuple[int, int]]:
         """
@@ -583,8 +595,13 @@ class RankBridge:
         slots: int = 8,
         slot_payload: int = 32768,
         channels: int = 16,
+        job: int = 0,
     ) -> None: ...
-    def bind(self, peer: int, qp: int) -> None: ...
+    def bind(self, peer: int, qp: int, key: int = 1) -> None:
+        """
+        Requests to `peer` go by this queue pair; `key` is the peer's RankBridge.key.
+        """
+
     def fds(self) -> tuple[int, int]:
         """
         (memory, engine's eventfd), to be inherited by the rank's process.
@@ -613,11 +630,23 @@ class RankBridge:
         """
 
     @property
+    def client(self) -> int:
+        """
+        The rank's number among the clients of its host's NIC.
+        """
+
+    @property
     def failed_works(self) -> int: ...
     @property
     def fault(self) -> str: ...
     @property
     def finished_works(self) -> int: ...
+    @property
+    def key(self) -> int:
+        """
+        Of the rank's staging memory, for its peers.
+        """
+
     @property
     def polls(self) -> int:
         """
@@ -756,12 +785,12 @@ class LiveRun:
         network: Network,
         *,
         ports: collections.abc.Sequence[tuple[EngineNode, int, str, int, str, str]],
-        switches: collections.abc.Sequence[tuple[EngineNode, int, str, int, TableBatch, str, dict]],
+        switches: collections.abc.Sequence[tuple[EngineNode, int, str, int, TableBatch]],
         dilation: float = 1.0,
         lateness_bound_ps: int = 1000000000,
     ) -> None:
         """
-        ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); switches: (node, netns fd, name, seed, tables, program, options).
+        ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); switches: (node, netns fd, name, hash seed, tables).
         """
 
     def add_rank(self, bridge: RankBridge, job: int = 0) -> None: ...
@@ -825,13 +854,10 @@ class LiveRun:
         Network.queued, on the loop's thread.
         """
 
-    def reset_switch(self, node: EngineNode) -> None:
-        """
-        Network.reset_switch, of a switch in the kernel. Takes some milliseconds.
-        """
-
     def resume(self) -> None: ...
-    def run_counters(self, hosts: collections.abc.Sequence[EngineNode]) -> dict[str, int]:
+    def run_counters(
+        self, hosts: collections.abc.Sequence[EngineNode], job: int | None = None
+    ) -> dict[str, int]:
         """
         Network.run_counters, on the loop's thread.
         """
@@ -846,11 +872,6 @@ class LiveRun:
     def stop(self) -> None: ...
     def stop_at(self, bridge: RankBridge, step: int) -> None: ...
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
-    def switch_snapshot(self, node: EngineNode) -> dict:
-        """
-        Network.switch_snapshot, of a switch in the kernel.
-        """
-
     def take(self, probe: FlowProbe) -> numpy.typing.NDArray[numpy.float64]:
         """
         FlowProbe.take, on the loop's thread.
@@ -860,11 +881,6 @@ class LiveRun:
     def tell(self, bridge: RankBridge, kind: str, peer: int, reason: str) -> None: ...
     @property
     def now_ps(self) -> int: ...
-
-def check_switch_program(name: str, ports: int, options: dict) -> None:
-    """
-    Refuses a program, a number of ports or options that cannot be, by a ValueError of one line.
-    """
 
 def congestion_controls() -> dict:
     """
@@ -880,10 +896,9 @@ def forward_tables(
     fib: collections.abc.Sequence[tuple[int, int]],
     hosts: collections.abc.Sequence[tuple[bytes, int]],
     groups: collections.abc.Sequence[collections.abc.Sequence[int]],
-    replicate: collections.abc.Sequence[collections.abc.Sequence[int]] = [],
 ) -> TableBatch:
     """
-    Tables of the forward program and those that fall through to it: uSIDs of one block, host routes by ECMP group, and the ports of each group that a replicate verdict may name.
+    Tables of the forward program: uSIDs of one block, and host routes by ECMP group.
     """
 
 def monotonic_ns() -> int:
@@ -906,11 +921,6 @@ def register_congestion_control(
 ) -> None:
     """
     make(flow) gives the control of one flow: an object with window (bytes), and where it wants them pacing_rate (bits per second) and next_tick (ps), read after every call of on_ack(ack), on_congestion(event), on_tick(now_ps), on_established(rtt_ps, now_ps), on_restart(now_ps), on_recovered(now_ps), on_undo(now_ps), on_ports(live, total, now_ps).
-    """
-
-def switch_programs() -> dict:
-    """
-    {name: {'summary': text, 'options': {name: (default, help)}}} of every switch program.
     """
 
 def transports() -> dict:
