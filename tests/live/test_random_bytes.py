@@ -13,7 +13,7 @@ from command_line import TRAFFIC
 
 import loomnet as ln
 from loomnet.labs.lab import Lab
-from loomnet.live import run as runner
+from loomnet.live.clock import LiveClock
 from loomnet.processes import journal as ownership
 
 NOISE = Path(__file__).parent / "rank_scripts" / "noise.py"
@@ -70,9 +70,9 @@ def test_noise_on_every_port_is_dropped_by_name_and_no_byte_is_altered(loomnet):
 def test_noise_into_switches_and_nics_themselves(uses_machine, tmp_path, monkeypatch, transport):
     """As if a link's far end had gone mad: straight into each switch's port and each NIC."""
     dice, sent = random.Random(3), {"switch": 0, "nic": 0}
-    look = runner._Run._look
+    look = LiveClock.pass_time
 
-    def and_noise(self):
+    def and_noise(self, until_ps, plays):
         for _ in range(10):
             node = dice.choice([*self.plan.hosts, *self.plan.switches])
             kind = "nic" if node.number < len(self.plan.hosts) else "switch"
@@ -82,9 +82,9 @@ def test_noise_into_switches_and_nics_themselves(uses_machine, tmp_path, monkeyp
                 frame[20:21] = dice.choice((b"\x11", b"\x29"))  # UDP, IPv6 in IPv6
             self.live.inject(node.number, dice.randrange(len(node.ports)), bytes(frame))
             sent[kind] += 1
-        return look(self)
+        return look(self, until_ps, plays)
 
-    monkeypatch.setattr(runner._Run, "_look", and_noise)
+    monkeypatch.setattr(LiveClock, "pass_time", and_noise)
     fabric = ln.clos.two_tier(planes=2, leaves=2, spines=2, hosts_per_leaf=1, rate="20 Mb/s",
                               delay="0.5 ms")
     lab = Lab("noise", clock="live", directory=tmp_path / "lab")

@@ -209,7 +209,7 @@ def test_a_probe_takes_what_senders_hold():
     assert network.transport_state(0, 256)["acked"] == after[0, column["acked"]]
     with pytest.raises(IndexError):
         network.transport_state(0, 999)
-    with pytest.raises(ValueError, match="is tcp, not mrc"):
+    with pytest.raises(ValueError, match="no transport mrc"):
         network.transport_state(0, 256, transport="mrc")
 
 

@@ -39,11 +39,13 @@ __all__: list[str] = [
     "TableBatch",
     "VERSION",
     "VirtualRanks",
+    "check_switch_program",
     "congestion_controls",
     "forward_tables",
     "monotonic_ns",
     "queue_disciplines",
     "register_congestion_control",
+    "switch_programs",
     "testing",
     "transports",
 ]
@@ -294,14 +296,6 @@ class LinkConfig:
         queue_options: collections.abc.Sequence[tuple[str, int]] = [],
     ) -> None: ...
 
-class TableBatch:
-    """
-    One generation of a switch's tables, as bytes that its program reads.
-    """
-
-    @property
-    def generation(self) -> int: ...
-
 class Network:
     def __init__(self, *, seed: int, meter_bin_ps: int, meter_bins: int = 1048576) -> None: ...
     def add_host(self, ports: int, identity: int | None = None) -> EngineNode: ...
@@ -314,6 +308,8 @@ class Network:
         buffer_bytes: int = 0,
         buffer_alpha: float = 1.0,
         pfc: bool = False,
+        program: str = "forward",
+        options: dict = {},
     ) -> EngineNode: ...
     def clear(self) -> None: ...
     def clients(self, host: EngineNode) -> list[tuple[int, int, str]]:
@@ -396,6 +392,11 @@ class Network:
         First of `count` numbers in a row that no queue pair of the host's NIC has.
         """
 
+    def reset_switch(self, node: EngineNode) -> None:
+        """
+        The switch reboots: its program's state is zeros and its tables are gone, counters stay.
+        """
+
     def run_counters(
         self, hosts: collections.abc.Sequence[EngineNode], job: int | None = None
     ) -> dict[str, int]:
@@ -444,6 +445,11 @@ class Network:
     def set_tables(self, node: EngineNode, tables: TableBatch) -> None: ...
     def set_transport(self, host: EngineNode, name: str, options: dict) -> None: ...
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
+    def switch_snapshot(self, node: EngineNode) -> dict:
+        """
+        {name of the rows: [{'row': number, field: value, …}]}: the program's state, without rows of zeros; {} of a program without state.
+        """
+
     def transport_events(self, host: EngineNode) -> list[tuple[int, str, int, int]]:
         """
         [(at_ps, name, queue pair, value)] in order of time.
@@ -475,6 +481,29 @@ class Network:
     def pfc_deadlocks(self) -> int: ...
     @property
     def unconnected(self) -> int: ...
+
+class TableBatch:
+    """
+    One generation of a switch's tables, as bytes that its program reads.
+    """
+
+    def __init__(
+        self,
+        *,
+        generation: int,
+        bytes: bytes,
+        groups: collections.abc.Sequence[collections.abc.Sequence[int]] = [],
+    ) -> None:
+        """
+        groups: the ports that each get a copy, by a replicate verdict's group number.
+        """
+
+    @property
+    def bytes(self) -> bytes: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def groups(self) -> list[list[int]]: ...
 
 class FlowProbe:
     """
@@ -785,12 +814,12 @@ class LiveRun:
         network: Network,
         *,
         ports: collections.abc.Sequence[tuple[EngineNode, int, str, int, str, str]],
-        switches: collections.abc.Sequence[tuple[EngineNode, int, str, int, TableBatch]],
+        switches: collections.abc.Sequence[tuple[EngineNode, int, str, int, TableBatch, str, dict]],
         dilation: float = 1.0,
         lateness_bound_ps: int = 1000000000,
     ) -> None:
         """
-        ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); switches: (node, netns fd, name, hash seed, tables).
+        ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); switches: (node, netns fd, name, seed, tables, program, options).
         """
 
     def add_rank(self, bridge: RankBridge, job: int = 0) -> None: ...
@@ -854,6 +883,11 @@ class LiveRun:
         Network.queued, on the loop's thread.
         """
 
+    def reset_switch(self, node: EngineNode) -> None:
+        """
+        Network.reset_switch, of a switch in the kernel. Takes some milliseconds.
+        """
+
     def resume(self) -> None: ...
     def run_counters(
         self, hosts: collections.abc.Sequence[EngineNode], job: int | None = None
@@ -872,6 +906,11 @@ class LiveRun:
     def stop(self) -> None: ...
     def stop_at(self, bridge: RankBridge, step: int) -> None: ...
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
+    def switch_snapshot(self, node: EngineNode) -> dict:
+        """
+        Network.switch_snapshot, of a switch in the kernel.
+        """
+
     def take(self, probe: FlowProbe) -> numpy.typing.NDArray[numpy.float64]:
         """
         FlowProbe.take, on the loop's thread.
@@ -881,6 +920,11 @@ class LiveRun:
     def tell(self, bridge: RankBridge, kind: str, peer: int, reason: str) -> None: ...
     @property
     def now_ps(self) -> int: ...
+
+def check_switch_program(name: str, ports: int, options: dict) -> None:
+    """
+    Refuses a program, a number of ports or options that cannot be, by a ValueError of one line.
+    """
 
 def congestion_controls() -> dict:
     """
@@ -896,9 +940,10 @@ def forward_tables(
     fib: collections.abc.Sequence[tuple[int, int]],
     hosts: collections.abc.Sequence[tuple[bytes, int]],
     groups: collections.abc.Sequence[collections.abc.Sequence[int]],
+    replicate: collections.abc.Sequence[collections.abc.Sequence[int]] = [],
 ) -> TableBatch:
     """
-    Tables of the forward program: uSIDs of one block, and host routes by ECMP group.
+    Tables of the forward program and those that fall through to it: uSIDs of one block, host routes by ECMP group, and the ports of each group that a replicate verdict may name.
     """
 
 def monotonic_ns() -> int:
@@ -921,6 +966,11 @@ def register_congestion_control(
 ) -> None:
     """
     make(flow) gives the control of one flow: an object with window (bytes), and where it wants them pacing_rate (bits per second) and next_tick (ps), read after every call of on_ack(ack), on_congestion(event), on_tick(now_ps), on_established(rtt_ps, now_ps), on_restart(now_ps), on_recovered(now_ps), on_undo(now_ps), on_ports(live, total, now_ps).
+    """
+
+def switch_programs() -> dict:
+    """
+    {name: {'summary': text, 'options': {name: (default, help)}}} of every switch program.
     """
 
 def transports() -> dict:

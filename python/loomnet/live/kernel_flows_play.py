@@ -24,8 +24,9 @@ class KernelFlowsPlay(Play):
         self.stall = Stall()
 
     def prepare(self) -> None:
-        self.flows = KernelFlows(self.clock.glue, self.request, self.asked, self._tcp,
-                                 lambda: self.clock.now_ps)
+        clock = self.clock  # the flows refer to the clock, not back to this play
+        self.flows = KernelFlows(clock.glue, self.request, self.asked, self._tcp,
+                                 lambda: clock.now_ps)
 
     def start(self) -> None:
         self.flows.connect(self._sampler, self.clock.check)

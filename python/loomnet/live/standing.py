@@ -8,14 +8,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
 from loomnet.base.errors import UnavailableError
 from loomnet.live import doctor
 from loomnet.live.network import LiveNetwork, check_plan, require_live
 from loomnet.plans.model import Plan
-from loomnet.processes.interrupts import UNEXPECTED, Interrupts, caught_signals
+from loomnet.processes.interrupts import UNEXPECTED, Interrupts, caught_signals, leave
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
 
@@ -64,7 +63,7 @@ class Standing:
             caught = caught_signals()
             for number in _ENDING:
                 if not caught >> (number - 1) & 1:
-                    self._before[number] = signal.signal(number, _leave)
+                    self._before[number] = signal.signal(number, leave)
 
     def counters(self) -> dict[str, dict[str, int]]:
         """What everything has counted so far; zeros left out."""
@@ -90,6 +89,3 @@ class Standing:
             self._before.clear()
         interrupts.check()
 
-
-def _leave(number: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)

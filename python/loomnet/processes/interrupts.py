@@ -79,10 +79,7 @@ class Interrupts:
                     self._note(around.pending)
             caught = caught_signals()
             for number in UNEXPECTED:
-                # Another one's of these, or that of a lab that stands.
-                ours = str(getattr(signal.getsignal(number), "__module__", "")).startswith(
-                    "loomnet.live.")
-                if ours or not caught >> (number - 1) & 1:
+                if _ours(signal.getsignal(number)) or not caught >> (number - 1) & 1:
                     self._before[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -92,6 +89,16 @@ class Interrupts:
             if self.pending is not None and isinstance(around, Interrupts) and not around.pending:
                 around._note(self.pending)  # told already
             signal.signal(number, handler)
+
+
+def leave(number: int, frame: FrameType | None) -> None:
+    """A handler of :data:`UNEXPECTED` while a lab stands: the process ends by its exit handlers."""
+    raise SystemExit(128 + number)
+
+
+def _ours(handler: object) -> bool:
+    """Whether it is one of Loomnet's own, which a run may replace while it lasts."""
+    return handler is leave or isinstance(getattr(handler, "__self__", None), Interrupts)
 
 
 def caught_signals() -> int:
