@@ -80,6 +80,7 @@ class Capture final : public Tap {
   void queued(std::uint32_t half, std::uint64_t bytes, Picoseconds) override { waiting[half] = bytes; }
   void dropped(std::uint32_t, const Packet&, std::string_view, bool, Picoseconds) override {}
   void refused(std::uint32_t, const Packet&, std::string_view, Picoseconds) override {}
+  void ended(std::uint32_t, const Packet&, std::string_view, Picoseconds) override {}
   void posted(std::uint32_t, std::uint32_t, const WorkRequest&, Picoseconds) override {}
   void completed(std::uint32_t, const Completion&, Picoseconds) override {}
   void work_begins(std::uint32_t, const WorkLabel&, Picoseconds) override {}
