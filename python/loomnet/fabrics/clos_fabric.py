@@ -123,6 +123,10 @@ class ClosFabric(Fabric):
                 return [pattern]
         return super().match_switches(pattern)
 
+    @property
+    def programs(self) -> dict[str, str]:
+        return super().programs if self.listed else {}
+
     def check(self) -> Fabric:
         shape = self.shape
         if shape is None or not self.uniform:

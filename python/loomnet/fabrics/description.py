@@ -5,6 +5,7 @@ built."""
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import cast
 
 from loomnet.base.table import Table
@@ -34,7 +35,7 @@ def figures(fabric: FabricView) -> dict[str, tuple[float, str]]:
     } | fabric.notes
     shape = fabric.shape
     if shape is None or not fabric.uniform:
-        return found | _short_queues(fabric)
+        return found | _short_queues(fabric) | _programs(fabric)
     regular = cast(ClosView, fabric)
     rates = [spec.rate.count for spec in regular.specs]
     per_plane = (shape.hosts, shape.leaves * shape.aggs_per_pod, shape.aggs * shape.cores_per_agg)
@@ -66,6 +67,7 @@ def figures(fabric: FabricView) -> dict[str, tuple[float, str]]:
     found |= _pfc(regular, per_plane)
     # Of the node's capacity in the plane at fault for links above a T0, as the reference counts it;
     # of all its planes for what takes the whole plane away.
+    found |= _programs(fabric)
     found["lost with one NIC-T0 link"] = (100 / shape.planes, "%")
     found["lost with one T0"] = (100 / shape.planes, "%")
     found["lost with one T0-T1 link"] = (100 / shape.aggs_per_pod, "%")
@@ -74,6 +76,12 @@ def figures(fabric: FabricView) -> dict[str, tuple[float, str]]:
         found["lost with one T1-T2 link"] = (100 / shape.cores, "%")
         found["lost with one T2"] = (100 / shape.cores, "%")
     return found
+
+
+def _programs(fabric: FabricView) -> dict[str, tuple[float, str]]:
+    """Switches by program, where one runs another program than "forward"."""
+    others = Counter(fabric.programs.values())
+    return {f'switches that run "{name}"': (count, "") for name, count in sorted(others.items())}
 
 
 _TIERS = ("NIC-T0", "T0-T1", "T1-T2")

@@ -14,7 +14,7 @@ from loomnet.base.table import Table
 from loomnet.base.units import Rate, Size, Time
 from loomnet.fabrics.clos_shape import Clos
 from loomnet.fabrics.links import HalfLink, Link, changed
-from loomnet.fabrics.nodes import PLACEMENTS, ROLES, Host, Switch
+from loomnet.fabrics.nodes import FORWARD, PLACEMENTS, ROLES, Host, Switch
 
 MAX_PLANES = 8  # three bits of an entropy value name the plane
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
@@ -122,6 +122,26 @@ class Fabric:
         for name in self.match_switches(pattern):
             self.switches[name] = replace(self.switches[name], placement=placement)
         return self
+
+    @checked_call
+    def program(self, pattern: str, program: str = FORWARD, /, **options: Any) -> Fabric:
+        """Says which switch program the switches run that a name or glob stands for, on both
+        clocks, and with which options. Every other switch runs "forward". Returns itself."""
+        where = f"program {_text('program', pattern)}"
+        if not isinstance(program, str):
+            raise FabricError(f"{where}: {quoted(program)} is not the name of a switch program")
+        names = self.match_switches(pattern)
+        _check_program(where, program, options)
+        given = tuple(sorted(options.items()))
+        for name in names:
+            self.switches[name] = replace(self.switches[name], program=program, options=given)
+        return self
+
+    @property
+    def programs(self) -> dict[str, str]:
+        """Switches that run another program than "forward": name -> program."""
+        return {name: switch.program for name, switch in self.switches.items()
+                if switch.program != FORWARD}
 
     def _fresh(self, name: str) -> None:
         if not _NAME.fullmatch(_text("node", name)):
@@ -312,6 +332,15 @@ class Fabric:
         from loomnet.fabrics.drawing import to_networkx
 
         return to_networkx(self)
+
+
+def _check_program(where: str, program: str, options: dict[str, Any]) -> None:
+    import loomnet._core as _core  # only a fabric that names programs loads the engine
+
+    try:
+        _core.check_switch_program(program, 1, options)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise FabricError(f"{where}: {error}") from None
 
 
 def _text(where: str, value: Any) -> str:

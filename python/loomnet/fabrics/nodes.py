@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 ROLES: tuple[str, ...] = ("rank", "server", "prober", "controller")
 
@@ -23,11 +24,17 @@ PLACEMENTS: dict[str, str] = {
 }
 
 
+FORWARD = "forward"  # the switch program of every switch for which no other is named
+
+
 @dataclass(frozen=True)
 class Switch:
-    """A switch of one plane; `ports` is its radix, None for as many as it has links."""
+    """A switch of one plane; `ports` is its radix, None for as many as it has links. `options`:
+    those of its program that were given, by name."""
 
     name: str
     plane: int = 0
     ports: int | None = None
     placement: str = "xdp"
+    program: str = FORWARD
+    options: tuple[tuple[str, Any], ...] = ()

@@ -24,6 +24,7 @@ from loomnet.faults.timetable import LinkChange, LinkState, RouteChange
 from loomnet.jobs.model import Job
 from loomnet.labs.lab import Lab
 from loomnet.labs.preparation import check_dilation, reroute_time
+from loomnet.measures.switch_state import SwitchState, switch_named
 from loomnet.plans.make import make_plan
 from loomnet.plans.model import Plan
 from loomnet.results.result import Result
@@ -234,6 +235,19 @@ class OpenLab:
         assert self._standing is not None
         with self._guard:
             return self._standing.counters()
+
+    def switch(self, name: str) -> SwitchState:
+        """What the program of a switch has counted so far, and its `snapshot()`. Live only; of a
+        run its result has it: result.switch(name). Raises UsageError with the nearest names."""
+        if self.clock != "live":
+            raise UsageError("switch: on the virtual clock a run has it: result.switch(name)")
+        self._check_open("switch")
+        assert self._standing is not None
+        found = switch_named(self._plan, name)
+        assert not isinstance(found, str)  # this plan is of the whole fabric
+        with self._guard:
+            return SwitchState.of(found, self._standing.counters(),
+                                  self._standing.network.snapshot(found))
 
     def __repr__(self) -> str:
         hosts, switches, links = self.fabric.counts

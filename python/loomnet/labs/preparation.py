@@ -101,6 +101,7 @@ def prepare(
     in_part = (
         fabric.uniform and clock == "virtual"
         and not any(isinstance(job, TorchJob) for job in jobs)
+        and not fabric.programs  # each of which may have a state of its own
         and not recorded  # a recording names links by numbers of the whole fabric
         and fabric.counts[2] > (BUILT_WHOLE_FOR_FAULTS if faults else BUILT_WHOLE)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from loomnet.base.errors import WallTimeError
 from loomnet.faults.timetable import Change
@@ -16,6 +16,7 @@ from loomnet.live.network import LiveNetwork
 from loomnet.live.plays import LiveTorch, LiveTraffic
 from loomnet.measures.run_data import Fidelity
 from loomnet.measures.samples import Sampler
+from loomnet.measures.switch_state import Snapshot
 from loomnet.plans.model import Plan
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
@@ -111,14 +112,8 @@ class LiveClock:
     def traffic_start_ps(self, play: TrafficPlay) -> int:
         return START_PS
 
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        """The engine's loop stands: its objects may be touched by this thread."""
-        self.live.pause()
-        try:
-            yield
-        finally:
-            self.live.resume()
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        return self.network.held()
 
     def traffic_state(self, traffic: Traffic) -> tuple[list[tuple[int, int]], bool]:
         if isinstance(traffic, CollectiveTraffic):
@@ -162,6 +157,9 @@ class LiveClock:
         totals["engine sockets"] = {
             f"drop_{name}" if name in _SOCKET_DROPS else name: n for name, n in loop.items() if n}
         self._totals = totals
+
+    def snapshots(self) -> dict[str, Snapshot]:
+        return {switch.name: self.network.snapshot(switch) for switch in self.engine.with_state}
 
     def totals(self) -> dict[str, dict[str, int]]:
         return self._totals

@@ -7,7 +7,7 @@ import contextlib
 import os
 import resource
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import loomnet._core as _core
@@ -17,6 +17,7 @@ from loomnet.live import doctor
 from loomnet.live.capture import CaptureServer
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.nodes import HostPort, HostSpec, LiveFabric
+from loomnet.measures.switch_state import Snapshot
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
@@ -108,7 +109,8 @@ class LiveNetwork:
             node = self.glue.switches[switch.name]
             tables = self.engine.tables(switch, switch.routes)
             switches.append((switch.number, node.netns, switch.name,
-                             self.engine.hash_seed(switch.number), tables, "forward", {}))
+                             self.engine.hash_seed(switch.number), tables,
+                             switch.program, dict(switch.options)))
             ports += [(switch.number, port, "xdp", node.netns, f"s{port}", "")
                       for port in range(len(switch.ports))]
         configured: dict[str, list[HostPort]] = {}
@@ -141,6 +143,8 @@ class LiveNetwork:
             if isinstance(change, LinkChange):
                 self._change_link(change)
             elif isinstance(change, RouteChange | SwitchChange):
+                if isinstance(change, SwitchChange):
+                    self._reboot(change.node)
                 self._set_tables(self.engine.tables_after(change))
 
     def _change_link(self, change: LinkChange) -> None:
@@ -156,6 +160,30 @@ class LiveNetwork:
             if node < len(self.plan.hosts):
                 self.live.set_carrier(node, port, state.up)
 
+    def _reboot(self, node: int) -> None:
+        switch = next(each for each in self.plan.switches if each.number == node)
+        if switch.in_kernel:
+            self.live.reset_switch(self.engine.node(node))
+            return
+        with self.held():
+            self.engine.reboot(node)
+
+    def snapshot(self, switch: SwitchPlan) -> Snapshot:
+        """The state of a switch's program, while the loop runs."""
+        if switch.in_kernel:
+            return self.live.switch_snapshot(self.engine.node(switch.number))
+        with self.held():
+            return self.engine.snapshot(switch.number)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The engine's loop stands: its objects may be touched by this thread."""
+        self.live.pause()
+        try:
+            yield
+        finally:
+            self.live.resume()
+
     def _set_tables(self, batches: list[tuple[SwitchPlan, Any]]) -> None:
         for switch, tables in batches:
             if switch.in_kernel:
@@ -163,9 +191,6 @@ class LiveNetwork:
         native = [(switch, tables) for switch, tables in batches if not switch.in_kernel]
         if not native:
             return
-        self.live.pause()
-        try:
+        with self.held():
             for switch, tables in native:
                 self.engine.network.set_tables(self.engine.node(switch.number), tables)
-        finally:
-            self.live.resume()

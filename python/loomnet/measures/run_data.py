@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from loomnet.fabrics.link_settings import LEAST_OVERHEAD, FrameOverhead
 from loomnet.faults.timetable import Window
+from loomnet.measures.switch_state import Snapshot
 
 if TYPE_CHECKING:
     from loomnet.measures.samples import Samples
@@ -118,6 +119,8 @@ class RunData:
     overhead: FrameOverhead = LEAST_OVERHEAD
     reason: str | None = None  # why it ended, unless "finished"
     deterministic: bool = True
+    # State of the switch programs at the run's end, by switch; of those that have any.
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
     directory: Path | None = None  # holds ranks/<n>.log
     completion_ps: int | None = None  # from the job's start to its end
     # Elements (collectives) or bytes (flows) that arrived altered; None: lengths only, no bytes.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from loomnet.fabrics.link_settings import MIN_QUEUE_PACKETS
+from loomnet.fabrics.nodes import FORWARD
 from loomnet.fabrics.topology import PartialTopology, Topology
 from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.usid_plan import PlanePaths, SwitchUsids, UsidPlan
@@ -91,6 +92,8 @@ class SwitchPlan:
     buffer_bytes: int  # the shared buffer its egress queues draw from, what PFC reserves included
     pfc: bool  # some port of it is lossless
     placement: str = "xdp"  # on the live clock
+    program: str = FORWARD
+    options: tuple[tuple[str, Any], ...] = ()  # of the program, those that were given
 
     @property
     def in_kernel(self) -> bool:

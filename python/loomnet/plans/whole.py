@@ -114,4 +114,6 @@ def _switch_plan(fabric: Fabric, topology: Topology, name: str, links: Sequence[
         queued + reserved,
         reserved > 0,
         fabric.switches[name].placement,
+        fabric.switches[name].program,
+        fabric.switches[name].options,
     )

@@ -17,6 +17,7 @@ from loomnet.measures import training as measure
 from loomnet.measures.rows import Measured, Metric, stands
 from loomnet.measures.rows import metric as make_metric
 from loomnet.measures.run_data import RunData
+from loomnet.measures.switch_state import SwitchState, switch_named
 from loomnet.plans.model import Plan
 from loomnet.processes.folder import read_bounded
 
@@ -197,6 +198,12 @@ class Result:
             sums += numpy.bincount(bins, host.payload, minlength=len(sums))
         times = numpy.arange(len(sums)) * (width / 1e12)
         return Series(name, "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist())
+
+    def switch(self, name: str) -> SwitchState:
+        """What the program of a switch counted, and its `snapshot()` at the run's end. Raises
+        UsageError with the three nearest names."""
+        return SwitchState.of(switch_named(self.plan, name), self.data.totals,
+                              self.data.snapshots.get(name, {}))
 
     @property
     def unequal_hashes(self) -> int | None:

@@ -13,10 +13,12 @@ import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.units import Time
+from loomnet.fabrics.nodes import FORWARD
 from loomnet.fabrics.topology import PartialTopology
 from loomnet.faults.timetable import Change, LinkChange, RouteChange, SwitchChange
 from loomnet.jobs.model import Job
 from loomnet.measures.run_data import HostSeries
+from loomnet.measures.switch_state import Snapshot
 from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
@@ -105,7 +107,8 @@ class Engine:
             kernel = live and switch.in_kernel
             node = self.network.add_switch(
                 len(switch.ports), kernel=kernel, hash_seed=self.hash_seed(switch.number),
-                buffer_bytes=switch.buffer_bytes, pfc=switch.pfc)
+                buffer_bytes=switch.buffer_bytes, pfc=switch.pfc, program=switch.program,
+                options=dict(switch.options))
             self._node[switch.number] = node
             if not kernel:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
@@ -231,6 +234,20 @@ class Engine:
                                     block=switch.usids.block, own=[], adjacencies=[], fib=[],
                                     hosts=[], groups=[])
 
+    @cached_property
+    def with_state(self) -> list[SwitchPlan]:
+        """Switches whose program may hold a state: "forward" holds none."""
+        return [switch for switch in self.plan.switches if switch.program != FORWARD]
+
+    def snapshot(self, switch: int) -> Snapshot:
+        """The state of a switch's program, where the engine runs it."""
+        return self.network.switch_snapshot(self._node[switch])
+
+    def reboot(self, switch: int) -> None:
+        """The state of a switch's program is zeros and its tables are gone, where the engine runs
+        it; what it counted stays."""
+        self.network.reset_switch(self._node[switch])
+
     # --- queue pairs ------------------------------------------------------------------------------
     def connect(self, source: int, local: int, destination: int, remote: int) -> None:
         """Connects a queue pair both ways; numbers are the ends' own."""
@@ -293,7 +310,9 @@ class Engine:
                     queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
                     delay_ps=half.delay_ps + state.extra_delay_ps,
                     impairment={"loss": state.loss, "burst": state.burst})
-            elif isinstance(change, RouteChange | SwitchChange) and not self._live:
+            elif isinstance(change, RouteChange | SwitchChange):
+                if isinstance(change, SwitchChange):
+                    self.reboot(change.node)
                 for switch, tables in self.tables_after(change):
                     self.network.schedule_tables(at_ps, self._node[switch.number], tables)
 

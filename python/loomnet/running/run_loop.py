@@ -11,6 +11,7 @@ from loomnet.base.errors import WallTimeError
 from loomnet.faults.timetable import Change
 from loomnet.measures.run_data import Fidelity, Iteration, RunData, RunFault
 from loomnet.measures.samples import Sampler
+from loomnet.measures.switch_state import Snapshot
 from loomnet.running.play import FOREVER, Play, PlayClock, shifted
 from loomnet.running.recording import Recording
 from loomnet.running.request import Progress, RunRequest
@@ -43,6 +44,9 @@ class Clock(PlayClock, Protocol):
         ...
     def finish(self) -> None:
         """Ends all traffic: counters move no more."""
+        ...
+    def snapshots(self) -> dict[str, Snapshot]:
+        """The state of every switch program that has any, by switch; before finish()."""
         ...
     def totals(self) -> dict[str, dict[str, int]]:
         """Every counter, by object; zeros left out."""
@@ -230,11 +234,13 @@ class RunLoop:
 
     # --- the end ----------------------------------------------------------------------------------
     def collect(self) -> list[RunData]:
+        snapshots = self.clock.snapshots()
         self.clock.finish()
         origin = self.lead.origin_ps
         shared: dict[str, Any] = {
             "fidelity": self.clock.fidelity(self.lead, self.plays),
             "totals": self.clock.totals(),
+            "snapshots": snapshots,
             "samples": None if self.sampler is None else self.sampler.samples,
             "deterministic": self.clock.deterministic,
         }

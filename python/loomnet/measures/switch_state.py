@@ -1,0 +1,51 @@
+"""What the program of one switch held and counted in a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import in_quotes
+from loomnet.fabrics.nodes import FORWARD
+from loomnet.plans.model import Plan, SwitchPlan
+
+# Name of the rows -> the rows that are not all zeros, each with its number as "row".
+Snapshot = Mapping[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class SwitchState:
+    """`program` and `options` are as the fabric names them; `counters` are those above zero."""
+
+    name: str
+    program: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
+    state: Snapshot = field(default_factory=dict, repr=False)
+
+    def snapshot(self) -> Snapshot:
+        """The program's state at the run's end: name of its rows -> rows, without those that are
+        all zeros. Empty for a program without state, as "forward" is."""
+        return self.state
+
+    @classmethod
+    def of(cls, switch: SwitchPlan | str, totals: Mapping[str, Mapping[str, int]],
+           state: Snapshot) -> SwitchState:
+        """Of a switch with these totals of a run. A name stands for a switch that was not built
+        because no packet of the run could meet it."""
+        if isinstance(switch, str):
+            return cls(switch, FORWARD)
+        return cls(switch.name, switch.program, dict(switch.options),
+                   totals.get(f"switch {switch.name}", {}), state)
+
+
+def switch_named(plan: Plan, name: str) -> SwitchPlan | str:
+    """The switch of that name, or the name of one that the plan has left out. Raises UsageError
+    with the three nearest names."""
+    found = plan.topology.fabric.match_switches(name)
+    if found != [name]:  # a glob
+        raise UsageError(f"switch: {in_quotes(name)} stands for {len(found)} switches; "
+                         f"name one, as {found[0]}")
+    return next((each for each in plan.switches if each.name == name), name)
