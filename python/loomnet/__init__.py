@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from loomnet.labs.open_lab import lab as lab
     from loomnet.labs.scenario import load as load
     from loomnet.labs.scenario import scenario as scenario
+    from loomnet.plugins import change as change
+    from loomnet.plugins import plugin as plugin
+    from loomnet.plugins.controllers import controller as controller
     from loomnet.results.baselines import assert_matches as assert_matches
     from loomnet.results.comparison import compare as compare
     from loomnet.results.report import Report as Report
@@ -82,6 +85,7 @@ _HOMES = {
     "labs.lab": ("Lab", "run"),
     "labs.open_lab": ("lab", "OpenLab"),
     "labs.scenario": ("scenario", "load"),
+    "plugins.controllers": ("controller",),
     "results.result": ("Result",),
     "results.report": ("Report", "report_schema"),
     "results.comparison": ("compare",),
@@ -89,7 +93,8 @@ _HOMES = {
     "sweeps.sweep": ("sweep",),
 }
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = {"clos": "fabrics.clos"}  # public modules
+# Public modules.
+_MODULES = {"clos": "fabrics.clos", "plugin": "plugins.plugin", "change": "plugins.change"}
 
 # Type checkers read the imports above.
 __all__ = [*_EXPORTS, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]

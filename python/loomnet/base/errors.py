@@ -49,6 +49,10 @@ class AddressError(FabricError):
     """The uSID or entropy-value space is too small for this fabric."""
 
 
+class PluginError(UsageError):
+    """A plug-in's class does not keep its contract, or its own code raised. Exit status 2."""
+
+
 class PrivilegeError(LoomnetError):
     """The run needs root or a capability; the message holds the line to type. Exit status 2."""
 

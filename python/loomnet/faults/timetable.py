@@ -32,6 +32,14 @@ class LinkState:
     def healthy(self) -> bool:
         return self == LinkState()
 
+    def and_also(self, other: LinkState) -> LinkState:
+        """Both at once: losses as independent, delays as a sum, rates as shares."""
+        return LinkState(
+            up=self.up and other.up, loss=self.loss + other.loss - self.loss * other.loss,
+            burst=max(self.burst, other.burst),
+            extra_delay_ps=self.extra_delay_ps + other.extra_delay_ps,
+            share=self.share * other.share, queue_share=self.queue_share * other.queue_share)
+
 
 @dataclass(frozen=True)
 class LinkChange:
@@ -47,9 +55,11 @@ class SwitchChange:
 
 @dataclass(frozen=True)
 class RouteChange:
-    """The fabric has reconverged: install these ECMP tables."""
+    """The fabric has reconverged: install these ECMP tables. `avoided`: the links and the switches
+    (numbers) that they lead around."""
 
     tables: EcmpTables
+    avoided: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
 
 
 @dataclass(frozen=True)
@@ -176,7 +186,7 @@ class Timetable:
         begun: list[int] = []
         for _, _, kind, index, routed in due:
             if routed is not None:
-                changes.append(RouteChange(self._plan.reconverged(*routed)))
+                changes.append(RouteChange(self._plan.reconverged(*routed), routed))
                 continue
             self._last_change = at
             if kind == "begin":

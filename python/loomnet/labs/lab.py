@@ -26,6 +26,7 @@ from loomnet.labs.preparation import ending_of, list_of_jobs, prepare, result_of
 from loomnet.measures import rows as rows
 from loomnet.measures.rows import check_plain
 from loomnet.plans.make import check_seed
+from loomnet.plugins.controllers import ControllerChoice, controllers_of
 from loomnet.processes.folder import Folder
 from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
@@ -185,6 +186,7 @@ class Lab:
         dilation: float = 1.0,
         trace: str | Path | None = None,
         pcap: Mapping[str, str | Path] | None = None,
+        controllers: Iterable[ControllerChoice] = (),
         **options: Any,
     ) -> Result:
         """Runs a job, or several at once, on a fabric under faults and returns their figures.
@@ -195,6 +197,8 @@ class Lab:
         `settle`: phase `after` begins so long behind the last fault. `dilation`: live clock only.
         `trace`: a Perfetto trace is written here; `pcap`: "NODE:PORT" -> pcapng file. What the lab
         itself was told to record is recorded where these are not given.
+        `controllers`: [ln.controller("mine", every="30 ms")]: registered classes that look at the
+        run and change its network.
         `options`: the transport's own, by its name: `tcp={"cc": "bbr"}`, `mrc={"evs_per_qp": 16}`;
         `sample="10 ms"` with `queues=["p0.leaf0->p0.leaf1"]` notes bytes waiting in ports and the
         state of TCP senders in steps of this time: `result.data.samples`.
@@ -206,7 +210,7 @@ class Lab:
         jobs = list_of_jobs(job)
         request = self._request(
             fabric, jobs, list_of_faults(faults), label, seed, reroute_delay, dilation, options,
-            recorded=bool(record or self._record),
+            controllers_of(controllers), recorded=bool(record or self._record),
         )
         settle = Time.given("run: settle", settle)
         request = self._recorded(request, record)
@@ -267,6 +271,7 @@ class Lab:
         reroute_delay: Any,
         dilation: float,
         options: dict[str, Any],
+        controllers: list[ControllerChoice],
         *,
         recorded: bool,
     ) -> RunRequest:
@@ -282,7 +287,8 @@ class Lab:
         prepared = prepare(
             fabric, jobs, faults, clock=self.clock, seed=self.seed if seed is None else seed,
             base=self._base, reroute_delay=reroute_delay, dilation=dilation,
-            options=options, moments=self._moments.get(label), recorded=recorded, replayed=gaps)
+            options=options, moments=self._moments.get(label), recorded=recorded, replayed=gaps,
+            controllers=controllers)
         if label and self._source is not None and label == self._source.name:
             raise UsageError(f"run: label {quoted(label)} is the name of the scenario's file, of "
                              "which a run keeps a copy; choose another")

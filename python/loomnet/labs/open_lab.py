@@ -246,8 +246,7 @@ class OpenLab:
         found = switch_named(self._plan, name)
         assert not isinstance(found, str)  # this plan is of the whole fabric
         with self._guard:
-            return SwitchState.of(found, self._standing.counters(),
-                                  self._standing.network.snapshot(found))
+            return self._standing.network.switch_state(found)
 
     def __repr__(self) -> str:
         hosts, switches, links = self.fabric.counts

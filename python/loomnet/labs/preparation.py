@@ -21,6 +21,7 @@ from loomnet.labs.run_bounds import check_run
 from loomnet.measures import training as measure
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.plans.make import make_plan
+from loomnet.plugins.controllers import ControllerChoice
 from loomnet.results.result import Result
 from loomnet.running.request import JobRequest, RunRequest
 from loomnet.systems.registry import check, transport, transports
@@ -73,6 +74,7 @@ def prepare(
     moments: Mapping[str, tuple[int, int]] | None,
     recorded: bool,
     replayed: tuple[Any, ...] | None,
+    controllers: Sequence[ControllerChoice] = (),
 ) -> RunRequest:
     """The request of a run that is yet to get its folder. `recorded`: whether packets are captured;
     `replayed`: compute times of the live run that this one repeats on the virtual clock; None: it
@@ -101,6 +103,7 @@ def prepare(
     in_part = (
         fabric.uniform and clock == "virtual"
         and not any(isinstance(job, TorchJob) for job in jobs)
+        and not controllers  # which may name any link
         and not fabric.programs  # each of which may have a state of its own
         and not recorded  # a recording names links by numbers of the whole fabric
         and fabric.counts[2] > (BUILT_WHOLE_FOR_FAULTS if faults else BUILT_WHOLE)
@@ -136,6 +139,7 @@ def prepare(
         reroute_delay=reroute,
         dilation=dilation,
         options=options,
+        controllers=tuple(each.made(plan) for each in controllers),
     )
 
 

@@ -16,8 +16,8 @@ from loomnet.live.network import LiveNetwork
 from loomnet.live.plays import LiveTorch, LiveTraffic
 from loomnet.measures.run_data import Fidelity
 from loomnet.measures.samples import Sampler
-from loomnet.measures.switch_state import Snapshot
-from loomnet.plans.model import Plan
+from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
@@ -158,8 +158,8 @@ class LiveClock:
             f"drop_{name}" if name in _SOCKET_DROPS else name: n for name, n in loop.items() if n}
         self._totals = totals
 
-    def snapshots(self) -> dict[str, Snapshot]:
-        return {switch.name: self.network.snapshot(switch) for switch in self.engine.with_state}
+    def switch_state(self, switch: SwitchPlan) -> SwitchState:
+        return self.network.switch_state(switch)
 
     def totals(self) -> dict[str, dict[str, int]]:
         return self._totals

@@ -17,7 +17,7 @@ from loomnet.live import doctor
 from loomnet.live.capture import CaptureServer
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.nodes import HostPort, HostSpec, LiveFabric
-from loomnet.measures.switch_state import Snapshot
+from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
@@ -168,12 +168,14 @@ class LiveNetwork:
         with self.held():
             self.engine.reboot(node)
 
-    def snapshot(self, switch: SwitchPlan) -> Snapshot:
-        """The state of a switch's program, while the loop runs."""
-        if switch.in_kernel:
-            return self.live.switch_snapshot(self.engine.node(switch.number))
-        with self.held():
-            return self.engine.snapshot(switch.number)
+    def switch_state(self, switch: SwitchPlan) -> SwitchState:
+        """What a switch's program has counted and holds, while the loop runs."""
+        if not switch.in_kernel:
+            with self.held():
+                return self.engine.switch_state(switch)
+        node = self.engine.node(switch.number)
+        return SwitchState.of(switch, self.live.switch_counters(node),
+                              self.live.switch_snapshot(node))
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

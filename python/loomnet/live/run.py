@@ -23,6 +23,7 @@ from loomnet.running.engine import check_options
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_loop import RunLoop
 
+LEAST_EVERY_PS = 5 * 10**9  # wall time between two calls of a controller in Python
 LEAST_SAMPLE_PS = 10**9  # wall time: each look at the queues takes the loop from its packets
 
 
@@ -47,6 +48,12 @@ class LiveRunner:
         if sampler is not None and sampler.samples.every_ps * request.dilation < LEAST_SAMPLE_PS:
             raise UsageError(f"run: sample={Time.of(sampler.samples.every_ps)}: live, two looks "
                              f"are {Time.of(LEAST_SAMPLE_PS)} of wall time or more apart")
+        for seat in request.controllers:
+            seat.least_ps = round(LEAST_EVERY_PS / request.dilation)
+            if seat.every_ps is not None and seat.every_ps < seat.least_ps:
+                raise UsageError(f'controller "{seat.name}": every={Time.of(seat.every_ps)}: live, '
+                                 f"a controller is called every {Time.of(seat.least_ps)} or "
+                                 "slower; a faster one is a plug-in in C++")
         check_plan(request.plan)
         load = offered_by(request) / request.dilation
         if load > PASSES_PER_SECOND and not request.options.get("over_budget"):

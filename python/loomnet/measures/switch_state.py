@@ -31,14 +31,14 @@ class SwitchState:
         return self.state
 
     @classmethod
-    def of(cls, switch: SwitchPlan | str, totals: Mapping[str, Mapping[str, int]],
-           state: Snapshot) -> SwitchState:
-        """Of a switch with these totals of a run. A name stands for a switch that was not built
-        because no packet of the run could meet it."""
+    def of(cls, switch: SwitchPlan | str, counters: Mapping[str, int], state: Snapshot
+           ) -> SwitchState:
+        """Of a switch that has counted this. A name stands for a switch that was not built because
+        no packet of the run could meet it."""
         if isinstance(switch, str):
             return cls(switch, FORWARD)
         return cls(switch.name, switch.program, dict(switch.options),
-                   totals.get(f"switch {switch.name}", {}), state)
+                   {name: n for name, n in counters.items() if n}, state)
 
 
 def switch_named(plan: Plan, name: str) -> SwitchPlan | str:

@@ -202,7 +202,8 @@ class Result:
     def switch(self, name: str) -> SwitchState:
         """What the program of a switch counted, and its `snapshot()` at the run's end. Raises
         UsageError with the three nearest names."""
-        return SwitchState.of(switch_named(self.plan, name), self.data.totals,
+        return SwitchState.of(switch_named(self.plan, name),
+                              self.data.totals.get(f"switch {name}", {}),
                               self.data.snapshots.get(name, {}))
 
     @property

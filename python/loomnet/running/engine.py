@@ -18,7 +18,7 @@ from loomnet.fabrics.topology import PartialTopology
 from loomnet.faults.timetable import Change, LinkChange, RouteChange, SwitchChange
 from loomnet.jobs.model import Job
 from loomnet.measures.run_data import HostSeries
-from loomnet.measures.switch_state import Snapshot
+from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
@@ -239,9 +239,11 @@ class Engine:
         """Switches whose program may hold a state: "forward" holds none."""
         return [switch for switch in self.plan.switches if switch.program != FORWARD]
 
-    def snapshot(self, switch: int) -> Snapshot:
-        """The state of a switch's program, where the engine runs it."""
-        return self.network.switch_snapshot(self._node[switch])
+    def switch_state(self, switch: SwitchPlan) -> SwitchState:
+        """What a switch's program has counted and holds, where the engine runs it."""
+        node = self._node[switch.number]
+        return SwitchState.of(switch, self.network.switch_counters(node),
+                              self.network.switch_snapshot(node))
 
     def reboot(self, switch: int) -> None:
         """The state of a switch's program is zeros and its tables are gone, where the engine runs

@@ -40,7 +40,7 @@ class Play(ABC):
     `ended` None while it runs; `counters` as RunData has them.
     """
 
-    # Of the play that leads: called for each iteration as it is found.
+    # Called for each iteration as it is found.
     on_iteration: Callable[[Iteration], None] | None = None
 
     def __init__(self, clock: PlayClock, request: RunRequest, asked: JobRequest) -> None:

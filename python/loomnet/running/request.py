@@ -19,6 +19,7 @@ from loomnet.faults.timetable import Timetable
 from loomnet.jobs.model import Job
 from loomnet.measures.run_data import Iteration, RunData
 from loomnet.plans.model import Plan
+from loomnet.plugins.controllers import Seat
 from loomnet.processes.folder import Folder
 
 if TYPE_CHECKING:
@@ -81,6 +82,12 @@ class RunRequest:
     options: dict[str, Any] = field(default_factory=dict)
     recording: Recording | None = None  # files that are open, for the engine to fill
     folder: Folder | None = None
+    controllers: tuple[Seat, ...] = ()  # fresh, as the timetable is
+
+    @property
+    def changes_to_come(self) -> bool:
+        """Whether a fault or a controller is due at a known time."""
+        return any(each.next_time() is not None for each in (self.timetable, *self.controllers))
 
     @property
     def lead(self) -> JobRequest:

@@ -5,16 +5,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 
 from loomnet.base.errors import WallTimeError
 from loomnet.faults.timetable import Change
 from loomnet.measures.run_data import Fidelity, Iteration, RunData, RunFault
 from loomnet.measures.samples import Sampler
-from loomnet.measures.switch_state import Snapshot
+from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.model import SwitchPlan
+from loomnet.plugins.controllers import Event
+from loomnet.running.control import Control, Faults
 from loomnet.running.play import FOREVER, Play, PlayClock, shifted
 from loomnet.running.recording import Recording
 from loomnet.running.request import Progress, RunRequest
+from loomnet.running.run_view import RunView, name_of
 
 PROGRESS_S = 0.25
 
@@ -45,8 +51,11 @@ class Clock(PlayClock, Protocol):
     def finish(self) -> None:
         """Ends all traffic: counters move no more."""
         ...
-    def snapshots(self) -> dict[str, Snapshot]:
-        """The state of every switch program that has any, by switch; before finish()."""
+    def held(self) -> AbstractContextManager[None]:
+        """While it lasts no time passes, and the engine's objects may be touched."""
+        ...
+    def switch_state(self, switch: SwitchPlan) -> SwitchState:
+        """What a switch's program has counted and holds; before finish()."""
         ...
     def totals(self) -> dict[str, dict[str, int]]:
         """Every counter, by object; zeros left out."""
@@ -77,6 +86,9 @@ class RunLoop:
                  on_progress: Callable[[Progress], None], sampler: Sampler | None) -> None:
         self.request, self.clock, self.plays = request, clock, list(plays)
         self.lead, self.table, self.sampler = plays[0], request.timetable, sampler
+        self.control = Control(
+            request.plan, [Faults(self.table, name_of(self.lead)), *request.controllers],
+            lambda now: RunView(now, clock, self.plays, self.control.state))
         self.on_progress = on_progress
         self.waiting = list(plays)  # for their time to start
         self.prepared: list[Play] = []
@@ -90,7 +102,8 @@ class RunLoop:
             for play in self.plays:
                 play.prepare()
                 self.prepared.append(play)
-            self.lead.on_iteration = self.on_iteration
+            for play in self.plays:
+                play.on_iteration = partial(self.on_iteration, play)
             self.clock.start(self.plays)
             self.start_due()
             while self.running:
@@ -107,7 +120,8 @@ class RunLoop:
         finally:
             for play in self.prepared:
                 self.close(play)
-            self.lead.on_iteration = None  # it refers to this loop, which refers to the play
+            for play in self.plays:
+                play.on_iteration = None  # it refers to this loop, which refers to the play
         return self.collect()
 
     def close(self, play: Play) -> None:
@@ -118,7 +132,11 @@ class RunLoop:
         if play.ended is None:  # an error of ours is on its way up
             play.end("interrupted", None)
         play.end_ps = self.clock.now_ps
-        play.stop()
+        self.control.faults_alone = True  # nothing of a user's may keep a process from being ended
+        try:
+            play.stop()
+        finally:
+            self.control.faults_alone = False
         if play not in self.waiting:
             play.sample()
 
@@ -146,8 +164,8 @@ class RunLoop:
         return max(min(ends, default=FOREVER), self.clock.now_ps)
 
     def next_change(self) -> int | None:
-        """Engine time of the timetable's next change; None where none has a time yet."""
-        due, origin = self.table.next_time(), self.lead.origin_ps
+        """Engine time at which a controller is due next; None where none has a time yet."""
+        due, origin = self.control.next_time(), self.lead.origin_ps
         return None if due is None or origin is None else origin + due
 
     def look(self, stop: str) -> None:
@@ -167,6 +185,7 @@ class RunLoop:
             if (verdict := play.outcome()) is not None:
                 play.end(*verdict)
                 self.close(play)
+                self.on_end(play)
         playing = self.playing
         if stop == "stuck" and any(play.told for play in playing):
             stop = "looked"  # what has been told of something may move although time stood
@@ -176,6 +195,7 @@ class RunLoop:
             if (trouble := play.trouble(stop)) is not None:
                 play.stalled(trouble)
                 self.close(play)
+                self.on_end(play)
         if self.wall_is_over():
             for play in self.running:
                 play.wall_is_over(self.request.wall_reason)
@@ -185,13 +205,22 @@ class RunLoop:
         return most is not None and time.monotonic() - self.began > most
 
     # --- changes ----------------------------------------------------------------------------------
-    def on_iteration(self, iteration: Iteration) -> None:
-        self.apply(self.table.on_iteration(iteration.number, iteration.start_ps, iteration.end_ps))
+    def on_iteration(self, play: Play, iteration: Iteration) -> None:
+        origin, own = self.lead.origin_ps, play.origin_ps
+        if origin is not None and own is not None:
+            at = iteration.end_ps + own - origin
+            self.apply(self.control.on_event(
+                self.lead.now(), Event("iteration", at, name_of(play), iteration)))
+
+    def on_end(self, play: Play) -> None:
+        if self.running:
+            now = self.lead.now()
+            self.apply(self.control.on_event(now, Event("end", now, name_of(play), play.ended)))
 
     def change_due(self) -> None:
         due = self.next_change()
         if due is not None and due <= self.clock.now_ps:
-            self.apply(self.table.advance(self.lead.now()))
+            self.apply(self.control.advance(self.lead.now()))
 
     def skip(self) -> bool:
         """Nothing is left to happen: whether time could be passed to a change or a job's start."""
@@ -234,11 +263,16 @@ class RunLoop:
 
     # --- the end ----------------------------------------------------------------------------------
     def collect(self) -> list[RunData]:
-        snapshots = self.clock.snapshots()
-        self.clock.finish()
         origin = self.lead.origin_ps
+        snapshots = {switch.name: self.clock.switch_state(switch).snapshot()
+                     for switch in self.clock.engine.with_state}
+        self.clock.finish()
+        fidelity = self.clock.fidelity(self.lead, self.plays)
+        if self.request.controllers:
+            fidelity.notes["controllers"] = "; ".join(
+                seat.choice.describe() for seat in self.request.controllers)
         shared: dict[str, Any] = {
-            "fidelity": self.clock.fidelity(self.lead, self.plays),
+            "fidelity": fidelity,
             "totals": self.clock.totals(),
             "snapshots": snapshots,
             "samples": None if self.sampler is None else self.sampler.samples,

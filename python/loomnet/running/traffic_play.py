@@ -125,7 +125,7 @@ class VirtualTraffic(TrafficPlay):
     def trouble(self, stop: str) -> str | None:
         if stop == "looked":
             return None
-        if self.virtual.idle and self.request.timetable.next_time() is None:
+        if self.virtual.idle and not self.request.changes_to_come:
             return f"nothing left to happen at {Time.of(self.now())} and the job is not done"
         payload = self.engine.payload(self.placement)
         # A flow yet to start and a rank that computes wait for nothing that the network owes.

@@ -13,7 +13,8 @@ from loomnet.faults.timetable import Change
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Fidelity, RunData
 from loomnet.measures.samples import Sampler
-from loomnet.measures.switch_state import Snapshot
+from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.model import SwitchPlan
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine, check_options, model_of
@@ -161,9 +162,8 @@ class VirtualClock:
             self.engine.close_meter(host)
         self.network.clear()
 
-    def snapshots(self) -> dict[str, Snapshot]:
-        return {switch.name: self.engine.snapshot(switch.number)
-                for switch in self.engine.with_state}
+    def switch_state(self, switch: SwitchPlan) -> SwitchState:
+        return self.engine.switch_state(switch)
 
     def totals(self) -> dict[str, dict[str, int]]:
         return self.engine.totals()

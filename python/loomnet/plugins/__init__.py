@@ -1,0 +1,1 @@
+"""Plug-ins in Python: congestion controls, controllers and priorities, registered by name."""

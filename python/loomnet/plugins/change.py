@@ -1,0 +1,149 @@
+"""`ln.change`: what a controller asks to be changed. Each function returns one entry of the list
+that `advance` or `on_event` returns; the run carries it out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loomnet.base.arguments import checked_call
+from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.base.units import Rate, Time
+from loomnet.faults.timetable import Change, LinkChange, LinkState, RouteChange, SwitchChange
+from loomnet.plans.model import Plan
+
+
+@dataclass(frozen=True)
+class Link:
+    """Made by link()."""
+
+    pattern: str
+    up: bool
+    rate: Rate | None
+    share: float
+    extra_delay: Time
+    loss: float
+    burst: float
+
+    def resolved(self, plan: Plan) -> list[Change]:
+        found: list[Change] = []
+        numbers = plan.topology.link_number
+        for link, direction in plan.topology.fabric.match(self.pattern):
+            number = 2 * numbers[link.name]
+            both = direction == 0 or not self.up  # carrier is lost at both ends
+            halves = [number] * (both or direction > 0) + [number + 1] * (both or direction < 0)
+            found += [LinkChange(half, self._state(plan, half)) for half in halves]
+        return found
+
+    def _state(self, plan: Plan, number: int) -> LinkState:
+        half, share = plan.half(number), self.share
+        if self.rate is not None:
+            share = self.rate.count / half.rate_bps
+            if share > 1:
+                raise UsageError(f"change.link: {self.rate} is above {half.name}'s own rate, "
+                                 f"{Rate.of(half.rate_bps)}")
+        return LinkState(up=self.up, loss=self.loss, burst=self.burst,
+                         extra_delay_ps=self.extra_delay.count, share=share, queue_share=share)
+
+
+@dataclass(frozen=True)
+class Switch:
+    """Made by switch()."""
+
+    pattern: str
+    up: bool
+
+    def resolved(self, plan: Plan) -> list[Change]:
+        numbers = plan.topology.number
+        return [SwitchChange(numbers[name], self.up)
+                for name in plan.topology.fabric.match_switches(self.pattern)]
+
+
+@dataclass(frozen=True)
+class Routes:
+    """Made by routes()."""
+
+    avoid: tuple[str, ...]
+
+    def resolved(self, plan: Plan) -> list[Change]:
+        topology, links, switches = plan.topology, set(), set()
+        for name in self.avoid:
+            if "--" in name or "->" in name:
+                links |= {topology.link_number[link.name]
+                          for link, _ in topology.fabric.match(name)}
+            else:
+                switches |= {topology.number[each] for each in topology.fabric.match_switches(name)}
+        avoided = frozenset(links), frozenset(switches)
+        return [RouteChange(plan.reconverged(*avoided), avoided)]
+
+
+Asked = Link | Switch | Routes
+
+
+@checked_call
+def link(
+    link: str,
+    *,
+    up: bool = True,
+    rate: Rate | str | float | None = None,
+    extra_delay: Time | str = "0 s",
+    loss: float = 0.0,
+    burst: float = 1.0,
+) -> Link:
+    """How a link (`a--b`) or one direction (`a->b`), globs allowed, is to be from now on.
+
+    Each change of a link replaces the controller's last one of it; what is not given is as the
+    fabric says, so `ln.change.link("a--b")` takes all back. `up=False` takes the carrier at both
+    ends. `rate`: a rate ("10 Gb/s") or a share of the link's own (0.25); queues and marking
+    thresholds shrink with it. `extra_delay` comes on top of the link's delay. `loss`: the share of
+    packets lost in silence, in bursts of mean `burst` packets. Faults of the run come on top.
+    """
+    if not isinstance(link, str):
+        raise UsageError(f"change.link: {quoted(link)} is not a link's name")
+    if not isinstance(up, bool):
+        raise UsageError(f"change.link: up={quoted(up)} must be True or False")
+    share, wanted = 1.0, None
+    if isinstance(rate, (int, float)) and not isinstance(rate, bool):
+        share = float(rate)
+        if not 0 < share <= 1:
+            raise UsageError(f"change.link: rate={quoted(rate)}: a share above 0, at most 1, or a "
+                             'rate such as "10 Gb/s"')
+    elif rate is not None:
+        wanted = Rate.given("change.link: rate", rate)
+        if wanted.count < 1:
+            raise UsageError(f"change.link: rate={wanted} must be above 0; up=False takes it down")
+    for name, value, least, most in (("loss", loss, 0, 1), ("burst", burst, 1, math.inf)):
+        if (isinstance(value, bool) or not isinstance(value, (int, float))
+                or not math.isfinite(value) or not least <= value <= most):
+            bounds = "0 to 1" if name == "loss" else "1 or more"
+            raise UsageError(f"change.link: {name}={quoted(value)} must be {bounds}")
+    extra = Time.given("change.link: extra_delay", extra_delay)
+    if extra.count < 0:
+        raise UsageError(f"change.link: extra_delay={extra} must not be negative")
+    return Link(link, up, wanted, share, extra, float(loss), float(burst))
+
+
+@checked_call
+def switch(switch: str, *, up: bool) -> Switch:
+    """Takes a switch (globs allowed) down, as ln.kill does: its links lose carrier, and what its
+    program held is gone. `up=True` gives it back its links and tables."""
+    if not isinstance(switch, str):
+        raise UsageError(f"change.switch: {quoted(switch)} is not a switch's name")
+    if not isinstance(up, bool):
+        raise UsageError(f"change.switch: up={quoted(up)} must be True or False")
+    return Switch(switch, up)
+
+
+@checked_call
+def routes(*, avoid: Sequence[str] = ()) -> Routes:
+    """ECMP tables of all switches, from now on: shortest paths around these links and switches
+    (names, globs allowed), and around what the run's faults have taken. Paths of MRC, which its
+    senders choose, are theirs. Each such change replaces the controller's last one."""
+    names = [avoid] if isinstance(avoid, str) else avoid
+    if not isinstance(names, (list, tuple, set, frozenset)) or not all(
+            isinstance(each, str) for each in names):
+        raise UsageError(f"change.routes: avoid={quoted(avoid)} is not a list of names of links "
+                         "and switches")
+    return Routes(tuple(sorted(names)) if isinstance(names, (set, frozenset)) else tuple(names))

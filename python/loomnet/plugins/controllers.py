@@ -1,0 +1,318 @@
+"""Controllers: classes that look at a run every so often and change its network. What a class of a
+user's must have, what it is given, and the checks of what it answers."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from loomnet.base.arguments import checked_call
+from loomnet.base.errors import LoomnetError, PluginError, UsageError
+from loomnet.base.names import did_you_mean, in_quotes, quoted
+from loomnet.base.units import Time
+from loomnet.faults.timetable import Change
+from loomnet.measures.switch_state import SwitchState
+from loomnet.plans.model import Plan
+from loomnet.plugins.change import Asked, Link, Routes, Switch
+from loomnet.plugins.failures import raised
+from loomnet.plugins.registry import CONTROLLER, plugin_named
+
+EVENTS = ("iteration", "phase", "link", "switch", "end")
+LEAST_EVERY = Time("1 ns")
+MOST_CHANGES = 100_000  # of one answer
+FOREVER = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened in a run, by `kind`:
+
+    - "iteration": the job `where` has finished one; `value.number`, `value.length_ps`.
+    - "phase": a fault with `phase=` has begun or ended; `value` is "begin" or "end".
+    - "link": the run's faults took the direction `where` ("a->b") down, or gave it back; `value` is
+      "down" or "up".
+    - "switch": the same of a switch.
+    - "end": the job `where` has ended; `value` is "finished", "stalled" or "failed".
+
+    `at`: picoseconds since the first job's first iteration began.
+    """
+
+    kind: str
+    at: int
+    where: str
+    value: Any
+
+
+class JobView(Protocol):
+    """A job of the run, as it is now."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def iterations(self) -> int:
+        """How many have ended."""
+        ...
+    @property
+    def last_iteration_s(self) -> float | None:
+        """Seconds that the last of them took."""
+        ...
+    @property
+    def payload_bytes(self) -> int:
+        """Payload that has arrived at the job's hosts so far."""
+        ...
+    @property
+    def ended(self) -> str | None:
+        """How the job has ended; None while it runs."""
+        ...
+
+
+class LinkView(Protocol):
+    """One direction of a link, as it is now: "a->b"."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def up(self) -> bool: ...
+    @property
+    def rate_bps(self) -> int:
+        """Its rate now, faults and changes included."""
+        ...
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait in the port which sends into it."""
+        ...
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What it has counted so far: packets, bytes, marked, drops by name."""
+        ...
+
+
+class View(Protocol):
+    """What a controller sees of a run in a call. Values are read when asked for, so read them in
+    the call."""
+
+    @property
+    def now(self) -> int:
+        """Picoseconds since the first job's first iteration began."""
+        ...
+    @property
+    def jobs(self) -> Mapping[str, JobView]:
+        """By name; the only job of a run is "job" where it has none."""
+        ...
+    @property
+    def links(self) -> list[str]:
+        """Names of all directions of links."""
+        ...
+    def link(self, name: str) -> LinkView:
+        """One direction, "a->b". Raises UsageError with the nearest names."""
+        ...
+    def switch(self, name: str) -> SwitchState:
+        """What a switch's program has counted and holds. Raises UsageError with the nearest."""
+        ...
+
+
+class Controller:
+    """Base of a controller; a class without it that has the same methods is as good.
+
+    `advance(now, view)` is called at time 0, the beginning of the first job's first iteration, then
+    every `every=` that `ln.controller` was given, and at the time that `next_time()` gives.
+    `on_event(now, event)` is called for the kinds in `subscribes`. Both answer with a list of
+    `ln.change.…`; None is an empty list. Times are picoseconds.
+    """
+
+    subscribes: ClassVar[tuple[str, ...]] = ()  # kinds of Event
+
+    def next_time(self) -> int | None:
+        """When advance() is to be called next, later than the last call; None: by `every` alone."""
+        return None
+
+    def advance(self, now: int, view: View) -> Iterable[Asked] | None:
+        """What is to be changed now."""
+        return None
+
+    def on_event(self, now: int, event: Event) -> Iterable[Asked] | None:
+        """What is to be changed because of this."""
+        return None
+
+
+@dataclass(frozen=True)
+class ControllerChoice:
+    """Made by controller(): which controller a run has, how often it is called, its options."""
+
+    name: str
+    every: Time | None
+    options: Mapping[str, Any]
+
+    def made(self, plan: Plan) -> Seat:
+        """A fresh controller for one run. Raises UsageError, PluginError."""
+        kind = plugin_named(CONTROLLER, "controller", self.name)
+        where = f'controller "{self.name}"'
+        try:
+            inspect.signature(kind).bind(**self.options)
+        except TypeError as error:
+            known = [name for name in inspect.signature(kind).parameters]
+            unknown = [name for name in self.options if name not in known]
+            if unknown:
+                raise UsageError(f"{where} has no option {unknown[0]}"
+                                 f"{did_you_mean(unknown[0], known)}") from None
+            raise UsageError(f"{where}: {error}; give it to ln.controller") from None
+        try:
+            return Seat(self, kind(**self.options), plan)
+        except LoomnetError:
+            raise
+        except Exception as error:
+            raise PluginError(f"{where}: {raised('__init__', error)}") from error
+
+    def describe(self) -> str:
+        """For the report's fidelity."""
+        words = [self.name, *([f"every {self.every}"] if self.every is not None else [])]
+        return " ".join([*words, *(f"{name}={value!r}" for name, value in self.options.items())])
+
+
+@checked_call
+def controller(name: str, /, *, every: Time | str | None = None, **options: Any
+               ) -> ControllerChoice:
+    """A registered controller for `lab.run(…, controllers=[…])`. `every`: emulated time between two
+    calls of its advance(); live, 5 ms of wall time or more. `options` go to its class."""
+    plugin_named(CONTROLLER, "controller", name)
+    step = None if every is None else Time.given("controller: every", every)
+    if step is not None and step < LEAST_EVERY:
+        raise UsageError(f"controller: every={step} must be {LEAST_EVERY} or more")
+    return ControllerChoice(name, step, options)
+
+
+def controllers_of(found: Any) -> list[ControllerChoice]:
+    """What `controllers=` of a run says. Raises UsageError."""
+    given = [found] if isinstance(found, ControllerChoice) else found
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+        raise UsageError(f"run: controllers={quoted(found)} is not a list; write "
+                         '[ln.controller("mine", every="30 ms")]')
+    choices = list(given)
+    for each in choices:
+        if not isinstance(each, ControllerChoice):
+            raise UsageError(f"run: controllers: {quoted(each)} is not a controller; write "
+                             'ln.controller("mine", every="30 ms")')
+    return choices
+
+
+class Seat:
+    """One controller in one run: asks it when it is due, and takes only answers that its contract
+    allows. Times are picoseconds since the first job's first iteration began."""
+
+    def __init__(self, choice: ControllerChoice, plugin: Any, plan: Plan) -> None:
+        name, every = choice.name, choice.every
+        self.choice, self.name, self.plugin, self.plan = choice, name, plugin, plan
+        self.every_ps = None if every is None else every.count
+        self.least_ps = 0  # between two calls of advance(); the live clock sets it
+        self._on_grid: int | None = 0 if every is not None else None  # when `every` is due
+        self._asked: int | None = None  # what next_time() gave
+        self._last: int | None = None  # time of the last call of advance()
+        for method in ("advance", "next_time", "on_event"):
+            if hasattr(plugin, method) and not callable(getattr(plugin, method)):
+                raise self.breach(f"{method} is not a method")
+        self.subscribes = self._kinds(getattr(plugin, "subscribes", ()))
+        if self.subscribes and not hasattr(plugin, "on_event"):
+            raise self.breach("it subscribes to events but has no method on_event")
+        self._asks = hasattr(plugin, "next_time")
+        if not hasattr(plugin, "advance") and (self._asks or every is not None):
+            raise self.breach("there is no method advance(now, view)")
+        if self._asks:
+            self._ask()
+        if every is None and self._asked is None and not self.subscribes:
+            raise UsageError(f'controller "{name}": nothing calls it: give every="30 ms" to '
+                             "ln.controller, or the class next_time() or subscribes")
+
+    def breach(self, what: str) -> PluginError:
+        """The error that ends the run."""
+        return PluginError(f'controller "{self.name}": {what}')
+
+    def next_time(self) -> int | None:
+        """When advance() is due; None: no time is known."""
+        dues = [due for due in (self._on_grid, self._asked) if due is not None]
+        if not dues:
+            return None
+        least = 0 if self._last is None else self._last + self.least_ps
+        return max(min(dues), least)
+
+    def advance(self, now: int, view: View) -> list[Change]:
+        """What it asks for at `now`; nothing where it is not due."""
+        due = self.next_time()
+        if due is None or due > now:
+            return []
+        self._last = now
+        if self.every_ps is not None:
+            self._on_grid = (now // self.every_ps + 1) * self.every_ps
+        answer = self._call("advance", now, view)
+        if self._asks:
+            self._ask()
+        return self._changes("advance", answer)
+
+    def on_event(self, now: int, event: Event) -> list[Change]:
+        """What it asks for because of an event; nothing where it did not subscribe to such."""
+        if event.kind not in self.subscribes:
+            return []
+        answer = self._call("on_event", now, event)
+        if self._asks:
+            self._ask()
+        return self._changes("on_event", answer)
+
+    # --- what it answers --------------------------------------------------------------------------
+    def _call(self, method: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self.plugin, method)(*arguments)
+        except Exception as error:
+            raise self.breach(raised(method, error)) from error
+
+    def _kinds(self, given: Any) -> tuple[str, ...]:
+        kinds = (given,) if isinstance(given, str) else given
+        if not isinstance(kinds, (tuple, list, set, frozenset)):
+            raise self.breach(f"subscribes={quoted(given)} is not a tuple of kinds of events")
+        for kind in kinds:
+            if kind not in EVENTS:
+                raise self.breach(f"subscribes: no event {in_quotes(kind)}"
+                                  f"{did_you_mean(kind, EVENTS)}")
+        return tuple(kinds)
+
+    def _ask(self) -> None:
+        found = self._call("next_time")
+        if isinstance(found, Time):
+            found = found.count
+        if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
+            raise self.breach(f"next_time gave {quoted(found)}, which is no whole number of "
+                              "picoseconds and not None")
+        if found is not None and (found < 0 or (self._last is not None and found <= self._last)):
+            last = ("before 0" if self._last is None else
+                    f"not after {self._last}, the time of its last call")
+            raise self.breach(f"next_time gave {quoted(found)}, which is {last}")
+        if found is not None and found >= FOREVER:
+            raise self.breach(f"next_time gave {quoted(found)}, which is beyond the end of time; "
+                              "None says never")
+        self._asked = found
+
+    def _changes(self, method: str, answer: Any) -> list[Change]:
+        if answer is None:
+            return []
+        if isinstance(answer, (Link, Switch, Routes)):
+            answer = [answer]
+        if not isinstance(answer, Iterable) or isinstance(answer, (str, bytes, Mapping)):
+            raise self.breach(f"{method} gave {quoted(answer)}, which is no list of changes; "
+                              'return [ln.change.link("a--b", up=False)]')
+        found: list[Change] = []
+        try:
+            asked = list(itertools.islice(answer, MOST_CHANGES + 1))
+        except Exception as error:  # a generator
+            raise self.breach(raised(method, error)) from error
+        if len(asked) > MOST_CHANGES:
+            raise self.breach(f"{method} gave more than {MOST_CHANGES:,} changes")
+        for each in asked:
+            if not isinstance(each, (Link, Switch, Routes)):
+                raise self.breach(f"{method} gave {quoted(each)}, which is no change; write "
+                                  "ln.change.link, ln.change.switch or ln.change.routes")
+            try:
+                found += each.resolved(self.plan)
+            except UsageError as error:
+                raise self.breach(f"{method}: {error}") from None
+        return found

@@ -1,0 +1,289 @@
+"""Controllers in Python on the virtual clock: when they are called, what they see and change, and
+how a broken one ends the run."""
+
+import itertools
+from typing import ClassVar
+
+import pytest
+
+import loomnet as ln
+
+MS = 10**9
+
+
+def fabric():
+    return ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=2, rate="10 Gb/s",
+                            delay="5 us")
+
+
+def go(directory, controllers, faults=(), job=None, **options):
+    job = job or ln.AllReduce("2 MB", 10, "roce", compute="1 ms")
+    return ln.run(fabric(), job, faults, seed=1, directory=directory, controllers=controllers,
+                  **options)
+
+
+class Recorder:
+    """Keeps what it is called with."""
+
+    subscribes = ("iteration", "phase", "link", "switch", "end")
+    calls: ClassVar[list] = []
+    events: ClassVar[list] = []
+
+    def __init__(self, **unused):
+        Recorder.calls, Recorder.events = [], []
+
+    def advance(self, now, view):
+        assert view.now == now
+        self.calls.append((now, view.jobs["job"].iterations))
+
+    def on_event(self, now, event):
+        assert event.at <= now
+        self.events.append((event.kind, event.where, event.value))
+
+
+def register(kind):
+    """As a notebook's cell does that is run again."""
+    ln.plugin.controller(kind.__name__.lower())(kind)
+    return kind.__name__.lower()
+
+
+def test_a_controller_is_called_every_so_often_from_the_first_iteration_on(tmp_path):
+    register(Recorder)
+    r = go(tmp_path, [ln.controller("recorder", every="0.3 ms")])
+    times = [now for now, _ in Recorder.calls]
+    assert times == list(range(0, times[-1] + 1, 3 * MS // 10)) and len(times) > 30
+    assert times[-1] <= r.data.end_ps <= times[-1] + 3 * MS // 10
+    assert Recorder.calls[-1][1] >= 9
+    assert [event[2].number for event in Recorder.events if event[0] == "iteration"] == list(
+        range(1, 11))
+
+
+def test_it_changes_no_figure_by_looking(tmp_path):
+    register(Recorder)
+    fault = [ln.down("p0.leaf0--p0.spine0", at="3 ms", duration="2 ms", phase="gone")]
+    with_it, without = (go(tmp_path / str(n), each, fault) for n, each in enumerate(
+        ([ln.controller("recorder", every="0.1 ms")], [])))
+    assert str(with_it.metrics) == str(without.metrics)
+    assert with_it.data.totals == without.data.totals
+
+
+def test_it_hears_what_faults_and_jobs_do(tmp_path):
+    register(Recorder)
+    faults = [ln.kill("p0.spine1", at="2 ms", duration="3 ms", phase="dead")]
+    jobs = [ln.AllReduce("2 MB", 10, "mrc", name="long", ranks=2),
+            ln.AllReduce("1 MB", 1, "mrc", name="short", ranks=2)]
+    Recorder.advance = lambda self, now, view: self.calls.append(
+        {name: (job.iterations, job.payload_bytes, job.ended) for name, job in view.jobs.items()})
+    try:
+        ln.Lab(directory=tmp_path).run(fabric(), jobs, faults,
+                                       controllers=[ln.controller("recorder", every="1 ms")])
+    finally:
+        Recorder.advance = lambda self, now, view: None
+    heard = [event for event in Recorder.events if event[0] != "iteration"]
+    assert ("end", "short", "finished") in heard
+    assert {event[1] for event in Recorder.events if event[0] == "iteration"} == {"long", "short"}
+    rest = [event for event in heard if event[0] != "end"]
+    assert rest[0] == ("switch", "p0.spine1", "down")
+    assert ("link", "p0.leaf0->p0.spine1", "down") in rest
+    assert rest.index(("phase", "dead", "begin")) < rest.index(("phase", "dead", "end"))
+    assert rest.count(("switch", "p0.spine1", "up")) == 1
+    assert Recorder.calls[-1]["short"][2] == "finished" and Recorder.calls[-1]["long"][1] > 10**6
+
+
+class Closer:
+    """Takes a link away at one time and gives it back at another, by next_time()."""
+
+    def __init__(self, link="p0.leaf0--p0.spine0", at_ms=2, until_ms=6, avoid=True):
+        self.link, self.avoid = link, avoid
+        self.times = [at_ms * MS, until_ms * MS]
+        self.seen = []
+
+    def next_time(self):
+        return self.times[0] if self.times else None
+
+    def advance(self, now, view):
+        assert now == self.times.pop(0)
+        down = bool(self.times)
+        ways = [ln.change.routes(avoid=[self.link] if down else [])] if self.avoid else []
+        return [ln.change.link(self.link, up=not down), *ways]
+
+
+def test_what_it_takes_down_is_as_what_a_fault_takes_down(tmp_path):
+    """Without rerouting: the same link, the same times, the same bytes."""
+    register(Closer)
+    fault = ln.down("p0.leaf0--p0.spine0", at="2 ms", duration="4 ms")
+    by_fault = go(tmp_path / "a", [], [fault], reroute_delay="off")
+    by_it = go(tmp_path / "b", [ln.controller("closer", avoid=False)], reroute_delay="off")
+    assert str(by_it.metrics) == str(by_fault.metrics)
+    lost = {name: row.get("drop_down", row.get("drop_link_down", 0))
+            for name, row in by_it.data.totals.items()}
+    assert by_it.data.totals == by_fault.data.totals and lost
+
+
+def test_routes_lead_around_what_it_says(tmp_path):
+    register(Closer)
+    r = go(tmp_path, [ln.controller("closer", link="p0.leaf*--p0.spine0", at_ms=0,
+                                    until_ms=10**6)])
+    assert r["errors"] == 0
+    counted = r.data.totals
+    assert counted["link p0.leaf0->p0.spine1"]["packets"] > 1000
+    assert counted.get("link p0.leaf0->p0.spine0", {}).get("packets", 0) == 0
+
+
+class Slower:
+    """Halves the rate of a link, and looks at it."""
+
+    def __init__(self, link):
+        self.link = link
+        Slower.seen = []
+
+    def advance(self, now, view):
+        link = view.link(self.link)
+        self.seen.append((link.up, link.rate_bps, link.counters["packets"], link.queued_bytes))
+        assert self.link in view.links
+        return ln.change.link(self.link, rate="5 Gb/s")
+
+
+def test_faults_and_controllers_add_up(tmp_path):
+    register(Slower)
+    faults = [ln.degrade("p0.leaf1->h1", 0.5, at="2 ms", duration="4 ms")]
+    r = go(tmp_path, [ln.controller("slower", link="p0.leaf1->h1", every="1 ms")], faults)
+    assert r["errors"] == 0
+    rates = [rate for _, rate, *_ in Slower.seen]
+    assert [rate for rate, _ in itertools.groupby(rates)] == [
+        10 * 10**9, 5 * 10**9, 2_500_000_000, 5 * 10**9]
+    assert Slower.seen[-1][2] > Slower.seen[0][2] == 0
+
+
+class OnOff:
+    """Takes a switch down when the job's second iteration ends, and gives it back at the fifth."""
+
+    subscribes = ("iteration",)
+
+    def on_event(self, now, event):
+        match event.value.number:
+            case 2:
+                yield ln.change.switch("p0.spine1", up=False)
+                yield ln.change.routes(avoid=["p0.spine1"])
+            case 5:
+                yield ln.change.switch("p0.spine1", up=True)
+                yield ln.change.routes()
+
+
+def test_it_takes_switches_and_answers_events(tmp_path):
+    register(OnOff)
+    job = ln.AllReduce("2 MB", 10, "mrc", compute="1 ms")
+    r = go(tmp_path, ln.controller("onoff"), job=job)
+    assert r["errors"] == 0 and len(r.data.iterations) == 10
+    sent = [r.data.totals[f"link p0.leaf0->p0.spine{spine}"]["packets"] for spine in (0, 1)]
+    assert 0.2 < sent[1] / sent[0] < 0.9, "by one spine in three iterations, by both in the others"
+
+
+def test_the_report_names_what_ran(tmp_path):
+    register(Closer)
+    r = go(tmp_path, [ln.controller("closer", at_ms=1)])
+    assert r.data.fidelity.notes["controllers"] == "closer at_ms=1"
+
+
+# --- what breaks the contract ---------------------------------------------------------------------
+
+
+def broken(**methods):
+    return type("Broken", (), {"__module__": __name__, "__qualname__": "Broken", **methods})
+
+
+def answering(value):
+    return broken(advance=lambda self, now, view: value)
+
+
+BREACHES = {
+    "an exception": (broken(advance=lambda self, now, view: view.jobs["x"]),
+                     "advance raised KeyError: 'x' (test_controllers.py:"),
+    "a generator that raises": (broken(advance=lambda self, now, view: (1 / 0 for _ in "a")),
+                                "advance raised ZeroDivisionError: division by zero (test_"),
+    "no list": (answering(5), "advance gave 5, which is no list of changes"),
+    "a text": (answering("down"), "advance gave 'down', which is no list of changes"),
+    "no change": (answering([3]), "advance gave 3, which is no change"),
+    "an unknown link": (answering([ln.change.link("p0.leaf0--p0.spine9")]),
+                        'advance: no link "p0.leaf0--p0.spine9"; nearest: p0.leaf0--p0.spine0'),
+    "an unknown switch": (answering([ln.change.switch("p1.*", up=False)]), 'no switch "p1.*"'),
+    "a rate above the link's": (answering([ln.change.link("h0--*", rate="1 Tb/s")]),
+                                "1 Tb/s is above h0->p0.leaf0's own rate, 10 Gb/s"),
+    "endless changes": (broken(advance=lambda self, now, view: itertools.repeat(
+        ln.change.routes())), "more than 100,000 changes"),
+    "another signature": (broken(advance=lambda self: None), "advance raised TypeError"),
+    "no advance": (broken(), "there is no method advance(now, view)"),
+    "a time that goes back": (broken(advance=lambda self, now, view: None,
+                                     next_time=lambda self, seen=[]: seen.append(1) or -len(seen)),
+                              "next_time gave -1, which is before 0"),
+    "a time that stands": (broken(advance=lambda self, now, view: None,
+                                  next_time=lambda self: 0),
+                           "next_time gave 0, which is not after 0, the time of its last call"),
+    "a time of another type": (broken(advance=lambda self, now, view: None,
+                                      next_time=lambda self: 1.5), "no whole number"),
+    "a time beyond time": (broken(advance=lambda self, now, view: None,
+                                  next_time=lambda self: 2**64), "beyond the end of time"),
+    "an unknown event": (broken(subscribes=("iterations",), on_event=lambda self, now, event: 1),
+                         'no event "iterations"; nearest: iteration'),
+    "no on_event": (broken(subscribes=("end",)), "has no method on_event"),
+    "a maker that raises": (broken(__init__=lambda self: [][1]), "__init__ raised IndexError"),
+    "a field for a method": (broken(advance=3), "advance is not a method"),
+}
+
+
+@pytest.mark.parametrize("what", BREACHES)
+def test_a_broken_controller_ends_the_run_by_name(tmp_path, what, monkeypatch):
+    made, line = BREACHES[what]
+    monkeypatch.chdir(tmp_path)
+    ln.plugin.controller("broken")(made)
+    with pytest.raises(ln.UsageError) as refused:
+        go(None, [ln.controller("broken", every="1 ms")])
+    said = str(refused.value)
+    assert said.startswith('controller "broken": ') and line in said and "\n" not in said
+    assert refused.value.exit_code == 2
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+REFUSED = {
+    "an unknown name": (lambda: ln.controller("clozer"), 'no controller "clozer"; nearest: '),
+    "no time": (lambda: ln.controller("closer", every="often"), "often"),
+    "no step": (lambda: ln.controller("closer", every="0 s"), "every=0 ps must be 1 ns or more"),
+    "an unknown option": (lambda: go(None, [ln.controller("closer", lnk="x")]),
+                          'controller "closer" has no option lnk; nearest: link'),
+    "an option that is missing": (lambda: go(None, [ln.controller("slower", every="1 ms")]),
+                                  "missing a required argument: 'link'; give it to ln.controller"),
+    "nothing that calls it": (lambda: go(None, [ln.controller("slower", link="a")]),
+                              'nothing calls it: give every="30 ms"'),
+    "no list": (lambda: go(None, 5), "controllers=5 is not a list"),
+    "a class": (lambda: go(None, [Closer]), "is not a controller; write ln.controller("),
+    "a loss above 1": (lambda: ln.change.link("a--b", loss=1.5), "loss=1.5 must be 0 to 1"),
+    "a share above 1": (lambda: ln.change.link("a--b", rate=2.0), "rate=2.0: a share above 0"),
+    "a name that is taken": (lambda: ln.plugin.controller("closer")(Slower),
+                             '"closer" is the name of test_controllers.Closer already'),
+    "no class": (lambda: ln.plugin.controller("x")(5), "5 is not a class"),
+    "no name": (lambda: ln.plugin.controller(Closer), "is not a name"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused_is_one_line(what, tmp_path, monkeypatch):
+    register(Closer)
+    register(Slower)
+    monkeypatch.chdir(tmp_path)
+    call, line = REFUSED[what]
+    with pytest.raises(ln.UsageError) as refused:
+        call()
+    assert line in str(refused.value) and refused.value.exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cell_that_runs_again_registers_again(tmp_path):
+    for delay in (1, 2):
+        class Again:
+            at = delay * MS
+
+            def advance(self, now, view):
+                return None
+
+        ln.plugin.controller("again")(Again)
+    assert go(tmp_path, [ln.controller("again", every="1 ms")])["errors"] == 0
