@@ -194,12 +194,12 @@ std::uint8_t* Channels::payload(JobRank rank, std::uint16_t channel) {
 
 void Channels::send(JobRank rank, std::uint16_t channel, const SlotHeader& header,
                     std::uint32_t length, bool first, bool last, std::uint32_t sequence_low,
-                    const Write& attributes) {
+                    const Attributes& attributes) {
   Peer& p = *peers_[rank];
   Outbound& out = p.out[channel];
   out.used = ++p.uses;
   const auto slot = static_cast<std::uint32_t>(out.sent % layout_.slots());
-  Write write = attributes;
+  Write write;
   write.id = data_id(channel, slot);
   if (staging_ != nullptr) {
     std::uint8_t* at = staging_ + layout_.send_slot(rank, channel, slot);
@@ -211,8 +211,10 @@ void Channels::send(JobRank rank, std::uint16_t channel, const SlotHeader& heade
   write.length = StagingLayout::kHeaderBytes + length;
   write.immediate =
       Immediate::data(static_cast<std::uint8_t>(channel), slot, first, last, sequence_low).encode();
-  write.communicator = header.communicator;
-  write.sequence = header.sequence;
+  write.framing = StagingLayout::kHeaderBytes;
+  write.attributes = attributes;
+  write.attributes.communicator = header.communicator;
+  write.attributes.sequence = header.sequence;
   ++out.sent;
   out.pending |= 1ull << slot;
   ++in_flight_;

@@ -88,10 +88,10 @@ class Channels {
   bool can_send(JobRank peer, std::uint16_t channel, bool forwarded = false) const;
   // Where the next chunk's payload goes; null in length-only runs. can_send must hold.
   std::uint8_t* payload(JobRank peer, std::uint16_t channel);
-  // Posts the slot. `sequence_low` goes into the immediate (13 bits); `attributes` gives the
-  // Write's descriptive fields.
+  // Posts the slot. `sequence_low` goes into the immediate (13 bits). Communicator and sequence of the
+  // attributes are the header's.
   void send(JobRank peer, std::uint16_t channel, const SlotHeader& header, std::uint32_t length,
-            bool first, bool last, std::uint32_t sequence_low, const Write& attributes);
+            bool first, bool last, std::uint32_t sequence_low, const Attributes& attributes);
   void clear_to_send(JobRank peer, Stream stream, std::uint32_t message);
   void abort(JobRank peer, std::uint32_t communicator, OperationStatus status);
 

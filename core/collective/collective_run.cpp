@@ -254,7 +254,7 @@ void CollectiveRun::run_sends(GroupRank to) {
 void CollectiveRun::transmit(std::uint32_t index, std::uint16_t channel, std::uint32_t length) {
   const Step& step = schedule_.steps[index];
   const std::uint32_t chunk = done_[index];
-  Write attributes;
+  Attributes attributes = operation_.attributes;
   if (step.ring_step != kNoStep) {
     attributes.ring_step = ring_base_ + static_cast<std::uint32_t>(step.ring_step);
     attributes.step_offset =

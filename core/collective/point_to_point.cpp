@@ -126,7 +126,7 @@ bool PointToPoint::transmit(GroupRank to, Outgoing& message) {
   message.sent += length;
   ++message.chunk;
   channels.send(peer, static_cast<std::uint16_t>(channel), header, length, first,
-                message.sent == message.bytes, first ? op.tag : message.number, Write{});
+                message.sent == message.bytes, first ? op.tag : message.number, op.attributes);
   return true;
 }
 

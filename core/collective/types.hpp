@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "packet/attributes.hpp"
+
 namespace loomnet {
 
 using JobRank = std::uint32_t;  // rank in the whole job; names a peer of Verbs
@@ -83,6 +85,8 @@ struct Operation {
   GroupRank peer = 0;      // send, recv; kAnySource for recv from the first that comes
   std::uint32_t tag = 0;   // send, recv
   std::uint64_t cookie = 0;  // the caller's own; given back in the result
+  // Layer, priority, loss tolerance and tag of what this rank sends for it; the executor fills the rest.
+  Attributes attributes;
   std::uint64_t count = 0;
   std::vector<std::uint64_t> input_counts, output_counts;
   Buffers input, output;

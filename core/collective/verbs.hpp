@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "collective/types.hpp"
+#include "packet/attributes.hpp"
 
 namespace loomnet {
 
@@ -16,12 +17,8 @@ struct Write {
   std::uint64_t remote_offset = 0;  // in the peer's staging memory
   std::uint32_t length = 0;         // 0: a bare immediate
   std::uint32_t immediate = 0;
-  // What the bytes are, for transports and switches that look (step alignment, aggregation).
-  std::uint32_t communicator = 0;
-  std::uint32_t sequence = 0;       // number of the operation on its communicator
-  std::uint32_t ring_step = 0;  // cumulative per communicator, never reset; valid if step_bytes > 0
-  std::uint64_t step_offset = 0;    // payload bytes of this step before this write
-  std::uint64_t step_bytes = 0;     // payload bytes of the whole step; 0: no common ring step
+  std::uint32_t framing = 0;        // leading bytes that may not be lost: the slot's header
+  Attributes attributes;            // of the payload behind them; a bare immediate has none
 };
 
 // How a write ended; the order is that of a transport's completion status.

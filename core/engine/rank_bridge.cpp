@@ -50,7 +50,10 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
   }
   for (std::size_t i = 0; i < m; ++i) take(marks[i], now, wall_ns, dilation);
   const std::size_t n = port_.poll(batch);
-  for (std::size_t i = 0; i < n; ++i) nic_.post(batch[i].qp, batch[i].request, now);
+  for (std::size_t i = 0; i < n; ++i) {
+    batch[i].request.attributes.job = static_cast<std::uint32_t>(job_);
+    nic_.post(batch[i].qp, batch[i].request, now);
+  }
   return m + n != 0;
 }
 
@@ -121,13 +124,13 @@ void RankBridge::tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at) {
     tap.work_ends(nic_.host(), mark.value, mark.b, mark.status == 0, at);
   }
   if (kind != rank::MarkKind::work_begin) return;
-  WorkLabel label{.name = "operation", .number = mark.value};
+  WorkLabel label{.name = "operation", .number = mark.value, .job = static_cast<std::uint32_t>(job_)};
   if (const auto collective = mark.b & 0xff; collective >= 1 && collective <= kCollectives) {
     label.name = to_string(static_cast<Collective>(collective - 1));
-    label.job = static_cast<std::uint32_t>(mark.a);
+    label.communicator = static_cast<std::uint32_t>(mark.a);
     label.operations = static_cast<std::uint32_t>(mark.b >> 8);
-    if (sequences_.size() < 4096 || sequences_.contains(label.job)) {
-      std::uint32_t& next = sequences_[label.job];
+    if (sequences_.size() < 4096 || sequences_.contains(label.communicator)) {
+      std::uint32_t& next = sequences_[label.communicator];
       label.sequence = next;
       next += label.operations;
     }

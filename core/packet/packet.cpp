@@ -36,6 +36,7 @@ PacketPtr PacketPool::allocate() {
   p->queue = kDataClass;
   p->trimmable = p->ect = p->corrupt = p->lost = p->kernel = false;
   p->payload = Payload{};
+  p->attributes = Attributes{};
   return PacketPtr(p);
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "clock/time.hpp"
+#include "packet/attributes.hpp"
 
 namespace loomnet {
 
@@ -63,12 +64,15 @@ struct alignas(128) Packet {
   std::uint32_t flow = 0;       // for statistics: the sender's flow number
   std::uint32_t message = 0;    // for recorders: WorkRequest::message of what it carries; 0: none
   Picoseconds arrival{};        // in a queue that times waiting; for recorders: at the link's far end
+  Attributes attributes;        // of the bytes it carries; a packet without a request's bytes has none
 
   std::span<std::uint8_t> header_bytes() { return {header.data(), header_length}; }
   std::span<const std::uint8_t> header_bytes() const { return {header.data(), header_length}; }
 };
 
 static_assert(offsetof(Packet, header) == 64);
+// Flow, message and attributes are written together and share a cache line.
+static_assert(offsetof(Packet, attributes) + sizeof(Attributes) == 320);
 
 struct ReturnToPool {
   void operator()(Packet* packet) const noexcept;

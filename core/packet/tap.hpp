@@ -17,9 +17,10 @@ struct Completion;
 struct WorkLabel {
   std::string_view name;         // of static storage
   std::uint64_t number = 0;      // unique at its host
-  std::uint32_t job = 0;         // communicator, as in WorkRequest::job
-  std::uint32_t sequence = 0;    // of its first operation there, as in WorkRequest::sequence …
+  std::uint32_t communicator = 0;  // this, sequence and job are as in Attributes
+  std::uint32_t sequence = 0;    // of its first operation there …
   std::uint32_t operations = 0;  // … and how many follow; 0: no request names it
+  std::uint32_t job = 0;
 };
 
 // `half` is 2 * link for the direction from the link's first end, 2 * link + 1 for the other. Times

@@ -10,7 +10,7 @@
 namespace loomnet::rank {
 
 inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
-inline constexpr std::uint32_t kAbiVersion = 2;
+inline constexpr std::uint32_t kAbiVersion = 3;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMaxWorld = 4096;  // below 2^16, see NoticeKind::came
@@ -66,18 +66,20 @@ struct Submission {
   std::uint64_t local_offset;  // kNoData: lengths only
   std::uint64_t remote_offset;
   std::int64_t posted_ns;      // the rank's monotonic clock
-  std::uint64_t step_offset;   // payload bytes of this ring step before this write
-  std::uint64_t step_bytes;    // payload bytes of the whole ring step; 0: no common step
+  std::uint64_t step_offset, step_bytes;  // this and what bears a name of Attributes is as there
   std::uint32_t peer;
   std::uint32_t length;
   std::uint32_t immediate;
-  std::uint32_t job, sequence, tag;  // communicator, its operation, its ring step
+  std::uint32_t framing;       // leading bytes that may not be lost
+  std::uint32_t communicator, sequence, ring_step, tag;
   float loss_tolerance;
   std::uint16_t channel;
+  std::uint16_t layer;
   std::uint8_t opcode;         // loomnet::Opcode
   std::uint8_t priority;
+  std::uint8_t reserved[6];    // 0
 };
-static_assert(sizeof(Submission) == 80);
+static_assert(sizeof(Submission) == 96);
 inline constexpr std::uint64_t kNoData = ~0ull;
 
 // NIC to rank: a write of this rank ended.

@@ -57,11 +57,23 @@ void RankPort::bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp,
   routes_[qp] = {peer, channel};
 }
 
+namespace {
+
+// The bytes behind the framing lie within the ring step, where there is one.
+bool step_sound(const Submission& s) {
+  if (s.step_bytes == 0) return s.step_offset == 0 && s.ring_step == 0;
+  return s.step_offset <= s.step_bytes && s.length - s.framing <= s.step_bytes - s.step_offset;
+}
+
+}  // namespace
+
 RankFault RankPort::check(const Submission& s, RankWork& out) const {
   const auto& g = memory_.geometry();
+  constexpr std::uint8_t none[sizeof s.reserved] = {};
   if (s.channel >= g.channels ||
       s.opcode > static_cast<std::uint8_t>(Opcode::write_with_immediate) ||
-      !(s.loss_tolerance >= 0.0f && s.loss_tolerance <= 1.0f)) {
+      !(s.loss_tolerance >= 0.0f && s.loss_tolerance <= 1.0f) ||  // NaN is refused too
+      s.framing > s.length || !step_sound(s) || !std::ranges::equal(s.reserved, none)) {
     return RankFault::bad_descriptor;
   }
   if (s.peer >= g.world || s.peer == g.rank) return RankFault::unknown_peer;
@@ -75,8 +87,6 @@ RankFault RankPort::check(const Submission& s, RankWork& out) const {
   out.peer = s.peer;
   out.channel = s.channel;
   out.qp = target.qp;
-  out.step_offset = s.step_offset;
-  out.step_bytes = s.step_bytes;
   out.request = {.id = s.id,
                  .local = local,
                  .remote_address = s.remote_offset,
@@ -84,11 +94,16 @@ RankFault RankPort::check(const Submission& s, RankWork& out) const {
                  .length = s.length,
                  .immediate = s.immediate,
                  .opcode = static_cast<Opcode>(s.opcode),
-                 .priority = s.priority,
-                 .loss_tolerance = s.loss_tolerance,
-                 .job = s.job,
-                 .sequence = s.sequence,
-                 .tag = s.tag,
+                 .framing = s.framing,
+                 .attributes = {.step_offset = s.step_offset,
+                                .step_bytes = s.step_bytes,
+                                .ring_step = s.ring_step,
+                                .communicator = s.communicator,
+                                .sequence = s.sequence,
+                                .tag = s.tag,
+                                .loss_tolerance = s.loss_tolerance,
+                                .layer = s.layer,
+                                .priority = s.priority},
                  // Saturates rather than overflows: the rank may write any number here.
                  .posted = nanoseconds(
                      std::clamp<std::int64_t>(s.posted_ns, 0, kNever.count / 1000))};

@@ -20,7 +20,7 @@ namespace loomnet {
 enum class RankFault : std::uint32_t {
   none = 0,
   ring_index,             // a ring word went backwards or past its capacity
-  bad_descriptor,         // reserved bits, opcode, channel or loss tolerance out of range
+  bad_descriptor,         // reserved bits, opcode, channel, framing or an attribute out of range
   unknown_peer,           // no such rank, itself, or no queue pair bound to it
   out_of_region,          // local bytes outside the staging area
   bad_mark,               // unknown mark, or a step past kMaxStep
@@ -37,8 +37,8 @@ struct RankWork {
   std::uint32_t peer = 0;
   std::uint16_t channel = 0;
   QpNumber qp = 0;
-  WorkRequest request;  // `local` points into the rank's staging area; `posted` on its own clock
-  std::uint64_t step_offset = 0, step_bytes = 0;  // ring step, the rank's word
+  // `local` points into the rank's staging area; `posted` is on its own clock; Attributes::job is not set.
+  WorkRequest request;
 };
 
 class RankPort {

@@ -97,7 +97,8 @@ void Recorder::sent(std::uint32_t half, const Packet& packet, Picoseconds start,
          packet.message,
          packet.wire_length,
          label_of(packet),
-         {}});
+         {},
+         packet.attributes});
   }
 }
 
@@ -121,7 +122,7 @@ void Recorder::dropped(std::uint32_t half, const Packet& packet, std::string_vie
   ++seen_.drops;
   if (keeps(packet)) {
     add({packet.uid, now, now, now, half, packet.message, packet.wire_length, label_of(packet),
-         reason});
+         reason, packet.attributes});
   }
 }
 
@@ -153,8 +154,7 @@ void Recorder::posted(std::uint32_t host, std::uint32_t qp, const WorkRequest& r
   ++seen_.messages;
   if (!packets_.keeps(request.message)) return;
   open_messages_[key_of(host, qp)].push_back({host, qp, request.message, request.length,
-                                              request.job, request.sequence, request.tag,
-                                              request.id, now, kNever});
+                                              request.attributes, request.id, now, kNever});
   ++open_message_count_;
   while (messages_.size() + open_message_count_ > config_.most_messages) tighten();
 }
@@ -176,7 +176,7 @@ void Recorder::completed(std::uint32_t host, const Completion& completion, Picos
 
 // An operation's number is its ordinal at each member of a group, so all members keep it or none.
 std::uint64_t Recorder::operation_id(const WorkLabel& label) const {
-  return label.operations ? std::uint64_t{label.job} << 32 | label.sequence
+  return label.operations ? std::uint64_t{label.communicator} << 32 | label.sequence
                           : label.number | kNoMessage;
 }
 

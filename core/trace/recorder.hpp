@@ -40,7 +40,8 @@ class Recorder final : public Tap {
     bool ok = false;
   };
   struct Message {
-    std::uint32_t host, qp, number, length, job, sequence, tag;
+    std::uint32_t host, qp, number, length;
+    Attributes attributes;
     std::uint64_t id;
     Picoseconds posted, completed;  // kNever while open
     std::uint8_t status = 0;
@@ -52,6 +53,7 @@ class Recorder final : public Tap {
     std::uint32_t half, message, length;
     PacketLabel label;
     std::string_view drop;  // reason; empty: it went out
+    Attributes attributes;
   };
   struct ClockPoint {
     std::uint32_t host;

@@ -2,6 +2,7 @@
 #include "trace/timeline.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <string>
@@ -15,6 +16,20 @@ namespace {
 // Flow ids of Perfetto are one space for the whole trace.
 constexpr std::uint64_t message_flow(std::uint32_t number) { return 1ull << 63 | number; }
 constexpr std::uint64_t packet_flow(std::uint64_t uid) { return 1ull << 62 | uid; }
+
+// Attributes that the job has stated; one that it has not is not shown.
+void add_stated(std::vector<TraceArgument>& to, const Attributes& a) {
+  if (a.step_bytes > 0) {
+    to.push_back({"ring_step", a.ring_step});
+    to.push_back({"step_offset", static_cast<std::int64_t>(a.step_offset)});
+  }
+  if (a.layer != kNoLayer) to.push_back({"layer", a.layer});
+  if (a.priority > 0) to.push_back({"priority", a.priority});
+  if (a.loss_tolerance > 0) {
+    to.push_back({"loss_tolerance_ppm", std::llround(a.loss_tolerance * 1e6)});
+  }
+  if (a.tag != 0) to.push_back({"tag", a.tag});
+}
 
 // Slices that overlap go to several tracks of one name, which Perfetto shows as one.
 class Lanes {
@@ -146,21 +161,23 @@ void Timeline::attributes() {
   out_.attribute("loomnet.sampling.queue_bin_ns", recorder_.queues().bin().count / 1000);
 }
 
-// A message belongs to the operation of its host that has its communicator and number, while that
+// A message belongs to the operation of its host that has its job, communicator and number, while that
 // runs.
 void Timeline::link_operations() {
   of_operation_.resize(operations_.size());
   linked_.resize(messages_.size());
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::size_t> by_name;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>, std::size_t>
+      by_name;
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     const auto& label = operations_[i].label;
     for (std::uint32_t n = 0; n < std::min(label.operations, 64u); ++n) {
-      by_name[{operations_[i].host, label.job, label.sequence + n}] = i;
+      by_name[{operations_[i].host, label.job, label.communicator, label.sequence + n}] = i;
     }
   }
   for (std::size_t i = 0; i < messages_.size(); ++i) {
     const Recorder::Message& m = messages_[i];
-    const auto found = by_name.find({m.host, m.job, m.sequence});
+    const Attributes& a = m.attributes;
+    const auto found = by_name.find({m.host, a.job, a.communicator, a.sequence});
     if (found == by_name.end()) continue;
     const Recorder::Operation& o = operations_[found->second];
     if (m.posted < o.begin || m.posted > o.end) continue;
@@ -194,7 +211,8 @@ void Timeline::write_operations() {
     const TrackId track = lanes(all, o.host, host(o.host), "operations").take(o.begin, end);
     const TraceArgument arguments[] = {
         {"number", static_cast<std::int64_t>(o.label.number)},
-        {"communicator", o.label.job},
+        {"job", o.label.job},
+        {"communicator", o.label.communicator},
         {"bytes", static_cast<std::int64_t>(o.bytes)},
         {"outcome", 0,
          open   ? "unfinished"
@@ -224,15 +242,17 @@ void Timeline::write_messages() {
     const std::uint64_t key = std::uint64_t{m.host} << 32 | m.qp;
     const TrackId track =
         lanes(all, key, host(m.host), "queue pair " + std::to_string(m.qp)).take(m.posted, end);
-    const TraceArgument arguments[] = {
+    std::vector<TraceArgument> arguments = {
         {"message", m.number},
         {"bytes", m.length},
-        {"communicator", m.job},
-        {"operation", m.sequence},
+        {"job", m.attributes.job},
+        {"communicator", m.attributes.communicator},
+        {"operation", m.attributes.sequence},
         {"outcome", 0, open ? "unfinished" : to_string(static_cast<Status>(m.status))},
         {"begin_ps", m.posted.count},
         {"end_ps", end.count},
     };
+    add_stated(arguments, m.attributes);
     const auto packets = of_message_.find(m.number);
     const std::uint64_t operation[] = {message_flow(m.number)};
     out_.begin(
@@ -263,14 +283,15 @@ void Timeline::write_hops() {
     std::string name(h.label.name);
     if (h.label.numbered) name += ' ' + std::to_string(h.label.psn);
     if (!h.drop.empty()) {
-      const TraceArgument arguments[] = {
+      std::vector<TraceArgument> arguments = {
           {"uid", static_cast<std::int64_t>(h.uid)}, {"message", h.message}, {"packet", 0, name}};
+      add_stated(arguments, h.attributes);
       std::string drop = "drop: ";
       drop += h.drop;
       out_.instant(half(h.half), h.start, drop, "drop", arguments, ending);
       continue;
     }
-    const TraceArgument arguments[] = {
+    std::vector<TraceArgument> arguments = {
         {"uid", static_cast<std::int64_t>(h.uid)},
         {"message", h.message},
         {"bytes", h.length},
@@ -278,6 +299,7 @@ void Timeline::write_hops() {
         {"start_ps", h.start.count},
         {"done_ps", h.done.count},
     };
+    add_stated(arguments, h.attributes);
     out_.begin(half(h.half), h.start, name, "packet", arguments, on, ending);
     out_.end(half(h.half), ends[i]);
   }

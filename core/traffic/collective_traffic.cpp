@@ -47,7 +47,8 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     meter_.begin(now);
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
       const auto number = static_cast<std::uint32_t>(iterations_.size());
-      tap->work_begins(nic_.host(), {to_string(job_.config_.collective), number, 0, number, 1}, now);
+      tap->work_begins(nic_.host(), {to_string(job_.config_.collective), number, 0, number, 1,
+                                    static_cast<std::uint32_t>(job_.config_.job)}, now);
     }
     executor_->start(0, operation());
     flush(now);
@@ -84,6 +85,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     Operation op;
     op.collective = job_.config_.collective;
     op.type = DataType::int32;
+    op.attributes = job_.config_.attributes;
     const std::uint64_t total = job_.config_.bytes / 4;
     const bool blocks = !shifted() && (op.collective == Collective::all_to_all ||
                                        op.collective == Collective::all_gather ||
@@ -177,8 +179,9 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
       request.length = write.length;
       request.immediate = write.immediate;
       request.opcode = Opcode::write_with_immediate;
-      request.job = write.communicator;
-      request.sequence = write.sequence;
+      request.framing = write.framing;
+      request.attributes = write.attributes;
+      request.attributes.job = static_cast<std::uint32_t>(job_.config_.job);
       nic_.post(peers_[peer], request, now);
     }
     outbox_.clear();

@@ -25,6 +25,7 @@ struct CollectiveTrafficConfig {
   Picoseconds compute{};      // between the end of one repeat and the start of the next
   // Per-repeat compute times measured live and replayed here; empty: `compute`.
   std::vector<Picoseconds> gaps;
+  Attributes attributes;  // layer, priority, loss tolerance and tag of every operation
   bool payload = false;
   bool await_sends = true;  // as CollectiveExecutor has it
   std::uint32_t slots = 8;

@@ -83,7 +83,7 @@ void FlowTraffic::start() {
 void FlowTraffic::on_event(std::uint64_t what, Picoseconds now) {
   const FlowConfig& config = flows_[what].config;
   if (Tap* tap = network_.tap()) [[unlikely]] {
-    tap->work_begins(config.source, {"flow", what, 0, static_cast<std::uint32_t>(what), 1}, now);
+    tap->work_begins(config.source, {"flow", what, 0, static_cast<std::uint32_t>(what), 1, static_cast<std::uint32_t>(job_)}, now);
   }
   client(config.source).meter().begin(now);
   client(config.destination).meter().begin(now);
@@ -101,7 +101,8 @@ void FlowTraffic::pump(std::size_t index, Picoseconds now) {
   request.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(config.message, config.bytes - flow.posted));
   request.remote_address = offset;
   request.remote_key = flow.key;
-  request.sequence = static_cast<std::uint32_t>(index);
+  request.attributes.job = static_cast<std::uint32_t>(job_);
+  request.attributes.sequence = static_cast<std::uint32_t>(index);
   if (payload_) {
     std::uint8_t* from = flow.from.data() + offset;
     for (std::uint32_t i = 0; i < request.length; ++i) {

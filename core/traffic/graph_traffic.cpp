@@ -171,7 +171,7 @@ void GraphTraffic::run(std::uint32_t task, Picoseconds now) {
   // Through the event queue even for no time: a long chain must not recurse.
   if (!t.transfer) return network_.events().schedule(now + t.duration, handler_of(task), task);
   if (Tap* tap = network_.tap()) [[unlikely]] {
-    tap->work_begins(t.source, {"transfer", task, 0, task, 1}, now);
+    tap->work_begins(t.source, {"transfer", task, 0, task, 1, static_cast<std::uint32_t>(job_)}, now);
   }
   client(t.source).meter().begin(now);
   EventQueue& events = network_.events();
@@ -194,7 +194,8 @@ bool GraphTraffic::pump(std::uint32_t task, Picoseconds now) {
   request.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(kMessage, t.bytes - s.posted));
   request.remote_key = client(t.destination).key();
   request.immediate = task;
-  request.sequence = task;
+  request.attributes.job = static_cast<std::uint32_t>(job_);
+  request.attributes.sequence = task;
   request.opcode = Opcode::write_with_immediate;
   s.posted += request.length;
   client(t.source).nic().post(t.qp, request, now);

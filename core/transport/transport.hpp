@@ -35,9 +35,10 @@ struct WorkRequest {
   std::uint32_t length = 0;        // bytes; 0 is allowed (a bare immediate)
   std::uint32_t immediate = 0;
   Opcode opcode = Opcode::write;
-  std::uint8_t priority = 0;
-  float loss_tolerance = 0;        // share of bytes that may be missing; 0 = reliable
-  std::uint32_t job = 0, sequence = 0, tag = 0;  // attributes for in-network and learned systems
+  // Leading bytes that must arrive whatever Attributes::loss_tolerance says, as must the immediate: what
+  // tells the receiver how to read the rest.
+  std::uint32_t framing = 0;
+  Attributes attributes;
   Picoseconds posted{};
   std::uint32_t message = 0;  // unique in a run, given by the NIC; copied into Packet::message
 };

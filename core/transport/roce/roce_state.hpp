@@ -68,6 +68,8 @@ struct RoceTransport::Connection {
     bool with_immediate = false;
     std::uint8_t parts_open = 0;
     std::uint32_t number = 0;  // WorkRequest::message
+    std::uint32_t framing = 0;
+    Attributes attributes;
   };
 
   QpNumber local = 0, remote = 0;

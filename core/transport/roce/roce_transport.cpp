@@ -138,7 +138,8 @@ void RoceTransport::on_post(QpNumber number, const WorkRequest& request, Picosec
   const bool with_immediate = request.opcode == Opcode::write_with_immediate;
   const std::uint64_t message = c.first_message + c.messages.size();
   c.messages.push({request.id, request.local, request.remote_address, request.remote_key,
-                   request.length, request.immediate, with_immediate, 0, request.message});
+                   request.length, request.immediate, with_immediate, 0, request.message, request.framing,
+                   request.attributes});
   for (std::uint32_t part = 0; part < c.planes; ++part) {
     const std::uint32_t begin = stripe_begin(request.length, c.planes, part);
     const std::uint32_t end = stripe_begin(request.length, c.planes, part + 1);

@@ -176,12 +176,12 @@ TEST(Groups, RingStepsAccumulateAndPartialSumsAreFused) {
     std::uint32_t last = 0;
     for (const Write& w : world.log(r)) {
       if (w.length == 0) continue;
-      ASSERT_EQ(w.step_bytes, 800u);
-      ASSERT_GE(w.ring_step, last);
-      last = w.ring_step;
+      ASSERT_EQ(w.attributes.step_bytes, 800u);
+      ASSERT_GE(w.attributes.ring_step, last);
+      last = w.attributes.ring_step;
       ASSERT_LT(last, 18u);  // 3 × 2(N-1)
-      ASSERT_EQ(w.step_offset, bytes[last]);
-      ASSERT_EQ(w.sequence, w.ring_step / 6);
+      ASSERT_EQ(w.attributes.step_offset, bytes[last]);
+      ASSERT_EQ(w.attributes.sequence, w.attributes.ring_step / 6);
       bytes[last] += w.length - StagingLayout::kHeaderBytes;
     }
     for (const std::uint64_t b : bytes) EXPECT_EQ(b, 800u);
@@ -215,7 +215,7 @@ TEST(Groups, APlannerReplacesTheSchedule) {
   // 32 chunks to the root and as many back from it; no ring step anywhere.
   for (JobRank r = 0; r < n; ++r) {
     EXPECT_EQ(world.counter(r, "data_writes"), r == 0 ? 96u : 32u);
-    for (const Write& w : world.log(r)) EXPECT_EQ(w.step_bytes, 0u);
+    for (const Write& w : world.log(r)) EXPECT_EQ(w.attributes.step_bytes, 0u);
   }
   world.expect_quiet();
 }

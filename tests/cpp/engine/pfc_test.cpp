@@ -44,7 +44,7 @@ class Blaster final : public Transport {
   std::string_view name() const override { return "blaster"; }
   void connect(const QpConfig&, Picoseconds) override {}
   void on_post(QpNumber, const WorkRequest& request, Picoseconds) override {
-    row = request.tag;
+    row = request.attributes.tag;
     left += request.length;
     sink_.port_ready(0);
   }
@@ -102,7 +102,7 @@ class PfcTest : public ::testing::Test {
   }
   void blast(NodeId h, std::uint32_t row, std::uint32_t packets) {
     WorkRequest request;
-    request.tag = row;
+    request.attributes.tag = row;
     request.length = packets;
     network.nic(h).post(7, request, network.now());
   }

@@ -150,6 +150,59 @@ TEST_F(Wire, LossToleranceNotANumber) {
   s.loss_tolerance = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(after(s), RankFault::bad_descriptor);
 }
+TEST_F(Wire, LossToleranceOutOfRange) {
+  auto s = good();
+  s.loss_tolerance = 1.001f;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, MoreFramingThanBytes) {
+  auto s = good();
+  s.framing = s.length + 1;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, BytesBeyondTheRingStep) {
+  auto s = good();
+  s.framing = 48;
+  s.step_bytes = 100;
+  s.step_offset = 85;  // 16 bytes behind the framing
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, OffsetInARingStepThatWraps) {
+  auto s = good();
+  s.step_bytes = 100;
+  s.step_offset = ~0ull - 8;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, OffsetInNoRingStep) {
+  auto s = good();
+  s.step_offset = 1;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, ReservedBytesAreNotUsed) {
+  auto s = good();
+  s.reserved[5] = 1;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, AttributesOfARequestArriveButForTheJob) {
+  auto s = good();
+  s.framing = 48;
+  s.step_offset = 84;
+  s.step_bytes = 100;
+  s.communicator = 3;
+  s.sequence = 4;
+  s.ring_step = 5;
+  s.tag = 6;
+  s.loss_tolerance = 0.25f;
+  s.layer = 7;
+  s.priority = 8;
+  post(s);
+  ASSERT_EQ(port.poll(batch), 1u);
+  EXPECT_EQ(batch[0].request.framing, 48u);
+  EXPECT_EQ(batch[0].request.attributes,
+            (Attributes{.step_offset = 84, .step_bytes = 100, .ring_step = 5, .job = 0,
+                        .communicator = 3, .sequence = 4, .tag = 6, .loss_tolerance = 0.25f,
+                        .layer = 7, .priority = 8}));
+}
 TEST_F(Wire, ChannelOutOfRange) {
   auto s = good();
   s.channel = 2;
@@ -454,7 +507,11 @@ TEST(RankMemory, RefusesWhatIsNotItsOwn) {
     return message;
   };
   EXPECT_THAT(refused([&] { header->magic ^= 1; }), ::testing::HasSubstr("magic"));
-  EXPECT_THAT(refused([&] { header->version = 9; }), ::testing::HasSubstr("ABI version 9"));
+  for (const std::uint32_t version : {rank::kAbiVersion - 1, rank::kAbiVersion + 6}) {
+    EXPECT_THAT(refused([&] { header->version = version; }),
+                ::testing::HasSubstr("ABI version " + std::to_string(version) + ", this build speaks " +
+                                     std::to_string(rank::kAbiVersion) + "; rebuild loomnet"));
+  }
   EXPECT_THAT(refused([&] { header->geometry.arrivals = 7; }), ::testing::HasSubstr("arrivals"));
   EXPECT_THAT(refused([&] { header->geometry.world = 0; }), ::testing::HasSubstr("world"));
   EXPECT_THAT(refused([&] { header->geometry.staging_bytes += 1 << 20; }),

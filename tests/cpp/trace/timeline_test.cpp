@@ -121,7 +121,7 @@ class TimelineTest : public ::testing::Test {
 
 TEST_F(TimelineTest, ArrowsLeadFromOperationToMessageToEveryHop) {
   recorder_.work_begins(0, {"all_reduce", 4, 9, 2, 1}, microseconds(1));
-  WorkRequest request{.id = 7, .length = 2000, .job = 9, .sequence = 2, .message = 3};
+  WorkRequest request{.id = 7, .length = 2000, .attributes = {.communicator = 9, .sequence = 2}, .message = 3};
   recorder_.posted(0, 257, request, microseconds(2));
   const PacketPtr one = packet(3), two = packet(3);
   for (std::uint32_t hop = 0; hop < 3; ++hop) {

@@ -1,0 +1,40 @@
+// What a job says of its bytes. Attributes travel from an operation to every packet that carries its
+// bytes, where transports, switch programs and recorders read them.
+#pragma once
+
+#include <cstdint>
+
+namespace loomnet {
+
+inline constexpr std::uint16_t kNoLayer = 0xffff;
+
+struct Attributes {
+  std::uint64_t step_offset = 0;    // payload bytes of the ring step before the first byte described
+  std::uint64_t step_bytes = 0;     // payload bytes of the whole ring step; 0: in no ring step
+  std::uint32_t ring_step = 0;      // cumulative per communicator, never reset; valid if step_bytes > 0
+  std::uint32_t job = 0;            // number of the job in the run; the engine sets it, never a rank
+  std::uint32_t communicator = 0;   // of the job
+  std::uint32_t sequence = 0;       // number of the operation on its communicator
+  std::uint32_t tag = 0;            // the script's own
+  float loss_tolerance = 0;         // share of the bytes behind the framing that may be missing, 0 to 1
+  std::uint16_t layer = kNoLayer;   // of the model; kNoLayer: not stated
+  std::uint8_t priority = 0;        // 255 is the most urgent
+
+  bool operator==(const Attributes&) const = default;
+};
+static_assert(sizeof(Attributes) == 48);
+
+// Attributes of the packet that carries a request's bytes from `offset` on; the request's first `framing`
+// bytes are its framing. The place in the ring step is the packet's own. A packet with bytes of the framing
+// may not be lost.
+inline Attributes attributes_at(const Attributes& request, std::uint32_t framing, std::uint64_t offset) {
+  Attributes own = request;
+  if (offset < framing) {
+    own.loss_tolerance = 0;
+  } else if (own.step_bytes > 0) {
+    own.step_offset += offset - framing;
+  }
+  return own;
+}
+
+}  // namespace loomnet
