@@ -203,6 +203,14 @@ void bind_network(py::module_& m) {
           "What joins the ranks of one host. Without this call the first queue pair with both ends on the "
           "host makes it with these defaults.")
       .def(
+          "set_kernel_job",
+          [](Network& n, NodeId host, std::uint32_t job) {
+            n.nic(host).clients().set_kernel_job(JobId{job});
+          },
+          py::arg("host"), py::arg("job"),
+          "Payload that the host's kernel receives counts for this job; without this call for the first "
+          "that the host knows.")
+      .def(
           "reserve_qps",
           [](Network& n, NodeId host, std::uint32_t count) { return n.nic(host).clients().reserve(count); },
           py::arg("host"), py::arg("count") = 1,

@@ -141,7 +141,7 @@ std::uint32_t tcp_payload(const Packet& packet) {
 void Nic::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
   if (packet->queue == kMacControlClass) [[unlikely]] return obey_pause(port, *packet, now);
   if (packet->kernel) {
-    if (const std::uint32_t bytes = tcp_payload(*packet)) clients_.first_job().meter.payload(bytes, now);
+    if (const std::uint32_t bytes = tcp_payload(*packet)) clients_.kernel_job().meter.payload(bytes, now);
     if (kernel_) {
       kernel_->to_host(host_, static_cast<PlanePort>(port), std::move(packet), now);
     } else {

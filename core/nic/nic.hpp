@@ -87,7 +87,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
 
   HostId host() const { return host_; }
   std::size_t ports() const { return ports_.size(); }
-  // What this host saw of a job. Payload of the host's kernel counts for the job that was named first.
+  // What this host saw of a job.
   WorkMeter& meter(JobId job = {}) { return clients_.job(job).meter; }
   const NicCounters& counters() const { return counters_; }
   const std::vector<TransportEvent>& events() const { return log_; }

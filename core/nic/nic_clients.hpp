@@ -47,6 +47,9 @@ class NicClients {
   const NicJob* find_job(JobId id) const;
   // The job that was mentioned first; one is made where none was.
   NicJob& first_job() { return jobs_.empty() ? job(JobId{}) : *jobs_.front(); }
+  // The job that payload of the host's kernel counts for; the first, where none is named.
+  NicJob& kernel_job() { return kernel_job_ ? *kernel_job_ : first_job(); }
+  void set_kernel_job(JobId id) { kernel_job_ = &job(id); }
   const std::vector<std::unique_ptr<NicJob>>& jobs() const { return jobs_; }
   Picoseconds meter_bin() const { return meter_bin_; }
   bool several_jobs() const { return jobs_.size() > 1; }
@@ -101,6 +104,7 @@ class NicClients {
 
   Picoseconds meter_bin_;
   std::size_t meter_bins_ = 0;  // 0: as the meter has it
+  NicJob* kernel_job_ = nullptr;
   NicClient* sole_ = nullptr;   // where there is one job and one client
   std::vector<std::unique_ptr<NicJob>> jobs_;  // the addresses stay
   std::vector<Entry> entries_;

@@ -47,7 +47,7 @@ bool take_header(Packet& packet, std::span<const std::uint8_t> frame, bool cut) 
     packet.payload.length = std::min(packet.payload.length, length - packet.header_length);
   }
   if (length < packet.header_length) return false;
-  std::memcpy(packet.header.data(), frame.data(), packet.header_length);
+  std::copy_n(frame.begin(), packet.header_length, packet.header.begin());
   return true;
 }
 

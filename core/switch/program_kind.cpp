@@ -95,7 +95,7 @@ ProgramSettings checked_settings(const ProgramKind& kind, std::size_t ports, std
   }
   for (const auto& [name, value] : given) {
     const auto option = std::find_if(kind.options.begin(), kind.options.end(),
-                                     [&](const ProgramOption& o) { return o.name == name; });
+                                     [&wanted = name](const ProgramOption& o) { return o.name == wanted; });
     if (option == kind.options.end()) {
       std::vector<std::string_view> names;
       for (const ProgramOption& o : kind.options) names.push_back(o.name);

@@ -343,7 +343,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, monkeypatch, capsys,
 
 def test_a_file_that_was_there_stays_if_the_run_does_not_begin(tmp_path):
     (tmp_path / "t").write_text("precious")
-    recording = Recording(Record.of(tmp_path / "t"), make_plan(fabric()), (0, 1), tmp_path)
+    recording = Recording(Record.of(tmp_path / "t"), make_plan(fabric()), tmp_path)
     recording.discard()
     assert (tmp_path / "t").read_text() == "precious"
 

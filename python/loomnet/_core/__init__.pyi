@@ -419,6 +419,11 @@ class Network:
         impairment: dict | None = None,
     ) -> None: ...
     def schedule_tables(self, at_ps: int, node: EngineNode, tables: TableBatch) -> None: ...
+    def set_kernel_job(self, host: EngineNode, job: int) -> None:
+        """
+        Payload that the host's kernel receives counts for this job; without this call for the first that the host knows.
+        """
+
     def set_local_link(
         self, host: EngineNode, *, rate_bps: int = 7200000000000, delay_ps: int = 1000000
     ) -> None:

@@ -21,7 +21,7 @@ from loomnet.jobs.model import (
     TorchJob,
 )
 from loomnet.plans.model import HalfLinkPlan, Plan
-from loomnet.running.request import RunRequest
+from loomnet.running.request import JobRequest, RunRequest
 from loomnet.systems.registry import transport
 
 LARGE_CAPTURE = 100 * 10**6  # bytes
@@ -61,19 +61,23 @@ def bytes_each(job: Job, ranks: int) -> float | None:
 
 
 def least_iteration_s(request: RunRequest, clock: str) -> float | None:
-    """Emulated seconds that an iteration takes at least: bytes over the rate of a NIC's ports, or
-    the compute time that a PyTorch job declares for the virtual clock. None where neither is
-    known."""
-    job, plan = request.lead.job, request.plan
+    """Emulated seconds that an iteration of the first job takes at least: bytes over the rate of a
+    NIC's ports, or the compute time that a PyTorch job declares for the virtual clock. None where
+    neither is known."""
+    return _least_iteration_s(request.plan, request.lead, clock)
+
+
+def _least_iteration_s(plan: Plan, asked: JobRequest, clock: str) -> float | None:
+    job = asked.job
     if isinstance(job, TorchJob):
         if clock != "virtual" or not isinstance(job.compute, Time):
             return None
         return job.compute.seconds
-    size = bytes_each(job, len(request.lead.placement))
+    size = bytes_each(job, len(asked.placement))
     if size is None:
         return None
     rates = [sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports)
-             for host in request.lead.placement]
+             for host in asked.placement]
     return size * 8 / min(rates)
 
 
@@ -121,40 +125,44 @@ def _slow_links(plan: Plan) -> Iterator[str]:
 
 
 def _large_captures(request: RunRequest) -> Iterator[str]:
-    job, recording = request.lead.job, request.recording
-    size = bytes_each(job, len(request.lead.placement))
-    each = transport(job.transport).captured_bytes
-    if recording is None or size is None or each is None or not isinstance(job, Collective):
-        return
-    if request.options.get("payload"):
-        each += request.plan.payload_bytes
-    plan = request.plan
-    for port, half in recording.ports.items():
+    recording, plan = request.recording, request.plan
+    for port, half in recording.ports.items() if recording is not None else ():
         host = min(half.source, half.target)  # hosts have the lowest numbers
-        if host not in request.lead.placement:
-            continue  # by which switches packets go is the transport's choice
-        data = size * job.repeat / plan.planes / plan.payload_bytes
-        total = 2 * data * each
+        data = total = 0.0
+        for asked in request.jobs:
+            job = asked.job
+            size = bytes_each(job, len(asked.placement))
+            each = transport(job.transport).captured_bytes
+            if size is None or each is None or not isinstance(job, Collective):
+                continue
+            if host not in asked.placement:
+                continue  # by which switches packets go is the transport's choice
+            if request.options.get("payload"):
+                each += plan.payload_bytes
+            packets = 2 * size * job.repeat / plan.planes / plan.payload_bytes
+            data, total = data + packets, total + packets * each
         if total >= LARGE_CAPTURE:
             yield (f"the capture of {port} will be about {number_text(float(f'{total:.2g}'), 'B')}:"
-                   f" some {number_text(float(f'{2 * data:.2g}'))} data packets and their "
+                   f" some {number_text(float(f'{data:.2g}'))} data packets and their "
                    "acknowledgements; a smaller size= or repeat= makes it smaller")
 
 
 def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
-    job = request.lead.job
-    size = bytes_each(job, len(request.lead.placement))
-    if size is None or not isinstance(job, Collective):
-        return
-    if clock == "live":
-        least = (least_iteration_s(request, clock) or 0) * job.repeat * request.dilation
-        if least > LONG_WALL_S:
-            yield (f"{job.repeat} iterations take {_seconds(least)} of wall time or more, at "
-                   f"D = {request.dilation:g}")
-        return
-    plan = request.plan
-    packets = size * job.repeat * len(request.lead.placement) / plan.payload_bytes
-    wall = packets * _hops(plan, job, request.lead.placement) / HOPS_PER_SECOND
+    plan, packets, wall = request.plan, 0.0, 0.0
+    for asked in request.jobs:
+        job = asked.job
+        size = bytes_each(job, len(asked.placement))
+        if size is None or not isinstance(job, Collective):
+            continue
+        if clock == "live":
+            least = (_least_iteration_s(plan, asked, clock) or 0) * job.repeat * request.dilation
+            if least > LONG_WALL_S:
+                yield (f"{job.repeat} iterations take {_seconds(least)} of wall time or more, at "
+                       f"D = {request.dilation:g}")
+            continue
+        own = size * job.repeat * len(asked.placement) / plan.payload_bytes
+        packets += own
+        wall += own * _hops(plan, job, asked.placement) / HOPS_PER_SECOND
     if wall > LONG_WALL_S:
         yield (f"some {number_text(float(f'{packets:.2g}'))} packets will take about "
                f"{_seconds(float(f'{wall:.1g}'))} of wall time")

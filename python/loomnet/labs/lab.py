@@ -309,7 +309,7 @@ class Lab:
         from loomnet.running.recording import Recording  # which loads the engine
 
         try:
-            recording = Recording(record, request.plan, request.lead.placement, request.opened())
+            recording = Recording(record, request.plan, request.opened())
         except BaseException:
             self.discard_if_empty()
             raise

@@ -4,16 +4,15 @@ buffers of a known size, an estimate where it is objects of the engine or proces
 from __future__ import annotations
 
 import resource
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from loomnet.base.errors import UsageError
 from loomnet.jobs.flows import Flows
-from loomnet.jobs.model import COLLECTIVES, Job, TorchJob
+from loomnet.jobs.model import COLLECTIVES, TorchJob
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import staging_for
-from loomnet.running.request import RunRequest
+from loomnet.running.request import JobRequest, RunRequest
 from loomnet.systems.registry import transport
 
 GIB = 1 << 30
@@ -35,12 +34,19 @@ class Need:
     mapped: int = 0
 
 
-def needs(
-    plan: Plan, job: Job, placement: Sequence[int], *, payload: bool, clock: str
-) -> list[Need]:
-    """What a run of this job needs, largest first. `payload`: its traffic model moves bytes."""
-    ranks, name = len(placement), type(job).__name__
+def needs(request: RunRequest, *, payload: bool, clock: str) -> list[Need]:
+    """What a run needs, largest first. `payload`: its traffic models move bytes."""
+    plan = request.plan
     found = [Need("the fabric", PER_LINK * len(plan.links), "hosts, planes or switches")]
+    for asked in request.jobs:
+        found += _needs_of_job(plan, asked, payload=payload, clock=clock)
+    return sorted(found, key=lambda need: -need.resident)
+
+
+def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str) -> list[Need]:
+    job, ranks = asked.job, len(asked.placement)
+    name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
+    found = []
     flows = job.count if isinstance(job, Flows) else ranks * getattr(job, "repeat", 1)
     if isinstance(job, (*COLLECTIVES, TorchJob)):
         pairs = ranks * (ranks - 1)
@@ -73,15 +79,14 @@ def needs(
             message = min(sizes.bytes, MESSAGE_BYTES) if sizes is not None else MESSAGE_BYTES
             found.append(Need("bytes compared", flows * 2 * writes_outstanding(plan) * message,
                               f"{name}.count or repeat, or payload"))
-    return sorted(found, key=lambda need: -need.resident)
+    return found
 
 
 def check_memory(request: RunRequest, clock: str) -> str:
     """What is to be said of the memory that a run needs: nothing where it is little. Raises
     UsageError where the machine has less."""
     payload = clock == "live" or bool(request.options.get("payload", False))
-    lead = request.lead
-    rows = needs(request.plan, lead.job, lead.placement, payload=payload, clock=clock)
+    rows = needs(request, payload=payload, clock=clock)
     total = sum(need.resident for need in rows)
     mapped = sum(max(need.mapped, need.resident) for need in rows)
     detail = ", ".join(f"{need.what} {_size(need.resident)}" for need in rows[:3])

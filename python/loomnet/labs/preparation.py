@@ -122,6 +122,7 @@ def prepare(
         jobs=tuple(
             JobRequest(
                 job=job,
+                number=number,
                 name=name,
                 placement=tuple(hosts),
                 script=(job.located(base, Path.cwd()) if isinstance(job, TorchJob) else None),
@@ -129,7 +130,7 @@ def prepare(
                 start_ps=job.start.count,
                 gaps_ps=tuple(gaps),
             )
-            for job, name, hosts in zip(jobs, names, placed, strict=True)
+            for number, (job, name, hosts) in enumerate(zip(jobs, names, placed, strict=True))
         ),
         timetable=timetable,
         faults=tuple(faults),

@@ -48,10 +48,11 @@ class LiveClock:
         self.request, self.plan, self.interrupts = request, request.plan, interrupts
         self.lock = stack.enter_context(RunLock())
         self.tcp = KernelTcp.wanted_by(request)
-        carrier = transport(request.lead.job.transport)
-        self.engine = Engine(self.plan, transport=None if carrier.by_kernel else carrier,
-                             seed=request.seed, live=True,
-                             options=dict(request.options.get(carrier.name, {})))
+        self.engine = Engine(self.plan, [asked.job for asked in request.jobs], live=True,
+                             options=request.options, seed=request.seed)
+        for asked in request.jobs:
+            if transport(asked.job.transport).by_kernel:
+                self.engine.kernel_traffic_is_of(asked)
         recording = request.recording
         if recording is not None:
             recording.attach(self.engine, live=True)
@@ -128,8 +129,8 @@ class LiveClock:
     def apply(self, changes: Iterable[Change]) -> None:
         self.network.apply(changes)
 
-    def run_counters(self, hosts: Iterable[int]) -> dict[str, int]:
-        return self.live.run_counters(self.engine.nodes(hosts))
+    def run_counters(self, asked: JobRequest) -> dict[str, int]:
+        return self.live.run_counters(self.engine.nodes(asked.placement), asked.number)
 
     def queued(self, halves: Iterable[int]) -> list[int]:
         return self.live.queued(self.engine.halves(halves))
@@ -149,8 +150,7 @@ class LiveClock:
             counters = self.live.switch_counters(self.engine.node(switch.number))
             if row := {name: n for name, n in counters.items() if n}:
                 totals[f"switch {switch.name}"] = row
-        for host in self.request.hosts:
-            self.engine.close_meter(host)
+        self.engine.close_meters(self.request.jobs)
         self.live.close()
         # What reached the engine's own sockets and was no packet of this run, or found no room.
         loop = self.live.fidelity()["counters"]
@@ -174,10 +174,10 @@ class LiveClock:
         notes["event_lateness_p99_ps"] = raw["event_lateness"]["p99_ps"]
         if any(not switch.in_kernel for switch in self.plan.switches):
             notes["placement"] = switches_text(self.plan)
-        if self.tcp is not None:
-            notes[self.request.lead.job.transport] = self.tcp.note()
-        if self.engine.transport is not None:
-            notes |= self.engine.transport.notes(self.engine)
+        for play in plays:
+            if self.tcp is not None and play.transport.by_kernel:
+                notes[play.transport.name] = self.tcp.note()
+        notes |= self.engine.transport_notes()
         for play in plays:
             notes |= play.notes()
         behind = [play.fell_behind for play in plays if play.fell_behind]

@@ -61,10 +61,23 @@ class KernelTcp:
 
     @classmethod
     def wanted_by(cls, request: RunRequest) -> KernelTcp | None:
-        """What a run's hosts need; None where no kernel carries its job. Raises UsageError."""
-        carrier = transport(request.lead.job.transport)
-        if not carrier.by_kernel:
+        """What a run's hosts need; None where no kernel carries a job of it. Raises
+        UsageError."""
+        asked = [each for each in request.jobs if transport(each.job.transport).by_kernel]
+        if not asked:
             return None
+        carrier = transport(asked[0].job.transport)
+        for number, each in enumerate(asked):
+            if each.job.transport != carrier.name:
+                raise UsageError(f"run: live, the hosts' kernels have the settings of one of "
+                                 f'"{carrier.name}" and "{each.job.transport}"; give all jobs over '
+                                 "kernel TCP the same transport")
+            for other in asked[:number]:
+                if shared := sorted(set(each.placement) & set(other.placement)):
+                    raise UsageError(
+                        f"run: live, jobs {other.name} and {each.name} are over the kernel of "
+                        f"{request.plan.hosts[shared[0]].name}, which does not tell whose bytes "
+                        "it receives; give them different hosts")
         if request.dilation != 1:
             raise UsageError("dilation: kernel TCP's timers run on wall time, so it is compared at "
                              "D = 1 only")

@@ -82,10 +82,10 @@ class LiveTorch(Play):
     def prepare(self) -> None:
         self.ranks = RankJob(self.engine, self.request, self.asked)
         for bridge in self.ranks.bridges:
-            self.live.add_rank(bridge, self.number)
+            self.live.add_rank(bridge, self.asked.number)
 
     def start(self) -> None:
-        port = MASTER_PORT + self.number
+        port = MASTER_PORT + self.asked.number
         self.ranks.launch(self.clock.glue, master_port=port, environment={
             # Gloo binds to the interface that holds fd00::<host> and nothing else.
             "GLOO_SOCKET_IFNAME": HOST_INTERFACE,

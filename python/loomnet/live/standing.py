@@ -43,7 +43,7 @@ class Standing:
             try:
                 self.lock = self._stack.enter_context(RunLock())
                 # No transport: NICs carry what the hosts' kernels send.
-                self.engine = Engine(plan, transport=None, live=True)
+                self.engine = Engine(plan, live=True)
                 self.network = LiveNetwork(self._stack, self.lock, self.engine, dilation=dilation,
                                            look=interrupts.check)
                 self.network.live.start()

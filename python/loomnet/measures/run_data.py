@@ -123,5 +123,7 @@ class RunData:
     snapshots: dict[str, Snapshot] = field(default_factory=dict)
     directory: Path | None = None  # holds ranks/<n>.log
     completion_ps: int | None = None  # from the job's start to its end
+    # Whether another job of the run has a host of this one: what NICs count is then no job's own.
+    shares_hosts: bool = False
     # Elements (collectives) or bytes (flows) that arrived altered; None: lengths only, no bytes.
     wrong: int | None = None

@@ -136,8 +136,11 @@ class Result:
 
     @property
     def metrics(self) -> Table:
-        """A tidy table: phase, name, value, unit, reason."""
+        """A tidy table: phase, name, value, unit, reason; before them the job, where the run had
+        several."""
         columns = ("phase", "name", "value", "unit", "reason")
+        if self.jobs:
+            columns = ("job", *columns)
         return Table(columns, [{c: getattr(row, c) for c in columns} for row in self.rows])
 
     @cached_property

@@ -23,8 +23,9 @@ from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
+from loomnet.running.request import JobRequest
 from loomnet.systems.registry import option_tables, transport
-from loomnet.systems.transport import Transport
+from loomnet.systems.transport import Notes, Transport
 
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
@@ -63,30 +64,34 @@ def link_config(half: HalfLinkPlan) -> _core.LinkConfig:
         queue_options=list(half.queue_options))
 
 
-def model_of(job: Job, options: Mapping[str, Any], plan: Plan
-             ) -> tuple[Transport, dict[str, Any], dict[str, str]]:
-    """What carries a job on the virtual clock: the transport's model, its options, and what the
-    report's fidelity says of both."""
-    asked = transport(job.transport)
-    model = transport(asked.model)
-    chosen = dict(options.get(model.name, {}))
-    model.check_options(chosen)
-    notes = asked.describe_model(chosen, plan)
+def model_notes(jobs: Iterable[Job], options: Mapping[str, Any], plan: Plan) -> dict[str, str]:
+    """What the report's fidelity says of the models that carry these jobs on the virtual clock.
+    Raises UsageError for an option that a model does not take."""
+    notes: dict[str, str] = {}
+    for name in dict.fromkeys(job.transport for job in jobs):
+        asked = transport(name)
+        chosen = options.get(asked.model, {})
+        transport(asked.model).check_options(chosen)
+        notes |= asked.describe_model(chosen, plan)
     if plan.pfc:
         notes["pfc"] = "on: switch ports are lossless"
-    return model, chosen, notes
+    return notes
 
 
 class Engine:
-    """A network of the engine, numbered as its plan. `transport` None: NICs carry kernel traffic
-    only. `live`: switches are where the plan places them; packets of those in the kernel pass
-    the live gate."""
+    """A network of the engine, numbered as its plan. NICs have the transports that carry `jobs`
+    beside their hosts' kernel traffic, with the tables of `options` that have their names. `live`:
+    jobs over the kernel's sockets have no transport in the engine, switches are where the plan
+    places them, and packets of those in the kernel pass the live gate."""
 
-    def __init__(self, plan: Plan, *, transport: Transport | None,
-                 live: bool = False, options: dict[str, Any] | None = None,
-                 bin_ps: int = 10**9, seed: int | None = None) -> None:
-        self.plan, self.transport = plan, transport
-        self.options = dict(options or {})  # of the transport, as given
+    def __init__(self, plan: Plan, jobs: Iterable[Job] = (), *, live: bool = False,
+                 options: Mapping[str, Any] | None = None, bin_ps: int = 10**9,
+                 seed: int | None = None) -> None:
+        self.plan = plan
+        self._live = live
+        carriers = {each.name: each for job in jobs if (each := self.carrier(job)) is not None}
+        self.transports = tuple(carriers.values())
+        self._options = {name: dict((options or {}).get(name, {})) for name in carriers}
         self.seed = plan.seed if seed is None else seed
         # What all hosts' meters keep together stays within a few hundred megabytes.
         bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)
@@ -96,7 +101,6 @@ class Engine:
         self._dead: set[int] = set()  # switches (numbers) that are off or boot
         self._spares: dict[int, float] = {}  # by leaf
         self._addresses: dict[int, bytes] = {}
-        self._live = live
         # The engine counts what is there; a plan made in part keeps the numbers of the whole.
         self._node: dict[int, EngineNode] = {}
         self._link: dict[int, EngineLink] = {}
@@ -123,7 +127,7 @@ class Engine:
                     link_config(ahead), link_config(back), stream=self._stream(link.number))
         try:
             for host in plan.hosts:
-                self._set_transport(host.number, dict(options or {}))
+                self._set_transports(host.number)
         except (ValueError, TypeError, OverflowError) as error:
             # An option by a wrong name, of a wrong type or out of range.
             raise UsageError(f"run: {error}") from None
@@ -177,28 +181,45 @@ class Engine:
         """The hosts and switches that are there."""
         return {node: self.plan.topology.names[number] for number, node in self._node.items()}
 
-    def close_meter(self, host: int) -> None:
-        """Ends what a host's meter has open; its series are complete."""
-        self.network.close_meter(self._node[host])
+    def close_meters(self, jobs: Iterable[JobRequest]) -> None:
+        """Ends what the hosts' meters of these jobs have open; their series are complete."""
+        for asked in jobs:
+            for host in asked.placement:
+                self.network.close_meter(self._node[host], asked.number)
 
-    def payload(self, hosts: Iterable[int]) -> int:
-        """Payload bytes that have arrived at these hosts."""
-        return self.network.run_counters(self.nodes(hosts))["payload"]
+    def kernel_traffic_is_of(self, asked: JobRequest) -> None:
+        """What the kernels of this job's hosts receive counts for the job."""
+        for node in self.nodes(asked.placement):
+            self.network.set_kernel_job(node, asked.number)
 
-    def working(self, hosts: Iterable[int]) -> bool:
-        """Whether one of these hosts has an operation under way."""
-        return bool(self.network.run_counters(self.nodes(hosts))["working"])
+    def run_counters(self, asked: JobRequest) -> dict[str, int]:
+        """Counters over a job's hosts. Payload, working and finished are the job's, the others
+        are what all jobs of these hosts have in common."""
+        return self.network.run_counters(self.nodes(asked.placement), asked.number)
 
     def hash_seed(self, node: int) -> int:
         """Seed of a switch's ECMP hash; every switch its own, else choices polarise."""
         return ((self.seed + 1) * _HASH_PURPOSE + node * 0xBF58476D1CE4E5B9) % 2**64
 
-    def _set_transport(self, host: int, options: dict[str, Any]) -> None:
+    def carrier(self, job: Job) -> Transport | None:
+        """The engine's transport that carries a job; None where its hosts' kernels do."""
+        asked = transport(job.transport)
+        if not self._live:
+            return transport(asked.model)
+        return None if asked.by_kernel else asked
+
+    def _set_transports(self, host: int) -> None:
         rates = [self.plan.links[port].forward.rate_bps for port in self.plan.hosts[host].ports]
-        if self.transport is None:
-            return
-        chosen = self.transport.engine_options(options, self.plan, rates)
-        self.network.set_transport(self._node[host], self.transport.model, chosen)
+        for each in self.transports:
+            chosen = each.engine_options(self._options[each.name], self.plan, rates)
+            self.network.set_transport(self._node[host], each.model, chosen)
+
+    def transport_notes(self) -> Notes:
+        """What the transports say of the run that is over."""
+        found: Notes = {}
+        for each in self.transports:
+            found |= each.notes(self, self._options[each.name])
+        return found
 
     # --- tables -----------------------------------------------------------------------------------
     def tables(self, switch: SwitchPlan, routes: SwitchRoutes) -> _core.TableBatch:
@@ -206,7 +227,8 @@ class Engine:
         self._generation[switch.number] = self._generation.get(switch.number, 0) + 1
         usids = switch.usids
         # Packets that go by uSIDs alone need no row per host and switch; live, hosts' own do.
-        plain = self._live or self.transport is None or not self.transport.by_usids
+        plain = self._live or not (
+            self.transports and all(each.by_usids for each in self.transports))
         return _core.forward_tables(
             generation=self._generation[switch.number], block=usids.block, own=[usids.own],
             adjacencies=list(usids.adjacencies), fib=list(usids.fib),
@@ -251,8 +273,9 @@ class Engine:
         self.network.reset_switch(self._node[switch])
 
     # --- queue pairs ------------------------------------------------------------------------------
-    def connect(self, source: int, local: int, destination: int, remote: int) -> None:
-        """Connects a queue pair both ways; numbers are the ends' own."""
+    def connect(self, asked: JobRequest, source: int, local: int, destination: int,
+                remote: int) -> None:
+        """Connects a queue pair of a job both ways; numbers are the ends' own."""
         spare = [min(self._spare(source, plane), self._spare(destination, plane))
                  for plane in range(self.plan.planes)]
         there, back = (
@@ -261,8 +284,11 @@ class Engine:
             for ends in ((source, destination), (destination, source)))
         first, last = self._node[source], self._node[destination]
         self._flow += 1
-        self.network.connect_qp(first, local, last, remote, self._flow, there, back)
-        self.network.connect_qp(last, remote, first, local, self._flow, back, there)
+        by = self.carrier(asked.job)
+        assert by is not None
+        for ends in ((first, local, last, remote, self._flow, there, back),
+                     (last, remote, first, local, self._flow, back, there)):
+            self.network.connect_qp(*ends, job=asked.number, transport=by.model)
 
     def _spare(self, host: int, plane: int) -> float:
         """What the uplinks of a host's leaf carry of what all its hosts can send."""
@@ -282,17 +308,23 @@ class Engine:
             rates[topology.is_host(far)] += self.plan.links[link].forward.rate_bps
         return rates[False] / rates[True] if rates[False] and rates[True] else 1.0
 
-    def connect_mesh(self, placement: Iterable[int],
-                     pairs: Iterable[tuple[int, int]] | None = None) -> dict[tuple[int, int], int]:
-        """Queue pairs between ranks (all pairs, or those given); (rank, peer) -> number at rank."""
-        hosts = list(placement)
-        wanted = ({(min(p), max(p)) for p in pairs} if pairs is not None
-                  else {(a, b) for b in range(len(hosts)) for a in range(b)})
+    def connect_mesh(self, asked: JobRequest) -> dict[tuple[int, int], int]:
+        """Queue pairs between all ranks of a job; (rank, peer) -> number at rank."""
+        hosts = asked.placement
+        first = [self.network.reserve_qps(node, len(hosts)) for node in self.nodes(hosts)]
         numbers: dict[tuple[int, int], int] = {}
-        for a, b in sorted(wanted):
-            numbers[a, b], numbers[b, a] = FIRST_QP + b, FIRST_QP + a
-            self.connect(hosts[a], numbers[a, b], hosts[b], numbers[b, a])
+        for a, b in itertools.combinations(range(len(hosts)), 2):
+            numbers[a, b], numbers[b, a] = first[a] + b, first[b] + a
+            self.connect(asked, hosts[a], numbers[a, b], hosts[b], numbers[b, a])
         return numbers
+
+    def connect_pair(self, asked: JobRequest, source: int, destination: int, least: int) -> int:
+        """Connects a queue pair of a job between two hosts. Returns its number at the source,
+        `least` or the next that is free at both ends; at the destination it has the one behind."""
+        ends = (self._node[source], self._node[destination])
+        number = max(least, *(self.network.reserve_qps(node, 0) for node in ends))
+        self.connect(asked, source, number, destination, number + 1)
+        return number
 
     def queued(self, halves: Iterable[int]) -> list[int]:
         """Bytes that wait in the ports that send into these directions, now."""
@@ -319,9 +351,9 @@ class Engine:
                     self.network.schedule_tables(at_ps, self._node[switch.number], tables)
 
     # --- figures ----------------------------------------------------------------------------------
-    def series(self, host: int, origin_ps: int) -> HostSeries:
-        """What one host's job saw, in time since `origin_ps`."""
-        raw = self.network.meter(self._node[host])
+    def series(self, host: int, job: int, origin_ps: int) -> HostSeries:
+        """What one host saw of a job, in time since `origin_ps`."""
+        raw = self.network.meter(self._node[host], job)
         bin_ps = raw["bin_ps"]
         skip = origin_ps // bin_ps  # bins are aligned with the engine's clock
         return HostSeries(
@@ -357,17 +389,6 @@ class Engine:
         """The links that PFC holds in a circle now, as what a stall's reason adds; or nothing."""
         circle = [self.planned(half).name for half in self.network.pause_cycle()]
         return f"; PFC deadlock: {', '.join(circle)} wait for one another" if circle else ""
-
-    def figures(self, hosts: Iterable[int]) -> dict[str, int]:
-        """Cumulative lost (packets dropped by links, whoever noticed), retransmitted and readmitted
-        over these hosts, where the transport has them."""
-        return figures_of(self.network.run_counters(self.nodes(hosts)), self.transport)
-
-
-def figures_of(counters: dict[str, int], transport: Transport | None) -> dict[str, int]:
-    """The counters that are figures of this transport's runs."""
-    names = ("lost",) if transport is None else transport.figures
-    return {name: counters[name] for name in names}
 
 
 def staging_for(plan: Plan) -> dict[str, int]:

@@ -14,9 +14,11 @@ from loomnet.measures.run_data import RunData
 from loomnet.processes.folder import Folder
 from loomnet.running.engine import Engine
 from loomnet.running.engine_numbers import EngineNode
+from loomnet.running.request import JobRequest
 
 MOST_PROFILE_SLICES = 100_000  # of one rank
 MOST_PROFILE_BYTES = 512 << 20  # of one file
+MOST_THREADS = 10_000  # of one rank
 MOST_EVENTS = 20_000  # transport events of one host
 JOB_PID = 1_000_000  # the group of the run's own tracks
 _TRANSPORT_TRACK = "transport events"
@@ -24,11 +26,10 @@ _TRANSPORT_TRACK = "transport events"
 
 def write_trace(
     engine: Engine, data: RunData, origin_ps: int, *, recorder: _core.Recorder,
-    profiles: Folder | None, placement: Sequence[int],
+    profiles: Sequence[tuple[JobRequest, Folder]],
 ) -> Iterator[bytes]:
-    """The trace file, piece by piece. Times are engine time; the job's time 0 is `origin_ps`.
-    `recorder`: the engine's; `profiles`: where ranks have written theirs; `placement[r]`: the host
-    of rank r."""
+    """The trace file, piece by piece. Times are engine time; the first job's time 0 is `origin_ps`.
+    `recorder`: the engine's; `profiles`: where ranks of a job have written theirs."""
     writer = _core.PerfettoWriter()
     writer.attribute("loomnet.fabric", engine.plan.name)
     writer.attribute("loomnet.job_origin_ps", origin_ps)
@@ -38,7 +39,7 @@ def write_trace(
     _job_tracks(writer, data, origin_ps)
     _transport_events(writer, engine)
     yield writer.take()
-    yield from _profiles(writer, recorder, profiles, engine.nodes(placement))
+    yield from _profiles(writer, recorder, profiles, engine)
 
 
 def _job_tracks(writer: _core.PerfettoWriter, data: RunData, origin_ps: int) -> None:
@@ -125,28 +126,28 @@ class RankClock:
 
 
 def _profiles(
-    writer: _core.PerfettoWriter, recorder: _core.Recorder, folder: Folder | None,
-    placement: Sequence[EngineNode],
+    writer: _core.PerfettoWriter, recorder: _core.Recorder,
+    profiles: Sequence[tuple[JobRequest, Folder]], engine: Engine,
 ) -> Iterator[bytes]:
-    found = [name for name in folder.names() if name.endswith(".json")] if folder else []
+    found = [(asked, folder, name) for asked, folder in profiles
+             for name in folder.names() if name.endswith(".json")]
     unread: list[str] = []
     left_out = 0
     # Kineto's times are the system clock's, the ranks' marks the monotonic clock's.
     ahead = time.time_ns() - time.monotonic_ns()
-    for name in found:
-        assert folder is not None
+    for asked, folder, name in found:
         rank = name.partition(".")[0]
-        if not re.fullmatch("[0-9]{1,9}", rank) or int(rank) >= len(placement):
+        if not re.fullmatch("[0-9]{1,9}", rank) or int(rank) >= len(asked.placement):
             unread.append(name)
             continue
-        host = placement[int(rank)]
+        host = engine.node(asked.placement[int(rank)])
         points = recorder.clock_points(host)
         slices = _read(folder, name)
         if slices is None or not points:
             unread.append(name)
             continue
         clock = RankClock(points, _read_pauses(folder, name.removesuffix(".json") + ".pauses"))
-        left_out += _write_rank(writer, host, int(rank), slices, clock, ahead)
+        left_out += _write_rank(writer, host, asked, int(rank), slices, clock, ahead)
         yield writer.take()
     writer.attribute("loomnet.profiles", len(found) - len(unread))
     if unread:
@@ -194,10 +195,12 @@ def _read_pauses(folder: Folder, name: str) -> list[tuple[int, int]]:
 
 
 def _write_rank(
-    writer: _core.PerfettoWriter, host: EngineNode, rank: int, slices: list[_Slice],
-    clock: RankClock, ahead: int,
+    writer: _core.PerfettoWriter, host: EngineNode, asked: JobRequest, rank: int,
+    slices: list[_Slice], clock: RankClock, ahead: int,
 ) -> int:
     """Slices of one rank, thread by thread, properly nested. Returns how many were left out."""
+    first_track = 1 + asked.number * MOST_THREADS
+    whose = f"rank {rank}" if asked.name is None else f"{asked.name} rank {rank}"
     first, last = clock.span
     inside = [s for s in slices if s[2] - ahead > first and s[1] - ahead < last]
     # Long ones tell more than short ones.
@@ -205,8 +208,8 @@ def _write_rank(
     threads: dict[str, list[_Slice]] = {}
     for each in kept:
         threads.setdefault(each[0], []).append(each)
-    for number, (tid, rows) in enumerate(sorted(threads.items())):
-        track = writer.thread(host + 1, number + 1, f"rank {rank} torch thread {tid}")
+    for number, (tid, rows) in enumerate(sorted(threads.items())[:MOST_THREADS]):
+        track = writer.thread(host + 1, first_track + number, f"{whose} torch thread {tid}")
         open_until: list[int] = []
         for _, begin, end, name, category in sorted(rows, key=lambda s: (s[1], -s[2])):
             while open_until and open_until[-1] <= begin:

@@ -6,11 +6,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from loomnet.faults.timetable import Window
 from loomnet.measures.run_data import Ending, Iteration, RunData, RunFault
-from loomnet.running.engine import Engine, figures_of
+from loomnet.running.engine import Engine
 from loomnet.running.request import JobRequest, RunRequest
 from loomnet.systems.registry import transport
 from loomnet.systems.transport import Notes, Transport
@@ -25,8 +26,8 @@ class PlayClock(Protocol):
     def engine(self) -> Engine: ...
     @property
     def now_ps(self) -> int: ...
-    def run_counters(self, hosts: Iterable[int]) -> dict[str, int]:
-        """The engine's counters over these hosts (numbers of the plan)."""
+    def run_counters(self, asked: JobRequest) -> dict[str, int]:
+        """Engine.run_counters of a job."""
         ...
     def check(self) -> None:
         """Between two steps of what a play starts: raises KeyboardInterrupt or WallTimeError."""
@@ -48,7 +49,6 @@ class Play(ABC):
         self.request, self.asked = request, asked
         self.job, self.placement = asked.job, asked.placement
         self.transport = transport(self.job.transport)
-        self.number = next(i for i, each in enumerate(request.jobs) if each is asked)
         self.iterations: list[Iteration] = []
         self.errors: list[RunFault] = []
         self.counters: dict[str, list[tuple[int, float]]] = {}
@@ -130,7 +130,19 @@ class Play(ABC):
     def carrier(self) -> Transport:
         """The transport whose counters are the job's figures: the engine's, or, where the hosts'
         kernels carry the job, the one it asked for."""
-        return self.engine.transport or self.transport
+        return self.engine.carrier(self.job) or self.transport
+
+    @cached_property
+    def shares_hosts(self) -> bool:
+        """Whether another job has a host of this one."""
+        return any(not set(each.placement).isdisjoint(self.placement)
+                   for each in self.request.jobs if each is not self.asked)
+
+    @cached_property
+    def figures(self) -> tuple[str, ...]:
+        """The engine's counters that are figures of the job. What NICs count of their transports
+        is none where they serve another job too."""
+        return ("lost",) if self.shares_hosts else self.carrier.figures
 
     def now(self) -> int:
         """Job time; 0 before its first iteration."""
@@ -163,14 +175,14 @@ class Play(ABC):
         self.stalled(reason)
 
     def run_counters(self) -> dict[str, int]:
-        return self.clock.run_counters(self.placement)
+        return self.clock.run_counters(self.asked)
 
     def sample(self) -> dict[str, int]:
         """Notes the counters that are figures; returns all of them."""
         found = self.run_counters()
         at = self.now()
-        for name, value in figures_of(found, self.carrier).items():
-            self.counters.setdefault(name, []).append((at, value))
+        for name in self.figures:
+            self.counters.setdefault(name, []).append((at, found[name]))
         return found
 
     def collect(self, shared: Mapping[str, Any], windows: list[Window]) -> RunData:
@@ -180,10 +192,12 @@ class Play(ABC):
         assert self.ended is not None
         data = RunData(
             ended=self.ended, end_ps=self.length_ps,
-            hosts={host: self.engine.series(host, origin) for host in self.placement},
+            hosts={host: self.engine.series(host, self.asked.number, origin)
+                   for host in self.placement},
             iterations=self.iterations, windows=windows, counters=self.counters,
             errors=self.errors, reason=self.reason, overhead=self.transport.overhead,
             directory=self.request.directory / (self.asked.name or ""),
+            shares_hosts=self.shares_hosts,
             completion_ps=max(self.end_ps - self.arrival_ps, 0), **shared)
         self.fill(data, origin)
         return data

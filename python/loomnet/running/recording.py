@@ -18,6 +18,7 @@ from loomnet.processes.folder import Folder, Output
 from loomnet.running.engine import Engine
 from loomnet.running.perfetto_trace import write_trace
 from loomnet.running.record import Record
+from loomnet.running.request import JobRequest
 
 
 class Recording:
@@ -27,12 +28,10 @@ class Recording:
     Raises UsageError on construction for an unknown port or a file that cannot be written.
     """
 
-    def __init__(
-        self, record: Record, plan: Plan, placement: tuple[int, ...], folder: Folder
-    ) -> None:
+    def __init__(self, record: Record, plan: Plan, folder: Folder) -> None:
         self.record, self.plan, self._folder = record, plan, folder
-        self.profiles: Folder | None = None  # of what the ranks' torch.profiler exported
-        self.placement = placement  # rank -> host
+        # Of each PyTorch job, what its ranks' torch.profiler exported.
+        self.profiles: dict[int, tuple[JobRequest, Folder]] = {}
         self._ports = {port: find_port(plan, port) for port in record.pcap}
         self._files: dict[Path, Output] = {}
         self._written: dict[Path, int] = {}  # bytes
@@ -77,12 +76,14 @@ class Recording:
                 self.said.append(f"capture {path}: {size}")
 
     # --- around a run -----------------------------------------------------------------------------
-    def environment(self) -> dict[str, str]:
-        """What a rank's process must know: where its profiles go, if anybody reads them."""
+    def environment(self, asked: JobRequest) -> dict[str, str]:
+        """What a process of a job's ranks must know: where its profiles go, if anybody reads
+        them."""
         if self.record.trace is None:
             return {}
-        self.profiles = self._folder.folder("profiles")
-        return {env.PROFILES: str(self.profiles.path.absolute())}
+        folder = asked.folder_in(self._folder).folder("profiles")
+        self.profiles[asked.number] = asked, folder
+        return {env.PROFILES: str(folder.path.absolute())}
 
     def attach(self, engine: Engine, *, live: bool = False) -> None:
         """Begins to record; before anything of the job happens."""
@@ -132,7 +133,7 @@ class Recording:
         if self.record.trace is not None:
             for piece in write_trace(
                     self._engine, data, origin_ps, recorder=self.recorder,
-                    profiles=self.profiles, placement=self.placement):
+                    profiles=list(self.profiles.values())):
                 self._write(self.record.trace, piece)
         self._say_what_was_kept()
         for file in self._files.values():

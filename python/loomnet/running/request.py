@@ -37,15 +37,17 @@ RUNNERS: dict[str, str] = {
 class JobRequest:
     """One job of a run.
 
-    `placement[r]` is the host number of rank r. `name`: where the run has several jobs. `script` is
-    the resolved path of a TorchJob, else None. `stall_after`: emulated time without a finished
-    operation or iteration after which the engine ends the job ("stalled", one error); None: never.
-    `start_ps`: emulated time from the run's begin to the job's. `gaps_ps`: compute times of another
-    run that are replayed.
+    `placement[r]` is the host number of rank r. `number`: the job's place in the run's list, by
+    which the engine knows it. `name`: where the run has several jobs. `script` is the resolved path
+    of a TorchJob, else None. `stall_after`: emulated time without a finished operation or iteration
+    after which the engine ends the job ("stalled", one error); None: never. `start_ps`: emulated
+    time from the run's begin to the job's. `gaps_ps`: compute times of another run that are
+    replayed.
     """
 
     job: Job
     placement: tuple[int, ...]
+    number: int = 0
     name: str | None = None
     script: Path | None = None
     stall_after: Time | None = None

@@ -44,11 +44,12 @@ class RankJob:
         world = len(self.placement)
         self.bridges = [
             _core.RankBridge(engine.network, engine.node(host), rank=rank, world=world,
-                             channels=16, **staging_for(engine.plan))
+                             channels=16, job=asked.number, **staging_for(engine.plan))
             for rank, host in enumerate(self.placement)]
-        if engine.transport is not None:  # else stock Gloo takes the ranks' bytes
-            for (rank, peer), number in engine.connect_mesh(self.placement).items():
-                self.bridges[rank].bind(peer, number)
+        self.carrier = engine.carrier(self.job)
+        if self.carrier is not None:  # else stock Gloo takes the ranks' bytes
+            for (rank, peer), number in engine.connect_mesh(asked).items():
+                self.bridges[rank].bind(peer, number, self.bridges[peer].key)
         self.stack_files = [StackFile() for _ in self.placement]
         self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)
         self.hashes: list[dict[int, int]] = [{} for _ in self.placement]
@@ -68,11 +69,11 @@ class RankJob:
         `computes`: on the virtual clock each rank's compute time, as its step hook reads it.
         `fork`: they may share one import of PyTorch. `look` raises to end the launch."""
         # Where a model stands for Gloo, Gloo's own name means that model.
-        own = self.engine.transport
+        own = self.carrier
         mapped = self.job.map_backend or (own is not None and own.name != self.job.transport)
         specs = []
         recording = self.request.recording
-        record = recording.environment() if recording is not None else {}
+        record = recording.environment(self.asked) if recording is not None else {}
         for rank, host in enumerate(self.placement):
             fds = self.bridges[rank].fds()
             stack_fd = self.stack_files[rank].fd

@@ -22,6 +22,7 @@ from loomnet.measures.run_data import FlowRow, Iteration, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import FIRST_QP, Engine, staging_for
 from loomnet.running.engine_numbers import EngineNode
+from loomnet.running.request import JobRequest
 
 
 class Traffic(Protocol):
@@ -53,16 +54,18 @@ class Traffic(Protocol):
 class CollectiveTraffic:
     """A collective of all ranks, repeated: every rank's executor inside the engine."""
 
-    def __init__(self, engine: Engine, job: Collective, placement: Sequence[int],
-                 start_ps: int, *, payload: bool, gaps_ps: Sequence[int] = ()) -> None:
+    def __init__(self, engine: Engine, asked: JobRequest, job: Collective, start_ps: int, *,
+                 payload: bool) -> None:
+        carrier = engine.carrier(job)
         self.core = _core.CollectiveTraffic(
-            engine.network, hosts=engine.nodes(placement), bytes=job.size.bytes, repeat=job.repeat,
+            engine.network, job=asked.number, hosts=engine.nodes(asked.placement),
+            bytes=job.size.bytes, repeat=job.repeat,
             collective="all_to_all" if isinstance(job, SendRecv) else job.kind,
             shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
-            compute_ps=job.compute.count, gaps_ps=list(gaps_ps), payload=payload,
-            await_sends=engine.transport is None or engine.transport.await_sends,
+            compute_ps=job.compute.count, gaps_ps=list(asked.gaps_ps), payload=payload,
+            await_sends=carrier is None or carrier.await_sends,
             **staging_for(engine.plan))
-        for (rank, peer), number in engine.connect_mesh(placement).items():
+        for (rank, peer), number in engine.connect_mesh(asked).items():
             self.core.set_queue_pair(rank, peer, number)
         self.core.start()
 
@@ -95,18 +98,19 @@ class CollectiveTraffic:
 class FlowTraffic:
     """Point-to-point jobs: rounds of flows, each round one iteration."""
 
-    def __init__(self, engine: Engine, placement: Sequence[int], pairs: set[tuple[int, int]],
+    def __init__(self, engine: Engine, asked: JobRequest, pairs: set[tuple[int, int]],
                  rounds: Sequence[Callable[[int], list[tuple[int, int, int, int]]]], gap_ps: int,
                  start_ps: int, *, payload: bool, jitter_ps: int = 0) -> None:
         """`jitter_ps`: by less than which flows that start together were moved apart."""
-        self._engine, self._placement, self._gap = engine, list(placement), gap_ps
+        self._engine, self._job, self._gap = engine, asked, gap_ps
+        self._placement = asked.placement
         self._depth = writes_outstanding(engine.plan)
         self._jitter_ps = jitter_ps
         self._rounds = list(rounds)
-        self.core = _core.FlowTraffic(engine.network, payload)
+        self.core = _core.FlowTraffic(engine.network, payload, job=asked.number)
         # A queue pair carries one flow at a time, so parallel flows of a pair have one each.
         self._free: dict[tuple[int, int], list[int]] = {pair: [] for pair in pairs}
-        self._number = 0x100
+        self._number = FIRST_QP
         self._begun: list[int] = []
         self._ends: list[tuple[int, int]] = []
         self._shown = 0
@@ -124,10 +128,10 @@ class FlowTraffic:
             index = used.get(pair, 0)
             used[pair] = index + 1
             if index == len(numbers):
-                numbers.append(self._number)
-                self._engine.connect(self._placement[source], self._number,
-                                     self._placement[destination], self._number + 1)
-                self._number += 2
+                numbers.append(self._engine.connect_pair(
+                    self._job, self._placement[source], self._placement[destination],
+                    self._number))
+                self._number = numbers[-1] + 2
             self._asked.append((self._placement[source], self._placement[destination], size))
             self._sends.append((self._engine.node(self._placement[source]), numbers[index]))
             self.core.add(
@@ -174,13 +178,14 @@ class FlowTraffic:
 
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
         """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
-        if self._engine.transport is None or not self._engine.transport.sender_states:
+        carrier = self._engine.carrier(self._job.job)
+        if carrier is None or not carrier.sender_states:
             return {}
         network, found = self._engine.network, {}
         for flow, (start, end, *_) in enumerate(self.core.results()):
             if start > network.now_ps or end is not None:
                 continue
-            state = network.transport_state(*self._sends[flow])
+            state = network.transport_state(*self._sends[flow], transport=carrier.model)
             acked, cwnd, srtt, least = (
                 int(state[name]) for name in ("acked", "cwnd", "srtt_ps", "min_rtt_ps"))
             found[flow] = (acked - self._before.setdefault(flow, acked), cwnd, srtt, least)
@@ -195,11 +200,13 @@ class FlowTraffic:
 class GraphTraffic:
     """Execution traces and connection matrices: a graph of transfers and delays."""
 
-    def __init__(self, engine: Engine, graph: TaskGraph, placement: Sequence[int],
-                 start_ps: int, *, jitter_ps: int = 0) -> None:
-        self._graph, self._placement, self._start = graph, list(placement), start_ps
+    def __init__(self, engine: Engine, asked: JobRequest, graph: TaskGraph, start_ps: int, *,
+                 jitter_ps: int = 0) -> None:
+        placement = asked.placement
+        self._graph, self._placement, self._start = graph, placement, start_ps
         self._jitter_ps = jitter_ps
-        self.core = _core.GraphTraffic(engine.network, depth=writes_outstanding(engine.plan))
+        self.core = _core.GraphTraffic(
+            engine.network, depth=writes_outstanding(engine.plan), job=asked.number)
         # Both directions of a pair share a queue pair; so do all transfers of one channel.
         numbers: dict[tuple[int, int, int], int] = {}
         number = FIRST_QP
@@ -212,10 +219,10 @@ class GraphTraffic:
             bounds.check_job_bytes(task.what or graph.name, task.bytes)
             key = (task.source, task.destination, task.channel)
             if key not in numbers:
+                number = engine.connect_pair(asked, placement[task.source],
+                                             placement[task.destination], number)
                 numbers[key] = number
                 numbers[task.destination, task.source, task.channel] = number + 1
-                engine.connect(placement[task.source], number, placement[task.destination],
-                               number + 1)
                 number += 2
             self.core.transfer(
                 engine.node(placement[task.source]), engine.node(placement[task.destination]),
@@ -266,24 +273,24 @@ def _jitter_note(jitter_ps: int) -> dict[str, float | int | str | None]:
     return {"start jitter": f"below {Time.of(jitter_ps)}"} if jitter_ps else {}
 
 
-def start_traffic(engine: Engine, job: Job, placement: Sequence[int], start_ps: int, *,
-                  payload: bool, seed: int, gaps_ps: Sequence[int] = (),
+def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: bool, seed: int,
                   jitter: Time | str | None = None) -> Traffic:
     """Begins a job of traffic at this time of the engine's clock. `jitter`: flows that start
     together do so within this time; None: within that of a packet."""
+    job, placement = asked.job, asked.placement
     if isinstance(job, COLLECTIVES):
-        return CollectiveTraffic(engine, job, placement, start_ps, payload=payload, gaps_ps=gaps_ps)
+        return CollectiveTraffic(engine, asked, job, start_ps, payload=payload)
     if isinstance(job, Trace) and job.chakra:
-        return GraphTraffic(engine, job.graph(), placement, start_ps)
+        return GraphTraffic(engine, asked, job.graph(), start_ps)
     apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count
     if isinstance(job, ConnectionMatrix):
         graph = job.graph()
         if apart > 0:
             move_apart(graph, apart, seed)
-        return GraphTraffic(engine, graph, placement, start_ps, jitter_ps=apart)
+        return GraphTraffic(engine, asked, graph, start_ps, jitter_ps=apart)
     rounds, gap, pairs = rounds_of(engine.plan, job, placement, seed)
     rounds = [_jittered(each, apart, seed + number) for number, each in enumerate(rounds)]
-    return FlowTraffic(engine, placement, pairs, rounds, gap, start_ps, payload=payload,
+    return FlowTraffic(engine, asked, pairs, rounds, gap, start_ps, payload=payload,
                        jitter_ps=apart)
 
 

@@ -64,9 +64,8 @@ class TrafficPlay(Play):
 
     def prepare(self) -> None:
         self.traffic = start_traffic(
-            self.engine, self.job, self.placement, self._origin, seed=self.request.seed,
-            payload=self.payload_moves, gaps_ps=self.asked.gaps_ps,
-            jitter=self.request.options.get("jitter"))
+            self.engine, self.asked, self._origin, seed=self.request.seed,
+            payload=self.payload_moves, jitter=self.request.options.get("jitter"))
 
     def look(self) -> None:
         found, self.done = self.clock.traffic_state(self.traffic)
@@ -127,9 +126,10 @@ class VirtualTraffic(TrafficPlay):
             return None
         if self.virtual.idle and not self.request.changes_to_come:
             return f"nothing left to happen at {Time.of(self.now())} and the job is not done"
-        payload = self.engine.payload(self.placement)
+        found = self.engine.run_counters(self.asked)
+        payload = found["payload"]
         # A flow yet to start and a rank that computes wait for nothing that the network owes.
-        worked, self.working = self.working, self.engine.working(self.placement)
+        worked, self.working = self.working, bool(found["working"])
         if payload > self.payload or not (worked and self.working):
             self.payload, self.progress_ps = payload, self.now()
         if self.stall_ps is not None and self.now() - self.progress_ps >= self.stall_ps:

@@ -17,7 +17,7 @@ from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import SwitchPlan
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
-from loomnet.running.engine import Engine, check_options, model_of
+from loomnet.running.engine import Engine, check_options, model_notes
 from loomnet.running.play import FOREVER, Play
 from loomnet.running.recording import Recording
 from loomnet.running.request import JobRequest, Progress, RunRequest
@@ -61,9 +61,10 @@ class VirtualClock:
     def __init__(self, request: RunRequest, stack: ExitStack) -> None:
         self.request, plan = request, request.plan
         self.began = time.monotonic()
-        self.model, options, self.labels = model_of(request.lead.job, request.options, plan)
+        jobs = [asked.job for asked in request.jobs]
+        self.labels = model_notes(jobs, request.options, plan)
         # A bin of a tenth of the base RTT resolves silences well below any fault's.
-        self.engine = Engine(plan, transport=self.model, seed=request.seed, options=options,
+        self.engine = Engine(plan, jobs, seed=request.seed, options=request.options,
                              bin_ps=max(plan.base_rtt_ps // 10, 10**6))
         self.network = self.engine.network
         if request.recording is not None:
@@ -123,7 +124,7 @@ class VirtualClock:
 
     # --- traffic ----------------------------------------------------------------------------------
     def traffic_start_ps(self, play: TrafficPlay) -> int:
-        return self.model.start_ps(self.request.plan)
+        return play.carrier.start_ps(self.request.plan)
 
     def traffic_state(self, traffic: Traffic) -> tuple[list[tuple[int, int]], bool]:
         traffic.poll(self.network.now_ps)
@@ -141,8 +142,8 @@ class VirtualClock:
     def apply(self, changes: Iterable[Change]) -> None:
         self.engine.apply(changes, self.network.now_ps)
 
-    def run_counters(self, hosts: Iterable[int]) -> dict[str, int]:
-        return self.network.run_counters(self.engine.nodes(hosts))
+    def run_counters(self, asked: JobRequest) -> dict[str, int]:
+        return self.engine.run_counters(asked)
 
     def queued(self, halves: Iterable[int]) -> list[int]:
         return self.engine.queued(halves)
@@ -158,8 +159,7 @@ class VirtualClock:
         recording.drain()
 
     def finish(self) -> None:
-        for host in self.request.hosts:
-            self.engine.close_meter(host)
+        self.engine.close_meters(self.request.jobs)
         self.network.clear()
 
     def switch_state(self, switch: SwitchPlan) -> SwitchState:
@@ -170,7 +170,7 @@ class VirtualClock:
 
     def fidelity(self, lead: Play, plays: Sequence[Play]) -> Fidelity:
         notes: Notes = {} if self.ranks else {"events": self.network.events}
-        notes |= {**self.labels, **self.model.notes(self.engine)}
+        notes |= {**self.labels, **self.engine.transport_notes()}
         for play in plays:
             notes |= play.notes()
         return Fidelity(packets=self.network.packets, unexplained=self.network.leaked,

@@ -93,7 +93,8 @@ class VirtualTorch(Play):
         self.ranks = RankJob(self.engine, self.request, self.asked)
 
     def start(self) -> None:
-        self.places = [self.clock.add_rank(bridge, self.number) for bridge in self.ranks.bridges]
+        self.places = [self.clock.add_rank(bridge, self.asked.number)
+                       for bridge in self.ranks.bridges]
         names = [self.request.plan.hosts[host].name for host in self.placement]
         self.ranks.launch(LocalHosts(self.clock.lock, names), master_port=free_port(),
                           environment={"LOOMNET_CLOCK": "virtual", **environment_of_ranks()},

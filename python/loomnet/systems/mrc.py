@@ -44,9 +44,9 @@ class Mrc(Transport):
             "net_rtt_ps": plan.base_rtt_ps, "port_rate_bps": sum(rates) // len(rates),
             "mtu": plan.payload_bytes, "min_window": MIN_WINDOW, **options}
 
-    def notes(self, engine: RunEngine) -> Notes:
+    def notes(self, engine: RunEngine, options: Options) -> Notes:
         notes: Notes = {}
-        if found := _off_published(engine):
+        if found := _off_published(engine.plan, options):
             notes["mrc, off its published values"] = "; ".join(found)
         bound = sum(row.get("psn_window_full", 0) for row in engine.totals().values())
         if bound:
@@ -55,9 +55,9 @@ class Mrc(Transport):
         return notes
 
 
-def _off_published(engine: RunEngine) -> list[str]:
+def _off_published(plan: Plan, options: Options) -> list[str]:
     """Each with its published value, which is also what restores it."""
-    halves = [half for link in engine.plan.links for half in (link.forward, link.backward)]
+    halves = [half for link in plan.links for half in (link.forward, link.backward)]
     found = []
     if shares := sorted({half.control_share for half in halves} - {CONTROL_SHARE_MOST}):
         listed = ", ".join(f"{share:g}" for share in shares)
@@ -69,9 +69,9 @@ def _off_published(engine: RunEngine) -> list[str]:
     if longer:
         listed = ", ".join(f"{times:g}" for times in longer)
         found.append(f"control_limit {listed} times data_limit (published: 2)")
-    if (turns := engine.options.get("plane_turns", "paths")) != "equal":
+    if (turns := options.get("plane_turns", "paths")) != "equal":
         found.append(f'plane_turns "{turns}" (published: "equal")')
-    window = engine.options.get("min_window", MIN_WINDOW)
+    window = options.get("min_window", MIN_WINDOW)
     if window != 1:
         found.append(f"min_window {window:g} packets (published: 1)")
     return found

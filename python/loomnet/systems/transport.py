@@ -29,12 +29,10 @@ def largest_frame(mtu: Any, overhead: int) -> int:
 
 
 class RunEngine(Protocol):
-    """What notes of a run read of its engine: the plan, the transport's options, the counters."""
+    """What notes of a run read of its engine: the plan and the counters."""
 
     @property
     def plan(self) -> Plan: ...
-    @property
-    def options(self) -> Options: ...
     def totals(self) -> dict[str, dict[str, int]]: ...
 
 
@@ -90,6 +88,6 @@ class Transport:
         """What the report of a virtual run says of it."""
         return {}
 
-    def notes(self, engine: RunEngine) -> Notes:
-        """What the report says of it when an engine has run."""
+    def notes(self, engine: RunEngine, options: Options) -> Notes:
+        """What the report says of it, made with these options, when an engine has run."""
         return {}

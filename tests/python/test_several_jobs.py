@@ -1,0 +1,228 @@
+"""Several jobs in one run on the virtual clock: their placement, figures and ends, hosts and
+transports that they share."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+import endings
+import loomnet as ln
+from loomnet.base.errors import UsageError
+
+TRAIN = Path(__file__).parents[2] / "scenarios" / "train_digits.py"
+LOSS = r"step (?P<step>\d+) loss (?P<loss>\S+)"
+ALL = ["h0", "h1", "h2", "h3"]
+
+
+def fabric(**changes):
+    return ln.clos.two_tier(**{"planes": 2, "leaves": 2, "spines": 2, "hosts_per_leaf": 2,
+                               "rate": "10 Gb/s", "delay": "1 us", **changes})
+
+
+def run(tmp_path, jobs, *args, name="several", seed=1, **options):
+    lab = ln.Lab(name, seed=seed, directory=tmp_path / "runs")
+    return lab.run(fabric(), jobs, *args, **options)
+
+
+def ranks(name, *, hosts=None, transport="mrc", **changes):
+    return ln.TorchJob(TRAIN, args=["--steps=6"], ranks=2, name=name, hosts=hosts,
+                       transport=transport, compute="1 ms", log=LOSS, **changes)
+
+
+def ends(way, name, **changes):
+    row = endings.Row(way, "mid", "last", 2, "virtual")
+    return ln.TorchJob(endings.SCRIPT, args=row.arguments(0.1), ranks=2, compute="1 ms", name=name,
+                       **changes)
+
+
+# --- where jobs are -------------------------------------------------------------------------------
+def hosts_of(result, name):
+    return sorted(result.job(name).data.hosts)
+
+
+def test_jobs_without_hosts_get_the_next_free_ones(tmp_path):
+    r = run(tmp_path, [ln.AllReduce(size="1 MB", ranks=2), ln.AllReduce(size="1 MB", ranks=2)])
+    assert hosts_of(r, "job0") == [0, 1] and hosts_of(r, "job1") == [2, 3]
+
+
+def test_a_job_without_hosts_goes_round_those_that_another_names(tmp_path):
+    r = run(tmp_path, [ln.AllReduce(size="1 MB", ranks=2, name="late"),
+                       ln.AllReduce(size="1 MB", hosts=["h1", "h3"], name="named")])
+    assert hosts_of(r, "late") == [0, 2] and hosts_of(r, "named") == [1, 3]
+
+
+@pytest.mark.parametrize(("jobs", "words"), [
+    ([dict(hosts=["h0", "h1"], name="a", alone=True), dict(hosts=["h1", "h2"], name="b")],
+     'AllReduce "b": host h1 is of AllReduce "a", which is to be alone on its hosts'),
+    ([dict(hosts=["h1", "h2"], name="b"), dict(hosts=["h0", "h1"], name="a", alone=True)],
+     'AllReduce "b": host h1 is of AllReduce "a", which is to be alone'),
+    ([dict(ranks=4, name="a"), dict(ranks=2, name="b")],
+     'AllReduce "b": every host has another job; give hosts=, which jobs may share'),
+    ([dict(ranks=2, name="a"), dict(ranks=2, name="a")], 'two jobs are named "a"'),
+    ([dict(ranks=2, name="job1"), dict(ranks=2)], 'two jobs are named "job1"'),
+    ([dict(ranks=2, name="a"), dict(hosts=["h9", "h1"], name="b")], 'no host "h9"'),
+])
+def test_jobs_that_cannot_be_placed_are_refused_in_one_line(tmp_path, jobs, words):
+    with pytest.raises(UsageError) as caught:
+        run(tmp_path, [ln.AllReduce(size="1 MB", **each) for each in jobs])
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_job_and_no_job_of_ours_are_refused(tmp_path):
+    for jobs in ([], ["train.py"]):
+        with pytest.raises(UsageError, match="job"):
+            run(tmp_path, jobs)
+
+
+# --- figures --------------------------------------------------------------------------------------
+def test_figures_are_the_jobs_own_and_times_begin_with_each(tmp_path):
+    @ln.scenario
+    def several(lab: ln.Lab):
+        lab.run(fabric(), [ln.AllReduce(size="1 MB", repeat=6, ranks=2, name="a"),
+                           ln.AllReduce(size="1 MB", repeat=6, ranks=2, name="b", start="3 ms")],
+                label="both")
+
+    report = several.run(directory=tmp_path / "runs")
+    (result,) = report.results.values()
+    for job in "ab":
+        assert report[f"both.{job}.before.iteration_s"] == result[f"{job}.before.iteration_s"]
+        assert result.job(job).data.iterations[0].start_ps == 0
+    # The same work at another time, in pods of the fabric that do not meet.
+    assert result["b.jct_s"] == pytest.approx(result["a.jct_s"], rel=0.01)
+    assert result["a.jct_s"] == pytest.approx(6 * result["a.before.iteration_s"], rel=0.1)
+    assert {row["job"] for row in result.metrics} == {"a", "b"}
+    with pytest.raises(UsageError, match='no job "c"'):
+        result.job("c")
+
+
+def test_a_job_in_a_list_is_the_job_alone(tmp_path):
+    one = run(tmp_path, ln.AllReduce(size="1 MB", ranks=4))
+    listed = run(tmp_path, [ln.AllReduce(size="1 MB", ranks=4)])
+    assert one.metrics.rows == listed.metrics.rows and not listed.jobs
+
+
+def test_faults_are_by_the_first_jobs_time(tmp_path):
+    r = run(tmp_path, [ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="late", start="4 ms"),
+                       ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="early")],
+            [ln.down("h0->p0.leaf0", at="2 ms", duration="5 ms", phase="fault")])
+    (late,), (early,) = r.job("late").data.windows, r.job("early").data.windows
+    assert late.start_ps == 2 * 10**9
+    assert early.start_ps - late.start_ps == 4 * 10**9  # the same moment in the other's time
+    assert early.end_ps - early.start_ps == late.end_ps - late.start_ps == 5 * 10**9
+
+
+# --- hosts that jobs share ------------------------------------------------------------------------
+@pytest.mark.parametrize(("first", "second"), [
+    ("mrc", "mrc"), ("mrc", "roce"), ("roce", "roce"), ("tcp", "mrc"), ("roce", "tcp"),
+    ("tcp", "tcp")])
+def test_traffic_on_the_same_hosts(tmp_path, first, second):
+    """Every byte arrives where it should, and each job is slower than it is alone."""
+    jobs = [ln.AllReduce(size="2 MB", repeat=3, hosts=ALL, transport=first, name="a"),
+            ln.Permutation(size="4 MB", hosts=ALL, transport=second, name="b")]
+    r = run(tmp_path, jobs, payload=True)
+    assert r.data.fidelity.unexplained == 0
+    for job in jobs:
+        own = r.job(job.name)
+        assert own.data.ended == "finished" and own.data.wrong == 0 and own["errors"] == 0
+        alone = run(tmp_path, job, payload=True)
+        sent = {host: int(series.payload.sum()) for host, series in alone.data.hosts.items()}
+        assert {host: int(series.payload.sum())
+                for host, series in own.data.hosts.items()} == sent  # none is the other's
+        if "tcp" not in (first, second):  # whose lost tails depend on chance
+            assert own.data.completion_ps > alone.data.completion_ps
+    assert r.metric("a.before.lost").value is not None
+    retransmitted = r.metric("a.before.retransmitted")
+    assert retransmitted.value is None and "another job" in retransmitted.reason
+
+
+def test_four_jobs_of_every_kind_on_the_same_hosts(tmp_path):
+    trace = tmp_path / "flows.jsonl"
+    trace.write_text('{"at": "0 s", "source": 0, "destination": 1, "size": "1 MB"}\n'
+                     '{"at": "10 us", "source": 1, "destination": 0, "size": "2 MB"}\n')
+    jobs = [ln.AllToAll(size="1 MB", repeat=3, hosts=ALL, name="all"),
+            ln.Incast(size="500 kB", hosts=ALL, name="incast", repeat=3),
+            ln.Trace(trace, hosts=["h0", "h3"], name="trace", transport="roce"),
+            ln.SendRecv(size="1 MB", repeat=4, hosts=ALL, name="ring", transport="tcp",
+                        start="100 us")]
+    r = run(tmp_path, jobs, payload=True)
+    for job in jobs:
+        own = r.job(job.name).data
+        assert (own.ended, own.errors, own.wrong) == ("finished", [], 0), job.name
+    assert r.data.fidelity.unexplained == 0
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path):
+    @ln.scenario
+    def mixed(lab: ln.Lab):
+        lab.run(fabric(), [ln.AllReduce(size="1 MB", repeat=3, hosts=ALL, name="a"),
+                           ln.Flows(load=0.4, count=50, sizes="websearch", hosts=ALL, name="b",
+                                    transport="tcp")])
+
+    def digest(folder):
+        mixed.run(directory=tmp_path / folder, seed=5)
+        (report,) = (tmp_path / folder).rglob("report.json")
+        return hashlib.sha256(report.read_bytes()).hexdigest()
+
+    assert digest("one") == digest("two")
+
+
+# --- PyTorch --------------------------------------------------------------------------------------
+def losses(result):
+    return [loss for _, loss in result.loss_curve]
+
+
+@pytest.mark.parametrize("second", ["mrc", "roce"])
+def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(tmp_path, second):
+    both = ["h0", "h2"]
+    r = run(tmp_path, [ranks("a", hosts=both), ranks("b", hosts=both, transport=second)])
+    alone = [run(tmp_path, ranks(None, hosts=both, transport=t)) for t in ("mrc", second)]
+    for name, one in zip("ab", alone, strict=True):
+        own = r.job(name)
+        assert len(losses(own)) == 6 and losses(own) == losses(one)
+        assert own.data.unequal_hashes in (0, None) and own["errors"] == 0
+        assert own["jct_s"] > one.data.completion_ps / 1e12  # links are shared
+        assert (own.data.directory / "ranks" / "0.log").exists()
+    assert r.data.deterministic
+
+
+def test_pytorch_beside_traffic_on_its_hosts(tmp_path):
+    r = run(tmp_path, [ranks("train", hosts=["h0", "h2"]),
+                       ln.AllReduce(size="4 MB", repeat=20, hosts=ALL, name="noise")])
+    quiet = run(tmp_path, ranks(None, hosts=["h0", "h2"]))
+    assert losses(r.job("train")) == losses(quiet)
+    assert r["noise.errors"] == 0 and r.job("noise").data.ended == "finished"
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_job_that_fails_leaves_the_others_alone(tmp_path, shared):
+    hosts = (["h0", "h1"], ["h0", "h1"] if shared else ["h2", "h3"])
+    lab = ln.Lab("fails", seed=1, directory=tmp_path / "runs")
+    r = lab.run(fabric(), [ends("raise", "bad", hosts=hosts[0]), ranks("good", hosts=hosts[1])])
+    bad, good = r.job("bad").data, r.job("good").data
+    assert bad.ended == "failed" and "on purpose" in bad.errors[0].message
+    assert good.ended == "finished" and len(losses(r.job("good"))) == 6
+    (ended,) = lab.report.fidelity
+    assert ended.ended == "failed" and ended.reason.startswith("bad: rank 1 ended")
+
+
+def test_a_recording_of_two_jobs_keeps_their_files_apart(tmp_path):
+    trace = tmp_path / "two.pftrace"
+    r = run(tmp_path, [ranks("a", hosts=["h0", "h2"]), ranks("b", hosts=["h0", "h2"])],
+            trace=trace)
+    assert trace.stat().st_size > 10_000
+    for name in "ab":
+        assert r.job(name).data.ended == "finished"
+
+
+def test_the_report_is_valid_json_with_a_job_per_figure(tmp_path):
+    @ln.scenario
+    def two(lab: ln.Lab):
+        lab.run(fabric(), [ln.AllReduce(size="1 MB", ranks=2, name="a"),
+                           ln.Incast(size="1 MB", ranks=2, name="b")])
+
+    two.run(directory=tmp_path / "runs")
+    (file,) = (tmp_path / "runs").rglob("report.json")
+    rows = json.loads(file.read_text())["metrics"]
+    assert {row["labels"]["job"] for row in rows} == {"a", "b"}
