@@ -13,7 +13,8 @@ from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.faults.timetable import Timetable
 from loomnet.live.run import LiveRunner
 from loomnet.plans.make import make_plan
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.job_request import JobRequest
+from loomnet.running.request import RunRequest
 
 
 def clos(**values):

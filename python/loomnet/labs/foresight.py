@@ -21,7 +21,8 @@ from loomnet.jobs.model import (
     TorchJob,
 )
 from loomnet.plans.model import HalfLinkPlan, Plan
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.job_request import JobRequest
+from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 
 LARGE_CAPTURE = 100 * 10**6  # bytes

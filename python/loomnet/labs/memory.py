@@ -12,7 +12,8 @@ from loomnet.jobs.flows import Flows
 from loomnet.jobs.model import COLLECTIVES, TorchJob
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import staging_for
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.job_request import JobRequest
+from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 
 GIB = 1 << 30

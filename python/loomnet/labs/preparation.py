@@ -23,7 +23,8 @@ from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.plans.make import make_plan
 from loomnet.plugins.controllers import ControllerChoice
 from loomnet.results.result import Result
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.job_request import JobRequest
+from loomnet.running.request import RunRequest
 from loomnet.systems.registry import check, transport, transports
 
 OFF = "off"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from loomnet.fabrics.link_settings import FRAMING_BYTES
 from loomnet.plans.model import Plan
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.job_request import JobRequest
+from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 
 # Passes through kernel-placed switches that keep p99 lateness near 100 us while ranks compute on

@@ -21,9 +21,10 @@ from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
+from loomnet.running.job_request import JobRequest
 from loomnet.running.play import Play
 from loomnet.running.recording import Recording
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.request import RunRequest
 from loomnet.running.traffic import CollectiveTraffic, Traffic
 from loomnet.running.traffic_play import TrafficPlay
 from loomnet.systems.registry import transport

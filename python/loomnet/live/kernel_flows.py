@@ -18,7 +18,8 @@ from loomnet.measures.run_data import FlowRow, HostSeries, Interval, RunFault
 from loomnet.measures.samples import Sampler, SenderState
 from loomnet.processes.invoking_user import RankUser
 from loomnet.processes.ranks import RankGroup, RankSpec
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.job_request import JobRequest
+from loomnet.running.request import RunRequest
 from loomnet.running.traffic import Round, rounds_of
 
 if TYPE_CHECKING:

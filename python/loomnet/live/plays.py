@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from loomnet.jobs.model import TorchJob
 from loomnet.live.nodes import HOST_INTERFACE, MANAGEMENT_INTERFACE, LiveFabric
 from loomnet.measures.run_data import Ending, RunData, RunFault
+from loomnet.running.job_request import JobRequest
 from loomnet.running.play import Play, PlayClock
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.request import RunRequest
 from loomnet.running.torch_ranks import RankJob, environment_of_ranks
 from loomnet.running.traffic_play import TrafficClock, TrafficPlay
 

@@ -23,7 +23,7 @@ from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
-from loomnet.running.request import JobRequest
+from loomnet.running.job_request import JobRequest
 from loomnet.systems.registry import option_tables, transport
 from loomnet.systems.transport import Notes, Transport
 

@@ -14,7 +14,7 @@ from loomnet.measures.run_data import RunData
 from loomnet.processes.folder import Folder
 from loomnet.running.engine import Engine
 from loomnet.running.engine_numbers import EngineNode
-from loomnet.running.request import JobRequest
+from loomnet.running.job_request import JobRequest
 
 MOST_PROFILE_SLICES = 100_000  # of one rank
 MOST_PROFILE_BYTES = 512 << 20  # of one file

@@ -16,9 +16,9 @@ from loomnet.plans.model import HalfLinkPlan, Plan
 from loomnet.plans.port_search import find_port
 from loomnet.processes.folder import Folder, Output
 from loomnet.running.engine import Engine
+from loomnet.running.job_request import JobRequest
 from loomnet.running.perfetto_trace import write_trace
 from loomnet.running.record import Record
-from loomnet.running.request import JobRequest
 
 
 class Recording:

@@ -16,11 +16,11 @@ from loomnet.base.units import Time
 from loomnet.base.wall_time import over_text
 from loomnet.faults.model import Fault
 from loomnet.faults.timetable import Timetable
-from loomnet.jobs.model import Job
 from loomnet.measures.run_data import Iteration, RunData
 from loomnet.plans.model import Plan
 from loomnet.plugins.controllers import Seat
 from loomnet.processes.folder import Folder
+from loomnet.running.job_request import JobRequest
 
 if TYPE_CHECKING:
     from loomnet.running.recording import Recording
@@ -31,32 +31,6 @@ RUNNERS: dict[str, str] = {
     "virtual": "loomnet.running.virtual_clock:VirtualRunner",
     "live": "loomnet.live.run:LiveRunner",
 }
-
-
-@dataclass(frozen=True)
-class JobRequest:
-    """One job of a run.
-
-    `placement[r]` is the host number of rank r. `number`: the job's place in the run's list, by
-    which the engine knows it. `name`: where the run has several jobs. `script` is the resolved path
-    of a TorchJob, else None. `stall_after`: emulated time without a finished operation or iteration
-    after which the engine ends the job ("stalled", one error); None: never. `start_ps`: emulated
-    time from the run's begin to the job's. `gaps_ps`: compute times of another run that are
-    replayed.
-    """
-
-    job: Job
-    placement: tuple[int, ...]
-    number: int = 0
-    name: str | None = None
-    script: Path | None = None
-    stall_after: Time | None = None
-    start_ps: int = 0
-    gaps_ps: tuple[Any, ...] = ()
-
-    def folder_in(self, folder: Folder) -> Folder:
-        """The job's own part of a run's folder."""
-        return folder if self.name is None else folder.folder(self.name)
 
 
 @dataclass(frozen=True)

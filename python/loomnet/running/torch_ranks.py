@@ -18,7 +18,8 @@ from loomnet.measures.run_data import Iteration, RunFault
 from loomnet.processes.rank_watch import StackFile, in_backend, joined, shown, stacks
 from loomnet.processes.ranks import NICE, RankGroup, RankSpec
 from loomnet.running.engine import Engine, staging_for
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.job_request import JobRequest
+from loomnet.running.request import RunRequest
 
 HASH_EVERY = 20  # steps between two hashes of the parameters
 MOST_LOG_LINES = 500_000  # of rank 0, that TorchJob.log matches

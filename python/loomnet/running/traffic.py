@@ -22,7 +22,7 @@ from loomnet.measures.run_data import FlowRow, Iteration, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import FIRST_QP, Engine, staging_for
 from loomnet.running.engine_numbers import EngineNode
-from loomnet.running.request import JobRequest
+from loomnet.running.job_request import JobRequest
 
 
 class Traffic(Protocol):

@@ -8,8 +8,9 @@ from typing import Protocol
 
 from loomnet.base.units import Time
 from loomnet.measures.run_data import Ending, RunData, RunFault
+from loomnet.running.job_request import JobRequest
 from loomnet.running.play import Play, PlayClock
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.request import RunRequest
 from loomnet.running.traffic import Traffic, as_iterations, start_traffic
 from loomnet.systems.transport import Notes
 

@@ -13,8 +13,9 @@ from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.processes.journal import RunLock
 from loomnet.processes.rank_watch import SILENCE_S, Movement, ask_all, joined
+from loomnet.running.job_request import JobRequest
 from loomnet.running.play import FOREVER, Play, PlayClock
-from loomnet.running.request import JobRequest, RunRequest
+from loomnet.running.request import RunRequest
 from loomnet.running.torch_ranks import RankJob, environment_of_ranks
 from loomnet.systems.transport import Notes
 

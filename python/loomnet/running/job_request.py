@@ -1,0 +1,37 @@
+"""One job of a run, as an engine is asked for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from loomnet.base.units import Time
+from loomnet.jobs.model import Job
+from loomnet.processes.folder import Folder
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """One job of a run.
+
+    `placement[r]` is the host number of rank r. `number`: the job's place in the run's list, by
+    which the engine knows it. `name`: where the run has several jobs. `script` is the resolved path
+    of a TorchJob, else None. `stall_after`: emulated time without a finished operation or iteration
+    after which the engine ends the job ("stalled", one error); None: never. `start_ps`: emulated
+    time from the run's begin to the job's. `gaps_ps`: compute times of another run that are
+    replayed.
+    """
+
+    job: Job
+    placement: tuple[int, ...]
+    number: int = 0
+    name: str | None = None
+    script: Path | None = None
+    stall_after: Time | None = None
+    start_ps: int = 0
+    gaps_ps: tuple[Any, ...] = ()
+
+    def folder_in(self, folder: Folder) -> Folder:
+        """The job's own part of a run's folder."""
+        return folder if self.name is None else folder.folder(self.name)
