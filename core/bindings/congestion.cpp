@@ -119,6 +119,7 @@ class PythonControl final : public CongestionControl {
       inner();
     } catch (py::error_already_set& error) {
       const std::string type = py::str(error.type().attr("__name__"));
+      if (error.trace()) PyException_SetTraceback(error.value().ptr(), error.trace().ptr());
       fail(what + " raised " + type + ": " + std::string(py::str(error.value())), error.value());
     } catch (const py::cast_error&) {
       fail(what + " gave a value of a wrong type", py::none());

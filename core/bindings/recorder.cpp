@@ -25,6 +25,18 @@ void bind_recorder(py::module_& m) {
       .def("thread", &PerfettoWriter::thread, py::arg("pid"), py::arg("tid"), py::arg("name"))
       .def("track", &PerfettoWriter::track, py::arg("parent"), py::arg("name"))
       .def(
+          "counter",
+          [](PerfettoWriter& w, TrackId parent, const std::string& name) {
+            return w.counter(parent, name, CounterUnit::none);
+          },
+          py::arg("parent"), py::arg("name"), "A track of numbers, for measure().")
+      .def(
+          "measure",
+          [](PerfettoWriter& w, TrackId track, std::int64_t at, double value) {
+            w.measure(track, {at}, value);
+          },
+          py::arg("track"), py::arg("at_ps"), py::arg("value"))
+      .def(
           "begin",
           [](PerfettoWriter& w, TrackId track, std::int64_t at, const std::string& name,
              const std::string& category) { w.begin(track, {at}, name, category); },

@@ -1,6 +1,7 @@
 // Protobuf wire format and the field numbers of Perfetto's trace protocol; see perfetto.hpp.
 #include "trace/perfetto.hpp"
 
+#include <bit>
 #include <utility>
 
 namespace loomnet {
@@ -35,7 +36,7 @@ constexpr std::uint64_t kStateCleared = 1;
 }  // namespace trace_packet
 namespace track_event {
 constexpr std::uint32_t kArgument = 4, kType = 9, kTrack = 11, kCategory = 22, kName = 23,
-                        kCounterValue = 30, kFlow = 47, kEndingFlow = 48;
+                        kCounterValue = 30, kRealCounterValue = 44, kFlow = 47, kEndingFlow = 48;
 constexpr int kBegin = 1, kEnd = 2, kInstant = 3, kCounter = 4;
 }  // namespace track_event
 namespace argument {
@@ -127,9 +128,9 @@ TrackId PerfettoWriter::track(TrackId parent, std::string_view name) {
   return describe(body);
 }
 
-TrackId PerfettoWriter::counter(TrackId parent, std::string_view name) {
+TrackId PerfettoWriter::counter(TrackId parent, std::string_view name, CounterUnit unit) {
   std::string inner, body;
-  number(inner, descriptor::kUnit, descriptor::kUnitBytes);
+  if (unit == CounterUnit::bytes) number(inner, descriptor::kUnit, descriptor::kUnitBytes);
   bytes(body, descriptor::kName, name);
   if (parent) number(body, descriptor::kParent, parent);
   bytes(body, descriptor::kCounter, inner);
@@ -181,10 +182,24 @@ void PerfettoWriter::instant(TrackId track, Picoseconds at, std::string_view nam
 }
 
 void PerfettoWriter::count(TrackId track, Picoseconds at, std::int64_t value) {
+  begin_count(track);
+  number(event_, track_event::kCounterValue, static_cast<std::uint64_t>(value));
+  end_count(at);
+}
+
+void PerfettoWriter::measure(TrackId track, Picoseconds at, double value) {
+  begin_count(track);
+  fixed(event_, track_event::kRealCounterValue, std::bit_cast<std::uint64_t>(value));
+  end_count(at);
+}
+
+void PerfettoWriter::begin_count(TrackId track) {
   event_.clear();
   number(event_, track_event::kType, track_event::kCounter);
   number(event_, track_event::kTrack, track);
-  number(event_, track_event::kCounterValue, static_cast<std::uint64_t>(value));
+}
+
+void PerfettoWriter::end_count(Picoseconds at) {
   inner_.clear();
   number(inner_, trace_packet::kTimestamp, nanosecond(at));
   bytes(inner_, trace_packet::kEvent, event_);

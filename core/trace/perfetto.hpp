@@ -20,6 +20,8 @@ struct TraceArgument {
   std::string_view text{};  // shown instead of the number unless empty
 };
 
+enum class CounterUnit { none, bytes };
+
 using TrackId = std::uint64_t;  // Perfetto's uuid; 0: no track
 
 class PerfettoWriter {
@@ -34,7 +36,7 @@ class PerfettoWriter {
   TrackId process(std::int32_t pid, std::string_view name);
   TrackId thread(std::int32_t pid, std::int32_t tid, std::string_view name);
   TrackId track(TrackId parent, std::string_view name);
-  TrackId counter(TrackId parent, std::string_view name);  // in bytes
+  TrackId counter(TrackId parent, std::string_view name, CounterUnit unit = CounterUnit::bytes);
 
   // Slices of one track nest or follow each other; equal times keep the order of the calls. Slices
   // with a common flow id are joined by arrows in order of time; `ending` ids have their last
@@ -46,13 +48,17 @@ class PerfettoWriter {
   void instant(TrackId track, Picoseconds at, std::string_view name, std::string_view category,
                std::span<const TraceArgument> arguments = {},
                std::span<const std::uint64_t> ending = {});
+  // Values of a counter track.
   void count(TrackId track, Picoseconds at, std::int64_t value);
+  void measure(TrackId track, Picoseconds at, double value);
 
   std::size_t pending_bytes() const { return out_.size(); }
   // What has been written since the last call: a piece of the file.
   std::string take();
 
  private:
+  void begin_count(TrackId track);
+  void end_count(Picoseconds at);
   TrackId describe(std::string_view body);
   TrackId describe(TrackId id, std::string_view body);
   void event(int type, TrackId track, Picoseconds at, std::string_view name,

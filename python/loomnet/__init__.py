@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from loomnet.labs.lab import run as run
     from loomnet.labs.open_lab import OpenLab as OpenLab
     from loomnet.labs.open_lab import lab as lab
+    from loomnet.labs.plugin_check import check_plugin as check_plugin
     from loomnet.labs.scenario import load as load
     from loomnet.labs.scenario import scenario as scenario
     from loomnet.plugins import change as change
@@ -84,6 +85,7 @@ _HOMES = {
     "jobs.graphs": ("Trace",),
     "labs.lab": ("Lab", "run"),
     "labs.open_lab": ("lab", "OpenLab"),
+    "labs.plugin_check": ("check_plugin",),
     "labs.scenario": ("scenario", "load"),
     "plugins.controllers": ("controller",),
     "results.result": ("Result",),

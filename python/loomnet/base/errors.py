@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # Of a run that several of them fit, the report's is the first of 130, 4, 3, 2, 1.
 EXIT_OK, EXIT_CHECK_FAILED, EXIT_USAGE, EXIT_FIDELITY, EXIT_SCENARIO = 0, 1, 2, 3, 4
 EXIT_INTERRUPTED = 130
@@ -51,6 +53,17 @@ class AddressError(FabricError):
 
 class PluginError(UsageError):
     """A plug-in's class does not keep its contract, or its own code raised. Exit status 2."""
+
+
+class ContractError(PluginError):
+    """What check_plugin found: a line for each breach, all of them in `breaches`."""
+
+    def __init__(self, name: str, breaches: Sequence[str]) -> None:
+        super().__init__(name)
+        self.name, self.breaches = name, tuple(breaches)
+
+    def __str__(self) -> str:
+        return "\n".join(printable(f"{self.name}: {line}")[:MOST_SHOWN] for line in self.breaches)
 
 
 class PrivilegeError(LoomnetError):

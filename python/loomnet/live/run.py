@@ -22,6 +22,7 @@ from loomnet.processes.interrupts import Interrupts
 from loomnet.running.engine import check_options
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_loop import RunLoop
+from loomnet.systems.registry import option_tables, transport
 
 LEAST_EVERY_PS = 5 * 10**9  # wall time between two calls of a controller in Python
 LEAST_SAMPLE_PS = 10**9  # wall time: each look at the queues takes the loop from its packets
@@ -43,6 +44,8 @@ class LiveRunner:
 
     def check(self, request: RunRequest) -> None:
         check_options(request.options)
+        for name in option_tables():
+            transport(name).check_live(request.options.get(name, {}))
         KernelTcp.wanted_by(request)
         sampler = Sampler.of(request.options, request.plan)
         if sampler is not None and sampler.samples.every_ps * request.dilation < LEAST_SAMPLE_PS:

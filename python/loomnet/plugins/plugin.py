@@ -6,12 +6,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from loomnet.base.arguments import checked_call
+from loomnet.plugins.congestions import Congestion as Congestion
+from loomnet.plugins.congestions import register_congestion
 from loomnet.plugins.controllers import Controller as Controller
 from loomnet.plugins.controllers import Event as Event
 from loomnet.plugins.controllers import JobView as JobView
 from loomnet.plugins.controllers import LinkView as LinkView
 from loomnet.plugins.controllers import View as View
-from loomnet.plugins.registry import CONTROLLER, check_name, check_new, keep
+from loomnet.plugins.priorities import Message as Message
+from loomnet.plugins.priorities import Priority as Priority
+from loomnet.plugins.registry import CONGESTION, CONTROLLER, PRIORITY, check_name, check_new, keep
 
 Class = TypeVar("Class", bound=type[Any])
 
@@ -21,6 +25,25 @@ def controller(name: str) -> Callable[[Class], Class]:
     """Registers a class as a controller; see Controller. A run has it by
     `controllers=[ln.controller("mine", every="30 ms")]`."""
     return _registers(CONTROLLER, name)
+
+
+@checked_call
+def priority(name: str) -> Callable[[Class], Class]:
+    """Registers a class that says how urgent a message is; see Priority."""
+    return _registers(PRIORITY, name)
+
+
+@checked_call
+def congestion(name: str) -> Callable[[Class], Class]:
+    """Registers a class as a congestion control; see Congestion. A run on the virtual clock has it
+    by `tcp={"cc": "mine"}`, `roce={"cc": "mine"}` or `mrc={"congestion": "mine"}`."""
+    check_name(CONGESTION, name)
+
+    def register(made: Class) -> Class:
+        register_congestion(name, made)
+        return made
+
+    return register
 
 
 def _registers(kind: str, name: str) -> Callable[[Class], Class]:

@@ -15,6 +15,7 @@ from loomnet.measures.run_data import Fidelity, RunData
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import SwitchPlan
+from loomnet.plugins.congestions import failure_of
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine, check_options, model_notes
@@ -47,10 +48,13 @@ class VirtualRunner:
         check_options(request.options)
         # SIGTERM and a closed terminal end a run as Ctrl-C does, with a partial report.
         with Interrupts() as interrupts, interrupts.listen(), ExitStack() as stack:
-            clock = VirtualClock(request, stack)
-            plays = [clock.play(asked) for asked in request.jobs]
-            sampler = Sampler.of(request.options, request.plan)
-            return RunLoop(request, clock, plays, on_progress, sampler).go()
+            try:
+                clock = VirtualClock(request, stack)
+                plays = [clock.play(asked) for asked in request.jobs]
+                sampler = Sampler.of(request.options, request.plan)
+                return RunLoop(request, clock, plays, on_progress, sampler).go()
+            except _core.PluginError as error:
+                raise failure_of(error) from error
 
 
 class VirtualClock:

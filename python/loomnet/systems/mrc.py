@@ -16,6 +16,7 @@ from loomnet.systems.transport import Notes, Options, RunEngine, Transport, larg
 # fabrics" 4): which apply follows from the fabric, never from the clock.
 SOFTWARE_RTT_PS = 500 * 10**6
 MOST_RTT_PS = 2**15 * 10**6  # of time stamps in microseconds
+PUBLISHED_CONTROL = "nscc"
 MIN_WINDOW = 3 / 16  # packets; the published floor is 1
 
 
@@ -23,6 +24,7 @@ class Mrc(Transport):
     name = "mrc"
     what = "spraying, SRv6 source routing, selective acknowledgement"
     model = "mrc"
+    control_option = "congestion"
     by_usids = True
     overhead = FrameOverhead(header=142, ack=154, parts=False)
     figures = ("lost", "retransmitted", "readmitted")
@@ -43,6 +45,10 @@ class Mrc(Transport):
             "software_time": plan.base_rtt_ps >= SOFTWARE_RTT_PS,
             "net_rtt_ps": plan.base_rtt_ps, "port_rate_bps": sum(rates) // len(rates),
             "mtu": plan.payload_bytes, "min_window": MIN_WINDOW, **options}
+
+    def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
+        chosen = options.get("congestion", PUBLISHED_CONTROL)
+        return {} if chosen == PUBLISHED_CONTROL else {"congestion control": chosen}
 
     def notes(self, engine: RunEngine, options: Options) -> Notes:
         notes: Notes = {}

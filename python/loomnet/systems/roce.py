@@ -9,7 +9,7 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.fabrics.link_settings import LOSSY_BDPS, LinkDefaults
 from loomnet.plans.model import Plan
-from loomnet.systems.transport import Options, Transport
+from loomnet.systems.transport import Options, Transport, control_facts
 
 DCQCN_LEAST_BPS = 10**8  # NICs' and simulators' minimum; a hundredth of slower ports
 
@@ -19,23 +19,27 @@ class Roce(Transport):
     what = "RC with go-back-N, one queue pair per plane, ECMP; over PFC on the virtual clock"
     model = "roce"
     figures = ("lost", "retransmitted")
+    control_option = "cc"
     captured_bytes = 185
 
     def check_options(self, options: Options) -> None:
+        super().check_options(options)
         if not isinstance(options.get("dcqcn", False), bool):
             raise UsageError(f"run: roce: dcqcn={quoted(options['dcqcn'])} must be True or False")
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         # The RoCE of the published comparisons runs over PFC.
-        return LinkDefaults(pfc=switches_pause, dcqcn=options.get("dcqcn") not in (None, False),
-                            trims=False)
+        return LinkDefaults(pfc=switches_pause, dcqcn=_by_notifications(options), trims=False)
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
         chosen: dict[str, Any] = {"payload_mtu": plan.payload_bytes, **options}
-        if options.get("dcqcn"):
-            rate = min(rates)
+        rate = min(rates)
+        if _dcqcn(options):
             chosen.setdefault("line_rate_bps", rate)
             chosen.setdefault("minimum_rate_bps", min(DCQCN_LEAST_BPS, max(rate // 100, 1)))
+        elif options.get("cc"):
+            chosen.setdefault("line_rate_bps", rate)
+            chosen.setdefault("net_rtt_ps", plan.base_rtt_ps)
         return chosen
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
@@ -43,8 +47,21 @@ class Roce(Transport):
         if not plan.pfc:
             notes["pfc"] = (
                 f"off: go-back-N over lossy switches, queues of {LOSSY_BDPS} BDP by default")
-        notes["dcqcn"] = "on" if options.get("dcqcn") else "off"
+        notes["dcqcn"] = "on" if _dcqcn(options) else "off"
+        if options.get("cc") and not _dcqcn(options):
+            notes["congestion control"] = options["cc"]
         return notes
+
+
+def _dcqcn(options: Options) -> bool:
+    return bool(options.get("dcqcn")) or options.get("cc") == "dcqcn"
+
+
+def _by_notifications(options: Options) -> bool:
+    """Whether the control answers to marks that the receiver notifies of, as DCQCN does."""
+    if options.get("dcqcn") not in (None, False):
+        return True
+    return "notifications" in control_facts(options.get("cc")).get("needs", "")
 
 
 TRANSPORTS = (Roce(),)

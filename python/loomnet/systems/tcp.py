@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import quoted
 from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.plans.model import Plan
@@ -25,6 +24,7 @@ class Tcp(Transport):
     model = "tcp"
     by_kernel = True
     await_sends = False
+    control_option = "cc"
     sender_states = True
     figures = ("lost", "retransmitted")
 
@@ -38,10 +38,6 @@ class Tcp(Transport):
         if not job.over_sockets:
             raise UsageError(f'{field}: live, "tcp" is the kernel\'s sockets and carries flows '
                              'alone; use TorchJob(transport="gloo"), or mrc or roce')
-
-    def check_options(self, options: Options) -> None:
-        if not isinstance(options.get("cc", ""), str):
-            raise UsageError(f"run: tcp: cc={quoted(options['cc'])} is not a name")
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         return LinkDefaults(largest_frame=largest_frame(options.get("mtu"), ETHERNET_BYTES))

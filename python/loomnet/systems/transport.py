@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from loomnet.base.errors import UsageError
+from loomnet.base.names import in_quotes, quoted
 from loomnet.fabrics.link_settings import (
     LEAST_OVERHEAD,
     MAX_FRAME_BYTES,
@@ -26,6 +28,15 @@ def largest_frame(mtu: Any, overhead: int) -> int:
     what no model takes: the largest of a transport's defaults."""
     fits = type(mtu) is int and 0 < mtu <= MOST_MTU
     return max(MAX_FRAME_BYTES, mtu + overhead) if fits else MAX_FRAME_BYTES
+
+
+def control_facts(name: Any) -> Mapping[str, Any]:
+    """What the engine says of a congestion control; nothing where it has none of that name."""
+    if not isinstance(name, str) or not name:
+        return {}
+    import loomnet._core as _core  # only a run that names a control loads the engine here
+
+    return _core.congestion_controls().get(name, {})
 
 
 class RunEngine(Protocol):
@@ -51,6 +62,8 @@ class Transport:
     has_options: ClassVar[bool] = True  # lab.run takes a table of its options by its name
     # Whether a sender is done when its last byte is acknowledged, not when its socket has the byte.
     await_sends: ClassVar[bool] = True
+    # The option that names its congestion control; None: it has no choice of one.
+    control_option: ClassVar[str | None] = None
     by_usids: ClassVar[bool] = False  # its packets carry their path: switches need no routes
     sender_states: ClassVar[bool] = False  # window and round trips of each sender are sampled
     overhead: ClassVar[FrameOverhead] = LEAST_OVERHEAD
@@ -65,6 +78,18 @@ class Transport:
 
     def check_options(self, options: Options) -> None:
         """Raises UsageError for a value of another type, before an engine is made."""
+        chosen = options.get(self.control_option or "", "")
+        if not isinstance(chosen, str):
+            raise UsageError(f"run: {self.name}: {self.control_option}={quoted(chosen)} is not a "
+                             "name")
+
+    def check_live(self, options: Options) -> None:
+        """Raises UsageError for what only the virtual clock has."""
+        chosen = options.get(self.control_option or "")
+        if control_facts(chosen).get("virtual_only"):
+            raise UsageError(f"run: {self.name}: {self.control_option}={in_quotes(chosen)} is a "
+                             "congestion control in Python, which runs on the virtual clock; leave "
+                             "it out, or run on the virtual clock")
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         """How switches queue its packets where links do not say. `switches_pause`: whether the

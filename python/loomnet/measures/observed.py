@@ -1,0 +1,120 @@
+"""What senders and their congestion controls held over time: series that a run was asked to keep."""
+
+from __future__ import annotations
+
+import csv
+import fnmatch
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import did_you_mean, in_quotes, quoted
+from loomnet.base.table import Table
+from loomnet.base.units import Time
+
+COLUMNS = ("time", "where", "name", "value")
+# Of all series together, of about a hundred bytes each; beyond it every second value goes.
+MOST_VALUES = 4_000_000
+
+
+class Observed:
+    """`series[where, name]`: times in picoseconds and values. `where` is a direction of a queue
+    pair, "h0->h1 qp 256"; `name` is that of the engine or of the control."""
+
+    def __init__(self, every_ps: int, wanted: tuple[str, ...]) -> None:
+        self.every_ps, self.wanted = every_ps, wanted
+        self.series: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+        self._kept = 0
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], every_ps: int | None) -> Observed | None:
+        """What `lab.run(…, sample="1 ms", observe=["cwnd"])` asks for; None: nothing. Raises
+        UsageError."""
+        asked = options.get("observe")
+        if asked is None:
+            return None
+        names = [asked] if isinstance(asked, str) else asked
+        if not isinstance(names, (list, tuple)) or not names or not all(
+                isinstance(name, str) for name in names):
+            raise UsageError(f'run: observe={quoted(asked)} is no list of names, as ["cwnd"]')
+        if every_ps is None:
+            raise UsageError('run: observe: values are read every sample; give sample="1 ms" too')
+        return cls(every_ps, tuple(names))
+
+    def choose(self, known: Iterable[str]) -> list[str]:
+        """The wanted ones of these names. Raises UsageError for a pattern without a match."""
+        names = list(known)
+        for pattern in self.wanted:
+            if not fnmatch.filter(names, pattern):
+                raise UsageError(f"run: observe: no series {in_quotes(pattern)}"
+                                 f"{did_you_mean(pattern, names)}")
+        return [name for name in names
+                if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.wanted)]
+
+    def add(self, at_ps: int, where: str, name: str, value: float) -> None:
+        times, values = self.series.setdefault((where, name), ([], []))
+        times.append(at_ps)
+        values.append(value)
+        self._kept += 1
+        if self._kept > MOST_VALUES:
+            for key, (times, values) in self.series.items():
+                self.series[key] = times[::2], values[::2]
+            self._kept = sum(len(times) for times, _ in self.series.values())
+
+    @property
+    def names(self) -> list[str]:
+        return sorted({name for _, name in self.series} | set(self.wanted))
+
+    def rows(self, name: str = "*", where: str = "*", every_ps: int = 0
+             ) -> Iterator[tuple[float, str, str, float]]:
+        """(seconds, where, name, value) of the series that the globs stand for, one after another,
+        the first value of each `every_ps`."""
+        for (place, each), (times, values) in sorted(self.series.items()):
+            if not (fnmatch.fnmatchcase(each, name) and fnmatch.fnmatchcase(place, where)):
+                continue
+            step = -1
+            for at, value in zip(times, values, strict=True):
+                if every_ps == 0 or at // every_ps > step:
+                    step = at // every_ps if every_ps else 0
+                    yield at / 1e12, place, each, value
+
+    def csv(self) -> bytes:
+        """All of it as comma-separated values with a line of names; times in seconds."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows((f"{at:.12g}", *rest) for at, *rest in self.rows())
+        return text.getvalue().encode()
+
+
+class ObservedTable(Table):
+    """Rows of time (seconds), where, name and value, in the unit of the name: bytes unless it ends
+    in _ps (picoseconds) or _bps (bits per second), or a control says otherwise."""
+
+    @classmethod
+    def of(cls, observed: Observed, name: str, where: str | None, every: Time | None
+           ) -> ObservedTable:
+        rows = observed.rows(name, "*" if where is None else where,
+                             0 if every is None else every.count)
+        return cls(COLUMNS, [dict(zip(COLUMNS, row, strict=True)) for row in rows])
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws a line for each `where` on matplotlib axes (made if not given) and returns them. In
+        a notebook the figure is shown below the cell."""
+        if axes is None:
+            from loomnet.base.notebook import new_axes
+
+            axes = new_axes()
+        lines: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
+        for row in self.rows:
+            times, values = lines.setdefault((row["where"], row["name"]), ([], []))
+            times.append(row["time"])
+            values.append(row["value"])
+        for (where, _), (times, values) in lines.items():
+            axes.step(times, values, where="post", linewidth=1, label=where)
+        axes.set_xlabel("emulated time, s")
+        axes.set_ylabel(", ".join(sorted({name for _, name in lines})))
+        if 0 < len(lines) <= 8:
+            axes.legend(fontsize="small")
+        return axes
