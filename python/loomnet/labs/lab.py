@@ -30,7 +30,7 @@ from loomnet.plugins.controllers import ControllerChoice, controllers_of
 from loomnet.processes.folder import Folder
 from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
-from loomnet.results.run_directory import FILES, RUNS, new_run_directory, write_run
+from loomnet.results.run_directory import FILES, OBSERVED, RUNS, new_run_directory, write_run
 from loomnet.running.record import Record
 from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.systems.registry import transports
@@ -201,7 +201,9 @@ class Lab:
         run and change its network.
         `options`: the transport's own, by its name: `tcp={"cc": "bbr"}`, `mrc={"evs_per_qp": 16}`;
         `sample="10 ms"` with `queues=["p0.leaf0->p0.leaf1"]` notes bytes waiting in ports and the
-        state of TCP senders in steps of this time: `result.data.samples`.
+        state of TCP senders in steps of this time: `result.data.samples`; with `observe=["cwnd"]`
+        (names or globs) what senders and their congestion controls hold: `result.series("cwnd")`,
+        counters in a trace, and `observed.csv` beside the report.
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
         if self.report.interrupted:
@@ -233,6 +235,9 @@ class Lab:
             self._unwritten += request.recording.failed.values()
         for line in request.recording.said if request.recording is not None else ():
             self.say(line)
+        if found[0].observed is not None:
+            with self.folder.rights():
+                (request.folder or self.folder).write(OBSERVED, found[0].observed.csv())
         if label:  # a traffic model writes nothing of its own
             with self.folder.rights(), contextlib.suppress(OSError):
                 request.directory.rmdir()

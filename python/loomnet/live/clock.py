@@ -6,7 +6,9 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
 from loomnet.faults.timetable import Change
 from loomnet.jobs.model import TorchJob
@@ -135,6 +137,9 @@ class LiveClock:
 
     def queued(self, halves: Iterable[int]) -> list[int]:
         return self.live.queued(self.engine.halves(halves))
+
+    def probe(self, probe: _core.FlowProbe) -> Any:
+        return self.live.take(probe)
 
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
         return {}  # the hosts' agents report theirs

@@ -16,6 +16,7 @@ from loomnet.live.budget import PASSES_PER_SECOND, offered_by
 from loomnet.live.clock import LiveClock, switches_text
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.network import check_plan, require_live
+from loomnet.measures.observed import Observed
 from loomnet.measures.run_data import RunData
 from loomnet.measures.samples import Sampler
 from loomnet.processes.interrupts import Interrupts
@@ -51,6 +52,7 @@ class LiveRunner:
         if sampler is not None and sampler.samples.every_ps * request.dilation < LEAST_SAMPLE_PS:
             raise UsageError(f"run: sample={Time.of(sampler.samples.every_ps)}: live, two looks "
                              f"are {Time.of(LEAST_SAMPLE_PS)} of wall time or more apart")
+        Observed.of(request.options, None if sampler is None else sampler.samples.every_ps)
         for seat in request.controllers:
             seat.least_ps = round(LEAST_EVERY_PS / request.dilation)
             if seat.every_ps is not None and seat.every_ps < seat.least_ps:

@@ -1,4 +1,4 @@
-"""What senders and their congestion controls held over time: series that a run was asked to keep."""
+"""What senders and their congestion controls held over time: series that a run was asked for."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ class ObservedTable(Table):
 
             axes = new_axes()
         lines: dict[tuple[str, str], tuple[list[float], list[float]]] = {}
-        for row in self.rows:
-            times, values = lines.setdefault((row["where"], row["name"]), ([], []))
-            times.append(row["time"])
-            values.append(row["value"])
+        for at, where, name, value in zip(*map(self.column, COLUMNS), strict=True):
+            times, values = lines.setdefault((where, name), ([], []))
+            times.append(at)
+            values.append(value)
         for (where, _), (times, values) in lines.items():
             axes.step(times, values, where="post", linewidth=1, label=where)
         axes.set_xlabel("emulated time, s")

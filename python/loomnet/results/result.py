@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures import training as measure
+from loomnet.measures.observed import ObservedTable
 from loomnet.measures.rows import Measured, Metric, stands
 from loomnet.measures.rows import metric as make_metric
 from loomnet.measures.run_data import RunData
@@ -179,21 +180,43 @@ class Result:
         """(step, loss) as rank 0 printed them."""
         return measure.losses(self.data)
 
-    def series(self, name: str, *, every: Time | str | None = None) -> Series:
-        """`goodput` (payload received, all hosts, Gb/s) or `iteration_s`, over time."""
+    @overload
+    def series(self, name: Literal["goodput", "iteration_s"], *, where: None = None,
+               every: Time | str | None = None) -> Series: ...
+    @overload
+    def series(self, name: str, *, where: str | None = None, every: Time | str | None = None
+               ) -> ObservedTable: ...
+
+    def series(self, name: str, *, where: str | None = None, every: Time | str | None = None
+               ) -> Series | ObservedTable:
+        """`goodput` (payload received, all hosts, Gb/s) or `iteration_s` over time: a Series. What
+        a run was told to observe (`sample="1 ms", observe=["cwnd"]`): a table of time in seconds,
+        where, name and value, in bytes unless the name ends in _ps or _bps. `where`: the directions
+        of queue pairs, as "h0->h1*"; `every`: one value in so long a time."""
+        step = None if every is None else Time.given("series: every", every)
+        if step is not None and step.count < 1:
+            raise UsageError(f"series: every={step} must be above 0")
+        observed = self.data.observed
+        if observed is not None and name in observed.names:
+            return ObservedTable.of(observed, name, where, step)
+        if where is not None and name in ("goodput", "iteration_s"):
+            raise UsageError(f"series: {name} is of all hosts together; leave where= out")
         if name == "iteration_s":
             done = self.data.iterations
             return Series(
                 name, "s", [i.end_ps / 1e12 for i in done], [i.length_ps / 1e12 for i in done]
             )
         if name != "goodput":
-            known = ("goodput", "iteration_s")
-            raise UsageError(f"no series {in_quotes(name)}{did_you_mean(name, known)}")
+            known = ["goodput", "iteration_s", *([] if observed is None else observed.names)]
+            fix = "" if observed is not None else (
+                f'; what senders hold is kept where the run is asked: sample="1 ms", '
+                f"observe=[{in_quotes(name)}]")
+            raise UsageError(f"no series {in_quotes(name)}{did_you_mean(name, known)}{fix}")
         import numpy
 
         hosts = list(self.data.hosts.values())
         own = max((host.bin_ps for host in hosts), default=10**9)
-        width = own if every is None else max(Time(every).count // own, 1) * own
+        width = own if step is None else max(step.count // own, 1) * own
         ends = [len(host.payload) * host.bin_ps for host in hosts]
         sums = numpy.zeros(-(-max(ends, default=0) // width))
         for host in hosts:

@@ -20,7 +20,8 @@ from loomnet.results.report import Report
 
 RUNS = "runs"
 REPORT, COUNTERS, ENVIRONMENT = "report.json", "counters.json", "environment.json"
-FILES = (REPORT, COUNTERS, ENVIRONMENT)
+OBSERVED = "observed.csv"
+FILES = (REPORT, COUNTERS, ENVIRONMENT, OBSERVED)
 _PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matplotlib")
 
 

@@ -35,7 +35,7 @@ _HASH_PURPOSE = 0x9E3779B97F4A7C15
 # What a request may carry for the engine beside a transport's own options: whether traffic models
 # move real bytes, compute gaps to replay, leave to exceed the live budget, what is sampled, and by
 # how much flows that start together are moved apart.
-OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "jitter")
+OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "observe", "jitter")
 _SWITCHES = ("payload", "over_budget")
 
 
@@ -132,6 +132,7 @@ class Engine:
             # An option by a wrong name, of a wrong type or out of range.
             raise UsageError(f"run: {error}") from None
         self._flow = 0
+        self._noted: list[tuple[int, int, int]] | None = None  # where somebody asks
 
     def _wire_by_tier(self, plan: PartialPlan) -> None:
         """Links of a regular fabric, a tier of a plane at a time."""
@@ -289,6 +290,14 @@ class Engine:
         for ends in ((first, local, last, remote, self._flow, there, back),
                      (last, remote, first, local, self._flow, back, there)):
             self.network.connect_qp(*ends, job=asked.number, transport=by.model)
+        if self._noted is not None:
+            self._noted += [(source, destination, local), (destination, source, remote)]
+
+    def note_queue_pairs(self) -> list[tuple[int, int, int]]:
+        """Source, destination and the source's number of each end of a queue pair that is connected
+        from now on."""
+        self._noted = [] if self._noted is None else self._noted
+        return self._noted
 
     def _spare(self, host: int, plane: int) -> float:
         """What the uplinks of a host's leaf carry of what all its hosts can send."""

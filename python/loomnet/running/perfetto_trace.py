@@ -21,6 +21,7 @@ MOST_PROFILE_BYTES = 512 << 20  # of one file
 MOST_THREADS = 10_000  # of one rank
 MOST_EVENTS = 20_000  # transport events of one host
 JOB_PID = 1_000_000  # the group of the run's own tracks
+OBSERVED_PID = JOB_PID - 1  # and of its series
 _TRANSPORT_TRACK = "transport events"
 
 
@@ -38,6 +39,7 @@ def write_trace(
     yield writer.take()
     _job_tracks(writer, data, origin_ps)
     _transport_events(writer, engine)
+    _observed_tracks(writer, data, origin_ps)
     yield writer.take()
     yield from _profiles(writer, recorder, profiles, engine)
 
@@ -56,6 +58,17 @@ def _job_tracks(writer: _core.PerfettoWriter, data: RunData, origin_ps: int) -> 
         last = max(iteration.end_ps, begin)
         writer.begin(track, origin_ps + begin, f"iteration {iteration.number}", "iteration")
         writer.end(track, origin_ps + last)
+
+
+def _observed_tracks(writer: _core.PerfettoWriter, data: RunData, origin_ps: int) -> None:
+    """A counter for each series that the run was told to observe."""
+    if data.observed is None or not data.observed.series:
+        return
+    group = writer.process(OBSERVED_PID, "observed")
+    for (where, name), (times, values) in sorted(data.observed.series.items()):
+        track = writer.counter(group, f"{name} {where}")
+        for at_ps, value in zip(times, values, strict=True):
+            writer.measure(track, origin_ps + at_ps, value)
 
 
 def _transport_events(writer: _core.PerfettoWriter, engine: Engine) -> None:

@@ -9,14 +9,17 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Protocol
 
+import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
 from loomnet.faults.timetable import Change
+from loomnet.measures.observed import Observed
 from loomnet.measures.run_data import Fidelity, Iteration, RunData, RunFault
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import SwitchPlan
 from loomnet.plugins.controllers import Event
 from loomnet.running.control import Control, Faults
+from loomnet.running.observer import Observer
 from loomnet.running.play import FOREVER, Play, PlayClock, shifted
 from loomnet.running.recording import Recording
 from loomnet.running.request import Progress, RunRequest
@@ -41,6 +44,9 @@ class Clock(PlayClock, Protocol):
     def apply(self, changes: Iterable[Change]) -> None: ...
     def queued(self, halves: Iterable[int]) -> list[int]:
         """Bytes that wait in the ports that send into these directions of the plan's links."""
+        ...
+    def probe(self, probe: _core.FlowProbe) -> Any:
+        """What the probe finds now: an array of rows by names."""
         ...
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
         """States of TCP senders that the engine models, by flow."""
@@ -93,6 +99,9 @@ class RunLoop:
         self.waiting = list(plays)  # for their time to start
         self.prepared: list[Play] = []
         self.closed: list[Play] = []
+        every = None if sampler is None else sampler.samples.every_ps
+        self.observed = Observed.of(request.options, every)
+        self.observer = None if self.observed is None else Observer(clock, self.observed)
         self.began = self.reported = time.monotonic()
 
     # --- the run ----------------------------------------------------------------------------------
@@ -250,6 +259,8 @@ class RunLoop:
                 and self.clock.now_ps - self.lead.origin_ps >= sampler.due_ps):
             sampler.take(self.lead.now(), self.clock.queued(sampler.halves),
                          self.clock.senders(self.playing))
+            if self.observer is not None:
+                self.observer.take(self.lead.now())
 
     def report(self) -> None:
         wall = time.monotonic()
@@ -276,6 +287,7 @@ class RunLoop:
             "totals": self.clock.totals(),
             "snapshots": snapshots,
             "samples": None if self.sampler is None else self.sampler.samples,
+            "observed": self.observed,
             "deterministic": self.clock.deterministic,
         }
         found = []

@@ -49,9 +49,9 @@ class VirtualRunner:
         # SIGTERM and a closed terminal end a run as Ctrl-C does, with a partial report.
         with Interrupts() as interrupts, interrupts.listen(), ExitStack() as stack:
             try:
+                sampler = Sampler.of(request.options, request.plan)
                 clock = VirtualClock(request, stack)
                 plays = [clock.play(asked) for asked in request.jobs]
-                sampler = Sampler.of(request.options, request.plan)
                 return RunLoop(request, clock, plays, on_progress, sampler).go()
             except _core.PluginError as error:
                 raise failure_of(error) from error
@@ -152,6 +152,9 @@ class VirtualClock:
 
     def queued(self, halves: Iterable[int]) -> list[int]:
         return self.engine.queued(halves)
+
+    def probe(self, probe: _core.FlowProbe) -> Any:
+        return probe.take()
 
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
         found: dict[int, tuple[int, int, int, int]] = {}
