@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from loomnet.base.arguments import checked_call
 from loomnet.plugins.congestions import Congestion as Congestion
 from loomnet.plugins.congestions import register_congestion
+from loomnet.plugins.controllers import EVENTS as EVENTS
 from loomnet.plugins.controllers import Controller as Controller
 from loomnet.plugins.controllers import Event as Event
 from loomnet.plugins.controllers import JobView as JobView
