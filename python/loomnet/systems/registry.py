@@ -44,5 +44,8 @@ def check(job: Job, clock: str) -> None:
     if job.transport not in known:
         raise UsageError(f"{type(job).__name__}.transport: {in_quotes(job.transport)} is not a "
                          f"transport{did_you_mean(job.transport, known)}")
+    if (model := known[job.transport].model) not in known:
+        raise UsageError(f'{type(job).__name__}.transport: "{job.transport}" is carried by a model '
+                         f'"{model}", which is not there{did_you_mean(model, known)}')
     known[job.transport].check(job, clock)
     job.check_clock(clock)
