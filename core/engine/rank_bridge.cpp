@@ -121,7 +121,7 @@ void RankBridge::tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at) {
   tap.rank_clock(nic_.host(), mark.at_ns, at);
   const auto kind = static_cast<rank::MarkKind>(mark.kind);
   if (kind == rank::MarkKind::work_end) {
-    tap.work_ends(nic_.host(), mark.value, mark.b, mark.status == 0, at);
+    tap.work_ends(nic_.host(), static_cast<std::uint32_t>(job_), mark.value, mark.b, mark.status == 0, at);
   }
   if (kind != rank::MarkKind::work_begin) return;
   WorkLabel label{.name = "operation", .number = mark.value, .job = static_cast<std::uint32_t>(job_)};

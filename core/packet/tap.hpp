@@ -16,7 +16,7 @@ struct Completion;
 // An operation of one rank as the outside sees it.
 struct WorkLabel {
   std::string_view name;         // of static storage
-  std::uint64_t number = 0;      // unique at its host
+  std::uint64_t number = 0;      // unique at its host within its job
   std::uint32_t communicator = 0;  // this, sequence and job are as in Attributes
   std::uint32_t sequence = 0;    // of its first operation there …
   std::uint32_t operations = 0;  // … and how many follow; 0: no request names it
@@ -52,8 +52,8 @@ class Tap {
   virtual void completed(std::uint32_t host, const Completion& completion, Picoseconds now) = 0;
 
   virtual void work_begins(std::uint32_t host, const WorkLabel& label, Picoseconds now) = 0;
-  virtual void work_ends(std::uint32_t host, std::uint64_t number, std::uint64_t bytes, bool ok,
-                         Picoseconds now) = 0;
+  virtual void work_ends(std::uint32_t host, std::uint32_t job, std::uint64_t number,
+                         std::uint64_t bytes, bool ok, Picoseconds now) = 0;
   // A rank's monotonic clock read `wall_ns` when emulated time was `now`.
   virtual void rank_clock(std::uint32_t host, std::int64_t wall_ns, Picoseconds now) = 0;
 };

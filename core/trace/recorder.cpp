@@ -184,7 +184,7 @@ void Recorder::work_begins(std::uint32_t host, const WorkLabel& label, Picosecon
   if (!config_.timeline) return;
   ++seen_.operations;
   if (!work_.keeps(operation_id(label))) return;
-  open_operations_[{host, label.number}] = {host, label, now, kNever};
+  open_operations_[{host, label.job, label.number}] = {host, label, now, kNever};
   while (operations_.size() + open_operations_.size() > config_.most_operations) {
     work_.tighten();
     std::erase_if(operations_,
@@ -195,10 +195,10 @@ void Recorder::work_begins(std::uint32_t host, const WorkLabel& label, Picosecon
   }
 }
 
-void Recorder::work_ends(std::uint32_t host, std::uint64_t number, std::uint64_t bytes, bool ok,
-                         Picoseconds now) {
+void Recorder::work_ends(std::uint32_t host, std::uint32_t job, std::uint64_t number,
+                         std::uint64_t bytes, bool ok, Picoseconds now) {
   if (!config_.timeline) return;
-  const auto found = open_operations_.find({host, number});
+  const auto found = open_operations_.find({host, job, number});
   if (found == open_operations_.end()) return;
   Operation& operation = found->second;
   operation.end = std::max(now, operation.begin);

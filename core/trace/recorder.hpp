@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -101,8 +102,8 @@ class Recorder final : public Tap {
               Picoseconds now) override;
   void completed(std::uint32_t host, const Completion& completion, Picoseconds now) override;
   void work_begins(std::uint32_t host, const WorkLabel& label, Picoseconds now) override;
-  void work_ends(std::uint32_t host, std::uint64_t number, std::uint64_t bytes, bool ok,
-                 Picoseconds now) override;
+  void work_ends(std::uint32_t host, std::uint32_t job, std::uint64_t number, std::uint64_t bytes,
+                 bool ok, Picoseconds now) override;
   void rank_clock(std::uint32_t host, std::int64_t wall_ns, Picoseconds now) override;
 
  private:
@@ -123,7 +124,8 @@ class Recorder final : public Tap {
   Seen seen_;
   Sampler packets_, work_;
   std::vector<Operation> operations_;                                             // ended
-  std::map<std::pair<std::uint32_t, std::uint64_t>, Operation> open_operations_;  // (host, number)
+  // (host, job, number)
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, Operation> open_operations_;
   std::vector<Message> messages_;                                                 // completed
   std::map<std::uint64_t, std::vector<Message>> open_messages_;                   // host << 32 | qp
   std::size_t open_message_count_ = 0;

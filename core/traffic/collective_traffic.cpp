@@ -144,8 +144,8 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
 
   void finished(OperationId, const OperationResult& result) override {
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
-      tap->work_ends(nic_.host(), iterations_.size(), job_.config_.bytes,
-                     result.status == OperationStatus::ok, now_);
+      tap->work_ends(nic_.host(), static_cast<std::uint32_t>(job_.config_.job), iterations_.size(),
+                     job_.config_.bytes, result.status == OperationStatus::ok, now_);
     }
     meter_.end(began_, now_, result.status == OperationStatus::ok ? job_.config_.bytes : 0);
     if (result.status != OperationStatus::ok) {

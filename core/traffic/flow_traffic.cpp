@@ -133,7 +133,8 @@ void FlowTraffic::close(std::size_t index, Status status, Picoseconds now) {
   Flow& flow = flows_[index];
   flow.closed = true;
   if (Tap* tap = network_.tap()) [[unlikely]] {
-    tap->work_ends(flow.config.source, index, results_[index].completed, status == Status::ok, now);
+    tap->work_ends(flow.config.source, static_cast<std::uint32_t>(job_), index,
+                   results_[index].completed, status == Status::ok, now);
   }
   results_[index].end = now;
   results_[index].status = status;

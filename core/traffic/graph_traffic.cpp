@@ -226,7 +226,9 @@ void GraphTraffic::completed(std::uint32_t task, const Completion& completion, P
     pump(task, now);
     return;
   }
-  if (Tap* tap = network_.tap()) [[unlikely]] tap->work_ends(t.source, task, t.bytes, true, now);
+  if (Tap* tap = network_.tap()) [[unlikely]] {
+    tap->work_ends(t.source, static_cast<std::uint32_t>(job_), task, t.bytes, true, now);
+  }
   client(t.source).meter().end(results_[task].begin, now, 0);
   acked(task, now);
 }

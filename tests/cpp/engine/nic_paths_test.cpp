@@ -96,7 +96,9 @@ TEST_P(PathsChange, BadOnesAreRefusedAndTheOldOnesStay) {
   auto three = bed.by({{0}, {0}}, 0);
   three.push_back(three[0]);
   EXPECT_THROW(nic.set_paths(100, three, {}), std::invalid_argument);
-  if (GetParam() != "roce") EXPECT_THROW(nic.set_paths(100, bed.by({{}, {}}, 0), {}), std::invalid_argument);
+  if (GetParam() != "roce") {
+    EXPECT_THROW(nic.set_paths(100, bed.by({{}, {}}, 0), {}), std::invalid_argument);
+  }
   bed.start(1'000'000);
   bed.run(seconds(1));
   EXPECT_TRUE(bed.flows.done());
@@ -130,7 +132,9 @@ TEST_P(PathsChange, APortsNumberNeedNotBeItsPlanes) {
     std::vector<SwitchCounter> counters;
     network.program(node)->counters(counters);
     for (const auto& c : counters) {
-      if (c.name.starts_with("drop")) EXPECT_EQ(c.value, 0u) << c.name;
+      if (c.name.starts_with("drop")) {
+        EXPECT_EQ(c.value, 0u) << c.name;
+      }
     }
   }
 }

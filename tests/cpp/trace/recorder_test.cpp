@@ -83,7 +83,7 @@ TEST(Recorder, KeepsOperationsOfAllMembersOrNone) {
       recorder.work_begins(host, {"all_reduce", k, 0, k, 1}, microseconds(k));
     }
     for (std::uint32_t host = 0; host < 4; ++host) {
-      recorder.work_ends(host, k, 100, true, microseconds(k + 1));
+      recorder.work_ends(host, 0, k, 100, true, microseconds(k + 1));
     }
   }
   std::map<std::uint64_t, int> members;
@@ -94,6 +94,22 @@ TEST(Recorder, KeepsOperationsOfAllMembersOrNone) {
   ASSERT_GE(members.size(), 3u);
   EXPECT_LE(members.size(), 16u);
   for (const auto& [number, n] : members) EXPECT_EQ(n, 4) << number;
+}
+
+TEST(Recorder, TwoJobsOfAHostNumberTheirOperationsAlike) {
+  Recorder recorder({.seed = 1, .timeline = true});
+  recorder.work_begins(3, {.name = "all_reduce", .number = 7, .operations = 1, .job = 0}, microseconds(1));
+  recorder.work_begins(3, {.name = "flow", .number = 7, .operations = 1, .job = 1}, microseconds(2));
+  recorder.work_ends(3, 0, 7, 100, true, microseconds(9));
+  recorder.work_ends(3, 1, 7, 50, true, microseconds(4));
+  const auto found = recorder.operations();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].label.name, "all_reduce");
+  EXPECT_EQ(found[0].end, microseconds(9));
+  EXPECT_EQ(found[0].bytes, 100u);
+  EXPECT_EQ(found[1].label.name, "flow");
+  EXPECT_EQ(found[1].end, microseconds(4));
+  EXPECT_EQ(found[1].bytes, 50u);
 }
 
 TEST(Recorder, NothingIsKeptWhereOnlyCapturesWereAskedFor) {

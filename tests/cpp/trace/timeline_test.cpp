@@ -133,7 +133,7 @@ TEST_F(TimelineTest, ArrowsLeadFromOperationToMessageToEveryHop) {
     }
   }
   recorder_.completed(0, {257, Status::ok, 7, 2000}, microseconds(8));
-  recorder_.work_ends(0, 4, 2000, true, microseconds(9));
+  recorder_.work_ends(0, 0, 4, 2000, true, microseconds(9));
   const Trace trace = written(recorder_, microseconds(10));
 
   const auto operation = trace.on("operations");
@@ -164,7 +164,7 @@ TEST_F(TimelineTest, ArrowsLeadFromOperationToMessageToEveryHop) {
 TEST_F(TimelineTest, WhatOverlapsHasTracksOfItsOwn) {
   for (std::uint64_t n = 0; n < 3; ++n) {
     recorder_.work_begins(0, {"send", n}, microseconds(static_cast<std::int64_t>(n)));
-    recorder_.work_ends(0, n, 1, true, microseconds(static_cast<std::int64_t>(n) + 2));
+    recorder_.work_ends(0, 0, n, 1, true, microseconds(static_cast<std::int64_t>(n) + 2));
   }
   const Trace trace = written(recorder_, microseconds(10));
   std::map<std::uint64_t, int> open;
