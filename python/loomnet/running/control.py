@@ -20,7 +20,8 @@ from loomnet.measures.run_data import Iteration
 from loomnet.plans.model import Plan
 from loomnet.plugins.controllers import Event, View
 
-ViewMaker = Callable[[int], View]  # of the run at this time
+# Of the run at this time; the second is Control.state.
+ViewMaker = Callable[[int, Callable[[int], LinkState]], View]
 
 
 class Controls(Protocol):
@@ -83,7 +84,7 @@ class Control:
         found: list[Change] = []
         for number, each in enumerate(self._controls):
             if (due := each.next_time()) is not None and due <= now:
-                found += self._taken(number, each.advance(now, self._view(now)), now)
+                found += self._taken(number, each.advance(now, self._view(now, self.state)), now)
         return found
 
     def on_event(self, now: int, event: Event) -> list[Change]:

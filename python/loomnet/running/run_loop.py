@@ -94,7 +94,7 @@ class RunLoop:
         self.lead, self.table, self.sampler = plays[0], request.timetable, sampler
         self.control = Control(
             request.plan, [Faults(self.table, name_of(self.lead)), *request.controllers],
-            lambda now: RunView(now, clock, self.plays, self.control.state))
+            lambda now, state: RunView(now, clock, plays, state))  # which has no way back to here
         self.on_progress = on_progress
         self.waiting = list(plays)  # for their time to start
         self.prepared: list[Play] = []
