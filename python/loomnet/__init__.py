@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from loomnet.base import units as _units
     from loomnet.base.errors import LoomnetError as LoomnetError
     from loomnet.base.errors import UsageError as UsageError
+    from loomnet.base.later import ModelJob as ModelJob
+    from loomnet.base.later import duplicate as duplicate
+    from loomnet.base.later import mixnet as mixnet
+    from loomnet.base.later import reorder as reorder
     from loomnet.fabrics import clos as clos
     from loomnet.fabrics.clos import dumbbell as dumbbell
     from loomnet.fabrics.clos import star as star
@@ -67,6 +71,7 @@ _HOMES = {
     "fabrics.clos": ("star", "dumbbell"),
     "base.units": ("Rate", "Time", "Size"),
     "base.errors": ("LoomnetError", "UsageError"),
+    "base.later": ("ModelJob", "duplicate", "mixnet", "reorder"),
     "fabrics.model": ("Fabric", "from_networkx"),
     "fabrics.pfc": ("Pfc",),
     "fabrics.htsim_topology": ("from_htsim_topology",),

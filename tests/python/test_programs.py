@@ -101,3 +101,23 @@ def test_a_switch_that_a_large_run_did_not_build_forwards(tmp_path):
     whole = go(tmp_path / "whole", made.program("p0.leaf63", "sum"), job)
     assert not whole.plan.partial and whole.switch("p0.leaf63").snapshot() == {"sums": []}
     assert str(whole.metrics) == str(r.metrics)
+
+
+def test_snapshots_are_taken_at_the_times_that_a_run_is_given(tmp_path):
+    made = fabric().program("p0.leaf0", "sum")
+    plain = go(tmp_path / "plain", made)
+    r = go(tmp_path / "run", made, snapshots=["0.1 ms", "0 s"])
+    leaf = r.switch("p0.leaf0")
+    assert leaf.snapshot(at="0.1 ms") == leaf.snapshot(at="100 us") == {"sums": []}
+    assert leaf.snapshot(at="0 s") == {"sums": []}
+    assert str(r.metrics) == str(plain.metrics) and r.data.totals == plain.data.totals
+    with pytest.raises(ln.UsageError, match=r'at=3 ms: none was taken then; give the run '
+                                            r'snapshots=\["3 ms"\]; there are 0 ps, 100 us'):
+        leaf.snapshot(at="3 ms")
+    with pytest.raises(ln.UsageError, match="there are none"):
+        r.switch("p0.leaf1").snapshot(at="0 s")
+    for wrong, line in ((5, "snapshots=5 is no list of times"), (["x"], "x"),
+                        ("-1 s", "-1 s")):
+        with pytest.raises(ln.UsageError, match=line):
+            go(tmp_path / "refused", made, snapshots=wrong)
+        assert not (tmp_path / "refused").exists() or not list((tmp_path / "refused").iterdir())

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -97,6 +97,20 @@ class Job(Spec):
     alone: StrictBool = False
     stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = given(
         default="auto", converter=_stall)
+    # How sums travel; what is not there yet is refused by name.
+    allreduce: Literal["ring", "ina"] = Field(default="ring", repr=False)
+    queue_pairs: Any = Field(default=None, repr=False)
+    stop: Any = Field(default=None, repr=False)
+
+    @model_validator(mode="after")
+    def _there_yet(self) -> Job:
+        if self.allreduce == "ina":
+            raise UsageError('allreduce="ina" is not there yet; leave it out: sums travel by '
+                             '"ring"')
+        for field, instead in (("queue_pairs", ""), ("stop", "; a job ends by its own size")):
+            if (value := getattr(self, field)) is not None:
+                raise UsageError(f"{field}={quoted(value)} is not there yet; leave it out{instead}")
+        return self
 
     def place(self, hosts: list[int]) -> list[int]:
         """Host numbers of ranks 0, 1, …. Raises UsageError when there are more ranks than hosts."""

@@ -35,6 +35,7 @@ from loomnet.running.record import Record
 from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.systems.registry import transports
 
+MODEL = "packets"  # of how links are shared
 _LABEL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -187,6 +188,7 @@ class Lab:
         trace: str | Path | None = None,
         pcap: Mapping[str, str | Path] | None = None,
         controllers: Iterable[ControllerChoice] = (),
+        model: str = "packets",
         **options: Any,
     ) -> Result:
         """Runs a job, or several at once, on a fabric under faults and returns their figures.
@@ -203,11 +205,16 @@ class Lab:
         `sample="10 ms"` with `queues=["p0.leaf0->p0.leaf1"]` notes bytes waiting in ports and the
         state of TCP senders in steps of this time: `result.data.samples`; with `observe=["cwnd"]`
         (names or globs) what senders and their congestion controls hold: `result.series("cwnd")`,
-        counters in a trace, and `observed.csv` beside the report.
+        counters in a trace, and `observed.csv` beside the report. `snapshots=["2 ms"]` keeps
+        the state of switch programs at these times, for `result.switch(name).snapshot(at="2 ms")`.
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
         if self.report.interrupted:
             raise RunInterrupted("interrupted: no run starts after Ctrl-C")
+        if model != MODEL:
+            later = model == "fluid"
+            raise UsageError(f"run: model={in_quotes(model)} is not " + (
+                "there yet; leave it out" if later else f'a model; there is "{MODEL}"'))
         record = Record.of(trace, pcap)
         jobs = list_of_jobs(job)
         request = self._request(

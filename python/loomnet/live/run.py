@@ -19,6 +19,7 @@ from loomnet.live.network import check_plan, require_live
 from loomnet.measures.observed import Observed
 from loomnet.measures.run_data import RunData
 from loomnet.measures.samples import Sampler
+from loomnet.measures.switch_state import snapshot_times
 from loomnet.processes.interrupts import Interrupts
 from loomnet.running.engine import check_options
 from loomnet.running.request import Progress, RunRequest
@@ -52,6 +53,7 @@ class LiveRunner:
         if sampler is not None and sampler.samples.every_ps * request.dilation < LEAST_SAMPLE_PS:
             raise UsageError(f"run: sample={Time.of(sampler.samples.every_ps)}: live, two looks "
                              f"are {Time.of(LEAST_SAMPLE_PS)} of wall time or more apart")
+        snapshot_times(request.options)
         Observed.of(request.options, None if sampler is None else sampler.samples.every_ps)
         for seat in request.controllers:
             seat.least_ps = round(LEAST_EVERY_PS / request.dilation)

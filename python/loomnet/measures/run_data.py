@@ -123,6 +123,7 @@ class RunData:
     deterministic: bool = True
     # State of the switch programs at the run's end, by switch; of those that have any.
     snapshots: dict[str, Snapshot] = field(default_factory=dict)
+    earlier_snapshots: dict[str, dict[int, Snapshot]] = field(default_factory=dict)  # by time
     directory: Path | None = None  # holds ranks/<n>.log
     completion_ps: int | None = None  # from the job's start to its end
     # Whether another job of the run has a host of this one: what NICs count is then no job's own.

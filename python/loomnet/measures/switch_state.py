@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import in_quotes
+from loomnet.base.names import in_quotes, quoted
+from loomnet.base.units import Time
 from loomnet.fabrics.nodes import FORWARD
 from loomnet.plans.model import Plan, SwitchPlan
 
@@ -24,21 +25,42 @@ class SwitchState:
     options: Mapping[str, Any] = field(default_factory=dict)
     counters: Mapping[str, int] = field(default_factory=dict)
     state: Snapshot = field(default_factory=dict, repr=False)
+    earlier: Mapping[int, Snapshot] = field(default_factory=dict, repr=False)  # by picosecond
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, at: Time | str | None = None) -> Snapshot:
         """The program's state at the run's end: name of its rows -> rows, without those that are
-        all zeros. Empty for a program without state, as "forward" is."""
-        return self.state
+        all zeros. Empty for a program without state, as "forward" is. `at`: a time of those that
+        the run was given as snapshots=["2 ms"]; raises UsageError for any other."""
+        if at is None:
+            return self.state
+        wanted = Time.given("snapshot: at", at)
+        if wanted.count not in self.earlier:
+            taken = ", ".join(str(Time.of(each)) for each in sorted(self.earlier)) or "none"
+            raise UsageError(f"snapshot: at={wanted}: none was taken then; give the run "
+                             f'snapshots=["{wanted}"]; there are {taken}')
+        return self.earlier[wanted.count]
 
     @classmethod
-    def of(cls, switch: SwitchPlan | str, counters: Mapping[str, int], state: Snapshot
-           ) -> SwitchState:
+    def of(cls, switch: SwitchPlan | str, counters: Mapping[str, int], state: Snapshot,
+           earlier: Mapping[int, Snapshot] | None = None) -> SwitchState:
         """Of a switch that has counted this. A name stands for a switch that was not built because
         no packet of the run could meet it."""
         if isinstance(switch, str):
             return cls(switch, FORWARD)
         return cls(switch.name, switch.program, dict(switch.options),
-                   {name: n for name, n in counters.items() if n}, state)
+                   {name: n for name, n in counters.items() if n}, state, earlier or {})
+
+
+def snapshot_times(options: Mapping[str, Any]) -> list[int]:
+    """Picoseconds that `lab.run(…, snapshots=["2 ms"])` names, in order. Raises UsageError."""
+    asked = options.get("snapshots", ())
+    times = [asked] if isinstance(asked, (str, Time)) else asked
+    if not isinstance(times, (list, tuple)):
+        raise UsageError(f'run: snapshots={quoted(asked)} is no list of times, as ["2 ms"]')
+    found = {Time.given("run: snapshots", each).count for each in times}
+    if found and min(found) < 0:
+        raise UsageError(f"run: snapshots: {Time.of(min(found))} is before the run")
+    return sorted(found)
 
 
 def switch_named(plan: Plan, name: str) -> SwitchPlan | str:

@@ -226,11 +226,18 @@ class Result:
         return Series(name, "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist())
 
     def switch(self, name: str) -> SwitchState:
-        """What the program of a switch counted, and its `snapshot()` at the run's end. Raises
-        UsageError with the three nearest names."""
+        """What the program of a switch counted, and its `snapshot()` at the run's end, or at a time
+        that the run was given: `snapshots=["2 ms"]`. Raises UsageError with the nearest names."""
         return SwitchState.of(switch_named(self.plan, name),
                               self.data.totals.get(f"switch {name}", {}),
-                              self.data.snapshots.get(name, {}))
+                              self.data.snapshots.get(name, {}),
+                              self.data.earlier_snapshots.get(name))
+
+    @property
+    def events(self) -> Table:
+        """What happened to paths, ports, circuits and slots. Not there yet: raises UsageError."""
+        raise UsageError("events: not there yet; what transports noted is in a trace of the run: "
+                         'trace="FILE"')
 
     @property
     def unequal_hashes(self) -> int | None:

@@ -17,6 +17,7 @@ from loomnet.faults.timetable import (
     Timetable,
 )
 from loomnet.measures.run_data import Iteration
+from loomnet.measures.switch_state import Snapshot
 from loomnet.plans.model import Plan
 from loomnet.plugins.controllers import Event, View
 
@@ -52,6 +53,27 @@ class Faults:
             return []
         done: Iteration = event.value
         return self._table.on_iteration(done.number, done.start_ps, done.end_ps)
+
+
+class Snapshots:
+    """Takes the state of switch programs at the times that a run was given; changes nothing."""
+
+    def __init__(self, times_ps: Sequence[int], switches: Sequence[str]) -> None:
+        self._due, self._switches = list(times_ps), switches
+        self.taken: dict[str, dict[int, Snapshot]] = {}  # by switch and time
+
+    def next_time(self) -> int | None:
+        return self._due[0] if self._due else None
+
+    def advance(self, now: int, view: View) -> list[Change]:
+        while self._due and self._due[0] <= now:
+            at = self._due.pop(0)
+            for name in self._switches:
+                self.taken.setdefault(name, {})[at] = view.switch(name).snapshot()
+        return []
+
+    def on_event(self, now: int, event: Event) -> list[Change]:
+        return []
 
 
 @dataclass

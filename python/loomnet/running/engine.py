@@ -35,7 +35,8 @@ _HASH_PURPOSE = 0x9E3779B97F4A7C15
 # What a request may carry for the engine beside a transport's own options: whether traffic models
 # move real bytes, compute gaps to replay, leave to exceed the live budget, what is sampled, and by
 # how much flows that start together are moved apart.
-OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "observe", "jitter")
+OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "observe", "jitter",
+           "snapshots")
 _SWITCHES = ("payload", "over_budget")
 
 

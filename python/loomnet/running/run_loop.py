@@ -15,10 +15,10 @@ from loomnet.faults.timetable import Change
 from loomnet.measures.observed import Observed
 from loomnet.measures.run_data import Fidelity, Iteration, RunData, RunFault
 from loomnet.measures.samples import Sampler
-from loomnet.measures.switch_state import SwitchState
+from loomnet.measures.switch_state import SwitchState, snapshot_times
 from loomnet.plans.model import SwitchPlan
 from loomnet.plugins.controllers import Event
-from loomnet.running.control import Control, Faults
+from loomnet.running.control import Control, Controls, Faults, Snapshots
 from loomnet.running.observer import Observer
 from loomnet.running.play import FOREVER, Play, PlayClock, shifted
 from loomnet.running.recording import Recording
@@ -92,8 +92,13 @@ class RunLoop:
                  on_progress: Callable[[Progress], None], sampler: Sampler | None) -> None:
         self.request, self.clock, self.plays = request, clock, list(plays)
         self.lead, self.table, self.sampler = plays[0], request.timetable, sampler
+        controls: list[Controls] = [Faults(self.table, name_of(self.lead)), *request.controllers]
+        self.snapshots: Snapshots | None = None
+        if times := snapshot_times(request.options):
+            self.snapshots = Snapshots(times, [each.name for each in clock.engine.with_state])
+            controls.append(self.snapshots)
         self.control = Control(
-            request.plan, [Faults(self.table, name_of(self.lead)), *request.controllers],
+            request.plan, controls,
             lambda now, state: RunView(now, clock, plays, state))  # which has no way back to here
         self.on_progress = on_progress
         self.waiting = list(plays)  # for their time to start
@@ -286,6 +291,7 @@ class RunLoop:
             "fidelity": fidelity,
             "totals": self.clock.totals(),
             "snapshots": snapshots,
+            "earlier_snapshots": {} if self.snapshots is None else self.snapshots.taken,
             "samples": None if self.sampler is None else self.sampler.samples,
             "observed": self.observed,
             "deterministic": self.clock.deterministic,

@@ -1,0 +1,27 @@
+"""Public names whose systems are not there yet: each call is refused in one line."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from loomnet.base.errors import UsageError
+
+
+def ModelJob(*_: Any, **__: Any) -> NoReturn:
+    """A training job without PyTorch. Not there yet: raises UsageError."""
+    raise UsageError("ModelJob: not there yet; use ln.AllReduce, or ln.TorchJob with a script")
+
+
+def mixnet(*_: Any, **__: Any) -> NoReturn:
+    """A fabric with an optical circuit switch. Not there yet: raises UsageError."""
+    raise UsageError("mixnet: not there yet; build a fabric by ln.clos or ln.Fabric")
+
+
+def duplicate(*_: Any, **__: Any) -> NoReturn:
+    """A link that sends packets twice. Not there yet: raises UsageError."""
+    raise UsageError("duplicate: not there yet; use ln.loss, ln.delay, ln.degrade or ln.down")
+
+
+def reorder(*_: Any, **__: Any) -> NoReturn:
+    """A link on which packets overtake one another. Not there yet: raises UsageError."""
+    raise UsageError("reorder: not there yet; use ln.loss, ln.delay, ln.degrade or ln.down")

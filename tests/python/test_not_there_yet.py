@@ -1,0 +1,69 @@
+"""Public names whose systems are yet to come: each is refused in one line, with exit status 2, and
+leaves nothing behind."""
+
+import pytest
+
+import loomnet as ln
+
+
+def go(job=None, **options):
+    fabric = ln.star(hosts=2, rate="1 Gb/s", delay="1 us")
+    return ln.run(fabric, job or ln.AllReduce("10 kB"), **options)
+
+
+REFUSED = {
+    "ModelJob": (lambda: ln.ModelJob("resnet50", workers=4, allreduce="ina", name="a"),
+                 "ModelJob: not there yet; use ln.AllReduce"),
+    "mixnet": (lambda: ln.mixnet(servers=8, gpus=8, alpha=6), "mixnet: not there yet"),
+    "duplicate": (lambda: ln.duplicate("a--b", 0.1, at="1 ms"), "duplicate: not there yet"),
+    "reorder": (lambda: ln.reorder("a--b", 0.1, at="1 ms"), "reorder: not there yet"),
+    "sums in switches": (lambda: ln.AllReduce("1 MB", allreduce="ina"),
+                         'AllReduce: allreduce="ina" is not there yet; leave it out'),
+    "sums in switches of a script": (
+        lambda: ln.TorchJob("train.py", ranks=4, allreduce="ina", compute="1 ms"),
+        'TorchJob: allreduce="ina" is not there yet'),
+    "other sums": (lambda: ln.AllReduce("1 MB", allreduce="tree"),
+                   'AllReduce.allreduce: "tree" is not one of ring or ina'),
+    "queue pairs": (lambda: ln.AllReduce("1 MB", queue_pairs=4),
+                    "AllReduce: queue_pairs=4 is not there yet; leave it out"),
+    "an end": (lambda: ln.Flows(count=5, sizes="1 kB", stop="5 ms"),
+               "Flows: stop='5 ms' is not there yet; leave it out"),
+    "a fluid model": (lambda: go(model="fluid"),
+                      'run: model="fluid" is not there yet; leave it out'),
+    "another model": (lambda: go(model="water"), 'run: model="water" is not a model; there is'),
+    "no model": (lambda: go(model=5), 'run: model=5 is not a model; there is "packets"'),
+    "an aggregating program": (
+        lambda: ln.star(hosts=2, rate="1 Gb/s", delay="1 us").program(
+            "*", "aggregate", policy="esa", pool="512 KiB"),
+        'no switch program "aggregate"; there are forward, mirror and sum'),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_yet_to_come_is_one_line(what, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call, line = REFUSED[what]
+    with pytest.raises(ln.UsageError) as refused:
+        call()
+    assert line in str(refused.value) and "\n" not in str(refused.value)
+    assert refused.value.exit_code == 2 and list(tmp_path.iterdir()) == []
+
+
+def test_what_there_is_is_taken(tmp_path):
+    r = go(ln.AllReduce("10 kB", allreduce="ring"), model="packets", directory=tmp_path)
+    assert r["errors"] == 0
+    with pytest.raises(ln.UsageError, match=r'events: not there yet; .*: trace="FILE"'):
+        r.events  # noqa: B018
+
+
+def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
+    from loomnet.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "later.py").write_text(
+        "import loomnet as ln\n@ln.scenario\ndef later(lab: ln.Lab):\n"
+        "    lab.run(ln.star(hosts=2, rate='1 Gb/s', delay='1 us'), ln.ModelJob('gpt2'))\n")
+    assert main(["run", "later.py"]) == 2
+    assert capsys.readouterr().err == (
+        "loomnet: ModelJob: not there yet; use ln.AllReduce, or ln.TorchJob with a script\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["later.py"]
