@@ -70,6 +70,14 @@ Counts switch_counters(Network& network, NodeId node) {
   return out;
 }
 
+Counts panel_counters(Network& network, NodeId node) {
+  const PanelNode* panel = network.panel(node);
+  if (!panel) throw std::invalid_argument("panel_counters: node " + std::to_string(node) + " is no panel");
+  Counts out;
+  out["drop_dark"] = panel->dark();
+  return out;
+}
+
 Counts nic_counters(Network& network, NodeId host) {
   Nic& nic = network.nic(host);
   Counts out;
@@ -174,6 +182,7 @@ void bind_figures(py::class_<Network>& network) {
       .def("link_counters", &link_counters,
            "Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.")
       .def("switch_counters", &switch_counters, py::arg("node"))
+      .def("panel_counters", &panel_counters, py::arg("node"))
       .def("nic_counters", &nic_counters, py::arg("host"))
       .def("queued", &queued_bytes, py::arg("halves"),
            "Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.")

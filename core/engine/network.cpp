@@ -6,7 +6,6 @@
 #include <string>
 
 #include "engine/nodes/kernel_node.hpp"
-#include "engine/nodes/panel_node.hpp"
 #include "engine/nodes/switch_node.hpp"
 
 namespace loomnet {
@@ -62,17 +61,12 @@ NodeId Network::add_panel(std::vector<std::int32_t> circuits) {
   Node node;
   node.egress.resize(circuits.size());
   node.halves.resize(circuits.size());
-  auto panel = std::make_unique<PanelNode>(node.egress);
+  auto panel = std::make_unique<PanelNode>(shared_, id, node.egress);
   panel->set_circuits(std::move(circuits));
+  node.panel = panel.get();
   node.receiver = std::move(panel);
   nodes_.push_back(std::move(node));
   return id;
-}
-
-void Network::set_circuits(NodeId panel, std::vector<std::int32_t> circuits) {
-  auto* node = dynamic_cast<PanelNode*>(nodes_.at(panel).receiver.get());
-  if (!node) throw std::invalid_argument("network: node " + std::to_string(panel) + " is no panel");
-  node->set_circuits(std::move(circuits));
 }
 
 LinkReceiver& Network::receiver(NodeId node) {
@@ -111,6 +105,9 @@ LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward,
   use_pfc(b, forward, backward);
   use_pfc(a, backward, forward);
   if (watch_all_) watch(id);
+  for (const Endpoint& end : {a, b}) {
+    if (nodes_[end.node].panel) notify(end, true, events_.now());
+  }
   return id;
 }
 
@@ -158,13 +155,6 @@ void Network::set_tap(Tap* tap, bool all_links) {
   events_.set_lookahead(events_.lookahead(), tap == nullptr);
   if (tap && !all_links) return;
   for (LinkId link = 0; link < links(); ++link) watch(link);
-}
-
-void Network::notify(Endpoint end, bool up, Picoseconds now) {
-  if (Nic* nic = nodes_[end.node].nic.get()) {
-    nic->set_port(static_cast<PlanePort>(end.port), up, now);
-  }
-  if (PauseControl* control = up ? pauses(end.node) : nullptr) control->on_carrier(end.port, now);
 }
 
 void Network::apply(const LinkChange& change) {

@@ -11,6 +11,7 @@
 
 #include "clock/event_queue.hpp"
 #include "engine/link_change.hpp"
+#include "engine/nodes/panel_node.hpp"
 #include "engine/nodes/shared.hpp"
 #include "engine/pause_watch.hpp"
 #include "engine/planned_changes.hpp"
@@ -49,7 +50,8 @@ class Network {
   // packets go through the gate.
   NodeId add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> program,
                     const SwitchOptions& options = {});
-  // Glass: ports are cross-connected in pairs, -1 for none; egress links must have rate 0.
+  // Glass: ports are cross-connected in pairs, -1 for none; egress links must have rate 0. A host's port
+  // that is linked to a panel has carrier while a circuit joins it to a link that is up.
   NodeId add_panel(std::vector<std::int32_t> circuits);
   LinkId connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward,
                  std::uint64_t stream = 0);  // of a->b; the other direction's is one more
@@ -67,6 +69,8 @@ class Network {
   void apply(const LinkChange& change);                   // now
   void schedule(Picoseconds at, const LinkChange& change);
   void schedule(Picoseconds at, NodeId node, std::shared_ptr<const TableBatch> tables);
+  // The panel patches these circuits now. A port that is patched to another one than before loses its
+  // carrier, and has it again at once if there is light. Throws std::invalid_argument.
   void set_circuits(NodeId panel, std::vector<std::int32_t> circuits);
 
   // --- packets from the kernel ------------------------------------------------------------------
@@ -101,6 +105,7 @@ class Network {
   bool is_host(NodeId node) const { return nodes_.at(node).nic != nullptr; }
   Nic& nic(NodeId host);
   SwitchProgram* program(NodeId node) { return nodes_.at(node).program.get(); }
+  const PanelNode* panel(NodeId node) const { return nodes_.at(node).panel; }  // null: none
   bool in_kernel(NodeId node) const { return nodes_.at(node).kernel; }
   HalfLink& half(LinkId link, bool forward) { return *links_.at(2 * link + (forward ? 0 : 1)); }
   HalfLink* egress(NodeId node, std::uint16_t port) { return nodes_.at(node).egress.at(port); }
@@ -117,6 +122,8 @@ class Network {
   std::pair<Endpoint, Endpoint> ends(LinkId link) const { return ends_.at(link); }
   // Packets that a switch sent out of a port that has no link.
   std::uint64_t unconnected() const { return shared_.unconnected; }
+  // Packets that came into panels by ports without circuit.
+  std::uint64_t dark() const { return shared_.dark; }
   // Packets that some model holds now; pool().outstanding() minus this leaked (or is in the kernel).
   std::size_t held() const;
   // Ends the run: lets go of every packet the models hold.
@@ -128,6 +135,7 @@ class Network {
     std::unique_ptr<SwitchProgram> program;
     std::unique_ptr<SharedBuffer> buffer;
     std::unique_ptr<LinkReceiver> receiver;  // null for a host: its NIC is the receiver
+    PanelNode* panel = nullptr;  // the receiver, if that is a panel
     std::vector<HalfLink*> egress;
     std::vector<std::uint32_t> halves;  // by port, as egress
     bool kernel = false;
@@ -136,6 +144,11 @@ class Network {
   // Turns PFC on where `forward` ends, if its settings ask for it. Throws std::invalid_argument.
   void use_pfc(Endpoint to, const LinkConfig& forward, const LinkConfig& backward);
   void notify(Endpoint end, bool up, Picoseconds now);
+  Endpoint far_end(Endpoint end) const;
+  // Light comes out of this port of a panel.
+  bool lit(Endpoint panel);
+  void set_carrier(Endpoint panel, bool up, Picoseconds now);  // of the host at a panel's port
+  void see_light(NodeId panel, std::int32_t port, Picoseconds now);
   void shorten_lookahead(Picoseconds delay);
 
   std::uint64_t seed_;

@@ -36,6 +36,10 @@ void Nic::set_transport(std::unique_ptr<Transport> transport) {
   }
   transport_ = transports_.front().get();
   find_alone();
+  Transport& made = same ? **same : *transports_.back();
+  for (PlanePort port = 0; port < ports_.size(); ++port) {
+    if (!ports_[port].up) made.on_port(port, false, now_);
+  }
 }
 
 Transport* Nic::transport(std::string_view name) {

@@ -79,6 +79,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   // A frame of the host's kernel wants out by `port`.
   void from_kernel(PlanePort port, PacketPtr packet, Picoseconds now);
   void set_port(PlanePort port, bool up, Picoseconds now);
+  bool port_up(PlanePort port) const { return ports_.at(port).up; }
 
   void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override;
   void on_event(std::uint64_t what, Picoseconds now) override;

@@ -114,7 +114,9 @@ struct QpConfig {
   QpNumber local = 0, remote = 0;
   HostId source = 0, destination = 0;
   std::uint32_t flow = 0;          // for statistics: copied into Packet::flow
-  std::vector<PlanePaths> planes;  // index = NIC port, towards the destination
+  // Index = NIC port, towards the destination. A port whose entry has no uplinks has no path; where
+  // none has, requests wait until on_paths brings one.
+  std::vector<PlanePaths> planes;
   std::vector<PlanePaths> reverse; // the destination's paths back to us (control packets of the peer)
 };
 
@@ -190,7 +192,7 @@ class Transport {
   // Carrier of the own port.
   virtual void on_port(PlanePort port, bool up, Picoseconds now) = 0;
   // A queue pair has other paths: a circuit was patched, a route changed. `planes` takes the place of
-  // QpConfig::planes and has as many entries; one without uplinks has no path. Packets leave by the new
+  // QpConfig::planes and has as many entries. Packets leave by the new
   // paths from now on, and what the old ones lose is sent again as after any loss. Throws
   // std::invalid_argument naming the field; the old paths stay then. A transport that chooses no path
   // has nothing to do.

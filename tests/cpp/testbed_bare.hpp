@@ -35,6 +35,7 @@ struct BarePair {
     for (QpNumber q = 0; q < connections; ++q) {
       QpConfig c;
       c.local = 100 + q, c.remote = 100 + q, c.source = 0, c.destination = 1, c.planes.resize(4);
+      for (PlanePaths& plane : c.planes) plane.uplinks = {0};
       a.connect(c, now);
       c.source = 1, c.destination = 0;
       b.connect(c, now);

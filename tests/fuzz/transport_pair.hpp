@@ -63,6 +63,7 @@ int exchange(Input in, const Options& options) {
     Transport a(near, options), b(far, options);
     QpConfig c;
     c.local = 10, c.remote = 20, c.source = 1, c.destination = 2, c.planes.resize(2);
+    for (PlanePaths& plane : c.planes) plane.uplinks = {0};
     a.connect(c, now);
     std::swap(c.local, c.remote), std::swap(c.source, c.destination);
     b.connect(c, now);

@@ -51,7 +51,7 @@ void Peer::take_paths() {
     usable_ |= bit(p);
     switches_ = std::max<std::uint32_t>(switches_, planes_[p].row.count);
   }
-  const std::uint32_t links = switches_ > 0 ? switches_ + 1 : 0;
+  const std::uint32_t links = usable_ ? switches_ + 1 : 0;
   path_ps_per_byte_ =
       static_cast<double>(links) * 8e12 / static_cast<double>(context_.options.port_rate.count);
 }

@@ -39,11 +39,11 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
     ++count.wrong_peer_dropped;
     return;
   }
-  if (port >= c.planes) {
+  if (port >= c.ports || c.part_at[port] == kNoPart) {
     ++count.wrong_port_dropped;
     return;
   }
-  QueuePair& qp = c.queue_pairs[port];
+  QueuePair& qp = c.queue_pairs[c.part_at[port]];
   if (r.ecn == Ecn::ce) {
     ++count.ce_received;
     if (qp.regulator && r.opcode != RcOpcode::acknowledge) notify_congestion(qp, now);
@@ -65,9 +65,9 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
 }
 
 void RoceTransport::notify_congestion(QueuePair& qp, Picoseconds now) {
-  if (now < qp.cnp_due || !Cnps::push(ports_[qp.plane].cnps, qp)) return;
+  if (now < qp.cnp_due || !Cnps::push(ports_[qp.port].cnps, qp)) return;
   qp.cnp_due = now + options_.cnp_gap;
-  sink_.port_ready(qp.plane);
+  announce(qp.port);
 }
 
 void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Picoseconds now) {
@@ -196,11 +196,11 @@ void RoceTransport::deliver(Connection& c, Picoseconds now) {
     for (std::uint8_t p = 0; p < c.planes; ++p) {
       if (c.queue_pairs[p].responder.executed.empty()) return;
     }
-    const Executed first = c.queue_pairs[c.parts[0]].responder.executed.pop();
+    const Executed first = c.queue_pairs[0].responder.executed.pop();
     std::uint64_t length = first.length;
     bool consistent = true;
     for (std::uint8_t p = 1; p < c.planes; ++p) {
-      const Executed part = c.queue_pairs[c.parts[p]].responder.executed.pop();
+      const Executed part = c.queue_pairs[p].responder.executed.pop();
       consistent =
           consistent && part.immediate == first.immediate && part.address == first.address + length;
       length += part.length;

@@ -8,20 +8,20 @@ namespace loomnet::roce {
 
 void RoceTransport::ready_data(QueuePair& qp, Picoseconds now) {
   if (!qp.requester.can_send(window_of(qp))) return;
-  Port& port = ports_[qp.plane];
-  if (Data::push(port.data, qp)) sink_.port_ready(qp.plane);
+  Port& port = ports_[qp.port];
+  if (Data::push(port.data, qp)) announce(qp.port);
   // What a NIC hands to a dead port is lost, and the timer runs: nothing else ends the wait.
   if (!port.up && qp.requester.deadline == kNever) start_timer(qp, now);
 }
 
 void RoceTransport::ready_answer(QueuePair& qp) {
   if (qp.in_answers || !qp.responder.ack_due()) return;
-  Answers::push(ports_[qp.plane].answers, qp);
-  sink_.port_ready(qp.plane);
+  Answers::push(ports_[qp.port].answers, qp);
+  announce(qp.port);
 }
 
 Pulled RoceTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) {
-  if (number >= ports_.size() || !ports_[number].up) return Pulled::idle();
+  if (number >= kNowhere || !ports_[number].up) return Pulled::idle();
   Port& port = ports_[number];
   if (queue == kControlClass) {
     if (QueuePair* qp = Cnps::pop(port.cnps)) return Pulled::of(cnp_packet(*qp));

@@ -24,7 +24,7 @@ struct RoceTransport::QueuePair {
   QueuePair* next_answer = nullptr;
   QueuePair* next_data = nullptr;
   QueuePair* next_cnp = nullptr;
-  PlanePort plane = 0;
+  PlanePort port = 0;  // that it sends by; kNowhere: it has no path
   bool in_answers = false, in_data = false, in_cnps = false;
   bool in_deadlines = false;
   Requester requester;
@@ -77,10 +77,11 @@ struct RoceTransport::Connection {
   std::uint32_t flow = 0;
   std::uint32_t rerouted = 0;  // changes of its paths
   bool failed = false;
-  std::uint8_t planes = 0;
+  std::uint8_t ports = 0;  // of the NIC, that QpConfig names
+  std::uint8_t planes = 0;  // that a message is striped over
   Ipv6Address local_address{}, remote_address{};
-  std::unique_ptr<QueuePair[]> queue_pairs;  // by NIC port
-  std::array<PlanePort, kMaxPlanes> parts{};  // port of each part of a message: by plane, as the peer's are
+  std::unique_ptr<QueuePair[]> queue_pairs;  // by part of a message
+  std::array<std::uint8_t, kMaxPlanes> part_at{};  // by NIC port; kNoPart: it carries none
   Ring<Message> messages;     // posted and not completed, in order
   std::uint64_t first_message = 0;  // number of messages.front()
 

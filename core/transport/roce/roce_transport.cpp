@@ -64,20 +64,17 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
   c->source = config.source;
   c->destination = config.destination;
   c->flow = config.flow;
-  c->planes = static_cast<std::uint8_t>(config.planes.size());
+  c->ports = static_cast<std::uint8_t>(config.planes.size());
+  const auto has_path = [](const PlanePaths& paths) { return !paths.uplinks.empty(); };
+  c->planes = static_cast<std::uint8_t>(
+      std::max<std::ptrdiff_t>(std::count_if(config.planes.begin(), config.planes.end(), has_path), 1));
   c->local_address = host_address(config.source);
   c->remote_address = host_address(config.destination);
   c->queue_pairs = std::make_unique<QueuePair[]>(c->planes);
-  const auto plane_of = [&](PlanePort p) {
-    return config.planes[p].plane == PlanePaths::kPlaneOfPort ? p : config.planes[p].plane;
-  };
-  for (PlanePort p = 0; p < c->planes; ++p) c->parts[p] = p;
-  std::sort(c->parts.begin(), c->parts.begin() + c->planes,
-            [&](PlanePort a, PlanePort b) { return plane_of(a) < plane_of(b); });
-  for (PlanePort p = 0; p < c->planes; ++p) {
+  assign(*c, config.planes);
+  for (std::uint8_t p = 0; p < c->planes; ++p) {
     QueuePair& qp = c->queue_pairs[p];
     qp.connection = c.get();
-    qp.plane = p;
     if (control_) {
       qp.regulator = std::make_unique<Regulator>();
       qp.regulator->index = static_cast<std::uint32_t>(regulated_.size());
@@ -85,7 +82,7 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
       regulate(*qp.regulator, hash_key(config.source, config.destination, config.local) + p);
       watch_tick(qp);
     }
-    address(qp);
+    address(qp, p);
   }
   queue_pairs_ += c->planes;
   deadlines_.reserve(queue_pairs_);
@@ -95,9 +92,9 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
 
 // Entropy for ECMP as Linux derives it: a flow label per queue pair, folded into a source port of the
 // dynamic range (RFC 6335). Each change of paths draws another.
-void RoceTransport::address(QueuePair& qp) {
+void RoceTransport::address(QueuePair& qp, std::uint8_t part) {
   const Connection& c = *qp.connection;
-  std::uint64_t hash = hash_key(c.source, c.destination, std::uint64_t{c.local} << 8 | qp.plane);
+  std::uint64_t hash = hash_key(c.source, c.destination, std::uint64_t{c.local} << 8 | part);
   if (c.rerouted > 0) hash = hash_key(hash, c.rerouted, kRoutePurpose);
   Ipv6Header ip;
   ip.flow_label = hash & 0xfffff;
@@ -114,13 +111,55 @@ void RoceTransport::address(QueuePair& qp) {
   udp.serialize(out);
 }
 
-void RoceTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds) {
+void RoceTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds now) {
   const std::uint32_t found = by_number_.find(number);
   if (found == NumberIndex::kAbsent) throw std::invalid_argument("QpConfig.local: no such queue pair");
   Connection& c = *connections_[found];
-  if (planes.size() != c.planes) throw std::invalid_argument("QpConfig.planes: as many as before");
+  if (planes.size() != c.ports) throw std::invalid_argument("QpConfig.planes: as many as before");
+  assign(c, planes);
   ++c.rerouted;
-  for (std::uint8_t p = 0; p < c.planes; ++p) address(c.queue_pairs[p]);
+  for (std::uint8_t p = 0; p < c.planes; ++p) address(c.queue_pairs[p], p);
+  requeue();
+  for (std::uint8_t p = 0; p < c.planes; ++p) ready_data(c.queue_pairs[p], now);
+}
+
+void RoceTransport::assign(Connection& c, const std::vector<PlanePaths>& paths) {
+  const auto plane_of = [&](PlanePort p) {
+    return paths[p].plane == PlanePaths::kPlaneOfPort ? p : paths[p].plane;
+  };
+  std::array<PlanePort, kMaxPlanes> by_plane{};
+  std::uint8_t found = 0;
+  for (PlanePort p = 0; p < c.ports; ++p) {
+    if (!paths[p].uplinks.empty()) by_plane[found++] = p;
+  }
+  if (found != 0 && found != c.planes) {
+    throw std::invalid_argument("QpConfig.planes: roce stripes over " + std::to_string(c.planes) +
+                                " ports, and " + std::to_string(found) + " have a path");
+  }
+  std::sort(by_plane.begin(), by_plane.begin() + found,
+            [&](PlanePort a, PlanePort b) { return plane_of(a) < plane_of(b); });
+  c.part_at.fill(kNoPart);
+  for (std::uint8_t part = 0; part < c.planes; ++part) {
+    c.queue_pairs[part].port = found ? by_plane[part] : kNowhere;
+    if (found) c.part_at[by_plane[part]] = part;
+  }
+}
+
+// Each queue pair that waits for a port does so at its own.
+void RoceTransport::requeue() {
+  const auto move = [&]<class Kind>(ReadyList Port::* list, Kind) {
+    std::vector<QueuePair*> waiting;
+    for (Port& port : ports_) {
+      while (QueuePair* qp = Kind::pop(port.*list)) waiting.push_back(qp);
+    }
+    for (QueuePair* qp : waiting) {
+      Kind::push(ports_[qp->port].*list, *qp);
+      announce(qp->port);
+    }
+  };
+  move(&Port::answers, Answers{});
+  move(&Port::data, Data{});
+  move(&Port::cnps, Cnps{});
 }
 
 void RoceTransport::on_post(QpNumber number, const WorkRequest& request, Picoseconds now) {
@@ -146,14 +185,14 @@ void RoceTransport::on_post(QpNumber number, const WorkRequest& request, Picosec
     // An empty part is sent only for its immediate, or as the whole of an empty write.
     if (begin == end && !with_immediate && (request.length > 0 || part > 0)) continue;
     ++c.messages[c.messages.size() - 1].parts_open;
-    QueuePair& qp = c.queue_pairs[c.parts[part]];
+    QueuePair& qp = c.queue_pairs[part];
     qp.requester.post(message, begin, end - begin, options_.payload_mtu);
     ready_data(qp, now);
   }
 }
 
 void RoceTransport::on_port(PlanePort port, bool up, Picoseconds now) {
-  if (port >= ports_.size()) return;
+  if (port >= kNowhere) return;
   ports_[port].up = up;
   if (up) {
     const Port& p = ports_[port];
@@ -161,7 +200,7 @@ void RoceTransport::on_port(PlanePort port, bool up, Picoseconds now) {
     return;
   }
   for (const auto& c : connections_) {
-    if (port < c->planes) ready_data(c->queue_pairs[port], now);
+    if (c->part_at[port] != kNoPart) ready_data(c->queue_pairs[c->part_at[port]], now);
   }
 }
 

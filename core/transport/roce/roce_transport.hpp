@@ -19,8 +19,9 @@
 
 namespace loomnet::roce {
 
-// A message is striped evenly over the planes (NCCL does so over the NICs of a merged device) and
-// complete when every part is. Every part of a write-with-immediate carries the immediate, an empty
+// A message is striped evenly over the ports that have a path (NCCL does so over the NICs of a merged
+// device) and complete when every part is. Part k goes by the k-th of them in the order of their planes,
+// which is the peer's order too. Every part of a write-with-immediate carries the immediate, an empty
 // part too. Immediate k of each plane belongs to message k of those; the message is complete when
 // immediate k has come on every plane.
 class RoceTransport final : public Transport {
@@ -35,8 +36,9 @@ class RoceTransport final : public Transport {
   void on_post(QpNumber qp, const WorkRequest& request, Picoseconds now) override;
   void on_packet(PlanePort port, PacketPtr packet, Picoseconds now) override;
   void on_port(PlanePort port, bool up, Picoseconds now) override;
-  // Every plane's queue pair draws another source port, so that ECMP may choose another path. Messages are
-  // striped over all planes as before: a plane without a path holds them up until the retries run out.
+  // Every queue pair draws another source port, so that ECMP may choose another path, and may leave by
+  // another port. As many ports as before have a path, or none: then requests wait, and packets under
+  // way are lost when the retries have run out.
   void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
@@ -73,7 +75,15 @@ class RoceTransport final : public Transport {
     ReadyList answers, data, cnps;
   };
 
-  void address(QueuePair& qp);
+  static constexpr PlanePort kNowhere = kMaxPlanes;
+  static constexpr std::uint8_t kNoPart = 0xff;
+  void address(QueuePair& qp, std::uint8_t part);
+  // Gives each part its port. Throws std::invalid_argument.
+  static void assign(Connection& c, const std::vector<PlanePaths>& paths);
+  void requeue();
+  void announce(PlanePort port) {
+    if (port != kNowhere) sink_.port_ready(port);
+  }
   void ready_data(QueuePair& qp, Picoseconds now);
   void ready_answer(QueuePair& qp);
   void start_timer(QueuePair& qp, Picoseconds now);
@@ -115,7 +125,7 @@ class RoceTransport final : public Transport {
   } recent_;
   std::vector<std::unique_ptr<Connection>> connections_;  // by connect()
   NumberIndex by_number_;                                 // QpNumber
-  std::array<Port, kMaxPlanes> ports_;
+  std::array<Port, kMaxPlanes + 1> ports_;  // the last: of queue pairs without a path
   Deadlines<QueuePair> deadlines_;
   TimerHeap ticks_;                     // of congestion controls; owner = Regulator::index
   std::vector<QueuePair*> regulated_;  // by that index

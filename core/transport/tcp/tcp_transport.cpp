@@ -75,6 +75,7 @@ void TcpTransport::connect(const QpConfig& config, Picoseconds now) {
   c.receive_start = initial_sequence(config.destination, config.source, remote_port, local_port);
   c.hash = static_cast<std::uint32_t>(hash_key(options_.seed, stream, kRoutePurpose) >> 32);
   c.planes = static_cast<std::uint8_t>(config.planes.size());
+  c.routed = routed(config.planes);
   c.port = choose_port(c);
   Ipv6Header ip;
   // As Linux derives it (net.ipv6.auto_flowlabels); no switch here hashes it, as in the live
@@ -113,6 +114,13 @@ void TcpTransport::state(QpNumber qp, std::size_t part, Observer& out) const {
   out.value("srtt_ps", static_cast<double>(s.rtt().srtt().count));
   out.value("min_rtt_ps", s.rtt().known() ? static_cast<double>(s.rtt().min().count) : 0);
   observe_limits(s.window(), s.control(), out);
+}
+
+// Mask of the ports that have a path.
+std::uint8_t TcpTransport::routed(const std::vector<PlanePaths>& planes) {
+  unsigned mask = 0;
+  for (std::size_t p = 0; p < planes.size(); ++p) mask |= planes[p].uplinks.empty() ? 0u : 1u << p;
+  return static_cast<std::uint8_t>(mask);
 }
 
 PlanePort TcpTransport::port_of_connection(QpNumber qp) const { return by_qp_.at(qp)->port; }
@@ -154,12 +162,7 @@ void TcpTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Pic
   if (found == by_qp_.end()) throw std::invalid_argument("QpConfig.local: no such queue pair");
   Connection& c = *found->second;
   if (planes.size() != c.planes) throw std::invalid_argument("QpConfig.planes: as many as before");
-  std::uint8_t routed = 0;
-  for (PlanePort p = 0; p < c.planes; ++p) {
-    if (!planes[p].uplinks.empty()) routed = static_cast<std::uint8_t>(routed | 1u << p);
-  }
-  if (routed == 0) throw std::invalid_argument("QpConfig.planes: no plane has a path");
-  c.routed = routed;
+  c.routed = routed(planes);
   reroute(now);
 }
 

@@ -69,6 +69,7 @@ class TcpTransport final : public Transport {
   static std::uint64_t key(HostId peer, std::uint16_t local, std::uint16_t remote) {
     return std::uint64_t{peer} << 32 | std::uint32_t{local} << 16 | remote;
   }
+  static std::uint8_t routed(const std::vector<PlanePaths>& planes);
   PlanePort choose_port(const Connection& c) const;
   void reroute(Picoseconds now);
   void enqueue(Connection& c);

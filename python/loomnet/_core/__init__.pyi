@@ -299,6 +299,11 @@ class LinkConfig:
 class Network:
     def __init__(self, *, seed: int, meter_bin_ps: int, meter_bins: int = 1048576) -> None: ...
     def add_host(self, ports: int, identity: int | None = None) -> EngineNode: ...
+    def add_panel(self, circuits: collections.abc.Sequence[int]) -> EngineNode:
+        """
+        An optical patch panel. circuits: of each port the port that it is patched to, -1 for none; its egress links have rate 0.
+        """
+
     def add_switch(
         self,
         ports: int,
@@ -377,6 +382,7 @@ class Network:
         """
 
     def nic_counters(self, host: EngineNode) -> dict[str, int]: ...
+    def panel_counters(self, node: EngineNode) -> dict[str, int]: ...
     def pause_cycle(self) -> list[EngineHalf]:
         """
         Half-links (2 * link, or one more for b->a) that wait for one another in a circle now.
@@ -419,6 +425,11 @@ class Network:
         impairment: dict | None = None,
     ) -> None: ...
     def schedule_tables(self, at_ps: int, node: EngineNode, tables: TableBatch) -> None: ...
+    def set_circuits(self, panel: EngineNode, circuits: collections.abc.Sequence[int]) -> None:
+        """
+        The panel patches these circuits now; hosts see their carriers go and come.
+        """
+
     def set_kernel_job(self, host: EngineNode, job: int) -> None:
         """
         Payload that the host's kernel receives counts for this job; without this call for the first that the host knows.

@@ -148,7 +148,8 @@ TEST(Network, APanelForwardsGlassAndDarkPortsLose) {
   network.connect({0, 0}, {panel, 0}, port, glass);
   network.connect({1, 0}, {panel, 1}, port, glass);
   use_roce(network, 2);
-  const std::vector<PlanePaths> direct(1);
+  std::vector<PlanePaths> direct(1);
+  direct[0].uplinks = {0};
   network.nic(0).connect({100, 200, 0, 1, 0, direct, direct}, {});
   network.nic(1).connect({200, 100, 1, 0, 0, direct, direct}, {});
   FlowTraffic flows(network, true);

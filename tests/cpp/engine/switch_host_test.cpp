@@ -220,10 +220,10 @@ std::pair<Picoseconds, std::uint64_t> roce_write(std::string_view program) {
     nic.set_transport(std::make_unique<roce::RoceTransport>(nic.sink(), roce::RoceOptions{}));
   }
   network.program(node)->set_tables(batch.pack());
+  std::vector<PlanePaths> direct(1);
+  direct[0].uplinks = {0};
   for (NodeId h = 0; h < 2; ++h) {
-    network.nic(h).connect({100 + h, 101 - h, h, 1 - h, 0, std::vector<PlanePaths>(1),
-                            std::vector<PlanePaths>(1)},
-                           network.now());
+    network.nic(h).connect({100 + h, 101 - h, h, 1 - h, 0, direct, direct}, network.now());
   }
   FlowTraffic flows(network, true);
   flows.add({.source = 0, .destination = 1, .qp = 100, .bytes = 1 << 20, .message = 65536, .depth = 4});
