@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from loomnet.base.errors import FabricError
@@ -64,7 +65,7 @@ class ClosFabric(Fabric):
         self._links = {}
         for number in range(shape.links):
             link = self.link(number)
-            self._links[frozenset((link.a, link.b))] = link
+            self._links[frozenset((link.a, link.b)), link.number] = link
 
     def link(self, number: int) -> Link:
         """A link by its number, whether the links are listed or not."""
@@ -155,6 +156,12 @@ class ClosFabric(Fabric):
     def _fresh(self, name: str) -> None:
         self._irregular()
         super()._fresh(name)
+
+    def add_panel(self, name: str, **values: Any) -> str:
+        added = super().add_panel(name, **values)
+        # The Clos gave its hosts a port for each plane; they get one more for each link to a panel.
+        self.hosts = {host.name: replace(host, ports=None) for host in self.hosts.values()}
+        return added
 
     def add_link(self, a: str, b: str, **values: Any) -> str:
         self._irregular()

@@ -30,6 +30,7 @@ def figures(fabric: FabricView) -> dict[str, tuple[float, str]]:
         "NICs": (hosts, ""),
         "planes": (fabric.planes, ""),
         "switches": (switches, ""),
+        **_panels(fabric),
         "links": (links, ""),
         "switches per NIC": (switches / hosts, ""),
     } | fabric.notes
@@ -84,6 +85,15 @@ def _programs(fabric: FabricView) -> dict[str, tuple[float, str]]:
     return {f'switches that run "{name}"': (count, "") for name, count in sorted(others.items())}
 
 
+def _panels(fabric: FabricView) -> dict[str, tuple[float, str]]:
+    if not fabric.panels:
+        return {}
+    links = [link for link in fabric.all_links() if fabric.plane_of(link) is None]
+    first = sum(len(panel.first) for panel in fabric.panels.values())
+    return {"panels": (len(fabric.panels), ""), "links to panels": (len(links), ""),
+            "circuits when a run begins": (first, "")}
+
+
 _TIERS = ("NIC-T0", "T0-T1", "T1-T2")
 
 
@@ -109,7 +119,7 @@ def _short_queues(fabric: FabricView) -> dict[str, tuple[float, str]]:
     short = sum(
         half.data_limit is None
         and half.rate.bytes_in(rtt) < MIN_QUEUE_PACKETS * frame
-        for link in fabric.all_links()
+        for link in fabric.all_links() if fabric.plane_of(link) is not None
         for half in (link.forward, link.backward)
     )
     return {"one-way links with the least data queue": (

@@ -1,4 +1,4 @@
-"""Draws a fabric: planes side by side, spines above leaves above hosts."""
+"""Draws a fabric: planes side by side, spines above leaves above hosts, panels below hosts."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ PLANE_COLOURS = (
     "#525252",
     "#882255",
 )
+PANEL_COLOUR = "#b0a070"
 MAX_DRAWN = 400  # nodes; beyond that a drawing says less than the table
 
 
@@ -29,6 +30,8 @@ def to_networkx(fabric: FabricView) -> Any:
         graph.add_node(host.name, kind="host", role=host.role)
     for switch in fabric.switches.values():
         graph.add_node(switch.name, kind="switch", plane=switch.plane)
+    for panel in fabric.panels.values():
+        graph.add_node(panel.name, kind="panel", ports=panel.ports)
     for link in fabric.all_links():
         graph.add_edge(
             link.a,
@@ -42,7 +45,8 @@ def to_networkx(fabric: FabricView) -> Any:
 
 
 def positions(fabric: FabricView) -> dict[str, tuple[float, float]]:
-    """(x, y) of every node: hosts at 0, switches with hosts at 1, switches without at 2."""
+    """(x, y) of every node: panels at -1, hosts at 0, switches with hosts at 1, switches without at
+    2."""
     leaves: dict[int, list[str]] = {}
     spines: dict[int, list[str]] = {}
     for switch in fabric.switches.values():
@@ -61,6 +65,8 @@ def positions(fabric: FabricView) -> dict[str, tuple[float, float]]:
     total = max(fabric.planes * width - 1, 1)
     for i, name in enumerate(fabric.hosts):
         place[name] = ((i + 0.5) * total / len(fabric.hosts), 0.0)
+    for i, name in enumerate(fabric.panels):
+        place[name] = ((i + 0.5) * total / len(fabric.panels), -1.0)
     return place
 
 
@@ -73,9 +79,11 @@ def fabric_figure(fabric: FabricView) -> Any:
     wide = max(x for x, _ in place.values()) if place else 1
     figure = Figure(figsize=(min(4 + 0.7 * wide, 16), 3.6), layout="constrained")
     axes = figure.subplots()
-    colours = [PLANE_COLOURS[data["plane"] % 8] for _, _, data in graph.edges(data=True)]
+    colours = [PANEL_COLOUR if data["plane"] is None else PLANE_COLOURS[data["plane"] % 8]
+               for _, _, data in graph.edges(data=True)]
     networkx.draw_networkx_edges(graph, place, ax=axes, edge_color=colours, width=1.1, alpha=0.7)
-    for kind, shape, colour in (("host", "s", "#333333"), ("switch", "o", "#888888")):
+    for kind, shape, colour in (("host", "s", "#333333"), ("switch", "o", "#888888"),
+                                ("panel", "D", PANEL_COLOUR)):
         nodes = [name for name, data in graph.nodes(data=True) if data["kind"] == kind]
         networkx.draw_networkx_nodes(
             graph, place, nodes, ax=axes, node_shape=shape, node_size=130, node_color=colour
@@ -91,7 +99,7 @@ def fabric_figure(fabric: FabricView) -> Any:
 
 def fabric_svg(fabric: FabricView) -> str:
     """The drawing as SVG text; a very large fabric is drawn as its one-line description."""
-    if len(fabric.hosts) + len(fabric.switches) > MAX_DRAWN:
+    if len(fabric.hosts) + len(fabric.switches) + len(fabric.panels) > MAX_DRAWN:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="640" height="24">'
             f'<text x="4" y="16" font-size="12">{fabric!r}</text></svg>'

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loomnet.base import bounds
@@ -81,11 +81,12 @@ def wire_time(half: HalfLink, frame_bytes: int) -> int:
 
 
 def base_rtt(topology: Topology, frame_bytes: int) -> Time:
-    """Longest round trip on an empty network among one host per leaf, over all planes."""
-    longest = 0
+    """Longest round trip on an empty network: among one host per leaf, over all planes, and over
+    any circuit that a panel may patch."""
+    longest = _longest_circuit(topology, frame_bytes)
     for plane in range(topology.planes):
         host_on: dict[int, int] = {}
-        for host in topology.host_numbers:
+        for host in filter(topology.in_planes, topology.host_numbers):
             host_on.setdefault(topology.leaf_of(host, plane).node, host)
         first, source = next(iter(host_on.items()))
         for last, destination in host_on.items():
@@ -98,6 +99,20 @@ def base_rtt(topology: Topology, frame_bytes: int) -> Time:
                 + _one_way(topology, nodes[::-1], SACK_FRAME_BYTES),
             )
     return Time.of(longest)
+
+
+def _longest_circuit(topology: Topology, frame_bytes: int) -> int:
+    """A frame there and its acknowledgement back, each clocked once, by the sending host."""
+    longest = 0
+    for name in topology.panels:
+        ports = [topology.links[link] for _, link, _ in topology.neighbours(topology.number[name])]
+        halves = [(link.backward, link.forward) if link.a == name else (link.forward, link.backward)
+                  for link in ports]
+        for here, there in itertools.permutations(halves, 2):
+            if here[0].rate == there[0].rate:
+                longest = max(longest, wire_time(here[0], frame_bytes) + there[1].delay.count
+                              + wire_time(there[0], SACK_FRAME_BYTES) + here[1].delay.count)
+    return longest
 
 
 def _one_way(topology: Topology, nodes: list[int], frame_bytes: int) -> int:
@@ -188,6 +203,15 @@ def half_settings(
         "largest_frame_bytes": defaults.largest_frame,
         **lossless,
     }
+
+
+def panel_settings(spec: HalfLink, rtt: Time, frame: int, *, from_host: bool,
+                   defaults: LinkDefaults, where: str) -> dict[str, Any]:
+    """As half_settings, of a panel's link: a host's NIC queues as before any link, and glass has no
+    queue that could be under PFC, mark or trim."""
+    plain = replace(spec, pfc=False, ecn=False, trim=False)
+    return half_settings(plain, plain, rtt, frame, last_hop=not from_host, from_host=from_host,
+                         defaults=defaults, where=where)
 
 
 def tier_settings(

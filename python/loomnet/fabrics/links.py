@@ -44,14 +44,21 @@ class Link:
     b: str
     forward: HalfLink = field(repr=False)
     backward: HalfLink = field(repr=False)
+    number: int = 0  # among the links of these two nodes; several join a host and a panel
+
+    @property
+    def suffix(self) -> str:
+        """What ends the names of all but the first link of two nodes."""
+        return f":{self.number}" if self.number else ""
 
     @property
     def name(self) -> str:
-        return f"{self.a}--{self.b}"
+        return f"{self.a}--{self.b}{self.suffix}"
 
     @property
     def halves(self) -> tuple[tuple[str, HalfLink], tuple[str, HalfLink]]:
-        return (f"{self.a}->{self.b}", self.forward), (f"{self.b}->{self.a}", self.backward)
+        ahead, back = f"{self.a}->{self.b}", f"{self.b}->{self.a}"
+        return (ahead + self.suffix, self.forward), (back + self.suffix, self.backward)
 
 
 def pfc_setting(value: Any) -> Pfc | bool | None:

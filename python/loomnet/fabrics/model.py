@@ -15,8 +15,10 @@ from loomnet.base.units import Rate, Size, Time
 from loomnet.fabrics.clos_shape import Clos
 from loomnet.fabrics.links import HalfLink, Link, changed
 from loomnet.fabrics.nodes import FORWARD, PLACEMENTS, ROLES, Host, Switch
+from loomnet.fabrics.panels import Panel, Ports, check_link
 
 MAX_PLANES = 8  # three bits of an entropy value name the plane
+MAX_NIC_PORTS = 8
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 _PLANE = re.compile(r"p([0-9]+)\..+")
 _MOST_PORTS = 1 << 20
@@ -36,7 +38,9 @@ class Fabric:
             raise FabricError(f"payload {self.payload} must be 256, 512, 1024, 2048 or 4096 B")
         self.hosts: dict[str, Host] = {}
         self.switches: dict[str, Switch] = {}
-        self._links: dict[frozenset[str], Link] = {}
+        self.panels: dict[str, Panel] = {}
+        # By the two nodes and the number among their links.
+        self._links: dict[tuple[frozenset[str], int], Link] = {}
         # The arithmetic of a regular fabric, and whether its links still are as it was built.
         self.shape: Clos | None = None
         self.uniform = False
@@ -76,11 +80,34 @@ class Fabric:
         return name
 
     @checked_call
+    def add_panel(self, name: str, *, ports: int | None = None, profile: str | None = None) -> str:
+        """Adds an optical patch panel, which joins hosts by circuits; see `panel(name).circuits`.
+        Circuits change at once: `profile`, the switching times of a product, is not there yet."""
+        self._fresh(name)
+        check_ports(f"panel {name}: ports", ports)
+        if profile is not None:
+            raise FabricError(f"panel {name}: profile: {quoted(profile)}: switching times of "
+                              "products are not there yet; leave profile= out, and circuits change "
+                              "at once")
+        self.panels[name] = Panel(name, ports)
+        return name
+
+    @checked_call
+    def panel(self, name: str) -> Panel:
+        """A panel that add_panel added. Raises FabricError for a name that none has."""
+        if name not in self.panels:
+            raise FabricError(f'no panel "{_text("panel", name)}"{did_you_mean(name, self.panels)}')
+        return self.panels[name]
+
+    @checked_call
     def add_link(
         self, a: str, b: str, *, rate: Rate | str, delay: Time | str, **overrides: Any
     ) -> str:
-        """Links two nodes, full duplex. `overrides`: data_limit, control_limit, control_share, ecn,
-        trim, trim_victim, pfc, queue and the options of that queue discipline.
+        """Links two nodes, full duplex: two switches, a host and a switch, or a host and a panel,
+        which several links may join: h0--ocs0, h0--ocs0:1 and so on. A panel's link takes rate and
+        delay alone; light on it is clocked by the sending host. `overrides`: data_limit,
+        control_limit, control_share, ecn, trim, trim_victim, pfc, queue and the options of that
+        queue discipline.
 
         `queue` names how a switch port of the link queues. "priority" (default): control before
         data, ECN by RED, trimming, PFC. "fifo": one queue, tail drop at data_limit, ECN as above.
@@ -90,18 +117,26 @@ class Fabric:
         neither trim nor run under PFC, and hold 5 bandwidth-delay products by default."""
         for end in (a, b):
             _text("add_link", end)
-            if end not in self.hosts and end not in self.switches:
-                known = [*self.hosts, *self.switches]
+            if end not in self.hosts and end not in self.switches and end not in self.panels:
+                known = [*self.hosts, *self.switches, *self.panels]
                 raise FabricError(f'link {a}--{b}: no node "{end}"{did_you_mean(end, known)}')
         if a == b or (a in self.hosts and b in self.hosts):
             raise FabricError(f"link {a}--{b}: a link has a switch at one end at least")
-        if frozenset((a, b)) in self._links:
+        patched = a in self.panels or b in self.panels
+        if patched and a not in self.hosts and b not in self.hosts:
+            raise FabricError(f"link {a}--{b}: a panel joins hosts; link switches to one another")
+        ends, number = frozenset((a, b)), 0
+        while patched and (ends, number) in self._links:
+            number += 1
+        if (ends, number) in self._links:
             raise FabricError(f"link {a}--{b} exists already; a second path needs a second switch")
         where = f"link {a}--{b}"
         half = HalfLink(Rate.given(f"{where}: rate", rate), Time.given(f"{where}: delay", delay))
         half = changed(half, overrides, where)
-        link = Link(a, b, half, half)
-        self._links[frozenset((a, b))] = link
+        link = Link(a, b, half, half, number)
+        if patched:
+            check_link(link)
+        self._links[ends, number] = link
         return link.name
 
     @checked_call
@@ -146,7 +181,7 @@ class Fabric:
     def _fresh(self, name: str) -> None:
         if not _NAME.fullmatch(_text("node", name)):
             raise FabricError(f'"{name}" is not a node name: letters, digits, _ and dots between')
-        if name in self.hosts or name in self.switches:
+        if name in self.hosts or name in self.switches or name in self.panels:
             raise FabricError(f"node {name} exists already")
 
     # --- reading --------------------------------------------------------------------------------
@@ -180,8 +215,8 @@ class Fabric:
             )
         for link in self._links.values():
             mark = "->" if one_way else "--"
-            ahead = fnmatch.fnmatchcase(f"{link.a}{mark}{link.b}", pattern)
-            back = fnmatch.fnmatchcase(f"{link.b}{mark}{link.a}", pattern)
+            ahead = fnmatch.fnmatchcase(f"{link.a}{mark}{link.b}{link.suffix}", pattern)
+            back = fnmatch.fnmatchcase(f"{link.b}{mark}{link.a}{link.suffix}", pattern)
             if one_way and ahead != back:
                 found.append((link, 1 if ahead else -1))
             elif ahead or back:
@@ -224,7 +259,8 @@ class Fabric:
 
     @property
     def links(self) -> Table:
-        """One row per link: name, both ends, plane, rate and delay (both ways if unequal)."""
+        """One row per link: name, both ends, plane (None: a panel's), rate and delay (both ways if
+        unequal)."""
         rows = []
         for link in self._links.values():
             ahead, back = link.forward, link.backward
@@ -244,7 +280,10 @@ class Fabric:
             )
         return Table(("link", "a", "b", "plane", "rate", "delay"), rows)
 
-    def plane_of(self, link: Link) -> int:
+    def plane_of(self, link: Link) -> int | None:
+        """None: the link is a panel's."""
+        if link.a in self.panels or link.b in self.panels:
+            return None
         return self.switches[link.b if link.b in self.switches else link.a].plane
 
     # --- checks ---------------------------------------------------------------------------------
@@ -252,7 +291,8 @@ class Fabric:
         """Raises FabricError unless ports, planes and reachability add up. Returns itself."""
         if not self.hosts:
             raise FabricError("the fabric has no host: add_host() first")
-        degree: dict[str, list[Link]] = {name: [] for name in (*self.hosts, *self.switches)}
+        nodes = (*self.hosts.values(), *self.switches.values(), *self.panels.values())
+        degree: dict[str, list[Link]] = {node.name: [] for node in nodes}
         for link in self._links.values():
             degree[link.a].append(link)
             degree[link.b].append(link)
@@ -262,7 +302,9 @@ class Fabric:
                     f"link {link.name} joins plane {ends[0]} and plane {ends[1]}: "
                     "planes are disjoint"
                 )
-        for node in (*self.hosts.values(), *self.switches.values()):
+            if self.plane_of(link) is None:
+                check_link(link)
+        for node in nodes:
             used = len(degree[node.name])
             if node.ports is not None and used > node.ports:
                 raise FabricError(
@@ -272,15 +314,22 @@ class Fabric:
             if used == 0:
                 raise FabricError(f"{node.name} has no link")
         for host in self.hosts:
+            if len(degree[host]) > MAX_NIC_PORTS:
+                raise FabricError(f"{host} has {len(degree[host])} links: a NIC has "
+                                  f"{MAX_NIC_PORTS} ports at most")
             taken: dict[int, str] = {}
             for link in degree[host]:
                 plane = self.plane_of(link)
+                if plane is None:
+                    continue
                 if plane in taken:
                     raise FabricError(
                         f"{host} has two links in plane {plane} ({taken[plane]}, "
                         f"{link.name}): one NIC port per plane"
                     )
                 taken[plane] = link.name
+            if not taken and degree[host]:
+                continue  # at panels alone
             if sorted(taken) != list(range(self.planes)):
                 missing = [plane for plane in range(self.planes) if plane not in taken]
                 raise FabricError(
@@ -289,10 +338,15 @@ class Fabric:
                 )
         for plane in range(self.planes):
             self._check_connected(plane, degree)
+        for panel in self.panels.values():
+            Ports(panel, degree[panel.name]).table(panel.first)
         return self
 
     def _check_connected(self, plane: int, degree: dict[str, list[Link]]) -> None:
-        hosts = list(self.hosts)
+        hosts = [host for host, links in degree.items() if host in self.hosts
+                 and any(self.plane_of(link) == plane for link in links)]
+        if not hosts:
+            raise FabricError(f"plane {plane} has no host")
         seen, todo = {hosts[0]}, [hosts[0]]
         while todo:
             node = todo.pop()
@@ -310,8 +364,9 @@ class Fabric:
     # --- notebooks ------------------------------------------------------------------------------
     def __repr__(self) -> str:
         hosts, switches, links = self.counts
+        panels = f"{len(self.panels)} panels, " if self.panels else ""
         return (
-            f"Fabric({self.name}: {hosts} hosts, {switches} switches, "
+            f"Fabric({self.name}: {hosts} hosts, {switches} switches, {panels}"
             f"{links} links, {self.planes} planes)"
         )
 
@@ -374,9 +429,9 @@ def from_networkx(
 ) -> Fabric:
     """A fabric from an undirected networkx graph with string nodes.
 
-    A node is a host if its attribute `kind` is "host" or, without one, its name is h<number>; a
-    switch may carry `plane`, `ports` and `placement`. An edge's `rate` and `delay` win over the
-    defaults.
+    A node is a host if its attribute `kind` is "host" or, without one, its name is h<number>, and a
+    panel if it is "panel", of so many `ports`; a switch may carry `plane`, `ports` and `placement`.
+    An edge's `rate` and `delay` win over the defaults.
     """
     if not all(hasattr(graph, part) for part in ("nodes", "edges", "name")):
         raise FabricError(f"from_networkx: {quoted(graph)} is not a networkx graph")
@@ -385,6 +440,8 @@ def from_networkx(
         kind = data.get("kind", "host" if re.fullmatch(r"h\d+", str(name)) else "switch")
         if kind == "host":
             fabric.add_host(str(name), role=data.get("role", "rank"), ports=data.get("ports"))
+        elif kind == "panel":
+            fabric.add_panel(str(name), ports=data.get("ports"))
         else:
             fabric.add_switch(str(name), plane=data.get("plane"), ports=data.get("ports"),
                               placement=data.get("placement", "xdp"))

@@ -10,7 +10,8 @@ ROLES: tuple[str, ...] = ("rank", "server", "prober", "controller")
 
 @dataclass(frozen=True)
 class Host:
-    """A Mininet host: one NIC port per plane it is linked to. Role `rank`: may run a rank."""
+    """A Mininet host: one NIC port per plane and per panel's port that it is linked to. Role
+    `rank`: may run a rank."""
 
     name: str
     role: str = "rank"

@@ -1,7 +1,8 @@
 """A checked fabric with numbers: nodes, ports and links as the engine and the tables index them.
 
-Hosts are nodes 0 … H-1 and switches H … H+S-1, in order of construction. A host's port is its
-plane; a switch's ports are numbered in the order of its links."""
+Hosts are nodes 0 … H-1, then come switches, then panels, in order of construction. A host's first
+ports are on its planes, in their order, the others at panels, in the order of the links; ports of
+switches and panels are numbered in the order of their links."""
 
 from __future__ import annotations
 
@@ -31,22 +32,33 @@ class Topology:
         self.fabric = fabric
         self.hosts = list(fabric.hosts)
         self.switches = list(fabric.switches)
-        self.names = [*self.hosts, *self.switches]
+        self.panels = list(fabric.panels)
+        self.names = [*self.hosts, *self.switches, *self.panels]
         self.number = {name: i for i, name in enumerate(self.names)}
         self.links: list[Link] = fabric.all_links()
         self.link_number = {link.name: i for i, link in enumerate(self.links)}
         self.planes = fabric.planes
         self.host_count = len(self.hosts)
-        self.plane = [fabric.plane_of(link) for link in self.links]
+        # Of each link; None: a panel's.
+        self.plane: list[int | None] = [fabric.plane_of(link) for link in self.links]
+        self._planar = {self.number[end] for link, plane in zip(self.links, self.plane, strict=True)
+                        if plane is not None for end in (link.a, link.b)}
         self.ports: list[dict[int, int]] = [{} for _ in self.names]  # port -> link, per node
         self.ends: list[tuple[End, End]] = []
         for i, link in enumerate(self.links):
             self.ends.append((self._attach(link.a, i), self._attach(link.b, i)))
 
     def _attach(self, name: str, link: int) -> End:
-        node = self.number[name]
-        port = self.plane[link] if self.is_host(node) else len(self.ports[node])
-        self.ports[node][port] = link
+        node, plane = self.number[name], self.plane[link]
+        taken = self.ports[node]
+        if not self.is_host(node):
+            port = len(taken)
+        elif plane is not None:
+            port = plane
+        else:
+            first = self.planes if node in self._planar else 0
+            port = first + sum(number >= first for number in taken)
+        taken[port] = link
         return End(node, port)
 
     @property
@@ -56,6 +68,13 @@ class Topology:
 
     def is_host(self, node: int) -> bool:
         return node < self.host_count
+
+    def in_planes(self, host: int) -> bool:
+        """Whether the host has a port in each plane; others have ports at panels alone."""
+        return host in self._planar
+
+    def is_panel(self, node: int) -> bool:
+        return node >= self.host_count + len(self.switches)
 
     def present(self, link: int) -> bool:
         """False where a fabric is built in part and this link is left out."""
@@ -81,7 +100,8 @@ class Topology:
         ]
 
     def leaf_of(self, host: int, plane: int) -> End:
-        """The switch port that a host's NIC port of this plane is linked to."""
+        """The switch port that a host's NIC port of this plane is linked to; the host is one of
+        in_planes()."""
         return self.far(host, plane)
 
     def plane_switches(self, plane: int) -> list[int]:
@@ -125,6 +145,7 @@ class PartialTopology(Topology):
         self.fabric, self.shape = fabric, fabric.shape
         self.planes, self.host_count = self.shape.planes, self.shape.hosts
         self.part = self.shape.touched(hosts)
+        self.panels = []
         self.switch_numbers, self.link_numbers = self.part.switches, self.part.links
         self.names = _computed(self.shape.name)
         self.number = _computed(self.shape.node)
@@ -148,6 +169,12 @@ class PartialTopology(Topology):
 
     def present(self, link: int) -> bool:
         return self.part.has(link)
+
+    def in_planes(self, host: int) -> bool:
+        return True
+
+    def is_panel(self, node: int) -> bool:
+        return False
 
     @property
     def host_numbers(self) -> Sequence[int]:

@@ -81,8 +81,9 @@ def expected_capacity(
     of: Literal["slowest", "mean"] = "slowest",
 ) -> float:
     """Share of the healthy capacity left to this traffic. `slowest`: of a synchronous collective,
-    which runs at the pace of its slowest edge; `mean`: of independent flows. NaN without edges."""
-    if not edges:
+    which runs at the pace of its slowest edge; `mean`: of independent flows. NaN without edges, and
+    where a panel's circuits, which change as the run goes on, decide what a path is."""
+    if not edges or plan.panels:
         return float("nan")
     after, before = edge_rates(plan, edges, states, dead), edge_rates(plan, edges)
     if of == "slowest":

@@ -127,6 +127,14 @@ class Fault(Spec):
                 links = fabric.match(self.target)
         except UsageError as error:
             raise UsageError(f"fault {self.label}: {error}") from None
+        if self.kind == "degrade":
+            for link, direction in links:
+                for panel in {link.a, link.b} & set(fabric.panels):
+                    if direction != (1 if link.b == panel else -1):
+                        host = link.a if link.b == panel else link.b
+                        raise UsageError(
+                            f"fault {self.label}: {panel} clocks no light again, so what it sends "
+                            f'has the far host\'s rate; degrade "{host}->{panel}{link.suffix}"')
         if self.kind == "degrade" and isinstance(self.to, Rate):
             for link, direction in links:
                 half = link.backward if direction < 0 else link.forward

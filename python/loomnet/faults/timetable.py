@@ -12,6 +12,7 @@ from typing import Literal
 
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Rate, Time
+from loomnet.fabrics.panels import Circuit
 from loomnet.faults.model import Fault, IterationCount, StepMark
 from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.model import Plan
@@ -63,12 +64,21 @@ class RouteChange:
 
 
 @dataclass(frozen=True)
+class CircuitChange:
+    """The panel of this name patches these circuits and no others, at once; pairs of ends as
+    Panel.circuits takes them."""
+
+    panel: str
+    circuits: tuple[Circuit, ...]
+
+
+@dataclass(frozen=True)
 class PhaseChange:
     phase: str
     kind: Literal["begin", "end"]
 
 
-Change = LinkChange | SwitchChange | RouteChange | PhaseChange
+Change = LinkChange | SwitchChange | RouteChange | CircuitChange | PhaseChange
 # Dead links and dead switches, which routes avoid.
 _Routed = tuple[frozenset[int], frozenset[int]]
 # When, the order among those of one moment, what begins or ends, the fault; or what is rerouted.

@@ -112,6 +112,8 @@ def _slow_links(plan: Plan) -> Iterator[str]:
         return
     bits = (plan.frame_bytes + FRAMING_BYTES) * 8
     for link in plan.links:
+        if link.plane is None:
+            continue  # a panel's: no switch queues there
         half = link.forward
         packet_ps = bits * 10**12 // half.rate_bps
         held = half.rate_bps * plan.base_rtt_ps / 8e12 / plan.frame_bytes
@@ -140,7 +142,7 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
                 continue  # by which switches packets go is the transport's choice
             if request.options.get("payload"):
                 each += plan.payload_bytes
-            packets = 2 * size * job.repeat / plan.planes / plan.payload_bytes
+            packets = 2 * size * job.repeat / len(plan.hosts[host].ports) / plan.payload_bytes
             data, total = data + packets, total + packets * each
         if total >= LARGE_CAPTURE:
             yield (f"the capture of {port} will be about {number_text(float(f'{total:.2g}'), 'B')}:"
@@ -170,8 +172,10 @@ def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
 
 
 def _hops(plan: Plan, job: Job, placement: tuple[int, ...]) -> float:
-    """Mean links between two ranks that exchange data, in the first plane."""
+    """Mean links between two ranks that exchange data, in the first plane or over a panel."""
     edges = job.edges(list(placement))[:64]
     leaf = plan.topology.leaf_of
-    chains = [plan.topology.chain(leaf(a, 0).node, leaf(b, 0).node) for a, b in edges]
-    return sum(len(chain) + 1 for chain in chains) / len(chains)
+    by_planes = [(a, b) for a, b in edges if plan.paths(a, b)]
+    chains = [plan.topology.chain(leaf(a, 0).node, leaf(b, 0).node) for a, b in by_planes]
+    circuits = 2 * (len(edges) - len(by_planes))
+    return (sum(len(chain) + 1 for chain in chains) + circuits) / len(edges)

@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# "link a->b", "switch NAME", "nic NAME" or, live, "engine sockets" -> counter -> value
+# "link a->b", "switch NAME", "panel NAME", "nic NAME" or, live, "engine sockets" -> counter ->
+# value
 Totals = Mapping[str, Mapping[str, int]]
 COUNTERS_VERSION = 1
 # A NIC's own drops, which are named by what was missing.
@@ -20,7 +21,7 @@ _NIC_DROPS = frozenset(
 class Drop:
     """Packets that one kind of object dropped for one reason."""
 
-    where: str  # link, switch, nic, engine
+    where: str  # link, switch, panel, nic, engine
     reason: str
     packets: int
     objects: int  # how many objects dropped for this reason
@@ -53,8 +54,8 @@ def drops(totals: Totals) -> list[Drop]:
         Drop(where, reason, sum(at.values()), len(at), max(sorted(at), key=lambda thing: at[thing]))
         for (where, reason), at in found.items()
     ]
-    order = {"link": 0, "switch": 1, "nic": 2}
-    return sorted(rows, key=lambda d: (order.get(d.where, 3), -d.packets, d.reason))
+    order = {"link": 0, "switch": 1, "panel": 2, "nic": 3}
+    return sorted(rows, key=lambda d: (order.get(d.where, 4), -d.packets, d.reason))
 
 
 def counters_json(scenario: str, runs: Mapping[str | None, Totals]) -> str:

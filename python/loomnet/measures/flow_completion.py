@@ -48,7 +48,7 @@ class Ideals:
         most = plan.frame_bytes - header
         full, rest = divmod(size, most)
         # The last packet is what is left over, of the message or of its part for a plane.
-        piece = -(-size // plan.planes) if self._overhead.parts else size
+        piece = -(-size // len(plan.hosts[source].ports)) if self._overhead.parts else size
         last = min(rest or most, piece) + header
         on_wire = size + (full + (rest > 0)) * (header + FRAMING_BYTES)
         ports = [plan.links[link].forward for link in plan.hosts[source].ports]
@@ -61,7 +61,9 @@ class Ideals:
 
     def _crossing(self, source: int, destination: int, frame: int) -> int:
         plan, topology = self._plan, self._plan.topology
-        times = []
+        times = [[self._light(a, b, size) for a, b, size in
+                  ((here, there, frame), (there, here, self._overhead.ack))]
+                 for here, there in self._circuits(source, destination)]
         for plane, paths in enumerate(plan.paths(source, destination)):
             first, last = (topology.leaf_of(host, plane).node for host in (source, destination))
             uplinks = paths.uplinks[:1] if topology.fabric.uniform else paths.uplinks
@@ -71,6 +73,21 @@ class Ideals:
                               ((frame, False), (self._overhead.ack, True))])
         # Packets and their acknowledgements choose their paths apart.
         return sum(min(way) for way in zip(*times, strict=True))
+
+    def _circuits(self, source: int, destination: int) -> list[tuple[int, int]]:
+        """Links of the two hosts that a panel may join at some time of the run."""
+        here, there = self._plan.hosts[source], self._plan.hosts[destination]
+        return [(a, b) for a, panel in zip(here.ports, here.panels, strict=True)
+                for b, other in zip(there.ports, there.panels, strict=True)
+                if panel is not None and panel == other]
+
+    def _light(self, sent_by: int, seen_by: int, frame: int) -> int:
+        links = self._plan.links[sent_by], self._plan.links[seen_by]
+        (sent, _), (_, glass) = (
+            (link.backward, link.forward) if link.forward.glass else (link.forward, link.backward)
+            for link in links)
+        return (sent.delay_ps + (frame + FRAMING_BYTES) * 8 * 10**12 // sent.rate_bps
+                + glass.delay_ps)
 
     def _along(self, nodes: list[int], frame: int, back: bool) -> int:
         total = 0

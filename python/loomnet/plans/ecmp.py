@@ -82,7 +82,10 @@ class EcmpTables:
         return self._next[leaf].get(switch, ())
 
     def _attached(self, host: int, plane: int) -> int | None:
-        """The leaf a host can use in a plane; None while its link or that leaf is down."""
+        """The leaf a host can use in a plane; None while its link or that leaf is down, and of a
+        host at panels alone."""
+        if not self.topology.in_planes(host):
+            return None
         leaf = self.topology.leaf_of(host, plane).node
         if self._shape is not None:
             return leaf

@@ -45,6 +45,8 @@ class HalfLinkPlan:
     pfc_xon_bytes: int
     pfc_headroom_bytes: int
     last_hop: bool  # the far end is a host
+    # A panel sends it: `rate_bps` is that of the light, which nothing clocks a second time.
+    glass: bool = False
 
     @property
     def reserved_bytes(self) -> int:
@@ -63,20 +65,23 @@ class HalfLinkPlan:
 class LinkPlan:
     number: int
     name: str
-    plane: int
+    plane: int | None  # None: a panel's
     forward: HalfLinkPlan
     backward: HalfLinkPlan
 
 
 @dataclass(frozen=True, slots=True)
 class HostPlan:
-    """Node number = host number; ports[plane] is the number of the link there."""
+    """Node number = host number. ports[i] is the number of the link at NIC port i, planes[i] the
+    plane that the port is on and panels[i] the panel (node number) that it is at, None if none."""
 
     number: int
     name: str
     role: str
-    address: str  # inner address, the same on all planes
+    address: str  # inner address, the same on all ports
     ports: tuple[int, ...]
+    planes: tuple[int | None, ...]
+    panels: tuple[int | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +106,20 @@ class SwitchPlan:
         return self.placement != "engine"
 
 
+@dataclass(frozen=True, slots=True)
+class PanelPlan:
+    """ports[i] is the number of the link at port i; there may be fewer links than ports.
+    circuits[i] is the port that port i is patched to when a run begins, -1: none."""
+
+    number: int  # node number
+    name: str
+    ports: tuple[int, ...]
+    circuits: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Plan:
-    """A fabric ready to run. Nodes: hosts first, then switches; halves: two per link."""
+    """A fabric ready to run. Nodes: hosts, then switches, then panels; halves: two per link."""
 
     name: str
     seed: int
@@ -118,6 +134,7 @@ class Plan:
     topology: Topology = field(repr=False, compare=False)
     addresses: UsidPlan = field(repr=False, compare=False)
     routes: EcmpTables = field(repr=False, compare=False)
+    panels: tuple[PanelPlan, ...] = ()
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -143,7 +160,10 @@ class Plan:
         return link.backward if number % 2 else link.forward
 
     def paths(self, source: int, destination: int) -> tuple[PlanePaths, ...]:
-        """Path templates between two hosts (numbers), one per plane."""
+        """Path templates between two hosts (numbers), one per plane; none where one of the hosts
+        has ports at panels alone."""
+        if not (self.topology.in_planes(source) and self.topology.in_planes(destination)):
+            return ()
         return tuple(
             self.addresses.paths(source, destination, plane) for plane in range(self.planes)
         )
@@ -163,7 +183,7 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """The plan as plain JSON values."""
         flat = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.repr}
-        for name in ("hosts", "switches", "links"):
+        for name in ("hosts", "switches", "links", "panels"):
             flat[name] = [dataclasses.asdict(entry) for entry in flat[name]]
         return flat
 

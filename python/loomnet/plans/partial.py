@@ -213,7 +213,8 @@ def partial_plan(
 
     def host(number: int) -> HostPlan:
         ports = tuple(shape.host_link(plane, number) for plane in range(shape.planes))
-        return HostPlan(number, f"h{number}", "rank", str(host_address(number)), ports)
+        return HostPlan(number, f"h{number}", "rank", str(host_address(number)), ports,
+                        tuple(range(shape.planes)), (None,) * shape.planes)
 
     def switch(node: int) -> SwitchPlan:
         reserved = 0

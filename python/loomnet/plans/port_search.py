@@ -8,10 +8,11 @@ from loomnet.plans.model import HalfLinkPlan, Plan
 
 
 def find_port(plan: Plan, text: str) -> HalfLinkPlan:
-    """The half-link that leaves `NODE:PORT`; PORT is a number (at a host: the plane) or the name of
-    the node at the link's other end. Raises UsageError naming what there is."""
+    """The half-link that leaves `NODE:PORT`; PORT is a number (at a host: first its planes, then
+    its ports at panels) or the name of the node at the link's other end. Raises UsageError naming
+    what there is."""
     name, sign, port = text.rpartition(":")
-    nodes = {node.name: node for node in (*plan.hosts, *plan.switches)}
+    nodes = {node.name: node for node in (*plan.hosts, *plan.switches, *plan.panels)}
     if not sign or not name:
         raise UsageError(f'port "{text}": write NODE:PORT, for example {plan.hosts[0].name}:0')
     if name not in nodes:

@@ -7,12 +7,26 @@ from collections.abc import Sequence
 from loomnet.base import bounds
 from loomnet.base.errors import FabricError
 from loomnet.base.units import Time
-from loomnet.fabrics.link_settings import HEADER_BYTES, LinkDefaults, base_rtt, half_settings
+from loomnet.fabrics.link_settings import (
+    HEADER_BYTES,
+    LinkDefaults,
+    base_rtt,
+    half_settings,
+    panel_settings,
+)
 from loomnet.fabrics.model import Fabric
+from loomnet.fabrics.panels import Ports
 from loomnet.fabrics.queues import PRIORITY
 from loomnet.fabrics.topology import Topology
 from loomnet.plans.ecmp import EcmpTables
-from loomnet.plans.model import HalfLinkPlan, HostPlan, LinkPlan, Plan, SwitchPlan
+from loomnet.plans.model import (
+    HalfLinkPlan,
+    HostPlan,
+    LinkPlan,
+    PanelPlan,
+    Plan,
+    SwitchPlan,
+)
 from loomnet.plans.usid_plan import Style, UsidPlan, host_address
 
 
@@ -33,16 +47,7 @@ def whole_plan(fabric: Fabric, seed: int, style: Style, defaults: LinkDefaults) 
         )
         for i, link in enumerate(topology.links)
     )
-    host_plans = tuple(
-        HostPlan(
-            i,
-            name,
-            fabric.hosts[name].role,
-            str(host_address(i)),
-            tuple(topology.ports[i][plane] for plane in range(topology.planes)),
-        )
-        for i, name in enumerate(topology.hosts)
-    )
+    host_plans = tuple(_host_plan(fabric, topology, i) for i in range(len(topology.hosts)))
     switches = tuple(
         _switch_plan(fabric, topology, name, links, addresses, routes)
         for name in topology.switches
@@ -60,7 +65,34 @@ def whole_plan(fabric: Fabric, seed: int, style: Style, defaults: LinkDefaults) 
         topology,
         addresses,
         routes,
+        tuple(_panel_plan(fabric, topology, name) for name in topology.panels),
     )
+
+
+def _host_plan(fabric: Fabric, topology: Topology, host: int) -> HostPlan:
+    ports = topology.neighbours(host)
+    name = topology.names[host]
+    return HostPlan(
+        host,
+        name,
+        fabric.hosts[name].role,
+        str(host_address(host)),
+        tuple(link for _, link, _ in ports),
+        tuple(topology.plane[link] for _, link, _ in ports),
+        tuple(far if topology.is_panel(far) else None for _, _, far in ports),
+    )
+
+
+def _panel_plan(fabric: Fabric, topology: Topology, name: str) -> PanelPlan:
+    node = topology.number[name]
+    links = tuple(link for _, link, _ in topology.neighbours(node))
+    ports = panel_ports(topology, name)
+    return PanelPlan(node, name, links, tuple(ports.table(fabric.panels[name].first)))
+
+
+def panel_ports(topology: Topology, name: str) -> Ports:
+    links = [topology.links[link] for _, link, _ in topology.neighbours(topology.number[name])]
+    return Ports(topology.fabric.panels[name], links)
 
 
 def _half_plan(
@@ -70,7 +102,14 @@ def _half_plan(
     spec, other = (reverse, ahead) if back else (ahead, reverse)
     source, target = topology.ends[link][::-1] if back else topology.ends[link]
     last_hop, from_host = topology.is_host(target.node), topology.is_host(source.node)
-    name = f"{topology.names[source.node]}->{topology.names[target.node]}"
+    name = topology.links[link].halves[back][0]
+    glass = topology.is_panel(source.node)
+    if glass or topology.is_panel(target.node):
+        settings = panel_settings(spec, rtt, frame, from_host=from_host, defaults=defaults,
+                                  where=name)
+    else:
+        settings = half_settings(spec, other, rtt, frame, last_hop=last_hop, from_host=from_host,
+                                 where=name, defaults=defaults)
     return HalfLinkPlan(
         number=2 * link + back,
         name=name,
@@ -79,10 +118,8 @@ def _half_plan(
         target=target.node,
         target_port=target.port,
         last_hop=last_hop,
-        **half_settings(
-            spec, other, rtt, frame, last_hop=last_hop, from_host=from_host, where=name,
-            defaults=defaults
-        ),
+        glass=glass,
+        **settings,
     )
 
 

@@ -4,15 +4,24 @@ that `advance` or `on_event` returns; the run carries it out."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import UsageError
-from loomnet.base.names import quoted
+from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.units import Rate, Time
-from loomnet.faults.timetable import Change, LinkChange, LinkState, RouteChange, SwitchChange
+from loomnet.fabrics.panels import Circuit, circuit_list
+from loomnet.faults.timetable import (
+    Change,
+    CircuitChange,
+    LinkChange,
+    LinkState,
+    RouteChange,
+    SwitchChange,
+)
 from loomnet.plans.model import Plan
+from loomnet.plans.whole import panel_ports
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,23 @@ class Routes:
         return [RouteChange(plan.reconverged(*avoided), avoided)]
 
 
-Asked = Link | Switch | Routes
+@dataclass(frozen=True)
+class Circuits:
+    """Made by circuits()."""
+
+    panel: str
+    pairs: tuple[Circuit, ...]
+
+    def resolved(self, plan: Plan) -> list[Change]:
+        panels = [panel.name for panel in plan.panels]
+        if self.panel not in panels:
+            raise UsageError(f'change.circuits: no panel "{self.panel}"'
+                             f"{did_you_mean(self.panel, panels)}")
+        panel_ports(plan.topology, self.panel).table(self.pairs)
+        return [CircuitChange(self.panel, self.pairs)]
+
+
+Asked = Link | Switch | Routes | Circuits
 
 
 @checked_call
@@ -147,3 +172,14 @@ def routes(*, avoid: Sequence[str] = ()) -> Routes:
         raise UsageError(f"change.routes: avoid={quoted(avoid)} is not a list of names of links "
                          "and switches")
     return Routes(tuple(sorted(names)) if isinstance(names, (set, frozenset)) else tuple(names))
+
+
+@checked_call
+def circuits(panel: str, pairs: Iterable[Circuit]) -> Circuits:
+    """The circuits of a panel from now on, these and no others; pairs as Panel.circuits takes them.
+    Hosts that stay joined keep their ports. Two hosts that a circuit joins talk by it, others by
+    their planes; what is on its way by a circuit that ends reaches the port's new far end, whose
+    NIC drops it, or is lost in the panel (`drop_dark`)."""
+    if not isinstance(panel, str):
+        raise UsageError(f"change.circuits: {quoted(panel)} is not a panel's name")
+    return Circuits(panel, circuit_list(f"change.circuits: {panel}", pairs))

@@ -16,7 +16,7 @@ from loomnet.base.units import Time
 from loomnet.faults.timetable import Change
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan
-from loomnet.plugins.change import Asked, Link, Routes, Switch
+from loomnet.plugins.change import Asked, Circuits, Link, Routes, Switch
 from loomnet.plugins.failures import raised
 from loomnet.plugins.registry import CONTROLLER, plugin_named
 
@@ -295,7 +295,7 @@ class Seat:
     def _changes(self, method: str, answer: Any) -> list[Change]:
         if answer is None:
             return []
-        if isinstance(answer, (Link, Switch, Routes)):
+        if isinstance(answer, (Link, Switch, Routes, Circuits)):
             answer = [answer]
         if not isinstance(answer, Iterable) or isinstance(answer, (str, bytes, Mapping)):
             raise self.breach(f"{method} gave {quoted(answer)}, which is no list of changes; "
@@ -308,9 +308,10 @@ class Seat:
         if len(asked) > MOST_CHANGES:
             raise self.breach(f"{method} gave more than {MOST_CHANGES:,} changes")
         for each in asked:
-            if not isinstance(each, (Link, Switch, Routes)):
+            if not isinstance(each, (Link, Switch, Routes, Circuits)):
                 raise self.breach(f"{method} gave {quoted(each)}, which is no change; write "
-                                  "ln.change.link, ln.change.switch or ln.change.routes")
+                                  "ln.change.link, ln.change.switch, ln.change.routes or "
+                                  "ln.change.circuits")
             try:
                 found += each.resolved(self.plan)
             except UsageError as error:

@@ -15,13 +15,20 @@ from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.units import Time
 from loomnet.fabrics.nodes import FORWARD
 from loomnet.fabrics.topology import PartialTopology
-from loomnet.faults.timetable import Change, LinkChange, RouteChange, SwitchChange
+from loomnet.faults.timetable import (
+    Change,
+    CircuitChange,
+    LinkChange,
+    RouteChange,
+    SwitchChange,
+)
 from loomnet.jobs.model import Job
 from loomnet.measures.run_data import HostSeries
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
+from loomnet.running.circuits import Circuits
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from loomnet.running.job_request import JobRequest
 from loomnet.systems.registry import option_tables, transport
@@ -55,9 +62,10 @@ def check_options(options: Mapping[str, Any]) -> None:
 def link_config(half: HalfLinkPlan) -> _core.LinkConfig:
     """The engine's settings of one direction."""
     return _core.LinkConfig(
-        rate_bps=half.rate_bps, delay_ps=half.delay_ps, data_limit=half.data_limit_bytes,
-        control_limit=half.control_limit_bytes, ecn_low=half.ecn_low_bytes,
-        ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes, last_hop=half.last_hop,
+        rate_bps=0 if half.glass else half.rate_bps, delay_ps=half.delay_ps,
+        data_limit=half.data_limit_bytes, control_limit=half.control_limit_bytes,
+        ecn_low=half.ecn_low_bytes, ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes,
+        last_hop=half.last_hop,
         pfc_xoff=half.pfc_xoff_bytes, pfc_xon=half.pfc_xon_bytes,
         pfc_headroom=half.pfc_headroom_bytes, ecn_share=half.ecn_share,
         control_share=half.control_share, trim_coin=half.trim_victim == "coin",
@@ -117,6 +125,12 @@ class Engine:
             self._node[switch.number] = node
             if not kernel:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
+        for panel in plan.panels:
+            self._node[panel.number] = self.network.add_panel(list(panel.circuits))
+        cutting = [each.name for each in self.transports if each.cuts_messages]
+        self._circuits = Circuits(plan, single=cutting) if plan.panels else None
+        # Of two hosts: the queue pairs of the first to the second.
+        self._between: dict[tuple[int, int], list[int]] = {}
         if isinstance(plan, PartialPlan):
             self._wire_by_tier(plan)
         else:
@@ -278,19 +292,18 @@ class Engine:
     def connect(self, asked: JobRequest, source: int, local: int, destination: int,
                 remote: int) -> None:
         """Connects a queue pair of a job both ways; numbers are the ends' own."""
-        spare = [min(self._spare(source, plane), self._spare(destination, plane))
-                 for plane in range(self.plan.planes)]
-        there, back = (
-            [(p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg, each)
-             for p, each in zip(self.plan.paths(*ends), spare, strict=True)]
-            for ends in ((source, destination), (destination, source)))
+        (there, planes), (back, far_planes) = (
+            self._paths(source, destination), self._paths(destination, source))
         first, last = self._node[source], self._node[destination]
         self._flow += 1
         by = self.carrier(asked.job)
         assert by is not None
-        for ends in ((first, local, last, remote, self._flow, there, back),
-                     (last, remote, first, local, self._flow, back, there)):
-            self.network.connect_qp(*ends, job=asked.number, transport=by.model)
+        for ends, own in (((first, local, last, remote, self._flow, there, back), planes),
+                          ((last, remote, first, local, self._flow, back, there), far_planes)):
+            self.network.connect_qp(*ends, job=asked.number, transport=by.model, planes=own)
+        if self._circuits is not None:
+            self._between.setdefault((source, destination), []).append(local)
+            self._between.setdefault((destination, source), []).append(remote)
         if self._noted is not None:
             self._noted += [(source, destination, local), (destination, source, remote)]
 
@@ -299,6 +312,28 @@ class Engine:
         from now on."""
         self._noted = [] if self._noted is None else self._noted
         return self._noted
+
+    def _paths(self, source: int, destination: int) -> tuple[list[Any], list[int]]:
+        """Of each port of the source: what connect_qp takes of its paths; and its plane, of none
+        where each port has the plane of its number."""
+        if self._circuits is None:
+            templates, planes = self.plan.paths(source, destination), []
+        else:
+            templates, planes = self._circuits.paths(source, destination)
+        rows = []
+        for port, p in enumerate(templates):
+            # A template with uSIDs is of a plane, whose ports come first.
+            spare = (min(self._spare(source, port), self._spare(destination, port)) if p.usids
+                     else 1.0)
+            rows.append((p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg, spare))
+        return rows, planes
+
+    def _reroute(self, hosts: Iterable[tuple[int, int]]) -> None:
+        """Queue pairs of these pairs of hosts leave by the paths that they have now."""
+        for source, destination in [way for a, b in hosts for way in ((a, b), (b, a))]:
+            rows, planes = self._paths(source, destination)
+            for number in self._between.get((source, destination), ()):
+                self.network.set_paths(self._node[source], number, rows, planes=planes)
 
     def _spare(self, host: int, plane: int) -> float:
         """What the uplinks of a host's leaf carry of what all its hosts can send."""
@@ -347,18 +382,32 @@ class Engine:
             if isinstance(change, LinkChange):
                 half, state = self.plan.half(change.half), change.state
                 ahead = change.half % 2 == 0
+                if self._circuits is not None:
+                    self._circuits.carry(change.half // 2, state.up)
+                    self._reroute(self._circuits.moved())
                 self.network.schedule_link(
                     at_ps, self._link[change.half // 2], forward=ahead, backward=not ahead,
                     up=state.up,
-                    rate_bps=max(round(half.rate_bps * state.share), 1),
+                    rate_bps=None if half.glass else max(round(half.rate_bps * state.share), 1),
                     queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
                     delay_ps=half.delay_ps + state.extra_delay_ps,
                     impairment={"loss": state.loss, "burst": state.burst})
+            elif isinstance(change, CircuitChange):
+                self._patch(change)
             elif isinstance(change, RouteChange | SwitchChange):
                 if isinstance(change, SwitchChange):
                     self.reboot(change.node)
                 for switch, tables in self.tables_after(change):
                     self.network.schedule_tables(at_ps, self._node[switch.number], tables)
+
+    def _patch(self, change: CircuitChange) -> None:
+        """Now: time stands. Queue pairs have their paths before the carriers of their ports go and
+        come, so that transports look for nothing at a port that leads to another host."""
+        if self._circuits is None:
+            raise UsageError(f'circuit change: no panel "{change.panel}": the fabric has none')
+        panel, table = self._circuits.patch(change)
+        self._reroute(self._circuits.moved())
+        self.network.set_circuits(self._node[panel], table)
 
     # --- figures ----------------------------------------------------------------------------------
     def series(self, host: int, job: int, origin_ps: int) -> HostSeries:
@@ -385,9 +434,10 @@ class Engine:
         for number, node in self._node.items():
             if self.plan.topology.is_host(number):
                 continue
-            row = {name: n for name, n in self.network.switch_counters(node).items() if n}
-            if row:
-                found[f"switch {self.names[node]}"] = row
+            panel = self.plan.topology.is_panel(number)
+            read = self.network.panel_counters if panel else self.network.switch_counters
+            if row := {name: n for name, n in read(node).items() if n}:
+                found[f"{'panel' if panel else 'switch'} {self.names[node]}"] = row
         for host in self.plan.hosts:
             row = {name: n for name, n in self.network.nic_counters(self._node[host.number]).items()
                    if n}

@@ -18,6 +18,7 @@ class Roce(Transport):
     name = "roce"
     what = "RC with go-back-N, one queue pair per plane, ECMP; over PFC on the virtual clock"
     model = "roce"
+    cuts_messages = True
     figures = ("lost", "retransmitted")
     control_option = "cc"
     captured_bytes = 185
@@ -44,7 +45,7 @@ class Roce(Transport):
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         notes = {}
-        if not plan.pfc:
+        if not plan.pfc and plan.counts[1] > 0:
             notes["pfc"] = (
                 f"off: go-back-N over lossy switches, queues of {LOSSY_BDPS} BDP by default")
         notes["dcqcn"] = "on" if _dcqcn(options) else "off"

@@ -65,6 +65,8 @@ class Transport:
     # The option that names its congestion control; None: it has no choice of one.
     control_option: ClassVar[str | None] = None
     by_usids: ClassVar[bool] = False  # its packets carry their path: switches need no routes
+    # A message is cut into a part for each path of two hosts, whose number stays.
+    cuts_messages: ClassVar[bool] = False
     sender_states: ClassVar[bool] = False  # window and round trips of each sender are sampled
     overhead: ClassVar[FrameOverhead] = LEAST_OVERHEAD
     figures: ClassVar[tuple[str, ...]] = ("lost",)  # of the engine's run counters

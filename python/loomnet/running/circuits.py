@@ -1,0 +1,116 @@
+"""Circuits of a run's panels as they are now, and the paths that queue pairs have by them: two
+hosts that a circuit joins talk by it, others by their planes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import did_you_mean
+from loomnet.fabrics.panels import NO_CIRCUIT
+from loomnet.faults.timetable import CircuitChange
+from loomnet.plans.model import PanelPlan, Plan
+from loomnet.plans.usid_plan import PlanePaths
+from loomnet.plans.whole import panel_ports
+
+# Of a port that light leaves by: no switch is on the way, so no uSID names one.
+DIRECT = PlanePaths((), -1, (0,))
+NO_PATH = PlanePaths((), -1, ())
+
+
+class Circuits:
+    """Which ports of which hosts circuits join. Numbers are those of the plan. `single`: transports
+    of the run that cut a message into as many parts as two hosts have paths, which may not become
+    more or fewer, so two hosts have one path at most."""
+
+    def __init__(self, plan: Plan, *, single: Sequence[str] = ()) -> None:
+        self._plan, self._single = plan, single
+        if single and plan.planes > 1:
+            raise UsageError(f"run: transport {single[0]} cuts messages into a part for each of "
+                             f"the {plan.planes} planes, and circuits are one path: give planes=1 "
+                             "beside a panel, or transport mrc or tcp")
+        self._panels = {panel.name: panel for panel in plan.panels}
+        self._tables = {panel.number: list(panel.circuits) for panel in plan.panels}
+        self._down: set[int] = set()  # links without carrier
+        # Of a pair of hosts, the lower number first: the links of each circuit that joins them.
+        self._joined: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._moved: set[tuple[int, int]] = set()
+        self._join()
+        self._moved.clear()
+
+    def patch(self, change: CircuitChange) -> tuple[int, list[int]]:
+        """Takes over a change; the panel's number and its table. Raises UsageError."""
+        panel = self._panels.get(change.panel)
+        if panel is None:
+            raise UsageError(f'circuit change: no panel "{change.panel}"'
+                             f"{did_you_mean(change.panel, self._panels)}")
+        ports = panel_ports(self._plan.topology, panel.name)
+        table = ports.table(change.circuits, self._tables[panel.number])
+        self._tables[panel.number] = table
+        self._join()
+        return panel.number, table
+
+    def carry(self, link: int, up: bool) -> None:
+        """Takes over the carrier of a link."""
+        if up != (link not in self._down) and self._plan.links[link].plane is None:
+            (self._down.discard if up else self._down.add)(link)
+            self._join()
+
+    def moved(self) -> list[tuple[int, int]]:
+        """Pairs of hosts whose paths have changed since the last call."""
+        found, self._moved = sorted(self._moved), set()
+        return found
+
+    def _join(self) -> None:
+        before, self._joined = self._joined, {}
+        for panel in self._plan.panels:
+            for port, other in enumerate(self._tables[panel.number]):
+                if other == NO_CIRCUIT:
+                    continue
+                links = panel.ports[port], panel.ports[other]
+                hosts = _host_at(self._plan, panel, links[0]), _host_at(self._plan, panel, links[1])
+                if hosts[0] < hosts[1] and not self._down.intersection(links):
+                    self._joined.setdefault(hosts, []).append(links)
+        self._moved |= {hosts for hosts in before.keys() | self._joined.keys()
+                        if before.get(hosts) != self._joined.get(hosts)}
+        for hosts, found in self._joined.items():
+            if self._single and len(found) > 1:
+                a, b = (self._plan.hosts[host].name for host in hosts)
+                raise UsageError(f"run: {len(found)} circuits join {a} and {b}, and transport "
+                                 f"{self._single[0]} cuts messages into as many parts as two hosts "
+                                 "have paths, which may not change: join them once, or use "
+                                 "transport mrc or tcp")
+
+    def joined(self, source: int, destination: int) -> list[int]:
+        """Links by which light of the source reaches the destination; the k-th is the other end of
+        the k-th of the destination's."""
+        found = self._joined.get((min(source, destination), max(source, destination)), [])
+        return [links[source > destination] for links in found]
+
+    def paths(self, source: int, destination: int) -> tuple[list[PlanePaths], list[int]]:
+        """The path template of each port of the source's NIC, and the plane that each has for this
+        pair of hosts: both ends of a circuit have the same, and no two ports of a NIC."""
+        plan = self._plan
+        host = plan.hosts[source]
+        shared = plan.paths(source, destination)
+        light = self.joined(source, destination)
+        templates: list[PlanePaths] = []
+        planes: list[int | None] = []
+        for link, plane in zip(host.ports, host.planes, strict=True):
+            if link in light:
+                templates.append(DIRECT)
+                planes.append(len(shared) + light.index(link))
+            elif plane is not None and shared:
+                templates.append(NO_PATH if light else shared[plane])
+                planes.append(plane)
+            else:
+                templates.append(NO_PATH)
+                planes.append(None)
+        spare = iter(sorted(set(range(len(host.ports) + len(shared) + len(light)))
+                            - {plane for plane in planes if plane is not None}))
+        return templates, [next(spare) if plane is None else plane for plane in planes]
+
+
+def _host_at(plan: Plan, panel: PanelPlan, link: int) -> int:
+    ahead = plan.links[link].forward
+    return ahead.source if ahead.target == panel.number else ahead.target
