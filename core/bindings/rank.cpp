@@ -7,6 +7,7 @@
 #include <pybind11/typing.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,8 @@ void bind_testing(py::module_& m) {
       .def("last_step",
            [](LoopbackNic& nic, std::uint32_t step) { nic.last_step(step); }, py::arg("step"),
            "Asks all ranks to end after a training step.")
+      .def("lose", &LoopbackNic::lose, py::arg("packet"), py::arg("every"),
+           "Each `every`-th packet of `packet` bytes that may be lost is; 0: none.")
       .def("set_stalled", &LoopbackNic::set_stalled, py::arg("stalled"), py::call_guard<py::gil_scoped_release>())
       .def("fault",
            [](const LoopbackNic& nic, std::uint32_t r) {
@@ -138,6 +141,20 @@ void bind_rank(py::module_& m) {
       .def_readonly("bytes", &Work::bytes)
       .def_readonly("message", &Work::message)
       .def_readonly("source", &Work::source)
+      .def_property_readonly("expected", [](const Work& w) { return w.received.expected; },
+                             "Payload bytes that peers have sent for it.")
+      .def_property_readonly("delivered", [](const Work& w) { return w.received.delivered; },
+                             "Of the bytes expected, those that have arrived.")
+      .def_property_readonly(
+          "missing",
+          [](const Work& w) {
+            std::vector<std::pair<std::uintptr_t, std::uint64_t>> out;
+            for (const MissingBytes& m : w.received.missing) {
+              out.emplace_back(reinterpret_cast<std::uintptr_t>(m.at), m.length);
+            }
+            return out;
+          },
+          "[(address, bytes)] in the operations' memory for which a peer's bytes were lost.")
       .def_readonly("started_ns", &Work::started_ns)
       .def_readonly("ended_ns", &Work::ended_ns)
       .def_property_readonly("done", [](const Work& w) { return w.done.load(); })
@@ -157,17 +174,26 @@ void bind_rank(py::module_& m) {
       .def("abort", &RankSession::abort, py::arg("id"), py::arg("reason"), Release())
       .def("start",
            [](RankSession& s, CommunicatorId id, const std::vector<OperationTuple>& operations,
-              std::int64_t timeout_ns, bool asked) {
+              std::int64_t timeout_ns, bool asked, std::optional<std::uint16_t> layer,
+              std::uint8_t priority, float loss_tolerance, std::uint32_t tag) {
              std::vector<Operation> list;
              list.reserve(operations.size());
-             for (const auto& t : operations) list.push_back(operation(t));
+             for (const auto& t : operations) {
+               list.push_back(operation(t));
+               list.back().attributes = {.tag = tag,
+                                         .loss_tolerance = loss_tolerance,
+                                         .layer = layer.value_or(kNoLayer),
+                                         .priority = priority};
+             }
              const py::gil_scoped_release release;
              return s.start(id, std::move(list), timeout_ns, asked);
            },
            py::arg("id"), py::arg("operations"), py::arg("timeout_ns"),
-           py::arg("asked") = true,
+           py::arg("asked") = true, py::arg("layer") = py::none(), py::arg("priority") = 0,
+           py::arg("loss_tolerance") = 0.0f, py::arg("tag") = 0,
            "operations: [(collective, data type, reduction, count, inputs, outputs, input counts, "
-           "output counts, root, peer, tag, factor)]. Memory must live until the work is done.")
+           "output counts, root, peer, tag, factor)]. Memory must live until the work is done. "
+           "The arguments from layer on are attributes of all of them.")
       .def("wait", &RankSession::wait, py::arg("work"), py::arg("timeout_ns"), Release())
       .def("want", &RankSession::want, py::arg("work"), Release())
       .def("next_finished", &RankSession::next_finished, Release())

@@ -270,11 +270,13 @@ Chunk Channels::front(JobRank rank, std::uint16_t channel) const {
     const KeptChunks::Chunk& first = peers_[rank]->kept.front(place(channel));
     entry = first.arrival;
     if (staging_ != nullptr) chunk.header = first.bytes.data();
+    if (first.missing.any()) chunk.missing = &first.missing;
   } else {
     const Inbound& in = peers_[rank]->in[channel];
     const auto slot = static_cast<std::uint32_t>(in.consumed % layout_.slots());
     entry = in.slots[slot];
     if (staging_ != nullptr) chunk.header = staging_ + layout_.receive_slot(rank, channel, slot);
+    if (in.missing != nullptr && in.missing[slot].any()) chunk.missing = &in.missing[slot];
   }
   const Immediate immediate = *Immediate::decode(static_cast<std::uint32_t>(entry >> 32));
   chunk.length = static_cast<std::uint32_t>(entry) - StagingLayout::kHeaderBytes;
@@ -309,7 +311,8 @@ int Channels::keep(JobRank rank, Inbound& in) {
     const auto slot = static_cast<std::uint32_t>(in.consumed % layout_.slots());
     const std::uint8_t* bytes =
         staging_ == nullptr ? nullptr : staging_ + layout_.receive_slot(rank, channel, slot);
-    p.kept.add(static_cast<std::size_t>(place), in.slots[slot], bytes);
+    p.kept.add(static_cast<std::size_t>(place), in.slots[slot], bytes,
+               in.missing == nullptr ? Missing{} : in.missing[slot]);
     ++counters.kept_chunks;
   }
   return static_cast<int>(layout_.channels()) + place;
@@ -340,7 +343,8 @@ void Channels::discard(JobRank rank, std::uint16_t channel) {
   give_back(rank, channel);
 }
 
-ChannelEvent Channels::on_arrival(JobRank rank, std::uint32_t word, std::uint32_t length) {
+ChannelEvent Channels::on_arrival(JobRank rank, std::uint32_t word, std::uint32_t length,
+                                  const Missing& missing) {
   if (peer(rank).gone) {
     ++counters.late_arrivals;
     return {};
@@ -350,13 +354,15 @@ ChannelEvent Channels::on_arrival(JobRank rank, std::uint32_t word, std::uint32_
   if (peer(rank).clears && immediate->kind != ImmediateKind::clear) {
     return error("a stream to clear and then something else");
   }
-  if (immediate->kind == ImmediateKind::data) return on_data(rank, *immediate, length, word);
+  if (immediate->kind == ImmediateKind::data) {
+    return on_data(rank, *immediate, length, word, missing);
+  }
   if (length != 0) return error("a control immediate that carries bytes");
   return on_control(rank, *immediate);
 }
 
 ChannelEvent Channels::on_data(JobRank rank, Immediate immediate, std::uint32_t length,
-                               std::uint32_t word) {
+                               std::uint32_t word, const Missing& missing) {
   Peer& p = *peers_[rank];
   if (immediate.channel >= p.in.size()) return error("data on a channel that does not exist");
   Inbound& in = p.in[immediate.channel];
@@ -369,6 +375,7 @@ ChannelEvent Channels::on_data(JobRank rank, Immediate immediate, std::uint32_t 
   if (length < StagingLayout::kHeaderBytes || length > layout_.slot_bytes()) {
     return error("data of a length no slot has");
   }
+  if (!header_arrived(missing, length)) return error("data whose slot header is missing");
   ++in.received;
   ++counters.data_arrivals;
   if (in.state == State::discarding) {
@@ -378,8 +385,28 @@ ChannelEvent Channels::on_data(JobRank rank, Immediate immediate, std::uint32_t 
   }
   if (in.slots == nullptr) in.slots = std::make_unique<std::uint64_t[]>(layout_.slots());
   in.slots[slot] = std::uint64_t{word} << 32 | length;
+  if (missing.any() || in.missing != nullptr) [[unlikely]] {
+    clear_missing(rank, immediate.channel, slot, length, missing);
+  }
   return {ChannelEvent::Kind::data, immediate.channel, in.stream.communicator, in.stream.traffic, 0,
           nullptr};
+}
+
+// Where a byte was lost, the slot holds a byte of an earlier chunk. clear_missing() sets it to zero, which
+// changes no sum.
+void Channels::clear_missing(JobRank rank, std::uint16_t channel, std::uint32_t slot,
+                             std::uint32_t length, const Missing& missing) {
+  Inbound& in = peers_[rank]->in[channel];
+  if (in.missing == nullptr) in.missing = std::make_unique<Missing[]>(layout_.slots());
+  in.missing[slot] = missing;
+  counters.received_bytes_lost += missing.bytes;
+  if (staging_ == nullptr) return;
+  std::uint8_t* payload =
+      staging_ + layout_.receive_slot(rank, channel, slot) + StagingLayout::kHeaderBytes;
+  each_missing(missing, length - StagingLayout::kHeaderBytes,
+               [payload](std::uint32_t begin, std::uint32_t end) {
+                 std::fill(payload + begin, payload + end, std::uint8_t{0});
+               });
 }
 
 ChannelEvent Channels::on_control(JobRank rank, Immediate immediate) {

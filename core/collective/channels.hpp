@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "collective/kept_chunks.hpp"
+#include "collective/received.hpp"
 #include "collective/staging.hpp"
 #include "collective/verbs.hpp"
 #include "collective/wire.hpp"
@@ -28,6 +29,8 @@ namespace loomnet {
 
 struct ChannelCounters {
   std::uint64_t data_writes = 0, data_bytes = 0, data_arrivals = 0;
+  // Payload bytes that were lost on the way here and to peers, as their operations tolerate.
+  std::uint64_t received_bytes_lost = 0, sent_bytes_lost = 0;
   std::uint64_t credit_writes = 0, channels_opened = 0, channels_closed = 0;
   std::uint64_t channels_reclaimed = 0;     // taken back from a stream, because another stream waited
   std::uint64_t kept_chunks = 0;            // copied out of a channel that the peer took back
@@ -42,6 +45,8 @@ struct Chunk {
   std::uint32_t sequence_low = 0;
   bool first = false, last = false;
   const std::uint8_t* header = nullptr;  // 48 bytes; null in length-only runs
+  // Of the whole write, header included; the lost bytes are zeros. Null: all bytes have arrived.
+  const Missing* missing = nullptr;
   const std::uint8_t* payload() const {
     return header == nullptr ? nullptr : header + StagingLayout::kHeaderBytes;
   }
@@ -107,7 +112,8 @@ class Channels {
   void discard(JobRank peer, std::uint16_t channel);
 
   // --- events -----------------------------------------------------------------------------------
-  ChannelEvent on_arrival(JobRank peer, std::uint32_t word, std::uint32_t length);
+  ChannelEvent on_arrival(JobRank peer, std::uint32_t word, std::uint32_t length,
+                          const Missing& missing);
   // True if `id` named a write in flight to this peer. channel < 0: a bare immediate.
   bool on_completion(JobRank peer, std::uint64_t id, int* channel, unsigned* slot);
   // The stream that an outbound channel serves.
@@ -142,6 +148,7 @@ class Channels {
     Stream stream;
     State state = State::idle;
     std::unique_ptr<std::uint64_t[]> slots;  // per slot: immediate << 32 | length, once arrived
+    std::unique_ptr<Missing[]> missing;      // per slot; null until bytes are missing in one
   };
   // Made when the pair first talks: most pairs of a large job never do.
   struct Peer {
@@ -168,7 +175,10 @@ class Channels {
   int keep(JobRank rank, Inbound& in);
   ChannelEvent on_close(JobRank rank, Immediate immediate);
   ChannelEvent on_stream(JobRank rank, Immediate immediate);
-  ChannelEvent on_data(JobRank rank, Immediate immediate, std::uint32_t length, std::uint32_t word);
+  ChannelEvent on_data(JobRank rank, Immediate immediate, std::uint32_t length, std::uint32_t word,
+                       const Missing& missing);
+  void clear_missing(JobRank rank, std::uint16_t channel, std::uint32_t slot, std::uint32_t length,
+                     const Missing& missing);
   ChannelEvent on_control(JobRank rank, Immediate immediate);
 
   StagingLayout layout_;

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "collective/received.hpp"
 #include "collective/reduction.hpp"
 
 namespace loomnet {
@@ -71,6 +72,7 @@ std::uint32_t CollectiveRun::lane_of(const Step& step) const {
 void CollectiveRun::begin() {
   id_ = queue_.front().id;
   operation_ = std::move(queue_.front().operation);
+  received_ = {};
   queue_.pop_front();
   active_ = true;
   const bool scaled = operation_.reduce == ReduceOp::premul_sum &&
@@ -101,6 +103,7 @@ void CollectiveRun::end() {
   ++communicator_.counters().collectives;
   OperationResult result;
   result.cookie = operation_.cookie;
+  result.received = std::move(received_);
   std::vector<HeldOperations::Wait> waits;
   for (GroupRank to = 0; to < size_; ++to) {
     if (lane_begin_[to] == lane_begin_[to + 1]) continue;
@@ -290,6 +293,9 @@ void CollectiveRun::receive_chunk(std::uint32_t index, const Chunk& chunk) {
   const std::uint8_t* incoming = chunk.payload();
   const std::uint64_t offset =
       std::uint64_t{done_[index]} * communicator_.channels().layout().slot_payload();
+  add_received(received_, chunk.length, chunk.missing, [&](std::uint32_t at) {
+    return incoming == nullptr ? nullptr : in_tensors(step, offset + at);
+  });
   if (step.kind == StepKind::recv) {
     if (incoming != nullptr && chunk.length > 0) {
       std::memcpy(resolve(step.out, offset), incoming, chunk.length);
@@ -303,6 +309,22 @@ void CollectiveRun::receive_chunk(std::uint32_t index, const Chunk& chunk) {
   if (step.finish && operation_.reduce == ReduceOp::avg) {
     divide(operation_.type, out, out, chunk.length, size_);
   }
+}
+
+// Where byte `offset` of what a step receives belongs in the caller's tensors: in the output, or in the
+// input that it is added to. A partial sum that lies in scratch belongs to the input that it is the sum of.
+const std::uint8_t* CollectiveRun::in_tensors(const Step& recv, std::uint64_t offset) {
+  if (recv.out.space != Space::scratch) return resolve(recv.out, offset);
+  if (recv.a.space == Space::input) return resolve(recv.a, offset);
+  // Scaled input lies in scratch block after block. Elsewhere the step is of the whole tensor.
+  const bool blocks = operation_.collective == Collective::reduce_scatter;
+  std::uint64_t at = (blocks ? recv.a.offset : 0) + offset;
+  for (GroupRank k = 0; k < (blocks ? size_ : 1); ++k) {
+    const std::uint64_t bytes = input_block(operation_, k) * element_size(operation_.type);
+    if (at < bytes) return resolve({Space::input, k, 0}, at);
+    at -= bytes;
+  }
+  return nullptr;
 }
 
 bool CollectiveRun::forward_fused(std::uint32_t index, const std::uint8_t* incoming,

@@ -55,6 +55,7 @@ class CollectiveRun {
   std::uint32_t chunks_of(const Step& step) const;
   std::uint32_t chunk_length(const Step& step, std::uint32_t chunk) const;
   std::uint8_t* resolve(const Range& range, std::uint64_t offset);
+  const std::uint8_t* in_tensors(const Step& recv, std::uint64_t offset);
   SlotHeader header_of(const Step& step, std::uint32_t number, std::uint32_t chunk) const;
   bool front_agrees(GroupRank from, const Chunk& chunk, std::int64_t step);
   void prepare_memory(bool scaled);
@@ -68,6 +69,7 @@ class CollectiveRun {
   bool running_ = false;
   OperationId id_;
   Operation operation_;
+  Received received_;            // of the active operation
   std::uint32_t sequence_ = 0;   // number of the active, or else of the next operation
   std::uint32_t ring_base_ = 0;  // ring steps of all operations before this one
   std::uint64_t agreed_count_ = 0;

@@ -29,8 +29,10 @@ class CollectiveExecutor::Impl {
   void close(CommunicatorId id);
   OperationId start(CommunicatorId id, Operation operation);
   bool cancel(OperationId id);
-  void on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length);
-  void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status);
+  void on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length,
+                  const Missing& missing);
+  void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status,
+                     const Missing& missing);
   void lose(JobRank peer, OperationStatus status, const std::string& reason);
 
   Communicator& at(CommunicatorId id) {
@@ -138,9 +140,9 @@ bool CollectiveExecutor::Impl::cancel(OperationId id) {
 }
 
 void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
-                                          std::uint32_t length) {
+                                          std::uint32_t length, const Missing& missing) {
   check_peer(peer);
-  const ChannelEvent event = channels_.on_arrival(peer, immediate, length);
+  const ChannelEvent event = channels_.on_arrival(peer, immediate, length, missing);
   if (event.kind == ChannelEvent::Kind::none) return serve_and_deliver();
   if (event.kind == ChannelEvent::Kind::error) {
     ++protocol_errors_;
@@ -192,7 +194,7 @@ void CollectiveExecutor::Impl::on_arrival(JobRank peer, std::uint32_t immediate,
 }
 
 void CollectiveExecutor::Impl::on_completion(JobRank peer, std::uint64_t write_id,
-                                             WriteStatus status) {
+                                             WriteStatus status, const Missing& missing) {
   check_peer(peer);
   if (status != WriteStatus::ok) {
     lose(peer, OperationStatus::peer_failed,
@@ -200,6 +202,7 @@ void CollectiveExecutor::Impl::on_completion(JobRank peer, std::uint64_t write_i
     deliver();
     return;
   }
+  channels_.counters.sent_bytes_lost += missing.bytes;
   int channel = -1;
   unsigned slot = 0;
   if (!channels_.on_completion(peer, write_id, &channel, &slot) || channel < 0) return;
@@ -305,11 +308,13 @@ void CollectiveExecutor::abort(CommunicatorId id, const std::string& reason) {
   impl_->deliver();
 }
 
-void CollectiveExecutor::on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length) {
-  impl_->on_arrival(peer, immediate, length);
+void CollectiveExecutor::on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length,
+                                    const Missing& missing) {
+  impl_->on_arrival(peer, immediate, length, missing);
 }
-void CollectiveExecutor::on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status) {
-  impl_->on_completion(peer, write_id, status);
+void CollectiveExecutor::on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status,
+                                       const Missing& missing) {
+  impl_->on_completion(peer, write_id, status, missing);
 }
 
 void CollectiveExecutor::on_peer_failure(JobRank peer, const std::string& reason) {
@@ -340,6 +345,8 @@ void CollectiveExecutor::counters(std::vector<CollectiveCounter>& out) const {
                          {"data_writes", c.data_writes},
                          {"data_bytes", c.data_bytes},
                          {"data_arrivals", c.data_arrivals},
+                         {"received_bytes_lost", c.received_bytes_lost},
+                         {"sent_bytes_lost", c.sent_bytes_lost},
                          {"credit_writes", c.credit_writes},
                          {"channels_opened", c.channels_opened},
                          {"channels_closed", c.channels_closed},

@@ -14,6 +14,7 @@
 #include "collective/staging.hpp"
 #include "collective/types.hpp"
 #include "collective/verbs.hpp"
+#include "packet/missing.hpp"
 
 namespace loomnet {
 
@@ -71,9 +72,13 @@ class CollectiveExecutor {
 
   // --- events -----------------------------------------------------------------------------------
   // A peer's write-with-immediate was executed here; in the peer's posting order. `length` and
-  // `immediate` are the peer's word and are checked: garbage fails the peer, by name.
-  void on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length);
-  void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status);
+  // `immediate` are the peer's word and are checked: garbage fails the peer, by name. Missing bytes of the
+  // payload are set to zero before they are used.
+  void on_arrival(JobRank peer, std::uint32_t immediate, std::uint32_t length,
+                  const Missing& missing = {});
+  // `missing` are bytes of the write that have not reached the peer.
+  void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status,
+                     const Missing& missing = {});
   // The peer is gone for a reason only the caller knows.
   void on_peer_failure(JobRank peer, const std::string& reason);
 

@@ -14,9 +14,11 @@ int KeptChunks::take_place(Stream stream) {
   return static_cast<int>(at - places_.begin());
 }
 
-void KeptChunks::add(std::size_t place, std::uint64_t arrival, const std::uint8_t* slot) {
+void KeptChunks::add(std::size_t place, std::uint64_t arrival, const std::uint8_t* slot,
+                     const Missing& missing) {
   Chunk& chunk = places_[place].chunks.emplace_back();
   chunk.arrival = arrival;
+  chunk.missing = missing;
   if (slot != nullptr) chunk.bytes.assign(slot, slot + static_cast<std::uint32_t>(arrival));
 }
 

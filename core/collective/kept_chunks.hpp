@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collective/wire.hpp"
+#include "packet/missing.hpp"
 
 namespace loomnet {
 
@@ -18,13 +19,14 @@ class KeptChunks {
   struct Chunk {
     std::uint64_t arrival;            // immediate << 32 | length
     std::vector<std::uint8_t> bytes;  // of the slot, header included; empty in length-only runs
+    Missing missing;                  // of those bytes
   };
   static constexpr std::size_t kMostStreams = 4096;  // of a correct peer
 
   // A free place for the chunks of `stream`; -1: there are kMostStreams.
   int take_place(Stream stream);
   // `slot` is null in length-only runs.
-  void add(std::size_t place, std::uint64_t arrival, const std::uint8_t* slot);
+  void add(std::size_t place, std::uint64_t arrival, const std::uint8_t* slot, const Missing& missing);
 
   std::size_t places() const { return places_.size(); }
   bool has_chunk(std::size_t place) const { return !places_[place].chunks.empty(); }

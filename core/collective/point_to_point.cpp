@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collective/received.hpp"
+
 namespace loomnet {
 
 PointToPoint::PointToPoint(Communicator& communicator)
@@ -56,11 +58,12 @@ void PointToPoint::fail_all(const OperationResult& result) {
 }
 
 void PointToPoint::done(OperationId id, const Operation& operation, GroupRank source,
-                        std::uint32_t tag) {
+                        std::uint32_t tag, Received received) {
   OperationResult result;
   result.source = source;
   result.tag = tag;
   result.cookie = operation.cookie;
+  result.received = std::move(received);
   communicator_.finish(id, std::move(result));
 }
 
@@ -219,6 +222,7 @@ bool PointToPoint::take_first(GroupRank from, const Chunk& chunk) {
   first.tag = chunk.sequence_low;
   first.whole = chunk.last;
   first.bytes = chunk.last ? chunk.length : 0;
+  if (chunk.missing != nullptr) first.missing = *chunk.missing;
   if (chunk.header != nullptr) {
     SlotHeader header;
     if (!read_header(from, chunk, &header)) return false;
@@ -282,9 +286,12 @@ bool PointToPoint::deliver(const Posted& posted, const Announced& first,
   if (payload != nullptr && first.length > 0) {
     std::memcpy(op.output.parts[0], payload, first.length);
   }
+  Received received;
+  add_received(received, first.length, first.missing.any() ? &first.missing : nullptr,
+               [&](std::uint32_t at) { return payload == nullptr ? nullptr : op.output.parts[0] + at; });
   if (first.whole) {
     ++communicator_.counters().messages_received;
-    done(posted.id, op, first.from, first.tag);
+    done(posted.id, op, first.from, first.tag, std::move(received));
     return true;
   }
   Incoming incoming;
@@ -294,6 +301,7 @@ bool PointToPoint::deliver(const Posted& posted, const Announced& first,
   incoming.chunk = 1;
   incoming.bytes = bytes;
   incoming.received = first.length;
+  incoming.from_peer = std::move(received);
   peers_[first.from].incoming.push_back(std::move(incoming));
   ++communicator_.counters().cleared_messages;
   communicator_.channels().clear_to_send(
@@ -326,11 +334,14 @@ bool PointToPoint::take_next(GroupRank from, const Chunk& chunk) {
   if (chunk.payload() != nullptr) {
     std::memcpy(it->operation.output.parts[0] + it->received, chunk.payload(), chunk.length);
   }
+  add_received(it->from_peer, chunk.length, chunk.missing, [&](std::uint32_t at) {
+    return chunk.payload() == nullptr ? nullptr : it->operation.output.parts[0] + it->received + at;
+  });
   it->received += chunk.length;
   ++it->chunk;
   if (it->received == it->bytes) {
     ++communicator_.counters().messages_received;
-    done(it->id, it->operation, from, it->operation.tag);
+    done(it->id, it->operation, from, it->operation.tag, std::move(it->from_peer));
     list.erase(it);
   }
   return true;

@@ -47,6 +47,7 @@ class PointToPoint {
     Operation operation;
     std::uint32_t number = 0, chunk = 0;
     std::uint64_t bytes = 0, received = 0;
+    Received from_peer;
   };
   // A first chunk, as announced.
   struct Announced {
@@ -56,6 +57,7 @@ class PointToPoint {
     std::uint64_t bytes = 0;  // of the whole message; lengths only: 0 unless it is `whole`
     std::uint32_t length = 0; // of this chunk
     bool whole = false;
+    Missing missing;
     std::vector<std::uint8_t> payload;
   };
   struct Peer {
@@ -72,7 +74,8 @@ class PointToPoint {
   bool take_first(GroupRank from, const Chunk& chunk);
   bool take_next(GroupRank from, const Chunk& chunk);
   bool deliver(const Posted& posted, const Announced& first, const std::uint8_t* payload);
-  void done(OperationId id, const Operation& operation, GroupRank source, std::uint32_t tag);
+  void done(OperationId id, const Operation& operation, GroupRank source, std::uint32_t tag,
+            Received received);
   bool garbage(GroupRank from, const char* what);
   bool read_header(GroupRank from, const Chunk& chunk, SlotHeader* header);
 

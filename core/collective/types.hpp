@@ -109,12 +109,33 @@ enum class OperationStatus : std::uint8_t {
 inline constexpr std::size_t kOperationStatuses = 7;
 std::string_view to_string(OperationStatus status);
 
+// Bytes of the caller's tensors for which a peer's bytes were lost; the lost bytes count as zeros.
+struct MissingBytes {
+  const std::uint8_t* at = nullptr;
+  std::uint64_t length = 0;
+};
+
+// What an operation has received from its peers.
+struct Received {
+  std::uint64_t expected = 0;   // payload bytes that peers have sent for it
+  std::uint64_t delivered = 0;  // of them, those that have arrived
+  // In order of arrival, in whole elements: it may be more than what was lost. Empty in length-only runs.
+  std::vector<MissingBytes> missing;
+
+  void add(const Received& other) {
+    expected += other.expected;
+    delivered += other.delivered;
+    missing.insert(missing.end(), other.missing.begin(), other.missing.end());
+  }
+};
+
 struct OperationResult {
   OperationStatus status = OperationStatus::ok;
   GroupRank source = 0;     // recv: the sender
   std::uint32_t tag = 0;    // send, recv
   std::uint64_t cookie = 0; // Operation::cookie
   std::string message;      // empty when ok
+  Received received;        // where ok
 };
 
 // "all_reduce(float32, 3 elements, sum)"

@@ -104,6 +104,9 @@ void check_operation(const Operation& op, GroupRank rank, std::uint32_t size, bo
       refuse(describe(op) + ": tags are below 8192 where only lengths move");
     }
   };
+  if (!(op.attributes.loss_tolerance >= 0 && op.attributes.loss_tolerance <= 1)) {
+    refuse(describe(op) + ": loss_tolerance must be a share from 0 to 1");
+  }
   switch (op.collective) {
     case Collective::all_reduce: reduces(); input(1); output(1); break;
     case Collective::reduce_scatter: {

@@ -9,7 +9,8 @@
 
 namespace loomnet {
 
-// One RDMA write-with-immediate. Reliable; executed at the peer in posting order.
+// One RDMA write-with-immediate, executed at the peer in posting order. Reliable, but for payload bytes
+// within Attributes::loss_tolerance.
 struct Write {
   std::uint64_t id = 0;            // given back in CollectiveExecutor::on_completion
   // In local staging, unchanged until completion; null: length only.

@@ -10,7 +10,7 @@
 namespace loomnet::rank {
 
 inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
-inline constexpr std::uint32_t kAbiVersion = 3;
+inline constexpr std::uint32_t kAbiVersion = 4;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMaxWorld = 4096;  // below 2^16, see NoticeKind::came
@@ -86,24 +86,30 @@ inline constexpr std::uint64_t kNoData = ~0ull;
 struct CompletionEntry {
   std::uint64_t id;
   std::int64_t at_ps;
+  std::uint64_t missing_extents[2];  // this and the two that follow: loomnet::Missing
+  std::uint32_t missing_bytes;
+  std::uint32_t missing_extent;
   std::uint32_t peer;
   std::uint32_t length;
   std::uint16_t channel;
   std::uint8_t status;  // loomnet::Status
   std::uint8_t reserved[5];
 };
-static_assert(sizeof(CompletionEntry) == 32);
+static_assert(sizeof(CompletionEntry) == 56);
 
 // NIC to rank: a peer's write-with-immediate has been placed.
 struct ArrivalEntry {
   std::uint64_t offset;
   std::int64_t at_ps;
+  std::uint64_t missing_extents[2];  // as in CompletionEntry
+  std::uint32_t missing_bytes;
+  std::uint32_t missing_extent;
   std::uint32_t peer;
   std::uint32_t length;
   std::uint32_t immediate;
   std::uint32_t channel;
 };
-static_assert(sizeof(ArrivalEntry) == 32);
+static_assert(sizeof(ArrivalEntry) == 56);
 
 // Rank to run: what the job did, whichever transport carries its traffic.
 enum class MarkKind : std::uint32_t {

@@ -19,6 +19,11 @@ std::string describe_gone(const NoticeEntry& n) {
   return (reason == GoneReason::exited ? "has " : "was ") + std::string(to_string(reason));
 }
 
+template <typename Entry>
+Missing missing_of(const Entry& e) {
+  return {e.missing_bytes, e.missing_extent, {e.missing_extents[0], e.missing_extents[1]}};
+}
+
 }  // namespace
 
 RankClient::RankClient(Memory& memory, Waker& engine_wake)
@@ -109,12 +114,12 @@ void RankClient::feed_arrival(CollectiveExecutor& executor, const ArrivalEntry& 
     from.early[arrival.channel].push_back(arrival);
     return;
   }
-  executor.on_arrival(arrival.peer, arrival.immediate, arrival.length);
+  executor.on_arrival(arrival.peer, arrival.immediate, arrival.length, missing_of(arrival));
   next();
   while (!from.early[from.next_in].empty()) {
     const ArrivalEntry early = from.early[from.next_in].front();
     from.early[from.next_in].pop_front();
-    executor.on_arrival(early.peer, early.immediate, early.length);
+    executor.on_arrival(early.peer, early.immediate, early.length, missing_of(early));
     next();
   }
 }
@@ -139,16 +144,20 @@ bool RankClient::poll(CollectiveExecutor* executor) {
     any = true;
     for (std::size_t i = 0; i < ended; ++i) {
       const CompletionEntry& c = completions[i];
-      if (c.peer >= world || c.status > static_cast<std::uint8_t>(WriteStatus::flushed)) {
+      const Missing missing = missing_of(c);
+      if (c.peer >= world || c.status > static_cast<std::uint8_t>(WriteStatus::flushed) ||
+          !missing.sound(c.length)) {
         fail(executor, "the NIC wrote a malformed completion");
         return true;
       }
       if (outstanding_ > 0) --outstanding_;
-      if (executor) executor->on_completion(c.peer, c.id, static_cast<WriteStatus>(c.status));
+      if (executor) {
+        executor->on_completion(c.peer, c.id, static_cast<WriteStatus>(c.status), missing);
+      }
     }
     for (std::size_t i = 0; i < arrived; ++i) {
       const ArrivalEntry& a = arrivals[i];
-      if (a.peer >= world || a.channel >= channels) {
+      if (a.peer >= world || a.channel >= channels || !missing_of(a).sound(a.length)) {
         fail(executor, "the NIC wrote a malformed arrival");
         return true;
       }

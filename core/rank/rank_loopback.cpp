@@ -2,8 +2,10 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <stdexcept>
 
 #include "collective/executor.hpp"
 
@@ -100,11 +102,40 @@ std::vector<MarkEntry> LoopbackNic::take_marks(std::uint32_t rank) {
   return std::exchange(hosts_.at(rank)->marks, {});
 }
 
+void LoopbackNic::lose(std::uint32_t packet, std::uint32_t every) {
+  if (packet == 0) throw std::invalid_argument("lose: packet must be 1 byte or more");
+  const std::lock_guard lock(mutex_);
+  packet_ = packet;
+  lose_every_ = until_loss_ = every;
+}
+
+// Packet by packet, so that some can be lost.
+Missing LoopbackNic::copy(const WorkRequest& r, std::uint8_t* target) {
+  if (lose_every_ == 0 || r.attributes.loss_tolerance == 0) {
+    if (r.local && target) std::memcpy(target, r.local, r.length);
+    return {};
+  }
+  Missing missing = Missing::of(r.length, packet_);
+  const double most = static_cast<double>(r.length - r.framing) * r.attributes.loss_tolerance;
+  for (std::uint32_t at = 0; at < r.length; at += packet_) {
+    const std::uint32_t bytes = std::min(packet_, r.length - at);
+    const bool may = attributes_at(r.attributes, r.framing, at).loss_tolerance > 0;
+    if (may && missing.bytes + bytes <= most && --until_loss_ == 0) {
+      until_loss_ = lose_every_;
+      missing.add(at, bytes);
+    } else if (r.local && target) {
+      std::memcpy(target + at, r.local + at, bytes);
+    }
+  }
+  return missing;
+}
+
 void LoopbackNic::move(Host& from, const RankWork& work, Picoseconds now) {
   Host& to = *hosts_[work.peer];
   const WorkRequest& r = work.request;
   Status status = Status::ok;
   std::uint8_t* target = nullptr;
+  Missing missing;
   const std::uint64_t row = layout_.receive_row(from.port.rank());
   if (r.remote_address >= row && r.remote_address + r.length <= row + layout_.row_bytes()) {
     target = to.port.resolve(r.remote_address, r.length);
@@ -112,17 +143,20 @@ void LoopbackNic::move(Host& from, const RankWork& work, Picoseconds now) {
   if (r.length != 0 && !target) {
     status = Status::remote_access_error;
   } else {
-    if (r.local && target) std::memcpy(target, r.local, r.length);
-    bytes_ += r.length;
+    missing = copy(r, target);
+    bytes_ += r.length - missing.bytes;
     if (r.opcode == Opcode::write_with_immediate) {
       to.port.arrived({.qp = qp_of(from.port.rank(), work.channel),
                        .immediate = r.immediate,
                        .length = r.length,
-                       .address = r.remote_address},
+                       .address = r.remote_address,
+                       .missing = missing},
                       now);
     }
   }
-  from.port.complete({.qp = work.qp, .status = status, .id = r.id, .length = r.length}, now);
+  from.port.complete({.qp = work.qp, .status = status, .id = r.id, .length = r.length,
+                      .missing = missing},
+                     now);
 }
 
 bool LoopbackNic::pass(Picoseconds now) {

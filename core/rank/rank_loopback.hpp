@@ -39,6 +39,9 @@ class LoopbackNic {
   void last_step(std::uint32_t step);
   // A stalled wire keeps taking requests and completes none.
   void set_stalled(bool stalled);
+  // From now on writes go in packets of `packet` bytes, and of the packets that may be lost each `every`-th
+  // is, as far as the write's tolerance goes. 0: none.
+  void lose(std::uint32_t packet, std::uint32_t every);
 
   RankFault fault(std::uint32_t rank) const;
   std::vector<MarkEntry> take_marks(std::uint32_t rank);
@@ -64,6 +67,7 @@ class LoopbackNic {
   void run();
   bool pass(Picoseconds now);
   void move(Host& from, const RankWork& work, Picoseconds now);
+  Missing copy(const WorkRequest& request, std::uint8_t* target);
   void tell_gone(std::uint32_t rank, GoneReason reason);
 
   StagingLayout layout_;
@@ -72,6 +76,7 @@ class LoopbackNic {
   EventFd control_;
   mutable std::mutex mutex_;  // hosts_ against the test's calls
   bool stalled_ = false;
+  std::uint32_t packet_ = 4096, lose_every_ = 0, until_loss_ = 0;
   std::atomic<bool> stop_{false}, all_waiting_{false};
   std::atomic<std::uint64_t> bytes_{0};
   std::thread thread_;

@@ -166,8 +166,12 @@ void RankPort::complete(const Completion& completion, Picoseconds now) {
   if (!alive()) return;
   const auto route = routes_.find(completion.qp);
   if (route == routes_.end()) return;
+  const Missing& missing = completion.missing;
   const CompletionEntry entry{.id = completion.id,
                               .at_ps = now.count,
+                              .missing_extents = {missing.extents[0], missing.extents[1]},
+                              .missing_bytes = missing.bytes,
+                              .missing_extent = missing.extent,
                               .peer = route->second.peer,
                               .length = completion.length,
                               .channel = route->second.channel,
@@ -183,8 +187,12 @@ void RankPort::arrived(const Arrival& arrival, Picoseconds now) {
   if (!alive()) return;
   const auto route = routes_.find(arrival.qp);
   if (route == routes_.end()) return;
+  const Missing& missing = arrival.missing;
   const ArrivalEntry entry{.offset = arrival.address,
                            .at_ps = now.count,
+                           .missing_extents = {missing.extents[0], missing.extents[1]},
+                           .missing_bytes = missing.bytes,
+                           .missing_extent = missing.extent,
                            .peer = route->second.peer,
                            .length = arrival.length,
                            .immediate = arrival.immediate,
@@ -194,6 +202,7 @@ void RankPort::arrived(const Arrival& arrival, Picoseconds now) {
   }
   ++counters_.arrivals;
   counters_.arrival_bytes += arrival.length;
+  counters_.missing_bytes += missing.bytes;
 }
 
 void RankPort::notify(const NoticeEntry& notice) {

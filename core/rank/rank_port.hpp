@@ -45,6 +45,7 @@ class RankPort {
  public:
   struct Counters {
     std::uint64_t requests = 0, request_bytes = 0, completions = 0, arrivals = 0, arrival_bytes = 0,
+                  missing_bytes = 0,  // of arrivals
                   marks = 0, notices = 0, wakes = 0, refused_after_fault = 0;
   };
 

@@ -174,6 +174,7 @@ void RankSession::finished(OperationId id, const OperationResult& result) {
 
 void RankSession::account(const WorkPtr& work, const OperationResult& result) {
   work->source = result.source;
+  work->received.add(result.received);
   if (result.status != OperationStatus::ok && work->status == OperationStatus::ok) {
     work->status = result.status;
     work->message = result.message;

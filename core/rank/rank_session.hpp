@@ -37,6 +37,7 @@ struct Work {
   OperationStatus status = OperationStatus::ok;
   std::string message;
   GroupRank source = 0;       // of a receive
+  Received received;          // of all its operations
   std::atomic<bool> done{false};
 
  private:

@@ -169,6 +169,7 @@ void Recorder::completed(std::uint32_t host, const Completion& completion, Picos
   if (message == list.end()) return;  // not in the sample
   message->completed = now;
   message->status = static_cast<std::uint8_t>(completion.status);
+  message->missing_bytes = completion.missing.bytes;
   messages_.push_back(*message);
   list.erase(message);
   --open_message_count_;

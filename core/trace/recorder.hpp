@@ -46,6 +46,7 @@ class Recorder final : public Tap {
     std::uint64_t id;
     Picoseconds posted, completed;  // kNever while open
     std::uint8_t status = 0;
+    std::uint32_t missing_bytes = 0;
   };
   // One packet on one link: from offer to the end of its serialisation, or dropped there.
   struct Hop {

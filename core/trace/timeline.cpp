@@ -253,6 +253,7 @@ void Timeline::write_messages() {
         {"end_ps", end.count},
     };
     add_stated(arguments, m.attributes);
+    if (m.missing_bytes > 0) arguments.push_back({"missing_bytes", m.missing_bytes});
     const auto packets = of_message_.find(m.number);
     const std::uint64_t operation[] = {message_flow(m.number)};
     out_.begin(

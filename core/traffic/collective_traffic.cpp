@@ -58,14 +58,14 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     now_ = now;
     const JobRank peer = peer_of(c.qp);
     if (peer == kNobody) return;
-    executor_->on_completion(peer, c.id, static_cast<WriteStatus>(c.status));
+    executor_->on_completion(peer, c.id, static_cast<WriteStatus>(c.status), c.missing);
     flush(now);
   }
   void on_arrival(const Arrival& a, Picoseconds now) override {
     now_ = now;
     const JobRank peer = peer_of(a.qp);
     if (peer == kNobody) return;
-    executor_->on_arrival(peer, a.immediate, a.length);
+    executor_->on_arrival(peer, a.immediate, a.length, a.missing);
     flush(now);
   }
 
@@ -154,6 +154,8 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
       job_.network_.events().stop();
       return;
     }
+    job_.expected_bytes_ += result.received.expected;
+    job_.delivered_bytes_ += result.received.delivered;
     check();
     iterations_.push_back({began_, now_});
     if (rank_ == 0) job_.network_.events().stop();  // run_until returns after every iteration

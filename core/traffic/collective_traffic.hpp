@@ -54,6 +54,9 @@ class CollectiveTraffic final : public EventHandler {
   const std::vector<Iteration>& iterations(JobRank rank) const;
   // Elements that differed from the expected result, over all ranks and repeats (payload only).
   std::uint64_t wrong() const { return wrong_; }
+  // Payload bytes that the ranks' finished repeats were sent, and those of them that arrived.
+  std::uint64_t expected_bytes() const { return expected_bytes_; }
+  std::uint64_t delivered_bytes() const { return delivered_bytes_; }
   // Ranks whose operation failed, with the first message.
   std::uint64_t errors() const { return errors_; }
   const std::string& first_error() const { return first_error_; }
@@ -69,6 +72,7 @@ class CollectiveTraffic final : public EventHandler {
   std::vector<std::unique_ptr<Member>> members_;
   std::size_t finished_ = 0;
   std::uint64_t wrong_ = 0;
+  std::uint64_t expected_bytes_ = 0, delivered_bytes_ = 0;
   std::uint64_t errors_ = 0;
   std::string first_error_;
 };

@@ -12,6 +12,7 @@
 
 #include "clock/time.hpp"
 #include "packet/frame_protocol.hpp"
+#include "packet/missing.hpp"
 #include "packet/packet.hpp"
 #include "transport/observer.hpp"
 
@@ -27,6 +28,10 @@ enum class Opcode : std::uint8_t { write, write_with_immediate };
 
 // What a rank asks of its NIC. `local` must stay valid and unchanged until the completion; a null
 // `local` moves lengths only, timed the same.
+//
+// A transport may give up bytes of a request where Attributes::loss_tolerance is above 0: at most that share
+// of the bytes behind the framing, and only bytes of packets whose own loss_tolerance is above 0. It reports
+// them in the completion and in the arrival. A transport that loses nothing reports nothing.
 struct WorkRequest {
   std::uint64_t id = 0;            // given back in the completion
   const std::uint8_t* local = nullptr;
@@ -58,14 +63,18 @@ struct Completion {
   Status status = Status::ok;
   std::uint64_t id = 0;      // WorkRequest::id
   std::uint32_t length = 0;  // bytes of the request
+  Missing missing{};         // of them, those that were lost within the tolerance; where the status is ok
+  std::uint32_t delivered() const { return length - missing.bytes; }
 };
 
 // A write-with-immediate executed at the receiver: in the order the sender posted them.
 struct Arrival {
   QpNumber qp = 0;
   std::uint32_t immediate = 0;
-  std::uint32_t length = 0;
+  std::uint32_t length = 0;  // bytes of the request
   std::uint64_t address = 0;
+  Missing missing{};         // of them, those that were lost within the tolerance and are not written
+  std::uint32_t delivered() const { return length - missing.bytes; }
 };
 
 // One path choice inside the fabric, as uSIDs behind the plane's 32-bit block

@@ -1,5 +1,6 @@
 // Fuzzes the NIC's side of a rank's shared memory: whatever the rank wrote there, requests that get
-// through lie inside its region and name a bound queue pair.
+// through lie inside its region, name a bound queue pair and state attributes within their ranges. Missing
+// bytes that a rank takes for sound lie within their write.
 #include <array>
 #include <cstdint>
 #include <cstdlib>
@@ -8,6 +9,37 @@
 #include "rank/rank_port.hpp"
 
 using namespace loomnet;
+
+namespace {
+
+void check(const WorkRequest& r) {
+  const Attributes& a = r.attributes;
+  if (!(a.loss_tolerance >= 0 && a.loss_tolerance <= 1) || r.framing > r.length || a.job != 0) std::abort();
+  const std::uint64_t payload = r.length - r.framing;
+  if (a.step_bytes == 0 && (a.step_offset != 0 || a.ring_step != 0)) std::abort();
+  if (a.step_bytes != 0 && (a.step_offset > a.step_bytes || payload > a.step_bytes - a.step_offset)) {
+    std::abort();
+  }
+  for (const std::uint32_t at : {0u, r.framing, r.length}) {
+    const Attributes packet = attributes_at(a, r.framing, at);
+    if (at < r.framing ? packet.loss_tolerance != 0 : packet.step_offset > a.step_bytes) std::abort();
+  }
+}
+
+// Any 24 bytes, as the NIC might write them.
+Missing check_missing(const std::uint8_t* data, std::uint32_t length) {
+  Missing missing;
+  std::memcpy(&missing, data, sizeof missing);
+  if (!missing.sound(length)) return {};
+  std::uint32_t at = 0;
+  missing.each_run(length, [&](std::uint32_t begin, std::uint32_t end) {
+    if (begin < at || begin >= end || end > length) std::abort();
+    at = end;
+  });
+  return missing;
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   auto memory = rank::Memory::create({.rank = 0, .world = 3, .submissions = 8, .completions = 8,
@@ -38,8 +70,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const WorkRequest& r = batch[i].request;
       const auto* begin = reinterpret_cast<const std::uint8_t*>(memory.staging().data());
       if (batch[i].qp != 16) std::abort();
+      check(r);
       if (r.local && (r.local < begin || r.local + r.length > begin + 4096)) std::abort();
-      port.complete({.qp = 16, .id = r.id, .length = r.length}, {});
+      const Missing missing = check_missing(data + at - sizeof(Missing), r.length);
+      port.complete({.qp = 16, .id = r.id, .length = r.length, .missing = missing}, {});
     }
     port.poll_marks(marks);
     port.arrived({.qp = 16, .length = 1}, {});

@@ -58,13 +58,31 @@ class RankWork:
     @property
     def bytes(self) -> int: ...
     @property
+    def delivered(self) -> int:
+        """
+        Of the bytes expected, those that have arrived.
+        """
+
+    @property
     def done(self) -> bool: ...
     @property
     def ended_ns(self) -> int: ...
     @property
+    def expected(self) -> int:
+        """
+        Payload bytes that peers have sent for it.
+        """
+
+    @property
     def id(self) -> int: ...
     @property
     def message(self) -> str: ...
+    @property
+    def missing(self) -> list[tuple[int, int]]:
+        """
+        [(address, bytes)] in the operations' memory for which a peer's bytes were lost.
+        """
+
     @property
     def name(self) -> str: ...
     @property
@@ -134,9 +152,13 @@ class RankSession:
         ],
         timeout_ns: int,
         asked: bool = True,
+        layer: int | None = None,
+        priority: int = 0,
+        loss_tolerance: float = 0.0,
+        tag: int = 0,
     ) -> RankWork:
         """
-        operations: [(collective, data type, reduction, count, inputs, outputs, input counts, output counts, root, peer, tag, factor)]. Memory must live until the work is done.
+        operations: [(collective, data type, reduction, count, inputs, outputs, input counts, output counts, root, peer, tag, factor)]. Memory must live until the work is done. The arguments from layer on are attributes of all of them.
         """
 
     def use_dilation(self, dilation: float) -> None: ...

@@ -5,6 +5,9 @@ training script holds nothing of Loomnet. Inside a run the launcher's environmen
 variables of :mod:`loomnet.base.rank_environment`.
 
 Outside a run only the name ``loomnet`` is registered; making a group of it says what to do.
+
+A script needs nothing of this package. One that has more to say of its traffic may use
+:func:`attributes` and :mod:`loomnet.torch.hooks`.
 """
 
 from __future__ import annotations
@@ -13,8 +16,18 @@ import os
 import sys
 
 from loomnet.base import rank_environment as env
+from loomnet.torch.work_attributes import attributes
 
-__all__ = ["autoload"]
+__all__ = ["attributes", "autoload"]
+
+
+def __getattr__(name: str) -> object:
+    # Only when asked for: torch imports this package, and torch.distributed takes time.
+    if name == "hooks":
+        import importlib
+
+        return importlib.import_module("loomnet.torch.hooks")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def autoload() -> None:

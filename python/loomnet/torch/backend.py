@@ -25,6 +25,7 @@ from loomnet.torch.rendezvous import chosen, meet
 from loomnet.torch.skip import skip_in_dynamo
 from loomnet.torch.sparse import allreduce_sparse
 from loomnet.torch.work import CoalescedWork, FinishedWork, LoomnetWork
+from loomnet.torch.work_attributes import record_call, stated
 
 Tensors = list[torch.Tensor]
 _RECENT = 512  # small works kept referenced: C++ may outlive Python's last reference
@@ -99,13 +100,14 @@ class LoomnetGroup(NamedGroup):
             raise _connection.error(f"loomnet: group {self._name} has been shut down")
         record = self._record(title, tensors)
         try:
-            raw = self._session.start(self._communicator, call.operations, limit, asked)
+            raw = self._session.start(self._communicator, call.operations, limit, asked, *stated())
         except ValueError as error:
             end(record)
             raise InvalidCall(f"loomnet: {error}") from None
         except BaseException:
             end(record)
             raise
+        record_call(raw, call.written)
         work = LoomnetWork(self._link, raw, result, call.keep, call.after, record)
         self._link.hold(work)
         if record is not None:

@@ -13,6 +13,7 @@ import torch
 from torch.distributed import ReduceOp
 
 from loomnet.torch.errors import InvalidCall
+from loomnet.torch.work_attributes import Written
 
 _TYPES = {
     torch.bool: "bool", torch.uint8: "uint8", torch.int8: "int8", torch.int16: "int16",
@@ -73,6 +74,7 @@ class Call:
         self.operations: list[tuple[Any, ...]] = []
         self.keep: list[Any] = []
         self.after: list[Callable[[], None]] = []
+        self.written: list[Written] = []
 
     def add(self, collective: str, dtype: torch.dtype, count: int, inputs: Sequence[int] = (),
             outputs: Sequence[int] = (), *, input_counts: Sequence[int] = (),
@@ -110,6 +112,9 @@ class Call:
     def write(self, tensor: torch.Tensor, slot: int = 0) -> int:
         """Pointer to contiguous memory that ends up in the tensor. At `slot`, memory may be read
         too: it is where this rank's own contribution to the output stands."""
+        return self._writes(tensor, self._write(tensor, slot))
+
+    def _write(self, tensor: torch.Tensor, slot: int) -> int:
         tensor = self._dense(tensor)
         self.keep.append(tensor)
         if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
@@ -125,6 +130,9 @@ class Call:
 
     def update(self, tensor: torch.Tensor) -> int:
         """Pointer to memory that is read and then written."""
+        return self._writes(tensor, self._update(tensor))
+
+    def _update(self, tensor: torch.Tensor) -> int:
         tensor = self._dense(tensor)
         self.keep.append(tensor)
         if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
@@ -153,6 +161,10 @@ class Call:
             if writes:
                 written = max(written, end)
         return False
+
+    def _writes(self, tensor: torch.Tensor, pointer: int) -> int:
+        self.written.append(Written(pointer, tuple(tensor.shape), tensor.element_size()))
+        return pointer
 
     def _copy_back(self, tensor: torch.Tensor, scratch: torch.Tensor) -> int:
         def copy() -> None:

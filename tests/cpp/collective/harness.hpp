@@ -70,10 +70,10 @@ class World {
       at(pair.first).on_completion(pair.second, write.write.id, WriteStatus::ok);
       return true;
     }
-    place(pair.first, pair.second, write);
+    const Missing missing = place(pair.first, pair.second, write);
     const Write w = write.write;
     pipe.delivered.push_back(std::move(write));
-    at(pair.second).on_arrival(pair.first, w.immediate, w.length);
+    at(pair.second).on_arrival(pair.first, w.immediate, w.length, missing);
     return true;
   }
 
@@ -83,9 +83,14 @@ class World {
     EXPECT_TRUE(busy_.empty()) << "did not come to rest";
   }
 
+  // Writes go in packets of so many bytes, and a third of the packets that may be lost are.
+  void lose(std::uint32_t packet) { packet_ = packet; }
+  std::uint64_t lost() const { return lost_; }
+
   // What rank `from` would send by hand: a misbehaving peer.
-  void forge(JobRank from, JobRank to, std::uint32_t immediate, std::uint32_t length) {
-    at(to).on_arrival(from, immediate, length);
+  void forge(JobRank from, JobRank to, std::uint32_t immediate, std::uint32_t length,
+             const Missing& missing = {}) {
+    at(to).on_arrival(from, immediate, length, missing);
   }
   std::uint8_t* staging(JobRank r) { return ends_[r]->staging.data(); }
   // Cuts one direction: what is in flight is lost and its writes fail.
@@ -166,16 +171,32 @@ class World {
     busy_.insert({from, to});
   }
 
-  void place(JobRank from, JobRank to, const InFlight& f) {
+  Missing place(JobRank from, JobRank to, const InFlight& f) {
     (void)from;
-    if (f.write.length > 0 && bytes_) {
-      std::memcpy(ends_[to]->staging.data() + f.write.remote_offset, f.write.local, f.write.length);
+    const Write& w = f.write;
+    if (w.length == 0) return {};
+    if (packet_ == 0 || w.attributes.loss_tolerance == 0) {
+      if (bytes_) std::memcpy(ends_[to]->staging.data() + w.remote_offset, w.local, w.length);
+      return {};
     }
+    Missing missing = Missing::of(w.length, packet_);
+    for (std::uint32_t at = 0; at < w.length; at += packet_) {
+      const std::uint32_t bytes = std::min(packet_, w.length - at);
+      if (attributes_at(w.attributes, w.framing, at).loss_tolerance > 0 && random_.below(3) == 0) {
+        missing.add(at, bytes);
+      } else if (bytes_) {
+        std::memcpy(ends_[to]->staging.data() + w.remote_offset + at, w.local + at, bytes);
+      }
+    }
+    lost_ += missing.bytes;
+    return missing;
   }
 
   StagingLayout layout_;
   RandomStream random_;
   bool bytes_;
+  std::uint32_t packet_ = 0;
+  std::uint64_t lost_ = 0;
   std::vector<std::unique_ptr<Endpoint>> ends_;
   std::map<std::pair<JobRank, JobRank>, Pipe> pipes_;
   std::set<std::pair<JobRank, JobRank>> busy_;

@@ -101,6 +101,28 @@ TEST_F(Wire, AWorkRequestArrivesCheckedAndResolved) {
   EXPECT_EQ(port.fault(), RankFault::none);
 }
 
+TEST_F(Wire, MissingBytesReachTheRank) {
+  Missing missing = Missing::of(64, 16);
+  missing.add(16, 16);
+  missing.add(48, 16);
+  post(good(42));
+  ASSERT_EQ(port.poll(batch), 1u);
+  port.complete({.qp = 10, .id = 42, .length = 64, .missing = missing}, {});
+  port.arrived({.qp = 10, .length = 64, .missing = missing}, {});
+  port.flush({});
+  std::array<CompletionEntry, 4> completed;
+  std::array<ArrivalEntry, 4> arrived;
+  ASSERT_EQ(completions.pop(completed), 1u);
+  ASSERT_EQ(arrivals.pop(arrived), 1u);
+  const auto same = [&](const auto& entry) {
+    return missing == Missing{entry.missing_bytes, entry.missing_extent,
+                              {entry.missing_extents[0], entry.missing_extents[1]}};
+  };
+  EXPECT_TRUE(same(completed[0]));
+  EXPECT_TRUE(same(arrived[0]));
+  EXPECT_EQ(port.counters().missing_bytes, 32u);
+}
+
 TEST_F(Wire, BothViewsAreTheSameBytes) {
   std::memcpy(seen.staging().data() + 100, "payload", 7);
   EXPECT_EQ(std::memcmp(port.resolve(100, 7), "payload", 7), 0);

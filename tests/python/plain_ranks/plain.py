@@ -13,7 +13,7 @@ RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 PAGE = 4096
 RANK_WORDS, ENGINE_WORDS, RINGS = PAGE, 2 * PAGE, 3 * PAGE
 RING_NAMES = ("submissions", "completions", "arrivals", "marks", "notices")
-ENTRY_BYTES = (96, 32, 32, 40, 16)
+ENTRY_BYTES = (96, 56, 56, 40, 16)
 MARK = struct.Struct("<IIqQQQ")
 
 
