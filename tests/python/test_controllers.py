@@ -199,6 +199,8 @@ def answering(value):
 BREACHES = {
     "an exception": (broken(advance=lambda self, now, view: view.jobs["x"]),
                      "advance raised KeyError: 'x' (test_controllers.py:"),
+    "a link that is not there": (broken(advance=lambda self, now, view: view.link("a->b")),
+                                 'advance raised view.link: no direction "a->b"; nearest: '),
     "a generator that raises": (broken(advance=lambda self, now, view: (1 / 0 for _ in "a")),
                                 "advance raised ZeroDivisionError: division by zero (test_"),
     "no list": (answering(5), "advance gave 5, which is no list of changes"),
@@ -287,3 +289,53 @@ def test_a_cell_that_runs_again_registers_again(tmp_path):
 
         ln.plugin.controller("again")(Again)
     assert go(tmp_path, [ln.controller("again", every="1 ms")])["errors"] == 0
+
+
+def test_what_a_controller_says_again_and_again_is_done_once(tmp_path):
+    class Same:
+        def advance(self, now, view):
+            return [ln.change.routes(avoid=["p0.spine0"]), ln.change.switch("p0.spine0", up=False)]
+
+    ln.plugin.controller("same")(Same)
+    job = ln.AllReduce("200 kB", 4, "mrc", compute="1 ms")
+    often, seldom = (go(tmp_path / every, [ln.controller("same", every=f"{every} ms")], job=job)
+                     for every in ("0.1", "100"))
+    assert often["errors"] == 0
+    assert often.data.totals == seldom.data.totals and str(often.metrics) == str(seldom.metrics)
+
+
+SCENARIO = """
+import loomnet as ln
+
+@ln.plugin.controller("cuts")
+class Cuts:
+    def __init__(self, at=10**9):
+        self.at = at
+
+    def advance(self, now, view):
+        return ln.change.link("h0--p0.leaf0", rate=0.5 if now >= self.at else 1.0)
+
+@ln.plugin.congestion("steady")
+class Steady(ln.plugin.Congestion):
+    pass
+
+@ln.scenario
+def cut(lab: ln.Lab):
+    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate="10 Gb/s",
+                              delay="5 us")
+    r = lab.run(fabric, ln.AllReduce("2 MB", 6, "tcp"), tcp={"cc": "steady"},
+                controllers=[ln.controller("cuts", every="0.5 ms")])
+    lab.metric("last_s", r.data.iterations[-1].length_ps / 1e12, unit="s")
+"""
+
+
+def test_a_scenario_with_plug_ins_runs_twice_and_replays(tmp_path, monkeypatch, capsys):
+    from loomnet.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cut.py").write_text(SCENARIO)
+    for name in "ab":
+        assert main(["run", "cut.py", "--seed", "3", "--json", f"{name}.json"]) == 0
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    [first, _] = sorted((tmp_path / "runs").iterdir())
+    assert main(["replay", str(first)]) == 0, capsys.readouterr()

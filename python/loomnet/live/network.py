@@ -8,11 +8,18 @@ import os
 import resource
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, assert_never
 
 import loomnet._core as _core
 from loomnet.base.errors import PrivilegeError, UnavailableError, UsageError
-from loomnet.faults.timetable import Change, LinkChange, RouteChange, SwitchChange
+from loomnet.faults.timetable import (
+    Change,
+    CircuitChange,
+    LinkChange,
+    PhaseChange,
+    RouteChange,
+    SwitchChange,
+)
 from loomnet.live import doctor
 from loomnet.live.capture import CaptureServer
 from loomnet.live.kernel_tcp import KernelTcp
@@ -146,6 +153,9 @@ class LiveNetwork:
                 if isinstance(change, SwitchChange):
                     self._reboot(change.node)
                 self._set_tables(self.engine.tables_after(change))
+            # A phase is of the report alone, and panels are refused on this clock.
+            elif not isinstance(change, PhaseChange | CircuitChange):
+                assert_never(change)
 
     def _change_link(self, change: LinkChange) -> None:
         half, state = self.plan.half(change.half), change.state

@@ -10,6 +10,7 @@ from loomnet.base.names import did_you_mean, in_quotes, quoted
 
 CONGESTION, CONTROLLER, PRIORITY = "congestion", "controller", "priority"
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]{0,39}")
+_SCENARIO = re.compile("^loomnet_scenario_(.*)_[0-9a-f]{8}$")  # as labs.scenario names them
 _classes: dict[str, dict[str, type]] = {CONGESTION: {}, CONTROLLER: {}, PRIORITY: {}}
 
 
@@ -61,4 +62,6 @@ def names_of(made: type) -> list[tuple[str, str]]:
 
 
 def _path(made: type) -> str:
-    return f"{made.__module__}.{made.__qualname__}"
+    """The class's full name. A scenario's file and a run's copy of it are one module here."""
+    module = _SCENARIO.sub(lambda found: found[1], made.__module__)
+    return f"{module}.{made.__qualname__}"

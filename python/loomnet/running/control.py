@@ -94,6 +94,7 @@ class Control:
         self._wants = [_Wants() for _ in self._controls]
         self.faults_alone = False  # asks and tells the timetable only: a job is being closed
         self._told: dict[int, bool] = {}  # of a direction: whether controllers know it as up
+        self._routed = False  # whether tables have been installed since the beginning
         self._states: dict[int, LinkState] = {}  # of directions that are not as built
 
     def next_time(self) -> int | None:
@@ -125,8 +126,7 @@ class Control:
         """The network's changes where the controller of that number wants these."""
         found: list[Change] = []
         for change in changes:
-            made = self._merged(number, change)
-            found += made
+            found += self._merged(number, change)
             if number == 0:
                 found += self._tell(now, change)
         return found
@@ -135,13 +135,15 @@ class Control:
         wants = self._wants[number]
         if isinstance(change, LinkChange):
             wants.links[change.half] = change.state
-            return [self._show(change.half)]
+            return self._show(number, change.half)
         if isinstance(change, SwitchChange):
             return self._switch(number, change)
         if isinstance(change, RouteChange):
-            wants.avoided = change.avoided
             if len(self._controls) == 1:
                 return [change]
+            if number > 0 and change.avoided == wants.avoided and self._routed:
+                return []  # a controller may say at each call what it wants
+            wants.avoided, self._routed = change.avoided, True
             links, switches = (frozenset().union(*(each.avoided[kind] for each in self._wants))
                                for kind in (0, 1))
             return [RouteChange(self._plan.reconverged(links, switches), (links, switches))]
@@ -158,19 +160,21 @@ class Control:
             found.append(SwitchChange(change.node, not after))
         if number > 0:  # the timetable states the links of a killed switch itself
             for _, link, _ in self._plan.topology.neighbours(change.node):
-                found += [self._show(half) for half in (2 * link, 2 * link + 1)]
+                found += [*self._show(number, 2 * link), *self._show(number, 2 * link + 1)]
         return found
 
-    def _show(self, half: int) -> LinkChange:
-        """What all of them want of a direction."""
+    def _show(self, number: int, half: int) -> list[Change]:
+        """What all of them want of a direction now that this one wants what it wants."""
         state = LinkState()
-        for number, wants in enumerate(self._wants):
+        for each, wants in enumerate(self._wants):
             if half in wants.links:
                 state = state.and_also(wants.links[half])
-            if number > 0 and wants.off and self._ends_at(half, wants.off):
+            if each > 0 and wants.off and self._ends_at(half, wants.off):
                 state = state.and_also(LinkState(up=False))
+        if number > 0 and state == self.state(half):
+            return []
         self._states[half] = state
-        return LinkChange(half, state)
+        return [LinkChange(half, state)]
 
     def _ends_at(self, half: int, nodes: set[int]) -> bool:
         ends = self._plan.half(half)

@@ -7,7 +7,7 @@ import ipaddress
 import itertools
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, assert_never
 
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
@@ -19,6 +19,7 @@ from loomnet.faults.timetable import (
     Change,
     CircuitChange,
     LinkChange,
+    PhaseChange,
     RouteChange,
     SwitchChange,
 )
@@ -399,6 +400,8 @@ class Engine:
                     self.reboot(change.node)
                 for switch, tables in self.tables_after(change):
                     self.network.schedule_tables(at_ps, self._node[switch.number], tables)
+            elif not isinstance(change, PhaseChange):  # a phase is of the report alone
+                assert_never(change)
 
     def _patch(self, change: CircuitChange) -> None:
         """Now: time stands. Queue pairs have their paths before the carriers of their ports go and
