@@ -87,6 +87,31 @@ TEST_P(RankSessions, AllReduceOfManySizesOnTwoCommunicators) {
 }
 INSTANTIATE_TEST_SUITE_P(QueuePairs, RankSessions, ::testing::Values(1u, 2u, 5u));
 
+// The rank trusts no more of the shared memory than the NIC does.
+TEST(RankClient, MissingBytesThatCannotBeAreRefused) {
+  const StagingLayout layout({.ranks = 2, .slots = 4, .slot_payload = 1024, .channels = 2});
+  const Geometry geometry{.world = 2, .slots = 4, .slot_payload = 1024, .slot_channels = 2,
+                          .staging_bytes = layout.total_bytes()};
+  for (const bool arrives : {false, true}) {
+    auto memory = Memory::create(geometry);
+    EventFd engine_wake;
+    RankClient client(memory, engine_wake);
+    const auto write = [&]<class Entry>(RingId ring, std::uint32_t capacity, Entry entry) {
+      RingProducer<Entry> producer(memory.ring_words(ring), memory.ring_entries(ring), capacity);
+      ASSERT_TRUE(producer.push(entry));
+      producer.publish();
+    };
+    if (arrives) {
+      write(kArrivals, geometry.arrivals, ArrivalEntry{.missing_bytes = 65, .missing_extent = 64, .peer = 1, .length = 64});
+    } else {
+      write(kCompletions, geometry.completions,
+            CompletionEntry{.missing_extents = {2, 0}, .missing_bytes = 1, .missing_extent = 64, .peer = 1, .length = 64});
+    }
+    EXPECT_TRUE(client.poll(nullptr));
+    EXPECT_THAT(client.failure(), HasSubstr(arrives ? "malformed arrival" : "malformed completion"));
+  }
+}
+
 TEST(RankSession, FinishedWorksReachCallbackThreads) {
   Cluster cluster(2, 1);
   cluster.each([&](std::uint32_t, RankSession& session) {
