@@ -339,3 +339,44 @@ def test_a_scenario_with_plug_ins_runs_twice_and_replays(tmp_path, monkeypatch, 
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
     [first, _] = sorted((tmp_path / "runs").iterdir())
     assert main(["replay", str(first)]) == 0, capsys.readouterr()
+
+
+def test_a_view_shows_the_circuits_of_a_panel(tmp_path):
+    class Turns:
+        seen: ClassVar[list] = []
+
+        def advance(self, now, view):
+            self.seen.append(view.circuits("ocs0"))
+            turned = [("h0", "h2"), ("h1", "h3")] if len(self.seen) % 2 else [("h0", "h1")]
+            return ln.change.circuits("ocs0", turned)
+
+    ln.plugin.controller("turns")(Turns)
+    made = fabric()
+    made.add_panel("ocs0")
+    for host in range(4):
+        made.add_link(f"h{host}", "ocs0", rate="10 Gb/s", delay="1 us")
+    made.panel("ocs0").circuits([("h0", "h1")])
+    job = ln.AllReduce("1 MB", 5, "mrc", compute="1 ms")
+    r = ln.run(made, job, seed=1, directory=tmp_path,
+               controllers=[ln.controller("turns", every="1 ms")])
+    assert r["errors"] == 0
+    seen = [sorted(tuple(sorted(pair)) for pair in each) for each in Turns.seen]
+    assert seen[:3] == [[("h0", "h1")], [("h0", "h2"), ("h1", "h3")], [("h0", "h1")]]
+
+
+@pytest.mark.parametrize(("name", "line"), [("ocs1", 'no panel "ocs1"; nearest: ocs0'),
+                                            ("ocs0", "no panel 'ocs0': the fabric has none")])
+def test_a_panel_that_is_not_there_is_named(tmp_path, name, line):
+    class Looks:
+        def advance(self, now, view):
+            view.circuits(name)
+
+    ln.plugin.controller("looks")(Looks)
+    made = fabric()
+    if name == "ocs1":
+        made.add_panel("ocs0")
+        made.add_link("h0", "ocs0", rate="10 Gb/s", delay="1 us")
+    with pytest.raises(ln.UsageError) as refused:
+        ln.run(made, ln.AllReduce("1 MB", 1, "mrc"), directory=tmp_path / "run",
+               controllers=[ln.controller("looks", every="1 ms")])
+    assert f'controller "looks": advance raised {line} (test_controllers.py:' in str(refused.value)

@@ -109,6 +109,9 @@ class View(Protocol):
     def link(self, name: str) -> LinkView:
         """One direction, "a->b". Raises UsageError with the nearest names."""
         ...
+    def circuits(self, panel: str) -> list[tuple[str, str]]:
+        """Hosts that the circuits of a panel join. Raises UsageError with the nearest names."""
+        ...
     def switch(self, name: str) -> SwitchState:
         """What a switch's program has counted and holds. Raises UsageError with the nearest."""
         ...

@@ -38,6 +38,16 @@ class Circuits:
         self._join()
         self._moved.clear()
 
+    def now(self, panel: str) -> list[tuple[str, str]]:
+        """Hosts that a panel's circuits join now, a pair for each. Raises UsageError."""
+        if panel not in self._panels:
+            raise UsageError(f'no panel "{panel}"{did_you_mean(panel, self._panels)}')
+        plan, found = self._panels[panel], self._tables[self._panels[panel].number]
+        names = self._plan.topology.names
+        return [(names[_host_at(self._plan, plan, plan.ports[port])],
+                 names[_host_at(self._plan, plan, plan.ports[other])])
+                for port, other in enumerate(found) if other != NO_CIRCUIT and port < other]
+
     def patch(self, change: CircuitChange) -> tuple[int, list[int]]:
         """Takes over a change; the panel's number and its table. Raises UsageError."""
         panel = self._panels.get(change.panel)

@@ -403,6 +403,12 @@ class Engine:
             elif not isinstance(change, PhaseChange):  # a phase is of the report alone
                 assert_never(change)
 
+    def circuits(self, panel: str) -> list[tuple[str, str]]:
+        """Hosts that a panel's circuits join now. Raises UsageError for an unknown panel."""
+        if self._circuits is None:
+            raise UsageError(f"no panel {quoted(panel)}: the fabric has none")
+        return self._circuits.now(panel)
+
     def _patch(self, change: CircuitChange) -> None:
         """Now: time stands. Queue pairs have their paths before the carriers of their ports go and
         come, so that transports look for nothing at a port that leads to another host."""

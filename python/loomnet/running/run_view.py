@@ -73,6 +73,9 @@ class RunView:
         assert not isinstance(found, str)  # runs with controllers are of whole fabrics
         return self._clock.switch_state(found)
 
+    def circuits(self, panel: str) -> list[tuple[str, str]]:
+        return self._clock.engine.circuits(panel)
+
     @cached_property
     def counted(self) -> Mapping[str, Any]:
         """Counters of all directions, by name: an array each."""
