@@ -148,6 +148,7 @@ class Network {
   // Light comes out of this port of a panel.
   bool lit(Endpoint panel);
   void set_carrier(Endpoint panel, bool up, Picoseconds now);  // of the host at a panel's port
+  // The host at this port of a panel (-1: none) has carrier if light comes out of the port.
   void see_light(NodeId panel, std::int32_t port, Picoseconds now);
   void shorten_lookahead(Picoseconds delay);
 

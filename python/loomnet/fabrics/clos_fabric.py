@@ -159,8 +159,9 @@ class ClosFabric(Fabric):
 
     def add_panel(self, name: str, **values: Any) -> str:
         added = super().add_panel(name, **values)
-        # The Clos gave its hosts a port for each plane; they get one more for each link to a panel.
-        self.hosts = {host.name: replace(host, ports=None) for host in self.hosts.values()}
+        # The Clos gave its hosts a port for each plane; each link to a panel is one more.
+        self.hosts = {host.name: replace(host, ports=None) if host.ports == self.planes else host
+                      for host in self.hosts.values()}
         return added
 
     def add_link(self, a: str, b: str, **values: Any) -> str:
