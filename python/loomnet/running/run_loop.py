@@ -274,8 +274,10 @@ class RunLoop:
             return
         self.reported = wall
         lines, waits = shown.steps()
-        self.on_progress(Progress.of(shown.now(), shown.iterations, self.table, shown.sample(),
-                                     lines, waits=waits))
+        # Play.sample() would note a step of the counters by the wall clock, and two runs of one seed
+        # would differ.
+        self.on_progress(Progress.of(shown.now(), shown.iterations, self.table,
+                                     shown.run_counters(), lines, waits=waits))
 
     # --- the end ----------------------------------------------------------------------------------
     def collect(self) -> list[RunData]:
