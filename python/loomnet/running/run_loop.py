@@ -274,8 +274,8 @@ class RunLoop:
             return
         self.reported = wall
         lines, waits = shown.steps()
-        # Play.sample() would note a step of the counters by the wall clock: two runs of one seed would
-        # differ.
+        # Not Play.sample(), which would note a step of the counters by the wall clock: two runs of
+        # one seed would differ.
         self.on_progress(Progress.of(shown.now(), shown.iterations, self.table,
                                      shown.run_counters(), lines, waits=waits))
 
