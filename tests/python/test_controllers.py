@@ -2,6 +2,7 @@
 how a broken one ends the run."""
 
 import itertools
+import time
 from typing import ClassVar
 
 import pytest
@@ -80,7 +81,8 @@ def test_it_hears_what_faults_and_jobs_do(tmp_path):
     finally:
         Recorder.advance = lambda self, now, view: None
     heard = [event for event in Recorder.events if event[0] != "iteration"]
-    assert ("end", "short", "finished") in heard
+    assert [event for event in heard if event[0] == "end"] == [
+        ("end", "short", "finished"), ("end", "long", "finished")]
     assert {event[1] for event in Recorder.events if event[0] == "iteration"} == {"long", "short"}
     rest = [event for event in heard if event[0] != "end"]
     assert rest[0] == ("switch", "p0.spine1", "down")
@@ -244,6 +246,27 @@ def test_a_broken_controller_ends_the_run_by_name(tmp_path, what, monkeypatch):
     assert said.startswith('controller "broken": ') and line in said and "\n" not in said
     assert refused.value.exit_code == 2
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+@pytest.mark.parametrize("method", ["advance", "on_event", "next_time"])
+def test_one_that_never_comes_back_ends_with_the_wall_time(tmp_path, method):
+    def forever(*_):
+        while True:
+            pass
+
+    made = broken(**{"advance": lambda self, now, view: None, "subscribes": ("iteration",),
+                     "on_event": lambda self, now, event: None, method: forever})
+    ln.plugin.controller("endless")(made)
+
+    @ln.scenario
+    def waits(lab: ln.Lab):
+        lab.run(fabric(), ln.AllReduce("2 MB", 10), controllers=[
+            ln.controller("endless", every="1 ms")])
+
+    began = time.monotonic()
+    with pytest.raises(ln.UsageError, match=f"{method} had not come back when --max-wall 1 s is"):
+        waits.run(directory=tmp_path / "runs", max_wall_s=1)
+    assert time.monotonic() - began < 10
 
 
 REFUSED = {

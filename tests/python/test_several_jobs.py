@@ -226,3 +226,39 @@ def test_the_report_is_valid_json_with_a_job_per_figure(tmp_path):
     (file,) = (tmp_path / "runs").rglob("report.json")
     rows = json.loads(file.read_text())["metrics"]
     assert {row["labels"]["job"] for row in rows} == {"a", "b"}
+
+
+def test_what_is_left_of_a_cut_fabric_is_shared(tmp_path):
+    """Two pairs of hosts use both spines; without one of them each pair has half."""
+    r = run(tmp_path, [ln.AllReduce(size="1 MB", repeat=60, hosts=["h0", "h1"], name="a"),
+                       ln.AllReduce(size="1 MB", repeat=60, hosts=["h2", "h3"], name="b")],
+            [ln.down(f"p{plane}.leaf0--p{plane}.spine0", at=ln.step(20),
+                     duration=ln.iterations(20), phase="cut" if plane == 0 else None)
+             for plane in (0, 1)])
+    assert r["a.cut.expected_capacity"] == r["b.cut.expected_capacity"] == 0.5
+
+
+def test_the_run_of_several_says_how_its_worst_job_ended(tmp_path):
+    r = run(tmp_path, [ln.AllReduce(size="1 MB", hosts=["h2", "h3"], name="good"),
+                       ends("raise", "bad", hosts=["h0", "h1"])])
+    assert r.data.ended == "failed" and "good finished, bad failed" in repr(r)
+    for ask in (lambda: r.loss_curve, lambda: r.rank_log(0), lambda: r.flows,
+                lambda: r.series("goodput")):
+        with pytest.raises(UsageError, match=r'of which job\? Write r.job\("good"\)'):
+            ask()
+    assert r.job("good").series("goodput").values
+
+
+def test_the_only_job_of_a_run_is_the_result_itself(tmp_path):
+    r = run(tmp_path, ln.AllReduce(size="1 MB", ranks=2, name="a"))
+    with pytest.raises(UsageError, match="the run had one job, whose result this is"):
+        r.job("a")
+
+
+def test_figures_have_a_line_for_each_job(tmp_path):
+    from loomnet.results.plots import goodput_figure, iteration_figure
+
+    r = run(tmp_path, [ln.AllReduce(size="1 MB", repeat=5, ranks=2, name=name) for name in "ab"])
+    (axes,) = iteration_figure({"mrc": r}).axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["mrc a", "mrc b"]
+    assert len(goodput_figure({"mrc": r}).axes) == 2

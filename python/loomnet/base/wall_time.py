@@ -103,6 +103,7 @@ class WallTime:
 
 
 _running: WallTime | None = None  # of the main thread
+_suspended: WallTime | None = None  # of the main thread, while suspended() lasts
 
 
 @contextlib.contextmanager
@@ -113,14 +114,30 @@ def suspended() -> Iterator[None]:
     if here is None or here._end is None:
         yield
         return
+    global _suspended
     here.disarm()
-    began = time.monotonic()
+    began, _suspended = time.monotonic(), here
     try:
         yield
     finally:
+        _suspended = None
         if began < here._end < (now := time.monotonic()):
             here._alarm = now + CLOSING_S
         here._arm()
+
+
+@contextlib.contextmanager
+def users_code() -> Iterator[None]:
+    """Inside suspended(), around a call of a user's own code, which --max-wall's alarm may end."""
+    here = _suspended if threading.current_thread() is threading.main_thread() else None
+    if here is None:
+        yield
+        return
+    here._arm()
+    try:
+        yield
+    finally:
+        here.disarm()
 
 
 def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:

@@ -3,7 +3,7 @@ planes and leaves bad paths alone can still carry, as a share of the healthy fab
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from loomnet.faults.timetable import LinkState
@@ -79,13 +79,17 @@ def expected_capacity(
     dead: frozenset[int] = frozenset(),
     *,
     of: Literal["slowest", "mean"] = "slowest",
+    others: Sequence[Edge] = (),
 ) -> float:
     """Share of the healthy capacity left to this traffic. `slowest`: of a synchronous collective,
-    which runs at the pace of its slowest edge; `mean`: of independent flows. NaN without edges, and
-    where a panel's circuits, which change as the run goes on, decide what a path is."""
+    which runs at the pace of its slowest edge; `mean`: of independent flows. `others`: edges of the
+    run's other jobs, taken to send all the time. NaN without edges, and where a panel's circuits,
+    which change as the run goes on, decide what a path is."""
     if not edges or plan.panels:
         return float("nan")
-    after, before = edge_rates(plan, edges, states, dead), edge_rates(plan, edges)
+    together = [*edges, *others]
+    after = edge_rates(plan, together, states, dead)[:len(edges)]
+    before = edge_rates(plan, together)[:len(edges)]
     if of == "slowest":
         return min(after) / min(before)
     return sum(after) / sum(before)

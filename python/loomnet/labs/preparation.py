@@ -22,7 +22,7 @@ from loomnet.measures import training as measure
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.plans.make import make_plan
 from loomnet.plugins.controllers import ControllerChoice
-from loomnet.results.result import Result
+from loomnet.results.result import ENDINGS, Result
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import check, transport, transports
@@ -33,8 +33,6 @@ MOST_DILATION = 10**9
 # byte for byte. With dead links the part may lack detours that the whole has, so from
 # BUILT_WHOLE_FOR_FAULTS links on only runs without faults use it.
 BUILT_WHOLE, BUILT_WHOLE_FOR_FAULTS = 500, 10_000
-# Of several endings, the first that one of a run's jobs had.
-_WORST: tuple[Ending, ...] = ("interrupted", "failed", "stalled", "finished")
 
 
 def reroute_time(where: str, value: Time | str | None) -> Time | None:
@@ -164,8 +162,11 @@ def result_of(
         data.errors.append(RunFault(data.end_ps, "job", data.reason or data.ended))
     of = "slowest" if job.synchronous else "mean"
     edges = job.edges(list(asked.placement))
+    others = [edge for each in request.jobs if each is not asked
+              for edge in each.job.edges(list(each.placement))]
     capacity = {
-        w.phase: expected.expected_capacity(request.plan, edges, w.states, w.dead, of=of)
+        w.phase: expected.expected_capacity(request.plan, edges, w.states, w.dead, of=of,
+                                            others=others)
         for w in data.windows
     }
     planned = [fault.phase for fault in request.faults if fault.phase]
@@ -177,7 +178,7 @@ def result_of(
 
 def ending_of(request: RunRequest, found: Sequence[RunData]) -> tuple[Ending, str | None]:
     """How a run ended, and why: as the job of it that ended worst."""
-    worst: Ending = next(ended for ended in _WORST if any(data.ended == ended for data in found))
+    worst: Ending = next(ended for ended in ENDINGS if any(data.ended == ended for data in found))
     name, data = next((asked.name, data) for asked, data in zip(request.jobs, found, strict=True)
                       if data.ended == worst)
     if len(found) == 1 or data.reason is None:

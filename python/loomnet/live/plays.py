@@ -172,5 +172,9 @@ class LiveTorch(Play):
         self.look()
 
     def fill(self, data: RunData, origin_ps: int) -> None:
+        # Wall time is emulated time: Python's start and exit are none of the job's completion time.
+        spans = [span for host in data.hosts.values() for span in host.work]
+        data.completion_ps = (max(end for _, end, _ in spans) - min(begin for begin, *_ in spans)
+                              if spans else None)
         self.ranks.read_log(to_end=True)
         data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()

@@ -13,6 +13,7 @@ from loomnet.base.arguments import checked_call
 from loomnet.base.errors import LoomnetError, PluginError, UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.units import Time
+from loomnet.base.wall_time import WallTimeOver, users_code
 from loomnet.faults.timetable import Change
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan
@@ -265,7 +266,10 @@ class Seat:
     # --- what it answers --------------------------------------------------------------------------
     def _call(self, method: str, *arguments: Any) -> Any:
         try:
-            return getattr(self.plugin, method)(*arguments)
+            with users_code():
+                return getattr(self.plugin, method)(*arguments)
+        except WallTimeOver as over:
+            raise self.breach(f"{method} had not come back when {over}") from None
         except Exception as error:
             raise self.breach(raised(method, error)) from error
 

@@ -44,8 +44,19 @@ def mark_phases(axes: Any, phases: Iterable[Phase], *, named: bool = True) -> No
             )
 
 
+def _by_job(results: Mapping[str, Result]) -> dict[str, Result]:
+    """Each job of a run of several by the run's label and its own name."""
+    found = {}
+    for label, result in results.items():
+        jobs = {f"{label} {name}": each for name, each in result.jobs.items()}
+        found |= jobs or {label: result}
+    return found
+
+
 def iteration_figure(results: Mapping[str, Result]) -> Any:
-    """Iteration time over emulated time, a line per run; one that ended early ends in a cross."""
+    """Iteration time over emulated time, a line per job of each run; one that ended early ends in a
+    cross."""
+    results = _by_job(results)
     figure, (axes,) = _figure(1)
     longest: list[Phase] = []
     for (label, result), (colour, marker) in zip(
@@ -88,7 +99,9 @@ def iteration_figure(results: Mapping[str, Result]) -> Any:
 def goodput_figure(
     results: Mapping[str, Result], *, every: Time | str = "100 ms", until: Time | str | None = None
 ) -> Any:
-    """Payload received by all hosts over emulated time, one panel per run; up to `until`."""
+    """Payload received by all hosts of a job over emulated time, one panel per job of each run; up
+    to `until`."""
+    results = _by_job(results)
     figure, panels = _figure(max(len(results), 1))
     for axes, (label, result), (colour, _) in zip(
         panels, results.items(), _styles(len(results)), strict=False

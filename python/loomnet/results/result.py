@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -17,13 +18,17 @@ from loomnet.measures import training as measure
 from loomnet.measures.observed import ObservedTable
 from loomnet.measures.rows import Measured, Metric, stands
 from loomnet.measures.rows import metric as make_metric
-from loomnet.measures.run_data import RunData
+from loomnet.measures.run_data import Ending, RunData
 from loomnet.measures.switch_state import SwitchState, switch_named
 from loomnet.plans.model import Plan
 from loomnet.processes.folder import read_bounded
 
 if TYPE_CHECKING:
     from loomnet.measures.flow_completion import FlowRecord
+
+
+# Of several endings, the first that one of a run's jobs had is the run's.
+ENDINGS: tuple[Ending, ...] = ("interrupted", "failed", "stalled", "finished")
 
 
 @dataclass
@@ -88,8 +93,10 @@ class Result:
                 self.rows.append(
                     make_metric(
                         "expected_capacity",
-                        phase.capacity,
+                        phase.capacity if math.isfinite(phase.capacity) else None,
                         unit="ratio",
+                        reason=None if math.isfinite(phase.capacity) else
+                        "not known of traffic that circuits carry, or of none",
                         label=label,
                         job=job,
                         phase=phase.name,
@@ -111,8 +118,9 @@ class Result:
         belongs to a job is `result.job(name)`'s."""
         made = cls.__new__(cls)
         lead = results[0]
-        made.plan, made.data, made.phases, made.label = (
-            lead.plan, lead.data, lead.phases, lead.label)
+        worst = min(results, key=lambda each: ENDINGS.index(each.data.ended)).data
+        made.data = replace(lead.data, ended=worst.ended, reason=worst.reason)
+        made.plan, made.phases, made.label = lead.plan, lead.phases, lead.label
         made.transport, made.reads_loss, made.job_name = lead.transport, False, None
         made.jobs = {result.job_name or "": result for result in results}
         made.rows = [row for result in results for row in result.rows]
@@ -121,9 +129,18 @@ class Result:
 
     def job(self, name: str) -> Result:
         """One job of a run of several. Raises UsageError with the nearest names."""
+        if not self.jobs:
+            raise UsageError(f"no job {in_quotes(name)}: the run had one job, whose result this is")
         if name not in self.jobs:
             raise UsageError(f"no job {in_quotes(name)}{did_you_mean(name, self.jobs)}")
         return self.jobs[name]
+
+    def _of_one_job(self, what: str) -> None:
+        """Raises UsageError where the run had several."""
+        if self.jobs:
+            first = in_quotes(next(iter(self.jobs)))
+            raise UsageError(f"{what}: of which job? Write r.job({first}).{what}; there are "
+                             f"{', '.join(self.jobs)}")
 
     def metric(self, name: str) -> Metric:
         """The row behind `phase.figure`. Raises UsageError with the three nearest names."""
@@ -147,6 +164,7 @@ class Result:
     @cached_property
     def flow_records(self) -> list[FlowRecord]:
         """Every flow of the job; empty where it has none."""
+        self._of_one_job("flows")
         from loomnet.measures.flow_completion import records
 
         return records(self.plan, self.data)
@@ -178,6 +196,7 @@ class Result:
     @property
     def loss_curve(self) -> list[tuple[int, float]]:
         """(step, loss) as rank 0 printed them."""
+        self._of_one_job("loss_curve")
         return measure.losses(self.data)
 
     @overload
@@ -201,6 +220,8 @@ class Result:
             return ObservedTable.of(observed, name, where, step)
         if where is not None and name in ("goodput", "iteration_s"):
             raise UsageError(f"series: {name} is of all hosts together; leave where= out")
+        if name in ("goodput", "iteration_s"):
+            self._of_one_job("series")
         if name == "iteration_s":
             done = self.data.iterations
             return Series(
@@ -243,11 +264,13 @@ class Result:
     def unequal_hashes(self) -> int | None:
         """Steps (of every 20th) after which the ranks' parameters were not all equal, byte for
         byte; None if no step was hashed by every rank."""
+        self._of_one_job("unequal_hashes")
         return self.data.unequal_hashes
 
     def rank_log(self, rank: int) -> str:
         """What a rank printed, the first 64 MiB of it; empty where the job has no ranks of its
         own."""
+        self._of_one_job("rank_log")
         if type(rank) is not int or not 0 <= rank < 2**63:
             raise UsageError(f"rank_log: {quoted(rank)} is no rank")
         if self.data.directory is None:
@@ -271,7 +294,8 @@ class Result:
     def __repr__(self) -> str:
         name = f"{self.label}: " if self.label else ""
         if self.jobs:
-            return f"Result({name}jobs {', '.join(self.jobs)})"
+            jobs = (f"{each} {result.data.ended}" for each, result in self.jobs.items())
+            return f"Result({name}{', '.join(jobs)})"
         return f"Result({name}{self.data.ended}, {len(self.data.iterations)} iterations)"
 
     def _repr_html_(self) -> str:

@@ -227,9 +227,10 @@ class RunLoop:
                 self.lead.now(), Event("iteration", at, name_of(play), iteration)))
 
     def on_end(self, play: Play) -> None:
+        now = self.lead.now()
+        changes = self.control.on_event(now, Event("end", now, name_of(play), play.ended))
         if self.running:
-            now = self.lead.now()
-            self.apply(self.control.on_event(now, Event("end", now, name_of(play), play.ended)))
+            self.apply(changes)
 
     def change_due(self) -> None:
         due = self.next_change()
