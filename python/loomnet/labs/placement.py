@@ -34,8 +34,7 @@ def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
         if candidates is None:
             candidates = [host for host in fabric.rank_numbers if host not in taken]
             if len(jobs) > 1 and not candidates:
-                raise UsageError(f"{_shown(job)}: every host has another job; give hosts=, which "
-                                 "jobs may share")
+                raise UsageError(_all_taken(fabric, job, jobs[:len(placed)], placed))
         hosts = job.place(candidates)
         taken.update(hosts)
         placed.append(hosts)
@@ -48,6 +47,20 @@ def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
                     f"{_shown(second)}: host {fabric.host_name(shared[0])} is of "
                     f"{_shown(alone)}, which is to be alone on its hosts; choose another")
     return placed
+
+
+def _all_taken(fabric: Fabric, job: Job, before: Sequence[Job], placed: Sequence[list[int]]) -> str:
+    """Why no host is left for a job, and how to leave one."""
+    text = f"{_shown(job)}: every host has another job; "
+    count = max(map(len, placed), default=0)
+    greedy = next((i for i, each in enumerate(before)
+                   if len(placed[i]) == count and each.hosts is None), None)
+    if greedy is None:
+        return f"{text}give hosts=, which jobs may share"
+    whole = len(fabric.rank_numbers)
+    share = f"all {whole}" if count == whole else f"{count} of {whole}"
+    return (f"{text}job {greedy + 1} of the list, {_shown(before[greedy])}, took {share} hosts: "
+            "lower its ranks=, or give hosts=, which jobs may share")
 
 
 def _named(job: Job, fabric: Fabric) -> list[int]:
