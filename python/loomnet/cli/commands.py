@@ -144,7 +144,7 @@ def crosscheck(
 
     scenario = load(target)
     values = scenario.settings(setting or [])
-    live = scenario.run(seed=seed, clock="live", say=print, **values)
+    live = scenario.run(seed=seed, clock="live", for_twin=True, say=print, **values)
     if live.interrupted:
         return live.exit_code
     virtual = scenario.run(seed=seed, say=print, **twin.replay_of(live), **values)

@@ -19,13 +19,13 @@ PIPED_WIDTH = 80  # of output that goes to no terminal: files and logs are read 
 def print_report(report: Report, console: Console) -> None:
     """The tables, why figures are null, the checks, the fidelity, and where it all lies."""
     _tables(console, figure_tables(report, console.width))
-    for label, result in report.results.items():
+    for result in (part for run in report.results.values() for part in run.parts):
+        title = result.title or report.scenario
         for fault in result.data.errors[:MOST_ERRORS]:
             at = _time_text(fault.at_ps)
-            who = f"{label or report.scenario} at {at}: {fault.who}"
-            print_line(console, f"error {who}: {fault.message}")
+            print_line(console, f"error {title} at {at}: {fault.who}: {fault.message}")
         if (more := len(result.data.errors) - MOST_ERRORS) > 0:
-            print_line(console, f"error {label or report.scenario}: and {more} more")
+            print_line(console, f"error {title}: and {more} more")
     for row in report.rows:
         if not row.phase and not _no_loss_expected(report, row):
             print_line(console, f"{row.dotted}: {_metric_text(row)}")
@@ -54,6 +54,8 @@ def print_report(report: Report, console: Console) -> None:
 def _no_loss_expected(report: Report, row: Metric) -> bool:
     """Whether this is the null final_loss of a job that was never to print a loss."""
     result = report.results.get(row.label)
+    if result is not None and row.job is not None:
+        result = result.jobs.get(row.job)
     return (row.name == "final_loss" and row.value is None and result is not None
             and not result.reads_loss)
 

@@ -10,7 +10,9 @@ from typing import Any
 
 from loomnet.base.number_text import number_text
 from loomnet.base.table import Table
+from loomnet.labs.preparation import check_has_twin
 from loomnet.measures import training as measure
+from loomnet.measures.rows import dotted_name
 from loomnet.measures.run_data import RunData
 from loomnet.results.report import Report
 from loomnet.results.result import Result
@@ -111,7 +113,7 @@ def agreements(live: Result, virtual: Result) -> list[Agreement]:
       twin's with the threshold 5 % higher and 5 % lower; "never" is the longest of all. A fault
       closer to an iteration's edge than computing is even may find the twin in the next.
     """
-    label = f"{live.label}." if live.label else ""
+    label = f"{live.title}." if live.title else ""
     found = [_share(f"{label}completion_s", _completion(live.data), _completion(virtual.data))]
     if live.flow_records and virtual.flow_records:
         flows = live.flow_figures(), virtual.flow_figures()
@@ -203,29 +205,36 @@ def kept_from_computing(live: Report) -> list[str]:
     """Why a live run that kept up cannot be held against a twin all the same: a rank had to wait
     for the processor, so that all waited for it, for longer than an iteration takes."""
     found = []
-    for label, result in live.results.items():
+    for result in _by_job(live).values():
         whole = measure.Phase("run", 0, result.data.end_ps)
         worst = uneven_computing_s(result.data, whole)
         expected = measure.expected_iteration_ps(result.data, result.phases[0], 1.0)
         if worst and expected is not None and worst > expected / 1e12:
-            found.append(f"{label or live.scenario}: a rank was {number_text(worst, 's')} late, "
-                         f"longer than an iteration ({number_text(expected / 1e12, 's')}): it had "
-                         "to wait for the processor; is the machine busy?")
+            found.append(f"{result.title or live.scenario}: a rank was "
+                         f"{number_text(worst, 's')} late, longer than an iteration "
+                         f"({number_text(expected / 1e12, 's')}): it had to wait for the "
+                         "processor; is the machine busy?")
     return found
 
 
 def crosscheck(live: Report, virtual: Report) -> list[Agreement]:
-    """Every run of a scenario against its twin of the same label. One without a twin disagrees."""
+    """Every run of a scenario, and every job of a run of several, against its twin of the same
+    label and job. One without a twin disagrees."""
     found: list[Agreement] = []
-    labels = dict.fromkeys([*live.results, *virtual.results])
-    for label in labels:
-        if label in live.results and label in virtual.results:
-            found += agreements(live.results[label], virtual.results[label])
+    played, modelled = _by_job(live), _by_job(virtual)
+    for job in dict.fromkeys([*played, *modelled]):
+        if job in played and job in modelled:
+            found += agreements(played[job], modelled[job])
         else:
-            only_live = label in live.results
-            found.append(Agreement(f"{label or 'run'}.runs", float(only_live),
+            only_live = job in played
+            found.append(Agreement(f"{dotted_name(*job) or 'run'}.runs", float(only_live),
                                    float(not only_live), 0.0))
     return found
+
+
+def _by_job(report: Report) -> dict[tuple[str | None, str | None], Result]:
+    return {(part.label, part.job_name): part
+            for result in report.results.values() for part in result.parts}
 
 
 def table(found: list[Agreement]) -> Table:
@@ -258,7 +267,11 @@ def fault_moments(data: RunData) -> dict[str, tuple[int, int]]:
 
 
 def replay_of(live: Report) -> dict[str, Any]:
-    """What of every live run its twin replays, as Scenario.run takes it."""
+    """What of every live run its twin replays, as Scenario.run takes it. Raises UsageError for a
+    run of several jobs."""
+    for run in live.results.values():
+        if run.jobs:
+            check_has_twin(run.jobs)
     return {"replay_gaps": {label: compute_gaps(run.data) for label, run in live.results.items()},
             "replay_faults": {label: fault_moments(run.data)
                               for label, run in live.results.items()}}
@@ -269,5 +282,5 @@ def _completion(data: RunData) -> float | None:
 
 
 def _value(result: Result, name: str) -> float | None:
-    known = {".".join(filter(None, (row.phase, row.name))): row.value for row in result.rows}
-    return known.get(name)
+    row = result.by_name.get(name)
+    return None if row is None else row.value

@@ -22,7 +22,13 @@ from loomnet.fabrics.model import Fabric
 from loomnet.faults.model import Fault, list_of_faults
 from loomnet.jobs.model import Job
 from loomnet.labs.foresight import foreseen
-from loomnet.labs.preparation import ending_of, list_of_jobs, prepare, result_of
+from loomnet.labs.preparation import (
+    check_has_twin,
+    ending_of,
+    list_of_jobs,
+    prepare,
+    result_of,
+)
 from loomnet.measures import rows as rows
 from loomnet.measures.rows import check_plain
 from loomnet.plans.make import check_seed
@@ -59,6 +65,8 @@ class Lab:
     recorded, and `on_progress` the label and where the run stands. `replay_gaps`: per label, the
     picoseconds of compute between iterations that a live run measured, and `replay_faults` where in
     its iterations its faults fell (Timetable's `moments`); the virtual clock replays them.
+    `for_twin`: a virtual run is to replay these runs; one of several jobs, which has no twin, is
+    refused before it starts.
     """
 
     # Loads `FILE` or `FILE::NAME`; set by the package `labs`.
@@ -80,6 +88,7 @@ class Lab:
         runner: Runner | None = None,
         replay_gaps: Mapping[str | None, tuple[int, ...]] | None = None,
         replay_faults: Mapping[str | None, Mapping[str, tuple[int, int]]] | None = None,
+        for_twin: bool = False,
         say: Callable[[str], None] | None = None,
         on_progress: Callable[[str, Progress], None] | None = None,
         record: Record | None = None,
@@ -102,6 +111,7 @@ class Lab:
         self.file_reports: list[Report] = []  # of scenario files run in this lab, in order
         self._replay = dict(replay_gaps or {})
         self._moments = dict(replay_faults or {})
+        self._for_twin = for_twin
         self._base = Path.cwd() if base is None else user_path("Lab: base", base)
         self._source = source
         self._folder: Folder | None = directory if isinstance(directory, Folder) else None
@@ -217,6 +227,8 @@ class Lab:
                 "there yet; leave it out" if later else f'a model; there is "{MODEL}"'))
         record = Record.of(trace, pcap)
         jobs = list_of_jobs(job)
+        if self._for_twin:
+            check_has_twin(jobs)
         request = self._request(
             fabric, jobs, list_of_faults(faults), label, seed, reroute_delay, dilation, options,
             controllers_of(controllers), recorded=bool(record or self._record),
@@ -433,7 +445,7 @@ class Lab:
 @checked_call
 def run(
     fabric: Fabric,
-    job: Job,
+    job: Job | Sequence[Job],
     faults: Iterable[Fault] = (),
     *,
     seed: int = 0,
@@ -441,10 +453,10 @@ def run(
     directory: Path | str | None = None,
     **options: Any,
 ) -> Result:
-    """A Lab of one run: returns its figures and writes its report. In a notebook a bar shows how
-    far it is."""
-    if not isinstance(job, Job):
-        raise UsageError(f"run: {quoted(job)} is not a job; see ln.TorchJob, ln.AllReduce")
+    """A Lab of one run, of a job or of several at once: returns its figures and writes its report.
+    In a notebook a bar shows how far it is."""
+    jobs = list_of_jobs(job)
+    lead = jobs[0]  # whose iterations the bar counts
     from loomnet.base.notebook import in_notebook
 
     with contextlib.ExitStack() as stack:
@@ -452,12 +464,13 @@ def run(
         if in_notebook():
             from loomnet.labs.progress import notebook_bar
 
-            iterations = getattr(job, "repeat", None)
-            on_progress = stack.enter_context(notebook_bar(job.describe(), iterations))
-        lab = Lab(job.kind, clock=clock, seed=seed, on_progress=on_progress,
+            iterations = getattr(lead, "repeat", None)
+            on_progress = stack.enter_context(notebook_bar(lead.describe(), iterations))
+        name = "_and_".join(dict.fromkeys(each.kind for each in jobs))
+        lab = Lab(name, clock=clock, seed=seed, on_progress=on_progress,
                   directory=None if directory is None else Path(directory))
         try:
-            return lab.run(fabric, job, faults, **options)
+            return lab.run(fabric, jobs, faults, **options)
         finally:
             if lab.results:
                 lab.write()

@@ -3,7 +3,7 @@ anything starts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,14 @@ def list_of_jobs(jobs: Any) -> list[Job]:
     return found
 
 
+def check_has_twin(jobs: Sized) -> None:
+    """Raises UsageError for a run of several jobs: a twin replays the compute times of one."""
+    if len(jobs) > 1:
+        raise UsageError(
+            f"crosscheck: a run has {len(jobs)} jobs, and compute times are replayed for a run of "
+            "one; run one job, or run on each clock with `loomnet run` and use `loomnet compare`")
+
+
 def prepare(
     fabric: Fabric,
     jobs: Sequence[Job],
@@ -100,10 +108,12 @@ def prepare(
     for job in jobs:
         check_run(job, faults, reroute, gaps)
         check(job, clock)
-    if replayed is not None and not gaps:
-        gaps = replayed
     if len(jobs) > 1 and gaps:
-        raise UsageError("run: gaps_ps: compute times are replayed for a run of one job")
+        raise UsageError("run: gaps_ps: compute times are replayed for a run of one job; leave "
+                         "gaps_ps= out, or run one job")
+    if replayed is not None:
+        check_has_twin(jobs)
+        gaps = gaps or replayed
     names, placed = job_names(jobs), placements(jobs, fabric)
     for job, hosts in zip(jobs, placed, strict=True):
         job.edges(hosts)  # refuses pairs of ranks that are not there

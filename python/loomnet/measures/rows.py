@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,32 @@ from loomnet.base.number_text import number_text
 
 Number = int | float
 RATE_WINDOWS, TIME_MULTIPLE = 100, 20  # of the p99 lateness
+
+
+def dotted_name(*parts: str | None) -> str:
+    """A figure's name from its label, job, phase and own name, in this order; parts that are None
+    or empty are left out."""
+    return ".".join(part for part in parts if part)
+
+
+def dotted_name_of(row: Mapping[str, Any]) -> str:
+    """Metric.dotted of a row as report.json has it."""
+    labels = row["labels"]
+    return dotted_name(labels.get("label"), labels.get("job"), labels.get("phase"), row["name"])
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """The names, each its own: the second `x` is `x (2)`. A reader that keeps rows by name would
+    otherwise lose all rows of one name but the last."""
+    counts: dict[str, int] = {}
+    found: dict[str, None] = {}
+    for name in names:
+        own = name
+        while own in found:
+            counts[name] = counts.get(name, 1) + 1
+            own = f"{name} ({counts[name]})"
+        found[own] = None
+    return list(found)
 
 
 @dataclass(frozen=True)
@@ -34,12 +61,17 @@ class Metric:
     @property
     def dotted(self) -> str:
         """`<label>.<job>.<phase>.<name>`, without the parts there are not."""
-        return ".".join(filter(None, (self.label, self.within_run)))
+        return dotted_name(self.label, self.job, self.phase, self.name)
 
     @property
     def within_run(self) -> str:
         """The same without the run's label."""
-        return ".".join(part for part in (self.job, self.phase, self.name) if part)
+        return dotted_name(self.job, self.phase, self.name)
+
+    @property
+    def within_job(self) -> str:
+        """The same without the run's label and the job."""
+        return dotted_name(self.phase, self.name)
 
     def row(self) -> dict[str, Any]:
         parts = (("label", self.label), ("job", self.job), ("phase", self.phase))

@@ -213,15 +213,16 @@ def final_loss(data: RunData) -> Value:
 
 
 # --- all figures --------------------------------------------------------------------------------
-def standard_figures(data: RunData, phases: list[Phase]) -> dict[str, Value]:
+def standard_figures(data: RunData, phases: list[Phase], whose: str = "run") -> dict[str, Value]:
     """Every `<phase>.<figure>` and `errors`, `final_loss`. A run that ended early has null, with
-    its reason, in the phase where it ended and in those it never reached."""
+    its reason, in the phase where it ended and in those it never reached. `whose`: what the reasons
+    call the data's owner, "job" for one job of several."""
     before = phases[0]
     early = data.ended != "finished"
     figures: dict[str, Value] = {}
     for index, phase in enumerate(phases):
         if early and phase.end_ps >= data.end_ps:
-            reason = f"the run {data.ended}: {data.reason or 'no reason given'}"
+            reason = f"the {whose} {data.ended}: {data.reason or 'no reason given'}"
             figures |= {f"{phase.name}.{name}": Value(None, reason) for name in FIGURES}
             continue
         if phase.start_ps >= phase.end_ps:

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY, EXIT_OK, Usage
 from loomnet.base.names import quoted
 from loomnet.base.reading import parse_json, read_text
 from loomnet.base.table import Table
-from loomnet.measures.rows import check_plain
+from loomnet.measures.rows import check_plain, dotted_name_of, numbered
 from loomnet.results.report import SCHEMA_VERSION, Report
 from loomnet.results.result import Result
 
@@ -65,7 +66,7 @@ class Side:
 def worse(name: str, unit: str | None) -> Direction:
     """Which change of a figure is a regression: of goodput a lower value, of times, silences and
     losses a higher one, of anything unknown every difference."""
-    last = name.rpartition(".")[2]
+    last = re.sub(r" \(\d+\)$", "", name).rpartition(".")[2]  # without what numbered() adds
     if last.startswith(LOWER_IS_WORSE) or unit in RATES:
         return "lower"
     if last.startswith(HIGHER_IS_WORSE) or last.endswith("_s") or unit in TIMES:
@@ -189,7 +190,7 @@ def compare(a: Any, b: Any, *, rel: float = 0.0) -> Comparison:
     left, right = _told_apart(left, right)
     if not left.figures.keys() & right.figures.keys():
         raise UsageError(f"compare: {left.name} and {right.name} have no figure in common; "
-                         "labels are part of a figure's name")
+                         "labels and jobs are part of a figure's name")
     rows = [_difference(name, figure, right.figures.get(name), rel)
             for name, figure in left.figures.items()]
     rows += [Difference(name, figure.unit, None, figure.value, "new")
@@ -272,15 +273,16 @@ class _Content(_Strict):
 
 def _side(given: Any, name: str) -> Side:
     if isinstance(given, Result):
-        title = given.label or given.transport or name
+        title = given.title or given.transport or name
         late = given.data.fidelity
         behind = (late.fell_behind,) if late.fell_behind else ()
-        rows = [Figure(_dotted(None, r.phase, r.name), r.value, r.unit, r.reason, r.stands)
-                for r in given.rows]
-        return Side(title, {row.name: row for row in rows}, behind, {"": given})
+        figures = {own: Figure(own, row.value, row.unit, row.reason, row.stands)
+                   for own, row in given.by_name.items()}
+        return Side(title, figures, behind, given.jobs or {"": given})
     if isinstance(given, Report):
         side = _from_json(json.loads(given.to_json()), given.scenario)
-        results = {label or "": result for label, result in given.results.items()}
+        parts = [part for result in given.results.values() for part in result.parts]
+        results = dict(zip(numbered(part.title for part in parts), parts, strict=True))
         return Side(side.name, side.figures, side.behind, results)
     if isinstance(given, (str, Path)):
         return read_report(given)
@@ -318,25 +320,22 @@ def load_report(path: str | Path) -> tuple[dict[str, Any], Path]:
 
 
 def _from_json(content: dict[str, Any], name: str) -> Side:
-    found = [_metric(row) for row in content["metrics"]]
-    found += [_check(row) for row in content["checks"]]
+    metrics, checks = content["metrics"], content["checks"]
+    found = [_metric(name, row)
+             for name, row in zip(numbered(map(dotted_name_of, metrics)), metrics, strict=True)]
+    found += [_check(name, row) for name, row in
+              zip(numbered(f"check {row['name']}" for row in checks), checks, strict=True)]
     behind = [f"{run['label'] or content['scenario']}: {run['verdict']}"
               for run in content["fidelity"] if not run["kept_up"]]
     return Side(name, {figure.name: figure for figure in found}, tuple(behind))
 
 
-def _metric(row: Mapping[str, Any]) -> Figure:
-    labels = row["labels"]
-    dotted = _dotted(labels.get("label"), labels.get("phase"), row["name"])
-    return Figure(dotted, row["value"], row["unit"], row["reason"], not row["below_resolution"])
+def _metric(name: str, row: Mapping[str, Any]) -> Figure:
+    return Figure(name, row["value"], row["unit"], row["reason"], not row["below_resolution"])
 
 
-def _check(row: Mapping[str, Any]) -> Figure:
-    return Figure(f"check {row['name']}", row["value"], None, row["reason"], ok=row["ok"])
-
-
-def _dotted(*parts: str | None) -> str:
-    return ".".join(part for part in parts if part)
+def _check(name: str, row: Mapping[str, Any]) -> Figure:
+    return Figure(name, row["value"], None, row["reason"], ok=row["ok"])
 
 
 def _told_apart(a: Side, b: Side) -> tuple[Side, Side]:

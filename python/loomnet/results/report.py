@@ -133,8 +133,11 @@ class Report:
 
     @property
     def metrics(self) -> Table:
-        """A tidy table: name, value, unit, label, phase, published, reason."""
+        """A tidy table: name, value, unit, label, phase, published, reason; after the label the
+        job, where a run had several."""
         columns = ("name", "value", "unit", "label", "phase", "published", "reason")
+        if any(row.job for row in self.rows):
+            columns = (*columns[:4], "job", *columns[4:])
         return Table(columns, [{c: getattr(row, c) for c in columns} for row in self.rows])
 
     def __getitem__(self, dotted: str) -> Any:

@@ -16,7 +16,7 @@ from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures import training as measure
 from loomnet.measures.observed import ObservedTable
-from loomnet.measures.rows import Measured, Metric, stands
+from loomnet.measures.rows import Measured, Metric, dotted_name, stands
 from loomnet.measures.rows import metric as make_metric
 from loomnet.measures.run_data import Ending, RunData
 from loomnet.measures.switch_state import SwitchState, switch_named
@@ -73,7 +73,8 @@ class Result:
         self.transport, self.reads_loss = transport, reads_loss
         p99 = data.fidelity.lateness_p99_ps
         self.rows: list[Metric] = []
-        for name, value in measure.standard_figures(data, phases).items():
+        whose = "run" if job is None else "job"
+        for name, value in measure.standard_figures(data, phases, whose).items():
             phase, _, figure = name.rpartition(".")
             unit = measure.UNITS[figure]
             self.rows.append(
@@ -108,9 +109,8 @@ class Result:
         self._index()
 
     def _index(self) -> None:
-        own = (lambda row: row.within_run) if self.jobs else (
-            lambda row: ".".join(filter(None, (row.phase, row.name))))
-        self._by_name = {own(row): row for row in self.rows}
+        self.by_name: dict[str, Metric] = {
+            row.within_run if self.jobs else row.within_job: row for row in self.rows}
 
     @classmethod
     def of_jobs(cls, results: Sequence[Result]) -> Result:
@@ -135,6 +135,16 @@ class Result:
             raise UsageError(f"no job {in_quotes(name)}{did_you_mean(name, self.jobs)}")
         return self.jobs[name]
 
+    @property
+    def parts(self) -> list[Result]:
+        """A result per job: of a run of one job the result itself."""
+        return list(self.jobs.values()) or [self]
+
+    @property
+    def title(self) -> str:
+        """`<label>.<job>`, without the parts there are not."""
+        return dotted_name(self.label, self.job_name)
+
     def _of_one_job(self, what: str) -> None:
         """Raises UsageError where the run had several."""
         if self.jobs:
@@ -144,9 +154,9 @@ class Result:
 
     def metric(self, name: str) -> Metric:
         """The row behind `phase.figure`. Raises UsageError with the three nearest names."""
-        if not isinstance(name, str) or name not in self._by_name:
-            raise UsageError(f'no figure {in_quotes(name)}{did_you_mean(name, self._by_name)}')
-        return self._by_name[name]
+        if not isinstance(name, str) or name not in self.by_name:
+            raise UsageError(f'no figure {in_quotes(name)}{did_you_mean(name, self.by_name)}')
+        return self.by_name[name]
 
     def __getitem__(self, name: str) -> Measured | None:
         row = self.metric(name)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from loomnet.base.number_text import number_text
 from loomnet.measures.drops import drops
-from loomnet.measures.rows import RATE_WINDOWS, TIME_MULTIPLE, Metric
+from loomnet.measures.rows import RATE_WINDOWS, TIME_MULTIPLE, Metric, dotted_name
 from loomnet.measures.training import NO_FAULT
 from loomnet.results.report import Report
 from loomnet.results.run_directory import COUNTERS
@@ -41,19 +41,20 @@ class _Column:
 
 
 def figure_tables(report: Report, width: int) -> list[Table]:
-    """Figures by phase, one table or more per run: a line per figure, a column per phase. Lines and
-    columns in which nothing was measured are left out."""
+    """Figures by phase, one table or more per run, and per job where a run has several: a line per
+    figure, a column per phase. Lines and columns in which nothing was measured are left out."""
     tables: list[Table] = []
     behind = {run.label for run in report.fidelity if not run.kept_up}
-    runs: dict[str, list[Metric]] = {}
+    runs: dict[tuple[str, str | None], list[Metric]] = {}
     for row in report.rows:
         if row.phase:
-            runs.setdefault(row.label or "", []).append(row)
-    for label, rows in runs.items():
+            runs.setdefault((row.label or "", row.job), []).append(row)
+    for (label, job), rows in runs.items():
         if all(row.value is None or row.name == EXPECTED for row in rows):
             continue
         mark = "≠ " if label in behind else ""
-        name = f"{report.scenario}: {label}" if label else report.scenario
+        title = dotted_name(label, job)
+        name = f"{report.scenario}: {title}" if title else report.scenario
         made = _run_tables(rows, width)
         made[0].title = Text(f"{mark}{name}, {report.clock} clock, seed {report.seed}")
         captions = [BEHIND] * bool(mark) + [UNRESOLVED] * any(not row.stands for row in rows)
@@ -64,7 +65,7 @@ def figure_tables(report: Report, width: int) -> list[Table]:
 
 
 def _run_tables(rows: Sequence[Metric], width: int) -> list[Table]:
-    """Of one run."""
+    """Of one job of one run."""
     measured = [row for row in rows if row.value is not None]
     begun = {row.phase for row in measured if row.name != EXPECTED}
     measured = [row for row in measured if row.phase in begun]

@@ -18,6 +18,7 @@ from loomnet.base.installing import install_line
 from loomnet.base.names import quoted
 from loomnet.base.version import version
 from loomnet.labs.scenario import Scenario
+from loomnet.measures.rows import dotted_name_of, numbered
 from loomnet.processes.folder import read_bounded
 from loomnet.processes.invoking_user import rights_of, writer_of
 from loomnet.results.report import BROKEN_OFF
@@ -143,10 +144,10 @@ def frame(points: Sequence[Point], results: Results) -> Any:
         if (known := results.read(point)) is None:
             continue
         report = known["report"]
-        values = {} if report is None else {
-            ".".join(filter(None, (r["labels"].get("label"), r["labels"].get("phase"), r["name"]))):
-                None if r["value"] is None else float(r["value"])
-            for r in report["metrics"]}
+        metrics = [] if report is None else report["metrics"]
+        values = {
+            name: None if r["value"] is None else float(r["value"])
+            for name, r in zip(numbered(map(dotted_name_of, metrics)), metrics, strict=True)}
         figures |= dict.fromkeys(values)
         ok = None if report is None else _held(report)
         rows.append({
