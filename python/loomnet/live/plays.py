@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
+from loomnet.base import rank_environment as rank_env
 from loomnet.jobs.model import TorchJob
 from loomnet.live.nodes import HOST_INTERFACE, MANAGEMENT_INTERFACE, LiveFabric
 from loomnet.measures.run_data import Ending, RunData, RunFault
@@ -93,7 +94,7 @@ class LiveTorch(Play):
             # RPC is no modelled traffic, so it goes where rendezvous goes. By the host's name
             # TensorPipe would find an address of the machine, which no host here has.
             "TP_SOCKET_IFNAME": MANAGEMENT_INTERFACE,
-            "LOOMNET_DILATION": str(self.request.dilation), **environment_of_ranks(),
+            rank_env.DILATION: str(self.request.dilation), **environment_of_ranks(),
         }, look=self.clock.check)
 
     @property

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import loomnet._core as _core
+from loomnet.base import rank_environment as rank_env
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Iteration, RunFault
 from loomnet.processes.rank_watch import StackFile, in_backend, joined, shown, stacks
@@ -80,19 +81,19 @@ class RankJob:
             stack_fd = self.stack_files[rank].fd
             compute = {}
             if computes:
-                compute["LOOMNET_COMPUTE"] = computes[rank]
+                compute[rank_env.COMPUTE] = computes[rank]
             specs.append(RankSpec(
                 rank, self.engine.plan.hosts[host].name,
                 [sys.executable, str(self.asked.script), *self.job.args],
                 environment={
-                    "LOOMNET_RANK_FD": str(fds[0]),
-                    "LOOMNET_EVENT_FD": str(fds[1]),
-                    "LOOMNET_STACK_FD": str(stack_fd),
-                    "LOOMNET_TRANSPORT": self.job.transport if own is None else own.name,
-                    "LOOMNET_STOCK_GLOO": "1" if own is None else "0",
-                    "LOOMNET_AWAIT_SENDS": "1" if own is None or own.await_sends else "0",
-                    "LOOMNET_MAP_BACKEND": "1" if mapped else "0",
-                    "LOOMNET_HASH_EVERY": str(HASH_EVERY),
+                    rank_env.RANK_FD: str(fds[0]),
+                    rank_env.EVENT_FD: str(fds[1]),
+                    rank_env.STACK_FD: str(stack_fd),
+                    rank_env.TRANSPORT: self.job.transport if own is None else own.name,
+                    rank_env.STOCK_GLOO: "1" if own is None else "0",
+                    rank_env.AWAIT_SENDS: "1" if own is None or own.await_sends else "0",
+                    rank_env.MAP_BACKEND: "1" if mapped else "0",
+                    rank_env.HASH_EVERY: str(HASH_EVERY),
                     **compute, **environment, **record, **self.job.env},
                 pass_fds=(*fds, stack_fd)))
         logs = self.asked.folder_in(self.request.opened()).folder("ranks")

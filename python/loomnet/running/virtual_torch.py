@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from loomnet.base import rank_environment as rank_env
 from loomnet.jobs.compute import MeasuredCompute, encoded, longest_pause
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Ending, RunData, RunFault
@@ -98,7 +99,7 @@ class VirtualTorch(Play):
                        for bridge in self.ranks.bridges]
         names = [self.request.plan.hosts[host].name for host in self.placement]
         self.ranks.launch(LocalHosts(self.clock.lock, names), master_port=free_port(),
-                          environment={"LOOMNET_CLOCK": "virtual", **environment_of_ranks()},
+                          environment={rank_env.CLOCK: "virtual", **environment_of_ranks()},
                           nice=0,  # the engine waits for its ranks, so they never make it late
                           computes=self.computes, fork=True, look=self.clock.check)
 
