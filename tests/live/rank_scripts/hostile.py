@@ -13,7 +13,8 @@ import torch.distributed as dist
 
 PAGE = 4096
 RINGS = 3 * PAGE  # words of the five rings, 128 bytes each; entries from the next page on
-REQUEST = struct.Struct("<QQQqQQIIIIIIfHBB")
+REQUEST = struct.Struct("<QQQqQQIIIIIIIIfHHBB6x")  # rank_abi.hpp: Submission
+ENTRY_BYTES = (96, 56, 56)  # of the first three rings
 
 kind, rank = sys.argv[1], int(os.environ["RANK"])
 descriptor = os.dup(int(os.environ["LOOMNET_RANK_FD"]))
@@ -35,7 +36,7 @@ def requests():
         if posted - words[(RINGS + 64) // 8] > mask:
             continue
         REQUEST.pack_into(memory, 4 * PAGE + (posted & mask) * REQUEST.size, posted, 0, 0, 0, 0, 0,
-                          0, 65536, 0, 0, 0, 0, 0.0, 0, 0, 0)
+                          0, 65536, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0)
         posted += 1
         words[RINGS // 8] = posted
 
@@ -45,7 +46,7 @@ def marks():
     at = (RINGS + 3 * 128) // 8
     counts = struct.unpack_from("<5I", memory, 24 + 12)
     entries = 4 * PAGE
-    for count, size in zip(counts[:3], (80, 32, 32), strict=True):
+    for count, size in zip(counts[:3], ENTRY_BYTES, strict=True):
         entries = -(-(entries + count * size) // PAGE) * PAGE
     mask = counts[3] - 1
     for entry in range(mask + 1):
