@@ -113,9 +113,15 @@ class VirtualTorch(Play):
 
     # --- the run ----------------------------------------------------------------------------------
     def horizon(self) -> int:
-        if self.stall_ps is None:
-            return FOREVER
-        return max(self.progress_ps, self.limit_ps) + self.stall_ps
+        ends = [FOREVER]
+        if self.stall_ps is not None:
+            ends.append(max(self.progress_ps, self.limit_ps) + self.stall_ps)
+        # Between two steps the clock is looked at by wall time: without this stop the step after
+        # which the job ends would depend on it.
+        until, origin = self.torch.until, self.origin_ps
+        if until is not None and origin is not None and not self.ranks.stopping:
+            ends.append(origin + until.count)
+        return min(ends)
 
     @property
     def stall_ps(self) -> int | None:
