@@ -163,7 +163,7 @@ void Nic::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
   settle(now);
 }
 
-// A transport that is alone gets every frame and counts what is not its own.
+// Where a NIC has one transport, that transport gets every frame and counts the frames of other protocols.
 Transport* Nic::transport_for(const Packet& packet) {
   if (transports_.size() <= 1) return transport_;
   const FrameProtocol protocol = protocol_of(packet.header_bytes());

@@ -140,7 +140,8 @@ class SwitchProgram {
   virtual void counters(SwitchPort ingress, std::vector<SwitchCounter>& out) const = 0;
   // Name of a drop verdict's reason, "" if the program has none of that number.
   virtual std::string_view reason(std::uint16_t value) const = 0;
-  // The host counts what it finds out itself, and returns the number of that counter.
+  // Adds to one of the host's counters, for example of frames that the host refuses. Returns the
+  // counter's number.
   virtual std::uint16_t count(ln_host_counter which, SwitchPort ingress, std::uint64_t n) = 0;
 };
 

@@ -38,6 +38,10 @@ def test_pytorch_jobs_on_the_same_hosts_learn_as_one_does_alone(uses_machine, tm
         assert own.data.ended == "finished", own.data.errors
         assert losses(own) == alone
         assert own["errors"] == 0 and not own.data.unequal_hashes
+        # Python's start and exit, which take seconds of the live clock, are not in it.
+        spans = [span for host in own.data.hosts.values() for span in host.work]
+        assert own["jct_s"] == (max(end for _, end, _ in spans)
+                                - min(begin for begin, *_ in spans)) / 1e12
 
 
 @pytest.mark.parametrize(("first", "second"), [("mrc", "mrc"), ("roce", "mrc"), ("mrc", "tcp")])

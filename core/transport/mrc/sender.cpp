@@ -495,7 +495,8 @@ void Sender::on_peer_change(Picoseconds now) {
   update_ready(now);
 }
 
-// Packets under way keep their values, which are no longer in use: their loss is nobody's fault now.
+// Packets under way keep the entropy values of the old paths. When such a packet is lost, no path of
+// the new set is marked bad for it.
 void Sender::on_paths(std::span<const PlanePaths> planes, PlaneMask same) {
   EvSet fresh(context_.options, planes, hash_key(config_.local, config_.source, config_.destination));
   std::vector<bool> needed(evs_.size());

@@ -37,7 +37,7 @@ class Panel:
 
 
 def circuit_list(where: str, pairs: Any) -> tuple[Circuit, ...]:
-    """Raises FabricError for what is no list of pairs of ends."""
+    """The circuits as a list of pairs. Raises FabricError for any other value."""
     if isinstance(pairs, (str, bytes)) or not isinstance(pairs, Iterable):
         raise FabricError(f'{where}: {quoted(pairs)} is not a list of pairs, [("h0", "h1"), …]')
     found = []

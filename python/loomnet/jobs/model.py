@@ -97,7 +97,7 @@ class Job(Spec):
     alone: StrictBool = False
     stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = given(
         default="auto", converter=_stall)
-    # How sums travel; what is not there yet is refused by name.
+    # "ring" is the only way in which DDP sums gradients so far; the validator refuses "ina".
     allreduce: Literal["ring", "ina"] = Field(default="ring", repr=False)
     queue_pairs: Any = Field(default=None, repr=False)
     stop: Any = Field(default=None, repr=False)

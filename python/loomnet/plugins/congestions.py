@@ -60,8 +60,8 @@ class Congestion:
 
 
 def register_congestion(name: str, made: type) -> None:
-    """Makes the class a congestion control of every transport that gives what it needs. Raises
-    UsageError."""
+    """Registers the class with the engine, for each transport that reports the signals which the
+    class reads. Raises UsageError."""
     import loomnet._core as _core  # a controller alone needs no engine
 
     check_new(CONGESTION, name, made)

@@ -87,7 +87,7 @@ class LinkView(Protocol):
         ...
     @property
     def counters(self) -> Mapping[str, int]:
-        """What it has counted so far: packets, bytes, marked, drops by name."""
+        """The direction's counters so far: packets, bytes, marked, drops by name."""
         ...
 
 
@@ -134,11 +134,11 @@ class Controller:
         return None
 
     def advance(self, now: int, view: View) -> Iterable[Asked] | None:
-        """What is to be changed now."""
+        """The changes that the controller wants at time `now`."""
         return None
 
     def on_event(self, now: int, event: Event) -> Iterable[Asked] | None:
-        """What is to be changed because of this."""
+        """The changes that the controller wants because of the event."""
         return None
 
 
@@ -242,7 +242,7 @@ class Seat:
         return max(min(dues), least)
 
     def advance(self, now: int, view: View) -> list[Change]:
-        """What it asks for at `now`; nothing where it is not due."""
+        """The changes that the plug-in asks for at `now`; none before next_time()."""
         due = self.next_time()
         if due is None or due > now:
             return []
@@ -255,7 +255,8 @@ class Seat:
         return self._changes("advance", answer)
 
     def on_event(self, now: int, event: Event) -> list[Change]:
-        """What it asks for because of an event; nothing where it did not subscribe to such."""
+        """The changes that the plug-in asks for because of an event; none of a kind that it did not
+        subscribe to."""
         if event.kind not in self.subscribes:
             return []
         answer = self._call("on_event", now, event)

@@ -111,7 +111,7 @@ class Control:
         return found
 
     def on_event(self, now: int, event: Event) -> list[Change]:
-        """What is to be changed because of what has happened."""
+        """The changes that the timetable and the controllers want because of the event."""
         found: list[Change] = []
         for number, each in enumerate(self._controls[:1] if self.faults_alone else self._controls):
             found += self._taken(number, each.on_event(now, event), now)
