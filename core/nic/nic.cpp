@@ -244,24 +244,28 @@ Picoseconds Nic::earliest_deadline() const {
   return at;
 }
 
-// Each transport has its turn at a free port, behind the one that sent last.
-PacketPtr Nic::pull_in_turn(PlanePort port, QueueClass queue, Picoseconds now, Picoseconds& not_before) {
+// Each transport has its turn at a free port, behind the one that sent last. Without a packet, the
+// earliest time at which one of them may have one.
+Pulled Nic::pull_in_turn(PlanePort port, QueueClass queue, Picoseconds now) {
   std::uint8_t& turn = ports_[port].turn;
+  Pulled best = Pulled::idle();
   for (std::size_t n = transports_.size(); n > 0; --n) {
     Pulled pulled = transports_[turn]->pull(port, queue, now);
     turn = static_cast<std::uint8_t>((turn + 1) % transports_.size());
-    if (pulled.packet) return std::move(pulled.packet);
-    if (pulled.kind == Pulled::Kind::not_before) not_before = std::min(not_before, pulled.not_before);
+    if (pulled.packet) return pulled;
+    if (pulled.kind == Pulled::Kind::not_before &&
+        (best.kind == Pulled::Kind::idle || pulled.not_before < best.not_before)) {
+      best = std::move(pulled);
+    }
   }
-  return nullptr;
+  return best;
 }
 
 PacketPtr Nic::next_packet(PlanePort port, Picoseconds now) {
   Port& p = ports_[port];
   Picoseconds not_before = kNever;
   const auto pull = [&](QueueClass queue) -> PacketPtr {
-    if (!alone_) [[unlikely]] return pull_in_turn(port, queue, now, not_before);
-    Pulled pulled = transport_->pull(port, queue, now);
+    Pulled pulled = alone_ ? transport_->pull(port, queue, now) : pull_in_turn(port, queue, now);
     if (pulled.kind == Pulled::Kind::not_before && pulled.not_before < not_before) {
       not_before = pulled.not_before;
     }

@@ -131,7 +131,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   void send(PlanePort port, Picoseconds now);
   void wake(PlanePort port, Picoseconds at);
   PacketPtr next_packet(PlanePort port, Picoseconds now);
-  PacketPtr pull_in_turn(PlanePort port, QueueClass queue, Picoseconds now, Picoseconds& not_before);
+  Pulled pull_in_turn(PlanePort port, QueueClass queue, Picoseconds now);
   Picoseconds earliest_deadline() const;
   void find_alone() { alone_ = transports_.size() == 1 && !local_; }
 

@@ -24,16 +24,22 @@ struct Attributes {
 };
 static_assert(sizeof(Attributes) == 48);
 
-// Attributes of the packet that carries a request's bytes from `offset` on; the request's first `framing`
-// bytes are its framing. The place in the ring step is the packet's own. A packet with bytes of the framing
-// may not be lost.
-inline Attributes attributes_at(const Attributes& request, std::uint32_t framing, std::uint64_t offset) {
-  Attributes own = request;
+// Writes the attributes of the packet that carries a request's bytes from `offset` on; the request's
+// first `framing` bytes are its framing. The place in the ring step is the packet's own. A packet with
+// bytes of the framing may not be lost.
+inline void describe(Attributes& packet, const Attributes& request, std::uint32_t framing,
+                     std::uint64_t offset) {
+  packet = request;
   if (offset < framing) {
-    own.loss_tolerance = 0;
-  } else if (own.step_bytes > 0) {
-    own.step_offset += offset - framing;
+    packet.loss_tolerance = 0;
+  } else if (request.step_bytes > 0) {
+    packet.step_offset = request.step_offset + (offset - framing);
   }
+}
+
+inline Attributes attributes_at(const Attributes& request, std::uint32_t framing, std::uint64_t offset) {
+  Attributes own;
+  describe(own, request, framing, offset);
   return own;
 }
 

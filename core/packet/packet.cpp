@@ -23,23 +23,6 @@ void PacketPool::grow() {
   }
 }
 
-PacketPtr PacketPool::allocate() {
-  if (!free_) grow();
-  Packet* p = free_;
-  free_ = p->next;
-  ++outstanding_;
-  p->next = nullptr;
-  p->uid = next_uid_++;
-  p->ideal = Picoseconds{};
-  p->flow = p->wire_length = p->message = 0;
-  p->ingress = p->header_length = 0;
-  p->queue = kDataClass;
-  p->trimmable = p->ect = p->corrupt = p->lost = p->kernel = false;
-  p->payload = Payload{};
-  p->attributes = Attributes{};
-  return PacketPtr(p);
-}
-
 PacketPtr PacketPool::duplicate(const Packet& original) {
   PacketPtr copy = allocate();
   const std::uint64_t uid = copy->uid;

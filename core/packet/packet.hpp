@@ -133,6 +133,23 @@ class PacketPool {
   std::vector<std::uint32_t> free_buffers_;
 };
 
+inline PacketPtr PacketPool::allocate() {
+  if (!free_) grow();
+  Packet* p = free_;
+  free_ = p->next;
+  ++outstanding_;
+  p->next = nullptr;
+  p->uid = next_uid_++;
+  p->ideal = Picoseconds{};
+  p->flow = p->wire_length = p->message = 0;
+  p->ingress = p->header_length = 0;
+  p->queue = kDataClass;
+  p->trimmable = p->ect = p->corrupt = p->lost = p->kernel = false;
+  p->payload = Payload{};
+  p->attributes = Attributes{};
+  return PacketPtr(p);
+}
+
 inline void ReturnToPool::operator()(Packet* packet) const noexcept { packet->pool->release(packet); }
 
 // First-in first-out list through Packet::next; owns what it holds.

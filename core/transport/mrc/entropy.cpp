@@ -19,6 +19,10 @@ void shuffle(std::span<T> items, RandomStream random) {
   }
 }
 
+// The place after `i` in a ring of `size`. A division would cost as much as all else that is done to
+// choose a packet's path.
+std::size_t after(std::size_t i, std::size_t size) { return i + 1 < size ? i + 1 : 0; }
+
 }  // namespace
 
 EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std::uint64_t object) {
@@ -112,16 +116,16 @@ EvIndex EvSet::take_backup(PlanePort plane) {
 EvIndex EvSet::pick(PlanePort p, EvIndex avoid) {
   Plane& plane = planes_[p];
   const auto slots = slots_of(p);
-  swap_marked(p);
+  swap_if_marked(p);
   if (plane.settling > 0) --plane.settling;
   // The first pass may spend the token of every value.
-  for (std::size_t k = 0; k < 2 * slots.size(); ++k) {
-    const std::size_t i = (plane.cursor + k) % slots.size();
+  std::size_t i = plane.cursor;
+  for (std::size_t k = 0; k < 2 * slots.size(); ++k, i = after(i, slots.size())) {
     Ev& ev = evs_[slots[i]];
     if (ev.state == EvState::skip) {
       ev.state = EvState::good;
     } else if (ev.state == EvState::good && slots[i] != avoid) {
-      plane.cursor = static_cast<std::uint16_t>((i + 1) % slots.size());
+      plane.cursor = static_cast<std::uint16_t>(after(i, slots.size()));
       return slots[i];
     }
   }
@@ -131,10 +135,9 @@ EvIndex EvSet::pick(PlanePort p, EvIndex avoid) {
 bool EvSet::swap_marked(PlanePort p) {
   Plane& plane = planes_[p];
   const auto slots = slots_of(p);
-  if (slots.empty() || evs_[slots[plane.cursor]].state == EvState::good) return false;
   std::size_t next = slots.size();
-  for (std::size_t k = 0; k < slots.size(); ++k) {
-    const std::size_t i = (plane.cursor + k) % slots.size();
+  std::size_t i = plane.cursor;
+  for (std::size_t k = 0; k < slots.size(); ++k, i = after(i, slots.size())) {
     const EvState state = evs_[slots[i]].state;
     if (state == EvState::good) return false;
     if (state == EvState::skip && next == slots.size()) next = i;
@@ -164,9 +167,11 @@ void EvSet::recount(PlanePort p) {
       slots.begin(), slots.end(), [&](EvIndex s) { return eligible(evs_[s].state); }));
   Plane& plane = planes_[p];
   plane.weight = 0;
+  plane.turn_length = kTurn;
   if (active == 0) return;
   const double share = std::min(1.0, plane.capacity * active / static_cast<double>(slots.size()));
   plane.weight = static_cast<std::uint16_t>(std::max(1.0, std::round(share * kWholePlane)));
+  plane.turn_length = kTurn / plane.weight;
 }
 
 bool EvSet::usable(PlanePort p, EvIndex avoid) const {
@@ -186,14 +191,14 @@ bool EvSet::any_usable(PlaneMask allowed, EvIndex avoid) const {
 bool EvSet::passes_turn(PlanePort p, EvIndex avoid) {
   Plane& plane = planes_[p];
   const auto slots = slots_of(p);
-  if (swap_marked(p) && slots[plane.cursor] != avoid) return false;
-  for (std::size_t k = 0; k < slots.size(); ++k) {
-    const std::size_t i = (plane.cursor + k) % slots.size();
+  if (swap_if_marked(p) && slots[plane.cursor] != avoid) return false;
+  std::size_t i = plane.cursor;
+  for (std::size_t k = 0; k < slots.size(); ++k, i = after(i, slots.size())) {
     Ev& ev = evs_[slots[i]];
     if (slots[i] == avoid || !eligible(ev.state)) continue;
     if (ev.state == EvState::good) return false;
     ev.state = EvState::good;
-    plane.cursor = static_cast<std::uint16_t>((i + 1) % slots.size());
+    plane.cursor = static_cast<std::uint16_t>(after(i, slots.size()));
     return true;
   }
   return true;
@@ -205,8 +210,9 @@ int EvSet::next_turn(PlaneMask allowed, EvIndex avoid) const {
     return only < plane_count_ && usable(only, avoid) ? only : -1;
   }
   int best = -1;
-  for (unsigned k = 0; k < plane_count_; ++k) {
-    const PlanePort p = plane_order_[(plane_cursor_ + k) % plane_count_];
+  std::size_t at = plane_cursor_;
+  for (unsigned k = 0; k < plane_count_; ++k, at = after(at, plane_count_)) {
+    const PlanePort p = plane_order_[at];
     if (!(allowed >> p & 1) || !usable(p, avoid)) continue;
     if (best < 0 || planes_[p].turn < planes_[static_cast<std::size_t>(best)].turn) best = p;
   }
@@ -226,13 +232,13 @@ int EvSet::preferred_plane(PlaneMask allowed, EvIndex avoid) {
 
 void EvSet::advance_plane(PlanePort used) {
   for (std::uint8_t k = 0; k < plane_count_; ++k) {
-    if (plane_order_[k] == used) plane_cursor_ = static_cast<std::uint8_t>((k + 1) % plane_count_);
+    if (plane_order_[k] == used) plane_cursor_ = static_cast<std::uint8_t>(after(k, plane_count_));
   }
   if (turns_ == PlaneTurns::equal) return;
   Plane& plane = planes_[used];
   // A plane that could not be used for long, its port busy or down, is not owed the turns it missed.
   constexpr std::uint64_t kOwed = 2 * (kTurn / kWholePlane);  // turns of a whole plane
-  plane.turn = std::max(plane.turn, turn_) + kTurn / std::max<std::uint64_t>(plane.weight, 1);
+  plane.turn = std::max(plane.turn, turn_) + plane.turn_length;
   turn_ = std::max(turn_, plane.turn - std::min(plane.turn, kOwed));
 }
 

@@ -103,7 +103,8 @@ class EvSet {
     std::uint16_t weight = 0;  // see weight_in()
     std::uint16_t settling = 0;  // packets until a mark may swap again
     double capacity = 1;       // of all slots' paths together, see PlanePaths
-    std::uint64_t turn = 0;    // grows by kTurn / weight with each turn; the least is next
+    std::uint64_t turn = 0;    // grows by turn_length with each turn; the least is next
+    std::uint64_t turn_length = 0;  // kTurn / weight
   };
   static constexpr std::uint64_t kTurn = 1u << 24;
   static constexpr std::uint16_t kWholePlane = 1u << 10;
@@ -118,7 +119,14 @@ class EvSet {
   bool passes_turn(PlanePort plane, EvIndex avoid);
   int next_turn(PlaneMask allowed, EvIndex avoid) const;
   // Puts a backup in the place of the next value if that and all others in rotation are marked.
-  bool swap_marked(PlanePort plane);
+  bool swap_if_marked(PlanePort p) {
+    const Plane& plane = planes_[p];
+    if (plane.slots == 0 || evs_[slots_[plane.first_slot + plane.cursor]].state == EvState::good) [[likely]] {
+      return false;
+    }
+    return swap_marked(p);
+  }
+  bool swap_marked(PlanePort plane);  // for a plane with a next value that is not GOOD
   void recount(PlanePort plane);
   // A GOOD backup of the plane, taken off the list; kNoEv if none.
   EvIndex take_backup(PlanePort plane);

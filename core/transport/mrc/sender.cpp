@@ -273,7 +273,7 @@ PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, boo
   Meth{m.rqmsn, static_cast<std::uint16_t>(sent.message)}.serialize(out);
   Tseth{o.timestamp(now), o.coarse_timestamps}.serialize(out);
   const std::uint64_t offset = (psn - m.first) * mss();
-  packet->attributes = attributes_at(request.attributes, request.framing, offset);
+  describe(packet->attributes, request.attributes, request.framing, offset);
   Reth{request.remote_address + offset, request.remote_key, request.length}.serialize(out);
   if (has_immediate(op)) ImmDt{request.immediate}.serialize(out);
   const std::uint32_t length = payload_of(m, psn);

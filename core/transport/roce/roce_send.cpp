@@ -105,7 +105,7 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
   if (s.first) Reth{m.remote_address + s.part->offset, m.remote_key, s.part->length}.serialize(out);
   if (immediate) ImmDt{m.immediate}.serialize(out);
   packet->message = m.number;
-  packet->attributes = attributes_at(m.attributes, m.framing, s.part->offset + s.offset);
+  describe(packet->attributes, m.attributes, m.framing, s.part->offset + s.offset);
   packet->payload.length = s.length;
   if (m.local && s.length > 0) {
     packet->payload.data = m.local + s.part->offset + s.offset;

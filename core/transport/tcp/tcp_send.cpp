@@ -121,8 +121,7 @@ PacketPtr TcpTransport::data_packet(Connection& c, Picoseconds now) {
     length -= FrameHeader::kSize;
     offset = FrameHeader::kSize;
   }
-  packet->attributes =
-      attributes_at(m.request.attributes, m.request.framing, offset - FrameHeader::kSize);
+  describe(packet->attributes, m.request.attributes, m.request.framing, offset - FrameHeader::kSize);
   packet->payload.length = length;
   if (m.request.local && length > 0) {
     packet->payload.data = m.request.local + (offset - FrameHeader::kSize);
