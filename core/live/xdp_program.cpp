@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -45,6 +46,7 @@ void XdpProgram::Close::operator()(bpf_object* object) const { bpf_object__close
 XdpProgram::XdpProgram(const ProgramKind& kind, const ProgramSettings& settings,
                        XdpReports& reports)
     : kind_(kind), ports_(settings.ports), seed_(settings.seed) {
+  if (kind.state) layout_ = kind.state(settings);
   if (ports_ == 0 || ports_ > LN_MAX_XDP_PORTS) {
     throw std::invalid_argument("an XDP switch has 1 to " + std::to_string(LN_MAX_XDP_PORTS) +
                                 " ports, not " + std::to_string(ports_));
@@ -62,10 +64,10 @@ XdpProgram::XdpProgram(const ProgramKind& kind, const ProgramSettings& settings,
     throw LiveError("share the reports' ring with " + in(kind), -error);
   }
   if (bpf_map* rows = bpf_object__find_map_by_name(object_.get(), "ln_rows")) {
-    if (bpf_map__value_size(rows) != kind.state.row_bytes) {
+    if (bpf_map__value_size(rows) != layout_.row_bytes) {
       throw std::logic_error(in(kind) + ": its state's rows differ between the two builds");
     }
-    bpf_map__set_max_entries(rows, kind.state.rows);
+    bpf_map__set_max_entries(rows, std::max(layout_.rows, 1u));  // the kernel has no array of none
   }
   if (const int error = bpf_object__load(object_.get())) throw LiveError("load " + in(kind), -error);
   program_ = bpf_program__fd(bpf_object__find_program_by_name(object_.get(), "ln_switch"));
@@ -141,8 +143,8 @@ void XdpProgram::reset() {
     throw LiveError("take the tables from " + in(kind_), errno);
   }
   generation_ = 0;
-  const std::vector<std::uint8_t> zeros(kind_.state.row_bytes);
-  for (std::uint32_t row = 0; row < kind_.state.rows; ++row) {
+  const std::vector<std::uint8_t> zeros(layout_.row_bytes);
+  for (std::uint32_t row = 0; row < layout_.rows; ++row) {
     // A row with a lock is written under the lock; one without refuses the flag.
     if (bpf_map_update_elem(rows_, &row, zeros.data(), BPF_EXIST | BPF_F_LOCK) &&
         (errno != EINVAL || bpf_map_update_elem(rows_, &row, zeros.data(), BPF_EXIST))) {
@@ -152,10 +154,10 @@ void XdpProgram::reset() {
 }
 
 StateSnapshot XdpProgram::snapshot() const {
-  StateSnapshot snapshot{kind_.state, {}};
-  snapshot.bytes.resize(std::size_t{kind_.state.rows} * kind_.state.row_bytes);
-  for (std::uint32_t row = 0; row < kind_.state.rows; ++row) {
-    std::uint8_t* at = snapshot.bytes.data() + std::size_t{row} * kind_.state.row_bytes;
+  StateSnapshot snapshot{layout_, {}};
+  snapshot.bytes.resize(std::size_t{layout_.rows} * layout_.row_bytes);
+  for (std::uint32_t row = 0; row < layout_.rows; ++row) {
+    std::uint8_t* at = snapshot.bytes.data() + std::size_t{row} * layout_.row_bytes;
     if (bpf_map_lookup_elem_flags(rows_, &row, at, BPF_F_LOCK) &&
         (errno != EINVAL || bpf_map_lookup_elem(rows_, &row, at))) {
       throw LiveError("read the state of " + in(kind_), errno);

@@ -104,6 +104,7 @@ class XdpProgram {
 
   const ProgramKind& kind_;
   std::size_t ports_;
+  StateLayout layout_;
   std::unique_ptr<bpf_object, Close> object_;
   int program_ = -1, tables_ = -1, counters_ = -1, rows_ = -1;
   std::uint64_t seed_;

@@ -16,7 +16,7 @@ namespace loomnet {
 
 // Logic has, all static:
 //   kName, kSummary, kNeeds; Config and Tables, types; options() -> the kind's options;
-//   own_counters() -> names, "received" first; state() -> layout of its rows;
+//   own_counters() -> names, "received" first; state() or state(settings) -> layout of its rows;
 //   config(settings) -> Config; tables(batch, ports) -> what its lookups read, unique_ptr<const Tables>;
 //   kernel_rows(batch, ports) -> KernelRows; ingress(config, host, packet, meta) -> ln_verdict.
 // With an egress hook also EgressState, a type, and egress(config, state, packet, meta) -> ln_u32.
@@ -26,7 +26,7 @@ class CProgram final : public SwitchProgram {
   using Config = typename Logic::Config;
 
   explicit CProgram(const ProgramSettings& settings)
-      : config_(Logic::config(settings)), seed_(settings.seed), layout_(Logic::state()) {
+      : config_(Logic::config(settings)), seed_(settings.seed), layout_(state_of(settings)) {
     constexpr std::size_t kMost = 0x4000;
     if (settings.ports == 0 || settings.ports > kMost) {
       throw std::invalid_argument("a switch has 1 to " + std::to_string(kMost) + " ports, not " +
@@ -146,12 +146,12 @@ class CProgram final : public SwitchProgram {
                      .summary = Logic::kSummary,
                      .options = Logic::options(),
                      .counters = Logic::own_counters(),
-                     .needs = Logic::kNeeds,
-                     .state = Logic::state()};
+                     .needs = Logic::kNeeds};
     append_host_counters(kind.counters);
     kind.make = [](const ProgramSettings& s) -> std::unique_ptr<SwitchProgram> {
       return std::make_unique<CProgram>(s);
     };
+    kind.state = state_of;
     kind.config = [](const ProgramSettings& s) { return bytes_of(Logic::config(s)); };
     kind.kernel_rows = Logic::kernel_rows;
     return kind;
@@ -197,6 +197,13 @@ class CProgram final : public SwitchProgram {
     decltype(egress_state()) state_ = egress_state();
   };
 
+  static StateLayout state_of(const ProgramSettings& settings) {
+    if constexpr (requires { Logic::state(settings); }) {
+      return Logic::state(settings);
+    } else {
+      return Logic::state();
+    }
+  }
   Row& row(std::size_t ingress) {
     Row& row = rows_[ingress];
     if (row.empty()) [[unlikely]] row.resize(names_.size());

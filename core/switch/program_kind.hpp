@@ -48,9 +48,10 @@ struct ProgramKind {
   std::vector<ProgramOption> options;
   std::vector<std::string_view> counters;  // "received", the program's own, the host's
   ProgramNeeds needs;
-  StateLayout state;
   // Throws std::invalid_argument for a number of ports that the program cannot have.
   std::unique_ptr<SwitchProgram> (*make)(const ProgramSettings&) = nullptr;
+  // What the program keeps; null: nothing.
+  StateLayout (*state)(const ProgramSettings&) = nullptr;
   // struct NAME_config as both builds read it.
   std::vector<std::uint8_t> (*config)(const ProgramSettings&) = nullptr;
   // A batch as rows for the kernel. Throws std::invalid_argument for one that does not fit the switch.

@@ -25,10 +25,12 @@ namespace loomnet::test {
 
 // A program for the kernel with a ring of its own.
 struct KernelProgram {
+  KernelProgram(const ProgramKind& kind, std::size_t ports, std::uint64_t seed = 0,
+                const ProgramOptions& options = {})
+      : program(kind, checked_settings(kind, ports, seed, options), reports) {}
   KernelProgram(std::string_view name, std::size_t ports, std::uint64_t seed = 0,
                 const ProgramOptions& options = {})
-      : program(program_kind(name), checked_settings(program_kind(name), ports, seed, options),
-                reports) {}
+      : KernelProgram(program_kind(name), ports, seed, options) {}
   XdpReports reports{1u << 16};
   XdpProgram program;
 };
@@ -65,8 +67,11 @@ class ProgramPair {
   // The calling thread stays on one CPU: the kernel keeps the last verdict by CPU.
   ProgramPair(std::string_view name, std::size_t ports, std::uint64_t seed = 0,
               const ProgramOptions& options = {})
-      : owned_(make_program(name, ports, seed, options)),
-        kernel_(name, ports, seed, options),
+      : ProgramPair(program_kind(name), ports, seed, options) {}
+  ProgramPair(const ProgramKind& kind, std::size_t ports, std::uint64_t seed = 0,
+              const ProgramOptions& options = {})
+      : owned_(kind.make(checked_settings(kind, ports, seed, options))),
+        kernel_(kind, ports, seed, options),
         native(*owned_),
         xdp(kernel_.program) {
     cpu_set_t cpus;
