@@ -62,7 +62,11 @@ void bind_traffic(py::module_& m) {
           py::arg("source"), py::arg("destination"), py::arg("qp"), py::arg("bytes"))
       .def("depend", &GraphTraffic::depend, py::arg("task"), py::arg("on"), py::arg("acked") = false)
       .def(
-          "start", [](GraphTraffic& g, std::int64_t at) { g.start(ps(at)); }, py::arg("at_ps"))
+          "start",
+          [](GraphTraffic& g, std::int64_t at, std::optional<std::int64_t> stop) {
+            g.start(ps(at), stop ? ps(*stop) : kNever);
+          },
+          py::arg("at_ps"), py::arg("stop_ps") = py::none())
       .def_property_readonly("done", &GraphTraffic::done)
       .def_property_readonly("failed",
                              [](const GraphTraffic& g) {
@@ -90,7 +94,7 @@ void bind_traffic(py::module_& m) {
                        std::uint64_t bytes, std::uint32_t repeat, std::int64_t start,
                        std::int64_t compute, const std::vector<std::int64_t>& gaps, bool payload,
                        std::uint32_t slots, std::uint32_t slot_payload, std::uint32_t shift,
-                       bool await_sends, std::uint32_t job) {
+                       bool await_sends, std::uint32_t job, std::optional<std::int64_t> stop) {
              CollectiveTrafficConfig c;
              c.job = JobId{job};
              c.hosts = std::move(hosts);
@@ -98,6 +102,7 @@ void bind_traffic(py::module_& m) {
              c.bytes = bytes;
              c.repeat = repeat;
              c.start = ps(start);
+             if (stop) c.stop = ps(*stop);
              c.compute = ps(compute);
              for (const auto gap : gaps) c.gaps.push_back(ps(gap));
              c.payload = payload;
@@ -111,7 +116,8 @@ void bind_traffic(py::module_& m) {
            py::arg("collective"), py::arg("bytes"), py::arg("repeat"), py::arg("start_ps") = 0,
            py::arg("compute_ps") = 0, py::arg("gaps_ps") = std::vector<std::int64_t>{},
            py::arg("payload") = false, py::arg("slots") = 8, py::arg("slot_payload") = 65536,
-           py::arg("shift") = 0, py::arg("await_sends") = true, py::arg("job") = 0)
+           py::arg("shift") = 0, py::arg("await_sends") = true, py::arg("job") = 0,
+           py::arg("stop_ps") = py::none())
       .def("set_queue_pair", &CollectiveTraffic::set_queue_pair, py::arg("rank"), py::arg("peer"),
            py::arg("qp"))
       .def("start", &CollectiveTraffic::start)

@@ -159,12 +159,18 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     check();
     iterations_.push_back({began_, now_});
     if (rank_ == 0) job_.network_.events().stop();  // run_until returns after every iteration
-    if (iterations_.size() == job_.config_.repeat) {
+    const std::size_t k = iterations_.size() - 1;
+    const Picoseconds gap = k < job_.config_.gaps.size() ? job_.config_.gaps[k] : job_.config_.compute;
+    // All ranks take part in a repeat or none: the rank that is first through one decides whether
+    // the next begins before `stop`. A rank behind it is never the one to begin a repeat.
+    if (iterations_.size() > job_.decided_) {
+      job_.decided_ = static_cast<std::uint32_t>(iterations_.size());
+      if (now_ + gap >= job_.config_.stop) job_.rounds_ = std::min(job_.rounds_, job_.decided_);
+    }
+    if (iterations_.size() == job_.rounds_) {
       if (++job_.finished_ == job_.members_.size()) job_.network_.events().stop();
       return;
     }
-    const std::size_t k = iterations_.size() - 1;
-    const Picoseconds gap = k < job_.config_.gaps.size() ? job_.config_.gaps[k] : job_.config_.compute;
     job_.network_.events().schedule(now_ + gap, job_.id_, rank_);
   }
 
@@ -230,12 +236,14 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
     : network_(network),
       config_(config),
       layout_(staging_of(config)),
-      id_(network.events().add(*this)) {
+      id_(network.events().add(*this)),
+      rounds_(config.repeat) {
   if (config.hosts.size() < 2) throw std::invalid_argument("collective: hosts must be two or more");
   if (config.shift != 0 && (config.collective != Collective::all_to_all ||
                             config.shift >= config.hosts.size())) {
     throw std::invalid_argument("collective: shift goes with all_to_all, and to another rank");
   }
+  if (config.stop <= config.start) throw std::invalid_argument("collective: stop must be after start");
   if (config.repeat == 0) throw std::invalid_argument("collective: repeat must be 1 or more");
   network.forbid_lookahead();  // an iteration's end stops the run and is told to all ranks
   for (JobRank r = 0; r < config.hosts.size(); ++r) members_.push_back(std::make_unique<Member>(*this, r));

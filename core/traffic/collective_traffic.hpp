@@ -22,6 +22,7 @@ struct CollectiveTrafficConfig {
   std::uint32_t shift = 0;
   std::uint32_t repeat = 1;
   Picoseconds start{};
+  Picoseconds stop = kNever;  // no repeat begins then or later
   Picoseconds compute{};      // between the end of one repeat and the start of the next
   // Per-repeat compute times measured live and replayed here; empty: `compute`.
   std::vector<Picoseconds> gaps;
@@ -70,6 +71,8 @@ class CollectiveTraffic final : public EventHandler {
   StagingLayout layout_;
   ObjectId id_;
   std::vector<std::unique_ptr<Member>> members_;
+  std::uint32_t rounds_;  // repeats that begin: `repeat`, or fewer because of `stop`
+  std::uint32_t decided_ = 0;  // repeats after which it has been decided whether another begins
   std::size_t finished_ = 0;
   std::uint64_t wrong_ = 0;
   std::uint64_t expected_bytes_ = 0, delivered_bytes_ = 0;

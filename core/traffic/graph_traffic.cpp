@@ -137,16 +137,21 @@ ObjectId GraphTraffic::handler_of(std::uint32_t task) const {
   return domain == kAnybody ? id_ : clients_[domain - 1]->id();
 }
 
-void GraphTraffic::start(Picoseconds at) {
+void GraphTraffic::start(Picoseconds at, Picoseconds stop) {
+  if (stop <= at) throw std::invalid_argument("graph: stop must be after the start");
+  stop_ = stop;
   if (find_hosts()) {
     network_.use_lookahead();
   } else {
     for (State& s : states_) s.domain = kAnybody;
   }
   network_.events().schedule(at, id_, kStart);
+  // Of no host, so it is served while all of them wait: all before it has happened, nothing after it.
+  if (stop != kNever) network_.events().schedule(stop, id_, kStop);
 }
 
 void GraphTraffic::on_event(std::uint64_t what, Picoseconds now) {
+  if (what == kStop) return this->stop();
   if (what != kStart) return end(static_cast<std::uint32_t>(what), now);
   if (open_ == 0) return network_.events().stop();
   std::vector<std::uint32_t> first;
@@ -166,6 +171,7 @@ void GraphTraffic::ready(std::uint32_t task, Picoseconds now) {
 }
 
 void GraphTraffic::run(std::uint32_t task, Picoseconds now) {
+  if (now >= stop_) return;
   const GraphTask& t = tasks_[task];
   results_[task].begin = now;
   // Through the event queue even for no time: a long chain must not recurse.
@@ -268,7 +274,21 @@ void GraphTraffic::release(const std::vector<std::uint32_t>& next, Picoseconds n
 void GraphTraffic::close(std::uint32_t task) {
   const GraphResult& r = results_[task];
   if (r.end == kNever || r.acked == kNever) return;
-  if (--open_ == 0) network_.events().stop();
+  if (stopped_ && works(task)) --under_way_;
+  if (--open_ == 0 || (stopped_ && under_way_ == 0)) network_.events().stop();
 }
+
+void GraphTraffic::stop() {
+  if (done()) return;
+  stopped_ = true;
+  for (std::uint32_t task = 0; task < tasks_.size(); ++task) {
+    const GraphResult& r = results_[task];
+    if (works(task) && r.begin != kNever && (r.end == kNever || r.acked == kNever)) ++under_way_;
+  }
+  if (under_way_ == 0) network_.events().stop();
+}
+
+// False for a delay that only waits, as for the time at which a flow is to start.
+bool GraphTraffic::works(std::uint32_t task) const { return tasks_[task].transfer || tasks_[task].host; }
 
 }  // namespace loomnet

@@ -44,8 +44,10 @@ class GraphTraffic final : public EventHandler {
   // Begins at `at` what waits for nothing. The event queue is stopped when all has ended or a
   // transfer failed. A graph in which no host waits for an event of another host, but for bytes and
   // acknowledgements that reach it, is run by the network's lookahead (Network::use_lookahead).
-  void start(Picoseconds at);
-  bool done() const { return open_ == 0 || failed_ != Status::ok; }
+  // No task begins at `stop` or later: what is under way then ends, but for delays of no host, which
+  // only wait. Throws std::invalid_argument where `stop` is not after `at`.
+  void start(Picoseconds at, Picoseconds stop = kNever);
+  bool done() const { return open_ == 0 || failed_ != Status::ok || (stopped_ && under_way_ == 0); }
   // Status of the first transfer that failed, and its number.
   Status failed() const { return failed_; }
   std::uint32_t failed_task() const { return failed_task_; }
@@ -55,7 +57,7 @@ class GraphTraffic final : public EventHandler {
 
  private:
   class Client;
-  static constexpr std::uint64_t kStart = ~0ull;
+  static constexpr std::uint64_t kStart = ~0ull, kStop = kStart - 1;
   static constexpr std::uint64_t kBegun = 1ull << 32;  // + task: told to its destination
   static constexpr std::uint32_t kMessage = 1u << 20;  // bytes per write
   struct State {
@@ -83,6 +85,8 @@ class GraphTraffic final : public EventHandler {
   void acked(std::uint32_t task, Picoseconds now);
   void release(const std::vector<std::uint32_t>& next, Picoseconds now);
   void close(std::uint32_t task);
+  void stop();
+  bool works(std::uint32_t task) const;
 
   Network& network_;
   unsigned depth_;
@@ -94,6 +98,9 @@ class GraphTraffic final : public EventHandler {
   std::vector<Lane> lanes_;
   std::vector<std::unique_ptr<Client>> clients_;  // by node
   std::size_t open_ = 0;
+  Picoseconds stop_ = kNever;
+  bool stopped_ = false;        // `stop_` has passed
+  std::size_t under_way_ = 0;   // tasks that had begun by then and have not ended
   Status failed_ = Status::ok;
   std::uint32_t failed_task_ = 0;
 };

@@ -68,3 +68,27 @@ def test_tcp_and_gloo_in_one_run_are_refused(uses_machine, tmp_path):
     with pytest.raises(UsageError, match='settings of one of "tcp" and "gloo"'):
         run(tmp_path, [ln.Permutation(size="1 kB", hosts=BOTH, transport="tcp"),
                        ln.TorchJob(TRAIN, hosts=["h1", "h3"], transport="gloo")])
+
+
+def test_jobs_stop_at_their_time(uses_machine, tmp_path):
+    """From its stop on a job begins no round and no flow, and ends with what is under way."""
+    jobs = [ln.AllReduce(size="50 kB", repeat=10**6, hosts=BOTH, stop="500 ms", name="a"),
+            ln.Flows(sizes="10 kB", count=1000, gap="20 ms", hosts=BOTH, transport="tcp",
+                     stop="500 ms", name="b")]
+    r = run(tmp_path, jobs)
+    for name in "ab":
+        own = r.job(name)
+        assert own.data.ended == "finished" and own["errors"] == 0, own.data.errors
+    assert 1 < len(r.job("a").data.iterations) < 100
+    assert max(each.start_ps for each in r.job("a").data.iterations) < 500 * 10**9
+    flows = r.job("b").data.flows
+    assert 5 < len(flows) < 60 and all(each.end_ps is not None for each in flows)
+    assert max(each.start_ps for each in flows) < 500 * 10**9
+
+
+def test_ranks_are_told_to_stop(uses_machine, tmp_path):
+    job = ln.TorchJob(TRAIN, args=["--steps=100000"], ranks=2, hosts=BOTH, stop="10 s",
+                      until="1 h")
+    r = run(tmp_path, job)
+    assert r.data.ended == "finished" and r["errors"] == 0, r.data.errors
+    assert 1 <= len(r.data.iterations) < 1000

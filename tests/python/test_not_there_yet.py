@@ -26,8 +26,6 @@ REFUSED = {
                    'AllReduce.allreduce: "tree" is not one of ring or ina'),
     "queue pairs": (lambda: ln.AllReduce("1 MB", queue_pairs=4),
                     "AllReduce: queue_pairs=4 is not there yet; leave it out"),
-    "an end": (lambda: ln.Flows(count=5, sizes="1 kB", stop="5 ms"),
-               "Flows: stop='5 ms' is not there yet; leave it out"),
     "a fluid model": (lambda: go(model="fluid"),
                       'run: model="fluid" is not there yet; leave it out'),
     "another model": (lambda: go(model="water"), 'run: model="water" is not a model; there is'),

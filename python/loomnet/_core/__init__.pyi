@@ -602,7 +602,7 @@ class GraphTraffic:
         int64[tasks, 3]: begin, end and acknowledgement in picoseconds; -1: not yet.
         """
 
-    def start(self, at_ps: int) -> None: ...
+    def start(self, at_ps: int, stop_ps: int | None = None) -> None: ...
     def transfer(self, source: EngineNode, destination: EngineNode, qp: int, bytes: int) -> int: ...
     @property
     def done(self) -> bool: ...
@@ -630,6 +630,7 @@ class CollectiveTraffic:
         shift: int = 0,
         await_sends: bool = True,
         job: int = 0,
+        stop_ps: int | None = None,
     ) -> None: ...
     def iterations(self, rank: int) -> list[tuple[int, int]]:
         """

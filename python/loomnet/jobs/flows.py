@@ -127,6 +127,10 @@ class Flows(_Pairwise, Job):
         return ConnectionMatrix(path=path, **values)
 
     @property
+    def first_ps(self) -> int:
+        return min((start.count for start in self.starts), default=0)
+
+    @property
     def distribution(self) -> flowsizes.FlowSizes:
         if isinstance(self.sizes, flowsizes.FlowSizes):
             return self.sizes

@@ -89,6 +89,12 @@ class ConnectionMatrix(GraphJob):
 
         return read_matrix(self.path, self.start_unit).graph()
 
+    @property
+    def first_ps(self) -> int:
+        graph = self._graph
+        return min((task.duration_ps for task, after in zip(graph.tasks, graph.after, strict=True)
+                    if task.source < 0 and not after), default=0)
+
     def describe(self) -> str:
         waiting = len(self._graph.never)
         return super().describe() + bool(waiting) * (
@@ -119,6 +125,10 @@ class Trace(GraphJob):
         from loomnet.jobs.chakra import read_graph
 
         return read_graph(self.path, self.groups)
+
+    @property
+    def first_ps(self) -> int:
+        return 0 if self.chakra else min((at.count for at, *_ in self.rows()), default=0)
 
     def place(self, hosts: list[int]) -> list[int]:
         return super().place(hosts) if self.chakra else Job.place(self, hosts)

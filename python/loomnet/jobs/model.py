@@ -82,8 +82,10 @@ class Job(Spec):
     """Common to all jobs. `ranks` None: every host of role rank; rank r runs on the r-th of them.
 
     `name` tells the jobs of one run apart; `start` is the emulated time from the run's begin to the
-    job's. `hosts`: the hosts of ranks 0, 1, … by name; None: the next that no other job of the run
-    has. Two jobs may share hosts, unless one of them is to be `alone` on its own.
+    job's. `stop` is such a time, too: from it on the job begins nothing new, no round, flow, task
+    or iteration; what is under way ends, and so does the job. `hosts`: the hosts of ranks 0, 1, …
+    by name; None: the next that no other job of the run has. Two jobs may share hosts, unless one
+    of them is to be `alone` on its own.
     `stall_timeout`: emulated time without progress after which the job is ended; "auto" is three
     times the longest fault and at least 5 s, None waits for ever.
     """
@@ -93,6 +95,7 @@ class Job(Spec):
     ranks: Count | None = None
     name: Annotated[str, AfterValidator(_name)] | None = None
     start: Annotated[Time, AfterValidator(_start)] = given(default=Time("0 s"), converter=Time)
+    stop: Time | None = given(default=None, converter=time_or_none)
     hosts: tuple[StrictStr, ...] | None = None
     alone: StrictBool = False
     stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = given(
@@ -100,17 +103,28 @@ class Job(Spec):
     # "ring" is the only way in which DDP sums gradients so far; the validator refuses "ina".
     allreduce: Literal["ring", "ina"] = Field(default="ring", repr=False)
     queue_pairs: Any = Field(default=None, repr=False)
-    stop: Any = Field(default=None, repr=False)
 
     @model_validator(mode="after")
     def _there_yet(self) -> Job:
         if self.allreduce == "ina":
             raise UsageError('allreduce="ina" is not there yet; leave it out: sums travel by '
                              '"ring"')
-        for field, instead in (("queue_pairs", ""), ("stop", "; a job ends by its own size")):
-            if (value := getattr(self, field)) is not None:
-                raise UsageError(f"{field}={quoted(value)} is not there yet; leave it out{instead}")
+        if self.queue_pairs is not None:
+            raise UsageError(f"queue_pairs={quoted(self.queue_pairs)} is not there yet; leave it "
+                             "out")
         return self
+
+    @model_validator(mode="after")
+    def _stop_after_start(self) -> Job:
+        if self.stop is not None and self.stop <= self.start:
+            raise UsageError(f"stop={self.stop} is not after start={self.start}: nothing of the "
+                             "job could begin; give a later stop")
+        return self
+
+    @property
+    def first_ps(self) -> int:
+        """From the job's start to the first of its flows, in picoseconds."""
+        return 0
 
     def place(self, hosts: list[int]) -> list[int]:
         """Host numbers of ranks 0, 1, …. Raises UsageError when there are more ranks than hosts."""
@@ -162,8 +176,10 @@ class TorchJob(Job):
     each rank's own CPU time, "measured x 0.1" a share of it: such a run is not deterministic.
     `log`: a regular expression with named groups, read from rank 0's output, `step` and `loss`
     among them. `until`: emulated time, from the first iteration on, at which the ranks are told to
-    stop after the iteration at hand. `stall_wall`: on the virtual clock, wall time after which the
-    job is ended when emulated time stands and no process of a rank uses the processor; None: never.
+    stop after the iteration at hand, as they are at `stop`, which counts from the run's begin; the
+    earlier holds. A script without an optimizer's steps hears of neither. `stall_wall`: on the
+    virtual clock, wall time after which the job is ended when emulated time stands and no process
+    of a rank uses the processor; None: never.
     `env`: variables for the ranks, which have of the caller's own those that Python, PyTorch and
     its libraries read (see loomnet.processes.ranks), and no secrets.
     """

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from loomnet.base.number_text import number_text
 from loomnet.base.units import Rate, Time
 from loomnet.fabrics.link_settings import FRAMING_BYTES, MIN_QUEUE_PACKETS
+from loomnet.jobs.flows import Flows
 from loomnet.jobs.model import (
     AllGather,
     AllReduce,
@@ -82,6 +83,37 @@ def _least_iteration_s(plan: Plan, asked: JobRequest, clock: str) -> float | Non
     return size * 8 / min(rates)
 
 
+def most_rounds(plan: Plan, asked: JobRequest) -> int:
+    """How many rounds of a job may begin: those it has, or fewer because of its stop."""
+    job, lasts = asked.job, asked.begins_for_ps
+    if not isinstance(job, Collective) or lasts is None:
+        return getattr(job, "repeat", 1)
+    size = bytes_each(job, len(asked.placement)) or job.size.bytes  # a rank that sends sends all
+    rate = max(sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports)
+               for host in asked.placement)
+    each_ps = max(size * 8 * 10**12 / rate + job.compute.count, 1)
+    return min(job.repeat, int(lasts / each_ps) + 1)
+
+
+def most_flows(plan: Plan, asked: JobRequest) -> int:
+    """How many flows of a job may begin, nearly always where their arrivals are random."""
+    job, lasts = asked.job, asked.begins_for_ps
+    if not isinstance(job, Flows):
+        return len(asked.placement) * most_rounds(plan, asked)
+    if lasts is None:
+        return job.count
+    if job.starts:
+        return sum(start.count < lasts for start in job.starts)
+    host = asked.placement[0]
+    nic = sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports)
+    senders = len({a for a, _ in job.pairs}) if job.pairs else len(asked.placement)
+    gap = job.mean_gap_ps(nic, senders)
+    if gap is None:
+        return job.count
+    expected = lasts / max(gap, 1)
+    return min(job.count, int(expected + 6 * expected**0.5) + 6)  # six standard deviations
+
+
 def _leaving(plan: Plan, node: int, link: int) -> HalfLinkPlan:
     ahead = plan.links[link].forward
     return ahead if ahead.source == node else plan.links[link].backward
@@ -142,7 +174,8 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
                 continue  # by which switches packets go is the transport's choice
             if request.options.get("payload"):
                 each += plan.payload_bytes
-            packets = 2 * size * job.repeat / len(plan.hosts[host].ports) / plan.payload_bytes
+            sent = size * most_rounds(plan, asked) / len(plan.hosts[host].ports)
+            packets = 2 * sent / plan.payload_bytes
             data, total = data + packets, total + packets * each
         if total >= LARGE_CAPTURE:
             yield (f"the capture of {port} will be about {number_text(float(f'{total:.2g}'), 'B')}:"
@@ -158,12 +191,13 @@ def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
         if size is None or not isinstance(job, Collective):
             continue
         if clock == "live":
-            least = (_least_iteration_s(plan, asked, clock) or 0) * job.repeat * request.dilation
+            rounds = most_rounds(plan, asked)
+            least = (_least_iteration_s(plan, asked, clock) or 0) * rounds * request.dilation
             if least > LONG_WALL_S:
-                yield (f"{job.repeat} iterations take {_seconds(least)} of wall time or more, at "
+                yield (f"{rounds} iterations take {_seconds(least)} of wall time or more, at "
                        f"D = {request.dilation:g}")
             continue
-        own = size * job.repeat * len(asked.placement) / plan.payload_bytes
+        own = size * most_rounds(plan, asked) * len(asked.placement) / plan.payload_bytes
         packets += own
         wall += own * _hops(plan, job, asked.placement) / HOPS_PER_SECOND
     if wall > LONG_WALL_S:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loomnet.base.errors import UsageError
-from loomnet.jobs.flows import Flows
 from loomnet.jobs.model import COLLECTIVES, TorchJob
+from loomnet.labs.foresight import most_flows
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import staging_for
 from loomnet.running.job_request import JobRequest
@@ -48,7 +48,7 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str) -
     job, ranks = asked.job, len(asked.placement)
     name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
     found = []
-    flows = job.count if isinstance(job, Flows) else ranks * getattr(job, "repeat", 1)
+    flows = most_flows(plan, asked)
     if isinstance(job, (*COLLECTIVES, TorchJob)):
         pairs = ranks * (ranks - 1)
         each = transport(job.transport).queue_pair_bytes

@@ -17,7 +17,7 @@ from loomnet.faults.model import Fault, check_faults
 from loomnet.faults.timetable import Timetable
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.labs.placement import job_names, placements
-from loomnet.labs.run_bounds import check_run
+from loomnet.labs.run_bounds import check_run, check_stop
 from loomnet.measures import training as measure
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.plans.make import make_plan
@@ -107,6 +107,7 @@ def prepare(
     gaps = options.get("gaps_ps", ())
     for job in jobs:
         check_run(job, faults, reroute, gaps)
+        check_stop(job)
         check(job, clock)
     if len(jobs) > 1 and gaps:
         raise UsageError("run: gaps_ps: compute times are replayed for a run of one job; leave "
@@ -145,6 +146,7 @@ def prepare(
                 script=(job.located(base, Path.cwd()) if isinstance(job, TorchJob) else None),
                 stall_after=job.stall_after(timetable.longest_fault()),
                 start_ps=job.start.count,
+                stop_ps=None if job.stop is None else job.stop.count,
                 gaps_ps=tuple(gaps),
             )
             for number, (job, name, hosts) in enumerate(zip(jobs, names, placed, strict=True))

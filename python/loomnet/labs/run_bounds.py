@@ -47,6 +47,16 @@ def check_run(job: Job, faults: Iterable[Fault], reroute: Time | None, gaps_ps: 
         )
 
 
+def check_stop(job: Job) -> None:
+    """Raises UsageError for a job of flows that is to stop before the first of them begins."""
+    if job.stop is not None and job.stop.count - job.start.count <= job.first_ps:
+        first = Time.of(job.start.count + job.first_ps)
+        raise UsageError(
+            f"{type(job).__name__}.stop: {job.stop} is not after {first}, when the job's first "
+            "flow begins; give a later stop"
+        )
+
+
 def _check_job(job: Job) -> None:
     name = type(job).__name__
     rounds = {field: getattr(job, field) for field in ("repeat", "count") if hasattr(job, field)}
@@ -55,21 +65,25 @@ def _check_job(job: Job) -> None:
             raise UsageError(f"{name}.{field}: {number} is above {MOST_ROUNDS}")
         for pause in ("compute", "gap"):
             each = getattr(job, pause, None)
-            if isinstance(each, Time) and each.count * number > MOST_TIME.count:
+            pauses = each.count * number if isinstance(each, Time) else 0
+            if pauses > MOST_TIME.count and job.stop is None:
                 raise UsageError(
                     f"{name}.{pause}: {number} times {each} is more than the "
                     f"{hours(MOST_TIME)} that a run has; give less of either"
                 )
     size = getattr(job, "size", None)
     if isinstance(size, Size):
-        check_job_bytes(f"{name}.size", size.bytes, rounds.get("repeat", 1))
+        repeat = rounds.get("repeat", 1) if job.stop is None else 1  # what begins is not known
+        check_job_bytes(f"{name}.size", size.bytes, repeat)
         if not job.over_sockets and size > MOST_COLLECTIVE:
             raise UsageError(
                 f"{name}.size: {size} is above {MOST_COLLECTIVE}, the largest "
                 "collective; repeat a smaller one"
             )
     for each in getattr(job, "sizes", ()) if isinstance(getattr(job, "sizes", ()), tuple) else ():
-        check_job_bytes(f"{name}.sizes", each.bytes, rounds.get("count", 1))
+        check_job_bytes(
+            f"{name}.sizes", each.bytes, rounds.get("count", 1) if job.stop is None else 1
+        )
 
 
 def _times(spec: Any) -> Iterator[tuple[str, Any]]:

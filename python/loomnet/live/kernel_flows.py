@@ -20,7 +20,7 @@ from loomnet.processes.invoking_user import RankUser
 from loomnet.processes.ranks import RankGroup, RankSpec
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
-from loomnet.running.traffic import Round, rounds_of
+from loomnet.running.traffic import Round, begun_before, check_begun, rounds_of, stop_at
 
 if TYPE_CHECKING:
     from loomnet.live.kernel_tcp import KernelTcp
@@ -82,6 +82,9 @@ class KernelFlows:
         self._ended: list[tuple[int, int]] = []
         self._faults: list[RunFault] = []
         self.retransmitted = [0] * len(self._agents)
+        self._asked = asked
+        self._stop_ps: int | None = None
+        self._cut = False  # the last round has begun in part
         self.fell_behind: str | None = None  # the first host of which no figure is a network's
         self._senders: dict[int, list[SenderState]] = {}
         specs = [RankSpec(rank, self._plan.hosts[host].name,
@@ -106,7 +109,7 @@ class KernelFlows:
         self._wait(len(self._agents), "listen", check)
         for make in self._rounds:
             used: dict[tuple[int, int], int] = {}
-            for _, source, destination, _ in make(0):
+            for _, source, destination, _ in begun_before(make(0), self._asked.begins_for_ps)[0]:
                 index = used.get((source, destination), 0)
                 used[source, destination] = index + 1
                 self._connections.setdefault((source, destination, index), len(self._connections))
@@ -116,6 +119,7 @@ class KernelFlows:
                                        cc=self._tcp.cc)
         self._wait(len(self._connections), "connect", check)
         self.origin_ps = self._now() + LEAD_PS
+        self._stop_ps = stop_at(self._asked, self.origin_ps)
         step = PROGRESS_NS
         if sampler is not None:
             step, self._senders = sampler.samples.every_ps // 1000, sampler.samples.senders
@@ -141,7 +145,13 @@ class KernelFlows:
 
     def _launch(self, at_ps: int) -> None:
         used: dict[tuple[int, int], int] = {}
-        flows = self._rounds[len(self._begun)](at_ps)
+        flows, self._cut = begun_before(self._rounds[len(self._begun)](at_ps), self._stop_ps)
+        if not flows:
+            check_begun(self._asked, len(self._begun))
+            self._rounds, self._cut = self._rounds[:len(self._begun)], False
+            return
+        if self._cut:
+            self._rounds = self._rounds[:len(self._begun) + 1]
         for start, source, destination, size in flows:
             index = used.get((source, destination), 0)
             used[source, destination] = index + 1
@@ -197,7 +207,7 @@ class KernelFlows:
         return bool(self._faults) or len(self._ended) == len(self._rounds)
 
     def iterations(self) -> list[tuple[int, int]]:
-        return self._ended
+        return self._ended[:len(self._begun) - self._cut]
 
     def errors(self) -> list[RunFault]:
         return self._faults

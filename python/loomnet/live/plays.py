@@ -137,8 +137,7 @@ class LiveTorch(Play):
                 self.tell_gone(number, "cut off")
         if finished > self.works:
             self.works, self.stall.progress_ps = finished, self.now()
-        until = self.torch.until
-        if until is not None and not ranks.stopping and self.now() >= until.count:
+        if ranks.to_stop(self.clock.now_ps):
             step = ranks.stop_step()
             for bridge in ranks.bridges:
                 self.live.stop_at(bridge, step)

@@ -93,7 +93,7 @@ class LiveRunner:
 
 
 def _expected_wall(request: RunRequest) -> str:
-    until = getattr(request.lead.job, "until", None)
-    if until is None:
-        return ""
-    return f"; about {until.seconds * request.dilation + 15:.0f} s"
+    until, lasts = getattr(request.lead.job, "until", None), request.lead.begins_for_ps
+    ends = [] if until is None else [until.seconds]
+    ends += [] if lasts is None else [lasts / 1e12]
+    return f"; about {min(ends) * request.dilation + 15:.0f} s" if ends else ""

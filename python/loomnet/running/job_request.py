@@ -19,8 +19,8 @@ class JobRequest:
     which the engine knows it. `name`: where the run has several jobs. `script` is the resolved path
     of a TorchJob, else None. `stall_after`: emulated time without a finished operation or iteration
     after which the engine ends the job ("stalled", one error); None: never. `start_ps`: emulated
-    time from the run's begin to the job's. `gaps_ps`: compute times of another run that are
-    replayed.
+    time from the run's begin to the job's; `stop_ps`: to when it begins nothing new; None: it ends
+    by itself. `gaps_ps`: compute times of another run that are replayed.
     """
 
     job: Job
@@ -30,7 +30,13 @@ class JobRequest:
     script: Path | None = None
     stall_after: Time | None = None
     start_ps: int = 0
+    stop_ps: int | None = None
     gaps_ps: tuple[Any, ...] = ()
+
+    @property
+    def begins_for_ps(self) -> int | None:
+        """From the job's start to its stop."""
+        return None if self.stop_ps is None else self.stop_ps - self.start_ps
 
     def folder_in(self, folder: Folder) -> Folder:
         """The job's own part of a run's folder."""

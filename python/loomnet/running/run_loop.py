@@ -203,7 +203,7 @@ class RunLoop:
         playing = self.playing
         if stop == "stuck" and any(play.told for play in playing):
             stop = "looked"  # what has been told of something may move although time stood
-        elif stop == "stuck" and playing and self.skip():
+        elif stop == "stuck" and self.running and self.skip():
             stop = "looked"
         for play in playing:
             if (trouble := play.trouble(stop)) is not None:

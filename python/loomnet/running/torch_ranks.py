@@ -210,6 +210,21 @@ class RankJob:
         self._stopping = True
         return (self.last_step() or 0) + STOP_AHEAD
 
+    def stops_ps(self) -> list[int]:
+        """When the ranks are to be told to stop, on the engine's clock, as far as that is known."""
+        until, stop = self.job.until, self.asked.stop_ps
+        found = [] if stop is None else [stop]
+        if until is not None and self.origin_ps is not None:
+            found.append(self.origin_ps + until.count)
+        return found
+
+    def to_stop(self, now_ps: int) -> bool:
+        """Whether the ranks are to be told now; false once they have been."""
+        until, stop = self.job.until, self.asked.stop_ps
+        job_ps = 0 if self.origin_ps is None else now_ps - self.origin_ps
+        return not self._stopping and (
+            (until is not None and job_ps >= until.count) or (stop is not None and now_ps >= stop))
+
     @property
     def stopping(self) -> bool:
         return self._stopping

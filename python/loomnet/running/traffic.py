@@ -62,7 +62,8 @@ class CollectiveTraffic:
             bytes=job.size.bytes, repeat=job.repeat,
             collective="all_to_all" if isinstance(job, SendRecv) else job.kind,
             shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
-            compute_ps=job.compute.count, gaps_ps=list(asked.gaps_ps), payload=payload,
+            stop_ps=stop_at(asked, start_ps), compute_ps=job.compute.count,
+            gaps_ps=list(asked.gaps_ps), payload=payload,
             await_sends=carrier is None or carrier.await_sends,
             **staging_for(engine.plan))
         for (rank, peer), number in engine.connect_mesh(asked).items():
@@ -117,10 +118,18 @@ class FlowTraffic:
         self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
         self._sends: list[tuple[EngineNode, int]] = []  # of each flow: sender, queue pair
         self._before: dict[int, int] = {}  # of a flow: bytes its queue pair had sent before it
+        self._stop_ps = stop_at(asked, start_ps)
+        self._cut = False  # the last round has begun in part
         self._launch(start_ps)
 
     def _launch(self, now_ps: int) -> None:
-        flows = self._rounds[len(self._begun)](now_ps)
+        flows, self._cut = begun_before(self._rounds[len(self._begun)](now_ps), self._stop_ps)
+        if not flows:
+            check_begun(self._job, len(self._begun))
+            self._rounds, self._cut = self._rounds[:len(self._begun)], False
+            return
+        if self._cut:
+            self._rounds = self._rounds[:len(self._begun) + 1]
         used: dict[tuple[int, int], int] = {}
         for start, source, destination, size in flows:
             pair = (source, destination)
@@ -159,7 +168,8 @@ class FlowTraffic:
             self._rounds = self._rounds[:len(self._begun)]
 
     def iterations(self) -> list[tuple[int, int]]:
-        return self._ends
+        whole = len(self._begun) - self._cut
+        return self._ends[:whole]
 
     def errors(self) -> list[RunFault]:
         return [RunFault(end or 0, f"flow {i}", status)
@@ -230,7 +240,7 @@ class GraphTraffic:
         for task, after in enumerate(graph.after):
             for other in after:
                 self.core.depend(task, task_of(other), acked=other < 0)
-        self.core.start(start_ps)
+        self.core.start(start_ps, stop_at(asked, start_ps))
 
     @property
     def done(self) -> bool:
@@ -240,6 +250,8 @@ class GraphTraffic:
         if not self.core.done or self.core.failed:
             return []
         ends = self.core.results()
+        if (ends < 0).any():
+            return []  # it stopped before all of it had begun
         return [(self._start, int(ends[:, 1:].max()) if len(ends) else self._start)]
 
     def errors(self) -> list[RunFault]:
@@ -294,8 +306,28 @@ def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: 
                        jitter_ps=apart)
 
 
-# Flows of one round that begins at this time: (start ps, source rank, destination rank, bytes).
-Round = Callable[[int], list[tuple[int, int, int, int]]]
+FlowOfRound = tuple[int, int, int, int]  # start ps, source rank, destination rank, bytes
+Round = Callable[[int], list[FlowOfRound]]  # flows of one that begins at this time
+
+
+def stop_at(asked: JobRequest, origin_ps: int) -> int | None:
+    """When a job that began at this time begins nothing new."""
+    return None if asked.begins_for_ps is None else origin_ps + asked.begins_for_ps
+
+
+def begun_before(flows: list[FlowOfRound], stop_ps: int | None) -> tuple[list[FlowOfRound], bool]:
+    """The flows of a round that begin before then, and whether some do not."""
+    if stop_ps is None:
+        return flows, False
+    begun = [flow for flow in flows if flow[0] < stop_ps]
+    return begun, len(begun) < len(flows)
+
+
+def check_begun(asked: JobRequest, rounds: int) -> None:
+    """Raises UsageError for a job of which no round has begun before its stop."""
+    if rounds == 0:
+        raise UsageError(f"{type(asked.job).__name__}.stop: no flow begins before "
+                         f"{asked.job.stop}; give a later stop")
 
 
 def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
@@ -311,7 +343,8 @@ def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
         return [each] * job.repeat, job.compute.count, set(edges)
     if isinstance(job, Flows):
         nic = sum(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
-        return ([lambda now: _drawn(job, edges, ranks, now, seed, nic)], 0,
+        lasts = None if job.stop is None else job.stop.count - job.start.count
+        return ([lambda now: _drawn(job, edges, ranks, now, seed, nic, lasts)], 0,
                 set(edges) if job.pairs else set())
     if isinstance(job, Trace):
         rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
@@ -330,10 +363,8 @@ def packet_ps(plan: Plan, placement: Sequence[int]) -> int:
 def _jittered(each: Round, apart_ps: int, seed: int) -> Round:
     """The round, with flows that start together moved by less than this each: in lock-step they
     would send in the same picosecond, and always the same one would find room."""
-    draw = random.Random(f"jitter {seed}")
-
-    def moved(now: int) -> list[tuple[int, int, int, int]]:
-        flows = each(now)
+    def moved(now: int) -> list[FlowOfRound]:
+        draw, flows = random.Random(f"jitter {seed}"), each(now)
         together = Counter(start for start, *_ in flows)
         return [(start + draw.randrange(apart_ps) if together[start] > 1 else start, a, b, size)
                 for start, a, b, size in flows]
@@ -358,13 +389,17 @@ def move_apart(graph: TaskGraph, apart_ps: int, seed: int) -> None:
 
 
 def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,
-           seed: int, nic_bps: int) -> list[tuple[int, int, int, int]]:
+           seed: int, nic_bps: int, lasts_ps: int | None) -> list[FlowOfRound]:
+    """A job's flows from now on. `lasts_ps`: of those that arrive one after another, none is needed
+    after the first that comes so much later."""
     draw = random.Random(f"flows {seed} {ranks}")
     flows, at, sizes = [], now_ps, job.distribution
     starts = [now_ps + start.count for start in job.starts]
     senders = len({a for a, _ in job.pairs}) if job.pairs else ranks
     gap = job.mean_gap_ps(nic_bps, senders)
     for i in range(job.count):
+        if lasts_ps is not None and gap is not None and flows and flows[-1][0] >= now_ps + lasts_ps:
+            break
         if job.pairs:
             a, b = job.pairs[i % len(job.pairs)]
         else:

@@ -118,9 +118,8 @@ class VirtualTorch(Play):
             ends.append(max(self.progress_ps, self.limit_ps) + self.stall_ps)
         # Between two steps the clock is looked at by wall time: without this stop the step after
         # which the job ends would depend on it.
-        until, origin = self.torch.until, self.origin_ps
-        if until is not None and origin is not None and not self.ranks.stopping:
-            ends.append(origin + until.count)
+        if not self.ranks.stopping:
+            ends += self.ranks.stops_ps()
         return min(ends)
 
     @property
@@ -182,8 +181,7 @@ class VirtualTorch(Play):
             self.got_on()
 
     def stop_when_due(self) -> None:
-        until = self.torch.until
-        if until is not None and not self.ranks.stopping and self.now() >= until.count:
+        if self.ranks.to_stop(self.clock.now_ps):
             step = self.ranks.stop_step()
             for bridge in self.ranks.bridges:
                 bridge.stop_at(step, self.clock.now_ps)

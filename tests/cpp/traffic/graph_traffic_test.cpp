@@ -38,6 +38,38 @@ TEST(GraphTraffic, ALaneRunsOneDelayAfterAnother) {
   EXPECT_EQ(graph.results()[other].end, microseconds(3));
 }
 
+TEST(GraphTraffic, FromItsStopOnNoTaskBegins) {
+  for (const auto& [stop, begun, end] : {std::tuple{1, 1, 3}, {3, 1, 3}, {4, 2, 6}, {6, 2, 6}, {7, 3, 9}}) {
+    Network network(1);
+    testing::Clos clos(network, {.planes = 1});
+    GraphTraffic graph(network);
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      graph.add({.duration = microseconds(3), .host = 0});
+      if (i) graph.depend(i, i - 1);
+    }
+    graph.start({}, microseconds(stop));
+    EXPECT_FALSE(network.run_until(microseconds(100))) << "stopped at its end";
+    ASSERT_TRUE(graph.done());
+    EXPECT_EQ(network.now(), microseconds(std::max(end, begun == 3 ? end : stop)));
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(graph.results()[i].begin == kNever, i >= begun) << "stop " << stop << ", task " << i;
+      EXPECT_EQ(graph.results()[i].end == kNever, i >= begun) << "stop " << stop << ", task " << i;
+    }
+  }
+}
+
+TEST(GraphTraffic, ADelayOfNoHostIsNotWaitedFor) {
+  Network network(1);
+  GraphTraffic graph(network);
+  graph.add({.duration = microseconds(50)});
+  graph.start({}, microseconds(2));
+  EXPECT_FALSE(network.run_until(microseconds(100)));
+  EXPECT_TRUE(graph.done());
+  EXPECT_EQ(network.now(), microseconds(2));
+  GraphTraffic other(network);
+  EXPECT_THROW(other.start(microseconds(9), microseconds(9)), std::invalid_argument);
+}
+
 TEST(GraphTraffic, AnEmptyGraphIsDone) {
   Network network(1);
   GraphTraffic graph(network);
