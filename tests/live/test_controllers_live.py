@@ -2,6 +2,7 @@
 a broken one ends the run and leaves nothing."""
 
 import itertools
+import time
 from typing import ClassVar
 
 import pytest
@@ -92,3 +93,55 @@ def test_a_broken_controller_ends_a_live_run_in_one_line(loomnet, tmp_path):
             in run.output)
     assert "Traceback" not in run.output
     assert not (tmp_path / "runs").exists()
+
+
+ENDLESS = '''
+import time
+import loomnet as ln
+
+@ln.plugin.controller("endless")
+class Endless:
+    def advance(self, now, view):
+        print("called", flush=True)
+        while True:
+            WORK
+
+@ln.scenario
+def endless(lab: ln.Lab):
+    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="40 Mb/s",
+                              delay="0.5 ms").place("p0.spine0", "engine")
+    lab.run(fabric, ln.AllReduce("100 kB", 5000, "mrc"),
+            controllers=[ln.controller("endless", every="20 ms")])
+'''
+# The last one pauses the engine nearly all the time: it must go on before the run can end.
+WORK = {"computes": "pass", "sleeps": "time.sleep(60)",
+        "catches": "\n            try:\n                time.sleep(60)\n"
+                   "            except Exception:\n                pass",
+        "looks": 'view.switch("p0.spine0").snapshot()'}
+
+
+def endless(loomnet, tmp_path, work, *options):
+    (tmp_path / "endless.py").write_text(ENDLESS.replace("WORK", WORK[work]))
+    return loomnet.start("run", "endless.py", "--clock", "live", *options)
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_one_that_never_comes_back_ends_with_the_wall_time(loomnet, tmp_path, work):
+    run = endless(loomnet, tmp_path, work, "--max-wall", "6s")
+    assert run.wait(20) == 2, run.output
+    assert ('loomnet: controller "endless": advance had not come back when --max-wall 6 s is over'
+            in run.output)
+    assert "Traceback" not in run.output and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("work", WORK)
+def test_one_that_never_comes_back_ends_with_one_interrupt(loomnet, tmp_path, work):
+    run = endless(loomnet, tmp_path, work)
+    run.until("called")
+    time.sleep(0.5)
+    run.interrupt()
+    began = time.monotonic()
+    assert run.wait(20) == 130, run.output
+    assert time.monotonic() - began < 3, run.output
+    assert "Traceback" not in run.output
+    assert loomnet.report()["fidelity"][0]["ended"] == "interrupted"

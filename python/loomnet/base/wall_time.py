@@ -99,7 +99,7 @@ class WallTime:
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
         if self._set:
-            raise WallTimeOver(self.reason)
+            break_off(WallTimeOver(self.reason))
 
 
 _running: WallTime | None = None  # of the main thread
@@ -138,6 +138,36 @@ def users_code() -> Iterator[None]:
         yield
     finally:
         here.disarm()
+
+
+_unbroken = 0  # how deep the main thread is in unbroken()
+_due: BaseException | None = None  # what is to be raised behind it
+
+
+@contextlib.contextmanager
+def unbroken() -> Iterator[None]:
+    """Around what a user's own code calls and must not be left half done, a pause of the engine
+    above all: an alarm or Ctrl-C that comes inside is raised behind it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    global _unbroken, _due
+    _unbroken += 1
+    try:
+        yield
+    finally:
+        _unbroken -= 1
+        if _unbroken == 0 and _due is not None:
+            error, _due = _due, None
+            raise error
+
+
+def break_off(error: BaseException) -> None:
+    """For a signal's handler: raises the error now, or behind unbroken()."""
+    global _due
+    if _unbroken == 0:
+        raise error
+    _due = _due or error
 
 
 def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:

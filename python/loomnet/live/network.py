@@ -12,6 +12,7 @@ from typing import Any, assert_never
 
 import loomnet._core as _core
 from loomnet.base.errors import PrivilegeError, UnavailableError, UsageError
+from loomnet.base.wall_time import unbroken
 from loomnet.faults.timetable import (
     Change,
     CircuitChange,
@@ -190,11 +191,12 @@ class LiveNetwork:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """The engine's loop stands: its objects may be touched by this thread."""
-        self.live.pause()
-        try:
-            yield
-        finally:
-            self.live.resume()
+        with unbroken():
+            self.live.pause()
+            try:
+                yield
+            finally:
+                self.live.resume()
 
     def _set_tables(self, batches: list[tuple[SwitchPlan, Any]]) -> None:
         for switch, tables in batches:

@@ -85,6 +85,8 @@ class LiveRunner:
                     raise UnavailableError(doctor.cannot_start(error)) from error
                 sampler = Sampler.of(request.options, request.plan)
                 plays = [clock.play(asked, sampler) for asked in request.jobs]
+                for seat in request.controllers:
+                    seat.listening = interrupts.listen
                 found = RunLoop(request, clock, plays, on_progress, sampler).go()
             for data in found if interrupts.pending else ():  # on the way down
                 if data.ended != "interrupted":

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -164,11 +165,15 @@ class ControllerChoice:
                                  f"{did_you_mean(unknown[0], known)}") from None
             raise UsageError(f"{where}: {error}; give it to ln.controller") from None
         try:
-            return Seat(self, kind(**self.options), plan)
+            with users_code():
+                plugin = kind(**self.options)
+        except WallTimeOver as over:
+            raise PluginError(f"{where}: __init__ had not come back when {over}") from None
         except LoomnetError:
             raise
         except Exception as error:
             raise PluginError(f"{where}: {raised('__init__', error)}") from error
+        return Seat(self, plugin, plan)
 
     def describe(self) -> str:
         """For the report's fidelity."""
@@ -211,6 +216,8 @@ class Seat:
         self.choice, self.name, self.plugin, self.plan = choice, name, plugin, plan
         self.every_ps = None if every is None else every.count
         self.least_ps = 0  # between two calls of advance(); the live clock sets it
+        # Around its code: Ctrl-C breaks it off. On the virtual clock it does so all the time.
+        self.listening: Callable[[], AbstractContextManager[object]] = nullcontext
         self._on_grid: int | None = 0 if every is not None else None  # when `every` is due
         self._asked: int | None = None  # what next_time() gave
         self._last: int | None = None  # time of the last call of advance()
@@ -267,7 +274,7 @@ class Seat:
     # --- what it answers --------------------------------------------------------------------------
     def _call(self, method: str, *arguments: Any) -> Any:
         try:
-            with users_code():
+            with users_code(), self.listening():
                 return getattr(self.plugin, method)(*arguments)
         except WallTimeOver as over:
             raise self.breach(f"{method} had not come back when {over}") from None
@@ -310,7 +317,10 @@ class Seat:
                               'return [ln.change.link("a--b", up=False)]')
         found: list[Change] = []
         try:
-            asked = list(itertools.islice(answer, MOST_CHANGES + 1))
+            with users_code(), self.listening():
+                asked = list(itertools.islice(answer, MOST_CHANGES + 1))
+        except WallTimeOver as over:
+            raise self.breach(f"{method} had not come back when {over}") from None
         except Exception as error:  # a generator
             raise self.breach(raised(method, error)) from error
         if len(asked) > MOST_CHANGES:

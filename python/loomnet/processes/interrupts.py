@@ -12,6 +12,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from loomnet.base.wall_time import break_off
+
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # These end a process that does not expect them, and a live run would leave its kernel objects.
 # Where one has a handler (an alarm of the program's own, a dump of stacks), it keeps it.
@@ -54,9 +56,9 @@ class Interrupts:
             self._note("Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name)
             if self._listening:
                 self._listening = False
-                self.check()
+                break_off(KeyboardInterrupt(self.pending))
         elif time.monotonic() - self._since > PATIENCE_S:
-            self.check()
+            self.check()  # inside unbroken(), too: what is in there hangs
 
     def ignore(self) -> None:
         """For a process that has put all away and ends: from here on for good."""
