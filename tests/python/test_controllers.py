@@ -2,9 +2,13 @@
 how a broken one ends the run."""
 
 import itertools
+import json
+import math
+import sys
 import time
 from typing import ClassVar
 
+import numpy
 import pytest
 
 import loomnet as ln
@@ -198,6 +202,15 @@ def answering(value):
     return broken(advance=lambda self, now, view: value)
 
 
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError
+
+
+def throw(error):
+    raise error
+
+
 BREACHES = {
     "an exception": (broken(advance=lambda self, now, view: view.jobs["x"]),
                      "advance raised KeyError: 'x' (test_controllers.py:"),
@@ -232,6 +245,25 @@ BREACHES = {
     "no on_event": (broken(subscribes=("end",)), "has no method on_event"),
     "a maker that raises": (broken(__init__=lambda self: [][1]), "__init__ raised IndexError"),
     "a field for a method": (broken(advance=3), "advance is not a method"),
+    "sys.exit": (broken(advance=lambda self, now, view: sys.exit(3)),
+                 "advance raised SystemExit: 3 (test_controllers.py:"),
+    "a maker that exits": (broken(__init__=lambda self: sys.exit()),
+                           "__init__ raised SystemExit ("),
+    "a property for a method": (broken(advance=property(lambda self: 1 / 0)),
+                                "advance raised ZeroDivisionError: division by zero (test_"),
+    "a property for events": (broken(subscribes=property(lambda self: 1 / 0)),
+                              "subscribes raised ZeroDivisionError: division by zero (test_"),
+    "an object that lies": (answering(type("Liar", (), {"__class__": property(
+        lambda self: 1 / 0)})()), "which is no list of changes"),
+    "an object without a text": (answering(type("Mute", (), {"__repr__": lambda self: 1 / 0})()),
+                                 "advance gave <Mute instance at "),
+    "an error without a text": (broken(advance=lambda self, now, view: throw(Mute())),
+                                "advance raised Mute (test_controllers.py:"),
+    "an error of a library": (broken(advance=lambda self, now, view: json.loads("{")),
+                              "(char 1) (test_controllers.py:"),
+    "a number of another library": (broken(advance=lambda self, now, view: None,
+                                           next_time=lambda self: numpy.int64(5)),
+                                    "next_time gave np.int64(5), which is no whole number"),
 }
 
 
@@ -246,6 +278,38 @@ def test_a_broken_controller_ends_the_run_by_name(tmp_path, what, monkeypatch):
     assert said.startswith('controller "broken": ') and line in said and "\n" not in said
     assert refused.value.exit_code == 2
     assert list(tmp_path.iterdir()) == [], "nothing is left behind"
+
+
+CHANGES = {
+    "a rate without a unit": lambda: ln.change.link("h0--*", rate="5"),
+    "a negative rate": lambda: ln.change.link("h0--*", rate="-5 Gb/s"),
+    "a negative share": lambda: ln.change.link("h0--*", rate=-0.5),
+    "a share that is no number": lambda: ln.change.link("h0--*", rate=math.nan),
+    "a truth value": lambda: ln.change.link("h0--*", rate=True),
+    "a rate above the link's": lambda: ln.change.link("h0--*", rate="1 Tb/s"),
+    "a loss that is a text": lambda: ln.change.link("h0--*", loss="0.5"),
+    "a delay beyond time": lambda: ln.change.link("h0--*", extra_delay="2500 h"),
+    "an unknown name": lambda: ln.change.link("h0--*", los=0.5),
+    "an unknown link": lambda: ln.change.link("h0--h99"),
+    "no link's name": lambda: ln.change.link(""),
+    "an unknown switch": lambda: ln.change.switch("h0", up=False),
+    "no state": lambda: ln.change.switch("p0.spine0"),
+    "an unknown route": lambda: ln.change.routes(avoid=["nowhere"]),
+    "an unknown panel": lambda: ln.change.circuits("ocs0", [("h0", "h1")]),
+    "pairs that are none": lambda: ln.change.circuits("ocs0", [("h0",)]),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_bad_change_is_named_by_the_users_own_line(tmp_path, what, monkeypatch):
+    change = CHANGES[what]
+    monkeypatch.chdir(tmp_path)
+    ln.plugin.controller("bad_change")(broken(advance=lambda self, now, view: change()))
+    with pytest.raises(ln.UsageError) as refused:
+        go(None, [ln.controller("bad_change", every="1 ms")])
+    line = change.__code__.co_firstlineno
+    assert str(refused.value).endswith(f" (test_controllers.py:{line})"), refused.value
+    assert "\n" not in str(refused.value) and refused.value.exit_code == 2
 
 
 @pytest.mark.parametrize("method", ["advance", "on_event", "next_time"])

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from loomnet.base.arguments import checked_call
+from loomnet.base.bounds import MOST_TIME, hours
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.units import Rate, Time
@@ -22,6 +23,10 @@ from loomnet.faults.timetable import (
 )
 from loomnet.plans.model import Plan
 from loomnet.plans.whole import panel_ports
+from loomnet.plugins.failures import called_from
+
+# Where it was made, for the error of a change that the fabric does not have.
+_PLACE: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class Link:
     extra_delay: Time
     loss: float
     burst: float
+    place: str = _PLACE
 
     def resolved(self, plan: Plan) -> list[Change]:
         found: list[Change] = []
@@ -63,6 +69,7 @@ class Switch:
 
     pattern: str
     up: bool
+    place: str = _PLACE
 
     def resolved(self, plan: Plan) -> list[Change]:
         numbers = plan.topology.number
@@ -75,6 +82,7 @@ class Routes:
     """Made by routes()."""
 
     avoid: tuple[str, ...]
+    place: str = _PLACE
 
     def resolved(self, plan: Plan) -> list[Change]:
         topology, links, switches = plan.topology, set(), set()
@@ -94,6 +102,7 @@ class Circuits:
 
     panel: str
     pairs: tuple[Circuit, ...]
+    place: str = _PLACE
 
     def resolved(self, plan: Plan) -> list[Change]:
         panels = [panel.name for panel in plan.panels]
@@ -147,7 +156,10 @@ def link(
     extra = Time.given("change.link: extra_delay", extra_delay)
     if extra.count < 0:
         raise UsageError(f"change.link: extra_delay={extra} must not be negative")
-    return Link(link, up, wanted, share, extra, float(loss), float(burst))
+    if extra > MOST_TIME:
+        raise UsageError(f"change.link: extra_delay={extra} is more than the {hours(MOST_TIME)} "
+                         "that a run has")
+    return Link(link, up, wanted, share, extra, float(loss), float(burst), called_from())
 
 
 @checked_call
@@ -158,7 +170,7 @@ def switch(switch: str, *, up: bool) -> Switch:
         raise UsageError(f"change.switch: {quoted(switch)} is not a switch's name")
     if not isinstance(up, bool):
         raise UsageError(f"change.switch: up={quoted(up)} must be True or False")
-    return Switch(switch, up)
+    return Switch(switch, up, called_from())
 
 
 @checked_call
@@ -171,7 +183,8 @@ def routes(*, avoid: Sequence[str] = ()) -> Routes:
             isinstance(each, str) for each in names):
         raise UsageError(f"change.routes: avoid={quoted(avoid)} is not a list of names of links "
                          "and switches")
-    return Routes(tuple(sorted(names)) if isinstance(names, (set, frozenset)) else tuple(names))
+    ordered = sorted(names) if isinstance(names, (set, frozenset)) else names
+    return Routes(tuple(ordered), called_from())
 
 
 @checked_call
@@ -182,4 +195,4 @@ def circuits(panel: str, pairs: Iterable[Circuit]) -> Circuits:
     NIC drops it, or is lost in the panel (`drop_dark`)."""
     if not isinstance(panel, str):
         raise UsageError(f"change.circuits: {quoted(panel)} is not a panel's name")
-    return Circuits(panel, circuit_list(f"change.circuits: {panel}", pairs))
+    return Circuits(panel, circuit_list(f"change.circuits: {panel}", pairs), called_from())

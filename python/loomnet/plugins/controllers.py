@@ -19,13 +19,17 @@ from loomnet.faults.timetable import Change
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan
 from loomnet.plugins.change import Asked, Circuits, Link, Routes, Switch
-from loomnet.plugins.failures import raised
+from loomnet.plugins.failures import defined_at, raised
 from loomnet.plugins.registry import CONTROLLER, plugin_named
 
 EVENTS = ("iteration", "phase", "link", "switch", "end")
 LEAST_EVERY = Time("1 ns")
 MOST_CHANGES = 100_000  # of one answer
 FOREVER = 2**63 - 1
+# What a plug-in's own code may raise, to be said in one line: sys.exit() is no way to end a run.
+BROKEN = (Exception, SystemExit, GeneratorExit)
+_CHANGES = (Link, Switch, Routes, Circuits)
+_NONE = object()
 
 
 @dataclass(frozen=True)
@@ -171,14 +175,15 @@ class ControllerChoice:
             raise PluginError(f"{where}: __init__ had not come back when {over}") from None
         except LoomnetError:
             raise
-        except Exception as error:
+        except BROKEN as error:
             raise PluginError(f"{where}: {raised('__init__', error)}") from error
         return Seat(self, plugin, plan)
 
     def describe(self) -> str:
         """For the report's fidelity."""
         words = [self.name, *([f"every {self.every}"] if self.every is not None else [])]
-        return " ".join([*words, *(f"{name}={value!r}" for name, value in self.options.items())])
+        return " ".join([*words, *(f"{name}={_shown(value)}"
+                                   for name, value in self.options.items())])
 
 
 @checked_call
@@ -207,6 +212,13 @@ def controllers_of(found: Any) -> list[ControllerChoice]:
     return choices
 
 
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)
+    except Exception:  # of a class of the user's own
+        return quoted(value)
+
+
 class Seat:
     """One controller in one run: asks it when it is due, and takes only answers that its contract
     allows. Times are picoseconds since the first job's first iteration began."""
@@ -221,14 +233,12 @@ class Seat:
         self._on_grid: int | None = 0 if every is not None else None  # when `every` is due
         self._asked: int | None = None  # what next_time() gave
         self._last: int | None = None  # time of the last call of advance()
-        for method in ("advance", "next_time", "on_event"):
-            if hasattr(plugin, method) and not callable(getattr(plugin, method)):
-                raise self.breach(f"{method} is not a method")
-        self.subscribes = self._kinds(getattr(plugin, "subscribes", ()))
-        if self.subscribes and not hasattr(plugin, "on_event"):
+        has = {method for method in ("advance", "next_time", "on_event") if self._has(method)}
+        self.subscribes = self._kinds(self._read("subscribes", ()))
+        if self.subscribes and "on_event" not in has:
             raise self.breach("it subscribes to events but has no method on_event")
-        self._asks = hasattr(plugin, "next_time")
-        if not hasattr(plugin, "advance") and (self._asks or every is not None):
+        self._asks = "next_time" in has
+        if "advance" not in has and (self._asks or every is not None):
             raise self.breach("there is no method advance(now, view)")
         if self._asks:
             self._ask()
@@ -272,13 +282,31 @@ class Seat:
         return self._changes("on_event", answer)
 
     # --- what it answers --------------------------------------------------------------------------
+    def _read(self, name: str, default: Any) -> Any:
+        """An attribute, which may be a property with code of its own."""
+        try:
+            return getattr(self.plugin, name, default)
+        except BROKEN as error:
+            raise self.breach(raised(name, error)) from error
+
+    def _has(self, method: str) -> bool:
+        found = self._read(method, _NONE)
+        if found is not _NONE and not callable(found):
+            raise self.breach(f"{method} is not a method")
+        return found is not _NONE
+
+    def _gave(self, method: str, found: Any, what: str) -> PluginError:
+        """`advance gave 5, which is … (policy.py:12)`, where the method begins."""
+        return self.breach(f"{method} gave {quoted(found)}, which is {what}"
+                           f"{defined_at(getattr(self.plugin, method, None))}")
+
     def _call(self, method: str, *arguments: Any) -> Any:
         try:
             with users_code(), self.listening():
                 return getattr(self.plugin, method)(*arguments)
         except WallTimeOver as over:
             raise self.breach(f"{method} had not come back when {over}") from None
-        except Exception as error:
+        except BROKEN as error:
             raise self.breach(raised(method, error)) from error
 
     def _kinds(self, given: Any) -> tuple[str, ...]:
@@ -296,42 +324,42 @@ class Seat:
         if isinstance(found, Time):
             found = found.count
         if found is not None and (isinstance(found, bool) or not isinstance(found, int)):
-            raise self.breach(f"next_time gave {quoted(found)}, which is no whole number of "
-                              "picoseconds and not None")
+            raise self._gave("next_time", found,
+                             "no whole number of picoseconds and not None")
         if found is not None and (found < 0 or (self._last is not None and found <= self._last)):
             last = ("before 0" if self._last is None else
                     f"not after {self._last}, the time of its last call")
-            raise self.breach(f"next_time gave {quoted(found)}, which is {last}")
+            raise self._gave("next_time", found, last)
         if found is not None and found >= FOREVER:
-            raise self.breach(f"next_time gave {quoted(found)}, which is beyond the end of time; "
-                              "None says never")
+            raise self._gave("next_time", found, "beyond the end of time; None says never")
         self._asked = found
 
     def _changes(self, method: str, answer: Any) -> list[Change]:
         if answer is None:
             return []
-        if isinstance(answer, (Link, Switch, Routes, Circuits)):
+        kind = type(answer)  # not isinstance(): an object's own __class__ may say anything
+        if kind in _CHANGES:
             answer = [answer]
-        if not isinstance(answer, Iterable) or isinstance(answer, (str, bytes, Mapping)):
-            raise self.breach(f"{method} gave {quoted(answer)}, which is no list of changes; "
-                              'return [ln.change.link("a--b", up=False)]')
+        elif not issubclass(kind, Iterable) or issubclass(kind, (str, bytes, Mapping)):
+            raise self._gave(method, answer, 'no list of changes; return [ln.change.link("a--b", '
+                                             "up=False)]")
         found: list[Change] = []
         try:
             with users_code(), self.listening():
                 asked = list(itertools.islice(answer, MOST_CHANGES + 1))
         except WallTimeOver as over:
             raise self.breach(f"{method} had not come back when {over}") from None
-        except Exception as error:  # a generator
+        except BROKEN as error:  # a generator
             raise self.breach(raised(method, error)) from error
         if len(asked) > MOST_CHANGES:
-            raise self.breach(f"{method} gave more than {MOST_CHANGES:,} changes")
+            raise self.breach(f"{method} gave more than {MOST_CHANGES:,} changes"
+                              f"{defined_at(getattr(self.plugin, method, None))}")
         for each in asked:
-            if not isinstance(each, (Link, Switch, Routes, Circuits)):
-                raise self.breach(f"{method} gave {quoted(each)}, which is no change; write "
-                                  "ln.change.link, ln.change.switch, ln.change.routes or "
-                                  "ln.change.circuits")
+            if type(each) not in _CHANGES:
+                raise self._gave(method, each, "no change; write ln.change.link, ln.change.switch, "
+                                               "ln.change.routes or ln.change.circuits")
             try:
                 found += each.resolved(self.plan)
             except UsageError as error:
-                raise self.breach(f"{method}: {error}") from None
+                raise self.breach(f"{method}: {error}{each.place}") from None
         return found

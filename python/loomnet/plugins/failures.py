@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
+import sysconfig
 import traceback
 from pathlib import Path
+from typing import Any
 
 from loomnet.base.errors import LoomnetError
 
 _PACKAGE = Path(__file__).parents[1]
+# Python's own library and what is installed beside it: no user's code.
+_LIBRARIES = tuple({Path(sysconfig.get_path(name)).resolve()
+                    for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
 def raised(method: str, error: BaseException) -> str:
     """`advance raised KeyError: 'x' (policy.py:12)`."""
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:  # an exception of the user's own
+        text = ""
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, LoomnetError):  # of what it called
         said = text
@@ -20,8 +30,36 @@ def raised(method: str, error: BaseException) -> str:
 
 
 def place(error: BaseException | None) -> str:
-    """` (policy.py:12)`: the last line outside this package on the way to the error; empty where
-    none is known."""
+    """` (policy.py:12)`: the last line of a user's own code on the way to the error; without one
+    the last outside this package; empty where none is known."""
     frames = traceback.extract_tb(None if error is None else error.__traceback__)
-    own = [each for each in frames if not Path(each.filename).is_relative_to(_PACKAGE)]
-    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    outside = [(each.filename, each.lineno or 0) for each in frames if not _ours(each.filename)]
+    own = [each for each in outside if not _of_library(each[0])] or outside
+    return _at(*own[-1]) if own else ""
+
+
+def called_from() -> str:
+    """The same of the call that is under way: the nearest line outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None and _ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return "" if frame is None else _at(frame.f_code.co_filename, frame.f_lineno)
+
+
+def defined_at(method: Any) -> str:
+    """The same of a method: where it begins; empty for one that is not written in Python."""
+    code = getattr(inspect.unwrap(method), "__code__", None)
+    return "" if code is None else _at(code.co_filename, code.co_firstlineno)
+
+
+def _at(file: str, line: int) -> str:
+    return f" ({Path(file).name}:{line})"
+
+
+def _ours(file: str) -> bool:
+    return Path(file).is_relative_to(_PACKAGE)
+
+
+def _of_library(file: str) -> bool:
+    path = Path(file)
+    return file.startswith("<frozen ") or any(path.is_relative_to(each) for each in _LIBRARIES)
