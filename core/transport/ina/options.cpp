@@ -1,5 +1,6 @@
 // Ranges of the options.
 #include "transport/ina/options.hpp"
+#include "transport/ina/fragment.hpp"
 
 #include <algorithm>
 #include <stdexcept>
@@ -68,6 +69,13 @@ void check(const InaJob& job, const InaOptions& options) {
       wrong("hops", "switch " + std::to_string(job.hops[i]) + " stands twice");
     }
   }
+}
+
+void check(const Contribution& contribution, const InaOptions& options) {
+  const std::size_t bytes = contribution.values.size(), most = contribution.boot ? 0 : 4 * std::size_t{options.values};
+  if (bytes % 4 == 0 && bytes <= most && (contribution.boot || bytes > 0)) return;
+  throw std::invalid_argument("ina::Contribution.values: 1 to " + std::to_string(options.values) +
+                              " int32, none with boot; not " + std::to_string(bytes) + " bytes");
 }
 
 }  // namespace loomnet::ina

@@ -1,0 +1,105 @@
+// The self-clocked window of SwitchML and its one timeout for all packets.
+#include "transport/ina/switchml_worker.hpp"
+
+#include <bit>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace loomnet::ina {
+namespace {
+
+constexpr Sequence kNumbers = Sequence{1} << 32;
+
+Sequence end_of_numbers(const InaOptions& options) {
+  if (kNumbers % (2 * Sequence{options.window}) == 0) return std::numeric_limits<Sequence>::max();
+  return (options.first_sequence / kNumbers + 1) * kNumbers;
+}
+
+}  // namespace
+
+SwitchMlWorker::SwitchMlWorker(const InaOptions& options, const InaJob& job, unsigned number)
+    : options_((check(job, options), options)),
+      job_(job),
+      number_(number),
+      first_(options.first_sequence),
+      window_(options.window),
+      end_(end_of_numbers(options)),
+      base_(first_),
+      submitted_(first_),
+      timeout_(options.switchml_timeout),
+      threshold_(options.switchml_threshold),
+      ring_(std::bit_ceil(2 * std::size_t{options.window})) {
+  if (options.scheme != AGGREGATE_SWITCHML) {
+    throw std::invalid_argument("InaOptions.scheme: SwitchMlWorker needs SwitchML");
+  }
+  if (number >= AGGREGATE_MAX_WORKERS || !(job.workers & bit(number))) {
+    throw std::invalid_argument("InaJob.workers: job " + std::to_string(job.job) + " has no worker " +
+                                std::to_string(number));
+  }
+}
+
+Sequence SwitchMlWorker::submit(const Contribution& contribution) {
+  if (!room()) throw std::logic_error("ina::SwitchMlWorker::submit: no room in the window");
+  if (submitted_ >= end_) {
+    throw std::length_error("InaOptions.window: job " + std::to_string(job_.job) +
+                            " has used all 2^32 fragment numbers; a window that is a power of two has no such end");
+  }
+  check(contribution, options_);
+  const Sequence n = submitted_++;
+  Entry& entry = at(n);
+  entry = Entry{contribution, n};
+  if (n - window_ < base_ || at(n - window_).held) ready_.push(n);
+  return n;
+}
+
+std::optional<Outgoing> SwitchMlWorker::pull(Picoseconds now) {
+  while (!ready_.empty()) {
+    const Sequence n = ready_.pop();
+    Entry& entry = at(n);
+    if (entry.number != n || entry.held) continue;  // its result came while it waited here
+    ++(entry.sent ? counters_.resend : counters_.data);
+    entry.sent = true;
+    timers_.set(slot(n), now + timeout_);
+    // The switch knows a retransmission by its bit in the slot: it is DATA again.
+    Outgoing out = packet_of(entry.contribution, options_, job_.job, number_, AGGREGATE_DATA, n, now);
+    out.header.index = static_cast<std::uint16_t>(on_wire(n) % (2 * options_.window));
+    return out;
+  }
+  return std::nullopt;
+}
+
+Received SwitchMlWorker::on_packet(const aggregate_header& header, Bytes payload, Picoseconds) {
+  if (!sound(header, payload, options_, job_, counters_)) return {};
+  if (header.type != AGGREGATE_RESULT) return ++counters_.drop_type, Received{};
+  const Sequence n = unwrap(header.sequence, base_);
+  if (n < first_ || n >= submitted_) return ++counters_.drop_sequence, Received{};
+  if (n < base_ || at(n).held) return ++counters_.dup_result, Received{};
+  Entry& entry = at(n);
+  if (!entry.sent) return ++counters_.drop_sequence, Received{};
+  if (!fits(header, entry.contribution, counters_)) return {};
+  ++counters_.result;
+  if (header.flags & AGGREGATE_ECN) ++counters_.ecn_result;
+  entry.held = true;
+  timers_.set(slot(n), kNever);
+  if (n + window_ < submitted_) ready_.push(n + window_);  // the same slot of the other set
+  while (base_ < submitted_ && at(base_).held) ++base_;
+  return result_of(header, payload, n);
+}
+
+// One timeout for all; it doubles each time the number of timeouts passes a threshold that grows.
+void SwitchMlWorker::on_deadline(Picoseconds now) {
+  while (timers_.next() <= now) {
+    const std::uint32_t owner = timers_.front();
+    timers_.set(owner, kNever);
+    Entry& entry = ring_[owner];
+    ++entry.timeouts;
+    if (++counters_.timeout > threshold_) {
+      timeout_ = timeout_ * 2;
+      threshold_ += options_.switchml_threshold;
+    }
+    ready_.push(entry.number);
+  }
+}
+
+}  // namespace loomnet::ina

@@ -1,0 +1,67 @@
+// A worker of SwitchML (Sapio et al., NSDI 2021): two sets of W slots, and the result of fragment P
+// releases fragment P + W. Sans-I/O, with the calls of Worker.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "transport/ina/fragment.hpp"
+#include "transport/ring.hpp"
+#include "transport/timer_heap.hpp"
+
+namespace loomnet::ina {
+
+class SwitchMlWorker {
+ public:
+  // Throws std::invalid_argument.
+  SwitchMlWorker(const InaOptions& options, const InaJob& job, unsigned number);
+
+  // As Worker::submit; two windows ahead of the oldest without a result. Throws std::length_error at the
+  // end of the 32-bit numbers where 2 W does not divide 2^32: the switch takes a fragment's slot from its
+  // number, and slots would be taken out of turn.
+  bool room() const { return submitted_ < base_ + 2 * window_; }
+  Sequence submit(const Contribution& contribution);
+
+  std::optional<Outgoing> pull(Picoseconds now);
+  bool wants() const { return !ready_.empty(); }
+  Received on_packet(const aggregate_header& header, Bytes payload, Picoseconds now);
+  void on_deadline(Picoseconds now);
+  Picoseconds deadline() const { return timers_.next(); }
+
+  Sequence base() const { return base_; }  // oldest without a result; its contribution is kept
+  Sequence keeps_from() const { return base_; }
+  Sequence submitted() const { return submitted_; }
+  Picoseconds timeout() const { return timeout_; }
+  // Of the oldest without a result: a switch that has lost its slots can leave a fragment without end.
+  std::uint32_t timeouts() const { return base_ < submitted_ ? at(base_).timeouts : 0; }
+  const WorkerCounters& counters() const { return counters_; }
+
+ private:
+  struct Entry {
+    Contribution contribution;
+    Sequence number = -1;
+    std::uint32_t timeouts = 0;
+    bool sent = false, held = false;
+  };
+  std::uint32_t slot(Sequence n) const {
+    return static_cast<std::uint32_t>(static_cast<std::size_t>(n) & (ring_.size() - 1));
+  }
+  Entry& at(Sequence n) { return ring_[slot(n)]; }
+  const Entry& at(Sequence n) const { return ring_[slot(n)]; }
+
+  const InaOptions options_;
+  const InaJob job_;
+  const unsigned number_;
+  const Sequence first_;
+  const std::int64_t window_;
+  const Sequence end_;  // of the sequence numbers
+  Sequence base_, submitted_;
+  Picoseconds timeout_;
+  std::uint64_t threshold_;
+  std::vector<Entry> ring_;
+  Ring<Sequence> ready_;
+  TimerHeap timers_;  // by place in ring_
+  WorkerCounters counters_;
+};
+
+}  // namespace loomnet::ina
