@@ -72,7 +72,9 @@ Outgoing Worker::packet(const Entry& entry, std::uint32_t type, Picoseconds now)
 
 std::optional<Outgoing> Worker::pull(Picoseconds now) {
   while (!again_.empty()) {
-    Entry& entry = at(again_.pop());
+    const Sequence n = again_.pop();
+    Entry& entry = at(n);
+    if (entry.number != n) continue;  // its result came, and its place is a younger fragment's
     entry.queued = false;
     const bool by_nak = entry.by_nak;
     if (entry.held && !(by_nak && options_.result_path == ResultPath::root)) continue;

@@ -34,6 +34,44 @@ struct Frame {
   Bytes payload() const { return Bytes(bytes).subspan(AGGREGATE_PAYLOAD_AT, size - AGGREGATE_PAYLOAD_AT); }
 };
 
+inline Frame frame_of(const Outgoing& out, std::uint8_t server) {
+  static const auto blank = loomnet::test::udp_frame("fd00::1", AGGREGATE_UDP_PORT,
+                                                     AGGREGATE_HEADER + 4 * kValues, 1, 0);
+  Frame frame;
+  std::copy(blank.begin(), blank.end(), frame.bytes.begin());
+  frame.size = AGGREGATE_PAYLOAD_AT + 4 * std::size_t{out.wire_values};
+  frame.bytes[14 + 39] = server;  // the last byte of its address
+  frame.set(out.header);
+  std::copy(out.values.begin(), out.values.end(), &frame.bytes[AGGREGATE_PAYLOAD_AT]);
+  return frame;
+}
+
+struct Memory {
+  PacketPool pool;
+  ViewScratch scratch;
+};
+
+// Shows the frame to the program as the engine does; the frame is what leaves, where it leaves.
+inline Verdict show(SwitchProgram& program, Memory& memory, Frame& frame, SwitchPort port, Picoseconds now) {
+  PacketPtr packet = memory.pool.allocate();
+  packet->header_length = AGGREGATE_PAYLOAD_AT;
+  std::copy_n(frame.bytes.begin(), AGGREGATE_PAYLOAD_AT, packet->header.begin());
+  packet->wire_length = static_cast<std::uint32_t>(frame.size);
+  std::uint8_t* const behind = frame.bytes.data() + AGGREGATE_PAYLOAD_AT;
+  if (frame.size > AGGREGATE_PAYLOAD_AT) {
+    packet->payload = {behind, static_cast<std::uint32_t>(frame.size - AGGREGATE_PAYLOAD_AT), 0, PayloadKind::region};
+  }
+  PacketView view(*packet, memory.pool, program.needs(), memory.scratch);
+  const Verdict verdict = program.ingress_view(view, {now, port});
+  if (!verdict.leaves()) return verdict;
+  if (view.apply()) throw std::logic_error("the program broke its contract");
+  std::copy_n(packet->header.begin(), AGGREGATE_PAYLOAD_AT, frame.bytes.begin());
+  if (packet->payload.data && packet->payload.data != behind) {
+    std::copy_n(packet->payload.data, packet->payload.length, behind);
+  }
+  return verdict;
+}
+
 // All workers' parts of all fragments of one job, and the sums over any of them.
 class Reference {
  public:
@@ -97,6 +135,8 @@ class Network {
   std::string run(std::uint64_t most_events);
 
   bool wrong() const { return !wrong_.empty(); }  // as against a run that does not end
+  // Timeouts in a row of the fragment that some worker waits for longest.
+  std::uint32_t timeouts() const;
   std::uint64_t events() const { return events_; }
   std::uint64_t counter(std::string_view name) const;  // of all switches
   ServerCounters servers() const;
@@ -158,7 +198,6 @@ class Network {
   void pump(Job& job, Host& host);
   void pump(Job& job);
   void tick_at(std::int64_t& ticks, Picoseconds deadline, const Peer& self);
-  Frame frame_of(const Outgoing& out, std::uint8_t server) const;
   void check_slots(std::size_t box);
   void fail(const std::string& what) {
     if (wrong_.empty()) wrong_ = what + " at " + std::to_string(now_ / kHop.count) + " hops";
@@ -176,9 +215,7 @@ class Network {
   std::priority_queue<Event> queue_;
   std::vector<Frame> frames_;
   std::vector<std::uint32_t> free_;
-  Frame blank_;
-  PacketPool pool_;
-  ViewScratch scratch_;
+  Memory memory_;
   std::int64_t now_ = 0;
   std::uint64_t order_ = 0, events_ = 0;
   std::size_t unfinished_ = 0;

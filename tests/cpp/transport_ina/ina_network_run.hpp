@@ -6,8 +6,6 @@
 namespace loomnet::ina::test {
 
 inline Network::Network(const Case& c) : case_(c), random_(c.seed, 0, 0x6e65), jobs_(c.places.size()) {
-  const auto frame = loomnet::test::udp_frame("fd00::1", AGGREGATE_UDP_PORT, AGGREGATE_HEADER + 4 * kValues, 1, 0);
-  std::copy(frame.begin(), frame.end(), blank_.bytes.begin());
   boxes_.resize(3);
   const auto racks = static_cast<std::uint32_t>(jobs_.size());  // the root's first port to a rack
   for (std::uint32_t j = 0; j < jobs_.size(); ++j) boxes_[0].peers.push_back({Peer::Kind::host, j, kServer});
@@ -162,23 +160,9 @@ inline void Network::arrive(const Peer& at, Frame& frame) {
 
 inline void Network::through(std::uint32_t number, std::uint32_t port, Frame& frame) {
   Box& box = boxes_[number];
-  PacketPtr packet = pool_.allocate();
-  packet->header_length = AGGREGATE_PAYLOAD_AT;
-  std::copy_n(frame.bytes.begin(), AGGREGATE_PAYLOAD_AT, packet->header.begin());
-  packet->wire_length = static_cast<std::uint32_t>(frame.size);
-  if (frame.size > AGGREGATE_PAYLOAD_AT) {
-    packet->payload = {&frame.bytes[AGGREGATE_PAYLOAD_AT],
-                       static_cast<std::uint32_t>(frame.size - AGGREGATE_PAYLOAD_AT), 0, PayloadKind::region};
-  }
-  PacketView view(*packet, pool_, box.program->needs(), scratch_);
-  const Verdict verdict = box.program->ingress_view(view, {{now_}, static_cast<SwitchPort>(port)});
+  const Verdict verdict = show(*box.program, memory_, frame, static_cast<SwitchPort>(port), {now_});
   if (events_ % 61 == 0) check_slots(number);
   if (!verdict.leaves()) return;
-  if (view.apply()) return fail("the program broke its contract");
-  std::copy_n(packet->header.begin(), AGGREGATE_PAYLOAD_AT, frame.bytes.begin());
-  if (packet->payload.data && packet->payload.data != &frame.bytes[AGGREGATE_PAYLOAD_AT]) {
-    std::copy_n(packet->payload.data, packet->payload.length, &frame.bytes[AGGREGATE_PAYLOAD_AT]);
-  }
   if (verdict.action == Verdict::Action::reply) return send(box.peers[port], frame);
   if (verdict.action == Verdict::Action::replicate) {
     for (const SwitchPort member : box.program->members(verdict.value)) send(box.peers[member], frame);
@@ -262,15 +246,6 @@ inline void Network::to_server(Job& job, const Frame& frame) {
   }
 }
 
-inline Frame Network::frame_of(const Outgoing& out, std::uint8_t server) const {
-  Frame frame = blank_;
-  frame.size = AGGREGATE_PAYLOAD_AT + 4 * std::size_t{out.wire_values};
-  frame.bytes[14 + 39] = server;
-  frame.set(out.header);
-  std::copy(out.values.begin(), out.values.end(), &frame.bytes[AGGREGATE_PAYLOAD_AT]);
-  return frame;
-}
-
 inline void Network::tick_at(std::int64_t& ticks, Picoseconds deadline, const Peer& self) {
   if (deadline.count >= ticks) return;
   ticks = std::max(deadline.count, now_);
@@ -311,6 +286,16 @@ inline std::uint64_t Network::counter(std::string_view name) const {
     for (const auto& c : all) sum += c.name == name ? c.value : 0;
   }
   return sum;
+}
+
+inline std::uint32_t Network::timeouts() const {
+  std::uint32_t most = 0;
+  for (const Job& job : jobs_) {
+    for (const Host& host : job.hosts) {
+      most = std::max(most, host.with([](const auto& w) { return w.timeouts(); }));
+    }
+  }
+  return most;
 }
 
 inline ServerCounters Network::servers() const {
