@@ -190,6 +190,8 @@ CONTROLS = {
     "a window that is no number": (cut(window=math.nan), ["window is not a number, over tcp"]),
     "no window": (cut(window=0), ["the window is 0"]),
     "a negative rate": (cut(pacing_rate=-1.0), ["pacing rate is negative"]),
+    "a rate beyond counting": (cut(pacing_rate=1e300),
+                               ["pacing rate is beyond what can be counted"]),
     "a tick in the past": (cut(next_tick=lambda event: event.now_ps - 1), ["not after now"]),
     "a tick without a method": (cut(next_tick=lambda event: event.now_ps + 1),
                                 ["no method on_tick"]),
@@ -277,3 +279,12 @@ def test_a_priority_is_found_out(what):
     said = found(ln.plugin.priority, type("Made", (), methods))
     for line in lines:
         assert any(line in each for each in said), said
+
+
+def test_ctrl_c_inside_a_control_is_an_interrupt(tmp_path):
+    def interrupted(self, ack):
+        raise KeyboardInterrupt
+
+    ln.plugin.congestion("interrupted")(type("Cut", (Aimd,), {"on_ack": interrupted}))
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path, "tcp", "interrupted")

@@ -54,6 +54,8 @@ class VirtualRunner:
                 plays = [clock.play(asked) for asked in request.jobs]
                 return RunLoop(request, clock, plays, on_progress, sampler).go()
             except _core.PluginError as error:
+                if isinstance(error.__cause__, KeyboardInterrupt):  # in a congestion control's code
+                    raise KeyboardInterrupt from None
                 raise failure_of(error) from error
 
 
