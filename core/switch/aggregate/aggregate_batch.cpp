@@ -40,13 +40,14 @@ AggregateBatch::Job read(ByteReader& in) {
   AggregateBatch::Job job;
   job.job = in.u16();
   job.scheme = static_cast<aggregate_scheme>(in.u8());
-  job.root = in.u8() != 0;
+  const std::uint8_t root = in.u8();
+  job.root = root != 0;
   job.window = in.u32();
   job.base = in.u32();
   job.up = in.u16();
   in.copy(job.server);
   const std::size_t children = in.u16(), hops = in.u16();
-  if (children * kChildBytes + hops * kHopBytes > in.remaining()) {
+  if (root > 1 || children * kChildBytes + hops * kHopBytes > in.remaining()) {
     in.skip(in.remaining() + 1);
     return job;
   }
