@@ -1,0 +1,90 @@
+/* What the aggregation program does to a slot's values and a packet's. */
+#ifndef LOOMNET_EBPF_AGGREGATE_VALUES_H
+#define LOOMNET_EBPF_AGGREGATE_VALUES_H
+
+#include "aggregate_abi.h"
+
+#if defined(__bpf__)
+LN_INLINE ln_s32 aggregate_get(const ln_u8* payload, ln_u32 i) {
+  return (ln_s32)ln_raw_load32(payload + 4 * i);
+}
+LN_INLINE void aggregate_put(ln_u8* payload, ln_u32 i, ln_s32 value) {
+  *(ln_raw32*)(payload + 4 * i) = (ln_u32)value;
+}
+#else
+LN_INLINE ln_s32 aggregate_get(const ln_u8* payload, ln_u32 i) {
+  ln_s32 value;
+  memcpy(&value, payload + 4 * i, sizeof value);
+  return value;
+}
+LN_INLINE void aggregate_put(ln_u8* payload, ln_u32 i, ln_s32 value) {
+  memcpy(payload + 4 * i, &value, sizeof value);
+}
+#endif
+
+enum aggregate_how {
+  AGGREGATE_CLAIM_SUM, /* slot = packet */
+  AGGREGATE_ADD,       /* slot += packet */
+  AGGREGATE_FINISH,    /* slot += packet, packet = slot */
+  AGGREGATE_SWAP,      /* slot <-> packet */
+  AGGREGATE_READ,      /* packet = slot */
+};
+
+LN_INLINE ln_s32 aggregate_wrap(ln_s32 a, ln_s32 b) { return (ln_s32)((ln_u32)a + (ln_u32)b); }
+
+/* Keeps clang from turning what it knows of a value into a branch. */
+#if defined(__bpf__)
+#define AGGREGATE_OPAQUE(value) __asm__ volatile("" : "+r"(value))
+#else
+#define AGGREGATE_OPAQUE(value) ((void)0)
+#endif
+
+/* Returns not 0 if an addition left the range of an int32, with `saturate`. */
+LN_INLINE ln_u32 aggregate_loop(struct aggregate_slot* slot, ln_u8* payload, ln_u32 values,
+                                ln_u32 how, ln_u32 saturate) {
+  ln_u32 i, left = 0;
+  if (how == AGGREGATE_CLAIM_SUM) {
+    for (i = 0; i < values; i++) slot->sum[i] = aggregate_get(payload, i);
+  } else if (how == AGGREGATE_SWAP) {
+    for (i = 0; i < values; i++) {
+      ln_s32 old = slot->sum[i];
+      slot->sum[i] = aggregate_get(payload, i);
+      aggregate_put(payload, i, old);
+    }
+  } else if (how == AGGREGATE_READ) {
+    for (i = 0; i < values; i++) aggregate_put(payload, i, slot->sum[i]);
+  } else if (!saturate) {
+    if (how == AGGREGATE_ADD) {
+      for (i = 0; i < values; i++)
+        slot->sum[i] = aggregate_wrap(slot->sum[i], aggregate_get(payload, i));
+    } else {
+      for (i = 0; i < values; i++) {
+        ln_s32 sum = aggregate_wrap(slot->sum[i], aggregate_get(payload, i));
+        slot->sum[i] = sum;
+        aggregate_put(payload, i, sum);
+      }
+    }
+  } else {
+    /* No branch and no mask of the sign: the verifier follows both sides of either, for every value. */
+    for (i = 0; i < values; i++) {
+      ln_u32 a = (ln_u32)slot->sum[i], b = (ln_u32)aggregate_get(payload, i), sum = a + b;
+      ln_u32 out = ((a ^ sum) & (b ^ sum)) >> 31; /* 1: both of one sign, the sum of the other */
+      AGGREGATE_OPAQUE(out);
+      sum += out * (2147483647u + (a >> 31) - sum);
+      left |= out;
+      slot->sum[i] = (ln_s32)sum;
+      if (how == AGGREGATE_FINISH) aggregate_put(payload, i, (ln_s32)sum);
+    }
+  }
+  return left;
+}
+
+#if defined(__bpf__)
+#define aggregate_sum aggregate_loop
+#else
+/* aggregate_loop() as the processor at hand runs it best. */
+ln_u32 aggregate_sum(struct aggregate_slot* slot, ln_u8* payload, ln_u32 values, ln_u32 how,
+                     ln_u32 saturate);
+#endif
+
+#endif /* LOOMNET_EBPF_AGGREGATE_VALUES_H */
