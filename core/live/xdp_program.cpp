@@ -234,8 +234,8 @@ std::uint64_t XdpProgram::drops() const {
   return drops;
 }
 
-void XdpProgram::run(int program, std::span<const std::uint8_t> frame,
-                     std::vector<std::uint8_t>& out, std::uint32_t& code) const {
+std::uint32_t XdpProgram::run(int program, std::span<const std::uint8_t> frame,
+                              std::vector<std::uint8_t>& out, std::uint32_t& code) const {
   out.resize(frame.size() + 256);
   LIBBPF_OPTS(bpf_test_run_opts, options);
   options.data_in = frame.data();
@@ -249,10 +249,11 @@ void XdpProgram::run(int program, std::span<const std::uint8_t> frame,
   }
   out.resize(options.data_size_out);
   code = options.retval;
+  return options.duration;
 }
 
 void XdpProgram::test_run(std::span<const std::uint8_t> frame, TestRun& out) const {
-  run(program_, frame, out.frame, out.code);
+  out.nanoseconds = run(program_, frame, out.frame, out.code);
   // The metadata, where the program got as far as writing it, stands before the frame.
   out.metadata.reset();
   out.label.reset();

@@ -74,6 +74,7 @@ class XdpProgram {
     Verdict verdict;         // the program's own record, where the XDP code says no more
     std::uint32_t code = 0;  // XDP_DROP, XDP_REDIRECT, …
     std::uint32_t generation = 0;
+    std::uint32_t nanoseconds = 0;  // that the kernel says the program took, its timer included
     std::optional<ln_metadata> metadata;
     std::optional<ln_label> label;    // where the metadata says that the packet was relabelled
     std::vector<std::uint8_t> frame;  // bytes after the run
@@ -99,8 +100,9 @@ class XdpProgram {
   };
   int map(const char* name) const;  // descriptor; -1: the object has none of this name
   void add_counters(std::uint32_t row, std::span<std::uint64_t> sum) const;
-  void run(int program, std::span<const std::uint8_t> frame, std::vector<std::uint8_t>& out,
-           std::uint32_t& code) const;
+  // Returns the nanoseconds that the kernel says it took.
+  std::uint32_t run(int program, std::span<const std::uint8_t> frame, std::vector<std::uint8_t>& out,
+                    std::uint32_t& code) const;
 
   const ProgramKind& kind_;
   std::size_t ports_;
