@@ -192,15 +192,13 @@ LN_INLINE struct ln_verdict aggregate_ingress(const struct aggregate_config* con
     return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_VERSION);
   if ((header.version_scheme & 15) != job->scheme || header.type >= AGGREGATE_TYPES)
     return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_TYPE);
-  if (meta->ingress == job->up) {
-    if (header.type != AGGREGATE_RESULT && header.type != AGGREGATE_NAK &&
-        header.type != AGGREGATE_REMIND)
+  /* By type and not by port alone: a server may be on the host of one of its workers. */
+  if (header.type == AGGREGATE_RESULT || header.type == AGGREGATE_NAK ||
+      header.type == AGGREGATE_REMIND) {
+    if (meta->ingress != job->up)
       return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_TYPE);
     return aggregate_from_server(config, host, packet, meta, &header, job);
   }
-  if (header.type == AGGREGATE_RESULT || header.type == AGGREGATE_NAK ||
-      header.type == AGGREGATE_REMIND)
-    return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_TYPE);
   below = aggregate_lookup_below(host->tables, header.job, meta->ingress);
   if (header.workers & ~below || (header.workers == 0 && header.type != AGGREGATE_REPLY))
     return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_WORKERS);

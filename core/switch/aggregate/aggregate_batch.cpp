@@ -122,13 +122,8 @@ void validate(const AggregateBatch& batch, std::size_t ports) {
     check_port("up", job.up);
     if (job.children.empty()) refuse(job, "children", "at least one");
     std::uint64_t workers = 0;
-    std::vector<SwitchPort> taken = {job.up};
     for (const auto& child : job.children) {
       check_port("children", child.port);
-      if (std::find(taken.begin(), taken.end(), child.port) != taken.end()) {
-        refuse(job, "children", "port " + std::to_string(child.port) + " stands twice");
-      }
-      taken.push_back(child.port);
       if (child.workers == 0) refuse(job, "children", "no worker below port " + std::to_string(child.port));
       if (child.workers & workers) refuse(job, "children", "a worker below two ports");
       workers |= child.workers;

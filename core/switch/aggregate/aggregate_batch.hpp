@@ -48,8 +48,9 @@ struct AggregateBatch {
 };
 
 // Throws std::invalid_argument naming the job and field that does not fit a switch of `ports` ports: a
-// port out of range or used twice, a job without workers or that stands twice, a window of 0 or
-// beyond half of the sequence numbers, a worker below two ports. Also what ForwardBatch refuses.
+// port out of range, a job without workers or that stands twice, a window of 0 or
+// beyond half of the sequence numbers, a worker below two ports. Also what ForwardBatch refuses; a port
+// with two children is refused with the groups.
 void validate(const AggregateBatch& batch, std::size_t ports);
 
 }  // namespace loomnet

@@ -335,6 +335,19 @@ std::string_view dropped(Switch& s, const Fragment& f, SwitchPort in) {
   return verdict.action == Verdict::Action::drop ? s.program().reason(verdict.value) : "not dropped";
 }
 
+TEST(AggregateProgram, AServerMayBeOnAWorkersHost) {
+  AggregateBatch::Job job = job_of(kA, 2);
+  job.children[0].port = job.up;  // worker 0
+  Switch s({}, {job});
+  EXPECT_EQ(s.give(test::data(AGGREGATE_ESA, kA, 0, 0, 1), job.up), kAbsorbed);
+  EXPECT_EQ(s.data(kA, 0, 1, 2), Verdict::forward(job.up));
+  Fragment result = s.out;
+  result.header.type = AGGREGATE_RESULT;
+  EXPECT_EQ(s.give(result, job.up), (Verdict{Verdict::Action::replicate, 0}));
+  result.header.workers = 1;
+  EXPECT_EQ(s.give(result, job.up), Verdict::forward(job.up));
+}
+
 TEST(AggregateProgram, AForgedPacketChangesNoSum) {
   Switch s({}, {job_of(kA, 2), job_of(kB, 2)});
   s.data(kA, 0, 0, 5);
@@ -347,7 +360,7 @@ TEST(AggregateProgram, AForgedPacketChangesNoSum) {
   f.header.workers = 0;
   EXPECT_EQ(dropped(s, f, 2), "drop_aggregate_workers");
   f = data(AGGREGATE_ESA, kA, 0, 1, 6);
-  EXPECT_EQ(dropped(s, f, 0), "drop_aggregate_type");  // from where results come
+  EXPECT_EQ(dropped(s, f, 0), "drop_aggregate_workers");  // from where results come
   f.header.type = AGGREGATE_RESULT;
   EXPECT_EQ(dropped(s, f, 2), "drop_aggregate_type");
   f.header.type = 8;
@@ -392,8 +405,8 @@ TEST(AggregateProgram, TablesThatDoNotFitAreRefused) {
             "AggregateBatch.jobs: job 1: window: 1 to 2^30");
   EXPECT_EQ(refused([](auto& b) { b.jobs[0].children[1].workers = 1; }),
             "AggregateBatch.jobs: job 1: children: a worker below two ports");
-  EXPECT_EQ(refused([](auto& b) { b.jobs[0].children[1].port = 0; }),
-            "AggregateBatch.jobs: job 1: children: port 0 stands twice");
+  EXPECT_EQ(refused([](auto& b) { b.jobs[0].children[1].port = 1; }),
+            "TableBatch.groups[0]: port 1 stands twice");
   EXPECT_EQ(refused([](auto& b) { b.jobs.push_back(b.jobs[0]); }),
             "AggregateBatch.jobs: job 1 stands twice");
   EXPECT_THROW(make({{"values", std::int64_t{100}}}),
