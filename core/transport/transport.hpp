@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -119,6 +120,17 @@ struct PlanePaths {
   Plane plane = kPlaneOfPort;
 };
 
+// One of a group of hosts whose requests become one on their way, as in a switch that sums: request n of
+// every member is part of the same sum.
+struct GroupMember {
+  static constexpr std::uint32_t kServer = ~0u;
+  std::uint16_t group = 0;     // unique in a run, never reused
+  std::uint32_t members = 0;   // that add; 1 to 64
+  std::uint32_t member = 0;    // 0 to members - 1; kServer: it finishes what the switches do not
+  std::uint32_t window = 0;    // requests' parts under way at once, the same for all; 0: the transport's
+  std::vector<std::uint16_t> hops;  // numbers of the switches between members and server
+};
+
 struct QpConfig {
   QpNumber local = 0, remote = 0;
   HostId source = 0, destination = 0;
@@ -127,6 +139,7 @@ struct QpConfig {
   // none has, requests wait until on_paths brings one.
   std::vector<PlanePaths> planes;
   std::vector<PlanePaths> reverse; // the destination's paths back to us (control packets of the peer)
+  std::optional<GroupMember> group;  // for a transport that sums; others ignore it
 };
 
 // What a transport wants counted; names are stable and appear in reports.

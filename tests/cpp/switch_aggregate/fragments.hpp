@@ -39,7 +39,7 @@ inline std::vector<std::uint8_t> frame_of(const Fragment& f) {
       udp_frame("fd00::1", AGGREGATE_UDP_PORT, AGGREGATE_HEADER + 4 * f.values.size(), f.uid, 0);
   frame[15] = static_cast<std::uint8_t>((frame[15] & 0xcf) | f.ecn << 4);
   std::memcpy(frame.data() + AGGREGATE_AT, &f.header, sizeof f.header);
-  std::memcpy(frame.data() + AGGREGATE_PAYLOAD_AT, f.values.data(), 4 * f.values.size());
+  if (!f.values.empty()) std::memcpy(frame.data() + AGGREGATE_PAYLOAD_AT, f.values.data(), 4 * f.values.size());
   return frame;
 }
 
@@ -47,7 +47,7 @@ inline Fragment fragment_of(std::span<const std::uint8_t> frame) {
   Fragment f;
   f.values.resize((frame.size() - AGGREGATE_PAYLOAD_AT) / 4);
   std::memcpy(&f.header, frame.data() + AGGREGATE_AT, sizeof f.header);
-  std::memcpy(f.values.data(), frame.data() + AGGREGATE_PAYLOAD_AT, 4 * f.values.size());
+  if (!f.values.empty()) std::memcpy(f.values.data(), frame.data() + AGGREGATE_PAYLOAD_AT, 4 * f.values.size());
   return f;
 }
 
