@@ -68,8 +68,9 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
   // Nor may a rank's time run backwards: intervals would end before they begin.
   const Picoseconds at = latest_mark_ = std::max(when(mark.at_ns), latest_mark_);
   if (Tap* tap = network_.tap()) [[unlikely]] tell(*tap, mark, at);
+  const bool late = wall_ns != 0;
   if (kind == rank::MarkKind::work_begin) {
-    meter_.begin(at);
+    late ? meter_.begin_late(at) : meter_.begin(at);
     if (began_.size() < kMostOpenWorks) {
       began_.emplace(mark.value, Begun{at, static_cast<std::uint8_t>(mark.b)});
     }
@@ -79,7 +80,8 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
       if (wall_ns == 0) began = known->second.at;
       began_.erase(known);
     }
-    meter_.end(std::min(began, at), at, mark.status == 0 ? mark.b : 0);
+    const std::uint64_t bytes = mark.status == 0 ? mark.b : 0;
+    late ? meter_.end_late(std::min(began, at), at, bytes) : meter_.end(std::min(began, at), at, bytes);
     ++(mark.status == 0 ? finished_ : failed_);
     cut_short_ += mark.status == static_cast<std::uint32_t>(OperationStatus::closed);
   } else if (kind == rank::MarkKind::meet) {

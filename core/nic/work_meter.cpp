@@ -1,6 +1,8 @@
 // Book-keeping of work, payload and silence at one host.
 #include "nic/work_meter.hpp"
 
+#include <algorithm>
+
 namespace loomnet {
 
 void WorkMeter::begin(Picoseconds now) {
@@ -20,6 +22,29 @@ void WorkMeter::end(Picoseconds began, Picoseconds now, std::uint64_t bytes) {
     silence(now);
     busy_.push_back({opened_, now});
   }
+}
+
+// What was closed since `at` is open again, as one interval.
+void WorkMeter::begin_late(Picoseconds at) {
+  if (open_++ == 0) {
+    opened_ = at;
+    if (busy_.empty() || at >= busy_.back().end) last_ = at;
+  }
+  opened_ = std::min(opened_, at);
+  while (!busy_.empty() && opened_ < busy_.back().end) {
+    opened_ = std::min(opened_, busy_.back().begin);
+    latest_end_ = std::max(latest_end_, busy_.back().end);
+    busy_.pop_back();
+  }
+}
+
+void WorkMeter::end_late(Picoseconds began, Picoseconds at, std::uint64_t bytes) {
+  if (open_ == 0) return;
+  work_.push_back({began, at, bytes});
+  latest_end_ = std::max(latest_end_, at);
+  if (--open_ > 0) return;
+  silence(std::max(latest_end_, last_));
+  busy_.push_back({opened_, latest_end_});
 }
 
 void WorkMeter::silence(Picoseconds now) {

@@ -29,6 +29,10 @@ class WorkMeter {
   void begin(Picoseconds now);
   // One that began at `began` has finished with `bytes` of payload moved for this host.
   void end(Picoseconds began, Picoseconds now, std::uint64_t bytes);
+  // The same where several ranks of the host are heard one after another, each of what it did before: these
+  // times may lie before those of earlier calls.
+  void begin_late(Picoseconds at);
+  void end_late(Picoseconds began, Picoseconds at, std::uint64_t bytes);
   // Payload reached this host.
   void payload(std::uint32_t bytes, Picoseconds now);
   // Closes the open interval, at the end of a run.
@@ -51,6 +55,7 @@ class WorkMeter {
   Picoseconds bin_;
   std::uint32_t open_ = 0;
   Picoseconds opened_{};
+  Picoseconds latest_end_{};  // of work that was heard late
   Picoseconds last_{};
   std::uint64_t bytes_ = 0;
   std::vector<Interval> busy_;

@@ -181,7 +181,7 @@ void GraphTraffic::run(std::uint32_t task, Picoseconds now) {
   }
   client(t.source).meter().begin(now);
   EventQueue& events = network_.events();
-  if (events.lookahead().count == 0) {
+  if (events.lookahead().count == 0 || t.source == t.destination) {
     client(t.destination).meter().begin(now);
   } else {
     events.schedule(now + events.lookahead(), client(t.destination).id(), kBegun + task);

@@ -302,7 +302,7 @@ def test_whatever_happens_all_is_healed_in_the_end(rows):
 
 # --- expected capacity --------------------------------------------------------------------------
 def test_the_main_jobs_four_faults_leave_075_1_1_1():
-    table, edges = Timetable(PLAN, MAIN), ring(range(4))
+    table, edges = Timetable(PLAN, MAIN), ring(4)
     while (now := table.next_time()) is not None:
         table.advance(now)
     assert {w.phase: expected_capacity(PLAN, edges, w.states, w.dead)
@@ -312,7 +312,7 @@ def test_the_main_jobs_four_faults_leave_075_1_1_1():
 
 
 def test_healthy_ring_fills_every_port():
-    assert edge_rates(PLAN, ring(range(4))) == pytest.approx([160e6] * 4)
+    assert edge_rates(PLAN, ring(4)) == pytest.approx([160e6] * 4)
 
 
 def capacity(faults, plan=PLAN, edges=None, **options):
@@ -320,7 +320,7 @@ def capacity(faults, plan=PLAN, edges=None, **options):
     table.advance(10**15)
     states = table.windows[0].states
     return expected_capacity(
-        plan, edges or ring(range(4)), states, table.windows[0].dead, **options
+        plan, edges or ring(4), states, table.windows[0].dead, **options
     )
 
 

@@ -35,7 +35,7 @@ def bench(
     warm_up: Annotated[int, typer.Option("-w", help="Rounds before that.")] = 1,
     check: Annotated[int, typer.Option("-c", help="1: compare every byte; 0: lengths only.")] = 1,
     transport: Annotated[str, typer.Option(help="mrc, roce or tcp")] = "mrc",
-    ranks: Annotated[int, typer.Option(min=2, help="One per host.")] = 4,
+    ranks: Annotated[int, typer.Option(min=2, help="One per host without --fabric.")] = 4,
     fabric: Annotated[
         str | None,
         typer.Option(metavar="FILE[::NAME]", help="A Python file whose `fabric` is used."),

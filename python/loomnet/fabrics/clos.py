@@ -31,6 +31,7 @@ from loomnet.fabrics.clos_fabric import ClosFabric
 from loomnet.fabrics.clos_shape import Clos, Order
 from loomnet.fabrics.links import HalfLink, pfc_setting
 from loomnet.fabrics.model import MAX_PLANES, Fabric
+from loomnet.fabrics.nodes import LocalRanks
 
 if TYPE_CHECKING:
     from loomnet.fabrics.pfc import Pfc
@@ -62,6 +63,17 @@ def _half(where: str, rate: Rate | str, delay: Time | str, pfc: Pfc | bool | Non
                     Time.given(f"{where}.{tier}delay", delay), pfc=pfc_setting(pfc))
 
 
+def _local(where: str, ranks: int, link: Rate | str | None, delay: Time | str | None) -> LocalRanks:
+    return LocalRanks.given(f"{where}.", ranks, link, delay, field="ranks_per_host")
+
+
+def _add_host(fabric: Fabric, ports: int, local: LocalRanks) -> str:
+    if local.count == 1:
+        return fabric.add_host(ports=ports)
+    return fabric.add_host(ports=ports, ranks=local.count, local_link=local.rate,
+                           local_delay=local.delay)
+
+
 @checked_call
 def two_tier(
     *,
@@ -77,6 +89,9 @@ def two_tier(
     payload: Size | str = "2048 B",
     pfc: Pfc | bool | None = None,
     order: Order = "spread",
+    ranks_per_host: int = 1,
+    local_link: Rate | str | None = None,
+    local_delay: Time | str | None = None,
 ) -> Fabric:
     """`planes` disjoint leaf-spine fabrics; every host has one NIC port in each.
 
@@ -85,7 +100,9 @@ def two_tier(
     is a NIC port's; a leaf–spine link has `uplink_rate` (default: the same). `radix` refuses a
     switch with more ports than that. `pfc`, here and in the other builders: True or ln.Pfc(…) makes
     every switch port lossless, False none; by default those of a run with RoCE on the virtual clock
-    are, since what is published of it has PFC below it, and no others.
+    are, since what is published of it has PFC below it, and no others. `ranks_per_host`,
+    `local_link` and `local_delay`, here and in the other builders, are of every host, as
+    Fabric.add_host has them.
     """
     where = "clos.two_tier"
     _positive(
@@ -108,7 +125,8 @@ def two_tier(
     )
     shape = Clos(planes, leaves, spines, hosts_per_leaf, order=order)
     name = f"clos-{planes}x{leaves}x{spines}"
-    return ClosFabric(name, shape, (low, high), radix=radix, payload=payload).check()
+    return ClosFabric(name, shape, (low, high), radix=radix, payload=payload,
+                      local=_local(where, ranks_per_host, local_link, local_delay)).check()
 
 
 @checked_call
@@ -130,6 +148,9 @@ def three_tier(
     payload: Size | str = "2048 B",
     pfc: Pfc | bool | None = None,
     order: Order = "spread",
+    ranks_per_host: int = 1,
+    local_link: Rate | str | None = None,
+    local_delay: Time | str | None = None,
 ) -> Fabric:
     """`planes` disjoint fabrics of leaves (T0), aggregation switches (T1) and cores (T2).
 
@@ -181,7 +202,8 @@ def three_tier(
         planes, pods * leaves_per_pod, aggs_per_pod, hosts_per_leaf, pods, cores_per_agg, order
     )
     name = f"clos3-{planes}x{pods}x{leaves_per_pod}x{aggs_per_pod}x{cores_per_agg}"
-    return ClosFabric(name, shape, specs, radix=radix, payload=payload).check()
+    return ClosFabric(name, shape, specs, radix=radix, payload=payload,
+                      local=_local(where, ranks_per_host, local_link, local_delay)).check()
 
 
 @checked_call
@@ -194,6 +216,9 @@ def fat_tree(
     payload: Size | str = "2048 B",
     pfc: Pfc | bool | None = None,
     order: Order = "spread",
+    ranks_per_host: int = 1,
+    local_link: Rate | str | None = None,
+    local_delay: Time | str | None = None,
 ) -> Fabric:
     """The k-ary fat tree of k-port switches: k pods of k/2 leaves and k/2 aggregation switches,
     k²/4 cores, k³/4 hosts, non-blocking (Al-Fares, Loukissas, Vahdat, "A Scalable, Commodity Data
@@ -215,6 +240,9 @@ def fat_tree(
         payload=payload,
         pfc=pfc,
         order=order,
+        ranks_per_host=ranks_per_host,
+        local_link=local_link,
+        local_delay=local_delay,
     )
     fabric.name = f"fat-tree-{k}" if planes == 1 else f"fat-tree-{planes}x{k}"
     return fabric
@@ -234,11 +262,15 @@ def star(
     planes: int = 1,
     payload: Size | str = "2048 B",
     pfc: Pfc | bool | None = None,
+    ranks_per_host: int = 1,
+    local_link: Rate | str | None = None,
+    local_delay: Time | str | None = None,
 ) -> Fabric:
     """All hosts on one switch per plane, `p<plane>.leaf0`."""
     _positive("star", {"planes": MAX_PLANES, "hosts": 4096}, hosts=hosts, planes=planes)
+    local = _local("star", ranks_per_host, local_link, local_delay)
     fabric = Fabric(f"star-{hosts}", payload=payload)
-    names = [fabric.add_host(ports=planes) for _ in range(hosts)]
+    names = [_add_host(fabric, planes, local) for _ in range(hosts)]
     for plane in range(planes):
         hub = fabric.add_switch(f"p{plane}.leaf0")
         for name in names:
@@ -258,6 +290,9 @@ def dumbbell(
     planes: int = 1,
     payload: Size | str = "2048 B",
     pfc: Pfc | bool | None = None,
+    ranks_per_host: int = 1,
+    local_link: Rate | str | None = None,
+    local_delay: Time | str | None = None,
 ) -> Fabric:
     """Hosts on two switches per plane, `p<plane>.leaf0` (h0 …) and `p<plane>.leaf1`, and one link
     between them of rate `bottleneck` (default: `rate`)."""
@@ -268,8 +303,9 @@ def dumbbell(
         right=right,
         planes=planes,
     )
+    local = _local("dumbbell", ranks_per_host, local_link, local_delay)
     fabric = Fabric(f"dumbbell-{left}-{right}", payload=payload)
-    names = [fabric.add_host(ports=planes) for _ in range(left + right)]
+    names = [_add_host(fabric, planes, local) for _ in range(left + right)]
     for plane in range(planes):
         sides = [fabric.add_switch(f"p{plane}.leaf{i}") for i in range(2)]
         for i, name in enumerate(names):

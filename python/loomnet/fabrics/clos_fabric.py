@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ from loomnet.base.units import Size
 from loomnet.fabrics.clos_shape import Clos
 from loomnet.fabrics.links import HalfLink, Link
 from loomnet.fabrics.model import Fabric, check_ports
-from loomnet.fabrics.nodes import Host, Switch
+from loomnet.fabrics.nodes import ONE_RANK, Host, LocalRanks, Switch
 
 # Listing a link costs about a kilobyte; beyond this many the answer is describe().
 MOST_LISTED = 400_000
@@ -19,8 +20,9 @@ _GLOB = set("*?[")
 
 
 class ClosFabric(Fabric):
-    """`specs`: both directions of a link, by tier (host–leaf, leaf–T1, T1–core). Adding a node or a
-    link makes it an ordinary fabric; overrides keep its addresses."""
+    """`specs`: both directions of a link, by tier (host–leaf, leaf–T1, T1–core). `local`: the ranks of
+    every host. Adding a node or a link makes it an ordinary fabric; overrides keep its addresses.
+    """
 
     def __init__(
         self,
@@ -30,12 +32,14 @@ class ClosFabric(Fabric):
         *,
         radix: int | None = None,
         payload: Size | str = "2048 B",
+        local: LocalRanks = ONE_RANK,
     ) -> None:
         super().__init__(name, payload=payload)
         check_ports("radix", radix)
         for listed in _LISTED:
             del self.__dict__[listed]
         self.shape, self.specs, self.radix, self.uniform = shape, specs, radix, True
+        self.local = local
 
     def __getattr__(self, name: str) -> Any:
         # Reached only while the lists have not been made.
@@ -56,7 +60,8 @@ class ClosFabric(Fabric):
                 f"{self.name} has {shape.links:,} links, too many to list: use describe(), name "
                 "single links, or run a job on some of its hosts (ranks=)"
             )
-        self.hosts = {f"h{i}": Host(f"h{i}", "rank", shape.planes) for i in range(shape.hosts)}
+        self.hosts = {f"h{i}": Host(f"h{i}", "rank", shape.planes, self.local)
+                      for i in range(shape.hosts)}
         self.switches = {}
         for plane in range(shape.planes):
             for index in range(shape.switches_per_plane):
@@ -88,6 +93,11 @@ class ClosFabric(Fabric):
         if self.listed or self.shape is None:
             return super().rank_numbers
         return list(range(self.shape.hosts))
+
+    def places(self, hosts: Iterable[int]) -> list[int]:
+        if self.listed or self.shape is None:
+            return super().places(hosts)
+        return [host for host in hosts for _ in range(self.local.count)]
 
     def host_number(self, name: str) -> int | None:
         if self.listed or self.shape is None:
@@ -127,6 +137,12 @@ class ClosFabric(Fabric):
     @property
     def programs(self) -> dict[str, str]:
         return super().programs if self.listed else {}
+
+    @property
+    def local_ranks(self) -> dict[LocalRanks, int]:
+        if self.listed or self.shape is None:
+            return super().local_ranks
+        return {self.local: self.shape.hosts} if self.local.count > 1 else {}
 
     def check(self) -> Fabric:
         shape = self.shape
@@ -168,11 +184,9 @@ class ClosFabric(Fabric):
         self._irregular()
         return super().add_link(a, b, **values)
 
-    def add_host(
-        self, name: str | None = None, *, role: str = "rank", ports: int | None = None
-    ) -> str:
+    def add_host(self, name: str | None = None, **values: Any) -> str:
         self._irregular()
-        return super().add_host(name, role=role, ports=ports)
+        return super().add_host(name, **values)
 
     def _irregular(self) -> None:
         if self.shape is not None:

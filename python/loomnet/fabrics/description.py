@@ -31,6 +31,7 @@ def figures(fabric: FabricView) -> dict[str, tuple[float, str]]:
         "planes": (fabric.planes, ""),
         "switches": (switches, ""),
         **_panels(fabric),
+        **_ranks(fabric),
         "links": (links, ""),
         "switches per NIC": (switches / hosts, ""),
     } | fabric.notes
@@ -92,6 +93,21 @@ def _panels(fabric: FabricView) -> dict[str, tuple[float, str]]:
     first = sum(len(panel.first) for panel in fabric.panels.values())
     return {"panels": (len(fabric.panels), ""), "links to panels": (len(links), ""),
             "circuits when a run begins": (first, "")}
+
+
+def _ranks(fabric: FabricView) -> dict[str, tuple[float, str]]:
+    """Ranks that the hosts have, where some have several."""
+    found = fabric.local_ranks
+    if not found:
+        return {}
+    # Built in part or not: hosts that are not among these have one rank or none.
+    single = (fabric.counts[0] - sum(found.values()) if fabric.shape is not None else
+              sum(host.role == "rank" and host.ranks == 1 for host in fabric.hosts.values()))
+    rows: dict[str, tuple[float, str]] = {
+        "places for ranks": (single + sum(each.count * hosts for each, hosts in found.items()), "")}
+    for each, hosts in found.items():
+        rows[f"hosts with {each.count} ranks, {each.rate}, {each.delay}"] = (hosts, "")
+    return rows
 
 
 _TIERS = ("NIC-T0", "T0-T1", "T1-T2")

@@ -22,12 +22,16 @@ MAX_DRAWN = 400  # nodes; beyond that a drawing says less than the table
 
 
 def to_networkx(fabric: FabricView) -> Any:
-    """A networkx.Graph with `kind`, `plane` on nodes and `name`, `rate`, `delay` on edges."""
+    """A networkx.Graph with `kind`, `plane` on nodes and `name`, `rate`, `delay` on edges; hosts with
+    several ranks have `ranks`, `local_link` and `local_delay`."""
     import networkx
 
     graph = networkx.Graph(name=fabric.name)
     for host in fabric.hosts.values():
         graph.add_node(host.name, kind="host", role=host.role)
+        if host.ranks > 1:
+            graph.add_node(host.name, ranks=host.ranks, local_link=str(host.local.rate),
+                           local_delay=str(host.local.delay))
     for switch in fabric.switches.values():
         graph.add_node(switch.name, kind="switch", plane=switch.plane)
     for panel in fabric.panels.values():
@@ -90,7 +94,9 @@ def fabric_figure(fabric: FabricView) -> Any:
         )
     if len(graph) <= 48:
         lifted = {name: (x, y + 0.17) for name, (x, y) in place.items()}
-        networkx.draw_networkx_labels(graph, lifted, ax=axes, font_size=6)
+        labels = {name: f"{name} x{data['ranks']}" if "ranks" in data else name
+                  for name, data in graph.nodes(data=True)}
+        networkx.draw_networkx_labels(graph, lifted, labels, ax=axes, font_size=6)
     axes.set_title(f"{fabric.name}: {len(fabric.hosts)} hosts, {fabric.planes} planes", fontsize=9)
     axes.set_axis_off()
     axes.margins(y=0.2)

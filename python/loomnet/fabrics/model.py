@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +16,7 @@ from loomnet.base.table import Table
 from loomnet.base.units import Rate, Size, Time
 from loomnet.fabrics.clos_shape import Clos
 from loomnet.fabrics.links import HalfLink, Link, changed
-from loomnet.fabrics.nodes import FORWARD, PLACEMENTS, ROLES, Host, Switch
+from loomnet.fabrics.nodes import FORWARD, PLACEMENTS, Host, LocalRanks, Switch, check_role
 from loomnet.fabrics.panels import Panel, Ports, check_link
 
 MAX_PLANES = 8  # three bits of an entropy value name the plane
@@ -50,16 +52,22 @@ class Fabric:
     # --- construction ---------------------------------------------------------------------------
     @checked_call
     def add_host(
-        self, name: str | None = None, *, role: str = "rank", ports: int | None = None
+        self, name: str | None = None, *, role: str = "rank", ports: int | None = None,
+        ranks: int = 1, local_link: Rate | str | None = None,
+        local_delay: Time | str | None = None,
     ) -> str:
-        """Adds a host, by default the next of h0, h1, …."""
+        """Adds a host, by default the next of h0, h1, ….
+
+        A job has up to `ranks` ranks on it, which reach one another by the host's local link and
+        never by a port of its NIC. All of them share that link; its rate `local_link` is by default
+        "900 GB/s", that of a GPU's NVLink 4, and `local_delay` "1 us", after which a GPU sees a
+        peer's copy of few bytes."""
         name = f"h{len(self.hosts)}" if name is None else name
         self._fresh(name)
-        if role not in ROLES:
-            known = ", ".join(ROLES)
-            raise FabricError(f"host {name}: role {in_quotes(role)} is not one of {known}")
+        local = LocalRanks.given(f"host {name}: ", ranks, local_link, local_delay)
+        check_role(name, role, ranks)
         check_ports(f"host {name}: ports", ports)
-        self.hosts[name] = Host(name, role, ports)
+        self.hosts[name] = Host(name, role, ports, local)
         return name
 
     @checked_call
@@ -178,6 +186,11 @@ class Fabric:
         return {name: switch.program for name, switch in self.switches.items()
                 if switch.program != FORWARD}
 
+    @property
+    def local_ranks(self) -> dict[LocalRanks, int]:
+        """How many hosts have which ranks on them, of the hosts that may have several."""
+        return dict(Counter(host.local for host in self.hosts.values() if host.ranks > 1))
+
     def _fresh(self, name: str) -> None:
         if not _NAME.fullmatch(_text("node", name)):
             raise FabricError(f'"{name}" is not a node name: letters, digits, _ and dots between')
@@ -194,6 +207,12 @@ class Fabric:
     def rank_numbers(self) -> list[int]:
         """Numbers of the hosts that may run a rank."""
         return [i for i, host in enumerate(self.hosts.values()) if host.role == "rank"]
+
+    def places(self, hosts: Iterable[int]) -> list[int]:
+        """Where ranks of a job are when these hosts (numbers) are filled in order: the host of
+        each."""
+        listed = list(self.hosts.values())
+        return [host for host in hosts for _ in range(listed[host].ranks)]
 
     def host_number(self, name: str) -> int | None:
         """A host's number; None where there is no such host."""
@@ -430,8 +449,8 @@ def from_networkx(
     """A fabric from an undirected networkx graph with string nodes.
 
     A node is a host if its attribute `kind` is "host" or, without one, its name is h<number>, and a
-    panel if it is "panel", of so many `ports`; a switch may carry `plane`, `ports` and `placement`.
-    An edge's `rate` and `delay` win over the defaults.
+    panel if it is "panel", of so many `ports`; a switch may carry `plane`, `ports` and `placement`,
+    a host what add_host takes. An edge's `rate` and `delay` win over the defaults.
     """
     if not all(hasattr(graph, part) for part in ("nodes", "edges", "name")):
         raise FabricError(f"from_networkx: {quoted(graph)} is not a networkx graph")
@@ -439,7 +458,9 @@ def from_networkx(
     for name, data in graph.nodes(data=True):
         kind = data.get("kind", "host" if re.fullmatch(r"h\d+", str(name)) else "switch")
         if kind == "host":
-            fabric.add_host(str(name), role=data.get("role", "rank"), ports=data.get("ports"))
+            fabric.add_host(str(name), role=data.get("role", "rank"), ports=data.get("ports"),
+                            ranks=data.get("ranks", 1), local_link=data.get("local_link"),
+                            local_delay=data.get("local_delay"))
         elif kind == "panel":
             fabric.add_panel(str(name), ports=data.get("ports"))
         else:

@@ -8,7 +8,7 @@ from typing import Protocol
 from loomnet.base.units import Size
 from loomnet.fabrics.clos_shape import Clos
 from loomnet.fabrics.links import HalfLink, Link
-from loomnet.fabrics.nodes import Host, Switch
+from loomnet.fabrics.nodes import Host, LocalRanks, Switch
 from loomnet.fabrics.panels import Panel
 
 
@@ -29,6 +29,8 @@ class FabricView(Protocol):
     def switches(self) -> Mapping[str, Switch]: ...
     @property
     def programs(self) -> Mapping[str, str]: ...
+    @property
+    def local_ranks(self) -> Mapping[LocalRanks, int]: ...
     @property
     def counts(self) -> tuple[int, int, int]: ...
     @property

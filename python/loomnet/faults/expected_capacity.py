@@ -44,7 +44,8 @@ def edge_rates(
     """Bits per second of each edge, sprayed over its planes and paths.
 
     A path over a link that is down, or that loses packets while the same plane has a clean path, is
-    left alone; where no clean path is left (a NIC link), loss costs its share of the rate.
+    left alone; where no clean path is left (a NIC link), loss costs its share of the rate. An edge
+    from a host to itself has a share of the host's local link and loads no other.
     """
     states = states or {}
     capacity: dict[int, float] = {}
@@ -54,6 +55,11 @@ def edge_rates(
             capacity[half.number] = half.rate_bps * state.share * (1 - state.loss)
     subflows: list[Subflow] = []
     for index, (source, destination) in enumerate(edges):
+        if source == destination:
+            local = -1 - source  # no half-link has a number below 0
+            capacity[local] = plan.hosts[source].local_rate_bps
+            subflows.append((index, (local,)))
+            continue
         for plane in range(plan.planes):
             routes = [
                 route
@@ -84,9 +90,16 @@ def expected_capacity(
     """Share of the healthy capacity left to this traffic. `slowest`: of a synchronous collective,
     which runs at the pace of its slowest edge; `mean`: of independent flows. `others`: edges of the
     run's other jobs, taken to send all the time. NaN without edges, and where a panel's circuits,
-    which change as the run goes on, decide what a path is."""
+    which change as the run goes on, decide what a path is.
+
+    A mean is over the edges between hosts: what local links carry, which is far more and which no
+    fault touches, would hide what those lose."""
     if not edges or plan.panels:
         return float("nan")
+    if of == "mean":
+        edges = [edge for edge in edges if edge[0] != edge[1]]
+        if not edges:
+            return 1.0
     together = [*edges, *others]
     after = edge_rates(plan, together, states, dead)[:len(edges)]
     before = edge_rates(plan, together)[:len(edges)]

@@ -17,7 +17,7 @@ from loomnet.base.names import quoted
 from loomnet.base.spec import Spec, given
 from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs import flow_sizes as flowsizes
-from loomnet.jobs.edges import Edge, edges_of
+from loomnet.jobs.edges import Pair, checked_pairs
 from loomnet.jobs.graphs import ConnectionMatrix
 from loomnet.jobs.model import MOST_COUNT, Collective, Count, Job, Seed
 
@@ -49,16 +49,17 @@ class Permutation(_Pairwise, Collective):
     seed: Seed = 0
     repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = Field(default=1, kw_only=False)
 
-    def edges(self, hosts: list[int]) -> list[Edge]:
-        placed = self.place(hosts)
+    def pairs_of(self, placed: list[int]) -> list[Pair]:
+        ranks = len(placed)
         if self.shift == "random":
             # One cycle through all ranks in random order: every rank sends to the next on it.
-            order = list(placed)
-            random.Random(f"permutation {self.seed} {len(order)}").shuffle(order)
-            return sorted(zip(order, order[1:] + order[:1], strict=True))
-        if self.shift % len(placed) == 0:
+            order = list(range(ranks))
+            random.Random(f"permutation {self.seed} {ranks}").shuffle(order)
+            return sorted(zip(order, order[1:] + order[:1], strict=True),
+                          key=lambda pair: (placed[pair[0]], pair))
+        if self.shift % ranks == 0:
             raise UsageError(f"Permutation.shift: {self.shift} sends every rank to itself")
-        return [(host, placed[(i + self.shift) % len(placed)]) for i, host in enumerate(placed)]
+        return [(rank, (rank + self.shift) % ranks) for rank in range(ranks)]
 
 
 class Incast(_Pairwise, Collective):
@@ -68,11 +69,10 @@ class Incast(_Pairwise, Collective):
     receiver: Annotated[int, Field(ge=0, le=MOST_COUNT, strict=True)] = 0
     repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = Field(default=1, kw_only=False)
 
-    def edges(self, hosts: list[int]) -> list[Edge]:
-        placed = self.place(hosts)
+    def pairs_of(self, placed: list[int]) -> list[Pair]:
         if self.receiver >= len(placed):
             raise UsageError(f"Incast.receiver: rank {self.receiver} of {len(placed)}")
-        return [(host, placed[self.receiver]) for host in placed if host != placed[self.receiver]]
+        return [(rank, self.receiver) for rank in range(len(placed)) if rank != self.receiver]
 
 
 def _sizes(value: Size | str | flowsizes.FlowSizes | Iterable[Size | str]
@@ -154,13 +154,12 @@ class Flows(_Pairwise, Job):
             raise UsageError(f"starts has {len(self.starts)} times for {self.count} flows (count)")
         return self
 
-    def edges(self, hosts: list[int]) -> list[Edge]:
-        placed = self.place(hosts)
+    def pairs_of(self, placed: list[int]) -> list[Pair]:
+        ranks = len(placed)
         if self.pairs:
-            return edges_of(self.pairs, placed, "Flows.pairs")
-        if len(placed) > MOST_PAIRED:  # what capacity is judged by: neighbours near and far
-            distances = [1 << bit for bit in range((len(placed) - 1).bit_length())]
-            every = -(-len(placed) // MOST_SENDERS)
-            return [(placed[i], placed[(i + d) % len(placed)])
-                    for i in range(0, len(placed), every) for d in distances]
-        return [(a, b) for a in placed for b in placed if a != b]
+            return checked_pairs(self.pairs, ranks, "Flows.pairs")
+        if ranks > MOST_PAIRED:  # what capacity is judged by: neighbours near and far
+            distances = [1 << bit for bit in range((ranks - 1).bit_length())]
+            every = -(-ranks // MOST_SENDERS)
+            return [(a, (a + d) % ranks) for a in range(0, ranks, every) for d in distances]
+        return [(a, b) for a in range(ranks) for b in range(ranks) if a != b]

@@ -14,8 +14,8 @@ from loomnet.base.names import quoted
 from loomnet.base.reading import is_file, parse_json, read_bytes
 from loomnet.base.spec import given
 from loomnet.base.units import Size, Time
-from loomnet.jobs.edges import Edge, edges_of
-from loomnet.jobs.model import Job, check_ranks
+from loomnet.jobs.edges import Pair, checked_pairs
+from loomnet.jobs.model import Job, check_places, check_ranks
 from loomnet.jobs.task_graph import MOST_TASKS, TaskGraph
 
 
@@ -52,20 +52,16 @@ class GraphJob(Job, abc.ABC):
     def _graph(self) -> TaskGraph:
         return self.graph()
 
-    def place(self, hosts: list[int]) -> list[int]:
+    def place(self, places: list[int]) -> list[int]:
         ranks = self._graph.ranks
         if self.ranks not in (None, ranks):
             raise UsageError(f"{type(self).__name__}.ranks: {self.path} has {ranks} ranks")
         check_ranks(str(self.path), ranks)
-        if ranks > len(hosts):
-            raise UsageError(
-                f"{self.path}: {ranks} ranks but {len(hosts)} hosts; one rank runs per host"
-            )
-        return hosts[:ranks]
+        check_places(str(self.path), ranks, places)
+        return places[:ranks]
 
-    def edges(self, hosts: list[int]) -> list[Edge]:
-        placed = self.place(hosts)
-        return [(placed[a], placed[b]) for a, b in self._graph.pairs]
+    def pairs_of(self, placed: list[int]) -> list[Pair]:
+        return self._graph.pairs
 
     @property
     def synchronous(self) -> bool:
@@ -130,8 +126,8 @@ class Trace(GraphJob):
     def first_ps(self) -> int:
         return 0 if self.chakra else min((at.count for at, *_ in self.rows()), default=0)
 
-    def place(self, hosts: list[int]) -> list[int]:
-        return super().place(hosts) if self.chakra else Job.place(self, hosts)
+    def place(self, places: list[int]) -> list[int]:
+        return super().place(places) if self.chakra else Job.place(self, places)
 
     @property
     def synchronous(self) -> bool:
@@ -160,9 +156,8 @@ class Trace(GraphJob):
                 raise UsageError(f"{self.path}: more than {MOST_TASKS:,} flows")
         return sorted(found, key=lambda row: row[0].count)
 
-    def edges(self, hosts: list[int]) -> list[Edge]:
+    def pairs_of(self, placed: list[int]) -> list[Pair]:
         if self.chakra:
-            return super().edges(hosts)
-        placed = self.place(hosts)
+            return super().pairs_of(placed)
         pairs = sorted({(a, b) for _, a, b, _ in self.rows()})
-        return edges_of(pairs, placed, str(self.path))
+        return checked_pairs(pairs, len(placed), str(self.path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -26,7 +26,7 @@ from loomnet.base.reading import is_file, other_than_a_file
 from loomnet.base.spec import Spec, given
 from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs.compute import ComputeModel, compute_model
-from loomnet.jobs.edges import Edge, ring
+from loomnet.jobs.edges import Edge, Pair, ring
 from loomnet.jobs.training_script import check_training_script
 
 MIN_STALL = Time("5 s")
@@ -70,6 +70,17 @@ def _start(value: Time) -> Time:
     return value
 
 
+def check_places(where: str, ranks: int, places: Sequence[int]) -> None:
+    """Raises UsageError for more ranks than there are places on the hosts."""
+    if ranks <= len(places):
+        return
+    hosts = len(set(places))
+    if hosts == len(places):
+        raise UsageError(f"{where}: {ranks} ranks but {hosts} hosts; one rank runs per host")
+    raise UsageError(f"{where}: {ranks} ranks but {hosts} hosts, with {len(places)} places for "
+                     "ranks; a host has as many as its ranks= says")
+
+
 def check_ranks(where: str, ranks: int) -> None:
     """Raises UsageError for more ranks than one job has."""
     if ranks > MOST_RANKS:
@@ -79,13 +90,14 @@ def check_ranks(where: str, ranks: int) -> None:
 
 
 class Job(Spec):
-    """Common to all jobs. `ranks` None: every host of role rank; rank r runs on the r-th of them.
+    """Common to all jobs. `ranks` None: as many as the hosts of role rank have places for. Ranks
+    fill the hosts in order: each host takes as many as its own `ranks` says, by default one.
 
     `name` tells the jobs of one run apart; `start` is the emulated time from the run's begin to the
     job's. `stop` is such a time, too: from it on the job begins nothing new, no round, flow, task
-    or iteration; what is under way ends, and so does the job. `hosts`: the hosts of ranks 0, 1, …
-    by name; None: the next that no other job of the run has. Two jobs may share hosts, unless one
-    of them is to be `alone` on its own.
+    or iteration; what is under way ends, and so does the job. `hosts`: the hosts to fill, by name;
+    None: the next that no other job of the run has. Two jobs may share hosts, each with its own
+    ranks, unless one of them is to be `alone` on its own.
     `stall_timeout`: emulated time without progress after which the job is ended; "auto" is three
     times the longest fault and at least 5 s, None waits for ever.
     """
@@ -126,22 +138,26 @@ class Job(Spec):
         """From the job's start to the first of its flows, in picoseconds."""
         return 0
 
-    def place(self, hosts: list[int]) -> list[int]:
-        """Host numbers of ranks 0, 1, …. Raises UsageError when there are more ranks than hosts."""
-        wanted = len(hosts) if self.ranks is None else self.ranks
-        if wanted > len(hosts):
-            raise UsageError(
-                f"{type(self).__name__}.ranks: {wanted} ranks but {len(hosts)} hosts; "
-                "one rank runs per host"
-            )
+    def place(self, places: list[int]) -> list[int]:
+        """Host numbers of ranks 0, 1, …; `places`: those of all ranks that the hosts have room for.
+        Raises UsageError when there are more ranks than places."""
+        where = f"{type(self).__name__}.ranks"
+        wanted = len(places) if self.ranks is None else self.ranks
+        check_places(where, wanted, places)
         if wanted < 2:
-            raise UsageError(f"{type(self).__name__}.ranks: a job needs 2 ranks or more")
-        check_ranks(f"{type(self).__name__}.ranks", wanted)
-        return hosts[:wanted]
+            raise UsageError(f"{where}: a job needs 2 ranks or more")
+        check_ranks(where, wanted)
+        return places[:wanted]
 
-    def edges(self, hosts: list[int]) -> list[Edge]:
-        """Pairs of hosts that exchange data, for the expected capacity."""
-        return ring(self.place(hosts))
+    def pairs_of(self, placed: list[int]) -> list[Pair]:
+        """Pairs of ranks that exchange data. `placed`: the host of each rank."""
+        return ring(len(placed))
+
+    def edges(self, places: list[int]) -> list[Edge]:
+        """The hosts of pairs of ranks that exchange data, for the expected capacity. Two ranks on
+        one host are a pair of that host with itself, which loads no link."""
+        placed = self.place(places)
+        return [(placed[a], placed[b]) for a, b in self.pairs_of(placed)]
 
     @property
     def synchronous(self) -> bool:
@@ -270,8 +286,8 @@ class Collective(Job):
             raise UsageError("must be 1 B or more")
         return value
 
-    def place(self, hosts: list[int]) -> list[int]:
-        placed = super().place(hosts)
+    def place(self, places: list[int]) -> list[int]:
+        placed = super().place(places)
         if isinstance(self, COLLECTIVES) and len(placed) > MOST_MESHED:
             raise UsageError(
                 f"{type(self).__name__}.ranks: {len(placed)} ranks are more than the {MOST_MESHED} "
@@ -294,9 +310,9 @@ class AllToAll(Collective):
 
     kind: ClassVar[str] = "all_to_all"
 
-    def edges(self, hosts: list[int]) -> list[Edge]:
-        placed = self.place(hosts)
-        return [(a, b) for a in placed for b in placed if a != b]
+    def pairs_of(self, placed: list[int]) -> list[Pair]:
+        ranks = range(len(placed))
+        return [(a, b) for a in ranks for b in ranks if a != b]
 
 
 class AllGather(Collective):

@@ -3,6 +3,7 @@ bandwidth, elements that arrived altered."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import tempfile
@@ -26,6 +27,7 @@ from loomnet.jobs.model import (
     SendRecv,
 )
 from loomnet.labs.lab import Lab
+from loomnet.measures.run_data import HostSeries
 from loomnet.results.result import Result
 
 ELEMENT_BYTES, ELEMENT = 4, "int32"
@@ -152,8 +154,8 @@ def measured(
     clock: str = "virtual",
     options: dict[str, Any] | None = None,
 ) -> Iterator[Row]:
-    """Runs every size in turn, each on a fresh fabric, and yields its row. `ranks` None: one per
-    host. Nothing is written.
+    """Runs every size in turn, each on a fresh fabric, and yields its row. `ranks` None: as many as
+    the hosts have places for. Nothing is written.
 
     The time is the mean over `repeat` rounds that follow one another without a pause, and over
     ranks. Where one rank is the root, which would run ahead of the others, rounds are kept apart,
@@ -162,7 +164,7 @@ def measured(
     if repeat < 1 or warm_up < 0:
         raise UsageError("bench: -n must be 1 or more, -w 0 or more")
     for size in wanted:
-        n = ranks or len(fabric.ranks)
+        n = ranks or len(fabric.places(fabric.rank_numbers))
         count = size // ELEMENT_BYTES // (n if benchmark.blocks else 1)
         moved = count * ELEMENT_BYTES * (n if benchmark.blocks else 1)
         if count == 0:
@@ -182,8 +184,18 @@ def _pause(benchmark: Benchmark, fabric: Fabric, size: int) -> Time:
         return Time.of(0)
     slowest = min(half.rate for link in fabric.all_links() for _, half in link.halves)
     longest = max(half.delay for link in fabric.all_links() for _, half in link.halves)
-    hosts = len(fabric.hosts)
-    return (longest * 16 + slowest.serialization(Size.of(size + (1 << 16)))) * 2 * hosts
+    for local in fabric.local_ranks:
+        slowest, longest = min(slowest, local.rate), max(longest, local.delay)
+    ranks = len(fabric.places(range(len(fabric.hosts))))
+    return (longest * 16 + slowest.serialization(Size.of(size + (1 << 16)))) * 2 * ranks
+
+
+def _by_round(series: HostSeries, rounds: int) -> list[list[tuple[int, int, int]]]:
+    """A host's operations, one of each of its ranks, by round. All ranks end a round before any of
+    them ends the next; where ranks await their neighbours only, a round of one may stand among
+    those before or behind it, which leaves the sum of all as it is."""
+    each, ordered = len(series.work) // rounds, sorted(series.work, key=lambda row: row[1])
+    return [ordered[i * each:(i + 1) * each] for i in range(rounds)]
 
 
 def _row(benchmark: Benchmark, result: Result, size: int, count: int, ranks: int, warm_up: int,
@@ -192,11 +204,13 @@ def _row(benchmark: Benchmark, result: Result, size: int, count: int, ranks: int
     fixed = (size, count, ELEMENT, benchmark.redop, benchmark.root)
     if len(data.iterations) < warm_up + repeat or (data.ended != "finished" and not data.wrong):
         return Row(*fixed, None, None, None, data.wrong, data.reason or data.ended)
-    spans = [series.work[warm_up:] for series in data.hosts.values()]  # a round is one operation
+    spans = [_by_round(series, warm_up + repeat)[warm_up:] for series in data.hosts.values()]
     if benchmark.root >= 0:
-        rounds = zip(*spans, strict=True)
+        rounds = [list(itertools.chain(*row)) for row in zip(*spans, strict=True)]
         mean = sum(max(e for _, e, _ in row) - min(b for b, _, _ in row) for row in rounds) / repeat
-    else:
-        mean = sum((each[-1][1] - each[0][0]) / repeat for each in spans) / len(spans)
+    elif len(spans) == ranks:
+        mean = sum((each[-1][0][1] - each[0][0][0]) / repeat for each in spans) / ranks
+    else:  # a rank's rounds follow one another, so their lengths add up to its time
+        mean = sum(e - b for span in spans for row in span for b, e, _ in row) / repeat / ranks
     algbw = size * 1e3 / mean  # bytes per picosecond are 10^12 B/s
     return Row(*fixed, mean / 1e6, algbw, algbw * benchmark.factor(ranks), data.wrong)

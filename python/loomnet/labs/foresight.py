@@ -5,6 +5,7 @@ Each is an estimate from sizes and rates alone, and left out where those do not 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from loomnet.base.number_text import number_text
@@ -62,9 +63,24 @@ def bytes_each(job: Job, ranks: int) -> float | None:
     return job.size.bytes * share(ranks)
 
 
+def bytes_by_host(asked: JobRequest) -> dict[int, tuple[float, float]] | None:
+    """Payload bytes that each host's ranks send in an iteration by its NIC and by its local link,
+    where all ranks send alike; else None."""
+    each, ranks = bytes_each(asked.job, len(asked.placement)), len(asked.placement)
+    if each is None:
+        return None
+    here = Counter(asked.placement)
+    if isinstance(asked.job, AllToAll):
+        peer = each / (ranks - 1)
+        return {host: (n * (ranks - n) * peer, n * (n - 1) * peer) for host, n in here.items()}
+    # In a ring the last rank of a host sends to another host, if there is one.
+    apart = min(len(here) - 1, 1)
+    return {host: (apart * each, (n - apart) * each) for host, n in here.items()}
+
+
 def least_iteration_s(request: RunRequest, clock: str) -> float | None:
     """Emulated seconds that an iteration of the first job takes at least: bytes over the rate of a
-    NIC's ports, or the compute time that a PyTorch job declares for the virtual clock. None where
+    NIC's ports or of a local link, or the compute time that a PyTorch job declares for the virtual clock. None where
     neither is known."""
     return _least_iteration_s(request.plan, request.lead, clock)
 
@@ -75,12 +91,13 @@ def _least_iteration_s(plan: Plan, asked: JobRequest, clock: str) -> float | Non
         if clock != "virtual" or not isinstance(job.compute, Time):
             return None
         return job.compute.seconds
-    size = bytes_each(job, len(asked.placement))
-    if size is None:
+    loads = bytes_by_host(asked)
+    if loads is None:
         return None
-    rates = [sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports)
-             for host in asked.placement]
-    return size * 8 / min(rates)
+    return max(max(by_nic * 8 / sum(_leaving(plan, host, link).rate_bps
+                                    for link in plan.hosts[host].ports),
+                   local * 8 / max(plan.hosts[host].local_rate_bps, 1))
+               for host, (by_nic, local) in loads.items())
 
 
 def most_rounds(plan: Plan, asked: JobRequest) -> int:
@@ -89,8 +106,8 @@ def most_rounds(plan: Plan, asked: JobRequest) -> int:
     if not isinstance(job, Collective) or lasts is None:
         return getattr(job, "repeat", 1)
     size = bytes_each(job, len(asked.placement)) or job.size.bytes  # a rank that sends sends all
-    rate = max(sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports)
-               for host in asked.placement)
+    rate = max(max(sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports),
+                   plan.hosts[host].local_rate_bps) for host in asked.hosts)
     each_ps = max(size * 8 * 10**12 / rate + job.compute.count, 1)
     return min(job.repeat, int(lasts / each_ps) + 1)
 
@@ -166,12 +183,13 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
         data = total = 0.0
         for asked in request.jobs:
             job = asked.job
-            size = bytes_each(job, len(asked.placement))
+            loads = bytes_by_host(asked)
             each = transport(job.transport).captured_bytes
-            if size is None or each is None or not isinstance(job, Collective):
+            if loads is None or each is None or not isinstance(job, Collective):
                 continue
-            if host not in asked.placement:
+            if host not in loads:
                 continue  # by which switches packets go is the transport's choice
+            size = loads[host][0]
             if request.options.get("payload"):
                 each += plan.payload_bytes
             sent = size * most_rounds(plan, asked) / len(plan.hosts[host].ports)
@@ -197,7 +215,9 @@ def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
                 yield (f"{rounds} iterations take {_seconds(least)} of wall time or more, at "
                        f"D = {request.dilation:g}")
             continue
-        own = size * most_rounds(plan, asked) * len(asked.placement) / plan.payload_bytes
+        loads = bytes_by_host(asked) or {}
+        own = sum(by_nic for by_nic, _ in loads.values()) * most_rounds(plan, asked)
+        own /= plan.payload_bytes
         packets += own
         wall += own * _hops(plan, job, asked.placement) / HOPS_PER_SECOND
     if wall > LONG_WALL_S:
@@ -206,10 +226,11 @@ def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
 
 
 def _hops(plan: Plan, job: Job, placement: tuple[int, ...]) -> float:
-    """Mean links between two ranks that exchange data, in the first plane or over a panel."""
-    edges = job.edges(list(placement))[:64]
+    """Mean links between two ranks of two hosts that exchange data, in the first plane or over a
+    panel."""
+    apart = [(a, b) for a, b in job.edges(list(placement)) if a != b][:64]
     leaf = plan.topology.leaf_of
-    by_planes = [(a, b) for a, b in edges if plan.paths(a, b)]
+    by_planes = [(a, b) for a, b in apart if plan.paths(a, b)]
     chains = [plan.topology.chain(leaf(a, 0).node, leaf(b, 0).node) for a, b in by_planes]
-    circuits = 2 * (len(edges) - len(by_planes))
-    return (sum(len(chain) + 1 for chain in chains) + circuits) / len(edges)
+    circuits = 2 * (len(apart) - len(by_planes))
+    return (sum(len(chain) + 1 for chain in chains) + circuits) / max(len(apart), 1)

@@ -330,9 +330,10 @@ class Lab:
                 record = record.labelled(request.label)
         if not record:
             return request
-        from loomnet.running.recording import Recording  # which loads the engine
+        from loomnet.running.recording import Recording, check_trace  # which load the engine
 
         try:
+            check_trace(record, request.plan, request.jobs)
             recording = Recording(record, request.plan, request.opened())
         except BaseException:
             self.discard_if_empty()

@@ -23,8 +23,8 @@ def job_names(jobs: Sequence[Job]) -> list[str | None]:
 
 
 def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
-    """Host numbers of each job's ranks. A job that names no hosts has the next that no other job
-    has. Raises UsageError for hosts that are not there, of which too few are left, or that a job
+    """Host numbers of each job's ranks, which fill the hosts in order. A job that names no hosts has
+    the next that no other job has, however few of its ranks a host has. Raises UsageError for hosts that are not there, of which too few are left, or that a job
     wanted for itself alone."""
     found = [None if job.hosts is None else _named(job, fabric) for job in jobs]
     taken = {host for named in found for host in named or ()}
@@ -35,7 +35,7 @@ def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
             candidates = [host for host in fabric.rank_numbers if host not in taken]
             if len(jobs) > 1 and not candidates:
                 raise UsageError(_all_taken(fabric, job, jobs[:len(placed)], placed))
-        hosts = job.place(candidates)
+        hosts = job.place(fabric.places(candidates))
         taken.update(hosts)
         placed.append(hosts)
     for job, hosts in zip(jobs, placed, strict=True):
@@ -52,9 +52,10 @@ def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
 def _all_taken(fabric: Fabric, job: Job, before: Sequence[Job], placed: Sequence[list[int]]) -> str:
     """Why no host is left for a job, and how to leave one."""
     text = f"{_shown(job)}: every host has another job; "
-    count = max(map(len, placed), default=0)
+    held = [len(set(each)) for each in placed]
+    count = max(held, default=0)
     greedy = next((i for i, each in enumerate(before)
-                   if len(placed[i]) == count and each.hosts is None), None)
+                   if held[i] == count and each.hosts is None), None)
     if greedy is None:
         return f"{text}give hosts=, which jobs may share"
     whole = len(fabric.rank_numbers)
@@ -73,7 +74,8 @@ def _named(job: Job, fabric: Fabric) -> list[int]:
             raise UsageError(f'{where}: no host "{name}"{did_you_mean(name, fabric.ranks)}')
         numbers.append(number)
     if len(set(numbers)) < len(numbers):
-        raise UsageError(f"{where}: a host is named twice; one rank of a job runs per host")
+        raise UsageError(f"{where}: a host is named twice; name it once, and a job has "
+                         "as many ranks there as the host's ranks= says")
     ranks = set(fabric.rank_numbers)
     for name, number in zip(job.hosts, numbers, strict=True):
         if number not in ranks:

@@ -36,6 +36,8 @@ def _offered_by_job(plan: Plan, asked: JobRequest, frame_bytes: int) -> dict[int
     chains: dict[tuple[int, int], float] = {}  # by first and last switch
     senders: dict[int, float] = {}
     for source, destination in asked.job.edges(list(asked.placement)):
+        if source == destination:
+            continue  # two ranks on one host, joined by no switch
         for plane in range(plan.planes):
             ends = (plan.topology.leaf_of(source, plane).node,
                     plan.topology.leaf_of(destination, plane).node)

@@ -133,7 +133,7 @@ class LiveClock:
         self.network.apply(changes)
 
     def run_counters(self, asked: JobRequest) -> dict[str, int]:
-        return self.live.run_counters(self.engine.nodes(asked.placement), asked.number)
+        return self.live.run_counters(self.engine.nodes(asked.hosts), asked.number)
 
     def queued(self, halves: Iterable[int]) -> list[int]:
         return self.live.queued(self.engine.halves(halves))

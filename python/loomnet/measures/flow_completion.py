@@ -13,6 +13,9 @@ from loomnet.measures.run_data import RunData
 from loomnet.plans.model import Plan
 
 
+LOCAL_PIECE = 65_536  # bytes by which writes take turns on a local link
+
+
 @dataclass(frozen=True, slots=True)
 class FlowRecord:
     """One flow: host numbers, payload bytes, times of the job (picoseconds). It ends twice: at
@@ -36,13 +39,15 @@ class FlowRecord:
 class Ideals:
     """Least time from a flow's start to its last acknowledgement: the last frame leaves when the
     NIC's ports have sent the rest together, crosses the fabric, and its acknowledgement crosses
-    back."""
+    back. Between two ranks of one host the bytes cross the local link."""
 
     def __init__(self, plan: Plan, overhead: FrameOverhead) -> None:
         self._plan, self._overhead = plan, overhead
         self._crossings: dict[tuple[int, int, int], int] = {}
 
     def of(self, source: int, destination: int, size: int) -> int:
+        if source == destination:
+            return self._local(source, size)
         plan, header = self._plan, self._overhead.header
         # What has shorter headers may have as much more payload in a frame.
         most = plan.frame_bytes - header
@@ -58,6 +63,13 @@ class Ideals:
         if key not in self._crossings:
             self._crossings[key] = self._crossing(*key)
         return ahead * 8 * 10**12 // rate + self._crossings[key]
+
+    def _local(self, host: int, size: int) -> int:
+        ends = self._plan.hosts[host]
+        full, rest = divmod(size, LOCAL_PIECE)
+        whole, last = ((each * 8 * 10**12 + ends.local_rate_bps // 2) // ends.local_rate_bps
+                       for each in (LOCAL_PIECE, rest))
+        return full * whole + last + 2 * ends.local_delay_ps
 
     def _crossing(self, source: int, destination: int, frame: int) -> int:
         plan, topology = self._plan, self._plan.topology

@@ -73,7 +73,9 @@ class LinkPlan:
 @dataclass(frozen=True, slots=True)
 class HostPlan:
     """Node number = host number. ports[i] is the number of the link at NIC port i, planes[i] the
-    plane that the port is on and panels[i] the panel (node number) that it is at, None if none."""
+    plane that the port is on and panels[i] the panel (node number) that it is at, None if none.
+    A job has up to `ranks` ranks there, joined by a link of `local_rate_bps` and `local_delay_ps`;
+    both are 0 where there is one rank."""
 
     number: int
     name: str
@@ -82,6 +84,15 @@ class HostPlan:
     ports: tuple[int, ...]
     planes: tuple[int | None, ...]
     panels: tuple[int | None, ...]
+    ranks: int = 1
+    local_rate_bps: int = 0
+    local_delay_ps: int = 0
+
+    @property
+    def local_window(self) -> int:
+        """Bytes under way that keep the local link busy: two bandwidth-delay products, there and
+        back."""
+        return 2 * self.local_rate_bps * 2 * self.local_delay_ps // (8 * 10**12)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +158,9 @@ class Plan:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Host numbers that may run a rank; rank r runs on ranks[r]."""
-        return tuple(host.number for host in self.hosts if host.role == "rank")
+        """Where ranks of a job of all hosts are: rank r runs on the host of number ranks[r]."""
+        return tuple(host.number for host in self.hosts if host.role == "rank"
+                     for _ in range(host.ranks))
 
     @property
     def pfc(self) -> bool:
@@ -189,11 +201,14 @@ class Plan:
 
 
 def writes_outstanding(plan: Plan) -> int:
-    """Writes of MESSAGE_BYTES that a flow keeps under way: two bandwidth-delay products of its NIC,
-    at least 4."""
+    """Writes of MESSAGE_BYTES that a flow keeps under way: two bandwidth-delay products of its NIC
+    or, where that is more, of the local link, at least 4."""
+    hosts = list(itertools.islice(plan.hosts, 64))
     nic_bps = max((sum(plan.links[link].forward.rate_bps for link in host.ports)
-                   for host in itertools.islice(plan.hosts, 64)), default=0)
-    return max(4, 1 + 2 * nic_bps * plan.base_rtt_ps // (8 * 10**12 * MESSAGE_BYTES))
+                   for host in hosts), default=0)
+    local = max((host.local_window for host in hosts), default=0)
+    return max(4, 1 + 2 * nic_bps * plan.base_rtt_ps // (8 * 10**12 * MESSAGE_BYTES),
+               1 + local // MESSAGE_BYTES if local else 0)
 
 
 class Numbered(Protocol[T_co]):

@@ -214,7 +214,8 @@ def partial_plan(
     def host(number: int) -> HostPlan:
         ports = tuple(shape.host_link(plane, number) for plane in range(shape.planes))
         return HostPlan(number, f"h{number}", "rank", str(host_address(number)), ports,
-                        tuple(range(shape.planes)), (None,) * shape.planes)
+                        tuple(range(shape.planes)), (None,) * shape.planes,
+                        *fabric.local.planned)
 
     def switch(node: int) -> SwitchPlan:
         reserved = 0

@@ -80,6 +80,7 @@ def _host_plan(fabric: Fabric, topology: Topology, host: int) -> HostPlan:
         tuple(link for _, link, _ in ports),
         tuple(topology.plane[link] for _, link, _ in ports),
         tuple(far if topology.is_panel(far) else None for _, _, far in ports),
+        *fabric.hosts[name].local.planned,
     )
 
 

@@ -167,14 +167,17 @@ class RankGroup:
         self.not_forked: str | None = None
         logs = log_directory if isinstance(log_directory, Folder) else Folder.at(log_directory)
         master = fabric.hosts[specs[0].host].management if specs else ""
+        on_host: dict[str, list[int]] = {}
+        for spec in specs:
+            on_host.setdefault(spec.host, []).append(spec.rank)
         environments = [
             _environment(inherit, self._user)
             | fabric.lock.environment()
             | {
                 "RANK": str(spec.rank),
                 "WORLD_SIZE": str(len(specs)),
-                "LOCAL_RANK": "0",  # One rank per host: each is alone on its machine.
-                "LOCAL_WORLD_SIZE": "1",
+                "LOCAL_RANK": str(on_host[spec.host].index(spec.rank)),
+                "LOCAL_WORLD_SIZE": str(len(on_host[spec.host])),
                 "MASTER_ADDR": master,
                 "MASTER_PORT": str(master_port),
                 env.HOST: spec.host,

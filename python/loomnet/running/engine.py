@@ -116,7 +116,11 @@ class Engine:
         self._link: dict[int, EngineLink] = {}
         for host in plan.hosts:
             self._addresses[host.number] = ipaddress.ip_address(host.address).packed
-            self._node[host.number] = self.network.add_host(len(host.ports), identity=host.number)
+            node = self.network.add_host(len(host.ports), identity=host.number)
+            self._node[host.number] = node
+            if host.ranks > 1:
+                self.network.set_local_link(node, rate_bps=host.local_rate_bps,
+                                            delay_ps=host.local_delay_ps)
         for switch in plan.switches:
             kernel = live and switch.in_kernel
             node = self.network.add_switch(
@@ -201,18 +205,18 @@ class Engine:
     def close_meters(self, jobs: Iterable[JobRequest]) -> None:
         """Ends what the hosts' meters of these jobs have open; their series are complete."""
         for asked in jobs:
-            for host in asked.placement:
+            for host in asked.hosts:
                 self.network.close_meter(self._node[host], asked.number)
 
     def kernel_traffic_is_of(self, asked: JobRequest) -> None:
         """What the kernels of this job's hosts receive counts for the job."""
-        for node in self.nodes(asked.placement):
+        for node in self.nodes(asked.hosts):
             self.network.set_kernel_job(node, asked.number)
 
     def run_counters(self, asked: JobRequest) -> dict[str, int]:
         """Counters over a job's hosts. Payload, working and finished are the job's, the others
         are what all jobs of these hosts have in common."""
-        return self.network.run_counters(self.nodes(asked.placement), asked.number)
+        return self.network.run_counters(self.nodes(asked.hosts), asked.number)
 
     def hash_seed(self, node: int) -> int:
         """Seed of a switch's ECMP hash; every switch its own, else choices polarise."""
@@ -292,7 +296,8 @@ class Engine:
     # --- queue pairs ------------------------------------------------------------------------------
     def connect(self, asked: JobRequest, source: int, local: int, destination: int,
                 remote: int) -> None:
-        """Connects a queue pair of a job both ways; numbers are the ends' own."""
+        """Connects a queue pair of a job both ways; numbers are the ends' own. Between two ranks of
+        one host the NIC takes the host's local link, which has no paths."""
         (there, planes), (back, far_planes) = (
             self._paths(source, destination), self._paths(destination, source))
         first, last = self._node[source], self._node[destination]
@@ -302,6 +307,8 @@ class Engine:
         for ends, own in (((first, local, last, remote, self._flow, there, back), planes),
                           ((last, remote, first, local, self._flow, back, there), far_planes)):
             self.network.connect_qp(*ends, job=asked.number, transport=by.model, planes=own)
+        if source == destination:
+            return
         if self._circuits is not None:
             self._between.setdefault((source, destination), []).append(local)
             self._between.setdefault((destination, source), []).append(remote)
@@ -316,7 +323,10 @@ class Engine:
 
     def _paths(self, source: int, destination: int) -> tuple[list[Any], list[int]]:
         """Of each port of the source: what connect_qp takes of its paths; and its plane, of none
-        where each port has the plane of its number."""
+        where each port has the plane of its number. Nothing where source and destination are one
+        host."""
+        if source == destination:
+            return [], []
         if self._circuits is None:
             templates, planes = self.plan.paths(source, destination), []
         else:
@@ -462,9 +472,11 @@ class Engine:
 
 def staging_for(plan: Plan) -> dict[str, int]:
     """Slots and their size that keep all planes of a host busy: four times what is in flight on the
-    longest round trip, so that a slot's way back as credit never shows."""
+    longest round trip, so that a slot's way back as credit never shows; and its local link, where
+    it has one: twice that, since nothing queues on the way."""
     rate = max(sum(plan.links[port].forward.rate_bps for port in host.ports) for host in plan.hosts)
-    window = 4 * rate * plan.base_rtt_ps // (8 * 10**12)
+    window = max(4 * rate * plan.base_rtt_ps // (8 * 10**12),
+                 max((host.local_window for host in plan.hosts), default=0))
     # 64 KiB: a message of few packets would cost an acknowledgement for every few.
     slots, payload = 16, 65536
     while payload < 1 << 20 and slots * payload < window:

@@ -15,12 +15,13 @@ from loomnet.processes.folder import Folder
 class JobRequest:
     """One job of a run.
 
-    `placement[r]` is the host number of rank r. `number`: the job's place in the run's list, by
-    which the engine knows it. `name`: where the run has several jobs. `script` is the resolved path
-    of a TorchJob, else None. `stall_after`: emulated time without a finished operation or iteration
-    after which the engine ends the job ("stalled", one error); None: never. `start_ps`: emulated
-    time from the run's begin to the job's; `stop_ps`: to when it begins nothing new; None: it ends
-    by itself. `gaps_ps`: compute times of another run that are replayed.
+    `placement[r]` is the host number of rank r; ranks on one host follow one another. `number`: the
+    job's place in the run's list, by which the engine knows it. `name`: where the run has several
+    jobs. `script` is the resolved path of a TorchJob, else None. `stall_after`: emulated time
+    without a finished operation or iteration after which the engine ends the job ("stalled", one
+    error); None: never. `start_ps`: emulated time from the run's begin to the job's; `stop_ps`: to
+    when it begins nothing new; None: it ends by itself. `gaps_ps`: compute times of another run
+    that are replayed.
     """
 
     job: Job
@@ -37,6 +38,11 @@ class JobRequest:
     def begins_for_ps(self) -> int | None:
         """From the job's start to its stop."""
         return None if self.stop_ps is None else self.stop_ps - self.start_ps
+
+    @property
+    def hosts(self) -> tuple[int, ...]:
+        """Host numbers, each once, in the order of their first rank."""
+        return tuple(dict.fromkeys(self.placement))
 
     def folder_in(self, folder: Folder) -> Folder:
         """The job's own part of a run's folder."""

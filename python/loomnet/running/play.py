@@ -194,7 +194,7 @@ class Play(ABC):
         data = RunData(
             ended=self.ended, end_ps=self.length_ps,
             hosts={host: self.engine.series(host, self.asked.number, origin)
-                   for host in self.placement},
+                   for host in self.asked.hosts},
             iterations=self.iterations, windows=windows, counters=self.counters,
             errors=self.errors, reason=self.reason, overhead=self.transport.overhead,
             directory=self.request.directory / (self.asked.name or ""),

@@ -4,7 +4,7 @@ here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import loomnet._core as _core
@@ -19,6 +19,17 @@ from loomnet.running.engine import Engine
 from loomnet.running.job_request import JobRequest
 from loomnet.running.perfetto_trace import write_trace
 from loomnet.running.record import Record
+
+
+def check_trace(record: Record, plan: Plan, jobs: Iterable[JobRequest]) -> None:
+    """Raises UsageError where a trace could not tell apart whose operations a host shows."""
+    for asked in jobs if record.trace is not None else ():
+        for host in asked.hosts:
+            if (count := asked.placement.count(host)) > 1:
+                raise UsageError(
+                    f"trace: {plan.hosts[host].name} has {count} ranks of {type(asked.job).__name__}"
+                    ", and a trace shows a host's operations as those of one rank; leave the trace "
+                    "out, or give one rank a host (captures by pcap= are there)")
 
 
 class Recording:

@@ -193,8 +193,9 @@ class FlowTraffic:
             return {}
         network, found = self._engine.network, {}
         for flow, (start, end, *_) in enumerate(self.core.results()):
-            if start > network.now_ps or end is not None:
-                continue
+            source, destination, _ = self._asked[flow]
+            if start > network.now_ps or end is not None or source == destination:
+                continue  # of a local link no TCP sender knows
             state = network.transport_state(*self._sends[flow], transport=carrier.model)
             acked, cwnd, srtt, least = (
                 int(state[name]) for name in ("acked", "cwnd", "srtt_ps", "min_rtt_ps"))
@@ -335,8 +336,7 @@ def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
     """A job of flows as rounds, the time between two of them in picoseconds, and pairs of ranks
     that are known to talk. Raises UsageError for a job that is none."""
     ranks = len(placement)
-    rank_of = {host: rank for rank, host in enumerate(placement)}
-    edges = [(rank_of[a], rank_of[b]) for a, b in job.edges(list(placement))]
+    edges = job.pairs_of(list(placement))
     if isinstance(job, (Permutation, Incast)):
         size = job.size.bytes
         each: Round = lambda now: [(now, a, b, size) for a, b in edges]  # noqa: E731
