@@ -97,6 +97,7 @@ void bind_rank_bridge(py::module_& m) {
           [](RankBridge& b, std::int64_t now) {
             while (b.poll({now}, 0, 1.0)) {
             }
+            b.submit({now});
             return b.unfinished_works();
           },
           py::arg("now_ps"), "Virtual clock: operations that a rank which has ended began and never saw the end of.");

@@ -48,13 +48,36 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
     cut_off(RankFault::flooded, now);
     return true;
   }
-  for (std::size_t i = 0; i < m; ++i) take(marks[i], now, wall_ns, dilation);
+  for (std::size_t i = 0; i < m; ++i) {
+    const auto kind = static_cast<rank::MarkKind>(marks[i].kind);
+    const bool work = kind == rank::MarkKind::work_begin || kind == rank::MarkKind::work_end;
+    if (holds_ && work) {
+      held_works_.push_back(marks[i]);
+    } else {
+      take(marks[i], now, wall_ns, dilation);
+    }
+  }
   const std::size_t n = port_.poll(batch);
-  for (std::size_t i = 0; i < n; ++i) {
-    batch[i].request.attributes.job = static_cast<std::uint32_t>(job_);
-    nic_.post(batch[i].qp, batch[i].request, now);
+  if (holds_) {
+    held_posts_.insert(held_posts_.end(), batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(n));
+  } else {
+    for (std::size_t i = 0; i < n; ++i) post(batch[i], now);
   }
   return m + n != 0;
+}
+
+void RankBridge::post(RankWork& work, Picoseconds now) {
+  work.request.attributes.job = static_cast<std::uint32_t>(job_);
+  nic_.post(work.qp, work.request, now);
+}
+
+bool RankBridge::submit(Picoseconds now) {
+  if (held_works_.empty() && held_posts_.empty()) return false;
+  for (const rank::MarkEntry& mark : held_works_) take(mark, now, 0, 1.0);
+  for (RankWork& work : held_posts_) post(work, now);
+  held_works_.clear();
+  held_posts_.clear();
+  return true;
 }
 
 void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t wall_ns, double dilation) {

@@ -44,6 +44,12 @@ class RankBridge final : public NicClient {
   // monotonic clock: `wall_ns` is that clock's reading at `now` (0 on the virtual clock, where a
   // mark is made at `now`), `dilation` wall time per emulated time.
   bool poll(Picoseconds now, std::int64_t wall_ns, double dilation);
+  // On the virtual clock, where another rank has the same NIC: poll() keeps requests and works until submit(),
+  // so that the NIC gets those of one instant in an order that does not depend on which process ran first.
+  void hold() { holds_ = true; }
+  // Hands on what poll() has kept; true if there was anything.
+  bool submit(Picoseconds now);
+  bool shares_nic(const RankBridge& other) const { return &nic_ == &other.nic_; }
   // Shows the rank what the NIC has for it.
   void flush(Picoseconds now) { port_.flush(now); }
 
@@ -101,6 +107,7 @@ class RankBridge final : public NicClient {
     std::uint64_t works = 0, records = 0;
   };
 
+  void post(RankWork& work, Picoseconds now);
   void take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t wall_ns, double dilation);
   void tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at);
   bool affordable(std::span<const rank::MarkEntry> marks, Picoseconds now, std::int64_t wall_ns);
@@ -124,6 +131,9 @@ class RankBridge final : public NicClient {
   RankPort port_;
   ClientId client_{};
   bool news_ = false;
+  bool holds_ = false;
+  std::vector<rank::MarkEntry> held_works_;
+  std::vector<RankWork> held_posts_;
   std::int64_t allowance_ = kMarkBurst, marks_seen_ns_ = 0;
   Marked marked_, marked_at_once_;  // of the run; at `instant_`
   Picoseconds instant_{}, latest_mark_{};

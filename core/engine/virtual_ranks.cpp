@@ -15,6 +15,11 @@ constexpr int kRaceLookMs = 1;  // between two steps of a clock that goes with t
 VirtualRanks::VirtualRanks(Network& network) : network_(network) {}
 
 void VirtualRanks::add(RankBridge& bridge, std::uint32_t job) {
+  for (Rank& other : ranks_) {
+    if (!other.bridge->shares_nic(bridge)) continue;
+    other.bridge->hold();
+    bridge.hold();
+  }
   ranks_.push_back({&bridge, true});
   wakers_.push_back(&bridge.engine_wake());
   meetings_.add(bridge, job);
@@ -29,6 +34,12 @@ bool VirtualRanks::poll(bool& marked) {
     rank.bridge->flush(network_.now());
   }
   return found;
+}
+
+bool VirtualRanks::submit() {
+  bool any = false;
+  for (Rank& rank : ranks_) any |= rank.bridge->submit(network_.now());
+  return any;
 }
 
 bool VirtualRanks::news() {
@@ -55,6 +66,7 @@ bool VirtualRanks::others_wait(const std::vector<std::size_t>& but) {
     if (std::find(but.begin(), but.end(), i) != but.end()) continue;
     if (rank.bridge->port().rest() == rank::Rest::none) return false;
   }
+  submit();
   return true;
 }
 
@@ -142,7 +154,7 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
   bool marked = false;
   for (;;) {
     if (over()) return Stop::waiting;
-    // Posts are taken in rank order and at one instant, whatever order they were made in.
+    // Posts are taken at one instant, whatever order they were made in; those for one NIC when every rank rests.
     while (poll(marked) && !over()) {
     }
     if (marked) return Stop::marked;
@@ -154,6 +166,7 @@ VirtualRanks::Stop VirtualRanks::run(Picoseconds end, int wall_ms) {
       sleep(static_cast<int>(left_ns / 1'000'000) + 1, rests);
       continue;
     }
+    if (submit()) continue;
     if (settle_meetings()) continue;
     const Due alarm = alarms();
     Picoseconds next = std::min(network_.events().next(), alarm.asked);

@@ -56,6 +56,7 @@ class VirtualRanks {
     Picoseconds asked = kNever, limit = kNever;
   };
   bool poll(bool& marked);
+  bool submit();
   rank::Rest rest();
   bool settle_meetings();
   Due alarms() const;

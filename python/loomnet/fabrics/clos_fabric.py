@@ -20,9 +20,9 @@ _GLOB = set("*?[")
 
 
 class ClosFabric(Fabric):
-    """`specs`: both directions of a link, by tier (host–leaf, leaf–T1, T1–core). `local`: the ranks of
-    every host. Adding a node or a link makes it an ordinary fabric; overrides keep its addresses.
-    """
+    """`specs`: both directions of a link, by tier (host–leaf, leaf–T1, T1–core). `local`: the ranks
+    of every host. Adding a node or a link makes it an ordinary fabric; overrides keep its
+    addresses."""
 
     def __init__(
         self,

@@ -22,8 +22,8 @@ MAX_DRAWN = 400  # nodes; beyond that a drawing says less than the table
 
 
 def to_networkx(fabric: FabricView) -> Any:
-    """A networkx.Graph with `kind`, `plane` on nodes and `name`, `rate`, `delay` on edges; hosts with
-    several ranks have `ranks`, `local_link` and `local_delay`."""
+    """A networkx.Graph with `kind`, `plane` on nodes and `name`, `rate`, `delay` on edges;
+    hosts with several ranks have `ranks`, `local_link` and `local_delay`."""
     import networkx
 
     graph = networkx.Graph(name=fabric.name)

@@ -86,7 +86,7 @@ FORWARD = "forward"  # the switch program of every switch for which no other is 
 
 
 def check_role(host: str, role: str, ranks: int) -> None:
-    """Raises FabricError for a role that there is not, or that runs no rank where ranks are given."""
+    """Raises FabricError for a role that there is not, and for ranks where the role runs none."""
     if role not in ROLES:
         raise FabricError(f"host {host}: role {in_quotes(role)} is not one of {', '.join(ROLES)}")
     if role != "rank" and ranks != 1:

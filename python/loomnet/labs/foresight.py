@@ -80,8 +80,8 @@ def bytes_by_host(asked: JobRequest) -> dict[int, tuple[float, float]] | None:
 
 def least_iteration_s(request: RunRequest, clock: str) -> float | None:
     """Emulated seconds that an iteration of the first job takes at least: bytes over the rate of a
-    NIC's ports or of a local link, or the compute time that a PyTorch job declares for the virtual clock. None where
-    neither is known."""
+    NIC's ports or of a local link, or the compute time that a PyTorch job declares for the virtual
+    clock. None where neither is known."""
     return _least_iteration_s(request.plan, request.lead, clock)
 
 

@@ -23,6 +23,7 @@ from loomnet.faults.model import Fault, list_of_faults
 from loomnet.jobs.model import Job
 from loomnet.labs.foresight import foreseen
 from loomnet.labs.preparation import (
+    check_computing,
     check_has_twin,
     ending_of,
     list_of_jobs,
@@ -237,6 +238,8 @@ class Lab:
         request = self._recorded(request, record)
         name = label or self.report.scenario
         try:
+            if self._for_twin:
+                check_computing(request)
             runner = self._runner or get_runner(self.clock)
             from loomnet.labs.memory import check_memory
 

@@ -23,9 +23,10 @@ def job_names(jobs: Sequence[Job]) -> list[str | None]:
 
 
 def placements(jobs: Sequence[Job], fabric: Fabric) -> list[list[int]]:
-    """Host numbers of each job's ranks, which fill the hosts in order. A job that names no hosts has
-    the next that no other job has, however few of its ranks a host has. Raises UsageError for hosts that are not there, of which too few are left, or that a job
-    wanted for itself alone."""
+    """Host numbers of each job's ranks, which fill the hosts in order. A job that names no hosts
+    has the next that no other job has, be it with fewer ranks than the host has room for. Raises
+    UsageError for hosts that are not there, of which too few are left, or that a job wanted for
+    itself alone."""
     found = [None if job.hosts is None else _named(job, fabric) for job in jobs]
     taken = {host for named in found for host in named or ()}
     placed: list[list[int]] = []

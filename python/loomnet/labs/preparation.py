@@ -74,6 +74,18 @@ def check_has_twin(jobs: Sized) -> None:
             "one; run one job, or run on each clock with `loomnet run` and use `loomnet compare`")
 
 
+def check_computing(request: RunRequest) -> None:
+    """Raises UsageError where a live run does not tell how long each rank computes: what a host
+    measures is when none of its ranks does."""
+    for asked in request.jobs:
+        if isinstance(asked.job, TorchJob) and len(asked.hosts) < len(asked.placement):
+            host = next(each for each in asked.hosts if asked.placement.count(each) > 1)
+            raise UsageError(
+                f"crosscheck: {request.plan.hosts[host].name} has {asked.placement.count(host)} "
+                "ranks of a TorchJob, and compute times are known by host; use hosts of one "
+                "rank, or run on each clock with `loomnet run` and use `loomnet compare`")
+
+
 def prepare(
     fabric: Fabric,
     jobs: Sequence[Job],

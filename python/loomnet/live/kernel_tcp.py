@@ -75,9 +75,10 @@ class KernelTcp:
             if len(each.hosts) < len(each.placement):
                 host = next(h for h in each.hosts if each.placement.count(h) > 1)
                 raise UsageError(
-                    f"run: live, {type(each.job).__name__} over {carrier.name} has several ranks on "
+                    f"run: live, a job over {carrier.name} has several ranks on "
                     f"{request.plan.hosts[host].name}, whose kernel joins them by loopback and not "
-                    "at the rate of its local_link; take transport mrc or roce, or one rank a host")
+                    "at the rate of its local_link; use transport mrc or roce, or hosts of one "
+                    "rank")
             for other in asked[:number]:
                 if shared := sorted(set(each.placement) & set(other.placement)):
                     raise UsageError(

@@ -12,7 +12,6 @@ from loomnet.fabrics.link_settings import FRAMING_BYTES, FrameOverhead
 from loomnet.measures.run_data import RunData
 from loomnet.plans.model import Plan
 
-
 LOCAL_PIECE = 65_536  # bytes by which writes take turns on a local link
 
 

@@ -27,9 +27,9 @@ def check_trace(record: Record, plan: Plan, jobs: Iterable[JobRequest]) -> None:
         for host in asked.hosts:
             if (count := asked.placement.count(host)) > 1:
                 raise UsageError(
-                    f"trace: {plan.hosts[host].name} has {count} ranks of {type(asked.job).__name__}"
-                    ", and a trace shows a host's operations as those of one rank; leave the trace "
-                    "out, or give one rank a host (captures by pcap= are there)")
+                    f"trace: {plan.hosts[host].name} has {count} ranks of one job, and a trace "
+                    "shows a host's operations as those of one rank; leave the trace out "
+                    "(captures of ports are there), or use hosts of one rank")
 
 
 class Recording:

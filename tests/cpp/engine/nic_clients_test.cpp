@@ -321,5 +321,32 @@ TEST_P(HostileRank, AQueuePairOfTheOtherJobCannotBeBound) {
   EXPECT_THROW(ranks[2]->bind(1, 0x100, ranks[1]->key()), std::invalid_argument);
 }
 
+// Live, ranks of one host are heard one after another, each of what it did since the last look.
+TEST(WorkMeter, WorkThatIsHeardLateIsPutWhereItWas) {
+  WorkMeter meter;
+  const auto us = [](std::int64_t n) { return microseconds(n); };
+  meter.begin_late(us(10)), meter.end_late(us(10), us(20), 1);
+  meter.begin_late(us(30)), meter.end_late(us(30), us(40), 2);
+  meter.begin_late(us(50));  // of the first rank; the second did this meanwhile:
+  meter.begin_late(us(15)), meter.end_late(us(15), us(35), 3);
+  meter.end_late(us(50), us(60), 4);
+  ASSERT_EQ(meter.busy().size(), 1u) << "work of the second rank that was told too early would join them";
+  EXPECT_EQ(meter.busy()[0].begin, us(10));
+  EXPECT_EQ(meter.busy()[0].end, us(60));
+  EXPECT_EQ(meter.work().size(), 4u);
+
+  meter.begin_late(us(100)), meter.end_late(us(100), us(110), 5);
+  meter.begin_late(us(102)), meter.end_late(us(102), us(105), 6);  // inside what is closed
+  ASSERT_EQ(meter.busy().size(), 2u);
+  EXPECT_EQ(meter.busy()[1].begin, us(100));
+  EXPECT_EQ(meter.busy()[1].end, us(110));
+
+  meter.begin_late(us(200)), meter.begin_late(us(190));  // both open: the earlier begin counts
+  meter.end_late(us(190), us(230), 7), meter.end_late(us(200), us(220), 8);  // and the later end
+  ASSERT_EQ(meter.busy().size(), 3u);
+  EXPECT_EQ(meter.busy()[2].begin, us(190));
+  EXPECT_EQ(meter.busy()[2].end, us(230));
+}
+
 }  // namespace
 }  // namespace loomnet
