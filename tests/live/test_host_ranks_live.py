@@ -76,7 +76,7 @@ def test_a_slow_local_link_sets_the_pace_of_a_live_run(uses_machine, tmp_path):
 
 @pytest.mark.parametrize("job", [train(transport="gloo"), ln.Permutation("1 kB", transport="tcp")])
 def test_ranks_of_a_host_over_its_kernel_are_refused(uses_machine, tmp_path, job):
-    with pytest.raises(UsageError, match="live, a job over .* has several ranks on h0") as caught:
+    with pytest.raises(UsageError, match=r"live, a job over .* has several ranks on h0") as caught:
         run(tmp_path, fabric(), job)
     assert "\n" not in str(caught.value)
 

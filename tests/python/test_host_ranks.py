@@ -285,6 +285,18 @@ def test_counters_of_a_host_count_once_however_many_ranks_it_has(tmp_path):
     assert result["before.goodput_ratio"] == 1.0
 
 
+def test_a_load_is_of_the_nics_and_not_of_the_ranks(tmp_path):
+    """Flows arrive as often as on as many hosts of one rank, though from four times the ranks."""
+    last = [run(tmp_path, fabric(ranks=ranks), ln.Flows("10 kB", count=400, load=0.1))
+            .data.flows[-1].start_ps for ranks in (1, 4)]
+    assert last[1] == pytest.approx(last[0], rel=0.2)
+
+
+def test_a_stop_ends_a_job_on_such_hosts(tmp_path):
+    result = run(tmp_path, fabric(), ln.AllReduce("1 MB", 100, stop="1 ms"))
+    assert result.data.ended == "finished" and 0 < len(result.data.iterations) < 20
+
+
 def test_expected_capacity_knows_which_pairs_load_no_link():
     plan = make_plan(fabric())
     ring = ln.AllReduce("1 MB").edges([0] * 4 + [1] * 4)

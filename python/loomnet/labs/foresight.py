@@ -123,7 +123,8 @@ def most_flows(plan: Plan, asked: JobRequest) -> int:
         return sum(start.count < lasts for start in job.starts)
     host = asked.placement[0]
     nic = sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports)
-    senders = len({a for a, _ in job.pairs}) if job.pairs else len(asked.placement)
+    senders = (len({asked.placement[a] for a, _ in job.pairs}) if job.pairs
+               else len(asked.hosts))
     gap = job.mean_gap_ps(nic, senders)
     if gap is None:
         return job.count

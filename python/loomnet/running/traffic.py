@@ -335,7 +335,6 @@ def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
               ) -> tuple[list[Round], int, set[tuple[int, int]]]:
     """A job of flows as rounds, the time between two of them in picoseconds, and pairs of ranks
     that are known to talk. Raises UsageError for a job that is none."""
-    ranks = len(placement)
     edges = job.pairs_of(list(placement))
     if isinstance(job, (Permutation, Incast)):
         size = job.size.bytes
@@ -344,7 +343,7 @@ def rounds_of(plan: Plan, job: Job, placement: Sequence[int], seed: int
     if isinstance(job, Flows):
         nic = sum(plan.links[link].forward.rate_bps for link in plan.hosts[placement[0]].ports)
         lasts = None if job.stop is None else job.stop.count - job.start.count
-        return ([lambda now: _drawn(job, edges, ranks, now, seed, nic, lasts)], 0,
+        return ([lambda now: _drawn(job, placement, now, seed, nic, lasts)], 0,
                 set(edges) if job.pairs else set())
     if isinstance(job, Trace):
         rows = [(at.count, a, b, size.bytes) for at, a, b, size in job.rows()]
@@ -388,14 +387,15 @@ def move_apart(graph: TaskGraph, apart_ps: int, seed: int) -> None:
                 Task(duration_ps=task.duration_ps + draw.randrange(apart_ps), what=task.what))]
 
 
-def _drawn(job: Flows, edges: list[tuple[int, int]], ranks: int, now_ps: int,
-           seed: int, nic_bps: int, lasts_ps: int | None) -> list[FlowOfRound]:
-    """A job's flows from now on. `lasts_ps`: of those that arrive one after another, none is needed
-    after the first that comes so much later."""
+def _drawn(job: Flows, placement: Sequence[int], now_ps: int, seed: int, nic_bps: int,
+           lasts_ps: int | None) -> list[FlowOfRound]:
+    """A job's flows from now on; ranks of one host share its NIC. `lasts_ps`: of those that arrive
+    one after another, none is needed after the first that comes so much later."""
+    ranks = len(placement)
     draw = random.Random(f"flows {seed} {ranks}")
     flows, at, sizes = [], now_ps, job.distribution
     starts = [now_ps + start.count for start in job.starts]
-    senders = len({a for a, _ in job.pairs}) if job.pairs else ranks
+    senders = len({placement[a] for a, _ in job.pairs} if job.pairs else set(placement))
     gap = job.mean_gap_ps(nic_bps, senders)
     for i in range(job.count):
         if lasts_ps is not None and gap is not None and flows and flows[-1][0] >= now_ps + lasts_ps:
