@@ -1,6 +1,7 @@
 // The self-clocked window of SwitchML and its one timeout for all packets.
 #include "transport/ina/switchml_worker.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <stdexcept>
@@ -9,6 +10,7 @@
 namespace loomnet::ina {
 namespace {
 
+constexpr Picoseconds kLongest = seconds(3600);
 constexpr Sequence kNumbers = Sequence{1} << 32;
 
 Sequence end_of_numbers(const InaOptions& options) {
@@ -87,7 +89,8 @@ Received SwitchMlWorker::on_packet(const aggregate_header& header, Bytes payload
   return result_of(header, payload, n);
 }
 
-// One timeout for all; it doubles each time the number of timeouts passes a threshold that grows.
+// One timeout for all; it doubles each time the number of timeouts passes a threshold that grows, up to
+// the longest that InaOptions.switchml_timeout may be. SwitchML itself has no such end.
 void SwitchMlWorker::on_deadline(Picoseconds now) {
   while (timers_.next() <= now) {
     const std::uint32_t owner = timers_.front();
@@ -95,7 +98,7 @@ void SwitchMlWorker::on_deadline(Picoseconds now) {
     Entry& entry = ring_[owner];
     ++entry.timeouts;
     if (++counters_.timeout > threshold_) {
-      timeout_ = timeout_ * 2;
+      timeout_ = std::min(timeout_ * 2, kLongest);
       threshold_ += options_.switchml_threshold;
     }
     ready_.push(entry.number);

@@ -30,8 +30,9 @@ std::string name_of(aggregate_scheme scheme) {
 }
 
 void report(const Case& c, const std::string& wrong) {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   ADD_FAILURE() << name_of(c.options.scheme) << ": " << c.text() << ": " << wrong << "\nreplay: LOOMNET_SEED=" << c.seed
-                << " build/cpp/ina_property_test --gtest_filter='*/" << name_of(c.options.scheme) << "'";
+                << " build/cpp/ina_property_test --gtest_filter='" << test->test_suite_name() << '.' << test->name() << "'";
 }
 
 class InaProperty : public ::testing::TestWithParam<aggregate_scheme> {};

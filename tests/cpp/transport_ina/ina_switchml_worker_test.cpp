@@ -84,6 +84,20 @@ TEST(InaSwitchMlWorker, TheTimeoutDoublesAtThresholdsThatGrow) {
   EXPECT_EQ(s.worker.timeouts(), 0u);
 }
 
+TEST(InaSwitchMlWorker, TheTimeoutHasAnEnd) {
+  InaOptions o = small(AGGREGATE_SWITCHML);
+  o.switchml_threshold = 1;
+  Script s(o);
+  s.submit();
+  s.sent();
+  for (int i = 0; i < 200; ++i) {
+    const Picoseconds now = s.worker.deadline();
+    s.worker.on_deadline(now);
+    s.sent(now);
+  }
+  EXPECT_EQ(s.worker.timeout(), seconds(3600));
+}
+
 TEST(InaSwitchMlWorker, NumbersWrapOnlyWhereSlotsStayInTurn) {
   for (const std::uint32_t window : {4u, 3u}) {
     InaOptions o = small(AGGREGATE_SWITCHML, window);
