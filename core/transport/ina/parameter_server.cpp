@@ -165,7 +165,6 @@ void ParameterServer::complete(Entry& entry, const aggregate_header& last) {
   assert(sum == mask());
   sums_.keep_first(first, sum);
   entry.done = true;
-  entry.due = kNever;
   entry.nak = false;
   entry.next_hop = ~0u;
   completed_ = std::max(completed_, entry.number);
@@ -222,7 +221,7 @@ std::optional<Outgoing> ParameterServer::pull(Picoseconds now) {
 std::optional<Outgoing> ParameterServer::pull(Entry& entry, Picoseconds now) {
   if (entry.done) {
     std::uint64_t to = entry.asked & (~entry.asked + 1);  // its lowest bit
-    if (entry.multicast) to = entry.asked = mask();
+    if (entry.multicast) to = mask();
     if (to == 0) return std::nullopt;
     entry.asked &= ~to;
     ++counters_.result;
