@@ -103,7 +103,7 @@ void ParameterServer::on_packet(const aggregate_header& header, Bytes payload, P
   }
 }
 
-// Makes n the highest; what is two windows older is forgotten.
+// Makes n the highest; fragments two windows older are forgotten.
 void ParameterServer::advance(Sequence n) {
   for (Sequence z = std::max(highest_ + 1, n - 2 * window_ + 1); z <= n; ++z) {
     Entry& entry = at(z);

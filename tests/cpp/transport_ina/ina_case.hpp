@@ -78,11 +78,12 @@ inline Case draw(aggregate_scheme scheme, std::uint64_t seed) {
   o.pool = c.slots;
   o.index_policy = static_cast<IndexPolicy>(random.below(3));
   c.dealloc = static_cast<aggregate_dealloc>(random.below(3));
-  if (scheme == AGGREGATE_ESA && o.index_policy != IndexPolicy::rehash && c.dealloc != AGGREGATE_ON_ACK && chance(0.4)) {
+  if (scheme == AGGREGATE_ESA && o.index_policy != IndexPolicy::rehash &&
+      c.dealloc != AGGREGATE_ON_ACK && chance(0.4)) {
     o.result_path = ResultPath::root;
   }
   c.downgrade = chance(0.8);
-  c.fragments = between(16, 40);
+  c.fragments = between(16, 60);
   c.loss = chance(0.3) ? 0 : random.uniform() * 0.3;
   c.duplication = chance(0.3) ? 0 : random.uniform() * 0.3;
   c.overtaking = chance(0.2) ? 0 : random.uniform() * 0.8;

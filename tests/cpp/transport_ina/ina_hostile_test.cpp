@@ -49,7 +49,9 @@ TEST(InaHostile, AnyPacketsLeaveHostsWithinTheirBounds) {
     o.index_policy = static_cast<IndexPolicy>(random.below(3));
     o.components = random.below(2);
     o.saturate = random.below(2);
-    if (o.scheme == AGGREGATE_ESA && o.index_policy != IndexPolicy::rehash && random.below(2)) o.result_path = ResultPath::root;
+    if (o.scheme == AGGREGATE_ESA && o.index_policy != IndexPolicy::rehash && random.below(2)) {
+      o.result_path = ResultPath::root;
+    }
     if (o.scheme != AGGREGATE_SWITCHML && random.below(2)) o.first_sequence = (std::int64_t{1} << 32) - 30;
     const auto values = values_of(5);
     Contribution part;

@@ -100,7 +100,8 @@ inline std::string Network::run(std::uint64_t most_events) {
   while (unfinished_ > 0 && wrong_.empty()) {
     if (queue_.empty()) return "nothing is left to happen, " + std::to_string(unfinished_) + " results are missing";
     // SwitchML's timeout doubles without end, and emulated time has one.
-    if (++events_ > most_events || now_ > seconds(1'000'000).count) return "not finished, " + std::to_string(unfinished_) + " results are missing";
+    if (++events_ > most_events || now_ > seconds(1'000'000).count)
+      return "not finished, " + std::to_string(unfinished_) + " results are missing";
     const Event event = queue_.top();
     queue_.pop();
     now_ = event.time;
@@ -189,7 +190,8 @@ inline void Network::check_slots(std::size_t number) {  // I1
     if (slot.state == AGGREGATE_FREE || slot.flags & AGGREGATE_BOOT) continue;
     const Job& job = jobs_[slot.job - 2u];
     const Bytes sum(reinterpret_cast<const std::uint8_t*>(slot.sum), 4 * std::size_t{slot.values});
-    if (!job.reference->equals(place(job, slot.sequence, 0), slot.workers, sum)) fail("I1: a slot's sum is not that of its workers");
+    if (!job.reference->equals(place(job, slot.sequence, 0), slot.workers, sum))
+      fail("I1: a slot's sum is not that of its workers");
   }
 }
 
@@ -203,7 +205,8 @@ inline void Network::to_worker(Job& job, Host& host, const Frame& frame) {
     --unfinished_;
     if (!job.reference->equals(n, job.known.workers, got.values)) return fail("a wrong sum");
     if (got.exponent != job.reference->exponent(n)) return fail("a wrong exponent");
-    if (static_cast<bool>(got.flags & AGGREGATE_NONFINITE) != job.reference->nonfinite(n)) return fail("a wrong NONFINITE");
+    if (static_cast<bool>(got.flags & AGGREGATE_NONFINITE) != job.reference->nonfinite(n))
+      return fail("a wrong NONFINITE");
     const Sequence base = host.with([](auto& w) { return w.base(); });
     if (case_.removed.lifelong_numbers && base == tensor() && host.offset + tensor() < case_.fragments) {
       host.offset += tensor();

@@ -252,7 +252,8 @@ TEST(InaWorker, NumbersWrap) {
   o.first_sequence = (std::int64_t{1} << 32) - 2;
   Script s(o);
   s.fill();
-  for (const std::uint32_t wire : {0xfffffffeu, 0xffffffffu, 0u, 1u}) EXPECT_EQ(s.worker.pull(kT)->header.sequence, wire);
+  for (const std::uint32_t wire : {0xfffffffeu, 0xffffffffu, 0u, 1u})
+    EXPECT_EQ(s.worker.pull(kT)->header.sequence, wire);
   EXPECT_EQ(s.result(std::int64_t{1} << 32, kT), Kind::result);
   EXPECT_EQ(s.result(o.first_sequence - 1, kT), Kind::nothing);
   EXPECT_EQ(s.count("drop_sequence"), 1u);
