@@ -70,12 +70,12 @@ void bind_traffic(py::module_& m) {
       .def_property_readonly("done", &GraphTraffic::done)
       .def_property_readonly("failed",
                              [](const GraphTraffic& g) {
-                               std::optional<std::pair<std::uint32_t, std::string>> found;
+                               std::optional<std::tuple<std::uint32_t, std::int64_t, std::string>> found;
                                if (g.failed() != Status::ok)
-                                 found.emplace(g.failed_task(), to_string(g.failed()));
+                                 found.emplace(g.failed_task(), g.failed_at().count, to_string(g.failed()));
                                return found;
                              },
-                             "(task, status) of the first that failed.")
+                             "(task, at_ps, status) of the first that failed.")
       .def("results", [](const GraphTraffic& g) {
         py::array_t<std::int64_t> out(
             {static_cast<py::ssize_t>(g.results().size()), py::ssize_t{3}});
@@ -123,8 +123,12 @@ void bind_traffic(py::module_& m) {
       .def("start", &CollectiveTraffic::start)
       .def_property_readonly("done", &CollectiveTraffic::done)
       .def_property_readonly("wrong", &CollectiveTraffic::wrong)
-      .def_property_readonly("errors", &CollectiveTraffic::errors)
-      .def_property_readonly("first_error", &CollectiveTraffic::first_error)
+      .def("failures", [](const CollectiveTraffic& t) {
+        Rows<py::int_, py::int_, py::str> out;
+        for (const auto& f : t.failures())
+          out.append(py::make_tuple(f.rank, f.at.count, f.message));
+        return out;
+      }, "[(rank, at_ps, message)] of the ranks whose operation failed, in the order of time.")
       .def("iterations", [](const CollectiveTraffic& t, JobRank rank) {
         Rows<py::int_, py::int_> out;
         for (const auto& i : t.iterations(rank))

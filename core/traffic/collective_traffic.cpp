@@ -149,7 +149,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     }
     meter_.end(began_, now_, result.status == OperationStatus::ok ? job_.config_.bytes : 0);
     if (result.status != OperationStatus::ok) {
-      if (job_.errors_++ == 0) job_.first_error_ = "rank " + std::to_string(rank_) + ": " + result.message;
+      job_.failures_.push_back({rank_, now_, result.message});
       ++job_.finished_;
       job_.network_.events().stop();
       return;

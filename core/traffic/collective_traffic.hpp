@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "collective/executor.hpp"
@@ -58,9 +59,15 @@ class CollectiveTraffic final : public EventHandler {
   // Payload bytes that the ranks' finished repeats were sent, and those of them that arrived.
   std::uint64_t expected_bytes() const { return expected_bytes_; }
   std::uint64_t delivered_bytes() const { return delivered_bytes_; }
-  // Ranks whose operation failed, with the first message.
-  std::uint64_t errors() const { return errors_; }
-  const std::string& first_error() const { return first_error_; }
+  // Ranks whose operation failed, in the order of time.
+  struct Failure {
+    JobRank rank{};
+    Picoseconds at{};
+    std::string message;
+  };
+  const std::vector<Failure>& failures() const { return failures_; }
+  std::uint64_t errors() const { return failures_.size(); }
+  std::string first_error() const { return failures_.empty() ? std::string{} : failures_.front().message; }
 
   void on_event(std::uint64_t what, Picoseconds now) override;
 
@@ -76,8 +83,7 @@ class CollectiveTraffic final : public EventHandler {
   std::size_t finished_ = 0;
   std::uint64_t wrong_ = 0;
   std::uint64_t expected_bytes_ = 0, delivered_bytes_ = 0;
-  std::uint64_t errors_ = 0;
-  std::string first_error_;
+  std::vector<Failure> failures_;
 };
 
 }  // namespace loomnet

@@ -223,6 +223,7 @@ void GraphTraffic::completed(std::uint32_t task, const Completion& completion, P
   if (completion.status != Status::ok) {
     failed_ = completion.status;
     failed_task_ = task;
+    failed_at_ = now;
     return network_.events().stop();
   }
   State& s = states_[task];

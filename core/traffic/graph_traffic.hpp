@@ -48,9 +48,10 @@ class GraphTraffic final : public EventHandler {
   // only wait. Throws std::invalid_argument where `stop` is not after `at`.
   void start(Picoseconds at, Picoseconds stop = kNever);
   bool done() const { return open_ == 0 || failed_ != Status::ok || (stopped_ && under_way_ == 0); }
-  // Status of the first transfer that failed, and its number.
+  // Status of the first transfer that failed, its number, and when it did.
   Status failed() const { return failed_; }
   std::uint32_t failed_task() const { return failed_task_; }
+  Picoseconds failed_at() const { return failed_at_; }
   const std::vector<GraphResult>& results() const { return results_; }
 
   void on_event(std::uint64_t what, Picoseconds now) override;
@@ -103,6 +104,7 @@ class GraphTraffic final : public EventHandler {
   std::size_t under_way_ = 0;   // tasks that had begun by then and have not ended
   Status failed_ = Status::ok;
   std::uint32_t failed_task_ = 0;
+  Picoseconds failed_at_{};
 };
 
 }  // namespace loomnet

@@ -175,6 +175,11 @@ def test_a_run_that_ended_early_is_null_from_there_on_with_the_reason(ended):
     assert found["errors"].value == 1 and found["final_loss"].value is not None
 
 
+def test_a_job_without_iterations_says_so():
+    found = figures(RunData("finished", 0))
+    assert found["before.goodput_ratio"].reason == "the job began no iteration"
+
+
 def test_a_job_that_finished_before_its_faults_says_so():
     found = figures(steady_run(windows=()), planned=["nic_link_down"])
     assert found["nic_link_down.blip_s"].reason == "the job finished before this phase"

@@ -267,3 +267,36 @@ def test_figures_have_a_line_for_each_job(tmp_path):
     (axes,) = iteration_figure({"mrc": r}).axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["mrc a", "mrc b"]
     assert len(goodput_figure({"mrc": r}).axes) == 2
+
+
+# --- what a job that fails or begins late says ----------------------------------------------------
+def test_each_failed_rank_is_named_with_the_time_of_its_failure(tmp_path):
+    r = run(tmp_path, [ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="good"),
+                       ln.AllReduce(size="2 MB", repeat=30, ranks=2, name="bad", start="1 ms")],
+            [ln.down("h2--p*.leaf*", at="2 ms")])
+    good, bad = r.job("good").data, r.job("bad").data
+    assert good.ended == "finished" and bad.ended == "failed"
+    assert {each.who for each in bad.errors} == {"rank 0", "rank 1"}
+    assert bad.reason == bad.errors[0].message
+    for each in bad.errors:  # in the job's own time, behind the fault
+        assert 10**9 < each.at_ps <= bad.end_ps
+
+
+def test_a_graph_says_when_it_failed(tmp_path):
+    pytest.importorskip("google.protobuf")
+    from chakra_writer import ALL_REDUCE, COLLECTIVE, node, write
+
+    prefix = write(tmp_path, [[node(0, COLLECTIVE, comm_type=ALL_REDUCE, comm_size=10_000_000)]
+                              for _ in range(4)])
+    r = run(tmp_path, ln.Trace(prefix), [ln.down("h2--p*.leaf*", at="1 ms")])
+    (error,) = r.data.errors
+    assert r.data.ended == "failed" and 10**9 < error.at_ps <= r.data.end_ps
+
+
+def test_a_phase_before_a_jobs_begin_says_so(tmp_path):
+    r = run(tmp_path, [ln.AllReduce(size="2 MB", repeat=10, ranks=2, name="first"),
+                       ln.AllReduce(size="2 MB", repeat=10, ranks=2, name="late", start="3 ms")],
+            [ln.down("h0->p0.leaf0", at="1 ms", duration="1 ms", phase="fault")])
+    reasons = {row["job"]: row["reason"] for row in r.metrics.rows
+               if row["name"] == "goodput_ratio" and row["phase"] == "before"}
+    assert reasons == {"first": None, "late": "the job began after this phase"}

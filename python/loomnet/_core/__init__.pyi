@@ -607,9 +607,9 @@ class GraphTraffic:
     @property
     def done(self) -> bool: ...
     @property
-    def failed(self) -> tuple[int, str] | None:
+    def failed(self) -> tuple[int, int, str] | None:
         """
-        (task, status) of the first that failed.
+        (task, at_ps, status) of the first that failed.
         """
 
 class CollectiveTraffic:
@@ -632,6 +632,11 @@ class CollectiveTraffic:
         job: int = 0,
         stop_ps: int | None = None,
     ) -> None: ...
+    def failures(self) -> list[tuple[int, int, str]]:
+        """
+        [(rank, at_ps, message)] of the ranks whose operation failed, in the order of time.
+        """
+
     def iterations(self, rank: int) -> list[tuple[int, int]]:
         """
         [(begin_ps, end_ps)] of the rank's finished iterations.
@@ -641,10 +646,6 @@ class CollectiveTraffic:
     def start(self) -> None: ...
     @property
     def done(self) -> bool: ...
-    @property
-    def errors(self) -> int: ...
-    @property
-    def first_error(self) -> str: ...
     @property
     def wrong(self) -> int: ...
 

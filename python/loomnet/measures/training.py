@@ -212,6 +212,15 @@ def final_loss(data: RunData) -> Value:
     return Value(curve[-1][1]) if curve else Value(None, "no loss was read from rank 0's output")
 
 
+def _why_empty(data: RunData, phase: Phase) -> str:
+    """Times are the job's own: what lies before 0 was over when it began."""
+    if data.end_ps <= 0:
+        return "the job began no iteration"
+    if phase.end_ps <= 0:
+        return "the job began after this phase"
+    return "the job finished before this phase"
+
+
 # --- all figures --------------------------------------------------------------------------------
 def standard_figures(data: RunData, phases: list[Phase], whose: str = "run") -> dict[str, Value]:
     """Every `<phase>.<figure>` and `errors`, `final_loss`. A run that ended early has null, with
@@ -226,7 +235,7 @@ def standard_figures(data: RunData, phases: list[Phase], whose: str = "run") -> 
             figures |= {f"{phase.name}.{name}": Value(None, reason) for name in FIGURES}
             continue
         if phase.start_ps >= phase.end_ps:
-            never = Value(None, "the job finished before this phase")
+            never = Value(None, _why_empty(data, phase))
             figures |= {f"{phase.name}.{name}": never for name in FIGURES}
             continue
         until = next_fault_ps(phases, index, data.end_ps)

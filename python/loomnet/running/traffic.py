@@ -78,10 +78,7 @@ class CollectiveTraffic:
         return self.core.iterations(0)
 
     def errors(self) -> list[RunFault]:
-        if not self.core.errors:
-            return []
-        who, _, message = self.core.first_error.partition(": ")
-        return [RunFault(0, who, message)] * self.core.errors
+        return [RunFault(at, f"rank {rank}", message) for rank, at, message in self.core.failures()]
 
     def poll(self, now_ps: int) -> None:
         pass
@@ -258,8 +255,8 @@ class GraphTraffic:
     def errors(self) -> list[RunFault]:
         if not self.core.failed:
             return []
-        task, status = self.core.failed
-        return [RunFault(0, self._graph.tasks[task].what, status)]
+        task, at, status = self.core.failed
+        return [RunFault(at, self._graph.tasks[task].what, status)]
 
     def poll(self, now_ps: int) -> None:
         pass

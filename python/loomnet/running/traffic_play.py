@@ -4,6 +4,7 @@ the network may be touched and in what counts as standing still."""
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Protocol
 
 from loomnet.base.units import Time
@@ -81,14 +82,19 @@ class TrafficPlay(Play):
         if not self.done:
             return None
         with self.clock.held():
-            self.errors += self.traffic.errors()
+            self.errors += self._failures()
         return ("failed", self.errors[0].message) if self.errors else ("finished", None)
 
     def stop(self) -> None:
         if not self.done:
             with self.clock.held():
                 self.take(self.traffic.iterations())
-                self.errors += self.traffic.errors()
+                self.errors += self._failures()
+
+    def _failures(self) -> list[RunFault]:
+        """The traffic's errors in the job's own time, which starts with the job."""
+        return [replace(each, at_ps=max(each.at_ps - self._origin, 0))
+                for each in self.traffic.errors()]
 
     def fill(self, data: RunData, origin_ps: int) -> None:
         data.flows = [flow.since(origin_ps) for flow in self.traffic.flows()]
