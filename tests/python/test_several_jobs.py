@@ -300,3 +300,17 @@ def test_a_phase_before_a_jobs_begin_says_so(tmp_path):
     reasons = {row["job"]: row["reason"] for row in r.metrics.rows
                if row["name"] == "goodput_ratio" and row["phase"] == "before"}
     assert reasons == {"first": None, "late": "the job began after this phase"}
+
+
+def test_the_report_of_a_failed_rank_does_not_depend_on_its_folder(tmp_path):
+    script = tmp_path / "fails.py"
+    script.write_text("import torch\nimport torch.distributed as dist\n"
+                      "dist.init_process_group('gloo')\ndist.all_reduce(torch.ones(1000))\n"
+                      "assert dist.get_rank() == 0\ndist.barrier()\n")
+    written = []
+    for folder in ("one", "two"):
+        lab = ln.Lab("fails", seed=1, directory=tmp_path / folder)
+        lab.run(fabric(), [ln.TorchJob(script, ranks=2, compute="1 ms", name="bad"),
+                           ln.AllReduce("1 MB", ranks=2, name="good")])
+        written.append(lab.write().read_bytes())
+    assert written[0] == written[1] and b"(bad/ranks/1.log)" in written[0]

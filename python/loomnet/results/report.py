@@ -166,13 +166,13 @@ class Report:
         }
 
     def to_json(self) -> str:
-        """Sorted keys, two spaces, no NaN: the same content is the same bytes."""
-        return (
-            json.dumps(
-                self.to_dict(), sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False
-            )
-            + "\n"
-        )
+        """Sorted keys, two spaces, no NaN: the same content is the same bytes. Files of the run, as
+        a failed rank's log, are named from its directory, whose own name differs each time."""
+        text = json.dumps(self.to_dict(), sort_keys=True, indent=2, allow_nan=False,
+                          ensure_ascii=False) + "\n"
+        if self.directory is None:
+            return text
+        return text.replace(json.dumps(f"{self.directory}/", ensure_ascii=False)[1:-1], "")
 
 
 def report_schema() -> dict[str, Any]:

@@ -75,8 +75,8 @@ def write_run(
 ) -> Path:
     """Writes report.json, counters.json, environment.json and a copy of the scenario; returns
     report.json. Raises UsageError for what cannot be written."""
-    target = folder.write(REPORT, report.to_json())
     report.directory = folder.path
+    target = folder.write(REPORT, report.to_json())
     folder.write(
         COUNTERS,
         counters_json(
