@@ -249,6 +249,9 @@ void MrcTransport::settle(std::uint32_t index) {
   recent_.sender = qp.sender.places();
 }
 
+// Of a congestion control, that most acknowledgements touch.
+constexpr std::size_t kControlBytes = 256;
+
 void MrcTransport::prepare(Upcoming call, PlanePort port) const {
   fetch(&ports_, sizeof ports_);
   fetch(&context_);
@@ -262,6 +265,8 @@ void MrcTransport::prepare(Upcoming call, PlanePort port) const {
     fetch(&recent_.sending->sender, sizeof(Sender));
     fetch(recent_.sending_to, 192);
     for (const void* place : recent_.sender) fetch(place);
+    // An acknowledgement is the control's; a packet sent is not.
+    if (call == Upcoming::control) fetch(recent_.sender.back(), kControlBytes);
   }
   if (call != Upcoming::control && recent_.receiving) {
     fetch(recent_.receiving);
