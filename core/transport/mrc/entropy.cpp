@@ -54,7 +54,7 @@ EvSet::EvSet(const MrcOptions& options, std::span<const PlanePaths> planes, std:
     plane.evs = static_cast<std::uint16_t>(active + backups);
     plane.first_slot = static_cast<std::uint16_t>(slots_.size());
     plane.slots = static_cast<std::uint16_t>(active);
-    plane.capacity = planes[p].capacity;
+    capacity_[p] = planes[p].capacity;
     std::vector<std::uint16_t> drawn(pool.begin(),
                                      pool.begin() + static_cast<long>(active + backups));
     std::sort(drawn.begin(), drawn.end());
@@ -169,7 +169,7 @@ void EvSet::recount(PlanePort p) {
   plane.weight = 0;
   plane.turn_length = kTurn;
   if (active == 0) return;
-  const double share = std::min(1.0, plane.capacity * active / static_cast<double>(slots.size()));
+  const double share = std::min(1.0, capacity_[p] * active / static_cast<double>(slots.size()));
   plane.weight = static_cast<std::uint16_t>(std::max(1.0, std::round(share * kWholePlane)));
   plane.turn_length = kTurn / plane.weight;
 }

@@ -102,7 +102,6 @@ class EvSet {
     std::uint16_t cursor = 0;
     std::uint16_t weight = 0;  // see weight_in()
     std::uint16_t settling = 0;  // packets until a mark may swap again
-    double capacity = 1;       // of all slots' paths together, see PlanePaths
     std::uint64_t turn = 0;    // grows by turn_length with each turn; the least is next
     std::uint64_t turn_length = 0;  // kTurn / weight
   };
@@ -135,6 +134,7 @@ class EvSet {
   std::vector<Ev> evs_;
   std::vector<EvIndex> slots_, backups_, bad_;
   std::array<Plane, kMaxPlanes> planes_{};
+  static_assert(sizeof(Plane) == 32);  // two in a cache line: every packet looks at one
   std::array<PlanePort, kMaxPlanes> plane_order_{};
   std::uint8_t plane_count_ = 0, plane_cursor_ = 0;
   std::uint16_t floor_ = 1;
@@ -144,6 +144,7 @@ class EvSet {
   EvIndex swapped_ = kNoEv;
   RandomStream coin_;
   std::uint16_t settle_ = 1;  // packets that a port sends in two round trips
+  std::array<double, kMaxPlanes> capacity_{};  // of all slots' paths of a plane together, see PlanePaths
 };
 
 }  // namespace loomnet::mrc
