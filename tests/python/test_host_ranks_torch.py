@@ -34,7 +34,8 @@ def lines(result):
     return [match.groups() for log in logs if (match := LINE.search(log.read_text()))]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", [
+    pytest.param(each, marks=pytest.mark.soak) if each == "roce" else each for each in TRANSPORTS])
 def test_two_hosts_of_two_ranks_learn_what_four_hosts_do(tmp_path, transport):
     spread = run(tmp_path / "4x1", fabric(4, 1), job(transport=transport))
     packed = run(tmp_path / "2x2", fabric(2, 2), job(transport=transport))

@@ -178,7 +178,8 @@ def losses(result):
     return [loss for _, loss in result.loss_curve]
 
 
-@pytest.mark.parametrize("second", ["mrc", "roce"])
+# Over one transport they are tested live too.
+@pytest.mark.parametrize("second", [pytest.param("mrc", marks=pytest.mark.soak), "roce"])
 def test_two_pytorch_jobs_on_the_same_hosts_learn_as_each_does_alone(tmp_path, second):
     both = ["h0", "h2"]
     r = run(tmp_path, [ranks("a", hosts=both), ranks("b", hosts=both, transport=second)])
