@@ -74,6 +74,7 @@ def test_a_row_that_makes_no_sense_is_refused(make, message):
     [
         (ln.down("h0--p0.leaf7", at="1 s"), r'no link "h0--p0.leaf7"; nearest: h0--p0.leaf0, .*, '),
         (ln.kill("p0.spin1", at="1 s"), r'no switch "p0.spin1"; nearest: p0.spine1, '),
+        (ln.kill("h0", at="1 s"), r'no switch "h0": it is a host, whose links go down by ln.down'),
         (
             ln.degrade("h0--p0.leaf0", "40 Mb/s", at="1 s"),
             "40 Mb/s is not below h0--p0.leaf0's rate",

@@ -249,6 +249,9 @@ class Fabric:
         """Switches that a name or glob stands for. Raises UsageError with the three nearest."""
         _text("switch", pattern)
         found = [name for name in self.switches if fnmatch.fnmatchcase(name, pattern)]
+        if not found and pattern in self.hosts:
+            raise UsageError(f'no switch "{pattern}": it is a host, whose links go down by '
+                             f'ln.down("{pattern}--*", …)')
         if not found:
             raise UsageError(f'no switch "{pattern}"{did_you_mean(pattern, self.switches)}')
         return found
