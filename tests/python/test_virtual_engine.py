@@ -240,6 +240,21 @@ def test_a_job_that_waits_for_ever_is_ended(tmp_path):
 
 
 
+@pytest.mark.parametrize(("table", "message"), [
+    ({"nonsense": 4}, "run: roce: no option nonsense; nearest: "),
+    ({"dcqn": True}, "run: roce: no option dcqn; nearest: dcqcn"),
+])
+def test_a_slip_in_a_table_that_no_job_uses_is_refused(lab, table, message):
+    with pytest.raises(ln.UsageError, match=message):
+        lab.run(fabric(), ln.AllReduce(size="1 kB", transport="mrc"), roce=table)
+
+
+def test_a_table_that_no_job_uses_may_be_there(lab):
+    job = ln.AllReduce(size="1 kB", transport="mrc")
+    r = lab.run(fabric(), job, roce={"cc": "dcqcn", "minimum_rate_bps": 10**6}, tcp={"cc": "bbr"})
+    assert r.data.ended == "finished"
+
+
 def test_an_option_that_no_engine_knows_is_refused(lab):
     with pytest.raises(ln.UsageError, match=r"no option paylod.*payload"):
         lab.run(fabric(), ln.AllReduce(size="1 kB", transport="mrc"), paylod=True)

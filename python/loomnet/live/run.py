@@ -45,7 +45,7 @@ class LiveRunner:
                 f"{jobs}{_expected_wall(request)}")
 
     def check(self, request: RunRequest) -> None:
-        check_options(request.options)
+        check_options(request.options, [asked.job for asked in request.jobs])
         for name in option_tables():
             transport(name).check_live(request.options.get(name, {}))
         KernelTcp.wanted_by(request)

@@ -48,8 +48,9 @@ OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "observe", "
 _SWITCHES = ("payload", "over_budget")
 
 
-def check_options(options: Mapping[str, Any]) -> None:
+def check_options(options: Mapping[str, Any], jobs: Iterable[Job]) -> None:
     """Raises UsageError for an option of lab.run that no engine knows, or of another type."""
+    asked = {name for job in jobs for name in (job.transport, transport(job.transport).model)}
     known = (*option_tables(), *OPTIONS)
     for name, value in options.items():
         if name not in known:
@@ -58,6 +59,23 @@ def check_options(options: Mapping[str, Any]) -> None:
             raise UsageError(f"run: {name}={quoted(value)} must be True or False")
         if name == "jitter":
             Time.given("run: jitter", value)
+        if name in option_tables() and name not in asked:
+            _check_unused(name, value)
+
+
+def _check_unused(table: str, given: Any) -> None:
+    """Names in a transport's table that no job of the run is over: those of the others the engine
+    refuses."""
+    row = _core.transports().get(transport(table).model)
+    if row is None:
+        return  # a model without an engine has no options to compare with
+    controls = _core.congestion_controls()
+    known = [each["name"] for each in (
+        *row["options"], *(option for control in row["congestion_controls"]
+                           for option in controls[control]["options"]))]
+    for name in given:
+        if name not in known:
+            raise UsageError(f"run: {table}: no option {name}{did_you_mean(str(name), known)}")
 
 
 def link_config(half: HalfLinkPlan) -> _core.LinkConfig:

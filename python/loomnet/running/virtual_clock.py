@@ -45,7 +45,7 @@ class VirtualRunner:
                 f"links{built}; virtual clock, seed {request.seed}; {jobs}")
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> list[RunData]:
-        check_options(request.options)
+        check_options(request.options, [asked.job for asked in request.jobs])
         # SIGTERM and a closed terminal end a run as Ctrl-C does, with a partial report.
         with Interrupts() as interrupts, interrupts.listen(), ExitStack() as stack:
             try:
