@@ -29,7 +29,7 @@ class WorkMeter {
   void begin(Picoseconds now);
   // One that began at `began` has finished with `bytes` of payload moved for this host.
   void end(Picoseconds began, Picoseconds now, std::uint64_t bytes);
-  // The same where several ranks of the host are heard one after another, each of what it did before: these
+  // The same for a host whose ranks report one after another. A rank reports what it did before, so these
   // times may lie before those of earlier calls.
   void begin_late(Picoseconds at);
   void end_late(Picoseconds began, Picoseconds at, std::uint64_t bytes);

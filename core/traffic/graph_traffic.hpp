@@ -44,8 +44,8 @@ class GraphTraffic final : public EventHandler {
   // Begins at `at` what waits for nothing. The event queue is stopped when all has ended or a
   // transfer failed. A graph in which no host waits for an event of another host, but for bytes and
   // acknowledgements that reach it, is run by the network's lookahead (Network::use_lookahead).
-  // No task begins at `stop` or later: what is under way then ends, but for delays of no host, which
-  // only wait. Throws std::invalid_argument where `stop` is not after `at`.
+  // No task begins at `stop` or later, and tasks under way run to their end. Delays that belong to no host
+  // are no work, and nobody waits for them. Throws std::invalid_argument where `stop` is not after `at`.
   void start(Picoseconds at, Picoseconds stop = kNever);
   bool done() const { return open_ == 0 || failed_ != Status::ok || (stopped_ && under_way_ == 0); }
   // Status of the first transfer that failed, its number, and when it did.

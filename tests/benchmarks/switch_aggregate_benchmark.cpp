@@ -1,7 +1,7 @@
 // Cost of one fragment in the engine's aggregation program, by number of values: a claim (the slot is
 // overwritten), an addition, and a swap of two jobs by priority; in one slot that stays in the caches, and
 // over the slots of a 5 MB pool in random order. Beside it what any program must do with as many bytes:
-// copy them. The packet's payload is the sender's memory, as in a run: what is written is copied first.
+// copy them. The packet's payload is the sender's memory, as in a run, so the program copies it before it writes.
 #include <benchmark/benchmark.h>
 
 #include <cstring>

@@ -123,6 +123,12 @@ void InaTransport::feed(Member& m) {
   });
 }
 
+void InaTransport::placed(Request& r, bool ok) {
+  if (ok) return;
+  ++place_refused_;
+  r.status = Status::remote_access_error;
+}
+
 void InaTransport::take(Member& m, const Received& got) {
   if (got.kind != Received::Kind::result) return;
   Request* r = m.request_of(got.sequence);
@@ -136,9 +142,7 @@ void InaTransport::take(Member& m, const Received& got) {
     const auto byte = static_cast<std::uint8_t>(exponent);
     const Payload one{request.local ? &byte : nullptr, 1, 0,
                       request.local ? PayloadKind::region : PayloadKind::none};
-    if (!sink_.place(m.qp, request.remote_key, request.remote_address + d, one)) {
-      r->status = Status::remote_access_error;
-    }
+    placed(*r, sink_.place(m.qp, request.remote_key, request.remote_address + d, one));
   }
   if (!got.values.empty()) {
     const Payload sum{request.local ? got.values.data() : nullptr,
@@ -146,11 +150,8 @@ void InaTransport::take(Member& m, const Received& got) {
                       request.local ? PayloadKind::region : PayloadKind::none};
     const std::uint64_t at = request.remote_address + request.framing +
                              std::uint64_t{d} * 4 * options_.values;
-    if (!sink_.place(m.qp, request.remote_key, at, sum)) {
-      r->status = Status::remote_access_error;
-    }
+    placed(*r, sink_.place(m.qp, request.remote_key, at, sum));
   }
-  if (r->status != Status::ok) ++place_refused_;
   ++r->held;
   finish(m);
 }

@@ -1,6 +1,6 @@
 // The transport of in-network aggregation: a NIC's members of aggregation trees. A queue pair is one
-// job's worker, or its parameter server; a worker's write is its part of a sum, and what is written, at the
-// worker's own memory, is the whole sum.
+// job's worker, or its parameter server. A worker writes its part of a sum; the transport writes the whole sum
+// into the same worker's memory, where the request's remote key and address say.
 //
 // A request is `framing` bytes and then int32 values. Its fragments take the values in order. With framing
 // each fragment has an exponent in it, a byte of the framing in order (int8; kNotFinite: NaN or infinity):
@@ -60,6 +60,7 @@ class InaTransport final : public Transport {
   Member& member(QpNumber qp);
   void feed(Member& m);
   void take(Member& m, const Received& got);
+  void placed(Request& r, bool ok);
   void finish(Member& m);
   // Lets the member's next packets out, as far as their ports take them.
   void stage(Member& m, Picoseconds now);

@@ -141,7 +141,7 @@ def users_code() -> Iterator[None]:
 
 
 _unbroken = 0  # how deep the main thread is in unbroken()
-_due: BaseException | None = None  # what is to be raised behind it
+_due: BaseException | None = None  # an alarm or Ctrl-C that came inside unbroken()
 
 
 @contextlib.contextmanager

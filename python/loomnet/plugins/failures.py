@@ -12,7 +12,7 @@ from typing import Any
 from loomnet.base.errors import LoomnetError
 
 _PACKAGE = Path(__file__).parents[1]
-# Python's own library and what is installed beside it: no user's code.
+# A frame in one of these folders is Python's library or an installed package, not the user's code.
 _LIBRARIES = tuple({Path(sysconfig.get_path(name)).resolve()
                     for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 

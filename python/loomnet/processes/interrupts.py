@@ -58,7 +58,7 @@ class Interrupts:
                 self._listening = False
                 break_off(KeyboardInterrupt(self.pending))
         elif time.monotonic() - self._since > PATIENCE_S:
-            self.check()  # inside unbroken(), too: what is in there hangs
+            self.check()  # inside unbroken() too: the code there may hang
 
     def ignore(self) -> None:
         """For a process that has put all away and ends: from here on for good."""

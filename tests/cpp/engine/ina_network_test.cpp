@@ -159,6 +159,8 @@ class Bed {
       }
     }
   }
+  void expect(Status status) { done_.expected = status; }
+  std::size_t completed() const { return done_.count; }
   std::uint64_t counter(std::string_view name) {
     std::uint64_t sum = 0;
     std::vector<SwitchCounter> all;
@@ -187,11 +189,12 @@ class Bed {
  private:
   struct Done final : NicClient {
     void on_completion(const Completion& c, Picoseconds) override {
-      EXPECT_EQ(c.status, Status::ok);
+      EXPECT_EQ(c.status, expected);
       ++count;
     }
     void on_arrival(const Arrival&, Picoseconds) override { ADD_FAILURE(); }
     std::size_t count = 0;
+    Status expected = Status::ok;
   };
   unsigned host_of(unsigned job, unsigned worker) const {
     return job * (setting.workers + (setting.server_beside ? 0 : 1)) + worker;
@@ -260,6 +263,19 @@ TEST(InaNetwork, ABlocksExponentIsTheLargestAndNotFiniteSpreads) {
   EXPECT_EQ(static_cast<std::int8_t>(sum[1]), ina::kNotFinite);
   EXPECT_EQ(static_cast<std::int8_t>(sum[2]), 9);
   EXPECT_EQ(sum, other);
+}
+
+TEST(InaNetwork, AResultWithoutARegionEndsInAnError) {
+  Bed bed({.workers = 2});
+  bed.expect(Status::remote_access_error);
+  const std::vector<std::uint8_t> part(4 * 3 * kValues, 1);  // three fragments
+  for (unsigned w = 0; w < 2; ++w) {
+    bed.network.nic(w).post(10, {.id = w, .local = part.data(), .remote_key = 999,
+                                 .length = static_cast<std::uint32_t>(part.size())}, {});
+  }
+  bed.network.run_until(milliseconds(5));
+  EXPECT_EQ(bed.completed(), 2u);
+  EXPECT_EQ(bed.host_counter("place_refused"), 2 * 3u);
 }
 
 TEST(InaNetwork, TheSumIsMadeBySwitchMemory) {
