@@ -71,6 +71,14 @@ std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std:
   return out;
 }
 
+// Group, members, member (none: the server), window, switches of each tree.
+using GroupRow = std::tuple<std::uint16_t, std::uint32_t, std::optional<std::uint32_t>, std::uint32_t,
+                            std::vector<std::vector<std::uint16_t>>>;
+GroupMember group_member(const GroupRow& row) {
+  const auto& [group, members, member, window, trees] = row;
+  return {group, members, member.value_or(GroupMember::kServer), window, trees};
+}
+
 }  // namespace
 
 void bind_network(py::module_& m) {
@@ -174,20 +182,24 @@ void bind_network(py::module_& m) {
           [](Network& n, NodeId source, QpNumber local, NodeId destination, QpNumber remote,
              std::uint32_t flow, const std::vector<PathRow>& paths,
              const std::vector<PathRow>& reverse, std::uint32_t job, std::uint32_t client,
-             const std::string& transport, const std::vector<Plane>& planes) {
-            n.nic(source).connect({local, remote, n.nic(source).host(), n.nic(destination).host(),
-                                   flow, plane_paths(paths, planes), plane_paths(reverse)},
-                                  n.now(), {JobId{job}, ClientId{client}}, transport);
+             const std::string& transport, const std::vector<Plane>& planes,
+             const std::optional<GroupRow>& group) {
+            QpConfig config{local, remote, n.nic(source).host(), n.nic(destination).host(), flow,
+                            plane_paths(paths, planes), plane_paths(reverse), {}};
+            if (group) config.group = group_member(*group);
+            n.nic(source).connect(config, n.now(), {JobId{job}, ClientId{client}}, transport);
             raise_plugin_fault();
           },
           py::arg("source"), py::arg("local"), py::arg("destination"), py::arg("remote"),
           py::arg("flow"), py::arg("paths"), py::arg("reverse"), py::kw_only(), py::arg("job") = 0,
           py::arg("client") = 0, py::arg("transport") = "", py::arg("planes") = std::vector<Plane>{},
+          py::arg("group") = py::none(),
           "One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask "
           "of aggregation slots, cores per aggregation switch, capacity); planes: the plane of each port of "
           "the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's "
           "first client, until a client takes the queue pair. transport: by name, empty: the host's first; "
-          "where source and destination are one host, its local link carries the queue pair.")
+          "where source and destination are one host, its local link carries the queue pair, unless it is of a "
+          "group: (group, members, member or None for its server, window, numbers of the switches of each tree).")
       .def(
           "set_paths",
           [](Network& n, NodeId host, QpNumber qp, const std::vector<PathRow>& rows,

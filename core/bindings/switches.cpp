@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "bindings/bindings.hpp"
+#include "switch/aggregate/aggregate_batch.hpp"
 #include "switch/forward/forward_batch.hpp"
 
 namespace py = pybind11;
@@ -25,17 +26,62 @@ py::object value_of(const ProgramValue& value) {
 py::dict programs_dict() {
   py::dict out;
   for (const ProgramKind& kind : program_kinds()) {
-    py::dict options;
+    py::dict options, units;
     for (const ProgramOption& o : kind.options) {
+      if (!o.unit.empty()) units[py::str(std::string(o.name))] = std::string(o.unit);
       options[py::str(std::string(o.name))] =
           py::make_tuple(value_of(o.fallback), std::string(o.help));
     }
     py::dict row;
     row["summary"] = std::string(kind.summary);
     row["options"] = options;
+    row["units"] = units;
     out[py::str(std::string(kind.name))] = row;
   }
   return out;
+}
+
+Ipv6Address address_of(const py::bytes& given) {
+  const std::string_view bytes = given;
+  Ipv6Address address;
+  if (bytes.size() != address.size()) throw std::invalid_argument("hosts: an address has 16 bytes");
+  std::copy(bytes.begin(), bytes.end(), address.begin());
+  return address;
+}
+
+ForwardBatch forward_batch(std::uint32_t generation, std::uint32_t block,
+                           const std::vector<std::uint16_t>& own,
+                           const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
+                           const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
+                           const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
+                           std::vector<std::vector<SwitchPort>> groups) {
+  ForwardBatch t;
+  t.generation = generation;
+  for (const auto usid : own) t.own_un.push_back({block, usid});
+  for (const auto& [usid, port] : adjacencies) t.own_ua.push_back({{block, usid}, port});
+  for (const auto& [usid, port] : fib) t.fib.push_back({{block, usid}, port});
+  for (const auto& [address, group] : hosts) t.hosts.push_back({address_of(address), group});
+  t.groups = std::move(groups);
+  return t;
+}
+
+AggregateBatch::Job aggregate_job_of(const py::dict& row) {
+  AggregateBatch::Job job;
+  job.job = py::cast<std::uint16_t>(row["job"]);
+  job.scheme = static_cast<aggregate_scheme>(py::cast<std::uint8_t>(row["scheme"]));
+  job.root = py::cast<bool>(row["root"]);
+  job.window = py::cast<std::uint32_t>(row["window"]);
+  job.base = py::cast<std::uint32_t>(row["base"]);
+  job.up = py::cast<SwitchPort>(row["up"]);
+  job.server = address_of(py::cast<py::bytes>(row["server"]));
+  for (const auto& [port, workers] :
+       py::cast<std::vector<std::pair<SwitchPort, std::uint64_t>>>(row["children"])) {
+    job.children.push_back({port, workers});
+  }
+  for (const auto& [hop, port] : py::cast<std::vector<std::pair<std::uint16_t, SwitchPort>>>(row["hops"])) {
+    job.hops.push_back({hop, port});
+  }
+  return job;
 }
 
 }  // namespace
@@ -117,22 +163,7 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
          const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
          std::vector<std::vector<SwitchPort>> groups,
          std::vector<std::vector<SwitchPort>> replicate) {
-        ForwardBatch t;
-        t.generation = generation;
-        for (const auto usid : own) t.own_un.push_back({block, usid});
-        for (const auto& [usid, port] : adjacencies) t.own_ua.push_back({{block, usid}, port});
-        for (const auto& [usid, port] : fib) t.fib.push_back({{block, usid}, port});
-        for (const auto& [address, group] : hosts) {
-          const std::string_view bytes = address;
-          ForwardBatch::HostRoute route;
-          if (bytes.size() != route.address.size()) {
-            throw std::invalid_argument("hosts: an address has 16 bytes");
-          }
-          std::copy(bytes.begin(), bytes.end(), route.address.begin());
-          route.group = group;
-          t.hosts.push_back(route);
-        }
-        t.groups = std::move(groups);
+        const ForwardBatch t = forward_batch(generation, block, own, adjacencies, fib, hosts, std::move(groups));
         // The batch was made here and has one owner.
         auto batch = std::const_pointer_cast<TableBatch>(t.pack());
         batch->groups = std::move(replicate);
@@ -143,9 +174,27 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
       py::arg("replicate") = std::vector<std::vector<SwitchPort>>{},
       "Tables of the forward program and those that fall through to it: uSIDs of one block, host "
       "routes by ECMP group, and the ports of each group that a replicate verdict may name.");
+  m.def(
+      "aggregate_tables",
+      [](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
+         const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
+         const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
+         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
+         std::vector<std::vector<SwitchPort>> groups, const std::vector<py::dict>& jobs) {
+        AggregateBatch batch;
+        batch.forward = forward_batch(generation, block, own, adjacencies, fib, hosts, std::move(groups));
+        for (const py::dict& job : jobs) batch.jobs.push_back(aggregate_job_of(job));
+        return std::const_pointer_cast<TableBatch>(batch.pack());
+      },
+      py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
+      py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"), py::arg("jobs"),
+      "Tables of the aggregation program: forward's, and of each job {'job', 'scheme' (0 SwitchML, 1 ATP, "
+      "2 ESA), 'root', 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' "
+      "(address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.");
 
   m.def("switch_programs", programs_dict,
-        "{name: {'summary': text, 'options': {name: (default, help)}}} of every switch program.");
+        "{name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of "
+        "what a run sets}}} of every switch program.");
   m.def(
       "check_switch_program",
       [](const std::string& name, std::size_t ports, const py::dict& options) {

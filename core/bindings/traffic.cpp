@@ -9,6 +9,16 @@
 namespace py = pybind11;
 
 namespace loomnet {
+namespace {
+
+// Values of a fragment, window in fragments, whether exponents are carried.
+using SumRow = std::tuple<std::uint32_t, std::uint32_t, bool>;
+SumShape sum_shape(const SumRow& row) {
+  const auto& [values, window, exponents] = row;
+  return {.values = values, .window = window, .exponents = exponents};
+}
+
+}  // namespace
 
 void bind_traffic(py::module_& m) {
   py::class_<FlowTraffic>(m, "FlowTraffic")
@@ -94,7 +104,8 @@ void bind_traffic(py::module_& m) {
                        std::uint64_t bytes, std::uint32_t repeat, std::int64_t start,
                        std::int64_t compute, const std::vector<std::int64_t>& gaps, bool payload,
                        std::uint32_t slots, std::uint32_t slot_payload, std::uint32_t shift,
-                       bool await_sends, std::uint32_t job, std::optional<std::int64_t> stop) {
+                       bool await_sends, std::uint32_t job, std::optional<std::int64_t> stop,
+                       const std::optional<SumRow>& sums) {
              CollectiveTrafficConfig c;
              c.job = JobId{job};
              c.hosts = std::move(hosts);
@@ -110,6 +121,7 @@ void bind_traffic(py::module_& m) {
              c.slot_payload = slot_payload;
              c.shift = shift;
              c.await_sends = await_sends;
+             if (sums) c.sums = sum_shape(*sums);
              return new CollectiveTraffic(n, c);
            }),
            py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("hosts"),
@@ -117,7 +129,10 @@ void bind_traffic(py::module_& m) {
            py::arg("compute_ps") = 0, py::arg("gaps_ps") = std::vector<std::int64_t>{},
            py::arg("payload") = false, py::arg("slots") = 8, py::arg("slot_payload") = 65536,
            py::arg("shift") = 0, py::arg("await_sends") = true, py::arg("job") = 0,
-           py::arg("stop_ps") = py::none())
+           py::arg("stop_ps") = py::none(), py::arg("sums") = py::none(),
+           "sums: (int32 in a fragment, window, whether exponents are carried): switches sum all_reduce, and "
+           "every rank has a queue pair for it (set_sum_pair).")
+      .def("set_sum_pair", &CollectiveTraffic::set_sum_pair, py::arg("rank"), py::arg("qp"))
       .def("set_queue_pair", &CollectiveTraffic::set_queue_pair, py::arg("rank"), py::arg("peer"),
            py::arg("qp"))
       .def("start", &CollectiveTraffic::start)

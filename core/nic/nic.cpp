@@ -51,7 +51,7 @@ Transport* Nic::transport(std::string_view name) {
 
 void Nic::connect(const QpConfig& config, Picoseconds now, const QpOwner& owner, std::string_view name) {
   Transport* by = name.empty() ? transport_ : transport(name);
-  if (config.source == config.destination) {
+  if (config.source == config.destination && !config.group) {
     if (!local_) set_local_link({});
     by = local_.get();
   }

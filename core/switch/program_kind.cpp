@@ -59,7 +59,7 @@ ProgramValue checked(const ProgramKind& kind, const ProgramOption& option, Progr
   } else if (const auto* t = std::get_if<std::string>(&value)) {
     if (!option.choices.empty() &&
         std::find(option.choices.begin(), option.choices.end(), *t) == option.choices.end()) {
-      refuse(kind, std::string(option.name), "must be " + listed(option.choices) + ", not " + shown(value));
+      refuse(kind, std::string(option.name), "must be " + listed(option.choices, "or") + ", not " + shown(value));
     }
   }
   return value;
@@ -72,10 +72,11 @@ const T& option_of(const ProgramSettings& settings, const std::string& option) {
 
 }  // namespace
 
-std::string listed(const std::vector<std::string_view>& names) {
+std::string listed(const std::vector<std::string_view>& names, std::string_view last) {
   std::string out;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) out += i + 1 == names.size() ? " and " : ", ";
+    if (names[i].empty()) continue;  // stands for an option that was not given
+    if (!out.empty()) out += i + 1 == names.size() ? " " + std::string(last) + " " : ", ";
     out += names[i];
   }
   return out;

@@ -25,6 +25,8 @@ struct ProgramOption {
   std::string_view help;
   double least = 0, most = 0;             // of a number
   std::vector<std::string_view> choices;  // of a text; empty: any
+  // "bytes": users may write it as a size; "run": a run sets it, and users do not.
+  std::string_view unit = "";
 };
 
 struct ProgramSettings {
@@ -67,8 +69,8 @@ bool flag(const ProgramSettings& settings, const std::string& option);
 std::int64_t integer(const ProgramSettings& settings, const std::string& option);
 const std::string& text(const ProgramSettings& settings, const std::string& option);
 
-// "a, b and c".
-std::string listed(const std::vector<std::string_view>& names);
+// "a, b and c", or with another `last` word.
+std::string listed(const std::vector<std::string_view>& names, std::string_view last = "and");
 // The names that the host counts under, behind a program's own.
 void append_host_counters(std::vector<std::string_view>& names);
 

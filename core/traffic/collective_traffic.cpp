@@ -28,6 +28,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     flush(Picoseconds{});
   }
   ~Member() override {
+    sums_.reset();
     nic_.clients().remove(client_);
     nic_.deregister(key_);
   }
@@ -38,6 +39,12 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     peers_.at(peer) = qp;
     if (qp >= by_qp_.size()) by_qp_.resize(qp + 1, kNobody);
     by_qp_[qp] = peer;
+  }
+  void set_sum_pair(QpNumber qp) {
+    SumShape shape = *job_.config_.sums;
+    shape.members = static_cast<std::uint32_t>(peers_.size());
+    shape.member = rank_;
+    sums_ = std::make_unique<SumPoster>(nic_, job_.config_.job, client_, qp, shape, job_.config_.payload);
   }
   const std::vector<Iteration>& iterations() const { return iterations_; }
 
@@ -50,12 +57,21 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
       tap->work_begins(nic_.host(), {to_string(job_.config_.collective), number, 0, number, 1,
                                     static_cast<std::uint32_t>(job_.config_.job)}, now);
     }
+    if (sums_) {
+      const auto repeat = static_cast<std::int64_t>(iterations_.size());
+      sums_->begin(iterations_.size(), job_.config_.bytes / 4 * 4, job_.config_.attributes, repeat, now);
+      return;
+    }
     executor_->start(0, operation());
     flush(now);
   }
 
   void on_completion(const Completion& c, Picoseconds now) override {
     now_ = now;
+    if (sums_ && c.qp == sums_->qp()) {
+      if (const auto ended = sums_->on_completion(c, now)) summed(*ended);
+      return;
+    }
     const JobRank peer = peer_of(c.qp);
     if (peer == kNobody) return;
     executor_->on_completion(peer, c.id, static_cast<WriteStatus>(c.status), c.missing);
@@ -142,6 +158,18 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
 
   void post(JobRank peer, const Write& write) override { outbox_.push_back({peer, write}); }
 
+  void summed(const SumPoster::Ended& ended) {
+    job_.wrong_ += ended.wrong;
+    OperationResult result;
+    if (ended.status != Status::ok) {
+      result.status = OperationStatus::peer_failed;
+      result.message = "the sum failed: " + std::string(to_string(ended.status));
+    } else {
+      result.received.expected = result.received.delivered = job_.config_.bytes;
+    }
+    finished({}, result);
+  }
+
   void finished(OperationId, const OperationResult& result) override {
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
       tap->work_ends(nic_.host(), static_cast<std::uint32_t>(job_.config_.job), iterations_.size(),
@@ -156,7 +184,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     }
     job_.expected_bytes_ += result.received.expected;
     job_.delivered_bytes_ += result.received.delivered;
-    check();
+    if (!sums_) check();
     iterations_.push_back({began_, now_});
     if (rank_ == 0) job_.network_.events().stop();  // run_until returns after every iteration
     const std::size_t k = iterations_.size() - 1;
@@ -208,6 +236,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
   std::uint32_t key_ = 0;
   SparseMemory staging_;
   std::unique_ptr<CollectiveExecutor> executor_;
+  std::unique_ptr<SumPoster> sums_;
   std::vector<QpNumber> peers_;
   std::vector<JobRank> by_qp_;
   std::vector<Outgoing> outbox_;
@@ -218,6 +247,8 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
 };
 
 namespace {
+
+constexpr std::uint64_t kMostSummedPayload = 512u << 20;
 
 // Of no slot is more needed than the longest transfer of the job, and of channels one: the job has
 // one communicator and no messages.
@@ -244,6 +275,13 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
     throw std::invalid_argument("collective: shift goes with all_to_all, and to another rank");
   }
   if (config.stop <= config.start) throw std::invalid_argument("collective: stop must be after start");
+  if (config.sums && config.collective != Collective::all_reduce) {
+    throw std::invalid_argument("collective: sums go with all_reduce");
+  }
+  if (config.sums && config.payload && config.bytes > kMostSummedPayload) {
+    throw std::invalid_argument("collective: sums with payload take 512 MiB at most");
+  }
+  if (config.sums && config.bytes < 4) throw std::invalid_argument("collective: sums need 4 bytes or more");
   if (config.repeat == 0) throw std::invalid_argument("collective: repeat must be 1 or more");
   network.forbid_lookahead();  // an iteration's end stops the run and is told to all ranks
   for (JobRank r = 0; r < config.hosts.size(); ++r) members_.push_back(std::make_unique<Member>(*this, r));
@@ -256,6 +294,8 @@ std::uint32_t CollectiveTraffic::staging_key(JobRank rank) const { return member
 void CollectiveTraffic::set_queue_pair(JobRank rank, JobRank peer, QpNumber qp) {
   members_.at(rank)->set_qp(peer, qp);
 }
+
+void CollectiveTraffic::set_sum_pair(JobRank rank, QpNumber qp) { members_.at(rank)->set_sum_pair(qp); }
 
 void CollectiveTraffic::start() {
   for (JobRank r = 0; r < members_.size(); ++r) network_.events().schedule(config_.start, id_, r);

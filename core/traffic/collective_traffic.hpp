@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "collective/executor.hpp"
 #include "engine/network.hpp"
+#include "traffic/sum_poster.hpp"
 
 namespace loomnet {
 
@@ -32,6 +34,8 @@ struct CollectiveTrafficConfig {
   bool await_sends = true;  // as CollectiveExecutor has it
   std::uint32_t slots = 8;
   std::uint32_t slot_payload = 65536;
+  // all_reduce only: switches sum, and every rank has a queue pair for that alone (set_sum_pair).
+  std::optional<SumShape> sums{};
 };
 
 class CollectiveTraffic final : public EventHandler {
@@ -48,6 +52,8 @@ class CollectiveTraffic final : public EventHandler {
   // Rank `rank` reaches `peer` by this queue pair of its host, which belongs to the job. Throws
   // std::invalid_argument where it is another job's or another client's.
   void set_queue_pair(JobRank rank, JobRank peer, QpNumber qp);
+  // Rank `rank` has its part in sums by this queue pair of its host.
+  void set_sum_pair(JobRank rank, QpNumber qp);
   // Schedules the first repeat; call after every queue pair is connected.
   void start();
 

@@ -31,6 +31,7 @@ struct TransportKind {
   std::vector<OptionInfo> options;  // its own; those of its congestion controls come on top
   Signals gives = 0;                // to a congestion control
   bool has_congestion_control = false;
+  bool joins_pairs = true;  // false: its queue pairs are of groups (QpConfig::group)
   std::vector<PacketLabeler> labelers;
   // Throws std::invalid_argument naming the option that is unknown, of a wrong type or out of range.
   std::function<std::unique_ptr<Transport>(const TransportContext&, const OptionValues&)> make;

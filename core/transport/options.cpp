@@ -70,4 +70,9 @@ void refuse_option(std::string_view what, const std::string& why) {
   throw std::invalid_argument(std::string(what) + ": " + why);
 }
 
+void refuse_unknown_option(std::string_view what, const std::string& option,
+                           const std::vector<std::string>& known) {
+  refuse_option(what, "no option " + option + "; there are " + listed(known));
+}
+
 }  // namespace loomnet

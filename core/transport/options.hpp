@@ -73,6 +73,7 @@ inline OptionValue as_value(BitsPerSecond r) { return r.count; }
 inline OptionValue as_value(const std::string& s) { return s; }
 inline OptionValue as_value(bool b) { return b; }
 inline OptionValue as_value(double d) { return d; }
+inline OptionValue as_value(std::int64_t n) { return n; }
 template <std::unsigned_integral T>
   requires(!std::same_as<T, bool>)
 OptionValue as_value(T value) {
@@ -83,6 +84,8 @@ std::string range_in_words(const OptionRule& rule);
 // "a, b, c"
 std::string listed(const std::vector<std::string>& names);
 [[noreturn]] void refuse_option(std::string_view what, const std::string& why);
+[[noreturn]] void refuse_unknown_option(std::string_view what, const std::string& option,
+                                        const std::vector<std::string>& known);
 
 template <typename T>
 class OptionTable {

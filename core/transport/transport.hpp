@@ -128,7 +128,8 @@ struct GroupMember {
   std::uint32_t members = 0;   // that add; 1 to 64
   std::uint32_t member = 0;    // 0 to members - 1; kServer: it finishes what the switches do not
   std::uint32_t window = 0;    // requests' parts under way at once, the same for all; 0: the transport's
-  std::vector<std::uint16_t> hops;  // numbers of the switches between members and server
+  // Numbers of the switches between members and server, of each tree that joins them.
+  std::vector<std::vector<std::uint16_t>> trees{};
 };
 
 struct QpConfig {

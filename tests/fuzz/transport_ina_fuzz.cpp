@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const std::uint16_t job : {std::uint16_t{1}, std::uint16_t{2}}) {
       if (job == 2 && options.scheme == AGGREGATE_SWITCHML) break;
       config.local = job + 10u;
-      config.group = GroupMember{.group = job, .members = 3, .member = job == 1 ? 1 : GroupMember::kServer, .hops = {1, 2}};
+      config.group = GroupMember{.group = job, .members = 3, .member = job == 1 ? 1 : GroupMember::kServer, .trees = {{1, 2}}};
       transport.connect(config, {});
     }
     Picoseconds now{};

@@ -17,8 +17,6 @@ REFUSED = {
     "mixnet": (lambda: ln.mixnet(servers=8, gpus=8, alpha=6), "mixnet: not there yet"),
     "duplicate": (lambda: ln.duplicate("a--b", 0.1, at="1 ms"), "duplicate: not there yet"),
     "reorder": (lambda: ln.reorder("a--b", 0.1, at="1 ms"), "reorder: not there yet"),
-    "sums in switches": (lambda: ln.AllReduce("1 MB", allreduce="ina"),
-                         'AllReduce: allreduce="ina" is not there yet; leave it out'),
     "sums in switches of a script": (
         lambda: ln.TorchJob("train.py", ranks=4, allreduce="ina", compute="1 ms"),
         'TorchJob: allreduce="ina" is not there yet'),
@@ -30,10 +28,6 @@ REFUSED = {
                       'run: model="fluid" is not there yet; leave it out'),
     "another model": (lambda: go(model="water"), 'run: model="water" is not a model; there is'),
     "no model": (lambda: go(model=5), 'run: model=5 is not a model; there is "packets"'),
-    "an aggregating program": (
-        lambda: ln.star(hosts=2, rate="1 Gb/s", delay="1 us").program(
-            "*", "aggregate", policy="esa", pool="512 KiB"),
-        'no switch program "aggregate"; there are forward, mirror and sum'),
 }
 
 

@@ -62,9 +62,10 @@ def test_a_killed_switch_gets_its_tables_again(tmp_path):
 
 REFUSED = {
     "a glob without a match": (("p9.*", "sum"), {}, 'no switch "p9.*"; nearest: p0.'),
-    "an unknown program": (("*", "summ"), {}, 'no switch program "summ"; there are forward, mir'),
-    "a program that is yet to come": (("p0.*", "aggregate"), {"policy": "esa"},
-                                      'no switch program "aggregate"; there are forward, mirror'),
+    "an unknown program": (("*", "summ"), {}, 'no switch program "summ"; there are forward, agg'),
+    "a policy that there is not": (("p0.*", "aggregate"), {"policy": "esb"},
+                                   'option policy: must be switchml, atp or esa, not "esb"'),
+    "a size that is none": (("p0.*", "aggregate"), {"pool": "5 miles"}, "pool"),
     "an option that the program lacks": (("*", "sum"), {"pool": 5}, 'has no option "pool"'),
     "a value out of range": (("*", "mirror"), {"sample": 0}, "must be 1 to 1000000000, not 0"),
     "a value of no type": (("*", "mirror"), {"sample": object()}, "option sample: must be"),

@@ -59,7 +59,7 @@ struct AggregateLogic {
     std::vector<ProgramOption> all = FallsThroughToForward::forward_options();
     all.push_back({"policy", std::string("esa"), "whose rules", 0, 0, {"switchml", "atp", "esa"}});
     all.push_back({"pool", std::int64_t{5'000'000},
-                   "bytes of the pool; 0: nothing is summed", 0, 1e9});
+                   "bytes of the pool; 0: nothing is summed", 0, 1e9, {}, "bytes"});
     all.push_back({"values", std::int64_t{256}, "int32 in a fragment: 64, 128 or 256", 64, 256});
     all.push_back({"dealloc", std::string(),
                    "when a slot is free again: once its sum has left (completion, ESA's default), "
@@ -73,7 +73,7 @@ struct AggregateLogic {
     all.push_back({"generation_check", true,
                    "SwitchML: packets of an older turn of their slot are dropped; the published "
                    "program does not, and is wrong where packets overtake one another"});
-    all.push_back({"hop", std::int64_t{0}, "the switch's number, for reminders", 0, 65535});
+    all.push_back({"hop", std::int64_t{0}, "the switch's number, for reminders", 0, 65535, {}, "run"});
     return all;
   }
   static Config config(const ProgramSettings& s) {

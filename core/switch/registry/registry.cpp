@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 
+#include "switch/aggregate/aggregate_program.hpp"
 #include "switch/forward/forward_kind.hpp"
 #include "switch/mirror/mirror_program.hpp"
 #include "switch/sum/sum_program.hpp"
@@ -10,7 +11,8 @@
 namespace loomnet {
 
 const std::vector<ProgramKind>& program_kinds() {
-  static const std::vector<ProgramKind> kinds = {forward_kind(), mirror_kind(), sum_kind()};
+  static const std::vector<ProgramKind> kinds = {forward_kind(), aggregate_kind(), mirror_kind(),
+                                                 sum_kind()};
   return kinds;
 }
 

@@ -139,7 +139,7 @@ OptionValues options_of_control(std::string_view transport, const std::vector<Op
     for (const CongestionKind& kind : kinds()) {
       if (fits(kind, gives)) add(kind.options);
     }
-    refuse_option(transport, "no option " + option + "; there are " + listed(names));
+    refuse_unknown_option(transport, option, names);
   }
   return own;
 }

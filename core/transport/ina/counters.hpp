@@ -40,7 +40,7 @@ namespace loomnet::ina {
   X(late)        /* contributions to a finished fragment, RESENDs apart */  \
   X(ghost)       /* contributions to a fragment forgotten */                \
   X(re_result)   /* results asked for again */                              \
-  X(result)      /* RESULTs sent, both kinds */                             \
+  X(result_sent) /* RESULTs, both kinds */                                  \
   X(remind)      /* REMINDs sent */                                         \
   X(early)       /* fragments reminded because later ones are finished */   \
   X(nak)         /* NAKs sent */                                            \

@@ -45,7 +45,7 @@ void InaTransport::connect(const QpConfig& config, Picoseconds) {
   if (m->ports.empty()) refuse("QpConfig.planes: ina needs at least one plane");
   InaOptions options = options_;
   if (group.window) options.window = group.window;
-  InaJob job{group.group, group.members == 64 ? ~0ull : bit(group.members) - 1, group.hops};
+  InaJob job{group.group, group.members == 64 ? ~0ull : bit(group.members) - 1, group.trees};
   check(job, options);
   m->qp = config.local;
   m->flow = config.flow;

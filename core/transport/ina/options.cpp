@@ -12,48 +12,79 @@ namespace {
 [[noreturn]] void refuse(const char* field, const std::string& range) {
   throw std::invalid_argument(std::string("InaOptions.") + field + ": " + range);
 }
-void within(const char* field, std::int64_t value, std::int64_t least, std::int64_t most) {
-  if (value < least || value > most) {
-    refuse(field, std::to_string(least) + " to " + std::to_string(most) + ", not " + std::to_string(value));
-  }
-}
 
-constexpr std::int64_t kHour = 3600ll * 1'000'000'000'000;
+constexpr double kHour = 3600e12;
 
 }  // namespace
 
+const OptionTable<InaOptions>& InaOptions::table() {
+  static const OptionTable<InaOptions> rows = [] {
+    using O = InaOptions;
+    OptionTable<O> t("InaOptions");
+    t.choice("scheme", &O::scheme, {"switchml", "atp", "esa"}, {.doc = "whose rules hosts follow"})
+        .add("values", &O::values,
+             {.doc = "int32 in a fragment", .least = 64, .most = 256, .range = "64, 128 or 256"})
+        .add("window", &O::window,
+             {.doc = "fragments of a worker under way at once (SwitchML: 256)", .least = 1, .most = 32768})
+        .add("pool", &O::pool,
+             {.doc = "slots that indices spread over", .least = 0, .most = 1'000'000})
+        .choice("index_policy", &O::index_policy, {"rehash", "static", "seq"},
+                {.doc = "a new index for what collided (ATP), the first one for ever, or a hash of each number"})
+        .add("saturate", &O::saturate, {.doc = "additions stop at the int32 range"})
+        .add("first_sequence", &O::first_sequence,
+             {.doc = "number of the job's first fragment", .least = 0, .most = 0x1p62})
+        .add("rto_first", &O::rto_first,
+             {.unit = "ps", .doc = "timeout before a tensor's first result (ATP: 50 ms)", .least = 1, .most = kHour})
+        .add("rto_min", &O::rto_min,
+             {.unit = "ps", .doc = "least timeout (ATP: 0.2 ms; SwitchML: 10 ms)", .least = 1, .most = kHour})
+        .add("rto_cap", &O::rto_cap,
+             {.doc = "most of the first timeout that doubling reaches, as a multiple", .least = 1, .most = 1024})
+        .add("rto_jitter", &O::rto_jitter,
+             {.doc = "share by which a restarted timeout varies either way", .least = 0, .most = 0.999,
+              .range = "0 to 0.999"})
+        .add("congestion_control", &O::congestion_control, {.doc = "ATP's window by ECN marks; off: cwnd_cap"})
+        .add("cwnd_cap", &O::cwnd_cap,
+             {.unit = "packets", .doc = "most of the congestion window; 0: window (ATP: 100)", .least = 0, .most = 32768})
+        .add("cwnd_step_bytes", &O::cwnd_step_bytes,
+             {.unit = "bytes", .doc = "added for a window without a mark (ATP: 1500)", .least = 1, .most = 1e6})
+        .add("switch_rtt", &O::switch_rtt,
+             {.unit = "ps", .doc = "idle round trip of server and switch, until one is measured", .least = 1,
+              .most = kHour})
+        .add("remind_rtts", &O::remind_rtts,
+             {.doc = "round trips until the first reminder", .least = 1, .most = 100'000})
+        .add("remind_min", &O::remind_min,
+             {.unit = "ps", .doc = "least delay of a reminder", .least = 0, .most = kHour})
+        .add("remind_cap", &O::remind_cap,
+             {.doc = "most of a reminder's first delay, as a multiple", .least = 1, .most = 1024})
+        .add("early_gap", &O::early_gap,
+             {.doc = "finished fragments ahead that bring an early reminder; 0: max(3, window / 2)", .least = 0,
+              .most = 65536})
+        .add("nak_from", &O::nak_from,
+             {.doc = "the reminder that a NAK goes with", .least = 1, .most = 1'000'000})
+        .add("components", &O::components, {.doc = "the server keeps parts that overlap; off: one sum"})
+        .add("switchml_timeout", &O::switchml_timeout,
+             {.unit = "ps", .doc = "SwitchML's timeout", .least = 1, .most = kHour})
+        .add("switchml_threshold", &O::switchml_threshold,
+             {.doc = "timeouts until SwitchML doubles its timeout", .least = 1, .most = 1e9});
+    return t;
+  }();
+  return rows;
+}
+
 void check(const InaOptions& o) {
-  within("scheme", o.scheme, AGGREGATE_SWITCHML, AGGREGATE_ESA);
+  InaOptions::table().check(o);
+  if (o.scheme > AGGREGATE_ESA) refuse("scheme", "switchml, atp or esa");
   if (o.values != 64 && o.values != 128 && o.values != 256) {
     refuse("values", "64, 128 or 256, not " + std::to_string(o.values));
   }
-  within("window", o.window, 1, 32768);
-  within("pool", o.pool, 0, 1'000'000);
-  within("servers", o.servers, 1, 64);
+  if (o.servers < 1 || o.servers > 64) refuse("servers", "1 to 64, not " + std::to_string(o.servers));
   if (o.window % o.servers) refuse("servers", "window must be a multiple of it");
-  within("first_sequence", o.first_sequence, 0, std::int64_t{1} << 62);
   if (o.result_path == ResultPath::root && o.index_policy == IndexPolicy::rehash) {
-    refuse("result_path", "root needs index_policy fixed or sequence: the root assigns no new index");
+    refuse("result_path", "switch needs index_policy static or seq: the root assigns no new index");
   }
   if (o.result_path == ResultPath::root && o.scheme == AGGREGATE_ATP) {
-    refuse("result_path", "root needs scheme ESA: ATP's slots wait for the server's RESULT");
+    refuse("result_path", "switch needs scheme esa: ATP's slots wait for the server's RESULT");
   }
-  within("rto_min", o.rto_min.count, 1, kHour);
-  within("rto_first", o.rto_first.count, 1, kHour);
-  within("rto_cap", o.rto_cap, 1, 1024);
-  if (!(o.rto_jitter >= 0 && o.rto_jitter < 1)) {
-    refuse("rto_jitter", "0 to below 1, not " + std::to_string(o.rto_jitter));
-  }
-  within("cwnd_cap", o.cwnd_cap, 0, 32768);
-  within("cwnd_step_bytes", o.cwnd_step_bytes, 1, 1'000'000);
-  within("switch_rtt", o.switch_rtt.count, 1, kHour);
-  within("remind_rtts", o.remind_rtts, 1, 100'000);
-  within("remind_min", o.remind_min.count, 0, kHour);
-  within("remind_cap", o.remind_cap, 1, 1024);
-  within("early_gap", o.early_gap, 0, 65536);
-  within("nak_from", o.nak_from, 1, 1'000'000);
-  within("switchml_timeout", o.switchml_timeout.count, 1, kHour);
-  within("switchml_threshold", o.switchml_threshold, 1, 1'000'000'000);
 }
 
 void check(const InaJob& job, const InaOptions& options) {
@@ -63,10 +94,11 @@ void check(const InaJob& job, const InaOptions& options) {
   };
   if (job.job == 0xffff) wrong("job", "at most 65,534");
   if (job.workers == 0) wrong("workers", "at least one");
-  for (std::size_t i = 0; i < job.hops.size(); ++i) {
-    if (std::find(job.hops.begin(), job.hops.begin() + static_cast<std::ptrdiff_t>(i), job.hops[i]) !=
-        job.hops.begin() + static_cast<std::ptrdiff_t>(i)) {
-      wrong("hops", "switch " + std::to_string(job.hops[i]) + " stands twice");
+  for (const std::vector<std::uint16_t>& hops : job.trees) {
+    for (auto hop = hops.begin(); hop != hops.end(); ++hop) {
+      if (std::find(hops.begin(), hop, *hop) != hop) {
+        wrong("trees", "switch " + std::to_string(*hop) + " stands twice in one");
+      }
     }
   }
 }

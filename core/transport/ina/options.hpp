@@ -8,6 +8,7 @@
 
 #include "clock/time.hpp"
 #include "ebpf/aggregate_abi.h"
+#include "transport/options.hpp"
 
 namespace loomnet::ina {
 
@@ -31,7 +32,7 @@ struct InaOptions {
 
   // --- workers of ATP and ESA ------------------------------------------------------------------
   Picoseconds rto_first = milliseconds(50);  // until a tensor's first result, for W fragments (ATP)
-  Picoseconds rto_min = microseconds(200);   // ATP; live() has 10 ms (SwitchML)
+  Picoseconds rto_min = microseconds(200);   // ATP
   std::uint32_t rto_cap = 16;                // multiple of the fragment's first timeout [choice]
   double rto_jitter = 0.2;                   // of a restarted timeout, either way [choice]
   bool congestion_control = true;            // ATP; off: the window is cwnd_cap
@@ -41,7 +42,7 @@ struct InaOptions {
   // --- parameter server --------------------------------------------------------------------------
   Picoseconds switch_rtt = microseconds(10);  // server to switch and back, idle: the first SRTT [choice]
   std::uint32_t remind_rtts = 16;             // smoothed round trips until the first reminder [choice]
-  Picoseconds remind_min{};                   // least delay of a reminder; live() has 2 ms [choice]
+  Picoseconds remind_min{};                   // least delay of a reminder [choice]
   std::uint32_t remind_cap = 16;              // multiple of the first delay [choice]
   std::uint32_t early_gap = 0;                // fragments; 0: max(3, W / 2) [choice]
   std::uint32_t nak_from = 2;                 // the reminder that a NAK goes with [choice]
@@ -51,13 +52,8 @@ struct InaOptions {
   Picoseconds switchml_timeout = milliseconds(10);  // SwitchML
   std::uint32_t switchml_threshold = 100;  // timeouts until the first doubling, and the threshold's growth
 
-  // The defaults of a run on the wall clock.
-  static InaOptions live() {
-    InaOptions options;
-    options.rto_min = milliseconds(10);
-    options.remind_min = milliseconds(2);
-    return options;
-  }
+  // By name, with ranges. A run on the wall clock has rto_min 10 ms (SwitchML) and remind_min 2 ms.
+  static const OptionTable<InaOptions>& table();
   std::uint32_t most_cwnd() const { return cwnd_cap == 0 || cwnd_cap > window ? window : cwnd_cap; }
   std::uint32_t gap() const { return early_gap ? early_gap : window / 2 > 3 ? window / 2 : 3; }
 };
@@ -66,7 +62,8 @@ struct InaOptions {
 struct InaJob {
   std::uint16_t job = 0;
   std::uint64_t workers = 0;         // bitmap
-  std::vector<std::uint16_t> hops{}; // numbers of the switches of its tree
+  // Numbers of the switches of each of its trees; fragment n travels by tree n mod their number.
+  std::vector<std::vector<std::uint16_t>> trees{};
 };
 
 // Throws std::invalid_argument naming the field and its range.

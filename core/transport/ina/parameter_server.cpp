@@ -224,17 +224,17 @@ std::optional<Outgoing> ParameterServer::pull(Entry& entry, Picoseconds now) {
     if (entry.multicast) to = mask();
     if (to == 0) return std::nullopt;
     entry.asked &= ~to;
-    ++counters_.result;
+    ++counters_.result_sent;
     Outgoing out = packet(entry, AGGREGATE_RESULT, to, now);
     if (!entry.multicast) out.header.flags |= AGGREGATE_UNICAST;
     entry.multicast = false;
     return out;
   }
-  if (entry.next_hop < job_.hops.size()) {
+  if (const auto& hops = hops_of(entry.number); entry.next_hop < hops.size()) {
     if (entry.next_hop == 0) entry.reminded = now, entry.timing = true;
     ++counters_.remind;
     Outgoing out = packet(entry, AGGREGATE_REMIND, 0, entry.reminded);
-    out.header.hop = job_.hops[entry.next_hop++];
+    out.header.hop = hops[entry.next_hop++];
     return out;
   }
   if (entry.nak) {
@@ -243,6 +243,12 @@ std::optional<Outgoing> ParameterServer::pull(Entry& entry, Picoseconds now) {
     return packet(entry, AGGREGATE_NAK, mask() & ~entry.have, now);
   }
   return std::nullopt;
+}
+
+const std::vector<std::uint16_t>& ParameterServer::hops_of(Sequence n) const {
+  static const std::vector<std::uint16_t> none;
+  if (job_.trees.empty()) return none;
+  return job_.trees[static_cast<std::uint64_t>(n) % job_.trees.size()];
 }
 
 Outgoing ParameterServer::packet(const Entry& entry, std::uint32_t type, std::uint64_t to,

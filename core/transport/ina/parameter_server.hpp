@@ -50,7 +50,7 @@ class ParameterServer {
     Picoseconds reminded{};        // when the last round of reminders began
     std::uint32_t parts = PartialSums::kNone;
     std::uint32_t reminders = 0;
-    std::uint32_t next_hop = ~0u;  // in job.hops, of the round that is being sent
+    std::uint32_t next_hop = ~0u;  // in hops_of(number), of the round that is being sent
     std::uint16_t index = 0, next_index = AGGREGATE_NO_INDEX;
     std::uint16_t values = 0;
     std::int8_t exponent = -128;
@@ -65,6 +65,7 @@ class ParameterServer {
     return static_cast<std::size_t>(static_cast<std::uint64_t>(n) % ring_.size());
   }
   Entry& at(Sequence n) { return ring_[place(n)]; }
+  const std::vector<std::uint16_t>& hops_of(Sequence n) const;
   bool ours(Sequence n) const { return n % options_.servers == number_; }
   std::uint64_t mask() const { return job_.workers; }
   Picoseconds first_delay() const {

@@ -39,6 +39,7 @@ __all__: list[str] = [
     "TableBatch",
     "VERSION",
     "VirtualRanks",
+    "aggregate_tables",
     "check_switch_program",
     "congestion_controls",
     "forward_tables",
@@ -388,9 +389,13 @@ class Network:
         client: int = 0,
         transport: str = "",
         planes: collections.abc.Sequence[int] = [],
+        group: tuple[
+            int, int, int | None, int, collections.abc.Sequence[collections.abc.Sequence[int]]
+        ]
+        | None = None,
     ) -> None:
         """
-        One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, capacity); planes: the plane of each port of the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's first client, until a client takes the queue pair. transport: by name, empty: the host's first; where source and destination are one host, its local link carries the queue pair.
+        One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, capacity); planes: the plane of each port of the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's first client, until a client takes the queue pair. transport: by name, empty: the host's first; where source and destination are one host, its local link carries the queue pair, unless it is of a group: (group, members, member or None for its server, window, numbers of the switches of each tree).
         """
 
     def link_counters(self) -> dict[str, numpy.typing.NDArray[numpy.uint64]]:
@@ -631,7 +636,12 @@ class CollectiveTraffic:
         await_sends: bool = True,
         job: int = 0,
         stop_ps: int | None = None,
-    ) -> None: ...
+        sums: tuple[int, int, bool] | None = None,
+    ) -> None:
+        """
+        sums: (int32 in a fragment, window, whether exponents are carried): switches sum all_reduce, and every rank has a queue pair for it (set_sum_pair).
+        """
+
     def failures(self) -> list[tuple[int, int, str]]:
         """
         [(rank, at_ps, message)] of the ranks whose operation failed, in the order of time.
@@ -643,6 +653,7 @@ class CollectiveTraffic:
         """
 
     def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
+    def set_sum_pair(self, rank: int, qp: int) -> None: ...
     def start(self) -> None: ...
     @property
     def done(self) -> bool: ...
@@ -967,6 +978,21 @@ class LiveRun:
     @property
     def now_ps(self) -> int: ...
 
+def aggregate_tables(
+    *,
+    generation: int,
+    block: int,
+    own: collections.abc.Sequence[int],
+    adjacencies: collections.abc.Sequence[tuple[int, int]],
+    fib: collections.abc.Sequence[tuple[int, int]],
+    hosts: collections.abc.Sequence[tuple[bytes, int]],
+    groups: collections.abc.Sequence[collections.abc.Sequence[int]],
+    jobs: collections.abc.Sequence[dict],
+) -> TableBatch:
+    """
+    Tables of the aggregation program: forward's, and of each job {'job', 'scheme' (0 SwitchML, 1 ATP, 2 ESA), 'root', 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' (address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.
+    """
+
 def check_switch_program(name: str, ports: int, options: dict) -> None:
     """
     Refuses a program, a number of ports or options that cannot be, by a ValueError of one line.
@@ -1016,7 +1042,7 @@ def register_congestion_control(
 
 def switch_programs() -> dict:
     """
-    {name: {'summary': text, 'options': {name: (default, help)}}} of every switch program.
+    {name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of what a run sets}}} of every switch program.
     """
 
 def transports() -> dict:

@@ -35,6 +35,9 @@ CONTROL_QUEUES, MOST_PAYLOAD = 4, 4096  # control queue: data queues, at the lar
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
 # Where packets are dropped, not trimmed ("MRC + SRv6 multi-plane fabrics" 2.9).
 LOSSY_BDPS = 5
+# [choice] Bytes that a queue holds for each byte at which it marks, where a transport names those: room
+# for what its senders have under way when the first mark is made.
+MARKED_QUEUE = 4
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,14 @@ LEAST_OVERHEAD = FrameOverhead(header=74, ack=74, parts=True)
 class LinkDefaults:
     """How switches queue the packets of a run where links do not say. `pfc`: without loss, by PFC;
     `dcqcn`: marked as DCQCN's constants have it; `trims`: packets may be trimmed, for which queues
-    are shorter; `largest_frame`: bytes of the run's largest Ethernet frame, for PFC's headroom."""
+    are shorter; `largest_frame`: bytes of the run's largest Ethernet frame, for PFC's headroom;
+    `mark_bytes`: above so many every switch port marks, the last hop's too; 0: by the BDP."""
 
     pfc: bool = False
     dcqcn: bool = False
     trims: bool = True
     largest_frame: int = MAX_FRAME_BYTES
+    mark_bytes: int = 0
 
     @classmethod
     def of_all(cls, wanted: Iterable[LinkDefaults]) -> LinkDefaults:
@@ -69,7 +74,8 @@ class LinkDefaults:
         each = list(wanted)
         return cls(pfc=any(one.pfc for one in each), dcqcn=any(one.dcqcn for one in each),
                    trims=any(one.trims for one in each),
-                   largest_frame=max(one.largest_frame for one in each))
+                   largest_frame=max(one.largest_frame for one in each),
+                   mark_bytes=max(one.mark_bytes for one in each))
 
 
 _TIERS = ("host–leaf", "leaf–T1", "T1–core")
@@ -165,6 +171,7 @@ def half_settings(
             'queue="priority" or, on this link both ways, pfc=False')
     lossy = from_host or not ordered or not (pauses or (spec.trim and defaults.trims))
     limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
+    limit = max(limit, MARKED_QUEUE * defaults.mark_bytes)
     if spec.data_limit is not None:
         limit = spec.data_limit.bytes
     control = (CONTROL_QUEUES * limit * MOST_PAYLOAD // (frame - HEADER_BYTES)
@@ -176,6 +183,9 @@ def half_settings(
         low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
                      for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))
         share = DCQCN_PMAX
+    elif defaults.mark_bytes:
+        marks = spec.ecn is not False and not from_host
+        low = high = defaults.mark_bytes
     trims = spec.trim and ordered and not from_host
     options = dict(spec.queue_options)
     if spec.ecn is not None and "ecn" in queues.disciplines()[spec.queue]:

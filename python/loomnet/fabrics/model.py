@@ -174,7 +174,7 @@ class Fabric:
         if not isinstance(program, str):
             raise FabricError(f"{where}: {quoted(program)} is not the name of a switch program")
         names = self.match_switches(pattern)
-        _check_program(where, program, options)
+        options = _program_options(where, program, options)
         given = tuple(sorted(options.items()))
         for name in names:
             self.switches[name] = replace(self.switches[name], program=program, options=given)
@@ -411,13 +411,22 @@ class Fabric:
         return to_networkx(self)
 
 
-def _check_program(where: str, program: str, options: dict[str, Any]) -> None:
+def _program_options(where: str, program: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The options as the program takes them: sizes in bytes. Raises FabricError."""
     import loomnet._core as _core  # only a fabric that names programs loads the engine
 
+    units = _core.switch_programs().get(program, {}).get("units", {})
+    options = {}
+    for name, value in given.items():
+        if units.get(name) == "run":
+            raise FabricError(f"{where}: option {name} is set by the run; leave it out")
+        of_bytes = units.get(name) == "bytes" and isinstance(value, (str, Size))
+        options[name] = Size.given(f"{where}: {name}", value).bytes if of_bytes else value
     try:
         _core.check_switch_program(program, 1, options)
     except (ValueError, TypeError, OverflowError) as error:
         raise FabricError(f"{where}: {error}") from None
+    return options
 
 
 def _text(where: str, value: Any) -> str:

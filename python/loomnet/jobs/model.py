@@ -100,9 +100,15 @@ class Job(Spec):
     ranks, unless one of them is to be `alone` on its own.
     `stall_timeout`: emulated time without progress after which the job is ended; "auto" is three
     times the longest fault and at least 5 s, None waits for ever.
+    `allreduce`: who sums in all-reduces: the ranks, round a "ring", or with "ina" the switches that
+    run the program "aggregate". `server`: the host of its parameter server, which finishes the sums
+    that switches do not; None: the hosts of role server in turn, or without one the host of rank 0.
     """
 
     kind: ClassVar[str] = "job"
+    # Whether switches can sum for it, and what is said where they cannot.
+    sums: ClassVar[bool] = False
+    no_sums: ClassVar[str] = 'allreduce="ina": the job has no all-reduce; leave it out'
     transport: StrictStr = "mrc"  # by name; systems.registry knows whether there is such a one
     ranks: Count | None = None
     name: Annotated[str, AfterValidator(_name)] | None = None
@@ -112,15 +118,16 @@ class Job(Spec):
     alone: StrictBool = False
     stall_timeout: Annotated[Time | Literal["auto"] | None, BeforeValidator(_stall)] = given(
         default="auto", converter=_stall)
-    # "ring" is the only way in which DDP sums gradients so far; the validator refuses "ina".
     allreduce: Literal["ring", "ina"] = Field(default="ring", repr=False)
+    server: StrictStr | None = Field(default=None, repr=False)
     queue_pairs: Any = Field(default=None, repr=False)
 
     @model_validator(mode="after")
     def _there_yet(self) -> Job:
-        if self.allreduce == "ina":
-            raise UsageError('allreduce="ina" is not there yet; leave it out: sums travel by '
-                             '"ring"')
+        if self.allreduce == "ina" and not self.sums:
+            raise UsageError(self.no_sums)
+        if self.server is not None and self.allreduce != "ina":
+            raise UsageError('server= goes with allreduce="ina"')
         if self.queue_pairs is not None:
             raise UsageError(f"queue_pairs={quoted(self.queue_pairs)} is not there yet; leave it "
                              "out")
@@ -201,6 +208,8 @@ class TorchJob(Job):
     """
 
     kind: ClassVar[str] = "torch"
+    no_sums: ClassVar[str] = ('allreduce="ina" is not there yet; leave it out: sums travel by '
+                              '"ring"')
     positional: ClassVar[tuple[str, ...]] = ("script",)
     script: Path = given(converter=Path, kw_only=False)
     args: Annotated[tuple[str, ...], Field(max_length=MOST_ARGUMENTS, fail_fast=True)] = given(
@@ -300,9 +309,11 @@ class Collective(Job):
 
 
 class AllReduce(Collective):
-    """Ring all-reduce of `size` bytes per rank, `repeat` times, each repetition one iteration."""
+    """All-reduce of `size` bytes per rank, `repeat` times, each repetition one iteration: round a
+    ring, or with allreduce="ina" by the switches."""
 
     kind: ClassVar[str] = "all_reduce"
+    sums: ClassVar[bool] = True
 
 
 class AllToAll(Collective):

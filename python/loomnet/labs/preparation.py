@@ -16,7 +16,7 @@ from loomnet.faults import expected_capacity as expected
 from loomnet.faults.model import Fault, check_faults
 from loomnet.faults.timetable import Timetable
 from loomnet.jobs.model import Job, TorchJob
-from loomnet.labs.placement import job_names, placements
+from loomnet.labs.placement import job_names, placements, servers
 from loomnet.labs.run_bounds import check_run, check_stop
 from loomnet.measures import training as measure
 from loomnet.measures.run_data import Ending, RunData, RunFault
@@ -25,7 +25,8 @@ from loomnet.plugins.controllers import ControllerChoice
 from loomnet.results.result import ENDINGS, Result
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
-from loomnet.systems.registry import check, transport, transports
+from loomnet.running.sums import sums_of
+from loomnet.systems.registry import carriers_of, check, transports
 
 OFF = "off"
 MOST_DILATION = 10**9
@@ -145,24 +146,28 @@ def prepare(
             # A live run's switches have no PFC, so neither has its twin.
             each.link_defaults(options.get(each.model, {}),
                                switches_pause=clock == "virtual" and replayed is None)
-            for each in (transport(job.transport) for job in jobs)))
+            for each in carriers_of(jobs)))
     timetable = Timetable(plan, list(faults), reroute_delay=reroute, moments=moments)
+    requests = tuple(
+        JobRequest(
+            job=job,
+            number=number,
+            name=name,
+            placement=tuple(hosts),
+            server=server,
+            script=(job.located(base, Path.cwd()) if isinstance(job, TorchJob) else None),
+            stall_after=job.stall_after(timetable.longest_fault()),
+            start_ps=job.start.count,
+            stop_ps=None if job.stop is None else job.stop.count,
+            gaps_ps=tuple(gaps),
+        )
+        for number, (job, name, hosts, server) in enumerate(
+            zip(jobs, names, placed, servers(jobs, fabric, placed), strict=True))
+    )
     return RunRequest(
         plan=plan,
-        jobs=tuple(
-            JobRequest(
-                job=job,
-                number=number,
-                name=name,
-                placement=tuple(hosts),
-                script=(job.located(base, Path.cwd()) if isinstance(job, TorchJob) else None),
-                stall_after=job.stall_after(timetable.longest_fault()),
-                start_ps=job.start.count,
-                stop_ps=None if job.stop is None else job.stop.count,
-                gaps_ps=tuple(gaps),
-            )
-            for number, (job, name, hosts) in enumerate(zip(jobs, names, placed, strict=True))
-        ),
+        jobs=requests,
+        sums=sums_of(plan, requests, options),
         timetable=timetable,
         faults=tuple(faults),
         label="",

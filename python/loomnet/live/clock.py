@@ -52,7 +52,8 @@ class LiveClock:
         self.lock = stack.enter_context(RunLock())
         self.tcp = KernelTcp.wanted_by(request)
         self.engine = Engine(self.plan, [asked.job for asked in request.jobs], live=True,
-                             options=request.options, seed=request.seed)
+                             options=request.options, seed=request.seed,
+                             sums=request.sums)
         for asked in request.jobs:
             if transport(asked.job.transport).by_kernel:
                 self.engine.kernel_traffic_is_of(asked)

@@ -28,7 +28,7 @@ from loomnet.live.nodes import HostPort, HostSpec, LiveFabric
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.journal import RunLock
-from loomnet.running.engine import Engine
+from loomnet.running.engine import Engine, program_settings
 
 GATEWAY_MAC = "02:00:00:00:00:01"
 
@@ -118,7 +118,7 @@ class LiveNetwork:
             tables = self.engine.tables(switch, switch.routes)
             switches.append((switch.number, node.netns, switch.name,
                              self.engine.hash_seed(switch.number), tables,
-                             switch.program, dict(switch.options)))
+                             switch.program, program_settings(switch)))
             ports += [(switch.number, port, "xdp", node.netns, f"s{port}", "")
                       for port in range(len(switch.ports))]
         configured: dict[str, list[HostPort]] = {}

@@ -74,14 +74,14 @@ class EcmpTables:
             for node, hops in distance.items()
         }
 
-    def _ports(self, switch: int, leaf: int) -> tuple[int, ...]:
+    def ports_towards(self, switch: int, leaf: int) -> tuple[int, ...]:
         if self._shape is not None:
             return self._shape.next_ports(switch, leaf)
         if leaf not in self._next:
             self._next[leaf] = self._towards(leaf)
         return self._next[leaf].get(switch, ())
 
-    def _attached(self, host: int, plane: int) -> int | None:
+    def attached(self, host: int, plane: int) -> int | None:
         """The leaf a host can use in a plane; None while its link or that leaf is down, and of a
         host at panels alone."""
         if not self.topology.in_planes(host):
@@ -98,13 +98,13 @@ class EcmpTables:
         groups: dict[tuple[int, ...], int] = {}
         group_of: dict[int, int] = {}
         for host in self.topology.host_numbers:
-            leaf = None if switch in self.down_switches else self._attached(host, plane)
+            leaf = None if switch in self.down_switches else self.attached(host, plane)
             if leaf is None:
                 ports: tuple[int, ...] = ()
             elif leaf == switch:
                 ports = (self.topology.leaf_of(host, plane).port,)
             else:
-                ports = self._ports(switch, leaf)
+                ports = self.ports_towards(switch, leaf)
             group_of[host] = groups.setdefault(ports, len(groups)) if ports else -1
         whole = len(group_of) == self.topology.host_count
         return SwitchRoutes(tuple(groups), tuple(group_of.values()) if whole else group_of)
@@ -113,9 +113,9 @@ class EcmpTables:
         """Planes (NIC ports) by which `source` reaches `destination`."""
         usable = []
         for plane in range(self.topology.planes):
-            first, last = self._attached(source, plane), self._attached(destination, plane)
+            first, last = self.attached(source, plane), self.attached(destination, plane)
             if first is None or last is None:
                 continue
-            if first == last or self._ports(first, last):
+            if first == last or self.ports_towards(first, last):
                 usable.append(plane)
         return tuple(usable)

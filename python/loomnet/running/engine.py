@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, assert_never
 
@@ -29,10 +29,12 @@ from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
+from loomnet.plans.sum_pool import PROGRAM as SUMMING
 from loomnet.running.circuits import Circuits
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from loomnet.running.job_request import JobRequest
-from loomnet.systems.registry import option_tables, transport
+from loomnet.running.sums import Sums
+from loomnet.systems.registry import carriers_of, option_tables, transport
 from loomnet.systems.transport import Notes, Transport
 
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
@@ -48,9 +50,9 @@ OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "observe", "
 _SWITCHES = ("payload", "over_budget")
 
 
-def check_options(options: Mapping[str, Any], jobs: Iterable[Job]) -> None:
+def check_options(options: Mapping[str, Any], jobs: Sequence[Job]) -> None:
     """Raises UsageError for an option of lab.run that no engine knows, or of another type."""
-    asked = {name for job in jobs for name in (job.transport, transport(job.transport).model)}
+    asked = {name for each in carriers_of(jobs) for name in (each.name, each.model)}
     known = (*option_tables(), *OPTIONS)
     for name, value in options.items():
         if name not in known:
@@ -78,6 +80,12 @@ def _check_unused(table: str, given: Any) -> None:
             raise UsageError(f"run: {table}: no option {name}{did_you_mean(str(name), known)}")
 
 
+def program_settings(switch: SwitchPlan) -> dict[str, Any]:
+    """Options of a switch's program: those that were given, and what only a run knows."""
+    own = {"hop": switch.number} if switch.program == SUMMING else {}
+    return dict(switch.options) | own
+
+
 def link_config(half: HalfLinkPlan) -> _core.LinkConfig:
     """The engine's settings of one direction."""
     return _core.LinkConfig(
@@ -96,8 +104,7 @@ def model_notes(jobs: Iterable[Job], options: Mapping[str, Any], plan: Plan) -> 
     """What the report's fidelity says of the models that carry these jobs on the virtual clock.
     Raises UsageError for an option that a model does not take."""
     notes: dict[str, str] = {}
-    for name in dict.fromkeys(job.transport for job in jobs):
-        asked = transport(name)
+    for asked in carriers_of(jobs):
         chosen = options.get(asked.model, {})
         transport(asked.model).check_options(chosen)
         notes |= asked.describe_model(chosen, plan)
@@ -114,10 +121,12 @@ class Engine:
 
     def __init__(self, plan: Plan, jobs: Iterable[Job] = (), *, live: bool = False,
                  options: Mapping[str, Any] | None = None, bin_ps: int = 10**9,
-                 seed: int | None = None) -> None:
+                 seed: int | None = None, sums: Sums | None = None) -> None:
         self.plan = plan
+        self.sums = sums
         self._live = live
-        carriers = {each.name: each for job in jobs if (each := self.carrier(job)) is not None}
+        carriers = {each.name: each for each in map(self._model, carriers_of(jobs))
+                    if each is not None}
         self.transports = tuple(carriers.values())
         self._options = {name: dict((options or {}).get(name, {})) for name in carriers}
         self.seed = plan.seed if seed is None else seed
@@ -144,7 +153,7 @@ class Engine:
             node = self.network.add_switch(
                 len(switch.ports), kernel=kernel, hash_seed=self.hash_seed(switch.number),
                 buffer_bytes=switch.buffer_bytes, pfc=switch.pfc, program=switch.program,
-                options=dict(switch.options))
+                options=program_settings(switch))
             self._node[switch.number] = node
             if not kernel:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
@@ -242,7 +251,9 @@ class Engine:
 
     def carrier(self, job: Job) -> Transport | None:
         """The engine's transport that carries a job; None where its hosts' kernels do."""
-        asked = transport(job.transport)
+        return self._model(transport(job.transport))
+
+    def _model(self, asked: Transport) -> Transport | None:
         if not self._live:
             return transport(asked.model)
         return None if asked.by_kernel else asked
@@ -268,12 +279,19 @@ class Engine:
         # Packets that go by uSIDs alone need no row per host and switch; live, hosts' own do.
         plain = self._live or not (
             self.transports and all(each.by_usids for each in self.transports))
-        return _core.forward_tables(
-            generation=self._generation[switch.number], block=usids.block, own=[usids.own],
-            adjacencies=list(usids.adjacencies), fib=list(usids.fib),
+        return self._packed(
+            switch, own=[usids.own], adjacencies=list(usids.adjacencies), fib=list(usids.fib),
             hosts=[(self._addresses[host], group) for host, group in routes.items()
                    if group >= 0] if plain else [],
-            groups=[list(group) for group in routes.groups] if plain else [])
+            groups=[list(group) for group in routes.groups] if plain else [],
+            jobs=self.sums.rows(switch) if self.sums is not None else [])
+
+    def _packed(self, switch: SwitchPlan, *, jobs: list[dict[str, Any]], **rows: Any
+                ) -> _core.TableBatch:
+        common = {"generation": self._generation[switch.number], "block": switch.usids.block}
+        if switch.program == SUMMING:
+            return _core.aggregate_tables(**common, **rows, jobs=jobs)
+        return _core.forward_tables(**common, **rows)
 
     def tables_after(self, change: RouteChange | SwitchChange
                      ) -> list[tuple[SwitchPlan, _core.TableBatch]]:
@@ -291,9 +309,7 @@ class Engine:
     def _empty(self, switch: SwitchPlan) -> _core.TableBatch:
         """The next generation of one switch's tables, without a row."""
         self._generation[switch.number] += 1
-        return _core.forward_tables(generation=self._generation[switch.number],
-                                    block=switch.usids.block, own=[], adjacencies=[], fib=[],
-                                    hosts=[], groups=[])
+        return self._packed(switch, own=[], adjacencies=[], fib=[], hosts=[], groups=[], jobs=[])
 
     @cached_property
     def with_state(self) -> list[SwitchPlan]:
@@ -390,6 +406,31 @@ class Engine:
         for a, b in itertools.combinations(range(len(hosts)), 2):
             numbers[a, b], numbers[b, a] = first[a] + b, first[b] + a
             self.connect(asked, hosts[a], numbers[a, b], hosts[b], numbers[b, a])
+        return numbers
+
+    def connect_sums(self, asked: JobRequest) -> list[int]:
+        """Connects a job's parameter server and the queue pair of each rank by which switches sum
+        for it; returns the numbers, by rank."""
+        assert self.sums is not None and asked.server is not None
+        job = self.sums.jobs[asked.number]
+        server = self._node[asked.server]
+        own = self.network.reserve_qps(server, 1)
+        ends: list[tuple[int | None, int]] = list(enumerate(asked.placement))
+        if self.sums.finished_by_servers:
+            ends.append((None, asked.server))
+        numbers = []
+        for rank, host in ends:
+            node = self._node[host]
+            number = own if rank is None else self.network.reserve_qps(node, 1)
+            self._flow += 1
+            # A plane without a tree has no paths.
+            rows = [([], -1, [0] if plane in job.planes else [], 0, 1, 1.0)
+                    for plane in range(self.plan.planes)]
+            self.network.connect_qp(
+                node, number, server, own, self._flow, rows, rows, job=asked.number,
+                transport="ina", group=job.member(rank))
+            if rank is not None:
+                numbers.append(number)
         return numbers
 
     def connect_pair(self, asked: JobRequest, source: int, destination: int, least: int) -> int:

@@ -21,7 +21,8 @@ class JobRequest:
     without a finished operation or iteration after which the engine ends the job ("stalled", one
     error); None: never. `start_ps`: emulated time from the run's begin to the job's; `stop_ps`: to
     when it begins nothing new; None: it ends by itself. `gaps_ps`: compute times of another run
-    that are replayed.
+    that are replayed. `server`: host number of the parameter server of a job whose sums
+    switches make; None: of any other.
     """
 
     job: Job
@@ -33,6 +34,7 @@ class JobRequest:
     start_ps: int = 0
     stop_ps: int | None = None
     gaps_ps: tuple[Any, ...] = ()
+    server: int | None = None
 
     @property
     def begins_for_ps(self) -> int | None:

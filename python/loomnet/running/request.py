@@ -21,6 +21,7 @@ from loomnet.plans.model import Plan
 from loomnet.plugins.controllers import Seat
 from loomnet.processes.folder import Folder
 from loomnet.running.job_request import JobRequest
+from loomnet.running.sums import Sums
 
 if TYPE_CHECKING:
     from loomnet.running.recording import Recording
@@ -56,6 +57,7 @@ class RunRequest:
     max_wall_s: float | None = None
     max_wall_of_s: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    sums: Sums | None = None  # None: no job has switches that sum
     recording: Recording | None = None  # files that are open, for the engine to fill
     folder: Folder | None = None
     controllers: tuple[Seat, ...] = ()  # fresh, as the timetable is

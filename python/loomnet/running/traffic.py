@@ -64,10 +64,13 @@ class CollectiveTraffic:
             shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
             stop_ps=stop_at(asked, start_ps), compute_ps=job.compute.count,
             gaps_ps=list(asked.gaps_ps), payload=payload,
-            await_sends=carrier is None or carrier.await_sends,
+            await_sends=carrier is None or carrier.await_sends, sums=sums_shape(engine, asked),
             **staging_for(engine.plan))
         for (rank, peer), number in engine.connect_mesh(asked).items():
             self.core.set_queue_pair(rank, peer, number)
+        if asked.server is not None:
+            for rank, number in enumerate(engine.connect_sums(asked)):
+                self.core.set_sum_pair(rank, number)
         self.core.start()
 
     @property
@@ -277,6 +280,16 @@ class GraphTraffic:
         if never:
             found["never started"] = f"{len(never)}: {', '.join(never[:8])}"
         return found
+
+
+def sums_shape(engine: Engine, asked: JobRequest) -> tuple[int, int, bool] | None:
+    """What a job whose sums switches make must know of them: int32 in a fragment, window, whether
+    exponents are carried; None for any other job."""
+    sums = engine.sums
+    if sums is None or asked.server is None:
+        return None
+    assert sums.pool is not None
+    return sums.pool.values, sums.jobs[asked.number].window, sums.exponents
 
 
 def _jitter_note(jitter_ps: int) -> dict[str, float | int | str | None]:

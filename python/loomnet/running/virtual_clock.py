@@ -72,7 +72,7 @@ class VirtualClock:
         self.labels = model_notes(jobs, request.options, plan)
         # A bin of a tenth of the base RTT resolves silences well below any fault's.
         self.engine = Engine(plan, jobs, seed=request.seed, options=request.options,
-                             bin_ps=max(plan.base_rtt_ps // 10, 10**6))
+                             sums=request.sums, bin_ps=max(plan.base_rtt_ps // 10, 10**6))
         self.network = self.engine.network
         if request.recording is not None:
             request.recording.attach(self.engine)

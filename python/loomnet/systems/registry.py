@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes
@@ -30,6 +30,12 @@ def transports() -> Mapping[str, Transport]:
 def transport(name: str) -> Transport:
     """The transport of that name, which check() has let pass."""
     return transports()[name]
+
+
+def carriers_of(jobs: Iterable[Job]) -> list[Transport]:
+    """The transports that jobs ask for, each once: their own, and that of switches that sum."""
+    names = [name for job in jobs for name in (job.transport, *(["ina"] * (job.allreduce == "ina")))]
+    return [transport(name) for name in dict.fromkeys(names)]
 
 
 def option_tables() -> tuple[str, ...]:

@@ -222,7 +222,7 @@ class Bed {
     config.flow = 1000 * (job + 1) + host;
     config.planes = {{.row = {}, .uplinks = {0}}};
     config.group = GroupMember{.group = static_cast<std::uint16_t>(job + 1), .members = setting.workers, .member = member};
-    config.group->hops = setting.two_levels ? std::vector<std::uint16_t>{1, 2} : std::vector<std::uint16_t>{1};
+    config.group->trees = {setting.two_levels ? std::vector<std::uint16_t>{1, 2} : std::vector<std::uint16_t>{1}};
     network.nic(host).connect(config, network.now(), {.client = clients_.at(host)});
   }
   Done done_;

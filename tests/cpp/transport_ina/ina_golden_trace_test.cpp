@@ -19,7 +19,7 @@ class Trace {
  public:
   struct Job {
     explicit Job(std::uint16_t number, const InaOptions& o)
-        : known{number, 3, {0}}, workers{Worker(o, known, 0, 1), Worker(o, known, 1, 1)}, server(o, known) {}
+        : known{number, 3, {{0}}}, workers{Worker(o, known, 0, 1), Worker(o, known, 1, 1)}, server(o, known) {}
     InaJob known;
     Worker workers[2];
     ParameterServer server;

@@ -12,7 +12,7 @@ namespace {
 TEST(InaMemory, AWorkersAndAServersSteadyStateAllocatesNothing) {
   for (const aggregate_scheme scheme : {AGGREGATE_ATP, AGGREGATE_ESA}) {
     InaOptions o = small(scheme, 16);
-    const InaJob job{1, 3, {20}};
+    const InaJob job{1, 3, {{20}}};
     Worker workers[] = {Worker(o, job, 0, 1), Worker(o, job, 1, 1)};
     ParameterServer server(o, job);
     const auto values = values_of(5);

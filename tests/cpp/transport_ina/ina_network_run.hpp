@@ -18,6 +18,7 @@ inline Network::Network(const Case& c) : case_(c), random_(c.seed, 0, 0x6e65), j
     const auto& places = c.places[j];
     job.known.job = static_cast<std::uint16_t>(j + 1);
     job.known.workers = bit(static_cast<unsigned>(places.size())) - 1;
+    job.known.trees.resize(1);
     job.options = c.options;
     if (c.removed.lifelong_numbers) job.options.first_sequence = 0;
     job.reference = std::make_unique<Reference>(c, j, places.size());
@@ -50,9 +51,9 @@ inline Network::Network(const Case& c) : case_(c), random_(c.seed, 0, 0x6e65), j
       rows[0].children.push_back({port, below});
       rows[0].hops.push_back({static_cast<std::uint16_t>(10 + r), port});
       boxes_[r].jobs.push_back(rows[r]);
-      job.known.hops.push_back(static_cast<std::uint16_t>(10 + r));
+      job.known.trees[0].push_back(static_cast<std::uint16_t>(10 + r));
     }
-    job.known.hops.push_back(10);
+    job.known.trees[0].push_back(10);
     boxes_[0].jobs.push_back(rows[0]);
     if (c.options.scheme != AGGREGATE_SWITCHML) job.server.emplace(job.options, job.known);
     for (std::size_t w = 0; w < places.size(); ++w) new_worker(job, w);

@@ -23,7 +23,7 @@ inline InaOptions small(aggregate_scheme scheme = AGGREGATE_ESA, std::uint32_t w
   options.remind_rtts = 10;
   return options;
 }
-inline InaJob job1(std::uint64_t workers = 7) { return {1, workers, {20, 21}}; }
+inline InaJob job1(std::uint64_t workers = 7) { return {1, workers, {{20, 21}}}; }
 
 // Values of a packet, the first as given.
 inline std::vector<std::uint8_t> values_of(std::int32_t first, std::size_t values = 64) {

@@ -364,7 +364,7 @@ TEST(InaWorker, RefusesWhatNoJobHas) {
   refused("InaJob.workers", [](auto&, auto& job, auto&) { job.workers = 0; });
   refused("InaJob.workers", [](auto&, auto&, auto& number) { number = 3; });
   refused("InaJob.workers", [](auto&, auto&, auto& number) { number = 64; });
-  refused("InaJob.hops", [](auto&, auto& job, auto&) { job.hops = {3, 4, 3}; });
+  refused("InaJob.trees", [](auto&, auto& job, auto&) { job.trees = {{3, 4}, {3, 4, 3}}; });
   Script s;
   Contribution part;
   EXPECT_THROW(s.worker.submit(part), std::invalid_argument);  // neither values nor boot
@@ -372,8 +372,6 @@ TEST(InaWorker, RefusesWhatNoJobHas) {
   part.values = many;
   EXPECT_THROW(s.worker.submit(part), std::invalid_argument);
   EXPECT_EQ(s.worker.submitted(), 0);
-  EXPECT_EQ(InaOptions::live().rto_min, milliseconds(10));
-  EXPECT_EQ(InaOptions::live().remind_min, milliseconds(2));
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+"""The memory in which the switches of a fabric sum, and what their hosts must know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loomnet.base.errors import UsageError
+from loomnet.plans.model import Plan, SwitchPlan
+
+PROGRAM = "aggregate"
+WINDOW, MOST_WINDOW = 256, 32768  # fragments of a worker under way at once (SwitchML's packets)
+QUANTS = ("block_exp", "fixed")  # float32 as int32: by block exponents (SwitchML) or times 10^6 (ATP)
+SCHEMES = ("switchml", "atp", "esa")  # in the order of their numbers on the wire
+SLOT_HEADER = 32  # bytes of a slot beside its int32
+
+
+@dataclass(frozen=True)
+class SumPool:
+    """What the switches that sum have in common, and how many slots each has, by node number."""
+
+    policy: str
+    values: int
+    saturate: bool
+    slots: Mapping[int, int]
+
+    @classmethod
+    def of(cls, plan: Plan) -> SumPool | None:
+        """None: no switch runs the program. Raises UsageError where two differ in what hosts must
+        know."""
+        found: dict[str, tuple[str, Any]] = {}
+        slots: dict[int, int] = {}
+        for switch in plan.switches:
+            if switch.program != PROGRAM:
+                continue
+            options = program_options(switch)
+            for name in ("policy", "values", "saturate"):
+                first, value = found.setdefault(name, (switch.name, options[name]))
+                if value != options[name]:
+                    raise UsageError(f"run: {first} sums with {name}={value}, {switch.name} with "
+                                     f"{options[name]}; give all switches that sum the same")
+            slots[switch.number] = options["pool"] // (SLOT_HEADER + 4 * options["values"])
+        if not slots:
+            return None
+        return cls(found["policy"][1], found["values"][1], found["saturate"][1], slots)
+
+
+def program_options(switch: SwitchPlan) -> dict[str, Any]:
+    """All options of a switch's program, with its defaults."""
+    import loomnet._core as _core
+
+    known = _core.switch_programs()[switch.program]["options"]
+    return {name: default for name, (default, _) in known.items()} | dict(switch.options)

@@ -1,0 +1,128 @@
+"""Jobs whose all-reduces switches sum: what of a run's plan their switches, workers and parameter
+servers are told."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.plans.ecmp import EcmpTables
+from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.plans.sum_pool import MOST_WINDOW, QUANTS, SCHEMES, WINDOW, SumPool
+from loomnet.plans.sum_trees import SumTree, sum_tree
+from loomnet.running.job_request import JobRequest
+@dataclass(frozen=True)
+class SumJob:
+    """A job of a run, as switches and hosts know it. `group` is its number on the wire. `bases`:
+    under SwitchML its first slot at each switch."""
+
+    group: int
+    workers: tuple[int, ...]  # hosts by worker number
+    server: int  # host
+    window: int  # fragments
+    base: int
+    trees: tuple[SumTree, ...]
+
+    def member(self, worker: int | None) -> tuple[int, int, int | None, int, list[list[int]]]:
+        """A worker's place in the group, or its server's, as connect_qp takes it."""
+        return (self.group, len(self.workers), worker, self.window,
+                [list(tree.hops) for tree in self.trees])
+
+    @property
+    def planes(self) -> tuple[int, ...]:
+        return tuple(tree.plane for tree in self.trees)
+
+
+class Sums:
+    """All jobs of a run that switches sum for. Raises UsageError where there is no way to."""
+
+    def __init__(self, plan: Plan, requests: Iterable[JobRequest], options: Mapping[str, Any]
+                 ) -> None:
+        self.plan = plan
+        window = options.get("window", WINDOW)
+        if type(window) is not int or not 1 <= window <= MOST_WINDOW:
+            raise UsageError(f"run: ina: window={quoted(window)} must be a whole number from 1 to "
+                             f"{MOST_WINDOW}")
+        # Float gradients; a traffic model's bytes are summed as if they were such.
+        self.exponents = options.get("quant", QUANTS[0]) == QUANTS[0]
+        asked = [each for each in requests if each.job.allreduce == "ina"]
+        self.pool = SumPool.of(plan) if asked else None
+        self.jobs: dict[int, SumJob] = {}
+        for place, each in enumerate(asked):
+            self.jobs[each.number] = self._job(each, window, place, len(asked))
+
+    @property
+    def finished_by_servers(self) -> bool:
+        """Whether jobs have parameter servers: SwitchML's have none, and `server` says alone where
+        their trees have their roots."""
+        return self.pool is not None and self.pool.policy != "switchml"
+
+    def _job(self, asked: JobRequest, window: int, place: int, jobs: int) -> SumJob:
+        kind = type(asked.job).__name__
+        if self.pool is None:
+            raise UsageError(f'{kind}: allreduce="ina" needs switches that sum; say which: '
+                             'fabric.program("p0.*", "aggregate", policy="esa")')
+        if len(asked.placement) > 64:
+            raise UsageError(f"{kind}: allreduce=\"ina\": {len(asked.placement)} ranks are more "
+                             "than the 64 of one sum; give ranks=")
+        if len(asked.hosts) < len(asked.placement):
+            raise UsageError(f'{kind}: allreduce="ina" takes one rank of a host, and some hosts '
+                             "have several; use hosts of one rank")
+        assert asked.server is not None
+        trees = self._trees(asked.number, asked.placement, asked.server, self.plan.routes)
+        if not trees:
+            raise UsageError(
+                f'{kind}: allreduce="ina": in no plane do all switches between its hosts run '
+                '"aggregate"; say fabric.program("p0.*", "aggregate"), with pool=0 for those that '
+                "are to pass sums on alone")
+        base = 0
+        if self.pool.policy == "switchml":
+            window = self._share(kind, trees, window, jobs)
+            base = 2 * window * place
+        return SumJob(asked.number + 1, asked.placement, asked.server, window, base, trees)
+
+    def _share(self, kind: str, trees: Sequence[SumTree], window: int, jobs: int) -> int:
+        """SwitchML: the slots of one of a job's two sets, a power of two because the numbers of
+        its packets wrap at one."""
+        assert self.pool is not None
+        least, name = min((self.pool.slots[node], node) for tree in trees for node in tree.hops) \
+            if any(tree.hops for tree in trees) else (0, trees[0].root)
+        share = min(window, least // (2 * jobs))
+        if share == 0:
+            raise UsageError(
+                f"{kind}: {self.plan.topology.names[name]} has {least} slots, and SwitchML needs 2 "
+                f"or more for each of {jobs} jobs; give a larger pool=")
+        return 1 << (share.bit_length() - 1)
+
+    def _trees(self, number: int, workers: Sequence[int], server: int, routes: EcmpTables
+               ) -> tuple[SumTree, ...]:
+        assert self.pool is not None
+        found = (sum_tree(self.plan.topology, routes, number + 1, plane, workers, server,
+                          self.pool.slots) for plane in range(self.plan.planes))
+        return tuple(tree for tree in found if tree is not None)
+
+    def rows(self, switch: SwitchPlan) -> list[dict[str, Any]]:
+        """A switch's rows: of each job whose tree it is on."""
+        assert self.pool is not None or not self.jobs
+        return [self._row(job, tree, switch.number) for job in self.jobs.values()
+                for tree in job.trees if switch.number in tree.places]
+
+    def _row(self, job: SumJob, tree: SumTree, switch: int) -> dict[str, Any]:
+        assert self.pool is not None
+        place = tree.places[switch]
+        address = ipaddress.ip_address(self.plan.hosts[job.server].address).packed
+        return {"job": job.group, "scheme": SCHEMES.index(self.pool.policy), "root": place.root,
+                "window": job.window, "base": job.base, "up": place.up, "server": address,
+                "children": list(place.children), "hops": list(place.hops)}
+
+
+def sums_of(plan: Plan, requests: Iterable[JobRequest], options: Mapping[str, Any]) -> Sums | None:
+    """Of a run with these options; None where switches sum for no job."""
+    asked = list(requests)
+    if not any(each.job.allreduce == "ina" for each in asked):
+        return None
+    return Sums(plan, asked, dict(options.get("ina", {})))

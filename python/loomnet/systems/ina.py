@@ -1,0 +1,60 @@
+"""In-network aggregation: the hosts' half of switches that sum gradients, by the rules of ESA (Wang
+et al., arXiv 2201.06398), ATP (Lao et al., NSDI 2021) or SwitchML (Sapio et al., NSDI 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import in_quotes
+from loomnet.fabrics.link_settings import FrameOverhead, LinkDefaults
+from loomnet.jobs.model import Job
+from loomnet.plans.model import Plan
+from loomnet.plans.sum_pool import QUANTS, WINDOW, SumPool
+from loomnet.systems.transport import Options, Transport
+
+# ATP's public switch code marks at a queue of 1000 cells; cells of 80 B are assumed.
+MARK_BYTES = 80_000
+
+
+class Ina(Transport):
+    name = "ina"
+    what = "all-reduces that switches sum; other traffic has a transport beside it"
+    model = "ina"
+    overhead = FrameOverhead(header=94, ack=94)
+    figures = ("lost", "retransmitted")
+
+    def check(self, job: Job, clock: str) -> None:
+        raise UsageError(f'{type(job).__name__}.transport: "ina" carries sums alone; give '
+                         'allreduce="ina", and transport= for the rest of the job')
+
+    def check_options(self, options: Options) -> None:
+        super().check_options(options)
+        if (quant := options.get("quant", QUANTS[0])) not in QUANTS:
+            raise UsageError(f"run: ina: quant={in_quotes(quant)} is not one of "
+                             f"{', '.join(QUANTS)}")
+        for fixed in ("scheme", "values", "pool", "saturate"):
+            if fixed in options:
+                raise UsageError(f"run: ina: {fixed} is the switches' to say; give it to "
+                                 'fabric.program("p0.*", "aggregate", …)')
+
+    def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
+        return LinkDefaults(mark_bytes=MARK_BYTES)
+
+    def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
+        chosen = {name: value for name, value in options.items() if name != "quant"}
+        pool = SumPool.of(plan)
+        if pool is None:
+            return chosen
+        return {"scheme": pool.policy, "values": pool.values, "saturate": pool.saturate,
+                "pool": max(pool.slots.values()), "switch_rtt": plan.base_rtt_ps, **chosen}
+
+    def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
+        pool = SumPool.of(plan)
+        return {} if pool is None else {
+            "sums": f"{pool.policy}, {pool.values} int32 in a packet, window "
+                    f"{options.get('window', WINDOW)}, quant {options.get('quant', QUANTS[0])}"}
+
+
+TRANSPORTS = (Ina(),)

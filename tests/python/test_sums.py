@@ -1,0 +1,133 @@
+"""All-reduces that switches sum, on the virtual clock: sums are exact under every policy, on one
+and two levels of switches and several planes, whatever links lose; and what is refused."""
+
+import pytest
+
+import loomnet as ln
+
+POLICIES = ("esa", "atp", "switchml")
+
+
+def star(policy="esa", hosts=4, server=True, **options):
+    fabric = ln.star(hosts=hosts, rate="10 Gb/s", delay="1 us")
+    if server:
+        fabric.add_host("ps", role="server")
+        fabric.add_link("ps", "p0.leaf0", rate="10 Gb/s", delay="1 us")
+    return fabric.program("*", "aggregate", policy=policy, **options)
+
+
+def clos(policy="esa", planes=1, **options):
+    fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=4, rate="10 Gb/s",
+                              delay="1 us")
+    return fabric.program("*", "aggregate", policy=policy, **options)
+
+
+def go(tmp_path, fabric, job=None, faults=(), **options):
+    options.setdefault("payload", True)
+    return ln.run(fabric, job or ln.AllReduce("300 kB", repeat=3, allreduce="ina"), faults, seed=3,
+                  directory=tmp_path, **options)
+
+
+def counted(r, name):
+    return sum(row.get(name, 0) for row in r.data.totals.values())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("server", [True, False])
+def test_switches_make_exact_sums(tmp_path, policy, server):
+    r = go(tmp_path, star(policy, server=server))
+    assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 3
+    fragments = 3 * (-(-300_000 // 1024) + 256)  # of values, and BOOT
+    assert counted(r, "complete") == fragments
+    if policy != "switchml":
+        assert counted(r, "ina.full") == fragments and counted(r, "ina.from_parts") == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("planes", [1, 2])
+def test_two_levels_and_several_planes(tmp_path, policy, planes):
+    r = go(tmp_path, clos(policy, planes))
+    assert r["errors"] == 0 and r.data.wrong == 0
+    for plane in range(planes):
+        switches = {s: r.switch(s).counters.get("complete", 0)
+                    for s in (f"p{plane}.leaf0", f"p{plane}.leaf1", f"p{plane}.spine0",
+                              f"p{plane}.spine1")}
+        assert switches[f"p{plane}.leaf1"] > 100 and switches[f"p{plane}.leaf0"] > 100
+        # One of the spines alone is on the tree, and has one way below it: it sums nothing.
+        assert [switches[f"p{plane}.spine{n}"] for n in (0, 1)] == [0, 0]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("loss", [0.0001, 0.01])
+def test_lost_packets_change_no_sum(tmp_path, policy, loss):
+    r = go(tmp_path, clos(policy, pool="64 KiB"), faults=[ln.loss("*--*", loss, at="0 s")],
+           ina={"rto_first": 10**9, "switchml_timeout": 10**9, "window": 64})
+    assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 3
+    assert loss < 0.01 or counted(r, "ina.resend") > 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_jobs_share_a_small_pool_and_stay_exact(tmp_path, policy):
+    fabric = ln.star(hosts=8, rate="10 Gb/s", delay="1 us")
+    fabric.program("*", "aggregate", policy=policy, pool=32 * 1056)
+    jobs = [
+        ln.AllReduce("200 kB", repeat=3, ranks=4, allreduce="ina", name=name) for name in "ab"]
+    r = go(tmp_path, fabric, jobs, ina={"window": 32, "rto_first": 10**9})
+    for name in "ab":
+        assert r[f"{name}.errors"] == 0 and r.job(name).data.wrong == 0
+
+
+def test_the_same_seed_gives_the_same_report(tmp_path):
+    runs = [go(tmp_path / str(n), clos(pool="32 KiB"), faults=[ln.loss("*--*", 0.01, at="0 s")],
+               ina={"rto_first": 10**9}) for n in range(2)]
+    assert str(runs[0].metrics) == str(runs[1].metrics)
+    assert runs[0].data.totals == runs[1].data.totals
+
+
+def test_sums_beat_the_ring_where_the_links_bind(tmp_path):
+    """2 (n - 1) / n times the bytes go over a rank's link in a ring."""
+    fabric = star()
+    times = {how: go(tmp_path / how, fabric, ln.AllReduce("8 MB", allreduce=how), payload=False,
+                      ).data.iterations[0] for how in ("ring", "ina")}
+    took = {how: each.end_ps - each.start_ps for how, each in times.items()}
+    assert 1.35 < took["ring"] / took["ina"] < 1.6
+
+
+REFUSED = {
+    "no program": (lambda: ln.star(hosts=4, rate="10 Gb/s", delay="1 us"), {},
+                   'AllReduce: allreduce="ina" needs switches that sum; say which: '
+                   'fabric.program("p0.*", "aggregate", policy="esa")'),
+    "a switch that only forwards": (
+        lambda: clos().program("p0.spine*"), {}, "in no plane do all switches between its hosts"),
+    "two policies": (lambda: clos().program("p0.leaf0", "aggregate", policy="atp"), {},
+                     "p0.leaf0 sums with policy=atp, p0.leaf1 with esa"),
+    "no slots for SwitchML": (lambda: star("switchml", pool=1056), {},
+                              "p0.leaf0 has 1 slots, and SwitchML needs 2"),
+    "a window of none": (star, {"ina": {"window": 0}}, "ina: window=0 must be a whole number"),
+    "a slip": (star, {"ina": {"windw": 5}}, "windw"),
+    "what switches say": (star, {"ina": {"pool": 5}}, "ina: pool is the switches' to say"),
+    "a quantisation": (star, {"ina": {"quant": "int8"}}, 'ina: quant="int8" is not one of'),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_summed_is_one_line(tmp_path, monkeypatch, what):
+    monkeypatch.chdir(tmp_path)
+    fabric, options, line = REFUSED[what]
+    with pytest.raises(ln.UsageError) as refused:
+        ln.run(fabric(), ln.AllReduce("10 kB", allreduce="ina"), **options)
+    assert line in str(refused.value) and "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_jobs_without_sums_refuse_them():
+    for job in (lambda: ln.AllToAll("1 MB", allreduce="ina"),
+                lambda: ln.AllReduce("1 MB", server="h0")):
+        with pytest.raises(ln.UsageError, match=r"leave it out|goes with"):
+            job()
+    with pytest.raises(ln.UsageError, match='"ina" carries sums alone'):
+        ln.run(star(), ln.AllReduce("1 MB", transport="ina"))
+    with pytest.raises(ln.UsageError, match='server: no host "h99"'):
+        ln.run(star(), ln.AllReduce("1 MB", allreduce="ina", server="h99"))
+    with pytest.raises(ln.UsageError, match="option hop is set by the run"):
+        star(hop=3)
