@@ -35,8 +35,8 @@ CONTROL_QUEUES, MOST_PAYLOAD = 4, 4096  # control queue: data queues, at the lar
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
 # Where packets are dropped, not trimmed ("MRC + SRv6 multi-plane fabrics" 2.9).
 LOSSY_BDPS = 5
-# [choice] Bytes that a queue holds for each byte at which it marks, where a transport names those: room
-# for what its senders have under way when the first mark is made.
+# [choice] Bytes that a queue holds for each byte at which it marks, where a transport names those:
+# room for what its senders have under way when the first mark is made.
 MARKED_QUEUE = 4
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from loomnet.fabrics.link_settings import LEAST_OVERHEAD, FrameOverhead
 from loomnet.faults.timetable import Window
@@ -51,7 +51,7 @@ class HostSeries:
 
     work: list[tuple[int, int, int]] = field(default_factory=list)
     busy: list[Interval] = field(default_factory=list)
-    silences: list[Interval] = field(default_factory=list)
+    silences: Sequence[Interval] | Any = field(default_factory=list)  # or an array of pairs
     payload: Sequence[int] = field(default_factory=list)  # or an array of integers
     bin_ps: int = 10**9
     silence_floor_ps: int = 0

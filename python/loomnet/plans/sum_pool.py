@@ -11,7 +11,8 @@ from loomnet.plans.model import Plan, SwitchPlan
 
 PROGRAM = "aggregate"
 WINDOW, MOST_WINDOW = 256, 32768  # fragments of a worker under way at once (SwitchML's packets)
-QUANTS = ("block_exp", "fixed")  # float32 as int32: by block exponents (SwitchML) or times 10^6 (ATP)
+# float32 as int32: by block exponents (SwitchML), or times 10^6 (ATP)
+QUANTS = ("block_exp", "fixed")
 SCHEMES = ("switchml", "atp", "esa")  # in the order of their numbers on the wire
 SLOT_HEADER = 32  # bytes of a slot beside its int32
 

@@ -35,8 +35,8 @@ class SumTree:
 
 def sum_tree(topology: Topology, routes: EcmpTables, job: int, plane: int, workers: Sequence[int],
              server: int, slots: Mapping[int, int]) -> SumTree | None:
-    """The tree of a job of these hosts, worker w on workers[w], towards `server`'s host. `slots`: of
-    each switch that runs the program, how many slots it has. None where a switch on the way runs
+    """The tree of a job of these hosts, worker w on workers[w], towards the host `server`. `slots`:
+    of each switch that runs the program, how many slots it has. None where a switch on the way runs
     another program, or a host is cut off.
 
     Every switch has one next hop among those of equal cost, chosen by job and plane alone: leaves

@@ -496,7 +496,7 @@ class Engine:
         return HostSeries(
             work=[(b - origin_ps, e - origin_ps, n) for b, e, n in raw["work"].tolist()],
             busy=[(b - origin_ps, e - origin_ps) for b, e in raw["busy"].tolist()],
-            silences=[(b - origin_ps, e - origin_ps) for b, e in raw["silences"].tolist()],
+            silences=raw["silences"] - origin_ps,
             payload=raw["bins"][skip:], bin_ps=bin_ps, silence_floor_ps=bin_ps // 10)
 
     def totals(self) -> dict[str, dict[str, int]]:

@@ -15,6 +15,8 @@ from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.plans.sum_pool import MOST_WINDOW, QUANTS, SCHEMES, WINDOW, SumPool
 from loomnet.plans.sum_trees import SumTree, sum_tree
 from loomnet.running.job_request import JobRequest
+
+
 @dataclass(frozen=True)
 class SumJob:
     """A job of a run, as switches and hosts know it. `group` is its number on the wire. `bases`:

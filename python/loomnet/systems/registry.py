@@ -34,8 +34,10 @@ def transport(name: str) -> Transport:
 
 def carriers_of(jobs: Iterable[Job]) -> list[Transport]:
     """The transports that jobs ask for, each once: their own, and that of switches that sum."""
-    names = [name for job in jobs for name in (job.transport, *(["ina"] * (job.allreduce == "ina")))]
-    return [transport(name) for name in dict.fromkeys(names)]
+    names = dict.fromkeys(job.transport for job in jobs)
+    if any(job.allreduce == "ina" for job in jobs):
+        names["ina"] = None
+    return [transport(name) for name in names]
 
 
 def option_tables() -> tuple[str, ...]:
