@@ -91,6 +91,10 @@ bool CollectiveRun::front_agrees(GroupRank from, const Chunk& chunk, std::int64_
     return garbage("a slot of communicator " + std::to_string(got->communicator));
   }
   const auto ahead = static_cast<std::int32_t>(got->sequence - sequence_);
+  if (const Operation* sum = sums_ ? sums_->find(got->sequence) : nullptr) {
+    return mismatch(peer + " runs " + describe(*got) + " as operation " + std::to_string(got->sequence) + ", " +
+                    communicator_.name(communicator_.rank()) + " runs " + describe(*sum));
+  }
   if (ahead < 0) {
     return mismatch(peer + " runs " + describe(*got) + " as operation " +
                     std::to_string(got->sequence) + ", which has ended on " +

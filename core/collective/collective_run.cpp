@@ -17,14 +17,28 @@ CollectiveRun::CollectiveRun(Communicator& communicator)
 
 void CollectiveRun::start(OperationId id, Operation operation) {
   queue_.push_back({id, std::move(operation)});
-  if (!active_) {
-    begin();
-    run();
+  if (active_) return;
+  next();
+  run();
+}
+
+// Begins what the queue holds, as far as what runs allows it.
+void CollectiveRun::next() {
+  while (!active_ && !queue_.empty() && !communicator_.failed()) {
+    Queued& first = queue_.front();
+    if (sums_ && SumRun::takes(first.operation)) {
+      sums_->start(first.id, std::move(first.operation), sequence_++);
+      queue_.pop_front();
+    } else if (sums_ && sums_->unfinished() > 0) {
+      return;
+    } else {
+      begin();
+    }
   }
 }
 
 bool CollectiveRun::holds(OperationId id) const {
-  if ((active_ && id_ == id) || held_.holds(id)) return true;
+  if ((active_ && id_ == id) || held_.holds(id) || (sums_ && sums_->holds(id))) return true;
   for (const Queued& q : queue_) {
     if (q.id == id) return true;
   }
@@ -53,6 +67,7 @@ void CollectiveRun::fail_all(const OperationResult& result) {
   held_.clear([&](OperationId id, OperationResult& ended) {
     communicator_.finish(id, std::move(ended));
   });
+  if (sums_) sums_->fail_all(result);
   if (active_) finish(id_, operation_);
   active_ = false;
   for (const Queued& q : queue_) finish(q.id, q.operation);
@@ -209,7 +224,7 @@ void CollectiveRun::run() {
       }
     } else if (active_ && remaining_ == 0) {
       end();
-      if (!queue_.empty()) begin();
+      next();
     } else {
       break;
     }

@@ -1,5 +1,7 @@
 // Executes the schedules of one communicator's collectives, one operation after the other, each as
-// a dataflow: a chunk moves as soon as its slot, its credit and what it waits for are there.
+// a dataflow: a chunk moves as soon as its slot, its credit and what it waits for are there. Sums of the
+// network run several at a time, but not beside other collectives: an operation may read what the one before
+// it writes.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +13,28 @@
 #include "collective/communicator.hpp"
 #include "collective/held_operations.hpp"
 #include "collective/schedule.hpp"
+#include "collective/sum_run.hpp"
 
 namespace loomnet {
 
 class CollectiveRun {
  public:
   explicit CollectiveRun(Communicator& communicator);
+  void use_sums(SumRun& sums) { sums_ = &sums; }
 
   void start(OperationId id, Operation operation);
   void on_data(GroupRank from);
   void on_room(GroupRank to);
   void on_sent(GroupRank to, unsigned slot) { held_.on_sent(to, slot); }
+  // A sum may have ended.
+  void on_sum() {
+    next();
+    run();
+  }
   void fail_all(const OperationResult& result);
-  std::size_t unfinished() const { return queue_.size() + (active_ ? 1 : 0) + held_.size(); }
+  std::size_t unfinished() const {
+    return queue_.size() + (active_ ? 1 : 0) + held_.size() + (sums_ ? sums_->unfinished() : 0);
+  }
   bool holds(OperationId id) const;
 
  private:
@@ -37,6 +48,7 @@ class CollectiveRun {
   std::uint32_t lane_of(const Step& step) const;
   std::uint32_t receive_lane(GroupRank from) const { return size_ + from; }
 
+  void next();
   void begin();
   void end();
   void index_schedule();
@@ -61,6 +73,7 @@ class CollectiveRun {
   void prepare_memory(bool scaled);
 
   Communicator& communicator_;
+  SumRun* sums_ = nullptr;  // null: no operation is a sum
   std::uint32_t size_;
   std::deque<Queued> queue_;
   HeldOperations held_;

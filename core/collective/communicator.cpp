@@ -3,6 +3,7 @@
 
 #include "collective/collective_run.hpp"
 #include "collective/point_to_point.hpp"
+#include "collective/sum_run.hpp"
 
 namespace loomnet {
 
@@ -40,6 +41,11 @@ Communicator::~Communicator() = default;
 
 std::size_t Communicator::unfinished() const {
   return collectives_->unfinished() + messages_->unfinished();
+}
+
+void Communicator::use_sums(const SumPlace& place) {
+  sums_ = std::make_unique<SumRun>(*this, place);
+  collectives_->use_sums(*sums_);
 }
 
 void Communicator::start(OperationId id, Operation operation) {
@@ -108,6 +114,12 @@ void Communicator::on_sent(JobRank peer, Traffic traffic, unsigned slot) {
 
 void Communicator::on_clear(JobRank peer, std::uint32_t message) {
   if (!failed()) messages_->on_clear(by_job_rank_.at(peer), message);
+}
+
+void Communicator::on_sum(std::uint64_t request, WriteStatus status) {
+  if (failed() || !sums_) return;
+  sums_->on_sum(request, status);
+  collectives_->on_sum();
 }
 
 void Communicator::raise(OperationStatus status, std::string message, GroupRank culprit) {

@@ -1,5 +1,6 @@
 // One communicator of one rank: its members, the channels that serve it, and whether it has
-// failed. The two kinds of traffic run side by side in CollectiveRun and PointToPoint.
+// failed. The two kinds of traffic run side by side in CollectiveRun and PointToPoint; CollectiveRun leaves
+// what the network sums to SumRun.
 #pragma once
 
 #include <memory>
@@ -16,6 +17,8 @@ namespace loomnet {
 
 class CollectiveRun;
 class PointToPoint;
+class SumRun;
+struct SumPlace;
 
 struct FinishedOperation {
   OperationId id;
@@ -47,9 +50,11 @@ class Communicator {
   OperationStatus status() const { return status_; }
   const std::string& fault() const { return fault_; }
 
-  // --- for the executor and the two runs ---------------------------------------------------------
+  // --- for the executor and the runs --------------------------------------------------------------
   void set_planner(SchedulePlanner planner) { planner_ = std::move(planner); }
   const SchedulePlanner& planner() const { return planner_; }
+  // From the first operation on, all-reduces that can be sums of the network are.
+  void use_sums(const SumPlace& place);
   void start(OperationId id, Operation operation);
   bool cancel_receive(OperationId id);
   bool holds(OperationId id) const;
@@ -60,6 +65,8 @@ class Communicator {
   // A write to the peer has completed.
   void on_sent(JobRank peer, Traffic traffic, unsigned slot);
   void on_clear(JobRank peer, std::uint32_t message);
+  // A request for a sum has completed.
+  void on_sum(std::uint64_t request, WriteStatus status);
 
   // The first fault stays; the executor picks it up after each call. `culprit`: a member that broke
   // the protocol itself, so that its queue pair is given up as well.
@@ -104,6 +111,7 @@ class Communicator {
   std::string fault_;
   GroupRank culprit_ = kAnySource;
   bool fresh_fault_ = false;
+  std::unique_ptr<SumRun> sums_;  // null: none of this communicator
   std::unique_ptr<CollectiveRun> collectives_;
   std::unique_ptr<PointToPoint> messages_;
 };

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 
 #include "collective/communicator.hpp"
+#include "collective/sum_run.hpp"
 #include "collective/validate.hpp"
 
 namespace loomnet {
@@ -17,12 +19,17 @@ class CollectiveExecutor::Impl {
  public:
   Impl(const StagingLayout& layout, JobRank self, std::uint8_t* staging, Verbs& verbs,
        OperationSink& sink, bool await_sends)
-      : channels_(layout, self, staging, verbs),
+      : layout_(layout),
+        sum_place_{layout_, staging, verbs, sum_counters_},
+        channels_(layout, self, staging, verbs),
         self_(self),
         await_sends_(await_sends),
         lost_(layout.ranks()),
         sink_(sink) {
     if (self >= layout.ranks()) throw std::invalid_argument("collective: own rank outside the job");
+    if (layout.has_sums() && staging == nullptr) {
+      throw std::invalid_argument("collective: sums need staging memory");
+    }
   }
 
   void create(CommunicatorId id, std::span<const JobRank> members);
@@ -33,6 +40,7 @@ class CollectiveExecutor::Impl {
                   const Missing& missing);
   void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status,
                      const Missing& missing);
+  void on_sum(std::uint64_t id, WriteStatus status);
   void lose(JobRank peer, OperationStatus status, const std::string& reason);
 
   Communicator& at(CommunicatorId id) {
@@ -65,6 +73,14 @@ class CollectiveExecutor::Impl {
   // them is stopped at this many.
   static constexpr std::size_t kEarlyAborts = 4096;
 
+  bool sums(const Communicator& communicator) const;
+
+  const StagingLayout layout_;
+  SumCounters sum_counters_;
+  const SumPlace sum_place_;
+  // The communicator whose all-reduces are sums; never another one: ranks that closed it at different
+  // moments would not agree.
+  std::optional<CommunicatorId> summing_;
   Channels channels_;
   JobRank self_;
   bool await_sends_;
@@ -90,6 +106,10 @@ void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank
       channels_, id, std::vector<JobRank>(members.begin(), members.end()), self_, await_sends_,
       counters_, finished_);
   Communicator& communicator = *created;
+  if (sums(communicator)) {
+    summing_ = id;
+    communicator.use_sums(sum_place_);
+  }
   communicators_.emplace(id, std::move(created));
   for (GroupRank r = 0; r < communicator.size(); ++r) {
     const JobRank member = communicator.member(r);
@@ -101,6 +121,16 @@ void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank
   early_aborts_.erase(early_aborts_.lower_bound({id, 0}), early_aborts_.lower_bound({id + 1, 0}));
   settle(communicator, true);
   serve_and_deliver();
+}
+
+bool CollectiveExecutor::Impl::sums(const Communicator& communicator) const {
+  if (!layout_.has_sums() || summing_ || communicator.size() != layout_.ranks() || communicator.size() < 2) {
+    return false;
+  }
+  for (GroupRank r = 0; r < communicator.size(); ++r) {
+    if (communicator.member(r) != r) return false;
+  }
+  return true;
 }
 
 void CollectiveExecutor::Impl::close(CommunicatorId id) {
@@ -214,6 +244,14 @@ void CollectiveExecutor::Impl::on_completion(JobRank peer, std::uint64_t write_i
   serve_and_deliver();
 }
 
+void CollectiveExecutor::Impl::on_sum(std::uint64_t id, WriteStatus status) {
+  const auto it = summing_ ? communicators_.find(*summing_) : communicators_.end();
+  if (it == communicators_.end()) return;  // closed with requests under way
+  it->second->on_sum(id, status);
+  settle(*it->second, true);
+  serve_and_deliver();
+}
+
 // Nothing more is expected of this peer: every communicator it belongs to fails.
 void CollectiveExecutor::Impl::lose(JobRank peer, OperationStatus status,
                                     const std::string& reason) {
@@ -317,6 +355,8 @@ void CollectiveExecutor::on_completion(JobRank peer, std::uint64_t write_id, Wri
   impl_->on_completion(peer, write_id, status, missing);
 }
 
+void CollectiveExecutor::on_sum(std::uint64_t id, WriteStatus status) { impl_->on_sum(id, status); }
+
 void CollectiveExecutor::on_peer_failure(JobRank peer, const std::string& reason) {
   impl_->check_peer(peer);
   impl_->lose(peer, OperationStatus::peer_failed, reason);
@@ -354,7 +394,13 @@ void CollectiveExecutor::counters(std::vector<CollectiveCounter>& out) const {
                          {"chunks_kept", c.kept_chunks},
                          {"chunks_discarded", c.discarded_chunks},
                          {"late_arrivals", c.late_arrivals},
-                         {"stray_completions", c.stray_completions}});
+                         {"stray_completions", c.stray_completions},
+                         {"sums", i.sum_counters_.sums},
+                         {"sum_requests", i.sum_counters_.requests},
+                         {"sum_bytes", i.sum_counters_.bytes},
+                         {"sum_overflows", i.sum_counters_.overflows},
+                         {"sums_not_finite", i.sum_counters_.not_finite},
+                         {"sum_strays", i.sum_counters_.stray}});
 }
 
 }  // namespace loomnet

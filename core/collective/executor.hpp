@@ -41,6 +41,8 @@ class Communicator;
 class CollectiveExecutor {
  public:
   // `staging`: this rank's staging memory of layout.total_bytes(), or null to move lengths only.
+  // Where the layout has an area for sums, all-reduces of the first communicator that holds all ranks of the
+  // job in their order (PyTorch's default group) are sums of the network, as far as SumRun::takes them.
   // `await_sends`: an operation ends when its writes have completed too, as RDMA has it; false:
   // when they are posted, as a socket's send does. All references must outlive the executor.
   CollectiveExecutor(const StagingLayout& layout, JobRank self, std::uint8_t* staging, Verbs& verbs,
@@ -79,6 +81,8 @@ class CollectiveExecutor {
   // `missing` are bytes of the write that have not reached the peer.
   void on_completion(JobRank peer, std::uint64_t write_id, WriteStatus status,
                      const Missing& missing = {});
+  // A request of Verbs::post_sum has completed; in the order of posting.
+  void on_sum(std::uint64_t id, WriteStatus status);
   // The peer is gone for a reason only the caller knows.
   void on_peer_failure(JobRank peer, const std::string& reason);
 

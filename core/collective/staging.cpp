@@ -12,6 +12,8 @@ void require(bool ok, const char* what, std::uint64_t value) {
     throw std::invalid_argument("staging: " + std::string(what) + ", not " + std::to_string(value));
 }
 
+constexpr std::uint64_t round_up(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 }  // namespace
 
 StagingLayout::StagingLayout(const StagingConfig& config) : config_(config) {
@@ -23,7 +25,14 @@ StagingLayout::StagingLayout(const StagingConfig& config) : config_(config) {
               config.slot_payload <= (1u << 30),
           "slot_payload must be a multiple of 64 bytes up to 1 GiB", config.slot_payload);
   // Largest product: 2^17 rows of 2^14 slots of 2^30 bytes, within 64 bits.
-  stride_ = (std::uint64_t{slot_bytes()} + 63) / 64 * 64;
+  stride_ = round_up(slot_bytes());
+  if (config.sum_slots == 0) return;
+  require(config.sum_slots <= 64, "sum_slots must be 0..64", config.sum_slots);
+  require(config.sum_values == 64 || config.sum_values == 128 || config.sum_values == 256,
+          "sum_values must be 64, 128 or 256", config.sum_values);
+  require(config.sum_window >= 1 && config.sum_window <= 32768, "sum_window must be 1..32768",
+          config.sum_window);
+  sum_stride_ = round_up(sum_framing(sum_chunk()) + std::uint64_t{4} * config.sum_values * sum_chunk());
 }
 
 }  // namespace loomnet

@@ -1,8 +1,10 @@
 // All that the collective executor knows of a network: RDMA writes with immediate between staging
-// memories, one connected queue pair per pair of ranks.
+// memories, one connected queue pair per pair of ranks; and, in a network that aggregates, sums over all
+// ranks of the job.
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 
 #include "collective/types.hpp"
 #include "packet/attributes.hpp"
@@ -28,6 +30,23 @@ enum class WriteStatus : std::uint8_t {
 };
 std::string_view to_string(WriteStatus status);
 
+// One rank's part of a sum over all ranks of the job: request n of every rank is part of the same sum, so all
+// ranks post requests of the same lengths in the same order. `framing` bytes, then int32 values, in fragments
+// of StagingConfig::sum_values. Byte d of the framing belongs to fragment d: an int8 exponent, kNotFinite where
+// the block holds NaN or infinity. A request of framing alone has as many fragments as bytes. The result has the
+// same layout: the sums of the values, which wrap, and the largest exponents, kNotFinite above all others.
+struct Sum {
+  static constexpr std::int8_t kNotFinite = -128;
+  static constexpr std::int8_t kOverflowed = -127;  // in a result: an addition left the range of an int32
+
+  std::uint64_t id = 0;                 // given back in CollectiveExecutor::on_sum
+  const std::uint8_t* local = nullptr;  // in local staging, unchanged until completion
+  std::uint64_t result_offset = 0;      // in the rank's own staging memory
+  std::uint32_t length = 0;
+  std::uint32_t framing = 0;
+  Attributes attributes;
+};
+
 // The rank's NIC or the engine implements it. post() must not call back into the executor: arrivals
 // and completions are fed to it later. There is no bound on writes in flight but that of the
 // staging layout: data never exceeds slots × channels per peer, and bare immediates (credits,
@@ -37,6 +56,8 @@ class Verbs {
  public:
   virtual ~Verbs() = default;
   virtual void post(JobRank peer, const Write& write) = 0;
+  // Only called where the staging memory has an area for sums. Sums complete in the order of posting.
+  virtual void post_sum(const Sum&) { throw std::logic_error("this network makes no sums"); }
 };
 
 }  // namespace loomnet

@@ -14,6 +14,7 @@
 #include "clock/random.hpp"
 #include "collective/communicator.hpp"
 #include "collective/executor.hpp"
+#include "collective/sum_network.hpp"
 
 namespace loomnet::testing {
 
@@ -23,7 +24,7 @@ class World {
 
   World(std::uint32_t ranks, std::uint64_t seed, StagingConfig shape = {0, 3, 128, 8},
         bool bytes = true)
-      : layout_(with_ranks(shape, ranks)), random_(seed, 0, 0), bytes_(bytes) {
+      : layout_(with_ranks(shape, ranks)), random_(seed, 0, 0), bytes_(bytes), sums_(layout_) {
     for (JobRank r = 0; r < ranks; ++r) ends_.push_back(std::make_unique<Endpoint>(*this, r));
   }
 
@@ -52,6 +53,11 @@ class World {
 
   // One random event; false when nothing is in flight.
   bool step() {
+    const bool sums = !sums_.idle();
+    if (sums && (busy_.empty() || random_.below(2) == 0)) {
+      if (const auto done = sums_.step(random_)) at(done->rank).on_sum(done->id, WriteStatus::ok);
+      return true;
+    }
     if (busy_.empty()) return false;
     auto it = busy_.begin();
     std::advance(it, random_.below(static_cast<std::uint32_t>(busy_.size())));
@@ -113,6 +119,7 @@ class World {
     ADD_FAILURE() << "no counter " << name;
     return 0;
   }
+  SumNetwork& sums() { return sums_; }
   const std::vector<Write>& log(JobRank r) const { return ends_[r]->log; }
   void expect_quiet() {
     for (JobRank r = 0; r < ends_.size(); ++r) {
@@ -124,10 +131,12 @@ class World {
   struct Endpoint : Verbs, OperationSink {
     Endpoint(World& w, JobRank r) : world(w), rank(r) {
       if (w.bytes_) staging.resize(w.layout_.total_bytes());
+      w.sums_.attach(r, staging.data());
       executor = std::make_unique<CollectiveExecutor>(
           w.layout_, r, w.bytes_ ? staging.data() : nullptr, *this, *this);
     }
     void post(JobRank peer, const Write& write) override { world.post(rank, peer, write); }
+    void post_sum(const Sum& sum) override { world.sums_.post(rank, sum); }
     void finished(OperationId id, const OperationResult& result) override {
       EXPECT_TRUE(results.emplace(id.value, result).second) << "finished twice";
       order.push_back(result.cookie);
@@ -195,6 +204,7 @@ class World {
   StagingLayout layout_;
   RandomStream random_;
   bool bytes_;
+  SumNetwork sums_;
   std::uint32_t packet_ = 0;
   std::uint64_t lost_ = 0;
   std::vector<std::unique_ptr<Endpoint>> ends_;

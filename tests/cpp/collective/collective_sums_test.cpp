@@ -1,0 +1,584 @@
+// All-reduces that the network sums: exact integers, floats within the bound of their block exponents, several
+// operations under way, and every way in which one can fail.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "collective/half.hpp"
+#include "collective/harness.hpp"
+#include "collective/quantise.hpp"
+
+namespace loomnet::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint32_t kValues = 64;
+
+StagingConfig sums(std::uint32_t window = 8, std::uint32_t slots = 7, std::uint32_t scale = 0) {
+  return {.slots = 3, .slot_payload = 128, .channels = 8, .sum_slots = slots, .sum_values = kValues,
+          .sum_window = window, .sum_scale = scale};
+}
+
+template <typename T>
+Operation all_reduce(DataType type, std::vector<T>& in, std::vector<T>& out, ReduceOp op = ReduceOp::sum) {
+  Operation o;
+  o.collective = Collective::all_reduce;
+  o.type = type;
+  o.reduce = op;
+  o.count = in.size();
+  o.input = buffer(in);
+  o.output = buffer(out);
+  return o;
+}
+
+void expect_ok(World& world, JobRank r, OperationId id) {
+  const OperationResult* result = world.result(r, id);
+  ASSERT_NE(result, nullptr) << "unfinished on rank " << r;
+  ASSERT_EQ(result->status, OperationStatus::ok) << result->message;
+}
+
+float draw(RandomStream& random) {
+  const float mantissa = static_cast<float>(random.below(1u << 24)) / (1u << 23) - 1.0f;
+  return std::ldexp(mantissa, static_cast<int>(random.below(24)) - 12);
+}
+
+// Every element is within n/(2f) of the exact sum of its block, and a float's rounding; all ranks alike.
+void check_floats(const std::vector<std::vector<float>>& in, const std::vector<std::vector<float>>& out) {
+  const auto n = static_cast<unsigned>(in.size());
+  for (std::size_t begin = 0; begin < in[0].size(); begin += kValues) {
+    const std::size_t end = std::min(begin + kValues, in[0].size());
+    std::int8_t exponent = kLeastExponent;
+    for (const auto& each : in) {
+      exponent = std::max(exponent, exponent_of(std::span(each).subspan(begin, end - begin)).exponent);
+    }
+    const double bound = n / (2 * scale_of(exponent, n));
+    for (std::size_t i = begin; i < end; ++i) {
+      double exact = 0;
+      for (const auto& each : in) exact += each[i];
+      EXPECT_NEAR(out[0][i], exact, bound + std::abs(exact) * 0x1p-23) << i;
+    }
+  }
+  for (const auto& each : out) EXPECT_EQ(std::memcmp(each.data(), out[0].data(), 4 * each.size()), 0);
+}
+
+class Sizes : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(Sizes, FloatsAreWithinTheBoundOnAllRanks) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const auto ranks = static_cast<std::uint32_t>(2 + seed % 4);
+    World world(ranks, seed, sums());
+    world.create_all(1);
+    std::vector<std::vector<float>> in(ranks), out(ranks);
+    std::vector<OperationId> ids;
+    for (JobRank r = 0; r < ranks; ++r) {
+      for (std::size_t i = 0; i < GetParam(); ++i) in[r].push_back(draw(world.random()));
+      out[r].resize(GetParam());
+      ids.push_back(world.start(r, 1, all_reduce(DataType::float32, in[r], out[r])));
+    }
+    world.run();
+    for (JobRank r = 0; r < ranks; ++r) expect_ok(world, r, ids[r]);
+    check_floats(in, out);
+    EXPECT_LE(world.sums().most_under_way(), 8u);
+    EXPECT_EQ(world.log(0).size(), 0u) << "no byte goes to a peer";
+    // Each block once, its exponent ahead of it where the window needs that, and one fragment for the head.
+    const std::size_t blocks = (GetParam() + kValues - 1) / kValues;
+    EXPECT_EQ(world.sums().fragments(0), blocks + std::max<std::size_t>(1, std::min<std::size_t>(blocks, 10)));
+    world.expect_quiet();
+  }
+}
+
+TEST_P(Sizes, IntegersAreExactAndWrap) {
+  World world(3, GetParam(), sums());
+  world.create_all(1);
+  std::vector<std::vector<std::int32_t>> data(3);
+  std::vector<std::uint32_t> want(GetParam());
+  for (JobRank r = 0; r < 3; ++r) {
+    for (std::size_t i = 0; i < GetParam(); ++i) {
+      data[r].push_back(static_cast<std::int32_t>(world.random().below(~0u)));
+      want[i] += static_cast<std::uint32_t>(data[r][i]);
+    }
+  }
+  std::vector<OperationId> ids;
+  for (JobRank r = 0; r < 3; ++r) ids.push_back(world.start(r, 1, all_reduce(DataType::int32, data[r], data[r])));
+  world.run();
+  for (JobRank r = 0; r < 3; ++r) {
+    expect_ok(world, r, ids[r]);
+    EXPECT_EQ(std::memcmp(data[r].data(), want.data(), 4 * want.size()), 0);
+  }
+}
+
+// Window 8: chunks of 2 fragments, exponents 10 ahead.
+INSTANTIATE_TEST_SUITE_P(Sums, Sizes,
+                         ::testing::Values(1, 2, kValues - 1, kValues, kValues + 1, 7 * kValues, 8 * kValues,
+                                           8 * kValues + 1, 9 * kValues, 10 * kValues, 10 * kValues + 1,
+                                           11 * kValues, 12 * kValues - 3, 50 * kValues + 17));
+
+TEST(Sums, AnyWindowAndNumberOfSlots) {
+  for (const std::uint32_t window : {1u, 2u, 3u, 4u, 5u, 7u, 9u, 31u, 64u}) {
+    for (const std::uint32_t slots : {1u, 2u, 7u, 64u}) {
+      World world(2, window * 100 + slots, sums(window, slots));
+      world.create_all(1);
+      std::vector<std::vector<float>> in(2), out(2, std::vector<float>(70 * kValues + 5));
+      for (auto& each : in) {
+        for (std::size_t i = 0; i < out[0].size(); ++i) each.push_back(draw(world.random()));
+      }
+      std::vector<OperationId> ids;
+      for (JobRank r = 0; r < 2; ++r) ids.push_back(world.start(r, 1, all_reduce(DataType::float32, in[r], out[r])));
+      world.run();
+      for (JobRank r = 0; r < 2; ++r) expect_ok(world, r, ids[r]);
+      check_floats(in, out);
+      EXPECT_LE(world.sums().most_under_way(), window);
+    }
+  }
+}
+
+TEST(Sums, AWindowOfFragmentsIsUnderWayThroughout) {
+  // Few slots more than a window's chunks are enough.
+  World world(2, 3, sums(64, 7));
+  world.create_all(1);
+  std::vector<float> a(2000 * kValues, 1.0f), b = a;
+  world.start(0, 1, all_reduce(DataType::float32, a, a));
+  world.start(1, 1, all_reduce(DataType::float32, b, b));
+  world.run();
+  EXPECT_EQ(world.sums().most_under_way(), 64u);
+  EXPECT_EQ(a, std::vector<float>(2000 * kValues, 2.0f));
+}
+
+TEST(Sums, SeveralOperationsAreUnderWayAndEndInOrder) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    constexpr std::uint32_t ranks = 3;
+    World world(ranks, seed, sums());
+    world.create_all(1);
+    std::vector<std::vector<std::vector<float>>> in(5, std::vector<std::vector<float>>(ranks)), out = in;
+    std::vector<std::vector<std::int32_t>> whole(ranks, std::vector<std::int32_t>(777, 5));
+    std::vector<std::vector<OperationId>> ids(ranks);
+    for (std::size_t k = 0; k < 5; ++k) {
+      const std::size_t count = 1 + world.random().below(30 * kValues);
+      for (JobRank r = 0; r < ranks; ++r) {
+        for (std::size_t i = 0; i < count; ++i) in[k][r].push_back(draw(world.random()));
+        out[k][r].resize(count);
+      }
+    }
+    // Each rank starts its operations whenever the seed says.
+    std::vector<std::size_t> next(ranks);
+    while (*std::min_element(next.begin(), next.end()) < 6) {
+      const JobRank r = world.random().below(ranks);
+      if (next[r] < 6 && world.random().below(4) == 0) {
+        const std::size_t k = next[r]++;
+        ids[r].push_back(k == 5 ? world.start(r, 1, all_reduce(DataType::int32, whole[r], whole[r]))
+                                : world.start(r, 1, all_reduce(DataType::float32, in[k][r], out[k][r])));
+      } else {
+        world.step();
+      }
+    }
+    world.run();
+    for (JobRank r = 0; r < ranks; ++r) {
+      for (const OperationId id : ids[r]) expect_ok(world, r, id);
+      EXPECT_EQ(whole[r], std::vector<std::int32_t>(777, 15));
+    }
+    for (std::size_t k = 0; k < 5; ++k) check_floats(in[k], out[k]);
+    EXPECT_EQ(world.counter(0, "sums"), 6u);
+  }
+}
+
+TEST(Sums, TheNextOperationsRequestsFollowAtOnce) {
+  World world(2, 1, sums(8, 7));
+  world.create_all(1);
+  std::vector<std::int32_t> a(kValues), b(kValues), c(kValues), d(kValues);
+  world.start(0, 1, all_reduce(DataType::int32, a, a));
+  world.start(0, 1, all_reduce(DataType::int32, b, b));
+  EXPECT_EQ(world.sums().log.size(), 4u) << "a head and a fragment of each, with no answer to any";
+  world.start(1, 1, all_reduce(DataType::int32, c, c));
+  world.start(1, 1, all_reduce(DataType::int32, d, d));
+  world.run();
+  world.expect_quiet();
+}
+
+TEST(Sums, AnOperationThatReadsWhatTheOneBeforeWritesWaits) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    World world(2, seed, sums());
+    world.create_all(1);
+    std::vector<std::vector<std::int32_t>> x(2, std::vector<std::int32_t>(20 * kValues, 1));
+    std::vector<OperationId> ids(2);
+    for (JobRank r = 0; r < 2; ++r) {
+      for (int k = 0; k < 5; ++k) ids[r] = world.start(r, 1, all_reduce(DataType::int32, x[r], x[r]));
+      // Another collective reads it too, and a sum what that collective writes.
+      Operation broadcast = all_reduce(DataType::int32, x[r], x[r]);
+      broadcast.collective = Collective::broadcast;
+      broadcast.root = 1;
+      world.start(r, 1, broadcast);
+      ids[r] = world.start(r, 1, all_reduce(DataType::int32, x[r], x[r]));
+    }
+    world.run();
+    for (JobRank r = 0; r < 2; ++r) {
+      expect_ok(world, r, ids[r]);
+      EXPECT_EQ(x[r], std::vector<std::int32_t>(20 * kValues, 64));
+    }
+  }
+}
+
+TEST(Sums, NotANumberAndInfinityFillTheirBlock) {
+  World world(3, 7, sums());
+  world.create_all(1);
+  std::vector<std::vector<float>> in(3, std::vector<float>(40 * kValues, 1.5f)), out = in;
+  in[1][3 * kValues + 5] = std::numeric_limits<float>::quiet_NaN();
+  in[2][3 * kValues] = 3e38f;
+  in[0][30 * kValues - 1] = -std::numeric_limits<float>::infinity();
+  std::vector<OperationId> ids;
+  for (JobRank r = 0; r < 3; ++r) ids.push_back(world.start(r, 1, all_reduce(DataType::float32, in[r], out[r])));
+  world.run();
+  for (JobRank r = 0; r < 3; ++r) {
+    expect_ok(world, r, ids[r]);
+    for (std::size_t i = 0; i < out[r].size(); ++i) {
+      const bool bad = i / kValues == 3 || i / kValues == 29;
+      EXPECT_EQ(std::isnan(out[r][i]), bad) << i;
+      if (!bad) {
+        EXPECT_FLOAT_EQ(out[r][i], 4.5f) << i;
+      }
+    }
+    EXPECT_EQ(world.counter(r, "sums_not_finite"), 2u);
+    EXPECT_EQ(world.counter(r, "sum_overflows"), 0u);
+  }
+}
+
+TEST(Sums, HalvesAreWidenedAndRoundedOnce) {
+  World world(4, 2, sums());
+  world.create_all(1);
+  std::vector<std::vector<std::uint16_t>> half(4), brain(4);
+  for (JobRank r = 0; r < 4; ++r) {
+    for (int i = 0; i < 300; ++i) {
+      half[r].push_back(to_float16(static_cast<float>(i) / 4).bits);
+      brain[r].push_back(to_bfloat16(static_cast<float>(i % 50)).bits);
+    }
+    half[r][0] = to_float16(40000.0f).bits;  // the sum overflows, the average does not
+  }
+  std::vector<OperationId> last(4);
+  for (JobRank r = 0; r < 4; ++r) {
+    world.start(r, 1, all_reduce(DataType::float16, half[r], half[r], ReduceOp::avg));
+    last[r] = world.start(r, 1, all_reduce(DataType::bfloat16, brain[r], brain[r]));
+  }
+  world.run();
+  for (JobRank r = 0; r < 4; ++r) {
+    expect_ok(world, r, last[r]);
+    EXPECT_EQ(to_float(Float16{half[r][0]}), 40000.0f);
+    for (int i = 1; i < 300; ++i) {
+      EXPECT_EQ(to_float(Float16{half[r][i]}), static_cast<float>(i) / 4);
+      EXPECT_EQ(brain[r][i], to_bfloat16(static_cast<float>(4 * (i % 50))).bits);
+    }
+  }
+}
+
+TEST(Sums, AveragesOfIntegersAreTruncated) {
+  World world(3, 2, sums());
+  world.create_all(1);
+  std::vector<std::vector<std::int32_t>> x(3, std::vector<std::int32_t>{-7, 7, 100});
+  x[0] = {-8, 8, 101};
+  for (JobRank r = 0; r < 3; ++r) world.start(r, 1, all_reduce(DataType::int32, x[r], x[r], ReduceOp::avg));
+  world.run();
+  for (const auto& each : x) EXPECT_EQ(each, (std::vector<std::int32_t>{-7, 7, 100}));
+}
+
+TEST(Sums, MemoryNeedNotBeAligned) {
+  World world(2, 2, sums());
+  world.create_all(1);
+  std::vector<std::vector<std::uint8_t>> bytes(2, std::vector<std::uint8_t>(4 * 100 + 1));
+  for (JobRank r = 0; r < 2; ++r) {
+    for (int i = 0; i < 100; ++i) {
+      const auto value = static_cast<float>(i);
+      std::memcpy(bytes[r].data() + 1 + 4 * i, &value, 4);
+    }
+    Operation o;
+    o.collective = Collective::all_reduce;
+    o.type = DataType::float32;
+    o.count = 100;
+    o.input = o.output = Buffers(bytes[r].data() + 1);
+    world.start(r, 1, o);
+  }
+  world.run();
+  for (int i = 0; i < 100; ++i) {
+    float value;
+    std::memcpy(&value, bytes[1].data() + 1 + 4 * i, 4);
+    EXPECT_EQ(value, 2.0f * static_cast<float>(i));
+  }
+}
+
+TEST(Sums, AFixedScaleNeedsNoExponentsAndSaysWhatItCannotHold) {
+  World world(2, 5, sums(8, 7, 1'000'000));
+  world.create_all(1);
+  std::vector<std::vector<float>> in(2, std::vector<float>(30 * kValues, 0.25f)), out = in;
+  in[0][5 * kValues] = 1e30f;                                            // saturates
+  in[1][9 * kValues] = std::numeric_limits<float>::quiet_NaN();
+  std::vector<OperationId> ids;
+  for (JobRank r = 0; r < 2; ++r) ids.push_back(world.start(r, 1, all_reduce(DataType::float32, in[r], out[r])));
+  EXPECT_EQ(world.sums().fragments(0), 1u + 6 * 2) << "7 slots, with no exponents to wait for";
+  world.run();
+  EXPECT_EQ(world.sums().fragments(0), 31u);
+  for (JobRank r = 0; r < 2; ++r) {
+    expect_ok(world, r, ids[r]);
+    EXPECT_EQ(world.counter(r, "sum_overflows"), 1u) << "known to all ranks, whichever saturated";
+    EXPECT_EQ(world.counter(r, "sums_not_finite"), 1u);
+    EXPECT_TRUE(std::isnan(out[r][9 * kValues + 3]));
+    EXPECT_FLOAT_EQ(out[r][0], 0.5f);
+  }
+}
+
+TEST(Sums, ASlotWordThatIsWrongIsSeenInTheResult) {
+  World world(2, 5, sums());
+  world.create_all(1);
+  std::vector<std::vector<float>> x(2, std::vector<float>(kValues, 1.0f));
+  for (JobRank r = 0; r < 2; ++r) world.start(r, 1, all_reduce(DataType::float32, x[r], x[r]));
+  while (world.counter(0, "sum_requests") < 2 || world.counter(1, "sum_requests") < 2) ASSERT_TRUE(world.step());
+  world.sums().corrupt(0x40000000);
+  world.run();
+  EXPECT_NE(x[0][0] == 2.0f, x[1][0] == 2.0f) << "one of the two copies was wrong";
+}
+
+TEST(Sums, AttributesReachTheNetwork) {
+  World world(2, 5, sums());
+  world.create_all(1);
+  std::vector<float> a(20 * kValues), b(20 * kValues);
+  Operation o = all_reduce(DataType::float32, a, a);
+  o.attributes = {.tag = 3, .loss_tolerance = 0.5f, .layer = 4, .priority = 9};
+  world.start(0, 1, o);
+  world.start(1, 1, all_reduce(DataType::float32, b, b));
+  world.run();
+  for (const auto& [rank, sum] : world.sums().log) {
+    if (rank != 0) continue;
+    EXPECT_EQ(sum.attributes, (Attributes{.communicator = 1, .tag = 3, .loss_tolerance = 0, .layer = 4, .priority = 9}));
+  }
+}
+
+// --- what is no sum ------------------------------------------------------------------------------
+
+TEST(Sums, OnlyTheFirstGroupOfAllRanksInOrder) {
+  World world(3, 5, sums());
+  world.create(7, {0, 1});
+  world.create(8, {2, 1, 0});
+  world.create(9, {0, 1, 2});
+  world.create(10, {0, 1, 2});
+  std::vector<std::vector<float>> x(3, std::vector<float>(100, 1.0f));
+  const auto reduce = [&](CommunicatorId id, const std::vector<JobRank>& members) {
+    const std::size_t before = world.sums().log.size();
+    for (const JobRank r : members) world.start(r, id, all_reduce(DataType::float32, x[r], x[r]));
+    world.run();
+    return world.sums().log.size() > before;
+  };
+  EXPECT_FALSE(reduce(7, {0, 1}));
+  EXPECT_FALSE(reduce(8, {0, 1, 2}));
+  EXPECT_TRUE(reduce(9, {0, 1, 2}));
+  EXPECT_FALSE(reduce(10, {0, 1, 2}));
+  for (JobRank r = 0; r < 3; ++r) world.at(r).close(9);
+  EXPECT_FALSE(reduce(10, {0, 1, 2}));
+  for (JobRank r = 0; r < 3; ++r) world.at(r).create(11, std::vector<JobRank>{0, 1, 2});
+  EXPECT_FALSE(reduce(11, {0, 1, 2})) << "ranks may close a group at different moments";
+}
+
+TEST(Sums, OtherOperationsAndTypesGoByTheOrdinaryTransport) {
+  World world(2, 5, sums());
+  world.create_all(1);
+  std::vector<std::vector<double>> wide(2, std::vector<double>(10, 1.0));
+  std::vector<std::vector<float>> x(2, std::vector<float>(10, 1.0f));
+  for (JobRank r = 0; r < 2; ++r) {
+    world.start(r, 1, all_reduce(DataType::float64, wide[r], wide[r]));
+    world.start(r, 1, all_reduce(DataType::float32, x[r], x[r], ReduceOp::max));
+    Operation none = all_reduce(DataType::float32, x[r], x[r]);
+    none.count = 0;
+    world.start(r, 1, none);
+  }
+  world.run();
+  EXPECT_TRUE(world.sums().log.empty());
+  EXPECT_EQ(wide[0][0], 2.0);
+  world.expect_quiet();
+}
+
+TEST(Sums, AJobOfOneRankAsksNothingOfTheNetwork) {
+  World world(1, 5, sums());
+  world.create_all(1);
+  std::vector<float> x(10, 1.0f);
+  expect_ok(world, 0, world.start(0, 1, all_reduce(DataType::float32, x, x)));
+  EXPECT_TRUE(world.sums().log.empty());
+}
+
+// --- failures ------------------------------------------------------------------------------------
+
+struct Different {
+  const char* name;
+  DataType type;
+  ReduceOp op;
+  std::size_t count;
+};
+class Mismatch : public ::testing::TestWithParam<Different> {};
+
+TEST_P(Mismatch, IsNamedOnAllRanksAndNoRankGetsASum) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    World world(3, seed, sums());
+    world.create_all(1);
+    std::vector<std::vector<float>> x(3, std::vector<float>(5000, 1.0f));
+    std::vector<OperationId> ids;
+    for (JobRank r = 0; r < 3; ++r) {
+      Operation o = all_reduce(DataType::float32, x[r], x[r]);
+      o.count = 1000;
+      if (r == 1) o.type = GetParam().type, o.reduce = GetParam().op, o.count = GetParam().count;
+      ids.push_back(world.start(r, 1, o));
+    }
+    world.run();
+    bool named = false;
+    for (JobRank r = 0; r < 3; ++r) {
+      const OperationResult* result = world.result(r, ids[r]);
+      ASSERT_NE(result, nullptr) << "hangs on rank " << r;
+      EXPECT_TRUE(result->status == OperationStatus::mismatch || result->status == OperationStatus::peer_aborted);
+      if (result->status == OperationStatus::mismatch) {
+        named = true;
+        EXPECT_THAT(result->message, HasSubstr("another rank runs another operation"));
+        EXPECT_THAT(result->message, HasSubstr("all_reduce("));
+      }
+    }
+    EXPECT_TRUE(named);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Sums, Mismatch,
+                         ::testing::Values(Different{"count", DataType::float32, ReduceOp::sum, 1001},
+                                           Different{"one", DataType::float32, ReduceOp::sum, 1},
+                                           Different{"type", DataType::int32, ReduceOp::sum, 1000},
+                                           Different{"half", DataType::float16, ReduceOp::sum, 1000},
+                                           Different{"op", DataType::float32, ReduceOp::avg, 1000}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Sums, ARankThatRunsAnotherCollectiveIsNamed) {
+  World world(2, 5, sums());
+  world.create_all(1);
+  std::vector<float> x(100, 1.0f), y(100, 1.0f);
+  const OperationId sum = world.start(0, 1, all_reduce(DataType::float32, x, x));
+  Operation broadcast = all_reduce(DataType::float32, y, y);
+  broadcast.collective = Collective::broadcast;
+  broadcast.root = 1;
+  const OperationId other = world.start(1, 1, broadcast);
+  world.run();
+  ASSERT_NE(world.result(0, sum), nullptr);
+  EXPECT_EQ(world.result(0, sum)->status, OperationStatus::mismatch);
+  EXPECT_THAT(world.result(0, sum)->message, HasSubstr("broadcast"));
+  EXPECT_THAT(world.result(0, sum)->message, HasSubstr("rank 0 runs all_reduce(float32, 100 elements, sum)"));
+  ASSERT_NE(world.result(1, other), nullptr);
+}
+
+class Endings : public ::testing::TestWithParam<int> {};
+
+// Abort, close, a peer's failure, a failed request: named at once, nothing hangs, late results hurt nothing.
+TEST_P(Endings, WhileSumsAreUnderWay) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    World world(3, seed, sums());
+    world.create_all(1);
+    std::vector<std::vector<std::vector<float>>> x(3, std::vector<std::vector<float>>(3, std::vector<float>(20 * kValues, 1.0f)));
+    std::vector<std::vector<OperationId>> ids(3);
+    for (JobRank r = 0; r < 3; ++r) {
+      for (int k = 0; k < 3; ++k) ids[r].push_back(world.start(r, 1, all_reduce(DataType::float32, x[r][k], x[r][k])));
+    }
+    for (std::uint32_t steps = world.random().below(200); steps > 0; --steps) world.step();
+    OperationStatus want = OperationStatus::aborted;
+    switch (GetParam()) {
+      case 0: world.at(0).abort(1, "the test says so"); break;
+      case 1: want = OperationStatus::closed, world.at(0).close(1); break;
+      case 2: want = OperationStatus::peer_failed, world.at(0).on_peer_failure(2, "was killed"); break;
+      case 3: EXPECT_TRUE(world.at(0).cancel(ids[0][2])); break;
+    }
+    for (const OperationId id : ids[0]) {
+      const OperationResult* result = world.result(0, id);
+      ASSERT_NE(result, nullptr);
+      EXPECT_TRUE(result->status == OperationStatus::ok || result->status == want) << result->message;
+    }
+    EXPECT_NE(world.result(0, ids[0][2])->status, OperationStatus::ok);
+    EXPECT_TRUE(world.at(0).idle());
+    // The tensors may be gone from now on; requests under way complete all the same.
+    const std::size_t posted = world.sums().log.size();
+    for (auto& each : x[0]) each.clear(), each.shrink_to_fit();
+    world.run();
+    for (std::size_t i = posted; i < world.sums().log.size(); ++i) EXPECT_NE(world.sums().log[i].rank, 0u);
+    const JobRank told = GetParam() == 2 ? 2 : 3;  // one that is gone hears nothing
+    for (JobRank r = 1; r < told; ++r) {
+      for (const OperationId id : ids[r]) ASSERT_NE(world.result(r, id), nullptr) << "rank " << r << " hangs";
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Sums, Endings, ::testing::Range(0, 4));
+
+TEST(Sums, ARequestThatFailsIsNamed) {
+  World world(2, 5, sums());
+  world.create_all(1);
+  std::vector<float> x(100, 1.0f);
+  const OperationId id = world.start(0, 1, all_reduce(DataType::float32, x, x));
+  world.at(0).on_sum(world.sums().log.at(0).sum.id, WriteStatus::retry_exceeded);
+  ASSERT_NE(world.result(0, id), nullptr);
+  EXPECT_EQ(world.result(0, id)->status, OperationStatus::peer_failed);
+  EXPECT_THAT(world.result(0, id)->message, HasSubstr("a sum in the network failed: retry_exceeded"));
+}
+
+TEST(Sums, AnOverflowThatExponentsExcludeIsAnError) {
+  World world(2, 5, sums());
+  world.create_all(1);
+  std::vector<float> x(kValues, 1.0f);
+  const OperationId id = world.start(0, 1, all_reduce(DataType::float32, x, x));
+  // The network answers by itself: the head's sum is twice its words.
+  const Sum head = world.sums().log.at(0).sum;
+  std::uint8_t* result = world.staging(0) + head.result_offset;
+  for (std::uint32_t at = head.framing; at < head.length; at += 4) {
+    std::int32_t word;
+    std::memcpy(&word, head.local + at, 4);
+    word *= 2;
+    std::memcpy(result + at, &word, 4);
+  }
+  result[0] = 1;
+  world.at(0).on_sum(head.id, WriteStatus::ok);
+  const Sum values = world.sums().log.at(1).sum;
+  (world.staging(0) + values.result_offset)[0] = static_cast<std::uint8_t>(Sum::kOverflowed);
+  world.at(0).on_sum(values.id, WriteStatus::ok);
+  ASSERT_NE(world.result(0, id), nullptr);
+  EXPECT_EQ(world.result(0, id)->status, OperationStatus::protocol);
+  EXPECT_THAT(world.result(0, id)->message, HasSubstr("left the range of an int32"));
+}
+
+TEST(Sums, CompletionsOfRequestsThatAreNotThereAreCounted) {
+  World world(2, 5, sums());
+  world.at(0).on_sum(1, WriteStatus::ok);
+  world.create_all(1);
+  world.at(0).on_sum(99, WriteStatus::ok);
+  EXPECT_EQ(world.counter(0, "sum_strays"), 1u);
+}
+
+// --- layout --------------------------------------------------------------------------------------
+
+TEST(Sums, TheirAreaLiesBehindTheSlotsAndMovesNothing) {
+  const StagingLayout without({.ranks = 3});
+  const StagingLayout with({.ranks = 3, .sum_slots = 7, .sum_values = 256, .sum_window = 256});
+  EXPECT_EQ(without.total_bytes(), with.sums_at());
+  EXPECT_EQ(without.sums_bytes(), 0u);
+  EXPECT_EQ(with.sum_chunk(), 64u);
+  EXPECT_EQ(with.sums_bytes(), 7u * 2 * (64 + 64 * 1024));
+  EXPECT_EQ(with.sum_result(6) + 64 + 64 * 1024, with.total_bytes());
+  EXPECT_EQ(without.send_slot(2, 15, 7), with.send_slot(2, 15, 7));
+}
+
+TEST(Sums, ALayoutOutOfRangeIsRefusedByName) {
+  const auto refused = [](StagingConfig config) {
+    try {
+      StagingLayout layout(config);
+    } catch (const std::invalid_argument& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refused({.ranks = 2, .sum_slots = 65, .sum_values = 64, .sum_window = 1}), HasSubstr("sum_slots"));
+  EXPECT_THAT(refused({.ranks = 2, .sum_slots = 1, .sum_values = 100, .sum_window = 1}), HasSubstr("sum_values"));
+  EXPECT_THAT(refused({.ranks = 2, .sum_slots = 1, .sum_values = 64, .sum_window = 0}), HasSubstr("sum_window"));
+  EXPECT_THAT(refused({.ranks = 2, .sum_slots = 1, .sum_values = 64, .sum_window = 32769}), HasSubstr("sum_window"));
+}
+
+TEST(Sums, LengthsAloneCannotBeSummed) {
+  EXPECT_THROW(World(2, 1, sums(), false), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace loomnet::testing
