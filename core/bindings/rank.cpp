@@ -78,7 +78,8 @@ void bind_testing(py::module_& m) {
   auto t = m.def_submodule("testing", "What only tests use.");
   py::class_<LoopbackNic>(t, "LoopbackNic",
                           "A NIC for tests: moves writes between local ranks by memcpy, at once.")
-      .def(py::init<std::uint32_t, std::uint32_t>(), py::arg("world"), py::arg("channels") = 1)
+      .def(py::init<std::uint32_t, std::uint32_t, bool>(), py::arg("world"), py::arg("channels") = 1,
+           py::arg("sums") = false)
       .def("start", &LoopbackNic::start)
       .def("stop", &LoopbackNic::stop, py::call_guard<py::gil_scoped_release>())
       .def("fds",
@@ -113,6 +114,14 @@ void bind_testing(py::module_& m) {
              return out;
            },
            py::arg("rank"), "[(kind, status, at_ns, value, a, b)] since the last call.")
+      .def("take_sum_attributes",
+           [](LoopbackNic& nic, std::uint32_t r) {
+             py::typing::List<py::typing::Tuple<py::int_, py::int_, py::int_>> out;
+             for (const auto& a : nic.take_sum_attributes(r)) out.append(py::make_tuple(a.sequence, a.layer, a.priority));
+             return out;
+           },
+           py::arg("rank"), "[(sequence, layer, priority)] of the rank's parts of sums since the last call.")
+      .def_property_readonly("sums", &LoopbackNic::sums, "Parts of sums that were added.")
       .def_property_readonly("all_waiting", &LoopbackNic::all_waiting)
       .def_property_readonly("bytes", &LoopbackNic::bytes);
 }

@@ -21,7 +21,8 @@ void bind_rank_bridge(py::module_& m) {
       .def(
           py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world,
                       std::uint32_t slots, std::uint32_t payload, std::uint32_t channels,
-                      std::uint32_t job) {
+                      std::uint32_t job, std::uint32_t sum_slots, std::uint32_t sum_values,
+                      std::uint32_t sum_window, std::uint32_t sum_scale) {
             rank::Geometry g;
             g.rank = rank;
             g.world = world;
@@ -29,15 +30,17 @@ void bind_rank_bridge(py::module_& m) {
             g.slots = slots;
             g.slot_payload = payload;
             g.slot_channels = channels;
-            g.staging_bytes =
-                StagingLayout(
-                    {.ranks = world, .slots = slots, .slot_payload = payload, .channels = channels})
-                    .total_bytes();
+            g.sum_slots = sum_slots;
+            g.sum_values = sum_values;
+            g.sum_window = sum_window;
+            g.sum_scale = sum_scale;
+            g.staging_bytes = StagingLayout(rank::staging_of(g)).total_bytes();
             return new RankBridge(n, host, g, JobId{job});
           }),
           py::keep_alive<1, 2>(), py::arg("network"), py::arg("host"), py::kw_only(),
           py::arg("rank"), py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768,
-          py::arg("channels") = 16, py::arg("job") = 0)
+          py::arg("channels") = 16, py::arg("job") = 0, py::arg("sum_slots") = 0,
+          py::arg("sum_values") = 0, py::arg("sum_window") = 0, py::arg("sum_scale") = 0)
       .def(
           "fds",
           [](const RankBridge& b) {
@@ -46,6 +49,8 @@ void bind_rank_bridge(py::module_& m) {
           "(memory, engine's eventfd), to be inherited by the rank's process.")
       .def("bind", &RankBridge::bind, py::arg("peer"), py::arg("qp"), py::arg("key") = 1,
            "Requests to `peer` go by this queue pair; `key` is the peer's RankBridge.key.")
+      .def("bind_sum", &RankBridge::bind_sum, py::arg("qp"),
+           "Parts of sums go by this queue pair, for a rank with `sum_slots`.")
       .def_property_readonly(
           "client", [](const RankBridge& b) { return static_cast<std::uint32_t>(b.client()); },
           "The rank's number among the clients of its host's NIC.")
@@ -89,6 +94,8 @@ void bind_rank_bridge(py::module_& m) {
                              "Polls of the rank that found nothing.")
       .def_property_readonly("strays", [](RankBridge& b) { return b.port().strays(); },
                              "Threads that began to communicate while the rank counted as waiting.")
+      .def_property_readonly("sum_overflows", [](RankBridge& b) { return b.port().sum_overflows(); },
+                             "Blocks of the rank's sums with a value or a sum beyond the range of an int32.")
       .def_property_readonly("quiescent", [](RankBridge& b) { return b.port().quiescent(); })
       .def_property_readonly("finished_works", &RankBridge::finished_works)
       .def_property_readonly("failed_works", &RankBridge::failed_works)

@@ -363,6 +363,7 @@ void CollectiveExecutor::on_peer_failure(JobRank peer, const std::string& reason
   impl_->deliver();
 }
 
+std::uint64_t CollectiveExecutor::sum_overflows() const { return impl_->sum_counters_.overflows; }
 bool CollectiveExecutor::idle() const { return impl_->idle(); }
 bool CollectiveExecutor::quiescent() const { return impl_->channels_.in_flight() == 0; }
 

@@ -91,6 +91,8 @@ class CollectiveExecutor {
   // Every posted write has completed: only then may the rank leave without hurting its peers.
   bool quiescent() const;
   void counters(std::vector<CollectiveCounter>& out) const;
+  // Blocks of sums with a value, or a sum, beyond the range of an int32.
+  std::uint64_t sum_overflows() const;
 
  private:
   class Impl;

@@ -39,6 +39,11 @@ void RankBridge::bind(std::uint32_t peer, QpNumber qp, std::uint32_t key) {
   port_.bind(peer, 0, qp, key);
 }
 
+void RankBridge::bind_sum(QpNumber qp) {
+  nic_.clients().own(qp, {job_, client_});
+  port_.bind_sum(qp, region_.key);
+}
+
 bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
   std::array<RankWork, 64> batch;
   std::array<rank::MarkEntry, 64> marks;

@@ -39,6 +39,9 @@ class RankBridge final : public NicClient {
   // Requests to `peer` go by this queue pair to the region of this key, the peer's staging memory.
   // Throws std::invalid_argument where the queue pair is another job's or another client's.
   void bind(std::uint32_t peer, QpNumber qp, std::uint32_t key = 1);
+  // Parts of sums go by this queue pair, and results to the rank's own staging memory. Throws as bind() does,
+  // and where the geometry has no sums.
+  void bind_sum(QpNumber qp);
 
   // Takes what the rank has posted and marked; true if there was anything. Marks carry the rank's
   // monotonic clock: `wall_ns` is that clock's reading at `now` (0 on the virtual clock, where a

@@ -7,6 +7,7 @@ namespace {
 
 constexpr std::uint32_t kMaxEntries = 1u << 20;
 constexpr std::uint64_t kMaxStaging = 1ull << 40;
+constexpr std::uint32_t kMaxSumSlots = 64, kMaxSumWindow = 32768;  // as StagingLayout has it
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
@@ -28,6 +29,11 @@ bool make_layout(const Geometry& g, Layout& layout, std::string_view& why) {
   if (g.rank >= g.world) return why = "rank", false;
   if (g.channels == 0 || g.channels > kMaxChannels) return why = "channels", false;
   if (g.staging_bytes > kMaxStaging) return why = "staging_bytes", false;
+  if (g.sum_slots > kMaxSumSlots) return why = "sum_slots", false;
+  if (g.sum_slots != 0) {
+    if (g.sum_values != 64 && g.sum_values != 128 && g.sum_values != 256) return why = "sum_values", false;
+    if (g.sum_window == 0 || g.sum_window > kMaxSumWindow) return why = "sum_window", false;
+  }
   const std::uint32_t capacity[kRings] = {g.submissions, g.completions, g.arrivals, g.marks,
                                           g.notices};
   constexpr std::size_t entry[kRings] = {sizeof(Submission), sizeof(CompletionEntry),

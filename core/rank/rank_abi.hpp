@@ -10,7 +10,7 @@
 namespace loomnet::rank {
 
 inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
-inline constexpr std::uint32_t kAbiVersion = 4;
+inline constexpr std::uint32_t kAbiVersion = 5;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMaxWorld = 4096;  // below 2^16, see NoticeKind::came
@@ -54,13 +54,18 @@ struct Geometry {
   std::uint32_t slots = 8;
   std::uint32_t slot_payload = 32768;
   std::uint32_t slot_channels = 16;
+  std::uint32_t sum_slots = 0;  // 0: the network makes no sums
+  std::uint32_t sum_values = 0;
+  std::uint32_t sum_window = 0;
+  std::uint32_t sum_scale = 0;
   std::uint32_t staging_key = 1;  // under which the rank's own NIC knows the staging area
   std::uint64_t staging_bytes = 0;
 };
-static_assert(sizeof(Geometry) == 56);
+static_assert(sizeof(Geometry) == 72);
 
-// Rank to NIC: one write. Offsets count from the start of a staging area: the rank's own for
-// `local_offset`, the peer's for `remote_offset`. The remote key is the NIC's to know.
+// Rank to NIC: one write, or one part of a sum (kSumOpcode). Offsets count from the start of a staging area:
+// the rank's own for `local_offset`, the peer's for `remote_offset`. The remote key is the NIC's to know.
+// A sum's result goes to the rank's own staging area, and its peer is the rank itself.
 struct Submission {
   std::uint64_t id;
   std::uint64_t local_offset;  // kNoData: lengths only
@@ -75,14 +80,15 @@ struct Submission {
   float loss_tolerance;
   std::uint16_t channel;
   std::uint16_t layer;
-  std::uint8_t opcode;         // loomnet::Opcode
+  std::uint8_t opcode;         // loomnet::Opcode or kSumOpcode
   std::uint8_t priority;
   std::uint8_t reserved[6];    // 0
 };
 static_assert(sizeof(Submission) == 96);
 inline constexpr std::uint64_t kNoData = ~0ull;
+inline constexpr std::uint8_t kSumOpcode = 0x80;
 
-// NIC to rank: a write of this rank ended.
+// NIC to rank: a write of this rank ended, or a part of a sum: its peer is the rank itself.
 struct CompletionEntry {
   std::uint64_t id;
   std::int64_t at_ps;
@@ -195,8 +201,10 @@ struct RankWords {
   // Virtual clock: emulated times at which a rank that waits wants to be woken; kNoAlarm: none. The first
   // is of time limits and pauses that the script asked for, the second of limits that it did not choose.
   alignas(kCacheLine) std::atomic<std::int64_t> alarm_ps, limit_ps;
-  // Polls that found nothing; threads that began to communicate while the rank counted as waiting.
+  // Of the rank's whole life. Polls that found nothing; threads that began to communicate while the rank counted as waiting.
   alignas(kCacheLine) std::atomic<std::uint64_t> polls, strays;
+  // Blocks of sums with a value, or a sum, beyond the range of an int32.
+  std::atomic<std::uint64_t> sum_overflows;
 };
 inline constexpr std::int64_t kNoAlarm = 0x7fff'ffff'ffff'ffff;
 

@@ -7,13 +7,6 @@
 namespace loomnet::rank {
 namespace {
 
-StagingConfig staging_of(const Geometry& g) {
-  return {.ranks = g.world,
-          .slots = g.slots,
-          .slot_payload = g.slot_payload,
-          .channels = g.slot_channels};
-}
-
 std::string describe_gone(const NoticeEntry& n) {
   const auto reason = static_cast<GoneReason>(n.reason);
   return (reason == GoneReason::exited ? "has " : "was ") + std::string(to_string(reason));
@@ -75,8 +68,35 @@ void RankClient::post(JobRank peer, const Write& w) {
       .priority = w.attributes.priority,
       .reserved = {}};
   to.next_out = static_cast<std::uint16_t>((to.next_out + 1) % memory_.geometry().channels);
+  submit(s);
+}
+
+void RankClient::post_sum(const Sum& sum) {
+  submit({.id = sum.id,
+          .local_offset = static_cast<std::uint64_t>(sum.local - staging_),
+          .remote_offset = sum.result_offset,
+          .posted_ns = monotonic_ns(),
+          .step_offset = 0,
+          .step_bytes = 0,
+          .peer = rank(),
+          .length = sum.length,
+          .immediate = 0,
+          .framing = sum.framing,
+          .communicator = sum.attributes.communicator,
+          .sequence = sum.attributes.sequence,
+          .ring_step = 0,
+          .tag = sum.attributes.tag,
+          .loss_tolerance = 0,
+          .channel = 0,
+          .layer = sum.attributes.layer,
+          .opcode = kSumOpcode,
+          .priority = sum.attributes.priority,
+          .reserved = {}});
+}
+
+void RankClient::submit(const Submission& s) {
   ++writes_;
-  bytes_ += w.length;
+  bytes_ += s.length;
   if (!backlog_.empty() || !push(s)) backlog_.push_back(s);
 }
 
@@ -151,7 +171,9 @@ bool RankClient::poll(CollectiveExecutor* executor) {
         return true;
       }
       if (outstanding_ > 0) --outstanding_;
-      if (executor) {
+      if (executor && c.peer == rank()) {
+        executor->on_sum(c.id, static_cast<WriteStatus>(c.status));
+      } else if (executor) {
         executor->on_completion(c.peer, c.id, static_cast<WriteStatus>(c.status), missing);
       }
     }

@@ -31,6 +31,7 @@ class RankClient final : public Verbs {
   // Verbs. Writes go over the queue pairs to the peer in turn, and the peer takes them in the same
   // turn. Every write carries an immediate, so the peer sees on each queue pair how many have come.
   void post(JobRank peer, const Write& write) override;
+  void post_sum(const Sum& sum) override;
 
   // Reads all that the NIC wrote and feeds `executor` (null: nothing uses the NIC). True if there
   // was anything. Notices are read first and acted on last: what a peer sent before it left counts.
@@ -86,6 +87,7 @@ class RankClient final : public Verbs {
   void fail(CollectiveExecutor* executor, const std::string& reason);
   void show();
   void drain_backlog();
+  void submit(const Submission& s);
   bool push(const Submission& s);
 
   Memory& memory_;

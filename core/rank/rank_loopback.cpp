@@ -16,11 +16,19 @@ namespace {
 QpNumber qp_of(std::uint32_t peer, std::uint16_t channel) {
   return 16 + peer * kMaxChannels + channel;
 }
+constexpr QpNumber kSumQp = 8;
+
+// Small, so that tests of few values have several fragments and several windows.
+StagingConfig staging_for(std::uint32_t world, bool sums) {
+  StagingConfig config{.ranks = world, .slots = 4, .slot_payload = 16384, .channels = 16};
+  if (sums) config.sum_slots = 7, config.sum_values = 64, config.sum_window = 8;
+  return config;
+}
 
 }  // namespace
 
-LoopbackNic::LoopbackNic(std::uint32_t world, std::uint32_t channels)
-    : layout_({.ranks = world, .slots = 4, .slot_payload = 16384, .channels = 16}),
+LoopbackNic::LoopbackNic(std::uint32_t world, std::uint32_t channels, bool sums)
+    : layout_(staging_for(world, sums)),
       meetings_(world, kMaxCommunicatorId + 1) {
   for (std::uint32_t r = 0; r < world; ++r) {
     hosts_.push_back(std::make_unique<Host>(Geometry{.rank = r,
@@ -30,11 +38,15 @@ LoopbackNic::LoopbackNic(std::uint32_t world, std::uint32_t channels)
                                                      .slots = layout_.slots(),
                                                      .slot_payload = layout_.slot_payload(),
                                                      .slot_channels = layout_.channels(),
+                                                     .sum_slots = layout_.config().sum_slots,
+                                                     .sum_values = layout_.config().sum_values,
+                                                     .sum_window = layout_.config().sum_window,
                                                      .staging_bytes = layout_.total_bytes()}));
     for (std::uint32_t peer = 0; peer < world; ++peer) {
       if (peer == r) continue;
       for (std::uint16_t c = 0; c < channels; ++c) hosts_[r]->port.bind(peer, c, qp_of(peer, c), 1);
     }
+    if (sums) hosts_[r]->port.bind_sum(kSumQp, 1);
   }
 }
 
@@ -130,7 +142,56 @@ Missing LoopbackNic::copy(const WorkRequest& r, std::uint8_t* target) {
   return missing;
 }
 
+std::vector<Attributes> LoopbackNic::take_sum_attributes(std::uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(hosts_.at(rank)->sum_attributes, {});
+}
+
+// The oldest part of every rank, while all ranks have one. Parts of different shapes never make a sum.
+bool LoopbackNic::add_sums(Picoseconds now) {
+  bool any = false;
+  const auto ready = [this] {
+    const WorkRequest* first = hosts_[0]->sums.empty() ? nullptr : &hosts_[0]->sums.front();
+    return first && std::all_of(hosts_.begin(), hosts_.end(), [&](const auto& host) {
+             return !host->sums.empty() && host->sums.front().length == first->length &&
+                    host->sums.front().framing == first->framing;
+           });
+  };
+  for (; ready(); any = true, ++sums_added_) {
+    const std::uint32_t framing = hosts_[0]->sums.front().framing, length = hosts_[0]->sums.front().length;
+    std::vector<std::int8_t> exponents(framing, Sum::kOverflowed);
+    std::vector<std::uint32_t> words((length - framing) / 4);
+    for (const auto& host : hosts_) {
+      const std::uint8_t* local = host->sums.front().local;
+      for (std::uint32_t d = 0; d < framing; ++d) {
+        const auto exponent = static_cast<std::int8_t>(local[d]);
+        const bool finite = exponent != Sum::kNotFinite && exponents[d] != Sum::kNotFinite;
+        exponents[d] = finite ? std::max(exponents[d], exponent) : Sum::kNotFinite;
+      }
+      for (std::size_t i = 0; i < words.size(); ++i) {
+        std::uint32_t word;
+        std::memcpy(&word, local + framing + 4 * i, 4);
+        words[i] += word;
+      }
+    }
+    for (const auto& host : hosts_) {
+      const WorkRequest request = host->sums.front();
+      host->sums.pop_front();
+      std::uint8_t* to = host->port.resolve(request.remote_address, length);
+      std::memcpy(to, exponents.data(), framing);
+      if (!words.empty()) std::memcpy(to + framing, words.data(), 4 * words.size());
+      host->port.complete({.qp = kSumQp, .id = request.id, .length = length}, now);
+    }
+  }
+  return any;
+}
+
 void LoopbackNic::move(Host& from, const RankWork& work, Picoseconds now) {
+  if (work.qp == kSumQp) {
+    from.sums.push_back(work.request);
+    from.sum_attributes.push_back(work.request.attributes);
+    return;
+  }
   Host& to = *hosts_[work.peer];
   const WorkRequest& r = work.request;
   Status status = Status::ok;
@@ -192,6 +253,7 @@ bool LoopbackNic::pass(Picoseconds now) {
       tell_gone(host->port.rank(), GoneReason::exited);
     }
   }
+  busy |= add_sums(now);
   for (const auto& [rank, notice] : meetings_.settle()) hosts_[rank]->port.notify(notice);
   bool waiting = !busy;
   for (auto& host : hosts_) waiting = waiting && host->port.quiescent();

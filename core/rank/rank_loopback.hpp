@@ -1,11 +1,12 @@
 // A NIC for tests: one thread that moves writes between the memories of local ranks by memcpy, in
-// order and at once. Real processes run over it without privilege, network or clock. It is compiled
+// order and at once, and adds their parts of sums. Real processes run over it without privilege, network or clock. It is compiled
 // into the module (_core.testing), because tests/python start PyTorch ranks against an installed
 // module and compile nothing themselves.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,8 +22,9 @@ namespace loomnet::rank {
 
 class LoopbackNic {
  public:
-  // `channels`: queue pairs per peer. Throws what Memory::create throws.
-  explicit LoopbackNic(std::uint32_t world, std::uint32_t channels = 1);
+  // `channels`: queue pairs per peer. `sums`: the ranks have queue pairs for sums. Throws what Memory::create
+  // throws.
+  explicit LoopbackNic(std::uint32_t world, std::uint32_t channels = 1, bool sums = false);
   ~LoopbackNic();  // stop()
   LoopbackNic(const LoopbackNic&) = delete;
   LoopbackNic& operator=(const LoopbackNic&) = delete;
@@ -49,6 +51,10 @@ class LoopbackNic {
   // its last idle moment).
   bool all_waiting() const { return all_waiting_.load(); }
   std::uint64_t bytes() const { return bytes_.load(); }
+  // Parts of sums that have been added, those of one rank.
+  std::uint64_t sums() const { return sums_added_.load(); }
+  // What a rank's parts of sums stated, in order.
+  std::vector<Attributes> take_sum_attributes(std::uint32_t rank);
 
  private:
   struct Host {
@@ -63,10 +69,13 @@ class LoopbackNic {
     bool told_gone = false;
     std::vector<RankWork> held;  // while the wire is stalled
     std::vector<MarkEntry> marks;
+    std::deque<WorkRequest> sums;  // posted, and not yet by all others
+    std::vector<Attributes> sum_attributes;
   };
   void run();
   bool pass(Picoseconds now);
   void move(Host& from, const RankWork& work, Picoseconds now);
+  bool add_sums(Picoseconds now);
   Missing copy(const WorkRequest& request, std::uint8_t* target);
   void tell_gone(std::uint32_t rank, GoneReason reason);
 
@@ -78,7 +87,7 @@ class LoopbackNic {
   bool stalled_ = false;
   std::uint32_t packet_ = 4096, lose_every_ = 0, until_loss_ = 0;
   std::atomic<bool> stop_{false}, all_waiting_{false};
-  std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<std::uint64_t> bytes_{0}, sums_added_{0};
   std::thread thread_;
 };
 

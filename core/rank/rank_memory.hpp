@@ -9,9 +9,22 @@
 #include <string>
 #include <utility>
 
+#include "collective/staging.hpp"
 #include "rank/rank_abi.hpp"
 
 namespace loomnet::rank {
+
+// The executor's view of a geometry.
+inline StagingConfig staging_of(const Geometry& g) {
+  return {.ranks = g.world,
+          .slots = g.slots,
+          .slot_payload = g.slot_payload,
+          .channels = g.slot_channels,
+          .sum_slots = g.sum_slots,
+          .sum_values = g.sum_values,
+          .sum_window = g.sum_window,
+          .sum_scale = g.sum_scale};
+}
 
 // A file descriptor that closes itself.
 class Descriptor {

@@ -25,6 +25,7 @@ std::string_view to_string(RankFault fault) {
     case RankFault::completion_ring_full: return "completion queue overrun";
     case RankFault::arrival_ring_full: return "arrival queue overrun";
     case RankFault::notice_ring_full: return "notice queue overrun";
+    case RankFault::bad_sum: return "malformed part of a sum";
     case RankFault::end_of_time: return "more emulated compute time than the clock can count";
   }
   return "unknown";
@@ -45,6 +46,13 @@ RankPort::RankPort(const rank::Memory& memory, rank::Waker& rank_wake)
                memory.geometry().notices),
       targets_(std::size_t{memory.geometry().world} * memory.geometry().channels) {
   routes_.reserve(targets_.size());
+  if (memory.geometry().sum_slots == 0) return;
+  const StagingLayout layout(rank::staging_of(memory.geometry()));
+  if (layout.total_bytes() > memory.geometry().staging_bytes) {
+    throw std::invalid_argument("memory of a rank: staging area smaller than its part for sums");
+  }
+  sums_begin_ = layout.sums_at();
+  sums_end_ = sums_begin_ + layout.sums_bytes();
 }
 
 void RankPort::bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp,
@@ -57,6 +65,13 @@ void RankPort::bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp,
   routes_[qp] = {peer, channel};
 }
 
+void RankPort::bind_sum(QpNumber qp, std::uint32_t key) {
+  if (sums_end_ == 0) throw std::invalid_argument("bind_sum: the geometry has no sums");
+  if (qp == 0) throw std::invalid_argument("bind_sum: qp");
+  sums_ = {qp, key};
+  routes_[qp] = {rank(), 0};
+}
+
 namespace {
 
 // The bytes behind the framing lie within the ring step, where there is one.
@@ -65,9 +80,50 @@ bool step_sound(const Submission& s) {
   return s.step_offset <= s.step_bytes && s.length - s.framing <= s.step_bytes - s.step_offset;
 }
 
+// What a transport may rely on: whole int32 behind the framing, which has a byte for each fragment or none; or
+// framing alone.
+bool sum_sound(const Submission& s, std::uint32_t fragment_values) {
+  if (s.length == 0 || s.framing > s.length || (s.length - s.framing) % 4 != 0) return false;
+  const std::uint32_t values = (s.length - s.framing) / 4;
+  const std::uint32_t fragments = values / fragment_values + (values % fragment_values != 0);
+  return s.framing == 0 || s.framing >= fragments;
+}
+
+// The rank's clock may read anything: this saturates rather than overflows.
+Picoseconds posted_at(const Submission& s) {
+  return nanoseconds(std::clamp<std::int64_t>(s.posted_ns, 0, kNever.count / 1000));
+}
+
 }  // namespace
 
+RankFault RankPort::check_sum(const Submission& s, RankWork& out) const {
+  constexpr std::uint8_t none[sizeof s.reserved] = {};
+  const bool plain = s.peer == rank() && s.channel == 0 && s.immediate == 0 && s.ring_step == 0 &&
+                     s.step_offset == 0 && s.step_bytes == 0 && s.loss_tolerance == 0 &&
+                     std::ranges::equal(s.reserved, none);
+  if (sums_.qp == 0 || !plain || !sum_sound(s, memory_.geometry().sum_values)) return RankFault::bad_sum;
+  const std::uint8_t* local = resolve_sum(s.local_offset, s.length);
+  if (!local || !resolve_sum(s.remote_offset, s.length)) return RankFault::out_of_region;
+  out.peer = s.peer;
+  out.channel = 0;
+  out.qp = sums_.qp;
+  out.request = {.id = s.id,
+                 .local = local,
+                 .remote_address = s.remote_offset,
+                 .remote_key = sums_.remote_key,
+                 .length = s.length,
+                 .framing = s.framing,
+                 .attributes = {.communicator = s.communicator,
+                                .sequence = s.sequence,
+                                .tag = s.tag,
+                                .layer = s.layer,
+                                .priority = s.priority},
+                 .posted = posted_at(s)};
+  return RankFault::none;
+}
+
 RankFault RankPort::check(const Submission& s, RankWork& out) const {
+  if (s.opcode == rank::kSumOpcode) return check_sum(s, out);
   const auto& g = memory_.geometry();
   constexpr std::uint8_t none[sizeof s.reserved] = {};
   if (s.channel >= g.channels ||
@@ -104,9 +160,7 @@ RankFault RankPort::check(const Submission& s, RankWork& out) const {
                                 .loss_tolerance = s.loss_tolerance,
                                 .layer = s.layer,
                                 .priority = s.priority},
-                 // Saturates rather than overflows: the rank may write any number here.
-                 .posted = nanoseconds(
-                     std::clamp<std::int64_t>(s.posted_ns, 0, kNever.count / 1000))};
+                 .posted = posted_at(s)};
   return RankFault::none;
 }
 
@@ -265,6 +319,11 @@ std::uint8_t* RankPort::resolve(std::uint64_t offset, std::uint64_t length) cons
   const std::uint64_t bytes = memory_.geometry().staging_bytes;
   if (offset > bytes || length > bytes - offset) return nullptr;
   return reinterpret_cast<std::uint8_t*>(memory_.staging().data()) + offset;
+}
+
+const std::uint8_t* RankPort::resolve_sum(std::uint64_t offset, std::uint64_t length) const {
+  if (offset < sums_begin_ || offset > sums_end_ || length > sums_end_ - offset) return nullptr;
+  return resolve(offset, length);
 }
 
 bool RankPort::announce_sleep() {

@@ -22,7 +22,7 @@ enum class RankFault : std::uint32_t {
   ring_index,             // a ring word went backwards or past its capacity
   bad_descriptor,         // reserved bits, opcode, channel, framing or an attribute out of range
   unknown_peer,           // no such rank, itself, or no queue pair bound to it
-  out_of_region,          // local bytes outside the staging area
+  out_of_region,          // local bytes outside the staging area, or bytes of a sum outside its part for sums
   bad_mark,               // unknown mark, or a step past kMaxStep
   bad_state,              // state word makes no sense
   flooded,                // more requests outstanding than completions fit, or too many marks
@@ -30,11 +30,12 @@ enum class RankFault : std::uint32_t {
   arrival_ring_full,      // the rank does not read its arrivals
   notice_ring_full,       // the rank does not read its notices
   end_of_time,            // it computes past what the clock can count
+  bad_sum,                // a sum where there are none, of an impossible shape, or with a field that sums lack
 };
 std::string_view to_string(RankFault fault);
 
 struct RankWork {
-  std::uint32_t peer = 0;
+  std::uint32_t peer = 0;  // the rank itself: a part of a sum
   std::uint16_t channel = 0;
   QpNumber qp = 0;
   // `local` points into the rank's staging area; `posted` is on its own clock; Attributes::job is not set.
@@ -57,6 +58,10 @@ class RankPort {
   // Names the queue pair that carries (peer, channel) and the key under which the peer's NIC lets
   // this rank write. Throws std::invalid_argument out of range.
   void bind(std::uint32_t peer, std::uint16_t channel, QpNumber qp, std::uint32_t remote_key = 1);
+
+  // Names the queue pair that carries the rank's parts of sums, and the key under which the rank's own NIC
+  // writes results into the staging area. Throws std::invalid_argument where the geometry has no sums.
+  void bind_sum(QpNumber qp, std::uint32_t key);
 
   // Copies out, checks and resolves up to out.size() requests; stops at the first bad one.
   std::size_t poll(std::span<RankWork> out);
@@ -95,6 +100,9 @@ class RankPort {
   std::uint64_t state_word() const { return memory_.rank_words().state.load(std::memory_order_acquire); }
   std::uint64_t polls() const { return memory_.rank_words().polls.load(std::memory_order_relaxed); }
   std::uint64_t strays() const { return memory_.rank_words().strays.load(std::memory_order_relaxed); }
+  std::uint64_t sum_overflows() const {
+    return memory_.rank_words().sum_overflows.load(std::memory_order_relaxed);
+  }
   std::uint64_t outstanding() const { return outstanding_; }
   const Counters& counters() const { return counters_; }
 
@@ -108,6 +116,9 @@ class RankPort {
     std::uint32_t remote_key = 0;
   };
   RankFault check(const rank::Submission& s, RankWork& out) const;
+  RankFault check_sum(const rank::Submission& s, RankWork& out) const;
+  // Bytes [offset, offset + length) of the part for sums, or null.
+  const std::uint8_t* resolve_sum(std::uint64_t offset, std::uint64_t length) const;
   bool alive();
   bool indices_sound();
   void fail(RankFault fault);
@@ -120,6 +131,8 @@ class RankPort {
   rank::RingProducer<rank::ArrivalEntry> arrivals_;
   rank::RingProducer<rank::NoticeEntry> notices_;
   std::vector<Target> targets_;  // [peer * channels + channel]
+  Target sums_;
+  std::uint64_t sums_begin_ = 0, sums_end_ = 0;  // of the staging area
   std::unordered_map<QpNumber, Route> routes_;
   std::uint64_t outstanding_ = 0;
   RankFault fault_ = RankFault::none;

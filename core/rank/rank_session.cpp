@@ -456,7 +456,10 @@ void RankSession::progress() {
   std::unique_lock lock(mutex_);
   progress_tid_ = ThreadProbe::self();
   while (!stop_) {
-    if (client_.poll(&executor_)) last_event_ps_ = now_ps();
+    if (client_.poll(&executor_)) {
+      last_event_ps_ = now_ps();
+      memory_.rank_words().sum_overflows.store(executor_.sum_overflows(), std::memory_order_relaxed);
+    }
     expire();
     expire_departed();
     end_blocks();

@@ -1,5 +1,6 @@
 // Fuzzes the NIC's side of a rank's shared memory: whatever the rank wrote there, requests that get
-// through lie inside its region, name a bound queue pair and state attributes within their ranges. Missing
+// through lie inside its region, name a bound queue pair and state attributes within their ranges. Parts of sums
+// lie inside the part of the region for sums, and a transport can cut them into fragments. Missing
 // bytes that a rank takes for sound lie within their write.
 #include <array>
 #include <cstdint>
@@ -26,6 +27,17 @@ void check(const WorkRequest& r) {
   }
 }
 
+void check_sum(const WorkRequest& r, const std::uint8_t* staging, const StagingLayout& layout) {
+  if (!r.local || r.local < staging + layout.sums_at()) std::abort();
+  if (r.remote_key != 2 || r.remote_address < layout.sums_at() ||
+      r.remote_address + r.length > layout.total_bytes()) {
+    std::abort();
+  }
+  const std::uint32_t values = (r.length - r.framing) / 4;
+  if (r.length == 0 || (r.length - r.framing) % 4 != 0 || r.attributes.loss_tolerance != 0) std::abort();
+  if (values != 0 && r.framing != 0 && std::uint64_t{r.framing} * 64 < values) std::abort();
+}
+
 // Any 24 bytes, as the NIC might write them.
 Missing check_missing(const std::uint8_t* data, std::uint32_t length) {
   Missing missing;
@@ -42,12 +54,16 @@ Missing check_missing(const std::uint8_t* data, std::uint32_t length) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  auto memory = rank::Memory::create({.rank = 0, .world = 3, .submissions = 8, .completions = 8,
-                                      .arrivals = 8, .marks = 8, .notices = 8,
-                                      .staging_bytes = 4096});
+  rank::Geometry geometry{.rank = 0, .world = 3, .submissions = 8, .completions = 8, .arrivals = 8, .marks = 8,
+                          .notices = 8, .slots = 1, .slot_payload = 64, .slot_channels = 1, .sum_slots = 2,
+                          .sum_values = 64, .sum_window = 8};
+  const StagingLayout layout(rank::staging_of(geometry));
+  geometry.staging_bytes = layout.total_bytes();
+  auto memory = rank::Memory::create(geometry);
   rank::WakeWord wake(memory.engine_words().rank_wake);
   RankPort port(memory, wake);
   port.bind(1, 0, 16);
+  port.bind_sum(17, 2);
   std::array<RankWork, 16> batch;
   std::array<rank::MarkEntry, 16> marks;
   auto* entries = memory.ring_entries(rank::kSubmissions);
@@ -69,11 +85,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (std::size_t i = 0; i < n; ++i) {
       const WorkRequest& r = batch[i].request;
       const auto* begin = reinterpret_cast<const std::uint8_t*>(memory.staging().data());
-      if (batch[i].qp != 16) std::abort();
+      const bool sum = batch[i].qp == 17;
+      if (!sum && batch[i].qp != 16) std::abort();
       check(r);
-      if (r.local && (r.local < begin || r.local + r.length > begin + 4096)) std::abort();
+      if (r.local && (r.local < begin || r.local + r.length > begin + geometry.staging_bytes)) std::abort();
+      if (sum) check_sum(r, begin, layout);
       const Missing missing = check_missing(data + at - sizeof(Missing), r.length);
-      port.complete({.qp = 16, .id = r.id, .length = r.length, .missing = missing}, {});
+      port.complete({.qp = batch[i].qp, .id = r.id, .length = r.length, .missing = missing}, {});
     }
     port.poll_marks(marks);
     port.arrived({.qp = 16, .length = 1}, {});

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "clock/random.hpp"
+#include "rank/rank_wire.hpp"
 
 namespace loomnet {
 namespace {
@@ -26,56 +27,9 @@ using rank::MarkEntry;
 using rank::Memory;
 using rank::NoticeEntry;
 using rank::Submission;
+using testing::small;
 
-Geometry small() {
-  return {.rank = 0, .world = 3, .channels = 2, .submissions = 8, .completions = 8,
-          .arrivals = 8, .marks = 8, .notices = 8, .staging_bytes = 8192};
-}
-
-// The rank's side, driven by hand through the raw rings.
-class Wire : public ::testing::Test {
- protected:
-  explicit Wire(const Geometry& g = small())
-      : memory(Memory::create(g)),
-        seen(Memory::attach(memory.fd())),
-        wake(seen.engine_words().rank_wake),
-        port(memory, wake),
-        submissions(seen.ring_words(rank::kSubmissions), seen.ring_entries(rank::kSubmissions),
-                    g.submissions),
-        marks(seen.ring_words(rank::kMarks), seen.ring_entries(rank::kMarks), g.marks),
-        completions(seen.ring_words(rank::kCompletions), seen.ring_entries(rank::kCompletions),
-                    g.completions),
-        arrivals(seen.ring_words(rank::kArrivals), seen.ring_entries(rank::kArrivals), g.arrivals),
-        notices(seen.ring_words(rank::kNotices), seen.ring_entries(rank::kNotices), g.notices) {
-    port.bind(1, 0, 10, 77);
-    port.bind(1, 1, 11, 77);
-    port.bind(2, 0, 20, 77);
-  }
-
-  static Submission good(std::uint64_t id = 1) {
-    return {.id = id, .local_offset = 128, .remote_offset = 256, .posted_ns = 5, .peer = 1,
-            .length = 64, .immediate = 9, .opcode = 1};
-  }
-  void post(const Submission& s) {
-    ASSERT_TRUE(submissions.push(s));
-    submissions.publish();
-  }
-  RankFault after(const Submission& s) {
-    post(s);
-    EXPECT_EQ(port.poll(batch), 0u);
-    return port.fault();
-  }
-
-  Memory memory, seen;
-  rank::WakeWord wake;
-  RankPort port;
-  rank::RingProducer<Submission> submissions;
-  rank::RingProducer<MarkEntry> marks;
-  rank::RingConsumer<CompletionEntry> completions;
-  rank::RingConsumer<ArrivalEntry> arrivals;
-  rank::RingConsumer<NoticeEntry> notices;
-  std::array<RankWork, 16> batch;
-};
+class Wire : public testing::RankWire {};
 
 TEST_F(Wire, AWorkRequestArrivesCheckedAndResolved) {
   post(good(42));
