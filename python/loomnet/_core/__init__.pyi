@@ -676,10 +676,19 @@ class RankBridge:
         slot_payload: int = 32768,
         channels: int = 16,
         job: int = 0,
+        sum_slots: int = 0,
+        sum_values: int = 0,
+        sum_window: int = 0,
+        sum_scale: int = 0,
     ) -> None: ...
     def bind(self, peer: int, qp: int, key: int = 1) -> None:
         """
         Requests to `peer` go by this queue pair; `key` is the peer's RankBridge.key.
+        """
+
+    def bind_sum(self, qp: int) -> None:
+        """
+        Parts of sums go by this queue pair, for a rank with `sum_slots`.
         """
 
     def fds(self) -> tuple[int, int]:
@@ -741,6 +750,12 @@ class RankBridge:
     def strays(self) -> int:
         """
         Threads that began to communicate while the rank counted as waiting.
+        """
+
+    @property
+    def sum_overflows(self) -> int:
+        """
+        Blocks of the rank's sums with a value or a sum beyond the range of an int32.
         """
 
     @property

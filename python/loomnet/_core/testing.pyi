@@ -11,7 +11,7 @@ class LoopbackNic:
     A NIC for tests: moves writes between local ranks by memcpy, at once.
     """
 
-    def __init__(self, world: int, channels: int = 1) -> None: ...
+    def __init__(self, world: int, channels: int = 1, sums: bool = False) -> None: ...
     def fault(self, rank: int) -> str: ...
     def fds(self, rank: int) -> tuple[int, int]:
         """
@@ -37,7 +37,17 @@ class LoopbackNic:
         [(kind, status, at_ns, value, a, b)] since the last call.
         """
 
+    def take_sum_attributes(self, rank: int) -> list[tuple[int, int, int]]:
+        """
+        [(sequence, layer, priority)] of the rank's parts of sums since the last call.
+        """
+
     @property
     def all_waiting(self) -> bool: ...
     @property
     def bytes(self) -> int: ...
+    @property
+    def sums(self) -> int:
+        """
+        Parts of sums that were added.
+        """
