@@ -178,7 +178,7 @@ bool LoopbackNic::add_sums(Picoseconds now) {
       const WorkRequest request = host->sums.front();
       host->sums.pop_front();
       std::uint8_t* to = host->port.resolve(request.remote_address, length);
-      std::memcpy(to, exponents.data(), framing);
+      std::copy(exponents.begin(), exponents.end(), to);
       if (!words.empty()) std::memcpy(to + framing, words.data(), 4 * words.size());
       host->port.complete({.qp = kSumQp, .id = request.id, .length = length}, now);
     }

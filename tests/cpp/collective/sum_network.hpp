@@ -168,7 +168,7 @@ class SumNetwork {
     if (corrupt_ != 0 && !sum.empty()) sum[0] ^= std::exchange(corrupt_, 0);
     std::uint8_t* to = r.staging + request.sum.result_offset;
     if (framed && request.sum.framing != 0) to[own.number] = static_cast<std::uint8_t>(finite ? exponent : Sum::kNotFinite);
-    std::memcpy(to + own.at, sum.data(), own.bytes);
+    if (!sum.empty()) std::memcpy(to + own.at, sum.data(), own.bytes);
     r.open.erase(n);
     r.fragments[n].held = true;
     while (r.base < r.fragments.size() && r.fragments[r.base].held) ++r.base;
