@@ -211,6 +211,13 @@ void bind_network(py::module_& m) {
           py::arg("planes") = std::vector<Plane>{},
           "The paths of one end of a queue pair are these from now on; rows and planes as in connect_qp.")
       .def(
+          "set_trees",
+          [](Network& n, NodeId host, QpNumber qp, std::vector<std::vector<std::uint16_t>> trees) {
+            n.nic(host).set_trees(qp, std::move(trees), n.now());
+          },
+          py::arg("host"), py::arg("qp"), py::arg("trees"),
+          "The trees of a queue pair's group are these from now on; as connect_qp's group has them.")
+      .def(
           "set_local_link",
           [](Network& n, NodeId host, std::uint64_t rate, std::int64_t delay) {
             n.nic(host).set_local_link({{rate}, ps(delay)});

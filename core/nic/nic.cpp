@@ -78,14 +78,26 @@ void Nic::set_local_link(const LocalLinkConfig& config) {
   find_alone();
 }
 
-void Nic::set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) {
+Transport& Nic::connected_by(QpNumber qp, const char* what) {
   Transport* by = clients_.transport_of(qp);
   if (!by) {
-    throw std::invalid_argument("set_paths: host " + std::to_string(host_) + " has no queue pair " +
-                                std::to_string(qp));
+    throw std::invalid_argument(std::string(what) + ": host " + std::to_string(host_) +
+                                " has no queue pair " + std::to_string(qp));
   }
+  return *by;
+}
+
+void Nic::set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) {
+  Transport& by = connected_by(qp, "set_paths");
   now_ = now;
-  by->on_paths(qp, std::move(planes), now);
+  by.on_paths(qp, std::move(planes), now);
+  settle(now);
+}
+
+void Nic::set_trees(QpNumber qp, std::vector<std::vector<std::uint16_t>> trees, Picoseconds now) {
+  Transport& by = connected_by(qp, "set_trees");
+  now_ = now;
+  by.on_trees(qp, std::move(trees), now);
   settle(now);
 }
 

@@ -75,6 +75,8 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
                std::string_view transport = {});
   // A queue pair goes by other paths from now on; see Transport::on_paths.
   void set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now);
+  // As Transport::on_trees.
+  void set_trees(QpNumber qp, std::vector<std::vector<std::uint16_t>> trees, Picoseconds now);
   void post(QpNumber qp, WorkRequest request, Picoseconds now);
   // A frame of the host's kernel wants out by `port`.
   void from_kernel(PlanePort port, PacketPtr packet, Picoseconds now);
@@ -126,6 +128,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
 
   Transport* transport_for(const Packet& packet);
   Transport& carrier_of(QpNumber qp);
+  Transport& connected_by(QpNumber qp, const char* what);
   void obey_pause(std::uint16_t port, const Packet& packet, Picoseconds now);
   void settle(Picoseconds now);  // after every call into the transport
   void send(PlanePort port, Picoseconds now);

@@ -220,6 +220,9 @@ class Transport {
   // std::invalid_argument naming the field; the old paths stay then. A transport that chooses no path
   // has nothing to do.
   virtual void on_paths(QpNumber, std::vector<PlanePaths>, Picoseconds) {}
+  // The trees that join a queue pair's group are others, as QpConfig::group::trees has them. Throws
+  // std::invalid_argument.
+  virtual void on_trees(QpNumber, std::vector<std::vector<std::uint16_t>>, Picoseconds) {}
   virtual void on_deadline(Picoseconds now) = 0;
   // The port's link is free for a packet of this class: control is asked before data.
   virtual Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) = 0;

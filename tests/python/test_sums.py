@@ -131,3 +131,46 @@ def test_jobs_without_sums_refuse_them():
         ln.run(star(), ln.AllReduce("1 MB", allreduce="ina", server="h99"))
     with pytest.raises(ln.UsageError, match="option hop is set by the run"):
         star(hop=3)
+
+
+def long(policy="esa", **more):
+    return ln.AllReduce("100 kB", repeat=300, allreduce="ina", **more)
+
+
+@pytest.mark.parametrize("policy", ["esa", "atp"])
+@pytest.mark.parametrize("what, planes", [
+    ("p0.spine*", 2), ("p0.leaf0", 2), ("p0.leaf1", 2), ("h1--p0.leaf1", 2), ("h0--p0.leaf0", 2),
+    ("p0.spine0", 1), ("p0.leaf1--p0.spine*", 2)])
+def test_a_job_moves_to_a_tree_that_is_left(tmp_path, policy, what, planes):
+    """A switch dies, the port of the server's host, that of a worker's, or a link of the tree."""
+    fabric = clos(policy, planes)
+    make = ln.down if "--" in what else ln.kill
+    fault = make(what, at=ln.step(50), duration="20 ms", phase="cut")
+    r = go(tmp_path, fabric, long(), [fault], reroute_delay="1 ms", ina={"rto_first": 10**9})
+    assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 300
+    assert r["cut.recovery_s"] is not None and r["cut.recovery_s"] < 0.02
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_switch_that_reboots_makes_no_wrong_sum(tmp_path, policy):
+    fault = ln.kill("p0.leaf0", at=ln.step(20), duration="2 ms", reboot="1 ms", phase="dead")
+    r = go(tmp_path, star(policy), long(stall_timeout="1 s"), [fault],
+           ina={"rto_first": 10**9, "switchml_timeout": 10**9})
+    assert r.data.wrong == 0
+    if policy == "switchml":  # it forgot whom it had answered
+        assert r.data.ended in ("finished", "stalled")
+    else:
+        assert r["errors"] == 0 and len(r.data.iterations) == 300
+
+
+def test_a_job_that_has_ended_leaves_its_slots_to_others(tmp_path):
+    """Job a ends with partial sums in switches: its stop lets nothing new begin, and job b, which
+    needs every slot, is as fast as alone."""
+    fabric = ln.star(hosts=8, rate="10 Gb/s", delay="1 us")
+    fabric.program("*", "aggregate", policy="atp", pool=16 * 1056)
+    jobs = [ln.AllReduce("200 kB", repeat=2, ranks=4, allreduce="ina", name="a"),
+            ln.AllReduce("200 kB", repeat=20, ranks=4, allreduce="ina", name="b")]
+    r = go(tmp_path, fabric, jobs, ina={"window": 64, "rto_first": 10**9})
+    switch = r.job("b").switch("p0.leaf0")
+    assert r.job("b").data.wrong == 0 and r["b.errors"] == 0
+    assert {row["job"] for row in switch.snapshot()["slots"] if row["state"]} <= {2}

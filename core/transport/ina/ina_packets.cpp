@@ -1,5 +1,6 @@
 // Packets in and out of a NIC's members, their timers and counters.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <stdexcept>
 
@@ -13,7 +14,7 @@ constexpr std::size_t kAhead = 4;  // packets that wait for a port while others'
 
 }  // namespace
 
-void InaTransport::on_packet(PlanePort, PacketPtr packet, Picoseconds now) {
+void InaTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now) {
   const std::optional<Inbound> in = parse(*packet);
   if (!in) {
     ++drop_format_;
@@ -31,6 +32,7 @@ void InaTransport::on_packet(PlanePort, PacketPtr packet, Picoseconds now) {
   if ((ip[1] >> 4 & 3) == 3) header.flags |= AGGREGATE_ECN;  // marked behind the last switch
   Member& m = *members_[at];
   if (m.server) {
+    if (type == AGGREGATE_RESEND && header.source < m.asked_by.size()) m.asked_by[header.source] = port;
     m.server->on_packet(header, in->payload, now);
   } else {
     take(m, m.each_worker([&](auto& w) { return w.on_packet(header, in->payload, now); }));
@@ -52,6 +54,15 @@ void InaTransport::on_deadline(Picoseconds now) {
 void InaTransport::on_port(PlanePort port, bool up, Picoseconds) {
   up_ = up ? up_ | 1u << port : up_ & ~(1u << port);
   if (up) sink_.port_ready(port);
+  // What waited for the port is lost with it, and its senders' timers send it again.
+  for (Ring<PacketPtr>* ring : {&control_[port], &data_[port]}) {
+    for (; !up && !ring->empty(); ring->pop()) ++drop_no_port_;
+  }
+  for (const auto& m : members_) {
+    for (const PlanePort other : m->ports) {
+      if (m->wants()) sink_.port_ready(other);
+    }
+  }
 }
 
 void InaTransport::settle(Member& m, std::uint32_t index, Picoseconds) {
@@ -94,18 +105,39 @@ PacketPtr InaTransport::packet_of(Member& m, const Outgoing& out) {
   return packet;
 }
 
+std::optional<PlanePort> InaTransport::route(const Member& m, Outgoing& out) const {
+  const PlanePort tree = m.port_of(out.sequence);
+  PlanePort port = tree;
+  if (m.server && out.header.flags & AGGREGATE_UNICAST) {
+    port = m.asked_by[static_cast<std::size_t>(std::countr_zero(out.header.workers))];
+  }
+  for (std::size_t i = 0; !(up_ >> port & 1); ++i) {
+    if (i == m.ports.size()) return std::nullopt;
+    port = m.ports[i];
+  }
+  // Another tree's slots would keep it from the others': it goes past all memory to the server.
+  if (port != tree && out.header.type == AGGREGATE_DATA && options_.scheme != AGGREGATE_SWITCHML) {
+    out.header.type = AGGREGATE_RESEND;
+  }
+  return port;
+}
+
 void InaTransport::stage(Member& m, Picoseconds now) {
   // One at a time: a packet whose port has enough to send waits with the member.
-  while (m.wants()) {
+  while (m.wants() && !m.ports.empty()) {
     for (const PlanePort port : m.ports) {
-      if (data_[port].size() >= kAhead) return;
+      if (data_[port].size() >= kAhead && up_ >> port & 1) return;
     }
-    const std::optional<Outgoing> out = m.each([&](auto& each) { return each.pull(now); });
+    std::optional<Outgoing> out = m.each([&](auto& each) { return each.pull(now); });
     if (!out) return;
-    const PlanePort port = m.port_of(out->sequence);
-    auto& ring = out->header.type == AGGREGATE_NAK ? control_[port] : data_[port];
+    const std::optional<PlanePort> port = route(m, *out);
+    if (!port) {
+      ++drop_no_port_;  // its sender's timer sends it again
+      continue;
+    }
+    auto& ring = out->header.type == AGGREGATE_NAK ? control_[*port] : data_[*port];
     ring.push(packet_of(m, *out));
-    sink_.port_ready(port);
+    sink_.port_ready(*port);
   }
 }
 
@@ -165,6 +197,7 @@ void InaTransport::counters(std::vector<TransportCounter>& out) const {
   }
   out.push_back({"drop_format", drop_format_});
   out.push_back({"drop_group", drop_group_});
+  out.push_back({"drop_no_port", drop_no_port_});
   out.push_back({"place_refused", place_refused_});
 }
 

@@ -39,9 +39,7 @@ void InaTransport::connect(const QpConfig& config, Picoseconds) {
     refuse("QpConfig.group.group: " + std::to_string(group.group) + " has a member here already");
   }
   auto m = std::make_unique<Member>();
-  for (PlanePort p = 0; p < config.planes.size() && p < ports_; ++p) {
-    if (!config.planes[p].uplinks.empty()) m->ports.push_back(p);
-  }
+  m->ports = ports_of(config.planes);
   if (m->ports.empty()) refuse("QpConfig.planes: ina needs at least one plane");
   InaOptions options = options_;
   if (group.window) options.window = group.window;
@@ -64,6 +62,26 @@ void InaTransport::connect(const QpConfig& config, Picoseconds) {
   by_number_.add(config.local, index);
   by_job_.add(key, index);
   members_.push_back(std::move(m));
+}
+
+std::vector<PlanePort> InaTransport::ports_of(const std::vector<PlanePaths>& planes) const {
+  std::vector<PlanePort> found;
+  for (PlanePort p = 0; p < planes.size() && p < ports_; ++p) {
+    if (!planes[p].uplinks.empty()) found.push_back(p);
+  }
+  return found;
+}
+
+// Where no plane has a tree any more the member waits.
+void InaTransport::on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) {
+  Member& m = member(qp);
+  m.ports = ports_of(planes);
+  settle(m, by_number_.find(qp), now);
+}
+
+void InaTransport::on_trees(QpNumber qp, std::vector<std::vector<std::uint16_t>> trees, Picoseconds) {
+  Member& m = member(qp);
+  if (m.server) m.server->set_trees(std::move(trees));
 }
 
 InaTransport::Member& InaTransport::member(QpNumber qp) {

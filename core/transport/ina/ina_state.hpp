@@ -24,6 +24,8 @@ struct InaTransport::Member {
   std::vector<PlanePort> ports;  // of its trees: fragment n travels by number n mod trees
   std::variant<std::monostate, Worker, SwitchMlWorker> worker;
   std::unique_ptr<ParameterServer> server;
+  // Of a server: the port by which each worker's last RESEND came, where its answers go.
+  std::array<PlanePort, AGGREGATE_MAX_WORKERS> asked_by{};
   std::deque<Request> requests;  // from the oldest that is not complete
   std::size_t feeding = 0;       // of `requests`: the first not submitted to its end
 

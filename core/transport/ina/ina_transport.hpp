@@ -44,6 +44,8 @@ class InaTransport final : public Transport {
   void on_post(QpNumber qp, const WorkRequest& request, Picoseconds now) override;
   void on_packet(PlanePort port, PacketPtr packet, Picoseconds now) override;
   void on_port(PlanePort port, bool up, Picoseconds now) override;
+  void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
+  void on_trees(QpNumber qp, std::vector<std::vector<std::uint16_t>> trees, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
   Picoseconds next_deadline() const override { return deadlines_.next(); }
@@ -58,6 +60,7 @@ class InaTransport final : public Transport {
   struct Request;
   struct Member;
   Member& member(QpNumber qp);
+  std::vector<PlanePort> ports_of(const std::vector<PlanePaths>& planes) const;
   void feed(Member& m);
   void take(Member& m, const Received& got);
   void placed(Request& r, bool ok);
@@ -65,6 +68,8 @@ class InaTransport final : public Transport {
   // Lets the member's next packets out, as far as their ports take them.
   void stage(Member& m, Picoseconds now);
   PacketPtr packet_of(Member& m, const Outgoing& out);
+  // The port that a packet leaves by; changes a worker's DATA into a RESEND where it is not its tree's.
+  std::optional<PlanePort> route(const Member& m, Outgoing& out) const;
   void settle(Member& m, std::uint32_t index, Picoseconds now);
 
   TransportSink& sink_;
@@ -78,7 +83,7 @@ class InaTransport final : public Transport {
   std::array<Ring<PacketPtr>, kMaxPlanes> control_, data_;  // of a port, ready to leave
   TimerHeap deadlines_;  // by member
   std::size_t open_ = 0;  // requests
-  std::uint64_t drop_format_ = 0, drop_group_ = 0, place_refused_ = 0;
+  std::uint64_t drop_format_ = 0, drop_group_ = 0, drop_no_port_ = 0, place_refused_ = 0;
 };
 
 }  // namespace loomnet::ina

@@ -245,6 +245,13 @@ std::optional<Outgoing> ParameterServer::pull(Entry& entry, Picoseconds now) {
   return std::nullopt;
 }
 
+void ParameterServer::set_trees(std::vector<std::vector<std::uint16_t>> trees) {
+  InaJob job = job_;
+  job.trees = std::move(trees);
+  check(job, options_);
+  job_ = std::move(job);
+}
+
 const std::vector<std::uint16_t>& ParameterServer::hops_of(Sequence n) const {
   static const std::vector<std::uint16_t> none;
   if (job_.trees.empty()) return none;

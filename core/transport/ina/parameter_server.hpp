@@ -19,6 +19,9 @@ class ParameterServer {
   // `number`: of options.servers; fragment n is this server's if n mod servers is its number.
   ParameterServer(const InaOptions& options, const InaJob& job, unsigned number = 0);
 
+  // Reminders go to these switches from now on. Throws std::invalid_argument.
+  void set_trees(std::vector<std::vector<std::uint16_t>> trees);
+
   void on_packet(const aggregate_header& header, Bytes payload, Picoseconds now);
   void on_deadline(Picoseconds now);
   Picoseconds deadline() const { return timers_.next(); }
@@ -82,7 +85,7 @@ class ParameterServer {
   std::optional<Outgoing> pull(Entry& entry, Picoseconds now);
 
   const InaOptions options_;
-  const InaJob job_;
+  InaJob job_;
   const unsigned number_;
   const Sequence first_;
   const std::int64_t window_;

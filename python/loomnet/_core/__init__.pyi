@@ -487,6 +487,16 @@ class Network:
 
     def set_tables(self, node: EngineNode, tables: TableBatch) -> None: ...
     def set_transport(self, host: EngineNode, name: str, options: dict) -> None: ...
+    def set_trees(
+        self,
+        host: EngineNode,
+        qp: int,
+        trees: collections.abc.Sequence[collections.abc.Sequence[int]],
+    ) -> None:
+        """
+        The trees of a queue pair's group are these from now on; as connect_qp's group has them.
+        """
+
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
     def switch_snapshot(self, node: EngineNode) -> dict:
         """

@@ -133,6 +133,9 @@ class LiveClock:
     def apply(self, changes: Iterable[Change]) -> None:
         self.network.apply(changes)
 
+    def forget(self, asked: JobRequest) -> None:
+        self.network.forget(asked)
+
     def run_counters(self, asked: JobRequest) -> dict[str, int]:
         return self.live.run_counters(self.engine.nodes(asked.hosts), asked.number)
 

@@ -153,7 +153,9 @@ class LiveNetwork:
             elif isinstance(change, RouteChange | SwitchChange):
                 if isinstance(change, SwitchChange):
                     self._reboot(change.node)
-                self._set_tables(self.engine.tables_after(change))
+                with self.held() if self.engine.sums is not None else contextlib.nullcontext():
+                    batches = self.engine.tables_after(change)  # hosts' sums may move with it
+                self._set_tables(batches)
             # A phase is of the report alone, and panels are refused on this clock.
             elif not isinstance(change, PhaseChange | CircuitChange):
                 assert_never(change)
@@ -197,6 +199,10 @@ class LiveNetwork:
                 yield
             finally:
                 self.live.resume()
+
+    def forget(self, asked: JobRequest) -> None:
+        """The job is over: switches sum for it no more, and its slots are free."""
+        self._set_tables(self.engine.forget_sums(asked))
 
     def _set_tables(self, batches: list[tuple[SwitchPlan, Any]]) -> None:
         for switch, tables in batches:

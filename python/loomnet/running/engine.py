@@ -163,6 +163,8 @@ class Engine:
         self._circuits = Circuits(plan, single=cutting) if plan.panels else None
         # Of two hosts: the queue pairs of the first to the second.
         self._between: dict[tuple[int, int], list[int]] = {}
+        # Of each job whose sums switches make: its workers' queue pairs and its server's.
+        self._summing: dict[int, list[tuple[EngineNode, int]]] = {}
         if isinstance(plan, PartialPlan):
             self._wire_by_tier(plan)
         else:
@@ -298,6 +300,8 @@ class Engine:
         """Which switches get which tables by this change."""
         if isinstance(change, RouteChange):
             self._routes = change.tables
+            if self.sums is not None:
+                self._move_sums(self.sums.rerouted(change.tables))
             changed = [switch for switch in self.plan.switches if switch.number not in self._dead]
         else:
             changed = [switch for switch in self.plan.switches if switch.number == change.node]
@@ -423,15 +427,33 @@ class Engine:
             node = self._node[host]
             number = own if rank is None else self.network.reserve_qps(node, 1)
             self._flow += 1
-            # A plane without a tree has no paths.
-            rows = [([], -1, [0] if plane in job.planes else [], 0, 1, 1.0)
-                    for plane in range(self.plan.planes)]
+            rows = job.paths(self.plan.planes)
             self.network.connect_qp(
                 node, number, server, own, self._flow, rows, rows, job=asked.number,
                 transport="ina", group=job.member(rank))
+            self._summing.setdefault(asked.number, []).append((node, number))
             if rank is not None:
                 numbers.append(number)
         return numbers
+
+    def _move_sums(self, jobs: Iterable[int]) -> None:
+        """Hosts of these jobs send by the trees that they have now."""
+        assert self.sums is not None
+        for number in jobs:
+            job = self.sums.jobs[number]
+            for node, qp in self._summing.get(number, ()):
+                self.network.set_paths(node, qp, job.paths(self.plan.planes))
+                self.network.set_trees(node, qp, job.hops)
+
+    def forget_sums(self, asked: JobRequest) -> list[tuple[SwitchPlan, _core.TableBatch]]:
+        """The job is over: tables of its switches without it, so that its slots are free."""
+        if self.sums is None or (job := self.sums.jobs.pop(asked.number, None)) is None:
+            return []
+        trees = {node for tree in job.trees for node in tree.places}
+        return [(switch, self.tables(switch, self._routes.switch(switch.number) if self._routes
+                                     else switch.routes))
+                for switch in self.plan.switches
+                if switch.number in trees and switch.number not in self._dead]
 
     def connect_pair(self, asked: JobRequest, source: int, destination: int, least: int) -> int:
         """Connects a queue pair of a job between two hosts. Returns its number at the source,

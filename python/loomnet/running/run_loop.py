@@ -19,6 +19,7 @@ from loomnet.measures.switch_state import SwitchState, snapshot_times
 from loomnet.plans.model import SwitchPlan
 from loomnet.plugins.controllers import Event
 from loomnet.running.control import Control, Controls, Faults, Snapshots
+from loomnet.running.job_request import JobRequest
 from loomnet.running.observer import Observer
 from loomnet.running.play import FOREVER, Play, PlayClock, shifted
 from loomnet.running.recording import Recording
@@ -42,6 +43,9 @@ class Clock(PlayClock, Protocol):
         """Where nothing else is left to happen: lets time pass to then."""
         ...
     def apply(self, changes: Iterable[Change]) -> None: ...
+    def forget(self, asked: JobRequest) -> None:
+        """The job is over while others go on: switches hold nothing more for it."""
+        ...
     def queued(self, halves: Iterable[int]) -> list[int]:
         """Bytes that wait in the ports that send into these directions of the plan's links."""
         ...
@@ -146,6 +150,8 @@ class RunLoop:
         if play.ended is None:  # an error of ours is on its way up
             play.end("interrupted", None)
         play.end_ps = self.clock.now_ps
+        if self.running:
+            self.clock.forget(play.asked)
         self.control.faults_alone = True  # nothing of a user's may keep a process from being ended
         try:
             play.stop()

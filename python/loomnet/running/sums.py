@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loomnet.base.errors import UsageError
@@ -31,12 +31,17 @@ class SumJob:
 
     def member(self, worker: int | None) -> tuple[int, int, int | None, int, list[list[int]]]:
         """A worker's place in the group, or its server's, as connect_qp takes it."""
-        return (self.group, len(self.workers), worker, self.window,
-                [list(tree.hops) for tree in self.trees])
+        return self.group, len(self.workers), worker, self.window, self.hops
 
     @property
-    def planes(self) -> tuple[int, ...]:
-        return tuple(tree.plane for tree in self.trees)
+    def hops(self) -> list[list[int]]:
+        """Of each tree the switches that have slots."""
+        return [list(tree.hops) for tree in self.trees]
+
+    def paths(self, planes: int) -> list[Any]:
+        """Of each plane what connect_qp takes of its paths: a plane without a tree has none."""
+        mine = {tree.plane for tree in self.trees}
+        return [([], -1, [0] if plane in mine else [], 0, 1, 1.0) for plane in range(planes)]
 
 
 class Sums:
@@ -106,6 +111,17 @@ class Sums:
         found = (sum_tree(self.plan.topology, routes, number + 1, plane, workers, server,
                           self.pool.slots) for plane in range(self.plan.planes))
         return tuple(tree for tree in found if tree is not None)
+
+    def rerouted(self, routes: EcmpTables) -> list[int]:
+        """Moves every job to the trees that these routes leave; the jobs whose trees are others
+        now."""
+        moved = []
+        for number, job in self.jobs.items():
+            trees = self._trees(number, job.workers, job.server, routes)
+            if trees != job.trees:
+                self.jobs[number] = replace(job, trees=trees)
+                moved.append(number)
+        return moved
 
     def rows(self, switch: SwitchPlan) -> list[dict[str, Any]]:
         """A switch's rows: of each job whose tree it is on."""

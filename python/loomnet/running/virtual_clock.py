@@ -149,6 +149,10 @@ class VirtualClock:
     def apply(self, changes: Iterable[Change]) -> None:
         self.engine.apply(changes, self.network.now_ps)
 
+    def forget(self, asked: JobRequest) -> None:
+        for switch, tables in self.engine.forget_sums(asked):
+            self.network.set_tables(self.engine.node(switch.number), tables)
+
     def run_counters(self, asked: JobRequest) -> dict[str, int]:
         return self.engine.run_counters(asked)
 
