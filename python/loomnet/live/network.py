@@ -29,6 +29,7 @@ from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine, program_settings
+from loomnet.running.job_request import JobRequest
 
 GATEWAY_MAC = "02:00:00:00:00:01"
 
