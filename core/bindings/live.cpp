@@ -7,6 +7,7 @@
 #include "traffic/collective_traffic.hpp"
 #include "traffic/flow_traffic.hpp"
 #include "traffic/graph_traffic.hpp"
+#include "traffic/model_traffic.hpp"
 
 namespace py = pybind11;
 
@@ -66,6 +67,16 @@ py::typing::Dict<py::str, py::object> fidelity(LiveRun& run) {
   for (const NamedCount& c : f.counters) counters[py::str(c.name)] = c.value;
   out["counters"] = counters;
   return out;
+}
+
+// Of rank 0, and whether the job is done.
+template <class Traffic>
+std::tuple<std::vector<std::pair<std::int64_t, std::int64_t>>, bool> iterations_of(LiveRun& run, Traffic& traffic) {
+  return run.call([&] {
+    std::vector<std::pair<std::int64_t, std::int64_t>> done;
+    for (const auto& i : traffic.iterations(0)) done.emplace_back(i.begin.count, i.end.count);
+    return std::make_tuple(done, traffic.done());
+  });
 }
 
 }  // namespace
@@ -181,15 +192,12 @@ void bind_live(py::module_& m) {
           py::call_guard<Release>(), py::arg("bridge"), py::arg("step"))
       .def(
           "collective_state",
-          [](LiveRun& r, CollectiveTraffic& t) {
-            return r.call([&] {
-              std::vector<std::pair<std::int64_t, std::int64_t>> done;
-              for (const auto& i : t.iterations(0)) done.emplace_back(i.begin.count, i.end.count);
-              return std::make_tuple(done, t.done());
-            });
-          },
+          [](LiveRun& r, CollectiveTraffic& t) { return iterations_of(r, t); },
           py::call_guard<Release>(), py::arg("traffic"),
           "([(begin_ps, end_ps)] of rank 0's iterations, done) of a collective job.")
+      .def(
+          "collective_state", [](LiveRun& r, ModelTraffic& t) { return iterations_of(r, t); },
+          py::call_guard<Release>(), py::arg("traffic"))
       .def(
           "flows_done", [](LiveRun& r, FlowTraffic& t) { return r.call([&] { return t.done(); }); },
           py::call_guard<Release>(), py::arg("traffic"))

@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, m) {
   bind_congestion(m);
   bind_network(m);
   bind_traffic(m);
+  bind_model_traffic(m);
   bind_rank_bridge(m);
   bind_recorder(m);
 #ifdef LOOMNET_HAVE_LIVE

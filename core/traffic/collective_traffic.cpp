@@ -1,55 +1,37 @@
-// Members of a collective job: an executor each, posting to its host's emulated NIC.
+// Members of a collective job: an executor each, on its host's emulated NIC.
 #include "traffic/collective_traffic.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
-#include "traffic/sparse_memory.hpp"
+#include "traffic/nic_executor.hpp"
+#include "traffic/sum_client.hpp"
 
 namespace loomnet {
 
-class CollectiveTraffic::Member final : public NicClient, private Verbs, private OperationSink {
+class CollectiveTraffic::Member final : private NicExecutor::Sink, private SumClient::Sink {
  public:
   Member(CollectiveTraffic& job, JobRank rank)
-      : job_(job), rank_(rank), nic_(job.network_.nic(job.config_.hosts[rank])), meter_(nic_.meter(job.config_.job)) {
-    const std::uint64_t staging = job.layout_.total_bytes();
-    if (job.config_.payload) staging_ = SparseMemory(staging);
-    std::uint8_t* base = job.config_.payload ? staging_.data() : nullptr;
-    key_ = nic_.register_region(base, 0, staging, job.config_.job);
-    executor_ = std::make_unique<CollectiveExecutor>(
-        job.layout_, rank, base, static_cast<Verbs&>(*this), static_cast<OperationSink&>(*this),
-        job.config_.await_sends);
-    peers_.resize(job.config_.hosts.size());
-    std::vector<JobRank> all(peers_.size());
-    for (JobRank r = 0; r < all.size(); ++r) all[r] = r;
-    executor_->create(0, all);
-    client_ = nic_.clients().add(*this, job.config_.job, "collective");
-    flush(Picoseconds{});
-  }
-  ~Member() override {
-    sums_.reset();
-    nic_.clients().remove(client_);
-    nic_.deregister(key_);
-  }
+      : job_(job),
+        rank_(rank),
+        nic_(job.network_.nic(job.config_.hosts[rank])),
+        meter_(nic_.meter(job.config_.job)),
+        executor_(job.network_,
+                  {.job = job.config_.job, .host = job.config_.hosts[rank], .rank = rank,
+                   .payload = job.config_.payload, .await_sends = job.config_.await_sends},
+                  job.layout_, *this) {}
 
-  std::uint32_t key() const { return key_; }
-  void set_qp(JobRank peer, QpNumber qp) {
-    nic_.clients().own(qp, {job_.config_.job, client_});
-    peers_.at(peer) = qp;
-    if (qp >= by_qp_.size()) by_qp_.resize(qp + 1, kNobody);
-    by_qp_[qp] = peer;
-  }
+  NicExecutor& executor() { return executor_; }
   void set_sum_pair(QpNumber qp) {
     SumShape shape = *job_.config_.sums;
-    shape.members = static_cast<std::uint32_t>(peers_.size());
+    shape.members = static_cast<std::uint32_t>(job_.config_.hosts.size());
     shape.member = rank_;
-    sums_ = std::make_unique<SumPoster>(nic_, job_.config_.job, client_, qp, shape, job_.config_.payload);
+    sums_ = std::make_unique<SumClient>(nic_, job_.config_.job, qp, shape, job_.config_.payload, *this);
   }
   const std::vector<Iteration>& iterations() const { return iterations_; }
 
   void begin(Picoseconds now) {
-    now_ = now;
     began_ = now;
     meter_.begin(now);
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
@@ -59,45 +41,22 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     }
     if (sums_) {
       const auto repeat = static_cast<std::int64_t>(iterations_.size());
-      sums_->begin(iterations_.size(), job_.config_.bytes / 4 * 4, job_.config_.attributes, repeat, now);
+      sums_->poster().begin(iterations_.size(), job_.config_.bytes / 4 * 4, job_.config_.attributes, repeat, now);
       return;
     }
-    executor_->start(0, operation());
-    flush(now);
-  }
-
-  void on_completion(const Completion& c, Picoseconds now) override {
-    now_ = now;
-    if (sums_ && c.qp == sums_->qp()) {
-      if (const auto ended = sums_->on_completion(c, now)) summed(*ended);
-      return;
-    }
-    const JobRank peer = peer_of(c.qp);
-    if (peer == kNobody) return;
-    executor_->on_completion(peer, c.id, static_cast<WriteStatus>(c.status), c.missing);
-    flush(now);
-  }
-  void on_arrival(const Arrival& a, Picoseconds now) override {
-    now_ = now;
-    const JobRank peer = peer_of(a.qp);
-    if (peer == kNobody) return;
-    executor_->on_arrival(peer, a.immediate, a.length, a.missing);
-    flush(now);
+    executor_.start(operation(), now);
   }
 
  private:
-  static constexpr JobRank kNobody = ~0u;
-  JobRank peer_of(QpNumber qp) const { return qp < by_qp_.size() ? by_qp_[qp] : kNobody; }
-
   bool shifted() const { return job_.config_.shift != 0; }
   JobRank sender() const {
-    const auto n = static_cast<JobRank>(peers_.size());
+    const auto n = static_cast<JobRank>(job_.config_.hosts.size());
     return (rank_ + n - job_.config_.shift) % n;
   }
 
   // Integers whose sum over ranks is known: element i of rank r in repeat k is i + r + k.
   Operation operation() {
-    const auto n = static_cast<std::uint64_t>(peers_.size());
+    const auto n = static_cast<std::uint64_t>(job_.config_.hosts.size());
     Operation op;
     op.collective = job_.config_.collective;
     op.type = DataType::int32;
@@ -135,7 +94,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
 
   void check() {
     if (!job_.config_.payload) return;
-    const auto n = static_cast<std::int64_t>(peers_.size());
+    const auto n = static_cast<std::int64_t>(job_.config_.hosts.size());
     const auto k = static_cast<std::int64_t>(iterations_.size());
     const auto count = static_cast<std::int64_t>(output_.size());
     const std::int64_t block = count / n;
@@ -156,28 +115,26 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     }
   }
 
-  void post(JobRank peer, const Write& write) override { outbox_.push_back({peer, write}); }
-
-  void summed(const SumPoster::Ended& ended) {
-    job_.wrong_ += ended.wrong;
+  void ended(const SumPoster::Ended& tensor, Picoseconds now) override {
+    job_.wrong_ += tensor.wrong;
     OperationResult result;
-    if (ended.status != Status::ok) {
+    if (tensor.status != Status::ok) {
       result.status = OperationStatus::peer_failed;
-      result.message = "the sum failed: " + std::string(to_string(ended.status));
+      result.message = "the sum failed: " + std::string(to_string(tensor.status));
     } else {
       result.received.expected = result.received.delivered = job_.config_.bytes;
     }
-    finished({}, result);
+    finished(result, now);
   }
 
-  void finished(OperationId, const OperationResult& result) override {
+  void finished(const OperationResult& result, Picoseconds now) override {
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
       tap->work_ends(nic_.host(), static_cast<std::uint32_t>(job_.config_.job), iterations_.size(),
-                     job_.config_.bytes, result.status == OperationStatus::ok, now_);
+                     job_.config_.bytes, result.status == OperationStatus::ok, now);
     }
-    meter_.end(began_, now_, result.status == OperationStatus::ok ? job_.config_.bytes : 0);
+    meter_.end(began_, now, result.status == OperationStatus::ok ? job_.config_.bytes : 0);
     if (result.status != OperationStatus::ok) {
-      job_.failures_.push_back({rank_, now_, result.message});
+      job_.failures_.push_back({rank_, now, result.message});
       ++job_.finished_;
       job_.network_.events().stop();
       return;
@@ -185,7 +142,7 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     job_.expected_bytes_ += result.received.expected;
     job_.delivered_bytes_ += result.received.delivered;
     if (!sums_) check();
-    iterations_.push_back({began_, now_});
+    iterations_.push_back({began_, now});
     if (rank_ == 0) job_.network_.events().stop();  // run_until returns after every iteration
     const std::size_t k = iterations_.size() - 1;
     const Picoseconds gap = k < job_.config_.gaps.size() ? job_.config_.gaps[k] : job_.config_.compute;
@@ -193,80 +150,36 @@ class CollectiveTraffic::Member final : public NicClient, private Verbs, private
     // the next begins before `stop`. A rank behind it is never the one to begin a repeat.
     if (iterations_.size() > job_.decided_) {
       job_.decided_ = static_cast<std::uint32_t>(iterations_.size());
-      if (now_ + gap >= job_.config_.stop) job_.rounds_ = std::min(job_.rounds_, job_.decided_);
+      if (now + gap >= job_.config_.stop) job_.rounds_ = std::min(job_.rounds_, job_.decided_);
     }
     if (iterations_.size() == job_.rounds_) {
       if (++job_.finished_ == job_.members_.size()) job_.network_.events().stop();
       return;
     }
-    job_.network_.events().schedule(now_ + gap, job_.id_, rank_);
+    job_.network_.events().schedule(now + gap, job_.id_, rank_);
   }
 
-  void flush(Picoseconds now) {
-    if (flushing_) return;
-    flushing_ = true;
-    for (std::size_t i = 0; i < outbox_.size(); ++i) {
-      const auto [peer, write] = outbox_[i];
-      WorkRequest request;
-      request.id = write.id;
-      request.local = write.local;
-      request.remote_address = write.remote_offset;
-      request.remote_key = job_.staging_key(peer);
-      request.length = write.length;
-      request.immediate = write.immediate;
-      request.opcode = Opcode::write_with_immediate;
-      request.framing = write.framing;
-      request.attributes = write.attributes;
-      request.attributes.job = static_cast<std::uint32_t>(job_.config_.job);
-      nic_.post(peers_[peer], request, now);
-    }
-    outbox_.clear();
-    flushing_ = false;
-  }
-
-  struct Outgoing {
-    JobRank peer;
-    Write write;
-  };
   CollectiveTraffic& job_;
   JobRank rank_;
   Nic& nic_;
   WorkMeter& meter_;
-  ClientId client_{};
-  std::uint32_t key_ = 0;
-  SparseMemory staging_;
-  std::unique_ptr<CollectiveExecutor> executor_;
-  std::unique_ptr<SumPoster> sums_;
-  std::vector<QpNumber> peers_;
-  std::vector<JobRank> by_qp_;
-  std::vector<Outgoing> outbox_;
+  NicExecutor executor_;
+  std::unique_ptr<SumClient> sums_;
   std::vector<std::int32_t> input_, output_;
   std::vector<Iteration> iterations_;
-  Picoseconds now_{}, began_{};
-  bool flushing_ = false;
+  Picoseconds began_{};
 };
 
 namespace {
 
 constexpr std::uint64_t kMostSummedPayload = 512u << 20;
 
-// Of no slot is more needed than the longest transfer of the job, and of channels one: the job has
-// one communicator and no messages.
-StagingConfig staging_of(const CollectiveTrafficConfig& config) {
-  const std::uint64_t longest = (std::max<std::uint64_t>(config.bytes, 1) + 63) / 64 * 64;
-  return {.ranks = static_cast<std::uint32_t>(config.hosts.size()),
-          .slots = config.slots,
-          .slot_payload =
-              static_cast<std::uint32_t>(std::min<std::uint64_t>(config.slot_payload, longest)),
-          .channels = 1};
-}
-
 }  // namespace
 
 CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficConfig& config)
     : network_(network),
       config_(config),
-      layout_(staging_of(config)),
+      layout_(staging_layout(config.hosts.size(), config.bytes, config.slots, config.slot_payload)),
       id_(network.events().add(*this)),
       rounds_(config.repeat) {
   if (config.hosts.size() < 2) throw std::invalid_argument("collective: hosts must be two or more");
@@ -289,10 +202,12 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
 
 CollectiveTraffic::~CollectiveTraffic() = default;
 
-std::uint32_t CollectiveTraffic::staging_key(JobRank rank) const { return members_.at(rank)->key(); }
+std::uint32_t CollectiveTraffic::staging_key(JobRank rank) const {
+  return members_.at(rank)->executor().staging_key();
+}
 
 void CollectiveTraffic::set_queue_pair(JobRank rank, JobRank peer, QpNumber qp) {
-  members_.at(rank)->set_qp(peer, qp);
+  members_.at(rank)->executor().connect(peer, qp, staging_key(peer));
 }
 
 void CollectiveTraffic::set_sum_pair(JobRank rank, QpNumber qp) { members_.at(rank)->set_sum_pair(qp); }

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from loomnet.base import units as _units
     from loomnet.base.errors import LoomnetError as LoomnetError
     from loomnet.base.errors import UsageError as UsageError
-    from loomnet.base.later import ModelJob as ModelJob
     from loomnet.base.later import duplicate as duplicate
     from loomnet.base.later import mixnet as mixnet
     from loomnet.base.later import reorder as reorder
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from loomnet.jobs.model import ReduceScatter as ReduceScatter
     from loomnet.jobs.model import SendRecv as SendRecv
     from loomnet.jobs.model import TorchJob as TorchJob
+    from loomnet.jobs.model_job import ModelJob as ModelJob
     from loomnet.labs.lab import Lab as Lab
     from loomnet.labs.lab import run as run
     from loomnet.labs.open_lab import OpenLab as OpenLab
@@ -71,7 +71,7 @@ _HOMES = {
     "fabrics.clos": ("star", "dumbbell"),
     "base.units": ("Rate", "Time", "Size"),
     "base.errors": ("LoomnetError", "UsageError"),
-    "base.later": ("ModelJob", "duplicate", "mixnet", "reorder"),
+    "base.later": ("duplicate", "mixnet", "reorder"),
     "fabrics.model": ("Fabric", "from_networkx"),
     "fabrics.pfc": ("Pfc",),
     "fabrics.htsim_topology": ("from_htsim_topology",),
@@ -86,6 +86,7 @@ _HOMES = {
         "Reduce",
         "SendRecv",
     ),
+    "jobs.model_job": ("ModelJob",),
     "jobs.flows": ("Permutation", "Incast", "Flows"),
     "jobs.graphs": ("Trace",),
     "labs.lab": ("Lab", "run"),

@@ -17,6 +17,7 @@ from loomnet.base.errors import LoomnetError, UsageError
 from loomnet.fabrics.model import Fabric
 from loomnet.faults.model import Fault
 from loomnet.labs.lab import Lab
+from loomnet.plugins.priorities import Message
 from loomnet.running.record import Record
 from loomnet.sweeps.points import seeds_of
 
@@ -127,6 +128,13 @@ CALLS = {
     "Flows starts": (ln.Flows, {"sizes": "websearch", "count": 1, "starts": ["1 s"]}),
     "from_htsim": (ln.Flows.from_htsim, {"path": "none.cm"}),
     "Trace": (ln.Trace, {"path": "x.jsonl", "groups": "g.json", **COMMON}),
+    "ModelJob": (ln.ModelJob, {
+        "model": "vgg16", "iterations": 2, "workers": 2, "size": "1 MB", "compute": "1 ms",
+        "buckets": 2, "forward": 0.5, "jitter": 0.1, "scale": 2.0, "priority": "esa"}),
+    "ModelJob buckets": (ln.ModelJob, {"buckets": ["1 kB", "4 B"], "compute": "1 ms", **COMMON}),
+    "formula": (ln.plugin.formula, {"message": Message("a", 1, 2, 1, 0.5, 4, 1), "name": "esa"}),
+    "Message": (lambda **v: ln.plugin.formula(Message("a", 1, 2, 1, 0.5, 4, 1, **v)),
+                {"remaining_s": 1.0, "communication_ratio": 1.0}),
     "TorchJob": (ln.TorchJob, {
         "script": "t.py", "args": ["--x"], "compute": "1 ms", "log": r"(?P<step>\d+)", **COMMON,
         "map_backend": True, "until": "1 s", "env": {"A": "b"}}),

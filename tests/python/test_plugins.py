@@ -50,7 +50,7 @@ class Front(ln.plugin.Priority):
     """The layers at the input are needed first."""
 
     def priority(self, message):
-        return 0 if message.layer is None else 7 - min(message.layer, 7)
+        return 1 if message.layer is None else 255 - min(message.layer, 254)
 
 
 def fabric():
@@ -230,7 +230,10 @@ CONTROLLERS = {
 }
 PRIORITIES = {
     "a number out of range": ({"priority": lambda self, message: message.bytes},
-                              ["priority gave 67108864, which is no whole number from 0 to 7"]),
+                              ["priority gave 67108864, which is no whole number from 1 to 255"]),
+    "nothing": ({"priority": lambda self, message: 0}, ["priority gave 0, "]),
+    "a fact that may be missing": ({"priority": lambda self, message: int(message.remaining_s)},
+                                   ["priority raised TypeError"]),
     "a share": ({"priority": lambda self, message: message.progress},
                 ["gave 0.0, ", "gave 0.5, ", "gave 1.0, "]),
     "a truth value": ({"priority": lambda self, message: True}, ["priority gave True"]),

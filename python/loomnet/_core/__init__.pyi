@@ -16,6 +16,8 @@ from . import testing
 
 __all__: list[str] = [
     "AckSample",
+    "BucketFacts",
+    "BucketSums",
     "COLLECTIVES",
     "CollectiveTraffic",
     "CongestionEvent",
@@ -28,6 +30,7 @@ __all__: list[str] = [
     "LiveRun",
     "MARK_KINDS",
     "MAX_COMMUNICATOR_ID",
+    "ModelTraffic",
     "Network",
     "PerfettoWriter",
     "PluginError",
@@ -36,6 +39,7 @@ __all__: list[str] = [
     "RankSession",
     "RankWork",
     "Recorder",
+    "RingSums",
     "TableBatch",
     "VERSION",
     "VirtualRanks",
@@ -44,6 +48,7 @@ __all__: list[str] = [
     "congestion_controls",
     "forward_tables",
     "monotonic_ns",
+    "priority_of",
     "queue_disciplines",
     "register_congestion_control",
     "switch_programs",
@@ -670,6 +675,89 @@ class CollectiveTraffic:
     @property
     def wrong(self) -> int: ...
 
+class BucketSums:
+    """
+    How the gradients of a model job's buckets are summed.
+    """
+
+class RingSums(BucketSums):
+    def __init__(
+        self,
+        network: Network,
+        *,
+        job: int,
+        hosts: collections.abc.Sequence[EngineNode],
+        longest: int,
+        await_sends: bool = True,
+        slots: int = 8,
+        slot_payload: int = 65536,
+    ) -> None: ...
+    def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
+
+class BucketFacts:
+    """
+    What a priority is told of a bucket that is about to be summed.
+    """
+
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def communication_ratio(self) -> float: ...
+    @property
+    def iteration(self) -> int: ...
+    @property
+    def layer(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def progress(self) -> float: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def remaining_s(self) -> float: ...
+
+class ModelTraffic:
+    def __init__(
+        self,
+        network: Network,
+        sums: BucketSums,
+        *,
+        job: int,
+        hosts: collections.abc.Sequence[EngineNode],
+        buckets: collections.abc.Sequence[int],
+        iterations: int,
+        start_ps: int = 0,
+        stop_ps: int | None = None,
+        compute_ps: int = 0,
+        forward: float = 0.3333333333333333,
+        jitter: float = 0.0,
+        link_bps: int = 1,
+        priority: str = "esa",
+        ask: collections.abc.Callable[[BucketFacts], int] | None = None,
+    ) -> None:
+        """
+        `ask` is called with the BucketFacts of each bucket, in place of `priority`; it must not raise.
+        """
+
+    def computed(self, rank: int) -> list[int]:
+        """
+        Compute times, in picoseconds, of the rank's iterations that have begun.
+        """
+
+    def failures(self) -> list[tuple[int, int, str]]:
+        """
+        [(rank, at_ps, message)] of the ranks that got no sum, in the order of time.
+        """
+
+    def iterations(self, rank: int) -> list[tuple[int, int]]:
+        """
+        [(begin_ps, end_ps)] of the rank's finished iterations.
+        """
+
+    def start(self) -> None: ...
+    @property
+    def done(self) -> bool: ...
+
 class RankBridge:
     """
     One rank process on one host of a network.
@@ -929,11 +1017,14 @@ class LiveRun:
         """
 
     def close(self) -> None: ...
+    @typing.overload
     def collective_state(self, traffic: CollectiveTraffic) -> tuple[list[tuple[int, int]], bool]:
         """
         ([(begin_ps, end_ps)] of rank 0's iterations, done) of a collective job.
         """
 
+    @typing.overload
+    def collective_state(self, traffic: ModelTraffic) -> tuple[list[tuple[int, int]], bool]: ...
     def fidelity(self) -> dict[str, typing.Any]:
         """
         verdict, reason, lateness, counters and the loop's own counts (core/live/fidelity.hpp).
@@ -1046,6 +1137,13 @@ def forward_tables(
 def monotonic_ns() -> int:
     """
     The clock of all marks, in nanoseconds.
+    """
+
+def priority_of(
+    mode: str, *, remaining_s: float, communication_ratio: float, layers: int, layer: int
+) -> int:
+    """
+    1 to 255: how urgent a bucket is by the formula of that name.
     """
 
 def queue_disciplines() -> dict:

@@ -7,11 +7,6 @@ from typing import Any, NoReturn
 from loomnet.base.errors import UsageError
 
 
-def ModelJob(*_: Any, **__: Any) -> NoReturn:
-    """A training job without PyTorch. Not there yet: raises UsageError."""
-    raise UsageError("ModelJob: not there yet; use ln.AllReduce, or ln.TorchJob with a script")
-
-
 def mixnet(*_: Any, **__: Any) -> NoReturn:
     """A fabric with an optical circuit switch. Not there yet: raises UsageError."""
     raise UsageError("mixnet: not there yet; build a fabric by ln.clos or ln.Fabric")

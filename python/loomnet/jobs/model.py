@@ -89,6 +89,15 @@ def check_ranks(where: str, ranks: int) -> None:
         )
 
 
+def check_meshed(job: str, ranks: int) -> None:
+    """Raises UsageError for more ranks than one collective joins."""
+    if ranks > MOST_MESHED:
+        raise UsageError(
+            f"{job}.ranks: {ranks} ranks are more than the {MOST_MESHED} "
+            "that one collective joins: every two have a queue pair; give ranks="
+        )
+
+
 class Job(Spec):
     """Common to all jobs. `ranks` None: as many as the hosts of role rank have places for. Ranks
     fill the hosts in order: each host takes as many as its own `ranks` says, by default one.
@@ -297,11 +306,8 @@ class Collective(Job):
 
     def place(self, places: list[int]) -> list[int]:
         placed = super().place(places)
-        if isinstance(self, COLLECTIVES) and len(placed) > MOST_MESHED:
-            raise UsageError(
-                f"{type(self).__name__}.ranks: {len(placed)} ranks are more than the {MOST_MESHED} "
-                "that one collective joins: every two have a queue pair; give ranks="
-            )
+        if isinstance(self, COLLECTIVES):
+            check_meshed(type(self).__name__, len(placed))
         return placed
 
     def describe(self) -> str:

@@ -22,6 +22,7 @@ from loomnet.jobs.model import (
     SendRecv,
     TorchJob,
 )
+from loomnet.jobs.model_job import ModelJob
 from loomnet.plans.model import HalfLinkPlan, Plan
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
@@ -57,6 +58,8 @@ def foreseen(request: RunRequest, clock: str) -> list[str]:
 # --- estimates ------------------------------------------------------------------------------------
 def bytes_each(job: Job, ranks: int) -> float | None:
     """Payload bytes that each rank sends in an iteration, where all send alike; else None."""
+    if isinstance(job, ModelJob):
+        return job.gradients.bytes * _EVEN[AllReduce](ranks)
     share = _EVEN.get(type(job))
     if share is None or not isinstance(job, Collective):
         return None
@@ -94,21 +97,33 @@ def _least_iteration_s(plan: Plan, asked: JobRequest, clock: str) -> float | Non
     loads = bytes_by_host(asked)
     if loads is None:
         return None
-    return max(max(by_nic * 8 / sum(_leaving(plan, host, link).rate_bps
+    sent = max(max(by_nic * 8 / sum(_leaving(plan, host, link).rate_bps
                                     for link in plan.hosts[host].ports),
                    local * 8 / max(plan.hosts[host].local_rate_bps, 1))
                for host, (by_nic, local) in loads.items())
+    # A model's gradients travel while backward goes on.
+    return max(sent, least_compute_ps(job) / 1e12) if isinstance(job, ModelJob) else sent
+
+
+def least_compute_ps(job: ModelJob) -> int:
+    """Of an iteration, on the rank that is luckiest with its jitter."""
+    return int(job.compute_time.count * (1 - job.jitter))
 
 
 def most_rounds(plan: Plan, asked: JobRequest) -> int:
     """How many rounds of a job may begin: those it has, or fewer because of its stop."""
     job, lasts = asked.job, asked.begins_for_ps
-    if not isinstance(job, Collective) or lasts is None:
+    if not isinstance(job, (Collective, ModelJob)) or lasts is None:
         return getattr(job, "repeat", 1)
-    size = bytes_each(job, len(asked.placement)) or job.size.bytes  # a rank that sends sends all
+    size = bytes_each(job, len(asked.placement))
+    if size is None:
+        assert isinstance(job, Collective)
+        size = job.size.bytes  # a rank that sends sends all
     rate = max(max(sum(_leaving(plan, host, link).rate_bps for link in plan.hosts[host].ports),
                    plan.hosts[host].local_rate_bps) for host in asked.hosts)
-    each_ps = max(size * 8 * 10**12 / rate + job.compute.count, 1)
+    sent_ps = size * 8 * 10**12 / rate
+    each_ps = max(1, max(sent_ps, least_compute_ps(job)) if isinstance(job, ModelJob)
+                  else sent_ps + job.compute.count)
     return min(job.repeat, int(lasts / each_ps) + 1)
 
 
@@ -186,7 +201,7 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
             job = asked.job
             loads = bytes_by_host(asked)
             each = transport(job.transport).captured_bytes
-            if loads is None or each is None or not isinstance(job, Collective):
+            if loads is None or each is None:
                 continue
             if host not in loads:
                 continue  # by which switches packets go is the transport's choice
@@ -207,7 +222,7 @@ def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
     for asked in request.jobs:
         job = asked.job
         size = bytes_each(job, len(asked.placement))
-        if size is None or not isinstance(job, Collective):
+        if size is None:
             continue
         if clock == "live":
             rounds = most_rounds(plan, asked)

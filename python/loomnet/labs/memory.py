@@ -9,6 +9,7 @@ from pathlib import Path
 
 from loomnet.base.errors import UsageError
 from loomnet.jobs.model import COLLECTIVES, TorchJob
+from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.foresight import most_flows
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import staging_for
@@ -49,7 +50,7 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str) -
     name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
     found = []
     flows = most_flows(plan, asked)
-    if isinstance(job, (*COLLECTIVES, TorchJob)):
+    if isinstance(job, (*COLLECTIVES, ModelJob, TorchJob)):
         pairs = ranks * (ranks - 1)
         each = transport(job.transport).queue_pair_bytes
         found.append(Need(f"{pairs} queue pairs", pairs * each, f"{name}.ranks"))
@@ -64,7 +65,7 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str) -
             found.append(
                 Need(f"{ranks} PyTorch processes", ranks * PER_RANK[clock], f"{name}.ranks")
             )
-        elif payload:
+        elif payload and not isinstance(job, ModelJob):  # which moves lengths only
             size = job.size.bytes
             slot = min(shape["slot_payload"], -(-size // 64) * 64) + 64
             # A ring, chain or tree has a peer before and a peer behind; an all-to-all has all.

@@ -206,12 +206,13 @@ def _priority_breaches(name: str, plugin: type, options: Mapping[str, Any]) -> I
     except Exception as error:
         yield raised("__init__", error)
         return
-    for layers, iteration, progress, size in itertools.product(
-            (0, 1, 50), (1, 10**6), (0.0, 0.5, 1.0), (0, 1, 64 << 20)):
+    pace = ((None, None), (1e-6, 256.0), (86_400.0, 1 / 256))
+    for layers, iteration, progress, size, (left_s, ratio) in itertools.product(
+            (0, 1, 50), (1, 10**6), (0.0, 0.5, 1.0), (0, 1, 64 << 20), pace):
         for layer in {None, *range(min(layers, 2)), *([layers - 1] if layers else [])}:
             left = 0 if layer is None else layer
             try:
                 priority_of(name, made, Message("job", layer, layers, iteration, progress, size,
-                                                left))
+                                                left, left_s, ratio))
             except PluginError as error:
                 yield str(error)

@@ -16,12 +16,14 @@ from loomnet.faults import expected_capacity as expected
 from loomnet.faults.model import Fault, check_faults
 from loomnet.faults.timetable import Timetable
 from loomnet.jobs.model import Job, TorchJob
+from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.placement import job_names, placements, servers
 from loomnet.labs.run_bounds import check_run, check_stop
 from loomnet.measures import training as measure
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.plans.make import make_plan
 from loomnet.plugins.controllers import ControllerChoice
+from loomnet.plugins.priorities import check_priority
 from loomnet.results.result import ENDINGS, Result
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
@@ -122,6 +124,8 @@ def prepare(
         check_run(job, faults, reroute, gaps)
         check_stop(job)
         check(job, clock)
+        if isinstance(job, ModelJob):
+            check_priority("ModelJob.priority", job.priority, clock)
     if len(jobs) > 1 and gaps:
         raise UsageError("run: gaps_ps: compute times are replayed for a run of one job; leave "
                          "gaps_ps= out, or run one job")

@@ -17,6 +17,7 @@ from loomnet.base.errors import UsageError
 from loomnet.base.units import Size, Time
 from loomnet.faults.model import Fault
 from loomnet.jobs.model import Job
+from loomnet.jobs.model_job import ModelJob
 
 
 def check_run(job: Job, faults: Iterable[Fault], reroute: Time | None, gaps_ps: Any) -> None:
@@ -57,7 +58,27 @@ def check_stop(job: Job) -> None:
         )
 
 
+def _check_model(job: ModelJob) -> None:
+    """Its iterations overlap compute and communication, and its sizes follow from a scale."""
+    rounds = job.iterations if job.stop is None else 1  # what begins is not known
+    if job.iterations > MOST_ROUNDS:
+        raise UsageError(f"ModelJob.iterations: {job.iterations} is above {MOST_ROUNDS}")
+    if job.compute_time.count * rounds > MOST_TIME.count:
+        raise UsageError(
+            f"ModelJob.compute: {rounds} times {job.compute_time.seconds:g} s is more than the "
+            f"{hours(MOST_TIME)} that a run has; give less of either"
+        )
+    check_job_bytes("ModelJob.size", job.gradients.bytes, rounds)
+    if max(job.bucket_bytes) > MOST_COLLECTIVE.bytes:
+        raise UsageError(
+            f"ModelJob.buckets: one of {Size.of(max(job.bucket_bytes))} is above "
+            f"{MOST_COLLECTIVE}, the largest collective; give more buckets"
+        )
+
+
 def _check_job(job: Job) -> None:
+    if isinstance(job, ModelJob):
+        return _check_model(job)
     name = type(job).__name__
     rounds = {field: getattr(job, field) for field in ("repeat", "count") if hasattr(job, field)}
     for field, number in rounds.items():

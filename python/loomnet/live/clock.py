@@ -24,6 +24,7 @@ from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
 from loomnet.running.job_request import JobRequest
+from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.play import Play
 from loomnet.running.recording import Recording
 from loomnet.running.request import RunRequest
@@ -121,7 +122,7 @@ class LiveClock:
         return self.network.held()
 
     def traffic_state(self, traffic: Traffic) -> tuple[list[tuple[int, int]], bool]:
-        if isinstance(traffic, CollectiveTraffic):
+        if isinstance(traffic, (CollectiveTraffic, ModelTraffic)):
             return self.live.collective_state(traffic.core)
         if not self.live.flows_done(traffic.core):
             return [], False

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from loomnet.base.arguments import checked_call
+from loomnet.base.errors import UsageError
+from loomnet.base.names import in_quotes
 from loomnet.plugins.congestions import Congestion as Congestion
 from loomnet.plugins.congestions import register_congestion
 from loomnet.plugins.controllers import EVENTS as EVENTS
@@ -14,8 +16,10 @@ from loomnet.plugins.controllers import Event as Event
 from loomnet.plugins.controllers import JobView as JobView
 from loomnet.plugins.controllers import LinkView as LinkView
 from loomnet.plugins.controllers import View as View
+from loomnet.plugins.priorities import FORMULAS
 from loomnet.plugins.priorities import Message as Message
 from loomnet.plugins.priorities import Priority as Priority
+from loomnet.plugins.priorities import formula as formula
 from loomnet.plugins.registry import CONGESTION, CONTROLLER, PRIORITY, check_name, check_new, keep
 
 Class = TypeVar("Class", bound=type[Any])
@@ -30,7 +34,11 @@ def controller(name: str) -> Callable[[Class], Class]:
 
 @checked_call
 def priority(name: str) -> Callable[[Class], Class]:
-    """Registers a class that says how urgent a message is; see Priority."""
+    """Registers a class that says how urgent a message is; see Priority. A run has it by
+    `ln.ModelJob(…, priority="mine")`."""
+    if name in FORMULAS:
+        raise UsageError(f"plugin.priority {in_quotes(name)}: the engine has a formula of that "
+                         "name; choose another")
     return _registers(PRIORITY, name)
 
 

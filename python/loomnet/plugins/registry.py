@@ -45,6 +45,10 @@ def registered(kind: str, name: object) -> type | None:
     return _classes[kind].get(name) if isinstance(name, str) else None
 
 
+def registered_names(kind: str) -> tuple[str, ...]:
+    return tuple(_classes[kind])
+
+
 def plugin_named(kind: str, where: str, name: object) -> type:
     """The class of that name. Raises UsageError with the three nearest names."""
     found = registered(kind, name)

@@ -17,12 +17,14 @@ from loomnet.fabrics.link_settings import FRAMING_BYTES
 from loomnet.jobs.flows import Flows, Incast, Permutation
 from loomnet.jobs.graphs import ConnectionMatrix, Trace
 from loomnet.jobs.model import COLLECTIVES, Collective, Job, SendRecv
+from loomnet.jobs.model_job import ModelJob
 from loomnet.jobs.task_graph import Task, TaskGraph, task_of
 from loomnet.measures.run_data import FlowRow, Iteration, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import FIRST_QP, Engine, staging_for
 from loomnet.running.engine_numbers import EngineNode
 from loomnet.running.job_request import JobRequest
+from loomnet.running.model_traffic import ModelTraffic
 
 
 class Traffic(Protocol):
@@ -40,8 +42,8 @@ class Traffic(Protocol):
     def poll(self, now_ps: int) -> None:
         """Called whenever the engine has stopped: starts what follows."""
         ...
-    def wrong(self) -> int:
-        """Elements or bytes that arrived altered."""
+    def wrong(self) -> int | None:
+        """Elements or bytes that arrived altered; None: it moves none, whatever a run asks."""
         ...
     def flows(self) -> list[FlowRow]:
         """The job's flows so far, where it has any."""
@@ -303,6 +305,8 @@ def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: 
     job, placement = asked.job, asked.placement
     if isinstance(job, COLLECTIVES):
         return CollectiveTraffic(engine, asked, job, start_ps, payload=payload)
+    if isinstance(job, ModelJob):
+        return ModelTraffic(engine, asked, job, start_ps)
     if isinstance(job, Trace) and job.chakra:
         return GraphTraffic(engine, asked, job.graph(), start_ps)
     apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count

@@ -60,6 +60,8 @@ def jobs():
             ln.Permutation("1 MB", shift="random"), ln.Trace("trace.jsonl"),
             ln.Flows("websearch", load=0.5), ln.Flows(["1 kB", "2 kB"], starts=["0 s", "1 us"]),
             ln.TorchJob("train.py", compute={"layers.*": ("0.1 ms", "0.3 ms")}),
+            ln.ModelJob("resnet50", workers=4, allreduce="ring", start="0 s", name="a"),
+            ln.ModelJob(size="10 MB", compute="2 ms", buckets=["1 MB", "9 MB"], jitter=0.2),
             ln.Pfc("100 kB", headroom="200 kB")]
 
 

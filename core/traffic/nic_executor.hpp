@@ -1,0 +1,81 @@
+// The collective executor of one rank inside the engine: it posts to the emulated NIC of the rank's
+// host, and moves real bytes or lengths only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "collective/executor.hpp"
+#include "engine/network.hpp"
+#include "traffic/sparse_memory.hpp"
+
+namespace loomnet {
+
+struct NicExecutorConfig {
+  JobId job{};
+  NodeId host = 0;
+  JobRank rank = 0;
+  bool payload = false;
+  bool await_sends = true;  // as CollectiveExecutor has it
+};
+
+class NicExecutor final : public NicClient, private Verbs, private OperationSink {
+ public:
+  class Sink {
+   public:
+    virtual ~Sink() = default;
+    virtual void finished(const OperationResult& result, Picoseconds now) = 0;
+  };
+
+  // Becomes a client of the host's NIC, with a staging region of the job and one communicator of all
+  // ranks. `layout` and `sink` must outlive the executor.
+  NicExecutor(Network& network, const NicExecutorConfig& config, const StagingLayout& layout, Sink& sink);
+  ~NicExecutor() override;
+  NicExecutor(const NicExecutor&) = delete;
+
+  std::uint32_t staging_key() const { return key_; }
+  // The rank reaches `peer`, whose staging region has this key, by queue pair `qp` of its host. Throws
+  // std::invalid_argument where the queue pair is another job's or another client's.
+  void connect(JobRank peer, QpNumber qp, std::uint32_t peer_key);
+  // Operations run one after another, in the order of start().
+  void start(Operation operation, Picoseconds now);
+
+  void on_completion(const Completion& c, Picoseconds now) override;
+  void on_arrival(const Arrival& a, Picoseconds now) override;
+
+ private:
+  static constexpr JobRank kNobody = ~0u;
+  struct Peer {
+    QpNumber qp = 0;
+    std::uint32_t key = 0;
+  };
+  struct Outgoing {
+    JobRank peer;
+    Write write;
+  };
+  JobRank peer_of(QpNumber qp) const { return qp < by_qp_.size() ? by_qp_[qp] : kNobody; }
+  void post(JobRank peer, const Write& write) override { outbox_.push_back({peer, write}); }
+  void finished(OperationId, const OperationResult& result) override { sink_.finished(result, now_); }
+  void flush(Picoseconds now);
+
+  NicExecutorConfig config_;
+  Nic& nic_;
+  Sink& sink_;
+  ClientId client_{};
+  std::uint32_t key_ = 0;
+  SparseMemory staging_;
+  std::unique_ptr<CollectiveExecutor> executor_;
+  std::vector<Peer> peers_;
+  std::vector<JobRank> by_qp_;
+  std::vector<Outgoing> outbox_;
+  Picoseconds now_{};
+  bool flushing_ = false;
+};
+
+// Slots and their size for operations of which none moves more than `longest` bytes: no slot is longer
+// than that. One communicator without messages has one channel.
+StagingLayout staging_layout(std::size_t ranks, std::uint64_t longest, std::uint32_t slots,
+                             std::uint32_t slot_payload);
+
+}  // namespace loomnet

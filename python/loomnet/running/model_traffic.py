@@ -1,0 +1,89 @@
+"""A model job in the engine: its ranks' compute times, its buckets, and how these are summed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import loomnet._core as _core
+from loomnet.jobs.model_job import ModelJob
+from loomnet.measures.run_data import FlowRow, RunFault
+from loomnet.plugins.priorities import Message, priority_made, priority_of
+from loomnet.running.engine import Engine, staging_for
+from loomnet.running.job_request import JobRequest
+
+
+class ModelTraffic:
+    """Real iterations of no real training: lengths travel, no bytes."""
+
+    def __init__(self, engine: Engine, asked: JobRequest, job: ModelJob, start_ps: int) -> None:
+        self._sums = sums_of(engine, asked, job)
+        made = priority_made("ModelJob.priority", job.priority)
+        self._asker = None if made is None else Asker(job.priority, made,
+                                                      asked.name or job.name or "job")
+        host = engine.plan.hosts[asked.placement[0]]
+        self.core = _core.ModelTraffic(
+            engine.network, self._sums, job=asked.number, hosts=engine.nodes(asked.placement),
+            buckets=list(job.bucket_bytes), iterations=job.iterations, start_ps=start_ps,
+            stop_ps=None if asked.begins_for_ps is None else start_ps + asked.begins_for_ps,
+            compute_ps=job.compute_time.count, forward=job.forward, jitter=job.jitter,
+            link_bps=sum(engine.plan.links[link].forward.rate_bps for link in host.ports),
+            priority="none" if made is not None else job.priority, ask=self._asker)
+        self.core.start()
+
+    @property
+    def done(self) -> bool:
+        return self.core.done
+
+    def iterations(self) -> list[tuple[int, int]]:
+        return self.core.iterations(0)
+
+    def errors(self) -> list[RunFault]:
+        return [RunFault(at, f"rank {rank}", message) for rank, at, message in self.core.failures()]
+
+    def poll(self, now_ps: int) -> None:
+        if self._asker is not None and self._asker.raised is not None:
+            raise self._asker.raised
+
+    def wrong(self) -> None:
+        return None
+
+    def flows(self) -> list[FlowRow]:
+        return []
+
+    def notes(self) -> dict[str, float | int | str | None]:
+        return {}
+
+
+class Asker:
+    """Asks a priority of a user's about each bucket. What that raises waits for the next look: the
+    engine, in the middle of an event, has no way up for it. It refers to nothing of the engine,
+    which refers to it."""
+
+    def __init__(self, name: str, plugin: Any, job: str) -> None:
+        self.raised: BaseException | None = None
+        self._name, self._plugin, self._job = name, plugin, job
+
+    def __call__(self, facts: _core.BucketFacts) -> int:
+        if self.raised is not None:
+            return 1
+        message = Message(
+            job=self._job, layer=facts.layer, layers=facts.layers, iteration=facts.iteration,
+            progress=facts.progress, bytes=facts.bytes, remaining_layers=facts.layer,
+            remaining_s=facts.remaining_s, communication_ratio=facts.communication_ratio)
+        try:
+            return priority_of(self._name, self._plugin, message)
+        except BaseException as error:  # Ctrl-C in the plug-in's code too
+            self.raised = error
+            return 1
+
+
+def sums_of(engine: Engine, asked: JobRequest, job: ModelJob) -> _core.BucketSums:
+    """How the job's buckets are summed, with its queue pairs connected."""
+    carrier = engine.carrier(job)
+    sums = _core.RingSums(
+        engine.network, job=asked.number, hosts=engine.nodes(asked.placement),
+        longest=max(job.bucket_bytes), await_sends=carrier is None or carrier.await_sends,
+        **staging_for(engine.plan))
+    for (rank, peer), number in engine.connect_mesh(asked).items():
+        sums.set_queue_pair(rank, peer, number)
+    return sums
