@@ -4,6 +4,7 @@
 #include "bindings/bindings.hpp"
 #include "traffic/model_traffic.hpp"
 #include "traffic/ring_sums.hpp"
+#include "traffic/switch_sums.hpp"
 
 namespace py = pybind11;
 
@@ -28,6 +29,17 @@ void bind_model_traffic(py::module_& m) {
            py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("job"), py::arg("hosts"),
            py::arg("longest"), py::arg("await_sends") = true, py::arg("slots") = 8, py::arg("slot_payload") = 65536)
       .def("set_queue_pair", &RingSums::set_queue_pair, py::arg("rank"), py::arg("peer"), py::arg("qp"));
+
+  py::class_<SwitchSums, BucketSums>(m, "SwitchSums")
+      .def(py::init([](Network& n, std::uint32_t job, std::vector<NodeId> hosts, std::uint32_t values,
+                       std::uint32_t window, bool exponents, bool payload) {
+             return new SwitchSums(n, {JobId{job}, std::move(hosts),
+                                       {.values = values, .window = window, .exponents = exponents}, payload});
+           }),
+           py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("job"), py::arg("hosts"),
+           py::arg("values"), py::arg("window"), py::arg("exponents"), py::arg("payload") = false)
+      .def("set_sum_pair", &SwitchSums::set_sum_pair, py::arg("rank"), py::arg("qp"))
+      .def_property_readonly("wrong", &SwitchSums::wrong);
 
   py::class_<BucketFacts>(m, "BucketFacts", "What a priority is told of a bucket that is about to be summed.")
       .def_readonly("rank", &BucketFacts::rank)

@@ -27,7 +27,8 @@ class CollectiveTraffic::Member final : private NicExecutor::Sink, private SumCl
     SumShape shape = *job_.config_.sums;
     shape.members = static_cast<std::uint32_t>(job_.config_.hosts.size());
     shape.member = rank_;
-    sums_ = std::make_unique<SumClient>(nic_, job_.config_.job, qp, shape, job_.config_.payload, *this);
+    sums_ = std::make_unique<SumClient>(nic_, job_.config_.job, qp, shape, job_.config_.payload,
+                                        static_cast<SumClient::Sink&>(*this));
   }
   const std::vector<Iteration>& iterations() const { return iterations_; }
 

@@ -316,6 +316,61 @@ def test_a_trace_has_every_bucket(tmp_path):
     assert (tmp_path / "t.pftrace").stat().st_size > 10_000
 
 
+# --- sums in switches -----------------------------------------------------------------------------
+def summing(policy="esa", hosts=4, **options):
+    fabric = star(hosts=hosts)
+    fabric.add_link(fabric.add_host("ps", role="server"), "p0.leaf0", rate="10 Gb/s", delay="1 us")
+    return fabric.program("*", "aggregate", policy=policy, **options)
+
+
+@pytest.mark.parametrize("policy", ["esa", "atp", "switchml"])
+def test_switches_sum_every_bucket_exactly(tmp_path, policy):
+    job = small(workers=4, allreduce="ina", jitter=0.2)
+    runs = [run(tmp_path, job, fabric=summing(policy), name=f"{number}", payload=payload)[0]
+            for number, payload in enumerate((True, True, False))]
+    assert all(r["errors"] == 0 and len(r.data.iterations) == 4 for r in runs)
+    assert runs[0].data.wrong == 0 and runs[2].data.wrong is None
+    assert report(tmp_path, "0") == report(tmp_path, "1")
+    assert lengths(runs[0]) == lengths(runs[2]), "bytes cost no time"
+
+
+def test_switches_send_each_byte_once(tmp_path):
+    """A rank of a ring of four sends 1.5 times the bytes of one whose switch sums."""
+    took = {}
+    for how in ("ring", "ina"):
+        job = small(workers=4, compute="0 s", iterations=6, allreduce=how)
+        r, request = run(tmp_path, job, fabric=summing(), name=how)
+        took[how] = r["before.iteration_s"]
+        least = least_iteration_s(request, "virtual")
+        assert least == pytest.approx(6.4e-3 if how == "ina" else 9.6e-3)
+        assert least < took[how] < 1.35 * least
+    assert 1.3 < took["ring"] / took["ina"] < 1.7
+
+
+def test_jobs_of_one_switch_stay_exact_whatever_their_priority(tmp_path):
+    @ln.plugin.priority("model_first_a")
+    class First(ln.plugin.Priority):
+        def priority(self, message):
+            return 200 if message.job == "a" else 2
+
+    for priority in (*FORMULAS, "model_first_a"):
+        jobs = [small(workers=4, allreduce="ina", priority=priority, name=name, start=start,
+                      scale=4) for name, start in (("a", "0 s"), ("b", "1 ms"))]
+        r, _ = run(tmp_path, jobs, fabric=summing(hosts=8, pool="64 KiB"), name=priority,
+                   payload=True, ina={"rto_first": 10**9})
+        for name in "ab":
+            assert r[f"{name}.errors"] == 0 and r.job(name).data.wrong == 0
+            assert r[f"{name}.jct_s"] > 0
+
+
+def test_real_values_of_a_large_bucket_are_refused_before_the_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = small(workers=4, size="8 GiB", allreduce="ina")
+    with pytest.raises(UsageError, match=r"buckets: one of 1 GiB is above 512 MiB, the most that"):
+        ln.run(summing(), job, payload=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- priorities -----------------------------------------------------------------------------------
 GOLDEN = [((1, 1, 1, 0), 128), ((100, 1.04, 16, 0), 107), ((100, 1.04, 16, 15), 76),
           ((10, 4.5, 24, 0), 155), ((0.01, 2, 8, 0), 212), ((3600, 0.025, 50, 49), 1),

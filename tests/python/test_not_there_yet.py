@@ -12,9 +12,6 @@ def go(job=None, **options):
 
 
 REFUSED = {
-    "sums in switches of a model job": (
-        lambda: ln.ModelJob("resnet50", workers=4, allreduce="ina", name="a"),
-        'ModelJob: allreduce="ina" is not there yet'),
     "mixnet": (lambda: ln.mixnet(servers=8, gpus=8, alpha=6), "mixnet: not there yet"),
     "duplicate": (lambda: ln.duplicate("a--b", 0.1, at="1 ms"), "duplicate: not there yet"),
     "reorder": (lambda: ln.reorder("a--b", 0.1, at="1 ms"), "reorder: not there yet"),

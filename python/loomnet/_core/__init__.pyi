@@ -40,6 +40,7 @@ __all__: list[str] = [
     "RankWork",
     "Recorder",
     "RingSums",
+    "SwitchSums",
     "TableBatch",
     "VERSION",
     "VirtualRanks",
@@ -693,6 +694,22 @@ class RingSums(BucketSums):
         slot_payload: int = 65536,
     ) -> None: ...
     def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
+
+class SwitchSums(BucketSums):
+    def __init__(
+        self,
+        network: Network,
+        *,
+        job: int,
+        hosts: collections.abc.Sequence[EngineNode],
+        values: int,
+        window: int,
+        exponents: bool,
+        payload: bool = False,
+    ) -> None: ...
+    def set_sum_pair(self, rank: int, qp: int) -> None: ...
+    @property
+    def wrong(self) -> int: ...
 
 class BucketFacts:
     """

@@ -103,6 +103,7 @@ class ModelJob(Job):
     """
 
     kind: ClassVar[str] = "model"
+    sums: ClassVar[bool] = True
     positional: ClassVar[tuple[str, ...]] = ("model",)
     model: Annotated[str | None, BeforeValidator(_model)] = Field(default=None, kw_only=False)
     iterations: Count = 10
@@ -172,7 +173,8 @@ class ModelJob(Job):
 
     def place(self, places: list[int]) -> list[int]:
         placed = super().place(places)
-        check_meshed("ModelJob", len(placed))
+        if self.allreduce == "ring":
+            check_meshed("ModelJob", len(placed))
         return placed
 
     def describe(self) -> str:

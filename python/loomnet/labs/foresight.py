@@ -59,7 +59,7 @@ def foreseen(request: RunRequest, clock: str) -> list[str]:
 def bytes_each(job: Job, ranks: int) -> float | None:
     """Payload bytes that each rank sends in an iteration, where all send alike; else None."""
     if isinstance(job, ModelJob):
-        return job.gradients.bytes * _EVEN[AllReduce](ranks)
+        return job.gradients.bytes * (_EVEN[AllReduce](ranks) if job.allreduce == "ring" else 1.0)
     share = _EVEN.get(type(job))
     if share is None or not isinstance(job, Collective):
         return None

@@ -50,7 +50,13 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str) -
     name = type(job).__name__ + (f' "{asked.name}"' if asked.name else "")
     found = []
     flows = most_flows(plan, asked)
-    if isinstance(job, (*COLLECTIVES, ModelJob, TorchJob)):
+    if isinstance(job, ModelJob) and job.allreduce == "ina":
+        found.append(Need(f"{ranks} queue pairs", ranks * transport("ina").queue_pair_bytes,
+                          f"{name}.ranks"))
+        if payload:  # what is summed and its sum, of an iteration's buckets
+            found.append(Need("tensors", 2 * ranks * job.gradients.bytes,
+                              f"{name}.size or {name}.ranks"))
+    elif isinstance(job, (*COLLECTIVES, ModelJob, TorchJob)):
         pairs = ranks * (ranks - 1)
         each = transport(job.transport).queue_pair_bytes
         found.append(Need(f"{pairs} queue pairs", pairs * each, f"{name}.ranks"))
@@ -65,7 +71,7 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str) -
             found.append(
                 Need(f"{ranks} PyTorch processes", ranks * PER_RANK[clock], f"{name}.ranks")
             )
-        elif payload and not isinstance(job, ModelJob):  # which moves lengths only
+        elif payload and not isinstance(job, ModelJob):  # over a ring it moves lengths only
             size = job.size.bytes
             slot = min(shape["slot_payload"], -(-size // 64) * 64) + 64
             # A ring, chain or tree has a peer before and a peer behind; an all-to-all has all.

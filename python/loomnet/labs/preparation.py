@@ -18,7 +18,7 @@ from loomnet.faults.timetable import Timetable
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.placement import job_names, placements, servers
-from loomnet.labs.run_bounds import check_run, check_stop
+from loomnet.labs.run_bounds import check_model_payload, check_run, check_stop
 from loomnet.measures import training as measure
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.plans.make import make_plan
@@ -126,6 +126,7 @@ def prepare(
         check(job, clock)
         if isinstance(job, ModelJob):
             check_priority("ModelJob.priority", job.priority, clock)
+            check_model_payload(job, payload=bool(options.get("payload", False)))
     if len(jobs) > 1 and gaps:
         raise UsageError("run: gaps_ps: compute times are replayed for a run of one job; leave "
                          "gaps_ps= out, or run one job")

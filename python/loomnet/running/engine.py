@@ -412,6 +412,14 @@ class Engine:
             self.connect(asked, hosts[a], numbers[a, b], hosts[b], numbers[b, a])
         return numbers
 
+    def sum_shape(self, asked: JobRequest) -> tuple[int, int, bool] | None:
+        """What a job whose sums switches make must know of them: int32 in a fragment, window,
+        whether exponents are carried; None for any other job."""
+        if self.sums is None or asked.server is None:
+            return None
+        assert self.sums.pool is not None
+        return self.sums.pool.values, self.sums.jobs[asked.number].window, self.sums.exponents
+
     def connect_sums(self, asked: JobRequest) -> list[int]:
         """Connects a job's parameter server and the queue pair of each rank by which switches sum
         for it; returns the numbers, by rank."""

@@ -13,10 +13,13 @@ from loomnet.running.job_request import JobRequest
 
 
 class ModelTraffic:
-    """Real iterations of no real training: lengths travel, no bytes."""
+    """Iterations without training. Over a ring lengths travel and no bytes."""
 
-    def __init__(self, engine: Engine, asked: JobRequest, job: ModelJob, start_ps: int) -> None:
-        self._sums = sums_of(engine, asked, job)
+    def __init__(self, engine: Engine, asked: JobRequest, job: ModelJob, start_ps: int, *,
+                 payload: bool) -> None:
+        self._sums = bucket_sums(engine, asked, job, payload=payload)
+        self._compared = (self._sums if payload and isinstance(self._sums, _core.SwitchSums)
+                          else None)
         made = priority_made("ModelJob.priority", job.priority)
         self._asker = None if made is None else Asker(job.priority, made,
                                                       asked.name or job.name or "job")
@@ -44,8 +47,8 @@ class ModelTraffic:
         if self._asker is not None and self._asker.raised is not None:
             raise self._asker.raised
 
-    def wrong(self) -> None:
-        return None
+    def wrong(self) -> int | None:
+        return None if self._compared is None else self._compared.wrong
 
     def flows(self) -> list[FlowRow]:
         return []
@@ -77,8 +80,18 @@ class Asker:
             return 1
 
 
-def sums_of(engine: Engine, asked: JobRequest, job: ModelJob) -> _core.BucketSums:
+def bucket_sums(engine: Engine, asked: JobRequest, job: ModelJob, *, payload: bool
+                ) -> _core.RingSums | _core.SwitchSums:
     """How the job's buckets are summed, with its queue pairs connected."""
+    shape = engine.sum_shape(asked)
+    if shape is not None:
+        values, window, exponents = shape
+        switched = _core.SwitchSums(
+            engine.network, job=asked.number, hosts=engine.nodes(asked.placement), values=values,
+            window=window, exponents=exponents, payload=payload)
+        for rank, number in enumerate(engine.connect_sums(asked)):
+            switched.set_sum_pair(rank, number)
+        return switched
     carrier = engine.carrier(job)
     sums = _core.RingSums(
         engine.network, job=asked.number, hosts=engine.nodes(asked.placement),

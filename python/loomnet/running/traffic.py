@@ -66,7 +66,7 @@ class CollectiveTraffic:
             shift=1 if isinstance(job, SendRecv) else 0, start_ps=start_ps,
             stop_ps=stop_at(asked, start_ps), compute_ps=job.compute.count,
             gaps_ps=list(asked.gaps_ps), payload=payload,
-            await_sends=carrier is None or carrier.await_sends, sums=sums_shape(engine, asked),
+            await_sends=carrier is None or carrier.await_sends, sums=engine.sum_shape(asked),
             **staging_for(engine.plan))
         for (rank, peer), number in engine.connect_mesh(asked).items():
             self.core.set_queue_pair(rank, peer, number)
@@ -284,16 +284,6 @@ class GraphTraffic:
         return found
 
 
-def sums_shape(engine: Engine, asked: JobRequest) -> tuple[int, int, bool] | None:
-    """What a job whose sums switches make must know of them: int32 in a fragment, window, whether
-    exponents are carried; None for any other job."""
-    sums = engine.sums
-    if sums is None or asked.server is None:
-        return None
-    assert sums.pool is not None
-    return sums.pool.values, sums.jobs[asked.number].window, sums.exponents
-
-
 def _jitter_note(jitter_ps: int) -> dict[str, float | int | str | None]:
     return {"start jitter": f"below {Time.of(jitter_ps)}"} if jitter_ps else {}
 
@@ -306,7 +296,7 @@ def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: 
     if isinstance(job, COLLECTIVES):
         return CollectiveTraffic(engine, asked, job, start_ps, payload=payload)
     if isinstance(job, ModelJob):
-        return ModelTraffic(engine, asked, job, start_ps)
+        return ModelTraffic(engine, asked, job, start_ps, payload=payload)
     if isinstance(job, Trace) and job.chakra:
         return GraphTraffic(engine, asked, job.graph(), start_ps)
     apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count
