@@ -92,6 +92,21 @@ LN_INLINE struct ln_verdict aggregate_from_server(const struct aggregate_config*
   return ln_reply();
 }
 
+/* Upwards, with the header that the packet has now. */
+LN_INLINE struct ln_verdict aggregate_up(struct ln_host* host, struct ln_packet* packet,
+                                         struct aggregate_header* header,
+                                         const struct aggregate_job* job) {
+  const int whole = job->root == AGGREGATE_ANSWERS && header->type == AGGREGATE_AGG &&
+                    header->workers == job->workers;
+  if (whole) {
+    ln_count(host->counters, AGGREGATE_ANSWERED);
+    header->type = AGGREGATE_RESULT;
+    header->next_index = AGGREGATE_NO_INDEX;
+  }
+  aggregate_store(packet->frame + AGGREGATE_AT, header);
+  return whole ? ln_replicate(job->all) : ln_forward(job->up);
+}
+
 LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config* config,
                                                    struct ln_host* host, struct ln_packet* packet,
                                                    const struct ln_meta* meta,
@@ -119,8 +134,7 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
       !(job->scheme == AGGREGATE_SWITCHML && job->root)) { /* S0 */
     ln_count(host->counters, AGGREGATE_SOLE);
     header->type = AGGREGATE_AGG;
-    aggregate_store(at, header);
-    return ln_forward(job->up);
+    return aggregate_up(host, packet, header, job);
   }
   if (job->scheme == AGGREGATE_SWITCHML) {
     const ln_u32 turn = 2 * job->window;
@@ -167,7 +181,8 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
   }
   if (end == AGGREGATE_SUM_DOWN) return ln_replicate(job->down);
   if (end == AGGREGATE_SUM_BACK) return ln_reply();
-  if (end == AGGREGATE_UP) ln_count(host->counters, AGGREGATE_UPWARDS);
+  if (end == AGGREGATE_SUM_UP) return aggregate_up(host, packet, header, job);
+  ln_count(host->counters, AGGREGATE_UPWARDS);
   return ln_forward(job->up);
 }
 

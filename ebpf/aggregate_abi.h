@@ -111,8 +111,15 @@ struct aggregate_job {
   ln_u16 up;          /* port */
   ln_u16 down;        /* group with one port for each way to workers */
   ln_u8 scheme;       /* enum aggregate_scheme */
-  ln_u8 root;         /* 1: the tree's root */
+  ln_u8 root;         /* enum aggregate_root */
   ln_u16 parts;       /* that a whole sum here is made of: each switch below sends one, each worker too */
+  ln_u16 all;         /* AGGREGATE_ANSWERS: group of the ports of `down` and `up` */
+  ln_u16 unused[3];
+};
+enum aggregate_root {
+  AGGREGATE_INNER = 0,   /* a switch below the root */
+  AGGREGATE_ROOT = 1,
+  AGGREGATE_ANSWERS = 2, /* a root that sends whole sums to server and workers at once, as RESULTs */
 };
 /* Value of a port row: found flag above the port. */
 #define AGGREGATE_FOUND 0x80000000u
@@ -162,6 +169,7 @@ struct aggregate_config {
   X(USEFUL_PS, "useful_ps")                 /* claim to completion, of sums completed here */ \
   X(HELD_PS, "held_ps")                     /* claim to release, of all slots released */ \
   X(SATURATED, "saturated")                 /* packets whose addition left the range */   \
+  X(ANSWERED, "answered")                   /* whole sums sent to server and workers at once */ \
   X(UPWARDS, "upwards")                     /* passed on to the server as they are */     \
   X(DOWNWARDS, "downwards")                                                               \
   X(DROP_AGGREGATE_SHORT, "drop_aggregate_short")       /* fewer values than the pool's */\

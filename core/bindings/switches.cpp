@@ -69,7 +69,7 @@ AggregateBatch::Job aggregate_job_of(const py::dict& row) {
   AggregateBatch::Job job;
   job.job = py::cast<std::uint16_t>(row["job"]);
   job.scheme = static_cast<aggregate_scheme>(py::cast<std::uint8_t>(row["scheme"]));
-  job.root = py::cast<bool>(row["root"]);
+  job.root = static_cast<aggregate_root>(py::cast<std::uint8_t>(row["root"]));
   job.window = py::cast<std::uint32_t>(row["window"]);
   job.base = py::cast<std::uint32_t>(row["base"]);
   job.up = py::cast<SwitchPort>(row["up"]);
@@ -189,7 +189,7 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
       py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
       py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"), py::arg("jobs"),
       "Tables of the aggregation program: forward's, and of each job {'job', 'scheme' (0 SwitchML, 1 ATP, "
-      "2 ESA), 'root', 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' "
+      "2 ESA), 'root' (0, 1, or 2 for one that answers), 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' "
       "(address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.");
 
   m.def("switch_programs", programs_dict,

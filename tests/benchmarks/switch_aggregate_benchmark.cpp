@@ -36,7 +36,7 @@ class Bench {
     for (std::uint16_t n = 1; n <= 2; ++n) {
       AggregateBatch::Job job;
       job.job = n;
-      job.root = true;
+      job.root = AGGREGATE_ROOT;
       job.window = 1u << 20;
       job.up = 0;
       for (unsigned w = 0; w < 64; ++w) job.children.push_back({static_cast<SwitchPort>(w + 1), 1ull << w});

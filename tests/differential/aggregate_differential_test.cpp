@@ -24,6 +24,7 @@ struct Case {
   std::int64_t values;
   bool root;
   ProgramOptions more;
+  bool answers = false;
 };
 
 class AggregateDifferentialTest : public ::testing::Test {
@@ -77,7 +78,7 @@ class AggregateDifferentialTest : public ::testing::Test {
     for (std::uint16_t n = 1; n <= 3; ++n) {
       if (generation == 2 && n == 2) continue;  // this job has ended
       AggregateBatch::Job job = job_of(n, n + 1u, c.scheme, n == 1 ? 2 : 4);
-      job.root = c.root;
+      job.root = !c.root ? AGGREGATE_INNER : c.answers ? AGGREGATE_ANSWERS : AGGREGATE_ROOT;
       job.base = n == 1 ? 0 : 4 * (n - 1u);
       job.hops = {{2, 5}, {3, 6}};
       if (n == 3) job.up = 7;
@@ -147,6 +148,7 @@ TEST_F(AggregateDifferentialTest, EveryPolicyOnRandomSequences) {
       {"esa", AGGREGATE_ESA, "ack", 256, true, {{"saturate", true}}},
       {"esa", AGGREGATE_ESA, "lazy", 128, false, {{"downgrade", std::int64_t{2}}, {"downgrade_every", std::int64_t{3}}}},
       {"esa", AGGREGATE_ESA, "ack", 64, true, {{"downgrade", std::int64_t{0}}}},
+      {"esa", AGGREGATE_ESA, "lazy", 64, true, {}, true},
       {"atp", AGGREGATE_ATP, "", 64, true, {}},
       {"atp", AGGREGATE_ATP, "completion", 256, true, {{"saturate", true}}},
       {"switchml", AGGREGATE_SWITCHML, "", 64, true, {}},
@@ -163,7 +165,7 @@ TEST_F(AggregateDifferentialTest, EveryPolicyOnRandomSequences) {
   // No rule is compared by never being used.
   for (const char* rule : {"claim", "merge", "complete", "duplicate", "overlap", "again", "collide", "preempt",
                            "remembered", "takeover", "ghost", "flush", "release", "remind_hit", "remind_empty",
-                           "saturated", "upwards", "downwards", "drop_aggregate_short", "drop_aggregate_version",
+                           "saturated", "answered", "upwards", "downwards", "drop_aggregate_short", "drop_aggregate_version",
                            "drop_aggregate_type", "drop_aggregate_workers", "drop_aggregate_dead",
                            "drop_aggregate_no_hop", "forward_host"}) {
     EXPECT_GT(counted_[rule], 20u) << rule;

@@ -48,7 +48,7 @@ std::shared_ptr<const TableBatch> tables(aggregate_scheme scheme) {
     AggregateBatch::Job job;
     job.job = n;
     job.scheme = scheme;
-    job.root = n == 1;
+    job.root = n == 1 ? AGGREGATE_ROOT : n == 2 && job.scheme == AGGREGATE_ESA ? AGGREGATE_ANSWERS : AGGREGATE_INNER;
     job.window = 2;
     job.base = 4 * (n - 1u);
     job.server[0] = 0xfd;

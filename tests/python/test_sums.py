@@ -133,6 +133,22 @@ def test_jobs_without_sums_refuse_them():
         star(hop=3)
 
 
+@pytest.mark.parametrize("server", [True, False])
+@pytest.mark.parametrize("two_levels", [True, False])
+def test_the_root_may_answer_the_workers_itself(tmp_path, server, two_levels):
+    """result_path="switch": sums that are whole at the root go to the workers at once."""
+    fabric = clos() if two_levels else star(server=server)
+    ina = {"result_path": "switch", "index_policy": "static", "rto_first": 10**9}
+    r = go(tmp_path / "clean", fabric, ina=ina)
+    assert r["errors"] == 0 and r.data.wrong == 0 and counted(r, "ina.result_sent") == 0
+    assert counted(r, "answered") == 3 * (293 + 256)
+    assert counted(r, "answered") - counted(r, "ina.full") <= 1  # the last is on its way
+    r = go(tmp_path / "lossy", fabric, faults=[ln.loss("*--*", 0.001, at="0 s")], ina=ina)
+    assert r["errors"] == 0 and r.data.wrong == 0 and counted(r, "ina.result_sent") > 0
+    with pytest.raises(ln.UsageError, match="result_path: switch needs index_policy static or seq"):
+        go(tmp_path / "b", fabric, ina={"result_path": "switch"})
+
+
 def long(policy="esa", **more):
     return ln.AllReduce("100 kB", repeat=300, allreduce="ina", **more)
 

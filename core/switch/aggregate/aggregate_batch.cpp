@@ -25,7 +25,7 @@ constexpr std::size_t kHopBytes = 2 + 2;
 void write(ByteWriter& out, const AggregateBatch::Job& job) {
   out.u16(job.job);
   out.u8(static_cast<std::uint8_t>(job.scheme));
-  out.u8(job.root);
+  out.u8(static_cast<std::uint8_t>(job.root));
   out.u32(job.window);
   out.u32(job.base);
   out.u16(job.up);
@@ -41,13 +41,13 @@ AggregateBatch::Job read(ByteReader& in) {
   job.job = in.u16();
   job.scheme = static_cast<aggregate_scheme>(in.u8());
   const std::uint8_t root = in.u8();
-  job.root = root != 0;
+  job.root = static_cast<aggregate_root>(root);
   job.window = in.u32();
   job.base = in.u32();
   job.up = in.u16();
   in.copy(job.server);
   const std::size_t children = in.u16(), hops = in.u16();
-  if (root > 1 || children * kChildBytes + hops * kHopBytes > in.remaining()) {
+  if (root > AGGREGATE_ANSWERS || children * kChildBytes + hops * kHopBytes > in.remaining()) {
     in.skip(in.remaining() + 1);
     return job;
   }
@@ -77,6 +77,12 @@ std::shared_ptr<const TableBatch> AggregateBatch::pack() const {
     auto& group = batch->groups.emplace_back();
     for (const Child& child : job.children) group.push_back(child.port);
   }
+  for (const Job& job : jobs) {
+    if (job.root != AGGREGATE_ANSWERS) continue;
+    auto& group = batch->groups.emplace_back(batch->groups[static_cast<std::size_t>(&job - jobs.data())]);
+    if (std::find(group.begin(), group.end(), job.up) == group.end()) group.push_back(job.up);
+  }
+  if (batch->groups.size() > 0xffff) throw std::invalid_argument("AggregateBatch.jobs: at most 65,535 groups");
   batch->bytes.resize(size);
   ByteWriter out(batch->bytes);
   out.u32(static_cast<std::uint32_t>(routes->bytes.size()));
@@ -120,6 +126,7 @@ void validate(const AggregateBatch& batch, std::size_t ports) {
     if (job.scheme > AGGREGATE_ESA) refuse(job, "scheme", "0 to 2");
     if (job.window == 0 || job.window > 1u << 30) refuse(job, "window", "1 to 2^30");
     check_port("up", job.up);
+    if (job.root == AGGREGATE_ANSWERS && job.scheme != AGGREGATE_ESA) refuse(job, "root", "answers under ESA alone");
     if (job.children.empty()) refuse(job, "children", "at least one");
     std::uint64_t workers = 0;
     for (const auto& child : job.children) {

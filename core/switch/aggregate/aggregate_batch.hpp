@@ -26,7 +26,7 @@ struct AggregateBatch {
   struct Job {
     std::uint16_t job = 0;
     aggregate_scheme scheme = AGGREGATE_ESA;
-    bool root = false;
+    aggregate_root root = AGGREGATE_INNER;
     std::uint32_t window = 1;  // fragments
     std::uint32_t base = 0;    // SwitchML: the first of its 2 * window slots
     SwitchPort up = 0;         // towards the parameter server
@@ -39,7 +39,8 @@ struct AggregateBatch {
   std::vector<Job> jobs;
   bool operator==(const AggregateBatch&) const = default;
 
-  // Group g of the TableBatch has the ports of jobs[g]'s children. Throws std::invalid_argument for more
+  // Group g of the TableBatch has the ports of jobs[g]'s children; behind these, in order, each job of
+  // AGGREGATE_ANSWERS has a group of them and `up`. Throws std::invalid_argument for more
   // rows than 16 bits can count.
   std::shared_ptr<const TableBatch> pack() const;
   // Throws std::invalid_argument for bytes that pack() does not write. The rows may still not fit a

@@ -141,11 +141,11 @@ KernelRows AggregateLogic::kernel_rows(const TableBatch& packed, std::size_t por
   for (std::size_t i = 0; i < routes.keys.size(); ++i) {
     add(routes.keys[i], &routes.values[i * routes.value_bytes], routes.value_bytes);
   }
+  const std::vector<aggregate_job> places = aggregate_rows(batch);
   for (std::size_t i = 0; i < batch.jobs.size(); ++i) {
     const AggregateBatch::Job& job = batch.jobs[i];
     const std::uint64_t number = job.job;
-    const aggregate_job row = aggregate_row(job, static_cast<std::uint16_t>(i));
-    add({AGGREGATE_TABLE_JOB, 0, number, 0}, &row, sizeof row);
+    add({AGGREGATE_TABLE_JOB, 0, number, 0}, &places[i], sizeof places[i]);
     for (const auto& child : job.children) {
       add({AGGREGATE_TABLE_BELOW, 0, number << 16 | child.port, 0}, &child.workers, sizeof child.workers);
       const std::uint32_t port = AGGREGATE_FOUND | child.port;

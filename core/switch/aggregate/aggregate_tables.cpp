@@ -5,29 +5,36 @@
 
 namespace loomnet {
 
-aggregate_job aggregate_row(const AggregateBatch::Job& job, std::uint16_t group) {
-  aggregate_job row{};
-  for (const auto& child : job.children) row.workers |= child.workers;
-  row.server_high = ln_load_be64(job.server.data());
-  row.server_low = ln_load_be64(job.server.data() + 8);
-  row.window = job.window;
-  row.base = job.base;
-  row.up = job.up;
-  row.down = group;
-  row.scheme = static_cast<std::uint8_t>(job.scheme);
-  row.root = job.root;
-  row.parts = static_cast<std::uint16_t>(job.children.size());
-  return row;
+std::vector<aggregate_job> aggregate_rows(const AggregateBatch& batch) {
+  std::vector<aggregate_job> rows;
+  auto all = static_cast<std::uint16_t>(batch.jobs.size());
+  for (const AggregateBatch::Job& job : batch.jobs) {
+    aggregate_job row{};
+    for (const auto& child : job.children) row.workers |= child.workers;
+    row.server_high = ln_load_be64(job.server.data());
+    row.server_low = ln_load_be64(job.server.data() + 8);
+    row.window = job.window;
+    row.base = job.base;
+    row.up = job.up;
+    row.down = static_cast<std::uint16_t>(rows.size());
+    row.scheme = static_cast<std::uint8_t>(job.scheme);
+    row.root = static_cast<std::uint8_t>(job.root);
+    row.parts = static_cast<std::uint16_t>(job.children.size());
+    if (job.root == AGGREGATE_ANSWERS) row.all = all++;
+    rows.push_back(row);
+  }
+  return rows;
 }
 
 AggregateTables::AggregateTables(const AggregateBatch& batch, std::size_t ports)
     : LookupTables(batch.forward) {
+  const std::vector<aggregate_job> rows = aggregate_rows(batch);
   for (std::size_t i = 0; i < batch.jobs.size(); ++i) {
     const AggregateBatch::Job& from = batch.jobs[i];
     if (from.job >= place_.size()) place_.resize(from.job + 1u);
     place_[from.job] = static_cast<std::uint16_t>(i + 1);
     Job& job = jobs_.emplace_back();
-    job.row = aggregate_row(from, static_cast<std::uint16_t>(i));
+    job.row = rows[i];
     job.below.resize(ports);
     job.hops = from.hops;
     for (const auto& child : from.children) {

@@ -12,8 +12,8 @@
 
 namespace loomnet {
 
-// A job's row as both builds read it. `group`: the job's place in the batch.
-aggregate_job aggregate_row(const AggregateBatch::Job& job, std::uint16_t group);
+// Each job's row as both builds read it.
+std::vector<aggregate_job> aggregate_rows(const AggregateBatch& batch);
 
 class AggregateTables : public LookupTables {
  public:

@@ -21,21 +21,31 @@ void InaTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now) 
     return;
   }
   const std::uint8_t type = in->header.type;
-  const bool to_worker = type == AGGREGATE_RESULT || type == AGGREGATE_NAK;
-  const std::uint32_t at = by_job_.find(std::uint32_t{in->header.job} << 1 | !to_worker);
-  if (at == NumberIndex::kAbsent) {
-    ++drop_group_;
-    return;
-  }
   aggregate_header header = in->header;
   const std::uint8_t* ip = packet->header.data() + 14;
   if ((ip[1] >> 4 & 3) == 3) header.flags |= AGGREGATE_ECN;  // marked behind the last switch
+  const std::uint32_t job = std::uint32_t{header.job} << 1;
+  bool known = false;
+  for (const bool server : {false, true}) {
+    // A RESULT that the root has made is for workers and for the server, which may share a host.
+    const bool for_it = type == AGGREGATE_RESULT ? !server || header.source == AGGREGATE_FROM_SWITCH
+                        : server != (type == AGGREGATE_NAK);
+    const std::uint32_t at = for_it ? by_job_.find(job | server) : NumberIndex::kAbsent;
+    if (at == NumberIndex::kAbsent) continue;
+    known = true;
+    deliver(at, port, header, in->payload, now);
+  }
+  if (!known) ++drop_group_;
+}
+
+void InaTransport::deliver(std::uint32_t at, PlanePort port, const aggregate_header& header,
+                           std::span<const std::uint8_t> payload, Picoseconds now) {
   Member& m = *members_[at];
   if (m.server) {
-    if (type == AGGREGATE_RESEND && header.source < m.asked_by.size()) m.asked_by[header.source] = port;
-    m.server->on_packet(header, in->payload, now);
+    if (header.type == AGGREGATE_RESEND && header.source < m.asked_by.size()) m.asked_by[header.source] = port;
+    m.server->on_packet(header, payload, now);
   } else {
-    take(m, m.each_worker([&](auto& w) { return w.on_packet(header, in->payload, now); }));
+    take(m, m.each_worker([&](auto& w) { return w.on_packet(header, payload, now); }));
     feed(m);
     finish(m);
   }

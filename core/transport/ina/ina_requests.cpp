@@ -46,6 +46,7 @@ void InaTransport::connect(const QpConfig& config, Picoseconds) {
   InaJob job{group.group, group.members == 64 ? ~0ull : bit(group.members) - 1, group.trees};
   check(job, options);
   m->qp = config.local;
+  m->window = options.window;
   m->flow = config.flow;
   m->source = host_address(config.source);
   m->destination = server ? group_address(group.group) : host_address(config.destination);
@@ -112,6 +113,16 @@ void InaTransport::on_post(QpNumber qp, const WorkRequest& request, Picoseconds 
   settle(m, by_number_.find(qp), now);
 }
 
+// A worker is asked for nothing older than two windows before the next fragment it sends, and has at most
+// a window of submitted ones before it.
+Bytes InaTransport::keep(Member& m, Sequence n, Bytes values) {
+  const std::size_t each = 4 * std::size_t{options_.values}, count = 4 * std::size_t{m.window};
+  if (m.kept.empty()) m.kept.resize(each * count);
+  std::uint8_t* at = &m.kept[static_cast<std::size_t>(static_cast<std::uint64_t>(n) % count) * each];
+  std::copy(values.begin(), values.end(), at);
+  return {at, values.size()};
+}
+
 void InaTransport::feed(Member& m) {
   m.each_worker([&](auto& worker) {
     for (; m.feeding < m.requests.size(); ++m.feeding) {
@@ -133,6 +144,9 @@ void InaTransport::feed(Member& m) {
           c.values = r.request.local
                          ? Bytes(r.request.local + r.request.framing + std::size_t{d} * bytes, length)
                          : Bytes(kZeros).first(length);
+        }
+        if (options_.result_path == ResultPath::root && r.request.local && !c.boot) {
+          c.values = keep(m, worker.submitted(), c.values);
         }
         const Sequence n = worker.submit(c);
         if (d == 0) r.first = n;

@@ -19,6 +19,7 @@ struct InaTransport::Request {
 struct InaTransport::Member {
   QpNumber qp = 0;
   std::uint32_t flow = 0;
+  std::uint32_t window = 1;  // fragments
   Ipv6Address source{}, destination{};
   std::uint16_t source_port = 0;
   std::vector<PlanePort> ports;  // of its trees: fragment n travels by number n mod trees
@@ -26,6 +27,9 @@ struct InaTransport::Member {
   std::unique_ptr<ParameterServer> server;
   // Of a server: the port by which each worker's last RESEND came, where its answers go.
   std::array<PlanePort, AGGREGATE_MAX_WORKERS> asked_by{};
+  // Where the tree's root answers, a worker may be asked for its part after the result has come and the
+  // request is complete (W6): copies of the last fragments, by number modulo their count.
+  std::vector<std::uint8_t> kept;
   std::deque<Request> requests;  // from the oldest that is not complete
   std::size_t feeding = 0;       // of `requests`: the first not submitted to its end
 

@@ -30,6 +30,8 @@ const OptionTable<InaOptions>& InaOptions::table() {
              {.doc = "slots that indices spread over", .least = 0, .most = 1'000'000})
         .choice("index_policy", &O::index_policy, {"rehash", "static", "seq"},
                 {.doc = "a new index for what collided (ATP), the first one for ever, or a hash of each number"})
+        .choice("result_path", &O::result_path, {"ps", "switch"},
+                {.doc = "who multicasts a sum that is whole at the tree's root"})
         .add("saturate", &O::saturate, {.doc = "additions stop at the int32 range"})
         .add("first_sequence", &O::first_sequence,
              {.doc = "number of the job's first fragment", .least = 0, .most = 0x1p62})

@@ -39,9 +39,12 @@ ParameterServer::ParameterServer(const InaOptions& options, const InaJob& job, u
 
 // A packet that a switch or worker of the job could have sent for fragment n.
 bool ParameterServer::believed(const aggregate_header& header, Sequence n) {
-  if (header.type == AGGREGATE_REMIND || header.type == AGGREGATE_RESULT || header.type == AGGREGATE_NAK) {
+  if (header.type == AGGREGATE_REMIND || header.type == AGGREGATE_NAK ||
+      (header.type == AGGREGATE_RESULT && options_.result_path != ResultPath::root)) {
     return ++counters_.drop_type, false;
   }
+  // The root's own, of a sum that was whole there.
+  if (header.type == AGGREGATE_RESULT && header.workers != mask()) return ++counters_.drop_workers, false;
   if (header.workers == 0 && header.type != AGGREGATE_REPLY) return ++counters_.drop_workers, false;
   if (header.type == AGGREGATE_RESEND &&
       (header.source >= AGGREGATE_MAX_WORKERS || !(header.workers & bit(header.source)))) {
@@ -171,8 +174,7 @@ void ParameterServer::complete(Entry& entry, const aggregate_header& last) {
   entry.next_index = indices_.next(entry.number, entry.flags & AGGREGATE_COLLISION);
   if (entry.next_index != entry.index && options_.index_policy == IndexPolicy::rehash) ++counters_.rehash;
   while (base_ <= highest_ && (!ours(base_) || at(base_).done)) ++base_;
-  // Of a sum that was whole at the root, the root has sent the RESULT.
-  if (options_.result_path == ResultPath::root && whole && last.type == AGGREGATE_AGG) return;
+  if (last.type == AGGREGATE_RESULT) return;  // the root has sent it to the workers as well
   entry.multicast = true;
   queue(entry);
 }

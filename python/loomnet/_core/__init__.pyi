@@ -1123,7 +1123,7 @@ def aggregate_tables(
     jobs: collections.abc.Sequence[dict],
 ) -> TableBatch:
     """
-    Tables of the aggregation program: forward's, and of each job {'job', 'scheme' (0 SwitchML, 1 ATP, 2 ESA), 'root', 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' (address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.
+    Tables of the aggregation program: forward's, and of each job {'job', 'scheme' (0 SwitchML, 1 ATP, 2 ESA), 'root' (0, 1, or 2 for one that answers), 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' (address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.
     """
 
 def check_switch_program(name: str, ports: int, options: dict) -> None:

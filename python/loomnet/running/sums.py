@@ -55,6 +55,8 @@ class Sums:
             raise UsageError(f"run: ina: window={quoted(window)} must be a whole number from 1 to "
                              f"{MOST_WINDOW}")
         # Float gradients; a traffic model's bytes are summed as if they were such.
+        # The root of a tree sends whole sums to the workers as well as to the server.
+        self.answers = options.get("result_path", "ps") == "switch"
         self.exponents = options.get("quant", QUANTS[0]) == QUANTS[0]
         asked = [each for each in requests if each.job.allreduce == "ina"]
         self.pool = SumPool.of(plan) if asked else None
@@ -133,7 +135,8 @@ class Sums:
         assert self.pool is not None
         place = tree.places[switch]
         address = ipaddress.ip_address(self.plan.hosts[job.server].address).packed
-        return {"job": job.group, "scheme": SCHEMES.index(self.pool.policy), "root": place.root,
+        root = (2 if self.answers else 1) if place.root else 0
+        return {"job": job.group, "scheme": SCHEMES.index(self.pool.policy), "root": root,
                 "window": job.window, "base": job.base, "up": place.up, "server": address,
                 "children": list(place.children), "hops": list(place.hops)}
 

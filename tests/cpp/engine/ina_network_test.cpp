@@ -69,7 +69,7 @@ class Bed {
       job.scheme = part.scheme = s.scheme;
       job.window = part.window = s.window;
       job.base = part.base = j * 2 * s.window;
-      job.root = true;
+      job.root = AGGREGATE_ROOT;
       const unsigned first = j * per_job, server = s.server_beside ? first : first + s.workers;
       job.up = static_cast<SwitchPort>(server);
       part.up = trunk;

@@ -219,7 +219,7 @@ TEST(AggregateProgram, SlotsOfAJobThatHasEndedAreFree) {
 
 TEST(AggregateProgram, TwoLevelsSumByTheJobsBitmap) {
   AggregateBatch::Job leaf = job_of(kA, 2);
-  leaf.root = false;
+  leaf.root = AGGREGATE_INNER;
   AggregateBatch::Job root = job_of(kA, 1);
   root.children = {{1, 3}, {2, 4}};  // a switch with workers 0 and 1, and worker 2
   Switch below({{"hop", std::int64_t{7}}}, {leaf}), above({}, {root});

@@ -57,7 +57,7 @@ inline AggregateBatch::Job job_of(std::uint16_t number, unsigned workers,
   AggregateBatch::Job job;
   job.job = number;
   job.scheme = scheme;
-  job.root = true;
+  job.root = AGGREGATE_ROOT;
   job.window = window;
   job.up = 0;
   job.server = address("fd00::");

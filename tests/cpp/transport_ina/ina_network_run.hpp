@@ -28,7 +28,7 @@ inline Network::Network(const Case& c) : case_(c), random_(c.seed, 0, 0x6e65), j
     std::array<AggregateBatch::Job, 3> rows;
     for (std::uint32_t b = 0; b < 3; ++b) {
       rows[b] = loomnet::test::job_of(job.known.job, 0, c.options.scheme, c.options.window);
-      rows[b].root = b == 0;
+      rows[b].root = b != 0 ? AGGREGATE_INNER : c.options.result_path == ResultPath::root ? AGGREGATE_ANSWERS : AGGREGATE_ROOT;
       rows[b].up = static_cast<SwitchPort>(b == 0 ? j : 0);
       rows[b].base = 2 * c.options.window * j;
     }
@@ -172,14 +172,6 @@ inline void Network::through(std::uint32_t number, std::uint32_t port, Frame& fr
     return;
   }
   send(box.peers[verdict.value], frame);
-  // Where the root multicasts results, it does so for each sum that leaves it whole.
-  aggregate_header h = frame.header();
-  if (number != 0 || case_.options.result_path != ResultPath::root || h.type != AGGREGATE_AGG) return;
-  Job& job = jobs_[h.job - 1u];
-  if (h.workers != job.known.workers) return;
-  h.type = AGGREGATE_RESULT;
-  frame.set(h);
-  for (const auto& child : box.jobs[h.job - 1u].children) send(box.peers[child.port], frame);
 }
 
 inline void Network::check_slots(std::size_t number) {  // I1

@@ -284,13 +284,16 @@ TEST(InaServer, WhereTheRootSendsResultsTheServerSendsItsOwn) {
   o.index_policy = IndexPolicy::fixed;
   o.result_path = ResultPath::root;
   Script s(o);
-  s.whole(0);
+  const auto whole = [&](Sequence n) { s.give(AGGREGATE_RESULT, n, 7, 1); };
+  whole(0);
   EXPECT_FALSE(s.server.wants());
+  s.give(AGGREGATE_RESULT, 1, 3, 1);
+  EXPECT_EQ(counted(s.server.counters())["drop_workers"], 1u) << "a RESULT is of all workers";
   s.give(AGGREGATE_RESEND, 0, 1, 1);
   EXPECT_EQ(s.sum(), 1);
   for (const std::uint64_t w : {1, 2, 4}) s.give(AGGREGATE_RESEND, 1, w, 1);
   EXPECT_EQ(s.sum(), 3);
-  s.whole(100);  // 2 to 99 were lost on their way here: the workers have them
+  whole(100);  // 2 to 99 were lost on their way here: the workers have them
   EXPECT_EQ(s.server.base(), 93);
 }
 
