@@ -148,12 +148,12 @@ TEST_F(AggregateDifferentialTest, EveryPolicyOnRandomSequences) {
       {"esa", AGGREGATE_ESA, "ack", 256, true, {{"saturate", true}}},
       {"esa", AGGREGATE_ESA, "lazy", 128, false, {{"downgrade", std::int64_t{2}}, {"downgrade_every", std::int64_t{3}}}},
       {"esa", AGGREGATE_ESA, "ack", 64, true, {{"downgrade", std::int64_t{0}}}},
-      {"esa", AGGREGATE_ESA, "lazy", 64, true, {}, true},
       {"atp", AGGREGATE_ATP, "", 64, true, {}},
       {"atp", AGGREGATE_ATP, "completion", 256, true, {{"saturate", true}}},
       {"switchml", AGGREGATE_SWITCHML, "", 64, true, {}},
       {"switchml", AGGREGATE_SWITCHML, "", 256, false, {}},
       {"switchml", AGGREGATE_SWITCHML, "", 128, true, {{"generation_check", false}, {"saturate", true}}},
+      {"esa", AGGREGATE_ESA, "lazy", 64, true, {}, true},
   };
   std::uint64_t seed = 20260500;
   for (const Case& c : cases) {
