@@ -89,11 +89,14 @@ class Metric:
 
 class Measured(float):
     """A figure read from a result: a float that still knows its metric, so that a check on a figure
-    that does not stand is seen."""
+    that does not stand is seen. A number that is computed from figures by their type, as
+    statistics.mean does, is a float."""
 
     metric: Metric
 
     def __new__(cls, metric: Metric) -> Measured:
+        if not isinstance(metric, Metric):
+            return float(metric)  # pyright: ignore[reportReturnType]
         assert metric.value is not None
         made = super().__new__(cls, metric.value)
         made.metric = metric
