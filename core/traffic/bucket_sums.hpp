@@ -13,7 +13,7 @@ namespace loomnet {
 struct GradientBucket {
   std::uint32_t number = 0;     // from the front of the model: 0 is the front-most
   std::uint64_t bytes = 0;      // a multiple of 4: float32
-  Attributes attributes;        // its layer, which is its number, and its priority
+  Attributes attributes;        // its layer, which is its number, its priority, and which one of the rank's it is
 };
 
 class BucketSums {

@@ -42,7 +42,9 @@ class CollectiveTraffic::Member final : private NicExecutor::Sink, private SumCl
     }
     if (sums_) {
       const auto repeat = static_cast<std::int64_t>(iterations_.size());
-      sums_->poster().begin(iterations_.size(), job_.config_.bytes / 4 * 4, job_.config_.attributes, repeat, now);
+      Attributes attributes = job_.config_.attributes;
+      attributes.sequence = static_cast<std::uint32_t>(repeat);  // as an executor counts its operations
+      sums_->poster().begin(iterations_.size(), job_.config_.bytes / 4 * 4, attributes, repeat, now);
       return;
     }
     executor_.start(operation(), now);

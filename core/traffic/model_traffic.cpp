@@ -58,11 +58,12 @@ class ModelTraffic::Rank {
     GradientBucket bucket{number, job_.config_.buckets[number], {}};
     bucket.attributes.layer = static_cast<std::uint16_t>(number);
     bucket.attributes.priority = priority(number, now);
+    const std::uint64_t work = work_number(number);
+    bucket.attributes.sequence = static_cast<std::uint32_t>(work);
     given_[number] = now;
     meter_.begin(now);
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
-      const std::uint64_t work = work_number(number);
-      tap->work_begins(nic_.host(), {to_string(Collective::all_reduce), work, 0, static_cast<std::uint32_t>(work), 1,
+      tap->work_begins(nic_.host(), {to_string(Collective::all_reduce), work, 0, bucket.attributes.sequence, 1,
                                      static_cast<std::uint32_t>(job_.config_.job)}, now);
     }
     // Before the bucket is given: its sum may be there at once, and with it the iteration's end.

@@ -347,6 +347,41 @@ def test_switches_send_each_byte_once(tmp_path):
     assert 1.3 < took["ring"] / took["ina"] < 1.7
 
 
+def test_buckets_are_under_way_together_where_switches_sum(tmp_path):
+    """Eight buckets are there within 1.3 ms of one another, and each takes 0.8 ms."""
+    for how in ("ring", "ina"):
+        r, _ = run(tmp_path, small(workers=4, compute="2 ms", allreduce=how), fabric=summing(),
+                   name=how)
+        for host in list(r.data.hosts.values())[:4]:
+            ends = [end for _, end, _ in host.work]
+            assert len(ends) == 32 and ends == sorted(ends), "sums end in the order of buckets"
+            begins = [begin for begin, *_ in host.work]
+            assert sum(begin < end for begin, end in zip(begins[1:], ends, strict=False)) >= 24
+
+
+def test_switches_decide_by_the_priorities_that_are_given(tmp_path):
+    """Slots are short while ranks wait for a later one, and a job that is more urgent by one step
+    takes those of the other at the first attempt. The same jobs with one priority do not."""
+    counted = {}
+    for urgent in (128, 129):
+        name = f"model_{urgent}"
+
+        @ln.plugin.priority(name)
+        class Level(ln.plugin.Priority):
+            level = urgent
+
+            def priority(self, message):
+                return self.level if message.job == "a" else 128
+
+        jobs = [small(workers=4, allreduce="ina", compute="10 ms", jitter=0.2, priority=name,
+                      name=each) for each in "ab"]
+        r, _ = run(tmp_path, jobs, fabric=summing(hosts=8, pool="16 KiB"), name=name,
+                   ina={"rto_first": 50 * 10**9})
+        counters = r.switch("p0.leaf0").counters
+        counted[urgent] = counters["preempt"] / counters["collide"]
+    assert counted[128] != counted[129] and min(counted.values()) > 0
+
+
 def test_jobs_of_one_switch_stay_exact_whatever_their_priority(tmp_path):
     @ln.plugin.priority("model_first_a")
     class First(ln.plugin.Priority):

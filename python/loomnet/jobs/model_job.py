@@ -179,9 +179,9 @@ class ModelJob(Job):
 
     def describe(self) -> str:
         of = self.model or "a model"
+        how = "summed by switches" if self.allreduce == "ina" else f"over {self.transport}"
         return (f"{self.iterations} x ModelJob of {of} ({self.gradients} of gradients in "
-                f"{len(self.bucket_bytes)} buckets, {self.compute_time} of compute) over "
-                f"{self.transport}")
+                f"{len(self.bucket_bytes)} buckets, {self.compute_time} of compute) {how}")
 
 
 def _values(stated: int, scale: Fraction) -> int:

@@ -87,6 +87,7 @@ TEST(ModelTraffic, BackwardProducesBucketsFromTheLastToTheFirst) {
     EXPECT_EQ(rank, i % 2);
     EXPECT_EQ(std::tuple(bucket.number, bucket.bytes), std::tuple(std::get<0>(expected[i / 2]), std::get<1>(expected[i / 2])));
     EXPECT_EQ(bucket.attributes.layer, bucket.number);
+    EXPECT_EQ(bucket.attributes.sequence, i / 2);
     EXPECT_EQ(at, microseconds(std::get<2>(expected[i / 2])));
   }
   EXPECT_EQ(bed.traffic->iterations(0).back().begin, microseconds(5));
