@@ -240,6 +240,8 @@ PRIORITIES = {
     "no number": ({"priority": lambda self, message: math.nan}, ["priority gave nan"]),
     "an exception": ({"priority": lambda self, message: 1 // message.layers},
                      ["priority raised ZeroDivisionError"]),
+    "chance": ({"priority": lambda self, message: random.SystemRandom().randint(1, 255)},
+               ["two objects alike gave the same messages other numbers"]),
     "no method": ({}, ["there is no method priority(message)"]),
     "another signature": ({"priority": lambda self: 1}, ["priority: too many positional"]),
     "a maker that raises": ({"__init__": lambda self: [][0], "priority": lambda self, m: 1},

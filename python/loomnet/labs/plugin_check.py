@@ -199,20 +199,30 @@ def _priority_breaches(name: str, plugin: type, options: Mapping[str, Any]) -> I
     if plugin.priority is Priority.priority:
         yield "there is no method priority(message)"
         return
-    try:
-        made = plugin(**options)
-    except LoomnetError:
-        raise
-    except Exception as error:
-        yield raised("__init__", error)
-        return
+    given: list[list[int]] = []
+    for _ in range(2):
+        try:
+            made = plugin(**options)
+        except LoomnetError:
+            raise
+        except Exception as error:
+            yield raised("__init__", error)
+            return
+        given.append([])
+        for message in _messages():
+            try:
+                given[-1].append(priority_of(name, made, message))
+            except PluginError as error:
+                yield str(error)
+    if given[0] != given[1]:
+        yield ("two objects alike gave the same messages other numbers: use neither the machine's "
+               "clock nor a random generator without a seed")
+
+
+def _messages() -> Iterator[Message]:
     pace = ((None, None), (1e-6, 256.0), (86_400.0, 1 / 256))
     for layers, iteration, progress, size, (left_s, ratio) in itertools.product(
             (0, 1, 50), (1, 10**6), (0.0, 0.5, 1.0), (0, 1, 64 << 20), pace):
         for layer in {None, *range(min(layers, 2)), *([layers - 1] if layers else [])}:
             left = 0 if layer is None else layer
-            try:
-                priority_of(name, made, Message("job", layer, layers, iteration, progress, size,
-                                                left, left_s, ratio))
-            except PluginError as error:
-                yield str(error)
+            yield Message("job", layer, layers, iteration, progress, size, left, left_s, ratio)
