@@ -1,5 +1,5 @@
-// How the gradients of a training job's buckets are summed over its ranks: one implementation per way in
-// which sums travel. A model job gives buckets in and hears when each rank has the sum.
+// Sums of a training job's gradient buckets over its ranks: one implementation for each value of `allreduce`.
+// ModelTraffic calls begin(), and the implementation calls the sink when a rank has the sum.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace loomnet {
 struct GradientBucket {
   std::uint32_t number = 0;     // from the front of the model: 0 is the front-most
   std::uint64_t bytes = 0;      // a multiple of 4: float32
-  Attributes attributes;        // its layer, which is its number, its priority, and which one of the rank's it is
+  Attributes attributes;        // layer (= number), priority, sequence (of all buckets of the rank)
 };
 
 class BucketSums {
@@ -21,18 +21,18 @@ class BucketSums {
   class Sink {
    public:
     virtual ~Sink() = default;
-    // Rank `rank` has the whole sum of the oldest bucket of that number which it has given and not had.
+    // Rank `rank` has the sum of the bucket `number` of its current iteration.
     virtual void summed(JobRank rank, std::uint32_t number, Picoseconds now) = 0;
-    // Rank `rank` will get no sum any more. Heard once or more often.
+    // Rank `rank` gets no sum from now on. May be called several times for one rank.
     virtual void failed(JobRank rank, const std::string& reason, Picoseconds now) = 0;
   };
   virtual ~BucketSums() = default;
 
-  // Whom to tell; set before the first begin().
+  // Sets the sink of all ranks; call before the first begin().
   void tell(Sink& sink) { sink_ = &sink; }
-  // The bucket's gradients are there on this rank. Buckets are given in the same order on all ranks, the
-  // back-most first; a rank may give several before it has the sum of the first, and it gives none of the next
-  // iteration before it has all sums of this one. summed() may be called from inside.
+  // Rank `rank` has computed the gradients of the bucket. All ranks begin the buckets of an iteration in the same
+  // order, the back-most first, and may have several under way. No rank begins a bucket of the next iteration
+  // before it has all sums of this one. The implementation may call summed() inside begin().
   virtual void begin(JobRank rank, const GradientBucket& bucket, Picoseconds now) = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// Ranks of a model job: each with its own compute times, in step only as far as the sums keep it so.
+// Ranks of a model job. Each rank has compute times of its own; the sums alone make ranks wait for one another.
 #include "traffic/model_traffic.hpp"
 
 #include <algorithm>
@@ -66,7 +66,7 @@ class ModelTraffic::Rank {
       tap->work_begins(nic_.host(), {to_string(Collective::all_reduce), work, 0, bucket.attributes.sequence, 1,
                                      static_cast<std::uint32_t>(job_.config_.job)}, now);
     }
-    // Before the bucket is given: its sum may be there at once, and with it the iteration's end.
+    // Before begin(): it may call summed(), which ends the iteration.
     if (number > 0) schedule_next();
     job_.sums_.begin(rank_, bucket, now);
   }
@@ -122,7 +122,7 @@ class ModelTraffic::Rank {
     return job_.config_.ask({rank_, iteration + 1, std::min(over, 1.0), job_.config_.buckets[number], urgency_});
   }
 
-  // Of a bucket of this iteration: numbers count in the order in which buckets are given.
+  // Number of a bucket of this iteration among all buckets of the rank, in the order of begin().
   std::uint64_t work_number(std::uint32_t number) const {
     return (iterations_.size() + 1) * given_.size() - 1 - number;
   }
@@ -144,9 +144,9 @@ class ModelTraffic::Rank {
   JobPace pace_;
   Urgency urgency_;
   Picoseconds began_{}, compute_{}, forward_{};
-  std::uint32_t next_ = 0;  // buckets of this iteration that backward is yet to produce
-  std::uint32_t open_ = 0;  // … and whose sums are yet to come
-  std::vector<Picoseconds> given_;  // when each bucket was given whose sum is yet to come
+  std::uint32_t next_ = 0;  // number of this iteration's buckets that backward has not produced yet
+  std::uint32_t open_ = 0;  // number of this iteration's buckets without a sum
+  std::vector<Picoseconds> given_;  // by bucket: time of begin(); kNotGiven before it and after the sum
   std::vector<Iteration> iterations_;
   std::vector<Picoseconds> computed_;
   bool failed_ = false;

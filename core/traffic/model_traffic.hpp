@@ -14,7 +14,7 @@
 
 namespace loomnet {
 
-// What a priority of a user's is told of a bucket that is about to be summed.
+// Facts of a bucket that is about to be summed, for a priority plug-in.
 struct BucketFacts {
   JobRank rank = 0;
   std::uint32_t iteration = 0;  // from 1
@@ -68,7 +68,9 @@ class ModelTraffic final : public EventHandler, private BucketSums::Sink {
 
  private:
   class Rank;
-  static constexpr std::uint64_t kBegin = 1ull << 32;  // + rank: an iteration begins; else gradients are there
+  // Event numbers: a rank's number where the gradients of its next bucket are computed; kBegin + the rank's
+  // number where its next iteration begins.
+  static constexpr std::uint64_t kBegin = 1ull << 32;
   void summed(JobRank rank, std::uint32_t number, Picoseconds now) override;
   void failed(JobRank rank, const std::string& reason, Picoseconds now) override;
 

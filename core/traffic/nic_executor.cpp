@@ -1,4 +1,4 @@
-// What the executor posts is kept until it returns, then handed to the NIC: a NIC may complete a request
+// Writes that the executor posts wait in an outbox until the executor returns: the NIC may complete a request
 // at once, and the executor takes no event inside its own calls.
 #include "traffic/nic_executor.hpp"
 
