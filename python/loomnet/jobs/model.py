@@ -217,8 +217,7 @@ class TorchJob(Job):
     """
 
     kind: ClassVar[str] = "torch"
-    no_sums: ClassVar[str] = ('allreduce="ina" is not there yet; leave it out: sums travel by '
-                              '"ring"')
+    sums: ClassVar[bool] = True
     positional: ClassVar[tuple[str, ...]] = ("script",)
     script: Path = given(converter=Path, kw_only=False)
     args: Annotated[tuple[str, ...], Field(max_length=MOST_ARGUMENTS, fail_fast=True)] = given(

@@ -12,7 +12,14 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.model import Plan, SwitchPlan
-from loomnet.plans.sum_pool import MOST_WINDOW, QUANTS, SCHEMES, WINDOW, SumPool
+from loomnet.plans.sum_pool import (
+    FIXED_SCALE,
+    MOST_WINDOW,
+    QUANTS,
+    SCHEMES,
+    WINDOW,
+    SumPool,
+)
 from loomnet.plans.sum_trees import SumTree, sum_tree
 from loomnet.running.job_request import JobRequest
 
@@ -63,6 +70,15 @@ class Sums:
         self.jobs: dict[int, SumJob] = {}
         for place, each in enumerate(asked):
             self.jobs[each.number] = self._job(each, window, place, len(asked))
+
+    def staging(self, number: int) -> dict[str, int]:
+        """What the memory of a job's ranks has for sums, as RankBridge takes it."""
+        assert self.pool is not None
+        window = self.jobs[number].window
+        request = max(window // 4, 1)  # fragments of the executor's longest
+        # A window of requests, the one ahead of it, the next operation's first, and one to spare.
+        return {"sum_slots": -(-window // request) + 3, "sum_values": self.pool.values,
+                "sum_window": window, "sum_scale": 0 if self.exponents else FIXED_SCALE}
 
     @property
     def finished_by_servers(self) -> bool:

@@ -44,14 +44,18 @@ class RankJob:
         self.engine, self.request, self.job = engine, request, asked.job
         self.asked, self.placement = asked, asked.placement
         world = len(self.placement)
+        sums = engine.sums.staging(asked.number) if engine.sums and asked.server is not None else {}
         self.bridges = [
             _core.RankBridge(engine.network, engine.node(host), rank=rank, world=world,
-                             channels=16, job=asked.number, **staging_for(engine.plan))
+                             channels=16, job=asked.number, **staging_for(engine.plan), **sums)
             for rank, host in enumerate(self.placement)]
         self.carrier = engine.carrier(self.job)
         if self.carrier is not None:  # else stock Gloo takes the ranks' bytes
             for (rank, peer), number in engine.connect_mesh(asked).items():
                 self.bridges[rank].bind(peer, number, self.bridges[peer].key)
+        if sums:
+            for rank, number in enumerate(engine.connect_sums(asked)):
+                self.bridges[rank].bind_sum(number)
         self.stack_files = [StackFile() for _ in self.placement]
         self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)
         self.hashes: list[dict[int, int]] = [{} for _ in self.placement]

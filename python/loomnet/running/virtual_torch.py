@@ -325,6 +325,8 @@ class VirtualTorch(Play):
             found["waited outside the network"] = " | ".join(self.waited_outside)
         if failed := sum(bridge.failed_works for bridge in self.ranks.bridges):
             found["operations that failed"] = failed
+        if overflows := max(bridge.sum_overflows for bridge in self.ranks.bridges):
+            found["blocks of sums that overflowed"] = overflows
         if self.strays:
             found["threads that began to communicate while time passed"] = self.strays
         return found
