@@ -23,11 +23,14 @@ def case_names(script: str) -> list[str]:
             itertools.pairwise(source) if before == "@case"]
 
 
-@pytest.fixture(scope="module", params=[1, 3], ids=["one-queue-pair", "three-queue-pairs"])
+@pytest.fixture(scope="module", params=[(1, False), (3, False), (1, True)],
+                ids=["one-queue-pair", "three-queue-pairs", "sums"])
 def cases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ranks:
     directory = tmp_path_factory.mktemp("cases")
-    with Ranks("cases.py", WORLD, directory=directory, channels=request.param) as ranks:
+    channels, sums = request.param
+    with Ranks("cases.py", WORLD, directory=directory, channels=channels, sums=sums) as ranks:
         ranks.wait(240)
+        assert (ranks.nic.sums > 0) == sums
     return ranks
 
 
@@ -42,10 +45,12 @@ def test_collectives_leave_in_peace(cases: Ranks) -> None:
     assert all(cases.nic.fault(r) == "none" for r in range(WORLD))
 
 
-@pytest.fixture(scope="module")
-def training(tmp_path_factory: pytest.TempPathFactory) -> Ranks:
-    with Ranks("training.py", WORLD, directory=tmp_path_factory.mktemp("training")) as ranks:
+@pytest.fixture(scope="module", params=[False, True], ids=["ring", "sums"])
+def training(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ranks:
+    with Ranks("training.py", WORLD, directory=tmp_path_factory.mktemp("training"),
+               sums=request.param) as ranks:
         ranks.wait(240)
+        assert (ranks.nic.sums > 0) == request.param
     return ranks
 
 

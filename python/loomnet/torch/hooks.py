@@ -7,10 +7,14 @@ first: by default a later bucket is the more urgent one.
     model = DDP(model)
     model.register_comm_hook(None, loomnet.torch.hooks.bucket_hook)
 
+With `by_layer` the layer counts from the model's front instead, and the priority is that of ESA's
+formula for the layer alone: what switches that sum gradients go by.
+
 The hooks work without Loomnet too, where nothing reads the attributes.
 """
 
 # No `from __future__ import annotations`: DDP compares a hook's annotations with the types.
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +23,7 @@ import torch.distributed as dist
 
 from loomnet.torch.work_attributes import MOST_LAYER, MOST_PRIORITY, Deliveries, attributes
 
-__all__ = ["BucketState", "bucket_hook", "bucket_wrapper"]
+__all__ = ["BucketState", "LayerState", "bucket_hook", "bucket_wrapper", "by_layer"]
 
 Hook = Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]
 
@@ -63,12 +67,76 @@ def bucket_hook(state: BucketState | dist.ProcessGroup | None,
     if not isinstance(state, BucketState):
         state = BucketState(state)
     group = state.process_group if state.process_group is not None else dist.group.WORLD
-    tensor, index = bucket.buffer(), bucket.index()
-    # DDP itself multiplies by the inverse: a division may differ in the last bit.
-    tensor.mul_(1.0 / dist.get_world_size(group))
+    index = bucket.index()
     with attributes(layer=min(index, MOST_LAYER), priority=state.priority(index),
                     loss_tolerance=state.loss_tolerance) as state.deliveries[index]:
-        work = dist.all_reduce(tensor, group=group, async_op=True)
+        return _averaged(bucket, group)
+
+
+class LayerState:
+    """State of :func:`by_layer`: what it knows of one model.
+
+    Args:
+        process_group: that reduces the buckets; None is the default group.
+
+    Attributes:
+        buckets: of the model, as of its latest backward pass; 0 until one has ended.
+    """
+
+    def __init__(self, process_group: dist.ProcessGroup | None = None) -> None:
+        self.process_group = process_group
+        self.buckets = 0
+
+
+_states: dict[dist.ProcessGroup | None, LayerState] = {}  # of models without one of their own
+
+
+def by_layer(state: LayerState | dist.ProcessGroup | None,
+             bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Averages a bucket over the ranks as :func:`bucket_hook` does, and states its layer: 0 is the
+    front-most bucket, which the next forward pass needs first and the backward pass makes last.
+
+    The priority follows from the layer l of L buckets as in ESA's formula, with the factors of the
+    job left out (Wang et al., arXiv 2201.06398): log2(L / (l + 1)) between -16 and 16, on a scale
+    from 1 to 255. The hindmost bucket has 128, which is also that of operations without one.
+
+    DDP numbers buckets from the back and says of the last one alone that it is the last, so the
+    first backward pass states nothing. DDP then makes new buckets, once: where there are more than
+    before, the front-most ones share layer 0 for one pass.
+
+    Args:
+        state: a :class:`LayerState`, one for each model; or a process group, or None, in a script
+            with one model for each.
+        bucket: of gradients; its buffer is all-reduced in place.
+
+    Returns:
+        A future of the bucket's buffer.
+    """
+    if not isinstance(state, LayerState):
+        state = _states.setdefault(state, LayerState(state))
+    group = state.process_group if state.process_group is not None else dist.group.WORLD
+    index, buckets = bucket.index(), state.buckets
+    if bucket.is_last():
+        state.buckets = index + 1
+    if buckets == 0:
+        return _averaged(bucket, group)
+    layer = max(buckets - 1 - index, 0)
+    with attributes(layer=min(layer, MOST_LAYER), priority=layer_priority(layer, buckets)):
+        return _averaged(bucket, group)
+
+
+def layer_priority(layer: int, layers: int) -> int:
+    """1 to 255, the most urgent; of `layers` layers, 0 being the front-most."""
+    octaves = min(max(math.log2(layers / (layer + 1)), -16.0), 16.0)
+    return 1 + math.floor((MOST_PRIORITY - 1) * (octaves + 16.0) / 32.0 + 0.5)
+
+
+def _averaged(bucket: dist.GradBucket, group: dist.ProcessGroup | None
+              ) -> torch.futures.Future[torch.Tensor]:
+    tensor = bucket.buffer()
+    # DDP itself multiplies by the inverse: a division may differ in the last bit.
+    tensor.mul_(1.0 / dist.get_world_size(group))
+    work = dist.all_reduce(tensor, group=group, async_op=True)
     assert work is not None
     return work.get_future().then(_first)
 

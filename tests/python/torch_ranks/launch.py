@@ -67,7 +67,7 @@ def become_rank(script: str, arguments: list[str], environment: dict[str, str], 
 
 class Ranks:
     """`world` processes of a script of this folder, or of any path; stopped, whatever happens, on
-    exit. Without `nic` they are what a launch outside Loomnet starts.
+    exit. `sums`: the NIC sums for them. Without `nic` they are what a launch outside Loomnet starts.
 
     Attributes:
         nic: the ``LoopbackNic`` between them.
@@ -76,8 +76,9 @@ class Ranks:
     """
 
     def __init__(self, script: str, world: int, *arguments: str, directory: Path,
-                 channels: int = 1, nic: bool = True, **environment: str) -> None:
-        self.nic = _core.testing.LoopbackNic(world, channels)
+                 channels: int = 1, sums: bool = False, nic: bool = True,
+                 **environment: str) -> None:
+        self.nic = _core.testing.LoopbackNic(world, channels, sums)
         self.nic.start()
         self.status: dict[int, int] = {}
         self.ended: dict[int, float] = {}
