@@ -17,6 +17,7 @@ pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parent / "torch_ranks"))
 from launch import Ranks
 
+from loomnet.plugins.priorities import Message, formula
 from loomnet.torch.hooks import layer_priority
 
 WORLD = 3
@@ -50,6 +51,14 @@ def test_the_network_hears_of_layers_and_priorities(cases: Ranks) -> None:
     operations = {number: (layer, priority) for number, layer, priority in stated}
     last = [operations[number] for number in sorted(operations)][-buckets:]
     assert last == [(layer, layer_priority(layer, buckets)) for layer in reversed(range(buckets))]
+
+
+@pytest.mark.parametrize(("layer", "layers"), [(0, 1), (0, 16), (15, 16), (3, 7), (65534, 1),
+                                               (0, 1 << 20), (49, 50)])
+def test_the_hooks_priority_is_the_engines_formula(layer: int, layers: int) -> None:
+    message = Message(job="", layer=layer, layers=layers, iteration=1, progress=0.0, bytes=1,
+                      remaining_layers=0)
+    assert layer_priority(layer, layers) == formula(message, "layer")
 
 
 STALLED = """

@@ -7,8 +7,8 @@ first: by default a later bucket is the more urgent one.
     model = DDP(model)
     model.register_comm_hook(None, loomnet.torch.hooks.bucket_hook)
 
-With `by_layer` the layer counts from the model's front instead, and the priority is that of ESA's
-formula for the layer alone: what switches that sum gradients go by.
+With `by_layer` the layer counts from the model's front instead, and the priority is that of the
+formula "layer" of :mod:`loomnet.plugins.priorities`: what switches that sum gradients go by.
 
 The hooks work without Loomnet too, where nothing reads the attributes.
 """
@@ -96,9 +96,9 @@ def by_layer(state: LayerState | dist.ProcessGroup | None,
     """Averages a bucket over the ranks as :func:`bucket_hook` does, and states its layer: 0 is the
     front-most bucket, which the next forward pass needs first and the backward pass makes last.
 
-    The priority follows from the layer l of L buckets as in ESA's formula, with the factors of the
-    job left out (Wang et al., arXiv 2201.06398): log2(L / (l + 1)) between -16 and 16, on a scale
-    from 1 to 255. The hindmost bucket has 128, which is also that of operations without one.
+    The priority of layer l of L is log2(L / (l + 1)), from -16 to 16, on a scale from 1 to 255.
+    The hindmost bucket has 128, as operations have that state none. The job's time left and its
+    share of communication, which ESA weighs too, are not known to a script.
 
     DDP numbers buckets from the back and says of the last one alone that it is the last, so the
     first backward pass states nothing. DDP then makes new buckets, once: where there are more than
