@@ -67,7 +67,8 @@ def become_rank(script: str, arguments: list[str], environment: dict[str, str], 
 
 class Ranks:
     """`world` processes of a script of this folder, or of any path; stopped, whatever happens, on
-    exit. `sums`: the NIC sums for them. Without `nic` they are what a launch outside Loomnet starts.
+    exit. `sums`: the NIC sums for them. Without `nic` they are what a launch outside Loomnet
+    starts.
 
     Attributes:
         nic: the ``LoopbackNic`` between them.
