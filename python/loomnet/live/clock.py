@@ -54,7 +54,7 @@ class LiveClock:
         self.tcp = KernelTcp.wanted_by(request)
         self.engine = Engine(self.plan, [asked.job for asked in request.jobs], live=True,
                              options=request.options, seed=request.seed,
-                             sums=request.sums)
+                             sums=request.sums, dilation=request.dilation)
         for asked in request.jobs:
             if transport(asked.job.transport).by_kernel:
                 self.engine.kernel_traffic_is_of(asked)

@@ -121,14 +121,17 @@ class Engine:
 
     def __init__(self, plan: Plan, jobs: Iterable[Job] = (), *, live: bool = False,
                  options: Mapping[str, Any] | None = None, bin_ps: int = 10**9,
-                 seed: int | None = None, sums: Sums | None = None) -> None:
+                 seed: int | None = None, sums: Sums | None = None,
+                 dilation: float = 1.0) -> None:
         self.plan = plan
         self.sums = sums
         self._live = live
         carriers = {each.name: each for each in map(self._model, carriers_of(jobs))
                     if each is not None}
         self.transports = tuple(carriers.values())
-        self._options = {name: dict((options or {}).get(name, {})) for name in carriers}
+        given = options or {}
+        self._options = {name: (each.live_options(dilation) if live else {}) | given.get(name, {})
+                         for name, each in carriers.items()}
         self.seed = plan.seed if seed is None else seed
         # What all hosts' meters keep together stays within a few hundred megabytes.
         bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)

@@ -16,6 +16,8 @@ from loomnet.systems.transport import Options, Transport
 
 # ATP's public switch code marks at a queue of 1000 cells; cells of 80 B are assumed.
 MARK_BYTES = 80_000
+# Of wall time, in which a machine's scheduler has its say: SwitchML's timeout; [choice].
+LIVE_RTO_PS, LIVE_REMIND_PS = 10 * 10**9, 2 * 10**9
 
 
 class Ina(Transport):
@@ -49,6 +51,10 @@ class Ina(Transport):
             return chosen
         return {"scheme": pool.policy, "values": pool.values, "saturate": pool.saturate,
                 "pool": max(pool.slots.values()), "switch_rtt": plan.base_rtt_ps, **chosen}
+
+    def live_options(self, dilation: float) -> dict[str, Any]:
+        return {"rto_min": round(LIVE_RTO_PS / dilation),
+                "remind_min": round(LIVE_REMIND_PS / dilation)}
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         pool = SumPool.of(plan)

@@ -107,6 +107,10 @@ class Transport:
         per second. Raises UsageError where it cannot run on this fabric."""
         return dict(options)
 
+    def live_options(self, dilation: float) -> dict[str, Any]:
+        """Defaults of options where the run is live: `dilation` of wall time pass per emulated."""
+        return {}
+
     def packet_bytes(self, options: Options, plan: Plan) -> int:
         """Bytes of a full packet's Ethernet frame."""
         return plan.frame_bytes

@@ -1,0 +1,104 @@
+"""Switches that sum on the live clock, in XDP: sums are exact under every policy whatever the links
+lose, they are made of the switch's memory and nothing else, and a reboot makes none wrong."""
+
+import threading
+import time
+
+import pytest
+from slots import SlotMaps
+
+import loomnet as ln
+from loomnet.labs.lab import Lab
+
+POLICIES = ("esa", "atp", "switchml")
+
+
+def star(policy, workers=4, **options):
+    fabric = ln.star(hosts=workers, rate="100 Mb/s", delay="0.5 ms")
+    fabric.add_link(fabric.add_host("ps", role="server"), "p0.leaf0", rate="100 Mb/s",
+                    delay="0.5 ms")
+    return fabric.program("*", "aggregate", policy=policy, **options)
+
+
+def two_levels(policy, **options):
+    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="40 Mb/s",
+                              delay="0.5 ms")
+    return fabric.program("*", "aggregate", policy=policy, **options)
+
+
+def go(directory, fabric, job, faults=(), seed=1, **options):
+    options.setdefault("ina", {})
+    options["ina"] = {"window": 64, "rto_first": 20 * 10**9, **options["ina"]}
+    return Lab("sums", clock="live", seed=seed, directory=directory).run(
+        fabric, job, faults, payload=True, **options)
+
+
+def accounted(r):
+    """What the kernel's switches were given, they returned, absorbed or dropped; nothing else."""
+    assert r.data.fidelity.unexplained == 0
+    return r.data.wrong == 0
+
+
+def seeds(request):
+    return range(20 if request.config.getoption("--soak") else 2)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("loss", [0, 0.01])
+def test_sums_are_exact(uses_machine, tmp_path, request, policy, loss):
+    """Few slots, so that fragments collide and are swapped out."""
+    slots = 64 if policy == "switchml" else 24
+    for seed in seeds(request):
+        faults = [ln.loss("*--*", loss, at="0 s")] if loss else []
+        r = go(tmp_path / str(seed), star(policy, pool=slots * 1056 * 2),
+               ln.AllReduce("60 kB", repeat=4, allreduce="ina"), faults, seed)
+        assert r["errors"] == 0 and accounted(r), (seed, r.data.errors)
+        assert r.switch("p0.leaf0").counters["absorbed"] > 100
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_two_levels_and_two_jobs(uses_machine, tmp_path, policy):
+    jobs = [ln.AllReduce("40 kB", repeat=3, ranks=4, allreduce="ina", name=name) for name in "ab"]
+    r = go(tmp_path, two_levels(policy), jobs)
+    for name in "ab":
+        assert r[f"{name}.errors"] == 0 and accounted(r.job(name))
+    complete = [r.job("a").switch(f"p0.leaf{n}").counters["complete"] for n in (0, 1)]
+    assert min(complete) >= 3 * 2 * 40
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_reboot_makes_no_wrong_sum(uses_machine, tmp_path, policy):
+    fault = ln.kill("p0.leaf0", at=ln.step(3), duration="0.1 s", reboot="50 ms", phase="dead")
+    r = go(tmp_path, star(policy),
+           ln.AllReduce("60 kB", repeat=12, allreduce="ina", stall_timeout="2 s"), [fault])
+    assert r.data.wrong == 0
+    if policy == "switchml":  # it forgot whom it had answered
+        assert r.data.ended in ("finished", "stalled")
+    else:
+        assert r["errors"] == 0 and len(r.data.iterations) == 12
+
+
+def test_a_changed_word_of_a_slot_is_in_the_result(uses_machine, tmp_path):
+    """Nothing but the bytes in the switch's memory makes a sum."""
+    stop, changed = threading.Event(), []
+
+    def meddle(before):
+        maps = None
+        while not stop.is_set():
+            maps = maps or SlotMaps.newer_than(before)
+            if maps:
+                changed.append(maps.add_to_sums(7))
+            else:
+                time.sleep(0.01)
+
+    thread = threading.Thread(target=meddle, args=(SlotMaps.newest(),))
+    thread.start()
+    try:
+        r = go(tmp_path, star("esa", pool=64 * 1056),
+               ln.AllReduce("400 kB", repeat=10, allreduce="ina"))
+    finally:
+        stop.set()
+        thread.join()
+    assert sum(changed) > 0
+    assert r.data.wrong > 0 and r.data.ended == "failed"
+    assert "elements arrived altered" in r.data.errors[0].message
