@@ -190,3 +190,31 @@ def test_a_job_that_has_ended_leaves_its_slots_to_others(tmp_path):
     switch = r.job("b").switch("p0.leaf0")
     assert r.job("b").data.wrong == 0 and r["b.errors"] == 0
     assert {row["job"] for row in switch.snapshot()["slots"] if row["state"]} <= {2}
+
+
+@pytest.mark.parametrize("policy", ["esa", "atp"])
+@pytest.mark.parametrize("link, job, says", [
+    ("ps--p0.leaf0", "a", "no plane joins its hosts and ps any more"),
+    ("h1--p0.leaf0", "a", "no plane joins its hosts and ps any more")])
+def test_a_server_or_worker_that_is_gone_is_named_and_hurts_no_other_job(
+        tmp_path, policy, link, job, says):
+    """Cut off for good: its job ends by name, the other's sums stay exact in the same few slots."""
+    fabric = star(policy, hosts=8, pool=16 * 1056)
+    fabric.add_link(fabric.add_host("ps2", role="server"), "p0.leaf0", rate="10 Gb/s",
+                    delay="1 us")
+    jobs = [ln.AllReduce("100 kB", repeat=60, ranks=4, allreduce="ina", name=name,
+                         stall_timeout="20 ms") for name in "ab"]
+    r = go(tmp_path, fabric, jobs, [ln.down(link, at=ln.step(10))], reroute_delay="1 ms",
+           ina={"window": 32, "rto_first": 10**9})
+    assert r.job(job).data.ended == "stalled" and says in r.job(job).data.reason
+    other = r.job("b")
+    assert other.data.wrong == 0 and r["b.errors"] == 0 and len(other.data.iterations) == 60
+    held = [row for row in other.switch("p0.leaf0").snapshot()["slots"] if row["state"]]
+    assert not [row for row in held if row["job"] == 2]  # the slots of job a were given back
+
+
+def test_the_report_says_where_sums_are_made(tmp_path):
+    r = go(tmp_path, clos(planes=2), payload=False)
+    assert r.data.fidelity.notes["trees of sums"] == (
+        "plane 0: root p0.leaf0 with p0.leaf1, p0.spine1 below; "
+        "plane 1: root p1.leaf0 with p1.leaf1, p1.spine1 below; parameter server h0")

@@ -191,6 +191,8 @@ class LiveClock:
         notes |= self.engine.transport_notes()
         for play in plays:
             notes |= play.notes()
+        if self.engine.sums is not None:
+            notes |= self.engine.sums.notes
         behind = [play.fell_behind for play in plays if play.fell_behind]
         return Fidelity(
             lateness_p50_ps=late["p50_ps"], lateness_p99_ps=late["p99_ps"],

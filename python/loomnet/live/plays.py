@@ -52,7 +52,7 @@ class Stall:
 
 def stalled(play: Play) -> str:
     return (f"no operation finished and no payload arrived for {play.asked.stall_after} "
-            "(stall_timeout)")
+            f"(stall_timeout){play.engine.sums_wait(play.asked)}")
 
 
 class LiveTraffic(TrafficPlay):

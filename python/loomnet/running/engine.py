@@ -561,6 +561,18 @@ class Engine:
         circle = [self.planned(half).name for half in self.network.pause_cycle()]
         return f"; PFC deadlock: {', '.join(circle)} wait for one another" if circle else ""
 
+    def sums_wait(self, asked: JobRequest) -> str:
+        """Of a job that has stalled: what the sums need that switches make for it; or nothing."""
+        if self.sums is None or (job := self.sums.jobs.get(asked.number)) is None:
+            return ""
+        server = self.plan.hosts[job.server].name
+        if not job.trees:
+            return f"; no plane joins its hosts and {server} any more, by which switches sum for it"
+        if self.sums.finished_by_servers:
+            return f"; its sums need its parameter server on {server}"
+        roots = ", ".join(self.plan.topology.names[tree.root] for tree in job.trees)
+        return f"; its sums are made at {roots}, and SwitchML does not survive their reboot"
+
 
 def staging_for(plan: Plan) -> dict[str, int]:
     """Slots and their size that keep all planes of a host busy: four times what is in flight on the

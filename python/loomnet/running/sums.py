@@ -40,6 +40,17 @@ class SumJob:
         """A worker's place in the group, or its server's, as connect_qp takes it."""
         return self.group, len(self.workers), worker, self.window, self.hops
 
+    def described(self, names: Sequence[str], hosts: Sequence[Any], *, finished: bool) -> str:
+        """Its trees and its parameter server by name, for a report."""
+        parts = []
+        for tree in self.trees:
+            below = ", ".join(names[node] for node in sorted(tree.places) if node != tree.root)
+            parts.append(f"plane {tree.plane}: root {names[tree.root]}"
+                         + (f" with {below} below" if below else ""))
+        if finished:
+            parts.append(f"parameter server {hosts[self.server].name}")
+        return "; ".join(parts)
+
     @property
     def hops(self) -> list[list[int]]:
         """Of each tree the switches that have slots."""
@@ -68,8 +79,12 @@ class Sums:
         asked = [each for each in requests if each.job.allreduce == "ina"]
         self.pool = SumPool.of(plan) if asked else None
         self.jobs: dict[int, SumJob] = {}
+        self.notes: dict[str, str] = {}  # for the report, of the trees when the run begins
         for place, each in enumerate(asked):
-            self.jobs[each.number] = self._job(each, window, place, len(asked))
+            self.jobs[each.number] = job = self._job(each, window, place, len(asked))
+            key = "trees of sums" if each.name is None else f"trees of sums, {each.name}"
+            self.notes[key] = job.described(
+                plan.topology.names, plan.hosts, finished=self.finished_by_servers)
 
     def staging(self, number: int) -> dict[str, int]:
         """What the memory of a job's ranks has for sums, as RankBridge takes it."""

@@ -132,7 +132,8 @@ class VirtualTraffic(TrafficPlay):
         if stop == "looked":
             return None
         if self.virtual.idle and not self.request.changes_to_come:
-            return f"nothing left to happen at {Time.of(self.now())} and the job is not done"
+            return (f"nothing left to happen at {Time.of(self.now())} and the job is not done"
+                    f"{self.engine.sums_wait(self.asked)}")
         found = self.engine.run_counters(self.asked)
         payload = found["payload"]
         # A flow yet to start and a rank that computes wait for nothing that the network owes.
@@ -141,7 +142,7 @@ class VirtualTraffic(TrafficPlay):
             self.payload, self.progress_ps = payload, self.now()
         if self.stall_ps is not None and self.now() - self.progress_ps >= self.stall_ps:
             return (f"no operation finished for {Time.of(self.stall_ps)} (stall_timeout); "
-                    f"the network delivers nothing{self.engine.deadlock()}")
+                    f"the network delivers nothing{self.engine.deadlock()}{self.engine.sums_wait(self.asked)}")
         return None
 
 

@@ -187,6 +187,8 @@ class VirtualClock:
         notes |= {**self.labels, **self.engine.transport_notes()}
         for play in plays:
             notes |= play.notes()
+        if self.engine.sums is not None:
+            notes |= self.engine.sums.notes
         return Fidelity(packets=self.network.packets, unexplained=self.network.leaked,
                         emulated_ps=lead.length_ps, notes=notes)
 

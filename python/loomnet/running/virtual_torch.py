@@ -236,7 +236,7 @@ class VirtualTorch(Play):
             else:
                 stall = self.asked.stall_after
                 return self.everybody(f"no operation finished for {stall} (stall_timeout)"
-                                      f"{self.engine.deadlock()}")
+                                      f"{self.engine.deadlock()}{self.engine.sums_wait(self.asked)}")
         wall = self.torch.stall_wall
         # Emulated time that goes with the machine's clock is no movement.
         seen = (now - self.clock.ranks.raced_ps, self.works, payload, len(self.iterations))
