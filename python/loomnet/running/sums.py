@@ -40,15 +40,15 @@ class SumJob:
         """A worker's place in the group, or its server's, as connect_qp takes it."""
         return self.group, len(self.workers), worker, self.window, self.hops
 
-    def described(self, names: Sequence[str], hosts: Sequence[Any], *, finished: bool) -> str:
-        """Its trees and its parameter server by name, for a report."""
+    def described(self, names: Sequence[str], server: str | None) -> str:
+        """Its trees and, where it has one, its parameter server by name, for a report."""
         parts = []
         for tree in self.trees:
             below = ", ".join(names[node] for node in sorted(tree.places) if node != tree.root)
             parts.append(f"plane {tree.plane}: root {names[tree.root]}"
                          + (f" with {below} below" if below else ""))
-        if finished:
-            parts.append(f"parameter server {hosts[self.server].name}")
+        if server is not None:
+            parts.append(f"parameter server {server}")
         return "; ".join(parts)
 
     @property
@@ -84,7 +84,8 @@ class Sums:
             self.jobs[each.number] = job = self._job(each, window, place, len(asked))
             key = "trees of sums" if each.name is None else f"trees of sums, {each.name}"
             self.notes[key] = job.described(
-                plan.topology.names, plan.hosts, finished=self.finished_by_servers)
+                plan.topology.names,
+                plan.hosts[job.server].name if self.finished_by_servers else None)
 
     def staging(self, number: int) -> dict[str, int]:
         """What the memory of a job's ranks has for sums, as RankBridge takes it."""

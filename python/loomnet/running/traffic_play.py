@@ -142,7 +142,8 @@ class VirtualTraffic(TrafficPlay):
             self.payload, self.progress_ps = payload, self.now()
         if self.stall_ps is not None and self.now() - self.progress_ps >= self.stall_ps:
             return (f"no operation finished for {Time.of(self.stall_ps)} (stall_timeout); "
-                    f"the network delivers nothing{self.engine.deadlock()}{self.engine.sums_wait(self.asked)}")
+                    f"the network delivers nothing{self.engine.deadlock()}"
+                    f"{self.engine.sums_wait(self.asked)}")
         return None
 
 
