@@ -6,10 +6,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <map>
+#include <string>
 
 #include "engine/network.hpp"
 #include "switch/aggregate/aggregate_batch.hpp"
 #include "switch/aggregate/aggregate_program.hpp"
+#include "switch_aggregate/fragments.hpp"
 #include "transport/ina/ina_transport.hpp"
 
 namespace loomnet {
@@ -108,10 +112,11 @@ class Bed {
   void sum(std::uint32_t values, std::uint32_t framing = 0) {
     RandomStream random(setting.seed, values, 77);
     // Packets under way show their sender's memory: it stays.
-    auto& parts = memory_.emplace_back(setting.jobs);
-    std::vector<std::vector<std::uint8_t>> expected(setting.jobs);
+    const unsigned jobs = meanwhile ? 1 : setting.jobs;
+    auto& parts = memory_.emplace_back(jobs);
+    std::vector<std::vector<std::uint8_t>> expected(jobs);
     std::size_t open = 0;
-    for (unsigned j = 0; j < setting.jobs; ++j) {
+    for (unsigned j = 0; j < jobs; ++j) {
       parts[j].resize(setting.workers);
       expected[j].assign(framing + 4 * std::size_t{values}, 0);
       // Of framing behind the last fragment's byte nothing is said, and nothing comes back.
@@ -146,10 +151,14 @@ class Bed {
       }
     }
     const Picoseconds end = network.now() + seconds(20);
-    while (done_.count < open && network.now() < end) network.run_until(network.now() + milliseconds(1));
+    const Picoseconds step = meanwhile ? microseconds(3) : milliseconds(1);
+    while (done_.count < open && network.now() < end) {
+      network.run_until(network.now() + step);
+      if (meanwhile) meanwhile();
+    }
     ASSERT_EQ(done_.count, open) << "at " << network.now().seconds() << " s, seed " << setting.seed;
     done_.count = 0;
-    for (unsigned j = 0; j < setting.jobs; ++j) {
+    for (unsigned j = 0; j < jobs; ++j) {
       for (unsigned w = 0; w < setting.workers; ++w) {
         const auto& out = parts[j][w].out;
         const auto wrong = std::mismatch(out.begin(), out.end(), expected[j].begin()).first - out.begin();
@@ -182,6 +191,10 @@ class Bed {
     std::vector<std::uint8_t> in, out;
   };
   Setting setting;
+  std::function<void()> meanwhile;  // what others do while the first job alone sums
+  unsigned host_of(unsigned job, unsigned worker) const {
+    return job * (setting.workers + (setting.server_beside ? 0 : 1)) + worker;
+  }
   std::deque<std::vector<std::vector<Part>>> memory_;  // outlives the network's packets
   Network network;
   NodeId root = 0, leaf = 0;
@@ -196,9 +209,6 @@ class Bed {
     std::size_t count = 0;
     Status expected = Status::ok;
   };
-  unsigned host_of(unsigned job, unsigned worker) const {
-    return job * (setting.workers + (setting.server_beside ? 0 : 1)) + worker;
-  }
   static QpNumber qp_of(unsigned job) { return 10 + job; }
   void equip(unsigned h) {
     InaOptions options;
@@ -286,6 +296,50 @@ TEST(InaNetwork, TheSumIsMadeBySwitchMemory) {
   EXPECT_EQ(bed.counter("merge"), 3 * 64u);
   EXPECT_EQ(bed.host_counter("full"), 64u);
   EXPECT_EQ(bed.host_counter("from_parts"), 0u);
+}
+
+// A host of one job sends what no correct host sends: the other job's number, fan-ins and workers that are
+// not its own, sequence numbers from anywhere, answers that only servers give, packets cut short. Nothing of it
+// reaches the other job's sums, and each kind has its counter.
+TEST(InaNetwork, ForgedPacketsOfOneJobLeaveTheOthersExact) {
+  std::map<std::string, std::uint64_t> counted;
+  for (const auto scheme : {AGGREGATE_SWITCHML, AGGREGATE_ATP, AGGREGATE_ESA}) {
+    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+      for (const bool two_levels : {false, true}) {
+        SCOPED_TRACE("scheme " + std::to_string(scheme) + " seed " + std::to_string(seed));
+        Bed bed({.scheme = scheme, .jobs = 2, .slots = scheme == AGGREGATE_SWITCHML ? 64 : 12,
+                 .two_levels = two_levels, .seed = seed});
+        RandomStream random(seed, scheme, 0xf0);
+        // Its last worker hangs at the root in both cases.
+        const auto port = static_cast<std::uint16_t>(bed.host_of(1, bed.setting.workers - 1));
+        bed.meanwhile = [&] {
+          test::Fragment f = test::data(static_cast<std::uint8_t>(scheme), static_cast<std::uint16_t>(1 + random.below(3)),
+                                        random.below(8) ? random.below(300) : static_cast<std::uint32_t>(random()),
+                                        random.below(8) ? random.below(4) : random.below(256), 12345,
+                                        static_cast<std::uint8_t>(random.below(256)), kValues);
+          f.header.type = static_cast<std::uint8_t>(random.below(4) ? random.below(9) : 0);
+          f.header.index = static_cast<std::uint16_t>(random.below(3) ? random.below(12) : random());
+          f.header.flags = static_cast<std::uint8_t>(random.below(4) ? 0 : random());
+          if (random.below(3) == 0) f.header.workers = random.below(2) ? random.below(256) : random();
+          if (random.below(10) == 0) f.header.version_scheme = static_cast<std::uint8_t>(random());
+          if (random.below(10) == 0) f.header.values = static_cast<std::uint16_t>(random());
+          std::vector<std::uint8_t> frame = test::frame_of(f);
+          if (random.below(10) == 0) frame.resize(AGGREGATE_AT + random.below(250));
+          bed.network.inject({bed.root, port}, frame);
+        };
+        bed.sum(3000);
+        bed.sum(500, 8);
+        if (HasFatalFailure()) return;
+        std::vector<SwitchCounter> all;
+        bed.network.program(bed.root)->counters(all);
+        for (const auto& c : all) counted[std::string(c.name)] += c.value;
+      }
+    }
+  }
+  for (const char* kind : {"drop_aggregate_workers", "drop_aggregate_type", "drop_aggregate_version",
+                           "drop_aggregate_short"}) {
+    EXPECT_GT(counted[kind], 20u) << kind;
+  }
 }
 
 TEST(InaNetwork, TwoLevelsSendOneSumUpwards) {
