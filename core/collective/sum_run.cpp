@@ -137,7 +137,7 @@ SumRun::Head SumRun::head_of(const Active& active) const {
 }
 
 void SumRun::send_head(Active& active) {
-  const std::uint32_t framing = is_float(active.operation.type) ? StagingLayout::sum_framing(1) : 0;
+  const std::uint32_t framing = StagingLayout::sum_framing(1);
   std::uint8_t* out = request();
   std::memset(out, 0, framing);
   if (active.ahead != 0) {
@@ -163,7 +163,7 @@ void SumRun::send_exponents(Active& active) {
 
 void SumRun::send_values(Active& active) {
   const auto count = static_cast<std::uint32_t>(std::min<std::uint64_t>(chunk_, active.blocks - active.sent));
-  const std::uint32_t framing = is_float(active.operation.type) ? StagingLayout::sum_framing(count) : 0;
+  const std::uint32_t framing = StagingLayout::sum_framing(count);
   std::uint8_t* out = request();
   std::memset(out, 0, framing);
   std::array<std::int32_t, std::tuple_size_v<Block>> integers;
@@ -171,7 +171,7 @@ void SumRun::send_values(Active& active) {
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint64_t block = active.sent + i;
     const std::uint8_t own = quantise_block(active, block, integers.data());
-    if (framing != 0) out[i] = active.ahead != 0 ? exponent(active, block + active.ahead) : own;
+    out[i] = active.ahead != 0 ? exponent(active, block + active.ahead) : own;
     const std::size_t length = std::size_t{4} * count_of(active, block);
     std::memcpy(out + framing + bytes, integers.data(), length);
     bytes += length;
@@ -259,19 +259,20 @@ void SumRun::take_values(Active& active, const Posted& posted, const std::uint8_
   std::array<std::int32_t, std::tuple_size_v<Block>> sums;
   for (std::uint32_t i = 0; i < posted.fragments; ++i, ++active.held) {
     const std::uint32_t count = count_of(active, active.held);
+    const auto own = static_cast<std::int8_t>(result[i]);
+    // Of integers only where switches saturate: their sums wrap elsewhere, as PyTorch's do.
+    if (own == Sum::kOverflowed || (active.ahead == 0 && own == kSaturated)) ++place_.counters.overflows;
     if (!is_float(type)) {
       std::uint8_t* out = active.operation.output.parts[0] + active.held * 4 * values_;
       std::memcpy(out, values, std::size_t{4} * count);
       if (active.operation.reduce == ReduceOp::avg) divide(type, out, out, std::size_t{4} * count, workers_);
     } else {
-      const auto own = static_cast<std::int8_t>(result[i]);
       const std::int8_t exponent = active.ahead != 0 ? active.exponents[active.held] : own;
       const std::span<float> block(block_.data(), count);
       if (exponent == Sum::kNotFinite) {
         ++place_.counters.not_finite;
         std::fill(block.begin(), block.end(), std::numeric_limits<float>::quiet_NaN());
       } else {
-        if (own == Sum::kOverflowed || (active.ahead == 0 && own == kSaturated)) ++place_.counters.overflows;
         std::memcpy(sums.data(), values, std::size_t{4} * count);
         dequantise(std::span(sums).first(count), fixed_ != 0 ? fixed_ : scale_of(exponent, workers_), block.data());
       }
@@ -337,7 +338,7 @@ std::uint8_t SumRun::exponent(const Active& active, std::uint64_t block) {
   return static_cast<std::uint8_t>(own.finite ? own.exponent : Sum::kNotFinite);
 }
 
-// Returns what the framing says of the block where the scale is fixed.
+// Returns what the framing says of the block where no exponents travel.
 std::uint8_t SumRun::quantise_block(const Active& active, std::uint64_t block, std::int32_t* out) {
   const std::uint32_t count = count_of(active, block);
   if (!is_float(active.operation.type)) {

@@ -1,5 +1,5 @@
-"""DDP through XDP switches that sum: what the ranks learn is what they learn on the virtual clock, to
-the bit, since sums of integers do not depend on who comes first."""
+"""DDP through XDP switches that sum: the ranks learn to the bit what they learn on the virtual
+clock, since a sum of integers does not depend on which rank's part comes first."""
 
 import textwrap
 

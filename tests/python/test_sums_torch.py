@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent / "torch_ranks"))
 from launch import Ranks
 
 from loomnet.plugins.priorities import Message, formula
+from loomnet.systems.registry import check
 from loomnet.torch.hooks import layer_priority
 
 WORLD = 3
@@ -223,6 +224,14 @@ def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path) -> None:
     assert "sum 2147.48" in next(tmp_path.rglob("0.log")).read_text()
     report = (next(tmp_path.rglob("report.json"))).read_text()
     assert re.search(r'blocks of sums that overflowed": 4\b', report)
+
+
+def test_what_a_script_cannot_have_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ln.UsageError, match="needs switches whose sums saturate") as refused:
+        ln.run(fabric(), job(tmp_path), directory=tmp_path / "runs", ina={"quant": "fixed"})
+    assert "\n" not in str(refused.value) and not (tmp_path / "runs").exists()
+    with pytest.raises(ln.UsageError, match='"gloo" is stock Gloo, whose sums no switch makes'):
+        check(job(tmp_path, transport="gloo"), "live")
 
 
 def test_ranks_that_disagree_are_told_so(tmp_path: Path) -> None:

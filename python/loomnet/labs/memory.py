@@ -42,6 +42,10 @@ def needs(request: RunRequest, *, payload: bool, clock: str) -> list[Need]:
     found = [Need("the fabric", PER_LINK * len(plan.links), "hosts, planes or switches")]
     for asked in request.jobs:
         found += _needs_of_job(plan, asked, payload=payload, clock=clock)
+        sums = request.sums if isinstance(asked.job, TorchJob) else None
+        if sums is not None and asked.server is not None:
+            each = sums.staging_bytes(asked.number)
+            found.append(Need("staging of sums", len(asked.placement) * each, "ina's window"))
     return sorted(found, key=lambda need: -need.resident)
 
 

@@ -14,6 +14,7 @@ from loomnet.running.play import Play, PlayClock
 from loomnet.running.request import RunRequest
 from loomnet.running.torch_ranks import RankJob, environment_of_ranks
 from loomnet.running.traffic_play import TrafficClock, TrafficPlay
+from loomnet.systems.transport import Notes
 
 MASTER_PORT = 29500  # of the first job's rendezvous; each further job has the next
 # Wall time from the last rank's goodbye to its end. A framework's exit takes a second of CPU, at
@@ -178,3 +179,6 @@ class LiveTorch(Play):
                               if spans else None)
         self.ranks.read_log(to_end=True)
         data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()
+
+    def notes(self) -> Notes:
+        return self.ranks.sum_notes()

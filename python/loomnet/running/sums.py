@@ -10,6 +10,7 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
+from loomnet.jobs.model import TorchJob
 from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.plans.sum_pool import (
@@ -72,9 +73,9 @@ class Sums:
         if type(window) is not int or not 1 <= window <= MOST_WINDOW:
             raise UsageError(f"run: ina: window={quoted(window)} must be a whole number from 1 to "
                              f"{MOST_WINDOW}")
-        # Float gradients; a traffic model's bytes are summed as if they were such.
         # The root of a tree sends whole sums to the workers as well as to the server.
         self.answers = options.get("result_path", "ps") == "switch"
+        # Float gradients; a traffic model's bytes are summed as if they were such.
         self.exponents = options.get("quant", QUANTS[0]) == QUANTS[0]
         asked = [each for each in requests if each.job.allreduce == "ina"]
         self.pool = SumPool.of(plan) if asked else None
@@ -92,9 +93,15 @@ class Sums:
         assert self.pool is not None
         window = self.jobs[number].window
         request = max(window // 4, 1)  # fragments of the executor's longest
-        # A window of requests, the one ahead of it, the next operation's first, and one to spare.
+        # A window of requests and the one whose exponents are ahead of it; two are being prepared.
         return {"sum_slots": -(-window // request) + 3, "sum_values": self.pool.values,
                 "sum_window": window, "sum_scale": 0 if self.exponents else FIXED_SCALE}
+
+    def staging_bytes(self, number: int) -> int:
+        """Of one rank's memory, for sums."""
+        shape = self.staging(number)
+        fragment = 4 * shape["sum_values"] + 1
+        return 2 * shape["sum_slots"] * max(shape["sum_window"] // 4, 1) * fragment
 
     @property
     def finished_by_servers(self) -> bool:
@@ -113,6 +120,10 @@ class Sums:
         if len(asked.hosts) < len(asked.placement):
             raise UsageError(f'{kind}: allreduce="ina" takes one rank of a host, and some hosts '
                              "have several; use hosts of one rank")
+        if isinstance(asked.job, TorchJob) and not self.exponents and not self.pool.saturate:
+            raise UsageError(f'{kind}: ina={{"quant": "fixed"}} needs switches whose sums saturate '
+                             "and do not wrap unseen; say "
+                             'fabric.program("p0.*", "aggregate", saturate=True)')
         assert asked.server is not None
         trees = self._trees(asked.number, asked.placement, asked.server, self.plan.routes)
         if not trees:

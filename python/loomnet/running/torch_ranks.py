@@ -21,6 +21,7 @@ from loomnet.processes.ranks import NICE, RankGroup, RankSpec
 from loomnet.running.engine import Engine, staging_for
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
+from loomnet.systems.transport import Notes
 
 HASH_EVERY = 20  # steps between two hashes of the parameters
 MOST_LOG_LINES = 500_000  # of rank 0, that TorchJob.log matches
@@ -66,6 +67,11 @@ class RankJob:
         self.told_gone: set[int] = set()
         self._failing: list[tuple[int, int]] = []  # (engine ps, rank), as they became known
         self._stopping = False
+
+    def sum_notes(self) -> Notes:
+        """What the report's fidelity says of the job's sums by switches."""
+        overflows = max(bridge.sum_overflows for bridge in self.bridges)
+        return {"blocks of sums that overflowed": overflows} if overflows else {}
 
     # --- processes --------------------------------------------------------------------------------
     def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str],

@@ -325,8 +325,7 @@ class VirtualTorch(Play):
             found["waited outside the network"] = " | ".join(self.waited_outside)
         if failed := sum(bridge.failed_works for bridge in self.ranks.bridges):
             found["operations that failed"] = failed
-        if overflows := max(bridge.sum_overflows for bridge in self.ranks.bridges):
-            found["blocks of sums that overflowed"] = overflows
+        found |= self.ranks.sum_notes()
         if self.strays:
             found["threads that began to communicate while time passed"] = self.strays
         return found

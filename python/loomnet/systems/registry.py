@@ -55,5 +55,8 @@ def check(job: Job, clock: str) -> None:
     if (model := known[job.transport].model) not in known:
         raise UsageError(f'{type(job).__name__}.transport: "{job.transport}" is carried by a model '
                          f'"{model}", which is not there{did_you_mean(model, known)}')
+    if clock == "live" and job.allreduce == "ina" and known[job.transport].stock_gloo:
+        raise UsageError(f'{type(job).__name__}: allreduce="ina": live, "{job.transport}" is stock '
+                         'Gloo, whose sums no switch makes; give transport="mrc" or "roce"')
     known[job.transport].check(job, clock)
     job.check_clock(clock)

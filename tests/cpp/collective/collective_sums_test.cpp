@@ -326,6 +326,21 @@ TEST(Sums, AFixedScaleNeedsNoExponentsAndSaysWhatItCannotHold) {
   }
 }
 
+TEST(Sums, ASaturatedSumOfIntegersIsCountedOnAllRanks) {
+  World world(2, 5, sums());
+  world.sums().saturate();
+  world.create_all(1);
+  std::vector<std::vector<std::int32_t>> x(2, std::vector<std::int32_t>(3 * kValues, 1 << 30));
+  x[0][0] = 5;
+  for (JobRank r = 0; r < 2; ++r) world.start(r, 1, all_reduce(DataType::int32, x[r], x[r]));
+  world.run();
+  for (JobRank r = 0; r < 2; ++r) {
+    EXPECT_EQ(x[r][0], 5 + (1 << 30));
+    EXPECT_EQ(x[r][1], std::numeric_limits<std::int32_t>::max());
+    EXPECT_EQ(world.counter(r, "sum_overflows"), 3u);
+  }
+}
+
 TEST(Sums, ASlotWordThatIsWrongIsSeenInTheResult) {
   World world(2, 5, sums());
   world.create_all(1);

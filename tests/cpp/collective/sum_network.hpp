@@ -93,6 +93,8 @@ class SumNetwork {
 
   // From now on, before this rank's next result: bits of the sum's words flip.
   void corrupt(std::uint32_t bits) { corrupt_ = bits; }
+  // Sums stop at the ends of an int32 and say so, instead of wrapping.
+  void saturate() { saturates_ = true; }
   std::size_t most_under_way() const { return most_under_way_; }
   std::uint64_t fragments(JobRank rank) const { return ranks_[rank].fragments.size(); }
 
@@ -148,6 +150,7 @@ class SumNetwork {
     EXPECT_EQ(0, std::memcmp(request.sum.local, request.snapshot.data(), request.snapshot.size()))
         << "a request changed before it completed";
     std::vector<std::uint32_t> sum(own.bytes / 4);
+    std::vector<std::int64_t> exact(sum.size());
     std::int8_t exponent = -127;
     bool framed = false, finite = true;
     for (const Rank& each : ranks_) {
@@ -163,7 +166,13 @@ class SumNetwork {
         std::uint32_t word;
         std::memcpy(&word, of.snapshot.data() + part.at + 4 * i, 4);
         sum[i] += word;
+        exact[i] += static_cast<std::int32_t>(word);
       }
+    }
+    for (std::size_t i = 0; saturates_ && i < sum.size(); ++i) {
+      const std::int64_t in = std::clamp<std::int64_t>(exact[i], INT32_MIN, INT32_MAX);
+      sum[i] = static_cast<std::uint32_t>(in);
+      if (in != exact[i]) exponent = Sum::kOverflowed;
     }
     if (corrupt_ != 0 && !sum.empty()) sum[0] ^= std::exchange(corrupt_, 0);
     std::uint8_t* to = r.staging + request.sum.result_offset;
@@ -182,6 +191,7 @@ class SumNetwork {
   StagingLayout layout_;
   std::vector<Rank> ranks_;
   std::uint32_t corrupt_ = 0;
+  bool saturates_ = false;
   std::size_t most_under_way_ = 0;
 };
 
