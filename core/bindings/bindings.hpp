@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "collective/types.hpp"
 #include "engine/network.hpp"
@@ -43,6 +44,9 @@ void bind_live(pybind11::module_& m);  // only with the live part
 ProgramOptions program_options(const pybind11::dict& options);
 // {name of the rows: [{"row": number, field: value, …}]}, of rows that are not all zeros.
 pybind11::dict snapshot_dict(const StateSnapshot& snapshot);
+// Of each named field an array over all rows. Throws std::invalid_argument for a field that the state
+// does not have, or whose value is no number.
+pybind11::list state_columns(const StateView& state, const std::vector<std::string>& names);
 rank::NoticeKind notice_named(const std::string& name);
 rank::GoneReason reason_named(const std::string& name);
 Marks mark_list(const std::vector<RankMark>& marks);

@@ -149,6 +149,18 @@ void bind_live(py::module_& m) {
           },
           py::arg("node"), "Network.switch_snapshot, of a switch in the kernel.")
       .def(
+          "switch_columns",
+          [](LiveRun& r, NodeId node, const std::vector<std::string>& names) {
+            StateSnapshot snapshot;
+            {
+              Release release;
+              snapshot = r.fabric().snapshot(node);
+            }
+            return state_columns({&snapshot.layout, snapshot.bytes}, names);
+          },
+          py::arg("node"), py::arg("names"),
+          "Network.switch_columns, of a switch in the kernel: each row as it was at one moment.")
+      .def(
           "set_carrier",
           [](LiveRun& r, NodeId node, std::uint16_t port, bool up) {
             r.fabric().set_carrier(r.port_index(node, port), up);

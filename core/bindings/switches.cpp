@@ -1,5 +1,8 @@
 // Switches for Python: programs by name with their options, tables as batches, reboot and snapshot.
+#include <pybind11/numpy.h>
+
 #include <algorithm>
+#include <cstring>
 
 #include "bindings/bindings.hpp"
 #include "switch/aggregate/aggregate_batch.hpp"
@@ -133,6 +136,38 @@ py::dict snapshot_dict(const StateSnapshot& snapshot) {
   return out;
 }
 
+namespace {
+
+template <class T>
+py::array column_of(const StateView& state, const StateField& field) {
+  py::array_t<T> column(state.layout->rows);
+  auto out = column.template mutable_unchecked<1>();
+  for (std::uint32_t row = 0; row < state.layout->rows; ++row) {
+    std::memcpy(&out(row), &state.bytes[std::size_t{row} * state.layout->row_bytes + field.offset], sizeof(T));
+  }
+  return column;
+}
+
+}  // namespace
+
+py::list state_columns(const StateView& state, const std::vector<std::string>& names) {
+  py::list columns;
+  for (const std::string& name : names) {
+    const StateField* found = nullptr;
+    if (state.layout) {
+      for (const StateField& field : state.layout->fields) {
+        if (field.name == name && field.number) found = &field;
+      }
+    }
+    if (!found) throw std::invalid_argument("switch_columns: the state has no field of numbers \"" + name + "\"");
+    columns.append(found->bytes == 1   ? column_of<std::uint8_t>(state, *found)
+                   : found->bytes == 2 ? column_of<std::uint16_t>(state, *found)
+                   : found->bytes == 4 ? column_of<std::uint32_t>(state, *found)
+                                       : column_of<std::uint64_t>(state, *found));
+  }
+  return columns;
+}
+
 void bind_switches(py::module_& m, py::class_<Network>& network) {
   py::class_<TableBatch, std::shared_ptr<TableBatch>>(
       m, "TableBatch", "One generation of a switch's tables, as bytes that its program reads.")
@@ -236,6 +271,14 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
           py::arg("node"),
           "{name of the rows: [{'row': number, field: value, …}]}: the program's state, without "
           "rows of zeros; {} of a program without state.")
+      .def(
+          "switch_columns",
+          [](Network& n, NodeId node, const std::vector<std::string>& names) {
+            return state_columns(program_at(n, node, "switch_columns").state(), names);
+          },
+          py::arg("node"), py::arg("names"),
+          "[array]: of each named field its values in all rows of the program's state, in the order of "
+          "the names. ValueError for a field that the state does not have.")
       .def(
           "schedule_tables",
           [](Network& n, std::int64_t at, NodeId node, std::shared_ptr<TableBatch> tables) {

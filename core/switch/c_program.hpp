@@ -118,6 +118,9 @@ class CProgram final : public SwitchProgram {
     batch_.reset();
   }
   StateSnapshot snapshot() const override { return {layout_, state_bytes_}; }
+  StateView state() const override {
+    return layout_.name.empty() ? StateView{} : StateView{&layout_, state_bytes_};
+  }
 
   void counters(std::vector<SwitchCounter>& out) const override {
     for (std::size_t i = 0; i < names_.size(); ++i) {

@@ -93,6 +93,11 @@ struct StateSnapshot {
   StateLayout layout;
   std::vector<std::uint8_t> bytes;  // rows * row_bytes
 };
+// The state where it lies, valid until the program's next packet or reset.
+struct StateView {
+  const StateLayout* layout = nullptr;  // null: the program keeps no state
+  std::span<const std::uint8_t> bytes;
+};
 
 class SwitchProgram {
  public:
@@ -133,6 +138,7 @@ class SwitchProgram {
   // The switch reboots: its state is zeros and its tables are gone. Counters stay: they are the run's.
   virtual void reset() = 0;
   virtual StateSnapshot snapshot() const { return {}; }
+  virtual StateView state() const { return {}; }
 
   // Sums over all ingress ports; a drop reason is the index of its counter.
   virtual void counters(std::vector<SwitchCounter>& out) const = 0;

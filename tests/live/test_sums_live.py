@@ -102,3 +102,16 @@ def test_a_changed_word_of_a_slot_is_in_the_result(uses_machine, tmp_path):
     assert sum(changed) > 0
     assert r.data.wrong > 0 and r.data.ended == "failed"
     assert "elements arrived altered" in r.data.errors[0].message
+
+
+@pytest.mark.parametrize("policy", ["esa", "atp"])
+def test_slots_by_job_over_time(uses_machine, tmp_path, policy):
+    """The series reads the kernel's maps while the switch sums, and the sums stay exact."""
+    jobs = [ln.AllReduce("60 kB", repeat=6, ranks=2, allreduce="ina", name=name) for name in "ab"]
+    r = go(tmp_path, star(policy, pool=48 * 1056), jobs, pools="20 ms")
+    table = r.pool("p0.leaf0")
+    assert len(set(table.column("time"))) >= 5 and set(table.column("job")) == {"a", "b"}
+    for name in "ab":
+        assert r[f"{name}.errors"] == 0 and r.job(name).data.wrong == 0
+        assert r[f"{name}.slots_peak.p0.leaf0"] <= 48
+    assert policy == "esa" or sum(table.column("held")) > 0  # ATP holds them for a round trip

@@ -503,6 +503,11 @@ class Network:
         The trees of a queue pair's group are these from now on; as connect_qp's group has them.
         """
 
+    def switch_columns(self, node: EngineNode, names: collections.abc.Sequence[str]) -> list:
+        """
+        [array]: of each named field its values in all rows of the program's state, in the order of the names. ValueError for a field that the state does not have.
+        """
+
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
     def switch_snapshot(self, node: EngineNode) -> dict:
         """
@@ -1095,6 +1100,11 @@ class LiveRun:
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def stop_at(self, bridge: RankBridge, step: int) -> None: ...
+    def switch_columns(self, node: EngineNode, names: collections.abc.Sequence[str]) -> list:
+        """
+        Network.switch_columns, of a switch in the kernel: each row as it was at one moment.
+        """
+
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
     def switch_snapshot(self, node: EngineNode) -> dict:
         """

@@ -37,7 +37,7 @@ from loomnet.plugins.controllers import ControllerChoice, controllers_of
 from loomnet.processes.folder import Folder
 from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
-from loomnet.results.run_directory import FILES, OBSERVED, RUNS, new_run_directory, write_run
+from loomnet.results.run_directory import FILES, OBSERVED, POOLS, RUNS, new_run_directory, write_run
 from loomnet.running.record import Record
 from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.systems.registry import transports
@@ -218,6 +218,8 @@ class Lab:
         (names or globs) what senders and their congestion controls hold: `result.series("cwnd")`,
         counters in a trace, and `observed.csv` beside the report. `snapshots=["2 ms"]` keeps
         the state of switch programs at these times, for `result.switch(name).snapshot(at="2 ms")`.
+        `pools="100 us"` notes in steps of this time how many slots each job holds in each switch
+        that sums: `result.pool(name)`, and `pools.csv` beside the report.
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
         if self.report.interrupted:
@@ -260,6 +262,9 @@ class Lab:
         if found[0].observed is not None:
             with self.folder.rights():
                 (request.folder or self.folder).write(OBSERVED, found[0].observed.csv())
+        if found[0].pools is not None:
+            with self.folder.rights():
+                (request.folder or self.folder).write(POOLS, found[0].pools.csv())
         if label:  # a traffic model writes nothing of its own
             with self.folder.rights(), contextlib.suppress(OSError):
                 request.directory.rmdir()

@@ -172,6 +172,9 @@ class LiveClock:
     def switch_state(self, switch: SwitchPlan) -> SwitchState:
         return self.network.switch_state(switch)
 
+    def switch_columns(self, switch: SwitchPlan, names: Sequence[str]) -> list[Any]:
+        return self.network.switch_columns(switch, names)
+
     def totals(self) -> dict[str, dict[str, int]]:
         return self._totals
 

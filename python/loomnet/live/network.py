@@ -7,7 +7,7 @@ import contextlib
 import os
 import resource
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, assert_never
 
 import loomnet._core as _core
@@ -190,6 +190,13 @@ class LiveNetwork:
         node = self.engine.node(switch.number)
         return SwitchState.of(switch, self.live.switch_counters(node),
                               self.live.switch_snapshot(node))
+
+    def switch_columns(self, switch: SwitchPlan, names: Sequence[str]) -> list[Any]:
+        """Fields of the state of a switch's program, while the loop runs: an array each."""
+        if not switch.in_kernel:
+            with self.held():
+                return self.engine.switch_columns(switch, names)
+        return self.live.switch_columns(self.engine.node(switch.number), list(names))
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from loomnet.measures.switch_state import Snapshot
 
 if TYPE_CHECKING:
     from loomnet.measures.observed import Observed
+    from loomnet.measures.pools import PoolSeries
     from loomnet.measures.samples import Samples
 
 Interval = tuple[int, int]
@@ -117,6 +118,7 @@ class RunData:
     flows: list[FlowRow] = field(default_factory=list)  # of jobs that have flows
     samples: Samples | None = None  # where the run was asked for them
     observed: Observed | None = None  # the same
+    pools: PoolSeries | None = None  # the same
     # Of the job's packets; flows are compared with what they would take alone.
     overhead: FrameOverhead = LEAST_OVERHEAD
     reason: str | None = None  # why it ended, unless "finished"

@@ -16,6 +16,7 @@ from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures import training as measure
 from loomnet.measures.observed import ObservedTable
+from loomnet.measures.pools import PoolTable
 from loomnet.measures.rows import Measured, Metric, dotted_name, stands
 from loomnet.measures.rows import metric as make_metric
 from loomnet.measures.run_data import Ending, RunData
@@ -105,6 +106,7 @@ class Result:
                 )
         if job is not None:
             self.rows.append(_completion(data, label, job))
+        self.rows += _slots_held(data, label, job)
         self.job_name = job
         self._index()
 
@@ -264,6 +266,22 @@ class Result:
                               self.data.snapshots.get(name, {}),
                               self.data.earlier_snapshots.get(name))
 
+    def pool(self, switch: str, *, every: Time | str | None = None) -> PoolTable:
+        """Slots of a switch by the job that held them, over time: a table of time (seconds), job,
+        slots held, summing and done, of all jobs of the run that switches sum for. The run was
+        given `pools="100 us"`. `every`: one look in so long a time. Raises UsageError."""
+        step = None if every is None else Time.given("pool: every", every)
+        if step is not None and step.count < 1:
+            raise UsageError(f"pool: every={step} must be above 0")
+        found = switch_named(self.plan, switch)
+        series = self.data.pools
+        if series is None:
+            raise UsageError('pool: nobody looked at the slots; give the run pools="100 us"')
+        if isinstance(found, str) or found.name not in series.slots:
+            have = ", ".join(series.slots) or "none"
+            raise UsageError(f"pool: {switch} has no slots; there are {have}")
+        return PoolTable.of(series, found.name, step)
+
     @property
     def events(self) -> Table:
         """What happened to paths, ports, circuits and slots. Not there yet: raises UsageError."""
@@ -310,6 +328,21 @@ class Result:
 
     def _repr_html_(self) -> str:
         return self.metrics._repr_html_()
+
+
+def _slots_held(data: RunData, label: str | None, job: str | None) -> list[Metric]:
+    """Mean and most slots that the job held in each switch, where a run kept them."""
+    pools, rows = data.pools, []
+    name = job or next(iter(pools.jobs if pools is not None else ()), "")
+    if pools is None or name not in pools.jobs:
+        return []
+    for switch in pools.slots:
+        used = pools.used(switch, name)
+        for figure, value in zip(("mean", "peak"), used or (None, None), strict=True):
+            rows.append(make_metric(
+                f"slots_{figure}.{switch}", value, unit="slots", label=label, job=job,
+                reason=None if used else "nobody looked while the job played"))
+    return rows
 
 
 def _completion(data: RunData, label: str | None, job: str) -> Metric:

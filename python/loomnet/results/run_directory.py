@@ -20,8 +20,8 @@ from loomnet.results.report import Report
 
 RUNS = "runs"
 REPORT, COUNTERS, ENVIRONMENT = "report.json", "counters.json", "environment.json"
-OBSERVED = "observed.csv"
-FILES = (REPORT, COUNTERS, ENVIRONMENT, OBSERVED)
+OBSERVED, POOLS = "observed.csv", "pools.csv"
+FILES = (REPORT, COUNTERS, ENVIRONMENT, OBSERVED, POOLS)
 _PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matplotlib")
 
 

@@ -46,7 +46,7 @@ _HASH_PURPOSE = 0x9E3779B97F4A7C15
 # move real bytes, compute gaps to replay, leave to exceed the live budget, what is sampled, and by
 # how much flows that start together are moved apart.
 OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "observe", "jitter",
-           "snapshots")
+           "snapshots", "pools")
 _SWITCHES = ("payload", "over_budget")
 
 
@@ -328,6 +328,10 @@ class Engine:
         node = self._node[switch.number]
         return SwitchState.of(switch, self.network.switch_counters(node),
                               self.network.switch_snapshot(node))
+
+    def switch_columns(self, switch: SwitchPlan, names: Sequence[str]) -> list[Any]:
+        """Fields of the state of a switch's program, where the engine runs it: an array each."""
+        return self.network.switch_columns(self._node[switch.number], list(names))
 
     def reboot(self, switch: int) -> None:
         """The state of a switch's program is zeros and its tables are gone, where the engine runs

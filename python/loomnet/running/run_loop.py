@@ -22,6 +22,7 @@ from loomnet.running.control import Control, Controls, Faults, Snapshots
 from loomnet.running.job_request import JobRequest
 from loomnet.running.observer import Observer
 from loomnet.running.play import FOREVER, Play, PlayClock, shifted
+from loomnet.running.pool_watch import PoolWatch
 from loomnet.running.recording import Recording
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_view import RunView, name_of
@@ -77,6 +78,9 @@ class Clock(PlayClock, Protocol):
     def interrupted(self) -> str:
         """What a run that Ctrl-C or a signal ended gives as its reason."""
         ...
+    def switch_columns(self, switch: SwitchPlan, names: Sequence[str]) -> list[Any]:
+        """Fields of the state of a switch's program: an array of all rows each."""
+        ...
     @property
     def trouble(self) -> str | None:
         """What is wrong with the network itself; None: nothing."""
@@ -111,6 +115,7 @@ class RunLoop:
         every = None if sampler is None else sampler.samples.every_ps
         self.observed = Observed.of(request.options, every)
         self.observer = None if self.observed is None else Observer(clock, self.observed)
+        self.pools = PoolWatch.of(request, clock)
         self.began = self.reported = time.monotonic()
 
     # --- the run ----------------------------------------------------------------------------------
@@ -181,6 +186,8 @@ class RunLoop:
             ends.append(due)
         if self.sampler is not None and self.lead.origin_ps is not None:
             ends.append(self.lead.origin_ps + self.sampler.due_ps)
+        if self.pools is not None and self.lead.origin_ps is not None:
+            ends.append(self.lead.origin_ps + self.pools.due_ps)
         return max(min(ends, default=FOREVER), self.clock.now_ps)
 
     def next_change(self) -> int | None:
@@ -196,6 +203,7 @@ class RunLoop:
                 play.end("failed", trouble)
             return
         self.look_at_queues()
+        self.look_at_pools()
         if self.request.recording is not None:
             self.clock.drain(self.request.recording)
         for play in self.playing:
@@ -274,6 +282,13 @@ class RunLoop:
             if self.observer is not None:
                 self.observer.take(self.lead.now())
 
+    def look_at_pools(self) -> None:
+        """Before jobs that are over leave their slots: what they hold now is theirs."""
+        pools, origin = self.pools, self.lead.origin_ps
+        if pools is not None and origin is not None and \
+                self.clock.now_ps - origin >= pools.due_ps:
+            pools.take(self.lead.now(), self.playing)
+
     def report(self) -> None:
         wall = time.monotonic()
         shown = next(iter(self.playing), None)
@@ -303,6 +318,7 @@ class RunLoop:
             "earlier_snapshots": {} if self.snapshots is None else self.snapshots.taken,
             "samples": None if self.sampler is None else self.sampler.samples,
             "observed": self.observed,
+            "pools": None if self.pools is None else self.pools.series,
             "deterministic": self.clock.deterministic,
         }
         found = []

@@ -179,6 +179,9 @@ class VirtualClock:
     def switch_state(self, switch: SwitchPlan) -> SwitchState:
         return self.engine.switch_state(switch)
 
+    def switch_columns(self, switch: SwitchPlan, names: Sequence[str]) -> list[Any]:
+        return self.engine.switch_columns(switch, names)
+
     def totals(self) -> dict[str, dict[str, int]]:
         return self.engine.totals()
 

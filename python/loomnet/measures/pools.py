@@ -1,0 +1,117 @@
+"""Who held the slots of the switches that sum, over time: series that a run was asked for."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from loomnet.base.table import Table
+from loomnet.base.units import Time
+
+COLUMNS = ("time", "job", "held", "summing", "done")
+# Counts of all series together; beyond it every second look goes, and the step doubles.
+MOST_COUNTS = 4_000_000
+# Okabe and Ito's palette: told apart by colour-blind readers.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#525252")
+
+
+@dataclass
+class PoolLook:
+    """One look at a switch: of each job the slots with a partial sum, and those with a whole one
+    that is kept. `playing`: the jobs that had begun and not ended."""
+
+    at_ps: int
+    summing: Sequence[int]
+    done: Sequence[int]
+    playing: frozenset[int]
+
+
+@dataclass
+class PoolSeries:
+    """`jobs`: names, in the order of each look's counts. `slots` and `looks`: by switch."""
+
+    every_ps: int
+    jobs: tuple[str, ...]
+    slots: Mapping[str, int]
+    looks: dict[str, list[PoolLook]] = field(default_factory=dict)
+    _kept: int = 0
+
+    def add(self, switch: str, look: PoolLook) -> None:
+        self.looks.setdefault(switch, []).append(look)
+        self._kept += 2 * len(self.jobs)
+
+    def thin(self) -> None:
+        """Doubles the step where there are too many counts, and keeps the first look of each."""
+        if self._kept <= MOST_COUNTS:
+            return
+        self.every_ps *= 2
+        for switch, looks in self.looks.items():
+            first = {look.at_ps // self.every_ps: look for look in reversed(looks)}
+            self.looks[switch] = [first[step] for step in sorted(first)]
+        self._kept = sum(2 * len(self.jobs) * len(looks) for looks in self.looks.values())
+
+    def used(self, switch: str, job: str) -> tuple[float, int] | None:
+        """Mean and most slots that a job held at a switch while it played; None where nobody looked
+        meanwhile."""
+        number = self.jobs.index(job)
+        held = [look.summing[number] + look.done[number] for look in self.looks.get(switch, ())
+                if number in look.playing]
+        return (sum(held) / len(held), max(held)) if held else None
+
+    def rows(self, switch: str, every_ps: int = 0
+             ) -> Iterator[tuple[float, str, int, int, int]]:
+        """(seconds, job, slots held, summing, done), the first look of each `every_ps`."""
+        step = -1
+        for look in self.looks.get(switch, ()):
+            if every_ps and look.at_ps // every_ps <= step:
+                continue
+            step = look.at_ps // every_ps if every_ps else step
+            for name, summing, done in zip(self.jobs, look.summing, look.done, strict=True):
+                yield look.at_ps / 1e12, name, summing + done, summing, done
+
+    def csv(self) -> bytes:
+        """All of it as comma-separated values with a line of names; times in seconds."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(("switch", *COLUMNS))
+        for switch in self.looks:
+            writer.writerows((switch, f"{at:.12g}", *rest) for at, *rest in self.rows(switch))
+        return text.getvalue().encode()
+
+
+class PoolTable(Table):
+    """Rows of time (seconds), job, and the slots that it held then: summing are those with a
+    partial sum, done those with a whole one that waits to be freed, held is both. `slots`: of the
+    switch."""
+
+    slots: int
+
+    @classmethod
+    def of(cls, series: PoolSeries, switch: str, every: Time | None) -> PoolTable:
+        rows = series.rows(switch, 0 if every is None else every.count)
+        made = cls(COLUMNS, [dict(zip(COLUMNS, row, strict=True)) for row in rows])
+        made.slots = series.slots[switch]
+        return made
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draws the slots held as areas, one job's upon another's, on matplotlib axes (made if not
+        given) and returns them. In a notebook the figure is shown below the cell."""
+        if axes is None:
+            from loomnet.base.notebook import new_axes
+
+            axes = new_axes()
+        names = list(dict.fromkeys(self.column("job")))
+        times = list(dict.fromkeys(self.column("time")))
+        held = {name: [row["held"] for row in self.rows if row["job"] == name] for name in names}
+        axes.stackplot(times, list(held.values()), labels=names, step="post", linewidth=0,
+                       colors=[COLOURS[n % len(COLOURS)] for n in range(len(names))])
+        axes.axhline(self.slots, color="#333333", linewidth=0.8, linestyle=":")
+        axes.set_xlabel("emulated time, s")
+        axes.set_ylabel("slots held")
+        axes.set_ylim(0, self.slots * 1.05)
+        if 0 < len(names) <= 10:
+            axes.legend(fontsize="small", loc="upper right", ncols=2)
+        return axes
