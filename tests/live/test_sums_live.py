@@ -115,3 +115,28 @@ def test_slots_by_job_over_time(uses_machine, tmp_path, policy):
         assert r[f"{name}.errors"] == 0 and r.job(name).data.wrong == 0
         assert r[f"{name}.slots_peak.p0.leaf0"] <= 48
     assert policy == "esa" or sum(table.column("held")) > 0  # ATP holds them for a round trip
+
+
+def test_a_dead_server_is_named_and_other_jobs_stay_exact(uses_machine, tmp_path):
+    fabric = star("esa", workers=8)
+    fabric.add_link(fabric.add_host("ps2", role="server"), "p0.leaf0", rate="100 Mb/s",
+                    delay="0.5 ms")
+    jobs = [ln.AllReduce("40 kB", repeat=40, ranks=4, allreduce="ina", name=name,
+                         stall_timeout="0.5 s") for name in "ab"]
+    r = go(tmp_path, fabric, jobs, [ln.down("ps--p0.leaf0", at=ln.step(5))],
+           reroute_delay="20 ms")
+    assert r.job("a").data.ended == "stalled"
+    assert "no plane joins its hosts and ps any more" in r.job("a").data.reason
+    assert r["b.errors"] == 0 and accounted(r.job("b")) and len(r.job("b").data.iterations) == 40
+
+
+def test_a_job_moves_to_the_plane_that_is_left(uses_machine, tmp_path):
+    fabric = ln.clos.two_tier(planes=2, leaves=2, spines=1, hosts_per_leaf=2, rate="40 Mb/s",
+                              delay="0.5 ms").program("*", "aggregate", policy="esa")
+    fault = ln.kill("p0.leaf1", at=ln.step(5), duration="0.5 s", phase="dead")
+    r = go(tmp_path, fabric, ln.AllReduce("40 kB", repeat=60, allreduce="ina"), [fault],
+           reroute_delay="20 ms")
+    assert r["errors"] == 0 and accounted(r) and len(r.data.iterations) == 60
+    assert r["dead.recovery_s"] is not None and r["dead.recovery_s"] < 0.5
+    per_plane = [r.switch(f"p{plane}.leaf0").counters["complete"] for plane in (0, 1)]
+    assert per_plane[1] > per_plane[0] > 0
