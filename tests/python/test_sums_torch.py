@@ -206,6 +206,20 @@ def test_the_same_seed_gives_the_same_report(tmp_path: Path) -> None:
     assert losses(one) == losses(other)
 
 
+def test_a_job_of_lengths_shares_slots_with_a_scripts_bytes(tmp_path: Path) -> None:
+    """A few slots for two jobs: a packet of either takes slots with partial sums of the other."""
+    fab = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s",
+                           delay="1 us").program("*", "aggregate", policy="esa", pool="16 KiB")
+    jobs = [ln.ModelJob(size="1 MB", compute="1 ms", buckets=8, iterations=8, workers=4,
+                        allreduce="ina", name="model"), job(tmp_path, name="script")]
+    alone = ln.run(fab, job(tmp_path), seed=3, directory=tmp_path / "alone")
+    shared = ln.run(fab, jobs, seed=3, directory=tmp_path / "shared")
+    assert shared["model.errors"] == shared["script.errors"] == 0
+    assert shared.job("model").data.wrong == 0
+    assert losses(shared.job("script")) == losses(alone)
+    assert counted(shared, "preempt") > 100 and counted(shared, "evict_workers") > 100
+
+
 def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path) -> None:
     text = """
         import torch, torch.distributed as dist

@@ -79,6 +79,9 @@ class Sums:
         self.exponents = options.get("quant", QUANTS[0]) == QUANTS[0]
         asked = [each for each in requests if each.job.allreduce == "ina"]
         self.pool = SumPool.of(plan) if asked else None
+        # A partial sum leaves its slot in the packet that takes the slot, which must have room for
+        # bytes: where one job's sums have bytes, all jobs' have.
+        self.have_bytes = any(isinstance(each.job, TorchJob) for each in asked)
         self.jobs: dict[int, SumJob] = {}
         self.notes: dict[str, str] = {}  # for the report, of the trees when the run begins
         for place, each in enumerate(asked):

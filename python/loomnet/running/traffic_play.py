@@ -50,7 +50,9 @@ class TrafficPlay(Play):
     def payload_moves(self) -> bool:
         """Whether real bytes are moved, which are compared on arrival. Live they cost the engine's
         thread lateness, so lengths are the default."""
-        return bool(self.request.options.get("payload", False))
+        sums = self.request.sums if self.asked.server is not None else None
+        return bool(self.request.options.get("payload", False)) or (
+            sums is not None and sums.have_bytes)
 
     @property
     def origin_ps(self) -> int:
