@@ -9,7 +9,7 @@ import loomnet as ln
 from loomnet.base.errors import FabricError
 from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.plans.make import make_plan
-from loomnet.running.engine import link_config
+from loomnet.running.engine_settings import link_config
 
 BOTTLENECK = "p0.leaf0->p0.leaf1"
 RATE = 40 * 10**6

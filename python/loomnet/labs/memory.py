@@ -12,7 +12,7 @@ from loomnet.jobs.model import COLLECTIVES, TorchJob
 from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.foresight import most_flows
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
-from loomnet.running.engine import staging_for
+from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport

@@ -28,7 +28,8 @@ from loomnet.live.nodes import HostPort, HostSpec, LiveFabric
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.journal import RunLock
-from loomnet.running.engine import Engine, program_settings
+from loomnet.running.engine import Engine
+from loomnet.running.engine_settings import program_settings
 from loomnet.running.job_request import JobRequest
 
 GATEWAY_MAC = "02:00:00:00:00:01"

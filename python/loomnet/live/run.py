@@ -21,10 +21,10 @@ from loomnet.measures.run_data import RunData
 from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import snapshot_times
 from loomnet.processes.interrupts import Interrupts
-from loomnet.running.engine import check_options
 from loomnet.running.pool_watch import pools_step
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_loop import RunLoop
+from loomnet.running.run_options import check_options
 from loomnet.systems.registry import option_tables, transport
 
 LEAST_EVERY_PS = 5 * 10**9  # wall time between two calls of a controller in Python

@@ -11,8 +11,7 @@ from typing import Any, assert_never
 
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
-from loomnet.base.names import did_you_mean, quoted
-from loomnet.base.units import Time
+from loomnet.base.names import quoted
 from loomnet.fabrics.nodes import FORWARD
 from loomnet.fabrics.topology import PartialTopology
 from loomnet.faults.timetable import (
@@ -32,85 +31,15 @@ from loomnet.plans.partial import PartialPlan
 from loomnet.plans.sum_pool import PROGRAM as SUMMING
 from loomnet.running.circuits import Circuits
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
+from loomnet.running.engine_settings import link_config, program_settings
 from loomnet.running.job_request import JobRequest
 from loomnet.running.sums import Sums
-from loomnet.systems.registry import carriers_of, option_tables, transport
+from loomnet.systems.registry import carriers_of, transport
 from loomnet.systems.transport import Notes, Transport
 
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
-
-
-# What a request may carry for the engine beside a transport's own options: whether traffic models
-# move real bytes, compute gaps to replay, leave to exceed the live budget, what is sampled, and by
-# how much flows that start together are moved apart.
-OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "observe", "jitter",
-           "snapshots", "pools")
-_SWITCHES = ("payload", "over_budget")
-
-
-def check_options(options: Mapping[str, Any], jobs: Sequence[Job]) -> None:
-    """Raises UsageError for an option of lab.run that no engine knows, or of another type."""
-    asked = {name for each in carriers_of(jobs) for name in (each.name, each.model)}
-    known = (*option_tables(), *OPTIONS)
-    for name, value in options.items():
-        if name not in known:
-            raise UsageError(f"run: no option {name}{did_you_mean(name, known)}")
-        if name in _SWITCHES and not isinstance(value, bool):
-            raise UsageError(f"run: {name}={quoted(value)} must be True or False")
-        if name == "jitter":
-            Time.given("run: jitter", value)
-        if name in option_tables() and name not in asked:
-            _check_unused(name, value)
-
-
-def _check_unused(table: str, given: Any) -> None:
-    """Names in a transport's table that no job of the run is over: those of the others the engine
-    refuses."""
-    row = _core.transports().get(transport(table).model)
-    if row is None:
-        return  # a model without an engine has no options to compare with
-    controls = _core.congestion_controls()
-    known = [each["name"] for each in (
-        *row["options"], *(option for control in row["congestion_controls"]
-                           for option in controls[control]["options"]))]
-    for name in given:
-        if name not in known:
-            raise UsageError(f"run: {table}: no option {name}{did_you_mean(str(name), known)}")
-
-
-def program_settings(switch: SwitchPlan) -> dict[str, Any]:
-    """Options of a switch's program: those that were given, and what only a run knows."""
-    own = {"hop": switch.number} if switch.program == SUMMING else {}
-    return dict(switch.options) | own
-
-
-def link_config(half: HalfLinkPlan) -> _core.LinkConfig:
-    """The engine's settings of one direction."""
-    return _core.LinkConfig(
-        rate_bps=0 if half.glass else half.rate_bps, delay_ps=half.delay_ps,
-        data_limit=half.data_limit_bytes, control_limit=half.control_limit_bytes,
-        ecn_low=half.ecn_low_bytes, ecn_high=half.ecn_high_bytes, trim_size=half.trim_bytes,
-        last_hop=half.last_hop,
-        pfc_xoff=half.pfc_xoff_bytes, pfc_xon=half.pfc_xon_bytes,
-        pfc_headroom=half.pfc_headroom_bytes, ecn_share=half.ecn_share,
-        control_share=half.control_share, trim_coin=half.trim_victim == "coin",
-        largest_frame=half.largest_frame_bytes, queue=half.queue,
-        queue_options=list(half.queue_options))
-
-
-def model_notes(jobs: Iterable[Job], options: Mapping[str, Any], plan: Plan) -> dict[str, str]:
-    """What the report's fidelity says of the models that carry these jobs on the virtual clock.
-    Raises UsageError for an option that a model does not take."""
-    notes: dict[str, str] = {}
-    for asked in carriers_of(jobs):
-        chosen = options.get(asked.model, {})
-        transport(asked.model).check_options(chosen)
-        notes |= asked.describe_model(chosen, plan)
-    if plan.pfc:
-        notes["pfc"] = "on: switch ports are lossless"
-    return notes
 
 
 class Engine:
@@ -576,18 +505,3 @@ class Engine:
             return f"; its sums need its parameter server on {server}"
         roots = ", ".join(self.plan.topology.names[tree.root] for tree in job.trees)
         return f"; its sums are made at {roots}, and SwitchML does not survive their reboot"
-
-
-def staging_for(plan: Plan) -> dict[str, int]:
-    """Slots and their size that keep all planes of a host busy: four times what is in flight on the
-    longest round trip, so that a slot's way back as credit never shows; and its local link, where
-    it has one: twice that, since nothing queues on the way."""
-    rate = max(sum(plan.links[port].forward.rate_bps for port in host.ports) for host in plan.hosts)
-    window = max(4 * rate * plan.base_rtt_ps // (8 * 10**12),
-                 max((host.local_window for host in plan.hosts), default=0))
-    # 64 KiB: a message of few packets would cost an acknowledgement for every few.
-    slots, payload = 16, 65536
-    while payload < 1 << 20 and slots * payload < window:
-        # Many small slots pipeline a ring better than few large ones.
-        slots, payload = (slots * 2, payload) if slots < 64 else (slots, payload * 2)
-    return {"slots": slots, "slot_payload": payload}

@@ -8,7 +8,8 @@ import loomnet._core as _core
 from loomnet.jobs.model_job import ModelJob
 from loomnet.measures.run_data import FlowRow, RunFault
 from loomnet.plugins.priorities import Message, priority_made, priority_of
-from loomnet.running.engine import Engine, staging_for
+from loomnet.running.engine import Engine
+from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
 
 

@@ -18,7 +18,8 @@ from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Iteration, RunFault
 from loomnet.processes.rank_watch import StackFile, in_backend, joined, shown, stacks
 from loomnet.processes.ranks import NICE, RankGroup, RankSpec
-from loomnet.running.engine import Engine, staging_for
+from loomnet.running.engine import Engine
+from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.systems.transport import Notes

@@ -21,8 +21,9 @@ from loomnet.jobs.model_job import ModelJob
 from loomnet.jobs.task_graph import Task, TaskGraph, task_of
 from loomnet.measures.run_data import FlowRow, Iteration, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
-from loomnet.running.engine import FIRST_QP, Engine, staging_for
+from loomnet.running.engine import FIRST_QP, Engine
 from loomnet.running.engine_numbers import EngineNode
+from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
 from loomnet.running.model_traffic import ModelTraffic
 

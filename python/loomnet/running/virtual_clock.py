@@ -18,12 +18,13 @@ from loomnet.plans.model import SwitchPlan
 from loomnet.plugins.congestions import failure_of
 from loomnet.processes.interrupts import Interrupts
 from loomnet.processes.journal import RunLock
-from loomnet.running.engine import Engine, check_options, model_notes
+from loomnet.running.engine import Engine
 from loomnet.running.job_request import JobRequest
 from loomnet.running.play import FOREVER, Play
 from loomnet.running.recording import Recording
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_loop import RunLoop
+from loomnet.running.run_options import check_options, model_notes
 from loomnet.running.traffic import FlowTraffic, Traffic
 from loomnet.running.traffic_play import TrafficPlay, VirtualTraffic
 from loomnet.running.virtual_torch import VirtualTorch

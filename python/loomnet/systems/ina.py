@@ -26,6 +26,7 @@ class Ina(Transport):
     model = "ina"
     overhead = FrameOverhead(header=94, ack=94)
     figures = ("lost", "retransmitted")
+    own_options = ("quant",)
 
     def check(self, job: Job, clock: str) -> None:
         raise UsageError(f'{type(job).__name__}.transport: "ina" carries sums alone; give '
@@ -45,7 +46,8 @@ class Ina(Transport):
         return LinkDefaults(mark_bytes=MARK_BYTES)
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
-        chosen = {name: value for name, value in options.items() if name != "quant"}
+        chosen = {name: value for name, value in options.items()
+                  if name not in self.own_options}
         pool = SumPool.of(plan)
         if pool is None:
             return chosen

@@ -64,6 +64,7 @@ class Transport:
     await_sends: ClassVar[bool] = True
     # The option that names its congestion control; None: it has no choice of one.
     control_option: ClassVar[str | None] = None
+    own_options: ClassVar[tuple[str, ...]] = ()  # of its table, those that its model is not given
     by_usids: ClassVar[bool] = False  # its packets carry their path: switches need no routes
     # A message is cut into a part for each path of two hosts, whose number stays.
     cuts_messages: ClassVar[bool] = False
