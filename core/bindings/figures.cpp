@@ -30,6 +30,7 @@ Columns link_counters(Network& network) {
   out["bytes"] = column([](const LinkCounters& c) { return c.bytes; });
   out["trimmed"] = column([](const LinkCounters& c) { return c.trimmed; });
   out["marked"] = column([](const LinkCounters& c) { return c.marked; });
+  out["duplicated"] = column([](const LinkCounters& c) { return c.duplicated; });
   out["max_queue"] = column([](const LinkCounters& c) { return c.max_queue; });
   out["pfc_pauses"] = column([](const LinkCounters& c) { return c.pauses; });
   out["pfc_pause_expiries"] = column([](const LinkCounters& c) { return c.pause_expiries; });

@@ -11,8 +11,7 @@ Picoseconds HalfLink::impair(Packet& packet, Picoseconds arrival) {
   if (impairment_.reorder > 0 && port_.random.uniform() < impairment_.reorder) {
     arrival += impairment_.jitter.scaled(port_.random.uniform());
   }
-  if (impairment_.duplicate > 0 && port_.random.uniform() < impairment_.duplicate &&
-      packet.payload.kind != PayloadKind::frame) {
+  if (impairment_.duplicate > 0 && port_.random.uniform() < impairment_.duplicate) {
     ++port_.counters.duplicated;
     Picoseconds again = arrival;
     if (impairment_.reorder > 0) again += impairment_.jitter.scaled(port_.random.uniform());

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from loomnet.base import units as _units
     from loomnet.base.errors import LoomnetError as LoomnetError
     from loomnet.base.errors import UsageError as UsageError
-    from loomnet.base.later import duplicate as duplicate
     from loomnet.base.later import mixnet as mixnet
-    from loomnet.base.later import reorder as reorder
     from loomnet.fabrics import clos as clos
     from loomnet.fabrics.clos import dumbbell as dumbbell
     from loomnet.fabrics.clos import star as star
@@ -25,9 +23,11 @@ if TYPE_CHECKING:
     from loomnet.faults.model import degrade as degrade
     from loomnet.faults.model import delay as delay
     from loomnet.faults.model import down as down
+    from loomnet.faults.model import duplicate as duplicate
     from loomnet.faults.model import iterations as iterations
     from loomnet.faults.model import kill as kill
     from loomnet.faults.model import loss as loss
+    from loomnet.faults.model import reorder as reorder
     from loomnet.faults.model import step as step
     from loomnet.jobs.flows import Flows as Flows
     from loomnet.jobs.flows import Incast as Incast
@@ -71,11 +71,12 @@ _HOMES = {
     "fabrics.clos": ("star", "dumbbell"),
     "base.units": ("Rate", "Time", "Size"),
     "base.errors": ("LoomnetError", "UsageError"),
-    "base.later": ("duplicate", "mixnet", "reorder"),
+    "base.later": ("mixnet",),
     "fabrics.model": ("Fabric", "from_networkx"),
     "fabrics.pfc": ("Pfc",),
     "fabrics.htsim_topology": ("from_htsim_topology",),
-    "faults.model": ("down", "loss", "delay", "degrade", "kill", "step", "iterations"),
+    "faults.model": ("down", "loss", "duplicate", "reorder", "delay", "degrade", "kill", "step",
+                     "iterations"),
     "jobs.model": (
         "TorchJob",
         "AllReduce",

@@ -53,6 +53,20 @@ def test_every_packet_is_accounted_for_and_every_byte_right(live, transport):
     assert r.data.fidelity.unexplained == 0
 
 
+@pytest.mark.parametrize("transport", ["mrc", "roce"])
+@pytest.mark.parametrize("placement", ["xdp", "engine"])
+def test_packets_twice_and_out_of_order_alter_no_byte(live, transport, placement):
+    """Both directions repeat packets: those that come back from the kernel's switch too."""
+    star = ln.star(hosts=4, rate="50 Mb/s", delay="0.5 ms").place("*", placement)
+    faults = [ln.duplicate("*--*", 0.05, at="0 s"), ln.reorder("*--*", 0.05, at="0 s")]
+    r = live.run(star, ln.AllReduce("200 kB", repeat=3, transport=transport), faults, payload=True)
+    assert r["errors"] == 0, r.data.errors
+    assert len(r.data.iterations) == 3 and r.data.fidelity.unexplained == 0
+    links = {name: row for name, row in r.data.totals.items() if name.startswith("link ")}
+    assert len(links) == 8
+    assert all(0.01 < row["duplicated"] / row["packets"] < 0.12 for row in links.values())
+
+
 def test_mrc_rides_out_a_dead_port(live):
     fault = ln.down("h0--p0.leaf0", at=ln.step(3), duration="2 s", phase="down")
     r = live.run(fabric(), ln.AllReduce(size="400 kB", repeat=16, transport="mrc"), [fault])

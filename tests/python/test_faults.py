@@ -53,6 +53,11 @@ MAIN = [
         (lambda: ln.loss("h0--p0.leaf0", 0.0, at="1 s"), "probability 0.0"),
         (lambda: ln.loss("h0--p0.leaf0", math.nan, at="1 s"), "probability nan"),
         (lambda: ln.loss("h0--p0.leaf0", 0.1, at="1 s", burst=0.5), "burst 0.5"),
+        (lambda: ln.duplicate("h0--p0.leaf0", 0, at="1 s"), "duplicate: share 0.0 must be above 0"),
+        (lambda: ln.duplicate("h0--p0.leaf0", 2, at="1 s"), "duplicate: share 2.0 must be above 0"),
+        (lambda: ln.reorder("h0--p0.leaf0", math.nan, at="1 s"), "reorder: share nan must be"),
+        (lambda: ln.reorder("h0--p0.leaf0", 0.1, at="1 s", by=5), "reorder: by: 5 has no unit"),
+        (lambda: ln.reorder("h0--p0.leaf0", 0.1, at="1 s", by="0 s"), "by=0 s moves no packet"),
         (lambda: ln.delay("h0--p0.leaf0", 5, at="1 s"), "Fault.extra: 5 has no unit"),
         (lambda: ln.degrade("h0--p0.leaf0", 1.5, at="1 s"), "degrade to 1.5"),
         (lambda: ln.degrade("h0--p0.leaf0", "10", at="1 s"), "no unit"),
@@ -90,6 +95,12 @@ def test_rows_read_as_one_line():
     assert MAIN[0].describe() == "nic_link_down: down h0--p0.leaf0 at 8 s for 8 s"
     assert ln.loss("a--b", 0.2, at=ln.step(4), duration=ln.iterations(3)).describe() == (
         "loss a--b 0.2 at step 4 for 3 iterations"
+    )
+    assert ln.duplicate("a->b", 0.01, at="1 s", phase="twice").describe() == (
+        "twice: duplicate a->b 0.01 at 1 s to the end"
+    )
+    assert ln.reorder("a--b", 0.1, at="1 s", by="5 us").describe() == (
+        "reorder a--b 0.1 by up to 5 us at 1 s to the end"
     )
 
 
@@ -260,6 +271,45 @@ def test_overlapping_faults_on_one_link_add_up():
     assert seen[2].queue_share == pytest.approx(0.125)
     assert not seen[3].up and not seen[4].up and seen[4].loss == 0.5
     assert seen[13].healthy
+
+
+def test_overlapping_duplicates_and_reordering_add_up():
+    half = HALF["h0->p0.leaf0"]
+    rows = [
+        ln.duplicate("h0->p0.leaf0", 0.5, at="1 s", duration="2 s"),
+        ln.duplicate("h0--p0.leaf0", 0.2, at="1 s", duration="1 s"),
+        ln.reorder("h0->p0.leaf0", 0.1, at="1 s", duration="2 s", by="3 us"),
+        ln.reorder("h0->p0.leaf0", 0.5, at="1 s", duration="1 s", by="1 us"),
+        ln.loss("h0->p0.leaf0", 0.25, at="1 s", duration="2 s"),
+    ]
+    (_, first), (_, second), (_, third) = drain(Timetable(PLAN, rows))
+    state = next(c.state for c in first if c.half == half)
+    assert state.duplicate == pytest.approx(0.6) and state.reorder == pytest.approx(0.55)
+    assert state.jitter_ps == 3_000_000 and state.loss == 0.25 and state.extra_delay_ps == 0
+    assert second[0].state == LinkState(duplicate=0.5, reorder=0.1, jitter_ps=3_000_000, loss=0.25)
+    assert third[0].state.healthy
+
+
+def test_reordered_packets_fall_eight_behind_unless_a_time_is_given():
+    (_, changes), = drain(Timetable(PLAN, [ln.reorder("h0->p0.leaf0", 0.1, at="1 s")]))
+    (change,) = changes
+    rate = PLAN.half(change.half).rate_bps
+    assert change.state.jitter_ps == round(8 * PLAN.frame_bytes * 8e12 / rate)
+
+
+@pytest.mark.parametrize("transport", ["mrc", "roce", "tcp"])
+def test_packets_twice_and_out_of_order_alter_no_byte(tmp_path, transport):
+    """Real bytes arrive as they were sent, and the link counts what it sent twice."""
+    fabric = ln.star(hosts=4, rate="10 Gb/s", delay="1 us")
+    faults = [ln.duplicate("*--*", 0.05, at="0 s"),
+              ln.reorder("*--*", 0.05, at="0 s", by="20 us")]
+    job = ln.AllReduce("400 kB", repeat=4, transport=transport)
+    r = ln.run(fabric, job, faults, payload=True, directory=tmp_path, seed=2)
+    assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 4
+    links = {name: row for name, row in r.data.totals.items() if name.startswith("link ")}
+    sent, twice = (sum(row.get(name, 0) for row in links.values())
+                   for name in ("packets", "duplicated"))
+    assert 0.03 < twice / sent < 0.07
 
 
 @settings(max_examples=80, deadline=None)

@@ -13,8 +13,6 @@ def go(job=None, **options):
 
 REFUSED = {
     "mixnet": (lambda: ln.mixnet(servers=8, gpus=8, alpha=6), "mixnet: not there yet"),
-    "duplicate": (lambda: ln.duplicate("a--b", 0.1, at="1 ms"), "duplicate: not there yet"),
-    "reorder": (lambda: ln.reorder("a--b", 0.1, at="1 ms"), "reorder: not there yet"),
     "other sums": (lambda: ln.AllReduce("1 MB", allreduce="tree"),
                    'AllReduce.allreduce: "tree" is not one of ring or ina'),
     "queue pairs": (lambda: ln.AllReduce("1 MB", queue_pairs=4),

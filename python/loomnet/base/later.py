@@ -10,13 +10,3 @@ from loomnet.base.errors import UsageError
 def mixnet(*_: Any, **__: Any) -> NoReturn:
     """A fabric with an optical circuit switch. Not there yet: raises UsageError."""
     raise UsageError("mixnet: not there yet; build a fabric by ln.clos or ln.Fabric")
-
-
-def duplicate(*_: Any, **__: Any) -> NoReturn:
-    """A link that sends packets twice. Not there yet: raises UsageError."""
-    raise UsageError("duplicate: not there yet; use ln.loss, ln.delay, ln.degrade or ln.down")
-
-
-def reorder(*_: Any, **__: Any) -> NoReturn:
-    """A link on which packets overtake one another. Not there yet: raises UsageError."""
-    raise UsageError("reorder: not there yet; use ln.loss, ln.delay, ln.degrade or ln.down")

@@ -78,9 +78,10 @@ def _span(value: Span) -> Time | IterationCount | None:
 
 
 class Fault(Spec):
-    """One row. Made by down(), loss(), delay(), degrade(), kill(); `target` may be a glob."""
+    """One row. Made by down(), loss(), duplicate(), reorder(), delay(), degrade(), kill(); `target`
+    may be a glob."""
 
-    kind: Literal["down", "loss", "delay", "degrade", "kill"]
+    kind: Literal["down", "loss", "duplicate", "reorder", "delay", "degrade", "kill"]
     target: str
     at: Annotated[Time | StepMark, BeforeValidator(_moment)] = given(converter=_moment)
     duration: Annotated[Time | IterationCount | None, BeforeValidator(_span)] = given(
@@ -105,6 +106,10 @@ class Fault(Spec):
                 raise UsageError(f'phase "{self.phase}" must be small letters, digits and _')
         if self.kind == "loss" and not 0 < (self.probability or 0) <= 1:
             raise UsageError(f"loss probability {self.probability} must be above 0, at most 1")
+        if self.kind in ("duplicate", "reorder") and not 0 < (self.probability or 0) <= 1:
+            raise UsageError(f"{self.kind}: share {self.probability} must be above 0, at most 1")
+        if self.kind == "reorder" and self.extra == Time("0 s"):
+            raise UsageError("reorder: by=0 s moves no packet; give a time, or leave it out")
         if not (math.isfinite(self.burst) and self.burst >= 1):
             raise UsageError(f"burst {self.burst} must be 1 or more: mean packets per burst")
         if self.kind == "degrade" and isinstance(self.to, float) and not 0 < self.to < 1:
@@ -151,6 +156,9 @@ class Fault(Spec):
         """The row as one line: `nic_link_down: down h0--p0.leaf0 at 8 s for 8 s`."""
         detail = {
             "loss": f" {self.probability:g}" if self.probability else "",
+            "duplicate": f" {self.probability:g}" if self.probability else "",
+            "reorder": f" {self.probability:g}" + (f" by up to {self.extra}" if self.extra else "")
+            if self.probability else "",
             "delay": f" +{self.extra}",
             "degrade": f" to {self.to}",
         }.get(self.kind, "")
@@ -187,6 +195,27 @@ def loss(
         probability=probability,
         burst=burst,
     )
+
+
+@checked_call
+def duplicate(
+    link: str, share: float, *, at: Moment, duration: Span = None, phase: str | None = None
+) -> Fault:
+    """Delivers a share of packets twice. The copy takes no time on this link."""
+    return Fault(kind="duplicate", target=link, at=at, duration=duration, phase=phase,
+                 probability=share)
+
+
+@checked_call
+def reorder(
+    link: str, share: float, *, at: Moment, by: Time | str | None = None, duration: Span = None,
+    phase: str | None = None,
+) -> Fault:
+    """Delays a share of packets by a random time up to `by`, so that packets sent behind them
+    arrive before them. Without `by` it is the time that eight full packets take on the link."""
+    late = None if by is None else Time.given("reorder: by", by)
+    return Fault(kind="reorder", target=link, at=at, duration=duration, phase=phase,
+                 probability=share, extra=late)
 
 
 @checked_call
@@ -238,6 +267,6 @@ def check_faults(faults: list[Fault], fabric: Fabric) -> None:
         if not isinstance(row, Fault):
             raise UsageError(
                 f"faults: {quoted(row)} is not a fault; write ln.down(…), ln.loss(…), "
-                "ln.delay(…), ln.degrade(…) or ln.kill(…)"
+                "ln.duplicate(…), ln.reorder(…), ln.delay(…), ln.degrade(…) or ln.kill(…)"
             )
         row.check(fabric)

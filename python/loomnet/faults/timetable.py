@@ -25,6 +25,9 @@ class LinkState:
     up: bool = True
     loss: float = 0.0
     burst: float = 1.0
+    duplicate: float = 0.0  # share of packets delivered twice
+    reorder: float = 0.0  # share of packets that take up to `jitter_ps` longer
+    jitter_ps: int = 0
     extra_delay_ps: int = 0
     share: float = 1.0  # of the nominal rate
     queue_share: float = 1.0  # of the nominal queue limits and marking thresholds
@@ -34,12 +37,27 @@ class LinkState:
         return self == LinkState()
 
     def and_also(self, other: LinkState) -> LinkState:
-        """Both at once: losses as independent, delays as a sum, rates as shares."""
+        """Both at once: what happens to single packets as independent, delays as a sum, rates as
+        shares."""
         return LinkState(
-            up=self.up and other.up, loss=self.loss + other.loss - self.loss * other.loss,
+            up=self.up and other.up, loss=_either(self.loss, other.loss),
             burst=max(self.burst, other.burst),
+            duplicate=_either(self.duplicate, other.duplicate),
+            reorder=_either(self.reorder, other.reorder),
+            jitter_ps=max(self.jitter_ps, other.jitter_ps),
             extra_delay_ps=self.extra_delay_ps + other.extra_delay_ps,
             share=self.share * other.share, queue_share=self.queue_share * other.queue_share)
+
+
+    @property
+    def impairment(self) -> dict[str, float | int]:
+        """What the link does to packets on their way, as the engine takes it."""
+        return {"loss": self.loss, "burst": self.burst, "duplicate": self.duplicate,
+                "reorder": self.reorder, "jitter_ps": self.jitter_ps}
+
+
+def _either(one: float, other: float) -> float:
+    return one + other - one * other
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,8 @@ class PhaseChange:
     kind: Literal["begin", "end"]
 
 
+# Of packets that a reordered one falls behind at most, where its fault says no time.
+REORDER_PACKETS = 8
 Change = LinkChange | SwitchChange | RouteChange | CircuitChange | PhaseChange
 # Dead links and dead switches, which routes avoid.
 _Routed = tuple[frozenset[int], frozenset[int]]
@@ -246,6 +266,7 @@ class Timetable:
                     states.get(half, LinkState()),
                     self._faults[index],
                     self._plan.half(half).rate_bps,
+                    self._plan.frame_bytes,
                 )
         changes: list[Change] = [
             SwitchChange(node, node not in dead) for node in sorted(self._dead ^ dead)
@@ -301,16 +322,22 @@ def _targets(plan: Plan, fault: Fault) -> tuple[list[int], list[int]]:
     return sorted(halves), []
 
 
-def _add(state: LinkState, fault: Fault, rate_bps: int) -> LinkState:
-    """Overlapping faults add up: losses as independent, delays as a sum, rates as shares."""
-    share, lost = 1.0, fault.probability or 0.0
+def _add(state: LinkState, fault: Fault, rate_bps: int, frame_bytes: int) -> LinkState:
+    """The state with one more fault."""
+    share, chance, jitter = 1.0, fault.probability or 0.0, 0
     if fault.kind == "degrade":
         share = fault.to.count / rate_bps if isinstance(fault.to, Rate) else float(fault.to or 1)
-    return LinkState(
-        up=state.up and fault.kind not in ("down", "kill"),
-        loss=state.loss + lost - state.loss * lost,
-        burst=max(state.burst, fault.burst),
-        extra_delay_ps=state.extra_delay_ps + (fault.extra.count if fault.extra else 0),
-        share=state.share * share,
-        queue_share=state.queue_share * (1.0 if fault.keep_thresholds else min(share, 1.0)),
-    )
+    if fault.kind == "reorder":
+        jitter = (round(REORDER_PACKETS * frame_bytes * 8e12 / rate_bps) if fault.extra is None
+                  else fault.extra.count)
+    return state.and_also(LinkState(
+        up=fault.kind not in ("down", "kill"),
+        loss=chance if fault.kind == "loss" else 0.0,
+        burst=fault.burst,
+        duplicate=chance if fault.kind == "duplicate" else 0.0,
+        reorder=chance if fault.kind == "reorder" else 0.0,
+        jitter_ps=jitter,
+        extra_delay_ps=fault.extra.count if fault.extra and fault.kind == "delay" else 0,
+        share=share,
+        queue_share=1.0 if fault.keep_thresholds else min(share, 1.0),
+    ))

@@ -170,7 +170,7 @@ class LiveNetwork:
             rate_bps=max(round(half.rate_bps * state.share), 1),
             queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
             delay_ps=half.delay_ps + state.extra_delay_ps,
-            impairment={"loss": state.loss, "burst": state.burst})
+            impairment=state.impairment)
         for node, port in ((half.source, half.source_port), (half.target, half.target_port)):
             if node < len(self.plan.hosts):
                 self.live.set_carrier(node, port, state.up)

@@ -427,7 +427,7 @@ class Engine:
                     rate_bps=None if half.glass else max(round(half.rate_bps * state.share), 1),
                     queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
                     delay_ps=half.delay_ps + state.extra_delay_ps,
-                    impairment={"loss": state.loss, "burst": state.burst})
+                    impairment=state.impairment)
             elif isinstance(change, CircuitChange):
                 self._patch(change)
             elif isinstance(change, RouteChange | SwitchChange):

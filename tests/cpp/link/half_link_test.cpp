@@ -248,6 +248,22 @@ TEST_F(HalfLinkTest, DuplicatesCorruptsAndReordersAsAsked) {
   EXPECT_GT(swaps, 50);
 }
 
+// A live run's packets have their payload in a frame that one packet owns: the copy has its own bytes.
+TEST_F(HalfLinkTest, DuplicatesPacketsWhosePayloadIsAFrame) {
+  HalfLink& link = make({.delay = microseconds(1)});
+  link.set_impairment({.duplicate = 1}, {});
+  const std::uint8_t bytes[64] = {1, 2, 3};
+  PacketPtr sent = packet(1000);
+  sent->payload.kind = PayloadKind::frame;
+  sent->payload.data = bytes;
+  sent->payload.length = sizeof(bytes);
+  link.offer(std::move(sent), {});
+  events_.run_until(milliseconds(1));
+  EXPECT_EQ(link.counters().duplicated, 1u);
+  ASSERT_EQ(far_.seen.size(), 2u);
+  EXPECT_NE(far_.seen[0].uid, far_.seen[1].uid);
+}
+
 // What waits behind a packet that is late arrives in its own time, though nobody offers any more.
 TEST_F(HalfLinkTest, PacketsOvertakeALateOneWithoutBeingLookedAt) {
   HalfLink& link = make({.delay = microseconds(1)});
