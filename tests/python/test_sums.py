@@ -120,6 +120,15 @@ def test_what_cannot_be_summed_is_one_line(tmp_path, monkeypatch, what):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_options_of_sums_may_stand_where_no_job_has_any(tmp_path):
+    """The same call then compares sums in switches with a ring."""
+    ina = {"quant": "fixed", "window": 64}
+    r = go(tmp_path, star(), ln.AllReduce("10 kB"), ina=ina)
+    assert r["errors"] == 0
+    with pytest.raises(ln.UsageError, match=r"ina: no option qant; nearest: quant"):
+        go(tmp_path / "b", star(), ln.AllReduce("10 kB"), ina={"qant": "fixed"})
+
+
 def test_jobs_without_sums_refuse_them():
     for job in (lambda: ln.AllToAll("1 MB", allreduce="ina"),
                 lambda: ln.AllReduce("1 MB", server="h0")):
