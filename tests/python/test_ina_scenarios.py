@@ -1,0 +1,107 @@
+"""The scenarios of in-network aggregation, each at about a twentieth of its size: what they
+measure, check and draw."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+import loomnet as ln
+
+INA = Path(__file__).parents[2] / "scenarios" / "ina"
+
+
+def go(tmp_path, name, **values):
+    seed = values.pop("seed", 0)
+    return ln.load(INA / f"{name}.py").run(seed=seed, directory=tmp_path / name, **values)
+
+
+def figures(report):
+    return {row.dotted: row.value for row in report.rows}
+
+
+def failed(report):
+    return {check.name for check in report.checks if not check.ok}
+
+
+def test_scarce_memory(tmp_path):
+    report = go(tmp_path, "scarce_memory", draws=1, iterations=1, fragments=512)
+    found = figures(report)
+    assert failed(report) == set()
+    checks = {check.name for check in report.checks}
+    assert {"ESA-1-above-1", "ESA-1-peak", "ESA-1-plausible", "ESA-2", "ESA-3-atp",
+            "ESA-3-switchml", "ESA-4", "ATP-1-ps", "no-sum-error", "no-error"} <= checks
+    # Slots at 1/16, 1/8 … 8 of the windows of eight jobs.
+    for system in ("esa", "esa_ack", "atp", "atp_completion", "switchml"):
+        for slots in (32, 64, 128, 256, 512, 1024, 4096):
+            assert found[f"jct_s.{system}.{slots}.8"] > 0
+    assert found["jct_s.esa.32.8"] < found["jct_s.ring.0.8"] < found["jct_s.ps.0.8"]
+    assert found["jct_s.atp.32.8"] > 1.2 * found["jct_s.atp.512.8"]
+    assert found["esa_over_atp.best"] >= found["esa_over_atp.mean"] > 1
+    assert found["sum_errors"] == 0
+    assert found["bandwidth_delay_packets"] == pytest.approx(4.19, 0.01)
+    directory = tmp_path / "scarce_memory"
+    assert (directory / "jct_over_memory.png").stat().st_size > 20_000
+    assert (directory / "jct_over_memory.svg").is_file()
+    rows = list(csv.DictReader((directory / "jct.csv").open()))
+    assert len(rows) == 2 + 5 * 7 and all(float(row["jct_mean_s"]) > 0 for row in rows)
+
+
+def test_scarce_memory_where_links_are_long_and_workers_apart(tmp_path):
+    """M3: SwitchML's share of 1/16 is a fifth of a bandwidth-delay product, and ATP beats it."""
+    report = go(tmp_path, "scarce_memory", setting="M3", draws=1, iterations=1, fragments=512)
+    assert "ATP-1-switchml" in {check.name for check in report.checks}
+    assert failed(report) <= {"ESA-1-plausible"}  # of one short draw
+    found = figures(report)
+    assert found["atp_over_switchml.best"] > 1.2
+    # The occupancy of one system's runs is that of the figures themselves.
+    assert found["useful_occupancy.esa"] > found["useful_occupancy.atp"] > 0
+
+
+def test_the_seed_draws_the_jobs(tmp_path):
+    times = {}
+    for name, seed in (("one", 1), ("again", 1), ("other", 2)):
+        report = go(tmp_path / name, "scarce_memory", draws=1, iterations=1, fragments=16,
+                    seed=seed)
+        times[name] = [row.value for row in report.rows if row.name.startswith("jct_s.")]
+    assert times["one"] == times["again"] != times["other"]
+
+
+def test_ablations(tmp_path):
+    report = go(tmp_path, "ablations", draws=1, iterations=1)
+    found = figures(report)
+    assert {"ESA-5-full-is-best", "ESA-5-priority", "ESA-5-downgrade", "no-sum-error"} == {
+        check.name for check in report.checks}
+    # One short draw is noise to the bars' few per cent; the larger effects show.
+    assert "no-sum-error" not in failed(report)
+    for slots in (32, 128):
+        assert found[f"slower.esa_completion.full.{slots}"] == 1
+        assert f"slower.esa_ack.results_by_switch.{slots}" not in found
+        assert found[f"slower.esa_ack.prio_none_downgrade_off.{slots}"] > 1.05
+        assert found[f"jct_s.atp_ack.congestion_control_off.{slots}"] > 0
+    rows = list(csv.DictReader((tmp_path / "ablations" / "jct.csv").open()))
+    assert len(rows) == 2 * (9 + 8 + 3)
+
+
+def test_exact(tmp_path):
+    report = go(tmp_path, "exact", size="100 kB", repeat=1)
+    assert failed(report) == set()
+    names = [check.name for check in report.checks]
+    assert sum(name.startswith("EXACT-1-") for name in names) == 9
+    found = figures(report)
+    for mode in ("esa_completion", "atp_ack", "switchml"):
+        assert found[f"lost.{mode}"] > 10 and found[f"duplicated.{mode}"] > 10
+
+
+@pytest.mark.parametrize("name, values, line", [
+    ("scarce_memory", {"setting": "M4"}, '"M4" is not one of M1, M2 or M3'),
+    ("scarce_memory", {"jitter": 1.0}, "less than 1"),
+    ("scarce_memory", {"draws": 0}, "greater than or equal to 1"),
+    ("ablations", {"workers": 65}, "less than or equal to 64"),
+    ("exact", {"memory": 0.0}, "greater than 0"),
+])
+def test_bad_values_are_one_line(tmp_path, name, values, line):
+    with pytest.raises(ln.UsageError) as refused:
+        go(tmp_path, name, **values)
+    assert line in str(refused.value) and "\n" not in str(refused.value)
+    assert not (tmp_path / name).exists()
