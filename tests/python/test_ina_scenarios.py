@@ -93,6 +93,19 @@ def test_exact(tmp_path):
         assert found[f"lost.{mode}"] > 10 and found[f"duplicated.{mode}"] > 10
 
 
+def test_rates(tmp_path):
+    report = go(tmp_path, "rates", size="4 MiB", scale=128.0)
+    # Delays are not scaled with the models: at this size their order is not the large ones'.
+    assert failed(report) <= {"SML-3-10G", "SML-3-100G"}
+    found = figures(report)
+    assert found["ceiling"] == pytest.approx(2.802, abs=1e-3)
+    assert found["ina_rate.16"] == pytest.approx(found["ina_rate.4"], rel=0.02)
+    assert 1.6 < found["ina_over_ring.own.16"] < 1.9
+    assert found["training_speed_up.bert_large.10G"] > 1.4 > found["training_speed_up.resnet50.10G"]
+    assert found["ina_rate_under_loss.1"] < found["ina_rate_under_loss.0"] / 10
+    assert found["sml4_timeout_s"] == 0.01
+
+
 @pytest.mark.parametrize("name, values, line", [
     ("scarce_memory", {"setting": "M4"}, '"M4" is not one of M1, M2 or M3'),
     ("scarce_memory", {"jitter": 1.0}, "less than 1"),
