@@ -191,6 +191,7 @@ void SumRun::post(const Active& active, Part part, std::uint32_t fragments, std:
                 .result_offset = place_.layout.sum_result(next_slot_),
                 .length = framing + static_cast<std::uint32_t>(bytes),
                 .framing = framing,
+                .continues = part != Part::head,
                 .attributes = attributes};
   posted_.push_back({sum.id, next_slot_, part, fragments, framing});
   next_slot_ = (next_slot_ + 1) % place_.layout.config().sum_slots;

@@ -44,6 +44,7 @@ struct Sum {
   std::uint64_t result_offset = 0;      // in the rank's own staging memory
   std::uint32_t length = 0;
   std::uint32_t framing = 0;
+  bool continues = false;               // the tensor of the request before: all ranks are at work on it
   Attributes attributes;
 };
 

@@ -65,7 +65,8 @@ static_assert(sizeof(Geometry) == 72);
 
 // Rank to NIC: one write, or one part of a sum (kSumOpcode). Offsets count from the start of a staging area:
 // the rank's own for `local_offset`, the peer's for `remote_offset`. The remote key is the NIC's to know.
-// A sum's result goes to the rank's own staging area, and its peer is the rank itself.
+// A sum's result goes to the rank's own staging area, and its peer is the rank itself; its immediate is
+// Sum::continues.
 struct Submission {
   std::uint64_t id;
   std::uint64_t local_offset;  // kNoData: lengths only

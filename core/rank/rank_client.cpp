@@ -80,7 +80,7 @@ void RankClient::post_sum(const Sum& sum) {
           .step_bytes = 0,
           .peer = rank(),
           .length = sum.length,
-          .immediate = 0,
+          .immediate = sum.continues,
           .framing = sum.framing,
           .communicator = sum.attributes.communicator,
           .sequence = sum.attributes.sequence,

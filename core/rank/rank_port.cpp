@@ -98,7 +98,7 @@ Picoseconds posted_at(const Submission& s) {
 
 RankFault RankPort::check_sum(const Submission& s, RankWork& out) const {
   constexpr std::uint8_t none[sizeof s.reserved] = {};
-  const bool plain = s.peer == rank() && s.channel == 0 && s.immediate == 0 && s.ring_step == 0 &&
+  const bool plain = s.peer == rank() && s.channel == 0 && s.immediate <= 1 && s.ring_step == 0 &&
                      s.step_offset == 0 && s.step_bytes == 0 && s.loss_tolerance == 0 &&
                      std::ranges::equal(s.reserved, none);
   if (sums_.qp == 0 || !plain || !sum_sound(s, memory_.geometry().sum_values)) return RankFault::bad_sum;
@@ -112,6 +112,7 @@ RankFault RankPort::check_sum(const Submission& s, RankWork& out) const {
                  .remote_address = s.remote_offset,
                  .remote_key = sums_.remote_key,
                  .length = s.length,
+                 .immediate = s.immediate,
                  .framing = s.framing,
                  .attributes = {.communicator = s.communicator,
                                 .sequence = s.sequence,

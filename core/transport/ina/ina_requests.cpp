@@ -133,7 +133,7 @@ void InaTransport::feed(Member& m) {
         const std::uint32_t d = r.submitted;
         Contribution c;
         c.boot = values == 0;
-        c.first_of_tensor = d == 0;
+        c.first_of_tensor = d == 0 && r.request.immediate == 0;
         c.priority = r.request.attributes.priority ? r.request.attributes.priority : kUsualPriority;
         if (r.request.framing && r.request.local) {
           c.exponent = static_cast<std::int8_t>(r.request.local[d]);

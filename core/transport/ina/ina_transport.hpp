@@ -5,7 +5,8 @@
 // A request is `framing` bytes and then int32 values. Its fragments take the values in order. With framing
 // each fragment has an exponent in it, a byte of the framing in order (int8; kNotFinite: NaN or infinity):
 // the result has in its place the largest of all workers'. A request of framing alone is one of fragments
-// that carry exponents and no values.
+// that carry exponents and no values. An immediate other than 0 says that the request goes on with the tensor of
+// the one before.
 #pragma once
 
 #include <array>

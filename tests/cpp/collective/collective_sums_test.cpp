@@ -185,6 +185,22 @@ TEST(Sums, SeveralOperationsAreUnderWayAndEndInOrder) {
   }
 }
 
+TEST(Sums, TheRequestsOfAnOperationBehindItsFirstContinueIt) {
+  World world(2, 1, sums());
+  world.create_all(1);
+  std::vector<std::vector<float>> x(4, std::vector<float>(20 * kValues));
+  for (std::size_t k = 0; k < 4; ++k) world.start(k % 2, 1, all_reduce(DataType::float32, x[k], x[k]));
+  world.run();
+  std::uint32_t before = ~0u, begun = 0;
+  for (const auto& [rank, sum] : world.sums().log) {
+    if (rank != 0) continue;
+    EXPECT_EQ(sum.continues, sum.attributes.sequence == before);
+    begun += !sum.continues;
+    before = sum.attributes.sequence;
+  }
+  EXPECT_EQ(begun, 2u);
+}
+
 TEST(Sums, TheNextOperationsRequestsFollowAtOnce) {
   World world(2, 1, sums(8, 7));
   world.create_all(1);

@@ -146,6 +146,7 @@ class Bed {
                             .local = parts[j][w].in.data(),
                             .remote_key = key,
                             .length = static_cast<std::uint32_t>(parts[j][w].in.size()),
+                            .immediate = continues,
                             .framing = framing},
                  network.now());
       }
@@ -191,6 +192,7 @@ class Bed {
     std::vector<std::uint8_t> in, out;
   };
   Setting setting;
+  bool continues = false;  // requests go on with the tensor of those before
   std::function<void()> meanwhile;  // what others do while the first job alone sums
   unsigned host_of(unsigned job, unsigned worker) const {
     return job * (setting.workers + (setting.server_beside ? 0 : 1)) + worker;
@@ -286,6 +288,27 @@ TEST(InaNetwork, AResultWithoutARegionEndsInAnError) {
   bed.network.run_until(milliseconds(5));
   EXPECT_EQ(bed.completed(), 2u);
   EXPECT_EQ(bed.host_counter("place_refused"), 2 * 3u);
+}
+
+// Workers begin a tensor at different times, so its first fragments wait long before they are sent again. In
+// what continues a tensor all workers are at work already.
+TEST(InaNetwork, AFragmentThatContinuesATensorIsSentAgainSoon) {
+  std::map<bool, Picoseconds> took;
+  for (const bool continues : {false, true}) {
+    Bed bed({.workers = 2});
+    bed.sum(kValues);
+    const Picoseconds begin = bed.network.now();
+    bed.network.egress(0, 0)->set_impairment({.loss = 1.0}, {});
+    bed.continues = continues;
+    bed.meanwhile = [&] {
+      if (bed.network.now() > begin + microseconds(20)) bed.network.egress(0, 0)->set_impairment({}, {});
+    };
+    bed.sum(kValues);
+    took[continues] = bed.network.now() - begin;
+    EXPECT_GT(bed.host_counter("timeout"), 0u);
+  }
+  EXPECT_GT(took[false], microseconds(800));  // rto_first is 1 ms, by the server or the worker
+  EXPECT_LT(took[true], microseconds(400));   // rto_min is 200 us
 }
 
 TEST(InaNetwork, TheSumIsMadeBySwitchMemory) {

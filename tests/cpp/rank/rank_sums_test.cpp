@@ -53,6 +53,7 @@ TEST_F(SumWire, APartOfASumArrivesCheckedAndItsCompletionNamesTheRankItself) {
   s.tag = 6;
   s.layer = 7;
   s.priority = 8;
+  s.immediate = 1;
   post(s);
   ASSERT_EQ(port.poll(batch), 1u);
   EXPECT_EQ(batch[0].qp, 30u);
@@ -63,6 +64,7 @@ TEST_F(SumWire, APartOfASumArrivesCheckedAndItsCompletionNamesTheRankItself) {
   EXPECT_EQ(r.local, reinterpret_cast<std::uint8_t*>(memory.staging().data()) + layout.sum_request(1));
   EXPECT_EQ(r.length, 4 + 512u);
   EXPECT_EQ(r.framing, 4u);
+  EXPECT_EQ(r.immediate, 1u);
   EXPECT_EQ(r.attributes, (Attributes{.communicator = 3, .sequence = 4, .tag = 6, .layer = 7, .priority = 8}));
   port.complete({.qp = 30, .id = 5, .length = r.length}, {});
   port.flush({});
@@ -112,7 +114,7 @@ TEST_F(SumWire, FieldsThatASumLacks) {
     switch (field) {
       case 0: s.peer = 1; break;
       case 1: s.channel = 1; break;
-      case 2: s.immediate = 1; break;
+      case 2: s.immediate = 2; break;
       case 3: s.ring_step = 1; break;
       case 4: s.step_bytes = 1; break;
       case 5: s.step_offset = 1; break;
