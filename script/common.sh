@@ -31,6 +31,13 @@ lines_of() {
   [[ -z $text ]] || mapfile -t into <<<"$text"
 }
 
+# What two build folders compile alike is compiled once. ccache then counts neither the folders' names nor
+# the language of the compiler's messages, which script/bootstrap sets and other scripts leave.
+share_objects() {
+  export CCACHE_NOHASHDIR=1 CCACHE_BASEDIR="${CCACHE_BASEDIR:-$PWD}"
+  export CCACHE_SLOPPINESS="${CCACHE_SLOPPINESS:+$CCACHE_SLOPPINESS,}locale"
+}
+
 # Where packages come from, as far as the environment says it: indexes, proxies and certificates.
 package_settings() {
   local proxies='(https?|all|no|ftp)_proxy|(HTTPS?|ALL|NO|FTP)_PROXY'
