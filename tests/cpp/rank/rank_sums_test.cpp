@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "clock/random.hpp"
 #include "rank/rank_loopback.hpp"
 #include "rank/rank_session.hpp"
 #include "rank/rank_wire.hpp"
@@ -152,6 +153,70 @@ TEST_F(SumWire, OffsetThatWraps) {
   s.remote_offset = ~0ull - 8;
   EXPECT_EQ(after(s), RankFault::out_of_region);
 }
+// Parts of sums that differ from a good one in a few fields: whatever is taken lies in the area for sums and can be
+// cut into fragments, and both outcomes occur.
+TEST(RankSums, WhateverIsTakenCanBeSummed) {
+  const StagingLayout layout(rank::staging_of(summing()));
+  RandomStream random(7, 0, 0);
+  std::array<RankWork, 4> batch;
+  int taken = 0, refused = 0;
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<rank::WakeWord> wake;
+  std::unique_ptr<RankPort> port;
+  std::unique_ptr<rank::RingProducer<Submission>> ring;
+  std::unique_ptr<rank::RingConsumer<CompletionEntry>> completions;
+  std::array<CompletionEntry, 4> read;
+  for (int round = 0; round < 20'000; ++round) {
+    if (!port || port->fault() != RankFault::none) {
+      port.reset();
+      memory = std::make_unique<Memory>(Memory::create(summing()));
+      wake = std::make_unique<rank::WakeWord>(memory->engine_words().rank_wake);
+      port = std::make_unique<RankPort>(*memory, *wake);
+      port->bind_sum(30, 99);
+      ring = std::make_unique<rank::RingProducer<Submission>>(memory->ring_words(rank::kSubmissions),
+                                                              memory->ring_entries(rank::kSubmissions), 8);
+      completions = std::make_unique<rank::RingConsumer<CompletionEntry>>(
+          memory->ring_words(rank::kCompletions), memory->ring_entries(rank::kCompletions), 8);
+    }
+    const auto near = [&](std::uint64_t about) { return about + random.below(9) - 4; };
+    Submission s{.id = 1, .local_offset = layout.sum_request(0), .remote_offset = layout.sum_result(0), .peer = 0,
+                 .length = 516, .framing = 4, .opcode = rank::kSumOpcode};
+    for (std::uint32_t k = random.below(3); k > 0; --k) {
+      switch (random.below(6)) {
+        case 0: s.length = static_cast<std::uint32_t>(near(random.below(2) ? 516 : random.below(3000))); break;
+        case 1: s.framing = static_cast<std::uint32_t>(near(random.below(3))); break;
+        case 2: s.local_offset = near(random.below(2) ? layout.sums_at() : layout.total_bytes() - 516); break;
+        case 3: s.remote_offset = near(random.below(2) ? layout.sums_at() : layout.total_bytes() - 516); break;
+        case 4: s.length = static_cast<std::uint32_t>(random()); break;
+        case 5: s.immediate = random.below(3); break;
+      }
+    }
+    ASSERT_TRUE(ring->push(s));
+    ring->publish();
+    if (port->poll(batch) == 0) {
+      EXPECT_TRUE(port->fault() == RankFault::bad_sum || port->fault() == RankFault::out_of_region);
+      ++refused;
+      continue;
+    }
+    ++taken;
+    const WorkRequest& r = batch[0].request;
+    const auto* begin = reinterpret_cast<const std::uint8_t*>(memory->staging().data());
+    ASSERT_GE(r.local, begin + layout.sums_at());
+    ASSERT_LE(r.local + r.length, begin + layout.total_bytes());
+    ASSERT_GE(r.remote_address, layout.sums_at());
+    ASSERT_LE(r.remote_address + r.length, layout.total_bytes());
+    ASSERT_LE(r.framing, r.length);
+    const std::uint32_t values = (r.length - r.framing) / 4;
+    ASSERT_EQ(values * 4 + r.framing, r.length);
+    ASSERT_TRUE(r.length > 0 && (r.framing == 0 || r.framing * 64 >= values));
+    port->complete({.qp = 30, .id = 1, .length = r.length}, {});
+    port->flush({});
+    completions->pop(read);
+  }
+  EXPECT_GT(taken, 2000);
+  EXPECT_GT(refused, 2000);
+}
+
 class NoSums : public testing::RankWire {};
 
 TEST_F(NoSums, ASumWhereThereAreNone) {
