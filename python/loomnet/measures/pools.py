@@ -14,8 +14,9 @@ from loomnet.base.units import Time
 COLUMNS = ("time", "job", "held", "summing", "done")
 # Counts of all series together; beyond it every second look goes, and the step doubles.
 MOST_COUNTS = 4_000_000
-# Okabe and Ito's palette: told apart by colour-blind readers.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#525252")
+# Okabe and Ito's palette, then four of Tol's: told apart by colour-blind readers.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#525252",
+           "#882255", "#999933", "#44aa99", "#332288")
 
 
 @dataclass
@@ -112,6 +113,6 @@ class PoolTable(Table):
         axes.set_xlabel("emulated time, s")
         axes.set_ylabel("slots held")
         axes.set_ylim(0, self.slots * 1.05)
-        if 0 < len(names) <= 10:
+        if 0 < len(names) <= len(COLOURS):
             axes.legend(fontsize="small", loc="upper right", ncols=2)
         return axes
