@@ -63,6 +63,12 @@ def exact(lab: ln.Lab, draws: Annotated[int, Field(ge=1, le=1000)] = 1,
         lab.check(f"EXACT-1-{mode}", wrong, eq=0)
         lab.check(f"finished-{mode}", unfinished, eq=0)
         lab.check(f"faults-met-{mode}", min(counts.values()), ge=1)
+    # A control that this finds wrong sums: SwitchML without the check, where packets overtake.
+    r = run(lab, {"policy": "switchml", "generation_check": False}, how, slots,
+            faults(LOSSES[1], True), jobs(size, repeat, stall_timeout="1 s"), 0)
+    found = sum(r.job(name).data.wrong for name in names())
+    lab.metric("wrong.switchml_unchecked", found, unit="elements")
+    lab.check("control", found, ge=1)
     # The report's rows of jobs are those of ESA under the worst of it.
     lab.run(fabric({"policy": "esa"}, slots), jobs(size, repeat), faults(LOSSES[-1], True),
             label="worst", payload=True, reroute_delay="off", ina=how)
@@ -79,11 +85,11 @@ def names():
     return [f"job{job}" for job in range(JOBS)]
 
 
-def jobs(size, repeat):
+def jobs(size, repeat, **more):
     half, rack = WORKERS // 2, JOBS * WORKERS // 2
     return [ln.AllReduce(size, repeat=repeat, allreduce="ina", name=name,
                          hosts=[f"h{r * rack + half * job + n}" for r in range(2)
-                                for n in range(half)])
+                                for n in range(half)], **more)
             for job, name in enumerate(names())]
 
 

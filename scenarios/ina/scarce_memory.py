@@ -237,9 +237,13 @@ def check_atp(lab, times, mix):
 
 
 def check_occupancy(lab, mix, draws, found):
-    """ESA-4, each policy by its own deallocation."""
+    """ESA-4, each policy by its own deallocation. With the same one ESA has less: the time that a
+    sum gathered before it was swapped out counts as useless, and ATP's slots wait for the last
+    worker instead."""
     occupied = {}
     for system in ("esa", "atp", "esa_ack", "atp_completion"):
+        if mix.jitter < SKEW:
+            lab.say(f"{system}, workers apart: {draws} draws at each memory up to 1/2")
         for memory in SCARCE:
             points = found[system, memory]
             if mix.jitter < SKEW:
@@ -249,8 +253,8 @@ def check_occupancy(lab, mix, draws, found):
         lab.metric(f"useful_occupancy.{system}", mean(occupied[system, m] for m in SCARCE),
                    unit="ratio", reason="no slot was held")
     lab.check("ESA-4", min(occupied["esa", m] / occupied["atp", m] for m in SCARCE), ge=1.0)
-    lab.metric("useful_occupancy.esa_ack_over_atp", min(
-        occupied["esa_ack", m] / occupied["atp", m] for m in SCARCE), unit="ratio")
+    lab.metric("useful_occupancy.switchml", None, unit="ratio",
+               reason="SwitchML's slots are a job's for the whole run: none is claimed or freed")
 
 
 def memory_figure(times, mix, setting):

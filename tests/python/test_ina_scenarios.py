@@ -2,13 +2,17 @@
 measure, check and draw."""
 
 import csv
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 import loomnet as ln
 
-INA = Path(__file__).parents[2] / "scenarios" / "ina"
+ROOT = Path(__file__).parents[2]
+INA = ROOT / "scenarios" / "ina"
+DOC = (ROOT / "docs" / "ina.md").read_text()
 
 
 def go(tmp_path, name, **values):
@@ -84,11 +88,12 @@ def test_ablations(tmp_path):
 
 
 def test_exact(tmp_path):
-    report = go(tmp_path, "exact", size="100 kB", repeat=1)
+    report = go(tmp_path, "exact", size="200 kB", repeat=2)
     assert failed(report) == set()
     names = [check.name for check in report.checks]
     assert sum(name.startswith("EXACT-1-") for name in names) == 9
     found = figures(report)
+    assert found["wrong.switchml_unchecked"] > 0
     for mode in ("esa_completion", "atp_ack", "switchml"):
         assert found[f"lost.{mode}"] > 10 and found[f"duplicated.{mode}"] > 10
 
@@ -118,3 +123,29 @@ def test_bad_values_are_one_line(tmp_path, name, values, line):
         go(tmp_path, name, **values)
     assert line in str(refused.value) and "\n" not in str(refused.value)
     assert not (tmp_path / name).exists()
+
+
+# --- docs/ina.md ----------------------------------------------------------------------------------
+def test_the_documents_example_runs(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", DOC, re.S)
+    file = tmp_path / "sums.py"
+    file.write_text(code)
+    report = ln.load(file).run(directory=tmp_path / "runs", policy="switchml")
+    (result,) = report.results.values()
+    assert result["a.errors"] == 0 and result["b.jct_s"] > 0
+    assert result.job("a").data.wrong == 0
+
+
+def test_the_documents_commands_are_taken():
+    """Every file is there, and takes what --set says."""
+    commands = [shlex.split(line) for line in re.findall(r"^    (loomnet run .*)$", DOC, re.M)]
+    assert {Path(words[2]).name for words in commands} >= {
+        "scarce_memory.py", "ablations.py", "rates.py", "exact.py"}
+    for words in commands:
+        scenario = ln.load(ROOT / words[2])
+        scenario.settings([words[at + 1] for at, word in enumerate(words) if word == "--set"])
+
+
+def test_the_documents_ceilings():
+    for overhead, said in ((118, "2.80"), (98, "2.85")):
+        assert f"{100 / 32 * 1024 / (1024 + overhead):.2f}" == said and f"{said} · 10⁹" in DOC
