@@ -237,9 +237,8 @@ def check_atp(lab, times, mix):
 
 
 def check_occupancy(lab, mix, draws, found):
-    """ESA-4, each policy by its own deallocation. With the same one ESA has less: the time that a
-    sum gathered before it was swapped out counts as useless, and ATP's slots wait for the last
-    worker instead."""
+    """ESA-4, each policy by its own deallocation. With the same one ESA has no more: its sums
+    gather for a shorter time, which counts as less use, while the switch completes more."""
     occupied = {}
     for system in ("esa", "atp", "esa_ack", "atp_completion"):
         if mix.jitter < SKEW:
