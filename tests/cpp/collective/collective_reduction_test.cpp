@@ -91,7 +91,6 @@ TEST(Half, NarrowingRoundsToNearestEven) {
 }
 
 TEST(Half, BFloat16) {
-  RandomStream random(4, 5, 6);
   EXPECT_EQ(to_bfloat16(1.0f).bits, 0x3f80);
   EXPECT_EQ(to_bfloat16(std::bit_cast<float>(0x3f808000u)).bits, 0x3f80);  // tie to even
   EXPECT_EQ(to_bfloat16(std::bit_cast<float>(0x3f818000u)).bits, 0x3f82);
