@@ -338,11 +338,12 @@ TEST(InaNetwork, ForgedPacketsOfOneJobLeaveTheOthersExact) {
         bed.meanwhile = [&] {
           test::Fragment f = test::data(static_cast<std::uint8_t>(scheme), static_cast<std::uint16_t>(1 + random.below(3)),
                                         random.below(8) ? random.below(300) : static_cast<std::uint32_t>(random()),
-                                        random.below(8) ? random.below(4) : random.below(256), 12345,
+                                        random.below(4), 12345,
                                         static_cast<std::uint8_t>(random.below(256)), kValues);
           f.header.type = static_cast<std::uint8_t>(random.below(4) ? random.below(9) : 0);
           f.header.index = static_cast<std::uint16_t>(random.below(3) ? random.below(12) : random());
           f.header.flags = static_cast<std::uint8_t>(random.below(4) ? 0 : random());
+          if (random.below(8) == 0) f.header.source = static_cast<std::uint8_t>(random());
           if (random.below(3) == 0) f.header.workers = random.below(2) ? random.below(256) : random();
           if (random.below(10) == 0) f.header.version_scheme = static_cast<std::uint8_t>(random());
           if (random.below(10) == 0) f.header.values = static_cast<std::uint16_t>(random());

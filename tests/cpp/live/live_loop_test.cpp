@@ -234,7 +234,7 @@ TEST_F(LiveLoopTest, TwentyRunsLeakNothing) {
   [[maybe_unused]] const std::size_t memory = live_test::resident_kib();
   for (int i = 0; i < 20; ++i) once();
   EXPECT_EQ(live_test::open_descriptors(), descriptors);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they keep freed memory
+#if !defined(LOOMNET_SANITIZES_ADDRESS) && !defined(LOOMNET_SANITIZES_THREAD)  // they keep freed memory
   EXPECT_LT(live_test::resident_kib(), memory + 2048) << "KiB";
 #endif
 }

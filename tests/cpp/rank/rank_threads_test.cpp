@@ -252,7 +252,7 @@ TEST(ThreadProbe, DescendantsThatSleepDoNotRun) {
   EXPECT_TRUE(soon([] { return !ThreadProbe::children_run(); }));
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which refuses threads in a child that a threaded process has forked
+#if !defined(LOOMNET_SANITIZES_THREAD)  // which refuses threads in a child that a threaded process has forked
 TEST(ThreadProbe, AThreadOfAGrandchildRuns) {
   const Child child(true);
   std::this_thread::sleep_for(50ms);  // until the main threads of both sleep
@@ -467,7 +467,7 @@ TEST(Ranks, WaitThoughAThreadOfTheirsHasEnded) {
   EXPECT_TRUE(rank.threads.all_wait()) << "the thread is forgotten";
 }
 
-#if !defined(__SANITIZE_THREAD__)
+#if !defined(LOOMNET_SANITIZES_THREAD)
 TEST(Ranks, ComputeIfOneSleepsWhileADescendantRuns) {
   const Child child(true);
   Rank rank;

@@ -20,7 +20,7 @@ struct Seeds {
     const char* one = std::getenv("LOOMNET_SEED");
     const char* many = std::getenv("LOOMNET_SEEDS");
     first = one ? std::strtoull(one, nullptr, 0) : 1;
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(LOOMNET_SANITIZES_ADDRESS)
     count = std::min<std::uint64_t>(count, 100);  // each takes several times as long
 #endif
     end = first + (one ? 1 : many ? std::strtoull(many, nullptr, 0) : count);

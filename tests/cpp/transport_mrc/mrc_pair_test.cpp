@@ -162,7 +162,7 @@ TEST(Pair, IdleQueuePairsAreSmall) {
   const long each = (used() - before) / (2 * kPairs);
   RecordProperty("bytes_per_idle_queue_pair", static_cast<int>(each));
   std::printf("%ld bytes per idle queue pair of 256 EVs\n", each);
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(LOOMNET_SANITIZES_ADDRESS)
   EXPECT_LT(each, 4'096);
 #endif
 }
