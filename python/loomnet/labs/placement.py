@@ -54,6 +54,8 @@ def servers(jobs: Sequence[Job], fabric: Fabric, placed: Sequence[Sequence[int]]
             ) -> list[int | None]:
     """Host number of each job's parameter server: None where switches do not sum for it. Raises
     UsageError for a host that is not there."""
+    if not any(job.allreduce == "ina" for job in jobs):
+        return [None] * len(jobs)  # without a list of the hosts, of which there may be a million
     own = [i for i, host in enumerate(fabric.hosts.values()) if host.role == "server"]
     found: list[int | None] = []
     for job, hosts in zip(jobs, placed, strict=True):
