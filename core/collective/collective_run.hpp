@@ -1,5 +1,5 @@
 // Executes the schedules of one communicator's collectives, one operation after the other, each as
-// a dataflow: a chunk moves as soon as its slot, its credit and what it waits for are there. Sums of the
+// a dataflow: a chunk moves as soon as it has a slot and a credit and the steps before it have ended. Sums of the
 // network run several at a time, but not beside other collectives: an operation may read what the one before
 // it writes.
 #pragma once

@@ -245,7 +245,7 @@ void SumRun::learn(Active& active, const std::uint8_t* framing, std::uint32_t fr
   for (std::uint32_t i = 0; i < fragments; ++i) {
     const auto exponent = static_cast<std::int8_t>(framing[i]);
     if (exponent == Sum::kOverflowed) {
-      // Block exponents exclude it, unless a rank or a switch has added what it should not.
+      // With block exponents no sum overflows, unless a rank or a switch adds a value it should not.
       communicator_.raise(OperationStatus::protocol, "a sum of " + describe(active.operation) +
                                                          " has left the range of an int32 in the network");
       return;

@@ -16,7 +16,7 @@ MODELS = ("resnet50", "vgg16", "vgg11", "alexnet", "bert_large")
 MEMORY = {"1/64": 1 / 64, "1/32": 1 / 32, "1/16": 1 / 16, "1/8": 1 / 8, "1/4": 1 / 4, "1/2": 1 / 2,
           "1": 1, "2": 2}
 VALUES, SLOT_BYTES = 256, 1056  # int32 of a packet; its slot
-# What is divided by `scale`, at full size: a worker's first timeout (ATP's code), SwitchML's only
+# Times at full size, which `scale` divides: a worker's first timeout (ATP's code), SwitchML's only
 # one (its code), and the step of the series of slots.
 RTO_FIRST, SWITCHML_TIMEOUT, LOOK = ln.Time("50 ms"), ln.Time("10 ms"), ln.Time("12.8 ms")
 POLICIES = {"switchml": {"policy": "switchml"}, "atp": {"policy": "atp", "dealloc": "ack"},

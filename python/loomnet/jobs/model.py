@@ -115,7 +115,7 @@ class Job(Spec):
     """
 
     kind: ClassVar[str] = "job"
-    # Whether switches can sum for it, and what is said where they cannot.
+    # Whether switches can sum for such a job, and the error for a job they cannot sum for.
     sums: ClassVar[bool] = False
     no_sums: ClassVar[str] = 'allreduce="ina": the job has no all-reduce; leave it out'
     transport: StrictStr = "mrc"  # by name; systems.registry knows whether there is such a one

@@ -57,7 +57,7 @@ def _needs_of_job(plan: Plan, asked: JobRequest, *, payload: bool, clock: str) -
     if isinstance(job, ModelJob) and job.allreduce == "ina":
         found.append(Need(f"{ranks} queue pairs", ranks * transport("ina").queue_pair_bytes,
                           f"{name}.ranks"))
-        if payload:  # what is summed and its sum, of an iteration's buckets
+        if payload:  # each of an iteration's buckets twice: the values and their sum
             found.append(Need("tensors", 2 * ranks * job.gradients.bytes,
                               f"{name}.size or {name}.ranks"))
     elif isinstance(job, (*COLLECTIVES, ModelJob, TorchJob)):

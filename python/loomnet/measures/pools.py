@@ -1,4 +1,4 @@
-"""Who held the slots of the switches that sum, over time: series that a run was asked for."""
+"""Slots of the switches that sum, by job and over time, where a run is given pools=."""
 
 from __future__ import annotations
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import loomnet._core as _core
 from loomnet.jobs.model_job import ModelJob
-from loomnet.measures.run_data import FlowRow, RunFault
 from loomnet.plugins.priorities import Message, priority_made, priority_of
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
+from loomnet.running.rank_traffic import RankTraffic
 
 
-class ModelTraffic:
+class ModelTraffic(RankTraffic):
     """Iterations without training. Over a ring lengths travel and no bytes."""
 
     def __init__(self, engine: Engine, asked: JobRequest, job: ModelJob, start_ps: int, *,
@@ -34,28 +34,12 @@ class ModelTraffic:
             priority="none" if made is not None else job.priority, ask=self._asker)
         self.core.start()
 
-    @property
-    def done(self) -> bool:
-        return self.core.done
-
-    def iterations(self) -> list[tuple[int, int]]:
-        return self.core.iterations(0)
-
-    def errors(self) -> list[RunFault]:
-        return [RunFault(at, f"rank {rank}", message) for rank, at, message in self.core.failures()]
-
     def poll(self, now_ps: int) -> None:
         if self._asker is not None and self._asker.raised is not None:
             raise self._asker.raised
 
     def wrong(self) -> int | None:
         return None if self._compared is None else self._compared.wrong
-
-    def flows(self) -> list[FlowRow]:
-        return []
-
-    def notes(self) -> dict[str, float | int | str | None]:
-        return {}
 
 
 class Asker:

@@ -26,6 +26,7 @@ from loomnet.running.engine_numbers import EngineNode
 from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
 from loomnet.running.model_traffic import ModelTraffic
+from loomnet.running.rank_traffic import RankTraffic
 
 
 class Traffic(Protocol):
@@ -54,7 +55,7 @@ class Traffic(Protocol):
         ...
 
 
-class CollectiveTraffic:
+class CollectiveTraffic(RankTraffic):
     """A collective of all ranks, repeated: every rank's executor inside the engine."""
 
     def __init__(self, engine: Engine, asked: JobRequest, job: Collective, start_ps: int, *,
@@ -76,27 +77,8 @@ class CollectiveTraffic:
                 self.core.set_sum_pair(rank, number)
         self.core.start()
 
-    @property
-    def done(self) -> bool:
-        return self.core.done
-
-    def iterations(self) -> list[tuple[int, int]]:
-        return self.core.iterations(0)
-
-    def errors(self) -> list[RunFault]:
-        return [RunFault(at, f"rank {rank}", message) for rank, at, message in self.core.failures()]
-
-    def poll(self, now_ps: int) -> None:
-        pass
-
     def wrong(self) -> int:
         return self.core.wrong
-
-    def flows(self) -> list[FlowRow]:
-        return []
-
-    def notes(self) -> dict[str, float | int | str | None]:
-        return {}
 
 
 class FlowTraffic:

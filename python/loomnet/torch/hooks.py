@@ -74,7 +74,7 @@ def bucket_hook(state: BucketState | dist.ProcessGroup | None,
 
 
 class LayerState:
-    """State of :func:`by_layer`: what it knows of one model.
+    """The state that :func:`by_layer` keeps for one model.
 
     Args:
         process_group: that reduces the buckets; None is the default group.

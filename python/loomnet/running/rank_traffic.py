@@ -1,0 +1,32 @@
+"""What jobs have in common that all their ranks play in step, in the engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loomnet.measures.run_data import FlowRow, RunFault
+
+
+class RankTraffic:
+    """`core` counts rank 0's iterations and names the ranks that failed."""
+
+    core: Any
+
+    @property
+    def done(self) -> bool:
+        return self.core.done
+
+    def iterations(self) -> list[tuple[int, int]]:
+        return self.core.iterations(0)
+
+    def errors(self) -> list[RunFault]:
+        return [RunFault(at, f"rank {rank}", message) for rank, at, message in self.core.failures()]
+
+    def poll(self, now_ps: int) -> None:
+        """The engine starts all that follows."""
+
+    def flows(self) -> list[FlowRow]:
+        return []
+
+    def notes(self) -> dict[str, float | int | str | None]:
+        return {}
