@@ -190,7 +190,7 @@ def test_a_switch_that_reboots_makes_no_wrong_sum(tmp_path, policy):
 
 def test_a_job_that_has_ended_leaves_its_slots_to_others(tmp_path):
     """Job a loses all that one worker sends and ends with partial sums in every slot, before any
-    timer of its own could have freed them. ATP evicts nobody: job b gets slots by that end alone."""
+    timer of its own could have freed them. ATP evicts nobody: job b gets slots by that alone."""
     fabric = ln.star(hosts=8, rate="10 Gb/s", delay="1 us")
     fabric.program("*", "aggregate", policy="atp", pool=16 * 1056)
     common = {"ranks": 4, "allreduce": "ina"}
