@@ -159,10 +159,10 @@ def test_the_root_may_answer_the_workers_itself(tmp_path, server, two_levels):
 
 
 def long(policy="esa", **more):
-    return ln.AllReduce("100 kB", repeat=300, allreduce="ina", **more)
+    return ln.AllReduce("100 kB", repeat=300, allreduce="ina", **{"stall_timeout": "0.2 s"} | more)
 
 
-@pytest.mark.parametrize("policy", ["esa", "atp"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("what, planes", [
     ("p0.spine*", 2), ("p0.leaf0", 2), ("p0.leaf1", 2), ("h1--p0.leaf1", 2), ("h0--p0.leaf0", 2),
     ("p0.spine0", 1), ("p0.leaf1--p0.spine*", 2)])
@@ -171,9 +171,16 @@ def test_a_job_moves_to_a_tree_that_is_left(tmp_path, policy, what, planes):
     fabric = clos(policy, planes)
     make = ln.down if "--" in what else ln.kill
     fault = make(what, at=ln.step(50), duration="20 ms", phase="cut")
-    r = go(tmp_path, fabric, long(), [fault], reroute_delay="1 ms", ina={"rto_first": 10**9})
-    assert r["errors"] == 0 and r.data.wrong == 0 and len(r.data.iterations) == 300
-    assert r["cut.recovery_s"] is not None and r["cut.recovery_s"] < 0.02
+    r = go(tmp_path, fabric, long(), [fault], reroute_delay="1 ms",
+           ina={"rto_first": 10**9, "switchml_timeout": 10**9})
+    assert r.data.wrong == 0
+    if policy == "switchml" and r.data.ended == "stalled":
+        # Some workers had a sum of the old tree and do not send their parts again.
+        assert "its sums are made at p" in r.data.reason
+        return
+    assert r["errors"] == 0 and len(r.data.iterations) == 300
+    if policy != "switchml":
+        assert r["cut.recovery_s"] is not None and r["cut.recovery_s"] < 0.02
 
 
 @pytest.mark.parametrize("policy", POLICIES)
