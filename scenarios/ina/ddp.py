@@ -56,12 +56,15 @@ def ddp(lab: ln.Lab, policy: Literal["esa", "atp", "switchml"] = "esa",
 
 
 def network(ranks, levels, rate, delay, payload):
-    """Hosts of ranks and one for the parameter server, which is next to the tree's root."""
+    """Hosts of ranks and one for the parameter server, which is next to the tree's root. Uplinks
+    carry all that a leaf's hosts send: a ring that had to share them would be slow for that."""
     if levels == 1:
         fabric = ln.star(hosts=ranks, rate=rate, delay=delay, payload=payload)
     else:
-        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=-(-ranks // 2),
-                                  rate=rate, delay=delay, payload=payload)
+        each = -(-ranks // 2)
+        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=each, rate=rate,
+                                  uplink_rate=ln.Rate.of(each * rate.count), delay=delay,
+                                  payload=payload)
     fabric.add_host("ps", role="server")
     fabric.add_link("ps", "p0.leaf0", rate=rate, delay=delay)
     return fabric
