@@ -125,7 +125,7 @@ LN_INLINE struct ln_verdict aggregate_from_workers(const struct aggregate_config
     return ln_drop(host->counters, AGGREGATE_DROP_AGGREGATE_SHORT);
   if (((ip[1] >> 4) & 3) == 3) header->flags |= AGGREGATE_ECN; /* CE */
   if ((header->type != AGGREGATE_DATA && header->type != AGGREGATE_AGG && !atp_resend) ||
-      header->flags & AGGREGATE_BYPASS || job->scheme != config->policy || config->slots == 0) {
+      header->flags & (AGGREGATE_BYPASS | AGGREGATE_FLOATS) || job->scheme != config->policy || config->slots == 0) {
     ln_count(host->counters, AGGREGATE_UPWARDS); /* S1 */
     aggregate_store(at, header);
     return ln_forward(job->up);

@@ -65,6 +65,7 @@ enum aggregate_type {
 #define AGGREGATE_OVERFLOW 0x10u  /* an addition saturated */
 #define AGGREGATE_BOOT 0x20u      /* carries an exponent and no values */
 #define AGGREGATE_UNICAST 0x40u
+#define AGGREGATE_FLOATS 0x80u    /* float32: no switch adds them, the server does (ATP: what overflowed) */
 /* Kept by slots and sums once a contribution has them. */
 #define AGGREGATE_STICKY (AGGREGATE_ECN | AGGREGATE_NONFINITE | AGGREGATE_OVERFLOW)
 

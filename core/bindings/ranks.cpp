@@ -22,7 +22,7 @@ void bind_rank_bridge(py::module_& m) {
           py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world,
                       std::uint32_t slots, std::uint32_t payload, std::uint32_t channels,
                       std::uint32_t job, std::uint32_t sum_slots, std::uint32_t sum_values,
-                      std::uint32_t sum_window, std::uint32_t sum_scale) {
+                      std::uint32_t sum_window, std::uint32_t sum_scale, std::uint32_t sum_floats) {
             rank::Geometry g;
             g.rank = rank;
             g.world = world;
@@ -34,13 +34,15 @@ void bind_rank_bridge(py::module_& m) {
             g.sum_values = sum_values;
             g.sum_window = sum_window;
             g.sum_scale = sum_scale;
+            g.sum_floats = sum_floats;
             g.staging_bytes = StagingLayout(rank::staging_of(g)).total_bytes();
             return new RankBridge(n, host, g, JobId{job});
           }),
           py::keep_alive<1, 2>(), py::arg("network"), py::arg("host"), py::kw_only(),
           py::arg("rank"), py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768,
           py::arg("channels") = 16, py::arg("job") = 0, py::arg("sum_slots") = 0,
-          py::arg("sum_values") = 0, py::arg("sum_window") = 0, py::arg("sum_scale") = 0)
+          py::arg("sum_values") = 0, py::arg("sum_window") = 0, py::arg("sum_scale") = 0,
+          py::arg("sum_floats") = 0)
       .def(
           "fds",
           [](const RankBridge& b) {
@@ -96,6 +98,8 @@ void bind_rank_bridge(py::module_& m) {
                              "Threads that began to communicate while the rank counted as waiting.")
       .def_property_readonly("sum_overflows", [](RankBridge& b) { return b.port().sum_overflows(); },
                              "Blocks of the rank's sums with a value or a sum beyond the range of an int32.")
+      .def_property_readonly("sums_as_floats", [](RankBridge& b) { return b.port().sums_as_floats(); },
+                             "Of these, blocks that were summed as float32.")
       .def_property_readonly("quiescent", [](RankBridge& b) { return b.port().quiescent(); })
       .def_property_readonly("finished_works", &RankBridge::finished_works)
       .def_property_readonly("failed_works", &RankBridge::failed_works)

@@ -364,6 +364,7 @@ void CollectiveExecutor::on_peer_failure(JobRank peer, const std::string& reason
 }
 
 std::uint64_t CollectiveExecutor::sum_overflows() const { return impl_->sum_counters_.overflows; }
+std::uint64_t CollectiveExecutor::sums_as_floats() const { return impl_->sum_counters_.as_floats; }
 bool CollectiveExecutor::idle() const { return impl_->idle(); }
 bool CollectiveExecutor::quiescent() const { return impl_->channels_.in_flight() == 0; }
 
@@ -400,6 +401,7 @@ void CollectiveExecutor::counters(std::vector<CollectiveCounter>& out) const {
                          {"sum_requests", i.sum_counters_.requests},
                          {"sum_bytes", i.sum_counters_.bytes},
                          {"sum_overflows", i.sum_counters_.overflows},
+                         {"sums_as_floats", i.sum_counters_.as_floats},
                          {"sums_not_finite", i.sum_counters_.not_finite},
                          {"sum_strays", i.sum_counters_.stray}});
 }

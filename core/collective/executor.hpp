@@ -93,6 +93,7 @@ class CollectiveExecutor {
   void counters(std::vector<CollectiveCounter>& out) const;
   // Blocks of sums with a value, or a sum, beyond the range of an int32.
   std::uint64_t sum_overflows() const;
+  std::uint64_t sums_as_floats() const;  // of these, blocks that were summed as float32
 
  private:
   class Impl;

@@ -23,6 +23,9 @@ struct StagingConfig {
   // Floats are multiplied by this number and rounded. 0: by a power of 2 that each block's largest value
   // gives (block exponents).
   std::uint32_t sum_scale = 0;
+  // With a scale: the blocks that it cannot hold are summed as float32, after the others of their operation, and
+  // one operation's sums follow another's.
+  bool sum_floats = false;
 };
 
 // [receive: sender][channel][slot], then [send: receiver][channel][slot], then, where there are sums,

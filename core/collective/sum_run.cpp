@@ -52,7 +52,8 @@ SumRun::SumRun(Communicator& communicator, const SumPlace& place)
       values_(place.layout.config().sum_values),
       chunk_(place.layout.sum_chunk()),
       workers_(communicator.size()),
-      fixed_(place.layout.config().sum_scale) {}
+      fixed_(place.layout.config().sum_scale),
+      floats_(place.layout.config().sum_floats) {}
 
 bool SumRun::takes(const Operation& operation) {
   const bool adds = operation.reduce == ReduceOp::sum || operation.reduce == ReduceOp::avg;
@@ -100,7 +101,14 @@ void SumRun::fail_all(const OperationResult& result) {
 
 void SumRun::proceed() {
   const std::size_t slots = place_.layout.config().sum_slots;
-  while (!communicator_.failed() && posting_ < operations_.size() && posted_.size() < slots) {
+  while (!communicator_.failed() && !operations_.empty() && posted_.size() < slots) {
+    Active& oldest = operations_.front();
+    if (oldest.held == oldest.blocks && oldest.floats_sent < oldest.beyond.size()) {
+      send_floats(oldest);
+      continue;
+    }
+    // Where an operation may have floats, they come before the next one's sums.
+    if (posting_ == operations_.size() || (floats_ && posting_ > 0)) return;
     Active& active = operations_[posting_];
     if (!active.headed) {
       if (!may_read(posting_)) return;
@@ -180,6 +188,19 @@ void SumRun::send_values(Active& active) {
   post(active, Part::values, count, framing, bytes);
 }
 
+void SumRun::send_floats(Active& active) {
+  const auto count = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(chunk_, active.beyond.size() - active.floats_sent));
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::span<const float> values = load(active, active.beyond[active.floats_sent + i]);
+    std::memcpy(request() + bytes, values.data(), values.size_bytes());
+    bytes += values.size_bytes();
+  }
+  active.floats_sent += count;
+  post(active, Part::floats, count, 0, bytes);
+}
+
 void SumRun::post(const Active& active, Part part, std::uint32_t fragments, std::uint32_t framing,
                   std::uint64_t bytes) {
   Attributes attributes = active.operation.attributes;
@@ -192,6 +213,7 @@ void SumRun::post(const Active& active, Part part, std::uint32_t fragments, std:
                 .length = framing + static_cast<std::uint32_t>(bytes),
                 .framing = framing,
                 .continues = part != Part::head,
+                .floats = part == Part::floats,
                 .attributes = attributes};
   posted_.push_back({sum.id, next_slot_, part, fragments, framing});
   next_slot_ = (next_slot_ + 1) % place_.layout.config().sum_slots;
@@ -220,9 +242,10 @@ void SumRun::on_sum(std::uint64_t id, WriteStatus status) {
   const std::uint8_t* result = place_.staging + place_.layout.sum_result(posted.slot);
   if (posted.part == Part::head && !take_head(active, result + posted.framing)) return;
   if (posted.part == Part::values) take_values(active, posted, result);
+  if (posted.part == Part::floats) take_floats(active, posted, result);
   if (active.ahead != 0) learn(active, result, posted.fragments);
   if (communicator_.failed()) return;
-  if (active.held == active.blocks) end();
+  if (active.held == active.blocks && active.floats_held == active.beyond.size()) end();
   proceed();
 }
 
@@ -258,11 +281,18 @@ void SumRun::take_values(Active& active, const Posted& posted, const std::uint8_
   const DataType type = active.operation.type;
   const std::uint8_t* values = result + posted.framing;
   std::array<std::int32_t, std::tuple_size_v<Block>> sums;
-  for (std::uint32_t i = 0; i < posted.fragments; ++i, ++active.held) {
-    const std::uint32_t count = count_of(active, active.held);
+  std::uint32_t count = 0;
+  for (std::uint32_t i = 0; i < posted.fragments; ++i, ++active.held, values += std::size_t{4} * count) {
+    count = count_of(active, active.held);
     const auto own = static_cast<std::int8_t>(result[i]);
     // Of integers only where switches saturate: their sums wrap elsewhere, as PyTorch's do.
-    if (own == Sum::kOverflowed || (active.ahead == 0 && own == kSaturated)) ++place_.counters.overflows;
+    if (own == Sum::kOverflowed || (active.ahead == 0 && own == kSaturated)) {
+      ++place_.counters.overflows;
+      if (floats_ && is_float(type)) {
+        active.beyond.push_back(active.held);
+        continue;  // its floats may lie where the sum is to go
+      }
+    }
     if (!is_float(type)) {
       std::uint8_t* out = active.operation.output.parts[0] + active.held * 4 * values_;
       std::memcpy(out, values, std::size_t{4} * count);
@@ -279,7 +309,17 @@ void SumRun::take_values(Active& active, const Posted& posted, const std::uint8_
       }
       store(active, active.held, block);
     }
-    values += std::size_t{4} * count;
+  }
+}
+
+void SumRun::take_floats(Active& active, const Posted& posted, const std::uint8_t* result) {
+  for (std::uint32_t i = 0; i < posted.fragments; ++i) {
+    const std::uint64_t block = active.beyond[active.floats_held++];
+    const std::span<float> values(block_.data(), count_of(active, block));
+    std::memcpy(values.data(), result, values.size_bytes());
+    result += values.size_bytes();
+    ++place_.counters.as_floats;
+    store(active, block, values);
   }
 }
 

@@ -6,6 +6,10 @@
 // later block b carries those of block b + ahead. With ahead of more than the window, the exponents come
 // back before the window has room for the block.
 //
+// With a fixed scale a block may hold more than an int32 can. It can be summed once more as float32, which the
+// job's server adds and no switch ("ATP: In-network Aggregation for Multi-tenant Learning", NSDI 2021). Which
+// blocks, all ranks learn from the results of their operation, so its floats come after those.
+//
 // Requests are posted in one order that follows from the order of operations alone, because request n of every
 // rank must be part of the same sum. An operation's requests follow those of the one before at once.
 #pragma once
@@ -28,6 +32,7 @@ struct SumCounters {
   std::uint64_t sums = 0;         // operations that have ended well
   std::uint64_t requests = 0, bytes = 0;
   std::uint64_t overflows = 0;    // blocks with a value or a sum beyond the range of an int32
+  std::uint64_t as_floats = 0;    // of these, blocks summed as float32
   std::uint64_t not_finite = 0;   // blocks in which some rank had NaN or infinity
   std::uint64_t stray = 0;        // completions of requests that were never posted, or given up
 };
@@ -58,7 +63,7 @@ class SumRun {
   const Operation* find(std::uint32_t sequence) const;
 
  private:
-  enum class Part : std::uint8_t { head, exponents, values };
+  enum class Part : std::uint8_t { head, exponents, values, floats };
   struct Active {
     OperationId id;
     Operation operation;
@@ -69,6 +74,8 @@ class SumRun {
     std::uint64_t told = 0;    // of these, blocks whose own exponent has been posted
     std::uint64_t known = 0;   // blocks whose largest exponent is known
     std::uint64_t sent = 0, held = 0;    // blocks of values
+    std::vector<std::uint64_t> beyond;   // blocks to be summed as floats
+    std::uint64_t floats_sent = 0, floats_held = 0;  // of them
     std::vector<std::int8_t> exponents;  // the largest of all ranks, of known blocks
   };
   struct Posted {
@@ -87,10 +94,12 @@ class SumRun {
   void send_head(Active& active);
   void send_exponents(Active& active);
   void send_values(Active& active);
+  void send_floats(Active& active);
   void post(const Active& active, Part part, std::uint32_t fragments, std::uint32_t framing, std::uint64_t bytes);
   bool take_head(const Active& active, const std::uint8_t* result);
   void learn(Active& active, const std::uint8_t* framing, std::uint32_t fragments);
   void take_values(Active& active, const Posted& posted, const std::uint8_t* result);
+  void take_floats(Active& active, const Posted& posted, const std::uint8_t* result);
   void end();
 
   Head head_of(const Active& active) const;
@@ -105,6 +114,7 @@ class SumRun {
   const SumPlace place_;
   const std::uint32_t values_, chunk_, workers_;
   const double fixed_;  // 0: block exponents
+  const bool floats_;   // blocks that a fixed scale cannot hold are summed as floats
   std::deque<Active> operations_;
   std::size_t posting_ = 0;  // of operations_: the first whose requests are not all posted
   std::deque<Posted> posted_;

@@ -45,6 +45,7 @@ struct Sum {
   std::uint32_t length = 0;
   std::uint32_t framing = 0;
   bool continues = false;               // the tensor of the request before: all ranks are at work on it
+  bool floats = false;                  // the values are float32, and so is their sum
   Attributes attributes;
 };
 

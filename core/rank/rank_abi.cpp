@@ -33,6 +33,7 @@ bool make_layout(const Geometry& g, Layout& layout, std::string_view& why) {
   if (g.sum_slots != 0) {
     if (g.sum_values != 64 && g.sum_values != 128 && g.sum_values != 256) return why = "sum_values", false;
     if (g.sum_window == 0 || g.sum_window > kMaxSumWindow) return why = "sum_window", false;
+    if (g.sum_floats > 1 || (g.sum_floats != 0 && g.sum_scale == 0)) return why = "sum_floats", false;
   }
   const std::uint32_t capacity[kRings] = {g.submissions, g.completions, g.arrivals, g.marks,
                                           g.notices};

@@ -10,7 +10,7 @@
 namespace loomnet::rank {
 
 inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
-inline constexpr std::uint32_t kAbiVersion = 5;
+inline constexpr std::uint32_t kAbiVersion = 6;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMaxWorld = 4096;  // below 2^16, see NoticeKind::came
@@ -58,15 +58,17 @@ struct Geometry {
   std::uint32_t sum_values = 0;
   std::uint32_t sum_window = 0;
   std::uint32_t sum_scale = 0;
+  std::uint32_t sum_floats = 0;   // 1: what sum_scale cannot hold is summed as float32
   std::uint32_t staging_key = 1;  // under which the rank's own NIC knows the staging area
+  std::uint32_t reserved = 0;
   std::uint64_t staging_bytes = 0;
 };
-static_assert(sizeof(Geometry) == 72);
+static_assert(sizeof(Geometry) == 80);
 
 // Rank to NIC: one write, or one part of a sum (kSumOpcode). Offsets count from the start of a staging area:
 // the rank's own for `local_offset`, the peer's for `remote_offset`. The remote key is the NIC's to know.
-// A sum's result goes to the rank's own staging area, and its peer is the rank itself; its immediate is
-// Sum::continues.
+// A sum's result goes to the rank's own staging area, and its peer is the rank itself; its immediate is that of
+// SumRequest.
 struct Submission {
   std::uint64_t id;
   std::uint64_t local_offset;  // kNoData: lengths only
@@ -204,8 +206,8 @@ struct RankWords {
   alignas(kCacheLine) std::atomic<std::int64_t> alarm_ps, limit_ps;
   // Of the rank's whole life. Polls that found nothing; threads that began to communicate while the rank counted as waiting.
   alignas(kCacheLine) std::atomic<std::uint64_t> polls, strays;
-  // Blocks of sums with a value, or a sum, beyond the range of an int32.
-  std::atomic<std::uint64_t> sum_overflows;
+  // Blocks of sums with a value, or a sum, beyond the range of an int32; of these, those summed as float32.
+  std::atomic<std::uint64_t> sum_overflows, sums_as_floats;
 };
 inline constexpr std::int64_t kNoAlarm = 0x7fff'ffff'ffff'ffff;
 

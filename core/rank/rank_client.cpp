@@ -80,7 +80,7 @@ void RankClient::post_sum(const Sum& sum) {
           .step_bytes = 0,
           .peer = rank(),
           .length = sum.length,
-          .immediate = sum.continues,
+          .immediate = (sum.continues ? kSumContinues : 0u) | (sum.floats ? kSumFloats : 0u),
           .framing = sum.framing,
           .communicator = sum.attributes.communicator,
           .sequence = sum.attributes.sequence,

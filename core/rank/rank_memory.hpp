@@ -23,7 +23,8 @@ inline StagingConfig staging_of(const Geometry& g) {
           .sum_slots = g.sum_slots,
           .sum_values = g.sum_values,
           .sum_window = g.sum_window,
-          .sum_scale = g.sum_scale};
+          .sum_scale = g.sum_scale,
+          .sum_floats = g.sum_floats != 0};
 }
 
 // A file descriptor that closes itself.

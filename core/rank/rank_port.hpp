@@ -103,6 +103,9 @@ class RankPort {
   std::uint64_t sum_overflows() const {
     return memory_.rank_words().sum_overflows.load(std::memory_order_relaxed);
   }
+  std::uint64_t sums_as_floats() const {
+    return memory_.rank_words().sums_as_floats.load(std::memory_order_relaxed);
+  }
   std::uint64_t outstanding() const { return outstanding_; }
   const Counters& counters() const { return counters_; }
 

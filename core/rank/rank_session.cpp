@@ -459,6 +459,7 @@ void RankSession::progress() {
     if (client_.poll(&executor_)) {
       last_event_ps_ = now_ps();
       memory_.rank_words().sum_overflows.store(executor_.sum_overflows(), std::memory_order_relaxed);
+      memory_.rank_words().sums_as_floats.store(executor_.sums_as_floats(), std::memory_order_relaxed);
     }
     expire();
     expire_departed();

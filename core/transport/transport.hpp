@@ -39,7 +39,7 @@ struct WorkRequest {
   std::uint64_t remote_address = 0;
   std::uint32_t remote_key = 0;
   std::uint32_t length = 0;        // bytes; 0 is allowed (a bare immediate)
-  std::uint32_t immediate = 0;
+  std::uint32_t immediate = 0;     // of a member of a group (QpConfig::group): SumRequest
   Opcode opcode = Opcode::write;
   // Leading bytes that must arrive whatever Attributes::loss_tolerance says, as must the immediate: what
   // tells the receiver how to read the rest.
@@ -47,6 +47,12 @@ struct WorkRequest {
   Attributes attributes;
   Picoseconds posted{};
   std::uint32_t message = 0;  // unique in a run, given by the NIC; copied into Packet::message
+};
+
+// Of a request whose bytes are to be summed over the members of a group.
+enum SumRequest : std::uint32_t {
+  kSumContinues = 1,  // the tensor of the request before: all members are at work on it
+  kSumFloats = 2,     // float32, summed by the group's server alone
 };
 
 enum class Status : std::uint8_t {

@@ -47,7 +47,7 @@ class AggregateDifferentialTest : public ::testing::Test {
     aggregate_header& h = f.header;
     h.index = static_cast<std::uint16_t>(random.below(4));
     h.exponent = static_cast<std::uint8_t>(random());
-    if (random.below(12) == 0) h.flags = static_cast<std::uint8_t>(random());
+    if (random.below(20) == 0) h.flags = static_cast<std::uint8_t>(random());
     if (random.below(10) == 0) h.flags |= AGGREGATE_BOOT;
     if (h.flags & AGGREGATE_BOOT && random.below(4)) f.values.clear();
     f.ecn = random.below(8) ? 2 : 3;

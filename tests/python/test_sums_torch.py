@@ -240,9 +240,56 @@ def test_a_fixed_scale_says_what_it_could_not_hold(tmp_path: Path) -> None:
     assert re.search(r'blocks of sums that overflowed": 4\b', report)
 
 
+@pytest.mark.parametrize("policy", ["esa", "atp"])
+def test_what_a_fixed_scale_cannot_hold_is_summed_as_floats(tmp_path: Path, policy: str) -> None:
+    """In place, in several blocks and kinds of floats, while packets are lost; the other blocks are
+    summed by the switch."""
+    text = """
+        import torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        me, n = dist.get_rank(), dist.get_world_size()
+        works = []
+        for step, kind in enumerate([torch.float32, torch.float16, torch.bfloat16] * 2):
+            t = torch.full((40_000,), 0.5).to(kind)
+            t[::5000] = 4096.0 * (me + 1)      # times 10^6 it is beyond an int32, or the sum is
+            works.append((t, dist.all_reduce(t, async_op=True)))
+        for t, work in works:
+            work.wait()
+            assert t[::5000].eq(4096.0 * n * (n + 1) / 2).all(), t[::5000]
+            t[::5000] = 0.5 * n
+            assert t.eq(0.5 * n).all()
+        one = torch.full((1,), 2.0 ** 100)
+        dist.all_reduce(one, op=dist.ReduceOp.AVG)
+        assert one.item() == 2.0 ** 100
+        whole = torch.full((3,), 2 ** 30, dtype=torch.int32)
+        dist.all_reduce(whole)
+        print("whole", whole[0].item(), flush=True)
+        dist.destroy_process_group()
+    """
+    result = ln.run(fabric(policy=policy, saturate=True), job(tmp_path, text=text, log=None),
+                    seed=3, directory=tmp_path, ina={"quant": "fixed", "overflow_fallback": True},
+                    faults=[ln.loss("*--*", 0.01, at="0 s")])
+    assert result["errors"] == 0, result.data.errors
+    assert "whole 2147483647" in next(tmp_path.rglob("0.log")).read_text()
+    report = (next(tmp_path.rglob("report.json"))).read_text()
+    # 8 blocks of each of 6 tensors and one alone; one block of integers has no floats.
+    assert re.search(r'blocks of sums that overflowed": 50\b', report)
+    assert re.search(r'of these, summed as float32": 49\b', report)
+    assert counted(result, "complete") > 500
+
+
 def test_what_a_script_cannot_have_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ln.UsageError, match="needs switches whose sums saturate") as refused:
         ln.run(fabric(), job(tmp_path), directory=tmp_path / "runs", ina={"quant": "fixed"})
+    for policy, options, says in [
+            ("switchml", {"quant": "fixed"}, "needs a parameter server"),
+            ("esa", {"quant": "fixed", "result_path": "switch", "index_policy": "static"},
+             'needs result_path="ps"'),
+            ("esa", {}, 'of quant="fixed"'), ("esa", {"quant": "fixed", "overflow_fallback": 1},
+                                             "must be True or False")]:
+        with pytest.raises(ln.UsageError, match=says):
+            ln.run(fabric(policy=policy, saturate=True), job(tmp_path), directory=tmp_path / "runs",
+                   ina={"overflow_fallback": True, **options})
     assert "\n" not in str(refused.value) and not (tmp_path / "runs").exists()
     with pytest.raises(ln.UsageError, match='"gloo" is stock Gloo, whose sums no switch makes'):
         check(job(tmp_path, transport="gloo"), "live")

@@ -18,7 +18,8 @@ namespace loomnet::ina {
   X(drop_workers)  /* with bits outside the job's mask, or none where one must be */ \
   X(drop_sequence) /* of a fragment that cannot be on its way */                     \
   X(drop_index)    /* with a next index outside the pool */                          \
-  X(drop_boot)     /* with values for a fragment without, or the other way round */
+  X(drop_boot)     /* with values for a fragment without, or the other way round */ \
+  X(drop_floats)   /* with float32 for a fragment of int32, or the other way round */
 
 #define INA_WORKER_COUNTS(X)                                                \
   X(data)        /* first transmissions */                                  \
@@ -45,7 +46,8 @@ namespace loomnet::ina {
   X(early)       /* fragments reminded because later ones are finished */   \
   X(nak)         /* NAKs sent */                                            \
   X(rehash)      /* positions with a new index */                           \
-  X(saturated)   /* partial sums whose addition left the int32 range */
+  X(saturated)   /* partial sums whose addition left the int32 range */      \
+  X(as_floats)   /* sums of float32 */
 
 #define INA_FIELD(name) std::uint64_t name = 0;
 #define INA_APPEND(name) out.push_back({#name, name});

@@ -28,6 +28,7 @@ struct Contribution {
   std::uint8_t priority = 128;
   bool boot = false;
   bool nonfinite = false;     // the block held NaN or infinity
+  bool floats = false;        // float32, which the server adds and no switch touches
   bool first_of_tensor = false;
 };
 
@@ -89,6 +90,7 @@ inline Outgoing packet_of(const Contribution& own, const InaOptions& options, st
   out.sequence = n;
   out.header = header_of(options, job, type, n, now);
   out.header.flags = static_cast<std::uint8_t>((own.boot ? AGGREGATE_BOOT : 0u) |
+                                               (own.floats ? AGGREGATE_FLOATS | AGGREGATE_BYPASS : 0u) |
                                                (own.nonfinite ? AGGREGATE_NONFINITE : 0u));
   out.header.priority = own.priority ? own.priority : 1;  // only a switch lowers a priority to 0
   out.header.values = static_cast<std::uint16_t>(own.values.size() / 4);
@@ -103,6 +105,7 @@ inline Outgoing packet_of(const Contribution& own, const InaOptions& options, st
 // Counts and returns false for a RESULT of another shape than the contribution.
 inline bool fits(const aggregate_header& header, const Contribution& own, WorkerCounters& counters) {
   if (own.boot != static_cast<bool>(header.flags & AGGREGATE_BOOT)) return ++counters.drop_boot, false;
+  if (own.floats != static_cast<bool>(header.flags & AGGREGATE_FLOATS)) return ++counters.drop_floats, false;
   if (header.values * std::size_t{4} != own.values.size()) return ++counters.drop_values, false;
   return true;
 }

@@ -97,6 +97,11 @@ void InaTransport::on_post(QpNumber qp, const WorkRequest& request, Picoseconds 
   if (request.framing > request.length || (request.length - request.framing) % 4 != 0) {
     refuse("WorkRequest.length: framing and whole int32 values");
   }
+  if (request.immediate & kSumFloats &&
+      (request.length == request.framing || options_.scheme == AGGREGATE_SWITCHML ||
+       options_.result_path == ResultPath::root)) {
+    refuse("WorkRequest.immediate: floats need values, and a server that answers the workers");
+  }
   Request r;
   r.request = request;
   const std::uint32_t bytes = 4 * options_.values, values = r.value_bytes();
@@ -133,7 +138,8 @@ void InaTransport::feed(Member& m) {
         const std::uint32_t d = r.submitted;
         Contribution c;
         c.boot = values == 0;
-        c.first_of_tensor = d == 0 && r.request.immediate == 0;
+        c.floats = r.request.immediate & kSumFloats;
+        c.first_of_tensor = d == 0 && !(r.request.immediate & kSumContinues);
         c.priority = r.request.attributes.priority ? r.request.attributes.priority : kUsualPriority;
         if (r.request.framing && r.request.local) {
           c.exponent = static_cast<std::int8_t>(r.request.local[d]);

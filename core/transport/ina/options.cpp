@@ -106,6 +106,9 @@ void check(const InaJob& job, const InaOptions& options) {
 }
 
 void check(const Contribution& contribution, const InaOptions& options) {
+  if (contribution.floats && (contribution.boot || options.scheme == AGGREGATE_SWITCHML)) {
+    throw std::invalid_argument("ina::Contribution.floats: of a fragment with values, and not of SwitchML's");
+  }
   const std::size_t bytes = contribution.values.size(), most = contribution.boot ? 0 : 4 * std::size_t{options.values};
   if (bytes % 4 == 0 && bytes <= most && (contribution.boot || bytes > 0)) return;
   throw std::invalid_argument("ina::Contribution.values: 1 to " + std::to_string(options.values) +

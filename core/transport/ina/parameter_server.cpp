@@ -79,11 +79,13 @@ void ParameterServer::on_packet(const aggregate_header& header, Bytes payload, P
   const bool boot = header.flags & AGGREGATE_BOOT;
   if (entry.known) {
     if (boot != static_cast<bool>(entry.flags & AGGREGATE_BOOT)) return ++counters_.drop_boot, void();
+    if ((header.flags ^ entry.flags) & AGGREGATE_FLOATS) return ++counters_.drop_floats, void();
     if (header.values != entry.values) return ++counters_.drop_values, void();
   }
   entry.known = true;
   entry.values = header.values;
-  entry.flags |= header.flags & (AGGREGATE_STICKY | AGGREGATE_COLLISION | AGGREGATE_BOOT);  // P3
+  entry.flags |=
+      header.flags & (AGGREGATE_STICKY | AGGREGATE_COLLISION | AGGREGATE_BOOT | AGGREGATE_FLOATS);  // P3
   entry.exponent = std::max(entry.exponent, static_cast<std::int8_t>(header.exponent));
   const std::uint64_t before = entry.have;
   store(entry, header, payload);
@@ -129,7 +131,7 @@ void ParameterServer::store(Entry& entry, const aggregate_header& header, Bytes 
     entry.parts = PartialSums::kNone;
   } else if ((workers & entry.have) == 0) {
     ++counters_.part;
-    if (!options_.components && entry.parts != PartialSums::kNone) {
+    if (!options_.components && entry.parts != PartialSums::kNone && !(entry.flags & AGGREGATE_FLOATS)) {
       entry.have |= workers;
       if (sums_.add(entry.parts, workers, values, options_.saturate)) {
         entry.flags |= AGGREGATE_OVERFLOW;
@@ -155,6 +157,10 @@ void ParameterServer::complete(Entry& entry, const aggregate_header& last) {
   const bool whole = last.workers == mask();
   if (!whole) ++counters_.from_parts;
   const std::uint32_t first = entry.parts;
+  if (entry.flags & AGGREGATE_FLOATS) {
+    ++counters_.as_floats;
+    sums_.add_floats(first);
+  }
   std::uint64_t sum = sums_.workers(first);
   for (std::uint32_t part = sums_.next(first); part != PartialSums::kNone; part = sums_.next(part)) {
     assert((sum & sums_.workers(part)) == 0);

@@ -57,7 +57,7 @@ class ParameterServer {
     std::uint16_t index = 0, next_index = AGGREGATE_NO_INDEX;
     std::uint16_t values = 0;
     std::int8_t exponent = -128;
-    std::uint8_t flags = 0;        // sticky ones, COLLISION, BOOT
+    std::uint8_t flags = 0;        // sticky ones, COLLISION, BOOT, FLOATS
     bool known = false;            // any part has come: `values` and BOOT are the fragment's
     bool done = false;
     bool multicast = false;        // the result is to be sent to all

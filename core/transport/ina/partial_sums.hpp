@@ -2,6 +2,9 @@
 // is given back is used again, so a server in steady state allocates nothing.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -67,6 +70,27 @@ class PartialSums {
       else to[i] = wrapped;
     }
     return left;
+  }
+
+  // Adds all parts of a list as float32 and keeps the sum as the list's only part. Floats round with every
+  // addition, so they are added in the order of the workers and not in that of arrival.
+  void add_floats(std::uint32_t list) {
+    std::array<std::uint32_t, 64> order;
+    std::size_t count = 0;
+    std::uint64_t all = 0;
+    for (std::uint32_t part = list; part != kNone; part = parts_[part].next) {
+      order[count++] = part;
+      all |= parts_[part].workers;
+    }
+    std::sort(order.begin(), order.begin() + count, [this](std::uint32_t a, std::uint32_t b) {
+      return std::countr_zero(parts_[a].workers) < std::countr_zero(parts_[b].workers);
+    });
+    for (std::uint32_t i = 0; i < values_; ++i) {
+      float total = std::bit_cast<float>(sum(order[0])[i]);
+      for (std::size_t k = 1; k < count; ++k) total += std::bit_cast<float>(sum(order[k])[i]);
+      sum(list)[i] = std::bit_cast<std::int32_t>(total);
+    }
+    keep_first(list, all);
   }
 
   std::uint64_t workers(std::uint32_t part) const { return parts_[part].workers; }

@@ -800,6 +800,7 @@ class RankBridge:
         sum_values: int = 0,
         sum_window: int = 0,
         sum_scale: int = 0,
+        sum_floats: int = 0,
     ) -> None: ...
     def bind(self, peer: int, qp: int, key: int = 1) -> None:
         """
@@ -876,6 +877,12 @@ class RankBridge:
     def sum_overflows(self) -> int:
         """
         Blocks of the rank's sums with a value or a sum beyond the range of an int32.
+        """
+
+    @property
+    def sums_as_floats(self) -> int:
+        """
+        Of these, blocks that were summed as float32.
         """
 
     @property

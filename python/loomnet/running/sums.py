@@ -77,6 +77,8 @@ class Sums:
         self.answers = options.get("result_path", "ps") == "switch"
         # Float gradients; a traffic model's bytes are summed as if they were such.
         self.exponents = options.get("quant", QUANTS[0]) == QUANTS[0]
+        # What a fixed scale cannot hold the server adds as float32.
+        self.floats = options.get("overflow_fallback", False)
         asked = [each for each in requests if each.job.allreduce == "ina"]
         self.pool = SumPool.of(plan) if asked else None
         # A partial sum leaves its slot in the packet that takes the slot, which must have room for
@@ -98,7 +100,8 @@ class Sums:
         request = max(window // 4, 1)  # fragments of the executor's longest
         # A window of requests and the one whose exponents are ahead of it; two are being prepared.
         return {"sum_slots": -(-window // request) + 3, "sum_values": self.pool.values,
-                "sum_window": window, "sum_scale": 0 if self.exponents else FIXED_SCALE}
+                "sum_window": window, "sum_scale": 0 if self.exponents else FIXED_SCALE,
+                "sum_floats": int(self.floats)}
 
     def staging_bytes(self, number: int) -> int:
         """Of one rank's memory, for sums."""
@@ -127,6 +130,9 @@ class Sums:
             raise UsageError(f'{kind}: ina={{"quant": "fixed"}} needs switches whose sums saturate '
                              "and do not wrap unseen; say "
                              'fabric.program("p0.*", "aggregate", saturate=True)')
+        if self.floats and not self.finished_by_servers:
+            raise UsageError(f'{kind}: ina={{"overflow_fallback": True}} needs a parameter server, '
+                             'which SwitchML has not; take policy="esa" or "atp"')
         assert asked.server is not None
         trees = self._trees(asked.number, asked.placement, asked.server, self.plan.routes)
         if not trees:

@@ -72,7 +72,11 @@ class RankJob:
     def sum_notes(self) -> Notes:
         """What the report's fidelity says of the job's sums by switches."""
         overflows = max(bridge.sum_overflows for bridge in self.bridges)
-        return {"blocks of sums that overflowed": overflows} if overflows else {}
+        if not overflows:
+            return {}
+        floats = max(bridge.sums_as_floats for bridge in self.bridges)
+        return {"blocks of sums that overflowed": overflows,
+                **({"of these, summed as float32": floats} if floats else {})}
 
     # --- processes --------------------------------------------------------------------------------
     def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str],

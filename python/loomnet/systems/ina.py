@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import in_quotes
+from loomnet.base.names import in_quotes, quoted
 from loomnet.fabrics.link_settings import FrameOverhead, LinkDefaults
 from loomnet.jobs.model import Job
 from loomnet.plans.model import Plan
@@ -26,7 +26,7 @@ class Ina(Transport):
     model = "ina"
     overhead = FrameOverhead(header=94, ack=94)
     figures = ("lost", "retransmitted")
-    own_options = ("quant",)
+    own_options = ("quant", "overflow_fallback")
 
     def check(self, job: Job, clock: str) -> None:
         raise UsageError(f'{type(job).__name__}.transport: "ina" carries sums alone; give '
@@ -37,6 +37,15 @@ class Ina(Transport):
         if (quant := options.get("quant", QUANTS[0])) not in QUANTS:
             raise UsageError(f"run: ina: quant={in_quotes(quant)} is not one of "
                              f"{', '.join(QUANTS)}")
+        if type(fallback := options.get("overflow_fallback", False)) is not bool:
+            raise UsageError(f"run: ina: overflow_fallback={quoted(fallback)} must be "
+                             "True or False")
+        if fallback and quant == QUANTS[0]:
+            raise UsageError(f'run: ina: overflow_fallback is of quant="fixed"; {quant} cannot '
+                             "overflow")
+        if fallback and options.get("result_path") == "switch":
+            raise UsageError('run: ina: overflow_fallback needs result_path="ps": two answers of a '
+                             "fragment may differ in what overflowed")
         for fixed in ("scheme", "values", "pool", "saturate"):
             if fixed in options:
                 raise UsageError(f"run: ina: {fixed} is the switches' to say; give it to "
@@ -62,7 +71,8 @@ class Ina(Transport):
         pool = SumPool.of(plan)
         return {} if pool is None else {
             "sums": f"{pool.policy}, {pool.values} int32 in a packet, window "
-                    f"{options.get('window', WINDOW)}, quant {options.get('quant', QUANTS[0])}"}
+                    f"{options.get('window', WINDOW)}, quant {options.get('quant', QUANTS[0])}"
+                    + ", overflows as float32" * options.get("overflow_fallback", False)}
 
 
 TRANSPORTS = (Ina(),)

@@ -317,6 +317,72 @@ TEST(Sums, AFixedScaleNeedsNoExponentsAndSaysWhatItCannotHold) {
   }
 }
 
+// Blocks with values, or with sums, that the scale cannot hold, in place and out of it, more than one request has
+// room for, the short last block too; operations that are started together; other ranks are later.
+TEST(Sums, WhatAFixedScaleCannotHoldIsSummedAsFloats) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    World world(3, seed, sums(8, 7, 1'000'000, true));
+    world.sums().saturate();
+    world.create_all(1);
+    constexpr std::size_t kBlocks = 30, kCount = (kBlocks - 1) * kValues + 5;
+    const std::set<std::size_t> beyond{1, 2, 3, 8, 9, 20, kBlocks - 1};
+    std::vector<std::vector<std::vector<float>>> x(3, std::vector<std::vector<float>>(2, std::vector<float>(kCount, 0.25f)));
+    for (auto& operation : x) {
+      for (const std::size_t b : beyond) operation[b % 2][b * kValues] = 1e9f;          // one rank's value
+    }
+    for (auto& operation : x) operation[0][15 * kValues + 1] = operation[1][15 * kValues + 1] = 2000.0f;  // their sum alone
+    std::vector<std::vector<OperationId>> ids(3);
+    std::vector<std::vector<float>> apart(2, std::vector<float>(kCount));
+    for (std::size_t k = 0; k < 3; ++k) {
+      for (JobRank r = 0; r < 3; ++r) {
+        // Of the third rank zeros, in operations of its own memory.
+        static std::vector<std::vector<float>> none(3);
+        if (r == 2) none[k].assign(kCount, 0.0f);
+        auto& in = r == 2 ? none[k] : x[k][r];
+        auto& out = k == 1 && r < 2 ? apart[r] : in;
+        ids[k].push_back(world.start(r, 1, all_reduce(DataType::float32, in, out)));
+      }
+    }
+    world.run();
+    for (std::size_t k = 0; k < 3; ++k) {
+      for (JobRank r = 0; r < 3; ++r) expect_ok(world, r, ids[k][r]);
+      for (JobRank r = 0; r < 2; ++r) {
+        const auto& got = k == 1 ? apart[r] : x[k][r];
+        for (std::size_t i = 0; i < kCount; ++i) {
+          const std::size_t b = i / kValues;
+          const float want = i == 15 * kValues + 1 ? 4000.0f : beyond.contains(b) && i % kValues == 0 ? 1e9f + 0.25f : 0.5f;
+          ASSERT_EQ(got[i], want) << "operation " << k << " rank " << r << " value " << i;
+        }
+      }
+    }
+    for (JobRank r = 0; r < 3; ++r) {
+      EXPECT_EQ(world.counter(r, "sum_overflows"), 3 * 8u);
+      EXPECT_EQ(world.counter(r, "sums_as_floats"), 3 * 8u);
+    }
+    std::uint64_t floats = 0;
+    for (const auto& entry : world.sums().log) floats += entry.sum.floats;
+    EXPECT_EQ(floats, 3 * 3 * 4u) << "eight blocks, two in a request";
+  }
+}
+
+TEST(Sums, IntegersAndBlocksThatAreNotFiniteHaveNoFloats) {
+  World world(2, 5, sums(8, 7, 1'000'000, true));
+  world.sums().saturate();
+  world.create_all(1);
+  std::vector<std::vector<std::int32_t>> x(2, std::vector<std::int32_t>(kValues, 1 << 30));
+  std::vector<std::vector<float>> y(2, std::vector<float>(kValues, 1e9f));
+  y[0][3] = std::numeric_limits<float>::infinity();
+  for (JobRank r = 0; r < 2; ++r) world.start(r, 1, all_reduce(DataType::int32, x[r], x[r]));
+  for (JobRank r = 0; r < 2; ++r) world.start(r, 1, all_reduce(DataType::float32, y[r], y[r]));
+  world.run();
+  for (JobRank r = 0; r < 2; ++r) {
+    EXPECT_EQ(x[r][0], std::numeric_limits<std::int32_t>::max());
+    EXPECT_TRUE(std::isnan(y[r][0]));
+    EXPECT_EQ(world.counter(r, "sums_as_floats"), 0u);
+  }
+}
+
 TEST(Sums, ASaturatedSumOfIntegersIsCountedOnAllRanks) {
   World world(2, 5, sums());
   world.sums().saturate();

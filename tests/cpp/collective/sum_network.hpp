@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -139,6 +140,7 @@ class SumNetwork {
       if (r.sent <= n) return false;
       // Packets of different shapes never make a result.
       if (r.fragments[n].bytes != one.fragments[n].bytes) return false;
+      if (r.requests[r.fragments[n].request].sum.floats != one.requests[one.fragments[n].request].sum.floats) return false;
     }
     return true;
   }
@@ -169,7 +171,17 @@ class SumNetwork {
         exact[i] += static_cast<std::int32_t>(word);
       }
     }
-    for (std::size_t i = 0; saturates_ && i < sum.size(); ++i) {
+    for (std::size_t i = 0; request.sum.floats && i < sum.size(); ++i) {
+      float total = 0;
+      for (const Rank& each : ranks_) {
+        const Fragment& part = each.fragments[n];
+        float value;
+        std::memcpy(&value, each.requests[part.request].snapshot.data() + part.at + 4 * i, 4);
+        total += value;
+      }
+      sum[i] = std::bit_cast<std::uint32_t>(total);
+    }
+    for (std::size_t i = 0; saturates_ && !request.sum.floats && i < sum.size(); ++i) {
       const std::int64_t in = std::clamp<std::int64_t>(exact[i], INT32_MIN, INT32_MAX);
       sum[i] = static_cast<std::uint32_t>(in);
       if (in != exact[i]) exponent = Sum::kOverflowed;

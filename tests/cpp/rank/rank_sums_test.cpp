@@ -115,7 +115,7 @@ TEST_F(SumWire, FieldsThatASumLacks) {
     switch (field) {
       case 0: s.peer = 1; break;
       case 1: s.channel = 1; break;
-      case 2: s.immediate = 2; break;
+      case 2: s.immediate = kSumFloats; break;  // of a run without them
       case 3: s.ring_step = 1; break;
       case 4: s.step_bytes = 1; break;
       case 5: s.step_offset = 1; break;

@@ -33,7 +33,7 @@ struct Case {
   // places[job][worker]: 0 the root switch, 1 and 2 a rack
   std::vector<std::vector<unsigned>> places;
   std::uint32_t fragments = 40;
-  double loss = 0, duplication = 0, overtaking = 0, straggling = 0, marking = 0, boot = 0;
+  double loss = 0, duplication = 0, overtaking = 0, straggling = 0, marking = 0, boot = 0, floats = 0;
   std::int64_t extra_hops = 0;  // mean, of an overtaken packet
   int priorities = 0;           // 0: equal, 1: by job, 2: random
   Removed removed;
@@ -108,6 +108,7 @@ inline Case draw(aggregate_scheme scheme, std::uint64_t seed) {
   if ((scheme != AGGREGATE_SWITCHML || divides) && chance(0.5)) {
     o.first_sequence = (std::int64_t{1} << 32) - between(0, c.fragments);
   }
+  if (scheme != AGGREGATE_SWITCHML && o.result_path == ResultPath::server && chance(0.3)) c.floats = 0.3;
   return c;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -79,15 +80,22 @@ class Reference {
     RandomStream random(c.seed, job, 0xda7a);
     for (std::uint32_t n = 0; n < c.fragments; ++n) {
       const bool boot = random.uniform() < c.boot;
+      const bool floats = !boot && c.floats > 0 && random.uniform() < c.floats;
+      floats_.push_back(floats);
       const std::size_t real = boot ? 0 : random.below(4) ? kValues : 1 + random.below(kValues);
       for (std::size_t w = 0; w < workers; ++w) {
         auto& v = values_.emplace_back();
         v.fill(0);
-        for (std::size_t i = 0; i < real; ++i) v[i] = static_cast<std::int32_t>(random());
+        for (std::size_t i = 0; i < real; ++i) {
+          v[i] = static_cast<std::int32_t>(random());
+          // Whole numbers whose sums a float32 holds exactly.
+          if (floats) v[i] = std::bit_cast<std::int32_t>(static_cast<float>(v[i] % (1 << 20)));
+        }
         Contribution part;
         part.values = {reinterpret_cast<const std::uint8_t*>(v.data()), 4 * real};
         part.exponent = static_cast<std::int8_t>(random.below(256));
         part.boot = boot;
+        part.floats = floats;
         part.nonfinite = random.below(20) == 0;
         part.priority = static_cast<std::uint8_t>(
             c.priorities == 0 ? 100 : c.priorities == 1 ? 50 + 50 * job : 1 + random.below(255));
@@ -103,11 +111,15 @@ class Reference {
   bool equals(std::size_t n, std::uint64_t workers, Bytes sum) const {
     for (std::size_t i = 0; i < sum.size() / 4; ++i) {
       std::uint32_t want = 0, got;
+      float total = 0;
       for (std::size_t w = 0; w < workers_; ++w) {
-        if (workers >> w & 1) want += static_cast<std::uint32_t>(values_[n * workers_ + w][i]);
+        if (!(workers >> w & 1)) continue;
+        const std::int32_t value = values_[n * workers_ + w][i];
+        want += static_cast<std::uint32_t>(value);
+        total += std::bit_cast<float>(value);
       }
       std::memcpy(&got, &sum[4 * i], 4);
-      if (want != got) return false;
+      if (floats_[n] ? total != std::bit_cast<float>(got) : want != got) return false;
     }
     return true;
   }
@@ -124,6 +136,7 @@ class Reference {
 
  private:
   std::size_t workers_;
+  std::vector<bool> floats_;  // by fragment
   std::vector<std::array<std::int32_t, kValues>> values_;
   std::vector<Contribution> parts_;
 };

@@ -90,6 +90,7 @@ TEST_P(InaProperty, EveryRunEndsWithExactSums) {
   EXPECT_GT(servers.overlap, 100u);
   EXPECT_GT(servers.re_result, 100u);
   EXPECT_GT(servers.rehash, 100u);
+  EXPECT_GT(servers.as_floats, 300u);
   EXPECT_GT(workers.ecn_result, 100u);
   if (GetParam() == AGGREGATE_ATP) {
     EXPECT_GT(workers.gap_resend, 100u);

@@ -104,6 +104,35 @@ TEST(InaServer, OneRunningSumTakesDisjointAndWholeParts) {
   EXPECT_EQ(s.count("drop_values"), 1u);
 }
 
+TEST(InaServer, FloatsAreAddedInTheOrderOfTheWorkers) {
+  for (const bool components : {true, false}) {
+    InaOptions o = small();
+    o.components = components;
+    Script s(o);
+    const auto give = [&](std::uint64_t worker, float value, std::uint32_t type = AGGREGATE_DATA) {
+      s.give(type, 0, worker, std::bit_cast<std::int32_t>(value), AGGREGATE_FLOATS | AGGREGATE_BYPASS);
+    };
+    give(4, 1.0f);
+    give(2, -3e38f);
+    s.give(AGGREGATE_DATA, 0, 1, 5);  // int32 for a fragment of floats
+    EXPECT_EQ(s.count("drop_floats"), 1u);
+    give(2, -3e38f, AGGREGATE_RESEND);
+    give(1, 3e38f);
+    const auto all = s.sent();
+    ASSERT_EQ(all.size(), 1u);
+    EXPECT_TRUE(all[0].header.flags & AGGREGATE_FLOATS);
+    EXPECT_EQ(std::bit_cast<float>(first_of(all[0].values)), (3e38f - 3e38f) + 1.0f) << "another order would give 0";
+    EXPECT_EQ(s.count("as_floats"), 1u);
+    s.give(AGGREGATE_DATA, 1, 1, 5);
+    s.give(AGGREGATE_DATA, 1, 2, 5, AGGREGATE_FLOATS);
+    EXPECT_EQ(s.count("drop_floats"), 2u);
+    give(1, 3e38f, AGGREGATE_RESEND);  // its result again
+    const auto again = s.sent();
+    ASSERT_EQ(again.size(), 1u);
+    EXPECT_EQ(std::bit_cast<float>(first_of(again[0].values)), 1.0f);
+  }
+}
+
 TEST(InaServer, FlagsStickAndTheGreatestExponentWins) {  // P3
   Script s;
   for (unsigned w = 0; w < 3; ++w) {
