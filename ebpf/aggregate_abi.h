@@ -90,6 +90,7 @@ struct aggregate_slot {
   ln_u32 message;  /* ... and its message */
   ln_u32 missing;  /* SwitchML without the check: parts that the sum still lacks */
   ln_u64 since;    /* emulated picoseconds of the claim */
+  ln_u64 unused[2]; /* `sum` begins and ends with a cache line */
   ln_s32 sum[AGGREGATE_MAX_VALUES];
 };
 /* Of a switch's memory, for a slot of that many values ("SwitchML", "ATP": metadata beside the sum). */

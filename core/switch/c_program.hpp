@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -36,7 +37,9 @@ class CProgram final : public SwitchProgram {
     own_ = static_cast<std::uint32_t>(names_.size());
     append_host_counters(names_);
     rows_.resize(settings.ports + 1);
-    state_bytes_.resize(std::size_t{layout_.rows} * layout_.row_bytes);
+    const std::size_t bytes = std::size_t{layout_.rows} * layout_.row_bytes;
+    state_lines_.resize((bytes + sizeof(CacheLine) - 1) / sizeof(CacheLine));
+    if (bytes != 0) state_bytes_ = {state_lines_[0].bytes, bytes};
     state_ = {state_bytes_.data(), layout_.row_bytes, layout_.rows};
   }
 
@@ -117,7 +120,9 @@ class CProgram final : public SwitchProgram {
     tables_.reset();
     batch_.reset();
   }
-  StateSnapshot snapshot() const override { return {layout_, state_bytes_}; }
+  StateSnapshot snapshot() const override {
+    return {layout_, {state_bytes_.begin(), state_bytes_.end()}};
+  }
   StateView state() const override {
     return layout_.name.empty() ? StateView{} : StateView{&layout_, state_bytes_};
   }
@@ -223,7 +228,12 @@ class CProgram final : public SwitchProgram {
   std::vector<std::string_view> names_;
   std::uint32_t own_ = 0;  // counters of the program's own, "received" included
   std::vector<Row> rows_;  // by ingress port; the last one: ports we do not have
-  std::vector<std::uint8_t> state_bytes_;
+  // Rows may be laid out by cache line.
+  struct alignas(64) CacheLine {
+    std::uint8_t bytes[64];
+  };
+  std::vector<CacheLine> state_lines_;
+  std::span<std::uint8_t> state_bytes_;  // of them, the rows'
   ln_state state_{};
   std::shared_ptr<const TableBatch> batch_;
   std::unique_ptr<const Tables> tables_;

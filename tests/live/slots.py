@@ -10,7 +10,7 @@ SYS_BPF = 321  # of x86-64
 LOOKUP, UPDATE, NEXT_MAP, MAP_OF_ID, INFO = 1, 2, 12, 14, 15
 WITH_LOCK = 4  # BPF_F_LOCK: the slot's spin lock is taken
 # Of struct aggregate_slot in ebpf/aggregate_abi.h.
-SLOT_BYTES, FLAGS_AT, SUM_AT, STATE_AT = 1072, 6, 48, 4
+SLOT_BYTES, FLAGS_AT, SUM_AT, STATE_AT = 1088, 6, 64, 4
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
