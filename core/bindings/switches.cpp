@@ -96,7 +96,13 @@ ProgramOptions program_options(const py::dict& options) {
     if (py::isinstance<py::bool_>(value)) {
       out[name] = py::cast<bool>(value);
     } else if (py::isinstance<py::int_>(value)) {
-      out[name] = py::cast<std::int64_t>(value);
+      int beyond = 0;
+      out[name] = std::int64_t{PyLong_AsLongLongAndOverflow(value.ptr(), &beyond)};
+      if (beyond != 0) {
+        throw std::invalid_argument("switch program option " + name + ": " +
+                                    py::cast<std::string>(py::str(value)) +
+                                    " is beyond 64 bits; give a smaller number");
+      }
     } else if (py::isinstance<py::float_>(value)) {
       out[name] = py::cast<double>(value);
     } else if (py::isinstance<py::str>(value)) {

@@ -103,6 +103,18 @@ REFUSED = {
                      "p0.leaf0 sums with policy=atp, p0.leaf1 with esa"),
     "no slots for SwitchML": (lambda: star("switchml", pool=1056), {},
                               "p0.leaf0 has 1 slots, and SwitchML needs 2"),
+    "a leaf without slots under SwitchML": (
+        lambda: clos("switchml").program("p0.leaf1", "aggregate", policy="switchml", pool=0), {},
+        "p0.leaf1 has 0 slots, and SwitchML needs 2"),
+    "a root without slots under SwitchML": (
+        lambda: clos("switchml").program("p0.leaf0", "aggregate", policy="switchml", pool=0), {},
+        "p0.leaf0 has 0 slots, and SwitchML needs 2"),
+    "results by ATP's switches": (
+        lambda: star("atp"), {"ina": {"result_path": "switch", "index_policy": "seq"}},
+        'ina: result_path="switch" goes with policy="esa", and the switches sum with atp'),
+    "results by SwitchML's switches": (
+        lambda: star("switchml"), {"ina": {"result_path": "switch"}},
+        'result_path="switch" goes with policy="esa"'),
     "a window of none": (star, {"ina": {"window": 0}}, "ina: window=0 must be a whole number"),
     "a slip": (star, {"ina": {"windw": 5}}, "windw"),
     "what switches say": (star, {"ina": {"pool": 5}}, "ina: pool is the switches' to say"),
@@ -118,6 +130,28 @@ def test_what_cannot_be_summed_is_one_line(tmp_path, monkeypatch, what):
         ln.run(fabric(), ln.AllReduce("10 kB", allreduce="ina"), **options)
     assert line in str(refused.value) and "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("slots", [0, 4])
+def test_switchml_moves_to_no_tree_that_lacks_its_slots(tmp_path, slots):
+    """The spine that is left when the other dies has fewer slots than the job's share, and the
+    parts of several leaves meet there: no sum is better than a wrong one."""
+    fabric = ln.clos.two_tier(planes=1, leaves=3, spines=2, hosts_per_leaf=2, rate="10 Gb/s",
+                              delay="1 us").program("*", "aggregate", policy="switchml")
+    job = ln.AllReduce("1 MB", repeat=8, allreduce="ina", stall_timeout="2 s")
+    ended = []
+    for spine in ("p0.spine0", "p0.spine1"):
+        other = "p0.spine1" if spine == "p0.spine0" else "p0.spine0"
+        fabric.program("p0.spine*", "aggregate", policy="switchml")
+        fabric.program(other, "aggregate", policy="switchml", pool=slots * 1056)
+        try:
+            r = go(tmp_path / spine, fabric, job, [ln.kill(spine, at="1 ms")])
+        except ln.UsageError as refused:  # the job's first tree is by the other
+            assert slots == 0 and f"{other} has 0 slots" in str(refused)
+            continue
+        assert r.data.wrong == 0
+        ended.append(r.data.reason or "")
+    assert any("no plane joins its hosts and h0 any more" in reason for reason in ended)
 
 
 def test_options_of_sums_may_stand_where_no_job_has_any(tmp_path):

@@ -53,6 +53,8 @@ def test_tables_are_bytes_with_a_generation():
      'switch program "mirror", option sample: must be 1 to 1000000000, not -1'),
     ("mirror", {"sample": True},
      'switch program "mirror", option sample: must be a whole number, not True'),
+    ("mirror", {"sample": 2**70},
+     f"switch program option sample: {2**70} is beyond 64 bits; give a smaller number"),
     ("mirror", {"sample": None},
      "switch program option sample: must be true or false, a number or a text, not None"),
 ])

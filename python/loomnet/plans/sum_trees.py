@@ -32,6 +32,13 @@ class SumTree:
     places: Mapping[int, SumPlace]
     hops: tuple[int, ...] = field(default=())
 
+    @property
+    def holders(self) -> set[int]:
+        """Switches that need slots under SwitchML, which counts one part of each port downwards:
+        those that have some, those at which ways meet, and the root, which answers."""
+        return {self.root, *self.hops, *(node for node, place in self.places.items()
+                                         if len(place.children) > 1)}
+
 
 def sum_tree(topology: Topology, routes: EcmpTables, job: int, plane: int, workers: Sequence[int],
              server: int, slots: Mapping[int, int]) -> SumTree | None:

@@ -81,6 +81,9 @@ class Sums:
         self.floats = options.get("overflow_fallback", False)
         asked = [each for each in requests if each.job.allreduce == "ina"]
         self.pool = SumPool.of(plan) if asked else None
+        if self.answers and self.pool is not None and self.pool.policy != "esa":
+            raise UsageError(f'run: ina: result_path="switch" goes with policy="esa", and the '
+                             f"switches sum with {self.pool.policy}; leave it out")
         # A partial sum leaves its slot in the packet that takes the slot, which must have room for
         # bytes: where one job's sums have bytes, all jobs' have.
         self.have_bytes = any(isinstance(each.job, TorchJob) for each in asked)
@@ -150,8 +153,7 @@ class Sums:
         """SwitchML: the slots of one of a job's two sets, a power of two because the numbers of
         its packets wrap at one."""
         assert self.pool is not None
-        least, name = min((self.pool.slots[node], node) for tree in trees for node in tree.hops) \
-            if any(tree.hops for tree in trees) else (0, trees[0].root)
+        least, name = min((self.pool.slots[node], node) for tree in trees for node in tree.holders)
         share = min(window, least // (2 * jobs))
         if share == 0:
             raise UsageError(
@@ -171,11 +173,19 @@ class Sums:
         now."""
         moved = []
         for number, job in self.jobs.items():
-            trees = self._trees(number, job.workers, job.server, routes)
+            trees = tuple(tree for tree in self._trees(number, job.workers, job.server, routes)
+                          if self._has_share(job, tree))
             if trees != job.trees:
                 self.jobs[number] = replace(job, trees=trees)
                 moved.append(number)
         return moved
+
+    def _has_share(self, job: SumJob, tree: SumTree) -> bool:
+        """Whether a tree's switches have the slots that SwitchML gave the job in its first trees:
+        in fewer, two fragments of a window would meet."""
+        assert self.pool is not None
+        return self.pool.policy != "switchml" or all(
+            self.pool.slots[node] >= job.base + 2 * job.window for node in tree.holders)
 
     def rows(self, switch: SwitchPlan) -> list[dict[str, Any]]:
         """A switch's rows: of each job whose tree it is on."""
