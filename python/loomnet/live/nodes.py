@@ -36,8 +36,10 @@ HOST_INTERFACE = "host0"
 # Every host's first hop in every plane. Neighbours are permanent: a port that goes down loses
 # learned ones, and nothing in the fabric answers neighbour discovery.
 GATEWAY = "fe80::1"
-# Runs never see each other's management network, so all use the same one.
-_MANAGEMENT = IPv4Network("10.255.0.0/16")
+# Runs never see each other's management network, so all use the same one. It is of the addresses for
+# benchmarks (RFC 2544): if the machine's nameserver were in it, every look-up of a rank's would wait
+# for that address to answer.
+_MANAGEMENT = IPv4Network("198.18.0.0/16")
 
 
 @dataclass(frozen=True)
