@@ -45,3 +45,11 @@ def ends(lab: ln.Lab, script: str, args: str, ranks: int = 2):
     """A script of the tests' without a check: what it reports is its ranks' doing alone."""
     lab.run(_fabric("40 Mb/s", hosts_per_leaf=2), ln.TorchJob(script, args=args.split(),
                                                               ranks=ranks, transport="mrc"))
+
+
+@ln.scenario
+def sums(lab: ln.Lab, script: str, args: str = "", ranks: int = 2):
+    """A script of the tests' as a PyTorch job whose sums a switch makes."""
+    fabric = ln.star(hosts=ranks, rate="40 Mb/s", delay="0.5 ms").program("*", "aggregate")
+    r = lab.run(fabric, ln.TorchJob(script, args=args.split(), ranks=ranks, allreduce="ina"))
+    lab.check("no-error", r["errors"], eq=0)
