@@ -1,11 +1,14 @@
-// Cost of one fragment in the engine's aggregation program, by number of values: a claim (the slot is
-// overwritten), an addition, and a swap of two jobs by priority; in one slot that stays in the caches, and
-// over the slots of a 5 MB pool in random order. Beside it what any program must do with as many bytes:
+// Cost of one fragment in the engine's aggregation program, by number of values: an addition under each
+// policy (every 63rd is a claim), and ESA's swap of two jobs by priority; in one slot that stays in the
+// caches, and over all slots of a 5 MB pool in random order. Beside it what any program must do with as many bytes:
 // copy them. The packet's payload is the sender's memory, as in a run, so the program copies it before it writes.
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "clock/random.hpp"
@@ -20,32 +23,40 @@ using namespace loomnet;
 
 constexpr std::size_t kPorts = 66;
 enum Visit : int { kAdd, kSwap };
+constexpr std::array kPolicies = {"switchml", "atp", "esa"};  // by aggregate_scheme
 
 class Bench {
  public:
-  Bench(int values, Visit visit, bool hot) : values_(static_cast<std::uint32_t>(values)), visit_(visit) {
+  Bench(int values, Visit visit, aggregate_scheme policy, bool hot)
+      : values_(static_cast<std::uint32_t>(values)), visit_(visit), policy_(policy), hot_(hot) {
     static const ProgramKind kind = aggregate_kind();
     program_ = kind.make(checked_settings(
         kind, kPorts, 1,
         {{"values", std::int64_t{values}},
+         {"policy", std::string(kPolicies[policy])},
          {"pool", hot ? std::int64_t{AGGREGATE_SLOT_BYTES(values_)} : std::int64_t{5'000'000}},
          {"downgrade", std::int64_t{7}}}));
     slots_ = program_->snapshot().layout.rows;
-    needs_ = program_->needs();
     AggregateBatch batch;
     batch.forward.generation = 1;
     for (std::uint16_t n = 1; n <= 2; ++n) {
       AggregateBatch::Job job;
       job.job = n;
+      job.scheme = policy;
       job.root = AGGREGATE_ROOT;
-      job.window = 1u << 20;
+      // SwitchML's slot follows from sequence and window: here all slots are one window's two sets.
+      job.window = policy == AGGREGATE_SWITCHML && !hot ? slots_ / 2 : 1u << 20;
       job.up = 0;
       for (unsigned w = 0; w < 64; ++w) job.children.push_back({static_cast<SwitchPort>(w + 1), 1ull << w});
       batch.jobs.push_back(job);
     }
     program_->set_tables(batch.pack());
     RandomStream random(1, 2, 3);
-    for (int i = 0; i < 4096; ++i) order_.push_back(random.below(slots_));
+    slots_ -= slots_ > 1 && slots_ % 2;
+    for (std::uint32_t i = 0; i < slots_; ++i) {
+      order_.push_back(i);
+      std::swap(order_[i], order_[random.below(i + 1)]);
+    }
     memory_.assign(values_ * 4, 1);
     packet_ = pool_.allocate();
     packet_->header_length = AGGREGATE_PAYLOAD_AT;
@@ -55,36 +66,33 @@ class Bench {
     ln_store_be16(h + 56, AGGREGATE_UDP_PORT);
     packet_->wire_length = AGGREGATE_PAYLOAD_AT + 4 * values_;
   }
-  // The next packet: worker by worker into a slot, or each job in turn with a higher priority.
-  void fill() {
+  // One visit of the next slot: worker by worker, or each job in turn with a higher priority.
+  void step() {
     aggregate_header header{};
-    header.version_scheme = AGGREGATE_VERSION << 4 | AGGREGATE_ESA;
+    header.version_scheme = static_cast<std::uint8_t>(AGGREGATE_VERSION << 4 | policy_);
     header.values = static_cast<std::uint16_t>(values_);
-    // Counters and not remainders of at_: a division would take as long as a tenth of the visit.
-    const bool passed = slots_ == 1 || ++place_ == order_.size();
-    if (place_ == order_.size()) place_ = 0;
-    header.index = static_cast<std::uint16_t>(order_[place_]);
-    ++at_;
+    const std::uint32_t slot = order_[at_ % order_.size()];
+    const std::uint64_t turn = at_ / order_.size();  // passes over all slots
+    header.index = static_cast<std::uint16_t>(slot);
+    unsigned worker = 0;
     if (visit_ == kAdd) {
       header.job = 1;
-      // In one slot 63 additions follow each claim, in many slots the passes over all of them do.
-      if (passed && ++worker_ == 63) worker_ = 0, sequence_ += 1u << 20;
-      header.sequence = sequence_;
+      worker = static_cast<unsigned>(turn % 63);
+      header.sequence = policy_ == AGGREGATE_SWITCHML && !hot_ ? static_cast<std::uint32_t>(turn / 63) * slots_ + slot
+                                                               : static_cast<std::uint32_t>(turn / 63) << 20;
       header.priority = 1;
     } else {
-      header.job = static_cast<std::uint16_t>(1 + at_ % 2);
-      header.sequence = static_cast<std::uint32_t>(at_);
-      header.priority = priority_ = static_cast<std::uint8_t>(priority_ == 255 ? 1 : priority_ + 1);
+      header.job = static_cast<std::uint16_t>(1 + turn % 2);
+      header.sequence = static_cast<std::uint32_t>(turn);
+      header.priority = static_cast<std::uint8_t>(1 + turn % 255);
     }
-    header.workers = 1ull << worker_;
+    header.workers = 1ull << worker;
+    ++at_;
     packet_->payload = {memory_.data(), 4 * values_, 0, PayloadKind::region};
     std::memcpy(packet_->header.data() + AGGREGATE_AT, &header, sizeof header);
-  }
-  void step() {
-    fill();
-    PacketView view(*packet_, pool_, needs_, scratch_);
+    PacketView view(*packet_, pool_, program_->needs(), scratch_);
     const Verdict verdict =
-        program_->ingress_view(view, {{static_cast<std::int64_t>(at_)}, static_cast<SwitchPort>(worker_ + 1)});
+        program_->ingress_view(view, {{static_cast<std::int64_t>(at_)}, static_cast<SwitchPort>(worker + 1)});
     if (verdict.leaves()) {
       benchmark::DoNotOptimize(view.apply());
       pool_.release_payload(*packet_);
@@ -105,39 +113,33 @@ class Bench {
   ViewScratch scratch_;
   std::uint32_t values_;
   Visit visit_;
+  aggregate_scheme policy_;
+  bool hot_;
   std::uint32_t slots_ = 0;
   std::unique_ptr<SwitchProgram> program_;
   std::vector<std::uint32_t> order_;
   std::vector<std::uint8_t> memory_;
   PacketPtr packet_;
   std::uint64_t at_ = 0;
-  std::size_t place_ = 0;       // in order_
-  unsigned worker_ = 0;
-  std::uint32_t sequence_ = 0;
-  std::uint8_t priority_ = 0;
-  ProgramNeeds needs_;
 };
 
-void visit(benchmark::State& state) {
-  Bench bench(static_cast<int>(state.range(0)), static_cast<Visit>(state.range(1)), state.range(2) != 0);
-  for (int i = 0; i < 10'000; ++i) bench.step();
+void run(benchmark::State& state, Visit visit, aggregate_scheme policy, bool hot) {
+  Bench bench(static_cast<int>(state.range(0)), visit, policy, hot);
+  for (int i = 0; i < 100'000; ++i) bench.step();
   for (auto _ : state) bench.step();
   state.counters["merged"] = bench.count("merge");
   state.counters["swapped"] = bench.count("preempt");
   state.counters["elements/s"] = benchmark::Counter(
       static_cast<double>(state.iterations() * state.range(0)), benchmark::Counter::kIsRate);
 }
-BENCHMARK(visit)->ArgNames({"values", "swap", "hot"})->ArgsProduct({{64, 128, 256}, {0, 1}, {1, 0}});
-
-// What of a visit above is the benchmark's own.
-void fill(benchmark::State& state) {
-  Bench bench(256, static_cast<Visit>(state.range(0)), state.range(1) != 0);
-  for (auto _ : state) {
-    bench.fill();
-    benchmark::ClobberMemory();
-  }
+void add(benchmark::State& state) {
+  run(state, kAdd, static_cast<aggregate_scheme>(state.range(1)), state.range(2) != 0);
 }
-BENCHMARK(fill)->ArgNames({"swap", "hot"})->ArgsProduct({{0, 1}, {1, 0}});
+void swap(benchmark::State& state) { run(state, kSwap, AGGREGATE_ESA, state.range(1) != 0); }
+BENCHMARK(add)
+    ->ArgNames({"values", "policy", "hot"})
+    ->ArgsProduct({{64, 128, 256}, {AGGREGATE_SWITCHML, AGGREGATE_ATP, AGGREGATE_ESA}, {1, 0}});
+BENCHMARK(swap)->ArgNames({"values", "hot"})->ArgsProduct({{64, 128, 256}, {1, 0}});
 
 void copy(benchmark::State& state) {
   const auto bytes = static_cast<std::size_t>(4 * state.range(0));
