@@ -36,9 +36,9 @@ HOST_INTERFACE = "host0"
 # Every host's first hop in every plane. Neighbours are permanent: a port that goes down loses
 # learned ones, and nothing in the fabric answers neighbour discovery.
 GATEWAY = "fe80::1"
-# Runs never see each other's management network, so all use the same one. It is of the addresses for
-# benchmarks (RFC 2544): if the machine's nameserver were in it, every look-up of a rank's would wait
-# for that address to answer.
+# Runs never see each other's management network, so all use the same one. Its addresses are those
+# for benchmarks (RFC 2544). If the machine's nameserver had one of them, each look-up of a rank's
+# would wait until that address had not answered.
 _MANAGEMENT = IPv4Network("198.18.0.0/16")
 
 
