@@ -60,6 +60,20 @@ std::string range_in_words(const OptionRule& rule) {
   return out.str();
 }
 
+std::string wanted(const OptionInfo& option) {
+  std::string words = option.type == "flag"   ? "True or False"
+                      : option.type == "real" ? "a number"
+                      : option.type == "text" ? "text"
+                      : option.type == "whole" ? "a whole number"
+                                               : "one of " + listed(option.choices);
+  if (!option.range.empty()) {
+    words += " (" + option.range + ")";
+  } else if (!option.unit.empty()) {
+    words += " of " + option.unit;
+  }
+  return words;
+}
+
 std::string listed(const std::vector<std::string>& names) {
   std::string all;
   for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;

@@ -81,6 +81,8 @@ OptionValue as_value(T value) {
 }
 
 std::string range_in_words(const OptionRule& rule);
+// What the option takes: "a whole number (1 to 3600 ps)".
+std::string wanted(const OptionInfo& option);
 // "a, b, c"
 std::string listed(const std::vector<std::string>& names);
 [[noreturn]] void refuse_option(std::string_view what, const std::string& why);
@@ -152,7 +154,7 @@ class OptionTable {
         continue;
       }
       try {
-        if (!row->set(options, value)) refuse_option(what, name + " has the wrong type");
+        if (!row->set(options, value)) refuse_option(what, name + " has the wrong type, which is " + wanted(row->info));
       } catch (const UnknownChoice&) {
         refuse_option(what, name + " must be one of " + listed(row->info.choices));
       }

@@ -308,6 +308,23 @@ def test_ranks_that_disagree_are_told_so(tmp_path: Path) -> None:
     assert "another rank runs another operation, or of another size or type" in logs
 
 
+def test_a_rank_that_leaves_early_is_named(tmp_path: Path) -> None:
+    """The others' packets go round for ever, so the network is never quiet."""
+    text = """
+        import os, torch, torch.distributed as dist
+        dist.init_process_group("gloo")
+        t = torch.ones(1000)
+        dist.all_reduce(t)
+        if dist.get_rank() == 1:
+            os._exit(0)
+        dist.all_reduce(t)
+    """
+    result = ln.run(fabric(), job(tmp_path, text=text, log=None), seed=3, directory=tmp_path)
+    assert result["errors"] == 1
+    assert "job rank 1 has exited" in next(tmp_path.rglob("0.log")).read_text()
+    assert "rank 1 had ended with status 0" in next(tmp_path.rglob("report.json")).read_text()
+
+
 def test_a_rank_that_is_killed_ends_the_others_with_its_name(tmp_path: Path) -> None:
     text = """
         import os, signal, torch, torch.distributed as dist

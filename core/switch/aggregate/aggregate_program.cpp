@@ -85,6 +85,12 @@ struct AggregateLogic {
                                   std::to_string(config.values));
     }
     config.slots = static_cast<ln_u32>(integer(s, "pool")) / AGGREGATE_SLOT_BYTES(config.values);
+    if (config.slots == 0 && integer(s, "pool") != 0) {
+      throw std::invalid_argument("switch program \"aggregate\": pool: " + std::to_string(integer(s, "pool")) +
+                                  " bytes are less than a slot, " +
+                                  std::to_string(AGGREGATE_SLOT_BYTES(config.values)) +
+                                  " for these values; 0: nothing is summed");
+    }
     config.policy = place(kPolicies, text(s, "policy"));
     const std::string& dealloc = text(s, "dealloc");
     constexpr std::array<aggregate_dealloc, 3> kUsual = {

@@ -36,9 +36,9 @@ const OptionTable<InaOptions>& InaOptions::table() {
         .add("first_sequence", &O::first_sequence,
              {.doc = "number of the job's first fragment", .least = 0, .most = 0x1p62})
         .add("rto_first", &O::rto_first,
-             {.unit = "ps", .doc = "timeout before a tensor's first result (ATP: 50 ms)", .least = 1, .most = kHour})
+             {.unit = "ps", .doc = "timeout before a tensor's first result (ATP: 50 ms)", .least = 1e6, .most = kHour})
         .add("rto_min", &O::rto_min,
-             {.unit = "ps", .doc = "least timeout (ATP: 0.2 ms; SwitchML: 10 ms)", .least = 1, .most = kHour})
+             {.unit = "ps", .doc = "least timeout (ATP: 0.2 ms; SwitchML: 10 ms)", .least = 1e6, .most = kHour})
         .add("rto_cap", &O::rto_cap,
              {.doc = "most of the first timeout that doubling reaches, as a multiple", .least = 1, .most = 1024})
         .add("rto_jitter", &O::rto_jitter,
@@ -65,7 +65,7 @@ const OptionTable<InaOptions>& InaOptions::table() {
              {.doc = "the reminder that a NAK goes with", .least = 1, .most = 1'000'000})
         .add("components", &O::components, {.doc = "the server keeps parts that overlap; off: one sum"})
         .add("switchml_timeout", &O::switchml_timeout,
-             {.unit = "ps", .doc = "SwitchML's timeout", .least = 1, .most = kHour})
+             {.unit = "ps", .doc = "SwitchML's timeout", .least = 1e6, .most = kHour})
         .add("switchml_threshold", &O::switchml_threshold,
              {.doc = "timeouts until SwitchML doubles its timeout", .least = 1, .most = 1e9});
     return t;

@@ -231,6 +231,8 @@ class VirtualTorch(Play):
             limit = max((self.ranks.bridges[rank].alarm_ps for rank in self.ranks.pids), default=0)
             if self.clock.ranks.raced_ps > self.raced_ps:
                 self.got_on()  # emulated time that went with the machine's clock proves nothing
+            elif self.give_up_gone():
+                self.got_on()  # timers of the network go on, so the ranks are never seen stuck
             elif not self.limit_ps and limit > now + LONGEST_POLL_PS:
                 self.limit_ps = limit  # the script chose to wait until then, and may go on after it
             else:
@@ -250,11 +252,7 @@ class VirtualTorch(Play):
 
     def unstick(self) -> bool:
         """Every rank waits and nothing is under way: whether anything may still come of it."""
-        # A rank that has left may be needed still: its peers give it up now, once.
-        state = (self.works, self.ranks.group and len(self.ranks.group.running))
-        if self.told_gone and self.stranded != state:
-            self.stranded = state
-            self.clock.ranks.strand()
+        if self.give_up_gone():
             return True
         # A thread that has never communicated may be about to.
         self.ask_stacks()
@@ -262,6 +260,15 @@ class VirtualTorch(Play):
                     if self.ranks.has_other_threads(rank)]
         self.clock.doubt(self.places, doubtful)
         return bool(doubtful)
+
+    def give_up_gone(self) -> bool:
+        """A rank that has left may be needed still: its peers give it up now, once."""
+        state = (self.works, self.ranks.group and len(self.ranks.group.running))
+        if not self.told_gone or self.stranded == state:
+            return False
+        self.stranded = state
+        self.clock.ranks.strand()
+        return True
 
     def everybody(self, head: str) -> str:
         """A message with every rank's operation and Python stack."""
