@@ -121,7 +121,8 @@ class Mix:
         rng.shuffle(models)
         arrivals = [0.0]
         while len(arrivals) < self.count:
-            arrivals.append(arrivals[-1] + rng.expovariate(1 / self.gap.seconds))
+            pause = rng.expovariate(1 / self.gap.seconds) if self.gap.count else 0.0
+            arrivals.append(arrivals[-1] + pause)
         return [(model, round(self.iterations * 4 ** rng.random()), at)
                 for model, at in zip(models, arrivals, strict=True)]
 

@@ -119,3 +119,11 @@ def test_what_it_cannot_run_is_one_line(tmp_path, values, line):
     with pytest.raises(ln.UsageError, match=line) as refused:
         go(tmp_path, **values)
     assert "\n" not in str(refused.value)
+
+
+def test_jobs_may_arrive_all_at_once(tmp_path):
+    report = go(tmp_path, gap="0 s", draws=1, systems="esa_atp")
+    assert value(report, "sum_errors") == 0
+    with open(tmp_path / "run" / "jct.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert rows and {float(row["arrival_s"]) for row in rows} == {0.0}

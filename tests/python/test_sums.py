@@ -168,6 +168,14 @@ def test_options_of_sums_may_stand_where_no_job_has_any(tmp_path):
         go(tmp_path / "b", star(), ln.AllReduce("10 kB"), ina={"qant": "fixed"})
 
 
+@pytest.mark.parametrize("size", ["1 B", "3 B"])
+def test_a_sum_of_less_than_one_value_is_refused(size):
+    with pytest.raises(ln.UsageError, match="size: switches sum values of 4 B"):
+        ln.AllReduce(size, allreduce="ina")
+    assert ln.AllReduce("4 B", allreduce="ina").size.bytes == 4
+    assert ln.AllReduce(size).allreduce == "ring"  # whose bytes are no values
+
+
 def test_jobs_without_sums_refuse_them():
     for job in (lambda: ln.AllToAll("1 MB", allreduce="ina"),
                 lambda: ln.AllReduce("1 MB", server="h0")):

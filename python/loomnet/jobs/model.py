@@ -320,6 +320,13 @@ class AllReduce(Collective):
     kind: ClassVar[str] = "all_reduce"
     sums: ClassVar[bool] = True
 
+    @model_validator(mode="after")
+    def _a_value_to_sum(self) -> AllReduce:
+        if self.allreduce == "ina" and self.size.bytes < 4:
+            raise UsageError('size: switches sum values of 4 B; with allreduce="ina" give 4 B or '
+                             "more")
+        return self
+
 
 class AllToAll(Collective):
     """Every rank sends `size`/ranks bytes to every other, `repeat` times."""
