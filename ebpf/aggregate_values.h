@@ -11,6 +11,14 @@ LN_INLINE ln_s32 aggregate_get(const ln_u8* payload, ln_u32 i) {
 LN_INLINE void aggregate_put(ln_u8* payload, ln_u32 i, ln_s32 value) {
   *(ln_raw32*)(payload + 4 * i) = (ln_u32)value;
 }
+/* What is only copied goes two values at a time: the kernel's machine has words of 64 bits. */
+typedef ln_u64 __attribute__((may_alias)) aggregate_pair;
+LN_INLINE ln_u64 aggregate_get_pair(const ln_u8* at, ln_u32 i) {
+  return *(const aggregate_pair*)(at + 8 * i);
+}
+LN_INLINE void aggregate_put_pair(ln_u8* at, ln_u32 i, ln_u64 pair) {
+  *(aggregate_pair*)(at + 8 * i) = pair;
+}
 #else
 LN_INLINE ln_s32 aggregate_get(const ln_u8* payload, ln_u32 i) {
   ln_s32 value;
@@ -19,6 +27,14 @@ LN_INLINE ln_s32 aggregate_get(const ln_u8* payload, ln_u32 i) {
 }
 LN_INLINE void aggregate_put(ln_u8* payload, ln_u32 i, ln_s32 value) {
   memcpy(payload + 4 * i, &value, sizeof value);
+}
+LN_INLINE ln_u64 aggregate_get_pair(const ln_u8* at, ln_u32 i) {
+  ln_u64 pair;
+  memcpy(&pair, at + 8 * i, sizeof pair);
+  return pair;
+}
+LN_INLINE void aggregate_put_pair(ln_u8* at, ln_u32 i, ln_u64 pair) {
+  memcpy(at + 8 * i, &pair, sizeof pair);
 }
 #endif
 
@@ -42,17 +58,18 @@ LN_INLINE ln_s32 aggregate_wrap(ln_s32 a, ln_s32 b) { return (ln_s32)((ln_u32)a 
 /* Returns not 0 if an addition left the range of an int32, with `saturate`. */
 LN_INLINE ln_u32 aggregate_loop(struct aggregate_slot* slot, ln_u8* payload, ln_u32 values,
                                 ln_u32 how, ln_u32 saturate) {
+  ln_u8* stored = (ln_u8*)slot->sum;
   ln_u32 i, left = 0;
   if (how == AGGREGATE_CLAIM_SUM) {
-    for (i = 0; i < values; i++) slot->sum[i] = aggregate_get(payload, i);
+    for (i = 0; i < values / 2; i++) aggregate_put_pair(stored, i, aggregate_get_pair(payload, i));
   } else if (how == AGGREGATE_SWAP) {
-    for (i = 0; i < values; i++) {
-      ln_s32 old = slot->sum[i];
-      slot->sum[i] = aggregate_get(payload, i);
-      aggregate_put(payload, i, old);
+    for (i = 0; i < values / 2; i++) {
+      ln_u64 old = aggregate_get_pair(stored, i);
+      aggregate_put_pair(stored, i, aggregate_get_pair(payload, i));
+      aggregate_put_pair(payload, i, old);
     }
   } else if (how == AGGREGATE_READ) {
-    for (i = 0; i < values; i++) aggregate_put(payload, i, slot->sum[i]);
+    for (i = 0; i < values / 2; i++) aggregate_put_pair(payload, i, aggregate_get_pair(stored, i));
   } else if (!saturate) {
     if (how == AGGREGATE_ADD) {
       for (i = 0; i < values; i++)
