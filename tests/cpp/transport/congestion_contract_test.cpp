@@ -265,7 +265,7 @@ TEST(Register, RefusesUnknownNamesMissingSignalsAndWrongOptions) {
   EXPECT_EQ(refusal("dctcp", {{"dctcp_g", 1.5}}, kTcp),
             "TcpOptions.dctcp_g: above 0, up to 1");
   EXPECT_EQ(refusal("dctcp", {{"dctcp_g", std::string("x")}}, kTcp),
-            "dctcp: dctcp_g has the wrong type");
+            "dctcp: dctcp_g has the wrong type, which is a number (above 0, up to 1)");
   EXPECT_EQ(refusal("bbr", {{"hystart", true}}, kTcp), "bbr: no option hystart");
   EXPECT_EQ(refusal("cubic", {{"hystart", false}}, kTcp), "accepted");
 }
