@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
+#include <tuple>
 
 namespace loomnet {
 namespace {
@@ -53,6 +54,10 @@ std::uint8_t SumPoster::exponent(std::uint64_t fragment, std::uint32_t member) c
 // fragment carries the exponent of the block `boots` fragments behind it.
 void SumPoster::fill(Tensor& t) {
   const std::uint64_t framing = shape_.exponents ? std::uint64_t{t.boots} + t.fragments : 0;
+  if (!spare_.empty()) {
+    std::tie(t.in, t.out) = std::move(spare_.back());
+    spare_.pop_back();
+  }
   t.in.resize(framing + t.bytes);
   t.out.assign(t.in.size(), 0xee);
   t.key = nic_.register_region(t.out.data(), 0, t.out.size(), job_);
@@ -137,7 +142,10 @@ std::optional<SumPoster::Ended> SumPoster::on_completion(const Completion& compl
   }
   if (t.open > 0) return std::nullopt;
   const Ended ended{t.id, t.status, payload_ && t.status == Status::ok ? wrong(t) : 0};
-  if (payload_) nic_.deregister(t.key);
+  if (payload_) {
+    nic_.deregister(t.key);
+    spare_.emplace_back(std::move(t.in), std::move(t.out));
+  }
   tensors_.pop_front();
   pump(now);
   return ended;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "nic/nic.hpp"
@@ -70,6 +71,8 @@ class SumPoster {
   bool payload_;
   std::uint32_t key_ = 0;        // lengths only: of memory that is not there
   std::deque<Tensor> tensors_;   // from the oldest that has not ended
+  // Memory of tensors that have ended: new pages for each would hold up a run on the wall clock.
+  std::vector<std::pair<std::vector<std::uint8_t>, std::vector<std::uint8_t>>> spare_;
 };
 
 }  // namespace loomnet

@@ -321,11 +321,13 @@ TEST_F(SummingRanks, ManySumsBesideOtherOperations) {
 
 TEST_F(SummingRanks, ASumThatNeverEndsTimesOutAndARankThatIsKilledEndsIt) {
   nic.set_stalled(true);
-  std::latch killed(1);  // a rank that has left before is not killed any more
+  // All have begun before one is killed, and that one has not left by itself.
+  std::latch begun(kWorld), killed(1);
   each([&](std::uint32_t r, rank::RankSession& session) {
     std::vector<float> x(1000, 1.0f);
     const auto work = session.start(1, sum(x), r == 0 ? kSecond / 10 : 60 * kSecond);
     ASSERT_FALSE(work->done) << "start() waits for nothing";
+    begun.arrive_and_wait();
     if (r == 1) nic.gone(2, rank::GoneReason::killed), killed.count_down();
     if (r == 2) killed.wait();
     if (r != 2) {
