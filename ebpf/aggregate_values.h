@@ -4,39 +4,12 @@
 
 #include "aggregate_abi.h"
 
-#if defined(__bpf__)
 LN_INLINE ln_s32 aggregate_get(const ln_u8* payload, ln_u32 i) {
   return (ln_s32)ln_raw_load32(payload + 4 * i);
 }
 LN_INLINE void aggregate_put(ln_u8* payload, ln_u32 i, ln_s32 value) {
-  *(ln_raw32*)(payload + 4 * i) = (ln_u32)value;
+  ln_raw_store32(payload + 4 * i, (ln_u32)value);
 }
-/* What is only copied goes two values at a time: the kernel's machine has words of 64 bits. */
-typedef ln_u64 __attribute__((may_alias)) aggregate_pair;
-LN_INLINE ln_u64 aggregate_get_pair(const ln_u8* at, ln_u32 i) {
-  return *(const aggregate_pair*)(at + 8 * i);
-}
-LN_INLINE void aggregate_put_pair(ln_u8* at, ln_u32 i, ln_u64 pair) {
-  *(aggregate_pair*)(at + 8 * i) = pair;
-}
-#else
-LN_INLINE ln_s32 aggregate_get(const ln_u8* payload, ln_u32 i) {
-  ln_s32 value;
-  memcpy(&value, payload + 4 * i, sizeof value);
-  return value;
-}
-LN_INLINE void aggregate_put(ln_u8* payload, ln_u32 i, ln_s32 value) {
-  memcpy(payload + 4 * i, &value, sizeof value);
-}
-LN_INLINE ln_u64 aggregate_get_pair(const ln_u8* at, ln_u32 i) {
-  ln_u64 pair;
-  memcpy(&pair, at + 8 * i, sizeof pair);
-  return pair;
-}
-LN_INLINE void aggregate_put_pair(ln_u8* at, ln_u32 i, ln_u64 pair) {
-  memcpy(at + 8 * i, &pair, sizeof pair);
-}
-#endif
 
 enum aggregate_how {
   AGGREGATE_CLAIM_SUM, /* slot = packet */
@@ -60,16 +33,17 @@ LN_INLINE ln_u32 aggregate_loop(struct aggregate_slot* slot, ln_u8* payload, ln_
                                 ln_u32 how, ln_u32 saturate) {
   ln_u8* stored = (ln_u8*)slot->sum;
   ln_u32 i, left = 0;
+  /* What is only copied goes two values at a time, because the kernel's machine has words of 64 bits. */
   if (how == AGGREGATE_CLAIM_SUM) {
-    for (i = 0; i < values / 2; i++) aggregate_put_pair(stored, i, aggregate_get_pair(payload, i));
+    for (i = 0; i < 4 * values; i += 8) ln_raw_store64(stored + i, ln_raw_load64(payload + i));
   } else if (how == AGGREGATE_SWAP) {
-    for (i = 0; i < values / 2; i++) {
-      ln_u64 old = aggregate_get_pair(stored, i);
-      aggregate_put_pair(stored, i, aggregate_get_pair(payload, i));
-      aggregate_put_pair(payload, i, old);
+    for (i = 0; i < 4 * values; i += 8) {
+      ln_u64 old = ln_raw_load64(stored + i);
+      ln_raw_store64(stored + i, ln_raw_load64(payload + i));
+      ln_raw_store64(payload + i, old);
     }
   } else if (how == AGGREGATE_READ) {
-    for (i = 0; i < values / 2; i++) aggregate_put_pair(payload, i, aggregate_get_pair(stored, i));
+    for (i = 0; i < 4 * values; i += 8) ln_raw_store64(payload + i, ln_raw_load64(stored + i));
   } else if (!saturate) {
     if (how == AGGREGATE_ADD) {
       for (i = 0; i < values; i++)

@@ -58,6 +58,7 @@ LN_INLINE ln_u16 ln_raw_load16(const ln_u8* p) { return *(const ln_raw16*)p; }
 LN_INLINE ln_u32 ln_raw_load32(const ln_u8* p) { return *(const ln_raw32*)p; }
 LN_INLINE ln_u64 ln_raw_load64(const ln_u8* p) { return *(const ln_raw64*)p; }
 LN_INLINE void ln_raw_store16(ln_u8* p, ln_u16 v) { *(ln_raw16*)p = v; }
+LN_INLINE void ln_raw_store32(ln_u8* p, ln_u32 v) { *(ln_raw32*)p = v; }
 LN_INLINE void ln_raw_store64(ln_u8* p, ln_u64 v) { *(ln_raw64*)p = v; }
 #else
 LN_INLINE ln_u16 ln_raw_load16(const ln_u8* p) {
@@ -76,6 +77,7 @@ LN_INLINE ln_u64 ln_raw_load64(const ln_u8* p) {
   return v;
 }
 LN_INLINE void ln_raw_store16(ln_u8* p, ln_u16 v) { memcpy(p, &v, sizeof v); }
+LN_INLINE void ln_raw_store32(ln_u8* p, ln_u32 v) { memcpy(p, &v, sizeof v); }
 LN_INLINE void ln_raw_store64(ln_u8* p, ln_u64 v) { memcpy(p, &v, sizeof v); }
 #endif
 

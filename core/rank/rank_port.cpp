@@ -98,13 +98,13 @@ Picoseconds posted_at(const Submission& s) {
 
 RankFault RankPort::check_sum(const Submission& s, RankWork& out) const {
   constexpr std::uint8_t none[sizeof s.reserved] = {};
-  // Floats only where the run has them: elsewhere nobody could add them.
+  // The transport refuses floats that no server can add by throwing, and a rank must not end the run so.
   const std::uint32_t most = kSumContinues | (memory_.geometry().sum_floats ? kSumFloats : 0u);
   const bool plain = s.peer == rank() && s.channel == 0 && (s.immediate & ~most) == 0 && s.ring_step == 0 &&
                      s.step_offset == 0 && s.step_bytes == 0 && s.loss_tolerance == 0 &&
                      std::ranges::equal(s.reserved, none);
-  if (s.immediate & kSumFloats && s.length == s.framing) return RankFault::bad_sum;
-  if (sums_.qp == 0 || !plain || !sum_sound(s, memory_.geometry().sum_values)) return RankFault::bad_sum;
+  const bool floats_of_none = s.immediate & kSumFloats && s.length == s.framing;
+  if (sums_.qp == 0 || !plain || floats_of_none || !sum_sound(s, memory_.geometry().sum_values)) return RankFault::bad_sum;
   const std::uint8_t* local = resolve_sum(s.local_offset, s.length);
   if (!local || !resolve_sum(s.remote_offset, s.length)) return RankFault::out_of_region;
   out.peer = s.peer;

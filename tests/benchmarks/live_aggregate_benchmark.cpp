@@ -1,7 +1,7 @@
 // Cost of one fragment in the kernel's aggregation program, by BPF_PROG_TEST_RUN: a claim, an addition, a
 // swap (ESA's) and a collision (not SwitchML's) in one slot, by policy and number of values, each the median
-// of many runs as the kernel times them. Beside them a fragment of another job, which goes by its address: what every packet pays, the
-// kernel's timer included. Root; the caches are warm, so a switch under load is slower.
+// of many runs as the kernel times them. Beside them a fragment of another job, which goes by its address: what
+// every packet pays, the kernel's timer included. Root; the caches are warm, so a switch under load is slower.
 #include <sched.h>
 
 #include <algorithm>

@@ -277,6 +277,40 @@ TEST(InaNetwork, ABlocksExponentIsTheLargestAndNotFiniteSpreads) {
   EXPECT_EQ(sum, other);
 }
 
+// Past the switch to the server, beside fragments that the switch sums.
+TEST(InaNetwork, FloatsAreAddedByTheServerAlone) {
+  Bed bed({.workers = 2});
+  bed.sum(1000);
+  const std::uint64_t claims = bed.counter("claim");
+  EXPECT_GT(claims, 0u);
+  std::vector<float> a(3 * kValues, 0.1f), b(a.size(), 1e20f), sum(a.size()), other(a.size());
+  for (unsigned w = 0; w < 2; ++w) {
+    Nic& nic = bed.network.nic(w);
+    const auto place = std::as_writable_bytes(std::span(w ? other : sum));
+    const std::uint32_t key = nic.register_region(reinterpret_cast<std::uint8_t*>(place.data()), 0, place.size());
+    nic.post(10, {.id = w, .local = reinterpret_cast<const std::uint8_t*>((w ? b : a).data()), .remote_key = key,
+                  .length = static_cast<std::uint32_t>(place.size()), .immediate = kSumFloats}, bed.network.now());
+  }
+  bed.network.run_until(bed.network.now() + milliseconds(5));
+  EXPECT_EQ(bed.completed(), 2u);
+  EXPECT_EQ(sum, std::vector<float>(a.size(), 0.1f + 1e20f));
+  EXPECT_EQ(sum, other);
+  EXPECT_EQ(bed.counter("claim"), claims);
+  EXPECT_EQ(bed.host_counter("as_floats"), 3u);
+}
+
+TEST(InaNetwork, FloatsThatNobodyCouldAddAreRefused) {
+  const std::vector<std::uint8_t> part(4 * kValues, 1);
+  const auto post = [&part](aggregate_scheme scheme, std::uint32_t framing) {
+    Bed bed({.scheme = scheme, .workers = 2});
+    bed.network.nic(0).post(10, {.id = 1, .local = part.data(), .remote_key = 1,
+                                 .length = static_cast<std::uint32_t>(part.size()), .immediate = kSumFloats,
+                                 .framing = framing}, {});
+  };
+  EXPECT_THROW(post(AGGREGATE_SWITCHML, 0), std::invalid_argument);
+  EXPECT_THROW(post(AGGREGATE_ESA, static_cast<std::uint32_t>(part.size())), std::invalid_argument);
+}
+
 TEST(InaNetwork, AResultWithoutARegionEndsInAnError) {
   Bed bed({.workers = 2});
   bed.expect(Status::remote_access_error);

@@ -24,7 +24,7 @@ using rank::Geometry;
 using rank::Memory;
 using rank::Submission;
 
-Geometry summing() {
+Geometry summing(bool floats = false) {
   Geometry g = testing::small();
   g.slots = 1;
   g.slot_payload = 64;
@@ -32,6 +32,7 @@ Geometry summing() {
   g.sum_slots = 2;
   g.sum_values = 64;
   g.sum_window = 8;  // requests of up to 2 fragments
+  if (floats) g.sum_scale = 1'000'000, g.sum_floats = 1;
   g.staging_bytes = StagingLayout(rank::staging_of(g)).total_bytes();
   return g;
 }
@@ -128,6 +129,35 @@ TEST_F(SumWire, FieldsThatASumLacks) {
     EXPECT_EQ(each.poll(batch), 0u);
     EXPECT_EQ(each.fault(), RankFault::bad_sum);
   }
+}
+TEST(RankSums, FloatsAreTakenWhereTheRunHasThem) {
+  for (const bool values : {true, false}) {
+    SCOPED_TRACE(values);
+    Memory own = Memory::create(summing(true));
+    const StagingLayout layout(rank::staging_of(summing(true)));
+    rank::WakeWord wake(own.engine_words().rank_wake);
+    RankPort port(own, wake);
+    port.bind_sum(30, 99);
+    rank::RingProducer<Submission> ring(own.ring_words(rank::kSubmissions), own.ring_entries(rank::kSubmissions), 8);
+    ASSERT_TRUE(ring.push({.id = 5, .local_offset = layout.sum_request(1), .remote_offset = layout.sum_result(1),
+                           .length = values ? 512u : 4u, .immediate = kSumContinues | kSumFloats,
+                           .framing = values ? 0u : 4u, .opcode = rank::kSumOpcode}));
+    ring.publish();
+    std::array<RankWork, 2> batch;
+    EXPECT_EQ(port.poll(batch), values ? 1u : 0u);
+    EXPECT_EQ(port.fault(), values ? RankFault::none : RankFault::bad_sum);
+    if (values) {
+      EXPECT_EQ(batch[0].request.immediate, kSumContinues | kSumFloats);
+    }
+  }
+}
+TEST(RankSums, FloatsNeedAScale) {
+  Geometry g = summing(true);
+  g.sum_scale = 0;
+  rank::Layout layout;
+  std::string_view why;
+  EXPECT_FALSE(rank::make_layout(g, layout, why));
+  EXPECT_EQ(why, "sum_floats");
 }
 TEST_F(SumWire, RequestInASlotOfWrites) {
   Submission s = sum();

@@ -285,6 +285,23 @@ TEST(AggregateProgram, ABootFragmentCarriesAnExponentAlone) {
   EXPECT_TRUE(s.out.values.empty());
 }
 
+TEST(AggregateProgram, FloatsPassWithoutASlot) {
+  for (const bool resend : {false, true}) {
+    Switch s({{"policy", "atp"}}, {job_of(kA, 2, AGGREGATE_ATP)});
+    s.scheme = AGGREGATE_ATP;
+    for (std::uint32_t worker = 0; worker < 2; ++worker) {
+      Fragment floats = test::data(AGGREGATE_ATP, kA, 0, worker, 3);
+      floats.header.flags = AGGREGATE_FLOATS;
+      if (resend) floats.header.type = AGGREGATE_RESEND;
+      EXPECT_EQ(s.give(floats, static_cast<SwitchPort>(worker + 1)), kUp);
+      EXPECT_EQ(s.out.values[0], 3);
+      EXPECT_EQ(s.out.header.workers, 1u << worker);
+    }
+    EXPECT_EQ(s.counter("claim"), 0u);
+    EXPECT_EQ(s.counter("upwards"), 2u);
+  }
+}
+
 struct SwitchMl : Switch {
   SwitchMl(unsigned workers, bool check, std::uint32_t window = 2)
       : Switch({{"policy", "switchml"}, {"generation_check", check}, {"pool", 4 * kSlot64}},

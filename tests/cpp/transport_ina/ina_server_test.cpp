@@ -112,8 +112,8 @@ TEST(InaServer, FloatsAreAddedInTheOrderOfTheWorkers) {
     const auto give = [&](std::uint64_t worker, float value, std::uint32_t type = AGGREGATE_DATA) {
       s.give(type, 0, worker, std::bit_cast<std::int32_t>(value), AGGREGATE_FLOATS | AGGREGATE_BYPASS);
     };
-    give(4, 1.0f);
     give(2, -3e38f);
+    give(4, 1.0f);
     s.give(AGGREGATE_DATA, 0, 1, 5);  // int32 for a fragment of floats
     EXPECT_EQ(s.count("drop_floats"), 1u);
     give(2, -3e38f, AGGREGATE_RESEND);

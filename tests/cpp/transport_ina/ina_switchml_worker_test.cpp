@@ -128,6 +128,7 @@ TEST(InaSwitchMlWorker, BelievesNothingElse) {
   add("drop_values", [](auto& h) { h.values = 1; });
   add("drop_short", [](auto&) {}, 128);
   add("drop_boot", [](auto& h) { h.flags = AGGREGATE_BOOT, h.values = 0; });
+  add("drop_floats", [](auto& h) { h.flags = AGGREGATE_FLOATS; });
   for (const std::uint32_t n : {1u, 9u, 0x80000000u, 0xffffffffu})
     add("drop_sequence", [=](auto& h) { h.sequence = n; });
   for (const Hostile& hostile : all) {

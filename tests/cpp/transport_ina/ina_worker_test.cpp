@@ -304,6 +304,7 @@ TEST(InaWorker, BelievesNothingElse) {
   add("drop_short", [](auto&) {}, 255);
   add("drop_short", [](auto&) {}, 0);
   add("drop_boot", [](auto& h) { h.flags = AGGREGATE_BOOT, h.values = 0; });
+  add("drop_floats", [](auto& h) { h.flags = AGGREGATE_FLOATS; });
   add("drop_index", [](auto& h) { h.next_index = 1000; });
   for (const std::uint32_t n : {2u, 100u, 0x7fffffffu, 0x80000000u, 0xffffffffu}) {
     add("drop_sequence", [=](auto& h) { h.sequence = n; });
