@@ -1,0 +1,163 @@
+// Flows of a fluid network: begin, end, routes. Rates are in max_min.cpp.
+#include "fluid/fluid_network.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <stdexcept>
+#include <string>
+
+namespace loomnet::fluid {
+
+LinkIndex FluidNetwork::add_link(BitsPerSecond rate) {
+  links_.emplace_back();
+  links_.back().rate = rate;
+  return static_cast<LinkIndex>(links_.size() - 1);
+}
+
+void FluidNetwork::set_rate(LinkIndex link, BitsPerSecond rate) {
+  Link& found = links_.at(link);
+  if (found.rate == rate) return;
+  found.rate = rate;
+  if (!found.members.empty()) soil(link);
+}
+
+void FluidNetwork::check(std::span<const LinkIndex> route) const {
+  if (route.empty() || route.size() > kMostHops) {
+    throw std::invalid_argument("fluid: a route has 1 to " + std::to_string(kMostHops) +
+                                " links, not " + std::to_string(route.size()));
+  }
+  for (std::size_t i = 0; i < route.size(); ++i) {
+    if (route[i] >= links_.size()) {
+      throw std::invalid_argument("fluid: no link " + std::to_string(route[i]));
+    }
+    if (std::find(route.begin(), route.begin() + static_cast<std::ptrdiff_t>(i), route[i]) !=
+        route.begin() + static_cast<std::ptrdiff_t>(i)) {
+      throw std::invalid_argument("fluid: link " + std::to_string(route[i]) +
+                                  " is twice on a route");
+    }
+  }
+}
+
+const FluidNetwork::Flow& FluidNetwork::at(FlowId flow) const {
+  if (!open(flow)) throw std::invalid_argument("fluid: the flow has ended");
+  return flows_[flow.slot];
+}
+
+FlowId FluidNetwork::start(std::span<const LinkIndex> route, std::uint64_t bytes,
+                           std::uint32_t weight, Sink& sink, std::uint64_t cookie) {
+  check(route);
+  if (bytes == 0) throw std::invalid_argument("fluid: a flow has at least one byte");
+  if (weight == 0) throw std::invalid_argument("fluid: a flow's weight is above 0");
+  std::uint32_t slot;
+  if (free_flows_.empty()) {
+    slot = static_cast<std::uint32_t>(flows_.size());
+    flows_.emplace_back();
+  } else {
+    slot = free_flows_.back();
+    free_flows_.pop_back();
+  }
+  Flow& flow = flows_[slot];
+  flow.rest = 8.0 * static_cast<double>(bytes);
+  flow.rate = 0;
+  flow.since = events_.now();
+  flow.end = flow.announced = kNever;
+  flow.weight = weight;
+  flow.open = true;
+  flow.sink = &sink;
+  flow.cookie = cookie;
+  ++open_;
+  attach(slot, route);
+  return {slot, flow.generation};
+}
+
+void FluidNetwork::attach(std::uint32_t slot, std::span<const LinkIndex> route) {
+  Flow& flow = flows_[slot];
+  flow.hops = static_cast<std::uint8_t>(route.size());
+  if (free_hops_.size() <= route.size()) free_hops_.resize(route.size() + 1);
+  std::vector<std::uint32_t>& spare = free_hops_[route.size()];
+  if (spare.empty()) {
+    flow.first_hop = static_cast<std::uint32_t>(hops_.size());
+    hops_.resize(hops_.size() + route.size());
+  } else {
+    flow.first_hop = spare.back();
+    spare.pop_back();
+  }
+  for (std::size_t i = 0; i < route.size(); ++i) {
+    const auto hop = flow.first_hop + static_cast<std::uint32_t>(i);
+    std::vector<Member>& members = links_[route[i]].members;
+    hops_[hop] = {route[i], static_cast<std::uint32_t>(members.size())};
+    members.push_back({slot, hop});
+    soil(route[i]);
+  }
+}
+
+void FluidNetwork::detach(std::uint32_t slot) {
+  const Flow& flow = flows_[slot];
+  for (const Hop& hop : hops(flow)) {
+    std::vector<Member>& members = links_[hop.link].members;
+    members[hop.place] = members.back();
+    hops_[members[hop.place].hop].place = hop.place;
+    members.pop_back();
+    if (!members.empty()) soil(hop.link);
+  }
+  free_hops_[flow.hops].push_back(flow.first_hop);
+}
+
+void FluidNetwork::remove(std::uint32_t slot) {
+  detach(slot);
+  Flow& flow = flows_[slot];
+  flow.open = false;
+  ++flow.generation;
+  free_flows_.push_back(slot);
+  --open_;
+}
+
+void FluidNetwork::reroute(FlowId flow, std::span<const LinkIndex> route) {
+  (void)at(flow);
+  check(route);
+  detach(flow.slot);
+  attach(flow.slot, route);
+}
+
+void FluidNetwork::stop(FlowId flow) {
+  (void)at(flow);
+  remove(flow.slot);
+}
+
+double FluidNetwork::left(FlowId flow) const {
+  const Flow& found = at(flow);
+  return std::max(found.rest - found.rate * (events_.now() - found.since).seconds(), 0.0) / 8;
+}
+
+void FluidNetwork::soil(LinkIndex link) {
+  if (links_[link].dirty) return;
+  links_[link].dirty = true;
+  dirty_.push_back(link);
+  expect_settle();
+}
+
+void FluidNetwork::expect_settle() {
+  if (settling_) return;
+  settling_ = true;
+  events_.schedule(events_.now(), id_, kSettle);
+}
+
+void FluidNetwork::finish(FlowId flow, Picoseconds now) {
+  Sink* const sink = flows_[flow.slot].sink;
+  const std::uint64_t cookie = flows_[flow.slot].cookie;
+  remove(flow.slot);
+  sink->finished(flow, cookie, now);
+}
+
+void FluidNetwork::on_event(std::uint64_t what, Picoseconds now) {
+  if (what == kSettle) return settle(now);
+  const FlowId flow{static_cast<std::uint32_t>(what), static_cast<std::uint32_t>(what >> 32)};
+  if (!open(flow) || flows_[flow.slot].end > now) return;
+  // Rates are computed in this event, after the calls of all sinks.
+  const bool scheduled = settling_;
+  settling_ = true;
+  finish(flow, now);
+  if (!scheduled) settle(now);
+}
+
+}  // namespace loomnet::fluid

@@ -1,0 +1,137 @@
+// Links shared by flows without packets: at every moment each flow has its weighted max-min fair rate,
+// and what changes is a flow's begin or end, its route, or a link's rate.
+//
+// Rates are computed again only for the flows that a change can reach: those joined to a changed link
+// by a chain of shared links. An event is scheduled for the first flow to end of each such part.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "clock/event_queue.hpp"
+
+namespace loomnet::fluid {
+
+using LinkIndex = std::uint32_t;
+
+// A flow; its number is given again once it has ended, with another generation.
+struct FlowId {
+  std::uint32_t slot = 0, generation = 0;
+  constexpr bool operator==(const FlowId&) const = default;
+};
+
+class FluidNetwork final : public EventHandler {
+ public:
+  class Sink {
+   public:
+    virtual ~Sink() = default;
+    // The last byte of the flow has left the last link. Flows may be started, stopped and rerouted in
+    // here; they have their rates once all calls of this moment have returned.
+    virtual void finished(FlowId flow, std::uint64_t cookie, Picoseconds now) = 0;
+  };
+  static constexpr std::size_t kMostHops = 255;
+
+  explicit FluidNetwork(EventQueue& events) : events_(events), id_(events.add(*this)) {}
+
+  // `rate`: of payload; 0: flows on the link stand still.
+  LinkIndex add_link(BitsPerSecond rate);
+  void set_rate(LinkIndex link, BitsPerSecond rate);
+  BitsPerSecond rate(LinkIndex link) const { return links_.at(link).rate; }
+
+  // A flow begins now. `route`: the links that it takes part in, each once, 1 to kMostHops; `bytes` above 0;
+  // `weight` above 0: its share of a full link is in proportion to it. Throws std::invalid_argument.
+  FlowId start(std::span<const LinkIndex> route, std::uint64_t bytes, std::uint32_t weight, Sink& sink,
+               std::uint64_t cookie);
+  // What is left of the flow takes these links from now on.
+  void reroute(FlowId flow, std::span<const LinkIndex> route);
+  // Ends the flow without a call of its sink.
+  void stop(FlowId flow);
+
+  bool open(FlowId flow) const {
+    return flow.slot < flows_.size() && flows_[flow.slot].generation == flow.generation &&
+           flows_[flow.slot].open;
+  }
+  // Bytes that have not left yet.
+  double left(FlowId flow) const;
+  // Bits per second, 0 for a flow that stands still. Of a flow begun in this event: 0.
+  double rate(FlowId flow) const { return at(flow).rate; }
+  std::size_t flows() const { return open_; }
+
+  struct Work {
+    std::uint64_t solved = 0;   // parts whose rates were computed
+    std::uint64_t visited = 0;  // flows in them
+  };
+  const Work& work() const { return work_; }
+
+  void on_event(std::uint64_t what, Picoseconds now) override;
+
+ private:
+  static constexpr std::uint64_t kSettle = ~0ull;
+  struct Hop {
+    LinkIndex link;
+    std::uint32_t place;  // in the link's members
+  };
+  struct Member {
+    std::uint32_t flow, hop;
+  };
+  struct Link {
+    BitsPerSecond rate;
+    std::uint32_t mark = 0;  // the round in which it was last met
+    bool dirty = false;
+    std::uint32_t waiting = 0;       // while rates are computed: flows that have none yet
+    std::uint64_t weight = 0;        // of these
+    double left = 0;                 // bits per second not given yet
+    std::vector<Member> members;
+  };
+  struct Flow {
+    double rest = 0, rate = 0;  // bits left at `since`, bits per second from then on
+    Picoseconds since{}, end = kNever;
+    Picoseconds announced = kNever;  // an event is scheduled for then
+    std::uint32_t first_hop = 0, weight = 1;
+    std::uint32_t generation = 0, mark = 0;
+    std::uint8_t hops = 0;
+    bool open = false, fixed = false;
+    Sink* sink = nullptr;
+    std::uint64_t cookie = 0;
+  };
+  struct Share {
+    double rate;  // for each unit of weight
+    LinkIndex link;
+  };
+
+  const Flow& at(FlowId flow) const;
+  std::span<Hop> hops(const Flow& flow) { return {&hops_[flow.first_hop], flow.hops}; }
+  void check(std::span<const LinkIndex> route) const;
+  void attach(std::uint32_t slot, std::span<const LinkIndex> route);
+  void detach(std::uint32_t slot);
+  void remove(std::uint32_t slot);
+  void soil(LinkIndex link);
+  void expect_settle();
+  void finish(FlowId flow, Picoseconds now);
+  void settle(Picoseconds now);
+  bool gather(LinkIndex from, Picoseconds now);
+  void fill(Picoseconds now);
+  void give(std::uint32_t slot, double rate, Picoseconds now);
+
+  EventQueue& events_;
+  ObjectId id_;
+  std::vector<Link> links_;
+  std::vector<Flow> flows_;
+  std::vector<std::uint32_t> free_flows_;
+  std::vector<Hop> hops_;
+  std::vector<std::vector<std::uint32_t>> free_hops_;  // first hops, by how many there are
+  std::vector<LinkIndex> dirty_;
+  bool settling_ = false;  // an event is scheduled, or under way, that computes rates
+  std::size_t open_ = 0;
+  std::uint32_t round_ = 0;
+  // Scratch of settle(): the part at hand.
+  std::vector<LinkIndex> part_links_;
+  std::vector<std::uint32_t> part_flows_;
+  std::vector<FlowId> ended_;  // flows of the part that end now
+  std::vector<Share> shares_;
+  Work work_;
+};
+
+}  // namespace loomnet::fluid
