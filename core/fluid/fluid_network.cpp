@@ -2,7 +2,7 @@
 #include "fluid/fluid_network.hpp"
 
 #include <algorithm>
-#include <cassert>
+#include <cmath>
 #include <stdexcept>
 #include <string>
 
@@ -17,8 +17,9 @@ LinkIndex FluidNetwork::add_link(BitsPerSecond rate) {
 void FluidNetwork::set_rate(LinkIndex link, BitsPerSecond rate) {
   Link& found = links_.at(link);
   if (found.rate == rate) return;
+  const auto less = static_cast<double>(std::min(found.rate.count, rate.count));
   found.rate = rate;
-  if (!found.members.empty()) soil(link);
+  if (!found.members.empty()) soil(link, less / static_cast<double>(found.weight));
 }
 
 void FluidNetwork::check(std::span<const LinkIndex> route) const {
@@ -58,7 +59,7 @@ FlowId FluidNetwork::start(std::span<const LinkIndex> route, std::uint64_t bytes
   }
   Flow& flow = flows_[slot];
   flow.rest = 8.0 * static_cast<double>(bytes);
-  flow.rate = 0;
+  flow.share = 0;
   flow.since = events_.now();
   flow.end = flow.announced = kNever;
   flow.weight = weight;
@@ -73,6 +74,8 @@ FlowId FluidNetwork::start(std::span<const LinkIndex> route, std::uint64_t bytes
 void FluidNetwork::attach(std::uint32_t slot, std::span<const LinkIndex> route) {
   Flow& flow = flows_[slot];
   flow.hops = static_cast<std::uint8_t>(route.size());
+  flow.fresh = true;
+  double least = HUGE_VAL;
   if (free_hops_.size() <= route.size()) free_hops_.resize(route.size() + 1);
   std::vector<std::uint32_t>& spare = free_hops_[route.size()];
   if (spare.empty()) {
@@ -87,8 +90,12 @@ void FluidNetwork::attach(std::uint32_t slot, std::span<const LinkIndex> route) 
     std::vector<Member>& members = links_[route[i]].members;
     hops_[hop] = {route[i], static_cast<std::uint32_t>(members.size())};
     members.push_back({slot, hop});
-    soil(route[i]);
+    Link& link = links_[route[i]];
+    link.weight += flow.weight;
+    // However the others share the link, the flow has no less than its part of an equal division.
+    least = std::min(least, static_cast<double>(link.rate.count) / static_cast<double>(link.weight));
   }
+  for (const LinkIndex link : route) soil(link, least);
 }
 
 void FluidNetwork::detach(std::uint32_t slot) {
@@ -98,7 +105,8 @@ void FluidNetwork::detach(std::uint32_t slot) {
     members[hop.place] = members.back();
     hops_[members[hop.place].hop].place = hop.place;
     members.pop_back();
-    if (!members.empty()) soil(hop.link);
+    links_[hop.link].weight -= flow.weight;
+    if (!members.empty() && !flow.fresh) soil(hop.link, flow.share);
   }
   free_hops_[flow.hops].push_back(flow.first_hop);
 }
@@ -126,38 +134,40 @@ void FluidNetwork::stop(FlowId flow) {
 
 double FluidNetwork::left(FlowId flow) const {
   const Flow& found = at(flow);
-  return std::max(found.rest - found.rate * (events_.now() - found.since).seconds(), 0.0) / 8;
+  return std::max(found.rest - found.rate() * (events_.now() - found.since).seconds(), 0.0) / 8;
 }
 
-void FluidNetwork::soil(LinkIndex link) {
+// Rates are computed after all other events of this moment that are scheduled by now: what ends or
+// begins together is one change.
+void FluidNetwork::soil(LinkIndex link, double share) {
+  if (dirty_.empty()) {
+    least_ = share;
+    events_.schedule(events_.now(), id_, kSettle);
+  }
+  least_ = std::min(least_, share);
   if (links_[link].dirty) return;
   links_[link].dirty = true;
   dirty_.push_back(link);
-  expect_settle();
 }
 
-void FluidNetwork::expect_settle() {
-  if (settling_) return;
-  settling_ = true;
-  events_.schedule(events_.now(), id_, kSettle);
-}
-
-void FluidNetwork::finish(FlowId flow, Picoseconds now) {
-  Sink* const sink = flows_[flow.slot].sink;
-  const std::uint64_t cookie = flows_[flow.slot].cookie;
-  remove(flow.slot);
-  sink->finished(flow, cookie, now);
+void FluidNetwork::announce(std::uint32_t slot) {
+  Flow& flow = flows_[slot];
+  flow.announced = flow.end;
+  if (flow.end == kNever) return;
+  events_.schedule(flow.end, id_, std::uint64_t{flow.generation} << 32 | slot);
 }
 
 void FluidNetwork::on_event(std::uint64_t what, Picoseconds now) {
   if (what == kSettle) return settle(now);
-  const FlowId flow{static_cast<std::uint32_t>(what), static_cast<std::uint32_t>(what >> 32)};
-  if (!open(flow) || flows_[flow.slot].end > now) return;
-  // Rates are computed in this event, after the calls of all sinks.
-  const bool scheduled = settling_;
-  settling_ = true;
-  finish(flow, now);
-  if (!scheduled) settle(now);
+  const FlowId id{static_cast<std::uint32_t>(what), static_cast<std::uint32_t>(what >> 32)};
+  if (!open(id)) return;
+  const Flow& flow = flows_[id.slot];
+  if (flow.announced > now) return;  // another event is pending
+  if (flow.end > now) return announce(id.slot);
+  Sink* const sink = flow.sink;
+  const std::uint64_t cookie = flow.cookie;
+  remove(id.slot);
+  sink->finished(id, cookie, now);
 }
 
 }  // namespace loomnet::fluid

@@ -1,8 +1,10 @@
 // Links shared by flows without packets: at every moment each flow has its weighted max-min fair rate,
 // and what changes is a flow's begin or end, its route, or a link's rate.
 //
-// Rates are computed again only for the flows that a change can reach: those joined to a changed link
-// by a chain of shared links. An event is scheduled for the first flow to end of each such part.
+// Rates are computed again only for the flows that a change can reach: those joined to a changed link by
+// a chain of shared links, and of these only flows that have no less than the change touches. A flow that
+// had the share s of its tightest link leaves all flows alone that have less than s: their own tightest
+// links are full without it.
 #pragma once
 
 #include <cstddef>
@@ -56,12 +58,12 @@ class FluidNetwork final : public EventHandler {
   // Bytes that have not left yet.
   double left(FlowId flow) const;
   // Bits per second, 0 for a flow that stands still. Of a flow begun in this event: 0.
-  double rate(FlowId flow) const { return at(flow).rate; }
+  double rate(FlowId flow) const { return at(flow).rate(); }
   std::size_t flows() const { return open_; }
 
   struct Work {
     std::uint64_t solved = 0;   // parts whose rates were computed
-    std::uint64_t visited = 0;  // flows in them
+    std::uint64_t visited = 0;  // flows that were given one
   };
   const Work& work() const { return work_; }
 
@@ -80,25 +82,32 @@ class FluidNetwork final : public EventHandler {
     BitsPerSecond rate;
     std::uint32_t mark = 0;  // the round in which it was last met
     bool dirty = false;
-    std::uint32_t waiting = 0;       // while rates are computed: flows that have none yet
-    std::uint64_t weight = 0;        // of these
-    double left = 0;                 // bits per second not given yet
+    std::uint64_t weight = 0;  // of its members
+    // While rates are computed: its place in the part, the weight of flows that have no rate yet, and
+    // the bits per second that these may have.
+    std::uint32_t part = 0;
+    std::uint64_t open = 0;
+    double left = 0;
     std::vector<Member> members;
   };
   struct Flow {
-    double rest = 0, rate = 0;  // bits left at `since`, bits per second from then on
+    double rest = 0;   // bits left at `since`
+    double share = 0;  // bits per second from then on for a unit of weight
     Picoseconds since{}, end = kNever;
-    Picoseconds announced = kNever;  // an event is scheduled for then
+    Picoseconds announced = kNever;  // an event is scheduled for then, which is no later than `end`
     std::uint32_t first_hop = 0, weight = 1;
     std::uint32_t generation = 0, mark = 0;
     std::uint8_t hops = 0;
-    bool open = false, fixed = false;
+    bool open = false;
+    bool fixed = false;  // while rates are computed: has its own
+    bool fresh = false;  // of this route: has never had a rate
     Sink* sink = nullptr;
     std::uint64_t cookie = 0;
+    double rate() const { return share * weight; }
   };
   struct Share {
-    double rate;  // for each unit of weight
-    LinkIndex link;
+    double rate;
+    std::uint32_t part;
   };
 
   const Flow& at(FlowId flow) const;
@@ -107,13 +116,13 @@ class FluidNetwork final : public EventHandler {
   void attach(std::uint32_t slot, std::span<const LinkIndex> route);
   void detach(std::uint32_t slot);
   void remove(std::uint32_t slot);
-  void soil(LinkIndex link);
-  void expect_settle();
-  void finish(FlowId flow, Picoseconds now);
+  void soil(LinkIndex link, double share);
   void settle(Picoseconds now);
-  bool gather(LinkIndex from, Picoseconds now);
+  void gather(LinkIndex from);
   void fill(Picoseconds now);
-  void give(std::uint32_t slot, double rate, Picoseconds now);
+  std::size_t fix(LinkIndex tight, Picoseconds now);
+  void give(std::uint32_t slot, double share, Picoseconds now);
+  void announce(std::uint32_t slot);
 
   EventQueue& events_;
   ObjectId id_;
@@ -123,14 +132,14 @@ class FluidNetwork final : public EventHandler {
   std::vector<Hop> hops_;
   std::vector<std::vector<std::uint32_t>> free_hops_;  // first hops, by how many there are
   std::vector<LinkIndex> dirty_;
-  bool settling_ = false;  // an event is scheduled, or under way, that computes rates
+  double least_ = 0;  // flows that have a smaller share than this are not touched by what made links dirty
   std::size_t open_ = 0;
   std::uint32_t round_ = 0;
   // Scratch of settle(): the part at hand.
   std::vector<LinkIndex> part_links_;
   std::vector<std::uint32_t> part_flows_;
-  std::vector<FlowId> ended_;  // flows of the part that end now
-  std::vector<Share> shares_;
+  std::vector<double> shares_;  // by place in the part: rate left for a unit of weight, HUGE_VAL: for none
+  std::vector<Share> heap_;
   Work work_;
 };
 

@@ -94,3 +94,5 @@ BENCHMARK_CAPTURE(all_to_all, circuits, true)->Args({16, 32})->Args({512, 4})->U
 
 }  // namespace
 }  // namespace loomnet::fluid
+
+BENCHMARK_MAIN();
