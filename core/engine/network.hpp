@@ -11,6 +11,7 @@
 
 #include "clock/event_queue.hpp"
 #include "engine/link_change.hpp"
+#include "engine/network_watcher.hpp"
 #include "engine/nodes/panel_node.hpp"
 #include "engine/nodes/shared.hpp"
 #include "engine/pause_watch.hpp"
@@ -72,6 +73,10 @@ class Network {
   // The panel patches these circuits now. A port that is patched to another one than before loses its
   // carrier, and has it again at once if there is light. Throws std::invalid_argument.
   void set_circuits(NodeId panel, std::vector<std::int32_t> circuits);
+  // Replaces a switch's tables now. Throws std::invalid_argument where the engine runs no program there.
+  void set_tables(NodeId node, std::shared_ptr<const TableBatch> tables);
+  // Is told of changes from now on; null: nobody is.
+  void set_watcher(NetworkWatcher* watcher) { watcher_ = watcher; }
 
   // --- packets from the kernel ------------------------------------------------------------------
   // A kernel-placed switch sent `packet` out of `port`. Timed by packet->ideal, not by now.
@@ -109,6 +114,8 @@ class Network {
   bool in_kernel(NodeId node) const { return nodes_.at(node).kernel; }
   HalfLink& half(LinkId link, bool forward) { return *links_.at(2 * link + (forward ? 0 : 1)); }
   HalfLink* egress(NodeId node, std::uint16_t port) { return nodes_.at(node).egress.at(port); }
+  // Where the link at this port ends.
+  Endpoint far_end(Endpoint end) const;
   std::size_t ports(NodeId node) const { return nodes_.at(node).egress.size(); }
   // Number of the half-link that leaves here, as watch() gives it: 2 * link, or one more backward.
   std::uint32_t egress_half(NodeId node, std::uint16_t port) const {
@@ -144,7 +151,6 @@ class Network {
   // Turns PFC on where `forward` ends, if its settings ask for it. Throws std::invalid_argument.
   void use_pfc(Endpoint to, const LinkConfig& forward, const LinkConfig& backward);
   void notify(Endpoint end, bool up, Picoseconds now);
-  Endpoint far_end(Endpoint end) const;
   // Light comes out of this port of a panel.
   bool lit(Endpoint panel);
   void set_carrier(Endpoint panel, bool up, Picoseconds now);  // of the host at a panel's port
@@ -161,6 +167,7 @@ class Network {
   bool watch_all_ = false;
   bool lookahead_forbidden_ = false;
   PauseWatch pause_watch_{*this};
+  NetworkWatcher* watcher_ = nullptr;
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<HalfLink>> links_;
   std::vector<std::pair<Endpoint, Endpoint>> ends_;

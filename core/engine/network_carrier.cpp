@@ -65,6 +65,7 @@ void Network::set_circuits(NodeId panel, std::vector<std::int32_t> circuits) {
     }
   }
   for (std::int32_t port = 0; port < ports; ++port) see_light(panel, port, now);
+  if (watcher_) watcher_->circuits_changed(panel);
 }
 
 }  // namespace loomnet

@@ -21,7 +21,7 @@ void PlannedChanges::add(Picoseconds at, NodeId node, std::shared_ptr<const Tabl
 void PlannedChanges::on_event(std::uint64_t row, Picoseconds) {
   Row& planned = rows_[row];
   if (planned.tables) {
-    network_.program(planned.node)->set_tables(std::move(planned.tables));
+    network_.set_tables(planned.node, std::move(planned.tables));
   } else {
     network_.apply(planned.change);
   }

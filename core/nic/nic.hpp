@@ -80,6 +80,11 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   void post(QpNumber qp, WorkRequest request, Picoseconds now);
   // A frame of the host's kernel wants out by `port`.
   void from_kernel(PlanePort port, PacketPtr packet, Picoseconds now);
+  // A transport of this NIC has something new that no call of the NIC has brought about.
+  void look(Picoseconds now) {
+    now_ = now;
+    settle(now);
+  }
   void set_port(PlanePort port, bool up, Picoseconds now);
   bool port_up(PlanePort port) const { return ports_.at(port).up; }
 

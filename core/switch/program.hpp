@@ -120,6 +120,12 @@ class SwitchProgram {
     (void)header, (void)frame_length, (void)ingress;
     return {};
   }
+  // What ingress would decide now about a frame that it forwards, without an edit or a count; drop where
+  // that depends on more than header and tables, or the program cannot say.
+  virtual Verdict peek(std::span<const std::uint8_t> header, SwitchPort ingress) {
+    (void)header, (void)ingress;
+    return {};
+  }
   // The egress hook of the half-link with this number, which leaves by `port`; null: none. `seed` is
   // the half-link's own.
   virtual std::unique_ptr<EgressHook> make_egress(std::uint32_t half, SwitchPort port,

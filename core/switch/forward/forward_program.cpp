@@ -52,10 +52,7 @@ Verdict ForwardProgram::ingress(std::span<std::uint8_t> header, std::uint32_t fr
           meta.ingress >= ports() ? FORWARD_DROP_UNKNOWN_INGRESS : FORWARD_DROP_NO_TABLES);
       return Verdict::of(verdict);
     }
-    if (!tables_) {
-      tables_ = std::make_unique<const LookupTables>(*batch_);
-      batch_.reset();
-    }
+    make_tables();
   }
   ln_count(counters->data(), FORWARD_RECEIVED);
   const std::size_t bytes = std::min<std::size_t>(header.size(), frame_length);
@@ -73,6 +70,18 @@ Verdict ForwardProgram::foresee(std::span<const std::uint8_t> header, std::uint3
   const ln_verdict verdict =
       forward_peek(opaque(), &config_, header.data(), header.data() + header.size());
   return Verdict::of(verdict);
+}
+
+Verdict ForwardProgram::peek(std::span<const std::uint8_t> header, SwitchPort ingress) {
+  if (generation_ == 0) return {};
+  make_tables();
+  return foresee(header, static_cast<std::uint32_t>(header.size()), ingress);
+}
+
+void ForwardProgram::make_tables() {
+  if (tables_) return;
+  tables_ = std::make_unique<const LookupTables>(*batch_);
+  batch_.reset();
 }
 
 void ForwardProgram::set_tables(std::shared_ptr<const TableBatch> batch) {

@@ -30,6 +30,7 @@ class ForwardProgram final : public SwitchProgram {
                   const SwitchMeta& meta) override;
   Verdict foresee(std::span<const std::uint8_t> header, std::uint32_t frame_length,
                   SwitchPort ingress) const override;
+  Verdict peek(std::span<const std::uint8_t> header, SwitchPort ingress) override;
   void set_tables(std::shared_ptr<const TableBatch> batch) override;
   std::uint32_t generation() const override { return generation_; }
   void reset() override;
@@ -43,6 +44,7 @@ class ForwardProgram final : public SwitchProgram {
   // The counters of forwarded packets come first and share a cache line.
   struct alignas(64) Row : std::array<std::uint64_t, FORWARD_COUNTER_COUNT> {};
   Row& row(std::size_t ingress);
+  void make_tables();
   ln_tables* opaque() const;  // tables_, as forward.h names them
 
   forward_config config_{};

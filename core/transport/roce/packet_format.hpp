@@ -8,6 +8,7 @@
 #include "packet/ipv6.hpp"
 #include "packet/packet.hpp"
 #include "packet/rdma.hpp"
+#include "transport/flow_front.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet::roce {
@@ -40,8 +41,7 @@ constexpr RcOpcode write_opcode(bool first, bool last, bool immediate) {
   return first ? RcOpcode::write_first : RcOpcode::write_middle;
 }
 
-// Ethernet, IPv6 and UDP: the same for every packet of a queue pair but for three fields.
-inline constexpr std::size_t kFrontBytes = 14 + 40 + 8;
+inline constexpr std::size_t kFrontBytes = kFlowFrontBytes;
 
 enum class Flaw : std::uint8_t {
   none,

@@ -31,7 +31,7 @@ struct RoceTransport::QueuePair {
   Responder responder;
   std::unique_ptr<Regulator> regulator;                 // null without a congestion control
   Picoseconds cnp_due{};                                // the next CNP no sooner
-  std::array<std::uint8_t, kFrontBytes> front{};  // lengths and class are set per packet
+  FlowFront front{};  // lengths and class are set per packet
 };
 
 template <auto kNext, auto kWaits>

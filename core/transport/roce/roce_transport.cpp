@@ -15,7 +15,6 @@
 namespace loomnet::roce {
 namespace {
 
-constexpr std::uint64_t kRoutePurpose = 0x726f757465;  // "route"
 
 std::uint64_t window_packets(const RoceOptions& o) {
   if (o.in_flight_limit == 0) return kMaxOutstandingPsns;
@@ -90,25 +89,9 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
   connections_.push_back(std::move(c));
 }
 
-// Entropy for ECMP as Linux derives it: a flow label per queue pair, folded into a source port of the
-// dynamic range (RFC 6335). Each change of paths draws another.
 void RoceTransport::address(QueuePair& qp, std::uint8_t part) {
   const Connection& c = *qp.connection;
-  std::uint64_t hash = hash_key(c.source, c.destination, std::uint64_t{c.local} << 8 | part);
-  if (c.rerouted > 0) hash = hash_key(hash, c.rerouted, kRoutePurpose);
-  Ipv6Header ip;
-  ip.flow_label = hash & 0xfffff;
-  ip.next_header = kNextHeaderUdp;
-  ip.source = c.local_address;
-  ip.destination = c.remote_address;
-  UdpHeader udp;
-  udp.source_port = static_cast<std::uint16_t>(
-      ((ip.flow_label & 0x3fff) ^ (ip.flow_label & 0xfc000) >> 14) | 0xc000);
-  udp.destination_port = kUdpPortRoceV2;
-  ByteWriter out(qp.front);
-  EthernetHeader{}.serialize(out);
-  ip.serialize(out);
-  udp.serialize(out);
+  qp.front = flow_front({c.source, c.destination, c.local, part, c.rerouted}, kUdpPortRoceV2);
 }
 
 void RoceTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds now) {

@@ -1,0 +1,248 @@
+#include "fluid/fluid_transport.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "packet/rdma.hpp"
+
+namespace loomnet::fluid {
+namespace {
+constexpr std::size_t kPartBits = 8;  // of a flow's cookie; above them the queue pair's index
+}
+
+FluidTransport::FluidTransport(FluidFabric& fabric, NodeId node, TransportSink& sink, std::string name,
+                               const Frames& frames)
+    : fabric_(fabric), node_(node), sink_(sink), name_(std::move(name)), frames_(frames) {
+  if (frames.payload == 0) throw std::invalid_argument("fluid: frames carry at least one byte");
+}
+
+void FluidTransport::connect(const QpConfig& config, Picoseconds) {
+  const auto refuse = [](const char* what) { throw std::invalid_argument(what); };
+  if (config.local < 2 || config.local > kMask24) refuse("QpConfig.local: a number in 2 to 2^24-1");
+  if (config.remote < 2 || config.remote > kMask24) refuse("QpConfig.remote: a number in 2 to 2^24-1");
+  if (config.planes.empty() || config.planes.size() > kMaxPlanes) refuse("QpConfig.planes: 1 to 8");
+  if (config.group) refuse("QpConfig.group: fluid transfers are between two hosts");
+  if (by_number_.contains(config.local)) refuse("QpConfig.local: queue pair exists already");
+  auto qp = std::make_unique<QueuePair>();
+  qp->local = config.local;
+  qp->remote = config.remote;
+  qp->destination = config.destination;
+  qp->planes = config.planes;
+  make_parts(*qp);
+  by_number_.add(config.local, static_cast<std::uint32_t>(queue_pairs_.size()));
+  queue_pairs_.push_back(std::move(qp));
+}
+
+void FluidTransport::make_parts(QueuePair& qp) {
+  qp.parts.clear();
+  for (PlanePort port = 0; port < qp.planes.size(); ++port) {
+    if (qp.planes[port].uplinks.empty()) continue;
+    qp.parts.emplace_back();
+    qp.parts.back().port = port;
+  }
+}
+
+void FluidTransport::on_post(QpNumber number, const WorkRequest& request, Picoseconds now) {
+  const std::uint32_t index = by_number_.find(number);
+  if (index == NumberIndex::kAbsent || queue_pairs_[index]->failed) {
+    ++failed_;
+    return sink_.complete({number, Status::flushed, request.id, request.length});
+  }
+  ++open_;
+  queue_pairs_[index]->writes.push_back(request);
+  begin(index, now);
+}
+
+// Begins the next write, if none flows. A write without a path waits until on_paths brings one.
+void FluidTransport::begin(std::uint32_t index, Picoseconds now) {
+  QueuePair& qp = *queue_pairs_[index];
+  if (qp.parts_open > 0 || qp.failed || qp.sending >= qp.writes.size() || qp.parts.empty()) return;
+  qp.arrives = now;
+  divide(index, qp.interrupted > 0 ? qp.interrupted
+                                   : frames_.wire_bytes(qp.writes[qp.sending].length));
+}
+
+// Cuts bytes of the write into equal parts.
+void FluidTransport::divide(std::uint32_t index, std::uint64_t bytes) {
+  QueuePair& qp = *queue_pairs_[index];
+  const std::uint64_t count = std::min<std::uint64_t>(qp.parts.size(), bytes);
+  qp.interrupted = 0;
+  qp.parts_open = count;
+  for (std::size_t i = 0; i < count; ++i) {
+    qp.parts[i].left = bytes / count + (i < bytes % count);
+    flow(index, i);
+  }
+}
+
+// Starts what is left of a part, if its route is whole.
+void FluidTransport::flow(std::uint32_t index, std::size_t number) {
+  QueuePair& qp = *queue_pairs_[index];
+  Part& part = qp.parts[number];
+  if (!part.known) {
+    const FlowFront front = flow_front(
+        {fabric_.network().nic(node_).host(), qp.destination, qp.local,
+         static_cast<std::uint8_t>(number), qp.rerouted}, kUdpPortRoceV2);
+    part.route = fabric_.route(node_, part.port, qp.destination, front, frames_);
+    part.known = true;
+  }
+  if (!part.route.whole || part.left == 0) return;
+  part.flow = fabric_.links().start(part.route.links, part.left, 1, *this,
+                                    std::uint64_t{index} << kPartBits | number);
+  part.flowing = true;
+  part.left = 0;
+}
+
+void FluidTransport::finished(FlowId, std::uint64_t cookie, Picoseconds now) {
+  const auto index = static_cast<std::uint32_t>(cookie >> kPartBits);
+  Part& part = queue_pairs_[index]->parts[cookie & ((1u << kPartBits) - 1)];
+  part.flowing = false;
+  part_left(index, part, now);
+}
+
+// The last byte of the write's part has left its first link.
+void FluidTransport::part_left(std::uint32_t index, Part& part, Picoseconds now) {
+  QueuePair& qp = *queue_pairs_[index];
+  qp.arrives = std::max(qp.arrives, now + part.route.latency);
+  if (--qp.parts_open > 0) return;
+  const WorkRequest& write = qp.writes[qp.sending++];
+  FluidTransport* const far = fabric_.transport_of(qp.destination, name_);
+  if (!far || !far->by_number_.contains(qp.remote)) {
+    Due due{qp.arrives, 0, index, nullptr, write, 0, Status::remote_operational};
+    expect(due);
+  } else {
+    far->expect({qp.arrives, 0, index, this, write, qp.remote, Status::ok});
+    fabric_.network().nic(far->node_).look(now);
+  }
+  begin(index, now);
+  fabric_.network().nic(node_).look(now);
+}
+
+void FluidTransport::expect(Due due) {
+  due.order = order_++;
+  due_.push_back(due);
+  std::push_heap(due_.begin(), due_.end());
+}
+
+void FluidTransport::on_deadline(Picoseconds now) {
+  while (!due_.empty() && due_.front().at <= now) {
+    std::pop_heap(due_.begin(), due_.end());
+    const Due due = due_.back();
+    due_.pop_back();
+    if (due.from) {
+      arrive(due);
+    } else {
+      answer(due);
+    }
+  }
+}
+
+// A write of `due.from` is here whole. Its sender hears so as much later as the bytes took from there.
+void FluidTransport::arrive(const Due& due) {
+  const WorkRequest& write = due.write;
+  QueuePair& qp = *due.from->queue_pairs_[due.index];
+  Payload payload;
+  payload.length = write.length;
+  if (write.local && write.length > 0) {
+    payload.data = write.local;
+    payload.kind = PayloadKind::region;
+  }
+  Status status = qp.failed ? Status::flushed : Status::ok;
+  if (status == Status::ok &&
+      !sink_.place(due.qp, write.remote_key, write.remote_address, payload)) {
+    ++access_errors_;
+    status = Status::remote_access_error;
+  }
+  if (status == Status::ok) {
+    bytes_ += write.length;
+    if (write.opcode == Opcode::write_with_immediate) {
+      sink_.arrived({due.qp, write.immediate, write.length, write.remote_address});
+    }
+  }
+  const Picoseconds back = qp.parts.empty() ? Picoseconds{} : qp.parts.front().route.latency;
+  due.from->expect({due.at + back, 0, due.index, nullptr, {}, 0, status});
+  fabric_.network().nic(due.from->node_).look(due.at);
+}
+
+void FluidTransport::answer(const Due& due) {
+  QueuePair& qp = *queue_pairs_[due.index];
+  if (qp.failed) return;  // its writes are back already
+  complete(qp, due.status);
+  --qp.sending;
+  if (due.status == Status::ok) return;
+  qp.failed = true;
+  for (Part& part : qp.parts) {
+    if (part.flowing) fabric_.links().stop(part.flow);
+    part.flowing = false;
+    part.left = 0;
+  }
+  qp.parts_open = 0;
+  while (!qp.writes.empty()) complete(qp, Status::flushed);
+}
+
+void FluidTransport::complete(QueuePair& qp, Status status) {
+  const WorkRequest& write = qp.writes.front();
+  sink_.complete({qp.local, status, write.id, write.length});
+  ++(status == Status::ok ? writes_ : failed_);
+  --open_;
+  qp.writes.pop_front();
+}
+
+void FluidTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds now) {
+  const std::uint32_t index = by_number_.find(number);
+  if (index == NumberIndex::kAbsent) throw std::invalid_argument("QpConfig.local: no such queue pair");
+  QueuePair& qp = *queue_pairs_[index];
+  if (planes.size() != qp.planes.size()) {
+    throw std::invalid_argument("QpConfig.planes: as many as before");
+  }
+  // What is left of the write that flows is cut anew into parts for the ports that there are now.
+  std::uint64_t left = qp.interrupted;
+  for (Part& part : qp.parts) {
+    left += part.left;
+    if (!part.flowing) continue;
+    left += static_cast<std::uint64_t>(fabric_.links().left(part.flow)) + 1;
+    fabric_.links().stop(part.flow);
+  }
+  qp.planes = std::move(planes);
+  ++qp.rerouted;
+  make_parts(qp);
+  qp.parts_open = 0;
+  qp.interrupted = left;
+  if (left == 0 || qp.parts.empty()) return begin(index, now);
+  divide(index, left);
+}
+
+void FluidTransport::find_routes() {
+  for (std::uint32_t index = 0; index < queue_pairs_.size(); ++index) find_routes(index, nullptr);
+}
+
+void FluidTransport::find_routes(PlanePort port) {
+  for (std::uint32_t index = 0; index < queue_pairs_.size(); ++index) find_routes(index, &port);
+}
+
+void FluidTransport::find_routes(std::uint32_t index, const PlanePort* port) {
+  QueuePair& qp = *queue_pairs_[index];
+  for (std::size_t number = 0; number < qp.parts.size(); ++number) {
+    Part& part = qp.parts[number];
+    if (port && part.port != *port) continue;
+    part.known = false;
+    if (part.flowing) {
+      part.left = std::max<std::uint64_t>(
+          static_cast<std::uint64_t>(fabric_.links().left(part.flow)), 1);
+      fabric_.links().stop(part.flow);
+      part.flowing = false;
+    }
+    if (part.left > 0) flow(index, number);
+  }
+}
+
+void FluidTransport::counters(std::vector<TransportCounter>& out) const {
+  const TransportCounter all[] = {
+      {"fluid_writes", writes_},
+      {"fluid_bytes", bytes_},
+      {"fluid_failed", failed_},
+      {"fluid_access_errors", access_errors_},
+  };
+  out.insert(out.end(), std::begin(all), std::end(all));
+}
+
+}  // namespace loomnet::fluid

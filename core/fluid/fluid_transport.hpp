@@ -1,0 +1,98 @@
+// A NIC's transfers as fluid flows. A queue pair's requests follow one another; each is cut into equal parts,
+// one for each port of the NIC by which the queue pair has a path.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fluid/fluid_fabric.hpp"
+#include "transport/number_index.hpp"
+#include "transport/transport.hpp"
+
+namespace loomnet::fluid {
+
+class FluidTransport final : public Transport, private FluidNetwork::Sink {
+ public:
+  FluidTransport(FluidFabric& fabric, NodeId node, TransportSink& sink, std::string name,
+                 const Frames& frames);
+
+  std::string_view name() const override { return name_; }
+  void connect(const QpConfig& config, Picoseconds now) override;
+  void on_post(QpNumber qp, const WorkRequest& request, Picoseconds now) override;
+  void on_packet(PlanePort, PacketPtr, Picoseconds) override {}  // never called: there are none
+  void on_port(PlanePort, bool, Picoseconds) override {}         // a link without carrier has no rate
+  void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
+  void on_deadline(Picoseconds now) override;
+  Pulled pull(PlanePort, QueueClass, Picoseconds) override { return Pulled::idle(); }
+  Picoseconds next_deadline() const override { return due_.empty() ? kNever : due_.front().at; }
+  bool outstanding() const override { return open_ > 0; }
+  void counters(std::vector<TransportCounter>& out) const override;
+
+  // The network has changed: looks for the routes of all queue pairs, or of those that have this port.
+  void find_routes();
+  void find_routes(PlanePort port);
+
+ private:
+  struct Part {
+    PlanePort port = 0;
+    bool known = false;    // `route` is the network's present one
+    bool flowing = false;
+    Route route;
+    FlowId flow;
+    std::uint64_t left = 0;  // bytes on the wire that wait for a whole route; only while not flowing
+
+  };
+  struct QueuePair {
+    QpNumber local = 0, remote = 0;
+    HostId destination = 0;
+    std::uint32_t rerouted = 0;
+    bool failed = false;
+    std::vector<Part> parts;         // one for each port with a path
+    std::vector<PlanePaths> planes;
+    std::deque<WorkRequest> writes;  // not completed, in order
+    std::size_t sending = 0;         // index of the write that flows now
+    std::size_t parts_open = 0;      // of it; 0: none flows
+    std::uint64_t interrupted = 0;   // bytes on the wire of that write that wait for a port with a path
+    Picoseconds arrives{};           // its last byte, as far as parts have left
+  };
+  // What happens at this NIC later: a write's bytes are in place, or its sender hears so.
+  struct Due {
+    Picoseconds at{};
+    std::uint64_t order = 0;
+    std::uint32_t index = 0;  // arrival: of the sender's queue pair; else of our own
+    FluidTransport* from = nullptr;  // null: an answer to our own queue pair
+    WorkRequest write;
+    QpNumber qp = 0;  // arrival: here
+    Status status = Status::ok;
+    bool operator<(const Due& other) const {  // a heap with the earliest on top
+      return at > other.at || (at == other.at && order > other.order);
+    }
+  };
+  void finished(FlowId flow, std::uint64_t cookie, Picoseconds now) override;
+  void make_parts(QueuePair& qp);
+  void begin(std::uint32_t index, Picoseconds now);
+  void divide(std::uint32_t index, std::uint64_t bytes);
+  void flow(std::uint32_t index, std::size_t part);
+  void part_left(std::uint32_t index, Part& part, Picoseconds now);
+  void find_routes(std::uint32_t index, const PlanePort* port);
+  void expect(Due due);
+  void arrive(const Due& due);
+  void answer(const Due& due);
+  void complete(QueuePair& qp, Status status);
+
+  FluidFabric& fabric_;
+  NodeId node_;
+  TransportSink& sink_;
+  std::string name_;
+  Frames frames_;
+  std::vector<std::unique_ptr<QueuePair>> queue_pairs_;
+  NumberIndex by_number_;
+  std::vector<Due> due_;
+  std::uint64_t order_ = 0;
+  std::size_t open_ = 0;
+  std::uint64_t writes_ = 0, bytes_ = 0, failed_ = 0, access_errors_ = 0;
+};
+
+}  // namespace loomnet::fluid
