@@ -13,6 +13,7 @@ PYBIND11_MODULE(_core, m) {
   bind_network(m);
   bind_traffic(m);
   bind_model_traffic(m);
+  bind_fluid(m);
   bind_rank_bridge(m);
   bind_recorder(m);
 #ifdef LOOMNET_HAVE_LIVE

@@ -86,6 +86,7 @@ Route FluidFabric::route(NodeId host, PlanePort port, HostId destination, const 
 
 void FluidFabric::link_changed(LinkId link) {
   for (const std::uint32_t half : {2 * link, 2 * link + 1}) take_rate(half);
+  for (FluidTransport* each : transports_) each->forget_routes();  // its delay may be another
   const auto [a, b] = network_.ends(link);
   // A link at a panel is part of whole routes or of none.
   if (network_.panel(a.node)) circuits_changed(a.node);

@@ -219,6 +219,12 @@ void FluidTransport::find_routes(PlanePort port) {
   for (std::uint32_t index = 0; index < queue_pairs_.size(); ++index) find_routes(index, &port);
 }
 
+void FluidTransport::forget_routes() {
+  for (const auto& qp : queue_pairs_) {
+    for (Part& part : qp->parts) part.known = false;
+  }
+}
+
 void FluidTransport::find_routes(std::uint32_t index, const PlanePort* port) {
   QueuePair& qp = *queue_pairs_[index];
   for (std::size_t number = 0; number < qp.parts.size(); ++number) {

@@ -33,6 +33,8 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
   // The network has changed: looks for the routes of all queue pairs, or of those that have this port.
   void find_routes();
   void find_routes(PlanePort port);
+  // Routes are looked for again when their next flows begin.
+  void forget_routes();
 
  private:
   struct Part {

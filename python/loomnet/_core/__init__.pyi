@@ -25,6 +25,7 @@ __all__: list[str] = [
     "DATA_TYPES",
     "FlowProbe",
     "FlowTraffic",
+    "FluidFabric",
     "GraphTraffic",
     "LinkConfig",
     "LiveRun",
@@ -779,6 +780,25 @@ class ModelTraffic:
     def start(self) -> None: ...
     @property
     def done(self) -> bool: ...
+
+class FluidFabric:
+    """
+    A network whose transfers are flows that share links max-min; made when all its links are there. There are no packets.
+    """
+
+    def __init__(self, network: Network) -> None: ...
+    def set_transport(
+        self, host: EngineNode, name: str, payload_bytes: int, overhead_bytes: int
+    ) -> None:
+        """
+        The host's queue pairs over the transport of that name are fluid. Bytes of a full packet's payload, and on the wire beside it, framing included.
+        """
+
+    @property
+    def solved(self) -> int:
+        """
+        Parts of the network whose rates were computed.
+        """
 
 class RankBridge:
     """

@@ -21,6 +21,7 @@ from loomnet.base.wall_time import WallTime, uninterrupted
 from loomnet.fabrics.model import Fabric
 from loomnet.faults.model import Fault, list_of_faults
 from loomnet.jobs.model import Job
+from loomnet.labs.fluid_request import fluid_request
 from loomnet.labs.foresight import foreseen
 from loomnet.labs.preparation import (
     check_computing,
@@ -42,7 +43,7 @@ from loomnet.running.record import Record
 from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.systems.registry import transports
 
-MODEL = "packets"  # of how links are shared
+MODELS = ("packets", "fluid")  # of how links are shared
 _LABEL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -218,16 +219,17 @@ class Lab:
         (names or globs) what senders and their congestion controls hold: `result.series("cwnd")`,
         counters in a trace, and `observed.csv` beside the report. `snapshots=["2 ms"]` keeps
         the state of switch programs at these times, for `result.switch(name).snapshot(at="2 ms")`.
+        `model="fluid"`: instead of packets, flows share links max-min on the routes that packets
+        would take; virtual clock only, and loss, marks and queues are null. docs/fluid.md.
         `pools="100 us"` notes in steps of this time how many slots each job holds in each switch
         that sums: `result.pool(name)`, and `pools.csv` beside the report.
         All is checked before anything starts: raises UsageError, FabricError, PrivilegeError.
         """
         if self.report.interrupted:
             raise RunInterrupted("interrupted: no run starts after Ctrl-C")
-        if model != MODEL:
-            later = model == "fluid"
-            raise UsageError(f"run: model={in_quotes(model)} is not " + (
-                "there yet; leave it out" if later else f'a model; there is "{MODEL}"'))
+        if model not in MODELS:
+            raise UsageError(f"run: model={in_quotes(model)} is not a model; there are "
+                             f"{' and '.join(map(in_quotes, MODELS))}")
         record = Record.of(trace, pcap)
         jobs = list_of_jobs(job)
         if self._for_twin:
@@ -237,6 +239,8 @@ class Lab:
             controllers_of(controllers), recorded=bool(record or self._record),
         )
         settle = Time.given("run: settle", settle)
+        if model == "fluid":
+            request = fluid_request(request, self.clock, recorded=bool(record or self._record))
         request = self._recorded(request, record)
         name = label or self.report.scenario
         try:

@@ -130,5 +130,6 @@ class RunData:
     completion_ps: int | None = None  # from the job's start to its end
     # Whether another job of the run has a host of this one: what NICs count is then no job's own.
     shares_hosts: bool = False
+    fluid: bool = False  # there were no packets
     # Elements (collectives) or bytes (flows) that arrived altered; None: lengths only, no bytes.
     wrong: int | None = None

@@ -178,6 +178,8 @@ def counted(data: RunData, name: str, phase: Phase) -> Value:
     """Growth of a cumulative counter over the phase."""
     steps = data.counters.get(name)
     if steps is None:
+        if data.fluid:
+            return Value(None, 'model="fluid" has no packets')
         if data.shares_hosts:
             return Value(None, "NICs of this job's hosts count it for another job too")
         return Value(None, "this transport does not count it")

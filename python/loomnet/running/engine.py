@@ -32,6 +32,7 @@ from loomnet.plans.sum_pool import PROGRAM as SUMMING
 from loomnet.running.circuits import Circuits
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from loomnet.running.engine_settings import link_config, program_settings
+from loomnet.running.fluid import fluid_notes, set_fluid_transport
 from loomnet.running.job_request import JobRequest
 from loomnet.running.sums import Sums
 from loomnet.systems.registry import carriers_of, transport
@@ -51,7 +52,7 @@ class Engine:
     def __init__(self, plan: Plan, jobs: Iterable[Job] = (), *, live: bool = False,
                  options: Mapping[str, Any] | None = None, bin_ps: int = 10**9,
                  seed: int | None = None, sums: Sums | None = None,
-                 dilation: float = 1.0) -> None:
+                 dilation: float = 1.0, fluid: bool = False) -> None:
         self.plan = plan
         self.sums = sums
         self._live = live
@@ -106,6 +107,8 @@ class Engine:
                     self._node[ahead.source], ahead.source_port,
                     self._node[ahead.target], ahead.target_port,
                     link_config(ahead), link_config(back), stream=self._stream(link.number))
+        # Made here, where all links are there; None: hosts send packets.
+        self.fluid = _core.FluidFabric(self.network) if fluid else None
         try:
             for host in plan.hosts:
                 self._set_transports(host.number)
@@ -195,12 +198,18 @@ class Engine:
     def _set_transports(self, host: int) -> None:
         rates = [self.plan.links[port].forward.rate_bps for port in self.plan.hosts[host].ports]
         for each in self.transports:
+            if self.fluid is not None:
+                set_fluid_transport(self.fluid, self._node[host], each, self._options[each.name],
+                                    self.plan)
+                continue
             chosen = each.engine_options(self._options[each.name], self.plan, rates)
             self.network.set_transport(self._node[host], each.model, chosen)
 
     def transport_notes(self) -> Notes:
         """What the transports say of the run that is over."""
         found: Notes = {}
+        if self.fluid is not None:
+            return fluid_notes(self.fluid)
         for each in self.transports:
             found |= each.notes(self, self._options[each.name])
         return found

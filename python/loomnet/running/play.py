@@ -142,7 +142,9 @@ class Play(ABC):
     @cached_property
     def figures(self) -> tuple[str, ...]:
         """The engine's counters that are figures of the job. What NICs count of their transports
-        is none where they serve another job too."""
+        is none where they serve another job too, or send no packets."""
+        if self.request.fluid:
+            return ()
         return ("lost",) if self.shares_hosts else self.carrier.figures
 
     def now(self) -> int:
@@ -198,7 +200,7 @@ class Play(ABC):
             iterations=self.iterations, windows=windows, counters=self.counters,
             errors=self.errors, reason=self.reason, overhead=self.transport.overhead,
             directory=self.request.directory / (self.asked.name or ""),
-            shares_hosts=self.shares_hosts,
+            shares_hosts=self.shares_hosts, fluid=self.request.fluid,
             completion_ps=max(self.end_ps - self.arrival_ps, 0), **shared)
         self.fill(data, origin)
         return data

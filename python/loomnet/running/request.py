@@ -57,6 +57,7 @@ class RunRequest:
     max_wall_s: float | None = None
     max_wall_of_s: float | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    fluid: bool = False  # links are shared max-min by flows, without packets
     sums: Sums | None = None  # None: no job has switches that sum
     recording: Recording | None = None  # files that are open, for the engine to fill
     folder: Folder | None = None

@@ -70,10 +70,11 @@ class VirtualClock:
         self.request, plan = request, request.plan
         self.began = time.monotonic()
         jobs = [asked.job for asked in request.jobs]
-        self.labels = model_notes(jobs, request.options, plan)
+        self.labels = {} if request.fluid else model_notes(jobs, request.options, plan)
         # A bin of a tenth of the base RTT resolves silences well below any fault's.
         self.engine = Engine(plan, jobs, seed=request.seed, options=request.options,
-                             sums=request.sums, bin_ps=max(plan.base_rtt_ps // 10, 10**6))
+                             sums=request.sums, bin_ps=max(plan.base_rtt_ps // 10, 10**6),
+                             fluid=request.fluid)
         self.network = self.engine.network
         if request.recording is not None:
             request.recording.attach(self.engine)

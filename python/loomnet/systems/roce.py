@@ -43,6 +43,14 @@ class Roce(Transport):
             chosen.setdefault("net_rtt_ps", plan.base_rtt_ps)
         return chosen
 
+    @property
+    def header_bytes(self) -> int:
+        return 78  # Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4
+
+    def payload_bytes(self, options: Options, plan: Plan) -> int:
+        chosen = options.get("payload_mtu", plan.payload_bytes)
+        return chosen if type(chosen) is int and chosen > 0 else plan.payload_bytes
+
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         notes = {}
         if not plan.pfc and plan.counts[1] > 0:

@@ -116,6 +116,15 @@ class Transport:
         """Bytes of a full packet's Ethernet frame."""
         return plan.frame_bytes
 
+    @property
+    def header_bytes(self) -> int:
+        """Bytes of a full packet's Ethernet frame, without its FCS, beside the payload."""
+        return self.overhead.header
+
+    def payload_bytes(self, options: Options, plan: Plan) -> int:
+        """Bytes of a full packet's payload."""
+        return max(self.packet_bytes(options, plan) - self.overhead.header, 1)
+
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         """What the report of a virtual run says of it."""
         return {}

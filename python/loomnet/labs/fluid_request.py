@@ -1,0 +1,43 @@
+"""Runs without packets (model="fluid"): what such a run may be asked."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from loomnet.base.errors import UsageError
+from loomnet.fabrics.nodes import FORWARD
+from loomnet.running.request import RunRequest
+
+# Options of lab.run that ask for what only packets have.
+_OF_PACKETS = ("sample", "queues", "observe", "snapshots", "pools", "over_budget")
+_FAULTS = ("loss", "duplicate", "reorder")
+
+
+def fluid_request(request: RunRequest, clock: str, *, recorded: bool) -> RunRequest:
+    """The request as one of a fluid run. Raises UsageError for what such a run cannot have."""
+    where = 'run: model="fluid"'
+    if clock != "virtual":
+        raise UsageError(f"{where}: flows without packets run on the virtual clock; leave it out "
+                         f"on the {clock} clock")
+    if recorded:
+        raise UsageError(f"{where}: there are no packets to record; leave trace= and pcap= out")
+    for name in _OF_PACKETS:
+        if name in request.options:
+            raise UsageError(f"{where}: {name}= looks at packets, queues and senders, which are "
+                             "not there; leave it out")
+    for asked in request.jobs:
+        if asked.server is not None:
+            raise UsageError(f'{where}: allreduce="ina" sums packets in switches; use '
+                             'allreduce="ring"')
+        if asked.job.transport == "mrc":
+            raise UsageError(f"{where}: mrc sends each packet by another path, and a flow has one; "
+                             "use transport roce or tcp")
+    for switch in request.plan.switches:
+        if switch.program != FORWARD:
+            raise UsageError(f"{where}: {switch.name} runs the program {switch.program}, which "
+                             f'works on packets; use "{FORWARD}"')
+    for fault in request.faults:
+        if fault.kind in _FAULTS:
+            raise UsageError(f"{where}: fault {fault.label}: there are no packets to lose, "
+                             "duplicate or reorder; use down, degrade, delay or kill")
+    return dataclasses.replace(request, fluid=True)
