@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from loomnet.results.report import report_schema as report_schema
     from loomnet.results.result import Result as Result
     from loomnet.sweeps.sweep import sweep as sweep
+    from loomnet.systems import cost as cost
 
     # A scenario's parameter `rate: ln.Rate = "400 Gb/s"` is a string to its caller, and a Rate when
     # the function runs. Any lets type checkers take the string and still complete a Rate's names.
@@ -103,7 +104,8 @@ _HOMES = {
 }
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 # Public modules.
-_MODULES = {"clos": "fabrics.clos", "plugin": "plugins.plugin", "change": "plugins.change"}
+_MODULES = {"clos": "fabrics.clos", "plugin": "plugins.plugin", "change": "plugins.change",
+            "cost": "systems.cost"}
 
 # Type checkers read the imports above.
 __all__ = [*_EXPORTS, *_MODULES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -12,6 +12,7 @@ import typer
 
 from loomnet.base.errors import EXIT_OK, EXIT_USAGE, LoomnetError, UsageError
 from loomnet.cli.bench import bench
+from loomnet.cli.cost import cost
 from loomnet.cli.results import compare, replay
 from loomnet.cli.sweep import sweep
 
@@ -166,6 +167,7 @@ def crosscheck(
 app.command()(compare)
 app.command()(replay)
 app.command()(bench)
+app.command()(cost)
 app.command()(sweep)
 
 
