@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loomnet.base.errors import EXIT_OK, UsageError
+from loomnet.base.errors import EXIT_OK
 
 if TYPE_CHECKING:
     from loomnet.base.units import Rate
@@ -56,6 +56,9 @@ def cost(
     from loomnet.systems import cost as model
 
     table = model.prices(prices)
+    if show_prices:
+        print(table.csv(), end="")
+        return EXIT_OK
     speeds = _rates(rate, table)
     more: dict[str, Any] = {"gpus": gpus, "prices": table, "formula": formula}
     values = model.alphas(alpha)
@@ -66,23 +69,22 @@ def cost(
     rows = [row for each in bills if _published_size(each)
             for row in model.performance(each.fabric, rate=each.rate, prices=table,
                                          formula=formula)]
-    if show_prices:
-        print(table.csv(), end="")
-        return EXIT_OK
-    if json_out != Path("-"):
-        _print(bills, trees, rows, table, formula)
+    shown = json_out != Path("-")
     text = json.dumps(_plain(bills, trees, rows, table, formula), indent=2) + "\n"
-    if json_out == Path("-"):
-        print(text, end="")
-    elif json_out is not None:
-        with contextlib.closing(Output(json_out, "--json")) as out:
+    # The file is opened first: where it cannot be written, nothing is printed.
+    with Output(json_out, "--json") if json_out and shown else contextlib.nullcontext() as out:
+        if shown:
+            _print(bills, trees, rows, table, formula)
+        else:
+            print(text, end="")
+        if out is not None:
             out.fill(text.encode())
     return EXIT_OK
 
 
 def _rates(text: str, table: Prices) -> list[Rate]:
     """The rates of --rate, each once; `all` are those that have prices."""
-    from loomnet.systems.cost.prices import rate_of
+    from loomnet.systems.cost.price_table import rate_of
 
     if text.strip() == "all":
         return table.rates
@@ -102,8 +104,8 @@ def _published_size(bill: Bill) -> bool:
 def _print(bills: list[Bill], trees: dict[Rate, Bill], rows: list[dict[str, Any]], table: Prices,
            formula: str) -> None:
     from loomnet.base.table import Table
-    from loomnet.systems.cost.bill import ratio
-    from loomnet.systems.cost.prices import rate_name
+    from loomnet.systems.cost.bills import ratio
+    from loomnet.systems.cost.price_table import rate_name
 
     print(f"{bills[0].gpus} GPUs, {table.source}, US$")
     for bill in bills:
@@ -149,7 +151,7 @@ def _print_performance(bills: list[Bill], rows: list[dict[str, Any]]) -> None:
 
 
 def _has_times(bill: Bill, rows: list[dict[str, Any]]) -> bool:
-    from loomnet.systems.cost.prices import rate_name
+    from loomnet.systems.cost.price_table import rate_name
 
     return _published_size(bill) and any(
         row["fabric"] == bill.fabric and row["rate"] == rate_name(bill.rate) for row in rows)
@@ -158,7 +160,7 @@ def _has_times(bill: Bill, rows: list[dict[str, Any]]) -> bool:
 def _plain(bills: list[Bill], trees: dict[Rate, Bill], rows: list[dict[str, Any]], table: Prices,
            formula: str) -> dict[str, Any]:
     from loomnet.systems.cost import published
-    from loomnet.systems.cost.bill import ratio
+    from loomnet.systems.cost.bills import ratio
 
     return {
         "formula": formula,

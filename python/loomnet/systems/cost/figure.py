@@ -11,7 +11,7 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.results.plots import STYLES
 from loomnet.systems.cost.parts import FABRICS
-from loomnet.systems.cost.prices import rate_name, rate_of
+from loomnet.systems.cost.price_table import rate_name, rate_of
 
 BASE_COLOUR, BAR_COLOUR = "#333333", "#e69f00"
 

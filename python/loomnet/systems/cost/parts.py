@@ -87,7 +87,10 @@ def quantities(fabric: str, *, gpus: int = 1024, alpha: int = ALPHA, formula: st
     as the authors' calculator does. `dac=True`: copper cables join NICs to edge switches, and are
     the part "dac". Raises UsageError.
     """
-    check_fabric(fabric), check_gpus(gpus), check_alpha(alpha), check_formula(formula)
+    check_fabric(fabric)
+    check_gpus(gpus)
+    check_alpha(alpha)
+    check_formula(formula)
     counted = formula_of(fabric, formula)
     if counted == "site":
         if dac:

@@ -23,6 +23,7 @@ MOST_FILE = 1 << 20  # bytes of a table
 MOST_DOLLARS = 10**9  # for one part
 KNOWN = (*PARTS, DAC)
 _SHORT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([GT])\s*")
+_BARE = re.compile(r"\s*[0-9]{1,9}\s*")
 _DOLLARS = re.compile(r"[0-9]+(?:\.[0-9]*)?")
 
 
@@ -30,6 +31,9 @@ def rate_of(value: Any, where: str = "cost: rate") -> Rate:
     """"400G", "1.6T", "400 Gb/s" as a Rate. Raises UnitError, beginning with `where`."""
     if isinstance(value, str) and (short := _SHORT.fullmatch(value)) and len(value) < 40:
         value = f"{short[1]} {short[2]}b/s"
+    elif isinstance(value, str) and _BARE.fullmatch(value):
+        raise UnitError(f'{where}: {in_quotes(value)} has no unit: write {value.strip()}G or '
+                        f'"{value.strip()} Gb/s"')
     return Rate.given(where, value)
 
 
@@ -125,10 +129,7 @@ def _table(where: str, source: str, table: Mapping[Any, Any]) -> Prices:
         raise UsageError(f"{where}: no rate has a price")
     found: dict[Rate, dict[str, int]] = {}
     for name, row in table.items():
-        try:
-            rate = rate_of(name, where)
-        except UnitError as error:
-            raise UsageError(str(error)) from None
+        rate = rate_of(name, where)
         place = f"{where}: {rate_name(rate)}"
         if rate in found:
             raise UsageError(f"{place} is there twice")
@@ -188,7 +189,7 @@ def prices(source: str | Path | Mapping[Any, Any] | Prices | None = None) -> Pri
     for each part. Prices are in dollars, of one piece. Raises UsageError.
     """
     if source is None:
-        return PUBLISHED
+        return PRICES
     if isinstance(source, Prices):
         return source
     if isinstance(source, Mapping):
@@ -218,5 +219,5 @@ _PUBLISHED = {
     "400G": (1499, 659, 1090, 520, 100, 150),
     "800G": (2248, 1399, 1400, 520, 100, 150),
 }
-PUBLISHED = _table("prices", "published prices", {
+PRICES = _table("prices", "published prices", {
     rate: dict(zip(PARTS, row, strict=True)) for rate, row in _PUBLISHED.items()})

@@ -1,4 +1,4 @@
-"""Performance per dollar: how much more training a dollar of network buys than in another fabric."""
+"""Performance per dollar: the training that a dollar of network buys, to that of another fabric."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.base.units import Rate
 from loomnet.systems.cost import published
-from loomnet.systems.cost.bill import Bill, bill
+from loomnet.systems.cost.bills import Bill, bill
 from loomnet.systems.cost.parts import check_fabric
-from loomnet.systems.cost.prices import Prices, prices, rate_name, rate_of
+from loomnet.systems.cost.price_table import Prices, rate_name, rate_of
+from loomnet.systems.cost.price_table import prices as prices_of
 
 
 @checked_call
@@ -39,8 +40,9 @@ def performance(fabric: str, *, base: str = "fattree", rate: Rate | str | None =
     Times are published for 1,024 GPUs and alpha = 6, and bills are of that size. A fabric without
     published times has no rows. Raises UsageError.
     """
-    check_fabric(fabric), check_fabric(base)
-    table = _prices(prices)
+    for each in (fabric, base):
+        check_fabric(each)
+    table = prices_of(prices)
     wanted = None if rate is None else rate_of(rate)
     found, bills = [], {}
     for point in published.TIMES:
@@ -61,9 +63,6 @@ def performance(fabric: str, *, base: str = "fattree", rate: Rate | str | None =
             "base": base, "time": point.times[fabric], "base_time": point.times[base],
             "performance_per_dollar": value})
     return found
-
-
-_prices = prices  # performance() has an argument of this name
 
 
 def _bill(fabric: str, rate: Rate, table: Prices, formula: str) -> Bill:

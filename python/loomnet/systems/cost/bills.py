@@ -21,7 +21,8 @@ from loomnet.systems.cost.parts import (
     formula_of,
     quantities,
 )
-from loomnet.systems.cost.prices import Prices, in_dollars, prices, rate_name, rate_of
+from loomnet.systems.cost.price_table import Prices, in_dollars, rate_name, rate_of
+from loomnet.systems.cost.price_table import prices as prices_of
 
 _RANGE = re.compile(r"\s*([0-9]{1,4})\s*\.\.\s*([0-9]{1,4})\s*")
 _NUMBER = re.compile(r"\s*[0-9]{1,4}\s*")
@@ -115,7 +116,7 @@ def bill(fabric: str, *, gpus: int = 1024, alpha: int = ALPHA, rate: Rate | str 
     `prices`: a table, or the path of one, in place of the published prices. One with the part "dac"
     has NICs joined to edge switches by copper. Raises UsageError.
     """
-    table = _prices(prices)
+    table = prices_of(prices)
     speed = rate_of(rate)
     # A rate without prices is refused before parts are counted.
     table.cents(speed, "nic")
@@ -127,16 +128,13 @@ def bill(fabric: str, *, gpus: int = 1024, alpha: int = ALPHA, rate: Rate | str 
                       for part, count in counted.items()))
 
 
-_prices = prices  # bill() has an argument of this name
-
-
 @checked_call
 def sweep(alpha: str | int | Iterable[int] = "1..6", *, gpus: int = 1024,
           rate: Rate | str = "400G",
           prices: str | Path | Mapping[Any, Any] | Prices | None = None,
           formula: str = "textbook") -> Table:
     """MixNet's total, dollars per GPU and cost of a fat-tree to its own, a row for each alpha."""
-    more = {"gpus": gpus, "rate": rate, "prices": _prices(prices), "formula": formula}
+    more = {"gpus": gpus, "rate": rate, "prices": prices_of(prices), "formula": formula}
     tree = bill("fattree", **more)
     bills = [bill("mixnet", alpha=each, **more) for each in alphas(alpha)]
     return Table(("alpha", "total", "per_gpu", "fattree_over"), [
