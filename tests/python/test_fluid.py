@@ -63,7 +63,7 @@ def test_a_slower_link_and_one_that_routes_go_around() -> None:
     slow = ln.run(star, job, [ln.degrade("h0--p0.leaf0", to=0.25, at=ln.step(4),
                                              duration=ln.iterations(4), phase="slow")],
                   model="fluid", seed=1)
-    assert slow["slow.goodput_ratio"] == pytest.approx(0.25, abs=0.04)  # its first iteration began before the fault
+    assert slow["slow.goodput_ratio"] == pytest.approx(0.25, abs=0.04)
     # A dead spine: flows on it stand still until the tables go around it.
     gone = ln.run(fabric(), job, [ln.kill("p0.spine0", at=ln.step(4), duration="40 ms",
                                           phase="gone")],
