@@ -18,7 +18,8 @@ REFUSED = {
     "queue pairs": (lambda: ln.AllReduce("1 MB", queue_pairs=4),
                     "AllReduce: queue_pairs=4 is not there yet; leave it out"),
     "another model": (lambda: go(model="water"), 'run: model="water" is not a model; there are'),
-    "no model": (lambda: go(model=5), 'run: model=5 is not a model; there are "packets" and "fluid"'),
+    "no model": (lambda: go(model=5),
+                 'run: model=5 is not a model; there are "packets" and "fluid"'),
 }
 
 
