@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,3 +124,15 @@ def test_switch_programs_that_work_on_packets_are_refused() -> None:
     summing.program("p0.*", "mirror")
     with pytest.raises(UsageError, match="runs the program mirror"):
         ln.run(summing, ln.AllReduce("1 MiB", 2, transport="roce"), model="fluid", seed=1)
+
+
+def test_the_page_about_it_does_what_it_says(tmp_path: Path, capsys: Any) -> None:
+    page = Path(__file__).parents[2] / "docs" / "fluid.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    file = tmp_path / "fluid.py"
+    file.write_text(code)
+    report = ln.load(file).run(directory=tmp_path / "run")
+    assert report.ok
+    packets, fluid = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines()
+                      if line.startswith(("packets", "fluid")))
+    assert fluid == pytest.approx(packets, rel=0.03)
