@@ -7,6 +7,7 @@ import dataclasses
 from loomnet.base.errors import UsageError
 from loomnet.fabrics.nodes import FORWARD
 from loomnet.running.request import RunRequest
+from loomnet.systems.registry import transport
 
 # Options of lab.run that ask for what only packets have.
 _OF_PACKETS = ("sample", "queues", "observe", "snapshots", "pools", "over_budget")
@@ -29,9 +30,9 @@ def fluid_request(request: RunRequest, clock: str, *, recorded: bool) -> RunRequ
         if asked.server is not None:
             raise UsageError(f'{where}: allreduce="ina" sums packets in switches; use '
                              'allreduce="ring"')
-        if asked.job.transport == "mrc":
-            raise UsageError(f"{where}: mrc sends each packet by another path, and a flow has one; "
-                             "use transport roce or tcp")
+        if transport(asked.job.transport).sprays:
+            raise UsageError(f"{where}: {asked.job.transport} sends each packet by another path, "
+                             "and a flow has one; use transport roce or tcp")
     for switch in request.plan.switches:
         if switch.program != FORWARD:
             raise UsageError(f"{where}: {switch.name} runs the program {switch.program}, which "

@@ -26,6 +26,7 @@ class Mrc(Transport):
     model = "mrc"
     control_option = "congestion"
     by_usids = True
+    sprays = True
     overhead = FrameOverhead(header=142, ack=154, parts=False)
     figures = ("lost", "retransmitted", "readmitted")
     captured_bytes = 230

@@ -66,6 +66,7 @@ class Transport:
     control_option: ClassVar[str | None] = None
     own_options: ClassVar[tuple[str, ...]] = ()  # of its table, those that its model is not given
     by_usids: ClassVar[bool] = False  # its packets carry their path: switches need no routes
+    sprays: ClassVar[bool] = False  # each packet of a queue pair may take another path
     # A message is cut into a part for each path of two hosts, whose number stays.
     cuts_messages: ClassVar[bool] = False
     sender_states: ClassVar[bool] = False  # window and round trips of each sender are sampled
