@@ -32,8 +32,8 @@ struct Assignment {
   std::uint32_t at(std::size_t i, std::size_t j) const { return circuits[i * servers + j]; }
 };
 
-// `demand`: by servers i * servers + j, symmetrical, zeros on the diagonal. `free`: ports of each server, 0 for
-// one that has failed. `seed`: of rule random. Throws std::invalid_argument naming what is wrong.
+// `demand`: by servers i * servers + j, symmetrical, zeros on the diagonal. `free`: ports of each server; a
+// failed server has 0. `seed`: of rule random. Throws std::invalid_argument naming the entry at fault.
 Assignment assign(std::span<const std::uint64_t> demand, std::span<const std::uint32_t> free, Rule rule,
                   std::uint64_t seed = 0);
 

@@ -75,7 +75,7 @@ class Network {
   void set_circuits(NodeId panel, std::vector<std::int32_t> circuits);
   // Replaces a switch's tables now. Throws std::invalid_argument where the engine runs no program there.
   void set_tables(NodeId node, std::shared_ptr<const TableBatch> tables);
-  // Is told of changes from now on; null: nobody is.
+  // Reports changes to this watcher from now on; null: to none.
   void set_watcher(NetworkWatcher* watcher) { watcher_ = watcher; }
 
   // --- packets from the kernel ------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// Told of changes of a network by whoever keeps something that was worked out from it.
+// The network reports its changes to a watcher, which keeps routes or rates worked out from the network.
 #pragma once
 
 #include "engine/link_change.hpp"

@@ -38,7 +38,7 @@ struct Route {
 // changes. Switches must run programs that can say where a frame goes (SwitchProgram::peek).
 class FluidFabric final : private NetworkWatcher {
  public:
-  // The network is built: nodes and links stay as they are.
+  // The network is built: nodes and links stay as they are. It does not run once its fabric is gone.
   explicit FluidFabric(Network& network);
   ~FluidFabric() override;
   FluidFabric(const FluidFabric&) = delete;

@@ -2,9 +2,9 @@
 // and what changes is a flow's begin or end, its route, or a link's rate.
 //
 // Rates are computed again only for the flows that a change can reach: those joined to a changed link by
-// a chain of shared links, and of these only flows that have no less than the change touches. A flow that
-// had the share s of its tightest link leaves all flows alone that have less than s: their own tightest
-// links are full without it.
+// a chain of shared links, and of these only flows whose share is not smaller than the change's. A flow with
+// share s that ends changes no flow whose share is below s: the tightest link of such a flow was full before
+// progressive filling reached s.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class FluidNetwork final : public EventHandler {
   // `weight` above 0: its share of a full link is in proportion to it. Throws std::invalid_argument.
   FlowId start(std::span<const LinkIndex> route, std::uint64_t bytes, std::uint32_t weight, Sink& sink,
                std::uint64_t cookie);
-  // What is left of the flow takes these links from now on.
+  // The flow's remaining bytes take these links from now on.
   void reroute(FlowId flow, std::span<const LinkIndex> route);
   // Ends the flow without a call of its sink.
   void stop(FlowId flow);

@@ -74,7 +74,7 @@ void FluidTransport::divide(std::uint32_t index, std::uint64_t bytes) {
   }
 }
 
-// Starts what is left of a part, if its route is whole.
+// Starts a flow for the bytes that a part has left, where the part's route is whole.
 void FluidTransport::flow(std::uint32_t index, std::size_t number) {
   QueuePair& qp = *queue_pairs_[index];
   Part& part = qp.parts[number];
@@ -102,13 +102,14 @@ void FluidTransport::finished(FlowId, std::uint64_t cookie, Picoseconds now) {
 // The last byte of the write's part has left its first link.
 void FluidTransport::part_left(std::uint32_t index, Part& part, Picoseconds now) {
   QueuePair& qp = *queue_pairs_[index];
-  qp.arrives = std::max(qp.arrives, now + part.route.latency);
+  qp.latency = part.route.latency;
+  qp.arrives = std::max(qp.arrives, now + qp.latency);
   if (--qp.parts_open > 0) return;
   const WorkRequest& write = qp.writes[qp.sending++];
   FluidTransport* const far = fabric_.transport_of(qp.destination, name_);
   if (!far || !far->by_number_.contains(qp.remote)) {
-    Due due{qp.arrives, 0, index, nullptr, write, 0, Status::remote_operational};
-    expect(due);
+    qp.refused = true;
+    expect({qp.arrives + qp.latency, 0, index, nullptr, {}, 0, Status::remote_operational});
   } else {
     far->expect({qp.arrives, 0, index, this, write, qp.remote, Status::ok});
     fabric_.network().nic(far->node_).look(now);
@@ -146,10 +147,11 @@ void FluidTransport::arrive(const Due& due) {
     payload.data = write.local;
     payload.kind = PayloadKind::region;
   }
-  Status status = qp.failed ? Status::flushed : Status::ok;
+  Status status = qp.refused ? Status::flushed : Status::ok;
   if (status == Status::ok &&
       !sink_.place(due.qp, write.remote_key, write.remote_address, payload)) {
     ++access_errors_;
+    qp.refused = true;
     status = Status::remote_access_error;
   }
   if (status == Status::ok) {
@@ -158,8 +160,7 @@ void FluidTransport::arrive(const Due& due) {
       sink_.arrived({due.qp, write.immediate, write.length, write.remote_address});
     }
   }
-  const Picoseconds back = qp.parts.empty() ? Picoseconds{} : qp.parts.front().route.latency;
-  due.from->expect({due.at + back, 0, due.index, nullptr, {}, 0, status});
+  due.from->expect({due.at + qp.latency, 0, due.index, nullptr, {}, 0, status});
   fabric_.network().nic(due.from->node_).look(due.at);
 }
 
@@ -194,7 +195,7 @@ void FluidTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, P
   if (planes.size() != qp.planes.size()) {
     throw std::invalid_argument("QpConfig.planes: as many as before");
   }
-  // What is left of the write that flows is cut anew into parts for the ports that there are now.
+  // The write that flows is cut again: its remaining bytes go in equal parts by the ports of the new paths.
   std::uint64_t left = qp.interrupted;
   for (Part& part : qp.parts) {
     left += part.left;

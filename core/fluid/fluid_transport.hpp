@@ -50,7 +50,8 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     QpNumber local = 0, remote = 0;
     HostId destination = 0;
     std::uint32_t rerouted = 0;
-    bool failed = false;
+    bool refused = false;  // the far side refused a write: it takes no more
+    bool failed = false;   // and the answer is here
     std::vector<Part> parts;         // one for each port with a path
     std::vector<PlanePaths> planes;
     std::deque<WorkRequest> writes;  // not completed, in order
@@ -58,6 +59,7 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     std::size_t parts_open = 0;      // of it; 0: none flows
     std::uint64_t interrupted = 0;   // bytes on the wire of that write that wait for a port with a path
     Picoseconds arrives{};           // its last byte, as far as parts have left
+    Picoseconds latency{};           // of the part that left last
   };
   // What happens at this NIC later: a write's bytes are in place, or its sender hears so.
   struct Due {

@@ -2,6 +2,8 @@
 
 import json
 import math
+import runpy
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,27 +14,11 @@ import loomnet as ln
 RATES = ("100G", "200G", "400G", "800G")
 SERVERS = st.integers(1, 5000)
 ALPHAS = st.integers(0, 8)
-# 1,024 GPUs at RATES, alpha = 6.
-TOTALS = {
-    "fattree": (2_701_312, 4_948_992, 11_625_472, 18_526_208),
-    "rail": (2_701_312, 4_948_992, 11_625_472, 18_526_208),
-    "fattree31": (1_716_504, 3_072_128, 6_649_600, 10_685_936),
-    "mixnet": (1_772_032, 2_764_032, 5_078_272, 7_947_008),
-    "topoopt": (1_032_192, 1_605_632, 2_465_792, 3_990_528),
-}
-BY_ALPHA = {
-    1: (2_546_432, 4_584_832, 10_534_272, 16_763_008),
-    2: (2_391_552, 4_220_672, 9_443_072, 14_999_808),
-    3: (2_236_672, 3_856_512, 8_351_872, 13_236_608),
-    4: (2_081_792, 3_492_352, 7_260_672, 11_473_408),
-}
-SITE = {
-    "fattree": (3_070_976, 5_653_504, 13_493_248, 21_469_184),
-    "rail": (3_070_976, 5_653_504, 13_493_248, 21_469_184),
-    "mixnet": (1_691_136, 2_479_616, 3_984_896, 6_646_272),
-    "railonly": (2_331_648, 4_244_480, 9_757_696, 15_583_232),
-    "topoopt": TOTALS["topoopt"],
-}
+# US dollars for 1,024 GPUs at RATES, as the scenario of the bars has them.
+TABLES = runpy.run_path(str(Path(__file__).parents[2] / "scenarios" / "mfabric" / "cost.py"))
+TOTALS, BY_ALPHA = TABLES["TOTALS"], TABLES["BY_ALPHA"]
+SITE = {**TABLES["SITE_TOTALS"], "rail": TABLES["SITE_TOTALS"]["fattree"],
+        "topoopt": TOTALS["topoopt"]}
 
 
 def total(fabric, **values):

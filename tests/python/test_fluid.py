@@ -109,6 +109,10 @@ def test_a_panel_carries_flows_by_its_circuits() -> None:
     ({"observe": ["cwnd"], "sample": "1 ms"}, "sample= looks at packets"),
     ({"faults": [ln.loss("h0->p0.leaf0", 0.1, at="0 s")]}, "no packets to lose"),
     ({"pcap": {"h0:0": "x.pcapng"}}, "no packets to record"),
+    ({"roce": {"dcqcn": True}}, "dcqcn= steers packets"),
+    ({"tcp": {"cc": "bbr"}}, "cc= steers packets"),
+    ({"roce": {"payload_mtu": "big"}}, "payload_mtu"),
+    ({"roce": {"payload_mtu": 0}}, "payload_mtu"),
     ({"model": "gas"}, '"packets" and "fluid"'),
 ])
 def test_what_a_fluid_run_refuses(change: dict[str, Any], words: str) -> None:
@@ -136,3 +140,44 @@ def test_the_page_about_it_does_what_it_says(tmp_path: Path, capsys: Any) -> Non
     packets, fluid = (float(line.split()[1]) for line in capsys.readouterr().out.splitlines()
                       if line.startswith(("packets", "fluid")))
     assert fluid == pytest.approx(packets, rel=0.03)
+
+
+def test_larger_packets_have_fewer_headers() -> None:
+    star = ln.star(hosts=2, rate="100 Gb/s", delay="1 us")
+    job = ln.Flows(pairs=[(0, 1)], sizes="50 MB", count=1, starts=["0 s"], transport="roce")
+    times = {payload: ln.run(star, job, model="fluid", seed=1, roce={"payload_mtu": payload}
+                             ).flows[0]["fct_s"] for payload in (1024, 4096)}
+    assert times[1024] / times[4096] == pytest.approx((1 + 102 / 1024) / (1 + 102 / 4096), rel=2e-3)
+
+
+def test_a_longer_delay_delays_what_begins_after_it() -> None:
+    star = ln.star(hosts=2, rate="100 Gb/s", delay="1 us")
+    job = ln.Flows(pairs=[(0, 1)], sizes="1 MB", count=2, starts=["0 s", "2 ms"], transport="roce")
+    result = ln.run(star, job, [ln.delay("h0--p0.leaf0", "300 us", at="1 ms", duration="9 ms",
+                                         phase="long")], model="fluid", seed=1)
+    before, after = (row["fct_s"] for row in result.flows)
+    assert after - before == pytest.approx(600e-6, rel=0.01)  # there, and the answer back
+
+
+def test_pytorch_trains_as_it_does_over_packets(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("""
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 8))
+best = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    x = torch.full((4, 64), 1.0 + dist.get_rank())
+    loss = model(x).square().mean()
+    best.zero_grad(); loss.backward(); best.step()
+    print(f"step {step} loss {loss.item():.17g}", flush=True)
+dist.destroy_process_group()
+""")
+    job = ln.TorchJob(str(script), ranks=2, transport="roce", compute="1 ms",
+                      log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
+    losses = [[loss["loss"] for _, loss in ln.run(
+        ln.star(hosts=2, rate="100 Gb/s", delay="1 us"), job, model=model, seed=1).data.log]
+        for model in ("packets", "fluid")]
+    assert len(losses[0]) == 4
+    assert losses[0] == losses[1]

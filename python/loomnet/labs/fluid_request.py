@@ -7,7 +7,7 @@ import dataclasses
 from loomnet.base.errors import UsageError
 from loomnet.fabrics.nodes import FORWARD
 from loomnet.running.request import RunRequest
-from loomnet.systems.registry import transport
+from loomnet.systems.registry import transport, transports
 
 # Options of lab.run that ask for what only packets have.
 _OF_PACKETS = ("sample", "queues", "observe", "snapshots", "pools", "over_budget")
@@ -26,6 +26,11 @@ def fluid_request(request: RunRequest, clock: str, *, recorded: bool) -> RunRequ
         if name in request.options:
             raise UsageError(f"{where}: {name}= looks at packets, queues and senders, which are "
                              "not there; leave it out")
+    for name, each in transports().items():
+        for option in request.options.get(name, {}):
+            if option not in each.size_options:
+                raise UsageError(f"{where}: {name}: {option}= steers packets, which are not there; "
+                                 "leave it out")
     for asked in request.jobs:
         if asked.server is not None:
             raise UsageError(f'{where}: allreduce="ina" sums packets in switches; use '

@@ -198,12 +198,11 @@ class Engine:
     def _set_transports(self, host: int) -> None:
         rates = [self.plan.links[port].forward.rate_bps for port in self.plan.hosts[host].ports]
         for each in self.transports:
-            if self.fluid is not None:
-                set_fluid_transport(self.fluid, self._node[host], each, self._options[each.name],
-                                    self.plan)
-                continue
             chosen = each.engine_options(self._options[each.name], self.plan, rates)
             self.network.set_transport(self._node[host], each.model, chosen)
+            if self.fluid is not None:  # takes its place, once its options have been checked
+                set_fluid_transport(self.fluid, self._node[host], each, self._options[each.name],
+                                    self.plan)
 
     def transport_notes(self) -> Notes:
         """What the transports say of the run that is over."""

@@ -21,6 +21,7 @@ class Roce(Transport):
     cuts_messages = True
     figures = ("lost", "retransmitted")
     control_option = "cc"
+    size_options = ("payload_mtu",)
     captured_bytes = 185
 
     def check_options(self, options: Options) -> None:
@@ -48,8 +49,7 @@ class Roce(Transport):
         return 78  # Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4
 
     def payload_bytes(self, options: Options, plan: Plan) -> int:
-        chosen = options.get("payload_mtu", plan.payload_bytes)
-        return chosen if type(chosen) is int and chosen > 0 else plan.payload_bytes
+        return options.get("payload_mtu", plan.payload_bytes)
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         notes = {}

@@ -25,6 +25,7 @@ class Tcp(Transport):
     by_kernel = True
     await_sends = False
     control_option = "cc"
+    size_options = ("mtu",)
     sender_states = True
     figures = ("lost", "retransmitted")
 

@@ -65,6 +65,7 @@ class Transport:
     # The option that names its congestion control; None: it has no choice of one.
     control_option: ClassVar[str | None] = None
     own_options: ClassVar[tuple[str, ...]] = ()  # of its table, those that its model is not given
+    size_options: ClassVar[tuple[str, ...]] = ()  # of its table: sizes of packets
     by_usids: ClassVar[bool] = False  # its packets carry their path: switches need no routes
     sprays: ClassVar[bool] = False  # each packet of a queue pair may take another path
     # A message is cut into a part for each path of two hosts, whose number stays.

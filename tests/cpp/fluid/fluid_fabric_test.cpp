@@ -154,30 +154,79 @@ TEST(FluidFabric, NewTablesTakeAFlowElsewhere) {
   EXPECT_NEAR(bed.flows->results()[0].end.seconds(), 2.7e-3, 1e-4);
 }
 
+// A refused write ends its queue pair: a good one behind it is not placed, though it arrives before the
+// refusal is known where both came from.
 TEST(FluidFabric, AWriteThatTheFarSideRefusesFailsAndFlushesTheRest) {
   Bed bed({.planes = 1, .hosts_per_leaf = 1});
-  struct Client : NicClient {
-    std::vector<Completion> all;
-    void on_completion(const Completion& c, Picoseconds) override { all.push_back(c); }
-    void on_arrival(const Arrival&, Picoseconds) override {}
-  } client;
-  Nic& nic = bed.network.nic(0);
-  const ClientId id = nic.clients().add(client, {}, "test");
-  nic.clients().own(101, {{}, id});
-  for (std::uint64_t i = 0; i < 3; ++i) {
+  loomnet::testing::Listener here(bed.network.nic(0), {}), there(bed.network.nic(1), {});
+  bed.network.nic(0).clients().own(101, {{}, here.id});
+  bed.network.nic(1).clients().own(100, {{}, there.id});
+  const std::uint32_t good = bed.network.nic(1).register_region(nullptr, 0, 1 << 20);
+  for (const std::uint32_t key : {good, good + 1, good}) {
     WorkRequest request;
-    request.id = i;
-    request.length = 100'000;
-    request.remote_key = 99;  // there is none
-    nic.post(101, request, {});
+    request.id = key;
+    request.length = 1000;
+    request.remote_key = key;
+    request.opcode = Opcode::write_with_immediate;
+    bed.network.nic(0).post(101, request, {});
   }
   bed.network.run_until(milliseconds(10));
-  ASSERT_EQ(client.all.size(), 3u);
-  EXPECT_EQ(client.all[0].status, Status::remote_access_error);
-  EXPECT_EQ(client.all[1].status, Status::flushed);
-  EXPECT_EQ(client.all[2].status, Status::flushed);
+  ASSERT_EQ(here.completions.size(), 3u);
+  EXPECT_EQ(here.completions[0].status, Status::ok);
+  EXPECT_EQ(here.completions[1].status, Status::remote_access_error);
+  EXPECT_EQ(here.completions[2].status, Status::flushed);
+  EXPECT_EQ(there.arrivals.size(), 1u);
   EXPECT_EQ(bed.fluid->links().flows(), 0u);
-  nic.clients().remove(id);
+  bed.network.nic(0).post(101, {}, bed.network.now());
+  ASSERT_EQ(here.completions.size(), 4u);
+  EXPECT_EQ(here.completions[3].status, Status::flushed) << "the queue pair has failed";
+}
+
+TEST(FluidFabric, AWriteToAQueuePairThatIsNotThereFails) {
+  Bed bed({.planes = 1, .hosts_per_leaf = 1});
+  loomnet::testing::Listener here(bed.network.nic(0), {});
+  bed.network.nic(0).connect({300, 301, 0, 1, 0, bed.clos.paths(0, 1), bed.clos.paths(1, 0)}, {}, {{}, here.id});
+  for (int i = 0; i < 2; ++i) {
+    WorkRequest request;
+    request.length = 1000;
+    bed.network.nic(0).post(300, request, {});
+  }
+  bed.network.run_until(milliseconds(10));
+  ASSERT_EQ(here.completions.size(), 2u);
+  EXPECT_EQ(here.completions[0].status, Status::remote_operational);
+  EXPECT_EQ(here.completions[1].status, Status::flushed);
+}
+
+// A queue pair's ports go one by one, all, and come back: what is left of a write follows them.
+TEST(FluidFabric, WhatIsLeftOfAWriteFollowsThePaths) {
+  Bed bed({.planes = 2, .hosts_per_leaf = 1});
+  std::vector<PlanePaths> both = bed.clos.paths(0, 1), one = both, none = both;
+  one[1].uplinks.clear();
+  none[0].uplinks.clear();
+  none[1].uplinks.clear();
+  loomnet::testing::Listener here(bed.network.nic(0), {}), there(bed.network.nic(1), {});
+  bed.network.nic(0).clients().own(101, {{}, here.id});
+  bed.network.nic(1).clients().own(100, {{}, there.id});
+  WorkRequest request;  // 1 ms by both ports
+  request.length = 25'000'000 - 25'000'000 / 4096 * 102;
+  request.remote_key = bed.network.nic(1).register_region(nullptr, 0, 1 << 25);
+  request.opcode = Opcode::write_with_immediate;
+  bed.network.nic(0).post(101, request, {});
+  bed.network.run_until(microseconds(500));            // half of it
+  bed.network.nic(0).set_paths(101, one, bed.network.now());
+  bed.network.run_until(microseconds(1000));           // a quarter
+  bed.network.nic(0).set_paths(101, none, bed.network.now());
+  EXPECT_EQ(bed.fluid->links().flows(), 0u);
+  bed.network.run_until(microseconds(3000));
+  EXPECT_TRUE(there.arrivals.empty());
+  bed.network.nic(0).set_paths(101, both, bed.network.now());
+  bed.network.run_until(microseconds(3249));           // the last quarter, by both
+  EXPECT_TRUE(there.arrivals.empty());
+  bed.network.run_until(microseconds(3260));
+  EXPECT_EQ(there.arrivals.size(), 1u);
+  bed.network.run_until(microseconds(3270));
+  ASSERT_EQ(here.completions.size(), 1u);
+  EXPECT_EQ(here.completions[0].status, Status::ok);
 }
 
 TEST(FluidFabric, AWriteWithoutBytesTakesAPacket) {

@@ -43,7 +43,7 @@ def check_fabric(fabric: Any) -> str:
 
 
 def check_gpus(gpus: Any) -> int:
-    """Raises UsageError for what is no number of GPUs of whole servers."""
+    """Raises UsageError where the GPUs are not those of whole servers."""
     if not isinstance(gpus, int) or isinstance(gpus, bool) or not 0 < gpus <= MOST_GPUS:
         raise UsageError(f"cost: gpus={quoted(gpus)} is not a whole number from {GPUS} to 2^40")
     if gpus % GPUS:

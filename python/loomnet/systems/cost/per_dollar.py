@@ -10,11 +10,11 @@ from loomnet.base.arguments import checked_call
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.base.units import Rate
-from loomnet.systems.cost import published
 from loomnet.systems.cost.bills import Bill, bill
 from loomnet.systems.cost.parts import check_fabric
 from loomnet.systems.cost.price_table import Prices, rate_name, rate_of
 from loomnet.systems.cost.price_table import prices as prices_of
+from loomnet.systems.cost.published import ALPHA, GPUS, TIMES
 
 
 @checked_call
@@ -45,7 +45,7 @@ def performance(fabric: str, *, base: str = "fattree", rate: Rate | str | None =
     table = prices_of(prices)
     wanted = None if rate is None else rate_of(rate)
     found, bills = [], {}
-    for point in published.TIMES:
+    for point in TIMES:
         speed = rate_of(point.rate)
         if wanted not in (None, speed) or not {fabric, base} <= point.times.keys():
             continue
@@ -66,5 +66,5 @@ def performance(fabric: str, *, base: str = "fattree", rate: Rate | str | None =
 
 
 def _bill(fabric: str, rate: Rate, table: Prices, formula: str) -> Bill:
-    return bill(fabric, gpus=published.GPUS, alpha=published.ALPHA, rate=rate, prices=table,
+    return bill(fabric, gpus=GPUS, alpha=ALPHA, rate=rate, prices=table,
                 formula=formula)
