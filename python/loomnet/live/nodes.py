@@ -257,19 +257,24 @@ class LiveFabric:
 
     def _delete_bridge(self) -> None:
         """Where Open vSwitch does not answer, the run's journal stays for the next clean."""
-        silent = self.ovs.silent()
+        # A daemon that is stopped is found at once; the time is for a machine that is busy.
+        silent = self.ovs.silent(timeout=5)
         if silent is not None and not self.ovs.alive() and self.ovs.own:
             return  # it has died, and its database with it
         try:
             if silent == "ovsdb-server":
                 raise openvswitch.OpenVSwitchError("ovsdb-server does not answer")
-            # An ovs-vswitchd that does not answer finds the bridge gone when it goes on.
-            wait = () if silent is None else ("--no-wait",)
-            self.ovs.vsctl(*wait, "--if-exists", "del-br", self._bridge, timeout=1)
+            # Gone from the database it is gone for good: an ovs-vswitchd that is busy or hangs
+            # finds that when it goes on.
+            self.ovs.vsctl("--no-wait", "--if-exists", "del-br", self._bridge, timeout=5)
         except openvswitch.OpenVSwitchError as error:
             self.lock.keep()
             print(f"loomnet: the bridge {self._bridge} is left in Open vSwitch ({error}); "
                   "`loomnet clean` removes it later", file=sys.stderr)
+            return
+        deadline = time.monotonic() + (1 if silent is None else 0)
+        while self._bridge in own_interfaces(self.lock.prefix) and time.monotonic() < deadline:
+            time.sleep(0.01)
 
     def _ports(self) -> list[str]:
         return [name for name in own_interfaces(self.lock.prefix) if name != self._bridge]
