@@ -1,0 +1,18 @@
+/* An optical circuit switch decides on one packet: where its light leaves, or why it is lost. A panel
+ * reads nothing of a packet, and light returns by the entry's own time, without userspace. */
+#ifndef LOOMNET_EBPF_PANEL_H
+#define LOOMNET_EBPF_PANEL_H
+
+#include "panel_abi.h"
+
+/* `chance`: 32 random bits, looked at only where the entry has a drop probability. */
+LN_INLINE enum panel_verdict panel_decide(const struct panel_entry* entry, ln_u64 now_ns,
+                                          ln_u32 chance) {
+  if (entry->peer == PANEL_NO_PEER) return PANEL_DROP_UNMAPPED;
+  if (entry->flags) return PANEL_DROP_BLOCKED;
+  if (now_ns < entry->dark_until) return PANEL_DROP_DARK;
+  if (chance < entry->drop) return PANEL_DROP_LIGHT;
+  return PANEL_FORWARD;
+}
+
+#endif

@@ -1,0 +1,46 @@
+/* The forwarding entry of an optical circuit switch, and the counters of its ports. The kernel's map
+ * and the engine's table hold the same bytes. */
+#ifndef LOOMNET_EBPF_PANEL_ABI_H
+#define LOOMNET_EBPF_PANEL_ABI_H
+
+#include "platform.h"
+
+#define PANEL_NO_PEER 0xffffffffu
+
+/* Status of a simplex port, with the values of SAI's experimental OCS header. */
+enum panel_status { PANEL_BLOCKED, PANEL_TUNING, PANEL_TUNED, PANEL_FAILED };
+
+enum panel_flag {
+  PANEL_FORCE_BLOCKED = 1, /* an override is set at either end */
+  PANEL_SHUTTER_CLOSED = 2,
+  PANEL_BELOW_LOS = 4 /* too little light arrives; a failed port lets none through */
+};
+
+/* Of one ingress port, in native byte order. */
+struct panel_entry {
+  ln_u32 peer;       /* egress port that the light leaves by, or PANEL_NO_PEER */
+  ln_u8 status;      /* enum panel_status when the entry was written; nothing is decided by it */
+  ln_u8 flags;       /* enum panel_flag */
+  ln_u16 reserved;   /* 0 */
+  ln_u64 dark_until; /* ns of the clock that panel_decide() is called with */
+  ln_u32 drop;       /* probability that a packet is lost to weak light, times 2^32 */
+  ln_u32 delay;      /* ns that a packet takes longer; the engine alone honours it */
+  ln_u64 generation; /* of the request that wrote the entry */
+};
+
+/* What happens to a packet, and the counter that it is counted by. */
+enum panel_verdict {
+  PANEL_FORWARD,
+  PANEL_DROP_UNMAPPED, /* no cross-connect begins at the port */
+  PANEL_DROP_BLOCKED,
+  PANEL_DROP_DARK,  /* the cross-connect is not tuned yet */
+  PANEL_DROP_LIGHT, /* lost to weak light, by chance */
+  PANEL_VERDICTS
+};
+
+struct panel_counters {
+  ln_u64 packets[PANEL_VERDICTS];
+  ln_u64 bytes; /* of packets that were forwarded */
+};
+
+#endif
