@@ -75,7 +75,15 @@ Counts panel_counters(Network& network, NodeId node) {
   const PanelNode* panel = network.panel(node);
   if (!panel) throw std::invalid_argument("panel_counters: node " + std::to_string(node) + " is no panel");
   Counts out;
-  out["drop_dark"] = panel->dark();
+  for (std::uint16_t port = 0; port < network.ports(node); ++port) {
+    const panel_counters& one = panel->counters(port);
+    out["forwarded"] += one.packets[PANEL_FORWARD];
+    out["forwarded_bytes"] += one.bytes;
+    out["drop_unmapped"] += one.packets[PANEL_DROP_UNMAPPED];
+    out["drop_blocked"] += one.packets[PANEL_DROP_BLOCKED];
+    out["drop_dark"] += one.packets[PANEL_DROP_DARK];
+    out["drop_light"] += one.packets[PANEL_DROP_LIGHT];
+  }
   return out;
 }
 

@@ -56,16 +56,22 @@ NodeId Network::add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> pro
   return id;
 }
 
-NodeId Network::add_panel(std::vector<std::int32_t> circuits) {
+NodeId Network::add_panel(const std::vector<std::int32_t>& circuits, const panel::DeviceOptions& options) {
+  const std::vector<panel::CrossConnect> patched = duplex(circuits);
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node;
   node.egress.resize(circuits.size());
   node.halves.resize(circuits.size());
-  auto panel = std::make_unique<PanelNode>(shared_, id, node.egress);
-  panel->set_circuits(std::move(circuits));
-  node.panel = panel.get();
-  node.receiver = std::move(panel);
   nodes_.push_back(std::move(node));
+  Node& made = nodes_.back();
+  auto panel = std::make_unique<PanelNode>(shared_, id, made.egress, options);
+  made.panel = panel.get();
+  made.receiver = std::move(panel);
+  constexpr Picoseconds kLongAgo = -seconds(1000);  // no dark time and no transceiver takes as long
+  made.panel->device().connect(patched, panel::Mode::overwrite, kLongAgo);
+  made.panel->device().advance({});
+  made.panel->device().take_events();
+  made.panel->publish({});
   return id;
 }
 

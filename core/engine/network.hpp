@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "engine/network_watcher.hpp"
 #include "engine/nodes/panel_node.hpp"
 #include "engine/nodes/shared.hpp"
+#include "engine/panel_clock.hpp"
 #include "engine/pause_watch.hpp"
 #include "engine/planned_changes.hpp"
 #include "link/half_link.hpp"
@@ -51,9 +53,11 @@ class Network {
   // packets go through the gate.
   NodeId add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> program,
                     const SwitchOptions& options = {});
-  // Glass: ports are cross-connected in pairs, -1 for none; egress links must have rate 0. A host's port
-  // that is linked to a panel has carrier while a circuit joins it to a link that is up.
-  NodeId add_panel(std::vector<std::int32_t> circuits);
+  // Glass: egress links must have rate 0. `circuits`: what was patched long before the run, as
+  // set_circuits() takes it. A host's port that is linked to a panel has carrier as the device's rule
+  // says, and while the links that its light takes are up.
+  NodeId add_panel(const std::vector<std::int32_t>& circuits,
+                   const panel::DeviceOptions& options = {.profile = panel::profile("ideal")});
   LinkId connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward,
                  std::uint64_t stream = 0);  // of a->b; the other direction's is one more
   void set_gate(KernelGate* gate);
@@ -70,9 +74,12 @@ class Network {
   void apply(const LinkChange& change);                   // now
   void schedule(Picoseconds at, const LinkChange& change);
   void schedule(Picoseconds at, NodeId node, std::shared_ptr<const TableBatch> tables);
-  // The panel patches these circuits now. A port that is patched to another one than before loses its
-  // carrier, and has it again at once if there is light. Throws std::invalid_argument.
-  void set_circuits(NodeId panel, std::vector<std::int32_t> circuits);
+  // Of each port of the panel the port that it is joined to both ways, -1 for none: these and no others
+  // from now on. Throws std::invalid_argument, and the old ones stay.
+  void set_circuits(NodeId panel, const std::vector<std::int32_t>& circuits);
+  // Calls `request` with a panel's device and the time. A host's port whose light comes from elsewhere
+  // than before loses its carrier, and has it again when the device says so.
+  void operate(NodeId panel, const std::function<void(panel::PanelDevice&, Picoseconds)>& request);
   // Replaces a switch's tables now. Throws std::invalid_argument where the engine runs no program there.
   void set_tables(NodeId node, std::shared_ptr<const TableBatch> tables);
   // Reports changes to this watcher from now on; null: to none.
@@ -129,8 +136,7 @@ class Network {
   std::pair<Endpoint, Endpoint> ends(LinkId link) const { return ends_.at(link); }
   // Packets that a switch sent out of a port that has no link.
   std::uint64_t unconnected() const { return shared_.unconnected; }
-  // Packets that came into panels by ports without circuit.
-  std::uint64_t dark() const { return shared_.dark; }
+  std::uint64_t lost_in_panels() const { return shared_.lost_in_panels; }
   // Packets that some model holds now; pool().outstanding() minus this leaked (or is in the kernel).
   std::size_t held() const;
   // Ends the run: lets go of every packet the models hold.
@@ -151,11 +157,13 @@ class Network {
   // Turns PFC on where `forward` ends, if its settings ask for it. Throws std::invalid_argument.
   void use_pfc(Endpoint to, const LinkConfig& forward, const LinkConfig& backward);
   void notify(Endpoint end, bool up, Picoseconds now);
-  // Light comes out of this port of a panel.
-  bool lit(Endpoint panel);
+  friend class PanelClock;
+  // Whether the host at this port of a panel has carrier.
+  bool lit(Endpoint panel, Picoseconds now) const;
   void set_carrier(Endpoint panel, bool up, Picoseconds now);  // of the host at a panel's port
-  // The host at this port of a panel (-1: none) has carrier if light comes out of the port.
-  void see_light(NodeId panel, std::int32_t port, Picoseconds now);
+  void see_light(NodeId panel, std::int32_t port, Picoseconds now);  // -1: nothing is there
+  // Statuses of a panel's ports may have changed.
+  void panel_moved(NodeId panel, Picoseconds now);
   void shorten_lookahead(Picoseconds delay);
 
   std::uint64_t seed_;
@@ -172,6 +180,7 @@ class Network {
   std::vector<std::unique_ptr<HalfLink>> links_;
   std::vector<std::pair<Endpoint, Endpoint>> ends_;
   PlannedChanges planned_{*this, events_};
+  PanelClock panel_clock_{*this, events_};
 };
 
 }  // namespace loomnet

@@ -12,7 +12,8 @@ void Network::notify(Endpoint end, bool up, Picoseconds now) {
   Node& node = nodes_[end.node];
   if (node.panel) {
     see_light(end.node, end.port, now);
-    return see_light(end.node, node.panel->circuits()[end.port], now);
+    for (const bool out : {false, true}) see_light(end.node, node.panel->device().target({end.port, out}), now);
+    return;
   }
   if (node.nic && !nodes_[far_end(end).node].panel) {
     node.nic->set_port(static_cast<PlanePort>(end.port), up, now);
@@ -26,13 +27,14 @@ Endpoint Network::far_end(Endpoint end) const {
   return half % 2 ? first : second;
 }
 
-bool Network::lit(Endpoint panel) {
+bool Network::lit(Endpoint panel, Picoseconds now) const {
   const Node& node = nodes_[panel.node];
-  const std::int32_t other = node.panel->circuits()[panel.port];
-  if (other < 0) return false;
+  const panel::PanelDevice& device = node.panel->device();
   const HalfLink* here = node.egress[panel.port];
-  const HalfLink* there = node.egress[static_cast<std::size_t>(other)];
-  return here && there && here->up() && there->up();
+  if (!here || !here->up() || !device.carrier(panel.port, now)) return false;
+  if (device.options().carrier == panel::Carrier::none) return true;
+  const HalfLink* source = node.egress[static_cast<std::size_t>(device.target({panel.port, true}))];
+  return source && source->up();
 }
 
 void Network::set_carrier(Endpoint panel, bool up, Picoseconds now) {
@@ -46,26 +48,58 @@ void Network::set_carrier(Endpoint panel, bool up, Picoseconds now) {
 void Network::see_light(NodeId panel, std::int32_t port, Picoseconds now) {
   if (port < 0) return;
   const Endpoint end{panel, static_cast<std::uint16_t>(port)};
-  set_carrier(end, lit(end), now);
+  set_carrier(end, lit(end, now), now);
 }
 
-void Network::set_circuits(NodeId panel, std::vector<std::int32_t> circuits) {
+void Network::set_circuits(NodeId panel, const std::vector<std::int32_t>& circuits) {
+  if (circuits.size() != ports(panel)) {
+    throw std::invalid_argument("network: circuits must name every port of the panel");
+  }
+  const std::vector<panel::CrossConnect> wanted = duplex(circuits);
+  operate(panel, [&](panel::PanelDevice& device, Picoseconds now) {
+    device.connect(wanted, panel::Mode::overwrite, now);
+  });
+}
+
+void Network::operate(NodeId panel, const std::function<void(panel::PanelDevice&, Picoseconds)>& request) {
   PanelNode* const node = nodes_.at(panel).panel;
   if (!node) throw std::invalid_argument("network: node " + std::to_string(panel) + " is no panel");
-  const std::vector<std::int32_t> old(node->circuits().begin(), node->circuits().end());
-  node->set_circuits(std::move(circuits));
+  panel::PanelDevice& device = node->device();
   const Picoseconds now = events_.now();
-  const auto ports = static_cast<std::int32_t>(old.size());
+  const auto targets = [&] {
+    std::vector<std::pair<std::int32_t, std::int32_t>> found;
+    for (std::size_t at = 0; at < device.ports(); ++at) {
+      const auto port = static_cast<panel::Port>(at);
+      found.emplace_back(device.target({port, false}), device.target({port, true}));
+    }
+    return found;
+  };
+  const auto before = targets();
+  request(device, now);
+  const auto after = targets();
+  node->publish(now);
   // All ports that move are dark before one of them has light again: no transport takes its new peer for
   // the old one.
-  for (std::int32_t port = 0; port < ports; ++port) {
-    const auto at = static_cast<std::size_t>(port);
-    if (old[at] != node->circuits()[at]) {
+  for (std::size_t port = 0; port < after.size(); ++port) {
+    if (after[port] != before[port] && device.options().carrier != panel::Carrier::none) {
       set_carrier({panel, static_cast<std::uint16_t>(port)}, false, now);
     }
   }
-  for (std::int32_t port = 0; port < ports; ++port) see_light(panel, port, now);
+  panel_moved(panel, now);
+}
+
+void Network::panel_moved(NodeId panel, Picoseconds now) {
+  panel::PanelDevice& device = nodes_[panel].panel->device();
+  device.advance(now);
+  for (std::size_t port = 0; port < device.ports(); ++port) {
+    see_light(panel, static_cast<std::int32_t>(port), now);
+  }
   if (watcher_) watcher_->circuits_changed(panel);
+  if (device.next_time() != kNever) panel_clock_.wake(panel, device.next_time());
+}
+
+void PanelClock::on_event(std::uint64_t panel, Picoseconds now) {
+  network_.panel_moved(static_cast<NodeId>(panel), now);
 }
 
 }  // namespace loomnet

@@ -5,7 +5,7 @@ namespace loomnet {
 
 RunCounters run_counters(Network& network, std::span<const NodeId> hosts, std::optional<JobId> job) {
   RunCounters sum;
-  sum.lost = network.dark();
+  sum.lost = network.lost_in_panels();
   for (LinkId link = 0; link < network.links(); ++link) {
     for (const bool forward : {true, false}) {
       sum.lost += network.half(link, forward).counters().dropped();

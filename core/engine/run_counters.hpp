@@ -10,7 +10,7 @@
 namespace loomnet {
 
 struct RunCounters {
-  std::uint64_t lost = 0;           // packets dropped by links and dark panels
+  std::uint64_t lost = 0;           // packets dropped by links and panels
   std::uint64_t retransmitted = 0;  // by the transports of the hosts asked for
   std::uint64_t readmitted = 0;     // paths that came back
   std::uint64_t payload = 0;        // bytes that reached these hosts: what stands still in a stall

@@ -69,7 +69,7 @@ Route FluidFabric::route(NodeId host, PlanePort port, HostId destination, const 
       return found;
     }
     if (const PanelNode* panel = network_.panel(next.node)) {
-      const std::int32_t out = panel->circuits()[next.port];
+      const std::int32_t out = panel->passes_to(next.port, network_.now());
       if (out < 0 || !link->up()) return found;
       at = {next.node, static_cast<std::uint16_t>(out)};
       if (const HalfLink* light = network_.egress(at.node, at.port); !light || !light->up()) return found;

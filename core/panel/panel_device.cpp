@@ -29,7 +29,7 @@ PanelDevice::PanelDevice(std::size_t ports, const DeviceOptions& options)
                                 std::to_string(kMaxPorts));
   }
   for (End& end : in_) end.level_db = kTransmitDbm;
-  for (Host& host : hosts_) host.told = options.profile.carrier == Carrier::none;
+  for (Host& host : hosts_) host.told = options.carrier == Carrier::none;
 }
 
 void PanelDevice::check(std::span<const CrossConnect> named) const {
@@ -212,7 +212,7 @@ panel_entry PanelDevice::entry(Port ingress, Picoseconds now) const {
   if (overridden(here) || overridden(there)) found.flags |= PANEL_FORCE_BLOCKED;
   if (here.shutter_closed || there.shutter_closed) found.flags |= PANEL_SHUTTER_CLOSED;
   if (here.failed || there.failed || power < kLosDbm) found.flags |= PANEL_BELOW_LOS;
-  found.dark_until = static_cast<std::uint64_t>((here.dark_until.count + 999) / 1000);
+  found.dark_until = static_cast<std::uint64_t>((std::max(here.dark_until.count, std::int64_t{0}) + 999) / 1000);
   found.drop = drop_probability(power);
   return found;
 }
@@ -240,7 +240,7 @@ void PanelDevice::look(Port ingress, Picoseconds now) {
 }
 
 Picoseconds PanelDevice::carrier_from(Port port) const {
-  const Carrier rule = options_.profile.carrier;
+  const Carrier rule = options_.carrier;
   if (rule == Carrier::none) return {};
   const std::int32_t source = out_[port].peer;
   if (source < 0 || !in_[static_cast<std::size_t>(source)].passed) return kNever;

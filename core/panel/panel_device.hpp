@@ -45,8 +45,16 @@ enum class Mode : std::uint8_t {
   overwrite,  // removes every other cross-connect
 };
 
+// Which light a host's port must have for carrier.
+enum class Carrier : std::uint8_t {
+  both,  // in both directions, as Ethernet's fault signalling has it
+  rx,    // in its receive direction
+  none,  // none: carrier never goes
+};
+
 struct DeviceOptions {
   Profile profile = panel::profile("sim25");
+  Carrier carrier = Carrier::both;
   std::uint64_t seed = 1;
   bool dark_by_port = false;  // each port its own dark time, not one for all of a request
 };

@@ -19,15 +19,15 @@ constexpr Duration kPolatis{lognormal, 41.06, 0, 0.3555, 0.167};
 constexpr Duration kTransceiver{lognormal, 5670, 0, 0, 0.048};
 
 constexpr std::array<Profile, 9> kProfiles{{
-    {"ideal", kNone, kNone, Carrier::none},
-    {"sim25", {fixed, 25}, kNone, Carrier::none},
-    {"polatis", kPolatis, kNone, Carrier::both},
-    {"polatis+nic", kPolatis, kTransceiver, Carrier::both},
-    {"calient", {uniform, 10, 15}, kNone, Carrier::both},
-    {"telescent", {fixed, 120e3}, kNone, Carrier::both},
-    {"infocus128", {fixed, 0.01}, kNone, Carrier::none},
-    {"rotor10us", {fixed, 0.01}, kNone, Carrier::none},
-    {"lightmatter32", {fixed, 0.007}, kNone, Carrier::none},
+    {"ideal", kNone, kNone},
+    {"sim25", {fixed, 25}, kNone},
+    {"polatis", kPolatis, kNone},
+    {"polatis+nic", kPolatis, kTransceiver},
+    {"calient", {uniform, 10, 15}, kNone},
+    {"telescent", {fixed, 120e3}, kNone},
+    {"infocus128", {fixed, 0.01}, kNone},
+    {"rotor10us", {fixed, 0.01}, kNone},
+    {"lightmatter32", {fixed, 0.007}, kNone},
 }};
 
 double normal(RandomStream& random) {  // Box and Muller; one of the two values is not used

@@ -11,13 +11,6 @@
 
 namespace loomnet::panel {
 
-// Which light a host's port must have for carrier.
-enum class Carrier : std::uint8_t {
-  both,  // in both directions, as Ethernet's fault signalling has it
-  rx,    // in its receive direction
-  none,  // none: carrier never goes
-};
-
 // A random time. Its parameters are those of one kind of distribution each.
 struct Duration {
   enum class Kind : std::uint8_t { fixed, uniform, lognormal } kind = Kind::fixed;
@@ -32,7 +25,6 @@ struct Profile {
   std::string_view name;
   Duration dark;
   Duration nic_up;  // from light to carrier
-  Carrier carrier = Carrier::none;
 };
 
 std::span<const Profile> profiles();

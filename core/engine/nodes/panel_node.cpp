@@ -1,40 +1,75 @@
-// Passes light on, and checks a panel's circuits.
+// Passes light on.
 #include "engine/nodes/panel_node.hpp"
 
 #include <stdexcept>
 #include <string>
 
 namespace loomnet {
+namespace {
 
-void PanelNode::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
-  const std::int32_t out = circuits_[port];
-  HalfLink* const egress = out < 0 ? nullptr : egress_[static_cast<std::size_t>(out)];
-  if (!egress) {
-    ++dark_;
-    ++shared_.dark;
-    if (shared_.tap) [[unlikely]] shared_.tap->refused(node_, *packet, "drop_dark", now);
-    return;
-  }
-  egress->offer(std::move(packet), now);
-}
+constexpr std::uint64_t kChancePurpose = 0x11947;
+constexpr const char* kReasons[PANEL_VERDICTS] = {nullptr, "drop_unmapped", "drop_blocked", "drop_dark",
+                                                  "drop_light"};
 
-void PanelNode::set_circuits(std::vector<std::int32_t> circuits) {
-  const auto ports = static_cast<std::int32_t>(egress_.size());
-  if (static_cast<std::int32_t>(circuits.size()) != ports) {
-    throw std::invalid_argument("network: circuits must name every port of the panel");
-  }
+std::uint64_t whole_ns(Picoseconds now) { return static_cast<std::uint64_t>(now.count / 1000); }
+
+}  // namespace
+
+std::vector<panel::CrossConnect> duplex(std::span<const std::int32_t> circuits) {
+  const auto ports = static_cast<std::int32_t>(circuits.size());
+  std::vector<panel::CrossConnect> found;
   for (std::int32_t port = 0; port < ports; ++port) {
     const std::int32_t out = circuits[static_cast<std::size_t>(port)];
     if (out == -1) continue;
-    if (out < 0 || out >= ports) {
-      throw std::invalid_argument("network: circuit to a port that is not there");
-    }
+    if (out < 0 || out >= ports) throw std::invalid_argument("network: circuit to a port that is not there");
     if (out == port || circuits[static_cast<std::size_t>(out)] != port) {
-      throw std::invalid_argument("network: ports " + std::to_string(port) + " and " +
-                                  std::to_string(out) + " of a panel must name each other");
+      throw std::invalid_argument("network: ports " + std::to_string(port) + " and " + std::to_string(out) +
+                                  " of a panel must name each other");
     }
+    found.push_back({static_cast<panel::Port>(port), static_cast<panel::Port>(out)});
   }
-  circuits_ = std::move(circuits);
+  return found;
+}
+
+PanelNode::PanelNode(NodesShared& shared, NodeId node, std::span<HalfLink* const> egress,
+                     const panel::DeviceOptions& options)
+    : shared_(shared),
+      node_(node),
+      egress_(egress),
+      device_(egress.size(), options),
+      entries_(egress.size()),
+      counters_(egress.size()),
+      chance_(options.seed, node, kChancePurpose) {
+  publish({});
+}
+
+void PanelNode::publish(Picoseconds now) {
+  for (std::size_t port = 0; port < entries_.size(); ++port) {
+    entries_[port] = device_.entry(static_cast<panel::Port>(port), now);
+  }
+}
+
+void PanelNode::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
+  const panel_entry& entry = entries_[port];
+  const std::uint32_t chance = entry.drop ? static_cast<std::uint32_t>(chance_() >> 32) : 0;
+  panel_verdict verdict = panel_decide(&entry, whole_ns(now), chance);
+  HalfLink* const egress = verdict == PANEL_FORWARD ? egress_[entry.peer] : nullptr;
+  // A cross-connect may lead to a port that has no fibre.
+  if (verdict == PANEL_FORWARD && !egress) verdict = PANEL_DROP_UNMAPPED;
+  panel_counters& counters = counters_[port];
+  ++counters.packets[verdict];
+  if (verdict != PANEL_FORWARD) {
+    ++shared_.lost_in_panels;
+    if (shared_.tap) [[unlikely]] shared_.tap->refused(node_, *packet, kReasons[verdict], now);
+    return;
+  }
+  counters.bytes += packet->wire_length;
+  egress->offer(std::move(packet), now);
+}
+
+std::int32_t PanelNode::passes_to(std::uint16_t port, Picoseconds now) const {
+  const panel_entry& entry = entries_[port];
+  return panel_decide(&entry, whole_ns(now), ~0u) == PANEL_FORWARD ? static_cast<std::int32_t>(entry.peer) : -1;
 }
 
 }  // namespace loomnet

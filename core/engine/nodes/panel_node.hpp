@@ -1,31 +1,43 @@
-// An optical patch panel: light that comes in by a port leaves by the port that it is patched to.
+// An optical circuit switch in the engine: light that comes in by a port leaves as the device's entry of
+// that port says.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "ebpf/panel.h"
 #include "engine/nodes/shared.hpp"
 #include "link/half_link.hpp"
+#include "panel/panel_device.hpp"
 
 namespace loomnet {
 
+// Both cross-connects of each circuit; `circuits`: of each port the port that it is joined to, -1 for none.
+// Throws std::invalid_argument.
+std::vector<panel::CrossConnect> duplex(std::span<const std::int32_t> circuits);
+
 class PanelNode final : public LinkReceiver {
  public:
-  PanelNode(NodesShared& shared, NodeId node, std::span<HalfLink* const> egress)
-      : shared_(shared), node_(node), egress_(egress), circuits_(egress.size(), -1) {}
+  PanelNode(NodesShared& shared, NodeId node, std::span<HalfLink* const> egress,
+            const panel::DeviceOptions& options);
   void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override;
-  // The port that each port is patched to, -1 for none; circuits are symmetrical. Throws
-  // std::invalid_argument, and the old circuits stay.
-  void set_circuits(std::vector<std::int32_t> circuits);
-  std::span<const std::int32_t> circuits() const { return circuits_; }
-  std::uint64_t dark() const { return dark_; }  // packets that came in by a port without circuit
+
+  panel::PanelDevice& device() { return device_; }
+  const panel::PanelDevice& device() const { return device_; }
+  // Takes over the device's entries, all at once: between two packets.
+  void publish(Picoseconds now);
+  // The port that light of this port leaves by now; -1: none comes out.
+  std::int32_t passes_to(std::uint16_t port, Picoseconds now) const;
+  const panel_counters& counters(std::uint16_t port) const { return counters_[port]; }
 
  private:
   NodesShared& shared_;
   NodeId node_;
   std::span<HalfLink* const> egress_;  // by port
-  std::vector<std::int32_t> circuits_;
-  std::uint64_t dark_ = 0;
+  panel::PanelDevice device_;
+  std::vector<panel_entry> entries_;     // by ingress port
+  std::vector<panel_counters> counters_;  // likewise
+  RandomStream chance_;
 };
 
 }  // namespace loomnet

@@ -19,7 +19,7 @@ struct NodesShared {
   PacketPool& pool;
   Tap* tap = nullptr;             // null: nothing is recorded
   KernelGate* gate = nullptr;     // null: every node is in the engine
-  std::uint64_t dark = 0;         // packets that came into a panel by a port without circuit
+  std::uint64_t lost_in_panels = 0;
   std::uint64_t unconnected = 0;  // packets that a switch sent out of a port that has no link
 };
 

@@ -22,9 +22,7 @@ PanelDevice device(std::string_view name, std::size_t ports = 8, std::uint64_t s
 }
 
 PanelDevice with(std::string_view name, Carrier rule) {
-  DeviceOptions options{.profile = profile(name)};
-  options.profile.carrier = rule;
-  return PanelDevice(8, options);
+  return PanelDevice(8, {.profile = profile(name), .carrier = rule});
 }
 
 TEST(PanelDevice, LightReturnsByTheEntryAlone) {
