@@ -34,6 +34,7 @@ inline std::optional<JobId> job_id(std::optional<std::uint32_t> number) {
 void bind_network(pybind11::module_& m);
 void bind_switches(pybind11::module_& m, pybind11::class_<Network>& network);
 void bind_figures(pybind11::class_<Network>& network);
+void bind_panels(pybind11::module_& m, pybind11::class_<Network>& network);
 void bind_traffic(pybind11::module_& m);
 void bind_model_traffic(pybind11::module_& m);
 void bind_fluid(pybind11::module_& m);

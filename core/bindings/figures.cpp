@@ -75,15 +75,16 @@ Counts panel_counters(Network& network, NodeId node) {
   const PanelNode* panel = network.panel(node);
   if (!panel) throw std::invalid_argument("panel_counters: node " + std::to_string(node) + " is no panel");
   Counts out;
+  constexpr const char* kNames[PANEL_VERDICTS] = {"forwarded", "drop_unmapped", "drop_blocked", "drop_dark",
+                                                  "drop_light"};
+  std::uint64_t packets[PANEL_VERDICTS] = {}, bytes = 0;
   for (std::uint16_t port = 0; port < network.ports(node); ++port) {
-    const panel_counters& one = panel->counters(port);
-    out["forwarded"] += one.packets[PANEL_FORWARD];
-    out["forwarded_bytes"] += one.bytes;
-    out["drop_unmapped"] += one.packets[PANEL_DROP_UNMAPPED];
-    out["drop_blocked"] += one.packets[PANEL_DROP_BLOCKED];
-    out["drop_dark"] += one.packets[PANEL_DROP_DARK];
-    out["drop_light"] += one.packets[PANEL_DROP_LIGHT];
+    const auto& one = panel->counters(port);
+    for (int i = 0; i < PANEL_VERDICTS; ++i) packets[i] += one.packets[i];
+    bytes += one.bytes;
   }
+  for (int i = 0; i < PANEL_VERDICTS; ++i) out[kNames[i]] = packets[i];
+  out["forwarded_bytes"] = bytes;
   return out;
 }
 

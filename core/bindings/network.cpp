@@ -142,11 +142,6 @@ void bind_network(py::module_& m) {
            }),
            py::kw_only(), py::arg("seed"), py::arg("meter_bin_ps"), py::arg("meter_bins") = 1 << 20)
       .def("add_host", &Network::add_host, py::arg("ports"), py::arg("identity") = py::none())
-      .def("add_panel", &Network::add_panel, py::arg("circuits"),
-           "An optical patch panel. circuits: of each port the port that it is patched to, -1 for none; its "
-           "egress links have rate 0.")
-      .def("set_circuits", &Network::set_circuits, py::arg("panel"), py::arg("circuits"),
-           "The panel patches these circuits now; hosts see their carriers go and come.")
       .def(
           "connect",
           [](Network& n, NodeId a, std::uint16_t pa, NodeId b, std::uint16_t pb,
@@ -274,6 +269,7 @@ void bind_network(py::module_& m) {
       .def("clear", &Network::clear);
   bind_switches(m, network);
   bind_figures(network);
+  bind_panels(m, network);
   bind_transports(m, network);
 }
 

@@ -123,7 +123,8 @@ def test_queue_pairs_follow_the_circuits_that_a_controller_changes(tmp_path, tra
     if transport != "tcp":  # of h0's two flows
         data = row(result, "link h0->ocs0")["bytes"]
         assert data == pytest.approx(2 * (1 << 20) * 1.06, rel=0.05)
-    assert row(result, "panel ocs0") == {}  # nothing was under way
+    passed = row(result, "panel ocs0")
+    assert set(passed) == {"forwarded", "forwarded_bytes"} and passed["forwarded"] > 0  # no drop
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -134,14 +135,41 @@ def test_light_under_way_when_its_circuit_ends_is_lost_by_name_and_sent_again(tm
     if transport == "roce":  # its preset waits for 4 s
         options["roce"] = {"timeout_exponent": 7}
     result = go(star(), job, tmp_path, controllers=patcher(change), **options)
-    dark = row(result, "panel ocs0")["drop_dark"]
+    dark = row(result, "panel ocs0")["drop_unmapped"]
     # 1 us of fibre holds 5 full packets and a part of another, or as many of the answers.
     assert 1 <= dark <= 8
     assert result.data.wrong == 0
     assert sum(each.get("retransmitted", 0) + each.get("data_retransmitted", 0)
                for each in result.data.totals.values()) >= 1
-    assert ("panel", "dark", dark) in [
+    assert ("panel", "unmapped", dark) in [
         (drop.where, drop.reason, drop.packets) for drop in drops(result.data.totals)]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_flow_waits_while_the_panel_switches(tmp_path, transport):
+    """h0's second flow, to h2, begins when its circuit is asked for, and light is back 25 ms on."""
+    fabric = star()
+    fabric.panels["ocs0"].profile = "sim25"
+    job = flows([(0, 1), (0, 2)], "1 MiB", transport, ["0 s", "500 us"])
+    result = go(fabric, job, tmp_path, payload=True,
+                controllers=patcher({500: [("h0", "h2"), ("h1", "h3")]}))
+    assert result.data.wrong == 0
+    late = result.data.flows[1].arrived_ps
+    assert 25 * MS + 500 * US <= late < 28 * MS + (1100 * MS if transport == "tcp" else 0)
+    # Its carrier was gone; what the flow sent in the very moment was under way.
+    assert row(result, "panel ocs0").get("drop_dark", 0) <= 1
+
+
+def test_without_carrier_rules_a_transport_sends_into_the_dark(tmp_path):
+    fabric = star()
+    fabric.panels["ocs0"].profile, fabric.panels["ocs0"].carrier = "lightmatter32", "none"
+    job = flows([(0, 1), (2, 3)], "10 MiB", "mrc")
+    result = go(fabric, job, tmp_path, payload=True,
+                controllers=patcher({300: [("h2", "h3")], 320: [("h0", "h1"), ("h2", "h3")]}))
+    assert result.data.ended == "finished" and result.data.wrong == 0
+    drops_ = row(result, "panel ocs0")
+    assert drops_["drop_dark"] > 0 and drops_["drop_unmapped"] > 0
+    assert row(result, "nic h2").get("retransmitted", 0) == 0  # its circuit was not touched
 
 
 def test_a_run_over_circuits_is_the_same_for_the_same_seed(tmp_path):
@@ -300,7 +328,10 @@ def linked(*ends, **settings):
 
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: ln.Fabric().add_panel("o", profile="polatis"), "o: profile: .* leave profile= out"),
+    (lambda: ln.Fabric().add_panel("o", profile="polaris"),
+     "panel o: profile: .*polaris.* is none of ideal, sim25, polatis"),
+    (lambda: ln.Fabric().add_panel("o", profile=25), "panel o: profile: 25 is none of ideal"),
+    (lambda: ln.Fabric().add_panel("o", carrier="tx"), "carrier: .*tx.* is none of both, rx, none"),
     (lambda: ln.Fabric().add_panel("o", ports=0), "panel o: ports: 0 must be a whole number"),
     (lambda: linked().add_panel("h0"), "node h0 exists already"),
     (lambda: linked(("ocs0", "p0.leaf0")), "a panel joins hosts"),

@@ -22,6 +22,7 @@ __all__: list[str] = [
     "CollectiveTraffic",
     "CongestionEvent",
     "CongestionFlow",
+    "Copilot",
     "DATA_TYPES",
     "FlowProbe",
     "FlowTraffic",
@@ -46,10 +47,14 @@ __all__: list[str] = [
     "VERSION",
     "VirtualRanks",
     "aggregate_tables",
+    "assign_circuits",
     "check_switch_program",
     "congestion_controls",
     "forward_tables",
+    "map_ports",
     "monotonic_ns",
+    "pair_demand",
+    "panel_profiles",
     "priority_of",
     "queue_disciplines",
     "register_congestion_control",
@@ -329,9 +334,11 @@ class LinkConfig:
 class Network:
     def __init__(self, *, seed: int, meter_bin_ps: int, meter_bins: int = 1048576) -> None: ...
     def add_host(self, ports: int, identity: int | None = None) -> EngineNode: ...
-    def add_panel(self, circuits: collections.abc.Sequence[int]) -> EngineNode:
+    def add_panel(
+        self, circuits: collections.abc.Sequence[int], profile: str = "ideal", carrier: str = "both"
+    ) -> EngineNode:
         """
-        An optical patch panel. circuits: of each port the port that it is patched to, -1 for none; its egress links have rate 0.
+        An optical circuit switch. circuits: of each port the port that it is joined to long before the run, -1 for none; its egress links have rate 0.
         """
 
     def add_switch(
@@ -461,7 +468,7 @@ class Network:
     def schedule_tables(self, at_ps: int, node: EngineNode, tables: TableBatch) -> None: ...
     def set_circuits(self, panel: EngineNode, circuits: collections.abc.Sequence[int]) -> None:
         """
-        The panel patches these circuits now; hosts see their carriers go and come.
+        The panel patches these circuits now; hosts see their carriers go and, with the light, come.
         """
 
     def set_kernel_job(self, host: EngineNode, job: int) -> None:
@@ -569,6 +576,39 @@ class TableBatch:
     def generation(self) -> int: ...
     @property
     def groups(self) -> list[list[int]]: ...
+
+class Copilot:
+    """
+    Predicts a layer's expert loads from those of the layer before it.
+    """
+
+    def __init__(
+        self,
+        experts: int,
+        *,
+        records: int = 16,
+        fading: float = 0.8,
+        most_steps: int = 3000,
+        tolerance: float = 1e-08,
+    ) -> None: ...
+    def fit(self) -> int:
+        """
+        Returns the steps that were taken.
+        """
+
+    def predict(self, before: collections.abc.Sequence[float]) -> list[float]:
+        """
+        Shares of the experts.
+        """
+
+    def record(
+        self, before: collections.abc.Sequence[float], loads: collections.abc.Sequence[float]
+    ) -> None: ...
+    @property
+    def matrix(self) -> list[float]:
+        """
+        By rows: to * experts + from.
+        """
 
 class FlowProbe:
     """
@@ -1163,6 +1203,16 @@ def aggregate_tables(
     Tables of the aggregation program: forward's, and of each job {'job', 'scheme' (0 SwitchML, 1 ATP, 2 ESA), 'root' (0, 1, or 2 for one that answers), 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' (address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.
     """
 
+def assign_circuits(
+    demand: collections.abc.Sequence[int],
+    free: collections.abc.Sequence[int],
+    rule: str,
+    seed: int = 0,
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """
+    Circuits of each pair of servers, row by row, and the pairs as they were granted. demand: row by row.
+    """
+
 def check_switch_program(name: str, ports: int, options: dict) -> None:
     """
     Refuses a program, a number of ports or options that cannot be, by a ValueError of one line.
@@ -1188,9 +1238,36 @@ def forward_tables(
     Tables of the forward program and those that fall through to it: uSIDs of one block, host routes by ECMP group, and the ports of each group that a replicate verdict may name.
     """
 
+def map_ports(
+    circuits: collections.abc.Sequence[int],
+    demand: collections.abc.Sequence[int],
+    nics: int,
+    alpha: int,
+    previous: collections.abc.Sequence[int] = [],
+) -> list[int]:
+    """
+    Of each of the panel's ports, server by server, the port that it is joined to, -1: none.
+    """
+
 def monotonic_ns() -> int:
     """
     The clock of all marks, in nanoseconds.
+    """
+
+def pair_demand(
+    experts: int,
+    tokens: collections.abc.Sequence[int],
+    tensor_parallel: int,
+    gpus_per_server: int,
+    duplex: str = "sum",
+) -> list[int]:
+    """
+    What pairs of servers exchange, row by row, in tokens' parts on one GPU.
+    """
+
+def panel_profiles() -> list[str]:
+    """
+    Names of the panels whose switching times are known.
     """
 
 def priority_of(

@@ -35,7 +35,8 @@ def to_networkx(fabric: FabricView) -> Any:
     for switch in fabric.switches.values():
         graph.add_node(switch.name, kind="switch", plane=switch.plane)
     for panel in fabric.panels.values():
-        graph.add_node(panel.name, kind="panel", ports=panel.ports)
+        graph.add_node(panel.name, kind="panel", ports=panel.ports, profile=panel.profile,
+                       carrier=panel.carrier)
     for link in fabric.all_links():
         graph.add_edge(
             link.a,

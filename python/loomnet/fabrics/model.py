@@ -17,7 +17,7 @@ from loomnet.base.units import Rate, Size, Time
 from loomnet.fabrics.clos_shape import Clos
 from loomnet.fabrics.links import HalfLink, Link, changed
 from loomnet.fabrics.nodes import FORWARD, PLACEMENTS, Host, LocalRanks, Switch, check_role
-from loomnet.fabrics.panels import Panel, Ports, check_link
+from loomnet.fabrics.panels import Panel, Ports, check_link, check_switching
 
 MAX_PLANES = 8  # three bits of an entropy value name the plane
 MAX_NIC_PORTS = 8
@@ -88,16 +88,25 @@ class Fabric:
         return name
 
     @checked_call
-    def add_panel(self, name: str, *, ports: int | None = None, profile: str | None = None) -> str:
-        """Adds an optical patch panel, which joins hosts by circuits; see `panel(name).circuits`.
-        Circuits change at once: `profile`, the switching times of a product, is not there yet."""
+    def add_panel(self, name: str, *, ports: int | None = None, profile: str = "ideal",
+                  carrier: str = "both") -> str:
+        """Adds an optical circuit switch, which joins hosts by circuits; see
+        `panel(name).circuits`.
+
+        Args:
+            name: of the node.
+            ports: how many it has; None: as many as links.
+            profile: how long ports are dark that change their circuit, and how long transceivers
+                take to find the light again: "ideal" (not at all), "sim25" (25 ms, as in the
+                simulations of MixNet, SIGCOMM 2025), "polatis" and "polatis+nic" (its prototype),
+                "calient", "telescent", "infocus128", "rotor10us", "lightmatter32".
+            carrier: which light gives a host's port carrier: "both" directions, "rx" its own
+                receive direction; "none": carrier never goes.
+        """
         self._fresh(name)
         check_ports(f"panel {name}: ports", ports)
-        if profile is not None:
-            raise FabricError(f"panel {name}: profile: {quoted(profile)}: switching times of "
-                              "products are not there yet; leave profile= out, and circuits change "
-                              "at once")
-        self.panels[name] = Panel(name, ports)
+        check_switching(name, profile, carrier)
+        self.panels[name] = Panel(name, ports, profile, carrier)
         return name
 
     @checked_call
@@ -461,7 +470,7 @@ def from_networkx(
     """A fabric from an undirected networkx graph with string nodes.
 
     A node is a host if its attribute `kind` is "host" or, without one, its name is h<number>, and a
-    panel if it is "panel", of so many `ports`; a switch may carry `plane`, `ports` and `placement`,
+    panel if it is "panel", which takes what add_panel takes; a switch may carry `plane`, `ports` and `placement`,
     a host what add_host takes. An edge's `rate` and `delay` win over the defaults.
     """
     if not all(hasattr(graph, part) for part in ("nodes", "edges", "name")):
@@ -474,7 +483,9 @@ def from_networkx(
                             ranks=data.get("ranks", 1), local_link=data.get("local_link"),
                             local_delay=data.get("local_delay"))
         elif kind == "panel":
-            fabric.add_panel(str(name), ports=data.get("ports"))
+            fabric.add_panel(str(name), ports=data.get("ports"),
+                             profile=data.get("profile", "ideal"),
+                             carrier=data.get("carrier", "both"))
         else:
             fabric.add_switch(str(name), plane=data.get("plane"), ports=data.get("ports"),
                               placement=data.get("placement", "xdp"))

@@ -15,16 +15,20 @@ from loomnet.fabrics.links import HalfLink, Link
 CircuitEnd = str | int
 Circuit = tuple[CircuitEnd, CircuitEnd]
 NO_CIRCUIT = -1
+# Light in which directions gives a host's port carrier; "none": carrier never goes.
+CARRIERS = ("both", "rx", "none")
 
 
 @dataclass(eq=False)
 class Panel:
     """A node of glass: light that comes in by a port leaves by the port that a circuit joins it to,
-    without a queue, and is lost (`drop_dark`) where none does. `ports`: None for as many as it has
-    links."""
+    without a queue, and is lost (`drop_unmapped`) where none does. `ports`: None for as many as it
+    has links. `profile` and `carrier` are as Fabric.add_panel() takes them."""
 
     name: str
     ports: int | None = None
+    profile: str = "ideal"
+    carrier: str = "both"
     first: tuple[Circuit, ...] = field(default=(), repr=False)  # circuits when a run begins
 
     def circuits(self, pairs: Iterable[Circuit]) -> Panel:
@@ -34,6 +38,18 @@ class Panel:
         panel, in the order of its links from 0. Ends are checked when the fabric is."""
         self.first = circuit_list(f"panel {self.name}: circuits", pairs)
         return self
+
+
+def check_switching(name: str, profile: Any, carrier: Any) -> None:
+    """Raises FabricError unless both are known names."""
+    import loomnet._core as _core  # only a fabric with panels loads the engine
+
+    for setting, value, known in (("profile", profile, _core.panel_profiles()),
+                                  ("carrier", carrier, CARRIERS)):
+        if value not in known:
+            hint = did_you_mean(value, known) if isinstance(value, str) else ""
+            raise FabricError(f"panel {name}: {setting}: {quoted(value)} is none of "
+                              f"{', '.join(known)}{hint}")
 
 
 def circuit_list(where: str, pairs: Any) -> tuple[Circuit, ...]:

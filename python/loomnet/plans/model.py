@@ -126,6 +126,8 @@ class PanelPlan:
     name: str
     ports: tuple[int, ...]
     circuits: tuple[int, ...]
+    profile: str = "ideal"  # this and `carrier` as Fabric.add_panel() takes them
+    carrier: str = "both"
 
 
 @dataclass(frozen=True)

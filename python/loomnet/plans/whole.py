@@ -88,7 +88,9 @@ def _panel_plan(fabric: Fabric, topology: Topology, name: str) -> PanelPlan:
     node = topology.number[name]
     links = tuple(link for _, link, _ in topology.neighbours(node))
     ports = panel_ports(topology, name)
-    return PanelPlan(node, name, links, tuple(ports.table(fabric.panels[name].first)))
+    panel = fabric.panels[name]
+    return PanelPlan(node, name, links, tuple(ports.table(panel.first)), panel.profile,
+                     panel.carrier)
 
 
 def panel_ports(topology: Topology, name: str) -> Ports:

@@ -192,7 +192,7 @@ def circuits(panel: str, pairs: Iterable[Circuit]) -> Circuits:
     """The circuits of a panel from now on, these and no others; pairs as Panel.circuits takes them.
     Hosts that stay joined keep their ports. Two hosts that a circuit joins talk by it, others by
     their planes; what is on its way by a circuit that ends reaches the port's new far end, whose
-    NIC drops it, or is lost in the panel (`drop_dark`)."""
+    NIC drops it, or is lost in the panel (`drop_unmapped`)."""
     if not isinstance(panel, str):
         raise UsageError(f"change.circuits: {quoted(panel)} is not a panel's name")
     return Circuits(panel, circuit_list(f"change.circuits: {panel}", pairs), called_from())

@@ -91,7 +91,8 @@ class Engine:
             if not kernel:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
         for panel in plan.panels:
-            self._node[panel.number] = self.network.add_panel(list(panel.circuits))
+            self._node[panel.number] = self.network.add_panel(
+                list(panel.circuits), panel.profile, panel.carrier)
         cutting = [each.name for each in self.transports if each.cuts_messages]
         self._circuits = Circuits(plan, single=cutting) if plan.panels else None
         # Of two hosts: the queue pairs of the first to the second.

@@ -1,0 +1,109 @@
+// Optical circuit switches and the assignment of circuits, for Python.
+#include <algorithm>
+
+#include "bindings/bindings.hpp"
+#include "circuits/assignment.hpp"
+#include "circuits/copilot.hpp"
+#include "circuits/demand.hpp"
+#include "circuits/nic_map.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+namespace {
+
+using Circuit = std::pair<std::uint32_t, std::uint32_t>;
+
+panel::Carrier carrier_named(const std::string& name) {
+  if (name == "both") return panel::Carrier::both;
+  if (name == "rx") return panel::Carrier::rx;
+  if (name == "none") return panel::Carrier::none;
+  throw py::value_error("panel: carrier \"" + name + "\" is none of both, rx, none");
+}
+
+NodeId add_panel(Network& network, const std::vector<std::int32_t>& circuits, const std::string& profile,
+                 const std::string& carrier) {
+  constexpr std::uint64_t kPurpose = 0xfa7e1;
+  return network.add_panel(circuits, {.profile = panel::profile(profile),
+                                      .carrier = carrier_named(carrier),
+                                      .seed = hash_key(network.seed(), network.nodes(), kPurpose)});
+}
+
+std::vector<std::string> panel_profiles() {
+  std::vector<std::string> names;
+  for (const panel::Profile& one : panel::profiles()) names.emplace_back(one.name);
+  return names;
+}
+
+std::pair<std::vector<std::uint32_t>, std::vector<Circuit>> assign(const std::vector<std::uint64_t>& demand,
+                                                                   const std::vector<std::uint32_t>& free,
+                                                                   const std::string& rule, std::uint64_t seed) {
+  circuits::Assignment found = circuits::assign(demand, free, circuits::rule_named(rule), seed);
+  return {std::move(found.circuits), std::move(found.order)};
+}
+
+std::vector<std::int32_t> map_ports(const std::vector<std::uint32_t>& wanted,
+                                    const std::vector<std::uint64_t>& demand, std::uint32_t nics,
+                                    std::uint32_t alpha, const std::vector<std::int32_t>& previous) {
+  circuits::Assignment assignment;
+  while (assignment.servers * assignment.servers < wanted.size()) ++assignment.servers;
+  assignment.circuits = wanted;
+  const auto servers = static_cast<std::uint32_t>(assignment.servers);
+  circuits::PortMap before;
+  if (!previous.empty()) before = {servers, alpha, previous};
+  return circuits::map_ports(assignment, demand, circuits::server_nics(nics, alpha), before).peer;
+}
+
+std::vector<std::uint64_t> pair_demand(std::size_t experts, std::vector<std::uint64_t> counts,
+                                       std::size_t tensor_parallel, std::size_t gpus, const std::string& duplex) {
+  if (duplex != "sum" && duplex != "max") {
+    throw py::value_error("demand: \"" + duplex + "\" is neither sum nor max");
+  }
+  const circuits::Placement placement{tensor_parallel, gpus};
+  const circuits::Tokens tokens = circuits::tokens_of(experts, std::move(counts));
+  return circuits::pair_demand(circuits::server_tokens(tokens, placement), placement.servers(experts),
+                               duplex == "sum" ? circuits::Duplex::sum : circuits::Duplex::max);
+}
+
+}  // namespace
+
+void bind_panels(py::module_& m, py::class_<Network>& network) {
+  network
+      .def("add_panel", &add_panel, py::arg("circuits"), py::arg("profile") = "ideal", py::arg("carrier") = "both",
+           "An optical circuit switch. circuits: of each port the port that it is joined to long before the "
+           "run, -1 for none; its egress links have rate 0.")
+      .def("set_circuits", &Network::set_circuits, py::arg("panel"), py::arg("circuits"),
+           "The panel patches these circuits now; hosts see their carriers go and, with the light, come.");
+  m.def("panel_profiles", &panel_profiles, "Names of the panels whose switching times are known.");
+  m.def("assign_circuits", &assign, py::arg("demand"), py::arg("free"), py::arg("rule"), py::arg("seed") = 0,
+        "Circuits of each pair of servers, row by row, and the pairs as they were granted. demand: row by row.");
+  m.def("map_ports", &map_ports, py::arg("circuits"), py::arg("demand"), py::arg("nics"), py::arg("alpha"),
+        py::arg("previous") = std::vector<std::int32_t>{},
+        "Of each of the panel's ports, server by server, the port that it is joined to, -1: none.");
+  m.def("pair_demand", &pair_demand, py::arg("experts"), py::arg("tokens"), py::arg("tensor_parallel"),
+        py::arg("gpus_per_server"), py::arg("duplex") = "sum",
+        "What pairs of servers exchange, row by row, in tokens' parts on one GPU.");
+  using circuits::Copilot;
+  py::class_<Copilot>(m, "Copilot", "Predicts a layer's expert loads from those of the layer before it.")
+      .def(py::init([](std::size_t experts, std::size_t records, double fading, std::size_t most_steps,
+                       double tolerance) {
+             return Copilot(experts, {records, fading, most_steps, tolerance});
+           }),
+           py::arg("experts"), py::kw_only(), py::arg("records") = 16, py::arg("fading") = 0.8,
+           py::arg("most_steps") = 3000, py::arg("tolerance") = 1e-8)
+      .def(
+          "record",
+          [](Copilot& c, const std::vector<double>& before, const std::vector<double>& loads) {
+            c.record(before, loads);
+          },
+          py::arg("before"), py::arg("loads"))
+      .def("fit", &Copilot::fit, "Returns the steps that were taken.")
+      .def(
+          "predict", [](const Copilot& c, const std::vector<double>& before) { return c.predict(before); },
+          py::arg("before"), "Shares of the experts.")
+      .def_property_readonly(
+          "matrix", [](const Copilot& c) { return std::vector<double>(c.matrix().begin(), c.matrix().end()); },
+          "By rows: to * experts + from.");
+}
+
+}  // namespace loomnet

@@ -1,0 +1,12 @@
+"""MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465): a fabric whose optical circuits are patched
+anew while a mixture of experts trains. Demand of a region, circuits by rule, expert loads."""
+
+from loomnet.systems.mixnet.assignment import RULES as RULES
+from loomnet.systems.mixnet.assignment import Assignment as Assignment
+from loomnet.systems.mixnet.assignment import assign as assign
+from loomnet.systems.mixnet.assignment import map_ports as map_ports
+from loomnet.systems.mixnet.assignment import pair_demand as pair_demand
+from loomnet.systems.mixnet.copilot import Copilot as Copilot
+from loomnet.systems.mixnet.drift import Drift as Drift
+from loomnet.systems.mixnet.weights import PUBLISHED as PUBLISHED
+from loomnet.systems.mixnet.weights import read_weights as read_weights

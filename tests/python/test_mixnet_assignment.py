@@ -1,0 +1,191 @@
+"""Circuits by rule, weight files, drifting loads and their prediction, as Python has them."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from loomnet.base.errors import UsageError
+from loomnet.systems import mixnet
+
+DEMAND = mixnet.pair_demand(mixnet.PUBLISHED, tensor_parallel=8)
+
+
+# --- assignment -----------------------------------------------------------------------------------
+def test_the_published_matrix_has_24_circuits_on_six_ports():
+    found = mixnet.assign(DEMAND, 6)
+    assert found.count == 24 and found.order[0] == (0, 7)
+    assert found.covered(DEMAND) == pytest.approx(0.8698, abs=5e-5)
+    assert (found.circuits.sum(axis=0) == 6).all() and (found.circuits == found.circuits.T).all()
+
+
+def test_a_server_without_ports_has_no_circuit():
+    found = mixnet.assign(DEMAND, [6, 6, 0, 6, 6, 6, 6, 6])
+    assert found.circuits[2].sum() == 0 and found.count > 15
+
+
+def test_random_circuits_are_the_seeds():
+    first, again, other = (mixnet.assign(DEMAND, 3, rule="random", seed=seed).circuits
+                           for seed in (1, 1, 2))
+    assert (first == again).all() and (first != other).any()
+
+
+def test_ports_that_stay_joined_are_kept():
+    wanted = mixnet.assign(DEMAND, 6).circuits
+    ports = mixnet.map_ports(wanted, DEMAND, alpha=6)
+    assert len(ports) == 48 and sum(peer >= 0 for peer in ports) == 48
+    assert mixnet.map_ports(wanted, DEMAND, alpha=6, previous=ports) == ports
+    counted = np.zeros_like(wanted)
+    for port, peer in enumerate(ports):
+        assert ports[peer] == port
+        counted[port // 6, peer // 6] += 1
+    assert (counted == wanted).all()
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: mixnet.assign(DEMAND, 6, rule="skipp"), "rule .*skipp.* is none of skip, literal"),
+    (lambda: mixnet.assign(DEMAND, 6, rule=None), "rule None is none of"),
+    (lambda: mixnet.assign(DEMAND, -1), "free: -1 is not a number of ports"),
+    (lambda: mixnet.assign(DEMAND, [6, 6]), "mixnet.assign: .*2"),
+    (lambda: mixnet.assign([[0, 1], [2, 0]], 6), "mixnet.assign: .*demand"),
+    (lambda: mixnet.assign([[0, 0.5], [0.5, 0]], 6), "entries must be whole numbers from 0"),
+    (lambda: mixnet.assign([[0, -1], [-1, 0]], 6), "entries must be whole numbers from 0"),
+    (lambda: mixnet.assign([0, 1], 6), "a square matrix is needed"),
+    (lambda: mixnet.assign([[0, 1], [1]], 6), "a square matrix is needed"),
+    (lambda: mixnet.pair_demand([[1, 2], [1, 3]]), "row 1"),
+    (lambda: mixnet.pair_demand(mixnet.PUBLISHED, duplex="min"), "neither sum nor max"),
+    (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=9), "alpha"),
+    (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=4), "circuits"),
+])
+def test_bad_input_is_one_line(call, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+# --- weight files ---------------------------------------------------------------------------------
+def test_weights_of_a_file_and_of_a_folder(tmp_path):
+    one = tmp_path / "0.json"
+    one.write_text(json.dumps(mixnet.PUBLISHED.tolist()))
+    (read,) = mixnet.read_weights(one)
+    assert read.shape == (1, 8, 8) and (read[0] == mixnet.PUBLISHED).all()
+    (tmp_path / "1.json").write_text(json.dumps([mixnet.PUBLISHED.T[::-1].T.tolist()]))
+    (tmp_path / "notes.txt").write_text("not a matrix")
+    assert [each.shape for each in mixnet.read_weights(tmp_path)] == [(1, 8, 8)] * 2
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("", "no JSON array"),
+    ("[[1, 2], [3]]", "differ in length|is needed"),
+    ("[]", "is needed"),
+    ("{}", "is needed"),
+    ("[[[[1]]]]", "is needed"),
+    ("[[1, 2], [2, 2]]", "layer 0: row 1 sums to 4, and row 0 to 3"),
+    ("[[0, 0], [0, 0]]", "row 0 sums to 0"),
+    ("[[1, -1], [0, 0]]", "whole numbers"),
+    ("[[0.5, 0.5], [1, 0]]", "whole numbers"),
+    ("[[true, false], [true, false]]", "whole numbers"),
+    ("[" * 5000, "no JSON array"),
+])
+def test_a_bad_weight_file_is_one_line_with_its_name(tmp_path, text, message):
+    file = tmp_path / "w.json"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=message) as caught:
+        mixnet.read_weights(file)
+    assert str(file) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_file_no_folder_and_sizes_that_differ(tmp_path):
+    with pytest.raises(UsageError, match="No such file"):
+        mixnet.read_weights(tmp_path / "none.json")
+    with pytest.raises(UsageError, match=r"no file \*.json"):
+        mixnet.read_weights(tmp_path)
+    (tmp_path / "a.json").write_text("[[1, 1], [1, 1]]")
+    (tmp_path / "b.json").write_text("[[1]]")
+    with pytest.raises(UsageError, match="b.json: 1 layers of 1 experts, and a.json has 1 layers of"):
+        mixnet.read_weights(tmp_path)
+
+
+# --- drift and Copilot ----------------------------------------------------------------------------
+def iterations(count, **settings):
+    return list(itertools.islice(mixnet.Drift(8, 4, **settings), count))
+
+
+def test_drift_is_seeded_and_rows_have_all_tokens():
+    first, again, other = iterations(3, seed=1), iterations(3, seed=1), iterations(3, seed=2)
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    assert (first[0] != other[0]).any()
+    for each in first:
+        assert each.shape == (4, 8, 8) and (each.sum(axis=2) == 32768).all()
+
+
+def test_drift_moves_slowly_and_spreads_as_the_published_matrix():
+    spreads, kept, far = [], [], []
+    for seed in range(40):
+        found = iterations(60, seed=seed)
+        logs = [np.log(each[0].sum(axis=0)) for each in found]
+        spreads.append(np.std(logs[0], ddof=1))
+        kept.append(np.corrcoef(logs[0], logs[1])[0, 1])
+        far.append(np.corrcoef(logs[0], logs[59])[0, 1])
+    assert np.mean(spreads) == pytest.approx(0.77, abs=0.08)
+    assert np.std(np.log(mixnet.PUBLISHED.sum(axis=0)), ddof=1) == pytest.approx(0.8, abs=0.1)
+    assert np.mean(kept) > 0.9 and abs(np.mean(far)) < 0.25
+
+
+def test_decay_evens_loads_out():
+    late = [next(itertools.islice(mixnet.Drift(8, 1, seed=seed, spread=3, decay=True), 4000, None))
+            for seed in range(2)]
+    early = iterations(1, seed=0, spread=3)
+    assert np.std(np.log(late[0][0].sum(axis=0))) < np.std(np.log(early[0][0].sum(axis=0) + 1))
+
+
+@pytest.mark.parametrize("settings", [{"experts": 1, "layers": 1}, {"experts": 8, "layers": 0},
+                                      {"experts": 8, "layers": 1, "spread": -1}])
+def test_a_drift_that_cannot_be_is_refused(settings):
+    with pytest.raises(UsageError, match="mixnet.Drift"):
+        mixnet.Drift(seed=1, **settings)
+
+
+def test_copilot_beats_the_last_loads_on_drift():
+    """Overlap of the two hottest experts, predicted and true, by records of the same layer."""
+    hits = {"copilot": 0, "reuse": 0}
+    for seed in range(5):
+        found = iterations(60, seed=seed)
+        copilot = mixnet.Copilot(8)
+        for t, each in enumerate(found):
+            before, loads = each[1].sum(axis=0), each[2].sum(axis=0)
+            top = set(np.argsort(loads)[-2:])
+            if t >= 16:
+                copilot.fit()
+                hits["copilot"] += len(top & set(np.argsort(copilot.predict(before))[-2:]))
+                reused = found[t - 1][2].sum(axis=0)
+                hits["reuse"] += len(top & set(np.argsort(reused)[-2:]))
+            copilot.record(before, loads)
+    assert hits["copilot"] > hits["reuse"] > 0
+
+
+def test_both_solvers_of_copilot_find_the_same_least():
+    pytest.importorskip("scipy")
+    fitted = [mixnet.Copilot(8, solver=solver) for solver in ("pgd", "slsqp")]
+    for each in iterations(16, seed=3):
+        for one in fitted:
+            one.record(each[0].sum(axis=0), each[1].sum(axis=0))
+    for one in fitted:
+        one.fit()
+        assert one.matrix.sum(axis=0) == pytest.approx(np.ones(8), abs=1e-8)
+    assert fitted[0].objective(fitted[0].matrix) == pytest.approx(
+        fitted[0].objective(fitted[1].matrix), abs=1e-6)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: mixnet.Copilot(0), "experts must be 1 or more"),
+    (lambda: mixnet.Copilot(32, solver="slsqp"), "1024 unknowns"),
+    (lambda: mixnet.Copilot(4, solver="sgd"), "neither pgd nor slsqp"),
+    (lambda: mixnet.Copilot(4, records=0), "records must be 1 or more"),
+    (lambda: mixnet.Copilot(2).record([1, 2], [0, 0]), "not all 0"),
+    (lambda: mixnet.Copilot(2).record([1, 2, 3], [1, 2]), "3 loads of 2 experts"),
+])
+def test_copilot_refuses_in_one_line(call, message):
+    with pytest.raises(UsageError, match=message):
+        call()
