@@ -156,8 +156,8 @@ def test_a_flow_waits_while_the_panel_switches(tmp_path, transport):
     assert result.data.wrong == 0
     late = result.data.flows[1].arrived_ps
     assert 25 * MS + 500 * US <= late < 28 * MS + (1100 * MS if transport == "tcp" else 0)
-    # Its carrier was gone; what the flow sent in the very moment was under way.
-    assert row(result, "panel ocs0").get("drop_dark", 0) <= 1
+    # Carrier is gone at once; 1 us of fibre holds 5 packets and a part of another.
+    assert row(result, "panel ocs0").get("drop_dark", 0) <= 8
 
 
 def test_without_carrier_rules_a_transport_sends_into_the_dark(tmp_path):

@@ -470,8 +470,8 @@ def from_networkx(
     """A fabric from an undirected networkx graph with string nodes.
 
     A node is a host if its attribute `kind` is "host" or, without one, its name is h<number>, and a
-    panel if it is "panel", which takes what add_panel takes; a switch may carry `plane`, `ports` and `placement`,
-    a host what add_host takes. An edge's `rate` and `delay` win over the defaults.
+    panel if it is "panel", which takes what add_panel takes; a switch may carry `plane`, `ports`
+    and `placement`, a host what add_host takes. An edge's `rate` and `delay` win over the defaults.
     """
     if not all(hasattr(graph, part) for part in ("nodes", "edges", "name")):
         raise FabricError(f"from_networkx: {quoted(graph)} is not a networkx graph")

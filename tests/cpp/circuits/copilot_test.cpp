@@ -57,7 +57,7 @@ TEST(Copilot, TheFitIsTheLeastThereIs) {
   Copilot copilot(6);
   for (int i = 0; i < 20; ++i) copilot.record(distribution(random, 6, 0.5), distribution(random, 6, 0.5));
   EXPECT_EQ(copilot.records(), 16u);
-  EXPECT_GT(copilot.fit(), 1u);
+  const std::size_t steps = copilot.fit();
   const double least = copilot.objective(copilot.matrix());
   // Of a convex function, no other point on the way to any other matrix is lower.
   for (int i = 0; i < 1000; ++i) {
@@ -68,7 +68,7 @@ TEST(Copilot, TheFitIsTheLeastThereIs) {
       ASSERT_GE(copilot.objective(mixed), least - 1e-9);
     }
   }
-  EXPECT_LE(copilot.fit(), 3u) << "from the last P on";
+  EXPECT_LT(copilot.fit(), steps) << "from the last P on";
 }
 
 TEST(Copilot, WhatIsPredictedIsADistribution) {

@@ -111,7 +111,7 @@ def _matrix(name: str, value: Any) -> np.ndarray:
         found = np.asarray(value)
     except (ValueError, TypeError):
         found = np.empty(0)
-    if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size:
+    if found.ndim != 2 or len({*found.shape}) != 1 or not found.size:
         raise UsageError(f"mixnet: {name}: a square matrix is needed, not {quoted(value)}")
     if found.dtype.kind not in "iu" or int(found.min()) < 0 or int(found.max()) >= _MOST:
         raise UsageError(f"mixnet: {name}: its entries must be whole numbers from 0")

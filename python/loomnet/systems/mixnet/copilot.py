@@ -31,8 +31,8 @@ class Copilot:
         if solver not in ("pgd", "slsqp"):
             raise UsageError(f'mixnet.Copilot: solver "{solver}" is neither pgd nor slsqp')
         if solver == "slsqp" and experts > 16:
-            raise UsageError(f"mixnet.Copilot: slsqp has {experts * experts} unknowns for {experts} "
-                             "experts; it is for 16 experts or fewer, use pgd")
+            raise UsageError(f"mixnet.Copilot: slsqp has {experts * experts} unknowns for "
+                             f"{experts} experts; it is for 16 or fewer, use pgd")
         self.experts, self.solver = experts, solver
         self._records: list[tuple[np.ndarray, np.ndarray]] = []
         self._most, self._fading = records, fading
