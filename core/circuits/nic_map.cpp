@@ -11,8 +11,8 @@ namespace {
 
 class Mapping {
  public:
-  Mapping(const Assignment& wanted, const ServerNics& nics)
-      : alpha_(static_cast<std::uint32_t>(nics.optical.size())) {
+  Mapping(const Assignment& wanted, const ServerNics& nics, std::span<const std::uint8_t> broken)
+      : alpha_(static_cast<std::uint32_t>(nics.optical.size())), broken_(broken) {
     const auto all = nics.optical.size() + nics.electrical.size();
     for (const std::uint32_t nic : nics.optical) node_.push_back(nic >= all / 2);
     map.servers = static_cast<std::uint32_t>(wanted.servers);
@@ -26,6 +26,7 @@ class Mapping {
     for (std::uint32_t k = 0; k < alpha_ && kept < count; ++k) {
       const std::int32_t other = previous.peer[i * alpha_ + k];
       if (other == kNoPeer || static_cast<std::uint32_t>(other) / alpha_ != j) continue;
+      if (broken(i * alpha_ + k) || broken(static_cast<std::uint32_t>(other))) continue;
       join(i * alpha_ + k, static_cast<std::uint32_t>(other));
       ++kept;
     }
@@ -39,28 +40,31 @@ class Mapping {
   PortMap map;
 
  private:
+  bool broken(std::uint32_t port) const { return !broken_.empty() && broken_[port]; }
+  bool free(std::uint32_t port) const { return map.peer[port] == kNoPeer && !broken(port); }
   void join(std::uint32_t a, std::uint32_t b) {
     map.peer[a] = static_cast<std::int32_t>(b);
     map.peer[b] = static_cast<std::int32_t>(a);
   }
   // A free port of server i for one more circuit to server j.
   std::uint32_t choose(std::uint32_t i, std::uint32_t j) const {
-    std::array<std::uint32_t, 2> free{}, joined{};
+    std::array<std::uint32_t, 2> spare{}, joined{};
     for (std::uint32_t k = 0; k < alpha_; ++k) {
       const std::int32_t other = map.peer[i * alpha_ + k];
-      if (other == kNoPeer) ++free[node_[k]];
+      if (free(i * alpha_ + k)) ++spare[node_[k]];
       if (other != kNoPeer && static_cast<std::uint32_t>(other) / alpha_ == j) ++joined[node_[k]];
     }
-    std::size_t node = joined[0] != joined[1] ? joined[0] > joined[1] : free[1] > free[0];
-    if (free[node] == 0) node = 1 - node;
+    std::size_t node = joined[0] != joined[1] ? joined[0] > joined[1] : spare[1] > spare[0];
+    if (spare[node] == 0) node = 1 - node;
     for (std::uint32_t k = 0; k < alpha_; ++k) {
-      if (node_[k] == node && map.peer[i * alpha_ + k] == kNoPeer) return i * alpha_ + k;
+      if (node_[k] == node && free(i * alpha_ + k)) return i * alpha_ + k;
     }
-    throw std::invalid_argument("circuits: server " + std::to_string(i) + " has more circuits than its " +
-                                std::to_string(alpha_) + " optical NICs");
+    throw std::invalid_argument("circuits: server " + std::to_string(i) + " has more circuits than ports of its " +
+                                std::to_string(alpha_) + " optical NICs that work");
   }
 
   std::uint32_t alpha_;
+  std::span<const std::uint8_t> broken_;  // by port; empty: none
   std::vector<std::uint8_t> node_;  // by optical NIC
 };
 
@@ -87,8 +91,11 @@ ServerNics server_nics(std::uint32_t nics, std::uint32_t alpha) {
 }
 
 PortMap map_ports(const Assignment& wanted, std::span<const std::uint64_t> demand,
-                  const ServerNics& nics, const PortMap& previous) {
-  Mapping mapping(wanted, nics);
+                  const ServerNics& nics, const PortMap& previous, std::span<const std::uint8_t> broken) {
+  Mapping mapping(wanted, nics, broken);
+  if (!broken.empty() && broken.size() != mapping.map.peer.size()) {
+    throw std::invalid_argument("circuits: broken ports are of another region");
+  }
   if (!previous.peer.empty() &&
       (previous.servers != mapping.map.servers || previous.alpha != mapping.map.alpha)) {
     throw std::invalid_argument("circuits: the previous ports are of another region");

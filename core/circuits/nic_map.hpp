@@ -29,8 +29,10 @@ struct PortMap {
 // Ports of the circuits. Ports that already join two servers are kept, as many as the two still have circuits;
 // new circuits take other NUMA nodes than those before them of the same pair, then the node with more free
 // NICs, then the lowest number. Pairs with more circuits, then more demand, choose first. `previous`: empty or
-// of the same region. Throws std::invalid_argument.
+// of the same region. `broken`: by port, those that no circuit may take; empty: none. Throws
+// std::invalid_argument.
 PortMap map_ports(const Assignment& wanted, std::span<const std::uint64_t> demand,
-                  const ServerNics& nics, const PortMap& previous);
+                  const ServerNics& nics, const PortMap& previous,
+                  std::span<const std::uint8_t> broken = {});
 
 }  // namespace loomnet::circuits

@@ -1,0 +1,208 @@
+// Live, drain, dark and live again.
+#include "circuits/region_controller.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <stdexcept>
+
+namespace loomnet::circuits {
+
+using Kind = RegionEvent::Kind;
+
+RegionController::RegionController(const RegionOptions& options, RegionWorld& world)
+    : options_(options),
+      world_(world),
+      nics_(server_nics(options.nics, options.alpha)),
+      broken_server_(options.servers),
+      broken_port_(std::size_t{options.servers} * options.alpha) {
+  if (options.servers < 2) throw std::invalid_argument("circuits: a region has 2 servers or more");
+  look();
+}
+
+// Circuits that a controller before this one has left, or that somebody else has patched.
+void RegionController::look() {
+  ports_ = {options_.servers, options_.alpha, std::vector<std::int32_t>(broken_port_.size(), kNoPeer)};
+  if (!panel_works_) return;
+  std::set<panel::CrossConnect> found;
+  for (const panel::CrossConnect& one : mine()) found.insert(one);
+  for (const panel::CrossConnect& one : found) {
+    if (one.a != one.b && found.contains({one.b, one.a})) {
+      ports_.peer[one.a - options_.first_port] = one.b - options_.first_port;
+    }
+  }
+}
+
+std::vector<panel::CrossConnect> RegionController::mine() const {
+  const std::size_t first = options_.first_port, end = first + broken_port_.size();
+  std::vector<panel::CrossConnect> found;
+  for (const panel::CrossConnect& one : world_.cross_connects()) {
+    if (one.a >= first && one.a < end && one.b >= first && one.b < end) found.push_back(one);
+  }
+  return found;
+}
+
+std::uint32_t RegionController::circuits(std::uint32_t i, std::uint32_t j) const {
+  std::uint32_t count = 0;
+  for (std::uint32_t k = 0; k < options_.alpha; ++k) {
+    const std::int32_t other = ports_.peer.at(i * options_.alpha + k);
+    count += other != kNoPeer && static_cast<std::uint32_t>(other) / options_.alpha == j;
+  }
+  return count;
+}
+
+PortMap RegionController::plan(const Wanted& wanted) const {
+  std::vector<std::uint32_t> free(options_.servers);
+  std::vector<std::uint8_t> broken = broken_port_;
+  for (std::uint32_t server = 0; server < options_.servers; ++server) {
+    for (std::uint32_t k = 0; k < options_.alpha; ++k) {
+      std::uint8_t& port = broken[server * options_.alpha + k];
+      port |= broken_server_[server] || !panel_works_;
+      free[server] += !port;
+    }
+  }
+  const Assignment found = assign(wanted.bytes, free, options_.rule, options_.seed + requests_);
+  return map_ports(found, wanted.bytes, nics_, ports_, broken);
+}
+
+void RegionController::demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now) {
+  if (bytes.size() != std::size_t{options_.servers} * options_.servers) {
+    throw std::invalid_argument("circuits: a demand of " + std::to_string(bytes.size()) + " pairs in a region of " +
+                                std::to_string(options_.servers) + " servers");
+  }
+  advance(now);
+  if (next_ ? next_->key == key : assigned_ && wanted_.key == key) return;
+  Wanted wanted{key, {bytes.begin(), bytes.end()}};
+  if (state_ != State::live) {
+    (void)plan(wanted);          // throws now what would throw later
+    next_ = std::move(wanted);  // what runs is never cut short
+    return;
+  }
+  take(std::move(wanted), now);
+}
+
+void RegionController::take(Wanted wanted, Picoseconds now) {
+  look();
+  PortMap planned = plan(wanted);  // throws before anything has changed
+  wanted_ = std::move(wanted);
+  assigned_ = true;
+  planned_ = std::move(planned);
+  std::set<ServerPair> affected;
+  std::uint32_t changed = 0;
+  for (std::size_t port = 0; port < planned_.peer.size(); ++port) {
+    const bool moves = planned_.peer[port] != ports_.peer[port];
+    for (const std::int32_t peer : {ports_.peer[port], planned_.peer[port]}) {
+      if (peer == kNoPeer || (!moves && !options_.all_dark)) continue;
+      const auto other = static_cast<std::size_t>(peer);
+      affected.insert(std::minmax(static_cast<std::uint32_t>(port / options_.alpha),
+                                  static_cast<std::uint32_t>(other / options_.alpha)));
+      changed += moves && port < other;
+    }
+  }
+  tell(Kind::demand, now, changed);
+  if (affected.empty()) return;
+  held_.assign(affected.begin(), affected.end());
+  world_.hold(held_, now);
+  state_ = State::drain;
+  until_ = now + options_.drain_limit;
+  tell(Kind::drain, now, changed);
+  drained(now);
+}
+
+void RegionController::drained(Picoseconds now) {
+  if (state_ == State::drain && !world_.in_flight(held_)) apply(now);
+}
+
+void RegionController::advance(Picoseconds now) {
+  while (state_ != State::live && now >= until_) {
+    const Picoseconds due = until_;
+    if (state_ == State::drain) {
+      apply(due);
+    } else {
+      tell(Kind::lit, due);
+      go_live(due);
+    }
+  }
+}
+
+void RegionController::apply(Picoseconds now) {
+  std::vector<panel::CrossConnect> wanted, remove, add;
+  const auto at = [&](std::size_t port) { return static_cast<panel::Port>(options_.first_port + port); };
+  for (std::size_t port = 0; port < planned_.peer.size(); ++port) {
+    const std::int32_t peer = planned_.peer[port];
+    if (peer != kNoPeer) wanted.push_back({at(port), at(static_cast<std::size_t>(peer))});
+  }
+  std::vector<panel::CrossConnect> existing = mine();
+  std::ranges::sort(existing);
+  std::ranges::sort(wanted);
+  std::ranges::set_difference(existing, wanted, std::back_inserter(remove));
+  std::ranges::set_difference(wanted, existing, std::back_inserter(add));
+  std::vector<panel::Port> all_dark;
+  if (options_.all_dark) {
+    for (std::size_t port = 0; port < planned_.peer.size(); ++port) all_dark.push_back(at(port));
+  }
+  ++requests_;
+  refusal_.clear();
+  const auto count = static_cast<std::uint32_t>(remove.size() + add.size());
+  if (panel_works_) {
+    try {
+      until_ = std::max(world_.patch(remove, add, all_dark, now), now);
+    } catch (const std::exception& error) {
+      // The panel is as it was: what was held goes on by the circuits there are.
+      refusal_ = error.what();
+      tell(Kind::fail, now, count);
+      planned_ = ports_;
+      return go_live(now);
+    }
+  } else {
+    planned_.peer.assign(planned_.peer.size(), kNoPeer);  // it may have been lost while this drained
+    until_ = now;
+  }
+  ports_ = planned_;
+  state_ = State::dark;
+  tell(Kind::apply, now, count, until_ - now);
+  if (until_ <= now) go_live(now);
+}
+
+void RegionController::go_live(Picoseconds now) {
+  state_ = State::live;
+  const std::vector<ServerPair> released = std::exchange(held_, {});
+  tell(Kind::release, now);
+  world_.release(released, ports_, now);
+  if (next_ && state_ == State::live) take(*std::exchange(next_, {}), now);
+}
+
+void RegionController::again(Picoseconds now) {
+  tell(Kind::fail, now);
+  if (!assigned_) return;
+  if (state_ != State::live) {
+    if (!next_) next_ = wanted_;
+    return;
+  }
+  take(wanted_, now);
+}
+
+void RegionController::set_server(std::uint32_t server, bool works, Picoseconds now) {
+  advance(now);
+  broken_server_.at(server) = !works;
+  again(now);
+}
+
+void RegionController::set_port(std::uint32_t server, std::uint32_t optical, bool works, Picoseconds now) {
+  if (optical >= options_.alpha) throw std::out_of_range("circuits: no such optical NIC");
+  advance(now);
+  broken_port_.at(server * options_.alpha + optical) = !works;
+  again(now);
+}
+
+void RegionController::set_panel(bool works, Picoseconds now) {
+  advance(now);
+  panel_works_ = works;
+  again(now);
+}
+
+void RegionController::tell(Kind kind, Picoseconds now, std::uint32_t changed, Picoseconds dark) {
+  events_.push_back({kind, now, wanted_.key, changed, dark});
+}
+
+}  // namespace loomnet::circuits

@@ -1,0 +1,124 @@
+// Re-patches the circuits of one region while its job runs (MixNet, SIGCOMM 2025): from a layer's demand to
+// an assignment, to ports, to one request to the panel. Traffic of the circuits that change is held first,
+// and goes on when there is light. It owns neither clock nor panel: its driver does as RegionWorld says.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "circuits/assignment.hpp"
+#include "circuits/nic_map.hpp"
+#include "clock/time.hpp"
+#include "panel/panel_device.hpp"
+
+namespace loomnet::circuits {
+
+// Which all-to-alls a demand is of: those of one layer and micro-batch, forward or backward.
+struct DemandKey {
+  std::uint32_t iteration = 0;
+  std::uint16_t layer = 0, micro_batch = 0;
+  bool backward = false;
+  friend auto operator<=>(const DemandKey&, const DemandKey&) = default;
+};
+
+using ServerPair = std::pair<std::uint32_t, std::uint32_t>;  // the lower number first
+
+class RegionWorld {
+ public:
+  virtual ~RegionWorld() = default;
+  // Transfers between these servers do not begin on circuits, and those under way there pause.
+  virtual void hold(std::span<const ServerPair> pairs, Picoseconds now) = 0;
+  // Whether packets of such transfers are still under way.
+  virtual bool in_flight(std::span<const ServerPair> pairs) = 0;
+  virtual std::vector<panel::CrossConnect> cross_connects() = 0;  // of the whole panel
+  // One request; returns when the light of all that goes dark is back. Throws std::runtime_error or
+  // std::invalid_argument where the panel does not answer or refuses: then nothing has changed.
+  virtual Picoseconds patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
+                            std::span<const panel::Port> all_dark, Picoseconds now) = 0;
+  // Transfers of these pairs go on, by the circuits of `ports` or without.
+  virtual void release(std::span<const ServerPair> pairs, const PortMap& ports, Picoseconds now) = 0;
+};
+
+struct RegionOptions {
+  std::uint32_t servers = 0, nics = 8, alpha = 6;
+  Rule rule = Rule::skip;
+  std::uint64_t seed = 0;                  // of rule random, with the number of the request
+  bool all_dark = false;                   // each request darkens the whole region, as the authors' simulator
+  Picoseconds drain_limit = milliseconds(10);  // packets still under way then are lost
+  panel::Port first_port = 0;              // of the region at its panel
+};
+
+struct RegionEvent {
+  enum class Kind : std::uint8_t { demand, drain, apply, lit, release, fail } kind = Kind::demand;
+  Picoseconds at;
+  DemandKey key;
+  std::uint32_t changed = 0;  // circuits that go or come
+  Picoseconds dark;           // of apply
+  friend bool operator==(const RegionEvent&, const RegionEvent&) = default;
+};
+
+class RegionController {
+ public:
+  enum class State : std::uint8_t { live, drain, dark };
+
+  // Throws std::invalid_argument.
+  RegionController(const RegionOptions& options, RegionWorld& world);
+
+  // What pairs of servers exchange, by servers i * servers + j, symmetrical. A key that is patched already,
+  // or being patched, changes nothing. Throws std::invalid_argument.
+  void demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now);
+  // Something that was under way has arrived.
+  void drained(Picoseconds now);
+  Picoseconds next_time() const { return state_ == State::live ? kNever : until_; }
+  void advance(Picoseconds now);
+  // Parts that fail, or work again: the last demand is assigned anew without them.
+  void set_server(std::uint32_t server, bool works, Picoseconds now);
+  void set_port(std::uint32_t server, std::uint32_t optical, bool works, Picoseconds now);
+  void set_panel(bool works, Picoseconds now);  // without it all goes by the electrical fabric
+
+  State state() const { return state_; }
+  const PortMap& ports() const { return ports_; }  // as patched
+  std::uint32_t circuits(std::uint32_t i, std::uint32_t j) const;
+  const DemandKey& key() const { return wanted_.key; }
+  // Whether circuits of this key are there.
+  bool ready(const DemandKey& key) const { return state_ == State::live && assigned_ && wanted_.key == key; }
+  std::vector<RegionEvent> take_events() { return std::exchange(events_, {}); }
+  const std::string& refusal() const { return refusal_; }  // why the panel did not take the last request
+
+ private:
+  struct Wanted {
+    DemandKey key;
+    std::vector<std::uint64_t> bytes;
+  };
+  void look();
+  PortMap plan(const Wanted& wanted) const;
+  void take(Wanted wanted, Picoseconds now);
+  void apply(Picoseconds now);
+  void go_live(Picoseconds now);
+  void again(Picoseconds now);
+  std::vector<panel::CrossConnect> mine() const;  // cross-connects of the region, as they are
+  void tell(RegionEvent::Kind kind, Picoseconds now, std::uint32_t changed = 0, Picoseconds dark = {});
+
+  RegionOptions options_;
+  RegionWorld& world_;
+  ServerNics nics_;
+  State state_ = State::live;
+  bool assigned_ = false;  // there has been a demand
+  bool panel_works_ = true;
+  std::vector<std::uint8_t> broken_server_, broken_port_;
+  Wanted wanted_;
+  std::optional<Wanted> next_;  // came meanwhile; the newest
+  PortMap ports_, planned_;
+  std::vector<ServerPair> held_;
+  Picoseconds until_;  // of drain: its limit; of dark: when light is back
+  std::uint64_t requests_ = 0;
+  std::vector<RegionEvent> events_;
+  std::string refusal_;
+};
+
+}  // namespace loomnet::circuits
