@@ -43,4 +43,13 @@ struct panel_counters {
   ln_u64 bytes; /* of packets that were forwarded */
 };
 
+/* A frame to the program panel_ask: the port, and what the table says of it. */
+struct panel_question {
+  ln_u32 port;
+  ln_u32 verdict; /* enum panel_verdict */
+  ln_u32 peer;
+  ln_u32 reserved; /* 0 */
+  ln_u64 generation;
+};
+
 #endif
