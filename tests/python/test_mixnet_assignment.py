@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import loomnet as ln
-from loomnet.base.errors import UsageError
+from loomnet.base.errors import ContractError, PluginError, UsageError
 from loomnet.systems import mixnet
 
 DEMAND = mixnet.pair_demand(mixnet.PUBLISHED, tensor_parallel=8)
@@ -65,6 +65,86 @@ def test_bad_input_is_one_line(call, message):
     with pytest.raises(UsageError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+# --- plug-ins -------------------------------------------------------------------------------------
+@ln.plugin.assignment("test_ring")
+class Ring(ln.plugin.Assigner):
+    """A circuit between each server and the next, as far as ports are free."""
+
+    def assign(self, demand, free, previous):
+        servers = len(free)
+        circuits = np.zeros_like(demand)
+        for i in range(servers - 1):
+            if circuits[i].sum() < free[i] and circuits[i + 1].sum() < free[i + 1]:
+                circuits[i, i + 1] = circuits[i + 1, i] = 1
+        return circuits
+
+
+def broken(answer):
+    """A class that assigns what `answer` makes of its three arguments."""
+    return type("Broken", (), {"assign": lambda self, *given: answer(*given)})
+
+
+def test_a_plug_in_takes_the_place_of_a_rule():
+    found = mixnet.assign(DEMAND, 6, rule="test_ring")
+    assert found.count == 7 and found.circuits[0, 1] == 1 and found.order == ()
+    assert mixnet.assign(DEMAND, 1, rule="test_ring").count == 4
+    ln.check_plugin(Ring)
+
+
+def test_a_plug_in_is_told_what_there_is():
+    told = []
+    ln.plugin.assignment("test_told")(broken(lambda d, f, p: told.append((d, f, p)) or p))
+    circuits = mixnet.assign(DEMAND, 6).circuits
+    assert (mixnet.assign(DEMAND, 6, rule="test_told", previous=circuits).circuits
+            == circuits).all()
+    ((demand, free, previous),) = told
+    assert (demand == DEMAND).all() and free.tolist() == [6] * 8 and (previous == circuits).all()
+
+
+@pytest.mark.parametrize(("answer", "message"), [
+    (lambda d, f, p: None, "no array"),
+    (lambda d, f, p: d[1:], "no array"),
+    (lambda d, f, p: p + 0.5, "no array"),
+    (lambda d, f, p: p - 1, "less than 0|diagonal"),
+    (lambda d, f, p: np.triu(np.ones_like(p), 1), "not symmetrical"),
+    (lambda d, f, p: np.eye(len(f), dtype=int), "zeros on the diagonal"),
+    (lambda d, f, p: d, "server 0 .* circuits for 6 free ports"),
+    (lambda d, f, p: 1 // 0, "ZeroDivisionError"),
+])
+def test_a_plug_in_that_breaks_its_contract_is_named(answer, message):
+    made = broken(answer)
+    ln.plugin.assignment("test_broken")(made)
+    with pytest.raises(PluginError, match=f'assignment "test_broken": .*({message})'):
+        mixnet.assign(DEMAND, 6, rule="test_broken")
+    with pytest.raises(ContractError, match="test_broken"):
+        ln.check_plugin(made)
+
+
+def test_a_plug_in_cannot_change_what_it_was_given():
+    def spoil(demand, free, previous):
+        demand[:] = 0
+        free[:] = 99
+        return previous
+
+    ln.plugin.assignment("test_spoil")(broken(spoil))
+    before = DEMAND.copy()
+    mixnet.assign(DEMAND, 6, rule="test_spoil")
+    assert (DEMAND == before).all()
+
+
+def test_names_and_methods_of_plug_ins_are_checked():
+    with pytest.raises(UsageError, match="has a rule of that name"):
+        ln.plugin.assignment("skip")
+    nothing = ln.plugin.assignment("test_nothing")(type("Nothing", (ln.plugin.Assigner,), {}))
+    with pytest.raises(ContractError, match="there is no method assign"):
+        ln.check_plugin(nothing)
+    dice = np.random.default_rng()
+    ln.plugin.assignment("test_dice")(made := broken(
+        lambda d, f, p: p if dice.random() < 0.5 or f.min() < 1 else Ring().assign(d, f, p)))
+    with pytest.raises(ContractError, match="without a seed"):
+        ln.check_plugin(made)
 
 
 # --- weight files ---------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
 def test_the_code_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     page = types.ModuleType("page_on_plugins")
     monkeypatch.setitem(sys.modules, page.__name__, page)
     heard = []

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import loomnet._core as _core
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import ContractError, LoomnetError, PluginError, UsageError
@@ -21,11 +23,12 @@ from loomnet.fabrics.model import Fabric
 from loomnet.faults import model as faults
 from loomnet.jobs.model import AllReduce
 from loomnet.labs.lab import Lab
+from loomnet.plugins.assignments import Assigner, circuits_of
 from loomnet.plugins.congestions import METHODS, REQUIRED, failure_of
 from loomnet.plugins.controllers import Controller, controller
 from loomnet.plugins.failures import raised
 from loomnet.plugins.priorities import Message, Priority, priority_of
-from loomnet.plugins.registry import CONGESTION, CONTROLLER, names_of
+from loomnet.plugins.registry import ASSIGNMENT, CONGESTION, CONTROLLER, names_of
 from loomnet.systems.registry import transports
 
 MS = 10**9
@@ -41,8 +44,8 @@ def check_plugin(
     A congestion control carries flows over every transport that gives what it needs, without and
     with loss, marks, a link that dies and flows that pause. A controller drives a short run with
     faults, twice, which must be alike: on `fabric`, by default two leaves and two spines of one
-    plane, called every `every`. A priority is asked about messages of many kinds. `options` are the
-    class's own.
+    plane, called every `every`. A priority is asked about messages of many kinds, an assigner about
+    regions of 2 to 16 servers, some of which have failed. `options` are the class's own.
 
     Raises ContractError (a UsageError; exit status 2) with a line for each breach, and UsageError
     for what is no registered class.
@@ -50,12 +53,15 @@ def check_plugin(
     known = names_of(plugin) if isinstance(plugin, type) else []
     if not known:
         raise UsageError(f"check_plugin: {quoted(plugin)} is not registered; write "
-                         '@ln.plugin.congestion("mine"), .controller or .priority above the class')
+                         '@ln.plugin.congestion("mine"), .controller, .priority or .assignment '
+                         "above the class")
     for kind, name in known:
         if kind == CONGESTION:
             found = _congestion_breaches(name, plugin, options)
         elif kind == CONTROLLER:
             found = _controller_breaches(name, plugin, fabric, every, options)
+        elif kind == ASSIGNMENT:
+            found = _assignment_breaches(name, plugin, options)
         else:
             found = _priority_breaches(name, plugin, options)
         # The errors of runs begin with the plug-in's name too.
@@ -226,3 +232,46 @@ def _messages() -> Iterator[Message]:
         for layer in {None, *range(min(layers, 2)), *([layers - 1] if layers else [])}:
             left = 0 if layer is None else layer
             yield Message("job", layer, layers, iteration, progress, size, left, left_s, ratio)
+
+
+# --- assigners ------------------------------------------------------------------------------------
+def _assignment_breaches(name: str, plugin: type, options: Mapping[str, Any]) -> Iterator[str]:
+    yield from (signatures := list(_signature_breaches(
+        plugin, {"assign": ("demand", "free", "previous")}, ("assign",))))
+    if signatures:
+        return
+    if plugin.assign is Assigner.assign:
+        yield "there is no method assign(demand, free, previous)"
+        return
+    given: list[list[Any]] = []
+    for _ in range(2):
+        try:
+            made = plugin(**options)
+        except LoomnetError:
+            raise
+        except Exception as error:
+            yield raised("__init__", error)
+            return
+        given.append([])
+        for demand, free in _regions():
+            previous = np.zeros_like(demand)
+            for _ in range(2):  # the second time with the circuits of the first
+                try:
+                    previous = circuits_of(name, made, demand, free, previous)
+                except PluginError as error:
+                    yield str(error)
+                given[-1].append(previous.tolist())
+    if given[0] != given[1]:
+        yield ("two objects alike gave the same demands other circuits: use neither the machine's "
+               "clock nor a random generator without a seed")
+
+
+def _regions() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    random = np.random.default_rng(1)
+    for servers, alpha, most in itertools.product((2, 3, 8, 16), (0, 1, 6), (0, 1, 2**40)):
+        upper = np.triu(random.integers(0, most, (servers, servers), endpoint=True), 1)
+        free = np.full(servers, alpha)
+        yield upper + upper.T, free
+        free = free.copy()
+        free[random.integers(servers)] = 0
+        yield upper + upper.T, free

@@ -1,1 +1,2 @@
-"""Plug-ins in Python: congestion controls, controllers and priorities, registered by name."""
+"""Plug-ins in Python: congestion controls, controllers, priorities and assigners of
+circuits, registered by name."""

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import UsageError
 from loomnet.base.names import in_quotes
+from loomnet.plugins.assignments import RULES
+from loomnet.plugins.assignments import Assigner as Assigner
 from loomnet.plugins.congestions import Congestion as Congestion
 from loomnet.plugins.congestions import register_congestion
 from loomnet.plugins.controllers import EVENTS as EVENTS
@@ -20,7 +22,15 @@ from loomnet.plugins.priorities import FORMULAS
 from loomnet.plugins.priorities import Message as Message
 from loomnet.plugins.priorities import Priority as Priority
 from loomnet.plugins.priorities import formula as formula
-from loomnet.plugins.registry import CONGESTION, CONTROLLER, PRIORITY, check_name, check_new, keep
+from loomnet.plugins.registry import (
+    ASSIGNMENT,
+    CONGESTION,
+    CONTROLLER,
+    PRIORITY,
+    check_name,
+    check_new,
+    keep,
+)
 
 Class = TypeVar("Class", bound=type[Any])
 
@@ -40,6 +50,16 @@ def priority(name: str) -> Callable[[Class], Class]:
         raise UsageError(f"plugin.priority {in_quotes(name)}: the engine has a formula of that "
                          "name; choose another")
     return _registers(PRIORITY, name)
+
+
+@checked_call
+def assignment(name: str) -> Callable[[Class], Class]:
+    """Registers a class that says which servers circuits join; see Assigner. `rule="mine"` takes it
+    wherever a rule of the engine is taken."""
+    if name in RULES:
+        raise UsageError(f"plugin.assignment {in_quotes(name)}: the engine has a rule of that "
+                         "name; choose another")
+    return _registers(ASSIGNMENT, name)
 
 
 @checked_call

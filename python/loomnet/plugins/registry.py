@@ -8,10 +8,12 @@ from typing import Any
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 
-CONGESTION, CONTROLLER, PRIORITY = "congestion", "controller", "priority"
+ASSIGNMENT, CONGESTION, CONTROLLER = "assignment", "congestion", "controller"
+PRIORITY = "priority"
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_-]{0,39}")
 _SCENARIO = re.compile("^loomnet_scenario_(.*)_[0-9a-f]{8}$")  # as labs.scenario names them
-_classes: dict[str, dict[str, type]] = {CONGESTION: {}, CONTROLLER: {}, PRIORITY: {}}
+_classes: dict[str, dict[str, type]] = {
+    ASSIGNMENT: {}, CONGESTION: {}, CONTROLLER: {}, PRIORITY: {}}
 
 
 def check_name(kind: str, name: Any) -> None:

@@ -9,19 +9,17 @@ from typing import Any
 import numpy as np
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import did_you_mean, quoted
+from loomnet.base.names import quoted
+from loomnet.plugins.assignments import RULES as RULES
+from loomnet.plugins.assignments import assigner_made, check_rule, circuits_of
 
-# "skip": MixNet's greedy rule, which passes over a pair that lacks a free port. "literal": as
-# printed, ending there. "htsim": of its authors' simulator. "share": demand over circuits and one
-# more, so that a cold pair does not come before a hot one. "random": whatever the demand.
-RULES = ("skip", "literal", "htsim", "share", "random")
 _MOST = 2**63
 
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
     """circuits: of each pair of servers, a symmetrical array (servers, servers) with zeros on the
-    diagonal; order: the pairs as circuits were granted."""
+    diagonal; order: the pairs as circuits were granted, empty of a plug-in."""
 
     circuits: np.ndarray
     order: tuple[tuple[int, int], ...]
@@ -38,35 +36,43 @@ class Assignment:
         return int(wanted[self.circuits > 0].sum()) / total if total else 1.0
 
 
-def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip",
-           seed: int = 0) -> Assignment:
+def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: int = 0,
+           previous: Any = None) -> Assignment:
     """Circuits for a region's demand.
 
     Args:
         demand: of each pair of servers, (servers, servers), whole numbers, symmetrical, zeros on
             the diagonal.
         free: optical ports of every server, or of each; a server that has failed has 0.
-        rule: one of RULES.
+        rule: one of RULES, or the name of a plug-in (`@ln.plugin.assignment`).
         seed: of the rule "random".
+        previous: circuits that there are, as a plug-in is told; None: there are none.
 
     Raises:
         UsageError: the demand is no such matrix, or no rule has that name.
+        PluginError: a plug-in does not keep its contract.
     """
     import loomnet._core as _core  # `loomnet cost` alone needs no engine
 
     wanted = _matrix("demand", demand)
-    if rule not in RULES:
-        hint = did_you_mean(rule, RULES) if isinstance(rule, str) else ""
-        raise UsageError(f"mixnet.assign: rule {quoted(rule)} is none of {', '.join(RULES)}{hint}")
+    check_rule("mixnet.assign", rule)
     servers = len(wanted)
     ports = [free] * servers if isinstance(free, int) else list(free)
     if not all(isinstance(each, (int, np.integer)) and 0 <= each < 2**16 for each in ports):
         raise UsageError(f"mixnet.assign: free: {quoted(free)} is not a number of ports, or one "
                          "for each server, from 0")
+    plugin = assigner_made(rule)
     try:
-        found, order = _core.assign_circuits(wanted.ravel().tolist(), ports, rule, seed)
+        # A plug-in's demand is checked by the engine too.
+        found, order = _core.assign_circuits(wanted.ravel().tolist(), ports,
+                                             rule if plugin is None else "skip", seed)
     except (ValueError, TypeError) as error:
         raise UsageError(f"mixnet.assign: {error}") from None
+    if plugin is not None:
+        before = np.zeros_like(wanted) if previous is None else _matrix("previous", previous)
+        if before.shape != wanted.shape:
+            raise UsageError("mixnet.assign: previous: circuits of another region")
+        return Assignment(circuits_of(rule, plugin, wanted, np.array(ports), before), ())
     return Assignment(np.array(found, dtype=np.int64).reshape(servers, servers), tuple(order))
 
 
