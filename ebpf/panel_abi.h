@@ -24,7 +24,7 @@ struct panel_entry {
   ln_u16 reserved;   /* 0 */
   ln_u64 dark_until; /* ns of the clock that panel_decide() is called with */
   ln_u32 drop;       /* probability that a packet is lost to weak light, times 2^32 */
-  ln_u32 delay;      /* ns that a packet takes longer; the engine alone honours it */
+  ln_u32 delay;      /* 0; the format keeps room for ns that a packet takes longer */
   ln_u64 generation; /* of the request that wrote the entry */
 };
 

@@ -20,7 +20,7 @@ RegionController::RegionController(const RegionOptions& options, RegionWorld& wo
   look();
 }
 
-// Circuits that a controller before this one has left, or that somebody else has patched.
+// Reads the circuits off the panel: an earlier controller or another client may have patched them.
 void RegionController::look() {
   ports_ = {options_.servers, options_.alpha, std::vector<std::int32_t>(broken_port_.size(), kNoPeer)};
   if (!panel_works_) return;

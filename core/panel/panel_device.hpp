@@ -1,6 +1,5 @@
-// The state of an optical circuit switch: cross-connects of simplex ports, what was asked of its ports,
-// its light, and what it says of all that. It touches neither packets nor clocks: whoever drives it says
-// what time it is. Semantics are those of SONiC's OCS design and SAI's experimental OCS objects.
+// The state of an optical circuit switch: cross-connects of simplex ports, overrides and faults of ports,
+// light, and the events of all these. The device touches neither packets nor clocks: callers give the time. Semantics are those of SONiC's OCS design and SAI's experimental OCS objects.
 #pragma once
 
 #include <cstdint>

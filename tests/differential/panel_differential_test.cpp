@@ -1,5 +1,5 @@
-// The panel's program in the kernel: what it decides against the same function here, generations that come
-// while it is asked, and frames through real veths.
+// The panel's program in the kernel: its decisions against those of the same function here, generations
+// published while packets are decided on, and frames through real veths.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -268,6 +268,8 @@ def test_both_solvers_of_copilot_find_the_same_least():
     (lambda: mixnet.Copilot(4, records=0), "records must be 1 or more"),
     (lambda: mixnet.Copilot(2).record([1, 2], [0, 0]), "not all 0"),
     (lambda: mixnet.Copilot(2).record([1, 2, 3], [1, 2]), "3 loads of 2 experts"),
+    (lambda: mixnet.Copilot(2).predict([0, 0]), "not all 0"),
+    (lambda: mixnet.Copilot(2).predict([1]), "1 loads of 2 experts"),
 ])
 def test_copilot_refuses_in_one_line(call, message):
     with pytest.raises(UsageError, match=message):

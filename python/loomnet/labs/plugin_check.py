@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -205,7 +205,21 @@ def _priority_breaches(name: str, plugin: type, options: Mapping[str, Any]) -> I
     if plugin.priority is Priority.priority:
         yield "there is no method priority(message)"
         return
-    given: list[list[int]] = []
+
+    def ask(made: Any, given: list[Any]) -> Iterator[str]:
+        for message in _messages():
+            try:
+                given.append(priority_of(name, made, message))
+            except PluginError as error:
+                yield str(error)
+
+    yield from _asked_twice(plugin, options, ask, "the same messages other numbers")
+
+
+def _asked_twice(plugin: type, options: Mapping[str, Any],
+                 ask: Callable[[Any, list[Any]], Iterator[str]], apart: str) -> Iterator[str]:
+    """Asks two objects of the class, which must answer alike."""
+    given: list[list[Any]] = []
     for _ in range(2):
         try:
             made = plugin(**options)
@@ -215,14 +229,10 @@ def _priority_breaches(name: str, plugin: type, options: Mapping[str, Any]) -> I
             yield raised("__init__", error)
             return
         given.append([])
-        for message in _messages():
-            try:
-                given[-1].append(priority_of(name, made, message))
-            except PluginError as error:
-                yield str(error)
+        yield from ask(made, given[-1])
     if given[0] != given[1]:
-        yield ("two objects alike gave the same messages other numbers: use neither the machine's "
-               "clock nor a random generator without a seed")
+        yield (f"two objects alike gave {apart}: use neither the machine's clock nor a random "
+               "generator without a seed")
 
 
 def _messages() -> Iterator[Message]:
@@ -243,16 +253,8 @@ def _assignment_breaches(name: str, plugin: type, options: Mapping[str, Any]) ->
     if plugin.assign is Assigner.assign:
         yield "there is no method assign(demand, free, previous)"
         return
-    given: list[list[Any]] = []
-    for _ in range(2):
-        try:
-            made = plugin(**options)
-        except LoomnetError:
-            raise
-        except Exception as error:
-            yield raised("__init__", error)
-            return
-        given.append([])
+
+    def ask(made: Any, given: list[Any]) -> Iterator[str]:
         for demand, free in _regions():
             previous = np.zeros_like(demand)
             for _ in range(2):  # the second time with the circuits of the first
@@ -260,10 +262,9 @@ def _assignment_breaches(name: str, plugin: type, options: Mapping[str, Any]) ->
                     previous = circuits_of(name, made, demand, free, previous)
                 except PluginError as error:
                     yield str(error)
-                given[-1].append(previous.tolist())
-    if given[0] != given[1]:
-        yield ("two objects alike gave the same demands other circuits: use neither the machine's "
-               "clock nor a random generator without a seed")
+                given.append(previous.tolist())
+
+    yield from _asked_twice(plugin, options, ask, "the same demands other circuits")
 
 
 def _regions() -> Iterator[tuple[np.ndarray, np.ndarray]]:

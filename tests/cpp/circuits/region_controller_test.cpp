@@ -1,4 +1,4 @@
-// A region's controller on a real panel's state: what it holds, patches and releases, and when; failures,
+// A region's controller on a real panel's state: holds, requests and releases with their times; failures,
 // restarts, and random sequences.
 #include "circuits/region_controller.hpp"
 

@@ -107,6 +107,15 @@ TEST(DarkPanel, HalvesAndLoopsAndFaults) {
   EXPECT_TRUE(bed.up(0) && bed.up(1));
 }
 
+TEST(DarkPanel, LightToAPortWithoutAFibreIsLostByName) {
+  Bed bed(2, {-1, -1, -1}, {.profile = panel::profile("ideal")});  // nothing is linked to the third port
+  bed.patch({{0, 2}, {2, 0}});
+  bed.probe_until(milliseconds(5));
+  EXPECT_FALSE(bed.up(0));
+  EXPECT_EQ(bed.count(0, PANEL_DROP_UNMAPPED), 10u);
+  EXPECT_EQ(bed.network.lost_in_panels(), 20u);
+}
+
 TEST(DarkPanel, WeakLightLosesItsShare) {
   Bed bed(2, {1, 0}, {.profile = panel::profile("ideal")});
   bed.network.operate(bed.panel, [](panel::PanelDevice& device, Picoseconds now) {

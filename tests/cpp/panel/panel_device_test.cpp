@@ -178,7 +178,7 @@ TEST(PanelDevice, APermutationOf576PortsIsOneGeneration) {
   }
 }
 
-// What is asked of a panel, written down by definition.
+// A panel by definition: maps of ports, without generations or events.
 struct Model {
   std::map<Port, Port> to;
   std::map<Port, Picoseconds> dark_until;

@@ -67,6 +67,10 @@ class Copilot:
 
     def predict(self, before: Any) -> np.ndarray:
         """Shares of the experts; they sum to 1."""
+        try:
+            self._core.predict(np.asarray(before, dtype=float).tolist())  # checks the loads
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"mixnet.Copilot: {error}") from None
         loads = np.asarray(before, dtype=float)
         return self.matrix @ (loads / loads.sum())
 
@@ -89,4 +93,6 @@ class Copilot:
                          constraints={"type": "eq", "fun": lambda flat: columns @ flat - 1,
                                       "jac": lambda flat: columns},
                          options={"maxiter": 1000, "ftol": 1e-14})
+        if not found.success:
+            raise UsageError(f"mixnet.Copilot: slsqp found no fit: {found.message}; use pgd")
         return found.x.reshape(n, n)
