@@ -31,6 +31,12 @@ inline std::optional<JobId> job_id(std::optional<std::uint32_t> number) {
   return JobId{*number};
 }
 
+// Paths of one port: uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, capacity.
+using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uint16_t>,
+                           std::uint8_t, std::uint16_t, double>;
+// `planes`: of each row; empty: that of its number.
+std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std::vector<Plane>& planes = {});
+
 void bind_network(pybind11::module_& m);
 void bind_switches(pybind11::module_& m, pybind11::class_<Network>& network);
 void bind_figures(pybind11::class_<Network>& network);
@@ -38,6 +44,7 @@ void bind_panels(pybind11::module_& m, pybind11::class_<Network>& network);
 void bind_traffic(pybind11::module_& m);
 void bind_model_traffic(pybind11::module_& m);
 void bind_fluid(pybind11::module_& m);
+void bind_moe(pybind11::module_& m);
 void bind_rank(pybind11::module_& m);         // inside a rank's process
 void bind_rank_bridge(pybind11::module_& m);  // the engine's side of it
 void bind_recorder(pybind11::module_& m);

@@ -14,6 +14,7 @@ PYBIND11_MODULE(_core, m) {
   bind_traffic(m);
   bind_model_traffic(m);
   bind_fluid(m);
+  bind_moe(m);
   bind_rank_bridge(m);
   bind_recorder(m);
 #ifdef LOOMNET_HAVE_LIVE

@@ -54,11 +54,17 @@ PathTemplate path_template(const std::vector<std::uint16_t>& usids, int slot,
   return row;
 }
 
-// uSIDs, uplink slot, uplinks, mask of the aggregation slots, cores per aggregation switch, capacity.
-using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uint16_t>,
-                           std::uint8_t, std::uint16_t, double>;
-// `planes`: of each NIC port; empty: the one of the port's number.
-std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std::vector<Plane>& planes = {}) {
+// Group, members, member (none: the server), window, switches of each tree.
+using GroupRow = std::tuple<std::uint16_t, std::uint32_t, std::optional<std::uint32_t>, std::uint32_t,
+                            std::vector<std::vector<std::uint16_t>>>;
+GroupMember group_member(const GroupRow& row) {
+  const auto& [group, members, member, window, trees] = row;
+  return {group, members, member.value_or(GroupMember::kServer), window, trees};
+}
+
+}  // namespace
+
+std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std::vector<Plane>& planes) {
   if (!planes.empty() && planes.size() != rows.size()) {
     throw py::value_error("paths: a plane for each row, or none");
   }
@@ -70,16 +76,6 @@ std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std:
   }
   return out;
 }
-
-// Group, members, member (none: the server), window, switches of each tree.
-using GroupRow = std::tuple<std::uint16_t, std::uint32_t, std::optional<std::uint32_t>, std::uint32_t,
-                            std::vector<std::vector<std::uint16_t>>>;
-GroupMember group_member(const GroupRow& row) {
-  const auto& [group, members, member, window, trees] = row;
-  return {group, members, member.value_or(GroupMember::kServer), window, trees};
-}
-
-}  // namespace
 
 void bind_network(py::module_& m) {
   py::class_<LinkConfig>(m, "LinkConfig")

@@ -61,18 +61,22 @@ PortMap RegionController::plan(const Wanted& wanted) const {
       free[server] += !port;
     }
   }
-  const Assignment found = assign(wanted.bytes, free, options_.rule, options_.seed + requests_);
+  const Assignment found =
+      wanted.any           ? assign(wanted.bytes, free, Rule::random, options_.seed + requests_)
+      : options_.assigner ? options_.assigner(wanted.bytes, free)
+                          : assign(wanted.bytes, free, options_.rule, options_.seed + requests_);
   return map_ports(found, wanted.bytes, nics_, ports_, broken);
 }
 
-void RegionController::demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now) {
+void RegionController::demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now,
+                              bool any) {
   if (bytes.size() != std::size_t{options_.servers} * options_.servers) {
     throw std::invalid_argument("circuits: a demand of " + std::to_string(bytes.size()) + " pairs in a region of " +
                                 std::to_string(options_.servers) + " servers");
   }
   advance(now);
   if (next_ ? next_->key == key : assigned_ && wanted_.key == key) return;
-  Wanted wanted{key, {bytes.begin(), bytes.end()}};
+  Wanted wanted{key, {bytes.begin(), bytes.end()}, any};
   if (state_ != State::live) {
     (void)plan(wanted);          // throws now what would throw later
     next_ = std::move(wanted);  // what runs is never cut short

@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@ struct DemandKey {
   std::uint32_t iteration = 0;
   std::uint16_t layer = 0, micro_batch = 0;
   bool backward = false;
+  bool guessed = false;  // asked for before the layer's gate has routed its tokens
   friend auto operator<=>(const DemandKey&, const DemandKey&) = default;
 };
 
@@ -48,6 +50,8 @@ struct RegionOptions {
   std::uint32_t servers = 0, nics = 8, alpha = 6;
   Rule rule = Rule::skip;
   std::uint64_t seed = 0;                  // of rule random, with the number of the request
+  // Where it is given, it assigns in place of `rule`: from demand and free ports of each server.
+  std::function<Assignment(std::span<const std::uint64_t>, std::span<const std::uint32_t>)> assigner{};
   bool all_dark = false;                   // each request darkens the whole region, as the authors' simulator
   Picoseconds drain_limit = milliseconds(10);  // packets still under way then are lost
   panel::Port first_port = 0;              // of the region at its panel
@@ -70,8 +74,8 @@ class RegionController {
   RegionController(const RegionOptions& options, RegionWorld& world);
 
   // What pairs of servers exchange, by servers i * servers + j, symmetrical. A key that is patched already,
-  // or being patched, changes nothing. Throws std::invalid_argument.
-  void demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now);
+  // or being patched, changes nothing. `any`: by rule random, whatever the demand. Throws std::invalid_argument.
+  void demand(const DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now, bool any = false);
   // Something that was under way has arrived.
   void drained(Picoseconds now);
   Picoseconds next_time() const { return state_ == State::live ? kNever : until_; }
@@ -94,6 +98,7 @@ class RegionController {
   struct Wanted {
     DemandKey key;
     std::vector<std::uint64_t> bytes;
+    bool any = false;
   };
   void look();
   PortMap plan(const Wanted& wanted) const;

@@ -179,14 +179,14 @@ void Network::apply(const LinkChange& change) {
     if (change.delay) link.set_delay(*change.delay, now);
     if (change.impairment) link.set_impairment(*change.impairment, now);
   }
-  if (watcher_) watcher_->link_changed(change.link);
+  for (NetworkWatcher* each : watchers_) each->link_changed(change.link);
 }
 
 void Network::set_tables(NodeId node, std::shared_ptr<const TableBatch> tables) {
   SwitchProgram* const program = nodes_.at(node).program.get();
   if (!program) throw std::invalid_argument("network: the node runs no program here");
   program->set_tables(std::move(tables));
-  if (watcher_) watcher_->tables_changed(node);
+  for (NetworkWatcher* each : watchers_) each->tables_changed(node);
 }
 
 void Network::schedule(Picoseconds at, const LinkChange& change) {

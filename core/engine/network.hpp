@@ -82,8 +82,9 @@ class Network {
   void operate(NodeId panel, const std::function<void(panel::PanelDevice&, Picoseconds)>& request);
   // Replaces a switch's tables now. Throws std::invalid_argument where the engine runs no program there.
   void set_tables(NodeId node, std::shared_ptr<const TableBatch> tables);
-  // Reports changes to this watcher from now on; null: to none.
-  void set_watcher(NetworkWatcher* watcher) { watcher_ = watcher; }
+  // Reports changes to this watcher from now on, after those that were there before.
+  void add_watcher(NetworkWatcher& watcher) { watchers_.push_back(&watcher); }
+  void remove_watcher(NetworkWatcher& watcher) { std::erase(watchers_, &watcher); }
 
   // --- packets from the kernel ------------------------------------------------------------------
   // A kernel-placed switch sent `packet` out of `port`. Timed by packet->ideal, not by now.
@@ -175,7 +176,7 @@ class Network {
   bool watch_all_ = false;
   bool lookahead_forbidden_ = false;
   PauseWatch pause_watch_{*this};
-  NetworkWatcher* watcher_ = nullptr;
+  std::vector<NetworkWatcher*> watchers_;
   std::vector<Node> nodes_;
   std::vector<std::unique_ptr<HalfLink>> links_;
   std::vector<std::pair<Endpoint, Endpoint>> ends_;

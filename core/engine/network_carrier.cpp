@@ -95,7 +95,7 @@ void Network::panel_moved(NodeId panel, Picoseconds now) {
     see_light(panel, static_cast<std::int32_t>(port), now);
   }
   device.take_events();  // a run reads states alone, and would keep events for as long as it lasts
-  if (watcher_) watcher_->circuits_changed(panel);
+  for (NetworkWatcher* each : watchers_) each->circuits_changed(panel);
   if (device.next_time() != kNever) panel_clock_.wake(panel, device.next_time());
 }
 

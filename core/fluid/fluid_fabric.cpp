@@ -20,11 +20,11 @@ FluidFabric::FluidFabric(Network& network) : network_(network), links_(network.e
     }
     if (network.is_host(node)) hosts_[network.nic(node).host()] = node;
   }
-  network.set_watcher(this);
+  network.add_watcher(*this);
   network.forbid_lookahead();  // hosts share links at every moment, without packets between them
 }
 
-FluidFabric::~FluidFabric() { network_.set_watcher(nullptr); }
+FluidFabric::~FluidFabric() { network_.remove_watcher(*this); }
 
 void FluidFabric::add_transport(NodeId host, const std::string& name, const Frames& frames) {
   Nic& nic = network_.nic(host);

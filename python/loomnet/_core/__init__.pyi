@@ -33,6 +33,7 @@ __all__: list[str] = [
     "MARK_KINDS",
     "MAX_COMMUNICATOR_ID",
     "ModelTraffic",
+    "MoeTraffic",
     "Network",
     "PerfettoWriter",
     "PluginError",
@@ -839,6 +840,130 @@ class FluidFabric:
         """
         Parts of the network whose rates were computed.
         """
+
+class MoeTraffic:
+    """
+    A mixture of experts in training: its regions, stages and replicas.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        job: int,
+        degrees: collections.abc.Sequence[int],
+        gpus: int,
+        micro_batches: int,
+        layers: collections.abc.Sequence[int],
+        counts: numpy.typing.ArrayLike,
+        work: dict,
+        exchange: dict,
+        activations: int,
+        gradients: int,
+        iterations: int,
+        start_ps: int,
+        stop_ps: int | None,
+        message: int,
+        depth: int,
+    ) -> None:
+        """
+        degrees: of expert, tensor, pipeline and data parallelism. layers: of each stage. counts: tokens by iteration, micro-batch, region, layer, source and destination, each repeated in turn.
+        """
+
+    def circuits(self, region: int) -> list[int]:
+        """
+        Of each port of the region the port that it is joined to, -1: none.
+        """
+
+    def events(self, region: int) -> list[tuple[int, int, int, str, int, int]]:
+        """
+        [(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]
+        """
+
+    def failures(self) -> list[tuple[int, int, int, str]]:
+        """
+        [(region, server, at_ps, message)]
+        """
+
+    def iterations(self) -> list[tuple[int, int, typing.Any, typing.Any, int, int]]:
+        """
+        [(begin_ps, end_ps, mean, most, optical bytes, electrical bytes)]; mean and most over regions of the picoseconds exposed to missing circuits, exchanging and computing.
+        """
+
+    def keep_spans(self, region: int, most: int) -> None: ...
+    def maps(self, region: int) -> int:
+        """
+        Distinct circuit maps among them.
+        """
+
+    def patches(self, region: int) -> int:
+        """
+        Requests that have reached the panel.
+        """
+
+    def refusal(self, region: int) -> str: ...
+    def restart_controller(self, region: int, now_ps: int) -> None: ...
+    def set_circuits(
+        self,
+        region: int,
+        panel: EngineNode,
+        nics: collections.abc.Sequence[tuple[int, int]],
+        *,
+        first_port: int,
+        nics_of_server: int,
+        rule: str,
+        seed: int,
+        all_dark: bool,
+        drain_limit_ps: int,
+        assigner: collections.abc.Callable[[list[int], list[int]], collections.abc.Sequence[int]]
+        | None = None,
+    ) -> None:
+        """
+        The region's circuits are patched at this panel. nics: (node, port) of each server's optical NICs, in the order of the panel's ports from first_port on.
+        """
+
+    def set_electrical(
+        self,
+        region: int,
+        source: EngineNode,
+        destination: EngineNode,
+        ways: collections.abc.Sequence[tuple[int, int, int]],
+    ) -> None:
+        """
+        ways: (node, node, queue pair) between two servers of a region.
+        """
+
+    def set_optical(
+        self,
+        region: int,
+        source: EngineNode,
+        destination: EngineNode,
+        ways: collections.abc.Sequence[tuple[int, int, int]],
+        fallback: collections.abc.Sequence[
+            tuple[
+                collections.abc.Sequence[int], int, collections.abc.Sequence[int], int, int, float
+            ]
+        ],
+    ) -> None: ...
+    def set_ring_ways(
+        self, region: int, server: int, ways: collections.abc.Sequence[tuple[int, int, int]]
+    ) -> None: ...
+    def set_stage_ways(
+        self,
+        region: int,
+        server: int,
+        backward: bool,
+        ways: collections.abc.Sequence[tuple[int, int, int]],
+    ) -> None: ...
+    def spans(self, region: int) -> list[tuple[str, bool, int, int, int, int, int]]:
+        """
+        [(step, backward, layer, micro-batch, iteration, begin_ps, end_ps)] of what is kept.
+        """
+
+    def start(self) -> None: ...
+    def stop_controller(self, region: int, now_ps: int) -> None: ...
+    @property
+    def done(self) -> bool: ...
 
 class RankBridge:
     """

@@ -1,0 +1,218 @@
+// Mixtures of experts that train without PyTorch, for Python.
+#include <pybind11/functional.h>
+#include <pybind11/numpy.h>
+
+#include "bindings/bindings.hpp"
+#include "moe/moe_traffic.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+namespace {
+
+using moe::MoeTraffic;
+using WayRow = std::tuple<NodeId, NodeId, QpNumber>;
+using Counts6 = py::array_t<std::uint32_t, py::array::c_style | py::array::forcecast>;
+
+template <class T>
+T named(const char* what, const std::string& name, std::initializer_list<std::pair<const char*, T>> known) {
+  std::string names;
+  for (const auto& [each, value] : known) {
+    if (name == each) return value;
+    names += names.empty() ? each : std::string(", ") + each;
+  }
+  throw py::value_error(std::string(what) + " \"" + name + "\" is none of " + names);
+}
+
+std::vector<moe::Way> ways(const std::vector<WayRow>& rows) {
+  std::vector<moe::Way> found;
+  for (const auto& [source, destination, qp] : rows) found.push_back({source, destination, qp});
+  return found;
+}
+
+moe::GateCounts gate_counts(const Counts6& counts) {
+  if (counts.ndim() != 6 || counts.shape(4) != counts.shape(5)) {
+    throw py::value_error("moe: gate counts have iterations, micro-batches, regions, layers, experts and experts");
+  }
+  const auto size = [&](int at) { return static_cast<std::uint32_t>(counts.shape(at)); };
+  return {size(0), size(1), size(2), size(3), size(4), {counts.data(), counts.data() + counts.size()}};
+}
+
+std::string kind_name(circuits::RegionEvent::Kind kind) {
+  using enum circuits::RegionEvent::Kind;
+  switch (kind) {
+    case demand: return "demand";
+    case drain: return "drain";
+    case apply: return "apply";
+    case lit: return "lit";
+    case release: return "release";
+    default: return "fail";
+  }
+}
+
+py::tuple times(const moe::WorkTimes& t) {
+  return py::make_tuple(t.exposed.count, t.exchanging.count, t.computing.count);
+}
+
+std::unique_ptr<MoeTraffic> make(Network& n, std::uint32_t job, const std::vector<std::uint32_t>& degrees,
+                                 std::uint32_t gpus, std::uint32_t micro_batches, std::vector<std::uint32_t> layers,
+                                 const Counts6& counts, const py::dict& work, const py::dict& exchange,
+                                 std::uint64_t activations, std::uint64_t gradients, std::uint32_t iterations,
+                                 std::int64_t start, std::optional<std::int64_t> stop, std::uint32_t message,
+                                 unsigned depth) {
+  moe::MoeConfig c;
+  c.job = JobId{job};
+  if (degrees.size() != 4) throw py::value_error("moe: degrees are experts, tensor, stages and replicas");
+  c.shape = {degrees[0], degrees[1], degrees[2], degrees[3], gpus, micro_batches, std::move(layers)};
+  c.gates = gate_counts(counts);
+  using enum moe::FirstDispatch;
+  using enum moe::Repatch;
+  c.work.attention = ps(work["attention_ps"].cast<std::int64_t>());
+  c.work.experts = ps(work["experts_ps"].cast<std::int64_t>());
+  c.work.per_rank = work["per_rank"].cast<std::uint64_t>();
+  c.work.local = {work["local_bps"].cast<std::uint64_t>()};
+  c.work.direct = work["direct"].cast<bool>();
+  c.work.first_dispatch = named<moe::FirstDispatch>(
+      "moe: fp_dispatch", work["fp_dispatch"].cast<std::string>(),
+      {{"block", block}, {"reuse", reuse}, {"random", random}, {"copilot", copilot}});
+  c.work.repatch = named<moe::Repatch>("moe: repatch", work["repatch"].cast<std::string>(),
+                                       {{"layer", layer}, {"iteration", iteration}, {"once", once}, {"never", never}});
+  c.work.electrical_first = work["eps_first"].cast<bool>();
+  c.work.duplex = named<circuits::Duplex>("moe: demand", work["demand"].cast<std::string>(),
+                                          {{"sum", circuits::Duplex::sum}, {"max", circuits::Duplex::max}});
+  c.exchange.alpha = exchange["alpha"].cast<std::uint32_t>();
+  c.exchange.split = named<moe::Split>(
+      "moe: split", exchange["split"].cast<std::string>(),
+      {{"all_or_nothing", moe::Split::all_or_nothing}, {"weighted", moe::Split::weighted}});
+  c.exchange.electrical_first = c.work.electrical_first;
+  c.exchange.circuit_rate = exchange["circuit_bps"].cast<double>();
+  c.exchange.electrical_rate = exchange["electrical_bps"].cast<double>();
+  c.activations = activations;
+  c.gradients = gradients;
+  c.iterations = iterations;
+  c.start = ps(start);
+  if (stop) c.stop = ps(*stop);
+  c.message = message;
+  c.depth = depth;
+  return std::make_unique<MoeTraffic>(n, std::move(c));
+}
+
+moe::RegionDriver& driver(MoeTraffic& t, std::uint32_t region) {
+  moe::RegionDriver* const found = t.region(region).driver();
+  if (!found) throw py::value_error("moe: region " + std::to_string(region) + " has no circuits");
+  return *found;
+}
+
+}  // namespace
+
+void bind_moe(py::module_& m) {
+  py::class_<MoeTraffic>(m, "MoeTraffic", "A mixture of experts in training: its regions, stages and replicas.")
+      .def(py::init(&make), py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("job"),
+           py::arg("degrees"), py::arg("gpus"), py::arg("micro_batches"), py::arg("layers"), py::arg("counts"),
+           py::arg("work"), py::arg("exchange"), py::arg("activations"), py::arg("gradients"), py::arg("iterations"),
+           py::arg("start_ps"), py::arg("stop_ps"), py::arg("message"), py::arg("depth"),
+           "degrees: of expert, tensor, pipeline and data parallelism. layers: of each stage. counts: tokens by "
+           "iteration, micro-batch, region, layer, source and destination, each repeated in turn.")
+      .def("set_electrical", [](MoeTraffic& t, std::uint32_t region, std::uint32_t i, std::uint32_t j,
+                                const std::vector<WayRow>& rows) {
+        t.region(region).exchange().set_electrical(i, j, ways(rows));
+      }, py::arg("region"), py::arg("source"), py::arg("destination"), py::arg("ways"),
+           "ways: (node, node, queue pair) between two servers of a region.")
+      .def("set_optical", [](MoeTraffic& t, std::uint32_t region, std::uint32_t i, std::uint32_t j,
+                             const std::vector<WayRow>& rows, const std::vector<PathRow>& fallback) {
+        t.region(region).exchange().set_optical(i, j, ways(rows), plane_paths(fallback));
+      }, py::arg("region"), py::arg("source"), py::arg("destination"), py::arg("ways"), py::arg("fallback"))
+      .def("set_circuits", [](MoeTraffic& t, std::uint32_t region, NodeId panel,
+                              const std::vector<std::pair<NodeId, PlanePort>>& nics, panel::Port first_port,
+                              std::uint32_t nics_of_server, const std::string& rule, std::uint64_t seed, bool all_dark,
+                              std::int64_t drain_limit,
+                              std::optional<std::function<std::vector<std::uint32_t>(
+                                  std::vector<std::uint64_t>, std::vector<std::uint32_t>)>> assigner) {
+        circuits::RegionOptions o;
+        o.servers = t.config().shape.servers();
+        o.nics = nics_of_server;
+        o.alpha = t.config().exchange.alpha;
+        o.rule = assigner ? circuits::Rule::skip : circuits::rule_named(rule);
+        o.seed = seed;
+        o.all_dark = all_dark;
+        o.drain_limit = ps(drain_limit);
+        o.first_port = first_port;
+        if (assigner) {
+          o.assigner = [ask = std::move(*assigner)](std::span<const std::uint64_t> demand,
+                                                    std::span<const std::uint32_t> free) {
+            circuits::Assignment found;
+            found.servers = free.size();
+            found.circuits = ask({demand.begin(), demand.end()}, {free.begin(), free.end()});
+            return found;
+          };
+        }
+        std::vector<moe::NicPort> ports;
+        for (const auto& [host, port] : nics) ports.push_back({host, port});
+        t.region(region).use_circuits(panel, o, std::move(ports));
+      }, py::arg("region"), py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"),
+           py::arg("nics_of_server"), py::arg("rule"), py::arg("seed"), py::arg("all_dark"), py::arg("drain_limit_ps"),
+           py::arg("assigner") = py::none(),
+           "The region's circuits are patched at this panel. nics: (node, port) of each server's optical NICs, in "
+           "the order of the panel's ports from first_port on.")
+      .def("set_stage_ways", [](MoeTraffic& t, std::uint32_t region, std::uint32_t server, bool backward,
+                                const std::vector<WayRow>& rows) {
+        t.set_stage_ways(region, server, backward, ways(rows));
+      }, py::arg("region"), py::arg("server"), py::arg("backward"), py::arg("ways"))
+      .def("set_ring_ways", [](MoeTraffic& t, std::uint32_t region, std::uint32_t server,
+                               const std::vector<WayRow>& rows) { t.set_ring_ways(region, server, ways(rows)); },
+           py::arg("region"), py::arg("server"), py::arg("ways"))
+      .def("start", &MoeTraffic::start)
+      .def_property_readonly("done", &MoeTraffic::done)
+      .def("iterations", [](const MoeTraffic& t) {
+        Rows<py::int_, py::int_, py::object, py::object, py::int_, py::int_> out;
+        for (const auto& i : t.iterations()) {
+          out.append(py::make_tuple(i.begin.count, i.end.count, times(i.mean), times(i.most), i.optical, i.electrical));
+        }
+        return out;
+      }, "[(begin_ps, end_ps, mean, most, optical bytes, electrical bytes)]; mean and most over regions of the "
+         "picoseconds exposed to missing circuits, exchanging and computing.")
+      .def("failures", [](const MoeTraffic& t) {
+        Rows<py::int_, py::int_, py::int_, py::str> out;
+        for (const auto& f : t.failures()) out.append(py::make_tuple(f.region, f.server, f.at.count, f.message));
+        return out;
+      }, "[(region, server, at_ps, message)]")
+      .def("events", [](MoeTraffic& t, std::uint32_t region) {
+        Rows<py::int_, py::int_, py::int_, py::str, py::int_, py::int_> out;
+        for (const auto& e : driver(t, region).events()) {
+          const auto& k = e.event.key;
+          out.append(py::make_tuple(e.event.at.count, e.generation,
+                                    py::make_tuple(k.iteration, k.layer, k.micro_batch, k.backward, k.guessed),
+                                    kind_name(e.event.kind), e.event.changed, e.event.dark.count));
+        }
+        return out;
+      }, py::arg("region"),
+           "[(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]")
+      .def("patches", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).patches(); },
+           py::arg("region"), "Requests that have reached the panel.")
+      .def("maps", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).maps(); }, py::arg("region"),
+           "Distinct circuit maps among them.")
+      .def("refusal", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).refusal(); },
+           py::arg("region"))
+      .def("circuits", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).ports().peer; },
+           py::arg("region"), "Of each port of the region the port that it is joined to, -1: none.")
+      .def("stop_controller", [](MoeTraffic& t, std::uint32_t region, std::int64_t now) {
+        driver(t, region).stop(ps(now));
+      }, py::arg("region"), py::arg("now_ps"))
+      .def("restart_controller", [](MoeTraffic& t, std::uint32_t region, std::int64_t now) {
+        driver(t, region).restart(ps(now));
+      }, py::arg("region"), py::arg("now_ps"))
+      .def("keep_spans", [](MoeTraffic& t, std::uint32_t region, std::size_t most) {
+        t.region(region).keep_spans(most);
+      }, py::arg("region"), py::arg("most"))
+      .def("spans", [](MoeTraffic& t, std::uint32_t region) {
+        static constexpr const char* kNames[] = {"attention", "dispatch", "experts", "combine", "blocked"};
+        Rows<py::str, py::bool_, py::int_, py::int_, py::int_, py::int_, py::int_> out;
+        for (const auto& s : t.region(region).spans()) {
+          out.append(py::make_tuple(kNames[static_cast<std::size_t>(s.kind)], s.backward, s.layer, s.micro_batch,
+                                    s.iteration, s.begin.count, s.end.count));
+        }
+        return out;
+      }, py::arg("region"), "[(step, backward, layer, micro-batch, iteration, begin_ps, end_ps)] of what is kept.");
+}
+
+}  // namespace loomnet

@@ -1,0 +1,174 @@
+#include "moe/region_driver.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "clock/random.hpp"
+
+namespace loomnet::moe {
+
+using circuits::RegionController;
+
+RegionDriver::RegionDriver(Network& network, Exchange& exchange, NodeId panel, const circuits::RegionOptions& options,
+                           std::vector<NicPort> nics, Listener& listener)
+    : network_(network),
+      exchange_(exchange),
+      panel_(panel),
+      options_(options),
+      nics_(std::move(nics)),
+      listener_(listener),
+      id_(network.events().add(*this)),
+      works_(nics_.size(), 1) {
+  if (!network.panel(panel)) throw std::invalid_argument("moe: a region's panel is a panel");
+  if (nics_.size() != std::size_t{options.servers} * options.alpha ||
+      options.first_port + nics_.size() > network.ports(panel)) {
+    throw std::invalid_argument("moe: " + std::to_string(options.servers) + " servers with " +
+                                std::to_string(options.alpha) + " optical NICs each need " +
+                                std::to_string(options.servers * options.alpha) + " ports of a panel");
+  }
+  for (std::size_t nic = 0; nic < nics_.size(); ++nic) {
+    const Endpoint far = network.far_end({nics_[nic].host, nics_[nic].port});
+    if (far.node != panel || far.port != options.first_port + nic) {
+      throw std::invalid_argument("moe: optical NIC " + std::to_string(nic % options.alpha) + " of server " +
+                                  std::to_string(nic / options.alpha) + " is not at port " +
+                                  std::to_string(options.first_port + nic) + " of the panel");
+    }
+  }
+  exchange.set_optical_nics(nics_);
+  network.add_watcher(*this);
+  restart(network.now());
+}
+
+RegionDriver::~RegionDriver() { network_.remove_watcher(*this); }
+
+std::vector<circuits::ServerPair> RegionDriver::all_pairs() const {
+  std::vector<circuits::ServerPair> found;
+  for (std::uint32_t i = 0; i < options_.servers; ++i) {
+    for (std::uint32_t j = i + 1; j < options_.servers; ++j) found.emplace_back(i, j);
+  }
+  return found;
+}
+
+void RegionDriver::restart(Picoseconds now) {
+  // Circuits that the one before was patching are used once they have light.
+  if (const Picoseconds lit = lit_from(now); lit > now) return network_.events().schedule(lit, id_, kRestart);
+  controller_.emplace(options_, static_cast<circuits::RegionWorld&>(*this));
+  std::ranges::fill(works_, 1);
+  exchange_.release(all_pairs(), controller_->ports(), now);
+  look_at_links(now);
+}
+
+void RegionDriver::stop(Picoseconds now) {
+  if (!controller_) return;
+  after(now);
+  controller_.reset();
+  const std::size_t ports = nics_.size();
+  exchange_.release(all_pairs(),
+                    {options_.servers, options_.alpha, std::vector<std::int32_t>(ports, circuits::kNoPeer)}, now);
+  listener_.circuits_changed(now);
+}
+
+void RegionDriver::demand(const circuits::DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now,
+                          bool any) {
+  if (!controller_) return;
+  controller_->demand(key, bytes, now, any);
+  after(now);
+}
+
+void RegionDriver::drained(Picoseconds now) {
+  if (!controller_ || controller_->state() != RegionController::State::drain) return;
+  controller_->drained(now);
+  after(now);
+}
+
+void RegionDriver::on_event(std::uint64_t what, Picoseconds now) {
+  if (what == kRestart) return controller_ ? void() : restart(now);
+  if (now < wake_) return;
+  wake_ = kNever;
+  if (!controller_) return;
+  controller_->advance(now);
+  after(now);
+}
+
+// After every call of the controller.
+void RegionDriver::after(Picoseconds now) {
+  const std::uint64_t generation = network_.panel(panel_)->device().generation();
+  for (const circuits::RegionEvent& event : controller_->take_events()) {
+    if (events_.size() < kMostEvents) {
+      events_.push_back({event, generation});
+    } else {
+      ++dropped_events_;
+    }
+  }
+  if (!controller_->refusal().empty()) refusal_ = controller_->refusal();
+  const Picoseconds next = controller_->next_time();
+  if (next != kNever && next != wake_) {
+    wake_ = next;
+    network_.events().schedule(next, id_, 0);
+  }
+  listener_.circuits_changed(now);
+}
+
+std::vector<panel::CrossConnect> RegionDriver::cross_connects() {
+  return network_.panel(panel_)->device().cross_connects();
+}
+
+Picoseconds RegionDriver::patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
+                                std::span<const panel::Port> all_dark, Picoseconds now) {
+  network_.operate(panel_, [&](panel::PanelDevice& device, Picoseconds) {
+    device.change(remove, add, panel::Mode::update, now, all_dark);
+  });
+  ++patches_;
+  const panel::PanelDevice& device = network_.panel(panel_)->device();
+  std::uint64_t map = 0;
+  for (std::size_t nic = 0; nic < nics_.size(); ++nic) {
+    map = hash_key(map, nic, static_cast<std::uint64_t>(device.target({port_of(nic), false}) + 1));
+  }
+  const auto at = std::ranges::lower_bound(maps_, map);
+  if (at == maps_.end() || *at != map) maps_.insert(at, map);
+  return lit_from(now);
+}
+
+// When all circuits that there are have light.
+Picoseconds RegionDriver::lit_from(Picoseconds now) const {
+  const panel::PanelDevice& device = network_.panel(panel_)->device();
+  Picoseconds lit = now;
+  for (std::size_t nic = 0; nic < nics_.size(); ++nic) {
+    if (device.target({port_of(nic), false}) >= 0) lit = std::max(lit, device.dark_until(port_of(nic)));
+  }
+  return lit;
+}
+
+void RegionDriver::release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports,
+                           Picoseconds now) {
+  exchange_.release(pairs, ports, now);
+}
+
+circuits::PortMap RegionDriver::ports() const {
+  if (controller_) return controller_->ports();
+  return {options_.servers, options_.alpha, std::vector<std::int32_t>(nics_.size(), circuits::kNoPeer)};
+}
+
+// Light of this NIC reaches the panel and the panel's reaches it.
+bool RegionDriver::works(std::size_t nic) const {
+  const std::uint32_t half = network_.egress_half(nics_[nic].host, nics_[nic].port);
+  return network_.half(half / 2, true).up() && network_.half(half / 2, false).up();
+}
+
+void RegionDriver::look_at_links(Picoseconds now) {
+  if (!controller_) return;
+  for (std::size_t nic = 0; nic < nics_.size(); ++nic) {
+    if (works(nic) == (works_[nic] != 0)) continue;
+    works_[nic] = works(nic);
+    controller_->set_port(static_cast<std::uint32_t>(nic / options_.alpha),
+                          static_cast<std::uint32_t>(nic % options_.alpha), works_[nic] != 0, now);
+    after(now);
+  }
+}
+
+void RegionDriver::link_changed(LinkId link) {
+  const auto [a, b] = network_.ends(link);
+  if (a.node == panel_ || b.node == panel_) look_at_links(network_.now());
+}
+
+}  // namespace loomnet::moe

@@ -1,0 +1,95 @@
+// A region's controller at work on a network: it patches the region's panel, holds what goes by circuits that
+// change, and hears of links that go down.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "circuits/region_controller.hpp"
+#include "engine/network.hpp"
+#include "moe/exchange.hpp"
+
+namespace loomnet::moe {
+
+struct CircuitsEvent {
+  circuits::RegionEvent event;
+  std::uint64_t generation = 0;  // of the panel
+};
+
+class RegionDriver final : private circuits::RegionWorld, public EventHandler, private NetworkWatcher {
+ public:
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    virtual void circuits_changed(Picoseconds now) = 0;  // the controller has come to another state
+  };
+
+  // `nics`: by server and optical NIC, i * alpha + k, the port of the panel that is first_port + that number.
+  // All of them outlive it. Throws std::invalid_argument.
+  RegionDriver(Network& network, Exchange& exchange, NodeId panel, const circuits::RegionOptions& options,
+               std::vector<NicPort> nics, Listener& listener);
+  ~RegionDriver() override;
+
+  void demand(const circuits::DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now,
+              bool any = false);
+  // Whether exchanges of this key may begin: its circuits have light, or there is no controller to patch them.
+  bool ready(const circuits::DemandKey& key) const { return !controller_ || controller_->ready(key); }
+  // Whether nothing is being patched.
+  bool live() const { return !controller_ || controller_->state() == circuits::RegionController::State::live; }
+  void drained(Picoseconds now);
+
+  // The controller ends, whatever it was at: all that it held goes by the electrical fabric.
+  void stop(Picoseconds now);
+  // A new one begins, which knows nothing but what it reads off the panel.
+  void restart(Picoseconds now);
+
+  const std::vector<CircuitsEvent>& events() const { return events_; }
+  std::size_t dropped_events() const { return dropped_events_; }
+  const circuits::RegionOptions& options() const { return options_; }
+  // Circuits as they are: of each port of the region the port that it is joined to.
+  circuits::PortMap ports() const;
+  std::uint64_t patches() const { return patches_; }      // requests that reached the panel
+  std::size_t maps() const { return maps_.size(); }       // distinct ones among them
+  const std::string& refusal() const { return refusal_; }  // of the last request that the panel did not take
+
+  void on_event(std::uint64_t what, Picoseconds now) override;
+
+ private:
+  static constexpr std::size_t kMostEvents = 1 << 16;
+  static constexpr std::uint64_t kRestart = 1;  // event, beside 0: the controller's time has come
+
+  void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override { exchange_.hold(pairs, now); }
+  bool in_flight(std::span<const circuits::ServerPair> pairs) override { return exchange_.in_flight(pairs); }
+  std::vector<panel::CrossConnect> cross_connects() override;
+  Picoseconds patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
+                    std::span<const panel::Port> all_dark, Picoseconds now) override;
+  void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, Picoseconds now) override;
+  void link_changed(LinkId link) override;
+  void circuits_changed(NodeId) override {}
+  void tables_changed(NodeId) override {}
+  bool works(std::size_t nic) const;
+  panel::Port port_of(std::size_t nic) const { return static_cast<panel::Port>(options_.first_port + nic); }
+  Picoseconds lit_from(Picoseconds now) const;
+  void look_at_links(Picoseconds now);
+  void after(Picoseconds now);
+  std::vector<circuits::ServerPair> all_pairs() const;
+
+  Network& network_;
+  Exchange& exchange_;
+  NodeId panel_;
+  circuits::RegionOptions options_;
+  std::vector<NicPort> nics_;
+  Listener& listener_;
+  ObjectId id_;
+  std::vector<std::uint8_t> works_;  // by NIC, as the controller knows it
+  std::optional<circuits::RegionController> controller_;
+  Picoseconds wake_ = kNever;
+  std::vector<CircuitsEvent> events_;
+  std::size_t dropped_events_ = 0;
+  std::uint64_t patches_ = 0;
+  std::vector<std::uint64_t> maps_;  // hashes of the maps that were patched, sorted
+  std::string refusal_;
+};
+
+}  // namespace loomnet::moe

@@ -1,0 +1,144 @@
+// What a region does in an iteration: forward and backward of its stage's layers for one micro-batch after
+// another, in the order that keeps one of each under way (1F1B; Narayanan et al., "PipeDream", SOSP 2019), with
+// the four all-to-alls of each layer of experts and the circuits that these ask for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "circuits/copilot.hpp"
+#include "moe/exchange.hpp"
+#include "moe/region_driver.hpp"
+#include "moe/shape.hpp"
+
+namespace loomnet::moe {
+
+// By which circuits tokens are dispatched forward: the gate alone knows where they go.
+enum class FirstDispatch : std::uint8_t {
+  block,    // waits for circuits by the gate's counts
+  reuse,    // by those there are; patched while the experts compute, for the combine
+  random,   // by random ones, patched while attention computes
+  copilot,  // by those that Copilot's prediction asks for, patched while attention computes
+};
+
+enum class Repatch : std::uint8_t {
+  layer,      // for each layer, forward and backward
+  iteration,  // when one begins, by the sum of what the one before exchanged
+  once,       // after the first iteration, by what that exchanged
+  never,
+};
+
+struct WorkOptions {
+  Picoseconds attention{}, experts{};  // computing a layer forward for a micro-batch; backward takes twice that
+  std::uint64_t per_rank = 0;          // bytes that a GPU sends in an all-to-all
+  BitsPerSecond local{};               // of one GPU inside its server; 0: takes no time
+  bool direct = false;                 // GPUs have NICs of their own: nothing is gathered and scattered
+  FirstDispatch first_dispatch = FirstDispatch::block;
+  Repatch repatch = Repatch::layer;
+  bool electrical_first = false;       // exchanges wait for no circuits
+  circuits::Duplex duplex = circuits::Duplex::sum;
+  circuits::CopilotOptions copilot{};
+};
+
+// Of one region in one iteration.
+struct WorkTimes {
+  Picoseconds exposed{};    // waiting for circuits with everything else there
+  Picoseconds exchanging{}; // in all-to-alls, that waiting among it
+  Picoseconds computing{};
+};
+
+class RegionWork final : public EventHandler, private Exchange::Listener, private RegionDriver::Listener {
+ public:
+  class Pipeline {
+   public:
+    virtual ~Pipeline() = default;
+    virtual void forward_done(std::uint32_t region, std::uint32_t micro_batch, Picoseconds now) = 0;
+    virtual void backward_done(std::uint32_t region, std::uint32_t micro_batch, Picoseconds now) = 0;
+    virtual void all_done(std::uint32_t region, Picoseconds now) = 0;
+    virtual void region_failed(std::uint32_t region, std::uint32_t server, Status status, Picoseconds now) = 0;
+  };
+  // A part of region's time line.
+  struct Span {
+    enum class Kind : std::uint8_t { attention, dispatch, experts, combine, blocked } kind{};
+    bool backward = false;
+    std::uint16_t layer = 0, micro_batch = 0;
+    std::uint32_t iteration = 0;
+    Picoseconds begin{}, end{};
+  };
+
+  RegionWork(Network& network, Transfers& transfers, const Shape& shape, const GateCounts& gates, std::uint32_t region,
+             const WorkOptions& options, const ExchangeOptions& exchange, Pipeline& pipeline);
+
+  Exchange& exchange() { return exchange_; }
+  // Circuits of this region; without it all goes by the electrical fabric. Throws std::invalid_argument.
+  void use_circuits(NodeId panel, const circuits::RegionOptions& options, std::vector<NicPort> nics);
+  RegionDriver* driver() { return driver_.get(); }  // null: there are no circuits
+
+  void begin(std::uint32_t iteration, Picoseconds now);
+  // What a micro-batch needs is here: from the stage before or, backward, from the one behind.
+  void input(std::uint32_t micro_batch, bool backward, Picoseconds now);
+
+  const WorkTimes& times() const { return times_; }  // of the iteration at hand
+  void keep_spans(std::size_t most) { most_spans_ = most; }
+  const std::vector<Span>& spans() const { return spans_; }
+
+  void on_event(std::uint64_t what, Picoseconds now) override;
+
+ private:
+  struct Task {
+    std::uint32_t micro_batch = 0;
+    bool backward = false;
+  };
+  enum class Step : std::uint8_t { idle, input, attention, dispatch, experts, combine };
+  enum Timer : std::uint64_t { kComputed, kGathered, kScattered };
+
+  void exchanged(Picoseconds now) override;
+  void exchange_failed(std::uint32_t source, Status status, Picoseconds now) override;
+  void drained(Picoseconds now) override;
+  void circuits_changed(Picoseconds now) override;
+
+  const Task& task() const { return order_[task_]; }
+  circuits::Tokens tokens(std::uint32_t layer) const;
+  circuits::DemandKey key(bool backward, std::uint32_t layer) const;
+  void next_task(Picoseconds now);
+  void start_task(Picoseconds now);
+  void compute(Step step, Picoseconds now);
+  void computed(Picoseconds now);
+  void enter_exchange(Step step, Picoseconds now);
+  void try_exchange(Picoseconds now);
+  bool may_exchange() const;
+  void ask(bool backward, std::uint32_t layer, Picoseconds now);
+  void ask_ahead(std::uint32_t layer, Picoseconds now);
+  void end_exchange(Picoseconds now);
+  void learn();
+  void note(Span::Kind kind, Picoseconds begin, Picoseconds end);
+
+  Network& network_;
+  const Shape& shape_;
+  const GateCounts& gates_;
+  std::uint32_t region_, layers_, first_layer_;
+  WorkOptions options_;
+  Pipeline& pipeline_;
+  ObjectId id_;
+  Exchange exchange_;
+  std::unique_ptr<RegionDriver> driver_;
+  std::vector<Task> order_;
+  std::size_t task_ = 0;
+  std::uint32_t iteration_ = 0, layer_ = 0;
+  Step step_ = Step::idle;
+  bool waiting_ = false;     // for circuits
+  Picoseconds since_{};      // the step at hand began
+  Picoseconds gathering_{};  // the exchange at hand began, its circuits being there
+  Picoseconds scatter_{}, inside_{};
+  std::vector<GpuFlow> flows_;
+  std::vector<std::uint8_t> inputs_;  // by micro-batch: 1: forward's are here, 2: backward's are
+  std::vector<std::uint64_t> demanded_;  // of all layers of the iteration at hand
+  std::vector<std::unique_ptr<circuits::Copilot>> copilots_;  // by layer
+  std::vector<std::vector<double>> loads_;                    // by layer, of the iteration at hand
+  WorkTimes times_;
+  std::size_t most_spans_ = 0;
+  std::vector<Span> spans_;
+};
+
+}  // namespace loomnet::moe
