@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from loomnet.faults.model import loss as loss
     from loomnet.faults.model import reorder as reorder
     from loomnet.faults.model import step as step
+    from loomnet.jobs.circuit_control import CircuitControl as CircuitControl
     from loomnet.jobs.flows import Flows as Flows
     from loomnet.jobs.flows import Incast as Incast
     from loomnet.jobs.flows import Permutation as Permutation
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from loomnet.jobs.model import SendRecv as SendRecv
     from loomnet.jobs.model import TorchJob as TorchJob
     from loomnet.jobs.model_job import ModelJob as ModelJob
+    from loomnet.jobs.moe_job import MoeJob as MoeJob
     from loomnet.labs.lab import Lab as Lab
     from loomnet.labs.lab import run as run
     from loomnet.labs.open_lab import OpenLab as OpenLab
@@ -88,7 +90,9 @@ _HOMES = {
         "Reduce",
         "SendRecv",
     ),
+    "jobs.circuit_control": ("CircuitControl",),
     "jobs.model_job": ("ModelJob",),
+    "jobs.moe_job": ("MoeJob",),
     "jobs.flows": ("Permutation", "Incast", "Flows"),
     "jobs.graphs": ("Trace",),
     "labs.lab": ("Lab", "run"),

@@ -279,3 +279,8 @@ def time_or_none(value: Time | str | None) -> Time | None:
 def size_or_none(value: Size | str | None) -> Size | None:
     """A Size that may be left out."""
     return None if value is None else Size(value)
+
+
+def rate_or_none(value: Rate | str | None) -> Rate | None:
+    """A Rate that may be left out."""
+    return None if value is None else Rate(value)

@@ -190,6 +190,11 @@ class Job(Spec):
         return f"{type(self).__name__} over {self.transport}"
 
     @property
+    def patches(self) -> bool:
+        """Whether the job patches the circuits of its hosts' panels itself."""
+        return False
+
+    @property
     def over_sockets(self) -> bool:
         """Whether, live, sockets of the hosts' kernels can carry it: flows between pairs do."""
         return False

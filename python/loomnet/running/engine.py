@@ -56,6 +56,7 @@ class Engine:
         self.plan = plan
         self.sums = sums
         self._live = live
+        jobs = tuple(jobs)
         carriers = {each.name: each for each in map(self._model, carriers_of(jobs))
                     if each is not None}
         self.transports = tuple(carriers.values())
@@ -94,7 +95,9 @@ class Engine:
             self._node[panel.number] = self.network.add_panel(
                 list(panel.circuits), panel.profile, panel.carrier)
         cutting = [each.name for each in self.transports if each.cuts_messages]
-        self._circuits = Circuits(plan, single=cutting) if plan.panels else None
+        # A job that patches its panels has queue pairs of its own for each circuit.
+        patched = any(job.patches for job in jobs)
+        self._circuits = Circuits(plan, single=cutting) if plan.panels and not patched else None
         # Of two hosts: the queue pairs of the first to the second.
         self._between: dict[tuple[int, int], list[int]] = {}
         # Of each job whose sums switches make: its workers' queue pairs and its server's.

@@ -18,6 +18,7 @@ from loomnet.jobs.flows import Flows, Incast, Permutation
 from loomnet.jobs.graphs import ConnectionMatrix, Trace
 from loomnet.jobs.model import COLLECTIVES, Collective, Job, SendRecv
 from loomnet.jobs.model_job import ModelJob
+from loomnet.jobs.moe_job import MoeJob
 from loomnet.jobs.task_graph import Task, TaskGraph, task_of
 from loomnet.measures.run_data import FlowRow, Iteration, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
@@ -26,6 +27,7 @@ from loomnet.running.engine_numbers import EngineNode
 from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
 from loomnet.running.model_traffic import ModelTraffic
+from loomnet.running.moe_traffic import MoeTraffic
 from loomnet.running.rank_traffic import RankTraffic
 
 
@@ -280,6 +282,8 @@ def start_traffic(engine: Engine, asked: JobRequest, start_ps: int, *, payload: 
         return CollectiveTraffic(engine, asked, job, start_ps, payload=payload)
     if isinstance(job, ModelJob):
         return ModelTraffic(engine, asked, job, start_ps, payload=payload)
+    if isinstance(job, MoeJob):
+        return MoeTraffic(engine, asked, job, start_ps)
     if isinstance(job, Trace) and job.chakra:
         return GraphTraffic(engine, asked, job.graph(), start_ps)
     apart = packet_ps(engine.plan, placement) if jitter is None else Time(jitter).count

@@ -1,0 +1,56 @@
+"""How a job's regional controllers patch circuits. Specification only, validated on construction."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, StrictStr, model_validator
+
+from loomnet.base.errors import UsageError
+from loomnet.base.spec import Spec, given
+from loomnet.base.units import Time
+
+
+def _some_time(value: Time) -> Time:
+    if value.count < 0:
+        raise UsageError(f"{value} must be 0 or more")
+    return value
+
+
+class CircuitControl(Spec):
+    """How the controllers of a job's regions patch their panels (MixNet, SIGCOMM 2025, doi
+    10.1145/3718958.3750465).
+
+    `rule`: which servers get circuits: "skip", "literal", "htsim", "share", "random", or a class
+    registered by @ln.plugin.assignment. `demand`: what two servers exchange, the "sum" of both
+    directions or the busier, "max". `split`: a pair's bytes go by its circuits, if it has one
+    ("all_or_nothing"), or are divided so that circuits and wires end together ("weighted").
+    `fp_dispatch`: by which circuits tokens are dispatched forward: "block" waits until those of
+    the gate's counts have light, "reuse" takes those there are, "random" and "copilot" guess while
+    attention computes. `repatch`: for every "layer", when an "iteration" begins, "once" after the
+    first, or "never". `eps_during_dark`: all-to-alls wait for circuits ("hold") or begin at once
+    by wires and move over ("eps_first"). `dark_scope`: a request darkens circuits that are
+    "changed", or "all" of its region. `drain`: packets still on circuits after this time are lost.
+    `members`: parallel circuits are "links" among which flows are hashed, or "lumped". `preset`:
+    "paper" has dark_scope "all" and members "lumped", as the publication's simulator.
+    """
+
+    preset: Literal["paper"] | None = None
+    rule: StrictStr = "skip"
+    demand: Literal["sum", "max"] = "sum"
+    split: Literal["all_or_nothing", "weighted"] = "all_or_nothing"
+    fp_dispatch: Literal["block", "reuse", "random", "copilot"] = "block"
+    repatch: Literal["layer", "iteration", "once", "never"] = "layer"
+    eps_during_dark: Literal["hold", "eps_first"] = "hold"
+    dark_scope: Literal["changed", "all"] = "changed"
+    drain: Annotated[Time, AfterValidator(_some_time)] = given(
+        default=Time("10 ms"), converter=Time)
+    members: Literal["links", "lumped"] = "links"
+    copilot_records: Annotated[int, Field(ge=2, le=1024, strict=True)] = 16
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("preset") == "paper":
+            return {"dark_scope": "all", "members": "lumped"} | values
+        return values

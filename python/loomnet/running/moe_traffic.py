@@ -1,0 +1,249 @@
+"""A mixture of experts in the engine: its regions with their circuits, its queue pairs, and what
+was seen of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import loomnet._core as _core
+from loomnet.base.errors import UsageError
+from loomnet.jobs.moe_job import GPUS, MoeJob
+from loomnet.measures.run_data import FlowRow, RunFault
+from loomnet.plans.model import MESSAGE_BYTES, writes_outstanding
+from loomnet.plugins.assignments import assigner_made, check_rule, circuits_of
+from loomnet.running.engine import Engine
+from loomnet.running.job_request import JobRequest
+from loomnet.running.moe_ways import Way, Ways, panel_of
+from loomnet.systems.mixnet import PUBLISHED, Drift, read_weights
+
+_WHOLE = 1 << 30  # bytes of a fluid write: nothing is gained by cutting it
+_SPANS = 1 << 16  # of the first region, which are kept to be drawn
+
+
+class MoeTraffic:
+    """Iterations of a mixture of experts. Lengths travel and no bytes."""
+
+    def __init__(self, engine: Engine, asked: JobRequest, job: MoeJob, start_ps: int) -> None:
+        self._engine, self._job = engine, job
+        self._ways = ways = Ways(engine, asked)
+        self._servers = job.servers_of(asked.placement)
+        self._replicas = job.replicas(len(asked.placement))
+        self.regions = self._replicas * job.stages
+        self._raised: BaseException | None = None
+        self._direct = len(set(self._servers[0])) > 1
+        control = job.circuits
+        places = [None if self._direct or control is None else
+                  panel_of(engine, [server[0] for server in self._region(r)], ways)
+                  for r in range(self.regions)]
+        self.patched = [r for r, place in enumerate(places) if place is not None]
+        optical = {len(place[2]) // job.region_servers for place in places if place is not None}
+        alpha = optical.pop() if len(optical) == 1 else 0
+        if optical:
+            raise UsageError("run: regions have panels of different sizes; give all servers as "
+                             "many links to their panels")
+        first_hop = engine.plan.hosts[self._servers[0][0]]
+        rates = [engine.plan.links[link].forward.rate_bps for link in first_hop.ports]
+        wires = [rates[port] for port in ways.electrical(first_hop.number)]
+        fluid = engine.fluid is not None
+        eps_first = control is not None and control.eps_during_dark == "eps_first"
+        counts = self._counts()
+        self.core = _core.MoeTraffic(
+            engine.network, job=asked.number,
+            degrees=[job.expert_ranks, job.tensor_ranks, job.stages, self._replicas], gpus=GPUS,
+            micro_batches=job.micro_batches, layers=job.stage_layers, counts=counts,
+            work={"attention_ps": job.attention_ps, "experts_ps": job.experts_ps,
+                  "per_rank": job.bytes_per_rank, "local_bps": self._local_bps(first_hop),
+                  "direct": self._direct,
+                  "fp_dispatch": control.fp_dispatch if control else "block",
+                  "repatch": control.repatch if control else "never",
+                  "demand": control.demand if control else "sum", "eps_first": eps_first},
+            exchange={"alpha": alpha, "split": control.split if control else "all_or_nothing",
+                      "circuit_bps": float(max(rates) if not alpha else
+                                           rates[ways.optical(first_hop.number)[0]]),
+                      "electrical_bps": float(sum(wires)) * (GPUS if self._direct else 1)},
+            activations=job.activation_bytes, gradients=job.gradient_bytes,
+            iterations=job.iterations, start_ps=start_ps,
+            stop_ps=None if asked.begins_for_ps is None else start_ps + asked.begins_for_ps,
+            message=_WHOLE if fluid and not eps_first else MESSAGE_BYTES,
+            depth=writes_outstanding(engine.plan))
+        self._connect(alpha)
+        for region in self.patched:
+            assert control is not None
+            place = places[region]
+            assert place is not None
+            panel, first, nics = place
+            check_rule("CircuitControl", control.rule)
+            self.core.set_circuits(
+                region, engine.node(panel), nics, first_port=first,
+                nics_of_server=len(first_hop.ports) if len(wires) > 1 else GPUS,
+                rule=control.rule, seed=engine.seed + region,
+                all_dark=control.dark_scope == "all", drain_limit_ps=control.drain.count,
+                assigner=self._assigner(control.rule, region, alpha))
+        self.core.keep_spans(0, _SPANS)
+        self.core.start()
+
+    def _local_bps(self, host: Any) -> int:
+        if self._job.nvlink is not None:
+            return self._job.nvlink.count
+        return host.local_rate_bps
+
+    def _region(self, region: int) -> list[tuple[int, ...]]:
+        each = self._job.region_servers
+        return self._servers[region * each:(region + 1) * each]
+
+    # --- tokens -----------------------------------------------------------------------------------
+    def _counts(self) -> np.ndarray:
+        """Gate counts [iteration, micro-batch, region, layer, source, destination]."""
+        job = self._job
+        experts, layers = job.expert_ranks, job.stage_layers
+        if job.matrix == "fixed":
+            times = experts // len(PUBLISHED)
+            return np.tile(PUBLISHED, (times, times))[None, None, None, None].astype(np.uint32)
+        if job.matrix == "drift":
+            seed = self._engine.seed if job.seed is None else job.seed
+            walks = [iter(Drift(experts, sum(layers), seed + replica))
+                     for replica in range(self._replicas)]
+            given = np.array([[next(walk) for walk in walks] for _ in range(job.iterations)])
+        else:
+            given = _given(job, experts)
+        # [iteration][replica][layer of all stages] as [iteration][region][layer of its stage].
+        stages, first = [], 0
+        most = max(layers)
+        for count in layers:
+            rows = np.arange(first, first + most) % given.shape[2]
+            if count < most:
+                rows[count:] = rows[0]
+            stages.append(given[:, :, rows])
+            first += count
+        each = np.stack(stages, axis=2)  # iteration, replica, stage, layer, source, destination
+        return each.reshape(each.shape[0], 1, -1, *each.shape[3:]).astype(np.uint32)
+
+    # --- queue pairs ------------------------------------------------------------------------------
+    def _connect(self, alpha: int) -> None:
+        job, control = self._job, self._job.circuits
+        servers = job.region_servers
+        for region in range(self.regions):
+            mine = self._region(region)
+            for i in range(servers):
+                for j in range(i + 1, servers):
+                    there, back = self._wires(mine[i], mine[j])
+                    self.core.set_electrical(region, i, j, there)
+                    self.core.set_electrical(region, j, i, back)
+                    if region in self.patched:
+                        assert control is not None
+                        count = 1 if control.members == "lumped" else alpha
+                        a, b = mine[i][0], mine[j][0]
+                        there, back = self._ways.by_light(a, b, count)
+                        self.core.set_optical(region, i, j, there, self._ways.fallback(a, b))
+                        self.core.set_optical(region, j, i, back, self._ways.fallback(b, a))
+        if job.activation_bytes:
+            for region in range(self.regions):
+                if (region + 1) % job.stages == 0:
+                    continue
+                for server, (a, b) in enumerate(zip(self._region(region), self._region(region + 1),
+                                                    strict=True)):
+                    there, back = self._parallel(a, b)
+                    self.core.set_stage_ways(region, server, False, there)
+                    self.core.set_stage_ways(region + 1, server, True, back)
+        if self._replicas > 1 and job.gradient_bytes:
+            for region in range(self.regions):
+                following = (region + job.stages) % self.regions
+                for server, (a, b) in enumerate(zip(self._region(region), self._region(following),
+                                                    strict=True)):
+                    self.core.set_ring_ways(region, server, self._parallel(a, b)[0])
+
+    def _wires(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[list[Way], list[Way]]:
+        """Ways between two servers of a region: where GPUs have NICs of their own, those that
+        experts use, at from * GPUS + to."""
+        if not self._direct:
+            return self._ways.by_wire(a[0], b[0])
+        # Queue pairs between GPUs of one rank of their experts' tensor-parallel groups.
+        tensor = self._job.tensor_ranks
+        there: list[Way | None] = [None] * GPUS**2
+        back: list[Way | None] = [None] * GPUS**2
+        for x in range(GPUS):
+            for y in range(GPUS):
+                if x % tensor == y % tensor:
+                    ahead, behind = self._ways.by_wire(a[x], b[y])
+                    there[x * GPUS + y], back[y * GPUS + x] = ahead[0], behind[0]
+        return _filled(there), _filled(back)
+
+    def _parallel(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[list[Way], list[Way]]:
+        """All NICs of two servers, each to the one of the same number."""
+        if not self._direct:
+            return self._ways.by_wire(a[0], b[0])
+        both = [self._ways.by_wire(x, y) for x, y in zip(a, b, strict=True)]
+        return [ahead[0] for ahead, _ in both], [behind[0] for _, behind in both]
+
+    def _assigner(self, rule: str, region: int, alpha: int) -> Any:
+        made = assigner_made(rule)
+        if made is None:
+            return None
+        servers = self._job.region_servers
+
+        def ask(demand: list[int], free: list[int]) -> list[int]:
+            previous = np.zeros((servers, servers), np.int64)
+            for port, peer in enumerate(self.core.circuits(region)):
+                if peer >= 0:
+                    previous[port // alpha, peer // alpha] += 1
+            if self._raised is not None:
+                return previous.ravel().tolist()
+            wanted = np.array(demand, np.int64).reshape(servers, servers)
+            try:
+                return circuits_of(rule, made, wanted, np.array(free, np.int64),
+                                   previous).ravel().tolist()
+            except BaseException as error:  # the engine, in an event, has no way up for it
+                self._raised = error
+                return previous.ravel().tolist()
+
+        return ask
+
+    # --- a job under way --------------------------------------------------------------------------
+    @property
+    def done(self) -> bool:
+        return self.core.done
+
+    def iterations(self) -> list[tuple[int, int]]:
+        return [(begin, end) for begin, end, *_ in self.core.iterations()]
+
+    def errors(self) -> list[RunFault]:
+        return [RunFault(at, f"region {region} server {server}", message)
+                for region, server, at, message in self.core.failures()]
+
+    def poll(self, now_ps: int) -> None:
+        if self._raised is not None:
+            raise self._raised
+
+    def wrong(self) -> int | None:
+        return None
+
+    def flows(self) -> list[FlowRow]:
+        return []
+
+    def notes(self) -> dict[str, float | int | str | None]:
+        return {}
+
+
+def _filled(ways: list[Way | None]) -> list[Way]:
+    """Numbers that no flow takes have a way of another's."""
+    some = next(way for way in ways if way is not None)
+    return [some if way is None else way for way in ways]
+
+
+def _given(job: MoeJob, experts: int) -> np.ndarray:
+    """Gate counts of a file or an array: (iterations, 1, layers, experts, experts)."""
+    if isinstance(job.matrix, (str,)) or hasattr(job.matrix, "__fspath__"):
+        found = np.array(read_weights(job.matrix))
+    else:
+        found = np.asarray(job.matrix.given)
+        if found.ndim == 3:
+            found = found[None]
+        if found.ndim != 4 or found.dtype.kind not in "iu":
+            raise UsageError("MoeJob.matrix: an array of whole numbers (layers, experts, experts) "
+                             "is needed, or one for each iteration")
+    if found.shape[-1] != experts:
+        raise UsageError(f"MoeJob.matrix: it is of {found.shape[-1]} experts, and the job has "
+                         f"{experts} expert ranks")
+    return found[:, None]
