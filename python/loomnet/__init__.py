@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from loomnet.base import units as _units
     from loomnet.base.errors import LoomnetError as LoomnetError
     from loomnet.base.errors import UsageError as UsageError
-    from loomnet.base.later import mixnet as mixnet
     from loomnet.fabrics import clos as clos
     from loomnet.fabrics.clos import dumbbell as dumbbell
     from loomnet.fabrics.clos import star as star
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from loomnet.results.result import Result as Result
     from loomnet.sweeps.sweep import sweep as sweep
     from loomnet.systems import cost as cost
+    from loomnet.systems.mixnet.fabric import mixnet as mixnet
 
     # A scenario's parameter `rate: ln.Rate = "400 Gb/s"` is a string to its caller, and a Rate when
     # the function runs. Any lets type checkers take the string and still complete a Rate's names.
@@ -74,7 +74,6 @@ _HOMES = {
     "fabrics.clos": ("star", "dumbbell"),
     "base.units": ("Rate", "Time", "Size"),
     "base.errors": ("LoomnetError", "UsageError"),
-    "base.later": ("mixnet",),
     "fabrics.model": ("Fabric", "from_networkx"),
     "fabrics.pfc": ("Pfc",),
     "fabrics.htsim_topology": ("from_htsim_topology",),
@@ -105,6 +104,7 @@ _HOMES = {
     "results.comparison": ("compare",),
     "results.baselines": ("assert_matches",),
     "sweeps.sweep": ("sweep",),
+    "systems.mixnet.fabric": ("mixnet",),
 }
 _EXPORTS = {name: home for home, names in _HOMES.items() for name in names}
 # Public modules.

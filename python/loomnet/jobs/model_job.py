@@ -17,6 +17,8 @@ from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.spec import given
 from loomnet.base.units import Size, Time, size_or_none, time_or_none
 from loomnet.jobs.model import Count, Job, check_meshed
+from loomnet.jobs.moe_job import MoeJob
+from loomnet.jobs.moe_models import MOE_MODELS
 
 VALUE_BYTES = 4  # gradients are float32
 MOST_BUCKETS = 65534  # a layer's number has 16 bits, one of which says that there is none
@@ -92,7 +94,8 @@ class ModelJob(Job):
     `buckets` from the back of the model to its front. Each bucket is summed over all ranks as soon
     as it is there, in this order, and the next iteration of a rank begins when it has all sums.
 
-    `model`: resnet50, vgg16, vgg11, alexnet or bert_large. `size` and `compute` are the bytes of
+    `model`: resnet50, vgg16, vgg11, alexnet or bert_large; of a mixture of experts, mixtral_8x22b,
+    mixtral_8x7b, llama_moe, qwen_moe or deepseek_r1, this makes an ln.MoeJob. `size` and `compute` are the bytes of
     its gradients and the compute time of one iteration; without a model's name both are needed.
     `workers` is the number of ranks by another name. `buckets`: how many of equal size, or a list
     of sizes, that of the model's front first. `forward`: its share of the compute time. `jitter`:
@@ -101,6 +104,13 @@ class ModelJob(Job):
     are; "esa", one of its factors alone ("trem", "ratio", "layer"), "none", "fifo", "random", or a
     class registered by @ln.plugin.priority.
     """
+
+    def __new__(cls, *args: Any, **values: Any) -> Any:
+        """A MoeJob where the model is a mixture of experts."""
+        model = args[0] if args else values.get("model")
+        if cls is ModelJob and isinstance(model, str) and model in MOE_MODELS:
+            return MoeJob(*args, **values)
+        return super().__new__(cls)
 
     kind: ClassVar[str] = "model"
     sums: ClassVar[bool] = True

@@ -38,7 +38,15 @@ from loomnet.plugins.controllers import ControllerChoice, controllers_of
 from loomnet.processes.folder import Folder
 from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
-from loomnet.results.run_directory import FILES, OBSERVED, POOLS, RUNS, new_run_directory, write_run
+from loomnet.results.run_directory import (
+    CIRCUITS,
+    FILES,
+    OBSERVED,
+    POOLS,
+    RUNS,
+    new_run_directory,
+    write_run,
+)
 from loomnet.running.record import Record
 from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.systems.registry import transports
@@ -269,6 +277,10 @@ class Lab:
         if found[0].pools is not None:
             with self.folder.rights():
                 (request.folder or self.folder).write(POOLS, found[0].pools.csv())
+        events = b"".join(data.experts.lines() for data in found if data.experts is not None)
+        if events:
+            with self.folder.rights():
+                (request.folder or self.folder).write(CIRCUITS, events)
         if label:  # a traffic model writes nothing of its own
             with self.folder.rights(), contextlib.suppress(OSError):
                 request.directory.rmdir()

@@ -16,6 +16,7 @@ from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures import training as measure
 from loomnet.measures.observed import ObservedTable
+from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.pools import PoolTable
 from loomnet.measures.rows import Measured, Metric, dotted_name, stands
 from loomnet.measures.rows import metric as make_metric
@@ -107,6 +108,7 @@ class Result:
         if job is not None:
             self.rows.append(_completion(data, label, job))
         self.rows += _slots_held(data, label, job)
+        self.rows += _of_experts(data, label, job)
         self.job_name = job
         self._index()
 
@@ -283,6 +285,15 @@ class Result:
         return PoolTable.of(series, found.name, step)
 
     @property
+    def experts(self) -> ExpertRounds:
+        """Of a mixture of experts: each iteration by what it was spent on, the events of the
+        controllers of its circuits, and the first region's time line. Raises UsageError."""
+        self._of_one_job("experts")
+        if self.data.experts is None:
+            raise UsageError("experts: the job is no mixture of experts")
+        return self.data.experts
+
+    @property
     def events(self) -> Table:
         """What happened to paths, ports, circuits and slots. Not there yet: raises UsageError."""
         raise UsageError("events: not there yet; what transports noted is in a trace of the run: "
@@ -343,6 +354,15 @@ def _slots_held(data: RunData, label: str | None, job: str | None) -> list[Metri
                 f"slots_{figure}.{switch}", value, unit="slots", label=label, job=job,
                 reason=None if used else "nobody looked while the job played"))
     return rows
+
+
+def _of_experts(data: RunData, label: str | None, job: str | None) -> list[Metric]:
+    """What a mixture of experts spent its iterations on."""
+    if data.experts is None:
+        return []
+    return [make_metric(name, value, unit=unit, label=label, job=job,
+                        reason=reason if value is None else None)
+            for name, value, unit, reason in data.experts.figures()]
 
 
 def _completion(data: RunData, label: str | None, job: str) -> Metric:

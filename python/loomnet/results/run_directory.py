@@ -20,8 +20,8 @@ from loomnet.results.report import Report
 
 RUNS = "runs"
 REPORT, COUNTERS, ENVIRONMENT = "report.json", "counters.json", "environment.json"
-OBSERVED, POOLS = "observed.csv", "pools.csv"
-FILES = (REPORT, COUNTERS, ENVIRONMENT, OBSERVED, POOLS)
+OBSERVED, POOLS, CIRCUITS = "observed.csv", "pools.csv", "circuits.jsonl"
+FILES = (REPORT, COUNTERS, ENVIRONMENT, OBSERVED, POOLS, CIRCUITS)
 _PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matplotlib")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.jobs.moe_job import GPUS, MoeJob
+from loomnet.measures.expert_rounds import ExpertRound, ExpertRounds, RegionNote, RegionSpan
 from loomnet.measures.run_data import FlowRow, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, writes_outstanding
 from loomnet.plugins.assignments import assigner_made, check_rule, circuits_of
@@ -26,7 +27,7 @@ class MoeTraffic:
     """Iterations of a mixture of experts. Lengths travel and no bytes."""
 
     def __init__(self, engine: Engine, asked: JobRequest, job: MoeJob, start_ps: int) -> None:
-        self._engine, self._job = engine, job
+        self._engine, self._job, self._start_ps = engine, job, start_ps
         self._ways = ways = Ways(engine, asked)
         self._servers = job.servers_of(asked.placement)
         self._replicas = job.replicas(len(asked.placement))
@@ -224,6 +225,21 @@ class MoeTraffic:
 
     def notes(self) -> dict[str, float | int | str | None]:
         return {}
+
+    def experts(self) -> ExpertRounds:
+        core, origin = self.core, self._start_ps
+        found = ExpertRounds(regions=self.regions)
+        for begin, end, mean, most, optical, electrical in core.iterations():
+            found.rounds.append(ExpertRound(begin - origin, end - origin, mean[0], most[0], mean[1],
+                                            mean[2], optical, electrical))
+        for region in self.patched:
+            found.patches += core.patches(region)
+            found.maps = max(found.maps, core.maps(region))
+            found.events += [RegionNote(at - origin, region, generation, key, event, changed, dark)
+                             for at, generation, key, event, changed, dark in core.events(region)]
+        found.spans = [RegionSpan(*row[:5], row[5] - origin, row[6] - origin)
+                       for row in core.spans(0)]
+        return found
 
 
 def _filled(ways: list[Way | None]) -> list[Way]:

@@ -30,3 +30,6 @@ class RankTraffic:
 
     def notes(self) -> dict[str, float | int | str | None]:
         return {}
+
+    def experts(self) -> None:
+        return None

@@ -20,6 +20,7 @@ from loomnet.jobs.model import COLLECTIVES, Collective, Job, SendRecv
 from loomnet.jobs.model_job import ModelJob
 from loomnet.jobs.moe_job import MoeJob
 from loomnet.jobs.task_graph import Task, TaskGraph, task_of
+from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.run_data import FlowRow, Iteration, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import FIRST_QP, Engine
@@ -54,6 +55,9 @@ class Traffic(Protocol):
         ...
     def notes(self) -> dict[str, float | int | str | None]:
         """What the report says of how it was played."""
+        ...
+    def experts(self) -> ExpertRounds | None:
+        """What a mixture of experts was seen to do; None of any other job."""
         ...
 
 
@@ -173,6 +177,9 @@ class FlowTraffic:
     def notes(self) -> dict[str, float | int | str | None]:
         return _jitter_note(self._jitter_ps)
 
+    def experts(self) -> None:
+        return None
+
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
         """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
         carrier = self._engine.carrier(self._job.job)
@@ -267,6 +274,9 @@ class GraphTraffic:
         if never:
             found["never started"] = f"{len(never)}: {', '.join(never[:8])}"
         return found
+
+    def experts(self) -> None:
+        return None
 
 
 def _jitter_note(jitter_ps: int) -> dict[str, float | int | str | None]:

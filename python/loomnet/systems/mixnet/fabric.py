@@ -1,0 +1,183 @@
+"""Fabrics of the publication: MixNet's hybrid of wires and circuits, and what it is compared with
+(SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from loomnet.base.arguments import checked_call
+from loomnet.base.errors import FabricError
+from loomnet.base.names import did_you_mean, quoted
+from loomnet.base.units import Rate, Size, Time
+from loomnet.fabrics.model import MAX_PLANES, Fabric
+
+NETWORKS = ("mixnet", "fattree", "fattree31", "rail", "eps_only", "topoopt")
+_MOST_SERVERS = 1 << 14
+_MOST_PANEL = 1024
+# The largest that RoCE has; the publication simulates packets of 9,000 bytes.
+PAYLOAD = "4096 B"
+
+
+@checked_call
+def mixnet(
+    *,
+    servers: int = 8,
+    gpus: int = 8,
+    alpha: int = 6,
+    region: int | None = None,
+    rate: Rate | str = "400 Gb/s",
+    delay: Time | str = "1 us",
+    network: str = "mixnet",
+    eps: Literal["links", "lumped"] = "links",
+    profile: str = "sim25",
+    carrier: str | None = None,
+    nvlink: Rate | str = "900 GB/s",
+    payload: Size | str = PAYLOAD,
+    links: Sequence[tuple[int, int]] | None = None,
+    preset: Literal["paper"] | None = None,
+) -> Fabric:
+    """MixNet's fabric: servers of `gpus` GPUs and as many NICs, `alpha` of them at the panel of the
+    server's region, the others in an electrical fat tree.
+
+    Args:
+        servers: hosts h0, h1, …, with `gpus` ranks each.
+        region: servers of a region, which have a panel together, ocs0, ocs1, …; None: all.
+        rate, delay: of a NIC and of every link.
+        network: "mixnet"; or of the fabrics it is compared with "fattree", all NICs in it,
+            non-blocking; "fattree31", with a third of the edge's capacity above it; "rail", NIC k
+            of every server on rail k and a spine above the rails, GPUs being hosts; "eps_only", its
+            electrical NICs alone; "topoopt", a host for each server that forwards, with the
+            `links` of topoopt_links().
+        eps: each electrical NIC has a link and a tree of its own, or a server has one of all their
+            rates together ("lumped").
+        profile, carrier: of panels, as Fabric.add_panel() takes them; carrier None: "both".
+        nvlink: of a GPU inside its server.
+        preset: "paper" is as the publication simulates it: eps "lumped" and carrier "none".
+
+    Raises:
+        FabricError: a number that makes no such fabric.
+    """
+    if preset == "paper":
+        eps, carrier = "lumped", carrier or "none"
+    each = Rate.given("mixnet.rate", rate)
+    _check(servers, gpus, alpha, region, network)
+    if (links is None) == (network == "topoopt"):
+        raise FabricError('mixnet.links: go with network="topoopt", which has the links that '
+                          "topoopt_links() finds")
+    if network == "rail":
+        return _rail(servers, gpus, each, delay, payload)
+    name = f"{network}-{servers}"
+    fabric = Fabric(name, payload=payload)
+    if links is not None:
+        return _forwarders(fabric, servers, gpus, each, delay, nvlink, links)
+    light = alpha if network == "mixnet" else 0
+    wires = gpus - alpha if network in ("mixnet", "eps_only") else gpus
+    if wires == 0:
+        raise FabricError(f"mixnet.alpha: {alpha} of {gpus} NICs leave no electrical one, which "
+                          "stages and replicas need")
+    planes = 1 if eps == "lumped" else wires
+    hosts = [fabric.add_host(f"h{i}", ports=planes + light, ranks=gpus, local_link=nvlink)
+             for i in range(servers)]
+    tree_rate = Rate.of(each.count * wires // planes)
+    for plane in range(planes):
+        _fat_tree(fabric, plane, hosts, tree_rate, delay, 3 if network == "fattree31" else 1)
+    size = region or servers
+    for first in range(0, servers if light else 0, size):
+        panel = fabric.add_panel(f"ocs{first // size}", ports=size * light, profile=profile,
+                                 carrier=carrier or "both")
+        for host in hosts[first:first + size]:
+            for _ in range(light):
+                fabric.add_link(host, panel, rate=each, delay=delay)
+    return fabric.check()
+
+
+def _check(servers: int, gpus: int, alpha: int, region: int | None, network: str) -> None:
+    for field, value, least, most in (("servers", servers, 1, _MOST_SERVERS),
+                                      ("gpus", gpus, 1, MAX_PLANES), ("alpha", alpha, 0, gpus),
+                                      ("region", region or servers, 1, servers)):
+        if type(value) is not int or not least <= value <= most:
+            what = f" (of {gpus} NICs)" if field == "alpha" else ""
+            raise FabricError(f"mixnet.{field}: {quoted(value)} must be a whole number from "
+                              f"{least} to {most}{what}")
+    if network not in NETWORKS:
+        raise FabricError(f"mixnet.network: {quoted(network)} is none of {', '.join(NETWORKS)}"
+                          f"{did_you_mean(network, NETWORKS)}")
+    if servers % (region or servers):
+        raise FabricError(f"mixnet.region: {servers} servers are no multiple of regions of "
+                          f"{region}")
+    if network == "mixnet" and (region or servers) * alpha > _MOST_PANEL:
+        raise FabricError(f"mixnet.region: {region or servers} servers with alpha={alpha} need "
+                          f"{(region or servers) * alpha} ports of a panel, and one has "
+                          f"{_MOST_PANEL} at most; give smaller regions")
+
+
+def _fat_tree(fabric: Fabric, plane: int, hosts: list[str], rate: Rate, delay: Time | str,
+              over: int) -> None:
+    """The smallest k-ary fat tree that has room for the hosts (Al-Fares et al., SIGCOMM 2008), as
+    far as it is filled; leaves have an `over`-th of their hosts' rate above them. A leaf alone
+    where its hosts are half of a pod or fewer."""
+    k = 4
+    while k**3 // 4 < len(hosts):
+        k += 2
+    half = k // 2
+    leaves = -(-len(hosts) // half)
+    pods = -(-leaves // half)
+    above = Rate.of(rate.count // over)
+    names = [fabric.add_switch(f"p{plane}.leaf{i}", plane=plane) for i in range(leaves)]
+    for i, host in enumerate(hosts):
+        fabric.add_link(host, names[i // half], rate=rate, delay=delay)
+    if leaves == 1:
+        return
+    aggs = [fabric.add_switch(f"p{plane}.agg{i}", plane=plane) for i in range(pods * half)]
+    for i, leaf in enumerate(names):
+        for a in range(half):
+            fabric.add_link(leaf, aggs[i // half * half + a], rate=above, delay=delay)
+    if pods == 1:
+        return
+    for a in range(half):
+        for c in range(half):
+            core = fabric.add_switch(f"p{plane}.core{a * half + c}", plane=plane)
+            for pod in range(pods):
+                fabric.add_link(aggs[pod * half + a], core, rate=above, delay=delay)
+
+
+_RAIL_UPLINKS = 16  # [choice] parallel links of a rail to the spine, together as fast as its NICs
+
+
+def _rail(servers: int, gpus: int, rate: Rate, delay: Time | str, payload: Size | str) -> Fabric:
+    """GPU k of server i is host i * gpus + k, on rail k."""
+    fabric = Fabric(f"rail-{servers}", payload=payload)
+    rails = [fabric.add_switch(f"p0.rail{k}", plane=0) for k in range(gpus)]
+    for i in range(servers):
+        for k in range(gpus):
+            fabric.add_link(fabric.add_host(f"h{i * gpus + k}", ports=1), rails[k], rate=rate,
+                            delay=delay)
+    if gpus > 1:
+        count = min(servers, _RAIL_UPLINKS)
+        up = Rate.of(-(-rate.count * servers // count))
+        for s in range(count):
+            spine = fabric.add_switch(f"p0.spine{s}", plane=0)
+            for rail in rails:
+                fabric.add_link(rail, spine, rate=up, delay=delay)
+    return fabric.check()
+
+
+def _forwarders(fabric: Fabric, servers: int, gpus: int, rate: Rate, delay: Time | str,
+                nvlink: Rate | str, links: Sequence[tuple[int, int]]) -> Fabric:
+    """Servers joined by the static links of a patch panel, which is glass and left out; each
+    forwards for others, by what is a switch here."""
+    hosts = [fabric.add_host(f"h{i}", ports=1, ranks=gpus, local_link=nvlink)
+             for i in range(servers)]
+    nodes = [fabric.add_switch(f"p0.server{i}", plane=0) for i in range(servers)]
+    for host, node in zip(hosts, nodes, strict=True):
+        fabric.add_link(host, node, rate=Rate.of(rate.count * gpus), delay="0 s")
+    together: dict[tuple[int, int], int] = {}
+    for a, b in links:
+        if not (0 <= a < servers and 0 <= b < servers and a != b):
+            raise FabricError(f"mixnet.links: ({a}, {b}) joins no two of {servers} servers")
+        pair = (min(a, b), max(a, b))
+        together[pair] = together.get(pair, 0) + 1
+    for (a, b), count in sorted(together.items()):
+        fabric.add_link(nodes[a], nodes[b], rate=Rate.of(rate.count * count), delay=delay)
+    return fabric.check()
