@@ -83,7 +83,8 @@ void Exchange::begin(std::span<const GpuFlow> flows, Picoseconds now) {
                                                            flow.from * options_.gpus + flow.to, kWays);
     const auto way = [&](bool by_light) {
       const std::size_t count = ways(p, by_light);
-      if (!by_light && count > 1 && count == std::size_t{options_.gpus} * options_.gpus) {
+      if (!by_light && count == options_.gpus) return std::size_t{flow.to};
+      if (!by_light && count == std::size_t{options_.gpus} * options_.gpus) {
         return std::size_t{flow.from} * options_.gpus + flow.to;
       }
       return static_cast<std::size_t>(hash % count);

@@ -42,7 +42,7 @@ class Exchange final : private Transfers::Sink {
   Exchange(Network& network, Transfers& transfers, const ExchangeOptions& options, Listener& listener);
 
   // Ways from server i to server j; the queue pairs are connected. Electrical: one, several among which a
-  // GPU's flows are hashed, or gpus * gpus, one from each GPU to each. Optical: one, which all circuits of the
+  // GPU's flows are hashed, gpus, one to the NIC of each GPU, or gpus * gpus, one from each to each. Optical: one, which all circuits of the
   // two share, or alpha, one for each circuit. Throws std::invalid_argument.
   void set_electrical(std::uint32_t i, std::uint32_t j, std::vector<Way> ways);
   // `fallback`: paths by the electrical fabric, for what is under way when the last circuit goes.

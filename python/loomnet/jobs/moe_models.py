@@ -53,12 +53,13 @@ class MoeModel:
 
 # Layers, experts, degrees and 1,024 GPUs as MixNet evaluates them (SIGCOMM 2025, doi
 # 10.1145/3718958.3750465); widths of the public model cards. The publication gives no compute
-# times: the constants are fitted to its four fat-tree points of each model (docs/mfabric.md).
+# times: the constants are fitted to its four fat-tree points of each model (docs/mfabric.md); of
+# deepseek_r1, of which it gives none, operations take as long as mixtral_8x22b's.
 MOE_MODELS = {
-    "mixtral_8x22b": MoeModel(56, 8, 2, 6144, 16384, 1024, 2, 8, 8, 8, Time("45 ms")),
-    "mixtral_8x7b": MoeModel(32, 8, 2, 4096, 14336, 1024, 8, 4, 4, 8, Time("45 ms")),
-    "llama_moe": MoeModel(32, 16, 4, 4096, 688, 4096, 16, 1, 4, 16, Time("45 ms")),
-    "qwen_moe": MoeModel(24, 32, 4, 2048, 1408, 2048, 8, 1, 4, 32, Time("45 ms"), shared=5632),
-    "deepseek_r1": MoeModel(61, 256, 8, 7168, 2048, 1536, 1, 1, 16, 64, Time("45 ms"),
+    "mixtral_8x22b": MoeModel(56, 8, 2, 6144, 16384, 1024, 2, 8, 8, 8, Time("58.966 ms")),
+    "mixtral_8x7b": MoeModel(32, 8, 2, 4096, 14336, 1024, 8, 4, 4, 8, Time("92.961 ms")),
+    "llama_moe": MoeModel(32, 16, 4, 4096, 688, 4096, 16, 1, 4, 16, Time("9.658 ms")),
+    "qwen_moe": MoeModel(24, 32, 4, 2048, 1408, 2048, 8, 1, 4, 32, Time("3.347 ms"), shared=5632),
+    "deepseek_r1": MoeModel(61, 256, 8, 7168, 2048, 1536, 1, 1, 16, 64, Time("362.07 ms"),
                             shared=2048),
 }

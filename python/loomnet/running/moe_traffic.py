@@ -17,7 +17,7 @@ from loomnet.plugins.assignments import assigner_made, check_rule, circuits_of
 from loomnet.running.engine import Engine
 from loomnet.running.job_request import JobRequest
 from loomnet.running.moe_ways import Way, Ways, panel_of
-from loomnet.systems.mixnet import PUBLISHED, Drift, read_weights
+from loomnet.systems.mixnet.gates import gate_counts
 
 _WHOLE = 1 << 30  # bytes of a fluid write: nothing is gained by cutting it
 _SPANS = 1 << 16  # of the first region, which are kept to be drawn
@@ -49,7 +49,7 @@ class MoeTraffic:
         wires = [rates[port] for port in ways.electrical(first_hop.number)]
         fluid = engine.fluid is not None
         eps_first = control is not None and control.eps_during_dark == "eps_first"
-        counts = self._counts()
+        counts = gate_counts(job, self._replicas, engine.seed)
         self.core = _core.MoeTraffic(
             engine.network, job=asked.number,
             degrees=[job.expert_ranks, job.tensor_ranks, job.stages, self._replicas], gpus=GPUS,
@@ -93,33 +93,6 @@ class MoeTraffic:
     def _region(self, region: int) -> list[tuple[int, ...]]:
         each = self._job.region_servers
         return self._servers[region * each:(region + 1) * each]
-
-    # --- tokens -----------------------------------------------------------------------------------
-    def _counts(self) -> np.ndarray:
-        """Gate counts [iteration, micro-batch, region, layer, source, destination]."""
-        job = self._job
-        experts, layers = job.expert_ranks, job.stage_layers
-        if job.matrix == "fixed":
-            times = experts // len(PUBLISHED)
-            return np.tile(PUBLISHED, (times, times))[None, None, None, None].astype(np.uint32)
-        if job.matrix == "drift":
-            seed = self._engine.seed if job.seed is None else job.seed
-            walks = [iter(Drift(experts, sum(layers), seed + replica))
-                     for replica in range(self._replicas)]
-            given = np.array([[next(walk) for walk in walks] for _ in range(job.iterations)])
-        else:
-            given = _given(job, experts)
-        # [iteration][replica][layer of all stages] as [iteration][region][layer of its stage].
-        stages, first = [], 0
-        most = max(layers)
-        for count in layers:
-            rows = np.arange(first, first + most) % given.shape[2]
-            if count < most:
-                rows[count:] = rows[0]
-            stages.append(given[:, :, rows])
-            first += count
-        each = np.stack(stages, axis=2)  # iteration, replica, stage, layer, source, destination
-        return each.reshape(each.shape[0], 1, -1, *each.shape[3:]).astype(np.uint32)
 
     # --- queue pairs ------------------------------------------------------------------------------
     def _connect(self, alpha: int) -> None:
@@ -246,20 +219,3 @@ def _filled(ways: list[Way | None]) -> list[Way]:
     """Numbers that no flow takes have a way of another's."""
     some = next(way for way in ways if way is not None)
     return [some if way is None else way for way in ways]
-
-
-def _given(job: MoeJob, experts: int) -> np.ndarray:
-    """Gate counts of a file or an array: (iterations, 1, layers, experts, experts)."""
-    if isinstance(job.matrix, (str,)) or hasattr(job.matrix, "__fspath__"):
-        found = np.array(read_weights(job.matrix))
-    else:
-        found = np.asarray(job.matrix.given)
-        if found.ndim == 3:
-            found = found[None]
-        if found.ndim != 4 or found.dtype.kind not in "iu":
-            raise UsageError("MoeJob.matrix: an array of whole numbers (layers, experts, experts) "
-                             "is needed, or one for each iteration")
-    if found.shape[-1] != experts:
-        raise UsageError(f"MoeJob.matrix: it is of {found.shape[-1]} experts, and the job has "
-                         f"{experts} expert ranks")
-    return found[:, None]

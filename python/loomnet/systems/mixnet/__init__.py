@@ -6,7 +6,11 @@ from loomnet.systems.mixnet.assignment import Assignment as Assignment
 from loomnet.systems.mixnet.assignment import assign as assign
 from loomnet.systems.mixnet.assignment import map_ports as map_ports
 from loomnet.systems.mixnet.assignment import pair_demand as pair_demand
+from loomnet.systems.mixnet.comparison import BASELINES as BASELINES
+from loomnet.systems.mixnet.comparison import compared as compared
 from loomnet.systems.mixnet.copilot import Copilot as Copilot
 from loomnet.systems.mixnet.drift import Drift as Drift
+from loomnet.systems.mixnet.fabric import NETWORKS as NETWORKS
+from loomnet.systems.mixnet.topoopt import topoopt_links as topoopt_links
 from loomnet.systems.mixnet.weights import PUBLISHED as PUBLISHED
 from loomnet.systems.mixnet.weights import read_weights as read_weights

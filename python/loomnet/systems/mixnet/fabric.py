@@ -46,7 +46,8 @@ def mixnet(
         rate, delay: of a NIC and of every link.
         network: "mixnet"; or of the fabrics it is compared with "fattree", all NICs in it,
             non-blocking; "fattree31", with a third of the edge's capacity above it; "rail", NIC k
-            of every server on rail k and a spine above the rails, GPUs being hosts; "eps_only", its
+            of every server on switch k: GPUs hand what is for GPU k to their own server's GPU k
+            first, as NCCL's PXN does, so no spine above the rails is used; "eps_only", its
             electrical NICs alone; "topoopt", a host for each server that forwards, with the
             `links` of topoopt_links().
         eps: each electrical NIC has a link and a tree of its own, or a server has one of all their
@@ -65,8 +66,6 @@ def mixnet(
     if (links is None) == (network == "topoopt"):
         raise FabricError('mixnet.links: go with network="topoopt", which has the links that '
                           "topoopt_links() finds")
-    if network == "rail":
-        return _rail(servers, gpus, each, delay, payload)
     name = f"{network}-{servers}"
     fabric = Fabric(name, payload=payload)
     if links is not None:
@@ -76,12 +75,17 @@ def mixnet(
     if wires == 0:
         raise FabricError(f"mixnet.alpha: {alpha} of {gpus} NICs leave no electrical one, which "
                           "stages and replicas need")
-    planes = 1 if eps == "lumped" else wires
+    planes = 1 if eps == "lumped" and network != "rail" else wires
     hosts = [fabric.add_host(f"h{i}", ports=planes + light, ranks=gpus, local_link=nvlink)
              for i in range(servers)]
     tree_rate = Rate.of(each.count * wires // planes)
     for plane in range(planes):
-        _fat_tree(fabric, plane, hosts, tree_rate, delay, 3 if network == "fattree31" else 1)
+        if network == "rail":
+            rail = fabric.add_switch(f"p{plane}.rail", plane=plane)
+            for host in hosts:
+                fabric.add_link(host, rail, rate=tree_rate, delay=delay)
+        else:
+            _fat_tree(fabric, plane, hosts, tree_rate, delay, 3 if network == "fattree31" else 1)
     size = region or servers
     for first in range(0, servers if light else 0, size):
         panel = fabric.add_panel(f"ocs{first // size}", ports=size * light, profile=profile,
@@ -140,27 +144,6 @@ def _fat_tree(fabric: Fabric, plane: int, hosts: list[str], rate: Rate, delay: T
             core = fabric.add_switch(f"p{plane}.core{a * half + c}", plane=plane)
             for pod in range(pods):
                 fabric.add_link(aggs[pod * half + a], core, rate=above, delay=delay)
-
-
-_RAIL_UPLINKS = 16  # [choice] parallel links of a rail to the spine, together as fast as its NICs
-
-
-def _rail(servers: int, gpus: int, rate: Rate, delay: Time | str, payload: Size | str) -> Fabric:
-    """GPU k of server i is host i * gpus + k, on rail k."""
-    fabric = Fabric(f"rail-{servers}", payload=payload)
-    rails = [fabric.add_switch(f"p0.rail{k}", plane=0) for k in range(gpus)]
-    for i in range(servers):
-        for k in range(gpus):
-            fabric.add_link(fabric.add_host(f"h{i * gpus + k}", ports=1), rails[k], rate=rate,
-                            delay=delay)
-    if gpus > 1:
-        count = min(servers, _RAIL_UPLINKS)
-        up = Rate.of(-(-rate.count * servers // count))
-        for s in range(count):
-            spine = fabric.add_switch(f"p0.spine{s}", plane=0)
-            for rail in rails:
-                fabric.add_link(rail, spine, rate=up, delay=delay)
-    return fabric.check()
 
 
 def _forwarders(fabric: Fabric, servers: int, gpus: int, rate: Rate, delay: Time | str,
