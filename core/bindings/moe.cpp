@@ -116,12 +116,12 @@ void bind_moe(py::module_& m) {
       .def("set_electrical", [](MoeTraffic& t, std::uint32_t region, std::uint32_t i, std::uint32_t j,
                                 const std::vector<WayRow>& rows) {
         t.region(region).exchange().set_electrical(i, j, ways(rows));
-      }, py::arg("region"), py::arg("source"), py::arg("destination"), py::arg("ways"),
+      }, py::arg("region"), py::arg("from_server"), py::arg("to_server"), py::arg("ways"),
            "ways: (node, node, queue pair) between two servers of a region.")
       .def("set_optical", [](MoeTraffic& t, std::uint32_t region, std::uint32_t i, std::uint32_t j,
                              const std::vector<WayRow>& rows, const std::vector<PathRow>& fallback) {
         t.region(region).exchange().set_optical(i, j, ways(rows), plane_paths(fallback));
-      }, py::arg("region"), py::arg("source"), py::arg("destination"), py::arg("ways"), py::arg("fallback"))
+      }, py::arg("region"), py::arg("from_server"), py::arg("to_server"), py::arg("ways"), py::arg("fallback"))
       .def("set_circuits", [](MoeTraffic& t, std::uint32_t region, NodeId panel,
                               const std::vector<std::pair<NodeId, PlanePort>>& nics, panel::Port first_port,
                               std::uint32_t nics_of_server, const std::string& rule, std::uint64_t seed, bool all_dark,
@@ -177,7 +177,8 @@ void bind_moe(py::module_& m) {
         return out;
       }, "[(region, server, at_ps, message)]")
       .def("events", [](MoeTraffic& t, std::uint32_t region) {
-        Rows<py::int_, py::int_, py::int_, py::str, py::int_, py::int_> out;
+        Rows<py::int_, py::int_, py::typing::Tuple<py::int_, py::int_, py::int_, py::bool_, py::bool_>, py::str, py::int_,
+             py::int_> out;
         for (const auto& e : driver(t, region).events()) {
           const auto& k = e.event.key;
           out.append(py::make_tuple(e.event.at.count, e.generation,

@@ -224,7 +224,8 @@ void Exchange::set_paths(std::uint32_t i, std::uint32_t j, const circuits::PortM
     std::vector<PlanePaths> planes(nic.ports());
     const bool all = p.optical.size() == 1;
     if (mine.empty()) {
-      if (p.by_light.empty() || p.fallback.empty()) continue;
+      // What is under way goes on by wires, and so do its acknowledgements.
+      if ((p.by_light.empty() && pair(j, i).by_light.empty()) || p.fallback.empty()) continue;
       planes = p.fallback;
     }
     // Both ends of a circuit give it the same number of a plane, and each port of a NIC has its own.

@@ -56,6 +56,10 @@ void RegionDriver::restart(Picoseconds now) {
   std::ranges::fill(works_, 1);
   exchange_.release(all_pairs(), controller_->ports(), now);
   look_at_links(now);
+  if (last_) {
+    controller_->demand(last_->key, last_->bytes, now, last_->any);
+    after(now);
+  }
 }
 
 void RegionDriver::stop(Picoseconds now) {
@@ -70,6 +74,7 @@ void RegionDriver::stop(Picoseconds now) {
 
 void RegionDriver::demand(const circuits::DemandKey& key, std::span<const std::uint64_t> bytes, Picoseconds now,
                           bool any) {
+  last_ = {key, {bytes.begin(), bytes.end()}, any};
   if (!controller_) return;
   controller_->demand(key, bytes, now, any);
   after(now);

@@ -41,7 +41,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
 
   // The controller ends, whatever it was at: all that it held goes by the electrical fabric.
   void stop(Picoseconds now);
-  // A new one begins, which knows nothing but what it reads off the panel.
+  // A new one begins, which knows what it reads off the panel and what the ranks ask for now.
   void restart(Picoseconds now);
 
   const std::vector<CircuitsEvent>& events() const { return events_; }
@@ -83,6 +83,12 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   Listener& listener_;
   ObjectId id_;
   std::vector<std::uint8_t> works_;  // by NIC, as the controller knows it
+  struct Demand {
+    circuits::DemandKey key;
+    std::vector<std::uint64_t> bytes;
+    bool any = false;
+  };
+  std::optional<Demand> last_;  // what was asked for last, whether a controller heard it or not
   std::optional<circuits::RegionController> controller_;
   Picoseconds wake_ = kNever;
   std::vector<CircuitsEvent> events_;

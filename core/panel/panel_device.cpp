@@ -13,6 +13,9 @@ namespace {
 
 constexpr std::uint64_t kDarkPurpose = 0xda2c, kNicPurpose = 0x21c;
 
+// Entries are in nanoseconds: light that were back in the middle of one would be late there.
+Picoseconds whole_ns(Picoseconds at) { return {(at.count + 999) / 1000 * 1000}; }
+
 std::string name(Port port, bool out) { return std::to_string(port + 1) + (out ? "B" : "A"); }
 
 }  // namespace
@@ -108,7 +111,7 @@ std::uint64_t PanelDevice::change(std::span<const CrossConnect> remove, std::spa
   for (std::size_t i = 0; i < darkened.size(); ++i) {
     if (i == 0 || options_.dark_by_port) lasts = options_.profile.dark.sample(dark_random_, darkened.size());
     End& end = in_[darkened[i]];
-    end.dark_until = now + lasts;
+    end.dark_until = whole_ns(now + lasts);
     end.passed = false;
     end.generation = generation_;
     touched.push_back({darkened[i], false});
@@ -212,7 +215,7 @@ panel_entry PanelDevice::entry(Port ingress, Picoseconds now) const {
   if (overridden(here) || overridden(there)) found.flags |= PANEL_FORCE_BLOCKED;
   if (here.shutter_closed || there.shutter_closed) found.flags |= PANEL_SHUTTER_CLOSED;
   if (here.failed || there.failed || power < kLosDbm) found.flags |= PANEL_BELOW_LOS;
-  found.dark_until = static_cast<std::uint64_t>((std::max(here.dark_until.count, std::int64_t{0}) + 999) / 1000);
+  found.dark_until = static_cast<std::uint64_t>(std::max(here.dark_until.count, std::int64_t{0}) / 1000);
   found.drop = drop_probability(power);
   return found;
 }

@@ -875,7 +875,9 @@ class MoeTraffic:
         Of each port of the region the port that it is joined to, -1: none.
         """
 
-    def events(self, region: int) -> list[tuple[int, int, int, str, int, int]]:
+    def events(
+        self, region: int
+    ) -> list[tuple[int, int, tuple[int, int, int, bool, bool], str, int, int]]:
         """
         [(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]
         """
@@ -925,8 +927,8 @@ class MoeTraffic:
     def set_electrical(
         self,
         region: int,
-        source: EngineNode,
-        destination: EngineNode,
+        from_server: int,
+        to_server: int,
         ways: collections.abc.Sequence[tuple[int, int, int]],
     ) -> None:
         """
@@ -936,8 +938,8 @@ class MoeTraffic:
     def set_optical(
         self,
         region: int,
-        source: EngineNode,
-        destination: EngineNode,
+        from_server: int,
+        to_server: int,
         ways: collections.abc.Sequence[tuple[int, int, int]],
         fallback: collections.abc.Sequence[
             tuple[

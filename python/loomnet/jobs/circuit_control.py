@@ -1,4 +1,5 @@
-"""How a job's regional controllers patch circuits. Specification only, validated on construction."""
+"""How the controllers of a job's regions patch circuits. Specification only, validated on
+construction."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures import training as measure
-from loomnet.measures.observed import ObservedTable
 from loomnet.measures.expert_rounds import ExpertRounds
+from loomnet.measures.observed import ObservedTable
 from loomnet.measures.pools import PoolTable
 from loomnet.measures.rows import Measured, Metric, dotted_name, stands
 from loomnet.measures.rows import metric as make_metric

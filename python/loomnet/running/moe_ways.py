@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.plans.model import HostPlan
 from loomnet.running.engine import Engine

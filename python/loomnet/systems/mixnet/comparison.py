@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -55,7 +55,7 @@ BASELINES = {
 def compared(name: str, model: str = "mixtral_8x22b", *, rate: Rate | str = "400 Gb/s",
              servers: int = 128, alpha: int = 6, profile: str = "sim25", seed: int = 1,
              control: dict[str, Any] | None = None, fabric: dict[str, Any] | None = None,
-             preset: str | None = "paper", **job: Any) -> tuple[Fabric, MoeJob]:
+             preset: Literal["paper"] | None = "paper", **job: Any) -> tuple[Fabric, MoeJob]:
     """The fabric of that name (BASELINES) and the job on it.
 
     Args:
