@@ -45,7 +45,7 @@ struct LinkConfig {
   std::uint32_t trim_size = 128;    // bytes of Ethernet frame a trimmed packet keeps
   std::uint8_t trim_dscp = 0;       // of a trimmed packet: its transport's code
   PfcConfig pfc;                    // of the switch port that this direction ends at
-  // The largest frame of any transport of the run: PFC's headroom holds two.
+  // The largest frame of any transport of the run: PFC's headroom holds three.
   std::uint32_t largest_frame = kMaxFrameBytes;
   // A discipline without a control queue, marking or trimming ignores the settings of these.
   std::shared_ptr<const QueueChoice> queue;  // null: strict priority

@@ -17,7 +17,8 @@ std::uint64_t pfc_headroom(const LinkConfig& forward, const LinkConfig& backward
   const Picoseconds until_heard = clocked(backward.largest_frame, backward.rate) +
                                   clocked(kMinFrameBytes, backward.rate) + backward.delay;
   const Picoseconds until_quiet = clocked(forward.largest_frame, forward.rate) + forward.delay;
-  return bytes_in(until_heard + until_quiet, forward.rate) + 1;
+  // The frame that crossed xoff may lie above it whole.
+  return bytes_in(until_heard + until_quiet, forward.rate) + forward.largest_frame + 1;
 }
 
 PauseControl::PauseControl(SharedBuffer& buffer, EventQueue& events, PacketPool& pool,

@@ -18,8 +18,8 @@ namespace loomnet {
 class HalfLink;
 class SharedBuffer;
 
-// Bytes that may still arrive after a port of `forward`'s far end has decided to pause: its frame
-// waits for one in transmission, crosses `backward`, and finds the sender within a frame.
+// Bytes above xoff when a port of `forward`'s far end has decided to pause and what it still lets in: its
+// frame waits for one in transmission, crosses `backward`, and finds the sender within a frame.
 std::uint64_t pfc_headroom(const LinkConfig& forward, const LinkConfig& backward);
 
 struct PauseCounters {

@@ -244,14 +244,14 @@ def tier_settings(
 def needed_headroom(ahead: HalfLink, back: HalfLink, largest_frame: int) -> int:
     """Bytes that may arrive by `ahead` after its far end has decided to pause: the pause frame
     waits for a frame on `back`, crosses it, and finds the sender at the start of a frame, both of
-    the largest size. Rounded up a little: the engine, which checks again, counts in picoseconds."""
+    the largest size; the frame that made it decide lies above xoff by its size at most. Rounded up a little: the engine, which checks again, counts in picoseconds."""
 
     def clocked(frame: int, half: HalfLink) -> float:
         return (frame + FRAMING_BYTES) * 8e12 / half.rate.count
 
     until_heard = clocked(largest_frame, back) + clocked(PAUSE_BYTES, back) + back.delay.count
     until_quiet = clocked(largest_frame, ahead) + ahead.delay.count
-    needed = int((until_heard + until_quiet) * ahead.rate.count / 8e12)
+    needed = int((until_heard + until_quiet) * ahead.rate.count / 8e12) + largest_frame
     # Above 2.7 Tb/s the engine's rounding to picoseconds is whole bytes, as a float's 53 bits are
     # above a terabyte.
     return needed + 16 + ahead.rate.count * 3 // (8 * 10**12) + (needed >> 40)

@@ -22,7 +22,7 @@ class Pfc(Spec):
 
     Defaults ("MRC + SRv6 multi-plane fabrics" 5): `xoff` one bandwidth-delay product of the port,
     `xon` two full frames less; `headroom` what its link can still deliver: rate x round trip and
-    two largest frames. A smaller one is refused when the fabric is planned (FabricError).
+    two largest frames, and the frame that crossed `xoff`. A smaller one is refused when the fabric is planned (FabricError).
     """
 
     positional: ClassVar[tuple[str, ...]] = ("xoff", "xon")

@@ -97,5 +97,5 @@ class ExpertRounds:
 
     def lines(self) -> bytes:
         """The controllers' events as JSON lines, in the order of time."""
-        rows = (json.dumps(each.row()) for each in sorted(self.events))
+        rows = (json.dumps(each.row()) for each in sorted(self.events, key=lambda each: each.at_ps))
         return ("\n".join(rows) + "\n").encode() if self.events else b""

@@ -41,6 +41,10 @@ class MoeTraffic:
         self.patched = [r for r, place in enumerate(places) if place is not None]
         optical = {len(place[2]) // job.region_servers for place in places if place is not None}
         alpha = optical.pop() if len(optical) == 1 else 0
+        carrier = engine.carrier(job)
+        if alpha and carrier is not None and carrier.sprays:
+            raise UsageError(f"run: transport {job.transport} sprays over all paths of two hosts, "
+                             "and circuits need queue pairs with one path: use roce or tcp")
         if optical:
             raise UsageError("run: regions have panels of different sizes; give all servers as "
                              "many links to their panels")

@@ -26,8 +26,8 @@ class Ways:
         carrier = engine.carrier(asked.job)
         assert carrier is not None
         self._transport = carrier.model
-        # A transport that sends packets by uSIDs takes all planes; others have one path.
-        self._sprays = carrier.by_usids
+        # A transport that sprays takes all planes; others have one path.
+        self._sprays = carrier.sprays
         self._flow = 0
         self._electrical: dict[int, list[int]] = {}
         self._optical: dict[int, list[int]] = {}

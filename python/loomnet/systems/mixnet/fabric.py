@@ -62,7 +62,7 @@ def mixnet(
     if preset == "paper":
         eps, carrier = "lumped", carrier or "none"
     each = Rate.given("mixnet.rate", rate)
-    _check(servers, gpus, alpha, region, network)
+    _check(servers, gpus, alpha, region, network, eps)
     if (links is None) == (network == "topoopt"):
         raise FabricError('mixnet.links: go with network="topoopt", which has the links that '
                           "topoopt_links() finds")
@@ -96,7 +96,8 @@ def mixnet(
     return fabric.check()
 
 
-def _check(servers: int, gpus: int, alpha: int, region: int | None, network: str) -> None:
+def _check(servers: int, gpus: int, alpha: int, region: int | None, network: str, eps: str
+           ) -> None:
     for field, value, least, most in (("servers", servers, 1, _MOST_SERVERS),
                                       ("gpus", gpus, 1, MAX_PLANES), ("alpha", alpha, 0, gpus),
                                       ("region", region or servers, 1, servers)):
@@ -107,6 +108,8 @@ def _check(servers: int, gpus: int, alpha: int, region: int | None, network: str
     if network not in NETWORKS:
         raise FabricError(f"mixnet.network: {quoted(network)} is none of {', '.join(NETWORKS)}"
                           f"{did_you_mean(network, NETWORKS)}")
+    if eps not in ("links", "lumped"):
+        raise FabricError(f"mixnet.eps: {quoted(eps)} is neither links nor lumped")
     if servers % (region or servers):
         raise FabricError(f"mixnet.region: {servers} servers are no multiple of regions of "
                           f"{region}")
