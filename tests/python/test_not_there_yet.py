@@ -12,7 +12,6 @@ def go(job=None, **options):
 
 
 REFUSED = {
-    "mixnet": (lambda: ln.mixnet(servers=8, gpus=8, alpha=6), "mixnet: not there yet"),
     "other sums": (lambda: ln.AllReduce("1 MB", allreduce="tree"),
                    'AllReduce.allreduce: "tree" is not one of ring or ina'),
     "queue pairs": (lambda: ln.AllReduce("1 MB", queue_pairs=4),
@@ -46,8 +45,8 @@ def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "later.py").write_text(
         "import loomnet as ln\n@ln.scenario\ndef later(lab: ln.Lab):\n"
-        "    lab.run(ln.star(hosts=2, rate='1 Gb/s', delay='1 us'), ln.mixnet(servers=8))\n")
+        "    lab.run(ln.star(hosts=2, rate='1 Gb/s', delay='1 us'), ln.AllReduce('10 kB', queue_pairs=4))\n")
     assert main(["run", "later.py"]) == 2
     assert capsys.readouterr().err == (
-        "loomnet: mixnet: not there yet; build a fabric by ln.clos or ln.Fabric\n")
+        "loomnet: AllReduce: queue_pairs=4 is not there yet; leave it out\n")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["later.py"]

@@ -131,7 +131,7 @@ def test_thresholds_of_a_plan():
     frame = plan.frame_bytes
     assert (up.pfc_xoff_bytes, up.pfc_xon_bytes) == (bdp, bdp - 2 * frame)
     # A round trip of 2 us at 400 Gb/s is 100 kB; the pause frame and two frames of 4,238 B, framed.
-    assert 100_000 + 2 * 4262 + 84 <= up.pfc_headroom_bytes <= 100_000 + 2 * 4262 + 84 + 32
+    assert 100_000 + 2 * 4262 + 4238 + 84 <= up.pfc_headroom_bytes <= 112_846 + 32
     assert half["p0.leaf0->h0"].pfc_xoff_bytes == 0, "a host pauses nobody"
     lossy = make_plan(clos())
     assert plan.pfc and not lossy.pfc
@@ -244,9 +244,9 @@ def test_a_deadlock_is_counted_and_the_stall_names_it(tmp_path):
          "h0->p0.leaf0: pfc: xoff 4 kB leaves no room for xon, two frames of 2190 B below"),
         (lambda: make_plan(clos(pfc=ln.Pfc(xon="90 MB"))), "leaves no room for xon 90 MB"),
         (lambda: make_plan(clos(pfc=ln.Pfc(headroom="50 kB"))),
-         "h0->p0.leaf0: pfc: headroom 50 kB is less than the 1086"),
+         "h0->p0.leaf0: pfc: headroom 50 kB is less than the 1128"),
         (lambda: make_plan(clos(pfc=ln.Pfc(headroom="50 kB")), hosts=[0, 1]),
-         "host–leaf links: pfc: headroom 50 kB is less than the 1086"),
+         "host–leaf links: pfc: headroom 50 kB is less than the 1128"),
     ],
 )
 def test_bad_values_are_one_line_that_names_the_field(make, message):

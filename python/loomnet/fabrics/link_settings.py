@@ -279,6 +279,6 @@ def thresholds(
         raise FabricError(
             f"{where}: pfc: headroom {pfc.headroom} is less than the {needed} B that still arrive "
             f"until a pause holds (round trip {Time.of(spec.delay.count + back.delay.count)} at "
-            f"{spec.rate} and two frames of {defaults.largest_frame} B); raise it or leave it out"
+            f"{spec.rate} and three frames of {defaults.largest_frame} B); raise it or leave it out"
         )
     return {"pfc_xoff_bytes": xoff, "pfc_xon_bytes": xon, "pfc_headroom_bytes": headroom}

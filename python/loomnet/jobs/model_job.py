@@ -97,8 +97,9 @@ class ModelJob(Job):
     `model`: resnet50, vgg16, vgg11, alexnet or bert_large; of a mixture of experts, mixtral_8x22b,
     mixtral_8x7b, llama_moe, qwen_moe or deepseek_r1, this makes an ln.MoeJob. `size` and `compute`
     are the bytes of its gradients and the compute time of one iteration; without a model's name
-    both are needed. `workers` is the number of ranks by another name. `buckets`: how many of equal size, or a list
-    of sizes, that of the model's front first. `forward`: its share of the compute time. `jitter`:
+    both are needed. `workers` is the number of ranks by another name. `buckets`: how many of equal
+    size, or a list of sizes, that of the model's front first. `forward`: its share of the compute
+    time. `jitter`:
     each rank's compute time of each iteration is longer or shorter by up to this share, by the
     run's seed. `scale` divides bytes and compute time alike. `priority`: how urgent the buckets
     are; "esa", one of its factors alone ("trem", "ratio", "layer"), "none", "fifo", "random", or a

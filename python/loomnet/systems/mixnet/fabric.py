@@ -30,6 +30,7 @@ def mixnet(
     delay: Time | str = "1 us",
     network: str = "mixnet",
     eps: Literal["links", "lumped"] = "links",
+    one_switch: bool = False,
     profile: str = "sim25",
     carrier: str | None = None,
     nvlink: Rate | str = "900 GB/s",
@@ -52,6 +53,7 @@ def mixnet(
             `links` of topoopt_links().
         eps: each electrical NIC has a link and a tree of its own, or a server has one of all their
             rates together ("lumped").
+        one_switch: a switch in place of each tree, in which no two flows meet by their hashes.
         profile, carrier: of panels, as Fabric.add_panel() takes them; carrier None: "both".
         nvlink: of a GPU inside its server.
         preset: "paper" is as the publication simulates it: eps "lumped" and carrier "none".
@@ -80,10 +82,10 @@ def mixnet(
              for i in range(servers)]
     tree_rate = Rate.of(each.count * wires // planes)
     for plane in range(planes):
-        if network == "rail":
-            rail = fabric.add_switch(f"p{plane}.rail", plane=plane)
+        if network == "rail" or one_switch:
+            switch = fabric.add_switch(f"p{plane}.rail", plane=plane)
             for host in hosts:
-                fabric.add_link(host, rail, rate=tree_rate, delay=delay)
+                fabric.add_link(host, switch, rate=tree_rate, delay=delay)
         else:
             _fat_tree(fabric, plane, hosts, tree_rate, delay, 3 if network == "fattree31" else 1)
     size = region or servers
