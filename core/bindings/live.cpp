@@ -1,8 +1,11 @@
 // LiveRun for Python. Each call that touches the network goes through LiveRun::call().
+#include <fcntl.h>
+
 #include "bindings/bindings.hpp"
 #include "bindings/transports.hpp"
 #include "engine/network_recorder.hpp"
 #include "engine/run_counters.hpp"
+#include "live/host_routes.hpp"
 #include "live/live_run.hpp"
 #include "traffic/collective_traffic.hpp"
 #include "traffic/flow_traffic.hpp"
@@ -293,6 +296,21 @@ void bind_live(py::module_& m) {
           py::arg("node"))
       .def("fidelity", &fidelity,
            "verdict, reason, lateness, counters and the loop's own counts (core/live/fidelity.hpp).");
+  py::class_<HostRoutes>(m, "HostRoutes", "Routes of live hosts' kernels to those that circuits join them to.")
+      .def(py::init<>())
+      .def(
+          "add_host",
+          [](HostRoutes& r, int netns, const std::string& name, const std::vector<std::string>& ports,
+             const std::string& source, const std::string& gateway, std::uint32_t mtu) {
+            const int copy = ::fcntl(netns, F_DUPFD_CLOEXEC, 3);
+            if (copy < 0) throw LiveError("copy the descriptor of network namespace " + name, errno);
+            return r.add_host(Netns::from_fd(Fd(copy), name), ports, source, gateway, mtu);
+          },
+          py::arg("netns"), py::arg("name"), py::arg("ports"), py::arg("source"), py::arg("gateway"),
+          py::arg("mtu"), "Returns the host's number here; mtu 0: the interfaces'.")
+      .def("set", &HostRoutes::set, py::arg("host"), py::arg("destination"), py::arg("ports"),
+           "To an address by these ports of the host, numbers; none: its own route goes.")
+      .def("commit", &HostRoutes::commit, py::call_guard<Release>());
 }
 
 }  // namespace loomnet

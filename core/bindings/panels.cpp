@@ -29,6 +29,23 @@ NodeId add_panel(Network& network, const std::vector<std::int32_t>& circuits, co
                                       .seed = hash_key(network.seed(), network.nodes(), kPurpose)});
 }
 
+using EventRow = std::tuple<std::int64_t, panel::Port, std::optional<bool>, const char*>;
+
+std::pair<std::vector<EventRow>, std::uint64_t> panel_events(const Network& network, NodeId node) {
+  constexpr const char* kStatuses[] = {"blocked", "tuning", "tuned", "failed"};
+  const PanelNode* panel = network.panel(node);
+  if (!panel) throw py::value_error("panel_events: node " + std::to_string(node) + " is no panel");
+  std::vector<EventRow> rows;
+  for (const panel::DeviceEvent& event : panel->events().kept) {
+    if (event.kind == panel::DeviceEvent::Kind::carrier) {
+      rows.emplace_back(event.at.count, event.port.port, std::nullopt, event.value ? "up" : "down");
+    } else {
+      rows.emplace_back(event.at.count, event.port.port, event.port.out, kStatuses[event.value]);
+    }
+  }
+  return {std::move(rows), panel->events().left_out};
+}
+
 std::vector<std::string> panel_profiles() {
   std::vector<std::string> names;
   for (const panel::Profile& one : panel::profiles()) names.emplace_back(one.name);
@@ -72,6 +89,10 @@ void bind_panels(py::module_& m, py::class_<Network>& network) {
       .def("add_panel", &add_panel, py::arg("circuits"), py::arg("profile") = "ideal", py::arg("carrier") = "both",
            "An optical circuit switch. circuits: of each port the port that it is joined to long before the "
            "run, -1 for none; its egress links have rate 0.")
+      .def("panel_events", &panel_events, py::arg("panel"),
+           "What has happened to a panel's ports so far, and how many more there were than are kept: (time in "
+           "ps, port, whether it is the side that light leaves by, None of a carrier, status or \"up\" or "
+           "\"down\").")
       .def("set_circuits", &Network::set_circuits, py::arg("panel"), py::arg("circuits"),
            "The panel patches these circuits now; hosts see their carriers go and, with the light, come.");
   m.def("panel_profiles", &panel_profiles, "Names of the panels whose switching times are known.");

@@ -42,7 +42,9 @@ void Network::set_carrier(Endpoint panel, bool up, Picoseconds now) {
   const Endpoint far = far_end(panel);
   Nic* nic = nodes_[far.node].nic.get();
   const auto port = static_cast<PlanePort>(far.port);
-  if (nic && nic->port_up(port) != up) nic->set_port(port, up, now);
+  if (!nic || nic->port_up(port) == up) return;
+  nic->set_port(port, up, now);
+  if (shared_.gate) shared_.gate->set_carrier(far.node, far.port, up);
 }
 
 void Network::see_light(NodeId panel, std::int32_t port, Picoseconds now) {
@@ -89,12 +91,13 @@ void Network::operate(NodeId panel, const std::function<void(panel::PanelDevice&
 }
 
 void Network::panel_moved(NodeId panel, Picoseconds now) {
-  panel::PanelDevice& device = nodes_[panel].panel->device();
+  PanelNode& node = *nodes_[panel].panel;
+  panel::PanelDevice& device = node.device();
   device.advance(now);
   for (std::size_t port = 0; port < device.ports(); ++port) {
     see_light(panel, static_cast<std::int32_t>(port), now);
   }
-  device.take_events();  // a run reads states alone, and would keep events for as long as it lasts
+  node.keep_events();
   for (NetworkWatcher* each : watchers_) each->circuits_changed(panel);
   if (device.next_time() != kNever) panel_clock_.wake(panel, device.next_time());
 }

@@ -140,6 +140,7 @@ void LiveFabric::attach_switches(const std::vector<LiveSwitch>& switches) {
 
 void LiveFabric::close() {
   std::exception_ptr failure;
+  carriers_.reset();
   if (links_made_) {
     // First the interfaces, all at once: that unbinds sockets and programs under one grace period,
     // and what closes afterwards has nothing left to wait for.
@@ -186,9 +187,10 @@ void LiveFabric::set_clock(std::int64_t wall, Picoseconds emulated, double dilat
 }
 
 void LiveFabric::set_carrier(std::size_t port, bool up) {
-  Rtnetlink rt(netns_);
-  rt.set_up(engine_name(port), up);
-  rt.commit();
+  const std::lock_guard lock(carriers_guard_);
+  if (!carriers_) carriers_ = std::make_unique<Rtnetlink>(netns_);
+  carriers_->set_up(engine_name(port), up);
+  carriers_->commit();
 }
 
 std::vector<LiveFabric::PortLosses> LiveFabric::losses() {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -113,6 +114,8 @@ class LiveFabric {
   std::vector<Group> groups_;
   std::vector<XskSocket*> sockets_;  // index = port
   std::vector<Switch> switches_;
+  std::mutex carriers_guard_;
+  std::unique_ptr<Rtnetlink> carriers_;  // kept: a change of circuits may change many
   bool links_made_ = false;
 };
 

@@ -75,6 +75,11 @@ void LiveLoop::start() {
   clock_.start(network_.now());
   const std::int64_t wall = wall_nanoseconds();
   fabric_.set_clock(wall, clock_.at(wall), clock_.dilation());
+  for (const Port& p : ports_) {
+    if (p.kind == PortKind::host && !network_.nic(p.node).port_up(static_cast<PlanePort>(p.port))) {
+      set_carrier(p.node, p.port, false);
+    }
+  }
   thread_ = std::thread([this] { run(); });
 }
 
@@ -82,6 +87,7 @@ void LiveLoop::stop() {
   if (!thread_.joinable()) return;
   commands_.post([this] { stopping_ = true; });
   thread_.join();
+  if (carriers_) carriers_->stop();
 }
 
 LatenessSummary LiveLoop::take_window() {
@@ -359,6 +365,15 @@ void LiveLoop::to_host(HostId host, PlanePort port, PacketPtr packet, Picosecond
   send(index, *packet, false);
 }
 
+// The kernel takes up to a millisecond for it, so another thread asks; in order, and for each change, so
+// that a carrier that goes for a moment is seen to go.
+void LiveLoop::set_carrier(NodeId host, std::uint16_t port, bool up) {
+  const std::uint32_t index = find(host, port);
+  if (index == kNoPort) return;
+  if (!carriers_) carriers_ = std::make_unique<Worker>("loomnet-carrier");
+  carriers_->post([this, index, up] { fabric_.set_carrier(index, up); });
+}
+
 // Queues the packet's bytes on the port's socket: in the frame they already are in if the socket's
 // group owns it, else in a fresh one. The packet owns no frame afterwards.
 bool LiveLoop::send(std::uint32_t index, Packet& packet, bool with_uid) {
@@ -494,10 +509,15 @@ Fidelity LiveLoop::fidelity() {
                 {"too_long", c.too_long},
                 {"no_port", c.no_port},
                 {"host_frames", c.host_frames}};
+  if (carriers_ && !carriers_->failure().empty()) {
+    f.verdict = LiveVerdict::fell_behind;
+    f.reason = carriers_->failure();
+  }
   const Picoseconds p99 = f.lateness.count ? f.lateness.p99 : f.event_lateness.p99;
   if (p99 > config_.lateness_bound) {
     f.verdict = LiveVerdict::fell_behind;
-    f.reason = "p99 lateness " + std::to_string(p99.microseconds()) + " us is above the bound of " +
+    if (!f.reason.empty()) f.reason += "; ";
+    f.reason += "p99 lateness " + std::to_string(p99.microseconds()) + " us is above the bound of " +
                std::to_string(config_.lateness_bound.microseconds()) + " us";
   }
   if (f.own_losses || f.unexplained) {

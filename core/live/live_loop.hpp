@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "live/live_clock.hpp"
 #include "live/live_fabric.hpp"
 #include "live/uid_table.hpp"
+#include "live/worker.hpp"
 #include "switch/kernel_return.hpp"
 
 namespace loomnet {
@@ -69,6 +71,7 @@ class LiveLoop final : public KernelGate {
   // KernelGate; the network calls these on the loop's thread.
   void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) override;
   void to_host(HostId host, PlanePort port, PacketPtr packet, Picoseconds now) override;
+  void set_carrier(NodeId host, std::uint16_t port, bool up) override;
 
  private:
   static constexpr std::size_t kBatch = 64;
@@ -154,6 +157,7 @@ class LiveLoop final : public KernelGate {
   std::vector<std::uint64_t> switch_drops_before_;  // per reckoning …
   std::vector<std::uint64_t> unreported_before_;    // … and likewise
   bool stopping_ = false;
+  std::unique_ptr<Worker> carriers_;  // of hosts at panels; null: there are none
   std::thread thread_;
 };
 

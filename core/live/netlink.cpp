@@ -108,6 +108,17 @@ std::string to_text(const IpAddress& a) {
   return std::string(buffer) + "/" + std::to_string(a.prefix);
 }
 
+rtmsg route_header(const IpAddress& destination) {
+  rtmsg h{};
+  h.rtm_family = static_cast<std::uint8_t>(destination.family);
+  h.rtm_dst_len = destination.prefix;
+  h.rtm_table = RT_TABLE_MAIN;
+  h.rtm_protocol = RTPROT_STATIC;
+  h.rtm_scope = RT_SCOPE_UNIVERSE;
+  h.rtm_type = RTN_UNICAST;
+  return h;
+}
+
 // The kernel's own explanation, if it sent one (NETLINK_EXT_ACK).
 std::string extended_reason(const nlmsghdr* h) {
   if (!(h->nlmsg_flags & NLM_F_ACK_TLVS)) return {};
@@ -250,13 +261,8 @@ void Rtnetlink::add_address(int index, const IpAddress& address) {
 }
 
 void Rtnetlink::add_route(const IpAddress& destination, int index, const IpAddress* gateway) {
-  rtmsg h{};
-  h.rtm_family = static_cast<std::uint8_t>(destination.family);
-  h.rtm_dst_len = destination.prefix;
-  h.rtm_table = RT_TABLE_MAIN;
-  h.rtm_protocol = RTPROT_STATIC;
-  h.rtm_scope = gateway ? RT_SCOPE_UNIVERSE : RT_SCOPE_LINK;
-  h.rtm_type = RTN_UNICAST;
+  rtmsg h = route_header(destination);
+  if (!gateway) h.rtm_scope = RT_SCOPE_LINK;
   Message m(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, h);
   const std::size_t size = address_bytes(destination.family);
   if (destination.prefix) m.attribute(RTA_DST, destination.bytes.data(), size);
@@ -264,6 +270,35 @@ void Rtnetlink::add_route(const IpAddress& destination, int index, const IpAddre
   m.value<std::uint32_t>(RTA_OIF, static_cast<std::uint32_t>(index));
   add({m.finish(), "add route " + to_text(destination) + " by link " + std::to_string(index) +
                        " in " + label_});
+}
+
+void Rtnetlink::set_routes(const IpAddress& destination, const std::vector<int>& indices,
+                           const IpAddress& gateway, const IpAddress& source, std::uint32_t mtu) {
+  const std::size_t size = address_bytes(destination.family);
+  Message m(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route_header(destination));
+  m.attribute(RTA_DST, destination.bytes.data(), size);
+  m.attribute(RTA_PREFSRC, source.bytes.data(), size);
+  if (mtu) {
+    const auto metrics = m.open(RTA_METRICS);
+    m.value<std::uint32_t>(RTAX_MTU, mtu);
+    m.close(metrics);
+  }
+  const auto hops = m.open(RTA_MULTIPATH);
+  for (const int index : indices) {
+    rtnexthop hop{};
+    hop.rtnh_len = static_cast<unsigned short>(sizeof hop + RTA_SPACE(size));
+    hop.rtnh_ifindex = index;
+    m.plain(hop);
+    m.attribute(RTA_GATEWAY, gateway.bytes.data(), size);
+  }
+  m.close(hops);
+  add({m.finish(), "set route " + to_text(destination) + " in " + label_});
+}
+
+void Rtnetlink::delete_route(const IpAddress& destination) {
+  Message m(RTM_DELROUTE, 0, route_header(destination));
+  m.attribute(RTA_DST, destination.bytes.data(), address_bytes(destination.family));
+  add({m.finish(), "delete route " + to_text(destination) + " in " + label_});
 }
 
 void Rtnetlink::add_neighbour(int index, const IpAddress& address, const MacAddress& mac) {

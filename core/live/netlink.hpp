@@ -59,6 +59,11 @@ class Rtnetlink {
   void add_address(int index, const IpAddress& address);
   // `gateway` may be null (directly attached); `destination` prefix 0 is the default route.
   void add_route(const IpAddress& destination, int index, const IpAddress* gateway);
+  // To `destination` by the gateway over all these links, by hash of flows, in place of the routes
+  // before. `mtu` 0: the links'.
+  void set_routes(const IpAddress& destination, const std::vector<int>& indices, const IpAddress& gateway,
+                  const IpAddress& source, std::uint32_t mtu);
+  void delete_route(const IpAddress& destination);  // of any number of links
   void add_neighbour(int index, const IpAddress& address, const MacAddress& mac);  // permanent
 
   // Sends what waits and checks every acknowledgement. Throws LiveError naming the first request

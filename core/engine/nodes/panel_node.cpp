@@ -1,6 +1,7 @@
 // Passes light on.
 #include "engine/nodes/panel_node.hpp"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -65,6 +66,14 @@ void PanelNode::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
   }
   counters.bytes += packet->wire_length;
   egress->offer(std::move(packet), now);
+}
+
+void PanelNode::keep_events() {
+  const std::vector<panel::DeviceEvent> found = device_.take_events();
+  const std::size_t room = PanelEvents::kMost - events_.kept.size();
+  const std::size_t taken = std::min(found.size(), room);
+  events_.kept.insert(events_.kept.end(), found.begin(), found.begin() + static_cast<std::ptrdiff_t>(taken));
+  events_.left_out += found.size() - taken;
 }
 
 std::int32_t PanelNode::passes_to(std::uint16_t port, Picoseconds now) const {

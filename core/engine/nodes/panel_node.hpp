@@ -16,6 +16,13 @@ namespace loomnet {
 // Throws std::invalid_argument.
 std::vector<panel::CrossConnect> duplex(std::span<const std::int32_t> circuits);
 
+// What happened to a panel's ports, the oldest first. `left_out`: how many more there were than are kept.
+struct PanelEvents {
+  static constexpr std::size_t kMost = 100'000;
+  std::vector<panel::DeviceEvent> kept;
+  std::uint64_t left_out = 0;
+};
+
 class PanelNode final : public LinkReceiver {
  public:
   PanelNode(NodesShared& shared, NodeId node, std::span<HalfLink* const> egress,
@@ -28,6 +35,9 @@ class PanelNode final : public LinkReceiver {
   void publish(Picoseconds now);
   // The port that light of this port leaves by now; -1: none comes out.
   std::int32_t passes_to(std::uint16_t port, Picoseconds now) const;
+  // Moves the device's events to those of the run.
+  void keep_events();
+  const PanelEvents& events() const { return events_; }
   const panel_counters& counters(std::uint16_t port) const { return counters_[port]; }
 
  private:
@@ -37,6 +47,7 @@ class PanelNode final : public LinkReceiver {
   panel::PanelDevice device_;
   std::vector<panel_entry> entries_;     // by ingress port
   std::vector<panel_counters> counters_;  // likewise
+  PanelEvents events_;
   RandomStream chance_;
 };
 

@@ -13,6 +13,8 @@ namespace loomnet {
 class KernelGate : public HostKernel {
  public:
   virtual void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) = 0;
+  // A panel's light has come to a host's port, or has gone.
+  virtual void set_carrier(NodeId host, std::uint16_t port, bool up) = 0;
 };
 
 struct NodesShared {

@@ -28,6 +28,7 @@ __all__: list[str] = [
     "FlowTraffic",
     "FluidFabric",
     "GraphTraffic",
+    "HostRoutes",
     "LinkConfig",
     "LiveRun",
     "MARK_KINDS",
@@ -425,6 +426,13 @@ class Network:
 
     def nic_counters(self, host: EngineNode) -> dict[str, int]: ...
     def panel_counters(self, node: EngineNode) -> dict[str, int]: ...
+    def panel_events(
+        self, panel: EngineNode
+    ) -> tuple[list[tuple[int, int, bool | None, str]], int]:
+        """
+        What has happened to a panel's ports so far, and how many more there were than are kept: (time in ps, port, whether it is the side that light leaves by, None of a carrier, status or "up" or "down").
+        """
+
     def pause_cycle(self) -> list[EngineHalf]:
         """
         Half-links (2 * link, or one more for b->a) that wait for one another in a circle now.
@@ -1314,6 +1322,33 @@ class LiveRun:
     def tell(self, bridge: RankBridge, kind: str, peer: int, reason: str) -> None: ...
     @property
     def now_ps(self) -> int: ...
+
+class HostRoutes:
+    """
+    Routes of live hosts' kernels to those that circuits join them to.
+    """
+
+    def __init__(self) -> None: ...
+    def add_host(
+        self,
+        netns: int,
+        name: str,
+        ports: collections.abc.Sequence[str],
+        source: str,
+        gateway: str,
+        mtu: int,
+    ) -> EngineNode:
+        """
+        Returns the host's number here; mtu 0: the interfaces'.
+        """
+
+    def commit(self) -> None: ...
+    def set(
+        self, host: EngineNode, destination: str, ports: collections.abc.Sequence[EngineNode]
+    ) -> None:
+        """
+        To an address by these ports of the host, numbers; none: its own route goes.
+        """
 
 def aggregate_tables(
     *,

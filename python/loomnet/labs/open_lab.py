@@ -23,7 +23,7 @@ from loomnet.faults.model import down as down_fault
 from loomnet.faults.timetable import LinkChange, LinkState, RouteChange
 from loomnet.jobs.model import Job
 from loomnet.labs.lab import Lab
-from loomnet.labs.preparation import check_dilation, check_panels, reroute_time
+from loomnet.labs.preparation import check_dilation, reroute_time
 from loomnet.measures.switch_state import SwitchState, switch_named
 from loomnet.plans.make import make_plan
 from loomnet.plans.model import Plan
@@ -51,7 +51,6 @@ class OpenLab:
         if clock not in CLOCKS:
             raise UsageError(f"lab: clock {in_quotes(clock)} is not one of {', '.join(CLOCKS)}")
         check_dilation("lab", dilation)
-        check_panels(fabric, clock, "lab")
         fabric.check()
         self.fabric, self.clock, self.seed, self.dilation = fabric, clock, seed, dilation
         self._reroute = reroute_time("lab", reroute_delay)

@@ -51,13 +51,6 @@ def check_dilation(where: str, value: float) -> None:
         )
 
 
-def check_panels(fabric: Fabric, clock: str, where: str) -> None:
-    """Raises UsageError for panels on a clock that has none."""
-    if fabric.panels and clock == "live":
-        raise UsageError(f"{where}: panel {next(iter(fabric.panels))}: panels are there on the "
-                         "virtual clock alone; leave --clock live out")
-
-
 def list_of_jobs(jobs: Any) -> list[Job]:
     """The jobs of a run as a list. Raises UsageError for any other value."""
     found = list(jobs) if isinstance(jobs, (list, tuple)) else [jobs]
@@ -117,7 +110,6 @@ def prepare(
             raise UsageError(f"run: {name}={quoted(given)} is not a table of its options, "
                              'as tcp={"cc": "bbr"} is')
     check_faults(list(faults), fabric)
-    check_panels(fabric, clock, "run")
     reroute = reroute_time("run", reroute_delay)
     gaps = options.get("gaps_ps", ())
     for job in jobs:

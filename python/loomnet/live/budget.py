@@ -38,6 +38,11 @@ def _offered_by_job(plan: Plan, asked: JobRequest, frame_bytes: int) -> dict[int
     for source, destination in asked.job.edges(list(asked.placement)):
         if source == destination:
             continue  # two ranks on one host, joined by no switch
+        here, there = plan.hosts[source], plan.hosts[destination]
+        if set(here.panels) & set(there.panels) - {None}:
+            senders[source] = max(senders.get(source, 0.0), ENGINE_PASS)
+        if not plan.paths(source, destination):
+            continue
         for plane in range(plan.planes):
             ends = (plan.topology.leaf_of(source, plane).node,
                     plan.topology.leaf_of(destination, plane).node)

@@ -206,8 +206,10 @@ class LiveClock:
 
 
 def switches_text(plan: Plan) -> str:
-    """How many switches, by placement."""
+    """How many switches and panels, by placement."""
     kernel = sum(switch.in_kernel for switch in plan.switches)
     engine = sum(not switch.in_kernel for switch in plan.switches)
-    words = [f"{kernel} XDP switches"] if kernel or not engine else []
-    return " and ".join([*words, *([f"{engine} switches in the engine"] if engine else [])])
+    words = [f"{kernel} XDP switches"] if kernel or not (engine or plan.panels) else []
+    words += [f"{engine} switches in the engine"] if engine else []
+    words += [f"{len(plan.panels)} panels in the engine"] if plan.panels else []
+    return " and ".join(words)

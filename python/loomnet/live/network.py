@@ -24,7 +24,7 @@ from loomnet.faults.timetable import (
 from loomnet.live import doctor
 from loomnet.live.capture import CaptureServer
 from loomnet.live.kernel_tcp import KernelTcp
-from loomnet.live.nodes import HostPort, HostSpec, LiveFabric
+from loomnet.live.nodes import GATEWAY, HostPort, HostSpec, LiveFabric
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.journal import RunLock
@@ -96,6 +96,7 @@ class LiveNetwork:
                  dilation: float, recorder: Any = None, tcp: KernelTcp | None = None,
                  look: Callable[[], None] = lambda: None) -> None:
         self.engine, self.plan = engine, engine.plan
+        self._routes = _core.HostRoutes()  # to hosts that circuits join
         raise_open_files()
         self.glue = stack.enter_context(LiveFabric(
             lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
@@ -130,11 +131,12 @@ class LiveNetwork:
                 mac = f"02:00:{host.number >> 8:02x}:{host.number & 255:02x}:00:{plane + 2:02x}"
                 ports.append((host.number, plane, "host", netns, f"p{plane}", mac))
                 configured.setdefault(host.name, []).append(
-                    HostPort(f"p{plane}", GATEWAY_MAC))
+                    HostPort(f"p{plane}", GATEWAY_MAC, routed=host.planes[plane] is not None))
         live = _core.LiveRun(self.engine.network, ports=ports, switches=switches,
                              dilation=dilation, lateness_bound_ps=self._lateness_bound(dilation))
         try:
             self.glue.configure(configured, tcp)
+            self._add_routes(0 if tcp is None else tcp.mtu)
         except BaseException:
             live.close()
             raise
@@ -158,22 +160,50 @@ class LiveNetwork:
                 with self.held() if self.engine.sums is not None else contextlib.nullcontext():
                     batches = self.engine.tables_after(change)  # hosts' sums may move with it
                 self._set_tables(batches)
-            # A phase is of the report alone, and panels are refused on this clock.
-            elif not isinstance(change, PhaseChange | CircuitChange):
+            elif isinstance(change, CircuitChange):
+                with self.held():
+                    moved = self.engine.patch(change)
+                self._route(moved)
+            elif not isinstance(change, PhaseChange):  # a phase is of the report alone
                 assert_never(change)
 
     def _change_link(self, change: LinkChange) -> None:
         half, state = self.plan.half(change.half), change.state
-        ahead = change.half % 2 == 0
+        ahead, number = change.half % 2 == 0, change.half // 2
+        moved: list[tuple[int, int]] = []
+        if self.plan.links[number].plane is None:
+            with self.held():
+                moved = self.engine.carry(number, state.up)
         self.live.change_link(
-            change.half // 2, forward=ahead, backward=not ahead, up=state.up,
-            rate_bps=max(round(half.rate_bps * state.share), 1),
+            number, forward=ahead, backward=not ahead, up=state.up,
+            rate_bps=None if half.glass else max(round(half.rate_bps * state.share), 1),
             queue_share=half.queue_share(state.queue_share, self.plan.frame_bytes),
             delay_ps=half.delay_ps + state.extra_delay_ps,
             impairment=state.impairment)
+        self._route(moved)
+        if self.plan.links[number].plane is None:
+            return  # the engine knows which hosts at a panel have carrier
         for node, port in ((half.source, half.source_port), (half.target, half.target_port)):
             if node < len(self.plan.hosts):
                 self.live.set_carrier(node, port, state.up)
+
+    def _add_routes(self, mtu: int) -> None:
+        """Hosts at panels get routes of their own to those that circuits join them to."""
+        self._numbers: dict[int, int] = {}
+        for host in self.plan.hosts:
+            if any(panel is not None for panel in host.panels):
+                self._numbers[host.number] = self._routes.add_host(
+                    self.glue.hosts[host.name].netns, host.name,
+                    [f"p{port}" for port in range(len(host.ports))], host.address, GATEWAY, mtu)
+        self._route(self.engine.joined_hosts)
+
+    def _route(self, moved: Iterable[tuple[int, int]]) -> None:
+        """Kernels of these pairs of hosts go by the circuits that join them now."""
+        for a, b in moved:
+            for source, destination in ((a, b), (b, a)):
+                self._routes.set(self._numbers[source], self.plan.hosts[destination].address,
+                                 self.engine.ports_to(source, destination))
+        self._routes.commit()
 
     def _reboot(self, node: int) -> None:
         switch = next(each for each in self.plan.switches if each.number == node)

@@ -58,11 +58,13 @@ class HostPort:
         interface: its name inside the host's namespace, for example ``p0``.
         gateway_mac: where the host's kernel sends every frame of this port.
         mac: the port's own address, set if given.
+        routed: the port reaches every host; one at a panel reaches who its circuit joins.
     """
 
     interface: str
     gateway_mac: str
     mac: str | None = None
+    routed: bool = True
 
 
 @dataclass
@@ -101,6 +103,9 @@ class LiveHost(LiveNode):
     management: str = ""
 
 
+# Where a host has ports at panels alone: what no circuit carries is lost and asked for again, as by
+# a fibre without light. An error would end connections that wait for a circuit.
+_NOWHERE = f"route replace {HOST_PREFIX} via {GATEWAY} dev {HOST_INTERFACE} metric 4096"
 SPARE = 16  # descriptors
 
 
@@ -362,11 +367,15 @@ def _configure_ports(host: LiveHost, ports: Sequence[HostPort], tcp: KernelTcp |
         })
         offloads_off(port.interface)
     mtu = "" if tcp is None else f"mtu {tcp.mtu}"
-    hops = " ".join(f"nexthop via {GATEWAY} dev {p.interface} weight 1" for p in ports)
+    hops = " ".join(f"nexthop via {GATEWAY} dev {p.interface} weight 1"
+                    for p in ports if p.routed)
+    nowhere = [f"neigh replace {GATEWAY} lladdr {ports[0].gateway_mac} dev {HOST_INTERFACE} "
+               "nud permanent"]
     ip_batch([
+        *([] if hops else nowhere),
         *(f"link set {p.interface} address {p.mac}" for p in ports if p.mac),
         *(f"link set {p.interface} up" for p in ports),
         *(f"neigh replace {GATEWAY} lladdr {p.gateway_mac} dev {p.interface} nud permanent"
           for p in ports),
-        f"route replace {HOST_PREFIX} src {host.address} {mtu} {hops}",
+        f"route replace {HOST_PREFIX} src {host.address} {mtu} {hops}" if hops else _NOWHERE,
     ])

@@ -15,6 +15,7 @@ from loomnet.measures.switch_state import Snapshot
 if TYPE_CHECKING:
     from loomnet.measures.expert_rounds import ExpertRounds
     from loomnet.measures.observed import Observed
+    from loomnet.measures.panel_events import PanelEvents
     from loomnet.measures.pools import PoolSeries
     from loomnet.measures.samples import Samples
 
@@ -120,6 +121,7 @@ class RunData:
     samples: Samples | None = None  # where the run was asked for them
     observed: Observed | None = None  # the same
     pools: PoolSeries | None = None  # the same
+    events: PanelEvents | None = None  # of a fabric with panels
     experts: ExpertRounds | None = None  # of a mixture of experts
     # Of the job's packets; flows are compared with what they would take alone.
     overhead: FrameOverhead = LEAST_OVERHEAD

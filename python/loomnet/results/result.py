@@ -295,9 +295,13 @@ class Result:
 
     @property
     def events(self) -> Table:
-        """What happened to paths, ports, circuits and slots. Not there yet: raises UsageError."""
-        raise UsageError("events: not there yet; what transports noted is in a trace of the run: "
-                         'trace="FILE"')
+        """What happened to the ports of the fabric's panels: `time` in seconds, `where`, `kind`,
+        `value`; statuses of the panels' simplex ports and carriers of hosts. Raises UsageError for
+        a run without panels."""
+        if self.data.events is None:
+            raise UsageError("events: the fabric has no panel; what transports noted is in a trace "
+                             'of the run: trace="FILE"')
+        return self.data.events.table
 
     @property
     def unequal_hashes(self) -> int | None:

@@ -91,6 +91,11 @@ class Circuits:
                                  "have paths, which may not change: join them once, or use "
                                  "transport mrc or tcp")
 
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Pairs of hosts that circuits join."""
+        return sorted(self._joined)
+
     def joined(self, source: int, destination: int) -> list[int]:
         """Links by which light of the source reaches the destination; the k-th is the other end of
         the k-th of the destination's."""

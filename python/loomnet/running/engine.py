@@ -23,6 +23,7 @@ from loomnet.faults.timetable import (
     SwitchChange,
 )
 from loomnet.jobs.model import Job
+from loomnet.measures.panel_events import PanelEvents
 from loomnet.measures.run_data import HostSeries
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
@@ -430,9 +431,7 @@ class Engine:
             if isinstance(change, LinkChange):
                 half, state = self.plan.half(change.half), change.state
                 ahead = change.half % 2 == 0
-                if self._circuits is not None:
-                    self._circuits.carry(change.half // 2, state.up)
-                    self._reroute(self._circuits.moved())
+                self.carry(change.half // 2, state.up)
                 self.network.schedule_link(
                     at_ps, self._link[change.half // 2], forward=ahead, backward=not ahead,
                     up=state.up,
@@ -441,7 +440,7 @@ class Engine:
                     delay_ps=half.delay_ps + state.extra_delay_ps,
                     impairment=state.impairment)
             elif isinstance(change, CircuitChange):
-                self._patch(change)
+                self.patch(change)
             elif isinstance(change, RouteChange | SwitchChange):
                 if isinstance(change, SwitchChange):
                     self.reboot(change.node)
@@ -456,14 +455,46 @@ class Engine:
             raise UsageError(f"no panel {quoted(panel)}: the fabric has none")
         return self._circuits.now(panel)
 
-    def _patch(self, change: CircuitChange) -> None:
-        """Now: time stands. Queue pairs have their paths before the carriers of their ports go and
+    def carry(self, link: int, up: bool) -> list[tuple[int, int]]:
+        """Queue pairs go by paths that this link, up or down, leaves. Returns the pairs of hosts
+        whose paths have changed."""
+        if self._circuits is None:
+            return []
+        self._circuits.carry(link, up)
+        moved = self._circuits.moved()
+        self._reroute(moved)
+        return moved
+
+    def ports_to(self, source: int, destination: int) -> list[int]:
+        """Ports of a host by which circuits reach another now."""
+        if self._circuits is None:
+            return []
+        light = self._circuits.joined(source, destination)
+        return [port for port, link in enumerate(self.plan.hosts[source].ports) if link in light]
+
+    @property
+    def joined_hosts(self) -> list[tuple[int, int]]:
+        """Pairs of hosts that circuits join now."""
+        return [] if self._circuits is None else self._circuits.pairs
+
+    def patch(self, change: CircuitChange) -> list[tuple[int, int]]:
+        """Now: time stands. Returns the pairs of hosts whose paths have changed. Queue pairs have their paths before the carriers of their ports go and
         come, so that transports look for nothing at a port that leads to another host."""
         if self._circuits is None:
             raise UsageError(f'circuit change: no panel "{change.panel}": the fabric has none')
         panel, table = self._circuits.patch(change)
-        self._reroute(self._circuits.moved())
+        moved = self._circuits.moved()
+        self._reroute(moved)
         self.network.set_circuits(self._node[panel], table)
+        return moved
+
+    def panel_events(self) -> PanelEvents:
+        """What has happened to the panels' ports so far."""
+        found = PanelEvents()
+        for panel in self.plan.panels:
+            rows, left_out = self.network.panel_events(self._node[panel.number])
+            found.add(panel, [self.plan.links[link].name for link in panel.ports], rows, left_out)
+        return found
 
     # --- figures ----------------------------------------------------------------------------------
     def series(self, host: int, job: int, origin_ps: int) -> HostSeries:

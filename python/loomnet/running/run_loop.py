@@ -306,6 +306,7 @@ class RunLoop:
         origin = self.lead.origin_ps
         snapshots = {switch.name: self.clock.switch_state(switch).snapshot()
                      for switch in self.clock.engine.with_state}
+        events = self.clock.engine.panel_events() if self.request.plan.panels else None
         self.clock.finish()
         fidelity = self.clock.fidelity(self.lead, self.plays)
         if self.request.controllers:
@@ -325,6 +326,7 @@ class RunLoop:
         for play in self.plays:
             own = play.origin_ps
             behind = 0 if origin is None or own is None else origin - own
+            shared["events"] = None if events is None else events.since(own or 0)
             found.append(play.collect(shared, shifted(self.table.windows, behind)))
         if self.request.recording is not None:
             self.request.recording.finish(found[0], origin or 0)
