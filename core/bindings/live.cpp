@@ -299,7 +299,7 @@ void bind_live(py::module_& m) {
   py::class_<HostRoutes>(m, "HostRoutes", "Routes of live hosts' kernels to those that circuits join them to.")
       .def(py::init<>())
       .def(
-          "add_host",
+          "add",
           [](HostRoutes& r, int netns, const std::string& name, const std::vector<std::string>& ports,
              const std::string& source, const std::string& gateway, std::uint32_t mtu) {
             const int copy = ::fcntl(netns, F_DUPFD_CLOEXEC, 3);
@@ -308,8 +308,8 @@ void bind_live(py::module_& m) {
           },
           py::arg("netns"), py::arg("name"), py::arg("ports"), py::arg("source"), py::arg("gateway"),
           py::arg("mtu"), "Returns the host's number here; mtu 0: the interfaces'.")
-      .def("set", &HostRoutes::set, py::arg("host"), py::arg("destination"), py::arg("ports"),
-           "To an address by these ports of the host, numbers; none: its own route goes.")
+      .def("set", &HostRoutes::set, py::arg("number"), py::arg("destination"), py::arg("by"),
+           "To an address by these ports of the host of that number; none: its own route goes.")
       .def("commit", &HostRoutes::commit, py::call_guard<Release>());
 }
 

@@ -21,6 +21,13 @@ panel::Carrier carrier_named(const std::string& name) {
   throw py::value_error("panel: carrier \"" + name + "\" is none of both, rx, none");
 }
 
+panel::Mode mode_named(const std::string& name) {
+  if (name == "update") return panel::Mode::update;
+  if (name == "safe") return panel::Mode::safe;
+  if (name == "overwrite") return panel::Mode::overwrite;
+  throw py::value_error("panel: mode \"" + name + "\" is none of update, safe, overwrite");
+}
+
 NodeId add_panel(Network& network, const std::vector<std::int32_t>& circuits, const std::string& profile,
                  const std::string& carrier) {
   constexpr std::uint64_t kPurpose = 0xfa7e1;
@@ -93,6 +100,46 @@ void bind_panels(py::module_& m, py::class_<Network>& network) {
            "What has happened to a panel's ports so far, and how many more there were than are kept: (time in "
            "ps, port, whether it is the side that light leaves by, None of a carrier, status or \"up\" or "
            "\"down\").")
+      .def(
+          "change_panel",
+          [](Network& n, NodeId node, const std::vector<std::pair<panel::Port, panel::Port>>& remove,
+             const std::vector<std::pair<panel::Port, panel::Port>>& add, const std::string& mode) {
+            const auto connects = [](const auto& pairs) {
+              std::vector<panel::CrossConnect> found;
+              for (const auto& [a, b] : pairs) found.push_back({a, b});
+              return found;
+            };
+            std::uint64_t generation = 0;
+            n.operate(node, [&](panel::PanelDevice& device, Picoseconds now) {
+              generation = device.change(connects(remove), connects(add), mode_named(mode), now);
+            });
+            return generation;
+          },
+          py::arg("panel"), py::arg("remove"), py::arg("add"), py::arg("mode") = "update",
+          "Removes and adds simplex cross-connects (ingress, egress) as one generation, whose number is "
+          "returned; ports from 0. mode: update, safe or overwrite.")
+      .def(
+          "operate",
+          [](Network& n, NodeId node, const py::function& request) {
+            py::object result = py::none();
+            n.operate(node, [&](panel::PanelDevice& device, Picoseconds now) {
+              result = request(py::cast(device, py::return_value_policy::reference), now.count);
+            });
+            return result;
+          },
+          py::arg("panel"), py::arg("request"),
+          "Calls request(device, now_ps) with a panel's device, lets the packets and hosts see what it has "
+          "changed, and returns its result. The device is the panel's own: it must not be kept.")
+      .def(
+          "cross_connects",
+          [](const Network& n, NodeId node) {
+            const PanelNode* panel = n.panel(node);
+            if (!panel) throw py::value_error("cross_connects: node " + std::to_string(node) + " is no panel");
+            std::vector<std::pair<panel::Port, panel::Port>> found;
+            for (const auto& [a, b] : panel->device().cross_connects()) found.emplace_back(a, b);
+            return found;
+          },
+          py::arg("panel"), "Simplex cross-connects (ingress, egress) of a panel, by ingress.")
       .def("set_circuits", &Network::set_circuits, py::arg("panel"), py::arg("circuits"),
            "The panel patches these circuits now; hosts see their carriers go and, with the light, come.");
   m.def("panel_profiles", &panel_profiles, "Names of the panels whose switching times are known.");

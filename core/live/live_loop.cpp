@@ -20,6 +20,7 @@ namespace {
 constexpr std::int64_t kHousekeepingNs = 1'000'000;
 constexpr std::size_t kSweepShare = 256;        // of the table, each housekeeping
 constexpr std::int64_t kDrainNs = 100'000'000;  // what stop() waits for the kernel
+constexpr MacAddress kFirstHop{2, 0, 0, 0, 0, 1};  // as the hosts' permanent neighbours have it
 constexpr std::size_t kDestinationMac = 0, kSourceMac = 6;
 
 // Packets that the program absorbed or passed and could not report, because the ring was full.
@@ -358,7 +359,9 @@ void LiveLoop::to_host(HostId host, PlanePort port, PacketPtr packet, Picosecond
     ++counters_.no_port;
     return;
   }
-  if (ports_[index].mac != MacAddress{}) {
+  // Hosts' kernels send to their first hop; a frame to another address passes as it is.
+  if (ports_[index].mac != MacAddress{} &&
+      std::equal(kFirstHop.begin(), kFirstHop.end(), packet->header.begin() + kDestinationMac)) {
     std::memcpy(packet->header.data() + kDestinationMac, ports_[index].mac.data(), 6);
   }
   window_.record(clock_.now() - packet->ideal);

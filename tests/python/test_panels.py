@@ -365,7 +365,6 @@ def test_what_does_not_add_up_is_one_line(make, message):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"clock": "live"}, "panel ocs0: panels are there on the virtual clock alone"),
     ({"faults": [ln.degrade("ocs0->h0", 0.5, at="1 us")]}, 'degrade "h0->ocs0"'),
     ({"faults": [ln.degrade("h0--ocs0", 0.5, at="1 us")]}, 'degrade "h0->ocs0"'),
     ({"controllers": {1: [("h0", "h9")]}}, '"h9" has no link to ocs0'),

@@ -355,6 +355,17 @@ class Network:
         program: str = "forward",
         options: dict = {},
     ) -> EngineNode: ...
+    def change_panel(
+        self,
+        panel: EngineNode,
+        remove: collections.abc.Sequence[tuple[int, int]],
+        add: collections.abc.Sequence[tuple[int, int]],
+        mode: str = "update",
+    ) -> int:
+        """
+        Removes and adds simplex cross-connects (ingress, egress) as one generation, whose number is returned; ports from 0. mode: update, safe or overwrite.
+        """
+
     def clear(self) -> None: ...
     def clients(self, host: EngineNode) -> list[tuple[int, int, str]]:
         """
@@ -414,6 +425,11 @@ class Network:
         One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, capacity); planes: the plane of each port of the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's first client, until a client takes the queue pair. transport: by name, empty: the host's first; where source and destination are one host, its local link carries the queue pair, unless it is of a group: (group, members, member or None for its server, window, numbers of the switches of each tree).
         """
 
+    def cross_connects(self, panel: EngineNode) -> list[tuple[int, int]]:
+        """
+        Simplex cross-connects (ingress, egress) of a panel, by ingress.
+        """
+
     def link_counters(self) -> dict[str, numpy.typing.NDArray[numpy.uint64]]:
         """
         Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.
@@ -425,6 +441,11 @@ class Network:
         """
 
     def nic_counters(self, host: EngineNode) -> dict[str, int]: ...
+    def operate(self, panel: EngineNode, request: collections.abc.Callable) -> typing.Any:
+        """
+        Calls request(device, now_ps) with a panel's device, lets the packets and hosts see what it has changed, and returns its result. The device is the panel's own: it must not be kept.
+        """
+
     def panel_counters(self, node: EngineNode) -> dict[str, int]: ...
     def panel_events(
         self, panel: EngineNode

@@ -6,7 +6,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.units import Time
 from loomnet.base.wall_time import uninterrupted
 from loomnet.fabrics.model import Fabric
+from loomnet.fabrics.panels import Circuit
 from loomnet.faults.model import Fault, list_of_faults
 from loomnet.faults.model import down as down_fault
 from loomnet.faults.timetable import LinkChange, LinkState, RouteChange
@@ -27,6 +28,7 @@ from loomnet.labs.preparation import check_dilation, reroute_time
 from loomnet.measures.switch_state import SwitchState, switch_named
 from loomnet.plans.make import make_plan
 from loomnet.plans.model import Plan
+from loomnet.plugins.change import circuits as circuits_change
 from loomnet.results.result import Result
 from loomnet.running.request import CLOCKS
 
@@ -160,6 +162,21 @@ class OpenLab:
         with self._guard:
             if self._standing is not None:
                 self._standing.network.apply([RouteChange(self._plan.reconverged(dead))])
+
+    # --- circuits ---------------------------------------------------------------------------------
+    @uninterrupted
+    @checked_call
+    def circuits(self, panel: str, pairs: Iterable[Circuit]) -> None:
+        """Patches these circuits of a panel, and no others, now; pairs as Panel.circuits takes
+        them. Live only: on the virtual clock a run's controllers do. Raises UsageError."""
+        changes = circuits_change(panel, pairs).resolved(self._plan)
+        if self.clock != "live":
+            raise UsageError("circuits: on the virtual clock no time passes but in a run, whose "
+                             "controllers patch: ln.change.circuits")
+        self._check_open("circuits")
+        with self._guard:
+            assert self._standing is not None
+            self._standing.network.apply(changes)
 
     # --- nodes ------------------------------------------------------------------------------------
     @checked_call

@@ -186,7 +186,7 @@ class LiveClock:
                  ("scheduling", "passes", "longest_pass_ps", "given", "returned", "switch_drops",
                   "own_losses", "verdict")}
         notes["event_lateness_p99_ps"] = raw["event_lateness"]["p99_ps"]
-        if any(not switch.in_kernel for switch in self.plan.switches):
+        if self.plan.panels or any(not switch.in_kernel for switch in self.plan.switches):
             notes["placement"] = switches_text(self.plan)
         for play in plays:
             if self.tcp is not None and play.transport.by_kernel:
@@ -211,5 +211,6 @@ def switches_text(plan: Plan) -> str:
     engine = sum(not switch.in_kernel for switch in plan.switches)
     words = [f"{kernel} XDP switches"] if kernel or not (engine or plan.panels) else []
     words += [f"{engine} switches in the engine"] if engine else []
-    words += [f"{len(plan.panels)} panels in the engine"] if plan.panels else []
+    panels = len(plan.panels)
+    words += [f"{panels} panel{'s' * (panels > 1)} in the engine"] if panels else []
     return " and ".join(words)

@@ -32,6 +32,7 @@ from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import program_settings
 from loomnet.running.job_request import JobRequest
 
+# Frames to it get the address of the host's port that they come out at (core/live/live_loop.cpp).
 GATEWAY_MAC = "02:00:00:00:00:01"
 
 
@@ -192,7 +193,7 @@ class LiveNetwork:
         self._numbers: dict[int, int] = {}
         for host in self.plan.hosts:
             if any(panel is not None for panel in host.panels):
-                self._numbers[host.number] = self._routes.add_host(
+                self._numbers[host.number] = self._routes.add(
                     self.glue.hosts[host.name].netns, host.name,
                     [f"p{port}" for port in range(len(host.ports))], host.address, GATEWAY, mtu)
         self._route(self.engine.joined_hosts)

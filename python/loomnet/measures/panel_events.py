@@ -16,8 +16,8 @@ _Row = tuple[int, int, bool | None, str]
 class PanelEvents:
     """`rows`: time in picoseconds, where, kind and value, in the order of time. Kind "status": of a
     simplex port, "ocs0 3A" where light comes in and "ocs0 3B" where it leaves, numbered from 1 as
-    in a panel's control interfaces. Kind "carrier": of a host, by its link to the panel. `left_out`:
-    events beyond those that a panel keeps."""
+    in a panel's control interfaces. Kind "carrier": of a host, by its link to the panel.
+    `left_out`: events beyond those that a panel keeps."""
 
     rows: list[tuple[int, str, str, str]] = field(default_factory=list)
     left_out: int = 0
@@ -36,7 +36,8 @@ class PanelEvents:
 
     def since(self, origin_ps: int) -> PanelEvents:
         """In time since then."""
-        return PanelEvents([(at - origin_ps, *rest) for at, *rest in self.rows], self.left_out)
+        return PanelEvents([(at - origin_ps, where, kind, value)
+                            for at, where, kind, value in self.rows], self.left_out)
 
     @property
     def table(self) -> Table:
