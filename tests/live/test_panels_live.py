@@ -63,7 +63,7 @@ def check_untouched(probe):
 
 
 def check_edge(probe, at, *, lit_after):
-    """What is sent more than 1 ms after that moment arrives, or is lost, and the other way round."""
+    """What is sent over 1 ms after that moment arrives, or is lost, and the other way round."""
     sent = probe.end()
     before = {arrived for sent_at, arrived in sent if sent_at < at - MS}
     after = {arrived for sent_at, arrived in sent if sent_at > at + MS}

@@ -1350,7 +1350,7 @@ class HostRoutes:
     """
 
     def __init__(self) -> None: ...
-    def add_host(
+    def add(
         self,
         netns: int,
         name: str,
@@ -1358,17 +1358,15 @@ class HostRoutes:
         source: str,
         gateway: str,
         mtu: int,
-    ) -> EngineNode:
+    ) -> int:
         """
         Returns the host's number here; mtu 0: the interfaces'.
         """
 
     def commit(self) -> None: ...
-    def set(
-        self, host: EngineNode, destination: str, ports: collections.abc.Sequence[EngineNode]
-    ) -> None:
+    def set(self, number: int, destination: str, by: collections.abc.Sequence[int]) -> None:
         """
-        To an address by these ports of the host, numbers; none: its own route goes.
+        To an address by these ports of the host of that number; none: its own route goes.
         """
 
 def aggregate_tables(
