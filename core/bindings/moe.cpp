@@ -85,6 +85,7 @@ std::unique_ptr<MoeTraffic> make(Network& n, std::uint32_t job, const std::vecto
       "moe: split", exchange["split"].cast<std::string>(),
       {{"all_or_nothing", moe::Split::all_or_nothing}, {"weighted", moe::Split::weighted}});
   c.exchange.electrical_first = c.work.electrical_first;
+  c.exchange.even = exchange["even"].cast<bool>();
   c.exchange.circuit_rate = exchange["circuit_bps"].cast<double>();
   c.exchange.electrical_rate = exchange["electrical_bps"].cast<double>();
   c.activations = activations;

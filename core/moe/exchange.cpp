@@ -1,7 +1,7 @@
 #include "moe/exchange.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 #include <stdexcept>
 
 #include "clock/random.hpp"
@@ -100,6 +100,12 @@ void Exchange::begin(std::span<const GpuFlow> flows, Picoseconds now) {
   for (const NodeId host : hosts_) transfers_.meter(host).begin(now);
   for (std::size_t number = 0; number < pairs_.size(); ++number) {
     held_bytes_ += pairs_[number].waiting;
+    if (options_.even) {
+      const auto light = sums_.begin() + static_cast<std::ptrdiff_t>((number * 2 + 1) * stride);
+      const auto end = light + static_cast<std::ptrdiff_t>(stride);
+      send_parted(number, true, std::accumulate(light, end, std::uint64_t{0}), now);
+      std::fill(light, end, 0);
+    }
     for (const bool light : {false, true}) {
       for (std::size_t way = 0; way < stride; ++way) {
         send(number, light, way, sums_[(number * 2 + light) * stride + way], now);

@@ -26,6 +26,8 @@ struct ExchangeOptions {
   Split split = Split::all_or_nothing;
   // While a pair's circuits are dark it sends by the electrical fabric, and moves when they are lit.
   bool electrical_first = false;
+  // What a pair sends by light is cut into equal parts for its circuits; else flows of GPUs are hashed.
+  bool even = false;
   double circuit_rate = 0, electrical_rate = 0;  // bits per second; of split weighted
 };
 

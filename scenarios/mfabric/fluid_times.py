@@ -53,8 +53,6 @@ def fat_tree_tokens(matrix):
 
 @ln.scenario
 def fluid_times(lab: ln.Lab, model: str = "fluid", exchange: ln.Size = "256 MiB"):
-    if model == "packets":
-        lab.note("packets", "queues and acknowledgements come to these times; no bar")
     tree = {}
     for matrix in MATRICES:
         tree[matrix] = dispatch_s(lab, model, matrix, f"{matrix}.fattree", name="fattree",

@@ -65,6 +65,8 @@ class MoeTraffic:
                   "repatch": control.repatch if control else "never",
                   "demand": control.demand if control else "sum", "eps_first": eps_first},
             exchange={"alpha": alpha, "split": control.split if control else "all_or_nothing",
+                      # A transport with one path for a queue pair cuts what a fluid one shares.
+                      "even": control is not None and control.members == "lumped" and not fluid,
                       "circuit_bps": float(max(rates) if not alpha else
                                            rates[ways.optical(first_hop.number)[0]]),
                       "electrical_bps": float(sum(wires)) * (GPUS if self._direct else 1)},
@@ -111,7 +113,8 @@ class MoeTraffic:
                     self.core.set_electrical(region, j, i, back)
                     if region in self.patched:
                         assert control is not None
-                        count = 1 if control.members == "lumped" else alpha
+                        one = control.members == "lumped" and self._engine.fluid is not None
+                        count = 1 if one else alpha
                         a, b = mine[i][0], mine[j][0]
                         there, back = self._ways.by_light(a, b, count)
                         self.core.set_optical(region, i, j, there, self._ways.fallback(a, b))
