@@ -1,5 +1,6 @@
 // Optical circuit switches and the assignment of circuits, for Python.
 #include <algorithm>
+#include <exception>
 
 #include "bindings/bindings.hpp"
 #include "circuits/assignment.hpp"
@@ -122,9 +123,15 @@ void bind_panels(py::module_& m, py::class_<Network>& network) {
           "operate",
           [](Network& n, NodeId node, const py::function& request) {
             py::object result = py::none();
+            std::exception_ptr fault;  // what was changed before it is shown all the same
             n.operate(node, [&](panel::PanelDevice& device, Picoseconds now) {
-              result = request(py::cast(device, py::return_value_policy::reference), now.count);
+              try {
+                result = request(py::cast(device, py::return_value_policy::reference), now.count);
+              } catch (...) {
+                fault = std::current_exception();
+              }
             });
+            if (fault) std::rethrow_exception(fault);
             return result;
           },
           py::arg("panel"), py::arg("request"),

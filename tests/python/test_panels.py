@@ -7,11 +7,13 @@ import networkx
 import pytest
 
 import loomnet as ln
+import loomnet._core as _core
 from loomnet.base.errors import FabricError, UsageError
 from loomnet.fabrics.drawing import to_networkx
 from loomnet.measures.drops import drops
 from loomnet.plans.make import make_plan
 from loomnet.plans.port_search import find_port
+from loomnet.running.engine import Engine
 
 US, MS = 10**6, 10**9
 BIT = 10  # picoseconds at 100 Gb/s
@@ -402,3 +404,58 @@ def test_frames_of_9000_bytes_keep_their_headroom_and_their_time(tmp_path):
     (flow,) = result.data.flows
     on_wire = sent["bytes"] + sent["packets"] * FRAMING
     assert flow.arrived_ps - flow.start_ps == pytest.approx(on_wire * 8 * BIT + 2 * US, rel=0.02)
+
+
+def test_events_of_a_run_are_those_of_its_panels(tmp_path):
+    fabric = ln.Fabric("star")
+    fabric.add_panel("ocs0", ports=4, profile="infocus128")
+    for host in range(3):
+        fabric.add_host()
+        fabric.add_link(f"h{host}", "ocs0", rate="100 Gb/s", delay="1 us")
+    fabric.panel("ocs0").circuits([("h0", "h1")])
+    job = flows([(0, 2)], "1 MiB", "mrc")
+    tables = []
+    for directory in "ab":
+        result = go(fabric, job, tmp_path / directory,
+                    controllers=patcher({20: [("h0", "h2")], 200: [("h0", "h2")]}))
+        # Light is back in whole nanoseconds of the engine's clock, which began before the run.
+        tables.append([(round(row["time"], 8), *list(row.values())[1:]) for row in result.events])
+    assert tables[0] == tables[1]
+    assert {row[0] for row in tables[0]} == {20e-6, 30e-6}
+    begun = {row[1:] for row in tables[0] if row[0] == 20e-6}
+    assert begun == {
+        ("ocs0 1A", "status", "tuning"), ("ocs0 1B", "status", "tuning"),
+        ("ocs0 2A", "status", "blocked"), ("ocs0 2B", "status", "blocked"),
+        ("ocs0 3A", "status", "tuning"), ("ocs0 3B", "status", "tuning"),
+        ("h0--ocs0", "carrier", "down"), ("h1--ocs0", "carrier", "down")}
+    ended = {row[1:] for row in tables[0] if row[0] == 30e-6}
+    assert ended == {
+        *((f"ocs0 {port}", "status", "tuned") for port in ("1A", "1B", "3A", "3B")),
+        ("h0--ocs0", "carrier", "up"), ("h2--ocs0", "carrier", "up")}
+    assert result.data.events.left_out == 0
+
+
+def test_a_run_without_panels_has_no_events(tmp_path):
+    fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="100 Gb/s",
+                              delay="1 us")
+    result = go(fabric, flows([(0, 1)], "1 MiB", "mrc"), tmp_path)
+    with pytest.raises(UsageError, match="the fabric has no panel"):
+        _ = result.events
+
+
+def test_simplex_cross_connects_are_taken_over_as_circuits():
+    plan = make_plan(star([("h0", "h1")]), seed=1)
+    engine = Engine(plan)
+    panel = engine.node(plan.panels[0].number)
+    engine.network.change_panel(panel, remove=[(0, 1)], add=[(0, 2), (2, 0), (3, 3)])
+    assert engine.network.cross_connects(panel) == [(0, 2), (2, 0), (3, 3)]
+    engine._circuits.adopt("ocs0", engine.network.cross_connects(panel))
+    assert engine.circuits("ocs0") == [("h0", "h2")] and engine.ports_to(0, 2) == [0]
+    assert engine.ports_to(0, 1) == [] and engine.ports_to(3, 3) == []
+    with pytest.raises(ValueError, match='mode "force" is none of update, safe, overwrite'):
+        engine.network.change_panel(panel, remove=[], add=[], mode="force")
+    with pytest.raises(UsageError, match='no panel "ocs1"'):
+        engine.operate("ocs1", lambda device, now: None)
+    if not hasattr(_core, "PanelDevice"):
+        pytest.skip("the device itself is not bound to Python yet")
+    assert engine.operate("ocs0", lambda device, now: now) == (0, [])

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
@@ -31,6 +31,8 @@ from loomnet.running.request import RunRequest
 from loomnet.running.traffic import CollectiveTraffic, Traffic
 from loomnet.running.traffic_play import TrafficPlay
 from loomnet.systems.registry import transport
+
+T = TypeVar("T")
 
 # Between two looks at ranks, timetable and keyboard: a fault at a step starts so much late at most.
 POLL_S = 0.01
@@ -133,6 +135,9 @@ class LiveClock:
     # --- what the run loop asks -------------------------------------------------------------------
     def apply(self, changes: Iterable[Change]) -> None:
         self.network.apply(changes)
+
+    def operate(self, panel: str, request: Callable[[Any, int], T]) -> T:
+        return self.network.operate(panel, request)
 
     def forget(self, asked: JobRequest) -> None:
         self.network.forget(asked)

@@ -8,7 +8,7 @@ import os
 import resource
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import loomnet._core as _core
 from loomnet.base.errors import PrivilegeError, UnavailableError, UsageError
@@ -32,6 +32,7 @@ from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import program_settings
 from loomnet.running.job_request import JobRequest
 
+T = TypeVar("T")
 # Frames to it get the address of the host's port that they come out at (core/live/live_loop.cpp).
 GATEWAY_MAC = "02:00:00:00:00:01"
 
@@ -167,6 +168,13 @@ class LiveNetwork:
                 self._route(moved)
             elif not isinstance(change, PhaseChange):  # a phase is of the report alone
                 assert_never(change)
+
+    def operate(self, panel: str, request: Callable[[Any, int], T]) -> T:
+        """Engine.operate, between two passes of the loop."""
+        with self.held():
+            result, moved = self.engine.operate(panel, request)
+        self._route(moved)
+        return result
 
     def _change_link(self, change: LinkChange) -> None:
         half, state = self.plan.half(change.half), change.state

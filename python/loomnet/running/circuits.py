@@ -3,7 +3,7 @@ hosts that a circuit joins talk by it, others by their planes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean
@@ -40,9 +40,8 @@ class Circuits:
 
     def now(self, panel: str) -> list[tuple[str, str]]:
         """Hosts that a panel's circuits join now, a pair for each. Raises UsageError."""
-        if panel not in self._panels:
-            raise UsageError(f'no panel "{panel}"{did_you_mean(panel, self._panels)}')
-        plan, found = self._panels[panel], self._tables[self._panels[panel].number]
+        found = self._tables[self.number(panel)]
+        plan = self._panels[panel]
         names = self._plan.topology.names
         return [(names[_host_at(self._plan, plan, plan.ports[port])],
                  names[_host_at(self._plan, plan, plan.ports[other])])
@@ -59,6 +58,23 @@ class Circuits:
         self._tables[panel.number] = table
         self._join()
         return panel.number, table
+
+    def number(self, panel: str) -> int:
+        """The node of a panel. Raises UsageError."""
+        if panel not in self._panels:
+            raise UsageError(f'no panel "{panel}"{did_you_mean(panel, self._panels)}')
+        return self._panels[panel].number
+
+    def adopt(self, panel: str, crosses: Iterable[tuple[int, int]]) -> None:
+        """The panel has these simplex cross-connects: two ports that are joined both ways are a
+        circuit of their hosts. Raises UsageError."""
+        plan, there = self._panels[panel], set(crosses)
+        table = [NO_CIRCUIT] * len(plan.circuits)
+        for a, b in there:
+            if a != b and (b, a) in there and max(a, b) < len(plan.ports):
+                table[a] = b
+        self._tables[plan.number] = table
+        self._join()
 
     def carry(self, link: int, up: bool) -> None:
         """Takes over the carrier of a link."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
@@ -38,6 +38,8 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.sums import Sums
 from loomnet.systems.registry import carriers_of, transport
 from loomnet.systems.transport import Notes, Transport
+
+T = TypeVar("T")
 
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
@@ -487,6 +489,26 @@ class Engine:
         self._reroute(moved)
         self.network.set_circuits(self._node[panel], table)
         return moved
+
+    def operate(self, panel: str, request: Callable[[Any, int], T]
+                ) -> tuple[T, list[tuple[int, int]]]:
+        """Now: time stands. Calls request(device, now_ps) with a panel's device, which it must not
+        keep; then packets, queue pairs and hosts see what it has changed. Returns its result and
+        the pairs of hosts whose paths have changed. Raises UsageError, and what it raises."""
+        if self._circuits is None:
+            raise UsageError(f"no panel {quoted(panel)}: the fabric has none")
+        circuits, node = self._circuits, self._node[self._circuits.number(panel)]
+        moved: list[tuple[int, int]] = []
+
+        def asked(device: Any, now_ps: int) -> T:
+            try:
+                return request(device, now_ps)
+            finally:  # before carriers go and come, as in patch()
+                circuits.adopt(panel, self.network.cross_connects(node))
+                moved.extend(circuits.moved())
+                self._reroute(moved)
+
+        return self.network.operate(node, asked), moved
 
     def panel_events(self) -> PanelEvents:
         """What has happened to the panels' ports so far."""

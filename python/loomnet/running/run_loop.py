@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
@@ -27,6 +27,8 @@ from loomnet.running.recording import Recording
 from loomnet.running.request import Progress, RunRequest
 from loomnet.running.run_view import RunView, name_of
 
+T = TypeVar("T")
+
 PROGRESS_S = 0.25
 
 
@@ -44,6 +46,10 @@ class Clock(PlayClock, Protocol):
         """Where nothing else is left to happen: lets time pass to then."""
         ...
     def apply(self, changes: Iterable[Change]) -> None: ...
+    def operate(self, panel: str, request: Callable[[Any, int], T]) -> T:
+        """Calls request(device, now_ps) with a panel's device while no time passes, and returns its
+        result; packets, queue pairs and hosts see what it has changed. Raises UsageError."""
+        ...
     def forget(self, asked: JobRequest) -> None:
         """The job is over while others go on: switches hold nothing more for it."""
         ...

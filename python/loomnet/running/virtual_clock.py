@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
@@ -29,6 +29,8 @@ from loomnet.running.traffic import FlowTraffic, Traffic
 from loomnet.running.traffic_play import TrafficPlay, VirtualTraffic
 from loomnet.running.virtual_torch import VirtualTorch
 from loomnet.systems.transport import Notes
+
+T = TypeVar("T")
 
 MOST_EVENTS = 500_000  # per call into the engine: about 0.1 s between looks at the keyboard
 LOOK_MS = 50  # wall time between two looks at processes while a rank computes
@@ -150,6 +152,9 @@ class VirtualClock:
     # --- what the run loop asks -------------------------------------------------------------------
     def apply(self, changes: Iterable[Change]) -> None:
         self.engine.apply(changes, self.network.now_ps)
+
+    def operate(self, panel: str, request: Callable[[Any, int], T]) -> T:
+        return self.engine.operate(panel, request)[0]
 
     def forget(self, asked: JobRequest) -> None:
         for switch, tables in self.engine.forget_sums(asked):

@@ -136,5 +136,25 @@ TEST(DarkPanel, ALinkThatGoesDownIsSeenAtTheFarEnd) {
   EXPECT_TRUE(bed.up(0) && bed.up(1)) << "the panel has not switched";
 }
 
+TEST(DarkPanel, ARunKeepsItsEventsUpToABound) {
+  Network network(1);
+  const NodeId panel = network.add_panel({-1, -1});
+  for (std::size_t i = 0; i < PanelEvents::kMost; ++i) {
+    network.operate(panel, [&](panel::PanelDevice& device, Picoseconds now) {
+      device.set_failed({0, false}, i % 2 == 0, now);
+    });
+    if (i < 2) {
+      ASSERT_EQ(network.panel(panel)->events().kept.size(), i + 1);
+    }
+  }
+  const PanelEvents& events = network.panel(panel)->events();
+  EXPECT_EQ(events.left_out, 0u);
+  network.operate(panel, [](panel::PanelDevice& device, Picoseconds now) { device.set_failed({1, false}, true, now); });
+  EXPECT_EQ(events.kept.size(), PanelEvents::kMost);
+  EXPECT_EQ(events.left_out, 1u);
+  EXPECT_EQ(static_cast<panel::Status>(events.kept[0].value), panel::Status::failed);
+  EXPECT_EQ(static_cast<panel::Status>(events.kept[1].value), panel::Status::blocked);
+}
+
 }  // namespace
 }  // namespace loomnet
