@@ -480,8 +480,9 @@ class Engine:
         return [] if self._circuits is None else self._circuits.pairs
 
     def patch(self, change: CircuitChange) -> list[tuple[int, int]]:
-        """Now: time stands. Returns the pairs of hosts whose paths have changed. Queue pairs have their paths before the carriers of their ports go and
-        come, so that transports look for nothing at a port that leads to another host."""
+        """Now: time stands. Returns the pairs of hosts whose paths have changed. Queue pairs have
+        their paths before the carriers of their ports go and come, so that transports look for
+        nothing at a port that leads to another host."""
         if self._circuits is None:
             raise UsageError(f'circuit change: no panel "{change.panel}": the fabric has none')
         panel, table = self._circuits.patch(change)
