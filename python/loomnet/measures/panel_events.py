@@ -14,7 +14,7 @@ _Row = tuple[int, int, bool | None, str]
 
 @dataclass
 class PanelEvents:
-    """`rows`: time in picoseconds, where, kind and value, in the order of time. Kind "status": of a
+    """`rows`: time in picoseconds, where, kind and value. Kind "status": of a
     simplex port, "ocs0 3A" where light comes in and "ocs0 3B" where it leaves, numbered from 1 as
     in a panel's control interfaces. Kind "carrier": of a host, by its link to the panel.
     `left_out`: events beyond those that a panel keeps."""
@@ -32,7 +32,11 @@ class PanelEvents:
                 self.rows.append((at, where, "status", value))
             elif port < len(links):  # a port without a link has no host
                 self.rows.append((at, links[port], "carrier", value))
+
+    def in_order(self) -> PanelEvents:
+        """Those of all panels, by time."""
         self.rows.sort(key=lambda row: row[0])
+        return self
 
     def since(self, origin_ps: int) -> PanelEvents:
         """In time since then."""

@@ -44,11 +44,18 @@ class EcmpTables:
         # leaf -> switch -> ports, each leaf's when first asked for. An undisturbed regular fabric
         # needs none of it: its shape knows.
         self._next: dict[int, dict[int, tuple[int, ...]]] = {}
+        self._leaf_of: dict[int, list[int | None]] = {}  # by plane
+        self._around: dict[int, list[tuple[int, int, int]]] = {}  # by switch
         whole = not (self.down_links or self.down_switches)
         self._shape = topology.shape if isinstance(topology, PartialTopology) and whole else None
 
     def _usable(self, link: int, far: int) -> bool:
         return link not in self.down_links and far not in self.down_switches
+
+    def _neighbours(self, node: int) -> list[tuple[int, int, int]]:
+        if node not in self._around:
+            self._around[node] = self.topology.neighbours(node)
+        return self._around[node]
 
     def _towards(self, leaf: int) -> dict[int, tuple[int, ...]]:
         if leaf in self.down_switches:
@@ -57,7 +64,7 @@ class EcmpTables:
         todo = deque([leaf])
         while todo:
             node = todo.popleft()
-            for _, link, far in self.topology.neighbours(node):
+            for _, link, far in self._neighbours(node):
                 if (
                     not self.topology.is_host(far)
                     and far not in distance
@@ -68,7 +75,7 @@ class EcmpTables:
         return {
             node: tuple(
                 port
-                for port, link, far in self.topology.neighbours(node)
+                for port, link, far in self._neighbours(node)
                 if self._usable(link, far) and distance.get(far, hops) == hops - 1
             )
             for node, hops in distance.items()
@@ -92,20 +99,33 @@ class EcmpTables:
         usable = self._usable(self.topology.ports[host][plane], leaf)
         return leaf if usable else None
 
+    def _leaves(self, plane: int) -> list[int | None]:
+        """attached() of all hosts."""
+        if plane not in self._leaf_of:
+            self._leaf_of[plane] = [self.attached(host, plane)
+                                    for host in self.topology.host_numbers]
+        return self._leaf_of[plane]
+
     def switch(self, switch: int) -> SwitchRoutes:
         """Tables of one switch (node number); empty while it is down."""
         plane = self.topology.plane_of_switch(switch)
         groups: dict[tuple[int, ...], int] = {}
         group_of: dict[int, int] = {}
-        for host in self.topology.host_numbers:
-            leaf = None if switch in self.down_switches else self.attached(host, plane)
-            if leaf is None:
-                ports: tuple[int, ...] = ()
+        by_leaf: dict[int | None, int] = {None: -1}
+        for host, leaf in zip(self.topology.host_numbers, self._leaves(plane), strict=True):
+            if switch in self.down_switches:
+                group = -1
             elif leaf == switch:
                 ports = (self.topology.leaf_of(host, plane).port,)
+                group = groups.setdefault(ports, len(groups))
+            elif (known := by_leaf.get(leaf)) is not None:
+                group = known
             else:
+                assert leaf is not None
                 ports = self.ports_towards(switch, leaf)
-            group_of[host] = groups.setdefault(ports, len(groups)) if ports else -1
+                group = groups.setdefault(ports, len(groups)) if ports else -1
+                by_leaf[leaf] = group
+            group_of[host] = group
         whole = len(group_of) == self.topology.host_count
         return SwitchRoutes(tuple(groups), tuple(group_of.values()) if whole else group_of)
 

@@ -517,7 +517,7 @@ class Engine:
         for panel in self.plan.panels:
             rows, left_out = self.network.panel_events(self._node[panel.number])
             found.add(panel, [self.plan.links[link].name for link in panel.ports], rows, left_out)
-        return found
+        return found.in_order()
 
     # --- figures ----------------------------------------------------------------------------------
     def series(self, host: int, job: int, origin_ps: int) -> HostSeries:
