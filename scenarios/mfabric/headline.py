@@ -25,7 +25,7 @@ STATED = {"fattree": {"100G": (1.2, 1.5), "200G": (1.4, 1.8), "400G": (1.9, 2.3)
 AT_400G = {"Mixtral-8x7B": 2.3, "Mixtral-8x22B": 2.2}
 TOPOOPT = {"Mixtral-8x22B": 1.5, "Mixtral-8x7B": 1.42, "LLaMA-MoE": 2.11, "Qwen-MoE": 1.5}
 BLOCKED = "circuits are waited for in every layer: without that the ratio is {:.3f}"
-APART = {"rail": "every GPU's NIC takes what its own experts receive, and the hottest sets the pace",
+APART = {"rail": "every GPU's NIC takes what its own experts receive, the hottest sets the pace",
          "topoopt": "the paper outlines its comparator; links are found as docs/mfabric.md says"}
 
 

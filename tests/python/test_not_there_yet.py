@@ -45,7 +45,8 @@ def test_the_command_line_says_it_in_one_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "later.py").write_text(
         "import loomnet as ln\n@ln.scenario\ndef later(lab: ln.Lab):\n"
-        "    lab.run(ln.star(hosts=2, rate='1 Gb/s', delay='1 us'), ln.AllReduce('10 kB', queue_pairs=4))\n")
+        "    lab.run(ln.star(hosts=2, rate='1 Gb/s', delay='1 us'),\n"
+        "            ln.AllReduce('10 kB', queue_pairs=4))\n")
     assert main(["run", "later.py"]) == 2
     assert capsys.readouterr().err == (
         "loomnet: AllReduce: queue_pairs=4 is not there yet; leave it out\n")

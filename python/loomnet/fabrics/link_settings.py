@@ -242,9 +242,10 @@ def tier_settings(
 
 
 def needed_headroom(ahead: HalfLink, back: HalfLink, largest_frame: int) -> int:
-    """Bytes that may arrive by `ahead` after its far end has decided to pause: the pause frame
-    waits for a frame on `back`, crosses it, and finds the sender at the start of a frame, both of
-    the largest size; the frame that made it decide lies above xoff by its size at most. Rounded up a little: the engine, which checks again, counts in picoseconds."""
+    """Bytes above xoff when a port that `ahead` ends at has decided to pause, and what it lets in
+    after that: the frame that made it decide, whole at most; the pause frame waits for a frame on
+    `back`, crosses it, and finds the sender at the start of another. Rounded up a little: the
+    engine, which checks again, counts in picoseconds."""
 
     def clocked(frame: int, half: HalfLink) -> float:
         return (frame + FRAMING_BYTES) * 8e12 / half.rate.count

@@ -21,8 +21,9 @@ class Pfc(Spec):
     lets it go on, `headroom` is reserved above `xoff` for what still arrives.
 
     Defaults ("MRC + SRv6 multi-plane fabrics" 5): `xoff` one bandwidth-delay product of the port,
-    `xon` two full frames less; `headroom` what its link can still deliver: rate x round trip and
-    two largest frames, and the frame that crossed `xoff`. A smaller one is refused when the fabric is planned (FabricError).
+    `xon` two full frames less; `headroom` the frame that crossed `xoff` and what its link can still
+    deliver: rate x round trip and two largest frames. A smaller one is refused when the fabric is
+    planned (FabricError).
     """
 
     positional: ClassVar[tuple[str, ...]] = ("xoff", "xon")
