@@ -30,9 +30,11 @@ panel::Mode mode_named(const std::string& name) {
 }
 
 NodeId add_panel(Network& network, const std::vector<std::int32_t>& circuits, const std::string& profile,
-                 const std::string& carrier) {
+                 const std::string& carrier, std::optional<std::int64_t> dark) {
   constexpr std::uint64_t kPurpose = 0xfa7e1;
-  return network.add_panel(circuits, {.profile = panel::profile(profile),
+  panel::Profile switching = panel::profile(profile);
+  if (dark) switching.dark = {.low_ms = static_cast<double>(*dark) / 1e9};
+  return network.add_panel(circuits, {.profile = switching,
                                       .carrier = carrier_named(carrier),
                                       .seed = hash_key(network.seed(), network.nodes(), kPurpose)});
 }
@@ -95,8 +97,9 @@ std::vector<std::uint64_t> pair_demand(std::size_t experts, std::vector<std::uin
 void bind_panels(py::module_& m, py::class_<Network>& network) {
   network
       .def("add_panel", &add_panel, py::arg("circuits"), py::arg("profile") = "ideal", py::arg("carrier") = "both",
+           py::arg("dark_ps") = py::none(),
            "An optical circuit switch. circuits: of each port the port that it is joined to long before the "
-           "run, -1 for none; its egress links have rate 0.")
+           "run, -1 for none; its egress links have rate 0. dark_ps: in place of the profile's.")
       .def("panel_events", &panel_events, py::arg("panel"),
            "What has happened to a panel's ports so far, and how many more there were than are kept: (time in "
            "ps, port, whether it is the side that light leaves by, None of a carrier, status or \"up\" or "

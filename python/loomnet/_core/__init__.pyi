@@ -337,10 +337,14 @@ class Network:
     def __init__(self, *, seed: int, meter_bin_ps: int, meter_bins: int = 1048576) -> None: ...
     def add_host(self, ports: int, identity: int | None = None) -> EngineNode: ...
     def add_panel(
-        self, circuits: collections.abc.Sequence[int], profile: str = "ideal", carrier: str = "both"
+        self,
+        circuits: collections.abc.Sequence[int],
+        profile: str = "ideal",
+        carrier: str = "both",
+        dark_ps: int | None = None,
     ) -> EngineNode:
         """
-        An optical circuit switch. circuits: of each port the port that it is joined to long before the run, -1 for none; its egress links have rate 0.
+        An optical circuit switch. circuits: of each port the port that it is joined to long before the run, -1 for none; its egress links have rate 0. dark_ps: in place of the profile's.
         """
 
     def add_switch(

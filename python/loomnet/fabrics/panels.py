@@ -8,6 +8,7 @@ from typing import Any
 
 from loomnet.base.errors import FabricError
 from loomnet.base.names import did_you_mean, quoted
+from loomnet.base.units import Time
 from loomnet.fabrics.links import HalfLink, Link
 
 # An end of a circuit: a host, which takes its next port at the panel that is free; a host and the
@@ -44,12 +45,22 @@ def check_switching(name: str, profile: Any, carrier: Any) -> None:
     """Raises FabricError unless both are known names."""
     import loomnet._core as _core  # only a fabric with panels loads the engine
 
+    if isinstance(profile, str) and profile[:1].isdigit():
+        Time.given(f"panel {name}: profile", profile)
+        profile = "ideal"
     for setting, value, known in (("profile", profile, _core.panel_profiles()),
                                   ("carrier", carrier, CARRIERS)):
         if value not in known:
             hint = did_you_mean(value, known) if isinstance(value, str) else ""
             raise FabricError(f"panel {name}: {setting}: {quoted(value)} is none of "
                               f"{', '.join(known)}{hint}")
+
+
+def switching(profile: str) -> dict[str, Any]:
+    """A profile as the engine takes it: by name, or with the dark time that it is."""
+    if profile[:1].isdigit():
+        return {"profile": "ideal", "dark_ps": Time(profile).count}
+    return {"profile": profile}
 
 
 def circuit_list(where: str, pairs: Any) -> tuple[Circuit, ...]:

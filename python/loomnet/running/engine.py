@@ -13,6 +13,7 @@ import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.fabrics.nodes import FORWARD
+from loomnet.fabrics.panels import switching
 from loomnet.fabrics.topology import PartialTopology
 from loomnet.faults.timetable import (
     Change,
@@ -96,7 +97,7 @@ class Engine:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
         for panel in plan.panels:
             self._node[panel.number] = self.network.add_panel(
-                list(panel.circuits), panel.profile, panel.carrier)
+                list(panel.circuits), carrier=panel.carrier, **switching(panel.profile))
         cutting = [each.name for each in self.transports if each.cuts_messages]
         # A job that patches its panels has queue pairs of its own for each circuit.
         patched = any(job.patches for job in jobs)

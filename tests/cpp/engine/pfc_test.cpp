@@ -303,7 +303,7 @@ TEST_F(PfcTest, WhatIsBuiltWrongIsRefusedByName) {
   EXPECT_THAT(refusal([&] { network.connect({without, 1}, {with, 4}, longer, kLink); }),
               ::testing::HasSubstr("may arrive until a pause holds"));
   longer.pfc.headroom = pfc_headroom(longer, longer);
-  EXPECT_EQ(longer.pfc.headroom, pfc_headroom(kLink, kLink) + 2 * (9'014 - kMaxFrameBytes));
+  EXPECT_EQ(longer.pfc.headroom, pfc_headroom(kLink, kLink) + 3 * (9'014 - kMaxFrameBytes));
   EXPECT_EQ(refusal([&] { network.connect({without, 2}, {with, 5}, longer, longer); }),
             "network: PFC at port 2 of node 2: the node is no switch with PFC");
   LinkConfig other = guarded();

@@ -25,6 +25,7 @@ def mixnet(
     servers: int = 8,
     gpus: int = 8,
     alpha: int = 6,
+    wires: int | None = None,
     region: int | None = None,
     rate: Rate | str = "400 Gb/s",
     delay: Time | str = "1 us",
@@ -43,6 +44,7 @@ def mixnet(
 
     Args:
         servers: hosts h0, h1, …, with `gpus` ranks each.
+        wires: electrical NICs of a server; None: all of `gpus` NICs but the optical ones.
         region: servers of a region, which have a panel together, ocs0, ocs1, …; None: all.
         rate, delay: of a NIC and of every link.
         network: "mixnet"; or of the fabrics it is compared with "fattree", all NICs in it,
@@ -65,6 +67,9 @@ def mixnet(
         eps, carrier = "lumped", carrier or "none"
     each = Rate.given("mixnet.rate", rate)
     _check(servers, gpus, alpha, region, network, eps)
+    if wires is not None and (type(wires) is not int or not 1 <= wires <= MAX_PLANES):
+        raise FabricError(f"mixnet.wires: {quoted(wires)} must be a whole number from 1 to "
+                          f"{MAX_PLANES}")
     if (links is None) == (network == "topoopt"):
         raise FabricError('mixnet.links: go with network="topoopt", which has the links that '
                           "topoopt_links() finds")
@@ -73,7 +78,8 @@ def mixnet(
     if links is not None:
         return _forwarders(fabric, servers, gpus, each, delay, nvlink, links)
     light = alpha if network == "mixnet" else 0
-    wires = gpus - alpha if network in ("mixnet", "eps_only") else gpus
+    if wires is None:
+        wires = gpus - alpha if network in ("mixnet", "eps_only") else gpus
     if wires == 0:
         raise FabricError(f"mixnet.alpha: {alpha} of {gpus} NICs leave no electrical one, which "
                           "stages and replicas need")
