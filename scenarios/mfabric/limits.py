@@ -9,6 +9,8 @@ import loomnet as ln
 from loomnet.systems import mixnet
 
 LATENCIES = ("1 us", "100 us", "1 ms", "10 ms", "25 ms", "100 ms", "1 s", "10 s")
+# Tiled for 64 experts the published matrix is the same for all pairs of servers.
+TIES = "among equal pairs the lowest numbers come first, and the last server gets no circuit at all"
 BLOCKED = "a dispatch waits for its circuits in every layer and micro-batch"
 
 
@@ -51,7 +53,8 @@ def failed_nic(lab, servers):
     broken, r = seconds(lab, "X1", model="deepseek_r1", iterations=3, servers=servers,
                         faults=[ln.down("h0--ocs0", at=f"{half:.3f} s")])
     lab.check("X1-no-error", r["errors"], eq=0)
-    lab.check("X1", broken[-1] / took[-1] - 1, ge=0, le=0.06, published=0.033)
+    lab.check("X1", broken[-1] / took[-1] - 1, ge=0, le=0.06, published=0.033,
+              reason=TIES)
 
 
 def other_trees(lab, servers):
