@@ -61,6 +61,7 @@ rank::GoneReason reason_named(const std::string& name);
 Marks mark_list(const std::vector<RankMark>& marks);
 std::vector<std::uint64_t> queued_bytes(Network& network, const std::vector<std::uint32_t>& halves);
 Counts counters_dict(const RunCounters& counters);
+Counts counts_of(const panel_counters& all);
 Collective collective_named(const std::string& name);
 LinkChange link_change(LinkId link, bool forward, bool backward, std::optional<bool> up,
                        std::optional<std::uint64_t> rate_bps, std::optional<double> queue_share,

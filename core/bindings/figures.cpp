@@ -71,21 +71,29 @@ Counts switch_counters(Network& network, NodeId node) {
   return out;
 }
 
-Counts panel_counters(Network& network, NodeId node) {
-  const PanelNode* panel = network.panel(node);
-  if (!panel) throw std::invalid_argument("panel_counters: node " + std::to_string(node) + " is no panel");
-  Counts out;
+}  // namespace
+
+Counts counts_of(const panel_counters& all) {
   constexpr const char* kNames[PANEL_VERDICTS] = {"forwarded", "drop_unmapped", "drop_blocked", "drop_dark",
                                                   "drop_light"};
-  std::uint64_t packets[PANEL_VERDICTS] = {}, bytes = 0;
-  for (std::uint16_t port = 0; port < network.ports(node); ++port) {
-    const auto& one = panel->counters(port);
-    for (int i = 0; i < PANEL_VERDICTS; ++i) packets[i] += one.packets[i];
-    bytes += one.bytes;
-  }
-  for (int i = 0; i < PANEL_VERDICTS; ++i) out[kNames[i]] = packets[i];
-  out["forwarded_bytes"] = bytes;
+  Counts out;
+  for (int i = 0; i < PANEL_VERDICTS; ++i) out[kNames[i]] = all.packets[i];
+  out["forwarded_bytes"] = all.bytes;
   return out;
+}
+
+namespace {
+
+Counts panel_counters_of(Network& network, NodeId node) {
+  const PanelNode* panel = network.panel(node);
+  if (!panel) throw std::invalid_argument("panel_counters: node " + std::to_string(node) + " is no panel");
+  panel_counters sum{};
+  for (std::uint16_t port = 0; port < network.ports(node); ++port) {
+    const panel_counters& one = panel->counters(port);
+    for (int i = 0; i < PANEL_VERDICTS; ++i) sum.packets[i] += one.packets[i];
+    sum.bytes += one.bytes;
+  }
+  return counts_of(sum);
 }
 
 Counts nic_counters(Network& network, NodeId host) {
@@ -192,7 +200,7 @@ void bind_figures(py::class_<Network>& network) {
       .def("link_counters", &link_counters,
            "Counter -> array of 2 * links: rows 2 * link and, for the way back, 2 * link + 1.")
       .def("switch_counters", &switch_counters, py::arg("node"))
-      .def("panel_counters", &panel_counters, py::arg("node"))
+      .def("panel_counters", &panel_counters_of, py::arg("node"))
       .def("nic_counters", &nic_counters, py::arg("host"))
       .def("queued", &queued_bytes, py::arg("halves"),
            "Bytes that wait in these sending ports (2 * link, + 1 for the way back) now.")

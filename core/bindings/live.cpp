@@ -36,6 +36,7 @@ LiveRun::Port port_of(const PortTuple& row) {
   LiveRun::Port p{node, port,
                   kind == "host"  ? PortKind::host
                   : kind == "xdp" ? PortKind::xdp_switch
+                  : kind == "panel" ? PortKind::xdp_panel
                                   : PortKind::other_switch,
                   netns, interface, {}};
   for (std::size_t i = 0; i < p.mac.size() && mac.size() == 17; ++i) {
@@ -90,7 +91,7 @@ void bind_live(py::module_& m) {
                       "A network on the live clock, with its kernel ports and XDP switches.")
       .def(py::init([](Network& n, const std::vector<PortTuple>& ports,
                        const std::vector<SwitchTuple>& switches, double dilation,
-                       std::int64_t bound) {
+                       std::int64_t bound, const std::vector<std::tuple<NodeId, int, std::string>>& panels) {
              std::vector<LiveRun::Port> live_ports;
              for (const PortTuple& row : ports) live_ports.push_back(port_of(row));
              std::vector<LiveRun::Switch> live_switches;
@@ -99,13 +100,16 @@ void bind_live(py::module_& m) {
                throw std::invalid_argument(
                    "live: a congestion control written in Python runs on the virtual clock only");
              }
+             std::vector<LiveRun::Panel> live_panels;
+             for (const auto& [node, netns, name] : panels) live_panels.push_back({node, netns, name});
              Release release;
-             return new LiveRun(n, live_ports, live_switches, dilation, ps(bound));
+             return new LiveRun(n, live_ports, live_switches, dilation, ps(bound), live_panels);
            }),
            py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("ports"),
            py::arg("switches"), py::arg("dilation") = 1.0,
            py::arg("lateness_bound_ps") = 1'000'000'000,
-           "ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); "
+           py::arg("panels") = std::vector<std::tuple<NodeId, int, std::string>>{},
+           "ports: (node, port, 'host' | 'xdp' | 'panel', netns fd, interface, MAC or ''); "
            "switches: (node, netns fd, name, seed, tables, program, options).")
       .def("add_rank", &LiveRun::add_rank, py::arg("bridge"), py::arg("job") = 0,
            py::keep_alive<1, 2>())
@@ -294,6 +298,14 @@ void bind_live(py::module_& m) {
             return out;
           },
           py::arg("node"))
+      .def(
+          "panel_counters",
+          [](LiveRun& r, NodeId node) {
+            const XdpPanel* panel = r.fabric().panel_of(node);
+            if (!panel) throw py::value_error("panel_counters: the node is no panel in the kernel");
+            return counts_of(panel->totals());
+          },
+          py::arg("node"), "Network.panel_counters, of a panel in the kernel.")
       .def("fidelity", &fidelity,
            "verdict, reason, lateness, counters and the loop's own counts (core/live/fidelity.hpp).");
   py::class_<HostRoutes>(m, "HostRoutes", "Routes of live hosts' kernels to those that circuits join them to.")

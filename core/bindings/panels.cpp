@@ -30,13 +30,14 @@ panel::Mode mode_named(const std::string& name) {
 }
 
 NodeId add_panel(Network& network, const std::vector<std::int32_t>& circuits, const std::string& profile,
-                 const std::string& carrier, std::optional<std::int64_t> dark) {
+                 const std::string& carrier, bool kernel, std::optional<std::int64_t> dark) {
   constexpr std::uint64_t kPurpose = 0xfa7e1;
   panel::Profile switching = panel::profile(profile);
   if (dark) switching.dark = {.low_ms = static_cast<double>(*dark) / 1e9};
   return network.add_panel(circuits, {.profile = switching,
                                       .carrier = carrier_named(carrier),
-                                      .seed = hash_key(network.seed(), network.nodes(), kPurpose)});
+                                      .seed = hash_key(network.seed(), network.nodes(), kPurpose)},
+                           kernel);
 }
 
 using EventRow = std::tuple<std::int64_t, panel::Port, std::optional<bool>, const char*>;
@@ -97,6 +98,7 @@ std::vector<std::uint64_t> pair_demand(std::size_t experts, std::vector<std::uin
 void bind_panels(py::module_& m, py::class_<Network>& network) {
   network
       .def("add_panel", &add_panel, py::arg("circuits"), py::arg("profile") = "ideal", py::arg("carrier") = "both",
+           py::arg("kernel") = false,
            py::arg("dark_ps") = py::none(),
            "An optical circuit switch. circuits: of each port the port that it is joined to long before the "
            "run, -1 for none; its egress links have rate 0. dark_ps: in place of the profile's.")

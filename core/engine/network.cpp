@@ -56,15 +56,16 @@ NodeId Network::add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> pro
   return id;
 }
 
-NodeId Network::add_panel(const std::vector<std::int32_t>& circuits, const panel::DeviceOptions& options) {
+NodeId Network::add_panel(const std::vector<std::int32_t>& circuits, const panel::DeviceOptions& options, bool kernel) {
   const std::vector<panel::CrossConnect> patched = duplex(circuits);
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node;
+  node.kernel = kernel;
   node.egress.resize(circuits.size());
   node.halves.resize(circuits.size());
   nodes_.push_back(std::move(node));
   Node& made = nodes_.back();
-  auto panel = std::make_unique<PanelNode>(shared_, id, made.egress, options);
+  auto panel = std::make_unique<PanelNode>(shared_, id, made.egress, options, kernel);
   made.panel = panel.get();
   made.receiver = std::move(panel);
   constexpr Picoseconds kLongAgo = -seconds(1000);  // no dark time and no transceiver takes as long
@@ -73,6 +74,12 @@ NodeId Network::add_panel(const std::vector<std::int32_t>& circuits, const panel
   made.panel->device().take_events();
   made.panel->publish({});
   return id;
+}
+
+void Network::publish_panels() {
+  for (Node& node : nodes_) {
+    if (node.panel) node.panel->publish(events_.now());
+  }
 }
 
 LinkReceiver& Network::receiver(NodeId node) {

@@ -57,7 +57,10 @@ class Network {
   // set_circuits() takes it. A host's port that is linked to a panel has carrier as the device's rule
   // says, and while the links that its light takes are up.
   NodeId add_panel(const std::vector<std::int32_t>& circuits,
-                   const panel::DeviceOptions& options = {.profile = panel::profile("ideal")});
+                   const panel::DeviceOptions& options = {.profile = panel::profile("ideal")},
+                   bool kernel = false);
+  // Panels in the kernel get their tables again: from now on its clock is known.
+  void publish_panels();
   LinkId connect(Endpoint a, Endpoint b, const LinkConfig& forward, const LinkConfig& backward,
                  std::uint64_t stream = 0);  // of a->b; the other direction's is one more
   void set_gate(KernelGate* gate);

@@ -49,7 +49,7 @@ std::uint64_t LiveFabric::PortLosses::total() const {
 }
 
 LiveFabric::LiveFabric(std::vector<LivePort> ports, const std::vector<LiveSwitch>& switches,
-                       const LiveFabricConfig& config)
+                       const LiveFabricConfig& config, const std::vector<LivePanel>& panels)
     : ports_(std::move(ports)), netns_(Netns::create("loomnet engine")) {
   if (config.sockets_per_umem == 0) {
     throw std::invalid_argument("LiveFabricConfig.sockets_per_umem must be at least 1");
@@ -63,6 +63,7 @@ LiveFabric::LiveFabric(std::vector<LivePort> ports, const std::vector<LiveSwitch
     create_links(config);
     open_sockets(config);
     attach_switches(switches);
+    attach_panels(panels);
   } catch (...) {
     close();
     throw;
@@ -89,7 +90,7 @@ void LiveFabric::create_links(const LiveFabricConfig& config) {
   rt.commit();
   std::map<const Netns*, std::vector<std::string>> hosts;
   for (const LivePort& p : ports_) {
-    if (p.kind != PortKind::xdp_switch) hosts[p.netns].push_back(p.interface);
+    if (p.kind != PortKind::xdp_switch && p.kind != PortKind::xdp_panel) hosts[p.netns].push_back(p.interface);
   }
   for (const auto& [netns, names] : hosts) disable_offloads(*netns, names);
 }
@@ -117,21 +118,34 @@ void LiveFabric::open_sockets(const LiveFabricConfig& config) {
   });
 }
 
+// Of an XDP node in the order of its ports, which are numbered from 0 without gaps.
+std::vector<std::string> LiveFabric::interfaces_of(NodeId node, const std::string& name) const {
+  std::vector<std::string> names;
+  for (const LivePort& p : ports_) {
+    if (p.node != node || (p.kind != PortKind::xdp_switch && p.kind != PortKind::xdp_panel)) continue;
+    if (names.size() <= p.port) names.resize(std::size_t{p.port} + 1);
+    names[p.port] = p.interface;
+  }
+  const auto gap = std::find(names.begin(), names.end(), std::string());
+  if (names.empty() || gap != names.end()) {
+    throw std::invalid_argument("switch " + name + " has no port " + std::to_string(gap - names.begin()) +
+                                " among the LivePorts");
+  }
+  return names;
+}
+
+void LiveFabric::attach_panels(const std::vector<LivePanel>& panels) {
+  for (const LivePanel& p : panels) {
+    panels_.emplace_back(p.node, std::make_unique<XdpPanel>(p.ports));
+    panels_.back().second->attach(*p.netns, interfaces_of(p.node, p.netns->label()));
+  }
+}
+
 void LiveFabric::attach_switches(const std::vector<LiveSwitch>& switches) {
   for (const LiveSwitch& s : switches) switches_.push_back({s.node, nullptr});
   in_parallel(switches.size(), [&](std::size_t i) {
     const LiveSwitch& s = switches[i];
-    std::vector<std::string> names;
-    for (const LivePort& p : ports_) {
-      if (p.node != s.node || p.kind != PortKind::xdp_switch) continue;
-      if (names.size() <= p.port) names.resize(std::size_t{p.port} + 1);
-      names[p.port] = p.interface;
-    }
-    const auto gap = std::find(names.begin(), names.end(), std::string());
-    if (names.empty() || gap != names.end()) {
-      throw std::invalid_argument("switch " + s.netns->label() + " has no port " +
-                                  std::to_string(gap - names.begin()) + " among the LivePorts");
-    }
+    const std::vector<std::string> names = interfaces_of(s.node, s.netns->label());
     switches_[i].program = std::make_unique<XdpSwitch>(*s.netns, names, program_kind(s.program),
                                                        s.seed, s.options, reports_);
     if (s.tables) switches_[i].program->program().set_tables(*s.tables);
@@ -155,6 +169,7 @@ void LiveFabric::close() {
   }
   in_parallel(switches_.size(), [&](std::size_t i) { switches_[i].program.reset(); });
   switches_.clear();
+  panels_.clear();
   endpoint_.reset();
   sockets_.clear();
   in_parallel(groups_.size(), [&](std::size_t g) { groups_[g].sockets.clear(); });
@@ -166,6 +181,13 @@ void LiveFabric::close() {
 XdpSwitch* LiveFabric::switch_of(NodeId node) {
   for (Switch& s : switches_) {
     if (s.node == node) return s.program.get();
+  }
+  return nullptr;
+}
+
+XdpPanel* LiveFabric::panel_of(NodeId node) {
+  for (auto& [number, panel] : panels_) {
+    if (number == node) return panel.get();
   }
   return nullptr;
 }

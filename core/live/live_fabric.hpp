@@ -12,6 +12,7 @@
 #include "live/engine_endpoint.hpp"
 #include "live/netlink.hpp"
 #include "live/umem.hpp"
+#include "live/xdp_panel.hpp"
 #include "live/xdp_switch.hpp"
 #include "live/xsk.hpp"
 
@@ -19,6 +20,7 @@ namespace loomnet {
 
 enum class PortKind : std::uint8_t {
   xdp_switch,    // the uid comes back as source MAC: every packet is accounted for
+  xdp_panel,     // the same, but that the packet comes back as it was: source MAC too
   other_switch,  // Open vSwitch, Linux: what comes back is a new packet, lateness is per hop
   host,          // a host's kernel
 };
@@ -42,6 +44,12 @@ struct LiveSwitch {
   std::shared_ptr<const TableBatch> tables;  // null: none yet, everything is dropped and counted
 };
 
+struct LivePanel {
+  NodeId node = 0;
+  const Netns* netns = nullptr;
+  std::size_t ports = 0;  // interfaces are those of the LivePorts, from port 0 on
+};
+
 struct LiveFabricConfig {
   std::uint32_t mtu = 3400;  // of all veths; native XDP allows 3,506
   std::size_t sockets_per_umem = 64;
@@ -54,7 +62,7 @@ class LiveFabric {
   // Ports of an XDP switch are those of its node, numbered from 0 without gaps. The namespaces must
   // outlive the fabric. Throws LiveError or std::invalid_argument; nothing is left behind then.
   LiveFabric(std::vector<LivePort> ports, const std::vector<LiveSwitch>& switches,
-             const LiveFabricConfig& config = {});
+             const LiveFabricConfig& config = {}, const std::vector<LivePanel>& panels = {});
   ~LiveFabric();
   LiveFabric(const LiveFabric&) = delete;
   LiveFabric& operator=(const LiveFabric&) = delete;
@@ -67,6 +75,8 @@ class LiveFabric {
   FrameArena& frames() { return arena_; }
   XdpSwitch& xdp_switch(std::size_t i) { return *switches_[i].program; }
   XdpSwitch* switch_of(NodeId node);  // null: not an XDP switch
+
+  XdpPanel* panel_of(NodeId node);        // null: not a panel in the kernel
 
   // Publishes a batch on an XDP switch, or lets it reboot; any thread but the loop's. Throws
   // std::invalid_argument for a node that is no XDP switch.
@@ -103,6 +113,8 @@ class LiveFabric {
   std::string engine_name(std::size_t port) const { return "ln-e" + std::to_string(port); }
   void create_links(const LiveFabricConfig& config);
   void open_sockets(const LiveFabricConfig& config);
+  void attach_panels(const std::vector<LivePanel>& panels);
+  std::vector<std::string> interfaces_of(NodeId node, const std::string& name) const;
   void attach_switches(const std::vector<LiveSwitch>& switches);
   XdpProgram& program_of(NodeId node);
 
@@ -114,6 +126,7 @@ class LiveFabric {
   std::vector<Group> groups_;
   std::vector<XskSocket*> sockets_;  // index = port
   std::vector<Switch> switches_;
+  std::vector<std::pair<NodeId, std::unique_ptr<XdpPanel>>> panels_;
   std::mutex carriers_guard_;
   std::unique_ptr<Rtnetlink> carriers_;  // kept: a change of circuits may change many
   bool links_made_ = false;

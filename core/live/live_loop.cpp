@@ -45,16 +45,17 @@ LiveLoop::LiveLoop(Network& network, LiveFabric& fabric, const LiveLoopConfig& c
     auto& row = by_node_[p.node];
     if (row.size() <= p.port) row.resize(std::size_t{p.port} + 1, kNoPort);
     row[p.port] = static_cast<std::uint32_t>(i);
-    if (p.kind == PortKind::xdp_switch && of_node[p.node] == kNoPort) {
+    const bool kept = p.kind == PortKind::xdp_switch || p.kind == PortKind::xdp_panel;
+    if (kept && of_node[p.node] == kNoPort) {
       of_node[p.node] = static_cast<std::uint32_t>(reckonings_.size());
       reckonings_.push_back({.node = p.node});
       const XdpSwitch* s = fabric.switch_of(p.node);
-      switch_drops_before_.push_back(s ? s->program().drops() : 0);
+      switch_drops_before_.push_back(drops_of(p.node));
       unreported_before_.push_back(s ? unreported(s->program()) : 0);
     }
     XdpSwitch* s = p.kind == PortKind::xdp_switch ? fabric.switch_of(p.node) : nullptr;
     ports_.push_back({&fabric.socket(i), p.kind, p.node, p.port, p.mac,
-                      p.kind == PortKind::xdp_switch ? of_node[p.node] : 0, false,
+                      kept ? of_node[p.node] : 0, false,
                       s ? &s->program() : nullptr});
   }
   for (const auto& l : fabric.losses()) losses_before_.push_back(l.total());
@@ -81,6 +82,7 @@ void LiveLoop::start() {
       set_carrier(p.node, p.port, false);
     }
   }
+  network_.publish_panels();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -89,6 +91,7 @@ void LiveLoop::stop() {
   commands_.post([this] { stopping_ = true; });
   thread_.join();
   if (carriers_) carriers_->stop();
+  if (tables_) tables_->stop();
 }
 
 LatenessSummary LiveLoop::take_window() {
@@ -192,6 +195,8 @@ bool LiveLoop::receive_all(Picoseconds instant) {
       }
       if (port.kind == PortKind::xdp_switch) {
         from_xdp_switch(port, batch_[i], late);
+      } else if (port.kind == PortKind::xdp_panel) {
+        from_xdp_panel(port, batch_[i], late);
       } else {
         from_kernel(port, batch_[i], instant);
       }
@@ -241,6 +246,55 @@ void LiveLoop::from_xdp_switch(Port& port, const ReceivedFrame& frame, Picosecon
   }
   window_.record(now - packet->ideal);
   return_packet(port, std::move(packet), verdict);
+}
+
+// Light is what it was: the source MAC that the uid stood in for is there again.
+void LiveLoop::from_xdp_panel(Port& port, const ReceivedFrame& frame, Picoseconds now) {
+  UidTable::Entry entry;
+  if (frame.length >= EthernetHeader::kSize) entry = in_kernel_.take(ln_uid_from_mac(frame.data + kSourceMac));
+  if (!entry.uid) {
+    ++counters_.foreign;
+    return drop_frame(port, frame);
+  }
+  ++reckonings_[entry.node].returned;
+  PacketPtr packet = std::move(entry.packet);
+  std::copy(entry.source.begin(), entry.source.end(), frame.data + kSourceMac);
+  if (!take_header(*packet, {frame.data, frame.length}, false)) {
+    ++counters_.malformed;
+    return drop_frame(port, frame);
+  }
+  attach(*packet, port, frame, entry.bytes);
+  window_.record(now - packet->ideal);
+  returned_.push_back({std::move(packet), port.node, port.port});
+}
+
+std::uint64_t LiveLoop::drops_of(NodeId node) const {
+  if (const XdpSwitch* s = fabric_.switch_of(node)) return s->program().drops();
+  std::uint64_t sum = 0;
+  if (const XdpPanel* panel = fabric_.panel_of(node)) {
+    const panel_counters all = panel->totals();
+    for (int i = PANEL_DROP_UNMAPPED; i < PANEL_VERDICTS; ++i) sum += all.packets[i];
+  }
+  return sum;
+}
+
+// Dark times become those of the wall clock. Another thread publishes while the loop runs: the table is in
+// force at once, but the kernel returns when no packet has the one before.
+void LiveLoop::publish_panel(NodeId node, std::span<const panel_entry> entries) {
+  XdpPanel* const panel = fabric_.panel_of(node);
+  if (!panel) return;
+  std::vector<panel_entry> table(entries.begin(), entries.end());
+  for (panel_entry& entry : table) {
+    if (entry.dark_until) {
+      const Picoseconds lit{static_cast<std::int64_t>(entry.dark_until) * 1000};
+      entry.dark_until = static_cast<std::uint64_t>(std::max(clock_.wall_of(lit), std::int64_t{0}));
+    }
+    // A cross-connect may lead to a port that has no fibre.
+    if (entry.peer != PANEL_NO_PEER && entry.peer >= panel->interfaces()) entry.peer = PANEL_NO_PEER;
+  }
+  if (!thread_.joinable()) return panel->publish(table);
+  if (!tables_) tables_ = std::make_unique<Worker>("loomnet-panel");
+  tables_->post([panel, table = std::move(table)] { panel->publish(table); });
 }
 
 // The packet goes on out of the port that its frame came out of; of a replicate verdict, which sends
@@ -344,13 +398,15 @@ void LiveLoop::to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Pico
   if (p.program && p.program->wants_labels()) {
     p.program->set_label(uid, packet->flow, packet->message);
   }
+  MacAddress source{};
+  std::copy_n(packet->header.begin() + kSourceMac, source.size(), source.begin());
   if (!send(index, *packet, true)) return;
-  if (p.kind != PortKind::xdp_switch) {
+  if (p.kind != PortKind::xdp_switch && p.kind != PortKind::xdp_panel) {
     window_.record(clock_.now() - packet->ideal);
     return;  // the record ends here; what comes back is a new packet
   }
   ++reckonings_[p.reckoning].given;
-  in_kernel_.put({uid, std::move(packet), pass_wall_, p.reckoning, bytes});
+  in_kernel_.put({uid, std::move(packet), pass_wall_, p.reckoning, source, bytes});
 }
 
 void LiveLoop::to_host(HostId host, PlanePort port, PacketPtr packet, Picoseconds) {
@@ -481,12 +537,12 @@ Fidelity LiveLoop::fidelity() {
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     const std::uint64_t lost = losses[i].total() - std::min(losses[i].total(), losses_before_[i]);
     f.own_losses += lost;
-    if (ports_[i].kind == PortKind::xdp_switch) f.switches[ports_[i].reckoning].own_losses += lost;
+    if (ports_[i].kind == PortKind::xdp_switch || ports_[i].kind == PortKind::xdp_panel) f.switches[ports_[i].reckoning].own_losses += lost;
   }
   for (std::size_t i = 0; i < f.switches.size(); ++i) {
     SwitchReckoning& s = f.switches[i];
+    s.switch_drops = drops_of(s.node) - switch_drops_before_[i];
     if (const XdpSwitch* xdp = fabric_.switch_of(s.node)) {
-      s.switch_drops = xdp->program().drops() - switch_drops_before_[i];
       s.unreported = unreported(xdp->program()) - unreported_before_[i];
     }
     f.given += s.given;
@@ -512,9 +568,10 @@ Fidelity LiveLoop::fidelity() {
                 {"too_long", c.too_long},
                 {"no_port", c.no_port},
                 {"host_frames", c.host_frames}};
-  if (carriers_ && !carriers_->failure().empty()) {
+  for (const Worker* worker : {carriers_.get(), tables_.get()}) {
+    if (!worker || worker->failure().empty()) continue;
     f.verdict = LiveVerdict::fell_behind;
-    f.reason = carriers_->failure();
+    f.reason = worker->failure();
   }
   const Picoseconds p99 = f.lateness.count ? f.lateness.p99 : f.event_lateness.p99;
   if (p99 > config_.lateness_bound) {

@@ -72,6 +72,7 @@ class LiveLoop final : public KernelGate {
   void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) override;
   void to_host(HostId host, PlanePort port, PacketPtr packet, Picoseconds now) override;
   void set_carrier(NodeId host, std::uint16_t port, bool up) override;
+  void publish_panel(NodeId node, std::span<const panel_entry> entries) override;
 
  private:
   static constexpr std::size_t kBatch = 64;
@@ -120,6 +121,8 @@ class LiveLoop final : public KernelGate {
   void on_report(const ln_report& report);
   void from_kernel(Port& port, const ReceivedFrame& frame, Picoseconds now);
   void attach(Packet& packet, Port& port, const ReceivedFrame& frame, bool bytes);
+  void from_xdp_panel(Port& port, const ReceivedFrame& frame, Picoseconds now);
+  std::uint64_t drops_of(NodeId node) const;  // of a node in the kernel, by its own named reasons
   void drop_frame(Port& port, const ReceivedFrame& frame) { port.socket->umem().put(frame.handle); }
   bool send(std::uint32_t index, Packet& packet, bool with_uid);
   bool flush();
@@ -157,6 +160,7 @@ class LiveLoop final : public KernelGate {
   std::vector<std::uint64_t> switch_drops_before_;  // per reckoning …
   std::vector<std::uint64_t> unreported_before_;    // … and likewise
   bool stopping_ = false;
+  std::unique_ptr<Worker> tables_;    // of panels in the kernel; null: nothing was published yet
   std::unique_ptr<Worker> carriers_;  // of hosts at panels; null: there are none
   std::thread thread_;
 };

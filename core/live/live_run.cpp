@@ -18,12 +18,18 @@ Netns netns_of(int fd, const std::string& label) {
 }  // namespace
 
 LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
-                 const std::vector<Switch>& switches, double dilation, Picoseconds lateness_bound)
+                 const std::vector<Switch>& switches, double dilation, Picoseconds lateness_bound,
+                 const std::vector<Panel>& panels)
     : network_(network), poller_(dilation), dilation_(dilation) {
   std::vector<LivePort> live_ports;
   std::vector<LiveSwitch> live_switches;
   // Ports and switches point at namespaces: their addresses must stay.
-  namespaces_.reserve(ports.size() + switches.size());
+  namespaces_.reserve(ports.size() + switches.size() + panels.size());
+  std::vector<LivePanel> live_panels;
+  for (const Panel& p : panels) {
+    namespaces_.push_back(netns_of(p.netns, p.name));
+    live_panels.push_back({p.node, &namespaces_.back(), network.ports(p.node)});
+  }
   for (const Switch& s : switches) {
     namespaces_.push_back(netns_of(s.netns, s.name));
     live_switches.push_back(
@@ -35,9 +41,12 @@ LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
     for (const LiveSwitch& s : live_switches) {
       if (s.node == p.node) netns = s.netns;
     }
+    for (const LivePanel& panel : live_panels) {
+      if (panel.node == p.node) netns = panel.netns;
+    }
     live_ports.push_back({p.node, p.port, p.kind, netns, p.interface, p.mac});
   }
-  fabric_ = std::make_unique<LiveFabric>(std::move(live_ports), live_switches);
+  fabric_ = std::make_unique<LiveFabric>(std::move(live_ports), live_switches, LiveFabricConfig{}, live_panels);
   loop_ = std::make_unique<LiveLoop>(
       network_, *fabric_, LiveLoopConfig{.dilation = dilation, .lateness_bound = lateness_bound});
   network_.set_gate(loop_.get());

@@ -36,6 +36,11 @@ class LiveRun {
     ProgramOptions options;
     std::shared_ptr<const TableBatch> tables;  // null: none yet
   };
+  struct Panel {
+    NodeId node = 0;
+    int netns = -1;
+    std::string name;
+  };
   // What a rank has done since the last look, and whether it is well.
   struct RankSeen {
     std::vector<RankMark> marks;
@@ -46,7 +51,7 @@ class LiveRun {
 
   // Throws LiveError or std::invalid_argument; nothing is left in the kernel then.
   LiveRun(Network& network, const std::vector<Port>& ports, const std::vector<Switch>& switches,
-          double dilation, Picoseconds lateness_bound);
+          double dilation, Picoseconds lateness_bound, const std::vector<Panel>& panels = {});
   ~LiveRun();  // close()
   LiveRun(const LiveRun&) = delete;
 

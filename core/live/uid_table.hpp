@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "packet/ethernet.hpp"
 #include "packet/packet.hpp"
 
 namespace loomnet {
@@ -19,6 +20,7 @@ class UidTable {
     PacketPtr packet;
     std::int64_t given = 0;  // wall nanoseconds
     std::uint32_t node = 0;  // index of the switch, for the reckoning
+    MacAddress source{};     // a panel's: what the uid stood in for
     bool bytes = false;      // the packet has payload bytes, and those that come back replace them
   };
 

@@ -87,6 +87,16 @@ panel_counters XdpPanel::counters(std::size_t port) const {
   return sum;
 }
 
+panel_counters XdpPanel::totals() const {
+  panel_counters sum{};
+  for (std::size_t port = 0; port < ports_; ++port) {
+    const panel_counters one = counters(port);
+    for (int i = 0; i < PANEL_VERDICTS; ++i) sum.packets[i] += one.packets[i];
+    sum.bytes += one.bytes;
+  }
+  return sum;
+}
+
 panel_question XdpPanel::ask(std::uint32_t port) const {
   panel_question frame[3] = {};  // an Ethernet header at least
   frame[0].port = port;

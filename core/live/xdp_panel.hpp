@@ -28,6 +28,8 @@ class XdpPanel {
   // sees the table before.
   void publish(std::span<const panel_entry> entries);
   panel_counters counters(std::size_t port) const;  // of all CPUs together
+  panel_counters totals() const;                    // of all ports
+  std::size_t interfaces() const { return links_.size(); }
   // Has the kernel decide on a packet of this port (BPF_PROG_TEST_RUN).
   panel_question ask(std::uint32_t port) const;
 

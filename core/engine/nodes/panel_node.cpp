@@ -33,9 +33,10 @@ std::vector<panel::CrossConnect> duplex(std::span<const std::int32_t> circuits) 
 }
 
 PanelNode::PanelNode(NodesShared& shared, NodeId node, std::span<HalfLink* const> egress,
-                     const panel::DeviceOptions& options)
+                     const panel::DeviceOptions& options, bool kernel)
     : shared_(shared),
       node_(node),
+      kernel_(kernel),
       egress_(egress),
       device_(egress.size(), options),
       entries_(egress.size()),
@@ -48,9 +49,14 @@ void PanelNode::publish(Picoseconds now) {
   for (std::size_t port = 0; port < entries_.size(); ++port) {
     entries_[port] = device_.entry(static_cast<panel::Port>(port), now);
   }
+  if (kernel_ && shared_.gate) shared_.gate->publish_panel(node_, entries_);
 }
 
 void PanelNode::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
+  if (kernel_) {
+    packet->ingress = port;
+    return shared_.gate->to_switch(node_, port, std::move(packet), now);
+  }
   const panel_entry& entry = entries_[port];
   const std::uint32_t chance = entry.drop ? static_cast<std::uint32_t>(chance_() >> 32) : 0;
   panel_verdict verdict = panel_decide(&entry, whole_ns(now), chance);

@@ -26,7 +26,7 @@ struct PanelEvents {
 class PanelNode final : public LinkReceiver {
  public:
   PanelNode(NodesShared& shared, NodeId node, std::span<HalfLink* const> egress,
-            const panel::DeviceOptions& options);
+            const panel::DeviceOptions& options, bool kernel);
   void receive(std::uint16_t port, PacketPtr packet, Picoseconds now) override;
 
   panel::PanelDevice& device() { return device_; }
@@ -43,6 +43,7 @@ class PanelNode final : public LinkReceiver {
  private:
   NodesShared& shared_;
   NodeId node_;
+  bool kernel_;  // packets are decided on there, by the entries that publish() sends
   std::span<HalfLink* const> egress_;  // by port
   panel::PanelDevice device_;
   std::vector<panel_entry> entries_;     // by ingress port

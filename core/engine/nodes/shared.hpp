@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
+#include "ebpf/panel_abi.h"
 #include "engine/link_change.hpp"
 #include "nic/nic.hpp"
 #include "packet/tap.hpp"
@@ -13,6 +15,8 @@ namespace loomnet {
 class KernelGate : public HostKernel {
  public:
   virtual void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) = 0;
+  // The table of a panel that the kernel runs; its times are emulated, in nanoseconds.
+  virtual void publish_panel(NodeId node, std::span<const panel_entry> entries) = 0;
   // A panel's light has come to a host's port, or has gone.
   virtual void set_carrier(NodeId host, std::uint16_t port, bool up) = 0;
 };

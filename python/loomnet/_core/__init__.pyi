@@ -341,6 +341,7 @@ class Network:
         circuits: collections.abc.Sequence[int],
         profile: str = "ideal",
         carrier: str = "both",
+        kernel: bool = False,
         dark_ps: int | None = None,
     ) -> EngineNode:
         """
@@ -1236,9 +1237,10 @@ class LiveRun:
         switches: collections.abc.Sequence[tuple[EngineNode, int, str, int, TableBatch, str, dict]],
         dilation: float = 1.0,
         lateness_bound_ps: int = 1000000000,
+        panels: collections.abc.Sequence[tuple[int, int, str]] = [],
     ) -> None:
         """
-        ports: (node, port, 'host' | 'xdp', netns fd, interface, MAC or ''); switches: (node, netns fd, name, seed, tables, program, options).
+        ports: (node, port, 'host' | 'xdp' | 'panel', netns fd, interface, MAC or ''); switches: (node, netns fd, name, seed, tables, program, options).
         """
 
     def add_rank(self, bridge: RankBridge, job: int = 0) -> None: ...
@@ -1293,6 +1295,11 @@ class LiveRun:
     ) -> list[tuple[list[tuple[int, int, int, int, int, int]], int, int, int, str, str]]:
         """
         [(marks since the last look, finished works, failed works, works under way, the name of the first of them, fault or '')] of these ranks.
+        """
+
+    def panel_counters(self, node: EngineNode) -> dict[str, int]:
+        """
+        Network.panel_counters, of a panel in the kernel.
         """
 
     def pause(self) -> None:

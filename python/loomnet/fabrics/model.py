@@ -89,7 +89,7 @@ class Fabric:
 
     @checked_call
     def add_panel(self, name: str, *, ports: int | None = None, profile: str = "ideal",
-                  carrier: str = "both") -> str:
+                  carrier: str = "both", placement: str = "engine") -> str:
         """Adds an optical circuit switch, which joins hosts by circuits; see
         `panel(name).circuits`.
 
@@ -102,11 +102,13 @@ class Fabric:
                 "calient", "telescent", "infocus128", "rotor10us", "lightmatter32"; or a time, "1 ms".
             carrier: which light gives a host's port carrier: "both" directions, "rx" its own
                 receive direction; "none": carrier never goes.
+            placement: on the live clock: "engine", in memory, or "xdp", a namespace of its own with
+                the panel's program in the kernel.
         """
         self._fresh(name)
         check_ports(f"panel {name}: ports", ports)
-        check_switching(name, profile, carrier)
-        self.panels[name] = Panel(name, ports, profile, carrier)
+        check_switching(name, profile, carrier, placement)
+        self.panels[name] = Panel(name, ports, profile, carrier, placement)
         return name
 
     @checked_call
@@ -485,7 +487,8 @@ def from_networkx(
         elif kind == "panel":
             fabric.add_panel(str(name), ports=data.get("ports"),
                              profile=data.get("profile", "ideal"),
-                             carrier=data.get("carrier", "both"))
+                             carrier=data.get("carrier", "both"),
+                             placement=data.get("placement", "engine"))
         else:
             fabric.add_switch(str(name), plane=data.get("plane"), ports=data.get("ports"),
                               placement=data.get("placement", "xdp"))

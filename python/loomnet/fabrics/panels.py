@@ -17,6 +17,8 @@ CircuitEnd = str | int
 Circuit = tuple[CircuitEnd, CircuitEnd]
 NO_CIRCUIT = -1
 # Light in which directions gives a host's port carrier; "none": carrier never goes.
+# Where a panel is on the live clock; on the virtual clock all are in the engine.
+PLACEMENTS = ("engine", "xdp")
 CARRIERS = ("both", "rx", "none")
 
 
@@ -30,6 +32,7 @@ class Panel:
     ports: int | None = None
     profile: str = "ideal"
     carrier: str = "both"
+    placement: str = "engine"
     first: tuple[Circuit, ...] = field(default=(), repr=False)  # circuits when a run begins
 
     def circuits(self, pairs: Iterable[Circuit]) -> Panel:
@@ -41,15 +44,16 @@ class Panel:
         return self
 
 
-def check_switching(name: str, profile: Any, carrier: Any) -> None:
-    """Raises FabricError unless both are known names."""
+def check_switching(name: str, profile: Any, carrier: Any, placement: Any) -> None:
+    """Raises FabricError unless all are known names."""
     import loomnet._core as _core  # only a fabric with panels loads the engine
 
     if isinstance(profile, str) and profile[:1].isdigit():
         Time.given(f"panel {name}: profile", profile)
         profile = "ideal"
     for setting, value, known in (("profile", profile, _core.panel_profiles()),
-                                  ("carrier", carrier, CARRIERS)):
+                                  ("carrier", carrier, CARRIERS),
+                                  ("placement", placement, PLACEMENTS)):
         if value not in known:
             hint = did_you_mean(value, known) if isinstance(value, str) else ""
             raise FabricError(f"panel {name}: {setting}: {quoted(value)} is none of "

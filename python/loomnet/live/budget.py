@@ -39,8 +39,11 @@ def _offered_by_job(plan: Plan, asked: JobRequest, frame_bytes: int) -> dict[int
         if source == destination:
             continue  # two ranks on one host, joined by no switch
         here, there = plan.hosts[source], plan.hosts[destination]
-        if set(here.panels) & set(there.panels) - {None}:
-            senders[source] = max(senders.get(source, 0.0), ENGINE_PASS)
+        shared = set(here.panels) & set(there.panels)
+        for panel in plan.panels:
+            if panel.number in shared:
+                passing = 1.0 if panel.in_kernel else ENGINE_PASS
+                senders[source] = max(senders.get(source, 0.0), passing)
         if not plan.paths(source, destination):
             continue
         for plane in range(plan.planes):

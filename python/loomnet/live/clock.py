@@ -166,6 +166,7 @@ class LiveClock:
             counters = self.live.switch_counters(self.engine.node(switch.number))
             if row := {name: n for name, n in counters.items() if n}:
                 totals[f"switch {switch.name}"] = row
+        totals |= self.network.panel_totals()
         self.engine.close_meters(self.request.jobs)
         self.live.close()
         # What reached the engine's own sockets and was no packet of this run, or found no room.
@@ -216,6 +217,7 @@ def switches_text(plan: Plan) -> str:
     engine = sum(not switch.in_kernel for switch in plan.switches)
     words = [f"{kernel} XDP switches"] if kernel or not (engine or plan.panels) else []
     words += [f"{engine} switches in the engine"] if engine else []
-    panels = len(plan.panels)
-    words += [f"{panels} panel{'s' * (panels > 1)} in the engine"] if panels else []
+    for kernel_panels, how in ((True, "by XDP"), (False, "in the engine")):
+        panels = sum(panel.in_kernel == kernel_panels for panel in plan.panels)
+        words += [f"{panels} panel{'s' * (panels > 1)} {how}"] if panels else []
     return " and ".join(words)

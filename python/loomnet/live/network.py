@@ -102,7 +102,7 @@ class LiveNetwork:
         raise_open_files()
         self.glue = stack.enter_context(LiveFabric(
             lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
-            [s.name for s in self.plan.switches if s.in_kernel], look=look))
+            [s.name for s in (*self.plan.switches, *self.plan.panels) if s.in_kernel], look=look))
         look()
         self.live = self._bring_up(dilation, tcp)
         stack.callback(self.live.close)
@@ -115,7 +115,13 @@ class LiveNetwork:
         look()
 
     def _bring_up(self, dilation: float, tcp: KernelTcp | None) -> Any:
-        ports, switches = [], []
+        ports, switches, panels = [], [], []
+        for panel in self.plan.panels:
+            if panel.in_kernel:
+                node = self.glue.switches[panel.name]
+                panels.append((panel.number, node.netns, panel.name))
+                ports += [(panel.number, port, "panel", node.netns, f"s{port}", "")
+                          for port in range(len(panel.ports))]
         for switch in self.plan.switches:
             if not switch.in_kernel:
                 continue
@@ -134,7 +140,7 @@ class LiveNetwork:
                 ports.append((host.number, plane, "host", netns, f"p{plane}", mac))
                 configured.setdefault(host.name, []).append(
                     HostPort(f"p{plane}", GATEWAY_MAC, routed=host.planes[plane] is not None))
-        live = _core.LiveRun(self.engine.network, ports=ports, switches=switches,
+        live = _core.LiveRun(self.engine.network, ports=ports, switches=switches, panels=panels,
                              dilation=dilation, lateness_bound_ps=self._lateness_bound(dilation))
         try:
             self.glue.configure(configured, tcp)
@@ -163,11 +169,19 @@ class LiveNetwork:
                     batches = self.engine.tables_after(change)  # hosts' sums may move with it
                 self._set_tables(batches)
             elif isinstance(change, CircuitChange):
-                with self.held():
-                    moved = self.engine.patch(change)
-                self._route(moved)
+                self._route(self.engine.patch(change, self.held))
             elif not isinstance(change, PhaseChange):  # a phase is of the report alone
                 assert_never(change)
+
+    def panel_totals(self) -> dict[str, dict[str, int]]:
+        """Counters of the panels in the kernel, by object; zeros left out."""
+        found = {}
+        for panel in self.plan.panels:
+            if panel.in_kernel:
+                counted = self.live.panel_counters(self.engine.node(panel.number))
+                if row := {name: n for name, n in counted.items() if n}:
+                    found[f"panel {panel.name}"] = row
+        return found
 
     def operate(self, panel: str, request: Callable[[Any, int], T]) -> T:
         """Engine.operate, between two passes of the loop."""

@@ -77,7 +77,7 @@ class Standing:
             row = {name: n for name, n in live.switch_counters(switch.number).items() if n}
             if row:
                 found[f"switch {switch.name}"] = row
-        return found
+        return found | self.network.panel_totals()
 
     def close(self) -> None:
         """Takes everything down; Ctrl-C meanwhile is raised when all is away."""

@@ -128,6 +128,12 @@ class PanelPlan:
     circuits: tuple[int, ...]
     profile: str = "ideal"  # this and `carrier` as Fabric.add_panel() takes them
     carrier: str = "both"
+    placement: str = "engine"  # on the live clock
+
+    @property
+    def in_kernel(self) -> bool:
+        """On the live clock; on the virtual one no panel is."""
+        return self.placement != "engine"
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def _panel_plan(fabric: Fabric, topology: Topology, name: str) -> PanelPlan:
     ports = panel_ports(topology, name)
     panel = fabric.panels[name]
     return PanelPlan(node, name, links, tuple(ports.table(panel.first)), panel.profile,
-                     panel.carrier)
+                     panel.carrier, panel.placement)
 
 
 def panel_ports(topology: Topology, name: str) -> Ports:

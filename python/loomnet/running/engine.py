@@ -6,6 +6,7 @@ from __future__ import annotations
 import ipaddress
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, TypeVar, assert_never
 
@@ -97,7 +98,8 @@ class Engine:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
         for panel in plan.panels:
             self._node[panel.number] = self.network.add_panel(
-                list(panel.circuits), carrier=panel.carrier, **switching(panel.profile))
+                list(panel.circuits), carrier=panel.carrier, kernel=live and panel.in_kernel,
+                **switching(panel.profile))
         cutting = [each.name for each in self.transports if each.cuts_messages]
         # A job that patches its panels has queue pairs of its own for each circuit.
         patched = any(job.patches for job in jobs)
@@ -480,16 +482,19 @@ class Engine:
         """Pairs of hosts that circuits join now."""
         return [] if self._circuits is None else self._circuits.pairs
 
-    def patch(self, change: CircuitChange) -> list[tuple[int, int]]:
-        """Now: time stands. Returns the pairs of hosts whose paths have changed. Queue pairs have
-        their paths before the carriers of their ports go and come, so that transports look for
-        nothing at a port that leads to another host."""
+    def patch(self, change: CircuitChange,
+              held: Callable[[], AbstractContextManager[None]] = nullcontext
+              ) -> list[tuple[int, int]]:
+        """Now: in `held` time stands. Returns the pairs of hosts whose paths have changed. Queue
+        pairs have their paths before the carriers of their ports go and come, so that transports
+        look for nothing at a port that leads to another host."""
         if self._circuits is None:
             raise UsageError(f'circuit change: no panel "{change.panel}": the fabric has none')
         panel, table = self._circuits.patch(change)
         moved = self._circuits.moved()
-        self._reroute(moved)
-        self.network.set_circuits(self._node[panel], table)
+        with held():
+            self._reroute(moved)
+            self.network.set_circuits(self._node[panel], table)
         return moved
 
     def operate(self, panel: str, request: Callable[[Any, int], T]
