@@ -35,7 +35,7 @@ def test_what_is_yet_to_come_is_one_line(what, tmp_path, monkeypatch):
 def test_what_there_is_is_taken(tmp_path):
     r = go(ln.AllReduce("10 kB", allreduce="ring"), model="packets", directory=tmp_path)
     assert r["errors"] == 0
-    with pytest.raises(ln.UsageError, match=r'events: not there yet; .*: trace="FILE"'):
+    with pytest.raises(ln.UsageError, match=r'events: the fabric has no panel; .*: trace="FILE"'):
         r.events  # noqa: B018
 
 

@@ -99,7 +99,8 @@ class Fabric:
             profile: how long ports are dark that change their circuit, and how long transceivers
                 take to find the light again: "ideal" (not at all), "sim25" (25 ms, as in the
                 simulations of MixNet, SIGCOMM 2025), "polatis" and "polatis+nic" (its prototype),
-                "calient", "telescent", "infocus128", "rotor10us", "lightmatter32"; or a time, "1 ms".
+                "calient", "telescent", "infocus128", "rotor10us", "lightmatter32"; or a time,
+                "1 ms".
             carrier: which light gives a host's port carrier: "both" directions, "rx" its own
                 receive direction; "none": carrier never goes.
             placement: on the live clock: "engine", in memory, or "xdp", a namespace of its own with

@@ -5,11 +5,14 @@ compares itself with it: one panel of any size, servers that forward."""
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from loomnet.base.errors import UsageError
+
+if TYPE_CHECKING:  # networkx is loaded where links are looked for
+    import networkx as nx
 
 
 def topoopt_links(sums: dict[tuple[int, ...], float], demand: np.ndarray, degree: int = 8
@@ -31,6 +34,8 @@ def topoopt_links(sums: dict[tuple[int, ...], float], demand: np.ndarray, degree
     Raises:
         UsageError: a group or the demand is not of these servers.
     """
+    import networkx as nx
+
     wanted = np.array(demand, dtype=float)
     servers = len(wanted)
     if wanted.shape != (servers, servers) or (wanted != wanted.T).any() or (wanted < 0).any():
@@ -83,6 +88,8 @@ def _strides(size: int) -> list[int]:
 def _joined(servers: int, links: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The links with as few exchanged as make all servers reach one another: of two parts, one
     link of each goes, a-b and c-d become a-c and b-d."""
+    import networkx as nx
+
     graph = nx.MultiGraph(links)
     graph.add_nodes_from(range(servers))
     parts = sorted(map(sorted, nx.connected_components(graph)))
@@ -102,6 +109,8 @@ def _joined(servers: int, links: list[tuple[int, int]]) -> list[tuple[int, int]]
 
 def _spare(graph: nx.MultiGraph, part: set[int]) -> tuple[int, int] | None:
     """A link of the part that has a parallel one, or lies on a circle; None: none may go."""
+    import networkx as nx
+
     inside = graph.subgraph(part)
     for a, b in sorted((min(edge), max(edge)) for edge in set(inside.edges())):
         if inside.number_of_edges(a, b) > 1:
