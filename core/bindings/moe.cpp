@@ -189,6 +189,8 @@ void bind_moe(py::module_& m) {
         return out;
       }, py::arg("region"),
            "[(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]")
+      .def("events_left_out", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).events_left_out(); },
+           py::arg("region"), "Events beyond those that are kept.")
       .def("patches", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).patches(); },
            py::arg("region"), "Requests that have reached the panel.")
       .def("maps", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).maps(); }, py::arg("region"),

@@ -102,7 +102,7 @@ void RegionDriver::after(Picoseconds now) {
     if (events_.size() < kMostEvents) {
       events_.push_back({event, generation});
     } else {
-      ++dropped_events_;
+      ++events_left_out_;
     }
   }
   if (!controller_->refusal().empty()) refusal_ = controller_->refusal();

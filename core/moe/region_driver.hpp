@@ -45,8 +45,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   void restart(Picoseconds now);
 
   const std::vector<CircuitsEvent>& events() const { return events_; }
-  std::size_t dropped_events() const { return dropped_events_; }
-  const circuits::RegionOptions& options() const { return options_; }
+  std::size_t events_left_out() const { return events_left_out_; }  // beyond those that are kept
   // Circuits as they are: of each port of the region the port that it is joined to.
   circuits::PortMap ports() const;
   std::uint64_t patches() const { return patches_; }      // requests that reached the panel
@@ -92,7 +91,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   std::optional<circuits::RegionController> controller_;
   Picoseconds wake_ = kNever;
   std::vector<CircuitsEvent> events_;
-  std::size_t dropped_events_ = 0;
+  std::size_t events_left_out_ = 0;
   std::uint64_t patches_ = 0;
   std::vector<std::uint64_t> maps_;  // hashes of the maps that were patched, sorted
   std::string refusal_;

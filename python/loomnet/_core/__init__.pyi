@@ -916,6 +916,11 @@ class MoeTraffic:
         [(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]
         """
 
+    def events_left_out(self, region: int) -> int:
+        """
+        Events beyond those that are kept.
+        """
+
     def failures(self) -> list[tuple[int, int, int, str]]:
         """
         [(region, server, at_ps, message)]

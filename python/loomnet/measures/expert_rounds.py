@@ -61,7 +61,7 @@ class RegionSpan(NamedTuple):
 @dataclass
 class ExpertRounds:
     """Of a whole job. `patches`: requests that reached panels; `maps`: distinct circuit maps of the
-    region that had the most."""
+    region that had the most. `left_out`: events beyond those that each region keeps."""
 
     rounds: list[ExpertRound] = field(default_factory=list)
     events: list[RegionNote] = field(default_factory=list)
@@ -69,6 +69,7 @@ class ExpertRounds:
     regions: int = 0
     patches: int = 0
     maps: int = 0
+    left_out: int = 0
 
     def figures(self) -> Iterator[tuple[str, float | None, str, str | None]]:
         """(name, value, unit, why there is none)."""

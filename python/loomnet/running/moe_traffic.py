@@ -204,7 +204,8 @@ class MoeTraffic:
         return []
 
     def notes(self) -> dict[str, float | int | str | None]:
-        return {}
+        refused = [why for region in self.patched if (why := self.core.refusal(region))]
+        return {"circuits refused": refused[0]} if refused else {}
 
     def experts(self) -> ExpertRounds:
         core, origin = self.core, self._start_ps
@@ -214,6 +215,7 @@ class MoeTraffic:
                                             mean[2], optical, electrical))
         for region in self.patched:
             found.patches += core.patches(region)
+            found.left_out += core.events_left_out(region)
             found.maps = max(found.maps, core.maps(region))
             found.events += [RegionNote(at - origin, region, generation, key, event, changed, dark)
                              for at, generation, key, event, changed, dark in core.events(region)]
