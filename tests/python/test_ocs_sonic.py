@@ -82,7 +82,7 @@ def test_e6_half_circuit_loopback_duplicate_and_wrong_side(bench, sonic):
     assert rows["1A-2B"]["a_side_status"] == rows["3A-3B"]["b_side_status"] == "tuned"
     with pytest.raises(UsageError, match="named twice"):
         sonic.add("6A-7B,6A-8B")
-    with pytest.raises(UsageError, match="^Invalid cross-connect id '6A-7A'"):
+    with pytest.raises(UsageError, match=r"^Invalid cross-connect id '6A-7A'"):
         sonic.add("6A-7A")
 
 
@@ -123,7 +123,7 @@ def test_statuses_overrides_and_labels(bench, sonic):
     assert (row["a_side_status"], row["b_side_status"]) == ("failed", "blocked")
     for call in (lambda: sonic.state("2B", "off"), lambda: sonic.state("2C", "normal"),
                  lambda: sonic.label("25A", "x"), lambda: sonic.label("1A", "a\nb")):
-        with pytest.raises(UsageError, match="^(Invalid|Error)"):
+        with pytest.raises(UsageError, match=r"^(Invalid|Error)"):
             call()
 
 
@@ -134,7 +134,7 @@ def test_what_is_live_and_not_configured_is_added_before_it_is_deleted(bench, so
         sonic.delete("1A-2B")
     sonic.add("1A-2B")
     assert "succeeded" in sonic.delete("1a-2b") and live(bench) == []
-    with pytest.raises(UsageError, match="^Error: no cross-connect 1A-2B"):
+    with pytest.raises(UsageError, match=r"^Error: no cross-connect 1A-2B"):
         sonic.delete("1A-2B")
 
 
@@ -149,7 +149,7 @@ def test_e7_a_second_reconcile_sends_nothing():
     assert again.tuned and again.removed == again.added == () and again.generation == 2
     assert [row["id"] for row in sonic.cross_connect_config()] == ["1A-2B", "2A-1B", "3A-3B"]
     assert "9A-10B" in [row["id"] for row in sonic.cross_connect_status()], "not in the way: stays"
-    with pytest.raises(UsageError, match="^Error: no port 25"):
+    with pytest.raises(UsageError, match=r"^Error: no port 25"):
         sonic.reconcile([(1, 25)])
     sonic.state("2A", "force_blocked")
     assert not sonic.reconcile([(1, 2)]).tuned
