@@ -158,7 +158,7 @@ class Sonic:
         """Of these cross-connects; of all that can be where none are named."""
         def request(device: Any, now: int) -> list[Row]:
             if listed is None and device.ports ** 2 > MOST_LOSSES:
-                raise UsageError(f"Error: {device.ports ** 2} insertion losses: name cross-connects")
+                raise UsageError(f"Error: {device.ports ** 2} insertion losses: name some ids")
             pairs = [(a, b) for a in range(device.ports) for b in range(device.ports)
                      ] if listed is None else names.pairs(listed, device.ports)
             return [{"id": pair_name(a, b), "frequency_THz": translation.FREQUENCY_THZ,

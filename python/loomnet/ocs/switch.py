@@ -1,5 +1,5 @@
-"""An emulated optical circuit switch on a wall clock of its own, for its control interfaces without a
-run around it."""
+"""An emulated optical circuit switch on a wall clock of its own, for its control interfaces without
+a run around it."""
 
 from __future__ import annotations
 
