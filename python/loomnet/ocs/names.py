@@ -1,5 +1,6 @@
-"""Names of simplex ports (`1A`) and of cross-connects (`1A-16B`), and lists and ranges of them, as
-in SONiC's OCS design. Ports are numbered from 1 in names and from 0 in what these functions return."""
+"""Names of simplex ports (`1A`) and of cross-connects (`1A-16B`), and lists and ranges of them,
+as in SONiC's OCS design. Ports are numbered from 1 in names and from 0 in what these functions
+return."""
 
 from __future__ import annotations
 
