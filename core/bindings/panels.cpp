@@ -96,6 +96,7 @@ std::vector<std::uint64_t> pair_demand(std::size_t experts, std::vector<std::uin
 }  // namespace
 
 void bind_panels(py::module_& m, py::class_<Network>& network) {
+  bind_panel_device(m);
   network
       .def("add_panel", &add_panel, py::arg("circuits"), py::arg("profile") = "ideal", py::arg("carrier") = "both",
            py::arg("kernel") = false,

@@ -18,8 +18,9 @@ namespace loomnet {
 class HalfLink;
 class SharedBuffer;
 
-// Bytes above xoff when a port of `forward`'s far end has decided to pause and what it still lets in: its
-// frame waits for one in transmission, crosses `backward`, and finds the sender within a frame.
+// Room above xoff that loses nothing: for the frame that made the port at `forward`'s far end pause, and for
+// what arrives until the pause holds. The pause frame waits for a frame on `backward`, crosses that link, and
+// finds the sender at the start of a frame.
 std::uint64_t pfc_headroom(const LinkConfig& forward, const LinkConfig& backward);
 
 struct PauseCounters {

@@ -230,7 +230,7 @@ void Exchange::set_paths(std::uint32_t i, std::uint32_t j, const circuits::PortM
     std::vector<PlanePaths> planes(nic.ports());
     const bool all = p.optical.size() == 1;
     if (mine.empty()) {
-      // What is under way goes on by wires, and so do its acknowledgements.
+      // Bytes under way continue by wires, and their acknowledgements too, in the other direction.
       if ((p.by_light.empty() && pair(j, i).by_light.empty()) || p.fallback.empty()) continue;
       planes = p.fallback;
     }

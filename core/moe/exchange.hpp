@@ -47,7 +47,7 @@ class Exchange final : private Transfers::Sink {
   // GPU's flows are hashed, gpus, one to the NIC of each GPU, or gpus * gpus, one from each to each. Optical: one, which all circuits of the
   // two share, or alpha, one for each circuit. Throws std::invalid_argument.
   void set_electrical(std::uint32_t i, std::uint32_t j, std::vector<Way> ways);
-  // `fallback`: paths by the electrical fabric, for what is under way when the last circuit goes.
+  // `fallback`: paths by the electrical fabric, which bytes under way take when the last circuit goes.
   void set_optical(std::uint32_t i, std::uint32_t j, std::vector<Way> ways, std::vector<PlanePaths> fallback);
   // NICs at the panel, by server and number i * alpha + k; as many as ports of the region.
   void set_optical_nics(std::vector<NicPort> nics) { nics_ = std::move(nics); }

@@ -41,7 +41,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
 
   // The controller ends, whatever it was at: all that it held goes by the electrical fabric.
   void stop(Picoseconds now);
-  // A new one begins, which knows what it reads off the panel and what the ranks ask for now.
+  // Starts a new controller. It reads the circuits off the panel and hears the ranks' last demand again.
   void restart(Picoseconds now);
 
   const std::vector<CircuitsEvent>& events() const { return events_; }

@@ -227,7 +227,7 @@ void RegionWork::try_exchange(Picoseconds now) {
       in[flow.destination] += flow.bytes;
     }
   }
-  // All GPUs of a server move what it holds, of which each has its own part already.
+  // Each GPU of a server moves an equal part, and one part in `gpus` is where it belongs already.
   const double gpus = shape_.gpus;
   const auto local = [&](const std::vector<std::uint64_t>& bytes, double part) {
     return time_at(static_cast<double>(std::ranges::max(bytes)) * part / gpus, options_.local);

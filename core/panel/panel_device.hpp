@@ -112,6 +112,8 @@ class PanelDevice {
   Picoseconds dark_until(Port ingress) const { return in_.at(ingress).dark_until; }
   // Of the light that leaves by this port, -infinity where there is none.
   double power_dbm(Port egress, Picoseconds now) const;
+  bool shutter_closed(Simplex port) const { return end(port).shutter_closed; }
+  double transmit_power(Port ingress) const { return in_.at(ingress).level_db; }
   double attenuation(Port egress) const { return out_.at(egress).level_db; }
   int insertion_loss(Port a, Port b) const;  // in hundredths of a dB
   panel_entry entry(Port ingress, Picoseconds now) const;

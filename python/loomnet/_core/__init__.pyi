@@ -36,6 +36,7 @@ __all__: list[str] = [
     "ModelTraffic",
     "MoeTraffic",
     "Network",
+    "PanelDevice",
     "PerfettoWriter",
     "PluginError",
     "REDUCE_OPS",
@@ -611,6 +612,99 @@ class TableBatch:
     def generation(self) -> int: ...
     @property
     def groups(self) -> list[list[int]]: ...
+
+class PanelDevice:
+    """
+    The state of an optical circuit switch. Ports are numbered from 0; `out` is the simplex port that light leaves by, B. Requests take the time, and are applied whole or, where they raise ValueError, not at all.
+    """
+
+    def __init__(
+        self,
+        ports: int,
+        profile: str = "sim25",
+        carrier: str = "both",
+        seed: int = 1,
+        dark_by_port: bool = False,
+    ) -> None: ...
+    def advance(self, now_ps: int) -> None: ...
+    def attenuation(self, egress: int) -> float:
+        """
+        In dB.
+        """
+
+    def carrier(self, port: int, now_ps: int) -> bool:
+        """
+        Whether the port's host has carrier.
+        """
+
+    def change(
+        self,
+        remove: collections.abc.Sequence[tuple[int, int]],
+        add: collections.abc.Sequence[tuple[int, int]],
+        mode: str,
+        now_ps: int,
+        all_dark: collections.abc.Sequence[int] = [],
+    ) -> int:
+        """
+        Removes and adds cross-connects (ingress, egress) as one generation, whose number is returned. mode: update, safe or overwrite.
+        """
+
+    def cross_connects(self) -> list[tuple[int, int]]:
+        """
+        (ingress, egress), by ingress.
+        """
+
+    def dark_until(self, ingress: int) -> int: ...
+    def insertion_loss(self, a: int, b: int) -> int:
+        """
+        In hundredths of a dB.
+        """
+
+    def next_time(self) -> int | None:
+        """
+        When a status or a carrier changes next by itself.
+        """
+
+    def override_of(self, port: int, out: bool) -> str: ...
+    def power_dbm(self, egress: int, now_ps: int) -> float | None:
+        """
+        Of the light that leaves by this port; None where there is none.
+        """
+
+    def set_attenuation(self, egress: int, db: float, now_ps: int) -> None: ...
+    def set_failed(self, port: int, out: bool, failed: bool, now_ps: int) -> None: ...
+    def set_override(self, port: int, out: bool, value: str, now_ps: int) -> None:
+        """
+        value: normal, force_blocked or powered_off.
+        """
+
+    def set_shutter(self, port: int, out: bool, closed: bool, now_ps: int) -> None: ...
+    def set_transmit_power(self, ingress: int, dbm: float, now_ps: int) -> None: ...
+    def shutter_closed(self, port: int, out: bool) -> bool: ...
+    def status(self, port: int, out: bool, now_ps: int) -> str:
+        """
+        blocked, tuning, tuned or failed.
+        """
+
+    def take_events(self) -> list[tuple[str, int, int, bool, str, int]]:
+        """
+        Since the last call: (status or carrier, at_ps, port, out, value, generation).
+        """
+
+    def target(self, port: int, out: bool) -> int | None:
+        """
+        The port at the cross-connect's other end.
+        """
+
+    def transmit_power(self, ingress: int) -> float:
+        """
+        In dBm.
+        """
+
+    @property
+    def generation(self) -> int: ...
+    @property
+    def ports(self) -> int: ...
 
 class Copilot:
     """

@@ -242,10 +242,10 @@ def tier_settings(
 
 
 def needed_headroom(ahead: HalfLink, back: HalfLink, largest_frame: int) -> int:
-    """Bytes above xoff when a port that `ahead` ends at has decided to pause, and what it lets in
-    after that: the frame that made it decide, whole at most; the pause frame waits for a frame on
-    `back`, crosses it, and finds the sender at the start of another. Rounded up a little: the
-    engine, which checks again, counts in picoseconds."""
+    """Room above xoff that loses nothing, in bytes: for the frame that made the port at the end of
+    `ahead` pause, and for what arrives until the pause holds. The pause frame waits for a frame on
+    `back`, crosses that link, and finds the sender at the start of a frame. Rounded up a little:
+    the engine, which checks again, counts in picoseconds."""
 
     def clocked(frame: int, half: HalfLink) -> float:
         return (frame + FRAMING_BYTES) * 8e12 / half.rate.count

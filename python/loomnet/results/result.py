@@ -286,8 +286,8 @@ class Result:
 
     @property
     def experts(self) -> ExpertRounds:
-        """Of a mixture of experts: each iteration by what it was spent on, the events of the
-        controllers of its circuits, and the first region's time line. Raises UsageError."""
+        """The iterations of a mixture of experts and what each was spent on, the events of its
+        circuits' controllers, and the first region's time line. Raises UsageError."""
         self._of_one_job("experts")
         if self.data.experts is None:
             raise UsageError("experts: the job is no mixture of experts")

@@ -1,4 +1,4 @@
-"""One job on MixNet and on what it is compared with: a fabric and a job for each name."""
+"""The same job on MixNet and on each of its baselines."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def compared(name: str, model: str = "mixtral_8x22b", *, rate: Rate | str = "400
 
 
 def _means(job: MoeJob, servers: int, seed: int) -> list[np.ndarray]:
-    """Of each region the mean demand of its pairs of servers over layers and iterations."""
+    """Of each region the demand of its pairs of servers, the sum over layers and iterations."""
     replicas = max(servers // (job.region_servers * job.stages), 1)
     counts = gate_counts(job, replicas, seed)
     mean = []
@@ -118,16 +118,12 @@ def _static_links(job: MoeJob, servers: int, seed: int) -> Sequence[tuple[int, i
     """TopoOpt's links for the bytes of an iteration of the whole job."""
     region = job.region_servers
     demand = np.zeros((servers, servers))
-    for number, mean in enumerate(_means(job, servers, seed)):
+    for number, tokens in enumerate(_means(job, servers, seed)):
         first = number * region
-        total = mean.sum() / 2
-        if total:
-            # Both directions of four all-to-alls of each layer and micro-batch.
-            layers = job.stage_layers[number % job.stages]
-            sent = job.bytes_per_rank * job.expert_ranks * job.tensor_ranks
-            share = _between_servers(job)
-            scale = 4 * layers * job.micro_batches * sent * share / total
-            demand[first:first + region, first:first + region] += mean * scale
+        # Of a token's part on one GPU, both directions: four all-to-alls of a layer and micro-batch.
+        each = job.bytes_per_rank / _row_sum(job, servers, seed)
+        times = 4 * job.stage_layers[number % job.stages] * job.micro_batches
+        demand[first:first + region, first:first + region] += tokens * each * times
     for server in range(servers - region):
         if (server // region) % job.stages != job.stages - 1:
             both = 2 * job.activation_bytes * job.micro_batches
@@ -142,6 +138,8 @@ def _static_links(job: MoeJob, servers: int, seed: int) -> Sequence[tuple[int, i
     return topoopt_links(sums, demand, GPUS)
 
 
-def _between_servers(job: MoeJob) -> float:
-    """Share of what GPUs send that leaves their server, where tokens go everywhere alike."""
-    return 1 - 1 / job.region_servers
+def _row_sum(job: MoeJob, servers: int, seed: int) -> float:
+    """Tokens of a source rank, of all gate counts that _means() adds up."""
+    replicas = max(servers // (job.region_servers * job.stages), 1)
+    counts = gate_counts(job, replicas, seed)
+    return float(counts[:, :, 0, :, 0].sum())

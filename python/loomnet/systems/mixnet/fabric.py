@@ -1,4 +1,4 @@
-"""Fabrics of the publication: MixNet's hybrid of wires and circuits, and what it is compared with
+"""The publication's fabrics: MixNet's hybrid of wires and circuits, and its baselines'
 (SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
 
 from __future__ import annotations

@@ -1,0 +1,6 @@
+"""The control interfaces of an optical circuit switch, each a thin face of one device state."""
+
+from loomnet.ocs.settings import Settings as Settings
+from loomnet.ocs.sonic import Reconciled as Reconciled
+from loomnet.ocs.sonic import Sonic as Sonic
+from loomnet.ocs.switch import StandaloneSwitch as StandaloneSwitch
