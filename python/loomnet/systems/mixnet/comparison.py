@@ -120,7 +120,7 @@ def _static_links(job: MoeJob, servers: int, seed: int) -> Sequence[tuple[int, i
     demand = np.zeros((servers, servers))
     for number, tokens in enumerate(_means(job, servers, seed)):
         first = number * region
-        # Of a token's part on one GPU, both directions: four all-to-alls of a layer and micro-batch.
+        # Bytes of a part of a token; four all-to-alls of each layer and micro-batch send it.
         each = job.bytes_per_rank / _row_sum(job, servers, seed)
         times = 4 * job.stage_layers[number % job.stages] * job.micro_batches
         demand[first:first + region, first:first + region] += tokens * each * times
