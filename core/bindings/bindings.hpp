@@ -46,6 +46,7 @@ void bind_traffic(pybind11::module_& m);
 void bind_model_traffic(pybind11::module_& m);
 void bind_fluid(pybind11::module_& m);
 void bind_moe(pybind11::module_& m);
+void bind_rank_region(pybind11::module_& m);
 void bind_rank(pybind11::module_& m);         // inside a rank's process
 void bind_rank_bridge(pybind11::module_& m);  // the engine's side of it
 void bind_recorder(pybind11::module_& m);

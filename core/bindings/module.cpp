@@ -16,6 +16,7 @@ PYBIND11_MODULE(_core, m) {
   bind_fluid(m);
   bind_moe(m);
   bind_rank_bridge(m);
+  bind_rank_region(m);
   bind_recorder(m);
 #ifdef LOOMNET_HAVE_LIVE
   bind_live(m);

@@ -3,6 +3,7 @@
 #include <pybind11/numpy.h>
 
 #include "bindings/bindings.hpp"
+#include "bindings/region_options.hpp"
 #include "moe/moe_traffic.hpp"
 
 namespace py = pybind11;
@@ -14,14 +15,10 @@ using moe::MoeTraffic;
 using WayRow = std::tuple<NodeId, NodeId, QpNumber>;
 using Counts6 = py::array_t<std::uint32_t, py::array::c_style | py::array::forcecast>;
 
-template <class T>
-T named(const char* what, const std::string& name, std::initializer_list<std::pair<const char*, T>> known) {
-  std::string names;
-  for (const auto& [each, value] : known) {
-    if (name == each) return value;
-    names += names.empty() ? each : std::string(", ") + each;
-  }
-  throw py::value_error(std::string(what) + " \"" + name + "\" is none of " + names);
+moe::Split split_named(const std::string& name) {
+  if (name == "all_or_nothing") return moe::Split::all_or_nothing;
+  if (name == "weighted") return moe::Split::weighted;
+  throw py::value_error("moe: split \"" + name + "\" is none of all_or_nothing, weighted");
 }
 
 std::vector<moe::Way> ways(const std::vector<WayRow>& rows) {
@@ -36,18 +33,6 @@ moe::GateCounts gate_counts(const Counts6& counts) {
   }
   const auto size = [&](int at) { return static_cast<std::uint32_t>(counts.shape(at)); };
   return {size(0), size(1), size(2), size(3), size(4), {counts.data(), counts.data() + counts.size()}};
-}
-
-std::string kind_name(circuits::RegionEvent::Kind kind) {
-  using enum circuits::RegionEvent::Kind;
-  switch (kind) {
-    case demand: return "demand";
-    case drain: return "drain";
-    case apply: return "apply";
-    case lit: return "lit";
-    case release: return "release";
-    default: return "fail";
-  }
 }
 
 py::tuple times(const moe::WorkTimes& t) {
@@ -65,25 +50,17 @@ std::unique_ptr<MoeTraffic> make(Network& n, std::uint32_t job, const std::vecto
   if (degrees.size() != 4) throw py::value_error("moe: degrees are experts, tensor, stages and replicas");
   c.shape = {degrees[0], degrees[1], degrees[2], degrees[3], gpus, micro_batches, std::move(layers)};
   c.gates = gate_counts(counts);
-  using enum moe::FirstDispatch;
-  using enum moe::Repatch;
   c.work.attention = ps(work["attention_ps"].cast<std::int64_t>());
   c.work.experts = ps(work["experts_ps"].cast<std::int64_t>());
   c.work.per_rank = work["per_rank"].cast<std::uint64_t>();
   c.work.local = {work["local_bps"].cast<std::uint64_t>()};
   c.work.direct = work["direct"].cast<bool>();
-  c.work.first_dispatch = named<moe::FirstDispatch>(
-      "moe: fp_dispatch", work["fp_dispatch"].cast<std::string>(),
-      {{"block", block}, {"reuse", reuse}, {"random", random}, {"copilot", copilot}});
-  c.work.repatch = named<moe::Repatch>("moe: repatch", work["repatch"].cast<std::string>(),
-                                       {{"layer", layer}, {"iteration", iteration}, {"once", once}, {"never", never}});
+  c.work.first_dispatch = first_dispatch_named(work["fp_dispatch"].cast<std::string>());
+  c.work.repatch = repatch_named(work["repatch"].cast<std::string>());
   c.work.electrical_first = work["eps_first"].cast<bool>();
-  c.work.duplex = named<circuits::Duplex>("moe: demand", work["demand"].cast<std::string>(),
-                                          {{"sum", circuits::Duplex::sum}, {"max", circuits::Duplex::max}});
+  c.work.duplex = duplex_named(work["demand"].cast<std::string>());
   c.exchange.alpha = exchange["alpha"].cast<std::uint32_t>();
-  c.exchange.split = named<moe::Split>(
-      "moe: split", exchange["split"].cast<std::string>(),
-      {{"all_or_nothing", moe::Split::all_or_nothing}, {"weighted", moe::Split::weighted}});
+  c.exchange.split = split_named(exchange["split"].cast<std::string>());
   c.exchange.electrical_first = c.work.electrical_first;
   c.exchange.even = exchange["even"].cast<bool>();
   c.exchange.circuit_rate = exchange["circuit_bps"].cast<double>();
@@ -127,29 +104,13 @@ void bind_moe(py::module_& m) {
                               const std::vector<std::pair<NodeId, PlanePort>>& nics, panel::Port first_port,
                               std::uint32_t nics_of_server, const std::string& rule, std::uint64_t seed, bool all_dark,
                               std::int64_t drain_limit,
-                              std::optional<std::function<std::vector<std::uint32_t>(
-                                  std::vector<std::uint64_t>, std::vector<std::uint32_t>)>> assigner) {
-        circuits::RegionOptions o;
-        o.servers = t.config().shape.servers();
-        o.nics = nics_of_server;
-        o.alpha = t.config().exchange.alpha;
-        o.rule = assigner ? circuits::Rule::skip : circuits::rule_named(rule);
-        o.seed = seed;
-        o.all_dark = all_dark;
-        o.drain_limit = ps(drain_limit);
-        o.first_port = first_port;
-        if (assigner) {
-          o.assigner = [ask = std::move(*assigner)](std::span<const std::uint64_t> demand,
-                                                    std::span<const std::uint32_t> free) {
-            circuits::Assignment found;
-            found.servers = free.size();
-            found.circuits = ask({demand.begin(), demand.end()}, {free.begin(), free.end()});
-            return found;
-          };
-        }
-        std::vector<moe::NicPort> ports;
-        for (const auto& [host, port] : nics) ports.push_back({host, port});
-        t.region(region).use_circuits(panel, o, std::move(ports));
+                              std::optional<AssignerFunction> assigner) {
+        t.region(region).use_circuits(
+            panel,
+            region_options({t.config().shape.servers(), t.config().exchange.alpha, nics_of_server, rule, seed, all_dark,
+                            drain_limit, first_port},
+                           std::move(assigner)),
+            nic_ports(nics));
       }, py::arg("region"), py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"),
            py::arg("nics_of_server"), py::arg("rule"), py::arg("seed"), py::arg("all_dark"), py::arg("drain_limit_ps"),
            py::arg("assigner") = py::none(),
@@ -177,17 +138,8 @@ void bind_moe(py::module_& m) {
         for (const auto& f : t.failures()) out.append(py::make_tuple(f.region, f.server, f.at.count, f.message));
         return out;
       }, "[(region, server, at_ps, message)]")
-      .def("events", [](MoeTraffic& t, std::uint32_t region) {
-        Rows<py::int_, py::int_, py::typing::Tuple<py::int_, py::int_, py::int_, py::bool_, py::bool_>, py::str, py::int_,
-             py::int_> out;
-        for (const auto& e : driver(t, region).events()) {
-          const auto& k = e.event.key;
-          out.append(py::make_tuple(e.event.at.count, e.generation,
-                                    py::make_tuple(k.iteration, k.layer, k.micro_batch, k.backward, k.guessed),
-                                    kind_name(e.event.kind), e.event.changed, e.event.dark.count));
-        }
-        return out;
-      }, py::arg("region"),
+      .def("events", [](MoeTraffic& t, std::uint32_t region) { return region_events(driver(t, region)); },
+           py::arg("region"),
            "[(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]")
       .def("events_left_out", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).events_left_out(); },
            py::arg("region"), "Events beyond those that are kept.")

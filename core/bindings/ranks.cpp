@@ -22,7 +22,8 @@ void bind_rank_bridge(py::module_& m) {
           py::init([](Network& n, NodeId host, std::uint32_t rank, std::uint32_t world,
                       std::uint32_t slots, std::uint32_t payload, std::uint32_t channels,
                       std::uint32_t job, std::uint32_t sum_slots, std::uint32_t sum_values,
-                      std::uint32_t sum_window, std::uint32_t sum_scale, std::uint32_t sum_floats) {
+                      std::uint32_t sum_window, std::uint32_t sum_scale, std::uint32_t sum_floats,
+                      std::uint32_t queue_pairs) {
             rank::Geometry g;
             g.rank = rank;
             g.world = world;
@@ -30,6 +31,7 @@ void bind_rank_bridge(py::module_& m) {
             g.slots = slots;
             g.slot_payload = payload;
             g.slot_channels = channels;
+            g.channels = queue_pairs;
             g.sum_slots = sum_slots;
             g.sum_values = sum_values;
             g.sum_window = sum_window;
@@ -42,15 +44,16 @@ void bind_rank_bridge(py::module_& m) {
           py::arg("rank"), py::arg("world"), py::arg("slots") = 8, py::arg("slot_payload") = 32768,
           py::arg("channels") = 16, py::arg("job") = 0, py::arg("sum_slots") = 0,
           py::arg("sum_values") = 0, py::arg("sum_window") = 0, py::arg("sum_scale") = 0,
-          py::arg("sum_floats") = 0)
+          py::arg("sum_floats") = 0, py::arg("queue_pairs") = 1,
+          "queue_pairs: towards each other rank of the job.")
       .def(
           "fds",
           [](const RankBridge& b) {
             return py::make_tuple(b.memory_fd(), b.engine_event_fd());
           },
           "(memory, engine's eventfd), to be inherited by the rank's process.")
-      .def("bind", &RankBridge::bind, py::arg("peer"), py::arg("qp"), py::arg("key") = 1,
-           "Requests to `peer` go by this queue pair; `key` is the peer's RankBridge.key.")
+      .def("bind", &RankBridge::bind, py::arg("peer"), py::arg("qp"), py::arg("key") = 1, py::arg("number") = 0,
+           "Requests to `peer` go by this queue pair, the one of this number; `key` is the peer's RankBridge.key.")
       .def("bind_sum", &RankBridge::bind_sum, py::arg("qp"),
            "Parts of sums go by this queue pair, for a rank with `sum_slots`.")
       .def_property_readonly(

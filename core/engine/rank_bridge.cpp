@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <stdexcept>
 
 #include "collective/types.hpp"
@@ -34,9 +35,9 @@ RankBridge::RankBridge(Network& network, NodeId host, const rank::Geometry& geom
 
 RankBridge::~RankBridge() { nic_.clients().remove(client_); }
 
-void RankBridge::bind(std::uint32_t peer, QpNumber qp, std::uint32_t key) {
+void RankBridge::bind(std::uint32_t peer, QpNumber qp, std::uint32_t key, std::uint16_t channel) {
   nic_.clients().own(qp, {job_, client_});
-  port_.bind(peer, 0, qp, key);
+  port_.bind(peer, channel, qp, key);
 }
 
 void RankBridge::bind_sum(QpNumber qp) {
@@ -114,9 +115,38 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
     cut_short_ += mark.status == static_cast<std::uint32_t>(OperationStatus::closed);
   } else if (kind == rank::MarkKind::meet) {
     if (meetings_ && !meetings_->ask(port_.rank(), mark)) cut_off(RankFault::bad_mark, now);
+  } else if (kind == rank::MarkKind::report) {
+    if (!take_report(mark, now)) cut_off(RankFault::bad_mark, now);
   } else {
     marks_.push_back({kind, mark.status, at, mark.value, mark.a, mark.b});
   }
+}
+
+// A rank sends the parts of a report one after another; a first part begins another.
+bool RankBridge::take_report(const rank::MarkEntry& mark, Picoseconds now) {
+  const auto number = static_cast<std::uint32_t>(mark.value >> 32);
+  const std::size_t at = mark.value >> 16 & 0xffff, bytes = mark.value & 0xffff;
+  if (at == 0) report_.clear();
+  if (at != report_.size() || at >= bytes || bytes > rank::kMostReport) return false;
+  const std::uint64_t words[2] = {mark.a, mark.b};
+  const auto* const part = reinterpret_cast<const std::uint8_t*>(words);
+  report_.insert(report_.end(), part, part + std::min<std::size_t>(bytes - at, rank::kReportPart));
+  if (report_.size() < bytes || !reports_) return true;
+  const std::vector<std::uint8_t> whole = std::exchange(report_, {});
+  return reports_->report(port_.rank(), number, whole, now);
+}
+
+void RankBridge::answer(std::uint32_t number, std::span<const std::uint8_t> bytes, Picoseconds now) {
+  constexpr auto kind = static_cast<std::uint32_t>(rank::NoticeKind::answer);
+  if (bytes.size() > rank::kMostAnswer) throw std::invalid_argument("answer: its length");
+  news_ = true;
+  port_.notify({kind, number, static_cast<std::uint32_t>(bytes.size()), 1});
+  for (std::size_t at = 0; at < bytes.size(); at += rank::kAnswerPart) {
+    std::uint32_t words[2] = {};
+    std::memcpy(words, bytes.data() + at, std::min<std::size_t>(bytes.size() - at, sizeof words));
+    port_.notify({kind, number, words[0], words[1]});
+  }
+  port_.flush(now);
 }
 
 // Whether what these marks make the engine keep is within the bounds.

@@ -23,6 +23,16 @@ struct RankMark {
   std::uint64_t value, a, b;
 };
 
+// Takes reports of ranks to a controller.
+class RankReports {
+ public:
+  virtual ~RankReports() = default;
+  // A report of this rank has come; `number` names it to RankBridge::answer. False: it breaks the contract, and
+  // the rank is cut off.
+  virtual bool report(std::uint32_t rank, std::uint32_t number, std::span<const std::uint8_t> bytes,
+                      Picoseconds now) = 0;
+};
+
 class RankBridge final : public NicClient {
  public:
   // A rank of `job`. Its staging memory is a region of that job; the NIC gives the key, whatever
@@ -38,7 +48,7 @@ class RankBridge final : public NicClient {
   int engine_event_fd() const { return engine_wake_.get(); }
   // Requests to `peer` go by this queue pair to the region of this key, the peer's staging memory.
   // Throws std::invalid_argument where the queue pair is another job's or another client's.
-  void bind(std::uint32_t peer, QpNumber qp, std::uint32_t key = 1);
+  void bind(std::uint32_t peer, QpNumber qp, std::uint32_t key = 1, std::uint16_t channel = 0);
   // Parts of sums go by this queue pair, and results to the rank's own staging memory. Throws as bind() does,
   // and where the geometry has no sums.
   void bind_sum(QpNumber qp);
@@ -66,6 +76,11 @@ class RankBridge final : public NicClient {
   void use_virtual_clock() { memory_.engine_words().virtual_clock = 1; }
   // Where this rank's requests for groups go; they are ignored without.
   void use_meetings(rank::Meetings* meetings) { meetings_ = meetings; }
+
+  // Where this rank's reports go; they are ignored without.
+  void use_reports(RankReports* reports) { reports_ = reports; }
+  // Answers a report with up to rank::kMostAnswer bytes.
+  void answer(std::uint32_t number, std::span<const std::uint8_t> bytes, Picoseconds now);
 
   // The rank's script shall end itself after this training step.
   void stop_at(std::uint32_t step, Picoseconds now) {
@@ -113,6 +128,7 @@ class RankBridge final : public NicClient {
   void post(RankWork& work, Picoseconds now);
   void take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t wall_ns, double dilation);
   void tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at);
+  bool take_report(const rank::MarkEntry& mark, Picoseconds now);
   bool affordable(std::span<const rank::MarkEntry> marks, Picoseconds now, std::int64_t wall_ns);
 
   struct Region {
@@ -141,6 +157,8 @@ class RankBridge final : public NicClient {
   Marked marked_, marked_at_once_;  // of the run; at `instant_`
   Picoseconds instant_{}, latest_mark_{};
   rank::Meetings* meetings_ = nullptr;
+  RankReports* reports_ = nullptr;
+  std::vector<std::uint8_t> report_;  // of the report that is coming
   std::uint64_t finished_ = 0, failed_ = 0;
   std::uint64_t cut_short_ = 0;  // of the failed ones: those that ran when the rank closed their group
   // Works under way and when they began. On the virtual clock a rank's own clock says nothing of that.

@@ -6,19 +6,12 @@
 #include <span>
 #include <vector>
 
-#include "circuits/nic_map.hpp"
-#include "circuits/region_controller.hpp"
+#include "moe/region_traffic.hpp"
 #include "moe/shape.hpp"
 #include "moe/split.hpp"
 #include "moe/transfers.hpp"
 
 namespace loomnet::moe {
-
-// A NIC: a port of a host.
-struct NicPort {
-  NodeId host = 0;
-  PlanePort port = 0;
-};
 
 struct ExchangeOptions {
   std::uint32_t servers = 0, gpus = 8, alpha = 0;
@@ -31,7 +24,7 @@ struct ExchangeOptions {
   double circuit_rate = 0, electrical_rate = 0;  // bits per second; of split weighted
 };
 
-class Exchange final : private Transfers::Sink {
+class Exchange final : public RegionTraffic, private Transfers::Sink {
  public:
   class Listener {
    public:
@@ -49,17 +42,15 @@ class Exchange final : private Transfers::Sink {
   void set_electrical(std::uint32_t i, std::uint32_t j, std::vector<Way> ways);
   // `fallback`: paths by the electrical fabric, which bytes under way take when the last circuit goes.
   void set_optical(std::uint32_t i, std::uint32_t j, std::vector<Way> ways, std::vector<PlanePaths> fallback);
-  // NICs at the panel, by server and number i * alpha + k; as many as ports of the region.
-  void set_optical_nics(std::vector<NicPort> nics) { nics_ = std::move(nics); }
+  void set_optical_nics(std::vector<NicPort> nics) override { nics_ = std::move(nics); }
 
   // Begins one; the one before has ended. Flows inside a server are left out.
   void begin(std::span<const GpuFlow> flows, Picoseconds now);
   bool open() const { return open_ > 0; }
 
-  // --- circuits, as a RegionWorld has them ----------------------------------------------------------------
-  void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now);
-  bool in_flight(std::span<const circuits::ServerPair> pairs) const;
-  void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, Picoseconds now);
+  void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override;
+  bool in_flight(std::span<const circuits::ServerPair> pairs) const override;
+  void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, Picoseconds now) override;
   bool held() const { return held_bytes_ > 0; }
 
   // Bytes of all exchanges so far.

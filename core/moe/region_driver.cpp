@@ -9,10 +9,10 @@ namespace loomnet::moe {
 
 using circuits::RegionController;
 
-RegionDriver::RegionDriver(Network& network, Exchange& exchange, NodeId panel, const circuits::RegionOptions& options,
+RegionDriver::RegionDriver(Network& network, RegionTraffic& traffic, NodeId panel, const circuits::RegionOptions& options,
                            std::vector<NicPort> nics, Listener& listener)
     : network_(network),
-      exchange_(exchange),
+      traffic_(traffic),
       panel_(panel),
       options_(options),
       nics_(std::move(nics)),
@@ -34,7 +34,7 @@ RegionDriver::RegionDriver(Network& network, Exchange& exchange, NodeId panel, c
                                   std::to_string(options.first_port + nic) + " of the panel");
     }
   }
-  exchange.set_optical_nics(nics_);
+  traffic.set_optical_nics(nics_);
   network.add_watcher(*this);
   restart(network.now());
 }
@@ -54,7 +54,7 @@ void RegionDriver::restart(Picoseconds now) {
   if (const Picoseconds lit = lit_from(now); lit > now) return network_.events().schedule(lit, id_, kRestart);
   controller_.emplace(options_, static_cast<circuits::RegionWorld&>(*this));
   std::ranges::fill(works_, 1);
-  exchange_.release(all_pairs(), controller_->ports(), now);
+  traffic_.release(all_pairs(), controller_->ports(), now);
   look_at_links(now);
   if (last_) {
     controller_->demand(last_->key, last_->bytes, now, last_->any);
@@ -67,7 +67,7 @@ void RegionDriver::stop(Picoseconds now) {
   after(now);
   controller_.reset();
   const std::size_t ports = nics_.size();
-  exchange_.release(all_pairs(),
+  traffic_.release(all_pairs(),
                     {options_.servers, options_.alpha, std::vector<std::int32_t>(ports, circuits::kNoPeer)}, now);
   listener_.circuits_changed(now);
 }
@@ -146,7 +146,7 @@ Picoseconds RegionDriver::lit_from(Picoseconds now) const {
 
 void RegionDriver::release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports,
                            Picoseconds now) {
-  exchange_.release(pairs, ports, now);
+  traffic_.release(pairs, ports, now);
 }
 
 circuits::PortMap RegionDriver::ports() const {

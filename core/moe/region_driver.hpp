@@ -8,7 +8,7 @@
 
 #include "circuits/region_controller.hpp"
 #include "engine/network.hpp"
-#include "moe/exchange.hpp"
+#include "moe/region_traffic.hpp"
 
 namespace loomnet::moe {
 
@@ -27,7 +27,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
 
   // `nics`: by server and optical NIC, i * alpha + k, the port of the panel that is first_port + that number.
   // All of them outlive it. Throws std::invalid_argument.
-  RegionDriver(Network& network, Exchange& exchange, NodeId panel, const circuits::RegionOptions& options,
+  RegionDriver(Network& network, RegionTraffic& traffic, NodeId panel, const circuits::RegionOptions& options,
                std::vector<NicPort> nics, Listener& listener);
   ~RegionDriver() override;
 
@@ -48,6 +48,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   std::size_t events_left_out() const { return events_left_out_; }  // beyond those that are kept
   // Circuits as they are: of each port of the region the port that it is joined to.
   circuits::PortMap ports() const;
+  std::uint64_t generation() const { return network_.panel(panel_)->device().generation(); }
   std::uint64_t patches() const { return patches_; }      // requests that reached the panel
   std::size_t maps() const { return maps_.size(); }       // distinct ones among them
   const std::string& refusal() const { return refusal_; }  // of the last request that the panel did not take
@@ -58,8 +59,8 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   static constexpr std::size_t kMostEvents = 1 << 16;
   static constexpr std::uint64_t kRestart = 1;  // event, beside 0: the controller's time has come
 
-  void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override { exchange_.hold(pairs, now); }
-  bool in_flight(std::span<const circuits::ServerPair> pairs) override { return exchange_.in_flight(pairs); }
+  void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override { traffic_.hold(pairs, now); }
+  bool in_flight(std::span<const circuits::ServerPair> pairs) override { return traffic_.in_flight(pairs); }
   std::vector<panel::CrossConnect> cross_connects() override;
   Picoseconds patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
                     std::span<const panel::Port> all_dark, Picoseconds now) override;
@@ -75,7 +76,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   std::vector<circuits::ServerPair> all_pairs() const;
 
   Network& network_;
-  Exchange& exchange_;
+  RegionTraffic& traffic_;
   NodeId panel_;
   circuits::RegionOptions options_;
   std::vector<NicPort> nics_;

@@ -10,7 +10,7 @@
 namespace loomnet::rank {
 
 inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
-inline constexpr std::uint32_t kAbiVersion = 6;
+inline constexpr std::uint32_t kAbiVersion = 7;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMaxWorld = 4096;  // below 2^16, see NoticeKind::came
@@ -133,8 +133,17 @@ enum class MarkKind : std::uint32_t {
   // The rank makes a group: value = its rank in the group << 32 | its number of this request, a and b =
   // 128 bits that name the group, alike at all members, status = how many members it has.
   meet = 7,
+  // A part of a report to the controller of the rank's region: value = report_part(), a and b = its bytes.
+  report = 8,
 };
-inline constexpr MarkKind kLastMark = MarkKind::meet;
+inline constexpr MarkKind kLastMark = MarkKind::report;
+// Reports and answers are bytes. A report's marks carry 16 of them each, an answer's notices 8, in order.
+inline constexpr std::uint32_t kReportPart = 16, kAnswerPart = 8;
+inline constexpr std::uint32_t kMostReport = 4096, kMostAnswer = 1024;
+// Number of the report in this rank << 32 | offset of the part << 16 | bytes of the whole.
+constexpr std::uint64_t report_part(std::uint32_t number, std::uint32_t offset, std::uint32_t bytes) {
+  return std::uint64_t{number} << 32 | offset << 16 | bytes;
+}
 inline constexpr std::uint64_t kMaxStep = 1ull << 31;  // a notice names a later one in 32 bits
 struct MarkEntry {
   std::uint32_t kind;
@@ -158,6 +167,9 @@ enum class NoticeKind : std::uint32_t {
   // Nothing is under way in the network and every rank waits: what still needs a rank that has left
   // will not end.
   stranded = 7,
+  // Of the answer to a report of this rank, peer = the report's number. First its length in bytes, reserved = 1;
+  // then parts of it, reason and reserved = 8 bytes.
+  answer = 8,
 };
 enum class GoneReason : std::uint32_t {
   exited = 1,

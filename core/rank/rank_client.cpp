@@ -1,6 +1,8 @@
 #include "rank/rank_client.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -230,7 +232,33 @@ void RankClient::apply(const NoticeEntry& n, CollectiveExecutor* executor) {
     case NoticeKind::stranded:
       ++stranded_;
       return;
+    case NoticeKind::answer:
+      if (const auto at = answers_.find(n.peer); at != answers_.end()) take_answer(n, at->second);
+      return;
   }
+}
+
+void RankClient::take_answer(const NoticeEntry& n, Answer& answer) {
+  if (!answer.length) {
+    answer.length = std::min(n.reason, kMostAnswer);
+    return;
+  }
+  std::uint8_t part[kAnswerPart];
+  std::memcpy(part, &n.reason, 4);
+  std::memcpy(part + 4, &n.reserved, 4);
+  const std::size_t left = *answer.length - answer.bytes.size();
+  answer.bytes.insert(answer.bytes.end(), part, part + std::min<std::size_t>(left, kAnswerPart));
+}
+
+bool RankClient::report(std::uint32_t number, std::span<const std::uint8_t> bytes, std::uint64_t keep_room) {
+  const auto length = static_cast<std::uint32_t>(bytes.size());
+  if (marks_.room() <= keep_room + (length + kReportPart - 1) / kReportPart) return false;
+  for (std::uint32_t at = 0; at < length; at += kReportPart) {
+    std::uint64_t words[2] = {};
+    std::memcpy(words, bytes.data() + at, std::min(length - at, kReportPart));
+    if (!mark(MarkKind::report, report_part(number, at, length), words[0], words[1])) return false;
+  }
+  return true;
 }
 
 void RankClient::fail(CollectiveExecutor* executor, const std::string& reason) {

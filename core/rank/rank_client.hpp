@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -73,6 +74,16 @@ class RankClient final : public Verbs {
   };
   Meeting& meeting(std::uint32_t request) { return meetings_[request]; }
   void forget_meeting(std::uint32_t request) { meetings_.erase(request); }
+  // The answer to a report, as far as it has come.
+  struct Answer {
+    std::optional<std::uint32_t> length;
+    std::vector<std::uint8_t> bytes;
+    bool whole() const { return length && bytes.size() >= *length; }
+  };
+  // False where the mark ring has no room for all of it beside `keep_room` marks.
+  bool report(std::uint32_t number, std::span<const std::uint8_t> bytes, std::uint64_t keep_room);
+  Answer& answer(std::uint32_t report) { return answers_[report]; }
+  void forget_answer(std::uint32_t report) { answers_.erase(report); }
   std::uint64_t writes() const { return writes_; }
   std::uint64_t bytes() const { return bytes_; }
 
@@ -84,6 +95,7 @@ class RankClient final : public Verbs {
   void feed_arrival(CollectiveExecutor& executor, const ArrivalEntry& arrival);
   void note(const NoticeEntry& notice);
   void apply(const NoticeEntry& notice, CollectiveExecutor* executor);
+  static void take_answer(const NoticeEntry& notice, Answer& answer);
   void fail(CollectiveExecutor* executor, const std::string& reason);
   void show();
   void drain_backlog();
@@ -111,6 +123,7 @@ class RankClient final : public Verbs {
   std::int64_t last_step_ = -1;
   std::uint64_t stranded_ = 0;
   std::map<std::uint32_t, Meeting> meetings_;  // by request, while it lasts
+  std::map<std::uint32_t, Answer> answers_;    // by report, while it is waited for
 };
 
 }  // namespace loomnet::rank

@@ -315,6 +315,28 @@ RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t nam
   return found;
 }
 
+std::optional<std::vector<std::uint8_t>> RankSession::report(std::span<const std::uint8_t> bytes,
+                                                             std::int64_t timeout_ns) {
+  if (bytes.empty() || bytes.size() > kMostReport) throw std::invalid_argument("report: its length");
+  refuse_fork();
+  std::unique_lock lock(mutex_);
+  Thread& thread = awake();
+  if (left_) throw std::runtime_error("this rank has left its NIC");
+  start_progress();
+  const std::uint32_t number = reports_++;
+  RankClient::Answer& answer = client_.answer(number);
+  if (client_.failure().empty() && client_.report(number, bytes, open_marks_ + 1)) {
+    Waiter waiter(thread);
+    block(lock, waiter, timeout_ns > 0 ? after(timeout_ns) : kNoAlarm, true,
+          [&] { return answer.whole() || !client_.failure().empty(); });
+  }
+  const RankClient::Answer found = std::move(answer);
+  client_.forget_answer(number);
+  if (!client_.failure().empty() && !found.whole()) throw std::runtime_error(client_.failure());
+  if (!found.whole()) return std::nullopt;
+  return found.bytes;
+}
+
 void RankSession::use_virtual_clock() {
   const std::lock_guard lock(mutex_);
   virtual_ = true;

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -84,6 +85,11 @@ class RankSession final : private OperationSink {
   // first, or the rank was cut off.
   RankClient::Meeting meet(std::uint64_t name_high, std::uint64_t name_low, std::uint32_t position,
                            std::uint32_t size, std::int64_t timeout_ns, bool asked);
+
+  // Sends these bytes to the controller of the rank's region and waits for its answer. None: `timeout_ns` of
+  // emulated time (0: no limit) passed first. Throws std::invalid_argument for a report that is empty or above
+  // kMostReport bytes, std::runtime_error where the rank was cut off.
+  std::optional<std::vector<std::uint8_t>> report(std::span<const std::uint8_t> bytes, std::int64_t timeout_ns);
 
   bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0,
             std::uint32_t status = 0);
@@ -186,7 +192,7 @@ class RankSession final : private OperationSink {
   std::int64_t last_event_ps_ = 0;
   std::size_t departed_failed_ = 0;
   std::uint64_t stranded_ = 0;
-  std::uint32_t meetings_ = 0;
+  std::uint32_t meetings_ = 0, reports_ = 0;
   bool idle_ = true;  // the progress thread sleeps, or there is none
   bool blind_ = false;  // the progress thread sleeps until it is woken; it looks at no thread meanwhile
   bool leaving_ = false, stop_ = false, left_ = false;

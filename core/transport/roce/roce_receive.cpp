@@ -39,11 +39,14 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
     ++count.wrong_peer_dropped;
     return;
   }
-  if (port >= c.ports || c.part_at[port] == kNoPart) {
+  // A queue pair whose messages have one part takes packets from every port: what left by a path before
+  // on_paths() changed it still comes by that path.
+  const std::uint8_t part = c.planes == 1 ? 0 : port < c.ports ? c.part_at[port] : kNoPart;
+  if (port >= c.ports || part == kNoPart) {
     ++count.wrong_port_dropped;
     return;
   }
-  QueuePair& qp = c.queue_pairs[c.part_at[port]];
+  QueuePair& qp = c.queue_pairs[part];
   if (r.ecn == Ecn::ce) {
     ++count.ce_received;
     if (qp.regulator && r.opcode != RcOpcode::acknowledge) notify_congestion(qp, now);

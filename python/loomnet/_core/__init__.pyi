@@ -41,9 +41,11 @@ __all__: list[str] = [
     "PluginError",
     "REDUCE_OPS",
     "RankBridge",
+    "RankRegion",
     "RankSession",
     "RankWork",
     "Recorder",
+    "RegionDriver",
     "RingSums",
     "SwitchSums",
     "TableBatch",
@@ -52,7 +54,9 @@ __all__: list[str] = [
     "aggregate_tables",
     "assign_circuits",
     "check_switch_program",
+    "circuit_map",
     "congestion_controls",
+    "demand_report",
     "forward_tables",
     "map_ports",
     "monotonic_ns",
@@ -147,6 +151,11 @@ class RankSession:
         """
 
     def next_finished(self) -> RankWork: ...
+    def report(self, report: str, timeout_ns: int = 0) -> bytes | None:
+        """
+        Sends bytes to the controller of the rank's region; its answer, None where the time passed first.
+        """
+
     def start(
         self,
         id: int,
@@ -1121,10 +1130,15 @@ class RankBridge:
         sum_window: int = 0,
         sum_scale: int = 0,
         sum_floats: int = 0,
-    ) -> None: ...
-    def bind(self, peer: int, qp: int, key: int = 1) -> None:
+        queue_pairs: int = 1,
+    ) -> None:
         """
-        Requests to `peer` go by this queue pair; `key` is the peer's RankBridge.key.
+        queue_pairs: towards each other rank of the job.
+        """
+
+    def bind(self, peer: int, qp: int, key: int = 1, number: int = 0) -> None:
+        """
+        Requests to `peer` go by this queue pair, the one of this number; `key` is the peer's RankBridge.key.
         """
 
     def bind_sum(self, qp: int) -> None:
@@ -1245,6 +1259,122 @@ class VirtualRanks:
     def racers(self) -> list[int]:
         """
         The ranks that did when that time last began.
+        """
+
+class RegionDriver:
+    """
+    The controller of a region's circuits at work.
+    """
+
+    def circuits(self) -> list[int]:
+        """
+        Of each port of the region the port that it is joined to, -1: none.
+        """
+
+    def events(self) -> list[tuple[int, int, tuple[int, int, int, bool, bool], str, int, int]]:
+        """
+        [(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]
+        """
+
+    def restart(self, now_ps: int) -> None: ...
+    def stop(self, now_ps: int) -> None: ...
+    @property
+    def events_left_out(self) -> int:
+        """
+        Events beyond those that are kept.
+        """
+
+    @property
+    def maps(self) -> int:
+        """
+        Distinct circuit maps among them.
+        """
+
+    @property
+    def patches(self) -> int:
+        """
+        Requests that have reached the panel.
+        """
+
+    @property
+    def refusal(self) -> str: ...
+
+class RankRegion:
+    """
+    A region whose servers run real ranks, and its circuits.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        region: int,
+        ranks: collections.abc.Sequence[RankBridge],
+        server_of: collections.abc.Sequence[int],
+        repatch: str,
+        fp_dispatch: str,
+        demand: str,
+        latency_ps: int,
+    ) -> None:
+        """
+        server_of: of each of the ranks.
+        """
+
+    def rounds(self) -> list[tuple[int, int, int, int, int, int, list]]:
+        """
+        [(iteration, layer, micro-batch, phase, asked_ps, answered_ps, tokens)]; tokens by source and destination rank, of forward dispatches.
+        """
+
+    def set_circuits(
+        self,
+        panel: EngineNode,
+        nics: collections.abc.Sequence[tuple[int, int]],
+        *,
+        first_port: int,
+        servers: int,
+        alpha: int,
+        nics_of_server: int,
+        rule: str,
+        seed: int,
+        all_dark: bool,
+        drain_limit_ps: int,
+        assigner: collections.abc.Callable[[list[int], list[int]], collections.abc.Sequence[int]]
+        | None = None,
+        pairs: collections.abc.Sequence[
+            tuple[
+                int,
+                int,
+                int,
+                int,
+                int,
+                collections.abc.Sequence[
+                    tuple[
+                        collections.abc.Sequence[int],
+                        int,
+                        collections.abc.Sequence[int],
+                        int,
+                        int,
+                        float,
+                    ]
+                ],
+            ]
+        ],
+        crossing_ps: int,
+    ) -> None:
+        """
+        nics: (node, port) of each server's optical NICs, in the order of the panel's ports from first_port on. pairs: (from server, to server, node, queue pair, its number, its paths by wires) of what goes by light. crossing_ps: the longest that a packet is on a circuit.
+        """
+
+    @property
+    def driver(self) -> RegionDriver:
+        """
+        Its controller; None without circuits.
+        """
+
+    @property
+    def rounds_left_out(self) -> int:
+        """
+        Rounds beyond those that are kept.
         """
 
 class PerfettoWriter:
@@ -1509,9 +1639,29 @@ def check_switch_program(name: str, ports: int, options: dict) -> None:
     Refuses a program, a number of ports or options that cannot be, by a ValueError of one line.
     """
 
+def circuit_map(answer: str) -> tuple[int, int, list[tuple[int, int, int, int, bool]]]:
+    """
+    (generation, usable_ns, [(server i, server j, optical NIC of i, of j, unchanged)]) of the answer to a report.
+    """
+
 def congestion_controls() -> dict:
     """
     Every congestion control by name: the signals that it needs, its options, virtual_only.
+    """
+
+def demand_report(
+    *,
+    phase: int,
+    iteration: int,
+    layer: int,
+    micro_batch: int,
+    region: int,
+    source: int,
+    token_bytes: int,
+    tokens: collections.abc.Sequence[int],
+) -> bytes:
+    """
+    A rank's row of its gate's counts, as RankSession.report() sends it.
     """
 
 def forward_tables(

@@ -1,0 +1,88 @@
+#include "bindings/region_options.hpp"
+
+namespace py = pybind11;
+
+namespace loomnet {
+namespace {
+
+template <class T>
+T named(const char* what, const std::string& name, std::initializer_list<std::pair<const char*, T>> known) {
+  std::string names;
+  for (const auto& [each, value] : known) {
+    if (name == each) return value;
+    names += names.empty() ? each : std::string(", ") + each;
+  }
+  throw py::value_error(std::string(what) + " \"" + name + "\" is none of " + names);
+}
+
+std::string kind_name(circuits::RegionEvent::Kind kind) {
+  using enum circuits::RegionEvent::Kind;
+  switch (kind) {
+    case demand: return "demand";
+    case drain: return "drain";
+    case apply: return "apply";
+    case lit: return "lit";
+    case release: return "release";
+    default: return "fail";
+  }
+}
+
+}  // namespace
+
+moe::FirstDispatch first_dispatch_named(const std::string& name) {
+  using enum moe::FirstDispatch;
+  return named<moe::FirstDispatch>("moe: fp_dispatch", name,
+                                   {{"block", block}, {"reuse", reuse}, {"random", random}, {"copilot", copilot}});
+}
+
+moe::Repatch repatch_named(const std::string& name) {
+  using enum moe::Repatch;
+  return named<moe::Repatch>("moe: repatch", name,
+                             {{"layer", layer}, {"iteration", iteration}, {"once", once}, {"never", never}});
+}
+
+circuits::Duplex duplex_named(const std::string& name) {
+  return named<circuits::Duplex>("moe: demand", name,
+                                 {{"sum", circuits::Duplex::sum}, {"max", circuits::Duplex::max}});
+}
+
+circuits::RegionOptions region_options(const RegionSettings& settings, std::optional<AssignerFunction> assigner) {
+  circuits::RegionOptions o;
+  o.servers = settings.servers;
+  o.nics = settings.nics_of_server;
+  o.alpha = settings.alpha;
+  o.rule = assigner ? circuits::Rule::skip : circuits::rule_named(settings.rule);
+  o.seed = settings.seed;
+  o.all_dark = settings.all_dark;
+  o.drain_limit = ps(settings.drain_limit_ps);
+  o.first_port = settings.first_port;
+  if (assigner) {
+    o.assigner = [ask = std::move(*assigner)](std::span<const std::uint64_t> demand,
+                                              std::span<const std::uint32_t> free) {
+      circuits::Assignment found;
+      found.servers = free.size();
+      found.circuits = ask({demand.begin(), demand.end()}, {free.begin(), free.end()});
+      return found;
+    };
+  }
+  return o;
+}
+
+std::vector<moe::NicPort> nic_ports(const std::vector<std::pair<NodeId, PlanePort>>& nics) {
+  std::vector<moe::NicPort> ports;
+  for (const auto& [host, port] : nics) ports.push_back({host, port});
+  return ports;
+}
+
+RegionEvents region_events(const moe::RegionDriver& driver) {
+  RegionEvents out;
+  for (const auto& e : driver.events()) {
+    const auto& k = e.event.key;
+    out.append(py::make_tuple(e.event.at.count, e.generation,
+                              py::make_tuple(k.iteration, k.layer, k.micro_batch, k.backward, k.guessed),
+                              kind_name(e.event.kind), e.event.changed, e.event.dark.count));
+  }
+  return out;
+}
+
+}  // namespace loomnet

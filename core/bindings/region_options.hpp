@@ -1,0 +1,38 @@
+// Options of a region's controller as Python names them.
+#pragma once
+
+#include <functional>
+
+#include "bindings/bindings.hpp"
+#include "moe/region_driver.hpp"
+#include "moe/region_work.hpp"
+
+namespace loomnet {
+
+// Circuits by servers i * servers + j, from the demand of pairs of servers and the free ports of each.
+using AssignerFunction =
+    std::function<std::vector<std::uint32_t>(std::vector<std::uint64_t>, std::vector<std::uint32_t>)>;
+
+struct RegionSettings {
+  std::uint32_t servers, alpha, nics_of_server;
+  const std::string& rule;
+  std::uint64_t seed;
+  bool all_dark;
+  std::int64_t drain_limit_ps;
+  panel::Port first_port;
+};
+// Throws py::value_error.
+circuits::RegionOptions region_options(const RegionSettings& settings, std::optional<AssignerFunction> assigner);
+std::vector<moe::NicPort> nic_ports(const std::vector<std::pair<NodeId, PlanePort>>& nics);
+
+moe::FirstDispatch first_dispatch_named(const std::string& name);
+moe::Repatch repatch_named(const std::string& name);
+circuits::Duplex duplex_named(const std::string& name);
+
+using RegionEvents =
+    Rows<pybind11::int_, pybind11::int_,
+         pybind11::typing::Tuple<pybind11::int_, pybind11::int_, pybind11::int_, pybind11::bool_, pybind11::bool_>,
+         pybind11::str, pybind11::int_, pybind11::int_>;
+RegionEvents region_events(const moe::RegionDriver& driver);
+
+}  // namespace loomnet

@@ -1,0 +1,31 @@
+// What a region's controller holds and lets go: the traffic between servers that goes by circuits.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "circuits/nic_map.hpp"
+#include "circuits/region_controller.hpp"
+#include "engine/network.hpp"
+
+namespace loomnet::moe {
+
+// A NIC: a port of a host.
+struct NicPort {
+  NodeId host = 0;
+  PlanePort port = 0;
+};
+
+class RegionTraffic {
+ public:
+  virtual ~RegionTraffic() = default;
+  // NICs at the panel, by server and number i * alpha + k; as many as ports of the region.
+  virtual void set_optical_nics(std::vector<NicPort> nics) = 0;
+  // As circuits::RegionWorld has them.
+  virtual void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) = 0;
+  virtual bool in_flight(std::span<const circuits::ServerPair> pairs) const = 0;
+  virtual void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports,
+                       Picoseconds now) = 0;
+};
+
+}  // namespace loomnet::moe
