@@ -243,17 +243,24 @@ void bind_rank(py::module_& m) {
            py::arg("timeout_ns"), py::arg("asked"),
            "(number of the new group or None, [(rank in it, rank in the job)] that came)")
       .def("report",
-           [](RankSession& s, std::string_view bytes, std::int64_t timeout_ns) -> std::optional<py::bytes> {
+           [](RankSession& s, std::string_view bytes) {
+             const py::gil_scoped_release release;
+             return s.report({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+           },
+           py::arg("report"),
+           "Sends bytes to the controller of the rank's region; the report's number, None where it has no room.")
+      .def("answer",
+           [](RankSession& s, std::uint32_t number, std::int64_t timeout_ns) -> std::optional<py::bytes> {
              std::optional<std::vector<std::uint8_t>> found;
              {
                const py::gil_scoped_release release;
-               found = s.report({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()}, timeout_ns);
+               found = s.answer(number, timeout_ns);
              }
              if (!found) return {};
              return py::bytes(reinterpret_cast<const char*>(found->data()), found->size());
            },
            py::arg("report"), py::arg("timeout_ns") = 0,
-           "Sends bytes to the controller of the rank's region; its answer, None where the time passed first.")
+           "Waits for the answer to a report, once; None where the time passed first.")
       .def("leave", &RankSession::leave, py::arg("linger_ns") = 0, Release())
       .def("counters", &RankSession::counters, Release());
   bind_testing(m);

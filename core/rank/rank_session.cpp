@@ -315,26 +315,38 @@ RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t nam
   return found;
 }
 
-std::optional<std::vector<std::uint8_t>> RankSession::report(std::span<const std::uint8_t> bytes,
-                                                             std::int64_t timeout_ns) {
+std::optional<std::uint32_t> RankSession::report(std::span<const std::uint8_t> bytes) {
   if (bytes.empty() || bytes.size() > kMostReport) throw std::invalid_argument("report: its length");
   refuse_fork();
-  std::unique_lock lock(mutex_);
-  Thread& thread = awake();
+  const std::lock_guard lock(mutex_);
+  awake();
   if (left_) throw std::runtime_error("this rank has left its NIC");
   start_progress();
   const std::uint32_t number = reports_++;
+  client_.answer(number);
+  if (client_.report(number, bytes, open_marks_ + 1)) {
+    client_.publish();
+    return number;
+  }
+  client_.forget_answer(number);
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::uint8_t>> RankSession::answer(std::uint32_t number, std::int64_t timeout_ns) {
+  refuse_fork();
+  std::unique_lock lock(mutex_);
+  Thread& thread = awake();
   RankClient::Answer& answer = client_.answer(number);
-  if (client_.failure().empty() && client_.report(number, bytes, open_marks_ + 1)) {
+  const auto ready = [&] { return answer.whole() || !client_.failure().empty(); };
+  if (!ready()) {
     Waiter waiter(thread);
-    block(lock, waiter, timeout_ns > 0 ? after(timeout_ns) : kNoAlarm, true,
-          [&] { return answer.whole() || !client_.failure().empty(); });
+    block(lock, waiter, timeout_ns > 0 ? after(timeout_ns) : kNoAlarm, true, ready);
   }
   const RankClient::Answer found = std::move(answer);
   client_.forget_answer(number);
-  if (!client_.failure().empty() && !found.whole()) throw std::runtime_error(client_.failure());
-  if (!found.whole()) return std::nullopt;
-  return found.bytes;
+  if (found.whole()) return found.bytes;
+  if (!client_.failure().empty()) throw std::runtime_error(client_.failure());
+  return std::nullopt;
 }
 
 void RankSession::use_virtual_clock() {

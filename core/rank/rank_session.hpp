@@ -86,10 +86,12 @@ class RankSession final : private OperationSink {
   RankClient::Meeting meet(std::uint64_t name_high, std::uint64_t name_low, std::uint32_t position,
                            std::uint32_t size, std::int64_t timeout_ns, bool asked);
 
-  // Sends these bytes to the controller of the rank's region and waits for its answer. None: `timeout_ns` of
-  // emulated time (0: no limit) passed first. Throws std::invalid_argument for a report that is empty or above
-  // kMostReport bytes, std::runtime_error where the rank was cut off.
-  std::optional<std::vector<std::uint8_t>> report(std::span<const std::uint8_t> bytes, std::int64_t timeout_ns);
+  // Sends these bytes to the controller of the rank's region; the report's number, none where the mark ring is
+  // full. Throws std::invalid_argument for a report that is empty or above kMostReport bytes.
+  std::optional<std::uint32_t> report(std::span<const std::uint8_t> bytes);
+  // Waits for the answer to a report, once. None: `timeout_ns` of emulated time (0: no limit) passed first. Throws
+  // std::runtime_error where the rank was cut off.
+  std::optional<std::vector<std::uint8_t>> answer(std::uint32_t number, std::int64_t timeout_ns);
 
   bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0,
             std::uint32_t status = 0);

@@ -25,6 +25,7 @@ from loomnet.base.names import quoted
 from loomnet.base.reading import is_file, other_than_a_file
 from loomnet.base.spec import Spec, given
 from loomnet.base.units import Size, Time, time_or_none
+from loomnet.jobs.circuit_control import CircuitControl
 from loomnet.jobs.compute import ComputeModel, compute_model
 from loomnet.jobs.edges import Edge, Pair, ring
 from loomnet.jobs.training_script import check_training_script
@@ -217,6 +218,8 @@ class TorchJob(Job):
     earlier holds. A script without an optimizer's steps hears of neither. `stall_wall`: on the
     virtual clock, wall time after which the job is ended when emulated time stands and no process
     of a rank uses the processor; None: never.
+    `circuits`: how the controllers of the ranks' regions patch the panels of their hosts, by what a
+    script's loomnet.torch.mixnet.all_to_all reports; None: panels stay as they are.
     `env`: variables for the ranks, which have of the caller's own those that Python, PyTorch and
     its libraries read (see loomnet.processes.ranks), and no secrets.
     """
@@ -233,6 +236,7 @@ class TorchJob(Job):
     map_backend: bool = True
     until: Time | None = given(default=None, converter=time_or_none)
     stall_wall: Time | None = given(default=Time("60 s"), converter=time_or_none)
+    circuits: CircuitControl | None = Field(default=None, repr=False)
     env: dict[str, str] = Field(default_factory=dict)
 
     @field_validator("log")
@@ -250,6 +254,21 @@ class TorchJob(Job):
                     f"{quoted(value)} has no group (?P<step>…): the step a line speaks of"
                 )
         return value
+
+    @model_validator(mode="after")
+    def _patchable(self) -> TorchJob:
+        control = self.circuits
+        if control is None:
+            return self
+        for field, value, known in (
+                ("fp_dispatch", control.fp_dispatch, ("block", "reuse")),
+                ("split", control.split, ("all_or_nothing",)),
+                ("eps_during_dark", control.eps_during_dark, ("hold",)),
+                ("members", control.members, ("links",))):
+            if value not in known:
+                raise UsageError(f"circuits.{field}={quoted(value)}: of real ranks there is "
+                                 f"{' and '.join(known)}; ln.ModelJob has the others")
+        return self
 
     @model_validator(mode="after")
     def _passable(self) -> TorchJob:
@@ -288,6 +307,10 @@ class TorchJob(Job):
                 "TorchJob.compute: the virtual clock needs the compute time of an "
                 'iteration, for example compute="2 ms", or a table by layer'
             )
+
+    @property
+    def patches(self) -> bool:
+        return self.circuits is not None
 
     def describe(self) -> str:
         return f"{self.script.name} over {self.transport}"

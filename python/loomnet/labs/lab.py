@@ -40,6 +40,7 @@ from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
 from loomnet.results.run_directory import (
     CIRCUITS,
+    GATES,
     FILES,
     OBSERVED,
     POOLS,
@@ -281,6 +282,12 @@ class Lab:
         if events:
             with self.folder.rights():
                 (request.folder or self.folder).write(CIRCUITS, events)
+        for data in found:
+            if data.experts is not None and data.experts.gates is not None:
+                with self.folder.rights():
+                    gates = (request.folder or self.folder).folder(GATES)
+                    for name, content in data.experts.gates.files():
+                        gates.write(name, content)
         if label:  # a traffic model writes nothing of its own
             with self.folder.rights(), contextlib.suppress(OSError):
                 request.directory.rmdir()

@@ -179,6 +179,7 @@ class LiveTorch(Play):
                               if spans else None)
         self.ranks.read_log(to_end=True)
         data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()
+        data.experts = self.ranks.experts()
 
     def notes(self) -> Notes:
         return self.ranks.sum_notes()

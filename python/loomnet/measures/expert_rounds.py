@@ -8,21 +8,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from loomnet.measures.gate_trace import GateTrace
+
+
+_UNMEASURED = "the compute and the bytes of real ranks are not told apart"
+
 
 class ExpertRound(NamedTuple):
     """An iteration. Times in ps since the job's begin; those that regions spend are means over
     regions, `exposed_most_ps` the region's with the most. `exposed_ps`: waiting for circuits with
     everything else there; `exchanging_ps`: in all-to-alls, that waiting among it. Bytes of experts
-    between servers, by circuits and by wires."""
+    between servers, by circuits and by wires. None: not measured, as of real ranks."""
 
     begin_ps: int
     end_ps: int
     exposed_ps: int
     exposed_most_ps: int
-    exchanging_ps: int
-    computing_ps: int
-    optical_bytes: int
-    electrical_bytes: int
+    exchanging_ps: int | None
+    computing_ps: int | None
+    optical_bytes: int | None
+    electrical_bytes: int | None
 
 
 class RegionNote(NamedTuple):
@@ -61,7 +66,8 @@ class RegionSpan(NamedTuple):
 @dataclass
 class ExpertRounds:
     """Of a whole job. `patches`: requests that reached panels; `maps`: distinct circuit maps of the
-    region that had the most. `left_out`: events beyond those that each region keeps."""
+    region that had the most. `left_out`: events beyond those that each region keeps. `gates`: what
+    real ranks reported."""
 
     rounds: list[ExpertRound] = field(default_factory=list)
     events: list[RegionNote] = field(default_factory=list)
@@ -70,29 +76,32 @@ class ExpertRounds:
     patches: int = 0
     maps: int = 0
     left_out: int = 0
+    gates: GateTrace | None = None
 
     def figures(self) -> Iterator[tuple[str, float | None, str, str | None]]:
         """(name, value, unit, why there is none)."""
         none = None if self.rounds else "no iteration has ended"
-        count = max(len(self.rounds), 1)
         lasted = sum(each.end_ps - each.begin_ps for each in self.rounds)
 
-        def mean(name: str) -> float | None:
-            return None if none else sum(getattr(each, name) for each in self.rounds) / count
+        def total(name: str) -> float | None:
+            """None where an iteration has no such number."""
+            values = [getattr(each, name) for each in self.rounds]
+            return None if None in values else float(sum(values))
 
-        def part(value: float, whole: float) -> float | None:
-            return value / whole if whole and not none else None
+        def row(figure: str, value: float | None, whole: float, unit: str, why: str
+                ) -> tuple[str, float | None, str, str | None]:
+            if none or value is None:
+                return figure, None, unit, none or _UNMEASURED
+            return (figure, value / whole, unit, None) if whole else (figure, None, unit, why)
 
         for figure, name in (("exposed_s", "exposed_ps"), ("exposed_most_s", "exposed_most_ps"),
                              ("all_to_all_s", "exchanging_ps"), ("computing_s", "computing_ps")):
-            value = mean(name)
-            yield figure, None if value is None else value / 1e12, "s", none
-        yield "all_to_all_share", part(sum(each.exchanging_ps for each in self.rounds), lasted), \
-            "ratio", none
-        optical = sum(each.optical_bytes for each in self.rounds)
-        carried = optical + sum(each.electrical_bytes for each in self.rounds)
-        yield "circuit_share", part(optical, carried), "ratio", \
-            none or (None if carried else "nothing went between servers")
+            yield row(figure, total(name), 1e12 * max(len(self.rounds), 1), "s", "")
+        yield row("all_to_all_share", total("exchanging_ps"), lasted, "ratio",
+                  "the iterations took no time")
+        optical, wires = total("optical_bytes"), total("electrical_bytes")
+        yield row("circuit_share", optical, (optical or 0) + (wires or 0), "ratio",
+                  "nothing went between servers")
         yield "patches", float(self.patches), "requests", None
         yield "circuit_maps", float(self.maps), "maps", None
 

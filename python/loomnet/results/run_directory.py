@@ -21,6 +21,7 @@ from loomnet.results.report import Report
 RUNS = "runs"
 REPORT, COUNTERS, ENVIRONMENT = "report.json", "counters.json", "environment.json"
 OBSERVED, POOLS, CIRCUITS = "observed.csv", "pools.csv", "circuits.jsonl"
+GATES = "gates"  # a folder
 FILES = (REPORT, COUNTERS, ENVIRONMENT, OBSERVED, POOLS, CIRCUITS)
 _PACKAGES = ("loomnet", "torch", "numpy", "pydantic", "typer", "networkx", "matplotlib")
 

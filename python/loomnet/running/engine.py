@@ -60,7 +60,7 @@ class Engine:
                  dilation: float = 1.0, fluid: bool = False) -> None:
         self.plan = plan
         self.sums = sums
-        self._live = live
+        self.live = live
         jobs = tuple(jobs)
         carriers = {each.name: each for each in map(self._model, carriers_of(jobs))
                     if each is not None}
@@ -201,7 +201,7 @@ class Engine:
         return self._model(transport(job.transport))
 
     def _model(self, asked: Transport) -> Transport | None:
-        if not self._live:
+        if not self.live:
             return transport(asked.model)
         return None if asked.by_kernel else asked
 
@@ -229,7 +229,7 @@ class Engine:
         self._generation[switch.number] = self._generation.get(switch.number, 0) + 1
         usids = switch.usids
         # Packets that go by uSIDs alone need no row per host and switch; live, hosts' own do.
-        plain = self._live or not (
+        plain = self.live or not (
             self.transports and all(each.by_usids for each in self.transports))
         return self._packed(
             switch, own=[usids.own], adjacencies=list(usids.adjacencies), fib=list(usids.fib),
@@ -306,6 +306,13 @@ class Engine:
             self._between.setdefault((destination, source), []).append(remote)
         if self._noted is not None:
             self._noted += [(source, destination, local), (destination, source, remote)]
+
+    def connect_local(self, asked: JobRequest, host: int) -> tuple[tuple[EngineNode, EngineNode, int], tuple[EngineNode, EngineNode, int]]:
+        """Connects a queue pair between two ranks of a host; its ends, as (node, node, number)."""
+        node = self._node[host]
+        first = self.network.reserve_qps(node, 2)
+        self.connect(asked, host, first, host, first + 1)
+        return (node, node, first), (node, node, first + 1)
 
     def note_queue_pairs(self) -> list[tuple[int, int, int]]:
         """Source, destination and the source's number of each end of a queue pair that is connected

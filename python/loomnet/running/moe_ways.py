@@ -59,6 +59,21 @@ class Ways:
         there, back = self._wires(source, destination), self._wires(destination, source)
         return self._both(source, destination, list(zip(there, back, strict=True)))
 
+    def wires(self, source: int, destination: int, number: int) -> list[Row]:
+        """Paths of one queue pair by wires, of each port; queue pairs take ports in turn."""
+        found = self._wires(source, destination)
+        return found[number % len(found)]
+
+    def spread(self, source: int, destination: int, count: int) -> tuple[list[Way], list[Way]]:
+        """As by_wire(), as many ways, each by one port of both hosts in turn."""
+        if not (self.electrical(source) and self.electrical(destination)):
+            a, b = (self._host(host).name for host in (source, destination))
+            raise UsageError(f"run: no electrical port of {a} and {b}, which ranks need beside "
+                             "circuits")
+        return self._both(source, destination, [
+            (self.wires(source, destination, number), self.wires(destination, source, number))
+            for number in range(count)])
+
     def by_light(self, source: int, destination: int, count: int) -> tuple[list[Way], list[Way]]:
         """As many ways, which take the ports of a circuit when there is one; until then each has a
         port of its own."""

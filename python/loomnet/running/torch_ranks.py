@@ -4,6 +4,7 @@ it runs, one outcome after it. The clock only decides how time passes in between
 from __future__ import annotations
 
 import bisect
+import itertools
 import os
 import re
 import sys
@@ -15,12 +16,14 @@ from typing import Any
 import loomnet._core as _core
 from loomnet.base import rank_environment as rank_env
 from loomnet.jobs.model import TorchJob
+from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.run_data import Iteration, RunFault
 from loomnet.processes.rank_watch import StackFile, in_backend, joined, shown, stacks
 from loomnet.processes.ranks import NICE, RankGroup, RankSpec
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
+from loomnet.running.rank_regions import RankRegions, ServerRanks
 from loomnet.running.request import RunRequest
 from loomnet.systems.transport import Notes
 
@@ -47,12 +50,21 @@ class RankJob:
         self.asked, self.placement = asked, asked.placement
         world = len(self.placement)
         sums = engine.sums.staging(asked.number) if engine.sums and asked.server is not None else {}
+        servers = ServerRanks(engine, asked)
+        self.regions = None if self.job.circuits is None else RankRegions(
+            engine, asked, servers, live=engine.live)
+        self.servers = servers.environment(
+            0 if self.regions is None else self.regions.size,
+            self.job.circuits is not None and self.job.circuits.fp_dispatch == "reuse")
         self.bridges = [
             _core.RankBridge(engine.network, engine.node(host), rank=rank, world=world,
-                             channels=16, job=asked.number, **staging_for(engine.plan), **sums)
+                             channels=16, job=asked.number, **staging_for(engine.plan), **sums,
+                             queue_pairs=1 if self.regions is None else self.regions.queue_pairs)
             for rank, host in enumerate(self.placement)]
         self.carrier = engine.carrier(self.job)
-        if self.carrier is not None:  # else stock Gloo takes the ranks' bytes
+        if self.regions is not None:
+            self.regions.connect(self.bridges)
+        elif self.carrier is not None:  # else stock Gloo takes the ranks' bytes
             for (rank, peer), number in engine.connect_mesh(asked).items():
                 self.bridges[rank].bind(peer, number, self.bridges[peer].key)
         if sums:
@@ -68,6 +80,16 @@ class RankJob:
         self.told_gone: set[int] = set()
         self._failing: list[tuple[int, int]] = []  # (engine ps, rank), as they became known
         self._stopping = False
+
+    def experts(self) -> ExpertRounds | None:
+        """What the controllers of the job's circuits did, where it has some."""
+        if self.regions is None:
+            return None
+        origin = self.origin_ps or 0
+        ends = [at - origin for _, at in self.steps[0]]
+        found = self.regions.experts(origin, list(itertools.pairwise(ends)))
+        found.gates = self.regions.trace()
+        return found
 
     def sum_notes(self) -> Notes:
         """What the report's fidelity says of the job's sums by switches."""
@@ -109,6 +131,7 @@ class RankJob:
                     rank_env.AWAIT_SENDS: "1" if own is None or own.await_sends else "0",
                     rank_env.MAP_BACKEND: "1" if mapped else "0",
                     rank_env.HASH_EVERY: str(HASH_EVERY),
+                    rank_env.SERVERS: self.servers,
                     **compute, **environment, **record, **self.job.env},
                 pass_fds=(*fds, stack_fd)))
         logs = self.asked.folder_in(self.request.opened()).folder("ranks")

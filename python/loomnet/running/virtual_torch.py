@@ -321,6 +321,7 @@ class VirtualTorch(Play):
     def fill(self, data: RunData, origin_ps: int) -> None:
         self.ranks.read_log(to_end=True)
         data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()
+        data.experts = self.ranks.experts()
         if isinstance(self.torch.compute, MeasuredCompute) or self.strays:
             data.deterministic = False
 

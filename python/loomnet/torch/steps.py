@@ -69,10 +69,19 @@ def parameter_hash(optimizer: Any) -> bytes | None:
     return digest.digest()
 
 
+_installed: list[StepHook] = []
+
+
+def count() -> int:
+    """Optimizer steps so far, as the hook of this process counts them."""
+    return _installed[0].step if _installed else 0
+
+
 def install() -> StepHook:
     """Registers the hook for every optimizer of the process; see ``HASH_EVERY`` of
     rank_environment."""
     hook = StepHook(int(os.environ.get(env.HASH_EVERY, "0") or 0),
                     Computing(os.environ.get(env.COMPUTE)))
     register_optimizer_step_post_hook(hook)
+    _installed[:] = [hook]
     return hook

@@ -15,6 +15,7 @@ from loomnet.fabrics.model import MAX_PLANES, Fabric
 NETWORKS = ("mixnet", "fattree", "fattree31", "rail", "eps_only", "topoopt")
 _MOST_SERVERS = 1 << 14
 _MOST_PANEL = 1024
+_MOST_RANKS = 64  # of a server
 # The largest that RoCE has; the publication simulates packets of 9,000 bytes.
 PAYLOAD = "4096 B"
 
@@ -26,6 +27,7 @@ def mixnet(
     gpus: int = 8,
     alpha: int = 6,
     wires: int | None = None,
+    ranks: int | None = None,
     region: int | None = None,
     rate: Rate | str = "400 Gb/s",
     delay: Time | str = "1 us",
@@ -45,6 +47,7 @@ def mixnet(
     Args:
         servers: hosts h0, h1, …, with `gpus` ranks each.
         wires: electrical NICs of a server; None: all of `gpus` NICs but the optical ones.
+        ranks: of a job, that a server has room for; None: `gpus`.
         region: servers of a region, which have a panel together, ocs0, ocs1, …; None: all.
         rate, delay: of a NIC and of every link.
         network: "mixnet"; or of the fabrics it is compared with "fattree", all NICs in it,
@@ -65,6 +68,9 @@ def mixnet(
     """
     if preset == "paper":
         eps, carrier = "lumped", carrier or "none"
+    if ranks is not None and (type(ranks) is not int or not 1 <= ranks <= _MOST_RANKS):
+        raise FabricError(f"mixnet.ranks: {quoted(ranks)} must be a whole number from 1 to "
+                          f"{_MOST_RANKS}")
     each = Rate.given("mixnet.rate", rate)
     _check(servers, gpus, alpha, region, network, eps)
     if wires is not None and (type(wires) is not int or not 1 <= wires <= MAX_PLANES):
@@ -84,7 +90,8 @@ def mixnet(
         raise FabricError(f"mixnet.alpha: {alpha} of {gpus} NICs leave no electrical one, which "
                           "stages and replicas need")
     planes = 1 if eps == "lumped" and network != "rail" else wires
-    hosts = [fabric.add_host(f"h{i}", ports=planes + light, ranks=gpus, local_link=nvlink)
+    hosts = [fabric.add_host(f"h{i}", ports=planes + light, ranks=ranks or gpus,
+                             local_link=nvlink)
              for i in range(servers)]
     tree_rate = Rate.of(each.count * wires // planes)
     for plane in range(planes):
