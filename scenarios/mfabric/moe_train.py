@@ -3,7 +3,10 @@ all-to-alls, and all other weights on every rank. Of Loomnet it imports two func
 a run are those of torch.distributed: torchrun --nproc-per-node 8 moe_train.py
 
 Digits are scikit-learn's, 1,797 images of 8 x 8 pixels. Each image is eight tokens, its rows. In
-each layer a learned gate sends a token to two experts and weighs their answers."""
+each layer a learned gate sends a token to two experts and weighs their answers; a small loss keeps
+the experts' loads alike (Fedus et al., "Switch Transformers", JMLR 2022). A rank reads images of
+one digit in a step and of another in the next, as ranks of a large job read documents of different
+kinds, so which servers exchange most changes all the time."""
 
 import argparse
 
@@ -21,6 +24,9 @@ parser.add_argument("--batch", type=int, default=32, help="images of a rank in a
 parser.add_argument("--layers", type=int, default=2)
 parser.add_argument("--hidden", type=int, default=200)
 parser.add_argument("--rate", type=float, default=2e-3)
+parser.add_argument("--balance", type=float, default=0.01, help="weight of the loads' loss")
+parser.add_argument("--beside", type=int, default=0, metavar="BYTES",
+                    help="of another all-to-all, which goes on beside a step's")
 parser.add_argument("--stock", action="store_true", help="torch.distributed's own collectives")
 
 
@@ -43,10 +49,12 @@ class Experts(nn.Module):
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         seen = self.norm(tokens)
-        weights, experts = torch.topk(torch.softmax(self.gate(seen), -1), self.top)
+        shares = torch.softmax(self.gate(seen), -1)
+        weights, experts = torch.topk(shares, self.top)
         order = torch.argsort(experts.reshape(-1), stable=True)
         to = torch.bincount(experts.reshape(-1), minlength=self.count)
         rows = seen.repeat_interleave(self.top, 0)[order]
+        self.balance = self.count * (to / to.sum() * shares.mean(0)).sum()
         came = counts_from(to)
         there = exchange(rows, to.tolist(), came.tolist(), self.layer, False)
         answers = self.down(F.gelu(self.up(there)))
@@ -101,10 +109,23 @@ class Reader(nn.Module):
         return self.head(tokens.view(len(images), -1))
 
 
+def start_beside(group):
+    """Traffic that knows nothing of circuits, so that some is under way when they change: among the
+    ranks of even numbers, the first of each server where servers have two."""
+    if not arguments.beside:
+        return None
+    size = dist.get_world_size(group)
+    rows = torch.zeros(size * (arguments.beside // size // 4))
+    work = dist.all_to_all_single(torch.empty_like(rows), rows, async_op=True, group=group)
+    work.rows = rows
+    return work
+
+
 def main() -> None:
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
     rank, world = dist.get_rank(), dist.get_world_size()
+    others = dist.new_group(list(range(0, world, 2)))
     torch.manual_seed(1)
     model = Reader(arguments.layers, arguments.hidden)
     own = {id(p) for module in model.modules() if getattr(module, "expert", False)
@@ -116,11 +137,16 @@ def main() -> None:
     labels = torch.tensor(digits.target)
     draw = torch.Generator().manual_seed(2)
     for step in range(arguments.steps):
-        chosen = torch.randint(len(images), (world, arguments.batch), generator=draw)[rank]
+        digit = int(torch.randperm(10, generator=draw)[rank % 10])
+        mine = torch.nonzero(labels == digit).flatten()
+        picks = torch.randint(1 << 30, (world, arguments.batch), generator=draw)[rank]
+        chosen = mine[picks % len(mine)]
         scores = model(images[chosen])
         loss = F.cross_entropy(scores, labels[chosen])
+        loads = sum(layer.balance for layer in model.experts)
         optimizer.zero_grad()
-        loss.backward()
+        beside = start_beside(others) if rank % 2 == 0 else None
+        (loss + arguments.balance * loads).backward()
         flat = torch.cat([p.grad.reshape(-1) for p in shared])
         dist.all_reduce(flat) if arguments.stock else mixnet.all_reduce(flat)
         at = 0
@@ -130,6 +156,8 @@ def main() -> None:
         for p in model.parameters():
             if id(p) in own and p.grad is not None:
                 p.grad.div_(world)
+        if beside is not None:
+            beside.wait()
         if rank == 0:
             right = (scores.argmax(-1) == labels[chosen]).float().mean().item()
             print(f"step {step} loss {loss.item():.17g} accuracy {right:.4f}", flush=True)

@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import loomnet as ln
 import pytest
 from command_line import SCENARIOS
 from unprivileged import NOBODY, open_directory, python_for_nobody
@@ -128,3 +129,14 @@ def test_bad_input(loomnet, scenario, setting, words):
     if scenario == "ranks" and not setting.startswith("script"):
         settings.append(f"script={SCRIPTS / 'waits.py'}")
     refused(loomnet, loomnet.live(scenario, *settings), *words)
+
+
+def test_packets_longer_than_links_in_the_kernel_carry_are_refused():
+    fabric = ln.Fabric("long", payload="4096 B")
+    fabric.add_switch("p0.leaf0", plane=0)
+    for host in ("h0", "h1"):
+        fabric.add_host(host)
+        fabric.add_link(host, "p0.leaf0", rate="100 Mb/s", delay="1 ms")
+    job = ln.AllReduce("1 MB", transport="roce")
+    with pytest.raises(ln.UsageError, match=r"Fabric.payload: .*p0.leaf0 .* carry 3414 B"):
+        ln.run(fabric, job, clock="live")

@@ -42,8 +42,14 @@ def check_plan(plan: Plan) -> None:
     if plan.pfc:
         raise UsageError("pfc: not on the live clock, whose switches pause nobody; leave pfc out "
                          "or run on the virtual clock")
+    in_kernel = [each.name for each in (*plan.switches, *plan.panels) if each.in_kernel]
+    if in_kernel and plan.frame_bytes > LONGEST_FRAME:
+        raise UsageError(f"Fabric.payload: full packets are frames of {plan.frame_bytes} B, and "
+                         f"the links of {in_kernel[0]} in the kernel carry {LONGEST_FRAME} B: give "
+                         'payload="2048 B", or placement "engine"')
 
 
+LONGEST_FRAME = 3414  # XDP without fragments: an MTU of 3,400 B
 LEAST_OPEN = 64  # with fewer not even the way down from half a start works
 MOST_OPEN = 65_536  # descriptors; a link with a kernel port takes about six
 

@@ -15,6 +15,7 @@ from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures import training as measure
+from loomnet.measures.drops import drops
 from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.observed import ObservedTable
 from loomnet.measures.pools import PoolTable
@@ -302,6 +303,13 @@ class Result:
             raise UsageError("events: the fabric has no panel; what transports noted is in a trace "
                              'of the run: trace="FILE"')
         return self.data.events.table
+
+    @property
+    def drops(self) -> Table:
+        """Every reason for which packets were dropped: `where` (link, switch, panel, nic, engine),
+        `reason`, `packets`, `objects` that dropped for it and the one with `most`."""
+        return Table(("where", "reason", "packets", "objects", "most"),
+                     ({"most": each.most, **each.row()} for each in drops(self.data.totals)))
 
     @property
     def unequal_hashes(self) -> int | None:

@@ -79,7 +79,7 @@ class Routes:
         peers = [peer for peer in range(servers.count) if peer != own]
         width = input.shape[1:]
         sent, received = _offsets(counts[me]), _offsets([row[me] for row in counts])
-        moves = _Moves(ranks, group)
+        moves = Moves(ranks, group)
 
         def part(tensor: torch.Tensor, offsets: list[int], first: int, end: int) -> torch.Tensor:
             return tensor[offsets[first]:offsets[end]]
@@ -126,7 +126,7 @@ class Routes:
         moves.end()
 
 
-class _Moves:
+class Moves:
     """Messages of one step; none is sent for no rows."""
 
     def __init__(self, ranks: Sequence[int], group: Any) -> None:

@@ -13,7 +13,6 @@ what ``torch.distributed`` has, so that a script runs anywhere.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from collections.abc import Sequence
@@ -25,9 +24,11 @@ import torch.distributed as dist
 from loomnet.base import rank_environment as env
 from loomnet.torch import steps
 from loomnet.torch.connection import connection
-from loomnet.torch.expert_routes import Routes, Servers
+from loomnet.torch.expert_routes import Moves, Routes, Servers
 
 _UNIT = 64  # values of a server's share that gateways divide evenly among them
+# PyTorch 2.13 has a new name for it.
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 _BACKWARD = {0: 3, 1: 2}  # phase of the gradient of a dispatch, of a combine
 
 
@@ -47,7 +48,6 @@ class _Region:
         self._calls: dict[int, int] = {}
         self._step = -1
         self._asked: dict[int, int] = {}  # by layer: a report whose answer is still to be read
-        self._groups: tuple[Any, Any] | None = None
 
     # --- the controller ---------------------------------------------------------------------------
     def micro_batch(self, layer: int) -> int:
@@ -91,22 +91,6 @@ class _Region:
         if phase == 0 and self.servers.reuses:
             self._asked[layer] = self.report(1, layer, self._calls.get(layer, 0),
                                              counts[self.me].tolist(), token)
-
-    # --- groups -----------------------------------------------------------------------------------
-    def groups(self) -> tuple[Any, Any]:
-        """The group of this server's ranks, and that of the ranks of its number in all servers.
-        Every rank makes the same number of groups: PyTorch names a group that its members make
-        alone by its ranks and by how many groups there are."""
-        if self._groups is None:
-            assert self.servers is not None
-            own = self.servers.ranks(self.servers.server(self.me))
-            number = self.me - own.start
-            across = [self.servers.ranks(server)[number] for server in range(self.servers.count)]
-            local, rail = (dist.new_group([self.ranks[rank] for rank in ranks],
-                                          use_local_synchronization=True)
-                           for ranks in (own, across))
-            self._groups = local, rail
-        return self._groups
 
 
 _regions: dict[Any, _Region] = {}
@@ -164,7 +148,7 @@ def _counts(state: _Region, sizes: tuple[list[int], list[int]], layer: int, comb
     if not combine:
         own = torch.tensor(sizes[0], dtype=torch.int64)
         found = torch.empty(len(state.ranks) * len(state.ranks), dtype=torch.int64)
-        dist.all_gather_into_tensor(found, own, group=state.group)
+        _all_gather(found, own, group=state.group)
         state.counts[layer] = found.view(len(state.ranks), -1)
         counts = state.counts[layer]
     elif layer in state.counts:
@@ -222,29 +206,58 @@ def all_reduce(tensor: torch.Tensor, group: Any = None) -> None:
         dist.all_reduce(tensor, group=group)
         return
     servers = state.servers
-    local, rail = state.groups()
     gates = len(servers.electrical)
     flat = tensor.detach().reshape(-1)
     unit = servers.count * (_UNIT if _UNIT % gates == 0 else _UNIT * gates)
     padded = flat.new_zeros(-(-flat.numel() // unit) * unit)
     padded[:flat.numel()] = flat
-    # A server's share of the ring, then the gateways' shares of that.
+    # Each server's part of the ring, of which each gateway has a share.
     shares = padded.view(servers.count, gates, -1)
-    server = servers.server(state.me)
-    ranks = [state.ranks[rank] for rank in servers.ranks(server)]
     for number, owner in enumerate(servers.electrical):
         mine = shares[:, number].contiguous()
-        gateway = ranks[owner] == dist.get_rank()
-        if len(ranks) > 1:
-            parts = [torch.empty_like(mine) for _ in ranks] if gateway else None
-            dist.gather(mine, parts, dst=ranks[owner], group=local)
-            if parts is not None:
-                mine = parts[0]
-                for part in itertools.islice(parts, 1, None):
-                    mine += part
-        if gateway and servers.count > 1:
-            dist.all_reduce(mine, group=rail)
-        if len(ranks) > 1:
-            dist.broadcast(mine, src=ranks[owner], group=local)
+        _through_gateway(mine, state, owner)
         shares[:, number] = mine
     tensor.detach().copy_(padded[:flat.numel()].view(tensor.shape))
+
+
+def _through_gateway(parts: torch.Tensor, state: _Region, owner: int) -> None:
+    """Sums `parts` (servers, …) over all ranks, in place, at the gateways that are rank `owner` of
+    each server. No groups are made: their names would have to agree at ranks of which each may
+    have made groups of its own."""
+    servers = state.servers
+    assert servers is not None
+    own = servers.server(state.me)
+    ranks, gateway = servers.ranks(own), servers.ranks(own)[owner]
+    moves = Moves(state.ranks, state.group)
+    if state.me != gateway:
+        moves.send(parts, gateway)
+        moves.end()
+        moves.receive(parts, gateway)
+        moves.end()
+        return
+    given = {rank: moves.receive(torch.empty_like(parts), rank)
+             for rank in ranks if rank != gateway}
+    moves.end()
+    added = [parts.clone() if rank == gateway else given[rank] for rank in ranks]
+    parts.copy_(added[0])
+    for each in added[1:]:
+        parts.add_(each)
+    _ring(parts, own, [servers.ranks(server)[owner] for server in range(servers.count)], moves)
+    for rank in given:
+        moves.send(parts, rank)
+    moves.end()
+
+
+def _ring(parts: torch.Tensor, place: int, ring: Sequence[int], moves: Moves) -> None:
+    """A ring's reduce-scatter and all-gather: part p is summed from server p + 1 on, round to p."""
+    count = len(ring)
+    ahead, behind = ring[(place + 1) % count], ring[place - 1]
+    for step in range(2 * (count - 1)):
+        adds = step < count - 1
+        # Parts move on by one server in each step.
+        leaves, comes = (place - 1 - step) % count, (place - 2 - step) % count
+        came = torch.empty_like(parts[comes])
+        moves.send(parts[leaves], ahead)
+        moves.receive(came, behind)
+        moves.end()
+        parts[comes] = came + parts[comes] if adds else came
