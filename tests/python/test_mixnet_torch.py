@@ -1,0 +1,138 @@
+"""MixNet's two collectives in real ranks on the virtual clock, over circuits that their gates'
+counts patch."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import loomnet as ln
+from loomnet.labs.lab import Lab
+
+pytest.importorskip("torch")
+SCRIPT = Path(__file__).parent / "mixnet_ranks.py"
+FAST = {"rate": "100 Gb/s", "profile": "rotor10us"}
+
+
+def run(tmp_path, what, *, rounds=8, servers=4, gpus=4, ranks=2, alpha=3, network="mixnet",
+        circuits=None, transport="roce", **fabric):
+    made = ln.mixnet(servers=servers, gpus=gpus, ranks=ranks, alpha=alpha, network=network,
+                     **(FAST | fabric))
+    job = ln.TorchJob(SCRIPT, args=[what, str(rounds)], transport=transport, ranks=8, compute="10 us",
+                      circuits=circuits)
+    return Lab("mixnet", directory=tmp_path / "run", max_wall_s=120).run(made, job)
+
+
+def every_rank(r, pattern, world=8):
+    return [bool(r.logged(rank, pattern)) for rank in range(world)]
+
+
+@pytest.mark.parametrize("shape", [
+    dict(servers=4, gpus=4, ranks=2, alpha=3),
+    dict(servers=2, gpus=4, ranks=4, alpha=2),
+    dict(servers=2, gpus=8, ranks=4, alpha=6),
+], ids=["prototype", "a rank for each NIC", "two electrical NICs"])
+@pytest.mark.parametrize("rule", ["skip", "share"])
+def test_an_all_to_all_is_the_stock_one_bit_for_bit(tmp_path, shape, rule):
+    r = run(tmp_path, "exact", **shape, circuits=ln.CircuitControl(rule=rule))
+    assert r["errors"] == 0
+    assert all(every_rank(r, r"(?P<all>exact 8)"))
+    assert {each.event for each in r.experts.events} >= {"demand", "apply", "lit", "release"}
+    assert [row for row in r.drops if row["where"] == "panel"] == []
+
+
+def test_without_circuits_it_is_the_stock_one(tmp_path):
+    r = run(tmp_path, "exact", rounds=3)
+    assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>exact 3)"))
+    with pytest.raises(ln.UsageError, match="no mixture of experts"):
+        _ = r.experts
+
+
+def test_reuse_dispatches_by_the_circuits_that_there_are(tmp_path):
+    waited = {}
+    for name in ("block", "reuse"):
+        r = run(tmp_path / name, "exact", circuits=ln.CircuitControl(rule="share", fp_dispatch=name),
+                profile="sim25")
+        assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>exact 8)"))
+        waited[name] = r.experts.events
+    forward = {name: [each for each in events if each.event == "apply" and not each.key[3]]
+               for name, events in waited.items()}
+    assert forward["block"] and forward["reuse"]
+
+
+@pytest.mark.parametrize(("repatch", "patches"), [("never", 0), ("once", 0)])
+def test_policies_that_patch_less(tmp_path, repatch, patches):
+    r = run(tmp_path, "exact", circuits=ln.CircuitControl(repatch=repatch))
+    assert r["errors"] == 0 and r["patches"] == patches  # its rounds are one iteration
+    assert all(every_rank(r, r"(?P<all>exact 8)"))
+
+
+def test_a_sum_has_the_same_bits_on_every_fabric(tmp_path):
+    lines = []
+    for name, network in (("light", dict(circuits=ln.CircuitControl())),
+                          ("wires", dict(network="fattree")),
+                          ("eps", dict(network="eps_only"))):
+        r = run(tmp_path / name, "sums", rounds=5, **network)
+        assert r["errors"] == 0
+        lines.append([r.logged(rank, r"sum (?P<number>\d+) (?P<bits>\w+)") for rank in range(8)])
+    assert len(lines[0][0]) == 5 and lines[0] == lines[1] == lines[2]
+    assert all(each == lines[0][0] for each in lines[0])
+
+
+def test_mistakes_are_named_and_leave_the_group_usable(tmp_path):
+    r = run(tmp_path, "mistakes", circuits=ln.CircuitControl())
+    assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>mistakes found)"))
+
+
+def test_a_forged_report_ends_its_rank_by_name(tmp_path):
+    r = run(tmp_path, "forged", circuits=ln.CircuitControl())
+    assert r.data.ended == "failed" and "rank 1 was cut off" in r.data.reason
+
+
+def test_a_rank_that_never_reports_is_a_deadlock_with_stacks(tmp_path):
+    r = run(tmp_path, "late", circuits=ln.CircuitControl())
+    assert r.data.ended == "stalled" and "deadlock" in r.data.reason
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (dict(transport="mrc"), "transport mrc does not go by one path"),
+    (dict(network="fattree"), "h0 has no link to a panel"),
+    (dict(ranks=3), "every server has as many ranks, 2 or more"),
+    (dict(circuits=dict(rule="best")), "rule 'best'|rule \"best\""),
+])
+def test_what_cannot_be_is_refused_in_one_line(tmp_path, change, words):
+    control = ln.CircuitControl(**change.pop("circuits", {}))
+    with pytest.raises(ln.UsageError, match=words) as refused:
+        run(tmp_path, "exact", circuits=control, **change)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("field", [dict(fp_dispatch="copilot"), dict(split="weighted"),
+                                   dict(eps_during_dark="eps_first"), dict(members="lumped")])
+def test_controls_that_real_ranks_do_not_have_are_refused(field):
+    [(name, value)] = field.items()
+    with pytest.raises(ln.UsageError, match=rf"circuits.{name}=.{value}.: of real ranks there is"):
+        ln.TorchJob(SCRIPT, transport="roce", compute="1 ms", circuits=ln.CircuitControl(**field))
+
+
+def test_gates_are_a_trace_that_a_model_job_reads(tmp_path):
+    scenario = ln.load(Path(__file__).parents[2] / "scenarios" / "mfabric" / "moe_ddp.py")
+    report = scenario.run(directory=tmp_path / "run", steps=8, undrained=False)
+    checks = {check.name: check for check in report.checks}
+    # Of so few steps.
+    failing = [name for name, check in checks.items() if not check.ok]
+    assert set(failing) <= {"circuit-maps", "dark-over-transfer", "P1"}
+    assert checks["losses-that-differ"].value == 0
+    files = sorted((tmp_path / "run" / "patched" / "gates").iterdir())
+    assert len(files) == 8
+    first = json.loads(files[0].read_text())
+    assert len(first) == 2 and {sum(row) for row in first[0]} == {32 * 8 * 2}
+    fabric = ln.mixnet(servers=4, alpha=3, wires=1, rate="400 Mb/s")
+    job = ln.MoeJob("mixtral_8x7b", expert=8, tensor=4, pipeline=1, data=1, layers=2, iterations=8,
+                    micro_batches=1, exchange="102400 B", compute="0.5 ms",
+                    matrix=tmp_path / "run" / "patched" / "gates",
+                    circuits=ln.CircuitControl(rule="share"))
+    replayed = ln.run(fabric, job, model="fluid", directory=tmp_path / "model")
+    assert replayed["circuit_maps"] >= 2
