@@ -243,9 +243,10 @@ void bind_rank(py::module_& m) {
            py::arg("timeout_ns"), py::arg("asked"),
            "(number of the new group or None, [(rank in it, rank in the job)] that came)")
       .def("report",
-           [](RankSession& s, std::string_view bytes) {
+           [](RankSession& s, const py::bytes& bytes) {
+             const std::string_view view = bytes;
              const py::gil_scoped_release release;
-             return s.report({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+             return s.report({reinterpret_cast<const std::uint8_t*>(view.data()), view.size()});
            },
            py::arg("report"),
            "Sends bytes to the controller of the rank's region; the report's number, None where it has no room.")

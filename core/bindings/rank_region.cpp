@@ -94,7 +94,7 @@ void bind_rank_region(py::module_& m) {
   }, py::kw_only(), py::arg("phase"), py::arg("iteration"), py::arg("layer"), py::arg("micro_batch"),
         py::arg("region"), py::arg("source"), py::arg("token_bytes"), py::arg("tokens"),
         "A rank's row of its gate's counts, as RankSession.report() sends it.");
-  m.def("circuit_map", [](std::string_view bytes) {
+  m.def("circuit_map", [](const py::bytes& bytes) {
     const auto found = circuits::CircuitMap::parse(span_of(bytes));
     if (!found) throw py::value_error("circuit_map: the controller's answer is malformed");
     Rows<py::int_, py::int_, py::int_, py::int_, py::bool_> circuits;

@@ -17,10 +17,12 @@ LOG = r"step (?P<step>\d+) loss (?P<loss>\S+) accuracy (?P<accuracy>\S+)"
 
 
 def fabric(network, profile, rate, carrier="both"):
-    # 1 us of the publication's 400 Gb/s is less than a packet here: queues are sized by delay.
-    return ln.mixnet(delay="50 us", servers=SERVERS, gpus=GPUS, ranks=RANKS // SERVERS, alpha=ALPHA, rate=rate,
+    made = ln.mixnet(servers=SERVERS, gpus=GPUS, ranks=RANKS // SERVERS, alpha=ALPHA, rate=rate,
                      payload="2048 B", nvlink="10 Gb/s", network=network, profile=profile,
                      carrier=carrier)
+    # At this rate 1 us is less than a packet, and queues sized by it would hold eight: RoCE without
+    # PFC would lose packets, and wait 4 s for each that is the last of its message.
+    return made.override("*--p*", data_limit="256 KiB")
 
 
 def training(steps, circuits=None, beside=0):
@@ -42,11 +44,12 @@ def packets(r, reason):
 def replayed(lab, counts, profile, rate, rule):
     """Exposed seconds of an iteration of the traffic model on the virtual clock, by the counts that
     the gates had. It has eight GPUs on a server; the same bytes go between servers."""
-    model = ln.mixnet(servers=SERVERS, gpus=8, alpha=ALPHA, wires=1, rate=rate, delay="50 us", payload="2048 B",
+    model = ln.mixnet(servers=SERVERS, gpus=8, alpha=ALPHA, wires=1, rate=rate, payload="2048 B",
                       profile=profile)
     job = ln.MoeJob("mixtral_8x7b", expert=RANKS, tensor=4, pipeline=1, data=1, layers=LAYERS,
-                    micro_batches=1, iterations=len(counts), matrix=counts, exchange=f"{RANK_BYTES // 4} B",
-                    compute="0.5 ms", circuits=ln.CircuitControl(rule=rule))
+                    micro_batches=1, iterations=len(counts), matrix=counts,
+                    exchange=f"{RANK_BYTES // 4} B", compute="0.5 ms",
+                    circuits=ln.CircuitControl(rule=rule))
     found = ln.run(model, job, seed=lab.seed, model="fluid", directory=lab.directory / "replayed")
     return statistics.mean(each.exposed_ps for each in found.experts.rounds[1:]) / 1e12
 

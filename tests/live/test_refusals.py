@@ -6,10 +6,11 @@ import shutil
 import sys
 from pathlib import Path
 
-import loomnet as ln
 import pytest
 from command_line import SCENARIOS
 from unprivileged import NOBODY, open_directory, python_for_nobody
+
+import loomnet as ln
 
 WITHOUT = [sys.executable, Path(__file__).with_name("without_feature.py")]
 SCRIPTS = Path(__file__).parent / "rank_scripts"

@@ -20,8 +20,8 @@ def run(tmp_path, what, *, rounds=8, servers=4, gpus=4, ranks=2, alpha=3, networ
         circuits=None, transport="roce", **fabric):
     made = ln.mixnet(servers=servers, gpus=gpus, ranks=ranks, alpha=alpha, network=network,
                      **(FAST | fabric))
-    job = ln.TorchJob(SCRIPT, args=[what, str(rounds)], transport=transport, ranks=8, compute="10 us",
-                      circuits=circuits)
+    job = ln.TorchJob(SCRIPT, args=[what, str(rounds)], transport=transport, ranks=8,
+                      compute="10 us", circuits=circuits)
     return Lab("mixnet", directory=tmp_path / "run", max_wall_s=120).run(made, job)
 
 
@@ -53,13 +53,15 @@ def test_without_circuits_it_is_the_stock_one(tmp_path):
 def test_reuse_dispatches_by_the_circuits_that_there_are(tmp_path):
     waited = {}
     for name in ("block", "reuse"):
-        r = run(tmp_path / name, "exact", circuits=ln.CircuitControl(rule="share", fp_dispatch=name),
-                profile="sim25")
+        control = ln.CircuitControl(rule="share", fp_dispatch=name)
+        r = run(tmp_path / name, "exact", circuits=control, profile="sim25")
         assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>exact 8)"))
-        waited[name] = r.experts.events
-    forward = {name: [each for each in events if each.event == "apply" and not each.key[3]]
-               for name, events in waited.items()}
-    assert forward["block"] and forward["reuse"]
+        assert r["patches"] > 1
+        waited[name] = {phase: max((each.exposed_ps for each in r.experts.waits
+                                    if each.phase == phase), default=None) for phase in range(4)}
+    dark = 25 * 10**9
+    assert waited["block"][0] >= dark and waited["block"][1] is None
+    assert waited["reuse"][0] == 0 and waited["reuse"][1] >= dark
 
 
 @pytest.mark.parametrize(("repatch", "patches"), [("never", 0), ("once", 0)])

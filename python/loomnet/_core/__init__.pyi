@@ -121,6 +121,11 @@ class RankSession:
 
     def __init__(self, memory_fd: int, engine_event_fd: int, await_sends: bool = True) -> None: ...
     def abort(self, id: int, reason: str) -> None: ...
+    def answer(self, report: int, timeout_ns: int = 0) -> bytes | None:
+        """
+        Waits for the answer to a report, once; None where the time passed first.
+        """
+
     def close(self, id: int) -> None: ...
     def compute(self, picoseconds: int, poll: bool = False) -> None:
         """
@@ -151,9 +156,9 @@ class RankSession:
         """
 
     def next_finished(self) -> RankWork: ...
-    def report(self, report: str, timeout_ns: int = 0) -> bytes | None:
+    def report(self, report: str) -> int | None:
         """
-        Sends bytes to the controller of the rank's region; its answer, None where the time passed first.
+        Sends bytes to the controller of the rank's region; the report's number, None where it has no room.
         """
 
     def start(

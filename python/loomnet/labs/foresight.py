@@ -180,6 +180,9 @@ def _slow_links(plan: Plan) -> Iterator[str]:
         if link.plane is None:
             continue  # a panel's: no switch queues there
         half = link.forward
+        limits = (half.data_limit_bytes, link.backward.data_limit_bytes)
+        if min(limits) > 2 * MIN_QUEUE_PACKETS * plan.frame_bytes:
+            continue  # the fabric gives its queues more
         packet_ps = bits * 10**12 // half.rate_bps
         held = half.rate_bps * plan.base_rtt_ps / 8e12 / plan.frame_bytes
         if packet_ps > SLOW_LINK * half.delay_ps and held < MIN_QUEUE_PACKETS:

@@ -40,8 +40,8 @@ from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
 from loomnet.results.run_directory import (
     CIRCUITS,
-    GATES,
     FILES,
+    GATES,
     OBSERVED,
     POOLS,
     RUNS,

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from loomnet.measures.gate_trace import GateTrace
 
-
 _UNMEASURED = "the compute and the bytes of real ranks are not told apart"
 
 
@@ -51,6 +50,20 @@ class RegionNote(NamedTuple):
                 "event": self.event, "n_changed": self.changed, "dark_ns": self.dark_ps // 1000}
 
 
+class RegionWait(NamedTuple):
+    """An all-to-all of real ranks that its region's controller heard of. `phase`: 0 dispatch, 1
+    combine, 2 and 3 the gradients of combine and dispatch; `at_ps`: when the last rank had asked;
+    `exposed_ps`: from then until its circuits were there."""
+
+    region: int
+    iteration: int
+    layer: int
+    micro_batch: int
+    phase: int
+    at_ps: int
+    exposed_ps: int
+
+
 class RegionSpan(NamedTuple):
     """A part of region 0's time line: attention, dispatch, experts, combine or blocked."""
 
@@ -72,6 +85,7 @@ class ExpertRounds:
     rounds: list[ExpertRound] = field(default_factory=list)
     events: list[RegionNote] = field(default_factory=list)
     spans: list[RegionSpan] = field(default_factory=list)
+    waits: list[RegionWait] = field(default_factory=list)
     regions: int = 0
     patches: int = 0
     maps: int = 0

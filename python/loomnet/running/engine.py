@@ -48,6 +48,9 @@ FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
 
 
+End = tuple[EngineNode, EngineNode, int]  # of a queue pair: its host, the other's, its number
+
+
 class Engine:
     """A network of the engine, numbered as its plan. NICs have the transports that carry `jobs`
     beside their hosts' kernel traffic, with the tables of `options` that have their names. `live`:
@@ -307,7 +310,7 @@ class Engine:
         if self._noted is not None:
             self._noted += [(source, destination, local), (destination, source, remote)]
 
-    def connect_local(self, asked: JobRequest, host: int) -> tuple[tuple[EngineNode, EngineNode, int], tuple[EngineNode, EngineNode, int]]:
+    def connect_local(self, asked: JobRequest, host: int) -> tuple[End, End]:
         """Connects a queue pair between two ranks of a host; its ends, as (node, node, number)."""
         node = self._node[host]
         first = self.network.reserve_qps(node, 2)

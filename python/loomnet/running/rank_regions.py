@@ -12,7 +12,7 @@ import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.jobs.model import TorchJob
-from loomnet.measures.expert_rounds import ExpertRound, ExpertRounds, RegionNote
+from loomnet.measures.expert_rounds import ExpertRound, ExpertRounds, RegionNote, RegionWait
 from loomnet.measures.gate_trace import GateTrace
 from loomnet.plans.model import HostPlan
 from loomnet.plugins.assignments import RULES
@@ -92,8 +92,8 @@ class RankRegions:
     def _check(self, carrier: Any, job: TorchJob) -> None:
         servers, hosts = self._servers, self._servers.hosts
         if carrier is None or carrier.sprays:
-            raise UsageError(f"TorchJob.circuits: transport {job.transport} does not go by one path "
-                             "for a queue pair, as circuits need: use roce or tcp")
+            raise UsageError(f"TorchJob.circuits: transport {job.transport} does not go by one "
+                             "path for a queue pair, as circuits need: use roce or tcp")
         if self.control.rule not in RULES:
             raise UsageError(f"TorchJob.circuits: rule {quoted(self.control.rule)}: of real ranks "
                              f"there are {', '.join(RULES)}")
@@ -197,20 +197,22 @@ class RankRegions:
         """`origin_ps`: of the job, on the engine's clock; `iterations`: their begin and end since
         then."""
         found = ExpertRounds(regions=len(self.cores))
-        exposed: list[list[tuple[int, int]]] = []  # by region: (answered, waited)
         for region, core in enumerate(self.cores):
             driver = core.driver
             found.patches += driver.patches
             found.left_out += driver.events_left_out + core.rounds_left_out
             found.maps = max(found.maps, driver.maps)
-            found.events += [RegionNote(at - origin_ps, region, generation, key, event, changed, dark)
-                             for at, generation, key, event, changed, dark in driver.events()]
-            exposed.append([(answered - origin_ps, answered - asked)
-                            for _, _, _, _, asked, answered, _ in core.rounds()])
+            found.events += [RegionNote(at - origin_ps, region, *rest)
+                             for at, *rest in driver.events()]
+            found.waits += [RegionWait(region, *which, asked - origin_ps, answered - asked)
+                            for *which, asked, answered, _ in core.rounds()]
         for begin, end in iterations:
-            waited = [sum(each for at, each in rows if begin < at <= end) for rows in exposed]
-            found.rounds.append(ExpertRound(begin, end, sum(waited) // max(len(waited), 1),
-                                            max(waited, default=0), None, None, None, None))
+            waited = [0] * found.regions
+            for each in found.waits:
+                if begin < each.at_ps + each.exposed_ps <= end:
+                    waited[each.region] += each.exposed_ps
+            found.rounds.append(ExpertRound(begin, end, sum(waited) // found.regions, max(waited),
+                                            None, None, None, None))
         return found
 
     def refusal(self) -> str | None:

@@ -70,6 +70,7 @@ class _Region:
     def hear(self, number: int) -> None:
         link = connection()
         answer = link.session.answer(number)
+        assert answer is not None  # it was given no time limit
         _, _, circuits = link.core.circuit_map(answer)
         self.circuits = [each[:4] for each in circuits]
 
@@ -186,7 +187,7 @@ def _exchanged(input: torch.Tensor, state: _Region, sizes: tuple[list[int], list
         return output
     assert state.servers is not None
     token = rows[0].numel() * rows.element_size() if rows.shape[0] else 0
-    # Demand is what the dispatch sends, and so does the gradient of the combine; the others send it back.
+    # Demand is what the dispatch sends, and the gradient of the combine; the others send it back.
     demand = counts if phase in (0, 2) else counts.t()
     state.circuits_for(phase, layer, demand, token)
     routes = Routes(state.servers, counts.tolist(), state.circuits)
