@@ -94,7 +94,7 @@ void LiveFabric::create_links(const LiveFabricConfig& config) {
                     .b = {.name = p.interface, .netns = p.netns, .mac = p.mac},
                     .mtu = config.mtu});
   }
-  links_made_ = true;
+  links_made_ = !ports_.empty();
   rt.commit();
   std::map<const Netns*, std::vector<std::string>> hosts;
   for (const LivePort& p : ports_) {
@@ -114,6 +114,7 @@ void LiveFabric::create_fibres() {
                       .b = {.name = f.interface, .netns = f.netns, .mac = f.mac},
                       .mtu = kFibreMtu});
     }
+    fibres_made_ = rt.pending() > 0;
     rt.commit();
   }
 }
@@ -183,6 +184,7 @@ void LiveFabric::close() {
   carriers_.reset();
   fibre_carriers_.clear();
   for (const LivePanel& p : tc_panels_) {
+    if (!fibres_made_) break;
     try {
       Rtnetlink rt(*p.netns);
       rt.delete_group(kLinkGroup);

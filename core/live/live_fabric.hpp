@@ -153,7 +153,7 @@ class LiveFabric {
   std::mutex carriers_guard_;
   std::unique_ptr<Rtnetlink> carriers_;  // kept: a change of circuits may change many
   std::map<NodeId, std::unique_ptr<Rtnetlink>> fibre_carriers_;  // by panel
-  bool links_made_ = false;
+  bool links_made_ = false, fibres_made_ = false;
 };
 
 }  // namespace loomnet
