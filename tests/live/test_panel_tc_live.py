@@ -1,5 +1,5 @@
-"""Panels whose program is attached at tc, between hosts' own veths; and what keeps a panel by XDP from
-starting where its frames would be lost."""
+"""Panels whose program is attached at tc, between hosts' own veths; and what keeps a panel by XDP
+from starting where its frames would be lost."""
 
 import json
 import re
@@ -69,6 +69,6 @@ def test_a_panel_by_xdp_refuses_hosts_with_offloads(uses_machine, monkeypatch, f
         assert self.popen("h1", ["ethtool", "-K", "p0", *features.split()]).wait(10) == 0
 
     monkeypatch.setattr(LiveFabric, "configure", left_on)
-    with pytest.raises(ln.LoomnetError, match="is on at p0, and what it leaves unfinished is lost"), \
+    with pytest.raises(ln.LoomnetError, match="is on at p0, and what it leaves unfinished"), \
             ln.lab(star(placement="xdp"), clock="live"):
         pass

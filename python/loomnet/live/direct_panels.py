@@ -1,5 +1,5 @@
-"""Panels placed as programs of tc: hosts' veths end at the panel, so that kernel TCP keeps its offloads
-and the engine has none of their frames. Links there have neither rate nor delay."""
+"""Panels placed as programs of tc: hosts' veths end at the panel, so that kernel TCP keeps its
+offloads and the engine has none of their frames. Links there have neither rate nor delay."""
 
 from __future__ import annotations
 
