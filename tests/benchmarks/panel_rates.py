@@ -1,5 +1,6 @@
 """What one circuit carries between two hosts' kernels, by a panel's placement, all within one run:
-bulk TCP, and UDP datagrams of 64 bytes. Needs root: .venv/bin/python tests/benchmarks/panel_rates.py"""
+bulk TCP, and UDP datagrams of 64 bytes. Needs root:
+.venv/bin/python tests/benchmarks/panel_rates.py"""
 
 import json
 import subprocess
