@@ -1,6 +1,8 @@
-/* An optical circuit switch between veths. Its table is replaced whole, by one update of a slot: a
+/* An optical circuit switch between veths, as an XDP program and as one of tc. Its table is replaced whole, by one update of a slot: a
  * packet sees one generation. */
 #include "panel.h"
+
+#include <linux/pkt_cls.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -36,6 +38,13 @@ struct {
 } panel_egress SEC(".maps");
 
 struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, PANEL_MAX_PORTS);
+  __type(key, ln_u32); /* egress port */
+  __type(value, ln_u32); /* its ifindex, for the tc program: a devmap is XDP's */
+} panel_links SEC(".maps");
+
+struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, PANEL_MAX_PORTS);
   __type(key, ln_u32);
@@ -49,36 +58,66 @@ LN_INLINE struct panel_entry* panel_lookup(ln_u32 port) {
   return table ? bpf_map_lookup_elem(table, &port) : NULL;
 }
 
-SEC("xdp")
-int panel(struct xdp_md* ctx) {
-  ln_u32 ifindex = ctx->ingress_ifindex;
+/* What becomes of what came in by this interface, which is counted; `*peer` is the egress port of what
+ * is forwarded. PANEL_VERDICTS: the panel has no such interface. */
+LN_INLINE enum panel_verdict panel_pass(ln_u32 ifindex, ln_u64 packets, ln_u64 bytes, ln_u32* peer) {
   ln_u32* port = bpf_map_lookup_elem(&panel_ingress, &ifindex);
   struct panel_counters* counters;
   struct panel_entry* entry;
   enum panel_verdict verdict;
-  if (!port) return XDP_ABORTED;
+  if (!port) return PANEL_VERDICTS;
   counters = bpf_map_lookup_elem(&panel_counts, port);
   entry = panel_lookup(*port);
-  if (!counters || !entry) return XDP_ABORTED;
+  if (!counters || !entry) return PANEL_VERDICTS;
   verdict = panel_decide(entry, bpf_ktime_get_ns(), entry->drop ? bpf_get_prandom_u32() : 0);
-  if (verdict >= PANEL_VERDICTS) return XDP_ABORTED; /* for the verifier */
-  counters->packets[verdict]++;
-  if (verdict != PANEL_FORWARD) return XDP_DROP;
-  counters->bytes += ctx->data_end - ctx->data;
-  return bpf_redirect_map(&panel_egress, entry->peer, XDP_DROP);
+  if (verdict >= PANEL_VERDICTS) return PANEL_VERDICTS; /* for the verifier */
+  counters->packets[verdict] += packets;
+  if (verdict == PANEL_FORWARD) counters->bytes += bytes;
+  *peer = entry->peer;
+  return verdict;
 }
 
-/* What panel() would do with a packet of any port: for tests of tables larger than a machine has
- * interfaces for. The frame is the question and, in its place, the answer. */
 SEC("xdp")
-int panel_ask(struct xdp_md* ctx) {
-  struct panel_question* frame = (void*)(long)ctx->data;
+int panel(struct xdp_md* ctx) {
+  ln_u32 peer = 0;
+  enum panel_verdict verdict = panel_pass(ctx->ingress_ifindex, 1, ctx->data_end - ctx->data, &peer);
+  if (verdict == PANEL_VERDICTS) return XDP_ABORTED;
+  return verdict == PANEL_FORWARD ? bpf_redirect_map(&panel_egress, peer, XDP_DROP) : XDP_DROP;
+}
+
+/* A bundle that segmentation offload left whole counts as the packets that it stands for, and its
+ * headers count once. */
+SEC("tc")
+int panel_tc(struct __sk_buff* ctx) {
+  ln_u32 peer = 0, *link;
+  enum panel_verdict verdict =
+      panel_pass(ctx->ifindex, ctx->gso_segs > 1 ? ctx->gso_segs : 1, ctx->len, &peer);
+  if (verdict != PANEL_FORWARD) return TC_ACT_SHOT;
+  link = bpf_map_lookup_elem(&panel_links, &peer);
+  return link ? bpf_redirect(*link, 0) : TC_ACT_SHOT;
+}
+
+/* What the panel would do with a packet of any port, at any time: for tests of tables larger than a
+ * machine has interfaces for. The frame is the question and, in its place, the answer. */
+LN_INLINE int panel_answer(void* data, void* data_end) {
+  struct panel_question* frame = data;
   struct panel_entry* entry;
-  if ((void*)(frame + 1) > (void*)(long)ctx->data_end) return XDP_ABORTED;
+  if ((void*)(frame + 1) > data_end) return 0;
   entry = panel_lookup(frame->port);
-  if (!entry) return XDP_DROP;
-  frame->verdict = panel_decide(entry, bpf_ktime_get_ns(), entry->drop ? bpf_get_prandom_u32() : 0);
+  if (!entry) return 0;
+  frame->verdict = panel_decide(entry, frame->now ? frame->now : bpf_ktime_get_ns(),
+                                frame->now ? frame->chance : bpf_get_prandom_u32());
   frame->peer = entry->peer;
   frame->generation = entry->generation;
-  return XDP_PASS;
+  return 1;
+}
+
+SEC("xdp")
+int panel_ask(struct xdp_md* ctx) {
+  return panel_answer((void*)(long)ctx->data, (void*)(long)ctx->data_end) ? XDP_PASS : XDP_DROP;
+}
+
+SEC("tc")
+int panel_ask_tc(struct __sk_buff* ctx) {
+  return panel_answer((void*)(long)ctx->data, (void*)(long)ctx->data_end) ? TC_ACT_OK : TC_ACT_SHOT;
 }

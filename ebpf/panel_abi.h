@@ -43,13 +43,14 @@ struct panel_counters {
   ln_u64 bytes; /* of packets that were forwarded */
 };
 
-/* A frame to the program panel_ask: the port, and what the table says of it. */
+/* A frame to the programs panel_ask and panel_ask_tc: the port, and what the table says of it. */
 struct panel_question {
   ln_u32 port;
   ln_u32 verdict; /* enum panel_verdict */
   ln_u32 peer;
-  ln_u32 reserved; /* 0 */
+  ln_u32 chance; /* as panel_decide() takes it, where `now` is not 0 */
   ln_u64 generation;
+  ln_u64 now; /* ns of the clock of the entries; 0: the kernel's, and its random bits */
 };
 
 #endif

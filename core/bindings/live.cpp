@@ -28,8 +28,19 @@ Counts lateness(const LatenessSummary& s) {
 }
 
 using PortTuple = std::tuple<NodeId, std::uint16_t, std::string, int, std::string, std::string>;
+// Node, namespace, name and, of a panel by tc, its fibres: host, its port, namespace, interface, MAC.
+using FibreTuple = std::tuple<NodeId, std::uint16_t, int, std::string, std::string>;
+using PanelTuple = std::tuple<NodeId, int, std::string, std::optional<std::vector<FibreTuple>>>;
 using SwitchTuple = std::tuple<NodeId, int, std::string, std::uint64_t, std::shared_ptr<TableBatch>,
                                std::string, py::dict>;
+
+MacAddress mac_of(const std::string& text) {
+  MacAddress mac{};
+  for (std::size_t i = 0; i < mac.size() && text.size() == 17; ++i) {
+    mac[i] = static_cast<std::uint8_t>(std::stoi(text.substr(3 * i, 2), nullptr, 16));
+  }
+  return mac;
+}
 
 LiveRun::Port port_of(const PortTuple& row) {
   const auto& [node, port, kind, netns, interface, mac] = row;
@@ -39,10 +50,18 @@ LiveRun::Port port_of(const PortTuple& row) {
                   : kind == "panel" ? PortKind::xdp_panel
                                   : PortKind::other_switch,
                   netns, interface, {}};
-  for (std::size_t i = 0; i < p.mac.size() && mac.size() == 17; ++i) {
-    p.mac[i] = static_cast<std::uint8_t>(std::stoi(mac.substr(3 * i, 2), nullptr, 16));
-  }
+  p.mac = mac_of(mac);
   return p;
+}
+
+LiveRun::Panel panel_of(const PanelTuple& row) {
+  const auto& [node, netns, name, fibres] = row;
+  LiveRun::Panel panel{node, netns, name, fibres ? PanelHook::tc : PanelHook::xdp, {}};
+  if (!fibres) return panel;
+  for (const auto& [host, port, there, interface, mac] : *fibres) {
+    panel.fibres.push_back({host, port, there, interface, mac_of(mac)});
+  }
+  return panel;
 }
 
 LiveRun::Switch switch_of(const SwitchTuple& row) {
@@ -91,7 +110,7 @@ void bind_live(py::module_& m) {
                       "A network on the live clock, with its kernel ports and XDP switches.")
       .def(py::init([](Network& n, const std::vector<PortTuple>& ports,
                        const std::vector<SwitchTuple>& switches, double dilation,
-                       std::int64_t bound, const std::vector<std::tuple<NodeId, int, std::string>>& panels) {
+                       std::int64_t bound, const std::vector<PanelTuple>& panels) {
              std::vector<LiveRun::Port> live_ports;
              for (const PortTuple& row : ports) live_ports.push_back(port_of(row));
              std::vector<LiveRun::Switch> live_switches;
@@ -101,16 +120,19 @@ void bind_live(py::module_& m) {
                    "live: a congestion control written in Python runs on the virtual clock only");
              }
              std::vector<LiveRun::Panel> live_panels;
-             for (const auto& [node, netns, name] : panels) live_panels.push_back({node, netns, name});
+             for (const PanelTuple& row : panels) live_panels.push_back(panel_of(row));
              Release release;
              return new LiveRun(n, live_ports, live_switches, dilation, ps(bound), live_panels);
            }),
            py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("ports"),
            py::arg("switches"), py::arg("dilation") = 1.0,
            py::arg("lateness_bound_ps") = 1'000'000'000,
-           py::arg("panels") = std::vector<std::tuple<NodeId, int, std::string>>{},
+           py::arg("panels") = std::vector<PanelTuple>{},
            "ports: (node, port, 'host' | 'xdp' | 'panel', netns fd, interface, MAC or ''); "
-           "switches: (node, netns fd, name, seed, tables, program, options).")
+           "switches: (node, netns fd, name, seed, tables, program, options); panels: (node, netns fd, name, "
+           "fibres), None by XDP, by tc of each port (host node, its port, netns fd, interface, MAC).")
+      .def("check_panels", [](LiveRun& r) { r.fabric().check_panels(); }, py::call_guard<Release>(),
+           "Raises RuntimeError, one line, where what a panel by XDP redirects would be lost.")
       .def("add_rank", &LiveRun::add_rank, py::arg("bridge"), py::arg("job") = 0,
            py::keep_alive<1, 2>())
       .def("start", &LiveRun::start)
@@ -301,7 +323,7 @@ void bind_live(py::module_& m) {
       .def(
           "panel_counters",
           [](LiveRun& r, NodeId node) {
-            const XdpPanel* panel = r.fabric().panel_of(node);
+            const KernelPanel* panel = r.fabric().panel_of(node);
             if (!panel) throw py::value_error("panel_counters: the node is no panel in the kernel");
             return counts_of(panel->totals());
           },

@@ -11,12 +11,14 @@
 #include <stdexcept>
 #include <thread>
 
+#include "live/offloads.hpp"
 #include "switch/registry/registry.hpp"
 
 namespace loomnet {
 namespace {
 
 constexpr std::uint32_t kLinkGroup = 0x6c6e;  // of the engine's ends; the namespace is ours alone
+constexpr std::uint32_t kFibreMtu = 9000;     // tc takes frames of any size
 constexpr std::size_t kThreads = 8;           // they wait for the kernel, not for a core
 
 // Runs work(0) … work(count - 1) on a few threads; rethrows the first failure after all have ended.
@@ -41,6 +43,8 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work
   if (failure) std::rethrow_exception(failure);
 }
 
+std::string fibre_name(std::size_t port) { return "s" + std::to_string(port); }
+
 }  // namespace
 
 std::uint64_t LiveFabric::PortLosses::total() const {
@@ -59,8 +63,12 @@ LiveFabric::LiveFabric(std::vector<LivePort> ports, const std::vector<LiveSwitch
         "LiveFabricConfig.mtu must be at most 3500: native XDP on a veth "
         "takes no larger frame");
   }
+  for (const LivePanel& p : panels) {
+    if (p.hook == PanelHook::tc) tc_panels_.push_back(p);
+  }
   try {
     create_links(config);
+    create_fibres();
     open_sockets(config);
     attach_switches(switches);
     attach_panels(panels);
@@ -86,13 +94,29 @@ void LiveFabric::create_links(const LiveFabricConfig& config) {
                     .b = {.name = p.interface, .netns = p.netns, .mac = p.mac},
                     .mtu = config.mtu});
   }
-  links_made_ = true;
+  links_made_ = !ports_.empty();
   rt.commit();
   std::map<const Netns*, std::vector<std::string>> hosts;
   for (const LivePort& p : ports_) {
     if (p.kind != PortKind::xdp_switch && p.kind != PortKind::xdp_panel) hosts[p.netns].push_back(p.interface);
   }
   for (const auto& [netns, names] : hosts) disable_offloads(*netns, names);
+}
+
+void LiveFabric::create_fibres() {
+  for (const LivePanel& p : tc_panels_) {
+    // What the panel's namespace would say by itself is no light.
+    p.netns->sysctl("net/ipv6/conf/default/disable_ipv6", "1");
+    Rtnetlink rt(*p.netns);
+    for (std::size_t i = 0; i < p.fibres.size(); ++i) {
+      const LiveFibre& f = p.fibres[i];
+      rt.create_veth({.a = {.name = fibre_name(i), .group = kLinkGroup},
+                      .b = {.name = f.interface, .netns = f.netns, .mac = f.mac},
+                      .mtu = kFibreMtu});
+    }
+    fibres_made_ = rt.pending() > 0;
+    rt.commit();
+  }
 }
 
 void LiveFabric::open_sockets(const LiveFabricConfig& config) {
@@ -136,8 +160,11 @@ std::vector<std::string> LiveFabric::interfaces_of(NodeId node, const std::strin
 
 void LiveFabric::attach_panels(const std::vector<LivePanel>& panels) {
   for (const LivePanel& p : panels) {
-    panels_.emplace_back(p.node, std::make_unique<XdpPanel>(p.ports));
-    panels_.back().second->attach(*p.netns, interfaces_of(p.node, p.netns->label()));
+    panels_.emplace_back(p.node, std::make_unique<KernelPanel>(p.ports));
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < p.fibres.size(); ++i) names.push_back(fibre_name(i));
+    if (p.hook == PanelHook::xdp) names = interfaces_of(p.node, p.netns->label());
+    panels_.back().second->attach(*p.netns, names, p.hook);
   }
 }
 
@@ -155,6 +182,18 @@ void LiveFabric::attach_switches(const std::vector<LiveSwitch>& switches) {
 void LiveFabric::close() {
   std::exception_ptr failure;
   carriers_.reset();
+  fibre_carriers_.clear();
+  for (const LivePanel& p : tc_panels_) {
+    if (!fibres_made_) break;
+    try {
+      Rtnetlink rt(*p.netns);
+      rt.delete_group(kLinkGroup);
+      rt.commit();
+    } catch (const LiveError&) {
+      failure = std::current_exception();
+    }
+  }
+  tc_panels_.clear();
   if (links_made_) {
     // First the interfaces, all at once: that unbinds sockets and programs under one grace period,
     // and what closes afterwards has nothing left to wait for.
@@ -185,7 +224,7 @@ XdpSwitch* LiveFabric::switch_of(NodeId node) {
   return nullptr;
 }
 
-XdpPanel* LiveFabric::panel_of(NodeId node) {
+KernelPanel* LiveFabric::panel_of(NodeId node) {
   for (auto& [number, panel] : panels_) {
     if (number == node) return panel.get();
   }
@@ -213,6 +252,51 @@ void LiveFabric::set_carrier(std::size_t port, bool up) {
   if (!carriers_) carriers_ = std::make_unique<Rtnetlink>(netns_);
   carriers_->set_up(engine_name(port), up);
   carriers_->commit();
+}
+
+bool LiveFabric::has_fibre(NodeId host, std::uint16_t port) const {
+  for (const LivePanel& p : tc_panels_) {
+    for (const LiveFibre& f : p.fibres) {
+      if (f.host == host && f.port == port) return true;
+    }
+  }
+  return false;
+}
+
+void LiveFabric::set_fibre_carrier(NodeId host, std::uint16_t port, bool up) {
+  const std::lock_guard lock(carriers_guard_);
+  for (const LivePanel& p : tc_panels_) {
+    for (std::size_t i = 0; i < p.fibres.size(); ++i) {
+      if (p.fibres[i].host != host || p.fibres[i].port != port) continue;
+      std::unique_ptr<Rtnetlink>& rt = fibre_carriers_[p.node];
+      if (!rt) rt = std::make_unique<Rtnetlink>(*p.netns);
+      rt->set_up(fibre_name(i), up);
+      rt->commit();
+    }
+  }
+}
+
+void LiveFabric::check_panels() {
+  std::map<NodeId, std::string> xdp;  // panels, by node
+  for (const auto& [node, panel] : panels_) {
+    const bool tc = std::any_of(tc_panels_.begin(), tc_panels_.end(), [&](const LivePanel& p) { return p.node == node; });
+    if (!tc) xdp[node] = "";
+  }
+  if (xdp.empty()) return;
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    const LivePort& p = ports_[i];
+    if (xdp.contains(p.node) && !takes_xdp_frames(netns_, engine_name(i))) {
+      throw std::runtime_error("panel " + p.netns->label() + ": the far end of its port " + std::to_string(p.port) +
+                               " has neither an XDP program nor GRO, so all light to it is lost; attach the program "
+                               "again or switch GRO on: ethtool -K " + engine_name(i) + " gro on");
+    }
+    if (p.kind != PortKind::host) continue;
+    if (const std::string on = offload_in_use(*p.netns, p.interface); !on.empty()) {
+      throw std::runtime_error("host " + p.netns->label() + ": " + on + " is on at " + p.interface +
+                               ", and what it leaves unfinished is lost beside a panel by XDP; switch it off: ethtool -K " +
+                               p.interface + " tx off tso off gso off");
+    }
+  }
 }
 
 std::vector<LiveFabric::PortLosses> LiveFabric::losses() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,7 +13,7 @@
 #include "live/engine_endpoint.hpp"
 #include "live/netlink.hpp"
 #include "live/umem.hpp"
-#include "live/xdp_panel.hpp"
+#include "live/kernel_panel.hpp"
 #include "live/xdp_switch.hpp"
 #include "live/xsk.hpp"
 
@@ -44,10 +45,21 @@ struct LiveSwitch {
   std::shared_ptr<const TableBatch> tables;  // null: none yet, everything is dropped and counted
 };
 
+// A host's veth whose other end is the panel's: no frame of it passes the engine.
+struct LiveFibre {
+  NodeId host = 0;
+  std::uint16_t port = 0;  // of the host
+  const Netns* netns = nullptr;
+  std::string interface;  // in the host's namespace
+  MacAddress mac{};
+};
+
 struct LivePanel {
   NodeId node = 0;
   const Netns* netns = nullptr;
-  std::size_t ports = 0;  // interfaces are those of the LivePorts, from port 0 on
+  std::size_t ports = 0;
+  PanelHook hook = PanelHook::xdp;  // its interfaces are those of the LivePorts, from port 0 on
+  std::vector<LiveFibre> fibres;    // with PanelHook::tc its interfaces, by port
 };
 
 struct LiveFabricConfig {
@@ -76,7 +88,7 @@ class LiveFabric {
   XdpSwitch& xdp_switch(std::size_t i) { return *switches_[i].program; }
   XdpSwitch* switch_of(NodeId node);  // null: not an XDP switch
 
-  XdpPanel* panel_of(NodeId node);        // null: not a panel in the kernel
+  KernelPanel* panel_of(NodeId node);        // null: not a panel in the kernel
 
   // Publishes a batch on an XDP switch, or lets it reboot; any thread but the loop's. Throws
   // std::invalid_argument for a node that is no XDP switch.
@@ -85,9 +97,18 @@ class LiveFabric {
   StateSnapshot snapshot(NodeId node);
   // XdpProgram::set_clock of every switch.
   void set_clock(std::int64_t wall, Picoseconds emulated, double dilation);
+  EngineEndpoint& endpoint() { return *endpoint_; }
   XdpReports& reports() { return reports_; }
   // Carrier of the node's interface: takes the engine's end down. Any thread but the loop's.
   void set_carrier(std::size_t port, bool up);
+  // Of a host at a panel by tc: takes the panel's end down.
+  const std::vector<LivePanel>& tc_panels() const { return tc_panels_; }
+  bool has_fibre(NodeId host, std::uint16_t port) const;
+  void set_fibre_carrier(NodeId host, std::uint16_t port, bool up);
+  // Native XDP into a veth loses every frame unless the veth's other end has a program too or GRO on, and
+  // frames whose checksum is left to the receiver or that are still to be cut arrive at nobody. Throws
+  // std::runtime_error, one line, where a panel's neighbours are not as it needs them.
+  void check_panels();
 
   // Packets lost between the engine and one port's node, as sockets and veths count them:
   // index = port. For the conservation of a run, not for the loop.
@@ -112,6 +133,7 @@ class LiveFabric {
   };
   std::string engine_name(std::size_t port) const { return "ln-e" + std::to_string(port); }
   void create_links(const LiveFabricConfig& config);
+  void create_fibres();
   void open_sockets(const LiveFabricConfig& config);
   void attach_panels(const std::vector<LivePanel>& panels);
   std::vector<std::string> interfaces_of(NodeId node, const std::string& name) const;
@@ -126,10 +148,12 @@ class LiveFabric {
   std::vector<Group> groups_;
   std::vector<XskSocket*> sockets_;  // index = port
   std::vector<Switch> switches_;
-  std::vector<std::pair<NodeId, std::unique_ptr<XdpPanel>>> panels_;
+  std::vector<std::pair<NodeId, std::unique_ptr<KernelPanel>>> panels_;
+  std::vector<LivePanel> tc_panels_;
   std::mutex carriers_guard_;
   std::unique_ptr<Rtnetlink> carriers_;  // kept: a change of circuits may change many
-  bool links_made_ = false;
+  std::map<NodeId, std::unique_ptr<Rtnetlink>> fibre_carriers_;  // by panel
+  bool links_made_ = false, fibres_made_ = false;
 };
 
 }  // namespace loomnet

@@ -82,6 +82,11 @@ void LiveLoop::start() {
       set_carrier(p.node, p.port, false);
     }
   }
+  for (const LivePanel& panel : fabric_.tc_panels()) {
+    for (const LiveFibre& f : panel.fibres) {
+      if (!network_.nic(f.host).port_up(static_cast<PlanePort>(f.port))) set_carrier(f.host, f.port, false);
+    }
+  }
   network_.publish_panels();
   thread_ = std::thread([this] { run(); });
 }
@@ -271,7 +276,7 @@ void LiveLoop::from_xdp_panel(Port& port, const ReceivedFrame& frame, Picosecond
 std::uint64_t LiveLoop::drops_of(NodeId node) const {
   if (const XdpSwitch* s = fabric_.switch_of(node)) return s->program().drops();
   std::uint64_t sum = 0;
-  if (const XdpPanel* panel = fabric_.panel_of(node)) {
+  if (const KernelPanel* panel = fabric_.panel_of(node)) {
     const panel_counters all = panel->totals();
     for (int i = PANEL_DROP_UNMAPPED; i < PANEL_VERDICTS; ++i) sum += all.packets[i];
   }
@@ -281,7 +286,7 @@ std::uint64_t LiveLoop::drops_of(NodeId node) const {
 // Dark times become those of the wall clock. Another thread publishes while the loop runs: the table is in
 // force at once, but the kernel returns when no packet has the one before.
 void LiveLoop::publish_panel(NodeId node, std::span<const panel_entry> entries) {
-  XdpPanel* const panel = fabric_.panel_of(node);
+  KernelPanel* const panel = fabric_.panel_of(node);
   if (!panel) return;
   std::vector<panel_entry> table(entries.begin(), entries.end());
   for (panel_entry& entry : table) {
@@ -428,9 +433,12 @@ void LiveLoop::to_host(HostId host, PlanePort port, PacketPtr packet, Picosecond
 // that a carrier that goes for a moment is seen to go.
 void LiveLoop::set_carrier(NodeId host, std::uint16_t port, bool up) {
   const std::uint32_t index = find(host, port);
-  if (index == kNoPort) return;
+  if (index == kNoPort && !fabric_.has_fibre(host, port)) return;
   if (!carriers_) carriers_ = std::make_unique<Worker>("loomnet-carrier");
-  carriers_->post([this, index, up] { fabric_.set_carrier(index, up); });
+  carriers_->post([this, host, port, index, up] {
+    if (index == kNoPort) return fabric_.set_fibre_carrier(host, port, up);
+    fabric_.set_carrier(index, up);
+  });
 }
 
 // Queues the packet's bytes on the port's socket: in the frame they already are in if the socket's

@@ -24,11 +24,17 @@ LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
   std::vector<LivePort> live_ports;
   std::vector<LiveSwitch> live_switches;
   // Ports and switches point at namespaces: their addresses must stay.
-  namespaces_.reserve(ports.size() + switches.size() + panels.size());
+  std::size_t fibres = 0;
+  for (const Panel& p : panels) fibres += p.fibres.size();
+  namespaces_.reserve(ports.size() + switches.size() + panels.size() + fibres);
   std::vector<LivePanel> live_panels;
   for (const Panel& p : panels) {
     namespaces_.push_back(netns_of(p.netns, p.name));
-    live_panels.push_back({p.node, &namespaces_.back(), network.ports(p.node)});
+    live_panels.push_back({p.node, &namespaces_.back(), network.ports(p.node), p.hook, {}});
+    for (const Fibre& f : p.fibres) {
+      namespaces_.push_back(netns_of(f.netns, f.interface));
+      live_panels.back().fibres.push_back({f.host, f.port, &namespaces_.back(), f.interface, f.mac});
+    }
   }
   for (const Switch& s : switches) {
     namespaces_.push_back(netns_of(s.netns, s.name));

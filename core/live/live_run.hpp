@@ -36,10 +36,20 @@ class LiveRun {
     ProgramOptions options;
     std::shared_ptr<const TableBatch> tables;  // null: none yet
   };
+  // A host's interface that a panel by tc has the other end of.
+  struct Fibre {
+    NodeId host = 0;
+    std::uint16_t port = 0;  // of the host
+    int netns = -1;
+    std::string interface;
+    MacAddress mac{};
+  };
   struct Panel {
     NodeId node = 0;
     int netns = -1;
     std::string name;
+    PanelHook hook = PanelHook::xdp;
+    std::vector<Fibre> fibres;  // with PanelHook::tc, by port of the panel
   };
   // What a rank has done since the last look, and whether it is well.
   struct RankSeen {

@@ -2,14 +2,11 @@
 #include "live/netlink.hpp"
 
 #include <arpa/inet.h>
-#include <linux/ethtool.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
-#include <linux/sockios.h>
 #include <linux/veth.h>
 #include <net/if.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -404,26 +401,6 @@ LinkInfo Rtnetlink::link(const std::string& name) {
     if (l.name == name) return l;
   }
   throw LiveError("find link " + name + " in " + label_, ENODEV);
-}
-
-void disable_offloads(const Netns& netns, const std::vector<std::string>& devices) {
-  netns.run([&] {
-    Fd fd = checked_fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0),
-                       "open a socket for ethtool in " + netns.label());
-    for (const std::string& device : devices) {
-      check_name(device);
-      for (const std::uint32_t command :
-           {ETHTOOL_STXCSUM, ETHTOOL_SSG, ETHTOOL_STSO, ETHTOOL_SGSO, ETHTOOL_SGRO}) {
-        ethtool_value value{command, 0};
-        ifreq request{};
-        std::memcpy(request.ifr_name, device.c_str(), device.size() + 1);
-        request.ifr_data = reinterpret_cast<char*>(&value);
-        if (::ioctl(fd.get(), SIOCETHTOOL, &request) < 0 && errno != EOPNOTSUPP) {
-          throw LiveError("switch off offloads of " + device + " in " + netns.label(), errno);
-        }
-      }
-    }
-  });
 }
 
 }  // namespace loomnet

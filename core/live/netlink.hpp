@@ -88,8 +88,4 @@ class Rtnetlink {
   std::uint32_t sequence_ = 0;
 };
 
-// Switches a device's offloads off, as `ethtool -K … tx off gso off tso off gro off` does: the
-// kernel must hand XDP and Open vSwitch whole frames with finished checksums.
-void disable_offloads(const Netns& netns, const std::vector<std::string>& devices);
-
 }  // namespace loomnet

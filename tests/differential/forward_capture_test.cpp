@@ -9,6 +9,7 @@
 
 #include "differential/program_pair.hpp"
 #include "differential/veth_bench.hpp"
+#include "live/offloads.hpp"
 
 namespace loomnet::test {
 namespace {

@@ -58,7 +58,7 @@ def moments(lab, kind, value):
             for at, where, each, found in events(lab).rows if (each, found) == (kind, value)}
 
 
-placed = pytest.mark.parametrize("placement", ["engine", "xdp"])
+placed = pytest.mark.parametrize("placement", ["engine", "xdp", "tc"])
 
 
 def check_untouched(probe):
@@ -283,8 +283,9 @@ def lit(lab: ln.Lab, placement: str = "xdp"):
         fabric.add_host()
         fabric.add_link(f"h{host}", "ocs0", rate="40 Mb/s", delay="50 us")
     fabric.panel("ocs0").circuits([("h0", "h1")])
-    lab.run(fabric, ln.Flows(pairs=[(0, 1)], sizes="500 MB", count=1, starts=["0 s"],
-                             transport="mrc"))
+    transport = "tcp" if placement == "tc" else "mrc"
+    lab.run(fabric, ln.Flows(pairs=[(0, 1)], sizes="1 TB", count=1, starts=["0 s"],
+                             transport=transport))
 '''
 
 

@@ -1471,10 +1471,12 @@ class LiveRun:
         switches: collections.abc.Sequence[tuple[EngineNode, int, str, int, TableBatch, str, dict]],
         dilation: float = 1.0,
         lateness_bound_ps: int = 1000000000,
-        panels: collections.abc.Sequence[tuple[int, int, str]] = [],
+        panels: collections.abc.Sequence[
+            tuple[int, int, str, collections.abc.Sequence[tuple[int, int, int, str, str]] | None]
+        ] = [],
     ) -> None:
         """
-        ports: (node, port, 'host' | 'xdp' | 'panel', netns fd, interface, MAC or ''); switches: (node, netns fd, name, seed, tables, program, options).
+        ports: (node, port, 'host' | 'xdp' | 'panel', netns fd, interface, MAC or ''); switches: (node, netns fd, name, seed, tables, program, options); panels: (node, netns fd, name, fibres), None by XDP, by tc of each port (host node, its port, netns fd, interface, MAC).
         """
 
     def add_rank(self, bridge: RankBridge, job: int = 0) -> None: ...
@@ -1499,6 +1501,11 @@ class LiveRun:
     ) -> None:
         """
         Changes a link now.
+        """
+
+    def check_panels(self) -> None:
+        """
+        Raises RuntimeError, one line, where what a panel by XDP redirects would be lost.
         """
 
     def close(self) -> None: ...

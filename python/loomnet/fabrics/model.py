@@ -103,8 +103,9 @@ class Fabric:
                 "1 ms".
             carrier: which light gives a host's port carrier: "both" directions, "rx" its own
                 receive direction; "none": carrier never goes.
-            placement: on the live clock: "engine", in memory, or "xdp", a namespace of its own with
-                the panel's program in the kernel.
+            placement: on the live clock: "engine", in memory; "xdp", a namespace of its own with
+                the panel's program in the kernel; or "tc", the same between hosts' own veths, for
+                bulk TCP of their kernels: links have no rate and no delay then.
         """
         self._fresh(name)
         check_ports(f"panel {name}: ports", ports)

@@ -16,9 +16,9 @@ from loomnet.fabrics.links import HalfLink, Link
 CircuitEnd = str | int
 Circuit = tuple[CircuitEnd, CircuitEnd]
 NO_CIRCUIT = -1
-# Light in which directions gives a host's port carrier; "none": carrier never goes.
 # Where a panel is on the live clock; on the virtual clock all are in the engine.
-PLACEMENTS = ("engine", "xdp")
+PLACEMENTS = ("engine", "xdp", "tc")
+# Light in which directions gives a host's port carrier; "none": carrier never goes.
 CARRIERS = ("both", "rx", "none")
 
 

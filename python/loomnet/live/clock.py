@@ -12,6 +12,7 @@ import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
 from loomnet.faults.timetable import Change
 from loomnet.jobs.model import TorchJob
+from loomnet.live import direct_panels
 from loomnet.live.kernel_flows_play import KernelFlowsPlay
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.network import LiveNetwork
@@ -194,6 +195,7 @@ class LiveClock:
         notes["event_lateness_p99_ps"] = raw["event_lateness"]["p99_ps"]
         if self.plan.panels or any(not switch.in_kernel for switch in self.plan.switches):
             notes["placement"] = switches_text(self.plan)
+        notes |= direct_panels.note(self.plan)
         for play in plays:
             if self.tcp is not None and play.transport.by_kernel:
                 notes[play.transport.name] = self.tcp.note()
@@ -217,7 +219,7 @@ def switches_text(plan: Plan) -> str:
     engine = sum(not switch.in_kernel for switch in plan.switches)
     words = [f"{kernel} XDP switches"] if kernel or not (engine or plan.panels) else []
     words += [f"{engine} switches in the engine"] if engine else []
-    for kernel_panels, how in ((True, "by XDP"), (False, "in the engine")):
-        panels = sum(panel.in_kernel == kernel_panels for panel in plan.panels)
+    for where, how in (("xdp", "by XDP"), ("tc", "by tc"), ("engine", "in the engine")):
+        panels = sum(panel.placement == where for panel in plan.panels)
         words += [f"{panels} panel{'s' * (panels > 1)} {how}"] if panels else []
     return " and ".join(words)

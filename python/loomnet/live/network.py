@@ -23,6 +23,7 @@ from loomnet.faults.timetable import (
 )
 from loomnet.live import doctor
 from loomnet.live.capture import CaptureServer
+from loomnet.live.direct_panels import check_change, direct, fibres
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.nodes import GATEWAY, HostPort, HostSpec, LiveFabric
 from loomnet.measures.switch_state import SwitchState
@@ -125,7 +126,13 @@ class LiveNetwork:
         for panel in self.plan.panels:
             if panel.in_kernel:
                 node = self.glue.switches[panel.name]
-                panels.append((panel.number, node.netns, panel.name))
+                if panel.placement == "tc":
+                    panels.append((panel.number, node.netns, panel.name, [
+                        (host, port, self.glue.hosts[self.plan.hosts[host].name].netns, f"p{port}",
+                         GATEWAY_MAC)  # light comes as it was sent: to the first hop
+                        for host, port in fibres(self.plan, panel)]))
+                    continue
+                panels.append((panel.number, node.netns, panel.name, None))
                 ports += [(panel.number, port, "panel", node.netns, f"s{port}", "")
                           for port in range(len(panel.ports))]
         for switch in self.plan.switches:
@@ -139,17 +146,21 @@ class LiveNetwork:
             ports += [(switch.number, port, "xdp", node.netns, f"s{port}", "")
                       for port in range(len(switch.ports))]
         configured: dict[str, list[HostPort]] = {}
+        joined = {end for panel in direct(self.plan) for end in fibres(self.plan, panel)}
         for host in self.plan.hosts:
             netns = self.glue.hosts[host.name].netns
             for plane in range(len(host.ports)):
                 mac = f"02:00:{host.number >> 8:02x}:{host.number & 255:02x}:00:{plane + 2:02x}"
-                ports.append((host.number, plane, "host", netns, f"p{plane}", mac))
+                if (host.number, plane) not in joined:
+                    ports.append((host.number, plane, "host", netns, f"p{plane}", mac))
                 configured.setdefault(host.name, []).append(
-                    HostPort(f"p{plane}", GATEWAY_MAC, routed=host.planes[plane] is not None))
+                    HostPort(f"p{plane}", GATEWAY_MAC, routed=host.planes[plane] is not None,
+                             direct=(host.number, plane) in joined))
         live = _core.LiveRun(self.engine.network, ports=ports, switches=switches, panels=panels,
                              dilation=dilation, lateness_bound_ps=self._lateness_bound(dilation))
         try:
             self.glue.configure(configured, tcp)
+            live.check_panels()
             self._add_routes(0 if tcp is None else tcp.mtu)
         except BaseException:
             live.close()
@@ -197,6 +208,7 @@ class LiveNetwork:
         return result
 
     def _change_link(self, change: LinkChange) -> None:
+        check_change(self.plan, change)
         half, state = self.plan.half(change.half), change.state
         ahead, number = change.half % 2 == 0, change.half // 2
         moved: list[tuple[int, int]] = []

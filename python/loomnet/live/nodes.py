@@ -59,12 +59,14 @@ class HostPort:
         gateway_mac: where the host's kernel sends every frame of this port.
         mac: the port's own address, set if given.
         routed: the port reaches every host; one at a panel reaches who its circuit joins.
+        direct: its other end is a panel's, which takes what offloads leave whole.
     """
 
     interface: str
     gateway_mac: str
     mac: str | None = None
     routed: bool = True
+    direct: bool = False
 
 
 @dataclass
@@ -365,7 +367,8 @@ def _configure_ports(host: LiveHost, ports: Sequence[HostPort], tcp: KernelTcp |
             f"{conf}/addr_gen_mode": 1,
             f"{conf}/ignore_routes_with_linkdown": 1,
         })
-        offloads_off(port.interface)
+        if not port.direct:
+            offloads_off(port.interface)
     mtu = "" if tcp is None else f"mtu {tcp.mtu}"
     hops = " ".join(f"nexthop via {GATEWAY} dev {p.interface} weight 1"
                     for p in ports if p.routed)

@@ -11,7 +11,7 @@ import numpy as np  # noqa: F401  (the engine's counters are arrays: no import a
 
 from loomnet.base.errors import UnavailableError, UsageError, WallTimeError
 from loomnet.base.units import Time
-from loomnet.live import doctor
+from loomnet.live import direct_panels, doctor
 from loomnet.live.budget import PASSES_PER_SECOND, offered_by
 from loomnet.live.clock import LiveClock, switches_text
 from loomnet.live.kernel_tcp import KernelTcp
@@ -69,6 +69,7 @@ class LiveRunner:
                                  f"a controller is called every {Time.of(seat.least_ps)} or "
                                  "slower; a faster one is a plug-in in C++")
         check_plan(request.plan)
+        direct_panels.check_jobs(request)
         load = offered_by(request) / request.dilation
         if load > PASSES_PER_SECOND and not request.options.get("over_budget"):
             raise UsageError(

@@ -1,6 +1,7 @@
 // Namespaces and batched rtnetlink against the real kernel: what is asked for exists, what is
 // deleted is gone, and an error names the object.
 #include "live/netlink.hpp"
+#include "live/offloads.hpp"
 
 #include <net/if.h>
 #include <sys/socket.h>

@@ -1,22 +1,37 @@
-// Loads the panel's program and writes its tables.
-#include "live/xdp_panel.hpp"
+// Loads the panel's programs and writes their tables.
+#include "live/kernel_panel.hpp"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/bpf.h>
+#include <linux/pkt_cls.h>
 #include <net/if.h>
 
+#include <cerrno>
 #include <numeric>
 #include <stdexcept>
 
 #include "panel.skel.h"
 
 namespace loomnet {
+namespace {
 
-void XdpPanel::Close::operator()(panel_bpf* program) const { panel_bpf__destroy(program); }
-void XdpPanel::Close::operator()(bpf_link* link) const { bpf_link__destroy(link); }
+// By clsact and not by tcx: this is there on all kernels that have native XDP on veths.
+void attach_tc(int program, unsigned index, const std::string& name) {
+  LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = static_cast<int>(index), .attach_point = BPF_TC_INGRESS);
+  if (const int error = bpf_tc_hook_create(&hook)) throw LiveError("give " + name + " a clsact qdisc", -error);
+  LIBBPF_OPTS(bpf_tc_opts, options, .prog_fd = program);
+  if (const int error = bpf_tc_attach(&hook, &options)) {
+    throw LiveError("attach the panel to " + name + " at tc", -error);
+  }
+}
 
-XdpPanel::XdpPanel(std::size_t ports) : ports_(ports), program_(panel_bpf__open_and_load()) {
+}  // namespace
+
+void KernelPanel::Close::operator()(panel_bpf* program) const { panel_bpf__destroy(program); }
+void KernelPanel::Close::operator()(bpf_link* link) const { bpf_link__destroy(link); }
+
+KernelPanel::KernelPanel(std::size_t ports) : ports_(ports), program_(panel_bpf__open_and_load()) {
   if (!program_) throw LiveError("load the panel's program", errno);
   if (ports > bpf_map__max_entries(program_->maps.panel_first)) {
     throw std::invalid_argument("panel: " + std::to_string(ports) + " ports, the most is " +
@@ -29,9 +44,9 @@ XdpPanel::XdpPanel(std::size_t ports) : ports_(ports), program_(panel_bpf__open_
   publish(dark);  // both tables
 }
 
-XdpPanel::~XdpPanel() = default;
+KernelPanel::~KernelPanel() = default;
 
-void XdpPanel::attach(const Netns& netns, const std::vector<std::string>& interfaces) {
+void KernelPanel::attach(const Netns& netns, const std::vector<std::string>& interfaces, PanelHook hook) {
   if (interfaces.size() > ports_) {
     throw std::invalid_argument("panel: " + std::to_string(interfaces.size()) + " interfaces for " +
                                 std::to_string(ports_) + " ports");
@@ -47,7 +62,12 @@ void XdpPanel::attach(const Netns& netns, const std::vector<std::string>& interf
         }
       };
       put(program_->maps.panel_ingress, index, port);
-      put(program_->maps.panel_egress, port, index);
+      put(hook == PanelHook::tc ? program_->maps.panel_links : program_->maps.panel_egress, port, index);
+      ++interfaces_;
+      if (hook == PanelHook::tc) {
+        attach_tc(bpf_program__fd(program_->progs.panel_tc), index, name);
+        continue;
+      }
       bpf_link* const link = bpf_program__attach_xdp(program_->progs.panel, static_cast<int>(index));
       if (!link) throw LiveError("attach the panel to " + name, errno);
       links_.emplace_back(link);
@@ -55,7 +75,7 @@ void XdpPanel::attach(const Netns& netns, const std::vector<std::string>& interf
   });
 }
 
-void XdpPanel::publish(std::span<const panel_entry> entries) {
+void KernelPanel::publish(std::span<const panel_entry> entries) {
   if (entries.size() != ports_) throw std::invalid_argument("panel: an entry for each port is needed");
   const bpf_map* const tables[] = {program_->maps.panel_first, program_->maps.panel_second};
   const int table = bpf_map__fd(tables[spare_]);
@@ -73,7 +93,7 @@ void XdpPanel::publish(std::span<const panel_entry> entries) {
   spare_ = 1 - spare_;
 }
 
-panel_counters XdpPanel::counters(std::size_t port) const {
+panel_counters KernelPanel::counters(std::size_t port) const {
   const auto key = static_cast<std::uint32_t>(port);
   std::vector<panel_counters> by_cpu(static_cast<std::size_t>(libbpf_num_possible_cpus()));
   if (bpf_map_lookup_elem(bpf_map__fd(program_->maps.panel_counts), &key, by_cpu.data())) {
@@ -87,7 +107,7 @@ panel_counters XdpPanel::counters(std::size_t port) const {
   return sum;
 }
 
-panel_counters XdpPanel::totals() const {
+panel_counters KernelPanel::totals() const {
   panel_counters sum{};
   for (std::size_t port = 0; port < ports_; ++port) {
     const panel_counters one = counters(port);
@@ -97,20 +117,27 @@ panel_counters XdpPanel::totals() const {
   return sum;
 }
 
-panel_question XdpPanel::ask(std::uint32_t port) const {
-  panel_question frame[3] = {};  // an Ethernet header at least
-  frame[0].port = port;
+panel_question KernelPanel::ask(std::uint32_t port, PanelHook hook) const {
+  panel_question question{};
+  question.port = port;
+  return ask(question, hook);
+}
+
+panel_question KernelPanel::ask(const panel_question& question, PanelHook hook) const {
+  panel_question frame[2] = {question};  // longer than an Ethernet header
   LIBBPF_OPTS(bpf_test_run_opts, options);
   options.data_in = frame;
   options.data_size_in = sizeof frame;
   options.data_out = frame;
   options.data_size_out = sizeof frame;
   options.repeat = 1;
-  if (bpf_prog_test_run_opts(bpf_program__fd(program_->progs.panel_ask), &options)) {
+  const bpf_program* const program =
+      hook == PanelHook::tc ? program_->progs.panel_ask_tc : program_->progs.panel_ask;
+  if (bpf_prog_test_run_opts(bpf_program__fd(program), &options)) {
     throw LiveError("ask the panel's program", errno);
   }
-  if (options.retval != XDP_PASS) {
-    throw std::invalid_argument("panel: port " + std::to_string(port) + " is beyond its table");
+  if (options.retval != (hook == PanelHook::tc ? TC_ACT_OK : XDP_PASS)) {
+    throw std::invalid_argument("panel: port " + std::to_string(question.port) + " is beyond its table");
   }
   return frame[0];
 }
