@@ -52,6 +52,9 @@ class Exchange final : private Transfers::Sink {
   // NICs at the panel, by server and number i * alpha + k; as many as ports of the region.
   void set_optical_nics(std::vector<NicPort> nics) { nics_ = std::move(nics); }
 
+  // What this GPU of a server exchanges with others goes by the electrical fabric, whatever circuits there are.
+  void set_wired(std::uint32_t server, std::uint32_t gpu);
+
   // Begins one; the one before has ended. Flows inside a server are left out.
   void begin(std::span<const GpuFlow> flows, Picoseconds now);
   bool open() const { return open_ > 0; }
@@ -60,6 +63,9 @@ class Exchange final : private Transfers::Sink {
   void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now);
   bool in_flight(std::span<const circuits::ServerPair> pairs) const;
   void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, Picoseconds now);
+  // Of what is held, as much as `most` bytes by each circuit of a pair in `ports`; the rest stays held.
+  void send_waiting(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, std::uint64_t most,
+                    Picoseconds now);
   bool held() const { return held_bytes_ > 0; }
 
   // Bytes of all exchanges so far.
@@ -94,6 +100,7 @@ class Exchange final : private Transfers::Sink {
   ExchangeOptions options_;
   Listener& listener_;
   std::vector<NicPort> nics_;
+  std::vector<std::uint8_t> wired_;  // by server and GPU; empty: none
   std::vector<Pair> pairs_;  // by servers i * servers + j
   std::uint64_t open_ = 0;   // bytes that have not arrived
   std::uint64_t held_bytes_ = 0;
