@@ -102,7 +102,7 @@ def figure(table):
 
     matrices = list(dict.fromkeys(matrix for matrix, _, _ in table))
     made = Figure(figsize=(2.2 + 3.2 * len(matrices), 4.2), layout="constrained")
-    axes = made.subplots(1, len(matrices), sharey=True, squeeze=False)[0]
+    axes = made.subplots(1, len(matrices), sharex=True, sharey=True, squeeze=False)[0]
     for axis, matrix in zip(axes, matrices, strict=True):
         for number, (policy, rule) in enumerate(itertools.product(POLICIES, RULES)):
             took, exposed = table[matrix, policy, rule]

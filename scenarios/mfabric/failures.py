@@ -27,8 +27,11 @@ def graded(lab, name, broken, whole, most, published, apart):
 
 @ln.scenario
 def failures(lab: ln.Lab, servers: int = 128):
-    whole, _ = seconds(lab, "X2.whole", "mixtral_8x22b", servers=servers)
-    broken, _ = seconds(lab, "X2", "mixtral_8x22b", servers=servers, spares=((0, 0),))
+    whole, r = seconds(lab, "X2.whole", "mixtral_8x22b", servers=servers)
+    broken, spare = seconds(lab, "X2", "mixtral_8x22b", servers=servers, spares=((0, 0),))
+    # Where the hottest pair's circuit ends last, wires have room for what a spare exchanges.
+    lab.metric("X2-circuit-share-whole", r["circuit_share"], unit="ratio")
+    lab.metric("X2-circuit-share", spare["circuit_share"], unit="ratio")
     graded(lab, "X2", broken, whole, 0.10, 0.051,
            "the spare's bytes share the electrical port of the failed GPU's server")
     whole, _ = seconds(lab, "X1.whole", "deepseek_r1", servers=servers)
