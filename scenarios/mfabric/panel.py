@@ -1,6 +1,6 @@
 """What a panel and a region's controller do, on the virtual clock: E1 (circuits that stay), E2 (dark time), E3
 (carrier), E4 (576 ports at once), E6 (half-circuits, loops, what is refused), E9 (the same seed), E10 (100 iterations of
-a controller), P4 (the simulated switching time) of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465). E1, E2, E3 and E5
+a controller), P2, P3 and P4 (switching times) of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465). E1, E2, E3 and E5
 of the live clock are tests/live/test_panels_live.py: they need root."""
 
 import itertools
@@ -95,6 +95,34 @@ def permutation(lab):
     lab.check("E4-lit-together", late, eq=len(moved))
 
 
+def samples(lab, count):
+    """P2: dark times of 1, 4 and 16 new cross-connects at the device (a client of its control
+    interface adds a round trip). P3: from light to a NIC that can be used."""
+    for crosses, mean, p99 in ((1, 41.44, 60), (4, 42.44, 62), (16, 46.75, 68)):
+        device = _core.PanelDevice(64, profile="polatis", carrier="both", seed=lab.seed + crosses)
+        found = []
+        for number in range(count):
+            now = number * 1000 * MS
+            shift = 1 + number % 2
+            device.change([], [(port, (port + shift) % crosses + 32 * shift % 64)
+                               for port in range(crosses)], "overwrite", now)
+            found.append((device.dark_until(0) - now) / MS)
+        lab.check(f"P2-{crosses}-mean", float(np.mean(found)), published=mean, approx=mean, abs=1.0)
+        lab.check(f"P2-{crosses}-p99", float(np.percentile(found, 99)), published=p99, approx=p99,
+                  rel=0.05)
+    device = _core.PanelDevice(4, profile="polatis+nic", carrier="both", seed=lab.seed)
+    found = []
+    for number in range(count):
+        now, far = number * 20_000 * MS, 1 + number % 2
+        device.change([], [(0, far), (far, 0)], "overwrite", now)
+        device.advance(now + 19_000 * MS)
+        ups = [at for kind, at, port, _, value, _ in device.take_events()
+               if (kind, port, value) == ("carrier", 0, "up")]
+        found.append((ups[-1] - device.dark_until(0)) / MS / 1e3)
+    lab.check("P3-mean", float(np.mean(found)), published=5.67, approx=5.67, rel=0.02)
+    lab.check("P3-p99", float(np.percentile(found, 99)), published=6.33, approx=6.33, rel=0.05)
+
+
 def refused(device, change, mode="safe"):
     try:
         device.change([], change, mode, 0)
@@ -143,8 +171,9 @@ def controller(lab, iterations, packets):
 
 
 @ln.scenario
-def panel(lab: ln.Lab, iterations: int = 100, packets: int = 100):
+def panel(lab: ln.Lab, iterations: int = 100, packets: int = 100, draws: int = 2000):
     dark_times(lab)
     permutation(lab)
     rules(lab)
+    samples(lab, draws)
     controller(lab, iterations, packets)
