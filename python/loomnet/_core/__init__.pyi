@@ -1025,7 +1025,13 @@ class MoeTraffic:
         [(begin_ps, end_ps, mean, most, optical bytes, electrical bytes)]; mean and most over regions of the picoseconds exposed to missing circuits, exchanging and computing.
         """
 
+    def keep_maps(self, region: int, most: int) -> None: ...
     def keep_spans(self, region: int, most: int) -> None: ...
+    def kept_maps(self, region: int) -> list[tuple[int, int, list[int]]]:
+        """
+        [(at_ps, lit_ps, by port the port that it is joined to, -1: none)]
+        """
+
     def maps(self, region: int) -> int:
         """
         Distinct circuit maps among them.
@@ -1083,6 +1089,25 @@ class MoeTraffic:
     def set_ring_ways(
         self, region: int, server: int, ways: collections.abc.Sequence[tuple[int, int, int]]
     ) -> None: ...
+    def set_rotor(
+        self,
+        region: int,
+        panel: EngineNode,
+        nics: collections.abc.Sequence[tuple[int, int]],
+        *,
+        first_port: int,
+        slot_ps: int,
+        slot_bytes: int,
+    ) -> None:
+        """
+        The region's circuits rotate while it exchanges. slot_bytes: that a circuit carries in a slot.
+        """
+
+    def set_spare(self, region: int, server: int, gpu: int) -> None:
+        """
+        A spare does the work of this GPU: what it exchanges with other servers goes by wires alone.
+        """
+
     def set_stage_ways(
         self,
         region: int,
@@ -1097,6 +1122,11 @@ class MoeTraffic:
 
     def start(self) -> None: ...
     def stop_controller(self, region: int, now_ps: int) -> None: ...
+    def turns(self, region: int) -> tuple[int, int]:
+        """
+        Turns that were played, and the picoseconds by which they were longer than their slots.
+        """
+
     @property
     def done(self) -> bool: ...
 
