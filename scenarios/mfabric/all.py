@@ -1,5 +1,6 @@
-"""Every bar of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465) by name: published, measured, verdict and mode. A
-group that has ended is kept in a folder and is not run again, so that an interrupted start goes on where it ended."""
+"""Every bar of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465) by name: published, measured,
+verdict and mode. A group that has ended is kept in a folder and is not run again, so that an
+interrupted start goes on where it ended."""
 
 import json
 import time
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import loomnet as ln
+from loomnet.systems import mixnet
 
 HERE = Path(__file__).parent
 
@@ -63,6 +65,14 @@ def ended(folder, group):
     return made
 
 
+def one_region(lab):
+    """The run of this scenario itself, whose fidelity stands for the machine: S1's first region."""
+    fabric, job = mixnet.compared("mixnet", rate="100 Gb/s", servers=8, data=1, pipeline=1,
+                                  layers=1, micro_batches=1, iterations=1)
+    r = lab.run(fabric, job, model="fluid", label="one_region")
+    lab.check("one-region-no-error", r["errors"], eq=0)
+
+
 def table(rows):
     lines = [f"{'bar':<34}{'published':>10}{'measured':>12}  verdict  mode"]
     for mode, check in rows:
@@ -92,8 +102,12 @@ def everything(lab: ln.Lab, keep: Path = Path("runs/mfabric-all"), only: str = "
         left -= group.seconds
         for check in made["checks"]:
             rows.append((group.mode, check))
-            lab.check(f"{group.name}.{check['name']}", check["value"], **check["bound"],
+            bound = dict(check["bound"])
+            if "approx" in bound:
+                bound["abs"] = bound.pop("tolerance")
+            lab.check(f"{group.name}.{check['name']}", check["value"], **bound,
                       published=check["published"], reason=check["reason"])
+    one_region(lab)
     for name, where in ELSEWHERE.items():
         lab.metric(name, None, unit="ratio", reason=where)
     text = table(rows)

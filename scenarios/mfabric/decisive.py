@@ -1,7 +1,8 @@
-"""What patching during training is worth: how often circuits follow the demand, against what the demand does (MixNet,
-SIGCOMM 2025, doi 10.1145/3718958.3750465). One region of Mixtral-8x22B, 64 GPUs; conditions of a real panel: only
-circuits that change go dark (dark_scope="changed"). Each value is the iteration time to the fat-tree's, the first
-iteration left out. Recorded gate counts are a file or folder of weight matrices, `trace=`."""
+"""What patching during training is worth: how often circuits follow the demand, against what the
+demand does (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465). One region of Mixtral-8x22B, 64
+GPUs; conditions of a real panel: only circuits that change go dark (dark_scope="changed"). Each
+value is the iteration time to the fat-tree's, the first iteration left out. Recorded gate counts
+are a file or folder of weight matrices, `trace=`."""
 
 import itertools
 from pathlib import Path
@@ -33,7 +34,8 @@ def moving_pairs(iterations, layers, seed):
     return found
 
 
-def seconds(lab, label, name, matrix, *, rate, iterations, layers, micro_batches, profile, compute, **control):
+def seconds(lab, label, name, matrix, *, rate, iterations, layers, micro_batches, profile, compute,
+            **control):
     fabric, job = mixnet.compared(
         name, rate=rate, servers=8, preset=None, matrix=matrix, iterations=iterations, data=1,
         pipeline=1, layers=layers, micro_batches=micro_batches, profile=profile, control=control,
@@ -45,8 +47,9 @@ def seconds(lab, label, name, matrix, *, rate, iterations, layers, micro_batches
 
 
 @ln.scenario
-def decisive(lab: ln.Lab, trace: Path | None = None, rate: str = "100 Gb/s", iterations: int = 4, layers: int = 4,
-             micro_batches: int = 4, profile: str = "sim25", compute: str = "58.966 ms"):
+def decisive(lab: ln.Lab, trace: Path | None = None, rate: str = "100 Gb/s", iterations: int = 4,
+             layers: int = 4, micro_batches: int = 4, profile: str = "sim25",
+             compute: str = "58.966 ms"):
     matrices = {"fixed": "fixed", "drift": "drift",
                 "sparse": moving_pairs(iterations, layers, lab.seed),
                 "recorded": None if trace is None else str(trace)}
@@ -117,5 +120,6 @@ def figure(table):
         axis.set_xlabel("iteration time / fat-tree's")
     axes[0].set_yticks(range(len(POLICIES)), list(POLICIES.values()))
     axes[0].invert_yaxis()
-    made.legend(loc="outside upper right", ncols=2, frameon=False, title="rule (hatched: waits for circuits)")
+    made.legend(loc="outside upper right", ncols=2, frameon=False,
+                title="rule (hatched: waits for circuits)")
     return made

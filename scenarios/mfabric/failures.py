@@ -1,12 +1,12 @@
-"""What a failed part costs MixNet: X1 (an optical NIC), X2 (a GPU, whose spare is reached by wires), X3 (a server,
-whose spare has no optical port), in the publication's conditions (SIGCOMM 2025, doi 10.1145/3718958.3750465), flows in
-place of packets. X4 is reported only."""
+"""What a failed part costs MixNet: X1 (an optical NIC), X2 (a GPU, whose spare is reached by
+wires), X3 (a server, whose spare has no optical port), in the publication's conditions (SIGCOMM
+2025, doi 10.1145/3718958.3750465), flows in place of packets. X4 is reported only."""
 
 import loomnet as ln
 from loomnet.systems import mixnet
 
-TIES = ("tiled for 64 experts all pairs of servers ask for the same: rule skip then leaves the last server without a "
-        "circuit, and a port that fails moves circuits to it")
+TIES = ("tiled for 64 experts all pairs of servers ask for the same: rule skip then leaves the "
+        "last server without a circuit, and a port that fails moves circuits to it")
 
 
 def seconds(lab, label, model, *, iterations=1, faults=(), servers=128, **job):
@@ -43,4 +43,4 @@ def failures(lab: ln.Lab, servers: int = 128):
     last = graded(lab, "X3", server, whole, 0.12, 0.065, TIES)
     lab.check("X3-above-X1", last - first, ge=0, reason=None if last >= first else TIES)
     lab.metric("X4", None, unit="ratio", published=1.3,
-               reason="NVL72 with 2,048 GPUs: the publication does not say what it is compared with")
+               reason="2,048 GPUs of NVL72: what it is compared with is not published")

@@ -1,6 +1,6 @@
-"""Flows and packets give the same times: one region of Mixtral-8x22B (64 GPUs, 7 layers, 1 micro-batch) on fat-tree,
-MixNet, TopoOpt and with random circuits, at 100 and 800 Gb/s; S1, S3 and S9 on one region in packets; and P1 (MixNet,
-SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
+"""Flows and packets give the same times: one region of Mixtral-8x22B (64 GPUs, 7 layers, 1
+micro-batch) on fat-tree, MixNet, TopoOpt and with random circuits, at 100 and 800 Gb/s; S1, S3 and
+S9 on one region in packets; and P1 (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
 
 import loomnet as ln
 from loomnet.systems import mixnet
@@ -37,8 +37,8 @@ def modes(lab: ln.Lab, fabrics: str = "fattree,mixnet,topoopt,random",
           rates: str = "100 Gb/s,800 Gb/s", bars: str = "S1,S3,S9", layers: int = 7,
           prototypes: str = "fluid,packets"):
     region = REGION | {"layers": layers}
-    for rate in rates.split(","):
-        for name in fabrics.split(","):
+    for rate in filter(None, rates.split(",")):
+        for name in filter(None, fabrics.split(",")):
             label = f"{name}.{rate.replace(' ', '').replace('/', '')}"
             times = {mode: seconds(lab, mode, name, label, rate=rate, servers=8, **region)
                      for mode in ("fluid", "packets")}

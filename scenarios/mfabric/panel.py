@@ -1,7 +1,8 @@
-"""What a panel and a region's controller do, on the virtual clock: E1 (circuits that stay), E2 (dark time), E3
-(carrier), E4 (576 ports at once), E6 (half-circuits, loops, what is refused), E9 (the same seed), E10 (100 iterations of
-a controller), P2, P3 and P4 (switching times) of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465). E1, E2, E3 and E5
-of the live clock are tests/live/test_panels_live.py: they need root."""
+"""What a panel and a region's controller do, on the virtual clock: E1 (circuits that stay), E2
+(dark time), E3 (carrier), E4 (576 ports at once), E6 (half-circuits, loops, what is refused), E9
+(the same seed), E10 (100 iterations of a controller), P2, P3 and P4 (switching times) of MixNet
+(SIGCOMM 2025, doi 10.1145/3718958.3750465). E1, E2, E3 and E5 of the live clock are
+tests/live/test_panels_live.py: they need root."""
 
 import itertools
 
@@ -56,8 +57,8 @@ def dark_times(lab):
         r, count = probed(lab, f"E2.{profile}", profile)
         events = r.events
         rows = [(row["time"], row["where"], row["kind"], row["value"]) for row in events]
-        begin = min(at for at, where, kind, value in rows if (where, value) == ("ocs0 3A", "tuning"))
-        end = max(at for at, where, kind, value in rows if (where, value) == ("ocs0 3A", "tuned"))
+        port = {value: at for at, where, _, value in rows if where == "ocs0 3A"}
+        begin, end = port["tuning"], port["tuned"]
         sample = end - begin
         flows = r.flows
         stays, moves = flows[:count], flows[count:]

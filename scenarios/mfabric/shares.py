@@ -1,5 +1,6 @@
-"""F1 to F4: how the job's traffic and time are divided, beside what the publication measured in production (MixNet,
-SIGCOMM 2025, doi 10.1145/3718958.3750465). Compute times are the constants of headline.py and are not moved."""
+"""F1 to F4: how the job's traffic and time are divided, beside what the publication measured in
+production (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465). Compute times are the constants of
+headline.py and are not moved."""
 
 import itertools
 
@@ -14,14 +15,14 @@ TIME_SHARES = {"mixtral_8x7b": (0.33, 0.55), "llama_moe": (0.42, 0.58), "qwen_mo
 VOLUMES = {"mixtral_8x7b": {"tensor": 0.60, "expert": 0.30, "others": 0.06},
            "llama_moe": {"expert": 0.80}, "qwen_moe": {"expert": 0.80}}
 COMPUTE = "the compute constant, fitted to the fat-tree times, is not moved"
-COUNTED = ("of a GPU: four all-reduces of a layer over its tensor ranks, four all-to-alls; how the published shares "
-           "were counted is not stated")
+COUNTED = ("of a GPU: four all-reduces of a layer over its tensor ranks, four all-to-alls; how the "
+           "published shares were counted is not stated")
 DRIFT = "logarithms of drifting loads are normal, and the published matrix is one sample"
 
 
 
 def volumes(job, replicas):
-    """Bytes that a GPU sends for an iteration: of its tensor-parallel group, to experts, and others."""
+    """Shares of the bytes that a GPU sends in an iteration."""
     layers = max(job.stage_layers) * job.micro_batches
     tensor = job.tensor_ranks
     # Ring all-reduces of activations after attention and after the experts, forward and backward.

@@ -116,7 +116,8 @@ def test_a_rotor_goes_round_a_nic_that_fails():
 
 @pytest.mark.parametrize(("faults", "values", "message"), [
     ([ln.kill("ocs1.controller", at="1 ms")], {}, r'no switch "ocs1.controller"'),
-    ([ln.kill("ocs0.controller", at="1 ms")], {"name": "rotor"}, r"no job of this run patches ocs0"),
+    ([ln.kill("ocs0.controller", at="1 ms")], {"name": "rotor"},
+     r"no job of this run patches ocs0"),
     ([], {"spares": ((8, 0),)}, r"MoeJob.spares: no server 8: the job has 8"),
     ([], {"spares": ((0, 8),)}, r"MoeJob.spares.*from 0 to 7"),
     ([], {"name": "rotor", "control": {"slot": "0 s"}}, r"slot: 0 s carries nothing"),

@@ -1,4 +1,5 @@
-"""A panel as a picture: its hosts in a circle, and a line for the circuits that join two of them."""
+"""A panel as a picture: its hosts in a circle, and a line for the circuits that join two of
+them."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ class CircuitControl(Spec):
     registered by @ln.plugin.assignment. `demand`: what two servers exchange, the "sum" of both
     directions or the busier, "max". `split`: a pair's bytes go by its circuits, if it has one
     ("all_or_nothing"), or are divided so that circuits and wires end together ("weighted").
-    `fp_dispatch`: by which circuits tokens are dispatched forward: "block" waits until those of
-    the gate's counts have light, "reuse" takes those there are, "random" and "copilot" guess while
+    `fp_dispatch`: by which circuits tokens are dispatched forward: "block" waits until those of the
+    gate's counts have light, "reuse" takes those there are, "random" and "copilot" guess while
     attention computes. `repatch`: for every "layer", when an "iteration" begins, "once" after the
     first, "never", or "rotor": circuits rotate through all pairs of servers whatever the demand, a
     `slot` each and dark for the panel's time between two, and experts' bytes take these alone
-    (RotorNet, SIGCOMM 2017). `eps_during_dark`: all-to-alls wait for circuits ("hold") or begin at once
-    by wires and move over ("eps_first"). `dark_scope`: a request darkens circuits that are
+    (RotorNet, SIGCOMM 2017). `eps_during_dark`: all-to-alls wait for circuits ("hold") or begin at
+    once by wires and move over ("eps_first"). `dark_scope`: a request darkens circuits that are
     "changed", or "all" of its region. `drain`: packets still on circuits after this time are lost.
     `members`: parallel circuits are "links" among which flows are hashed, or "lumped". `preset`:
     "paper" has dark_scope "all" and members "lumped", as the publication's simulator.

@@ -1,5 +1,5 @@
-"""Figures of a job whose circuits are patched: who is patched to whom over time, and one strip of gate counts, circuits,
-dark time and loss."""
+"""Figures of a job whose circuits are patched: who is patched to whom over time, and one strip of
+gate counts, circuits, dark time and loss."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _BLUE, _ORANGE, _RED = "#2b6cb0", "#dd8a33", "#b83232"
 
 
 def circuits_figure(experts: ExpertRounds, *, most: int = 12) -> Any:
-    """Who is patched to whom over time, in the first region: its circuit maps as matrices of servers, `most` of them
-    evenly spread over the job. Returns a matplotlib figure. Raises UsageError where no map was kept."""
+    """Who is patched to whom over time, in the first region: its circuit maps as matrices of
+    servers, `most` of them evenly spread over the job. Returns a matplotlib figure. Raises
+    UsageError where no map was kept."""
     from matplotlib.figure import Figure
 
     kept = _kept(experts)
@@ -28,7 +29,7 @@ def circuits_figure(experts: ExpertRounds, *, most: int = 12) -> Any:
     figure = Figure(figsize=(1.9 * columns + 0.9, 2.2 * rows + 0.4), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     top = max(np.max(each.circuits) for each in chosen)
-    image = None
+    image: Any = None
     for axis, each in zip(axes, chosen, strict=False):
         circuits = np.array(each.circuits)
         image = axis.imshow(circuits, cmap="Blues", vmin=0, vmax=max(top, 1))
@@ -50,11 +51,13 @@ def circuits_figure(experts: ExpertRounds, *, most: int = 12) -> Any:
 
 
 def strip_figure(experts: ExpertRounds, loads: Any, *, lost: int = 0) -> Any:
-    """One strip over time: tokens by expert, pairs of servers with circuits, dark time and what a region waits.
+    """One strip over time: tokens by expert, pairs of servers with circuits, dark time and what the
+    first region waits. Returns a matplotlib figure.
 
     Args:
         experts: of the run.
-        loads: tokens of each expert by dispatch of the first region, (dispatches, experts), in the order of time.
+        loads: tokens of each expert by dispatch of the first region, (dispatches, experts), in
+            the order of time.
         lost: packets that the panel dropped in the run, which the title says.
 
     Raises:
@@ -65,8 +68,8 @@ def strip_figure(experts: ExpertRounds, loads: Any, *, lost: int = 0) -> Any:
     kept, shown = _kept(experts), np.asarray(loads, dtype=float)
     sent = [span for span in experts.spans if span.step == "dispatch" and not span.backward]
     if shown.ndim != 2 or len(shown) < len(sent) or not sent:
-        raise UsageError(f"strip_figure: loads are of {len(shown)} dispatches, and the first region "
-                         f"had {len(sent)}")
+        raise UsageError(f"strip_figure: loads are of {len(shown)} dispatches, and the first "
+                         f"region had {len(sent)}")
     shown = shown[:len(sent)]
     ends = [span.begin_ps for span in sent] + [max(span.end_ps for span in experts.spans)]
     figure = Figure(figsize=(9, 6), layout="constrained")
@@ -79,8 +82,8 @@ def strip_figure(experts: ExpertRounds, loads: Any, *, lost: int = 0) -> Any:
     names = [(i, j) for i in range(servers) for j in range(i + 1, servers)]
     counts = np.array([[each.circuits[i][j] for i, j in names] for each in kept])
     edges = [each.at_ps / 1e12 for each in kept] + [ends[-1] / 1e12]
-    mesh = pairs.pcolormesh(np.maximum.accumulate(edges), np.arange(len(names) + 1) - 0.5, counts.T, cmap="Blues",
-                            vmin=0)
+    mesh = pairs.pcolormesh(np.maximum.accumulate(edges), np.arange(len(names) + 1) - 0.5,
+                            counts.T, cmap="Blues", vmin=0)
     figure.colorbar(mesh, ax=pairs, ticks=range(int(counts.max()) + 1)).set_label("circuits")
     step = max(len(names) // 14, 1)
     pairs.set_yticks(range(0, len(names), step), [f"{i}-{j}" for i, j in names[::step]], fontsize=6)
@@ -95,7 +98,8 @@ def strip_figure(experts: ExpertRounds, loads: Any, *, lost: int = 0) -> Any:
     dark.set_ylim(0, 1)
     dark.set_xlim(0, ends[-1] / 1e12)
     dark.set_xlabel("time (s)")
-    figure.suptitle(f"gate counts, circuits and dark time of one region; the panel dropped {lost} packets", fontsize=10)
+    figure.suptitle("gate counts, circuits and dark time of one region; the panel dropped "
+                    f"{lost} packets", fontsize=10)
     return figure
 
 
