@@ -35,10 +35,10 @@ GROUPS = (
     Group("failures", "failures", "fluid", 30),
     Group("shares", "shares", "fluid and bytes", 5),
     Group("modes", "modes", "fluid and packets", 120),
+    Group("scale", "scale", "fluid", 200),
     Group("decisive", "decisive", "fluid", 30),
 )
 ELSEWHERE = {
-    "C7": "scenarios/mfabric/limits.py has no run of 32,768 GPUs; tests hold its time and memory",
     "E5": "live, as root: tests/live/test_panels_live.py",
     "E7": "tests of ln.ocs.SonicOcs", "E8": "tests of the TL1 server",
 }

@@ -104,6 +104,14 @@ def test_circuits_that_rotate_serve_all_pairs_and_lose_nothing(model):
     assert lasted(slower) > lasted(r)  # half of the time is guard
 
 
+@pytest.mark.parametrize(("tensor", "servers"), [(2, 2), (3, 3), (4, 4), (5, 5)])
+def test_every_two_servers_meet(tensor, servers):
+    fabric, job = mixnet.compared("rotor", servers=servers, rate="100 Gb/s", preset=None,
+                                  **(SMALL | {"tensor": tensor, "matrix": "drift"}))
+    r = ln.run(fabric, job, model="fluid")
+    assert r["errors"] == 0 and r["circuit_share"] == 1.0
+
+
 def test_rotation_takes_the_same_time_in_flows_and_in_packets():
     times = [lasted(go(model, "rotor", profile="rotor10us", exchange="8 MiB")) for model in MODES]
     assert times[1] == pytest.approx(times[0], rel=0.03)
