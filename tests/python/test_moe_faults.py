@@ -100,6 +100,9 @@ def test_circuits_that_rotate_serve_all_pairs_and_lose_nothing(model):
     r = go(model, "rotor", profile="rotor10us", exchange="4 MiB")
     assert r["errors"] == 0 and drops(r) == []
     assert r["circuit_share"] == 1.0
+    notes = r.data.fidelity.notes
+    assert notes["turns of circuits"] > 20
+    assert notes["longer by, us each"] < 20  # of 200
     slower = go(model, "rotor", profile="200 us", exchange="4 MiB")
     assert lasted(slower) > lasted(r)  # half of the time is guard
 

@@ -90,6 +90,7 @@ class MoeTraffic:
                 raise UsageError(f"MoeJob.spares: no server {server}: the job has "
                                  f"{len(self._servers)}")
             self.core.set_spare(server // job.region_servers, server % job.region_servers, gpu)
+        self._rotating: list[int] = []  # regions
         rotates = control is not None and control.repatch == "rotor"
         for region in self.patched:
             assert control is not None
@@ -104,6 +105,7 @@ class MoeTraffic:
                     region, engine.node(panel), nics, first_port=first,
                     slot_ps=control.slot.count,
                     slot_bytes=max(round(rate / 8 * control.slot.count / 1e12 * _PAYLOAD), 1))
+                self._rotating.append(region)
                 continue
             check_rule("CircuitControl", control.rule)
             self.core.set_circuits(
@@ -241,7 +243,15 @@ class MoeTraffic:
 
     def notes(self) -> dict[str, float | int | str | None]:
         refused = [why for region in self.patched if (why := self.core.refusal(region))]
-        return {"circuits refused": refused[0]} if refused else {}
+        found: dict[str, float | int | str | None] = {}
+        if refused:
+            found["circuits refused"] = refused[0]
+        if self._rotating:
+            turns, longer = zip(*map(self.core.turns, self._rotating), strict=True)
+            found["turns of circuits"] = sum(turns)
+            # Beyond their slots, until what they had sent arrived.
+            found["longer by, us each"] = sum(longer) / max(sum(turns), 1) / 1e6
+        return found
 
     def experts(self) -> ExpertRounds:
         core, origin = self.core, self._start_ps
