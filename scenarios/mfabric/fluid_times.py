@@ -11,8 +11,8 @@ import loomnet as ln
 from loomnet.systems import mixnet
 
 TOLERANCE = 0.02
-WIRES = ("in packets wires that several servers share are 2 to 4 % slower than in flows, at any size; "
-         "the cause is not known")
+WIRES = ("in packets wires that several servers share are 2 to 4 % slower than in flows, at any "
+         "size; the cause is not known")
 SPARSE = np.full((8, 8), 5)
 for first, hot in zip((0, 2, 4, 6), (500, 495, 490, 485), strict=True):
     SPARSE[first, first + 1] = SPARSE[first + 1, first] = hot
