@@ -116,6 +116,25 @@ void bind_moe(py::module_& m) {
            py::arg("assigner") = py::none(),
            "The region's circuits are patched at this panel. nics: (node, port) of each server's optical NICs, in "
            "the order of the panel's ports from first_port on.")
+      .def("set_spare", [](MoeTraffic& t, std::uint32_t region, std::uint32_t server, std::uint32_t gpu) {
+        t.region(region).exchange().set_wired(server, gpu);
+      }, py::arg("region"), py::arg("server"), py::arg("gpu"),
+           "A spare does the work of this GPU: what it exchanges with other servers goes by wires alone.")
+      .def("set_rotor", [](MoeTraffic& t, std::uint32_t region, NodeId panel,
+                           const std::vector<std::pair<NodeId, PlanePort>>& nics, panel::Port first_port,
+                           std::int64_t slot, std::uint64_t slot_bytes) {
+        std::vector<moe::NicPort> ports;
+        for (const auto& [host, port] : nics) ports.push_back({host, port});
+        t.region(region).use_rotor(panel, {t.config().shape.servers(), t.config().exchange.alpha, first_port, ps(slot),
+                                           slot_bytes}, std::move(ports));
+      }, py::arg("region"), py::arg("panel"), py::arg("nics"), py::kw_only(), py::arg("first_port"),
+           py::arg("slot_ps"), py::arg("slot_bytes"),
+           "The region's circuits rotate while it exchanges. slot_bytes: that a circuit carries in a slot.")
+      .def("turns", [](MoeTraffic& t, std::uint32_t region) {
+        const moe::Rotor* const rotor = t.region(region).rotor();
+        if (!rotor) throw py::value_error("moe: circuits of region " + std::to_string(region) + " do not rotate");
+        return py::make_tuple(rotor->turns(), rotor->stretched().count);
+      }, py::arg("region"), "Turns that were played, and the picoseconds by which they were longer than their slots.")
       .def("set_stage_ways", [](MoeTraffic& t, std::uint32_t region, std::uint32_t server, bool backward,
                                 const std::vector<WayRow>& rows) {
         t.set_stage_ways(region, server, backward, ways(rows));
@@ -157,6 +176,16 @@ void bind_moe(py::module_& m) {
       .def("restart_controller", [](MoeTraffic& t, std::uint32_t region, std::int64_t now) {
         driver(t, region).restart(ps(now));
       }, py::arg("region"), py::arg("now_ps"))
+      .def("keep_maps", [](MoeTraffic& t, std::uint32_t region, std::size_t most) {
+        driver(t, region).keep_maps(most);
+      }, py::arg("region"), py::arg("most"))
+      .def("kept_maps", [](MoeTraffic& t, std::uint32_t region) {
+        Rows<py::int_, py::int_, py::typing::List<py::int_>> out;
+        for (const auto& map : driver(t, region).kept_maps()) {
+          out.append(py::make_tuple(map.at.count, map.lit.count, map.peer));
+        }
+        return out;
+      }, py::arg("region"), "[(at_ps, lit_ps, by port the port that it is joined to, -1: none)]")
       .def("keep_spans", [](MoeTraffic& t, std::uint32_t region, std::size_t most) {
         t.region(region).keep_spans(most);
       }, py::arg("region"), py::arg("most"))

@@ -36,6 +36,11 @@ void Exchange::set_optical(std::uint32_t i, std::uint32_t j, std::vector<Way> wa
   pair(i, j).fallback = std::move(fallback);
 }
 
+void Exchange::set_wired(std::uint32_t server, std::uint32_t gpu) {
+  wired_.resize(std::size_t{options_.servers} * options_.gpus);
+  wired_.at(std::size_t{server} * options_.gpus + gpu) = 1;
+}
+
 std::size_t Exchange::ways(const Pair& pair, bool light) const {
   if (!light) return pair.electrical.size();
   return std::min<std::size_t>(pair.optical.size(), pair.circuits);
@@ -70,12 +75,14 @@ void Exchange::begin(std::span<const GpuFlow> flows, Picoseconds now) {
     if (flow.source == flow.destination) continue;
     const std::size_t number = flow.source * n + flow.destination;
     Pair& p = pairs_[number];
-    if (p.held && !options_.electrical_first) {
+    const bool wired = !wired_.empty() && (wired_[flow.source * options_.gpus + flow.from] != 0 ||
+                                           wired_[flow.destination * options_.gpus + flow.to] != 0);
+    if (p.held && !options_.electrical_first && !wired) {
       p.waiting += flow.bytes;
       continue;
     }
     std::uint64_t light = 0;
-    if (!p.held) {
+    if (!p.held && !wired) {
       light = share[number] == 1 ? flow.bytes
                                  : static_cast<std::uint64_t>(share[number] * static_cast<double>(flow.bytes));
     }
@@ -208,6 +215,23 @@ void Exchange::release(std::span<const circuits::ServerPair> pairs, const circui
         for (const TransferId transfer : p.by_wire) rest += transfers_.take_back(transfer);
       }
       if (rest > 0) send_parted(number, light, rest, now);
+    }
+  }
+}
+
+void Exchange::send_waiting(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports,
+                            std::uint64_t most, Picoseconds now) {
+  count_circuits(ports);
+  for (const auto& [a, b] : pairs) {
+    for (const auto& [i, j] : {std::pair{a, b}, std::pair{b, a}}) {
+      Pair& p = pair(i, j);
+      const std::uint64_t part = std::min(p.waiting, most * p.circuits);
+      if (part == 0) continue;
+      set_paths(i, j, ports, now);
+      if (p.by_light.empty() && pair(j, i).waiting == 0) set_paths(j, i, ports, now);  // acknowledgements
+      p.waiting -= part;
+      held_bytes_ -= part;
+      send_parted(std::size_t{i} * options_.servers + j, true, part, now);
     }
   }
 }

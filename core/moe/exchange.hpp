@@ -44,6 +44,9 @@ class Exchange final : public RegionTraffic, private Transfers::Sink {
   void set_optical(std::uint32_t i, std::uint32_t j, std::vector<Way> ways, std::vector<PlanePaths> fallback);
   void set_optical_nics(std::vector<NicPort> nics) override { nics_ = std::move(nics); }
 
+  // What this GPU of a server exchanges with others goes by the electrical fabric, whatever circuits there are.
+  void set_wired(std::uint32_t server, std::uint32_t gpu);
+
   // Begins one; the one before has ended. Flows inside a server are left out.
   void begin(std::span<const GpuFlow> flows, Picoseconds now);
   bool open() const { return open_ > 0; }
@@ -51,6 +54,9 @@ class Exchange final : public RegionTraffic, private Transfers::Sink {
   void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override;
   bool in_flight(std::span<const circuits::ServerPair> pairs) const override;
   void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, Picoseconds now) override;
+  // Of what is held, as much as `most` bytes by each circuit of a pair in `ports`; the rest stays held.
+  void send_waiting(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, std::uint64_t most,
+                    Picoseconds now);
   bool held() const { return held_bytes_ > 0; }
 
   // Bytes of all exchanges so far.
@@ -85,6 +91,7 @@ class Exchange final : public RegionTraffic, private Transfers::Sink {
   ExchangeOptions options_;
   Listener& listener_;
   std::vector<NicPort> nics_;
+  std::vector<std::uint8_t> wired_;  // by server and GPU; empty: none
   std::vector<Pair> pairs_;  // by servers i * servers + j
   std::uint64_t open_ = 0;   // bytes that have not arrived
   std::uint64_t held_bytes_ = 0;

@@ -121,7 +121,8 @@ void RankRegion::ask(const Round& round, std::span<const std::uint64_t> demand, 
         driver_->demand({round.key.iteration, kAllLayers, 0, false}, last_sum_, now);
       }
       return;
-    case Repatch::never: return;
+    case Repatch::never:
+    default: return;  // a rotation has no controller
   }
 }
 

@@ -131,7 +131,24 @@ Picoseconds RegionDriver::patch(std::span<const panel::CrossConnect> remove, std
   }
   const auto at = std::ranges::lower_bound(maps_, map);
   if (at == maps_.end() || *at != map) maps_.insert(at, map);
+  keep_map(now);
   return lit_from(now);
+}
+
+void RegionDriver::keep_maps(std::size_t most) {
+  most_maps_ = most;
+  keep_map(network_.now());  // those before the first request
+}
+
+void RegionDriver::keep_map(Picoseconds now) {
+  if (kept_maps_.size() >= most_maps_) return;
+  const panel::PanelDevice& device = network_.panel(panel_)->device();
+  PatchedMap map{now, lit_from(now), {}};
+  for (std::size_t nic = 0; nic < nics_.size(); ++nic) {
+    const std::int32_t far = device.target({port_of(nic), false});
+    map.peer.push_back(far < 0 ? circuits::kNoPeer : far - static_cast<std::int32_t>(options_.first_port));
+  }
+  kept_maps_.push_back(std::move(map));
 }
 
 // When all circuits that there are have light.

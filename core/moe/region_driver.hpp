@@ -17,6 +17,12 @@ struct CircuitsEvent {
   std::uint64_t generation = 0;  // of the panel
 };
 
+// Circuits from a request on; they have light from `lit` on.
+struct PatchedMap {
+  Picoseconds at{}, lit{};
+  std::vector<std::int32_t> peer;  // as PortMap has it
+};
+
 class RegionDriver final : private circuits::RegionWorld, public EventHandler, private NetworkWatcher {
  public:
   class Listener {
@@ -51,6 +57,9 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   std::uint64_t generation() const { return network_.panel(panel_)->device().generation(); }
   std::uint64_t patches() const { return patches_; }      // requests that reached the panel
   std::size_t maps() const { return maps_.size(); }       // distinct ones among them
+  // Keeps as many of the maps to be drawn; by itself it keeps none.
+  void keep_maps(std::size_t most);
+  const std::vector<PatchedMap>& kept_maps() const { return kept_maps_; }
   const std::string& refusal() const { return refusal_; }  // of the last request that the panel did not take
 
   void on_event(std::uint64_t what, Picoseconds now) override;
@@ -71,6 +80,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   bool works(std::size_t nic) const;
   panel::Port port_of(std::size_t nic) const { return static_cast<panel::Port>(options_.first_port + nic); }
   Picoseconds lit_from(Picoseconds now) const;
+  void keep_map(Picoseconds now);
   void look_at_links(Picoseconds now);
   void after(Picoseconds now);
   std::vector<circuits::ServerPair> all_pairs() const;
@@ -94,6 +104,8 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   std::vector<CircuitsEvent> events_;
   std::size_t events_left_out_ = 0;
   std::uint64_t patches_ = 0;
+  std::size_t most_maps_ = 0;
+  std::vector<PatchedMap> kept_maps_;
   std::vector<std::uint64_t> maps_;  // hashes of the maps that were patched, sorted
   std::string refusal_;
 };

@@ -61,6 +61,10 @@ void RegionWork::use_circuits(NodeId panel, const circuits::RegionOptions& optio
                                            static_cast<RegionDriver::Listener&>(*this));
 }
 
+void RegionWork::use_rotor(NodeId panel, const RotorOptions& options, std::vector<NicPort> nics) {
+  rotor_ = std::make_unique<Rotor>(network_, exchange_, panel, options, std::move(nics));
+}
+
 circuits::Tokens RegionWork::tokens(std::uint32_t layer) const {
   return gates_.tokens(iteration_, task().micro_batch, region_, layer);
 }
@@ -128,6 +132,7 @@ void RegionWork::on_event(std::uint64_t what, Picoseconds now) {
   if (what == kComputed) return computed(now);
   if (what == kScattered) return end_exchange(now);
   exchange_.begin(flows_, now);
+  if (rotor_ && exchange_.open()) rotor_->begin(now);
 }
 
 void RegionWork::computed(Picoseconds now) {
@@ -239,6 +244,7 @@ void RegionWork::try_exchange(Picoseconds now) {
 }
 
 void RegionWork::exchanged(Picoseconds now) {
+  if (rotor_) rotor_->end();
   network_.events().schedule(std::max(now + scatter_, gathering_ + inside_), id_, kScattered);
 }
 
@@ -262,6 +268,7 @@ void RegionWork::exchange_failed(std::uint32_t source, Status status, Picosecond
 
 void RegionWork::drained(Picoseconds now) {
   if (driver_) driver_->drained(now);
+  if (rotor_) rotor_->drained(now);
 }
 
 void RegionWork::circuits_changed(Picoseconds now) { try_exchange(now); }

@@ -10,6 +10,7 @@
 #include "circuits/copilot.hpp"
 #include "moe/exchange.hpp"
 #include "moe/region_driver.hpp"
+#include "moe/rotor.hpp"
 #include "moe/shape.hpp"
 
 namespace loomnet::moe {
@@ -73,6 +74,9 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
   Exchange& exchange() { return exchange_; }
   // Circuits of this region; without it all goes by the electrical fabric. Throws std::invalid_argument.
   void use_circuits(NodeId panel, const circuits::RegionOptions& options, std::vector<NicPort> nics);
+  // Circuits that rotate in place of those by demand. Throws std::invalid_argument.
+  void use_rotor(NodeId panel, const RotorOptions& options, std::vector<NicPort> nics);
+  const Rotor* rotor() const { return rotor_.get(); }  // null: circuits do not rotate
   RegionDriver* driver() { return driver_.get(); }  // null: there are no circuits
 
   void begin(std::uint32_t iteration, Picoseconds now);
@@ -123,6 +127,7 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
   ObjectId id_;
   Exchange exchange_;
   std::unique_ptr<RegionDriver> driver_;
+  std::unique_ptr<Rotor> rotor_;
   std::vector<Task> order_;
   std::size_t task_ = 0;
   std::uint32_t iteration_ = 0, layer_ = 0;

@@ -11,6 +11,8 @@ import loomnet as ln
 from loomnet.systems import mixnet
 
 TOLERANCE = 0.02
+WIRES = ("in packets wires that several servers share are 2 to 4 % slower than in flows, at any "
+         "size; the cause is not known")
 SPARSE = np.full((8, 8), 5)
 for first, hot in zip((0, 2, 4, 6), (500, 495, 490, 485), strict=True):
     SPARSE[first, first + 1] = SPARSE[first + 1, first] = hot
@@ -66,6 +68,7 @@ def fluid_times(lab: ln.Lab, model: str = "fluid", exchange: ln.Size = "256 MiB"
             label = f"{matrix}.{rule}.{split}.{alpha}"
             took = dispatch_s(lab, model, matrix, label, alpha=alpha, rule=rule, split=split,
                               exchange=exchange)
-            lab.check(f"A6-{label}", took / tree[matrix], approx=wanted, rel=TOLERANCE)
+            lab.check(f"A6-{label}", took / tree[matrix], approx=wanted, rel=TOLERANCE,
+                      reason=WIRES if model == "packets" else None)
     off = dispatch_s(lab, model, "GV1", "GV1.eps_only", name="eps_only", exchange=exchange)
     lab.check("A6-GV1-without-circuits", off / tree["GV1"], approx=4.0, rel=TOLERANCE)

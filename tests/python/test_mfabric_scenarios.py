@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 import loomnet as ln
+from loomnet.systems import mixnet
 
 FOLDER = Path(__file__).parents[2] / "scenarios" / "mfabric"
 
@@ -47,3 +49,80 @@ def test_published_iteration_times_of_the_first_point(tmp_path):
     assert rows["S1-exposed"] == pytest.approx(56 * 0.025, rel=0.25)  # 7 layers x 8 micro-batches
     assert rows["S1-without-exposed"] == pytest.approx(1.454 / 1.374, rel=0.1)
     assert (tmp_path / "run" / "headline.png").stat().st_size > 10_000
+
+
+def verdicts(report: ln.Report) -> dict[str, bool]:
+    return {check.name: check.ok for check in report.checks}
+
+
+def test_flows_and_packets_agree_on_a_region(tmp_path):
+    report = run("modes", tmp_path, fabrics="mixnet,topoopt", rates="800 Gb/s", bars="", layers=1,
+                 prototypes="")
+    found = verdicts(report)
+    assert {"agree-mixnet.800Gbs", "agree-topoopt.800Gbs"} <= found.keys()
+    assert all(found.values())
+
+
+def test_the_prototype_waits_for_its_panel(tmp_path):
+    report = run("modes", tmp_path, fabrics="", rates="", bars="", prototypes="fluid")
+    [check] = [check for check in report.checks if check.name == "P1-fluid"]
+    assert check.ok or "42 ms" in str(check.reason)
+
+
+def test_what_panels_and_controllers_do(tmp_path):
+    found = verdicts(run("panel", tmp_path, iterations=5, packets=3, draws=500))
+    for bar in ("E1-sim25", "E2-polatis", "E3-down", "E4-dark-together", "E6-half-circuit",
+                "E9-apart", "E10-packets-lost", "E10-fluid-nothing-held", "P4", "P3-mean"):
+        assert found[bar], bar
+    assert [name for name, ok in found.items() if not ok] == []
+
+
+def test_failed_parts_cost_little(tmp_path):
+    found = verdicts(run("failures", tmp_path))
+    assert found["X2"] and found["X3"]
+
+
+def test_shares_of_traffic_and_time(tmp_path):
+    report = run("shares", tmp_path, iterations=100)
+    found = verdicts(report)
+    assert found["F1-llama_moe"] and found["F2-qwen_moe-expert"] and found["F4-hottest"]
+    # The compute constant is fitted to iteration times, and is not moved to meet these.
+    assert not found["F3-8"] and not found["F1-mixtral_8x7b"]
+    assert all(check.ok or check.reason for check in report.checks)
+
+
+def test_what_patching_during_training_is_worth(tmp_path):
+    matrices = tmp_path / "gates"
+    matrices.mkdir()
+    for iteration in range(2):
+        path = matrices / f"{iteration}.json"
+        path.write_text(json.dumps(mixnet.PUBLISHED[:, ::1 - 2 * iteration].tolist()))
+    report = run("decisive", tmp_path, iterations=2, layers=2, micro_batches=1, trace=matrices)
+    assert all(verdicts(report).values())
+    rows = {row.name: row.value for row in report.rows}
+    assert rows["sparse.mixnet.share"] < rows["sparse.static.share"]
+    assert rows["recorded.mixnet.skip"] > 0
+    assert (tmp_path / "run" / "decisive.png").stat().st_size > 10_000
+
+
+def test_figures_of_circuits(tmp_path):
+    report = run("figures", tmp_path)
+    assert all(verdicts(report).values())
+    for name in ("circuits.png", "strip.png"):
+        assert (tmp_path / "run" / name).stat().st_size > 10_000
+    drawn = (tmp_path / "run" / "panel.svg").read_text()
+    assert drawn.startswith("<svg") and "48 ports, " in drawn and drawn.count("<circle") == 8
+    assert drawn.count("<line") >= 20
+
+
+def test_groups_that_have_ended_are_not_run_again(tmp_path, capsys):
+    keep = tmp_path / "keep"
+    whole = run("all", tmp_path, keep=keep, only="cost")
+    assert "cost: took" in capsys.readouterr().out
+    again = ln.load(FOLDER / "all.py").run(directory=tmp_path / "again", keep=keep, only="cost")
+    assert "cost: kept from an earlier start" in capsys.readouterr().out
+    assert verdicts(again) == verdicts(whole) and "cost.C1" in verdicts(again)
+    assert "C2-400G" in (tmp_path / "again" / "bars.txt").read_text()
+    (keep / "cost.json").write_text("{")  # cut off
+    ln.load(FOLDER / "all.py").run(directory=tmp_path / "third", keep=keep, only="cost")
+    assert "cost: took" in capsys.readouterr().out

@@ -156,7 +156,7 @@ class RankSession:
         """
 
     def next_finished(self) -> RankWork: ...
-    def report(self, report: str) -> int | None:
+    def report(self, report: bytes) -> int | None:
         """
         Sends bytes to the controller of the rank's region; the report's number, None where it has no room.
         """
@@ -1039,7 +1039,13 @@ class MoeTraffic:
         [(begin_ps, end_ps, mean, most, optical bytes, electrical bytes)]; mean and most over regions of the picoseconds exposed to missing circuits, exchanging and computing.
         """
 
+    def keep_maps(self, region: int, most: int) -> None: ...
     def keep_spans(self, region: int, most: int) -> None: ...
+    def kept_maps(self, region: int) -> list[tuple[int, int, list[int]]]:
+        """
+        [(at_ps, lit_ps, by port the port that it is joined to, -1: none)]
+        """
+
     def maps(self, region: int) -> int:
         """
         Distinct circuit maps among them.
@@ -1097,6 +1103,25 @@ class MoeTraffic:
     def set_ring_ways(
         self, region: int, server: int, ways: collections.abc.Sequence[tuple[int, int, int]]
     ) -> None: ...
+    def set_rotor(
+        self,
+        region: int,
+        panel: EngineNode,
+        nics: collections.abc.Sequence[tuple[int, int]],
+        *,
+        first_port: int,
+        slot_ps: int,
+        slot_bytes: int,
+    ) -> None:
+        """
+        The region's circuits rotate while it exchanges. slot_bytes: that a circuit carries in a slot.
+        """
+
+    def set_spare(self, region: int, server: int, gpu: int) -> None:
+        """
+        A spare does the work of this GPU: what it exchanges with other servers goes by wires alone.
+        """
+
     def set_stage_ways(
         self,
         region: int,
@@ -1111,6 +1136,11 @@ class MoeTraffic:
 
     def start(self) -> None: ...
     def stop_controller(self, region: int, now_ps: int) -> None: ...
+    def turns(self, region: int) -> tuple[int, int]:
+        """
+        Turns that were played, and the picoseconds by which they were longer than their slots.
+        """
+
     @property
     def done(self) -> bool: ...
 
@@ -1651,7 +1681,7 @@ def check_switch_program(name: str, ports: int, options: dict) -> None:
     Refuses a program, a number of ports or options that cannot be, by a ValueError of one line.
     """
 
-def circuit_map(answer: str) -> tuple[int, int, list[tuple[int, int, int, int, bool]]]:
+def circuit_map(answer: bytes) -> tuple[int, int, list[tuple[int, int, int, int, bool]]]:
     """
     (generation, usable_ns, [(server i, server j, optical NIC of i, of j, unchanged)]) of the answer to a report.
     """

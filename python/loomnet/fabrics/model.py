@@ -110,7 +110,8 @@ class Fabric:
         self._fresh(name)
         check_ports(f"panel {name}: ports", ports)
         check_switching(name, profile, carrier, placement)
-        self.panels[name] = Panel(name, ports, profile, carrier, placement)
+        self.panels[name] = Panel(name, ports, profile, carrier, placement,
+                                  links_of=self.links_of)
         return name
 
     @checked_call

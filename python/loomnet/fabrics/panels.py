@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from loomnet.base.errors import FabricError
 from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.units import Time
 from loomnet.fabrics.links import HalfLink, Link
+from loomnet.fabrics.panel_drawing import panel_svg
 
 # An end of a circuit: a host, which takes its next port at the panel that is free; a host and the
 # number of one of its links to the panel, "h0:1"; or the number of a port of the panel.
@@ -34,6 +35,8 @@ class Panel:
     carrier: str = "both"
     placement: str = "engine"
     first: tuple[Circuit, ...] = field(default=(), repr=False)  # circuits when a run begins
+    # Its fabric's links of a node, by name; None: of no fabric.
+    links_of: Callable[[str], list[Link]] | None = field(default=None, repr=False)
 
     def circuits(self, pairs: Iterable[Circuit]) -> Panel:
         """Patches these circuits, and no others, before a run begins; by default there are none.
@@ -42,6 +45,17 @@ class Panel:
         panel, in the order of its links from 0. Ends are checked when the fabric is."""
         self.first = circuit_list(f"panel {self.name}: circuits", pairs)
         return self
+
+    def _repr_svg_(self) -> str:
+        """In a notebook: its hosts and the circuits that a run begins with."""
+        ports = Ports(self, [] if self.links_of is None else self.links_of(self.name))
+        try:
+            table = ports.table(self.first)
+        except FabricError as error:  # the fabric is not whole yet
+            return panel_svg(self.name, ports.hosts, (), str(error))
+        joined = sum(0 <= far for far in table) // 2
+        return panel_svg(self.name, ports.hosts, table,
+                         f"{ports.size} ports, {joined} circuits, profile {self.profile}")
 
 
 def check_switching(name: str, profile: Any, carrier: Any, placement: Any) -> None:

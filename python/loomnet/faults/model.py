@@ -127,7 +127,9 @@ class Fault(Spec):
         links: list[tuple[Link, int]] = []
         try:
             if self.kind == "kill":
-                fabric.match_switches(self.target)
+                if self.target not in fabric.panels and panel_of_controller(
+                        self.target, fabric.panels) is None:
+                    fabric.match_switches(self.target)
             else:
                 links = fabric.match(self.target)
         except UsageError as error:
@@ -167,6 +169,12 @@ class Fault(Spec):
             lasts += f", then boots for {self.reboot}"
         head = f"{self.phase}: " if self.phase else ""
         return f"{head}{self.kind} {self.target}{detail} at {self.at} {lasts}"
+
+
+def panel_of_controller(target: str, panels: Iterable[str]) -> str | None:
+    """"ocs0.controller" is what patches ocs0 while a job runs; None: no such name."""
+    panel, dot, what = target.rpartition(".")
+    return panel if dot and what == "controller" and panel in set(panels) else None
 
 
 @checked_call
@@ -246,7 +254,11 @@ def kill(
 ) -> Fault:
     """A switch dies for `duration`: all its links lose carrier, and what it held is lost. Then it
     boots for `reboot` (0): its links have carrier but its tables are empty, so it drops all that
-    comes (`drop_no_route`). It ends with the tables that the others have by then."""
+    comes (`drop_no_route`). It ends with the tables that the others have by then.
+
+    Of a panel, "ocs0", all fibres lose their light. "ocs0.controller" is the controller that an
+    ln.MoeJob patches ocs0 with: while it is dead the panel stays as it is and the job goes by
+    wires; a new one reads the circuits off the panel and hears the last demand."""
     boots = None if reboot is None else Time.given("kill: reboot", reboot)
     return Fault(kind="kill", target=switch, at=at, duration=duration, phase=phase, reboot=boots)
 

@@ -13,7 +13,7 @@ from typing import Literal
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Rate, Time
 from loomnet.fabrics.panels import Circuit
-from loomnet.faults.model import Fault, IterationCount, StepMark
+from loomnet.faults.model import Fault, IterationCount, StepMark, panel_of_controller
 from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.model import Plan
 
@@ -91,6 +91,14 @@ class CircuitChange:
 
 
 @dataclass(frozen=True)
+class ControllerChange:
+    """The controller of this panel's circuits dies, or a new one starts."""
+
+    panel: str
+    alive: bool
+
+
+@dataclass(frozen=True)
 class PhaseChange:
     phase: str
     kind: Literal["begin", "end"]
@@ -98,7 +106,8 @@ class PhaseChange:
 
 # Of packets that a reordered one falls behind at most, where its fault says no time.
 REORDER_PACKETS = 8
-Change = LinkChange | SwitchChange | RouteChange | CircuitChange | PhaseChange
+Change = (LinkChange | SwitchChange | RouteChange | CircuitChange | ControllerChange
+          | PhaseChange)
 # Dead links and dead switches, which routes avoid.
 _Routed = tuple[frozenset[int], frozenset[int]]
 # When, the order among those of one moment, what begins or ends, the fault; or what is rerouted.
@@ -156,6 +165,9 @@ class Timetable:
         self._last_change = 0
         self._shown: dict[int, LinkState] = {}
         self._dead: frozenset[int] = frozenset()
+        self._controlled = [panel_of_controller(fault.target, plan.topology.fabric.panels)
+                            if fault.kind == "kill" else None for fault in faults]
+        self._stopped: set[str] = set()  # panels without their controllers
         self._routed: _Routed = (frozenset(), frozenset())
         self.windows: list[Window] = []
 
@@ -278,6 +290,10 @@ class Timetable:
             if states.get(half, healthy) != self._shown.get(half, healthy)
         ]
         self._shown, self._dead = states, frozenset(dead)
+        stopped = {panel for i in self._active if (panel := self._controlled[i]) is not None}
+        changes += [ControllerChange(panel, panel not in stopped)
+                    for panel in sorted(stopped ^ self._stopped)]
+        self._stopped = stopped
         routed = (
             frozenset(half // 2 for half, state in states.items() if not state.up),
             self._dead,
@@ -308,6 +324,12 @@ class Timetable:
 def _targets(plan: Plan, fault: Fault) -> tuple[list[int], list[int]]:
     """Half-links and switches (node numbers) a fault acts on."""
     topology = plan.topology
+    panels = topology.fabric.panels
+    if fault.kind == "kill" and panel_of_controller(fault.target, panels) is not None:
+        return [], []
+    if fault.kind == "kill" and fault.target in panels:
+        links = {link for _, link, _ in topology.neighbours(topology.number[fault.target])}
+        return sorted(half for link in links for half in (2 * link, 2 * link + 1)), []
     if fault.kind == "kill":
         nodes = [topology.number[name] for name in topology.fabric.match_switches(fault.target)]
         links = {link for node in nodes for _, link, _ in topology.neighbours(node)}

@@ -26,11 +26,13 @@ class CircuitControl(Spec):
     registered by @ln.plugin.assignment. `demand`: what two servers exchange, the "sum" of both
     directions or the busier, "max". `split`: a pair's bytes go by its circuits, if it has one
     ("all_or_nothing"), or are divided so that circuits and wires end together ("weighted").
-    `fp_dispatch`: by which circuits tokens are dispatched forward: "block" waits until those of
-    the gate's counts have light, "reuse" takes those there are, "random" and "copilot" guess while
+    `fp_dispatch`: by which circuits tokens are dispatched forward: "block" waits until those of the
+    gate's counts have light, "reuse" takes those there are, "random" and "copilot" guess while
     attention computes. `repatch`: for every "layer", when an "iteration" begins, "once" after the
-    first, or "never". `eps_during_dark`: all-to-alls wait for circuits ("hold") or begin at once
-    by wires and move over ("eps_first"). `dark_scope`: a request darkens circuits that are
+    first, "never", or "rotor": circuits rotate through all pairs of servers whatever the demand, a
+    `slot` each and dark for the panel's time between two, and experts' bytes take these alone
+    (RotorNet, SIGCOMM 2017). `eps_during_dark`: all-to-alls wait for circuits ("hold") or begin at
+    once by wires and move over ("eps_first"). `dark_scope`: a request darkens circuits that are
     "changed", or "all" of its region. `drain`: packets still on circuits after this time are lost.
     `members`: parallel circuits are "links" among which flows are hashed, or "lumped". `preset`:
     "paper" has dark_scope "all" and members "lumped", as the publication's simulator.
@@ -41,13 +43,25 @@ class CircuitControl(Spec):
     demand: Literal["sum", "max"] = "sum"
     split: Literal["all_or_nothing", "weighted"] = "all_or_nothing"
     fp_dispatch: Literal["block", "reuse", "random", "copilot"] = "block"
-    repatch: Literal["layer", "iteration", "once", "never"] = "layer"
+    repatch: Literal["layer", "iteration", "once", "never", "rotor"] = "layer"
+    slot: Annotated[Time, AfterValidator(_some_time)] = given(
+        default=Time("200 us"), converter=Time)
     eps_during_dark: Literal["hold", "eps_first"] = "hold"
     dark_scope: Literal["changed", "all"] = "changed"
     drain: Annotated[Time, AfterValidator(_some_time)] = given(
         default=Time("10 ms"), converter=Time)
     members: Literal["links", "lumped"] = "links"
     copilot_records: Annotated[int, Field(ge=2, le=1024, strict=True)] = 16
+
+    @model_validator(mode="after")
+    def _rotor(self) -> CircuitControl:
+        if self.repatch == "rotor":
+            if self.slot.count == 0:
+                raise UsageError("CircuitControl.slot: 0 s carries nothing; give a time above 0")
+            if self.split != "all_or_nothing" or self.eps_during_dark != "hold":
+                raise UsageError('CircuitControl: repatch="rotor" sends by circuits alone; leave '
+                                 "split and eps_during_dark out")
+        return self
 
     @model_validator(mode="before")
     @classmethod

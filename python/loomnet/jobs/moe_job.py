@@ -64,9 +64,10 @@ class MoeJob(Job):
     all-to-all, by default micro_batch x sequence x top_k x hidden x 2 B / tensor. `matrix`: tokens
     of each source for each expert: "drift", "fixed" (the published one), a file or folder, or an
     array; `matrix_scale="simulator"` counts bytes as the authors' simulator does with more than 8
-    experts. `nvlink`: rate of a GPU inside its server; None: of
-    the hosts' local link. `seed` of the drift; None: the run's. `scale`
-    divides bytes and compute alike.
+    experts. `nvlink`: rate of a GPU inside its server; None: of the hosts' local link. `spares`:
+    (server, GPU) of GPUs that have failed and whose work a spare does: what it exchanges with other
+    servers takes the wires of the failed GPU's server. `seed` of the drift; None: the run's.
+    `scale` divides bytes and compute alike.
     """
 
     kind: ClassVar[str] = "moe"
@@ -87,6 +88,7 @@ class MoeJob(Job):
     matrix: Annotated[Any, BeforeValidator(_matrix)] = Field(default="drift", repr=False)
     matrix_scale: Literal["row_sum", "simulator"] = "row_sum"
     nvlink: Rate | None = given(default=None, converter=rate_or_none)
+    spares: tuple[tuple[int, int], ...] = ()
     seed: Seed | None = None
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)] = 1.0
     circuits: CircuitControl | None = Field(default=CircuitControl(), repr=False)
@@ -105,6 +107,9 @@ class MoeJob(Job):
         if self.matrix == "fixed" and self.expert_ranks % 8:
             raise UsageError(f'matrix="fixed" is of 8 experts and their multiples, not of '
                              f"expert={self.expert_ranks}")
+        if any(server < 0 or not 0 <= gpu < GPUS for server, gpu in self.spares):
+            raise UsageError(f"MoeJob.spares: {in_quotes(str(self.spares))}: each is a server's "
+                             f"number from 0 and a GPU from 0 to {GPUS - 1}")
         if self.ranks is not None and self.ranks % (whole * self.stages):
             raise UsageError(f"ranks={self.ranks} is no multiple of expert x tensor x pipeline = "
                              f"{whole * self.stages}")

@@ -16,6 +16,7 @@ from loomnet.base.wall_time import unbroken
 from loomnet.faults.timetable import (
     Change,
     CircuitChange,
+    ControllerChange,
     LinkChange,
     PhaseChange,
     RouteChange,
@@ -187,6 +188,9 @@ class LiveNetwork:
                 self._set_tables(batches)
             elif isinstance(change, CircuitChange):
                 self._route(self.engine.patch(change, self.held))
+            elif isinstance(change, ControllerChange):
+                raise UsageError(f'fault kill("{change.panel}.controller"): no job patches '
+                                 f"{change.panel} on the live clock")
             elif not isinstance(change, PhaseChange):  # a phase is of the report alone
                 assert_never(change)
 

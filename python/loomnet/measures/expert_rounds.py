@@ -76,16 +76,26 @@ class RegionSpan(NamedTuple):
     end_ps: int
 
 
+class CircuitMap(NamedTuple):
+    """Circuits between servers of region 0 from a request on, by server and server; they have light
+    from `lit_ps` on."""
+
+    at_ps: int
+    lit_ps: int
+    circuits: tuple[tuple[int, ...], ...]
+
+
 @dataclass
 class ExpertRounds:
     """Of a whole job. `patches`: requests that reached panels; `maps`: distinct circuit maps of the
-    region that had the most. `left_out`: events beyond those that each region keeps. `gates`: what
-    real ranks reported."""
+    region that had the most. `kept`: the first 4,096 maps of region 0, the one before the job among
+    them. `left_out`: events beyond those that each region keeps."""
 
     rounds: list[ExpertRound] = field(default_factory=list)
     events: list[RegionNote] = field(default_factory=list)
     spans: list[RegionSpan] = field(default_factory=list)
     waits: list[RegionWait] = field(default_factory=list)
+    kept: list[CircuitMap] = field(default_factory=list)
     regions: int = 0
     patches: int = 0
     maps: int = 0

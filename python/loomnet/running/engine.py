@@ -19,6 +19,7 @@ from loomnet.fabrics.topology import PartialTopology
 from loomnet.faults.timetable import (
     Change,
     CircuitChange,
+    ControllerChange,
     LinkChange,
     PhaseChange,
     RouteChange,
@@ -99,6 +100,8 @@ class Engine:
             self._node[switch.number] = node
             if not kernel:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
+        # By panel: stops (False) or starts (True) the controller of its region.
+        self.region_controllers: dict[str, Callable[[bool], None]] = {}
         for panel in plan.panels:
             self._node[panel.number] = self.network.add_panel(
                 list(panel.circuits), carrier=panel.carrier, kernel=live and panel.in_kernel,
@@ -456,6 +459,11 @@ class Engine:
                     impairment=state.impairment)
             elif isinstance(change, CircuitChange):
                 self.patch(change)
+            elif isinstance(change, ControllerChange):
+                if change.panel not in self.region_controllers:
+                    raise UsageError(f'fault kill("{change.panel}.controller"): no job of this run '
+                                     f"patches {change.panel}; an ln.MoeJob with circuits does")
+                self.region_controllers[change.panel](change.alive)
             elif isinstance(change, RouteChange | SwitchChange):
                 if isinstance(change, SwitchChange):
                     self.reboot(change.node)

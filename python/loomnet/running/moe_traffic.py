@@ -3,6 +3,7 @@ was seen of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,13 @@ import numpy as np
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.jobs.moe_job import GPUS, MoeJob
-from loomnet.measures.expert_rounds import ExpertRound, ExpertRounds, RegionNote, RegionSpan
+from loomnet.measures.expert_rounds import (
+    CircuitMap,
+    ExpertRound,
+    ExpertRounds,
+    RegionNote,
+    RegionSpan,
+)
 from loomnet.measures.run_data import FlowRow, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, writes_outstanding
 from loomnet.plugins.assignments import assigner_made, check_rule, circuits_of
@@ -20,6 +27,8 @@ from loomnet.running.moe_ways import Way, Ways, panel_of
 from loomnet.systems.mixnet.gates import gate_counts
 
 _WHOLE = 1 << 30  # bytes of a fluid write: nothing is gained by cutting it
+_PAYLOAD = 0.975  # of what a circuit carries, at 4,096 bytes of 4,202 with headers and gaps
+_MAPS = 1 << 12  # circuit maps of the first region
 _SPANS = 1 << 16  # of the first region, which are kept to be drawn
 
 
@@ -62,7 +71,7 @@ class MoeTraffic:
                   "per_rank": job.bytes_per_rank, "local_bps": self._local_bps(first_hop),
                   "direct": self._direct,
                   "fp_dispatch": control.fp_dispatch if control else "block",
-                  "repatch": control.repatch if control else "never",
+                  "repatch": control.repatch if control and control.repatch != "rotor" else "never",
                   "demand": control.demand if control else "sum", "eps_first": eps_first},
             exchange={"alpha": alpha, "split": control.split if control else "all_or_nothing",
                       # A transport with one path for a queue pair cuts what a fluid one shares.
@@ -76,11 +85,28 @@ class MoeTraffic:
             message=_WHOLE if fluid and not eps_first else MESSAGE_BYTES,
             depth=writes_outstanding(engine.plan))
         self._connect(alpha)
+        for server, gpu in job.spares:
+            if server >= len(self._servers):
+                raise UsageError(f"MoeJob.spares: no server {server}: the job has "
+                                 f"{len(self._servers)}")
+            self.core.set_spare(server // job.region_servers, server % job.region_servers, gpu)
+        self._rotating: list[int] = []  # regions
+        rotates = control is not None and control.repatch == "rotor"
         for region in self.patched:
             assert control is not None
             place = places[region]
             assert place is not None
             panel, first, nics = place
+            if rotates:
+                if alpha == 0 or job.region_servers < 2:
+                    continue
+                rate = rates[ways.optical(first_hop.number)[0]]
+                self.core.set_rotor(
+                    region, engine.node(panel), nics, first_port=first,
+                    slot_ps=control.slot.count,
+                    slot_bytes=max(round(rate / 8 * control.slot.count / 1e12 * _PAYLOAD), 1))
+                self._rotating.append(region)
+                continue
             check_rule("CircuitControl", control.rule)
             self.core.set_circuits(
                 region, engine.node(panel), nics, first_port=first,
@@ -88,8 +114,20 @@ class MoeTraffic:
                 rule=control.rule, seed=engine.seed + region,
                 all_dark=control.dark_scope == "all", drain_limit_ps=control.drain.count,
                 assigner=self._assigner(control.rule, region, alpha))
+            name = next(each.name for each in engine.plan.panels if each.number == panel)
+            engine.region_controllers[name] = self._fate(region)
+        if rotates:
+            self.patched = []  # no controller to hear of
+        if 0 in self.patched:
+            self.core.keep_maps(0, _MAPS)
         self.core.keep_spans(0, _SPANS)
         self.core.start()
+
+    def _fate(self, region: int) -> Callable[[bool], None]:
+        def lives(alive: bool) -> None:
+            now = self._engine.network.now_ps
+            (self.core.restart_controller if alive else self.core.stop_controller)(region, now)
+        return lives
 
     def _local_bps(self, host: Any) -> int:
         if self._job.nvlink is not None:
@@ -205,7 +243,15 @@ class MoeTraffic:
 
     def notes(self) -> dict[str, float | int | str | None]:
         refused = [why for region in self.patched if (why := self.core.refusal(region))]
-        return {"circuits refused": refused[0]} if refused else {}
+        found: dict[str, float | int | str | None] = {}
+        if refused:
+            found["circuits refused"] = refused[0]
+        if self._rotating:
+            turns, longer = zip(*map(self.core.turns, self._rotating), strict=True)
+            found["turns of circuits"] = sum(turns)
+            # Beyond their slots, until what they had sent arrived.
+            found["longer by, us each"] = sum(longer) / max(sum(turns), 1) / 1e6
+        return found
 
     def experts(self) -> ExpertRounds:
         core, origin = self.core, self._start_ps
@@ -219,6 +265,16 @@ class MoeTraffic:
             found.maps = max(found.maps, core.maps(region))
             found.events += [RegionNote(at - origin, region, generation, key, event, changed, dark)
                              for at, generation, key, event, changed, dark in core.events(region)]
+        if 0 in self.patched:
+            servers = self._job.region_servers
+            for at, lit, peers in core.kept_maps(0):
+                alpha = len(peers) // servers
+                joined = [[0] * servers for _ in range(servers)]
+                for port, peer in enumerate(peers):
+                    if peer >= 0:
+                        joined[port // alpha][peer // alpha] += 1
+                found.kept.append(CircuitMap(at - origin, lit - origin,
+                                             tuple(map(tuple, joined))))
         found.spans = [RegionSpan(*row[:5], row[5] - origin, row[6] - origin)
                        for row in core.spans(0)]
         return found
