@@ -111,8 +111,9 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path, change, words):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("field", [dict(fp_dispatch="copilot"), dict(split="weighted"), dict(repatch="rotor"),
-                                   dict(eps_during_dark="eps_first"), dict(members="lumped")])
+@pytest.mark.parametrize("field", [dict(fp_dispatch="copilot"), dict(split="weighted"),
+                                   dict(repatch="rotor"), dict(members="lumped"),
+                                   dict(eps_during_dark="eps_first")])
 def test_controls_that_real_ranks_do_not_have_are_refused(field):
     [(name, value)] = field.items()
     with pytest.raises(ln.UsageError, match=rf"circuits.{name}=.{value}.: of real ranks there is"):

@@ -204,8 +204,10 @@ class RankRegions:
             found.maps = max(found.maps, driver.maps)
             found.events += [RegionNote(at - origin_ps, region, *rest)
                              for at, *rest in driver.events()]
-            found.waits += [RegionWait(region, *which, asked - origin_ps, answered - asked)
-                            for *which, asked, answered, _ in core.rounds()]
+            found.waits += [
+                RegionWait(region, iteration, layer, micro_batch, phase, asked - origin_ps,
+                           answered - asked)
+                for iteration, layer, micro_batch, phase, asked, answered, _ in core.rounds()]
         for begin, end in iterations:
             waited = [0] * found.regions
             for each in found.waits:
