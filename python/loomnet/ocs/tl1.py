@@ -143,10 +143,10 @@ class Session:
                 device.change([], pairs, "update", now)
             except ValueError as error:
                 raise Denied("SSTP", str(error)) from None
+            inside, outside = ({each[side] for each in pairs} for side in (0, 1))
             self.settings.configured = {
                 each for each in self.settings.configured
-                if each[0] not in dict(pairs) and each[1] not in dict(map(reversed, pairs))
-            } | set(pairs)
+                if each[0] not in inside and each[1] not in outside} | set(pairs)
             return max(device.dark_until(a) for a, _ in pairs)
 
         lit = self._operate(patch)

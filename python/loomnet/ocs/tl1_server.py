@@ -57,7 +57,8 @@ class Tl1Server:
 
     @property
     def address(self) -> tuple[str, int]:
-        return self._server.server_address[:2]  # type: ignore[return-value]
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
 
     def close(self) -> None:
         """Ends all dialogues. Idempotent."""
