@@ -28,6 +28,8 @@ GROUPS = (
     Group("assignment", "assignment", "exact integers", 5),
     Group("cost", "cost", "formulas", 3),
     Group("panel", "panel", "device and packets", 15),
+    Group("control", "control", "control interfaces", 3),
+    Group("moe_ddp", "moe_ddp", "PyTorch in packets", 80),
     Group("fluid_times", "fluid_times", "fluid", 10),
     Group("fluid_times_packets", "fluid_times", "packets", 200, {"model": "packets"}),
     Group("headline", "headline", "fluid", 110),
@@ -40,7 +42,7 @@ GROUPS = (
 )
 ELSEWHERE = {
     "E5": "live, as root: tests/live/test_panels_live.py",
-    "E7": "tests of ln.ocs.SonicOcs", "E8": "tests of the TL1 server",
+    "E8": "each command and mistake: tests/python/test_ocs_tl1.py",
 }
 
 

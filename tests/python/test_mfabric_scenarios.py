@@ -126,3 +126,9 @@ def test_groups_that_have_ended_are_not_run_again(tmp_path, capsys):
     (keep / "cost.json").write_text("{")  # cut off
     ln.load(FOLDER / "all.py").run(directory=tmp_path / "third", keep=keep, only="cost")
     assert "cost: took" in capsys.readouterr().out
+
+
+def test_control_interfaces(tmp_path):
+    report = run("control", tmp_path)
+    assert {name.partition("-")[0] for name in verdicts(report)} >= {"E6", "E7", "E8"}
+    assert all(verdicts(report).values())

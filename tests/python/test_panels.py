@@ -463,3 +463,23 @@ def test_simplex_cross_connects_are_taken_over_as_circuits():
     if not hasattr(_core, "PanelDevice"):
         pytest.skip("the device itself is not bound to Python yet")
     assert engine.operate("ocs0", lambda device, now: now)[0] == 0
+
+
+def test_circuits_are_scripted_by_the_lab(tmp_path):
+    fabric = ln.Fabric("star")
+    fabric.add_panel("ocs0", ports=4)
+    for i in range(4):
+        fabric.add_host(f"h{i}")
+        fabric.add_link(f"h{i}", "ocs0", rate="100 Gb/s", delay="1 us")
+    fabric.panel("ocs0").circuits([("h0", "h1"), ("h2", "h3")])
+    lab = ln.Lab("scripted", directory=tmp_path / "run")
+    lab.circuits("ocs0", [("h0", "h2"), ("h1", "h3")], at="500 us")
+    job = ln.Flows(pairs=[(0, 1), (0, 2)], sizes="1 MiB", count=2, starts=["0 s", "300 us"])
+    r = lab.run(fabric, job)
+    assert r["errors"] == 0 and r.flows[1]["fct_s"] >= 200e-6
+    # A script is of one run.
+    with pytest.raises(ln.UsageError, match=r'no panel "ocs1"; nearest: ocs0'):
+        lab.circuits("ocs1", [("h0", "h2")], at="1 ms")
+        lab.run(fabric, job, label="second")
+    with pytest.raises(ln.UsageError, match=r"circuits: at: .* out of range"):
+        lab.circuits("ocs0", [("h0", "h2")], at="-1 us")
