@@ -50,7 +50,10 @@ class _Region:
         self._asked: dict[int, int] = {}  # by layer: a report whose answer is still to be read
 
     # --- the controller ---------------------------------------------------------------------------
-    def micro_batch(self, layer: int) -> int:
+    def micro_batch(self, layer: int, phase: int) -> int:
+        """The number of a layer's forward pass in this step: a dispatch begins the next."""
+        if phase == 1:
+            return self._calls.get(layer, 0)
         if (step := steps.count()) != self._step:
             self._step, self._calls = step, {}
         self._calls[layer] = self._calls.get(layer, -1) + 1
@@ -74,24 +77,23 @@ class _Region:
         _, _, circuits = link.core.circuit_map(answer)
         self.circuits = [each[:4] for each in circuits]
 
-    def circuits_for(self, phase: int, layer: int, counts: torch.Tensor, token: int) -> None:
+    def circuits_for(self, phase: int, layer: int, micro_batch: int, counts: torch.Tensor,
+                     token: int) -> None:
         """Waits for circuits of this all-to-all where the controller patches for it: before a
         dispatch and the gradient of a combine. The other two of a layer go by the same."""
         assert self.servers is not None
-        row = counts[self.me].tolist()
         if phase in (0, 2):
-            self.hear(self.report(phase, layer, self.micro_batch(layer) if phase == 0
-                                  else self._calls.get(layer, 0), row, token))
+            self.hear(self.report(phase, layer, micro_batch, counts[self.me].tolist(), token))
         elif phase == 1 and layer in self._asked:
             self.hear(self._asked.pop(layer))
 
-    def dispatched(self, phase: int, layer: int, counts: torch.Tensor, token: int) -> None:
+    def dispatched(self, phase: int, layer: int, micro_batch: int, counts: torch.Tensor,
+                   token: int) -> None:
         """After a dispatch that took the circuits there were: they are patched for the combine
         while the experts compute."""
         assert self.servers is not None
         if phase == 0 and self.servers.reuses:
-            self._asked[layer] = self.report(1, layer, self._calls.get(layer, 0),
-                                             counts[self.me].tolist(), token)
+            self._asked[layer] = self.report(1, layer, micro_batch, counts[self.me].tolist(), token)
 
 
 _regions: dict[Any, _Region] = {}
@@ -167,19 +169,22 @@ class _Exchange(torch.autograd.Function):
     def forward(ctx: Any, input: torch.Tensor, state: _Region,
                 sizes: tuple[list[int], list[int]], counts: torch.Tensor | None, layer: int,
                 phase: int) -> torch.Tensor:
-        ctx.told = state, sizes, counts, layer, phase
-        return _exchanged(input, state, sizes, counts, layer, phase)
+        micro_batch = 0 if counts is None else state.micro_batch(layer, phase)
+        ctx.told = state, sizes, counts, layer, phase, micro_batch
+        return _exchanged(input, state, sizes, counts, layer, phase, micro_batch)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[Any, ...]:
-        state, (sent, received), counts, layer, phase = ctx.told
+        state, (sent, received), counts, layer, phase, micro_batch = ctx.told
         back = None if counts is None else counts.t().contiguous()
-        grad = _exchanged(gradients[0], state, (received, sent), back, layer, _BACKWARD[phase])
+        grad = _exchanged(gradients[0], state, (received, sent), back, layer, _BACKWARD[phase],
+                          micro_batch)
         return grad, None, None, None, None, None
 
 
 def _exchanged(input: torch.Tensor, state: _Region, sizes: tuple[list[int], list[int]],
-               counts: torch.Tensor | None, layer: int, phase: int) -> torch.Tensor:
+               counts: torch.Tensor | None, layer: int, phase: int, micro_batch: int
+               ) -> torch.Tensor:
     rows = input.detach().contiguous()
     output = rows.new_empty((sum(sizes[1]), *rows.shape[1:]))
     if counts is None:
@@ -189,10 +194,10 @@ def _exchanged(input: torch.Tensor, state: _Region, sizes: tuple[list[int], list
     token = rows[0].numel() * rows.element_size() if rows.shape[0] else 0
     # Demand is what the dispatch sends, and the gradient of the combine; the others send it back.
     demand = counts if phase in (0, 2) else counts.t()
-    state.circuits_for(phase, layer, demand, token)
+    state.circuits_for(phase, layer, micro_batch, demand, token)
     routes = Routes(state.servers, counts.tolist(), state.circuits)
     routes.exchange(output, rows, state.me, state.ranks, state.group)
-    state.dispatched(phase, layer, demand, token)
+    state.dispatched(phase, layer, micro_batch, demand, token)
     return output
 
 
