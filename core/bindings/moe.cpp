@@ -180,11 +180,7 @@ void bind_moe(py::module_& m) {
         driver(t, region).keep_maps(most);
       }, py::arg("region"), py::arg("most"))
       .def("kept_maps", [](MoeTraffic& t, std::uint32_t region) {
-        Rows<py::int_, py::int_, py::typing::List<py::int_>> out;
-        for (const auto& map : driver(t, region).kept_maps()) {
-          out.append(py::make_tuple(map.at.count, map.lit.count, map.peer));
-        }
-        return out;
+        return region_kept_maps(driver(t, region));
       }, py::arg("region"), "[(at_ps, lit_ps, by port the port that it is joined to, -1: none)]")
       .def("keep_spans", [](MoeTraffic& t, std::uint32_t region, std::size_t most) {
         t.region(region).keep_spans(most);

@@ -39,6 +39,8 @@ void bind_rank_region(py::module_& m) {
   py::class_<moe::RegionDriver>(m, "RegionDriver", "The controller of a region's circuits at work.")
       .def("events", &region_events,
            "[(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]")
+      .def("keep_maps", &moe::RegionDriver::keep_maps, py::arg("most"))
+      .def("kept_maps", &region_kept_maps, "[(at_ps, lit_ps, peers)] of the first maps.")
       .def_property_readonly("events_left_out", &moe::RegionDriver::events_left_out,
                              "Events beyond those that are kept.")
       .def_property_readonly("patches", &moe::RegionDriver::patches, "Requests that have reached the panel.")

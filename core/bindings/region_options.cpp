@@ -85,4 +85,12 @@ RegionEvents region_events(const moe::RegionDriver& driver) {
   return out;
 }
 
+KeptMaps region_kept_maps(const moe::RegionDriver& driver) {
+  KeptMaps out;
+  for (const auto& map : driver.kept_maps()) {
+    out.append(py::make_tuple(map.at.count, map.lit.count, map.peer));
+  }
+  return out;
+}
+
 }  // namespace loomnet

@@ -33,6 +33,8 @@ using RegionEvents =
     Rows<pybind11::int_, pybind11::int_,
          pybind11::typing::Tuple<pybind11::int_, pybind11::int_, pybind11::int_, pybind11::bool_, pybind11::bool_>,
          pybind11::str, pybind11::int_, pybind11::int_>;
+using KeptMaps = Rows<pybind11::int_, pybind11::int_, pybind11::typing::List<pybind11::int_>>;
+KeptMaps region_kept_maps(const moe::RegionDriver& driver);
 RegionEvents region_events(const moe::RegionDriver& driver);
 
 }  // namespace loomnet

@@ -7,6 +7,7 @@ import statistics
 from typing import Literal
 
 import loomnet as ln
+from loomnet.systems import mixnet
 
 SERVERS, GPUS, ALPHA, RANKS = 4, 4, 3, 8
 LAYERS, HIDDEN, BATCH, TOP = 2, 200, 32, 2
@@ -71,7 +72,9 @@ def moe_ddp(lab: ln.Lab, profile: Literal["sim25", "polatis"] = "sim25", steps: 
     lab.check("dark-with-drain", packets(r, "dark"), eq=0)
     lab.metric("exposed", r["exposed_s"], unit="s")
 
-    dark = [each.dark_ps / 1e12 for each in r.experts.events if each.event == "apply"]
+    # Of requests that bring circuits; one that only takes some away darkens nothing in use.
+    dark = [each.dark_ps / 1e12 for each in r.experts.events
+            if each.event == "apply" and each.dark_ps]
     transfer = RANK_BYTES * (RANKS // SERVERS) * 8 / (GPUS * ln.Rate(rate).count)
     kappa = statistics.mean(dark) / transfer
     lab.check("dark-over-transfer", kappa, published=PUBLISHED_KAPPA,
@@ -90,6 +93,10 @@ def moe_ddp(lab: ln.Lab, profile: Literal["sim25", "polatis"] = "sim25", steps: 
              for matrix in counts for layer in range(LAYERS)]
     lab.metric("hottest-expert", statistics.mean(max(each) * RANKS / sum(each) for each in loads))
     lab.metric("coldest-expert", statistics.mean(min(each) * RANKS / sum(each) for each in loads))
+
+    mixnet.strip_figure(r.experts, loads, lost=packets(r, "dark")).savefig(
+        lab.directory / "strip.png", dpi=150)
+    mixnet.circuits_figure(r.experts).savefig(lab.directory / "circuits.png", dpi=150)
 
     if undrained:
         # Traffic that waits for nothing, and a panel that waits for no traffic.

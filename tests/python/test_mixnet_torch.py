@@ -126,7 +126,7 @@ def test_gates_are_a_trace_that_a_model_job_reads(tmp_path):
     checks = {check.name: check for check in report.checks}
     # Of so few steps.
     failing = [name for name, check in checks.items() if not check.ok]
-    assert set(failing) <= {"circuit-maps", "dark-over-transfer", "P1"}
+    assert set(failing) <= {"circuit-maps", "P1"}
     assert checks["losses-that-differ"].value == 0
     files = sorted((tmp_path / "run" / "patched" / "gates").iterdir())
     assert len(files) == 8

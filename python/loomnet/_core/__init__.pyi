@@ -1311,6 +1311,12 @@ class RegionDriver:
         [(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]
         """
 
+    def keep_maps(self, most: int) -> None: ...
+    def kept_maps(self) -> list[tuple[int, int, list[int]]]:
+        """
+        [(at_ps, lit_ps, peers)] of the first maps.
+        """
+
     def restart(self, now_ps: int) -> None: ...
     def stop(self, now_ps: int) -> None: ...
     @property

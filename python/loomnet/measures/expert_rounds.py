@@ -4,7 +4,7 @@ controllers of its circuits did."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -83,6 +83,20 @@ class CircuitMap(NamedTuple):
     at_ps: int
     lit_ps: int
     circuits: tuple[tuple[int, ...], ...]
+
+
+def kept_maps(rows: Iterable[tuple[int, int, Sequence[int]]], origin_ps: int, servers: int
+              ) -> list[CircuitMap]:
+    """Of the engine's rows: when, when lit, and by port of the region the port it is joined to."""
+    found = []
+    for at, lit, peers in rows:
+        alpha = len(peers) // servers
+        joined = [[0] * servers for _ in range(servers)]
+        for port, peer in enumerate(peers):
+            if peer >= 0:
+                joined[port // alpha][peer // alpha] += 1
+        found.append(CircuitMap(at - origin_ps, lit - origin_ps, tuple(map(tuple, joined))))
+    return found
 
 
 @dataclass

@@ -12,11 +12,11 @@ import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.jobs.moe_job import GPUS, MoeJob
 from loomnet.measures.expert_rounds import (
-    CircuitMap,
     ExpertRound,
     ExpertRounds,
     RegionNote,
     RegionSpan,
+    kept_maps,
 )
 from loomnet.measures.run_data import FlowRow, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, writes_outstanding
@@ -28,7 +28,7 @@ from loomnet.systems.mixnet.gates import gate_counts
 
 _WHOLE = 1 << 30  # bytes of a fluid write: nothing is gained by cutting it
 _PAYLOAD = 0.975  # of what a circuit carries, at 4,096 bytes of 4,202 with headers and gaps
-_MAPS = 1 << 12  # circuit maps of the first region
+KEPT_MAPS = 1 << 12  # circuit maps of the first region
 _SPANS = 1 << 16  # of the first region, which are kept to be drawn
 
 
@@ -119,7 +119,7 @@ class MoeTraffic:
         if rotates:
             self.patched = []  # no controller to hear of
         if 0 in self.patched:
-            self.core.keep_maps(0, _MAPS)
+            self.core.keep_maps(0, KEPT_MAPS)
         self.core.keep_spans(0, _SPANS)
         self.core.start()
 
@@ -266,15 +266,7 @@ class MoeTraffic:
             found.events += [RegionNote(at - origin, region, generation, key, event, changed, dark)
                              for at, generation, key, event, changed, dark in core.events(region)]
         if 0 in self.patched:
-            servers = self._job.region_servers
-            for at, lit, peers in core.kept_maps(0):
-                alpha = len(peers) // servers
-                joined = [[0] * servers for _ in range(servers)]
-                for port, peer in enumerate(peers):
-                    if peer >= 0:
-                        joined[port // alpha][peer // alpha] += 1
-                found.kept.append(CircuitMap(at - origin, lit - origin,
-                                             tuple(map(tuple, joined))))
+            found.kept = kept_maps(core.kept_maps(0), origin, self._job.region_servers)
         found.spans = [RegionSpan(*row[:5], row[5] - origin, row[6] - origin)
                        for row in core.spans(0)]
         return found

@@ -12,12 +12,20 @@ import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.jobs.model import TorchJob
-from loomnet.measures.expert_rounds import ExpertRound, ExpertRounds, RegionNote, RegionWait
+from loomnet.measures.expert_rounds import (
+    ExpertRound,
+    ExpertRounds,
+    RegionNote,
+    RegionSpan,
+    RegionWait,
+    kept_maps,
+)
 from loomnet.measures.gate_trace import GateTrace
 from loomnet.plans.model import HostPlan
 from loomnet.plugins.assignments import RULES
 from loomnet.running.engine import Engine
 from loomnet.running.job_request import JobRequest
+from loomnet.running.moe_traffic import KEPT_MAPS
 from loomnet.running.moe_ways import Ways, panel_of
 
 # Of a rank's report to its controller, and of the answer: a message on the management network.
@@ -179,6 +187,8 @@ class RankRegions:
             seed=engine.seed + region, all_dark=control.dark_scope == "all",
             drain_limit_ps=control.drain.count, pairs=self._pairs[region],
             crossing_ps=self._crossing(panel))
+        if region == 0:
+            core.driver.keep_maps(KEPT_MAPS)
         return core
 
     def _crossing(self, panel: int) -> int:
@@ -208,6 +218,16 @@ class RankRegions:
                 RegionWait(region, iteration, layer, micro_batch, phase, asked - origin_ps,
                            answered - asked)
                 for iteration, layer, micro_batch, phase, asked, answered, _ in core.rounds()]
+        # Of the first region, as a traffic model has them, to be drawn.
+        for each in found.waits:
+            if each.region == 0:
+                span = (each.phase >= 2, each.layer, each.micro_batch, each.iteration, each.at_ps,
+                        each.at_ps + each.exposed_ps)
+                if each.phase == _DISPATCH:
+                    found.spans.append(RegionSpan("dispatch", *span))
+                found.spans.append(RegionSpan("blocked", *span))
+        if self.cores:
+            found.kept = kept_maps(self.cores[0].driver.kept_maps(), origin_ps, self.size)
         for begin, end in iterations:
             waited = [0] * found.regions
             for each in found.waits:
