@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from loomnet.base.errors import EXIT_OK, EXIT_USAGE, LoomnetError, UsageError
-from loomnet.cli import ocs
 from loomnet.cli.bench import bench
 from loomnet.cli.cost import cost
 from loomnet.cli.results import compare, replay
@@ -170,7 +169,6 @@ app.command()(replay)
 app.command()(bench)
 app.command()(cost)
 app.command()(sweep)
-app.add_typer(ocs.app, name="ocs")
 
 
 @app.command("list")

@@ -19,7 +19,6 @@ from loomnet.base.reading import is_file, user_path
 from loomnet.base.units import Time
 from loomnet.base.wall_time import WallTime, uninterrupted
 from loomnet.fabrics.model import Fabric
-from loomnet.fabrics.panels import Circuit
 from loomnet.faults.model import Fault, list_of_faults
 from loomnet.jobs.model import Job
 from loomnet.labs.fluid_request import fluid_request
@@ -35,9 +34,7 @@ from loomnet.labs.preparation import (
 from loomnet.measures import rows as rows
 from loomnet.measures.rows import check_plain
 from loomnet.plans.make import check_seed
-from loomnet.plugins.change import Circuits
 from loomnet.plugins.controllers import ControllerChoice, controllers_of
-from loomnet.plugins.scripted_circuits import row_of, scripted
 from loomnet.processes.folder import Folder
 from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
@@ -124,7 +121,6 @@ class Lab:
         self.results = self.report.results
         self.file_reports: list[Report] = []  # of scenario files run in this lab, in order
         self._replay = dict(replay_gaps or {})
-        self._script: list[tuple[int, Circuits]] = []  # of the next run
         self._moments = dict(replay_faults or {})
         self._for_twin = for_twin
         self._base = Path.cwd() if base is None else user_path("Lab: base", base)
@@ -249,8 +245,7 @@ class Lab:
             check_has_twin(jobs)
         request = self._request(
             fabric, jobs, list_of_faults(faults), label, seed, reroute_delay, dilation, options,
-            controllers_of(controllers) + scripted(self._take_script()),
-            recorded=bool(record or self._record),
+            controllers_of(controllers), recorded=bool(record or self._record),
         )
         settle = Time.given("run: settle", settle)
         if model == "fluid":
@@ -397,17 +392,6 @@ class Lab:
         )
         self.file_reports.append(report)
         return report
-
-    # --- circuits -------------------------------------------------------------------------------
-    @checked_call
-    def circuits(self, panel: str, pairs: Iterable[Circuit], *, at: Time | str) -> None:
-        """Scripts the next run: `at` this time since its first iteration began, the panel patches
-        these circuits and no others; pairs as Panel.circuits takes them. Raises UsageError."""
-        self._script.append(row_of(panel, pairs, Time.given("circuits: at", at)))
-
-    def _take_script(self) -> list[tuple[int, Circuits]]:
-        script, self._script = self._script, []
-        return script
 
     # --- reporting ------------------------------------------------------------------------------
     @checked_call

@@ -16,7 +16,6 @@ from loomnet.live import direct_panels
 from loomnet.live.kernel_flows_play import KernelFlowsPlay
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.network import LiveNetwork
-from loomnet.live.panel_control import PanelControl
 from loomnet.live.plays import LiveTorch, LiveTraffic
 from loomnet.measures.run_data import Fidelity
 from loomnet.measures.samples import Sampler
@@ -69,7 +68,6 @@ class LiveClock:
             stack, self.lock, self.engine, dilation=request.dilation, tcp=self.tcp,
             recorder=None if recording is None else recording.recorder, look=self.check)
         self.glue, self.live = self.network.glue, self.network.live
-        self.panels = PanelControl(stack, self.network, self.lock.run_id)
         self._totals: dict[str, dict[str, int]] = {}
 
     def play(self, asked: JobRequest, sampler: Sampler | None) -> Play:
@@ -99,7 +97,6 @@ class LiveClock:
         # Asked for, not raised by the handler wherever it falls: between a lock and its `try`
         # (subprocess's poll of a node's shell has one) it would hang the way down.
         self.interrupts.check()
-        self.panels.serve()
         ahead_s = (until_ps - self.now_ps) / 1e12 * self.request.dilation
         wait_s = min(max(ahead_s, 0.0), POLL_S)
         ranks = next((play for play in plays if isinstance(play, LiveTorch)), None)
@@ -199,7 +196,6 @@ class LiveClock:
         if self.plan.panels or any(not switch.in_kernel for switch in self.plan.switches):
             notes["placement"] = switches_text(self.plan)
         notes |= direct_panels.note(self.plan)
-        notes |= self.panels.notes()
         for play in plays:
             if self.tcp is not None and play.transport.by_kernel:
                 notes[play.transport.name] = self.tcp.note()

@@ -43,9 +43,6 @@ def _clean_run(run: DeadRun, kept: list[str]) -> Iterator[str]:
     delete_interfaces(names)
     left = own_interfaces(run.prefix)
     yield from (f"interface {name}" for name in names if name not in left)
-    for socket in (run.path.parent.parent / "panels").glob(f"{run.run_id}-*.sock"):
-        socket.unlink(missing_ok=True)
-        yield f"socket {socket}"
     pins = _BPF_FS / f"loomnet-{run.run_id}"
     if pins.is_dir():
         shutil.rmtree(pins, ignore_errors=True)
