@@ -78,7 +78,8 @@ class OpenLab:
         if self.clock == "live":
             from loomnet.live.standing import Standing
 
-            self._standing = Standing(self._plan, dilation=self.dilation, on_end=self.close)
+            self._standing = Standing(self._plan, dilation=self.dilation, on_end=self.close,
+                                      guard=self._guard)
         self._opened = time.monotonic()
         self._show(set(), self._down)
         return self
