@@ -19,6 +19,7 @@ from loomnet.base.reading import is_file, user_path
 from loomnet.base.units import Time
 from loomnet.base.wall_time import WallTime, uninterrupted
 from loomnet.fabrics.model import Fabric
+from loomnet.fabrics.panels import Circuit
 from loomnet.faults.model import Fault, list_of_faults
 from loomnet.jobs.model import Job
 from loomnet.labs.fluid_request import fluid_request
@@ -34,7 +35,9 @@ from loomnet.labs.preparation import (
 from loomnet.measures import rows as rows
 from loomnet.measures.rows import check_plain
 from loomnet.plans.make import check_seed
+from loomnet.plugins.change import circuits as circuits_change
 from loomnet.plugins.controllers import ControllerChoice, controllers_of
+from loomnet.plugins.scripted import Row, ScriptedCircuits
 from loomnet.processes.folder import Folder
 from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
@@ -138,6 +141,7 @@ class Lab:
         self._notes: dict[str, Any] = {}
         self._unwritten: list[str] = []  # why traces and captures are not whole
         self._record = record or Record()
+        self._circuits: list[Row] = []  # of the next run
 
     @property
     def clock(self) -> str:
@@ -180,6 +184,17 @@ class Lab:
     def note(self, name: str, value: Any) -> None:
         """Something about this very run (addresses, bindings, versions) for environment.json."""
         self._notes[name] = value
+
+    # --- circuits of the next run -----------------------------------------------------------------
+    @checked_call
+    def circuits(self, panel: str, pairs: Iterable[Circuit], *, at: Time | str) -> None:
+        """In the next run the panel patches these circuits, and no others, at this time after the
+        first job's first iteration began; pairs as Panel.circuits takes them. Raises UsageError."""
+        time = Time.given("circuits: at", at)
+        self._circuits.append((time, circuits_change(panel, pairs)))
+
+    def _scripted(self) -> list[ControllerChoice]:
+        return [ScriptedCircuits.of(self._circuits)] if self._circuits else []
 
     # --- running --------------------------------------------------------------------------------
     @property
@@ -245,8 +260,10 @@ class Lab:
             check_has_twin(jobs)
         request = self._request(
             fabric, jobs, list_of_faults(faults), label, seed, reroute_delay, dilation, options,
-            controllers_of(controllers), recorded=bool(record or self._record),
+            [*controllers_of(controllers), *self._scripted()],
+            recorded=bool(record or self._record),
         )
+        self._circuits.clear()
         settle = Time.given("run: settle", settle)
         if model == "fluid":
             request = fluid_request(request, self.clock, recorded=bool(record or self._record))

@@ -78,7 +78,8 @@ class OpenLab:
         if self.clock == "live":
             from loomnet.live.standing import Standing
 
-            self._standing = Standing(self._plan, dilation=self.dilation, on_end=self.close)
+            self._standing = Standing(self._plan, dilation=self.dilation, on_end=self.close,
+                                      guard=self._guard)
         self._opened = time.monotonic()
         self._show(set(), self._down)
         return self
@@ -166,14 +167,20 @@ class OpenLab:
     # --- circuits ---------------------------------------------------------------------------------
     @uninterrupted
     @checked_call
-    def circuits(self, panel: str, pairs: Iterable[Circuit]) -> None:
-        """Patches these circuits of a panel, and no others, now; pairs as Panel.circuits takes
-        them. Live only: on the virtual clock a run's controllers do. Raises UsageError."""
+    def circuits(self, panel: str, pairs: Iterable[Circuit], *,
+                 at: Time | str | None = None) -> None:
+        """Patches these circuits of a panel, and no others; pairs as Panel.circuits takes them.
+        Live: now. On the virtual clock: at this time of the next run. Raises UsageError."""
         changes = circuits_change(panel, pairs).resolved(self._plan)
-        if self.clock != "live":
-            raise UsageError("circuits: on the virtual clock no time passes but in a run, whose "
-                             "controllers patch: ln.change.circuits")
         self._check_open("circuits")
+        if self.clock != "live":
+            if at is None:
+                raise UsageError("circuits: on the virtual clock no time passes but in a run: say "
+                                 'when in the next one, as at="2 ms"')
+            self._lab.circuits(panel, pairs, at=at)
+            return
+        if at is not None:
+            raise UsageError("circuits: a live lab patches at once: leave at= out")
         with self._guard:
             assert self._standing is not None
             self._standing.network.apply(changes)

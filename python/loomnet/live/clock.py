@@ -68,6 +68,7 @@ class LiveClock:
             stack, self.lock, self.engine, dilation=request.dilation, tcp=self.tcp,
             recorder=None if recording is None else recording.recorder, look=self.check)
         self.glue, self.live = self.network.glue, self.network.live
+        self.requests = self.network.faces.requests
         self._totals: dict[str, dict[str, int]] = {}
 
     def play(self, asked: JobRequest, sampler: Sampler | None) -> Play:
@@ -100,9 +101,13 @@ class LiveClock:
         ahead_s = (until_ps - self.now_ps) / 1e12 * self.request.dilation
         wait_s = min(max(ahead_s, 0.0), POLL_S)
         ranks = next((play for play in plays if isinstance(play, LiveTorch)), None)
+        if self.plan.panels:
+            self.requests.wait(wait_s)
+            self.requests.serve(self.operate)
+            wait_s = 0.0
         if ranks is not None:
             ranks.wait(wait_s)
-        else:
+        elif not self.plan.panels:
             time.sleep(wait_s)
         return "looked"
 
@@ -160,6 +165,7 @@ class LiveClock:
             lambda number: self.live.take_capture(self.network.recorder, number))
 
     def finish(self) -> None:
+        self.network.faces.close()
         self.network.captures.close()  # their threads reach the network through the loop
         self.live.stop()
         totals = self.engine.totals()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from loomnet.live import openvswitch
+from loomnet.live.socket_folder import remove_sockets
 from loomnet.processes.journal import DeadRun, dead_runs, end_processes, processes_of
 
 _BPF_FS = Path("/sys/fs/bpf")
@@ -43,6 +44,8 @@ def _clean_run(run: DeadRun, kept: list[str]) -> Iterator[str]:
     delete_interfaces(names)
     left = own_interfaces(run.prefix)
     yield from (f"interface {name}" for name in names if name not in left)
+    yield from (f"sockets {path}" for path in
+                remove_sockets(run.path.parents[1], run.run_id))
     pins = _BPF_FS / f"loomnet-{run.run_id}"
     if pins.is_dir():
         shutil.rmtree(pins, ignore_errors=True)

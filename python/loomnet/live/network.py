@@ -27,6 +27,7 @@ from loomnet.live.capture import CaptureServer
 from loomnet.live.direct_panels import check_change, direct, fibres
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.nodes import GATEWAY, HostPort, HostSpec, LiveFabric
+from loomnet.live.panel_faces import PanelFaces
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.journal import RunLock
@@ -110,7 +111,8 @@ class LiveNetwork:
         raise_open_files()
         self.glue = stack.enter_context(LiveFabric(
             lock, [HostSpec(h.name, h.number) for h in self.plan.hosts],
-            [s.name for s in (*self.plan.switches, *self.plan.panels) if s.in_kernel], look=look))
+            [s.name for s in self.plan.switches if s.in_kernel],
+            panels=[panel.name for panel in self.plan.panels], look=look))
         look()
         self.live = self._bring_up(dilation, tcp)
         stack.callback(self.live.close)
@@ -120,13 +122,16 @@ class LiveNetwork:
         lock.record("captures", socket=captures)
         self.captures = stack.enter_context(
             CaptureServer(captures, self.plan, self.live, self.recorder))
+        # Its owner looks at faces.requests, which nothing else carries out.
+        self.faces = stack.enter_context(PanelFaces(
+            lock, self.glue, [panel.name for panel in self.plan.panels], engine.note_command))
         look()
 
     def _bring_up(self, dilation: float, tcp: KernelTcp | None) -> Any:
         ports, switches, panels = [], [], []
         for panel in self.plan.panels:
             if panel.in_kernel:
-                node = self.glue.switches[panel.name]
+                node = self.glue.panels[panel.name]
                 if panel.placement == "tc":
                     panels.append((panel.number, node.netns, panel.name, [
                         (host, port, self.glue.hosts[self.plan.hosts[host].name].netns, f"p{port}",

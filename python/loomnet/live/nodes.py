@@ -105,6 +105,13 @@ class LiveHost(LiveNode):
     management: str = ""
 
 
+@dataclass
+class LivePanel(LiveNode):
+    """A panel: `management` is where its control interfaces listen."""
+
+    management: str = ""
+
+
 # Where a host has ports at panels alone: what no circuit carries is lost and asked for again, as by
 # a fibre without light. An error would end connections that wait for a circuit.
 _NOWHERE = f"route replace {HOST_PREFIX} via {GATEWAY} dev {HOST_INTERFACE} metric 4096"
@@ -120,6 +127,7 @@ class LiveFabric:
         lock: the run's journal; stays locked until the caller releases it.
         hosts: hosts to start; names and numbers unique.
         switches: names of kernel-placed switches; each gets a Mininet namespace of its own.
+        panels: names of panels, wherever they are placed; likewise, on the management network.
         ovs: the Open vSwitch to use; by default the running one, or Loomnet's own.
         look: called before each node; raises to end the bring-up, and nothing is left behind.
 
@@ -135,21 +143,23 @@ class LiveFabric:
         hosts: Sequence[HostSpec],
         switches: Sequence[str] = (),
         *,
+        panels: Sequence[str] = (),
         ovs: openvswitch.OpenVSwitch | None = None,
         look: Callable[[], None] = lambda: None,
     ) -> None:
         if os.geteuid() != 0:
             raise PermissionError("a live fabric needs root: network namespaces, XDP")
-        names = [host.name for host in hosts] + list(switches)
+        names = [host.name for host in hosts] + [*switches, *panels]
         if len(set(names)) != len(names):
             raise ValueError(f"node names must be unique: {sorted(names)}")
         if len({host.number for host in hosts}) != len(hosts):
             raise ValueError("host numbers must be unique: they make the addresses")
-        if len(hosts) > _MANAGEMENT.num_addresses - 3:
-            raise ValueError(f"more hosts than addresses in {_MANAGEMENT}")
+        if len(hosts) + len(panels) > _MANAGEMENT.num_addresses - 3:
+            raise ValueError(f"more hosts and panels than addresses in {_MANAGEMENT}")
         self.lock = lock
         self.hosts: dict[str, LiveHost] = {}
         self.switches: dict[str, LiveNode] = {}
+        self.panels: dict[str, LivePanel] = {}
         self.ovs = ovs or openvswitch.ensure()
         self.ovs.check_answers()  # first: what dead runs left is in its database, too
         clean(lock.directory)
@@ -169,6 +179,10 @@ class LiveFabric:
             for name in switches:
                 look()
                 self.switches[name] = LiveNode(**self._start(name))
+            for index, name in enumerate(panels, len(hosts)):
+                look()
+                self.panels[name] = LivePanel(
+                    **self._start(name), management=str(_MANAGEMENT[index + 1]))
             self._start_management()
         except BaseException:
             self.stop()
@@ -176,7 +190,7 @@ class LiveFabric:
 
     @property
     def nodes(self) -> dict[str, LiveNode]:
-        return {**self.hosts, **self.switches}
+        return {**self.hosts, **self.switches, **self.panels}
 
     def _start(self, name: str) -> dict[str, Any]:
         node = _mininet_node(name, self.lock.environment())
@@ -185,12 +199,12 @@ class LiveFabric:
         return {"name": name, "pid": node.pid, "netns": netns, "mininet": node}
 
     def _start_management(self) -> None:
-        hosts = list(self.hosts.values())
-        ports = [self.lock.name(f"m{index}") for index in range(len(hosts))]
+        nodes: list[LiveHost | LivePanel] = [*self.hosts.values(), *self.panels.values()]
+        ports = [self.lock.name(f"m{index}") for index in range(len(nodes))]
         self.lock.record("bridge", name=self._bridge, database=self.ovs.database, own=self.ovs.own)
         ip_batch(
-            f"link add {port} type veth peer name {MANAGEMENT_INTERFACE} netns {host.pid}"
-            for port, host in zip(ports, hosts, strict=True)
+            f"link add {port} type veth peer name {MANAGEMENT_INTERFACE} netns {node.pid}"
+            for port, node in zip(ports, nodes, strict=True)
         )
         for port in ports:
             # The machine's own stack has no part in this network.
@@ -202,8 +216,10 @@ class LiveFabric:
             f"external_ids:loomnet={self.lock.run_id}",
             *(word for port in ports for word in ("--", "add-port", self._bridge, port)),
         )
-        for host in hosts:
+        for host in self.hosts.values():
             inside(host.netns, lambda h=host: _configure_base(h))
+        for panel in self.panels.values():
+            inside(panel.netns, lambda p=panel: _join_management(p))
 
     def configure(self, ports: Mapping[str, Iterable[HostPort]],
                   tcp: KernelTcp | None = None) -> None:
@@ -347,7 +363,13 @@ def _configure_base(host: LiveHost) -> None:
         f"link set {HOST_INTERFACE} up",
         f"link set {HOST_INTERFACE}x up",
         f"addr add {host.address}/128 dev {HOST_INTERFACE} nodad",
-        f"addr add {host.management}/{_MANAGEMENT.prefixlen} dev {MANAGEMENT_INTERFACE}",
+    ])
+    _join_management(host)
+
+
+def _join_management(node: LiveHost | LivePanel) -> None:
+    ip_batch([
+        f"addr add {node.management}/{_MANAGEMENT.prefixlen} dev {MANAGEMENT_INTERFACE}",
         f"link set {MANAGEMENT_INTERFACE} up",
     ])
     offloads_off(MANAGEMENT_INTERFACE)

@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from loomnet.base.errors import UnavailableError
@@ -18,6 +19,7 @@ from loomnet.processes.interrupts import UNEXPECTED, Interrupts, caught_signals,
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
 
+_LOOK_S = 0.25  # between two looks at whether the lab still stands
 _ENDING = (signal.SIGTERM, signal.SIGHUP, *UNEXPECTED)
 
 
@@ -26,13 +28,15 @@ class Standing:
 
     While it stands, Ctrl-C is Python's own KeyboardInterrupt; SIGTERM and SIGHUP end the process by
     SystemExit, so that `with` blocks and exit handlers run; `on_end` is what an exit handler calls.
+    `guard`: a lock that is held while anyone changes the network, as requests for panels do.
 
     Raises:
         UsageError, PrivilegeError, UnavailableError: in one line; nothing is left behind.
         KeyboardInterrupt: Ctrl-C during bring-up; nothing is left behind.
     """
 
-    def __init__(self, plan: Plan, *, dilation: float, on_end: Callable[[], None]) -> None:
+    def __init__(self, plan: Plan, *, dilation: float, on_end: Callable[[], None],
+                 guard: AbstractContextManager[Any]) -> None:
         check_plan(plan)
         require_live()
         os.environ["PATH"] = doctor.tool_path()  # Mininet ends the process without its tools
@@ -48,6 +52,8 @@ class Standing:
                                            look=interrupts.check)
                 self.network.live.start()
                 interrupts.check()
+                if plan.panels:
+                    self._serve_panels(guard)
             except BaseException as error:
                 self._stack.close()
                 interrupts.check()  # Ctrl-C reaches what bring-up started, too
@@ -64,6 +70,21 @@ class Standing:
             for number in _ENDING:
                 if not caught >> (number - 1) & 1:
                     self._before[number] = signal.signal(number, leave)
+
+    def _serve_panels(self, guard: AbstractContextManager[Any]) -> None:
+        """On a thread, which ends with what takes the requests."""
+        requests, operate = self.network.faces.requests, self.network.operate
+
+        def serve() -> None:
+            while requests.open:
+                if requests.wait(_LOOK_S):
+                    with guard:
+                        requests.serve(operate)
+
+        thread = threading.Thread(target=serve, name="loomnet-panels", daemon=True)
+        thread.start()
+        self._stack.callback(thread.join)
+        self._stack.callback(self.network.faces.close)
 
     def counters(self) -> dict[str, dict[str, int]]:
         """What everything has counted so far; zeros left out."""

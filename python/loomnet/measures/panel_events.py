@@ -16,8 +16,9 @@ _Row = tuple[int, int, bool | None, str]
 class PanelEvents:
     """`rows`: time in picoseconds, where, kind and value. Kind "status": of a
     simplex port, "ocs0 3A" where light comes in and "ocs0 3B" where it leaves, numbered from 1 as
-    in a panel's control interfaces. Kind "carrier": of a host, by its link to the panel.
-    `left_out`: events beyond those that a panel keeps."""
+    in a panel's control interfaces. Kind "carrier": of a host, by its link to the panel. Kind
+    "command": what a panel was asked for from outside the run. `left_out`: events beyond those that
+    a panel keeps."""
 
     rows: list[tuple[int, str, str, str]] = field(default_factory=list)
     left_out: int = 0

@@ -4,3 +4,4 @@ from loomnet.ocs.settings import Settings as Settings
 from loomnet.ocs.sonic import Reconciled as Reconciled
 from loomnet.ocs.sonic import Sonic as Sonic
 from loomnet.ocs.switch import StandaloneSwitch as StandaloneSwitch
+from loomnet.ocs.tl1 import Tl1Server as Tl1Server

@@ -45,6 +45,7 @@ from loomnet.systems.transport import Notes, Transport
 T = TypeVar("T")
 
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
+MOST_COMMANDS = 100_000  # from outside, for the report
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
 
@@ -109,6 +110,7 @@ class Engine:
         cutting = [each.name for each in self.transports if each.cuts_messages]
         # A job that patches its panels has queue pairs of its own for each circuit.
         patched = any(job.patches for job in jobs)
+        self._commands: list[tuple[int, str, str, str]] = []
         self._circuits = Circuits(plan, single=cutting) if plan.panels and not patched else None
         # Of two hosts: the queue pairs of the first to the second.
         self._between: dict[tuple[int, int], list[int]] = {}
@@ -535,9 +537,14 @@ class Engine:
 
         return self.network.operate(node, asked), moved
 
+    def note_command(self, panel: str, at_ps: int, text: str) -> None:
+        """A request from outside has changed something of a panel at this time."""
+        if len(self._commands) < MOST_COMMANDS:
+            self._commands.append((at_ps, panel, "command", text))
+
     def panel_events(self) -> PanelEvents:
-        """What has happened to the panels' ports so far."""
-        found = PanelEvents()
+        """What has happened to the panels' ports so far, and what was asked from outside."""
+        found = PanelEvents(list(self._commands))
         for panel in self.plan.panels:
             rows, left_out = self.network.panel_events(self._node[panel.number])
             found.add(panel, [self.plan.links[link].name for link in panel.ports], rows, left_out)
