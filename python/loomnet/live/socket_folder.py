@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 
 from loomnet.ocs.sockets import FOLDER
-from loomnet.processes.invoking_user import RankUser
+from loomnet.processes.invoking_user import RankUser, rights_of
 
 _PATH_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -42,17 +42,27 @@ class SocketFolder:
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._names.append(name)
-            # By the descriptor: a path of any length, and no folder of it can be another.
-            made.bind(f"/proc/self/fd/{self._fd}/{name}")
-            os.chmod(name, 0o600, dir_fd=self._fd, follow_symlinks=True)
-            if self._user.uid is not None and self._user.gid is not None:
-                os.chown(name, self._user.uid, self._user.gid, dir_fd=self._fd,
-                         follow_symlinks=False)
+            self._bind(made, name)
             made.listen(64)
         except BaseException:
             made.close()
             raise
         return made
+
+    def _bind(self, made: socket.socket, name: str) -> None:
+        """The socket is made as the user, whose folder this is for that moment: so it belongs to
+        the user, and nothing is given away by its path."""
+        mask = os.umask(0o177)
+        try:
+            if self._user.uid is not None and self._user.gid is not None:
+                os.fchown(self._fd, self._user.uid, self._user.gid)
+            with rights_of(self._user):
+                # By the descriptor: a path of any length, and no folder of it can be another.
+                made.bind(f"/proc/self/fd/{self._fd}/{name}")
+        finally:
+            os.umask(mask)
+            if self._user.uid is not None:
+                os.fchown(self._fd, os.geteuid(), os.getegid())
 
     def show(self) -> None:
         os.fchmod(self._fd, 0o755)
