@@ -25,6 +25,11 @@ def run(tmp_path, what, *, rounds=8, servers=4, gpus=4, ranks=2, alpha=3, networ
     return Lab("mixnet", directory=tmp_path / "run", max_wall_s=120).run(made, job)
 
 
+def by_light(r):
+    """Packets that the panel has carried."""
+    return r.data.totals.get("panel ocs0", {}).get("forwarded", 0)
+
+
 def every_rank(r, pattern, world=8):
     return [bool(r.logged(rank, pattern)) for rank in range(world)]
 
@@ -41,6 +46,7 @@ def test_an_all_to_all_is_the_stock_one_bit_for_bit(tmp_path, shape, rule):
     assert all(every_rank(r, r"(?P<all>exact 8)"))
     assert {each.event for each in r.experts.events} >= {"demand", "apply", "lit", "release"}
     assert [row for row in r.drops if row["where"] == "panel"] == []
+    assert by_light(r) > 0  # none where nothing is patched: test_policies_that_patch_less
 
 
 def test_without_circuits_it_is_the_stock_one(tmp_path):
@@ -68,6 +74,7 @@ def test_reuse_dispatches_by_the_circuits_that_there_are(tmp_path):
 def test_policies_that_patch_less(tmp_path, repatch, patches):
     r = run(tmp_path, "exact", circuits=ln.CircuitControl(repatch=repatch))
     assert r["errors"] == 0 and r["patches"] == patches  # its rounds are one iteration
+    assert by_light(r) == 0
     assert all(every_rank(r, r"(?P<all>exact 8)"))
 
 

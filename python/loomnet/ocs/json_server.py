@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+import loomnet.ocs.names as names
 from loomnet.base.errors import LoomnetError, UsageError
 from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.reading import parse_json
-from loomnet.ocs import names
 from loomnet.ocs.access import Access
 from loomnet.ocs.sonic import Sonic
 from loomnet.ocs.stream_server import Client, StreamServer, TooLong

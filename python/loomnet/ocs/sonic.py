@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import loomnet.ocs.names as names
+import loomnet.ocs.translation as translation
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
-from loomnet.ocs import names, translation
 from loomnet.ocs.names import Pair, RangeMistake, pair_name, port_name
 from loomnet.ocs.settings import Settings
 from loomnet.ocs.switch import Operate

@@ -115,7 +115,7 @@ class Session:
             raise Denied("IIAC", "Too few parameters (0/1)")
         check_parameters(command, _LOGOUT)
         if command.aid != self._name:
-            raise Denied("PICC", "Not this session's user")
+            raise Denied("PICC", "Not the user who is logged in")
         self._user = None
         return []
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import loomnet.ocs.tl1_ports as tl1_ports
 from loomnet.base.version import version
-from loomnet.ocs import tl1_ports
 from loomnet.ocs.access import Access
 from loomnet.ocs.names import Simplex
 from loomnet.ocs.settings import Attenuation, Flap, Monitor
