@@ -10,6 +10,20 @@ namespace loomnet::circuits {
 
 using Kind = RegionEvent::Kind;
 
+namespace {
+// Circuits that one of two maps has and the other has not.
+std::uint32_t circuits_between(const PortMap& before, const PortMap& after) {
+  std::uint32_t count = 0;
+  for (std::size_t port = 0; port < after.peer.size(); ++port) {
+    if (after.peer[port] == before.peer[port]) continue;
+    for (const std::int32_t peer : {before.peer[port], after.peer[port]}) {
+      count += peer != kNoPeer && port < static_cast<std::size_t>(peer);
+    }
+  }
+  return count;
+}
+}  // namespace
+
 RegionController::RegionController(const RegionOptions& options, RegionWorld& world)
     : options_(options),
       world_(world),
@@ -17,20 +31,21 @@ RegionController::RegionController(const RegionOptions& options, RegionWorld& wo
       broken_server_(options.servers),
       broken_port_(std::size_t{options.servers} * options.alpha) {
   if (options.servers < 2) throw std::invalid_argument("circuits: a region has 2 servers or more");
-  look();
+  ports_ = circuits_there();
 }
 
-// Reads the circuits off the panel: an earlier controller or another client may have patched them.
-void RegionController::look() {
-  ports_ = {options_.servers, options_.alpha, std::vector<std::int32_t>(broken_port_.size(), kNoPeer)};
-  if (!panel_works_) return;
+// Circuits as they are at the panel: an earlier controller or another client may have patched them.
+PortMap RegionController::circuits_there() const {
+  PortMap ports{options_.servers, options_.alpha, std::vector<std::int32_t>(broken_port_.size(), kNoPeer)};
+  if (!panel_works_) return ports;
   std::set<panel::CrossConnect> found;
   for (const panel::CrossConnect& one : mine()) found.insert(one);
   for (const panel::CrossConnect& one : found) {
     if (one.a != one.b && found.contains({one.b, one.a})) {
-      ports_.peer[one.a - options_.first_port] = one.b - options_.first_port;
+      ports.peer[one.a - options_.first_port] = one.b - options_.first_port;
     }
   }
+  return ports;
 }
 
 std::vector<panel::CrossConnect> RegionController::mine() const {
@@ -85,24 +100,28 @@ void RegionController::demand(const DemandKey& key, std::span<const std::uint64_
   take(std::move(wanted), now);
 }
 
+// Servers that a circuit of either map joins which the other does not have; `all`: every circuit's.
+std::set<ServerPair> RegionController::pairs_between(const PortMap& before, const PortMap& after, bool all) const {
+  std::set<ServerPair> found;
+  for (std::size_t port = 0; port < after.peer.size(); ++port) {
+    if (after.peer[port] == before.peer[port] && !all) continue;
+    for (const std::int32_t peer : {before.peer[port], after.peer[port]}) {
+      if (peer == kNoPeer) continue;
+      found.insert(std::minmax(static_cast<std::uint32_t>(port / options_.alpha),
+                               static_cast<std::uint32_t>(peer) / options_.alpha));
+    }
+  }
+  return found;
+}
+
 void RegionController::take(Wanted wanted, Picoseconds now) {
-  look();
+  ports_ = circuits_there();
   PortMap planned = plan(wanted);  // throws before anything has changed
   wanted_ = std::move(wanted);
   assigned_ = true;
   planned_ = std::move(planned);
-  std::set<ServerPair> affected;
-  std::uint32_t changed = 0;
-  for (std::size_t port = 0; port < planned_.peer.size(); ++port) {
-    const bool moves = planned_.peer[port] != ports_.peer[port];
-    for (const std::int32_t peer : {ports_.peer[port], planned_.peer[port]}) {
-      if (peer == kNoPeer || (!moves && !options_.all_dark)) continue;
-      const auto other = static_cast<std::size_t>(peer);
-      affected.insert(std::minmax(static_cast<std::uint32_t>(port / options_.alpha),
-                                  static_cast<std::uint32_t>(other / options_.alpha)));
-      changed += moves && port < other;
-    }
-  }
+  const std::set<ServerPair> affected = pairs_between(ports_, planned_, options_.all_dark);
+  const std::uint32_t changed = circuits_between(ports_, planned_);
   tell(Kind::demand, now, changed);
   if (affected.empty()) return;
   held_.assign(affected.begin(), affected.end());
@@ -203,6 +222,25 @@ void RegionController::set_panel(bool works, Picoseconds now) {
   advance(now);
   panel_works_ = works;
   again(now);
+}
+
+void RegionController::panel_changed(Picoseconds lit, Picoseconds now) {
+  advance(now);
+  PortMap there = circuits_there();
+  const std::set<ServerPair> moved = pairs_between(ports_, there, false);
+  if (moved.empty()) return;
+  const std::uint32_t changed = circuits_between(ports_, there);
+  ports_ = std::move(there);
+  std::vector<ServerPair> pairs;  // that are not held yet
+  std::ranges::set_difference(moved, held_, std::back_inserter(pairs));
+  held_.insert(held_.end(), pairs.begin(), pairs.end());
+  std::ranges::sort(held_);
+  world_.hold(pairs, now);
+  tell(Kind::outside, now, changed, lit - now);
+  if (state_ == State::drain) return;  // its request is made of what the panel has by then
+  until_ = state_ == State::dark ? std::max(until_, lit) : std::max(lit, now);
+  state_ = State::dark;
+  advance(now);
 }
 
 void RegionController::tell(Kind kind, Picoseconds now, std::uint32_t changed, Picoseconds dark) {

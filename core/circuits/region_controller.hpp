@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -58,11 +59,12 @@ struct RegionOptions {
 };
 
 struct RegionEvent {
-  enum class Kind : std::uint8_t { demand, drain, apply, lit, release, fail } kind = Kind::demand;
+  // `outside`: another client has patched the panel.
+  enum class Kind : std::uint8_t { demand, drain, apply, lit, release, fail, outside } kind = Kind::demand;
   Picoseconds at;
   DemandKey key;
   std::uint32_t changed = 0;  // circuits that go or come
-  Picoseconds dark;           // of apply
+  Picoseconds dark;           // of apply and outside
   friend bool operator==(const RegionEvent&, const RegionEvent&) = default;
 };
 
@@ -84,6 +86,9 @@ class RegionController {
   void set_server(std::uint32_t server, bool works, Picoseconds now);
   void set_port(std::uint32_t server, std::uint32_t optical, bool works, Picoseconds now);
   void set_panel(bool works, Picoseconds now);  // without it all goes by the electrical fabric
+  // Somebody may have patched the panel, whose circuits all have light at `lit`. Circuits are used as they are
+  // until the next demand; pairs that have lost theirs go by the electrical fabric.
+  void panel_changed(Picoseconds lit, Picoseconds now);
 
   State state() const { return state_; }
   const PortMap& ports() const { return ports_; }  // as patched
@@ -100,7 +105,8 @@ class RegionController {
     std::vector<std::uint64_t> bytes;
     bool any = false;
   };
-  void look();
+  PortMap circuits_there() const;
+  std::set<ServerPair> pairs_between(const PortMap& before, const PortMap& after, bool all) const;
   PortMap plan(const Wanted& wanted) const;
   void take(Wanted wanted, Picoseconds now);
   void apply(Picoseconds now);

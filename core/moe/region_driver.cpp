@@ -120,6 +120,11 @@ std::vector<panel::CrossConnect> RegionDriver::cross_connects() {
 
 Picoseconds RegionDriver::patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
                                 std::span<const panel::Port> all_dark, Picoseconds now) {
+  patching_ = true;
+  const struct Ends {
+    bool& patching;
+    ~Ends() { patching = false; }
+  } ends{patching_};
   network_.operate(panel_, [&](panel::PanelDevice& device, Picoseconds) {
     device.change(remove, add, panel::Mode::update, now, all_dark);
   });
@@ -186,6 +191,13 @@ void RegionDriver::look_at_links(Picoseconds now) {
                           static_cast<std::uint32_t>(nic % options_.alpha), works_[nic] != 0, now);
     after(now);
   }
+}
+
+void RegionDriver::circuits_changed(NodeId panel) {
+  if (panel != panel_ || patching_ || !controller_) return;
+  const Picoseconds now = network_.now();
+  controller_->panel_changed(lit_from(now), now);
+  after(now);
 }
 
 void RegionDriver::link_changed(LinkId link) {

@@ -75,7 +75,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
                     std::span<const panel::Port> all_dark, Picoseconds now) override;
   void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, Picoseconds now) override;
   void link_changed(LinkId link) override;
-  void circuits_changed(NodeId) override {}
+  void circuits_changed(NodeId panel) override;
   void tables_changed(NodeId) override {}
   bool works(std::size_t nic) const;
   panel::Port port_of(std::size_t nic) const { return static_cast<panel::Port>(options_.first_port + nic); }
@@ -108,6 +108,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   std::vector<PatchedMap> kept_maps_;
   std::vector<std::uint64_t> maps_;  // hashes of the maps that were patched, sorted
   std::string refusal_;
+  bool patching_ = false;  // what changes at the panel is our own request
 };
 
 }  // namespace loomnet::moe

@@ -49,6 +49,24 @@ def test_an_all_to_all_is_the_stock_one_bit_for_bit(tmp_path, shape, rule):
     assert by_light(r) > 0  # none where nothing is patched: test_policies_that_patch_less
 
 
+def test_what_another_client_patches_meanwhile_costs_time_and_no_row(tmp_path):
+    """Circuits of the region move to other hosts, and go, while its ranks use them."""
+    plain = run(tmp_path / "plain", "stepped", circuits=ln.CircuitControl(rule="share"))
+    made = ln.mixnet(servers=4, gpus=4, ranks=2, alpha=3, **FAST)
+    lab = Lab("mixnet", directory=tmp_path / "raced", max_wall_s=120)
+    maps = ([("h0:1", "h1:1")], [("h0:1", "h2:1"), ("h1:2", "h3:2")], [])
+    last = plain.experts.events[-1].at_ps
+    for number in range(24):  # over more than the time that the plain run takes
+        lab.circuits("ocs0", maps[number % 3], at=f"{last * number // 20} ps")
+    r = lab.run(made, ln.TorchJob(SCRIPT, args=["stepped", "8"], transport="roce", ranks=8,
+                                  compute="10 us", circuits=ln.CircuitControl(rule="share")))
+    assert r["errors"] == 0 and r.data.ended == "finished"
+    assert all(every_rank(r, r"(?P<all>exact 8)"))
+    found = [each.event for each in r.experts.events]
+    assert found.count("outside") >= 10
+    assert r.experts.events[-1].at_ps > last
+
+
 def test_without_circuits_it_is_the_stock_one(tmp_path):
     r = run(tmp_path, "exact", rounds=3)
     assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>exact 3)"))

@@ -292,6 +292,65 @@ TEST(RegionController, WhatSomebodyElsePatchesIsPutRightAtTheNextDemand) {
   expect_patched(controller, world);
 }
 
+// Another client takes the circuits of port 0 and of its peer away and joins these two anew, crosswise.
+std::pair<panel::Port, panel::Port> patch_outside(World& world, Picoseconds now) {
+  const auto first = static_cast<panel::Port>(world.panel.target({0, false}));
+  const panel::Port other = first == 47 ? 46 : 47;
+  const auto second = static_cast<panel::Port>(world.panel.target({other, false}));
+  world.panel.change(std::vector<panel::CrossConnect>{{0, first}, {first, 0}, {other, second}, {second, other}},
+                     std::vector<panel::CrossConnect>{{0, other}, {other, 0}}, panel::Mode::update, now);
+  return {first, second};
+}
+
+TEST(RegionController, CircuitsThatSomebodyElsePatchesAreUsedAsTheyAre) {
+  World world;
+  RegionController controller(options(), world);
+  controller.demand(layer(1), kDemand, {});
+  controller.advance(milliseconds(25));
+  ASSERT_TRUE(controller.ready(layer(1)));
+  (void)controller.take_events();
+  controller.panel_changed(milliseconds(30), milliseconds(30));
+  EXPECT_TRUE(controller.take_events().empty()) << "nothing has changed";
+  patch_outside(world, milliseconds(30));
+  controller.panel_changed(milliseconds(55), milliseconds(30));
+  EXPECT_FALSE(controller.ready(layer(1)));
+  EXPECT_FALSE(world.held.empty());
+  EXPECT_EQ(controller.next_time(), milliseconds(55));
+  controller.advance(milliseconds(55));
+  EXPECT_TRUE(controller.ready(layer(1)) && world.held.empty());
+  expect_patched(controller, world);
+  const std::vector<RegionEvent> events = controller.take_events();
+  EXPECT_EQ(kinds(events), (std::vector{Kind::outside, Kind::lit, Kind::release}));
+  EXPECT_EQ(events[0].changed, 3u) << "two circuits went, one came";
+  EXPECT_EQ(events[0].dark, milliseconds(25));
+  EXPECT_EQ(world.patches, 1);
+  controller.demand(layer(2), turned(1), milliseconds(60));
+  controller.advance(milliseconds(85));
+  EXPECT_TRUE(controller.ready(layer(2)) && world.held.empty());
+  expect_patched(controller, world);
+}
+
+TEST(RegionController, RequestsThatRaceWithItsOwnLeaveNothingHeld) {
+  for (const bool drains : {true, false}) {
+    World world;
+    RegionController controller(options(), world);
+    controller.demand(layer(1), kDemand, {});
+    controller.advance(milliseconds(25));
+    world.busy = drains;
+    controller.demand(layer(2), turned(1), milliseconds(30));
+    ASSERT_EQ(controller.state(), drains ? State::drain : State::dark);
+    patch_outside(world, milliseconds(31));
+    controller.panel_changed(milliseconds(56), milliseconds(31));
+    ASSERT_EQ(controller.state(), drains ? State::drain : State::dark);
+    world.busy = false;
+    controller.drained(milliseconds(32));
+    EXPECT_EQ(controller.next_time(), drains ? milliseconds(57) : milliseconds(56));
+    controller.advance(milliseconds(57));
+    EXPECT_TRUE(controller.ready(layer(2)) && world.held.empty());
+    expect_patched(controller, world);
+  }
+}
+
 TEST(RegionController, BadDemandsChangeNothing) {
   World world;
   RegionController controller(options(), world);
