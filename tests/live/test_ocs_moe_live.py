@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
 from test_ocs_live import fresh
 
 import loomnet as ln
@@ -39,16 +40,28 @@ class Meanwhile(threading.Thread):
         self.talk(fresh(self.before))
 
 
-def test_tl1_repatches_a_mixture_of_experts_while_it_trains(uses_machine, tmp_path):
-    """Circuits of the region move and go under packets: losses are those of an undisturbed run."""
-    scenario = ln.load(SCENARIOS / "moe_ddp.py")
-    made = scenario.function.__globals__
-    fabric = made["fabric"]("mixnet", "sim25", "200 Mb/s")
+@pytest.fixture(scope="module")
+def training():
+    """What trains, and on what: half of the scenario's rate, so that it is dilated by half."""
+    made = ln.load(SCENARIOS / "moe_ddp.py").function.__globals__
     job = ln.TorchJob(SCENARIOS / "moe_train.py",
                       args=["--steps=6", "--layers=2", "--hidden=200", "--batch=32", "--beside=0"],
                       ranks=8, transport="roce", compute="2 ms", log=made["LOG"],
                       circuits=ln.CircuitControl(rule="share"))
-    still = ln.run(fabric, job, directory=tmp_path / "still", model="packets")
+    return made["fabric"]("mixnet", "sim25", "200 Mb/s"), job, made["LOG"]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(training, tmp_path_factory):
+    """Rank 0's losses where nothing fails."""
+    fabric, job, log = training
+    return ln.run(fabric, job, directory=tmp_path_factory.mktemp("runs") / "still").logged(0, log)
+
+
+def test_tl1_repatches_a_mixture_of_experts_while_it_trains(uses_machine, tmp_path, training,
+                                                            undisturbed):
+    """Circuits of the region move and go under packets: losses are those of an undisturbed run."""
+    fabric, job, log = training
     asked = []
 
     def talk(panel):
@@ -69,15 +82,27 @@ def test_tl1_repatches_a_mixture_of_experts_while_it_trains(uses_machine, tmp_pa
     talker = Meanwhile(talk)
     r = ln.run(fabric, job, clock="live", dilation=5, directory=tmp_path / "raced")
     talker.join(30)
-    print(*asked, sep="\n")
     assert len(asked) == 9 and "M 1 COMPLD" in asked[0]
     assert sum("COMPLD" in each for each in asked) >= 3, asked  # others find a port in use
     rows = [row["value"] for row in r.events.rows if row["kind"] == "command"]
     assert any(row.startswith("tl1 ENT-PATCH") for row in rows)
-    events = [each.event for each in r.experts.events]
-    assert "outside" in events
+    assert "outside" in [each.event for each in r.experts.events]
     assert r.data.ended == "finished" and r["errors"] == 0
-    assert r.logged(0, made["LOG"]) == still.logged(0, made["LOG"])
+    assert r.logged(0, log) == undisturbed
+
+
+def test_ranks_outlive_their_controller_and_their_panel(uses_machine, tmp_path, training,
+                                                        undisturbed):
+    fabric, job, log = training
+    faults = [ln.kill("ocs0.controller", at="60 ms", duration="60 ms"),
+              ln.kill("ocs0", at="200 ms", duration="40 ms")]
+    r = ln.run(fabric, job, faults=faults, clock="live", dilation=5, directory=tmp_path / "failed")
+    assert r.data.ended == "finished" and r["errors"] == 0
+    assert r.logged(0, log) == undisturbed
+    quiet = [each.at_ps for each in r.experts.events if 61e9 < each.at_ps < 119e9]
+    assert quiet == []  # of the controller that is gone
+    assert any(each.at_ps > 120e9 and each.event == "demand" for each in r.experts.events)
+    assert any(each.event == "fail" for each in r.experts.events)
 
 
 def test_a_second_circuit_of_two_hosts_is_answered_and_not_used(uses_machine, tmp_path):

@@ -17,12 +17,12 @@ FAST = {"rate": "100 Gb/s", "profile": "rotor10us"}
 
 
 def run(tmp_path, what, *, rounds=8, servers=4, gpus=4, ranks=2, alpha=3, network="mixnet",
-        circuits=None, transport="roce", **fabric):
+        circuits=None, transport="roce", faults=(), **fabric):
     made = ln.mixnet(servers=servers, gpus=gpus, ranks=ranks, alpha=alpha, network=network,
                      **(FAST | fabric))
     job = ln.TorchJob(SCRIPT, args=[what, str(rounds)], transport=transport, ranks=8,
                       compute="10 us", circuits=circuits)
-    return Lab("mixnet", directory=tmp_path / "run", max_wall_s=120).run(made, job)
+    return Lab("mixnet", directory=tmp_path / "run", max_wall_s=120).run(made, job, list(faults))
 
 
 def by_light(r):
@@ -65,6 +65,50 @@ def test_what_another_client_patches_meanwhile_costs_time_and_no_row(tmp_path):
     found = [each.event for each in r.experts.events]
     assert found.count("outside") >= 10
     assert r.experts.events[-1].at_ps > last
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run in which nothing fails."""
+    return run(tmp_path_factory.mktemp("whole"), "stepped",
+               circuits=ln.CircuitControl(rule="share"))
+
+
+def while_dark(r):
+    """Picoseconds: between the second request to the panel and its light."""
+    apply = [each for each in r.experts.events if each.event == "apply" and each.dark_ps][1]
+    return apply.at_ps + apply.dark_ps // 2
+
+
+def while_draining(r):
+    drain, apply = ([each.at_ps for each in r.experts.events if each.event == kind][1]
+                    for kind in ("drain", "apply"))
+    assert apply > drain
+    return (drain + apply) // 2
+
+
+@pytest.mark.parametrize("moment", [while_dark, while_draining])
+def test_a_controller_that_is_killed_leaves_ranks_to_the_wires(tmp_path, whole, moment):
+    """A new one finds the circuits that the one before it has patched, or was patching."""
+    at, light = moment(whole), {}
+    for name, duration in (("gone", None), ("back", "5 us")):
+        r = run(tmp_path / name, "stepped", circuits=ln.CircuitControl(rule="share"),
+                faults=[ln.kill("ocs0.controller", at=f"{at} ps", duration=duration)])
+        assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>exact 8)"))
+        assert [row for row in r.drops if row["where"] == "panel"] == []
+        heard = [each.event for each in r.experts.events if each.at_ps > at]
+        assert bool(heard) == bool(duration)
+        light[name] = by_light(r)
+    assert 0 < light["gone"] < light["back"] <= by_light(whole)
+
+
+@pytest.mark.parametrize("fault", ["ocs0", "h0--ocs0:1"])
+def test_ranks_go_on_without_their_panel_or_a_fibre(tmp_path, whole, fault):
+    at = f"{while_dark(whole)} ps"
+    gone = ln.kill("ocs0", at=at) if fault == "ocs0" else ln.down(fault, at=at)
+    r = run(tmp_path, "stepped", circuits=ln.CircuitControl(rule="share"), faults=[gone])
+    assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>exact 8)"))
+    assert 0 < by_light(r) < by_light(whole)
 
 
 def test_without_circuits_it_is_the_stock_one(tmp_path):

@@ -101,8 +101,8 @@ class Engine:
             self._node[switch.number] = node
             if not kernel:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
-        # By panel: stops (False) or starts (True) the controller of its region.
-        self.region_controllers: dict[str, Callable[[bool], None]] = {}
+        # By panel: each stops (False) or starts (True) the controller of a region there.
+        self.region_controllers: dict[str, list[Callable[[bool], None]]] = {}
         for panel in plan.panels:
             self._node[panel.number] = self.network.add_panel(
                 list(panel.circuits), carrier=panel.carrier, kernel=live and panel.in_kernel,
@@ -464,10 +464,7 @@ class Engine:
             elif isinstance(change, CircuitChange):
                 self.patch(change)
             elif isinstance(change, ControllerChange):
-                if change.panel not in self.region_controllers:
-                    raise UsageError(f'fault kill("{change.panel}.controller"): no job of this run '
-                                     f"patches {change.panel}; an ln.MoeJob with circuits does")
-                self.region_controllers[change.panel](change.alive)
+                self.control(change)
             elif isinstance(change, RouteChange | SwitchChange):
                 if isinstance(change, SwitchChange):
                     self.reboot(change.node)
@@ -475,6 +472,15 @@ class Engine:
                     self.network.schedule_tables(at_ps, self._node[switch.number], tables)
             elif not isinstance(change, PhaseChange):  # a phase is of the report alone
                 assert_never(change)
+
+    def control(self, change: ControllerChange) -> None:
+        """Now, and time stands: controllers of a panel end or begin. Raises UsageError where none
+        patches it."""
+        if change.panel not in self.region_controllers:
+            raise UsageError(f'fault kill("{change.panel}.controller"): no job of this run patches '
+                             f"{change.panel}; one with circuits=ln.CircuitControl() does")
+        for lives in self.region_controllers[change.panel]:
+            lives(change.alive)
 
     def circuits(self, panel: str) -> list[tuple[str, str]]:
         """Hosts that a panel's circuits join now: time stands. Raises UsageError for an unknown
@@ -486,8 +492,8 @@ class Engine:
         return self._circuits.now(panel)
 
     def _adopt(self, panel: str) -> list[tuple[int, int]]:
-        """Takes over what others than us have patched; the pairs of hosts that it joins or no longer
-        joins."""
+        """Takes over what others have patched; the pairs of hosts that are joined in another way
+        than before."""
         assert self._circuits is not None
         node = self._node[self._circuits.number(panel)]
         self._circuits.adopt(panel, self.network.cross_connects(node))

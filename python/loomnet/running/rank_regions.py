@@ -189,6 +189,12 @@ class RankRegions:
             crossing_ps=self._crossing(panel))
         if region == 0:
             core.driver.keep_maps(KEPT_MAPS)
+
+        def lives(alive: bool) -> None:
+            (core.driver.restart if alive else core.driver.stop)(engine.network.now_ps)
+
+        name = next(each.name for each in engine.plan.panels if each.number == panel)
+        engine.region_controllers.setdefault(name, []).append(lives)
         return core
 
     def _crossing(self, panel: int) -> int:
