@@ -6,6 +6,7 @@
 #include "bindings/region_options.hpp"
 #include "circuits/messages.hpp"
 #include "moe/rank_region.hpp"
+#include "moe/split.hpp"
 
 namespace py = pybind11;
 
@@ -96,6 +97,16 @@ void bind_rank_region(py::module_& m) {
   }, py::kw_only(), py::arg("phase"), py::arg("iteration"), py::arg("layer"), py::arg("micro_batch"),
         py::arg("region"), py::arg("source"), py::arg("token_bytes"), py::arg("tokens"),
         "A rank's row of its gate's counts, as RankSession.report() sends it.");
+  m.def("weighted_seconds", [](std::uint32_t servers, const std::vector<std::uint64_t>& bytes,
+                               const std::vector<std::uint32_t>& circuits, double circuit, double electrical) {
+    const std::size_t pairs = std::size_t{servers} * servers;
+    if (bytes.size() != pairs || circuits.size() != pairs) {
+      throw py::value_error("weighted_seconds: bytes and circuits of servers x servers pairs");
+    }
+    return moe::weighted_seconds(servers, bytes, circuits, circuit, electrical);
+  }, py::arg("servers"), py::arg("bytes"), py::arg("circuits"), py::arg("circuit_bps"), py::arg("electrical_bps"),
+        "Seconds of an exchange whose pairs use circuits and electrical ports so that all end together; by pairs "
+        "i * servers + j.");
   m.def("circuit_map", [](const py::bytes& bytes) {
     const auto found = circuits::CircuitMap::parse(span_of(bytes));
     if (!found) throw py::value_error("circuit_map: the controller's answer is malformed");

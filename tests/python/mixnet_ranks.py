@@ -43,6 +43,18 @@ def stepped(rounds: int) -> None:
     exact(rounds, torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1).step)
 
 
+def heavy(rounds: int) -> None:
+    """Ranks of two servers send one another 1 MiB each, alike."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    across = [64 if (rank < world // 2) != (peer < world // 2) else 0 for peer in range(world)]
+    for _ in range(rounds):
+        rows = torch.full((sum(across), 4096), float(rank))
+        there = mixnet.all_to_all(rows, across, across)
+        sources = [peer for peer in range(world) for _ in range(across[peer])]
+        assert torch.equal(there[:, 0], torch.tensor(sources, dtype=torch.float32))
+    print("heavy", flush=True)
+
+
 def sums(rounds: int) -> None:
     """An all-reduce adds in one order whatever the fabric; what it gives is printed."""
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -102,6 +114,6 @@ def late(_: int) -> None:
 
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
-{"exact": exact, "stepped": stepped, "sums": sums, "mistakes": mistakes, "forged": forged,
- "late": late}[sys.argv[1]](int(sys.argv[2]))
+{"exact": exact, "stepped": stepped, "heavy": heavy, "sums": sums, "mistakes": mistakes,
+ "forged": forged, "late": late}[sys.argv[1]](int(sys.argv[2]))
 dist.destroy_process_group()

@@ -39,14 +39,26 @@ def every_rank(r, pattern, world=8):
     dict(servers=2, gpus=4, ranks=4, alpha=2),
     dict(servers=2, gpus=8, ranks=4, alpha=6),
 ], ids=["prototype", "a rank for each NIC", "two electrical NICs"])
-@pytest.mark.parametrize("rule", ["skip", "share"])
-def test_an_all_to_all_is_the_stock_one_bit_for_bit(tmp_path, shape, rule):
-    r = run(tmp_path, "exact", **shape, circuits=ln.CircuitControl(rule=rule))
+@pytest.mark.parametrize("control", [dict(rule="skip"), dict(rule="share", split="weighted")],
+                         ids=["skip", "share, weighted"])
+def test_an_all_to_all_is_the_stock_one_bit_for_bit(tmp_path, shape, control):
+    r = run(tmp_path, "exact", **shape, circuits=ln.CircuitControl(**control))
     assert r["errors"] == 0
     assert all(every_rank(r, r"(?P<all>exact 8)"))
     assert {each.event for each in r.experts.events} >= {"demand", "apply", "lit", "release"}
     assert [row for row in r.drops if row["where"] == "panel"] == []
     assert by_light(r) > 0  # none where nothing is patched: test_policies_that_patch_less
+
+
+def test_wires_take_a_share_of_what_circuits_have_too_much_of(tmp_path):
+    """Two servers with one circuit and one electrical NIC each: half goes by either."""
+    taken = {}
+    for split in ("all_or_nothing", "weighted"):
+        r = run(tmp_path / split, "heavy", servers=2, ranks=4, alpha=1, gpus=2, rounds=3,
+                circuits=ln.CircuitControl(split=split), rate="10 Gb/s")
+        assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>heavy)"))
+        taken[split] = by_light(r)
+    assert taken["weighted"] == pytest.approx(taken["all_or_nothing"] / 2, rel=0.05)
 
 
 def test_what_another_client_patches_meanwhile_costs_time_and_no_row(tmp_path):
@@ -180,9 +192,8 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path, change, words):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("field", [dict(fp_dispatch="copilot"), dict(split="weighted"),
-                                   dict(repatch="rotor"), dict(members="lumped"),
-                                   dict(eps_during_dark="eps_first")])
+@pytest.mark.parametrize("field", [dict(fp_dispatch="copilot"), dict(repatch="rotor"),
+                                   dict(members="lumped"), dict(eps_during_dark="eps_first")])
 def test_controls_that_real_ranks_do_not_have_are_refused(field):
     [(name, value)] = field.items()
     with pytest.raises(ln.UsageError, match=rf"circuits.{name}=.{value}.: of real ranks there is"):

@@ -68,6 +68,7 @@ __all__: list[str] = [
     "switch_programs",
     "testing",
     "transports",
+    "weighted_seconds",
 ]
 
 class RankWork:
@@ -1791,6 +1792,17 @@ def switch_programs() -> dict:
 def transports() -> dict:
     """
     Every transport of the engine by name: its options (rows of name, type, unit, default, range, choices, doc) and the congestion controls that it can run.
+    """
+
+def weighted_seconds(
+    servers: int,
+    bytes: collections.abc.Sequence[int],
+    circuits: collections.abc.Sequence[int],
+    circuit_bps: float,
+    electrical_bps: float,
+) -> float:
+    """
+    Seconds of an exchange whose pairs use circuits and electrical ports so that all end together; by pairs i * servers + j.
     """
 
 COLLECTIVES: dict[str, int]

@@ -11,6 +11,7 @@ from typing import Any
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
+from loomnet.jobs.circuit_control import CircuitControl
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.expert_rounds import (
     ExpertRound,
@@ -43,7 +44,7 @@ class ServerRanks:
     turn. Else the last ranks have the electrical NICs."""
 
     def __init__(self, engine: Engine, asked: JobRequest) -> None:
-        self.hosts = list(asked.hosts)
+        self._engine, self.hosts = engine, list(asked.hosts)
         plan = engine.plan
         sizes = {asked.placement.count(host) for host in self.hosts}
         self.size = sizes.pop() if len(sizes) == 1 else 0
@@ -52,12 +53,24 @@ class ServerRanks:
         self.alpha = len(first.ports) - wires
         self.optical, self.electrical = _owners(self.size, self.alpha, wires)
 
-    def environment(self, regions: int, reuses: bool) -> str:
+    def environment(self, regions: int, control: CircuitControl | None) -> str:
         """As torch.expert_routes.Servers reads it; "null" where servers differ in size."""
+        reuses = control is not None and control.fp_dispatch == "reuse"
+        weighted = control is not None and control.split == "weighted"
         if not self.size:
             return "null"
         return json.dumps({"size": self.size, "optical": self.optical, "reuses": reuses,
-                           "electrical": self.electrical, "regions": regions * self.size})
+                           "electrical": self.electrical, "regions": regions * self.size,
+                           "rates": self._rates() if weighted else None})
+
+    def _rates(self) -> tuple[int, int]:
+        """Bits per second of a circuit, and of a server's electrical NICs together."""
+        plan = self._engine.plan
+        first = plan.hosts[self.hosts[0]]
+        rates = [(plane is None, plan.links[link].forward.rate_bps)
+                 for link, plane in zip(first.ports, first.planes, strict=True)]
+        return (max(rate for light, rate in rates if light),
+                sum(rate for light, rate in rates if not light))
 
 
 def _owners(ranks: int, optical: int, wires: int) -> tuple[list[int], list[int]]:
