@@ -53,7 +53,11 @@ bool Rotor::works(std::size_t nic) const {
 
 void Rotor::begin(Picoseconds now) {
   turn_ = static_cast<std::uint64_t>(now.count / options_.slot.count);
-  turn(now);
+  // The bytes of the exchange before have arrived, but their acknowledgements may still be under way, by the
+  // circuits that this turn would take down.
+  state_ = State::drain;
+  over_ = now;
+  drained(now);
 }
 
 // Patches the next matchings, as one request.
@@ -100,7 +104,7 @@ void Rotor::on_event(std::uint64_t what, Picoseconds now) {
   drained(now);
 }
 
-// What a turn has sent arrives before the circuits move on.
+// What went by circuits is over at both ends before the circuits move on.
 void Rotor::drained(Picoseconds now) {
   if (state_ != State::drain || exchange_.in_flight(all_)) return;
   stretched_ += now - over_;

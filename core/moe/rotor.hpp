@@ -28,7 +28,7 @@ class Rotor final : public EventHandler {
   Rotor(Network& network, Exchange& exchange, NodeId panel, const RotorOptions& options, std::vector<NicPort> nics);
 
   // An exchange has begun. Between two exchanges the rotation goes on without being played: the turn is that of the
-  // time, and the first turn of an exchange begins with its guard.
+  // time. The first turn of an exchange begins with its guard, once what the exchange before sent is acknowledged.
   void begin(Picoseconds now);
   void end() { state_ = State::idle; }
   void drained(Picoseconds now);

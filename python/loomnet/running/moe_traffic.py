@@ -119,14 +119,14 @@ class MoeTraffic:
         if rotates:
             self.patched = []  # no controller to hear of
         if 0 in self.patched:
-            self.core.keep_maps(0, KEPT_MAPS)
+            self.core.driver(0).keep_maps(KEPT_MAPS)
         self.core.keep_spans(0, _SPANS)
         self.core.start()
 
     def _fate(self, region: int) -> Callable[[bool], None]:
         def lives(alive: bool) -> None:
-            now = self._engine.network.now_ps
-            (self.core.restart_controller if alive else self.core.stop_controller)(region, now)
+            driver = self.core.driver(region)
+            (driver.restart if alive else driver.stop)(self._engine.network.now_ps)
         return lives
 
     def _local_bps(self, host: Any) -> int:
@@ -204,7 +204,7 @@ class MoeTraffic:
 
         def ask(demand: list[int], free: list[int]) -> list[int]:
             previous = np.zeros((servers, servers), np.int64)
-            for port, peer in enumerate(self.core.circuits(region)):
+            for port, peer in enumerate(self.core.driver(region).circuits()):
                 if peer >= 0:
                     previous[port // alpha, peer // alpha] += 1
             if self._raised is not None:
@@ -242,7 +242,7 @@ class MoeTraffic:
         return []
 
     def notes(self) -> dict[str, float | int | str | None]:
-        refused = [why for region in self.patched if (why := self.core.refusal(region))]
+        refused = [why for region in self.patched if (why := self.core.driver(region).refusal)]
         found: dict[str, float | int | str | None] = {}
         if refused:
             found["circuits refused"] = refused[0]
@@ -260,13 +260,14 @@ class MoeTraffic:
             found.rounds.append(ExpertRound(begin - origin, end - origin, mean[0], most[0], mean[1],
                                             mean[2], optical, electrical))
         for region in self.patched:
-            found.patches += core.patches(region)
-            found.left_out += core.events_left_out(region)
-            found.maps = max(found.maps, core.maps(region))
+            driver = core.driver(region)
+            found.patches += driver.patches
+            found.left_out += driver.events_left_out
+            found.maps = max(found.maps, driver.maps)
             found.events += [RegionNote(at - origin, region, generation, key, event, changed, dark)
-                             for at, generation, key, event, changed, dark in core.events(region)]
+                             for at, generation, key, event, changed, dark in driver.events()]
         if 0 in self.patched:
-            found.kept = kept_maps(core.kept_maps(0), origin, self._job.region_servers)
+            found.kept = kept_maps(core.driver(0).kept_maps(), origin, self._job.region_servers)
         found.spans = [RegionSpan(*row[:5], row[5] - origin, row[6] - origin)
                        for row in core.spans(0)]
         return found

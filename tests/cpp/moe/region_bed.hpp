@@ -122,8 +122,8 @@ struct RegionBed : MoeBed {
   std::unique_ptr<moe::RankRegion> region;
 
   RegionBed(std::uint32_t servers, std::uint32_t alpha, const char* profile, moe::RankRegionOptions options = {},
-            std::uint32_t per = 2, bool packets = false)
-      : MoeBed(servers, alpha, dark_for(profile), packets), per(per) {
+            std::uint32_t per = 2, bool packets = false, Picoseconds fibre = {})
+      : MoeBed(servers, alpha, dark_for(profile), packets, 5, fibre), per(per) {
     const std::uint32_t world = servers * per;
     std::vector<RankBridge*> ranks;
     options.region = kRegion;
