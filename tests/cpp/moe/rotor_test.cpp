@@ -176,6 +176,19 @@ TEST(Rotor, ANicThatIsDownGetsNoCircuitAndItsPairsMeetByTheOthers) {
   EXPECT_GT(bed.exchange_s(), whole.exchange_s());
 }
 
+TEST(Rotor, ANicThatGoesDownLosesItsCircuitAtTheNextTurn) {
+  Bed bed(2, 2);
+  bed.network.run_until(microseconds(500));  // the dispatch is over; experts compute until 1,170 us
+  EXPECT_THAT(bed.map(), ElementsAre(2, 3, 0, 1));
+  LinkChange down{.link = bed.network.egress_half(0, 1) / 2};
+  down.up = false;
+  bed.network.apply(down);
+  bed.network.run_until(microseconds(1180));
+  EXPECT_THAT(bed.map(), ElementsAre(-1, 3, -1, 1));
+  bed.run();
+  bed.expect_all_by_light();
+}
+
 // The forward combine and the backward one follow each other at once: the second finds acknowledgements of the
 // first still on their way, and waits for them before it patches.
 TEST(Rotor, PacketsLoseNothingAndTakeTheTimeOfTheFlows) {
