@@ -15,6 +15,18 @@ T named(const char* what, const std::string& name, std::initializer_list<std::pa
   throw py::value_error(std::string(what) + " \"" + name + "\" is none of " + names);
 }
 
+std::string kind_name(circuits::RegionEvent::Kind kind) {
+  using enum circuits::RegionEvent::Kind;
+  switch (kind) {
+    case demand: return "demand";
+    case drain: return "drain";
+    case apply: return "apply";
+    case lit: return "lit";
+    case release: return "release";
+    default: return "fail";
+  }
+}
+
 }  // namespace
 
 moe::FirstDispatch first_dispatch_named(const std::string& name) {
@@ -60,6 +72,25 @@ std::vector<moe::NicPort> nic_ports(const std::vector<std::pair<NodeId, PlanePor
   std::vector<moe::NicPort> ports;
   for (const auto& [host, port] : nics) ports.push_back({host, port});
   return ports;
+}
+
+RegionEvents region_events(const moe::RegionDriver& driver) {
+  RegionEvents out;
+  for (const auto& e : driver.events()) {
+    const auto& k = e.event.key;
+    out.append(py::make_tuple(e.event.at.count, e.generation,
+                              py::make_tuple(k.iteration, k.layer, k.micro_batch, k.backward, k.guessed),
+                              kind_name(e.event.kind), e.event.changed, e.event.dark.count));
+  }
+  return out;
+}
+
+KeptMaps region_kept_maps(const moe::RegionDriver& driver) {
+  KeptMaps out;
+  for (const auto& map : driver.kept_maps()) {
+    out.append(py::make_tuple(map.at.count, map.lit.count, map.peer));
+  }
+  return out;
 }
 
 }  // namespace loomnet

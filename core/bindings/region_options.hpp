@@ -29,4 +29,12 @@ moe::FirstDispatch first_dispatch_named(const std::string& name);
 moe::Repatch repatch_named(const std::string& name);
 circuits::Duplex duplex_named(const std::string& name);
 
+using RegionEvents =
+    Rows<pybind11::int_, pybind11::int_,
+         pybind11::typing::Tuple<pybind11::int_, pybind11::int_, pybind11::int_, pybind11::bool_, pybind11::bool_>,
+         pybind11::str, pybind11::int_, pybind11::int_>;
+using KeptMaps = Rows<pybind11::int_, pybind11::int_, pybind11::typing::List<pybind11::int_>>;
+KeptMaps region_kept_maps(const moe::RegionDriver& driver);
+RegionEvents region_events(const moe::RegionDriver& driver);
+
 }  // namespace loomnet

@@ -278,7 +278,8 @@ void LiveFabric::set_fibre_carrier(NodeId host, std::uint16_t port, bool up) {
 
 void LiveFabric::check_panels() {
   std::map<NodeId, std::string> xdp;  // panels, by node
-  for (const auto& [node, panel] : panels_) {
+  for (const auto& entry : panels_) {
+    const NodeId node = entry.first;
     const bool tc = std::any_of(tc_panels_.begin(), tc_panels_.end(), [&](const LivePanel& p) { return p.node == node; });
     if (!tc) xdp[node] = "";
   }
