@@ -1,5 +1,6 @@
-"""How rows of an all-to-all travel between servers that circuits join: gathered at a delegate, by
-its NIC, and scattered (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
+"""The way of an all-to-all's rows between servers that circuits join: they are gathered at a
+delegate, sent by its NIC, and scattered in the other server (MixNet, SIGCOMM 2025, doi
+10.1145/3718958.3750465)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Servers:
 
     @classmethod
     def of(cls, told: dict[str, Any] | None, ranks: Sequence[int]) -> Servers | None:
-        """Of what the run says of a job; None where the group is no whole servers of it."""
+        """The servers of a group, from the run's description of the job. None where the group does
+        not consist of whole servers."""
         if told is None:
             return None
         size, first = told["size"], ranks[0]
@@ -71,8 +73,8 @@ class Routes:
 
     def exchange(self, output: torch.Tensor, input: torch.Tensor, me: int, ranks: Sequence[int],
                  group: Any) -> None:
-        """Carries rows of `input` to where they belong and fills `output` with those for rank
-        `me`, by source. `ranks`: of the job, by rank of the group."""
+        """Sends the rows of `input` to their destinations and fills `output` with the rows for rank
+        `me`, ordered by source. `ranks`: for each rank of the group its rank in the job."""
         servers, counts = self._servers, self._counts
         own = servers.server(me)
         mine = servers.ranks(own)
@@ -84,7 +86,7 @@ class Routes:
         def part(tensor: torch.Tensor, offsets: list[int], first: int, end: int) -> torch.Tensor:
             return tensor[offsets[first]:offsets[end]]
 
-        # Gather: each peer server's rows at its delegate.
+        # Gather: the rows for each peer server go to the delegate for that server.
         gathered: dict[int, list[torch.Tensor]] = {}
         for peer in peers:
             theirs, delegate = servers.ranks(peer), self.delegate(own, peer)
@@ -97,7 +99,7 @@ class Routes:
                     rows.new_empty((self.rows(range(rank, rank + 1), theirs), *width)), rank)
                 for rank in mine]
         moves.end()
-        # Between servers, and inside this one what stays in it.
+        # Exchange: delegates send to each other; rows that stay in this server are sent directly.
         arrived: dict[int, torch.Tensor] = {}
         for peer, parts in gathered.items():
             theirs, other = servers.ranks(peer), self.delegate(peer, own)
@@ -110,7 +112,7 @@ class Routes:
                 moves.send(part(input, sent, rank, rank + 1), rank)
                 moves.receive(part(output, received, rank, rank + 1), rank)
         moves.end()
-        # Scatter: of what a peer server's ranks sent, each rank its own.
+        # Scatter: each rank gets its rows of those that the delegates have received.
         for peer in peers:
             theirs, delegate = servers.ranks(peer), self.delegate(own, peer)
             into = part(output, received, theirs.start, theirs.stop)
@@ -127,7 +129,7 @@ class Routes:
 
 
 class Moves:
-    """Messages of one step; none is sent for no rows."""
+    """The messages of one step. A message without rows is not sent."""
 
     def __init__(self, ranks: Sequence[int], group: Any) -> None:
         self._ranks, self._group = ranks, group
@@ -157,7 +159,7 @@ def _offsets(counts: Sequence[int]) -> list[int]:
 
 
 def _pieces(rows: torch.Tensor, counts: list[list[int]]) -> list[torch.Tensor]:
-    """Rows that lie by source and then destination, as a tensor for each destination."""
+    """A tensor for each destination, from rows that are ordered by source and then destination."""
     parts = torch.split(rows, [count for row in counts for count in row])
     width = len(counts[0])
     return [torch.cat(parts[d::width]) for d in range(width)]
