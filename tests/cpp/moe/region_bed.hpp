@@ -152,8 +152,9 @@ struct RegionBed : MoeBed {
                                   .region = kRegion, .source = static_cast<std::uint16_t>(source), .token_bytes = 2,
                                   .tokens = {}};
     for (std::uint32_t to = 0; to < hands.size(); ++to) {
-      const auto pair = std::minmax(source / per, to / per);
-      const bool is_hot = std::ranges::find(hot, circuits::ServerPair(pair.first, pair.second)) != hot.end();
+      const std::uint32_t here = source / per, there = to / per;
+      const circuits::ServerPair pair{std::min(here, there), std::max(here, there)};
+      const bool is_hot = std::ranges::find(hot, pair) != hot.end();
       report.tokens.push_back(is_hot ? 1000 : 1);
     }
     return report;
