@@ -1,4 +1,4 @@
-// Live, drain, dark and live again.
+// The states of a region's controller: live, drain, dark, and live again.
 #include "circuits/region_controller.hpp"
 
 #include <algorithm>
@@ -93,8 +93,8 @@ void RegionController::demand(const DemandKey& key, std::span<const std::uint64_
   if (next_ ? next_->key == key : assigned_ && wanted_.key == key) return;
   Wanted wanted{key, {bytes.begin(), bytes.end()}, any};
   if (state_ != State::live) {
-    (void)plan(wanted);          // throws now what would throw later
-    next_ = std::move(wanted);  // what runs is never cut short
+    (void)plan(wanted);          // a demand that cannot be assigned throws here, to its caller
+    next_ = std::move(wanted);  // a request that is under way is finished first
     return;
   }
   take(std::move(wanted), now);
@@ -171,14 +171,14 @@ void RegionController::apply(Picoseconds now) {
     try {
       until_ = std::max(world_.patch(remove, add, all_dark, now), now);
     } catch (const std::exception& error) {
-      // The panel is as it was: what was held goes on by the circuits there are.
+      // The panel refused and is unchanged, so held transfers continue by the old circuits.
       refusal_ = error.what();
       tell(Kind::fail, now, count);
       planned_ = ports_;
       return go_live(now);
     }
   } else {
-    planned_.peer.assign(planned_.peer.size(), kNoPeer);  // it may have been lost while this drained
+    planned_.peer.assign(planned_.peer.size(), kNoPeer);  // the panel may have failed during the drain
     until_ = now;
   }
   ports_ = planned_;

@@ -50,7 +50,7 @@ std::vector<circuits::ServerPair> RegionDriver::all_pairs() const {
 }
 
 void RegionDriver::restart(Picoseconds now) {
-  // Circuits that the one before was patching are used once they have light.
+  // If circuits are still dark from a request of the controller before, start when they have light.
   if (const Picoseconds lit = lit_from(now); lit > now) return network_.events().schedule(lit, id_, kRestart);
   controller_.emplace(options_, static_cast<circuits::RegionWorld&>(*this));
   std::ranges::fill(works_, 1);
@@ -95,7 +95,7 @@ void RegionDriver::on_event(std::uint64_t what, Picoseconds now) {
   after(now);
 }
 
-// After every call of the controller.
+// To be called after every call of the controller: takes its events, its refusal and its next time.
 void RegionDriver::after(Picoseconds now) {
   const std::uint64_t generation = network_.panel(panel_)->device().generation();
   for (const circuits::RegionEvent& event : controller_->take_events()) {
@@ -142,7 +142,7 @@ Picoseconds RegionDriver::patch(std::span<const panel::CrossConnect> remove, std
 
 void RegionDriver::keep_maps(std::size_t most) {
   most_maps_ = most;
-  keep_map(network_.now());  // those before the first request
+  keep_map(network_.now());  // the circuits before the first request
 }
 
 void RegionDriver::keep_map(Picoseconds now) {
@@ -156,7 +156,7 @@ void RegionDriver::keep_map(Picoseconds now) {
   kept_maps_.push_back(std::move(map));
 }
 
-// When all circuits that there are have light.
+// The time from which all of the region's circuits have light; `now` where they have.
 Picoseconds RegionDriver::lit_from(Picoseconds now) const {
   const panel::PanelDevice& device = network_.panel(panel_)->device();
   Picoseconds lit = now;
@@ -176,7 +176,7 @@ circuits::PortMap RegionDriver::ports() const {
   return {options_.servers, options_.alpha, std::vector<std::int32_t>(nics_.size(), circuits::kNoPeer)};
 }
 
-// Light of this NIC reaches the panel and the panel's reaches it.
+// Whether both directions of this NIC's link to the panel are up.
 bool RegionDriver::works(std::size_t nic) const {
   const std::uint32_t half = network_.egress_half(nics_[nic].host, nics_[nic].port);
   return network_.half(half / 2, true).up() && network_.half(half / 2, false).up();

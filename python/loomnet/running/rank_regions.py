@@ -1,5 +1,5 @@
-"""Regions of real ranks whose circuits are patched: their queue pairs by wires and by light, their
-controllers, and what was seen of them."""
+"""Regions of real ranks whose circuits are patched: makes their queue pairs by wires and by light,
+and their controllers, and reads their figures."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.moe_traffic import KEPT_MAPS
 from loomnet.running.moe_ways import Ways, panel_of
 
-# Of a rank's report to its controller, and of the answer: a message on the management network.
+# Time that a rank's report takes to its controller, and its answer back: both are messages on the
+# management network.
 REPORT_LATENCY_PS = 10_000_000
 _LEAST_CROSSING_PS = 20_000_000
-# A packet of a live run may be later than the links say, as late as its engine is.
+# In a live run a packet may be later than its links say, by as much as the engine is late.
 _LIVE_CROSSING_PS = 100_000_000
 _DISPATCH = 0
 
@@ -105,7 +106,7 @@ class RankRegions:
         places = [self._panel(group) for group in self._groups()]
         self.size = len(servers.hosts) // len(places)  # servers of a region
         self._places = places
-        # Writes go by one queue pair after another, and those by parallel circuits.
+        # Writes use the queue pairs in turn, and the queue pairs use parallel circuits in turn.
         self.queue_pairs = 2 * servers.alpha
         self.cores: list[Any] = []
         self._pairs: dict[int, list[Any]] = {region: [] for region in range(len(places))}
@@ -125,7 +126,7 @@ class RankRegions:
             raise UsageError("TorchJob.circuits: a region has 2 servers or more")
 
     def _groups(self) -> list[list[int]]:
-        """Hosts that follow one another and are at one panel."""
+        """Groups of consecutive hosts that are at the same panel."""
         plan = self._engine.plan
 
         def panel(host: int) -> tuple[int, ...]:
@@ -257,11 +258,11 @@ class RankRegions:
         return found
 
     def refusal(self) -> str | None:
-        """Why a panel did not take the last request."""
+        """The reason for which a panel refused the last request."""
         return next((core.driver.refusal for core in self.cores if core.driver.refusal), None)
 
     def trace(self) -> GateTrace:
-        """Gates' counts of the job."""
+        """The counts of the job's gates."""
         found = GateTrace()
         for region, core in enumerate(self.cores):
             for iteration, layer, micro_batch, phase, _, _, tokens in core.rounds():
