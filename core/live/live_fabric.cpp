@@ -247,13 +247,6 @@ void LiveFabric::set_clock(std::int64_t wall, Picoseconds emulated, double dilat
   for (Switch& s : switches_) s.program->program().set_clock(wall, emulated, dilation);
 }
 
-void LiveFabric::set_carrier(std::size_t port, bool up) {
-  const std::lock_guard lock(carriers_guard_);
-  if (!carriers_) carriers_ = std::make_unique<Rtnetlink>(netns_);
-  carriers_->set_up(engine_name(port), up);
-  carriers_->commit();
-}
-
 bool LiveFabric::has_fibre(NodeId host, std::uint16_t port) const {
   for (const LivePanel& p : tc_panels_) {
     for (const LiveFibre& f : p.fibres) {
@@ -263,17 +256,25 @@ bool LiveFabric::has_fibre(NodeId host, std::uint16_t port) const {
   return false;
 }
 
-void LiveFabric::set_fibre_carrier(NodeId host, std::uint16_t port, bool up) {
+void LiveFabric::set_carriers(std::span<const CarrierChange> changes) {
   const std::lock_guard lock(carriers_guard_);
-  for (const LivePanel& p : tc_panels_) {
-    for (std::size_t i = 0; i < p.fibres.size(); ++i) {
-      if (p.fibres[i].host != host || p.fibres[i].port != port) continue;
-      std::unique_ptr<Rtnetlink>& rt = fibre_carriers_[p.node];
-      if (!rt) rt = std::make_unique<Rtnetlink>(*p.netns);
-      rt->set_up(fibre_name(i), up);
-      rt->commit();
+  for (const CarrierChange& change : changes) {
+    const auto mine = [&](const auto& each) { return each.node == change.node && each.port == change.port; };
+    if (const auto at = std::ranges::find_if(ports_, mine); at != ports_.end()) {
+      if (!carriers_) carriers_ = std::make_unique<Rtnetlink>(netns_);
+      carriers_->set_up(engine_name(static_cast<std::size_t>(at - ports_.begin())), change.up);
+    }
+    for (const LivePanel& p : tc_panels_) {
+      for (std::size_t i = 0; i < p.fibres.size(); ++i) {
+        if (p.fibres[i].host != change.node || p.fibres[i].port != change.port) continue;
+        std::unique_ptr<Rtnetlink>& rt = fibre_carriers_[p.node];
+        if (!rt) rt = std::make_unique<Rtnetlink>(*p.netns);
+        rt->set_up(fibre_name(i), change.up);
+      }
     }
   }
+  if (carriers_) carriers_->commit();
+  for (auto& [panel, rt] : fibre_carriers_) rt->commit();
 }
 
 void LiveFabric::check_panels() {

@@ -14,6 +14,7 @@
 #include "engine/network.hpp"
 #include "live/command_queue.hpp"
 #include "live/fidelity.hpp"
+#include "live/host_carriers.hpp"
 #include "live/lateness.hpp"
 #include "live/live_clock.hpp"
 #include "live/live_fabric.hpp"
@@ -71,7 +72,8 @@ class LiveLoop final : public KernelGate {
   // KernelGate; the network calls these on the loop's thread.
   void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) override;
   void to_host(HostId host, PlanePort port, PacketPtr packet, Picoseconds now) override;
-  void set_carrier(NodeId host, std::uint16_t port, bool up) override;
+  void set_carrier(NodeId host, std::uint16_t port, bool up, Picoseconds at) override;
+  void carriers_set() override { carriers_.flush(); }
   void publish_panel(NodeId node, std::span<const panel_entry> entries) override;
 
  private:
@@ -161,7 +163,7 @@ class LiveLoop final : public KernelGate {
   std::vector<std::uint64_t> unreported_before_;    // … and likewise
   bool stopping_ = false;
   std::unique_ptr<Worker> tables_;    // of panels in the kernel; null: nothing was published yet
-  std::unique_ptr<Worker> carriers_;  // of hosts at panels; null: there are none
+  HostCarriers carriers_;             // of hosts at panels
   std::thread thread_;
 };
 

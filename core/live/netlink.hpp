@@ -84,6 +84,7 @@ class Rtnetlink {
   Fd socket_;
   std::string label_;
   std::vector<Request> requests_;
+  std::vector<std::uint8_t> reply_;  // kept: clearing it anew costs as much as a request
   std::map<const Netns*, std::vector<std::string>> peers_up_;  // second step of create_veth
   std::uint32_t sequence_ = 0;
 };

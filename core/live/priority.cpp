@@ -1,0 +1,24 @@
+// SCHED_FIFO needs CAP_SYS_NICE and, in some containers, a share of the group's real-time budget.
+#include "live/priority.hpp"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace loomnet {
+
+ThreadPriority take_realtime_priority() {
+  const sched_param parameter{.sched_priority = 1};
+  if (::sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &parameter) == 0) return {true, "SCHED_FIFO 1"};
+  const std::string why = std::generic_category().message(errno);
+  if (::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), -20) == 0) {
+    return {false, "nice -20: SCHED_FIFO refused (" + why + ")"};
+  }
+  return {false, "normal: SCHED_FIFO and nice -20 refused (" + why + "); needs CAP_SYS_NICE"};
+}
+
+}  // namespace loomnet
