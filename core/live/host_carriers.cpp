@@ -1,3 +1,4 @@
+// One batch of requests for each change of a panel's circuits.
 #include "live/host_carriers.hpp"
 
 #include <algorithm>
@@ -21,7 +22,8 @@ void HostCarriers::flush() {
     std::vector<CarrierChange> changes;
     for (const Noted& each : batch) changes.push_back(each.change);
     fabric_.set_carriers(changes);
-    taken_.record(nanoseconds(wall_nanoseconds() - batch.front().wall));
+    const bool all_up = std::ranges::all_of(changes, &CarrierChange::up);
+    (all_up ? up_ : down_).record(nanoseconds(wall_nanoseconds() - batch.front().wall));
   });
   noted_.clear();
 }

@@ -31,8 +31,9 @@ class HostCarriers {
   }
 
   // After stop(). Of each batch, the wall time from its first change of light to the kernel's answer that all
-  // its carriers have changed.
-  LatenessSummary taken() const { return taken_.summary(); }
+  // its carriers have changed. Batches in which a carrier goes are apart from those that only bring carriers.
+  LatenessSummary taken_down() const { return down_.summary(); }
+  LatenessSummary taken_up() const { return up_.summary(); }
   std::string failure() const { return worker_ ? worker_->failure() : std::string(); }
 
  private:
@@ -43,7 +44,7 @@ class HostCarriers {
   LiveFabric& fabric_;
   bool realtime_;
   std::vector<Noted> noted_;
-  LatenessHistogram taken_;          // the thread's, until stop()
+  LatenessHistogram down_, up_;     // the thread's, until stop()
   std::unique_ptr<Worker> worker_;  // null: no carrier has changed yet. Last: it uses the others
 };
 

@@ -43,6 +43,11 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work
   if (failure) std::rethrow_exception(failure);
 }
 
+// Of the end of a veth that is not the node's: no node has as many interfaces. Two ends with one number, which
+// namespaces of their own allow, look to the kernel like a device of its own, without a peer: it then announces
+// changes of carrier only once a second.
+int far_index(std::size_t port) { return 100'000 + static_cast<int>(port); }
+
 std::string fibre_name(std::size_t port) { return "s" + std::to_string(port); }
 
 }  // namespace
@@ -90,7 +95,7 @@ void LiveFabric::create_links(const LiveFabricConfig& config) {
   Rtnetlink rt(netns_);
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     const LivePort& p = ports_[i];
-    rt.create_veth({.a = {.name = engine_name(i), .group = kLinkGroup},
+    rt.create_veth({.a = {.name = engine_name(i), .group = kLinkGroup, .index = far_index(i)},
                     .b = {.name = p.interface, .netns = p.netns, .mac = p.mac},
                     .mtu = config.mtu});
   }
@@ -110,7 +115,7 @@ void LiveFabric::create_fibres() {
     Rtnetlink rt(*p.netns);
     for (std::size_t i = 0; i < p.fibres.size(); ++i) {
       const LiveFibre& f = p.fibres[i];
-      rt.create_veth({.a = {.name = fibre_name(i), .group = kLinkGroup},
+      rt.create_veth({.a = {.name = fibre_name(i), .group = kLinkGroup, .index = far_index(i)},
                       .b = {.name = f.interface, .netns = f.netns, .mac = f.mac},
                       .mtu = kFibreMtu});
     }

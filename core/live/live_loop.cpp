@@ -76,24 +76,27 @@ LiveLoop::~LiveLoop() {
 
 void LiveLoop::start() {
   if (thread_.joinable()) throw std::logic_error("the live loop runs already");
+  darken_hosts();
   clock_.start(network_.now());
   const std::int64_t wall = wall_nanoseconds();
   fabric_.set_clock(wall, clock_.at(wall), clock_.dilation());
-  for (const Port& p : ports_) {
-    if (p.kind == PortKind::host && !network_.nic(p.node).port_up(static_cast<PlanePort>(p.port))) {
-      set_carrier(p.node, p.port, false, network_.now());
-    }
-  }
-  for (const LivePanel& panel : fabric_.tc_panels()) {
-    for (const LiveFibre& f : panel.fibres) {
-      if (!network_.nic(f.host).port_up(static_cast<PlanePort>(f.port))) {
-        set_carrier(f.host, f.port, false, network_.now());
-      }
-    }
-  }
-  carriers_.flush();
   network_.publish_panels();
   thread_ = std::thread([this] { run(); });
+}
+
+// Hosts' ports that have no light when time begins.
+void LiveLoop::darken_hosts() {
+  std::vector<CarrierChange> dark;
+  const auto see = [&](NodeId host, std::uint16_t port) {
+    if (!network_.nic(host).port_up(static_cast<PlanePort>(port))) dark.push_back({host, port, false});
+  };
+  for (const Port& p : ports_) {
+    if (p.kind == PortKind::host) see(p.node, p.port);
+  }
+  for (const LivePanel& panel : fabric_.tc_panels()) {
+    for (const LiveFibre& f : panel.fibres) see(f.host, f.port);
+  }
+  fabric_.set_carriers(dark);
 }
 
 void LiveLoop::stop() {
@@ -294,7 +297,7 @@ void LiveLoop::publish_panel(NodeId node, std::span<const panel_entry> entries) 
     if (entry.peer != PANEL_NO_PEER && entry.peer >= panel->interfaces()) entry.peer = PANEL_NO_PEER;
   }
   if (!thread_.joinable()) return panel->publish(table);
-  if (!tables_) tables_ = std::make_unique<Worker>("loomnet-panel");
+  if (!tables_) tables_ = std::make_unique<Worker>("loomnet-panel", config_.realtime);
   tables_->post([panel, table = std::move(table)] { panel->publish(table); });
 }
 
@@ -566,7 +569,8 @@ Fidelity LiveLoop::fidelity() {
                 {"too_long", c.too_long},
                 {"no_port", c.no_port},
                 {"host_frames", c.host_frames}};
-  f.carriers = carriers_.taken();
+  f.carriers_down = carriers_.taken_down();
+  f.carriers_up = carriers_.taken_up();
   for (const std::string& failure : {carriers_.failure(), tables_ ? tables_->failure() : std::string()}) {
     if (failure.empty()) continue;
     f.verdict = LiveVerdict::fell_behind;

@@ -51,7 +51,7 @@ class LiveLoop final : public KernelGate {
   ~LiveLoop() override;
 
   void add_poller(LivePoller& poller) { pollers_.push_back(&poller); }  // before start()
-  // Starts the clock where the network's stands.
+  // Starts the clock where the network's stands. Throws LiveError.
   void start();
   // Runs `work` between two passes, on the loop's thread; its result or exception comes back here.
   template <typename Work>
@@ -112,6 +112,7 @@ class LiveLoop final : public KernelGate {
     std::uint16_t port;
   };
 
+  void darken_hosts();
   void run();
   bool pass();
   void offer_returned();

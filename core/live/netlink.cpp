@@ -203,7 +203,7 @@ void Rtnetlink::add(Request request) { requests_.push_back(std::move(request)); 
 void Rtnetlink::create_veth(const VethPair& pair) {
   check_name(pair.a.name);
   check_name(pair.b.name);
-  Message m(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, link_header(pair.a.up ? IFF_UP : 0, IFF_UP));
+  Message m(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, link_header(pair.a.up ? IFF_UP : 0, IFF_UP, pair.a.index));
   describe_end(m, pair.a, pair.mtu);
   const auto info = m.open(IFLA_LINKINFO);
   m.text(IFLA_INFO_KIND, "veth");

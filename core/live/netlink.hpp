@@ -19,6 +19,7 @@ struct VethEnd {
   MacAddress mac{};             // all zero: the kernel's choice
   bool up = true;
   std::uint32_t group = 0;      // 0: none; see Rtnetlink::delete_group
+  int index = 0;                // 0: the kernel's choice; only of VethPair::a
 };
 
 struct VethPair {
