@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 #include <stdexcept>
 
 namespace loomnet::circuits {
@@ -20,17 +19,58 @@ RegionController::RegionController(const RegionOptions& options, RegionWorld& wo
   look();
 }
 
-// Reads the circuits off the panel: an earlier controller or another client may have patched them.
-void RegionController::look() {
+// Reads the circuits that can be used off the panel: an earlier controller or another client may have patched
+// them. Returns the pairs of servers that have lost or got a circuit since this controller last looked.
+std::set<ServerPair> RegionController::look() {
+  const PortMap known = std::move(ports_);
   ports_ = {options_.servers, options_.alpha, std::vector<std::int32_t>(broken_port_.size(), kNoPeer)};
-  if (!panel_works_) return;
   std::set<panel::CrossConnect> found;
-  for (const panel::CrossConnect& one : mine()) found.insert(one);
+  for (const panel::CrossConnect& one : panel_works_ ? mine() : std::vector<panel::CrossConnect>{}) found.insert(one);
   for (const panel::CrossConnect& one : found) {
-    if (one.a != one.b && found.contains({one.b, one.a})) {
+    const bool works = !broken_port_[one.a - options_.first_port] && !broken_port_[one.b - options_.first_port];
+    if (works && one.a != one.b && found.contains({one.b, one.a})) {
       ports_.peer[one.a - options_.first_port] = one.b - options_.first_port;
     }
   }
+  std::set<ServerPair> moved;
+  for (std::size_t port = 0; port < known.peer.size(); ++port) {
+    if (known.peer[port] == ports_.peer[port]) continue;
+    for (const std::int32_t peer : {known.peer[port], ports_.peer[port]}) {
+      if (peer != kNoPeer) moved.insert(pair_of(port, static_cast<std::size_t>(peer)));
+    }
+  }
+  return moved;
+}
+
+ServerPair RegionController::pair_of(std::size_t port, std::size_t other) const {
+  return std::minmax(static_cast<std::uint32_t>(port / options_.alpha),
+                     static_cast<std::uint32_t>(other / options_.alpha));
+}
+
+// Holds those that are not held yet.
+void RegionController::hold(const std::set<ServerPair>& pairs, Picoseconds now) {
+  std::vector<ServerPair> more, all;
+  std::ranges::set_difference(pairs, held_, std::back_inserter(more));
+  if (more.empty()) return;
+  std::ranges::set_union(pairs, held_, std::back_inserter(all));
+  held_ = std::move(all);
+  world_.hold(more, now);
+}
+
+void RegionController::circuits_changed(Picoseconds now) {
+  advance(now);
+  settle(now);
+}
+
+void RegionController::settle(Picoseconds now) {
+  const std::set<ServerPair> moved = look();
+  if (moved.empty()) return;
+  tell(Kind::fail, now, static_cast<std::uint32_t>(moved.size()));
+  hold(moved, now);
+  if (state_ == State::drain) return;  // the request to come finds what there is
+  state_ = State::dark;
+  until_ = std::max({world_.lit_from(now), until_, now});
+  advance(now);
 }
 
 std::vector<panel::CrossConnect> RegionController::mine() const {
@@ -86,27 +126,24 @@ void RegionController::demand(const DemandKey& key, std::span<const std::uint64_
 }
 
 void RegionController::take(Wanted wanted, Picoseconds now) {
-  look();
+  std::set<ServerPair> affected = look();
   PortMap planned = plan(wanted);  // throws before anything has changed
   wanted_ = std::move(wanted);
   assigned_ = true;
   planned_ = std::move(planned);
-  std::set<ServerPair> affected;
   std::uint32_t changed = 0;
   for (std::size_t port = 0; port < planned_.peer.size(); ++port) {
     const bool moves = planned_.peer[port] != ports_.peer[port];
     for (const std::int32_t peer : {ports_.peer[port], planned_.peer[port]}) {
       if (peer == kNoPeer || (!moves && !options_.all_dark)) continue;
       const auto other = static_cast<std::size_t>(peer);
-      affected.insert(std::minmax(static_cast<std::uint32_t>(port / options_.alpha),
-                                  static_cast<std::uint32_t>(other / options_.alpha)));
+      affected.insert(pair_of(port, other));
       changed += moves && port < other;
     }
   }
   tell(Kind::demand, now, changed);
   if (affected.empty()) return;
-  held_.assign(affected.begin(), affected.end());
-  world_.hold(held_, now);
+  hold(affected, now);
   state_ = State::drain;
   until_ = now + options_.drain_limit;
   tell(Kind::drain, now, changed);
@@ -145,10 +182,11 @@ void RegionController::apply(Picoseconds now) {
   if (options_.all_dark) {
     for (std::size_t port = 0; port < planned_.peer.size(); ++port) all_dark.push_back(at(port));
   }
-  ++requests_;
   refusal_.clear();
   const auto count = static_cast<std::uint32_t>(remove.size() + add.size());
-  if (panel_works_) {
+  if (count == 0 && all_dark.empty()) {  // another client has patched just this: nothing to ask for
+    until_ = std::max(world_.lit_from(now), now);
+  } else if (++requests_; panel_works_) {
     try {
       until_ = std::max(world_.patch(remove, add, all_dark, now), now);
     } catch (const std::exception& error) {
@@ -178,7 +216,7 @@ void RegionController::go_live(Picoseconds now) {
 
 void RegionController::again(Picoseconds now) {
   tell(Kind::fail, now);
-  if (!assigned_) return;
+  if (!assigned_) return settle(now);
   if (state_ != State::live) {
     if (!next_) next_ = wanted_;
     return;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -42,6 +43,7 @@ class RegionWorld {
   // std::invalid_argument where the panel does not answer or refuses: then nothing has changed.
   virtual Picoseconds patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
                             std::span<const panel::Port> all_dark, Picoseconds now) = 0;
+  virtual Picoseconds lit_from(Picoseconds now) = 0;  // when all of the region's circuits have light
   // Transfers of these pairs go on, by the circuits of `ports` or without.
   virtual void release(std::span<const ServerPair> pairs, const PortMap& ports, Picoseconds now) = 0;
 };
@@ -80,6 +82,10 @@ class RegionController {
   void drained(Picoseconds now);
   Picoseconds next_time() const { return state_ == State::live ? kNever : until_; }
   void advance(Picoseconds now);
+  // Another client of the panel may have changed its circuits. They are left as they are until the next demand:
+  // what went by circuits that have gone is held until those that are there have light, and goes on by them or
+  // by the electrical fabric.
+  void circuits_changed(Picoseconds now);
   // Parts that fail, or work again: the last demand is assigned anew without them.
   void set_server(std::uint32_t server, bool works, Picoseconds now);
   void set_port(std::uint32_t server, std::uint32_t optical, bool works, Picoseconds now);
@@ -100,7 +106,10 @@ class RegionController {
     std::vector<std::uint64_t> bytes;
     bool any = false;
   };
-  void look();
+  std::set<ServerPair> look();
+  void settle(Picoseconds now);
+  ServerPair pair_of(std::size_t port, std::size_t other) const;  // of ports of the region
+  void hold(const std::set<ServerPair>& pairs, Picoseconds now);
   PortMap plan(const Wanted& wanted) const;
   void take(Wanted wanted, Picoseconds now);
   void apply(Picoseconds now);
