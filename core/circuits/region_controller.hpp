@@ -45,8 +45,8 @@ class RegionWorld {
   // unchanged.
   virtual Picoseconds patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
                             std::span<const panel::Port> all_dark, Picoseconds now) = 0;
-  // Lets held transfers of these pairs continue: by their circuits in `ports`, or by the electrical fabric where a pair
-  // has none.
+  virtual Picoseconds lit_from(Picoseconds now) = 0;  // when all of the region's circuits have light
+  // Transfers of these pairs go on, by the circuits of `ports` or without.
   virtual void release(std::span<const ServerPair> pairs, const PortMap& ports, Picoseconds now) = 0;
 };
 
@@ -86,13 +86,14 @@ class RegionController {
   void drained(Picoseconds now);
   Picoseconds next_time() const { return state_ == State::live ? kNever : until_; }
   void advance(Picoseconds now);
+  // Another client of the panel may have changed its circuits. They are left as they are until the next demand:
+  // what went by circuits that have gone is held until those that are there have light, and goes on by them or
+  // by the electrical fabric.
+  void circuits_changed(Picoseconds now);
   // A part has failed or works again. The last demand is assigned anew to the parts that work.
   void set_server(std::uint32_t server, bool works, Picoseconds now);
   void set_port(std::uint32_t server, std::uint32_t optical, bool works, Picoseconds now);
   void set_panel(bool works, Picoseconds now);  // without it all goes by the electrical fabric
-  // Somebody may have patched the panel, whose circuits all have light at `lit`. Circuits are used as they are
-  // until the next demand; pairs that have lost theirs go by the electrical fabric.
-  void panel_changed(Picoseconds lit, Picoseconds now);
 
   State state() const { return state_; }
   const PortMap& ports() const { return ports_; }  // as patched
@@ -109,8 +110,10 @@ class RegionController {
     std::vector<std::uint64_t> bytes;
     bool any = false;
   };
-  PortMap circuits_there() const;
-  std::set<ServerPair> pairs_between(const PortMap& before, const PortMap& after, bool all) const;
+  std::set<ServerPair> look();
+  void settle(Picoseconds now);
+  ServerPair pair_of(std::size_t port, std::size_t other) const;  // of ports of the region
+  void hold(const std::set<ServerPair>& pairs, Picoseconds now);
   PortMap plan(const Wanted& wanted) const;
   void take(Wanted wanted, Picoseconds now);
   void apply(Picoseconds now);

@@ -53,6 +53,7 @@ void RegionDriver::restart(Picoseconds now) {
   // If circuits are still dark from a request of the controller before, start when they have light.
   if (const Picoseconds lit = lit_from(now); lit > now) return network_.events().schedule(lit, id_, kRestart);
   controller_.emplace(options_, static_cast<circuits::RegionWorld&>(*this));
+  known_generation_ = generation();
   std::ranges::fill(works_, 1);
   traffic_.release(all_pairs(), controller_->ports(), now);
   look_at_links(now);
@@ -88,6 +89,7 @@ void RegionDriver::drained(Picoseconds now) {
 
 void RegionDriver::on_event(std::uint64_t what, Picoseconds now) {
   if (what == kRestart) return controller_ ? void() : restart(now);
+  if (what == kLook) return look_at_panel(now);
   if (now < wake_) return;
   wake_ = kNever;
   if (!controller_) return;
@@ -121,13 +123,16 @@ std::vector<panel::CrossConnect> RegionDriver::cross_connects() {
 Picoseconds RegionDriver::patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
                                 std::span<const panel::Port> all_dark, Picoseconds now) {
   patching_ = true;
-  const struct Ends {
-    bool& patching;
-    ~Ends() { patching = false; }
-  } ends{patching_};
-  network_.operate(panel_, [&](panel::PanelDevice& device, Picoseconds) {
-    device.change(remove, add, panel::Mode::update, now, all_dark);
-  });
+  try {
+    network_.operate(panel_, [&](panel::PanelDevice& device, Picoseconds) {
+      device.change(remove, add, panel::Mode::update, now, all_dark);
+    });
+  } catch (...) {
+    patching_ = false;
+    throw;
+  }
+  patching_ = false;
+  known_generation_ = generation();
   ++patches_;
   const panel::PanelDevice& device = network_.panel(panel_)->device();
   std::uint64_t map = 0;
@@ -156,8 +161,8 @@ void RegionDriver::keep_map(Picoseconds now) {
   kept_maps_.push_back(std::move(map));
 }
 
-// The time from which all of the region's circuits have light; `now` where they have.
-Picoseconds RegionDriver::lit_from(Picoseconds now) const {
+// When all circuits that there are have light.
+Picoseconds RegionDriver::lit_from(Picoseconds now) {
   const panel::PanelDevice& device = network_.panel(panel_)->device();
   Picoseconds lit = now;
   for (std::size_t nic = 0; nic < nics_.size(); ++nic) {
@@ -176,8 +181,13 @@ circuits::PortMap RegionDriver::ports() const {
   return {options_.servers, options_.alpha, std::vector<std::int32_t>(nics_.size(), circuits::kNoPeer)};
 }
 
-// Whether both directions of this NIC's link to the panel are up.
+// Light of this NIC reaches the panel and the panel's reaches it, and its port there is open.
 bool RegionDriver::works(std::size_t nic) const {
+  const panel::PanelDevice& device = network_.panel(panel_)->device();
+  for (const panel::Simplex end : {panel::Simplex{port_of(nic), false}, panel::Simplex{port_of(nic), true}}) {
+    if (device.override_of(end) != panel::Override::normal || device.shutter_closed(end)) return false;
+    if (device.status(end, network_.now()) == panel::Status::failed) return false;
+  }
   const std::uint32_t half = network_.egress_half(nics_[nic].host, nics_[nic].port);
   return network_.half(half / 2, true).up() && network_.half(half / 2, false).up();
 }
@@ -193,11 +203,20 @@ void RegionDriver::look_at_links(Picoseconds now) {
   }
 }
 
+// After another client's request. It is looked at when the network has told all its watchers of it.
 void RegionDriver::circuits_changed(NodeId panel) {
   if (panel != panel_ || patching_ || !controller_) return;
-  const Picoseconds now = network_.now();
-  controller_->panel_changed(lit_from(now), now);
+  bool changed = generation() != known_generation_;
+  for (std::size_t nic = 0; nic < nics_.size() && !changed; ++nic) changed = works(nic) != (works_[nic] != 0);
+  if (changed) network_.events().schedule(network_.now(), id_, kLook);
+}
+
+void RegionDriver::look_at_panel(Picoseconds now) {
+  if (!controller_) return;
+  known_generation_ = generation();
+  controller_->circuits_changed(now);
   after(now);
+  look_at_links(now);
 }
 
 void RegionDriver::link_changed(LinkId link) {

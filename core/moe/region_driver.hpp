@@ -66,7 +66,8 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
 
  private:
   static constexpr std::size_t kMostEvents = 1 << 16;
-  static constexpr std::uint64_t kRestart = 1;  // this event starts a new controller; event 0 is its next_time()
+  // Events, beside 0: the controller's time has come.
+  static constexpr std::uint64_t kRestart = 1, kLook = 2;
 
   void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override { traffic_.hold(pairs, now); }
   bool in_flight(std::span<const circuits::ServerPair> pairs) override { return traffic_.in_flight(pairs); }
@@ -79,9 +80,10 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   void tables_changed(NodeId) override {}
   bool works(std::size_t nic) const;
   panel::Port port_of(std::size_t nic) const { return static_cast<panel::Port>(options_.first_port + nic); }
-  Picoseconds lit_from(Picoseconds now) const;
+  Picoseconds lit_from(Picoseconds now) override;
   void keep_map(Picoseconds now);
   void look_at_links(Picoseconds now);
+  void look_at_panel(Picoseconds now);
   void after(Picoseconds now);
   std::vector<circuits::ServerPair> all_pairs() const;
 
@@ -92,7 +94,9 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   std::vector<NicPort> nics_;
   Listener& listener_;
   ObjectId id_;
-  std::vector<std::uint8_t> works_;  // by NIC: whether it works, as the controller was last told
+  std::vector<std::uint8_t> works_;  // by NIC, as the controller knows it
+  std::uint64_t known_generation_ = 0;  // of the panel; another one is of another client's request
+  bool patching_ = false;  // what changes at the panel now is our own request
   struct Demand {
     circuits::DemandKey key;
     std::vector<std::uint64_t> bytes;
@@ -108,7 +112,6 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   std::vector<PatchedMap> kept_maps_;
   std::vector<std::uint64_t> maps_;  // hashes of the maps that were patched, sorted
   std::string refusal_;
-  bool patching_ = false;  // what changes at the panel is our own request
 };
 
 }  // namespace loomnet::moe

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 from pathlib import Path
 
@@ -59,6 +60,13 @@ def test_ports_that_stay_joined_are_kept():
     (lambda: mixnet.pair_demand([[1, 2], [1, 3]]), "row 1"),
     (lambda: mixnet.pair_demand(mixnet.PUBLISHED, duplex="min"), "neither sum nor max"),
     (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=9), "alpha"),
+    (lambda: mixnet.map_ports([[0, 1], [0, 0]], [[0, 1], [1, 0]], alpha=6), "the same both ways"),
+    (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=6,
+                              previous=[0, 1]), "previous: .*48 ports"),
+    (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=6,
+                              previous=[99] * 48), "previous: .*48 ports"),
+    (lambda: mixnet.assign(DEMAND, 6.5), "free: 6.5 is not a number of ports"),
+    (lambda: mixnet.assign(DEMAND, 6).covered([[1]]), "demand of 1 servers, and circuits of 8"),
     (lambda: mixnet.map_ports(mixnet.assign(DEMAND, 6).circuits, DEMAND, alpha=4), "circuits"),
 ])
 def test_bad_input_is_one_line(call, message):
@@ -159,7 +167,7 @@ def test_weights_of_a_file_and_of_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("", "no JSON array"),
+    ("", "not JSON"),
     ("[[1, 2], [3]]", "differ in length|is needed"),
     ("[]", "is needed"),
     ("{}", "is needed"),
@@ -169,7 +177,9 @@ def test_weights_of_a_file_and_of_a_folder(tmp_path):
     ("[[1, -1], [0, 0]]", "whole numbers"),
     ("[[0.5, 0.5], [1, 0]]", "whole numbers"),
     ("[[true, false], [true, false]]", "whole numbers"),
-    ("[" * 5000, "no JSON array"),
+    ("[[4294967296]]", "below 2.32, and 4294967296 is not"),
+    ("[[1, 1], [0, 0]]", "layer 0: row 1 sums to 0"),
+    ("[" * 5000, "nested too deeply"),
 ])
 def test_a_bad_weight_file_is_one_line_with_its_name(tmp_path, text, message):
     file = tmp_path / "w.json"
@@ -177,6 +187,16 @@ def test_a_bad_weight_file_is_one_line_with_its_name(tmp_path, text, message):
     with pytest.raises(UsageError, match=message) as caught:
         mixnet.read_weights(file)
     assert str(file) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_neither_a_pipe_nor_a_device_is_read(tmp_path):
+    """A pipe would hold the run up, and a device fill memory without end."""
+    os.mkfifo(tmp_path / "pipe.json")
+    for path in (tmp_path / "pipe.json", tmp_path, Path("/dev/zero")):
+        with pytest.raises(UsageError, match="is not a regular file"):
+            mixnet.read_weights(path)
+    with pytest.raises(UsageError, match="weights: 7 is not a path"):
+        mixnet.read_weights(7)
 
 
 def test_no_file_no_folder_and_sizes_that_differ(tmp_path):
@@ -224,7 +244,9 @@ def test_decay_evens_loads_out():
 
 
 @pytest.mark.parametrize("settings", [{"experts": 1, "layers": 1}, {"experts": 8, "layers": 0},
-                                      {"experts": 8, "layers": 1, "spread": -1}])
+                                      {"experts": 8, "layers": 1, "spread": -1},
+                                      {"experts": "8", "layers": 1},
+                                      {"experts": 10**9, "layers": 1}])
 def test_a_drift_that_cannot_be_is_refused(settings):
     with pytest.raises(UsageError, match=r"mixnet\.Drift"):
         mixnet.Drift(seed=1, **settings)
@@ -262,7 +284,9 @@ def test_both_solvers_of_copilot_find_the_same_least():
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda: mixnet.Copilot(0), "experts must be 1 or more"),
+    (lambda: mixnet.Copilot(0), "experts=0 must be a whole number"),
+    (lambda: mixnet.Copilot("8"), "experts='8' must be a whole number"),
+    (lambda: mixnet.Copilot(10**9), "from 1 to 4096"),
     (lambda: mixnet.Copilot(32, solver="slsqp"), "1024 unknowns"),
     (lambda: mixnet.Copilot(4, solver="sgd"), "neither pgd nor slsqp"),
     (lambda: mixnet.Copilot(4, records=0), "records must be 1 or more"),

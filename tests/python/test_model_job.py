@@ -93,6 +93,7 @@ def test_workers_are_ranks():
 REFUSED = {
     "unknown model": (lambda: ln.ModelJob("resnet5"),
                       'ModelJob.model: no model "resnet5"; nearest: resnet50'),
+    "mixture of experts": (lambda: ln.ModelJob("mixtrall_8x7b"), "nearest: mixtral_8x7b"),
     "model of a wrong type": (lambda: ln.ModelJob(50), "ModelJob.model: no model 50"),
     "nothing": (lambda: ln.ModelJob(), "ModelJob: size= is missing"),
     "no compute": (lambda: ln.ModelJob(size="1 MB"), "ModelJob: compute= is missing"),

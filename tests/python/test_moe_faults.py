@@ -85,6 +85,33 @@ def test_a_panel_that_is_lost_and_comes_back(model):
     assert lost["circuit_share"] < 0.4 < back["circuit_share"] < whole["circuit_share"]
 
 
+class Meddler:
+    """Patches the panel as another client of it would, at `at` picoseconds."""
+
+    at, circuits, done = 0, (), False
+
+    def next_time(self):
+        return None if self.done else self.at
+
+    def advance(self, now, view):
+        self.done = True
+        return [ln.change.circuits("ocs0", self.circuits)]
+
+
+@pytest.mark.parametrize("model", MODES)
+@pytest.mark.parametrize("circuits", [[], [("h0", "h1")] * 3, [("h3", "h0"), ("h1", "h2")]])
+def test_a_job_goes_on_when_another_client_patches_its_panel(model, circuits):
+    fabric, job = mixnet.compared("mixnet", servers=8, rate="100 Gb/s", profile="1 ms",
+                                  preset=None, **(SMALL | {"matrix": "drift"}))
+    whole = ln.run(fabric, job, model=model, seed=3)
+    inside = [moment(whole, "apply", 1), *(span.begin_ps + 1000 for span in whole.experts.spans)]
+    for at in {0, *inside}:
+        Meddler.at, Meddler.circuits = at, circuits
+        ln.plugin.controller("meddler")(Meddler)
+        r = ln.run(fabric, job, model=model, seed=3, controllers=[ln.controller("meddler")])
+        assert r["errors"] == 0 and len(r.experts.rounds) == 2, at
+
+
 @pytest.mark.parametrize("model", MODES)
 def test_a_spare_gpu_is_reached_by_wires(model):
     whole, spare = go(model), go(model, spares=((2, 5),))
@@ -126,7 +153,9 @@ def test_a_rotor_goes_round_a_nic_that_fails():
 
 
 @pytest.mark.parametrize(("faults", "values", "message"), [
-    ([ln.kill("ocs1.controller", at="1 ms")], {}, r'no switch "ocs1.controller"'),
+    ([ln.kill("ocs1.controller", at="1 ms")], {},
+     r'no switch "ocs1.controller", and no panel or controller of one; nearest: ocs0.controller'),
+    ([ln.kill("ocs1", at="1 ms")], {}, r'no switch "ocs1".* nearest: ocs0'),
     ([ln.kill("ocs0.controller", at="1 ms")], {"name": "rotor"},
      r"no job of this run patches ocs0"),
     ([], {"spares": ((8, 0),)}, r"MoeJob.spares: no server 8: the job has 8"),

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, model_validator
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import UsageError
-from loomnet.base.names import quoted
+from loomnet.base.names import did_you_mean, quoted
 from loomnet.base.spec import Spec, given
 from loomnet.base.units import Rate, Time, time_or_none
 from loomnet.fabrics.links import Link
@@ -127,9 +127,7 @@ class Fault(Spec):
         links: list[tuple[Link, int]] = []
         try:
             if self.kind == "kill":
-                if self.target not in fabric.panels and panel_of_controller(
-                        self.target, fabric.panels) is None:
-                    fabric.match_switches(self.target)
+                self._check_killed(fabric)
             else:
                 links = fabric.match(self.target)
         except UsageError as error:
@@ -149,6 +147,18 @@ class Fault(Spec):
                     raise UsageError(
                         f"fault {self.label}: {self.to} is not below {link.name}'s rate {half.rate}"
                     )
+
+    def _check_killed(self, fabric: Fabric) -> None:
+        panels = [*fabric.panels, *(f"{panel}.controller" for panel in fabric.panels)]
+        if self.target in panels:
+            return
+        try:
+            fabric.match_switches(self.target)
+        except UsageError:
+            if not panels or self.target in fabric.hosts:
+                raise
+            raise UsageError(f'no switch "{self.target}", and no panel or controller of one'
+                             f"{did_you_mean(self.target, [*panels, *fabric.switches])}") from None
 
     @property
     def label(self) -> str:

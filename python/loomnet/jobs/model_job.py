@@ -82,8 +82,9 @@ def _model(value: Any) -> Any:
         return None
     name = _ALIASES.get(value, value) if isinstance(value, str) else value
     if not isinstance(name, str) or name not in MODELS:
-        raise UsageError(f"no model {in_quotes(value)}{did_you_mean(value, MODELS)}; one of your "
-                         "own has size= and compute=")
+        hint = did_you_mean(value, [*MODELS, *MOE_MODELS])
+        raise UsageError(f"no model {in_quotes(value)}{hint}; one of your own has size= and "
+                         "compute=")
     return name
 
 

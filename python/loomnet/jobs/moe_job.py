@@ -33,9 +33,9 @@ def _model(value: Any) -> Any:
 
 
 def _matrix(value: Any) -> Any:
-    if isinstance(value, (str, Path)) or value is None:
-        return value
-    return _Counts(value)
+    if value is None:
+        raise UsageError('"drift", "fixed", a file, a folder or an array is needed, not None')
+    return value if isinstance(value, (str, Path)) else _Counts(value)
 
 
 class _Counts:

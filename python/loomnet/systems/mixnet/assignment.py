@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +31,12 @@ class Assignment:
         return int(self.circuits.sum()) // 2
 
     def covered(self, demand: Any) -> float:
-        """The share of the demand, 0 to 1, that is between servers with a circuit; 1 where there is
-        no demand."""
+        """The share of the demand between servers that have a circuit, 0 to 1; 1 without any.
+        Raises UsageError for a demand of another region."""
         wanted = _matrix("demand", demand)
+        if wanted.shape != self.circuits.shape:
+            raise UsageError(f"mixnet.Assignment.covered: demand of {len(wanted)} servers, and "
+                             f"circuits of {len(self.circuits)}")
         total = int(wanted.sum())
         return int(wanted[self.circuits > 0].sum()) / total if total else 1.0
 
@@ -59,7 +62,7 @@ def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: 
     wanted = _matrix("demand", demand)
     check_rule("mixnet.assign", rule)
     servers = len(wanted)
-    ports = [free] * servers if isinstance(free, int) else list(free)
+    ports = list(free) if isinstance(free, Iterable) else [free] * servers
     if not all(isinstance(each, (int, np.integer)) and 0 <= each < 2**16 for each in ports):
         raise UsageError(f"mixnet.assign: free: {quoted(free)} is not a number of ports, or one "
                          "for each server, from 0")
@@ -89,11 +92,23 @@ def map_ports(circuits: Any, demand: Any, *, alpha: int, nics: int = 8,
     import loomnet._core as _core
 
     try:
-        return _core.map_ports(_matrix("circuits", circuits).ravel().tolist(),
-                               _matrix("demand", demand).ravel().tolist(), nics, alpha,
-                               list(previous))
+        joined = _matrix("circuits", circuits)
+        if (joined != joined.T).any() or joined.diagonal().any():
+            raise UsageError("circuits: an array with zeros on the diagonal, the same both ways, "
+                             "is needed")
+        before = list(previous)
+        if before and not _are_ports(before, len(joined) * alpha):
+            raise UsageError(f"previous: {quoted(previous)} is not the port, or -1, that each of "
+                             f"{len(joined) * alpha} ports is joined to")
+        return _core.map_ports(joined.ravel().tolist(), _matrix("demand", demand).ravel().tolist(),
+                               nics, alpha, before)
     except (ValueError, TypeError) as error:
         raise UsageError(f"mixnet.map_ports: {error}") from None
+
+
+def _are_ports(given: list[Any], ports: int) -> bool:
+    return len(given) == ports and all(
+        isinstance(each, (int, np.integer)) and -1 <= each < ports for each in given)
 
 
 def pair_demand(tokens: Any, *, tensor_parallel: int = 1, gpus_per_server: int = 8,

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.systems.mixnet.drift import MOST_EXPERTS
 
 
 class Copilot:
@@ -14,7 +16,7 @@ class Copilot:
     with loads(layer) = P loads(layer - 1).
 
     Args:
-        experts: of the layer.
+        experts: of the layer, 1 to 4,096.
         records: how many of the newest records are kept; 16, as the publication states none.
         fading: the weight of a record against that of the next newer one.
         solver: "pgd", accelerated projected gradient; "slsqp", SciPy's as in the publication, for
@@ -28,6 +30,9 @@ class Copilot:
                  solver: str = "pgd") -> None:
         import loomnet._core as _core
 
+        if type(experts) is not int or not 1 <= experts <= MOST_EXPERTS:
+            raise UsageError(f"mixnet.Copilot: experts={quoted(experts)} must be a whole number "
+                             f"from 1 to {MOST_EXPERTS}")
         if solver not in ("pgd", "slsqp"):
             raise UsageError(f'mixnet.Copilot: solver "{solver}" is neither pgd nor slsqp')
         if solver == "slsqp" and experts > 16:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
 
 MEMORY = 0.95  # correlation of a log-load with its value in the iteration before
 SPREAD = 0.77  # standard deviation of log-loads, as the column sums of the published matrix have it
@@ -17,6 +18,7 @@ TOKENS = 32768  # of each source
 # is so small that the tokens of a hot expert go to few experts of the next layer. Loads of later
 # layers are therefore as uneven as those of the first.
 COUPLING = 0.15
+MOST_EXPERTS, _MOST_LAYERS = 4096, 1 << 15
 _LATE_SPREAD, _DECAY_ITERATIONS = 0.5, 2000
 
 
@@ -30,20 +32,27 @@ class Drift:
     publishes one matrix alone, so the walk is Loomnet's own; sigma is that matrix's spread.
 
     Args:
-        experts, layers: 2 or more, 1 or more.
+        experts, layers: 2 to 4,096; 1 to 32,768.
         seed: of all of it.
         spread: sigma.
         decay: sigma falls towards 0.5 with a time constant of 2,000 iterations, as loads even out
             in training.
+
+    Raises:
+        UsageError: a number out of range.
     """
 
     def __init__(self, experts: int, layers: int, seed: int, *, spread: float = SPREAD,
                  decay: bool = False) -> None:
-        if experts < 2 or layers < 1:
-            raise UsageError(f"mixnet.Drift: experts={experts}, layers={layers}: 2 or more experts "
-                             "and 1 or more layers are needed")
-        if not 0 <= spread < 10:
-            raise UsageError(f"mixnet.Drift: spread={spread} must be from 0 to 10")
+        for field, value, least, most in (("experts", experts, 2, MOST_EXPERTS),
+                                          ("layers", layers, 1, _MOST_LAYERS)):
+            if type(value) is not int or not least <= value <= most:
+                raise UsageError(f"mixnet.Drift: {field}={quoted(value)} must be a whole number "
+                                 f"from {least} to {most}")
+        if type(seed) is not int or seed < 0:
+            raise UsageError(f"mixnet.Drift: seed={quoted(seed)} must be a whole number from 0")
+        if not isinstance(spread, (int, float)) or not 0 <= spread < 10:
+            raise UsageError(f"mixnet.Drift: spread={quoted(spread)} must be from 0 to 10")
         self.experts, self.layers, self.seed = experts, layers, seed
         self.spread, self.decay = spread, decay
 

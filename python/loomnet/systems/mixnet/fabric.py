@@ -66,6 +66,8 @@ def mixnet(
     Raises:
         FabricError: a number that makes no such fabric.
     """
+    if preset not in (None, "paper"):
+        raise FabricError(f"mixnet.preset: {quoted(preset)} is neither None nor 'paper'")
     if preset == "paper":
         eps, carrier = "lumped", carrier or "none"
     if ranks is not None and (type(ranks) is not int or not 1 <= ranks <= _MOST_RANKS):
@@ -115,7 +117,8 @@ def _check(servers: int, gpus: int, alpha: int, region: int | None, network: str
            ) -> None:
     for field, value, least, most in (("servers", servers, 1, _MOST_SERVERS),
                                       ("gpus", gpus, 1, MAX_PLANES), ("alpha", alpha, 0, gpus),
-                                      ("region", region or servers, 1, servers)):
+                                      ("region", servers if region is None else region, 1,
+                                       servers)):
         if type(value) is not int or not least <= value <= most:
             what = f" (of {gpus} NICs)" if field == "alpha" else ""
             raise FabricError(f"mixnet.{field}: {quoted(value)} must be a whole number from "

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 
 from loomnet.base.errors import UsageError
+from loomnet.base.names import did_you_mean, quoted
 from loomnet.jobs.moe_job import MoeJob
 from loomnet.systems.mixnet.drift import Drift
-from loomnet.systems.mixnet.weights import PUBLISHED, read_weights
+from loomnet.systems.mixnet.weights import PUBLISHED, checked_counts, read_weights
+
+NAMED = ("drift", "fixed")  # matrices without a file
 
 
 def gate_counts(job: MoeJob, replicas: int, seed: int) -> np.ndarray:
@@ -40,16 +44,29 @@ def gate_counts(job: MoeJob, replicas: int, seed: int) -> np.ndarray:
 def _given(job: MoeJob, experts: int) -> np.ndarray:
     """Gate counts of a file or an array: (iterations, 1, layers, experts, experts)."""
     if isinstance(job.matrix, (str, os.PathLike)):
-        found = np.array(read_weights(os.fspath(job.matrix)))
+        where = os.fspath(job.matrix)
+        if not os.path.exists(where):
+            raise UsageError(f'MoeJob.matrix: {quoted(where)} is none of "drift", "fixed" and an '
+                             f"array, and no file or folder{did_you_mean(where, NAMED)}")
+        found = np.array(read_weights(where))
     else:
-        found = np.asarray(job.matrix.given)
-        found = found[None, None] if found.ndim == 2 else found[None] if found.ndim == 3 else found
-        if found.ndim != 4 or found.dtype.kind not in "iu" or found.min() < 0:
-            raise UsageError("MoeJob.matrix: an array of whole numbers from 0 is needed, (layers, "
-                             "experts, experts), or one for each iteration")
+        found = _array(job.matrix.given)
     if found.shape[-1] != experts:
         raise UsageError(f"MoeJob.matrix: it is of {found.shape[-1]} experts, and the job has "
                          f"{experts} expert ranks")
-    if (found.sum(axis=-1) != found.sum(axis=-1)[..., :1]).any():
-        raise UsageError("MoeJob.matrix: all rows of a layer need one sum")
     return found[:, None]
+
+
+def _array(given: Any) -> np.ndarray:
+    """An array that a scenario gave: (iterations, layers, experts, experts)."""
+    try:
+        found = np.asarray(given)
+    except ValueError:
+        raise UsageError("MoeJob.matrix: its rows differ in length") from None
+    if found.ndim not in (2, 3, 4) or not found.size:
+        raise UsageError("MoeJob.matrix: an array of whole numbers from 0 is needed, (layers, "
+                         "experts, experts), or one for each iteration")
+    if found.ndim < 4:
+        return checked_counts("MoeJob.matrix", found)[None]
+    return np.array([checked_counts(f"MoeJob.matrix: iteration {number}", one)
+                     for number, one in enumerate(found)])

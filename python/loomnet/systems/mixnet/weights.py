@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
+from loomnet.base.reading import parse_json, read_text, user_path
 
 # The matrix of MixNet's public simulator: eight experts, 32,768 tokens of each rank.
 PUBLISHED = np.array([
@@ -23,17 +23,18 @@ PUBLISHED = np.array([
     [9781, 5211, 902, 3343, 4289, 2839, 1008, 5395],
 ])
 PUBLISHED.flags.writeable = False
-_MOST_BYTES = 256 << 20
+_MOST_COUNT = 2**32 - 1  # tokens of one source for one expert, as the engine keeps them
 
 
 def read_weights(path: str | Path) -> list[np.ndarray]:
     """The matrices of a file or folder, an iteration each: arrays (layers, sources, experts).
 
     A file holds one iteration, a JSON array of two dimensions (one layer) or three; of a folder the
-    files `*.json` are read in the order of their names. All rows of a matrix have one sum, above 0,
-    and all matrices one size. Raises UsageError, which names the file and the row.
+    files `*.json` are read in the order of their names. Entries are whole numbers below 2^32, all
+    rows of a matrix have one sum, above 0, and all matrices one size. Raises UsageError, which
+    names the file and the row.
     """
-    where = Path(path)
+    where = user_path("weights", path)
     files = sorted(where.glob("*.json")) if where.is_dir() else [where]
     if not files:
         raise UsageError(f"weights {where}: no file *.json in this folder")
@@ -52,17 +53,15 @@ def _size(matrices: np.ndarray) -> str:
 
 def _read(file: Path) -> np.ndarray:
     try:
-        if file.stat().st_size > _MOST_BYTES:
-            raise UsageError(f"weights {file}: more than {_MOST_BYTES >> 20} MiB")
-        data = json.loads(file.read_text())
-    except OSError as error:
-        raise UsageError(f"weights {file}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"weights {file}: no JSON array: {error}") from None
-    return _checked(f"weights {file}", data)
+        data = parse_json(read_text(file), str(file))
+    except UsageError as error:
+        raise UsageError(f"weights {error}") from None
+    return checked_counts(f"weights {file}", data)
 
 
-def _checked(where: str, data: Any) -> np.ndarray:
+def checked_counts(where: str, data: Any) -> np.ndarray:
+    """The matrices of one iteration, (layers, sources, experts), of an array of two dimensions or
+    three. Raises UsageError, beginning with `where`."""
     try:
         found = np.array(data)
     except ValueError:
@@ -70,14 +69,21 @@ def _checked(where: str, data: Any) -> np.ndarray:
     if found.ndim == 2:
         found = found[None]
     if found.ndim != 3 or not found.size or found.shape[1] != found.shape[2]:
+        had = quoted(data) if not found.size or found.ndim == 0 else _shape(np.array(data))
         raise UsageError(f"{where}: an array [source][expert] or [layer][source][expert] with as "
-                         f"many sources as experts is needed, not {quoted(data)}")
+                         f"many sources as experts is needed, not {had}")
     if found.dtype.kind not in "iu" or int(found.min()) < 0:
         raise UsageError(f"{where}: its entries must be whole numbers from 0")
-    sums = found.astype(object).sum(axis=2)
-    for layer, row in np.ndindex(sums.shape):
-        if sums[layer, row] != sums[layer, 0] or sums[layer, row] == 0:
-            raise UsageError(f"{where}: layer {layer}: row {row} sums to {sums[layer, row]}, and "
-                             f"row 0 to {sums[layer, 0]}: all rows of a matrix need one sum above "
-                             "0")
+    if int(found.max()) > _MOST_COUNT:
+        raise UsageError(f"{where}: its entries must be below 2^32, and {found.max()} is not")
+    sums = found.sum(axis=2, dtype=np.int64)
+    for layer, row in np.argwhere((sums != sums[:, :1]) | (sums == 0))[:1].tolist():
+        if sums[layer, row] == 0:
+            raise UsageError(f"{where}: layer {layer}: row {row} sums to 0: a source has tokens")
+        raise UsageError(f"{where}: layer {layer}: row {row} sums to {sums[layer, row]}, and row 0 "
+                         f"to {sums[layer, 0]}: all rows of a matrix need one sum")
     return found.astype(np.int64)
+
+
+def _shape(found: np.ndarray) -> str:
+    return " x ".join(map(str, found.shape)) + (" numbers" if found.ndim == 1 else "")
