@@ -1,5 +1,5 @@
-/* An optical circuit switch between veths, as an XDP program and as one of tc. Its table is replaced whole, by one update of a slot: a
- * packet sees one generation. */
+/* An optical circuit switch between veths: an XDP program and a tc program with the same table. The table is replaced
+ * by one update of a map's slot, so every packet sees the entries of one generation. */
 #include "panel.h"
 
 #include <linux/pkt_cls.h>
@@ -8,7 +8,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define PANEL_MAX_PORTS 1024
 
-/* By ingress port. The slot holds one of two tables, and the other is written. */
+/* Entries by ingress port. There are two tables: the slot refers to the one in use, and the loader writes the other. */
 struct panel_table {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, PANEL_MAX_PORTS);
@@ -41,7 +41,7 @@ struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, PANEL_MAX_PORTS);
   __type(key, ln_u32); /* egress port */
-  __type(value, ln_u32); /* its ifindex, for the tc program: a devmap is XDP's */
+  __type(value, ln_u32); /* its ifindex, for the tc program, which cannot use a devmap */
 } panel_links SEC(".maps");
 
 struct {
@@ -51,15 +51,15 @@ struct {
   __type(value, struct panel_counters);
 } panel_counts SEC(".maps");
 
-/* Null for a port beyond the table. */
+/* The entry of an ingress port, or null for a port beyond the table. */
 LN_INLINE struct panel_entry* panel_lookup(ln_u32 port) {
   ln_u32 zero = 0;
   void* table = bpf_map_lookup_elem(&panel_slot, &zero);
   return table ? bpf_map_lookup_elem(table, &port) : NULL;
 }
 
-/* What becomes of what came in by this interface, which is counted; `*peer` is the egress port of what
- * is forwarded. PANEL_VERDICTS: the panel has no such interface. */
+/* Decides on a packet that came in by this interface and counts it. `*peer` becomes the egress port of a packet that is
+ * forwarded. Returns PANEL_VERDICTS where the interface is not the panel's. */
 LN_INLINE enum panel_verdict panel_pass(ln_u32 ifindex, ln_u64 packets, ln_u64 bytes, ln_u32* peer) {
   ln_u32* port = bpf_map_lookup_elem(&panel_ingress, &ifindex);
   struct panel_counters* counters;
@@ -85,8 +85,8 @@ int panel(struct xdp_md* ctx) {
   return verdict == PANEL_FORWARD ? bpf_redirect_map(&panel_egress, peer, XDP_DROP) : XDP_DROP;
 }
 
-/* A bundle that segmentation offload left whole counts as the packets that it stands for, and its
- * headers count once. */
+/* With segmentation offload a packet stands for several. It is counted as that many packets; in bytes its headers are
+ * counted once. */
 SEC("tc")
 int panel_tc(struct __sk_buff* ctx) {
   ln_u32 peer = 0, *link;
@@ -97,8 +97,8 @@ int panel_tc(struct __sk_buff* ctx) {
   return link ? bpf_redirect(*link, 0) : TC_ACT_SHOT;
 }
 
-/* What the panel would do with a packet of any port, at any time: for tests of tables larger than a
- * machine has interfaces for. The frame is the question and, in its place, the answer. */
+/* For tests: the decision on a packet of any port at any time, also of a panel with more ports than the machine has
+ * interfaces. The frame holds the question, and the answer is written into it. */
 LN_INLINE int panel_answer(void* data, void* data_end) {
   struct panel_question* frame = data;
   struct panel_entry* entry;

@@ -1,5 +1,6 @@
-/* An optical circuit switch decides on one packet: where its light leaves, or why it is lost. A panel
- * reads nothing of a packet, and light returns by the entry's own time, without userspace. */
+/* The decision of an optical circuit switch on one packet: forward it, or drop it for a reason. The decision
+ * depends on the ingress port's entry and on the time alone; no byte of the packet is read. The entry holds the
+ * time at which its dark time ends, so the port forwards again without any action of userspace. */
 #ifndef LOOMNET_EBPF_PANEL_H
 #define LOOMNET_EBPF_PANEL_H
 

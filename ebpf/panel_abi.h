@@ -13,22 +13,22 @@ enum panel_status { PANEL_BLOCKED, PANEL_TUNING, PANEL_TUNED, PANEL_FAILED };
 enum panel_flag {
   PANEL_FORCE_BLOCKED = 1, /* an override is set at either end */
   PANEL_SHUTTER_CLOSED = 2,
-  PANEL_BELOW_LOS = 4 /* too little light arrives; a failed port lets none through */
+  PANEL_BELOW_LOS = 4 /* the port has failed, or the power is below the loss of signal */
 };
 
 /* Of one ingress port, in native byte order. */
 struct panel_entry {
   ln_u32 peer;       /* egress port that the light leaves by, or PANEL_NO_PEER */
-  ln_u8 status;      /* enum panel_status when the entry was written; nothing is decided by it */
+  ln_u8 status;      /* enum panel_status when the entry was written; for display, panel_decide() does not read it */
   ln_u8 flags;       /* enum panel_flag */
   ln_u16 reserved;   /* 0 */
   ln_u64 dark_until; /* ns of the clock that panel_decide() is called with */
   ln_u32 drop;       /* probability that a packet is lost to weak light, times 2^32 */
-  ln_u32 delay;      /* 0; the format keeps room for ns that a packet takes longer */
-  ln_u64 generation; /* of the request that wrote the entry */
+  ln_u32 delay;      /* 0; reserved for a delay in ns */
+  ln_u64 generation; /* generation of the request that wrote the entry */
 };
 
-/* What happens to a packet, and the counter that it is counted by. */
+/* The verdict on a packet. Each verdict has a counter. */
 enum panel_verdict {
   PANEL_FORWARD,
   PANEL_DROP_UNMAPPED, /* no cross-connect begins at the port */
@@ -43,7 +43,8 @@ struct panel_counters {
   ln_u64 bytes; /* of packets that were forwarded */
 };
 
-/* A frame to the programs panel_ask and panel_ask_tc: the port, and what the table says of it. */
+/* The frame that the test programs panel_ask and panel_ask_tc take: ingress port, time and random bits in, verdict
+ * and egress port out. */
 struct panel_question {
   ln_u32 port;
   ln_u32 verdict; /* enum panel_verdict */

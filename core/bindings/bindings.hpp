@@ -45,6 +45,7 @@ void bind_panel_device(pybind11::module_& m);
 void bind_traffic(pybind11::module_& m);
 void bind_model_traffic(pybind11::module_& m);
 void bind_fluid(pybind11::module_& m);
+void bind_region_driver(pybind11::module_& m);
 void bind_moe(pybind11::module_& m);
 void bind_rank_region(pybind11::module_& m);
 void bind_rank(pybind11::module_& m);         // inside a rank's process

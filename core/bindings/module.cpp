@@ -14,6 +14,7 @@ PYBIND11_MODULE(_core, m) {
   bind_traffic(m);
   bind_model_traffic(m);
   bind_fluid(m);
+  bind_region_driver(m);
   bind_moe(m);
   bind_rank_bridge(m);
   bind_rank_region(m);

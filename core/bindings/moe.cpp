@@ -157,31 +157,8 @@ void bind_moe(py::module_& m) {
         for (const auto& f : t.failures()) out.append(py::make_tuple(f.region, f.server, f.at.count, f.message));
         return out;
       }, "[(region, server, at_ps, message)]")
-      .def("events", [](MoeTraffic& t, std::uint32_t region) { return region_events(driver(t, region)); },
-           py::arg("region"),
-           "[(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]")
-      .def("events_left_out", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).events_left_out(); },
-           py::arg("region"), "Events beyond those that are kept.")
-      .def("patches", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).patches(); },
-           py::arg("region"), "Requests that have reached the panel.")
-      .def("maps", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).maps(); }, py::arg("region"),
-           "Distinct circuit maps among them.")
-      .def("refusal", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).refusal(); },
-           py::arg("region"))
-      .def("circuits", [](MoeTraffic& t, std::uint32_t region) { return driver(t, region).ports().peer; },
-           py::arg("region"), "Of each port of the region the port that it is joined to, -1: none.")
-      .def("stop_controller", [](MoeTraffic& t, std::uint32_t region, std::int64_t now) {
-        driver(t, region).stop(ps(now));
-      }, py::arg("region"), py::arg("now_ps"))
-      .def("restart_controller", [](MoeTraffic& t, std::uint32_t region, std::int64_t now) {
-        driver(t, region).restart(ps(now));
-      }, py::arg("region"), py::arg("now_ps"))
-      .def("keep_maps", [](MoeTraffic& t, std::uint32_t region, std::size_t most) {
-        driver(t, region).keep_maps(most);
-      }, py::arg("region"), py::arg("most"))
-      .def("kept_maps", [](MoeTraffic& t, std::uint32_t region) {
-        return region_kept_maps(driver(t, region));
-      }, py::arg("region"), "[(at_ps, lit_ps, by port the port that it is joined to, -1: none)]")
+      .def("driver", &driver, py::return_value_policy::reference_internal, py::arg("region"),
+           "The region's controller. Raises ValueError where the region has no circuits.")
       .def("keep_spans", [](MoeTraffic& t, std::uint32_t region, std::size_t most) {
         t.region(region).keep_spans(most);
       }, py::arg("region"), py::arg("most"))

@@ -6,6 +6,7 @@
 #include "bindings/region_options.hpp"
 #include "circuits/messages.hpp"
 #include "moe/rank_region.hpp"
+#include "moe/split.hpp"
 
 namespace py = pybind11;
 
@@ -36,21 +37,6 @@ std::unique_ptr<RankRegion> make(Network& n, std::uint16_t region, std::vector<R
 }  // namespace
 
 void bind_rank_region(py::module_& m) {
-  py::class_<moe::RegionDriver>(m, "RegionDriver", "The controller of a region's circuits at work.")
-      .def("events", &region_events,
-           "[(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]")
-      .def("keep_maps", &moe::RegionDriver::keep_maps, py::arg("most"))
-      .def("kept_maps", &region_kept_maps, "[(at_ps, lit_ps, peers)] of the first maps.")
-      .def_property_readonly("events_left_out", &moe::RegionDriver::events_left_out,
-                             "Events beyond those that are kept.")
-      .def_property_readonly("patches", &moe::RegionDriver::patches, "Requests that have reached the panel.")
-      .def_property_readonly("maps", &moe::RegionDriver::maps, "Distinct circuit maps among them.")
-      .def_property_readonly("refusal", &moe::RegionDriver::refusal)
-      .def("circuits", [](const moe::RegionDriver& d) { return d.ports().peer; },
-           "Of each port of the region the port that it is joined to, -1: none.")
-      .def("stop", [](moe::RegionDriver& d, std::int64_t now) { d.stop(ps(now)); }, py::arg("now_ps"))
-      .def("restart", [](moe::RegionDriver& d, std::int64_t now) { d.restart(ps(now)); }, py::arg("now_ps"));
-
   py::class_<RankRegion>(m, "RankRegion", "A region whose servers run real ranks, and its circuits.")
       .def(py::init(&make), py::keep_alive<1, 2>(), py::keep_alive<1, 4>(), py::arg("network"), py::kw_only(),
            py::arg("region"), py::arg("ranks"), py::arg("server_of"), py::arg("repatch"), py::arg("fp_dispatch"),
@@ -96,6 +82,16 @@ void bind_rank_region(py::module_& m) {
   }, py::kw_only(), py::arg("phase"), py::arg("iteration"), py::arg("layer"), py::arg("micro_batch"),
         py::arg("region"), py::arg("source"), py::arg("token_bytes"), py::arg("tokens"),
         "A rank's row of its gate's counts, as RankSession.report() sends it.");
+  m.def("weighted_seconds", [](std::uint32_t servers, const std::vector<std::uint64_t>& bytes,
+                               const std::vector<std::uint32_t>& circuits, double circuit, double electrical) {
+    const std::size_t pairs = std::size_t{servers} * servers;
+    if (bytes.size() != pairs || circuits.size() != pairs) {
+      throw py::value_error("weighted_seconds: bytes and circuits of servers x servers pairs");
+    }
+    return moe::weighted_seconds(servers, bytes, circuits, circuit, electrical);
+  }, py::arg("servers"), py::arg("bytes"), py::arg("circuits"), py::arg("circuit_bps"), py::arg("electrical_bps"),
+        "Seconds of an exchange whose pairs use circuits and electrical ports so that all end together; by pairs "
+        "i * servers + j.");
   m.def("circuit_map", [](const py::bytes& bytes) {
     const auto found = circuits::CircuitMap::parse(span_of(bytes));
     if (!found) throw py::value_error("circuit_map: the controller's answer is malformed");

@@ -22,6 +22,7 @@ std::string kind_name(circuits::RegionEvent::Kind kind) {
     case drain: return "drain";
     case apply: return "apply";
     case lit: return "lit";
+    case outside: return "outside";
     case release: return "release";
     default: return "fail";
   }

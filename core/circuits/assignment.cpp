@@ -20,7 +20,7 @@ struct Pair {
   std::uint32_t circuits = 0, i = 0, j = 0;
 };
 
-// a / (100 * 1) / (100 * 2) … against the same of b, each divided as often as it has circuits.
+// Compares a / (100 * 1) / (100 * 2) … with b / (100 * 1) / …, where each is divided once for each of its circuits.
 int compare_htsim(const Pair& a, const Pair& b) {
   const bool swapped = a.circuits < b.circuits;
   const Pair& more = swapped ? b : a;
@@ -28,7 +28,7 @@ int compare_htsim(const Pair& a, const Pair& b) {
   Wide scaled = less.demand;
   for (std::uint32_t n = less.circuits + 1; n <= more.circuits; ++n) {
     scaled *= 100u * Wide{n};
-    if (scaled > more.demand) break;  // it only grows
+    if (scaled > more.demand) break;  // the order is known: `scaled` only grows
   }
   const int order = scaled < more.demand ? 1 : scaled > more.demand ? -1 : 0;  // of more against less
   return swapped ? -order : order;

@@ -1,6 +1,6 @@
 // Which servers of a region are joined by how many circuits, from the bytes that they exchange: the greedy
-// rule of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465) and rules it is compared with. Integers
-// throughout: no rounding decides a tie.
+// rule of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465) and rules it is compared with. All
+// arithmetic is in integers, so that rounding decides nothing.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ namespace loomnet::circuits {
 
 enum class Rule : std::uint8_t {
   // One circuit at a time to the pair with the longest completion time: infinite while it has demand and no
-  // circuit, else demand over circuits. A pair of which a server has no free port is passed over.
+  // circuit, else demand over circuits. Pairs where a server has no free port are passed over.
   skip,
-  literal,  // as printed in the publication: ends where skip passes over a pair
-  htsim,    // of the authors' simulator: the n-th circuit of a pair divides its demand by 100 n
-  share,    // demand over circuits and one more, without infinity: highest averages
+  literal,  // as the publication prints the loop: it ends where skip would pass over a pair
+  htsim,    // the authors' simulator: a pair's demand is divided by 100 n when it gets its n-th circuit
+  share,    // highest averages: demand divided by the number of circuits plus one, never infinite
   random,   // ports are joined at random, whatever the demand
 };
-// Throws std::invalid_argument listing the names there are.
+// Throws std::invalid_argument, which lists the known names.
 Rule rule_named(std::string_view name);
 
 struct Assignment {

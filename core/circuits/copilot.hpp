@@ -10,7 +10,7 @@
 namespace loomnet::circuits {
 
 struct CopilotOptions {
-  std::size_t records = 16;  // how many are kept; the publication leaves it and the weights open
+  std::size_t records = 16;  // number of records that are kept; the publication gives neither this nor the weights
   double fading = 0.8;       // weight of a record against that of the next newer one
   std::size_t most_steps = 3000;
   double tolerance = 1e-8;  // the fit ends when no entry of P changes by more
@@ -30,7 +30,7 @@ class Copilot {
   std::span<const double> matrix() const { return matrix_; }
   // Shares of the experts, which sum to 1. Throws std::invalid_argument.
   std::vector<double> predict(std::span<const double> before) const;
-  // Half of what the fit makes small: the weighted sum of squared differences.
+  // The weighted sum of squared differences, half of which the fit minimises.
   double objective(std::span<const double> matrix) const;
 
  private:

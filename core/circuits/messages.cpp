@@ -15,7 +15,7 @@ class Writer {
   std::vector<std::uint8_t> out_;
 };
 
-// The caller has checked that the bytes are there.
+// Reads fields one after another. The caller has checked that there are enough bytes.
 class Reader {
  public:
   explicit Reader(std::span<const std::uint8_t> in) : in_(in) {}

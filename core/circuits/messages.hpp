@@ -1,5 +1,5 @@
-// What ranks and the controller of their region say to each other: what a rank's tokens ask for, and the circuits
-// that there are for it. Both are little-endian.
+// The two messages between ranks and the controller of their region: a rank reports the tokens that its gate routes,
+// and the controller answers with the region's circuits. All fields are little-endian.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace loomnet::circuits {
 
-// A rank's row of its gate's counts. Phases of a layer are 0 dispatch and 1 combine, 2 and 3 their gradients in
-// the order in which they come, combine first.
+// The counts of one rank's gate. The phases of a layer are 0 dispatch, 1 combine, 2 the gradient of the combine, and
+// 3 the gradient of the dispatch.
 struct DemandReport {
   static constexpr std::uint32_t kMagic = 0x4D46444D;
   static constexpr std::uint8_t kVersion = 1;
@@ -25,7 +25,7 @@ struct DemandReport {
   std::uint32_t token_bytes = 0;
   std::vector<std::uint32_t> tokens;  // to each expert rank
 
-  // None for bytes that are no report, whatever they are.
+  // Checks the bytes and returns the report; nullopt where they are not a valid report.
   static std::optional<DemandReport> parse(std::span<const std::uint8_t> bytes);
   std::vector<std::uint8_t> serialize() const;
   friend bool operator==(const DemandReport&, const DemandReport&) = default;
@@ -34,11 +34,11 @@ struct DemandReport {
 struct MappedCircuit {
   std::uint16_t i = 0, j = 0;          // servers of the region, the lower number first
   std::uint8_t nic_i = 0, nic_j = 0;   // optical NICs of these
-  bool unchanged = false;              // by the last request to the panel
+  bool unchanged = false;              // since the answer before: the circuit joins the same two ports
   friend bool operator==(const MappedCircuit&, const MappedCircuit&) = default;
 };
 
-// The controller's answer: circuits of the region from `usable_at` on.
+// The controller's answer: the circuits of the region, which have light from `usable_ns` on.
 struct CircuitMap {
   static constexpr std::uint32_t kMagic = 0x4D464349;
   static constexpr std::uint8_t kVersion = 1;

@@ -20,7 +20,7 @@ class Mapping {
     map.peer.assign(wanted.servers * alpha_, kNoPeer);
   }
 
-  // Keeps up to `count` circuits that join the two servers in `previous`; how many.
+  // Keeps up to `count` circuits that join the two servers in `previous`, and returns how many it kept.
   std::uint32_t keep(const PortMap& previous, std::uint32_t i, std::uint32_t j, std::uint32_t count) {
     std::uint32_t kept = 0;
     for (std::uint32_t k = 0; k < alpha_ && kept < count; ++k) {

@@ -1,4 +1,4 @@
-// Which NICs of a server are at the region's panel, and which of them each circuit takes.
+// Chooses the NICs of a server that are at the region's panel, and the NIC at each end of a circuit.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +26,11 @@ struct PortMap {
   std::vector<std::int32_t> peer;
 };
 
-// Ports of the circuits. Ports that already join two servers are kept, as many as the two still have circuits;
-// new circuits take other NUMA nodes than those before them of the same pair, then the node with more free
-// NICs, then the lowest number. Pairs with more circuits, then more demand, choose first. `previous`: empty or
-// of the same region. `broken`: by port, those that no circuit may take; empty: none. Throws
-// std::invalid_argument.
+// Chooses the ports of all circuits. A pair of servers keeps the ports that join it in `previous`, up to its number of
+// circuits. For a new circuit it prefers, in this order, a NUMA node that the pair's other circuits do not use, the
+// node with more free NICs, and the lowest number. Pairs with more circuits choose first, then pairs with more
+// demand. `previous` is empty or of the same region. `broken`: for each port 1 where no circuit may take it; empty
+// where all work. Throws std::invalid_argument.
 PortMap map_ports(const Assignment& wanted, std::span<const std::uint64_t> demand,
                   const ServerNics& nics, const PortMap& previous,
                   std::span<const std::uint8_t> broken = {});

@@ -8,12 +8,12 @@ namespace loomnet::circuits {
 namespace {
 
 constexpr std::uint64_t kPurpose = 0x7267726170;  // "rgrap"
-constexpr std::size_t kSwaps = 32;  // tried for each edge: many times what mixes small graphs
+constexpr std::size_t kSwaps = 32;  // exchanges tried for each edge: far more than it takes to mix small graphs
 
 Edge sorted(std::uint32_t a, std::uint32_t b) { return {std::min(a, b), std::max(a, b)}; }
 
-// Edges by the rule of Havel and Hakimi: the server with the most free ports is joined to those that have the
-// most after it, each once; again until no two servers have free ports.
+// Edges by the rule of Havel and Hakimi: the server with the most free ports is joined once to each of the servers
+// that have the next most. This is repeated until no two servers have free ports.
 std::vector<Edge> some_graph(std::span<const std::uint32_t> free) {
   std::vector<std::uint32_t> left(free.begin(), free.end());
   std::vector<std::vector<std::uint32_t>> between(free.size(), std::vector<std::uint32_t>(free.size()));

@@ -1,4 +1,4 @@
-// Ports of servers joined at random.
+// Joins ports of servers at random.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace loomnet::circuits {
 
 using Edge = std::pair<std::uint32_t, std::uint32_t>;  // the lower number first
 
-// A graph in which server i has free[i] edges, as far as such a graph exists, and two servers have no more
-// edges between them than they must. The same for the same seed; sorted.
+// A random graph in which server i has free[i] edges, or fewer where no such graph exists. Parallel edges between two
+// servers are avoided as far as possible. The result is sorted, and the same for the same seed.
 std::vector<Edge> random_graph(std::span<const std::uint32_t> free, std::uint64_t seed);
 
 }  // namespace loomnet::circuits

@@ -1,13 +1,28 @@
-// Live, drain, dark and live again.
+// The states of a region's controller: live, drain, dark, and live again.
 #include "circuits/region_controller.hpp"
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <stdexcept>
 
 namespace loomnet::circuits {
 
 using Kind = RegionEvent::Kind;
+
+namespace {
+// Circuits that one of two maps has and the other has not.
+std::uint32_t circuits_between(const PortMap& before, const PortMap& after) {
+  std::uint32_t count = 0;
+  for (std::size_t port = 0; port < after.peer.size(); ++port) {
+    if (after.peer[port] == before.peer[port]) continue;
+    for (const std::int32_t peer : {before.peer[port], after.peer[port]}) {
+      count += peer != kNoPeer && port < static_cast<std::size_t>(peer);
+    }
+  }
+  return count;
+}
+}  // namespace
 
 RegionController::RegionController(const RegionOptions& options, RegionWorld& world)
     : options_(options),
@@ -16,61 +31,21 @@ RegionController::RegionController(const RegionOptions& options, RegionWorld& wo
       broken_server_(options.servers),
       broken_port_(std::size_t{options.servers} * options.alpha) {
   if (options.servers < 2) throw std::invalid_argument("circuits: a region has 2 servers or more");
-  look();
+  ports_ = circuits_there();
 }
 
-// Reads the circuits that can be used off the panel: an earlier controller or another client may have patched
-// them. Returns the pairs of servers that have lost or got a circuit since this controller last looked.
-std::set<ServerPair> RegionController::look() {
-  const PortMap known = std::move(ports_);
-  ports_ = {options_.servers, options_.alpha, std::vector<std::int32_t>(broken_port_.size(), kNoPeer)};
+// Circuits as they are at the panel: an earlier controller or another client may have patched them.
+PortMap RegionController::circuits_there() const {
+  PortMap ports{options_.servers, options_.alpha, std::vector<std::int32_t>(broken_port_.size(), kNoPeer)};
+  if (!panel_works_) return ports;
   std::set<panel::CrossConnect> found;
-  for (const panel::CrossConnect& one : panel_works_ ? mine() : std::vector<panel::CrossConnect>{}) found.insert(one);
+  for (const panel::CrossConnect& one : mine()) found.insert(one);
   for (const panel::CrossConnect& one : found) {
-    const bool works = !broken_port_[one.a - options_.first_port] && !broken_port_[one.b - options_.first_port];
-    if (works && one.a != one.b && found.contains({one.b, one.a})) {
-      ports_.peer[one.a - options_.first_port] = one.b - options_.first_port;
+    if (one.a != one.b && found.contains({one.b, one.a})) {
+      ports.peer[one.a - options_.first_port] = one.b - options_.first_port;
     }
   }
-  std::set<ServerPair> moved;
-  for (std::size_t port = 0; port < known.peer.size(); ++port) {
-    if (known.peer[port] == ports_.peer[port]) continue;
-    for (const std::int32_t peer : {known.peer[port], ports_.peer[port]}) {
-      if (peer != kNoPeer) moved.insert(pair_of(port, static_cast<std::size_t>(peer)));
-    }
-  }
-  return moved;
-}
-
-ServerPair RegionController::pair_of(std::size_t port, std::size_t other) const {
-  return std::minmax(static_cast<std::uint32_t>(port / options_.alpha),
-                     static_cast<std::uint32_t>(other / options_.alpha));
-}
-
-// Holds those that are not held yet.
-void RegionController::hold(const std::set<ServerPair>& pairs, Picoseconds now) {
-  std::vector<ServerPair> more, all;
-  std::ranges::set_difference(pairs, held_, std::back_inserter(more));
-  if (more.empty()) return;
-  std::ranges::set_union(pairs, held_, std::back_inserter(all));
-  held_ = std::move(all);
-  world_.hold(more, now);
-}
-
-void RegionController::circuits_changed(Picoseconds now) {
-  advance(now);
-  settle(now);
-}
-
-void RegionController::settle(Picoseconds now) {
-  const std::set<ServerPair> moved = look();
-  if (moved.empty()) return;
-  tell(Kind::fail, now, static_cast<std::uint32_t>(moved.size()));
-  hold(moved, now);
-  if (state_ == State::drain) return;  // the request to come finds what there is
-  state_ = State::dark;
-  until_ = std::max({world_.lit_from(now), until_, now});
-  advance(now);
+  return ports;
 }
 
 std::vector<panel::CrossConnect> RegionController::mine() const {
@@ -118,32 +93,39 @@ void RegionController::demand(const DemandKey& key, std::span<const std::uint64_
   if (next_ ? next_->key == key : assigned_ && wanted_.key == key) return;
   Wanted wanted{key, {bytes.begin(), bytes.end()}, any};
   if (state_ != State::live) {
-    (void)plan(wanted);          // throws now what would throw later
-    next_ = std::move(wanted);  // what runs is never cut short
+    (void)plan(wanted);          // a demand that cannot be assigned throws here, to its caller
+    next_ = std::move(wanted);  // a request that is under way is finished first
     return;
   }
   take(std::move(wanted), now);
 }
 
+// Servers that a circuit of either map joins which the other does not have; `all`: every circuit's.
+std::set<ServerPair> RegionController::pairs_between(const PortMap& before, const PortMap& after, bool all) const {
+  std::set<ServerPair> found;
+  for (std::size_t port = 0; port < after.peer.size(); ++port) {
+    if (after.peer[port] == before.peer[port] && !all) continue;
+    for (const std::int32_t peer : {before.peer[port], after.peer[port]}) {
+      if (peer == kNoPeer) continue;
+      found.insert(std::minmax(static_cast<std::uint32_t>(port / options_.alpha),
+                               static_cast<std::uint32_t>(peer) / options_.alpha));
+    }
+  }
+  return found;
+}
+
 void RegionController::take(Wanted wanted, Picoseconds now) {
-  std::set<ServerPair> affected = look();
+  ports_ = circuits_there();
   PortMap planned = plan(wanted);  // throws before anything has changed
   wanted_ = std::move(wanted);
   assigned_ = true;
   planned_ = std::move(planned);
-  std::uint32_t changed = 0;
-  for (std::size_t port = 0; port < planned_.peer.size(); ++port) {
-    const bool moves = planned_.peer[port] != ports_.peer[port];
-    for (const std::int32_t peer : {ports_.peer[port], planned_.peer[port]}) {
-      if (peer == kNoPeer || (!moves && !options_.all_dark)) continue;
-      const auto other = static_cast<std::size_t>(peer);
-      affected.insert(pair_of(port, other));
-      changed += moves && port < other;
-    }
-  }
+  const std::set<ServerPair> affected = pairs_between(ports_, planned_, options_.all_dark);
+  const std::uint32_t changed = circuits_between(ports_, planned_);
   tell(Kind::demand, now, changed);
   if (affected.empty()) return;
-  hold(affected, now);
+  held_.assign(affected.begin(), affected.end());
+  world_.hold(held_, now);
   state_ = State::drain;
   until_ = now + options_.drain_limit;
   tell(Kind::drain, now, changed);
@@ -182,22 +164,21 @@ void RegionController::apply(Picoseconds now) {
   if (options_.all_dark) {
     for (std::size_t port = 0; port < planned_.peer.size(); ++port) all_dark.push_back(at(port));
   }
+  ++requests_;
   refusal_.clear();
   const auto count = static_cast<std::uint32_t>(remove.size() + add.size());
-  if (count == 0 && all_dark.empty()) {  // another client has patched just this: nothing to ask for
-    until_ = std::max(world_.lit_from(now), now);
-  } else if (++requests_; panel_works_) {
+  if (panel_works_) {
     try {
       until_ = std::max(world_.patch(remove, add, all_dark, now), now);
     } catch (const std::exception& error) {
-      // The panel is as it was: what was held goes on by the circuits there are.
+      // The panel refused and is unchanged, so held transfers continue by the old circuits.
       refusal_ = error.what();
       tell(Kind::fail, now, count);
       planned_ = ports_;
       return go_live(now);
     }
   } else {
-    planned_.peer.assign(planned_.peer.size(), kNoPeer);  // it may have been lost while this drained
+    planned_.peer.assign(planned_.peer.size(), kNoPeer);  // the panel may have failed during the drain
     until_ = now;
   }
   ports_ = planned_;
@@ -216,7 +197,7 @@ void RegionController::go_live(Picoseconds now) {
 
 void RegionController::again(Picoseconds now) {
   tell(Kind::fail, now);
-  if (!assigned_) return settle(now);
+  if (!assigned_) return;
   if (state_ != State::live) {
     if (!next_) next_ = wanted_;
     return;
@@ -241,6 +222,25 @@ void RegionController::set_panel(bool works, Picoseconds now) {
   advance(now);
   panel_works_ = works;
   again(now);
+}
+
+void RegionController::panel_changed(Picoseconds lit, Picoseconds now) {
+  advance(now);
+  PortMap there = circuits_there();
+  const std::set<ServerPair> moved = pairs_between(ports_, there, false);
+  if (moved.empty()) return;
+  const std::uint32_t changed = circuits_between(ports_, there);
+  ports_ = std::move(there);
+  std::vector<ServerPair> pairs;  // that are not held yet
+  std::ranges::set_difference(moved, held_, std::back_inserter(pairs));
+  held_.insert(held_.end(), pairs.begin(), pairs.end());
+  std::ranges::sort(held_);
+  world_.hold(pairs, now);
+  tell(Kind::outside, now, changed, lit - now);
+  if (state_ == State::drain) return;  // its request is made of what the panel has by then
+  until_ = state_ == State::dark ? std::max(until_, lit) : std::max(lit, now);
+  state_ = State::dark;
+  advance(now);
 }
 
 void RegionController::tell(Kind kind, Picoseconds now, std::uint32_t changed, Picoseconds dark) {

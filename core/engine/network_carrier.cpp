@@ -1,4 +1,4 @@
-// Carrier of a network's ports: what a link's ends see of its state, and hosts of a panel's circuits.
+// Carrier of a network's ports, which follows from the state of the link and, at a panel, of the circuit.
 #include <stdexcept>
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace loomnet {
 
-// A host at a panel sees light from the far side of the circuit, not of its own link alone: the panel's
-// end of the link is where that is known.
+// The light that a host at a panel receives comes from the far end of the circuit. Its carrier therefore does not
+// follow from its own link alone, and is taken from the panel's end of the link.
 void Network::notify(Endpoint end, bool up, Picoseconds now) {
   Node& node = nodes_[end.node];
   if (node.panel) {
@@ -80,8 +80,8 @@ void Network::operate(NodeId panel, const std::function<void(panel::PanelDevice&
   request(device, now);
   const auto after = targets();
   node->publish(now);
-  // All ports that move are dark before one of them has light again: no transport takes its new peer for
-  // the old one.
+  // All ports that change their circuit lose carrier before one of them gets it again. Otherwise a transport could
+  // take its new peer for the old one.
   for (std::size_t port = 0; port < after.size(); ++port) {
     if (after[port] != before[port] && device.options().carrier != panel::Carrier::none) {
       set_carrier({panel, static_cast<std::uint16_t>(port)}, false, now);

@@ -1,4 +1,5 @@
-// Wakes a network's panels when the status of a port changes by itself: light returns, a transceiver is up.
+// Wakes a network's panels at the times when the status of a port changes without a request: when a dark time ends
+// and when a transceiver has found the light.
 #pragma once
 
 #include "clock/event_queue.hpp"

@@ -16,7 +16,7 @@
 namespace loomnet {
 namespace {
 
-// By clsact and not by tcx: this is there on all kernels that have native XDP on veths.
+// clsact is used instead of tcx, because every kernel that has native XDP on veths has clsact.
 void attach_tc(int program, unsigned index, const std::string& name) {
   LIBBPF_OPTS(bpf_tc_hook, hook, .ifindex = static_cast<int>(index), .attach_point = BPF_TC_INGRESS);
   if (const int error = bpf_tc_hook_create(&hook)) throw LiveError("give " + name + " a clsact qdisc", -error);
@@ -41,7 +41,7 @@ KernelPanel::KernelPanel(std::size_t ports) : ports_(ports), program_(panel_bpf_
   none.peer = PANEL_NO_PEER;
   const std::vector<panel_entry> dark(ports, none);
   publish(dark);
-  publish(dark);  // both tables
+  publish(dark);  // once for each of the two tables
 }
 
 KernelPanel::~KernelPanel() = default;
@@ -86,7 +86,7 @@ void KernelPanel::publish(std::span<const panel_entry> entries) {
     throw LiveError("write the panel's table", errno);
   }
   const std::uint32_t slot = 0;
-  // The kernel waits here until all packets have left the table that was in the slot.
+  // This call returns when no CPU runs the program on the old table any more.
   if (bpf_map_update_elem(bpf_map__fd(program_->maps.panel_slot), &slot, &table, BPF_ANY)) {
     throw LiveError("publish the panel's table", errno);
   }
@@ -124,7 +124,7 @@ panel_question KernelPanel::ask(std::uint32_t port, PanelHook hook) const {
 }
 
 panel_question KernelPanel::ask(const panel_question& question, PanelHook hook) const {
-  panel_question frame[2] = {question};  // longer than an Ethernet header
+  panel_question frame[2] = {question};  // two, because a test frame must be longer than an Ethernet header
   LIBBPF_OPTS(bpf_test_run_opts, options);
   options.data_in = frame;
   options.data_size_in = sizeof frame;

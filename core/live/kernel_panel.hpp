@@ -1,4 +1,4 @@
-// An optical circuit switch in the kernel: one table and its counters, decided by at XDP or at tc.
+// An optical circuit switch in the kernel: a BPF program at XDP or at tc, its forwarding table and its counters.
 #pragma once
 
 #include <array>
@@ -15,27 +15,29 @@ struct bpf_link;
 
 namespace loomnet {
 
-// Where the kernel runs the panel's program. At XDP a veth hands over single frames with finished checksums;
-// at tc what it carries keeps its offloads.
+// Where the kernel runs the panel's program. At XDP the program sees single frames, and the senders' offloads must
+// be off. At tc it sees packets as TCP made them, up to 64 KB, and the offloads stay on.
 enum class PanelHook : std::uint8_t { xdp, tc };
 
 class KernelPanel {
  public:
-  // Loads the program; all ports are without cross-connect. Throws LiveError, std::invalid_argument.
+  // Loads the program. At first no port has a cross-connect. Throws LiveError, std::invalid_argument.
   explicit KernelPanel(std::size_t ports);
   ~KernelPanel();
   KernelPanel(const KernelPanel&) = delete;
 
-  // Runs on these interfaces from now on, port by port. An XDP program leaves them with this object; one
-  // of tc, which they get a clsact queueing discipline for, goes with the interfaces.
+  // Attaches the program to these interfaces; the number of an interface in the list is its port. An XDP program is
+  // detached when this object is destroyed. A tc program needs a clsact queueing discipline, which is added, and
+  // stays until the interface is deleted.
   void attach(const Netns& netns, const std::vector<std::string>& interfaces, PanelHook hook = PanelHook::xdp);
-  // Replaces the whole table at once. Times of entries are of CLOCK_MONOTONIC. It returns when no packet
-  // sees the table before.
+  // Replaces the whole table at once. Times in entries are nanoseconds of CLOCK_MONOTONIC. Returns when no packet
+  // can see the old table any more.
   void publish(std::span<const panel_entry> entries);
   panel_counters counters(std::size_t port) const;  // of all CPUs together
   panel_counters totals() const;                    // of all ports
   std::size_t interfaces() const { return interfaces_; }
-  // Has the program of that hook decide on a packet (BPF_PROG_TEST_RUN): of this port now, or as asked.
+  // Runs the program of that hook on a test frame (BPF_PROG_TEST_RUN) and returns its decision: for a packet that
+  // comes in by `port` now, or for the port, time and random bits of `question`.
   panel_question ask(std::uint32_t port, PanelHook hook = PanelHook::xdp) const;
   panel_question ask(const panel_question& question, PanelHook hook) const;
 
@@ -47,7 +49,7 @@ class KernelPanel {
   std::size_t ports_, interfaces_ = 0;
   std::unique_ptr<panel_bpf, Close> program_;
   std::vector<std::unique_ptr<bpf_link, Close>> links_;
-  std::size_t spare_ = 1;  // of the two tables, the one that no packet sees
+  std::size_t spare_ = 1;  // index of the table that is not in use
 };
 
 }  // namespace loomnet

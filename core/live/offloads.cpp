@@ -1,4 +1,4 @@
-// ethtool's switches by ioctl.
+// Reads and sets offloads by the ioctl that ethtool uses.
 #include "live/offloads.hpp"
 
 #include <bpf/libbpf.h>

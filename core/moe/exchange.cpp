@@ -8,7 +8,7 @@
 
 namespace loomnet::moe {
 namespace {
-constexpr std::uint64_t kWays = 0x6d6f65776179;  // purpose of the hash here
+constexpr std::uint64_t kWays = 0x6d6f65776179;  // names this use of hash_key
 }
 
 Exchange::Exchange(Network& network, Transfers& transfers, const ExchangeOptions& options, Listener& listener)
@@ -46,7 +46,7 @@ std::size_t Exchange::ways(const Pair& pair, bool light) const {
   return std::min<std::size_t>(pair.optical.size(), pair.circuits);
 }
 
-// By circuits: the share of what the pair sends.
+// The share of a pair's bytes that goes by circuits, 0 to 1.
 double Exchange::share_by_light(std::size_t number, std::uint64_t bytes, double seconds) const {
   const Pair& p = pairs_[number];
   if (p.circuits == 0 || bytes == 0) return 0;
@@ -236,8 +236,8 @@ void Exchange::send_waiting(std::span<const circuits::ServerPair> pairs, const c
   }
 }
 
-// Optical ways from i to j leave by the ports of their circuits: the k-th of each side's, by ports of the lower
-// server, is the k-th of the other's.
+// Makes the optical ways from i to j leave by the NIC ports of the pair's circuits. Circuits are numbered in the order
+// of the lower server's ports, so that both ends choose the same circuit for a way.
 void Exchange::set_paths(std::uint32_t i, std::uint32_t j, const circuits::PortMap& ports, Picoseconds now) {
   Pair& p = pair(i, j);
   if (p.optical.empty()) return;
@@ -258,7 +258,7 @@ void Exchange::set_paths(std::uint32_t i, std::uint32_t j, const circuits::PortM
       if ((p.by_light.empty() && pair(j, i).by_light.empty()) || p.fallback.empty()) continue;
       planes = p.fallback;
     }
-    // Both ends of a circuit give it the same number of a plane, and each port of a NIC has its own.
+    // A circuit has the same plane number at both ends, and no two ports of a NIC have the same.
     std::uint8_t next = static_cast<std::uint8_t>(mine.size());
     for (PlanePort port = 0; port < planes.size() && !mine.empty(); ++port) {
       const auto found = std::ranges::find(mine, port);

@@ -1,5 +1,5 @@
-// An all-to-all between the servers of a region: what each pair exchanges goes by the circuits that it has, or
-// by the electrical fabric, and circuits may come and go while it lasts.
+// An all-to-all between the servers of a region. The bytes of two servers go by their circuits or by the electrical
+// fabric, and circuits may be added and removed while the all-to-all lasts.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace loomnet::moe {
 
 struct ExchangeOptions {
   std::uint32_t servers = 0, gpus = 8, alpha = 0;
-  std::uint64_t seed = 0;  // of the choice among parallel ways
+  std::uint64_t seed = 0;  // of the hash that chooses among parallel ways
   Split split = Split::all_or_nothing;
-  // While a pair's circuits are dark it sends by the electrical fabric, and moves when they are lit.
+  // A pair whose circuits are dark sends by the electrical fabric, and moves to the circuits when they have light.
   bool electrical_first = false;
-  // What a pair sends by light is cut into equal parts for its circuits; else flows of GPUs are hashed.
+  // True: the bytes that a pair sends by light are divided evenly over its circuits. False: flows of GPUs are hashed.
   bool even = false;
   double circuit_rate = 0, electrical_rate = 0;  // bits per second; of split weighted
 };
@@ -29,32 +29,33 @@ class Exchange final : public RegionTraffic, private Transfers::Sink {
   class Listener {
    public:
     virtual ~Listener() = default;
-    virtual void exchanged(Picoseconds now) = 0;  // all bytes are where they belong
+    virtual void exchanged(Picoseconds now) = 0;  // all bytes have arrived
     virtual void exchange_failed(std::uint32_t source, Status status, Picoseconds now) = 0;
-    virtual void drained(Picoseconds now) = 0;  // something by circuits has ended
+    virtual void drained(Picoseconds now) = 0;  // a transfer by circuits has ended
   };
 
   Exchange(Network& network, Transfers& transfers, const ExchangeOptions& options, Listener& listener);
 
-  // Ways from server i to server j; the queue pairs are connected. Electrical: one, several among which a
-  // GPU's flows are hashed, gpus, one to the NIC of each GPU, or gpus * gpus, one from each to each. Optical: one, which all circuits of the
-  // two share, or alpha, one for each circuit. Throws std::invalid_argument.
+  // Sets the ways from server i to server j; their queue pairs are connected. Electrical ways are one, or several among
+  // which flows of GPUs are hashed, or `gpus` (one to the NIC of each GPU), or gpus * gpus (one for each two GPUs).
+  // Optical ways are one, which all circuits of the two servers share, or alpha, one for each circuit. Throws
+  // std::invalid_argument.
   void set_electrical(std::uint32_t i, std::uint32_t j, std::vector<Way> ways);
-  // `fallback`: paths by the electrical fabric, which bytes under way take when the last circuit goes.
+  // `fallback`: paths by the electrical fabric, for bytes that are under way when the pair's last circuit is removed.
   void set_optical(std::uint32_t i, std::uint32_t j, std::vector<Way> ways, std::vector<PlanePaths> fallback);
   void set_optical_nics(std::vector<NicPort> nics) override { nics_ = std::move(nics); }
 
-  // What this GPU of a server exchanges with others goes by the electrical fabric, whatever circuits there are.
+  // All that this GPU of a server exchanges with other servers goes by the electrical fabric.
   void set_wired(std::uint32_t server, std::uint32_t gpu);
 
-  // Begins one; the one before has ended. Flows inside a server are left out.
+  // Begins an all-to-all; the one before must have ended. Flows inside a server are ignored.
   void begin(std::span<const GpuFlow> flows, Picoseconds now);
   bool open() const { return open_ > 0; }
 
   void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override;
   bool in_flight(std::span<const circuits::ServerPair> pairs) const override;
   void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, Picoseconds now) override;
-  // Of what is held, as much as `most` bytes by each circuit of a pair in `ports`; the rest stays held.
+  // Sends up to `most` held bytes of each pair by each of its circuits in `ports`. The rest stays held.
   void send_waiting(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports, std::uint64_t most,
                     Picoseconds now);
   bool held() const { return held_bytes_ > 0; }
@@ -72,7 +73,7 @@ class Exchange final : public RegionTraffic, private Transfers::Sink {
     std::uint64_t waiting = 0;  // bytes that were held
     std::vector<TransferId> by_light, by_wire;
   };
-  static constexpr std::uint64_t kLight = 1ull << 32;  // in a cookie, beside the pair's number
+  static constexpr std::uint64_t kLight = 1ull << 32;  // bit of a transfer's cookie, above the pair's number: by light
 
   void arrived(std::uint64_t cookie, std::uint64_t bytes, Picoseconds now) override;
   void closed(TransferId transfer, std::uint64_t cookie, Picoseconds now) override;

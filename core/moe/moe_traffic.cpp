@@ -22,7 +22,7 @@ MoeTraffic::MoeTraffic(Network& network, MoeConfig config)
   if (config_.work.attention.count < 0 || config_.work.experts.count < 0) {
     throw std::invalid_argument("moe: compute times must not be negative");
   }
-  network.forbid_lookahead();  // regions hear of one another by more than packets
+  network.forbid_lookahead();  // regions act on one another without a packet in between
   config_.exchange.servers = shape.servers();
   config_.exchange.gpus = shape.gpus;
   for (std::uint32_t region = 0; region < shape.regions(); ++region) {
@@ -95,8 +95,8 @@ void MoeTraffic::all_done(std::uint32_t region, Picoseconds now) {
   if (--waiting_[stage] == 0) sum(stage, now);
 }
 
-// Round a ring each member sends the next all but its own part, once to add and once to spread; the steps of
-// the publication's rings follow one another without a gap, so they are one transfer here.
+// A ring's reduce-scatter and all-gather: in each of the two, a member sends the next one all parts but one. The steps
+// of the publication's rings follow each other without a gap, so they are one transfer here.
 void MoeTraffic::sum(std::uint32_t stage, Picoseconds now) {
   const Shape& shape = config_.shape;
   --stages_open_;

@@ -1,5 +1,5 @@
-// A mixture of experts that trains without PyTorch: regions compute and exchange tokens, stages hand activations
-// and gradients on, replicas sum their gradients round rings, and the next iteration begins when all have.
+// A mixture of experts that trains without PyTorch: regions compute and exchange tokens, stages pass activations
+// and gradients on, and replicas sum their gradients round rings. An iteration ends when all sums are complete.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ class MoeTraffic final : public EventHandler, private RegionWork::Pipeline, priv
  public:
   struct Iteration {
     Picoseconds begin, end;
-    WorkTimes mean, most;              // over regions; `most` of each time for itself
+    WorkTimes mean, most;              // of the regions' times the mean and the longest, each time taken separately
     std::uint64_t optical = 0, electrical = 0;  // bytes of experts between servers
   };
   struct Failure {

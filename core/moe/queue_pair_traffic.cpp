@@ -46,8 +46,8 @@ void QueuePairTraffic::on_event(std::uint64_t, Picoseconds now) {
   if (now >= empty_at_) drained_(now);
 }
 
-// Ports of a server's NIC whose circuits lead to another, in the order in which the other has its own: by ports
-// of the lower server.
+// NIC ports of server `from` whose circuits lead to server `to`. Circuits are listed in the order of the lower server's
+// ports, so that both ends list them alike.
 std::vector<PlanePort> QueuePairTraffic::ports_towards(std::uint32_t from, std::uint32_t to,
                                                        const circuits::PortMap& ports) const {
   const std::uint32_t low = std::min(from, to), high = std::max(from, to);

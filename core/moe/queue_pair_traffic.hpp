@@ -1,5 +1,5 @@
-// Queue pairs of ranks that go by the circuits between two servers: by wires while those are patched, and where
-// there are none.
+// Queue pairs of ranks that use the circuits between two servers. They use the electrical fabric ("wires") while the
+// circuits are being patched, and where two servers have no circuit.
 #pragma once
 
 #include <functional>
@@ -20,13 +20,13 @@ struct LightQueuePair {
 
 class QueuePairTraffic final : public RegionTraffic, public EventHandler {
  public:
-  // `crossing`: the longest that a packet is on a circuit. `drains`: queue pairs leave circuits that will change
-  // and the panel waits until the circuits are empty; else they stay, and the panel loses what is under way.
-  // `drained` is called when circuits that were held are empty.
+  // `crossing`: the longest time that a packet is on a circuit. `drains`: true, queue pairs move to wires before their
+  // circuits change, and the panel waits until the circuits are empty; false, they stay, and the panel loses the
+  // packets that are on them. `drained` is called when circuits that were held are empty.
   QueuePairTraffic(Network& network, std::uint32_t servers, Picoseconds crossing, bool drains,
                    std::function<void(Picoseconds)> drained);
 
-  void add(LightQueuePair pair);  // it is by wires
+  void add(LightQueuePair pair);  // it begins by wires
 
   void set_optical_nics(std::vector<NicPort> nics) override { nics_ = std::move(nics); }
   void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override;

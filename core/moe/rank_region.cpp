@@ -41,7 +41,8 @@ void RankRegion::use_circuits(NodeId panel, const circuits::RegionOptions& optio
   told_ = driver_->ports();
 }
 
-// All ranks of a region report before any of them has an answer, so a rank has one report open.
+// No rank is answered before all ranks of the region have reported, so a rank has at most one report open. A second
+// one, or one that differs from the others' step, breaks the contract.
 bool RankRegion::report(std::uint32_t rank, std::uint32_t number, std::span<const std::uint8_t> bytes,
                         Picoseconds now) {
   const auto at = std::ranges::find_if(ranks_, [&](RankBridge* each) { return each->port().rank() == rank; });
@@ -97,7 +98,8 @@ void RankRegion::take(Picoseconds now) {
   look(now);
 }
 
-// A combine's tokens are those of the dispatch before it, and so are its circuits.
+// Asks the controller for the circuits of this round, as the policy says. A combine sends back the tokens of its
+// dispatch; both have the same key, so the controller patches once for them.
 void RankRegion::ask(const Round& round, std::span<const std::uint64_t> demand, Picoseconds now) {
   const bool next = !begun_ || round.key.iteration != iteration_;
   if (next) {
@@ -122,7 +124,7 @@ void RankRegion::ask(const Round& round, std::span<const std::uint64_t> demand, 
       }
       return;
     case Repatch::never:
-    default: return;  // a rotation has no controller
+    default: return;  // Repatch::never
   }
 }
 
@@ -167,7 +169,7 @@ void RankRegion::answer(Picoseconds now) {
   open_.reset();
   answering_ = false;
   reported_ = 0;
-  // Answered ranks may report again at once.
+  // An answered rank may report again at once, so the rows are cleared before the first answer.
   const std::vector<std::optional<Row>> rows = std::exchange(rows_, std::vector<std::optional<Row>>(ranks_.size()));
   for (std::size_t source = 0; source < ranks_.size(); ++source) {
     ranks_[source]->answer(rows[source]->number, bytes, now);

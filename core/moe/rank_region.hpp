@@ -21,24 +21,25 @@ struct RankRegionOptions {
   Repatch repatch = Repatch::layer;
   FirstDispatch first_dispatch = FirstDispatch::block;  // block or reuse
   circuits::Duplex duplex = circuits::Duplex::sum;
-  Picoseconds latency = microseconds(10);  // of a rank's report to the controller, and of the answer
+  Picoseconds latency = microseconds(10);  // time that a report takes to the controller, and its answer back
 };
 
 class RankRegion final : public RankReports, public EventHandler, private RegionDriver::Listener {
  public:
-  // What one all-to-all waited for. `tokens`: by ranks, of a forward dispatch; else empty.
+  // One all-to-all. `tokens`: of a forward dispatch, by source and destination rank; else empty.
   struct Round {
     circuits::DemandKey key;
     std::uint8_t phase = 0;
-    Picoseconds asked, answered;  // by the last rank; when the circuits were there
+    Picoseconds asked, answered;  // when the last rank's report arrived; when the circuits had light
     std::vector<std::uint32_t> tokens;
   };
 
-  // `ranks`: the region's, as many as server_of; they outlive it. Throws std::invalid_argument.
+  // `ranks` are the region's, as many as server_of has entries, and must outlive this object. Throws
+  // std::invalid_argument.
   RankRegion(Network& network, RankRegionOptions options, std::vector<RankBridge*> ranks);
   ~RankRegion() override;
 
-  // Circuits of this region are patched at this panel; queue pairs by light are added before. Throws
+  // The controller patches this region's circuits at `panel`; `pairs` are the queue pairs that use them. Throws
   // std::invalid_argument.
   void use_circuits(NodeId panel, const circuits::RegionOptions& options, std::vector<NicPort> nics,
                     std::vector<LightQueuePair> pairs, Picoseconds crossing);
@@ -71,11 +72,11 @@ class RankRegion final : public RankReports, public EventHandler, private Region
   RankRegionOptions options_;
   std::vector<RankBridge*> ranks_;
   ObjectId id_;
-  std::vector<std::optional<Row>> rows_;  // by rank, of the reports that are open
+  std::vector<std::optional<Row>> rows_;  // by rank: its report, until it is answered
   std::size_t reported_ = 0;
-  std::optional<Round> open_;   // all ranks wait for its answer
+  std::optional<Round> open_;   // reported by all ranks, not answered yet
   bool answering_ = false;      // the answer is on its way
-  circuits::PortMap told_;      // as the last answer said
+  circuits::PortMap told_;      // circuits in the last answer
   std::uint32_t iteration_ = 0;
   bool begun_ = false;
   std::vector<std::uint64_t> sum_, last_sum_;  // demand of this iteration, and of the one before

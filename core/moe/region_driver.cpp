@@ -50,10 +50,9 @@ std::vector<circuits::ServerPair> RegionDriver::all_pairs() const {
 }
 
 void RegionDriver::restart(Picoseconds now) {
-  // Circuits that the one before was patching are used once they have light.
+  // If circuits are still dark from a request of the controller before, start when they have light.
   if (const Picoseconds lit = lit_from(now); lit > now) return network_.events().schedule(lit, id_, kRestart);
   controller_.emplace(options_, static_cast<circuits::RegionWorld&>(*this));
-  known_generation_ = generation();
   std::ranges::fill(works_, 1);
   traffic_.release(all_pairs(), controller_->ports(), now);
   look_at_links(now);
@@ -89,7 +88,6 @@ void RegionDriver::drained(Picoseconds now) {
 
 void RegionDriver::on_event(std::uint64_t what, Picoseconds now) {
   if (what == kRestart) return controller_ ? void() : restart(now);
-  if (what == kLook) return look_at_panel(now);
   if (now < wake_) return;
   wake_ = kNever;
   if (!controller_) return;
@@ -97,7 +95,7 @@ void RegionDriver::on_event(std::uint64_t what, Picoseconds now) {
   after(now);
 }
 
-// After every call of the controller.
+// To be called after every call of the controller: takes its events, its refusal and its next time.
 void RegionDriver::after(Picoseconds now) {
   const std::uint64_t generation = network_.panel(panel_)->device().generation();
   for (const circuits::RegionEvent& event : controller_->take_events()) {
@@ -123,16 +121,13 @@ std::vector<panel::CrossConnect> RegionDriver::cross_connects() {
 Picoseconds RegionDriver::patch(std::span<const panel::CrossConnect> remove, std::span<const panel::CrossConnect> add,
                                 std::span<const panel::Port> all_dark, Picoseconds now) {
   patching_ = true;
-  try {
-    network_.operate(panel_, [&](panel::PanelDevice& device, Picoseconds) {
-      device.change(remove, add, panel::Mode::update, now, all_dark);
-    });
-  } catch (...) {
-    patching_ = false;
-    throw;
-  }
-  patching_ = false;
-  known_generation_ = generation();
+  const struct Ends {
+    bool& patching;
+    ~Ends() { patching = false; }
+  } ends{patching_};
+  network_.operate(panel_, [&](panel::PanelDevice& device, Picoseconds) {
+    device.change(remove, add, panel::Mode::update, now, all_dark);
+  });
   ++patches_;
   const panel::PanelDevice& device = network_.panel(panel_)->device();
   std::uint64_t map = 0;
@@ -147,7 +142,7 @@ Picoseconds RegionDriver::patch(std::span<const panel::CrossConnect> remove, std
 
 void RegionDriver::keep_maps(std::size_t most) {
   most_maps_ = most;
-  keep_map(network_.now());  // those before the first request
+  keep_map(network_.now());  // the circuits before the first request
 }
 
 void RegionDriver::keep_map(Picoseconds now) {
@@ -161,8 +156,8 @@ void RegionDriver::keep_map(Picoseconds now) {
   kept_maps_.push_back(std::move(map));
 }
 
-// When all circuits that there are have light.
-Picoseconds RegionDriver::lit_from(Picoseconds now) {
+// The time from which all of the region's circuits have light; `now` where they have.
+Picoseconds RegionDriver::lit_from(Picoseconds now) const {
   const panel::PanelDevice& device = network_.panel(panel_)->device();
   Picoseconds lit = now;
   for (std::size_t nic = 0; nic < nics_.size(); ++nic) {
@@ -181,13 +176,8 @@ circuits::PortMap RegionDriver::ports() const {
   return {options_.servers, options_.alpha, std::vector<std::int32_t>(nics_.size(), circuits::kNoPeer)};
 }
 
-// Light of this NIC reaches the panel and the panel's reaches it, and its port there is open.
+// Whether both directions of this NIC's link to the panel are up.
 bool RegionDriver::works(std::size_t nic) const {
-  const panel::PanelDevice& device = network_.panel(panel_)->device();
-  for (const panel::Simplex end : {panel::Simplex{port_of(nic), false}, panel::Simplex{port_of(nic), true}}) {
-    if (device.override_of(end) != panel::Override::normal || device.shutter_closed(end)) return false;
-    if (device.status(end, network_.now()) == panel::Status::failed) return false;
-  }
   const std::uint32_t half = network_.egress_half(nics_[nic].host, nics_[nic].port);
   return network_.half(half / 2, true).up() && network_.half(half / 2, false).up();
 }
@@ -203,20 +193,11 @@ void RegionDriver::look_at_links(Picoseconds now) {
   }
 }
 
-// After another client's request. It is looked at when the network has told all its watchers of it.
 void RegionDriver::circuits_changed(NodeId panel) {
   if (panel != panel_ || patching_ || !controller_) return;
-  bool changed = generation() != known_generation_;
-  for (std::size_t nic = 0; nic < nics_.size() && !changed; ++nic) changed = works(nic) != (works_[nic] != 0);
-  if (changed) network_.events().schedule(network_.now(), id_, kLook);
-}
-
-void RegionDriver::look_at_panel(Picoseconds now) {
-  if (!controller_) return;
-  known_generation_ = generation();
-  controller_->circuits_changed(now);
+  const Picoseconds now = network_.now();
+  controller_->panel_changed(lit_from(now), now);
   after(now);
-  look_at_links(now);
 }
 
 void RegionDriver::link_changed(LinkId link) {

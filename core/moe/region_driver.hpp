@@ -1,5 +1,5 @@
-// A region's controller at work on a network: it patches the region's panel, holds what goes by circuits that
-// change, and hears of links that go down.
+// Connects a region's controller to a network: it patches the region's panel, holds traffic of circuits that change,
+// and tells the controller of links that go down.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ struct CircuitsEvent {
   std::uint64_t generation = 0;  // of the panel
 };
 
-// Circuits from a request on; they have light from `lit` on.
+// The circuits that a request has patched, at time `at`; they have light from `lit` on.
 struct PatchedMap {
   Picoseconds at{}, lit{};
   std::vector<std::int32_t> peer;  // as PortMap has it
@@ -28,11 +28,11 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   class Listener {
    public:
     virtual ~Listener() = default;
-    virtual void circuits_changed(Picoseconds now) = 0;  // the controller has come to another state
+    virtual void circuits_changed(Picoseconds now) = 0;  // the controller's state or circuits have changed
   };
 
-  // `nics`: by server and optical NIC, i * alpha + k, the port of the panel that is first_port + that number.
-  // All of them outlive it. Throws std::invalid_argument.
+  // `nics`: entry i * alpha + k is optical NIC k of server i, whose link ends at port first_port + i * alpha + k of the
+  // panel. Network, traffic and listener must outlive this object. Throws std::invalid_argument.
   RegionDriver(Network& network, RegionTraffic& traffic, NodeId panel, const circuits::RegionOptions& options,
                std::vector<NicPort> nics, Listener& listener);
   ~RegionDriver() override;
@@ -45,19 +45,19 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   bool live() const { return !controller_ || controller_->state() == circuits::RegionController::State::live; }
   void drained(Picoseconds now);
 
-  // The controller ends, whatever it was at: all that it held goes by the electrical fabric.
+  // Ends the controller, in whatever state it is. All held traffic continues by the electrical fabric.
   void stop(Picoseconds now);
   // Starts a new controller. It reads the circuits off the panel and hears the ranks' last demand again.
   void restart(Picoseconds now);
 
   const std::vector<CircuitsEvent>& events() const { return events_; }
   std::size_t events_left_out() const { return events_left_out_; }  // beyond those that are kept
-  // Circuits as they are: of each port of the region the port that it is joined to.
+  // The circuits that are in use: for each port of the region the port that it is joined to.
   circuits::PortMap ports() const;
   std::uint64_t generation() const { return network_.panel(panel_)->device().generation(); }
   std::uint64_t patches() const { return patches_; }      // requests that reached the panel
   std::size_t maps() const { return maps_.size(); }       // distinct ones among them
-  // Keeps as many of the maps to be drawn; by itself it keeps none.
+  // From now on keeps up to `most` patched maps for kept_maps(). Without this call none are kept.
   void keep_maps(std::size_t most);
   const std::vector<PatchedMap>& kept_maps() const { return kept_maps_; }
   const std::string& refusal() const { return refusal_; }  // of the last request that the panel did not take
@@ -66,8 +66,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
 
  private:
   static constexpr std::size_t kMostEvents = 1 << 16;
-  // Events, beside 0: the controller's time has come.
-  static constexpr std::uint64_t kRestart = 1, kLook = 2;
+  static constexpr std::uint64_t kRestart = 1;  // this event starts a new controller; event 0 is its next_time()
 
   void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) override { traffic_.hold(pairs, now); }
   bool in_flight(std::span<const circuits::ServerPair> pairs) override { return traffic_.in_flight(pairs); }
@@ -80,10 +79,9 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   void tables_changed(NodeId) override {}
   bool works(std::size_t nic) const;
   panel::Port port_of(std::size_t nic) const { return static_cast<panel::Port>(options_.first_port + nic); }
-  Picoseconds lit_from(Picoseconds now) override;
+  Picoseconds lit_from(Picoseconds now) const;
   void keep_map(Picoseconds now);
   void look_at_links(Picoseconds now);
-  void look_at_panel(Picoseconds now);
   void after(Picoseconds now);
   std::vector<circuits::ServerPair> all_pairs() const;
 
@@ -94,15 +92,13 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   std::vector<NicPort> nics_;
   Listener& listener_;
   ObjectId id_;
-  std::vector<std::uint8_t> works_;  // by NIC, as the controller knows it
-  std::uint64_t known_generation_ = 0;  // of the panel; another one is of another client's request
-  bool patching_ = false;
+  std::vector<std::uint8_t> works_;  // by NIC: whether it works, as the controller was last told
   struct Demand {
     circuits::DemandKey key;
     std::vector<std::uint64_t> bytes;
     bool any = false;
   };
-  std::optional<Demand> last_;  // what was asked for last, whether a controller heard it or not
+  std::optional<Demand> last_;  // last demand, also where there was no controller to hear it
   std::optional<circuits::RegionController> controller_;
   Picoseconds wake_ = kNever;
   std::vector<CircuitsEvent> events_;
@@ -112,6 +108,7 @@ class RegionDriver final : private circuits::RegionWorld, public EventHandler, p
   std::vector<PatchedMap> kept_maps_;
   std::vector<std::uint64_t> maps_;  // hashes of the maps that were patched, sorted
   std::string refusal_;
+  bool patching_ = false;  // what changes at the panel is our own request
 };
 
 }  // namespace loomnet::moe

@@ -1,4 +1,4 @@
-// What a region's controller holds and lets go: the traffic between servers that goes by circuits.
+// The traffic between a region's servers that goes by circuits, as its controller holds and releases it.
 #pragma once
 
 #include <span>
@@ -19,9 +19,9 @@ struct NicPort {
 class RegionTraffic {
  public:
   virtual ~RegionTraffic() = default;
-  // NICs at the panel, by server and number i * alpha + k; as many as ports of the region.
+  // NICs at the panel: entry i * alpha + k is optical NIC k of server i.
   virtual void set_optical_nics(std::vector<NicPort> nics) = 0;
-  // As circuits::RegionWorld has them.
+  // As the functions of these names in circuits::RegionWorld.
   virtual void hold(std::span<const circuits::ServerPair> pairs, Picoseconds now) = 0;
   virtual bool in_flight(std::span<const circuits::ServerPair> pairs) const = 0;
   virtual void release(std::span<const circuits::ServerPair> pairs, const circuits::PortMap& ports,

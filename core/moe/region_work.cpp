@@ -8,8 +8,8 @@ namespace {
 
 constexpr std::uint16_t kAllLayers = 0xffff;  // in the key of a demand
 
-// When one stage's region does what: as many forwards ahead as there are stages behind it, then one backward
-// after each forward.
+// The order of a stage's work: first as many forward passes as there are stages behind it, then a backward pass after
+// each forward pass.
 std::vector<std::pair<std::uint32_t, bool>> one_forward_one_backward(std::uint32_t micro_batches, std::uint32_t stages,
                                                                      std::uint32_t stage) {
   std::vector<std::pair<std::uint32_t, bool>> order;
@@ -101,7 +101,7 @@ void RegionWork::next_task(Picoseconds now) {
   layer_ = task().backward ? layers_ - 1 : 0;
   step_ = Step::input;
   since_ = now;
-  // Known since forward, so circuits are asked for before the gradients are here.
+  // The demand is known since the forward pass, so circuits are asked for before the gradients arrive.
   if (task().backward) ask(true, layer_, now);
   start_task(now);
 }
@@ -204,7 +204,8 @@ void RegionWork::enter_exchange(Step step, Picoseconds now) {
       for (std::size_t p = 0; p < demand.size(); ++p) demanded_[p] += demand[p];
     }
   }
-  // A combine sends back what a dispatch brought; the gradient of one goes the way of the other.
+  // A combine sends the tokens of the dispatch back. The gradient of a dispatch moves as a combine does, and that of a
+  // combine as a dispatch.
   flows_ = gpu_flows(tokens(layer_), shape_.placement(), options_.per_rank, (step == Step::combine) != backward);
   waiting_ = true;
   try_exchange(now);
@@ -232,7 +233,7 @@ void RegionWork::try_exchange(Picoseconds now) {
       in[flow.destination] += flow.bytes;
     }
   }
-  // Each GPU of a server moves an equal part, and one part in `gpus` is where it belongs already.
+  // Each GPU of a server moves an equal part of the bytes, and one part in `gpus` is at its GPU already.
   const double gpus = shape_.gpus;
   const auto local = [&](const std::vector<std::uint64_t>& bytes, double part) {
     return time_at(static_cast<double>(std::ranges::max(bytes)) * part / gpus, options_.local);
@@ -273,7 +274,7 @@ void RegionWork::drained(Picoseconds now) {
 
 void RegionWork::circuits_changed(Picoseconds now) { try_exchange(now); }
 
-// Loads of the iteration are what Copilot learns from.
+// Gives the iteration's expert loads to Copilot.
 void RegionWork::learn() {
   for (std::uint32_t layer = 1; layer < copilots_.size(); ++layer) {
     copilots_[layer]->record(loads_[layer - 1], loads_[layer]);

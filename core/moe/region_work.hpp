@@ -15,37 +15,37 @@
 
 namespace loomnet::moe {
 
-// By which circuits tokens are dispatched forward: the gate alone knows where they go.
+// By which circuits tokens are dispatched forward. Their destinations are known only when the gate has routed them.
 enum class FirstDispatch : std::uint8_t {
-  block,    // waits for circuits by the gate's counts
-  reuse,    // by those there are; patched while the experts compute, for the combine
-  random,   // by random ones, patched while attention computes
-  copilot,  // by those that Copilot's prediction asks for, patched while attention computes
+  block,    // by circuits for the gate's counts, which the dispatch waits for
+  reuse,    // by the circuits there are; new ones are patched for the combine while the experts compute
+  random,   // by random circuits, patched while attention computes
+  copilot,  // by circuits for Copilot's prediction, patched while attention computes
 };
 
 enum class Repatch : std::uint8_t {
   layer,      // for each layer, forward and backward
-  iteration,  // when one begins, by the sum of what the one before exchanged
-  once,       // after the first iteration, by what that exchanged
+  iteration,  // when an iteration begins, for the sum of the exchanges of the one before
+  once,       // after the first iteration, for the sum of its exchanges
   never,
 };
 
 struct WorkOptions {
   Picoseconds attention{}, experts{};  // computing a layer forward for a micro-batch; backward takes twice that
   std::uint64_t per_rank = 0;          // bytes that a GPU sends in an all-to-all
-  BitsPerSecond local{};               // of one GPU inside its server; 0: takes no time
+  BitsPerSecond local{};               // rate of one GPU inside its server; 0: transfers there take no time
   bool direct = false;                 // GPUs have NICs of their own: nothing is gathered and scattered
   FirstDispatch first_dispatch = FirstDispatch::block;
   Repatch repatch = Repatch::layer;
-  bool electrical_first = false;       // exchanges wait for no circuits
+  bool electrical_first = false;       // exchanges begin by the electrical fabric and do not wait for circuits
   circuits::Duplex duplex = circuits::Duplex::sum;
   circuits::CopilotOptions copilot{};
 };
 
 // Of one region in one iteration.
 struct WorkTimes {
-  Picoseconds exposed{};    // waiting for circuits with everything else there
-  Picoseconds exchanging{}; // in all-to-alls, that waiting among it
+  Picoseconds exposed{};    // waiting for circuits while nothing else was missing
+  Picoseconds exchanging{}; // in all-to-alls, including that waiting
   Picoseconds computing{};
 };
 
@@ -72,15 +72,16 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
              const WorkOptions& options, const ExchangeOptions& exchange, Pipeline& pipeline);
 
   Exchange& exchange() { return exchange_; }
-  // Circuits of this region; without it all goes by the electrical fabric. Throws std::invalid_argument.
+  // Gives this region circuits; without this call all its traffic goes by the electrical fabric. Throws
+  // std::invalid_argument.
   void use_circuits(NodeId panel, const circuits::RegionOptions& options, std::vector<NicPort> nics);
-  // Circuits that rotate in place of those by demand. Throws std::invalid_argument.
+  // Gives this region circuits that rotate whatever the demand. Throws std::invalid_argument.
   void use_rotor(NodeId panel, const RotorOptions& options, std::vector<NicPort> nics);
   const Rotor* rotor() const { return rotor_.get(); }  // null: circuits do not rotate
   RegionDriver* driver() { return driver_.get(); }  // null: there are no circuits
 
   void begin(std::uint32_t iteration, Picoseconds now);
-  // What a micro-batch needs is here: from the stage before or, backward, from the one behind.
+  // A micro-batch's input has arrived: activations of the stage before or, backward, gradients of the stage behind.
   void input(std::uint32_t micro_batch, bool backward, Picoseconds now);
 
   const WorkTimes& times() const { return times_; }  // of the iteration at hand
@@ -137,7 +138,7 @@ class RegionWork final : public EventHandler, private Exchange::Listener, privat
   Picoseconds gathering_{};  // the exchange at hand began, its circuits being there
   Picoseconds scatter_{}, inside_{};
   std::vector<GpuFlow> flows_;
-  std::vector<std::uint8_t> inputs_;  // by micro-batch: 1: forward's are here, 2: backward's are
+  std::vector<std::uint8_t> inputs_;  // by micro-batch, bits: 1 forward's input has arrived, 2 backward's has
   std::vector<std::uint64_t> demanded_;  // of all layers of the iteration at hand
   std::vector<std::unique_ptr<circuits::Copilot>> copilots_;  // by layer
   std::vector<std::vector<double>> loads_;                    // by layer, of the iteration at hand

@@ -5,7 +5,8 @@
 
 namespace loomnet::moe {
 
-// The circle method: one server stands still and the others move round it; of an odd number an empty place stands.
+// The circle method: one place is fixed and the others rotate round it. For an odd number of servers the fixed place
+// is empty.
 std::vector<std::vector<std::uint32_t>> round_robin(std::uint32_t servers) {
   const std::uint32_t places = servers + servers % 2;
   std::vector<std::vector<std::uint32_t>> found;
@@ -53,10 +54,14 @@ bool Rotor::works(std::size_t nic) const {
 
 void Rotor::begin(Picoseconds now) {
   turn_ = static_cast<std::uint64_t>(now.count / options_.slot.count);
-  turn(now);
+  // The bytes of the exchange before have arrived, but their acknowledgements may still be under way, by the
+  // circuits that this turn would take down.
+  state_ = State::drain;
+  over_ = now;
+  drained(now);
 }
 
-// Patches the next matchings, as one request.
+// Patches the circuits of the next turn, as one request.
 void Rotor::turn(Picoseconds now) {
   const std::uint32_t alpha = options_.alpha;
   ports_ = {options_.servers, alpha, std::vector<std::int32_t>(nics_.size(), circuits::kNoPeer)};
@@ -100,7 +105,7 @@ void Rotor::on_event(std::uint64_t what, Picoseconds now) {
   drained(now);
 }
 
-// What a turn has sent arrives before the circuits move on.
+// The next turn begins when all transfers by the circuits of this one have ended.
 void Rotor::drained(Picoseconds now) {
   if (state_ != State::drain || exchange_.in_flight(all_)) return;
   stretched_ += now - over_;

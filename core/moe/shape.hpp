@@ -1,5 +1,5 @@
-// How a mixture of experts is spread over servers: experts and their tensor-parallel groups fill the servers of
-// a region, stages of a pipeline are regions, and replicas of the whole are beside one another.
+// How a mixture of experts is placed on servers: the experts and their tensor-parallel groups fill the servers of a
+// region, each stage of the pipeline is a region, and replicas follow one another.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct Shape {
   circuits::Placement placement() const { return {tensor, gpus}; }
 };
 
-// Tokens that gates route. Each of the counted things is repeated in turn where the job has more of it.
+// Tokens that gates route. Where the job has more iterations, micro-batches, regions or layers than these counts, the
+// counts are repeated from the first.
 struct GateCounts {
   std::uint32_t iterations = 1, micro_batches = 1, regions = 1, layers = 1, experts = 0;
   std::vector<std::uint32_t> counts;  // [iteration][micro_batch][region][layer][source][destination]
@@ -37,14 +38,14 @@ struct GateCounts {
                           std::uint32_t layer) const;
 };
 
-// What one GPU sends to another of its region in an all-to-all; both by server and number in it.
+// Bytes that one GPU sends to another of its region in an all-to-all. A GPU is named by its server and its number there.
 struct GpuFlow {
   std::uint32_t source = 0, destination = 0;  // servers
   std::uint32_t from = 0, to = 0;             // GPUs of these
   std::uint64_t bytes = 0;
 };
-// `per_rank`: bytes that each GPU sends in all, those that stay on it among them. `back`: a combine, which
-// sends what a dispatch received. Flows from a GPU to itself are left out.
+// `per_rank`: bytes that each GPU sends in all, including those that stay on it. `back`: a combine, which sends what a
+// dispatch received. Flows from a GPU to itself are left out.
 std::vector<GpuFlow> gpu_flows(const circuits::Tokens& tokens, const circuits::Placement& placement,
                                std::uint64_t per_rank, bool back);
 

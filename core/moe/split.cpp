@@ -6,7 +6,7 @@
 
 namespace loomnet::moe {
 namespace {
-constexpr int kHalvings = 60;  // of the time looked for: to the last bits of a double
+constexpr int kHalvings = 60;  // of the interval that holds the time: to the precision of a double
 }
 
 double weighted_seconds(std::uint32_t servers, std::span<const std::uint64_t> bytes,

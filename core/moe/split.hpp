@@ -1,4 +1,4 @@
-// How much of what two servers exchange goes by their circuits, and how much by the electrical fabric.
+// Divides the bytes that two servers exchange between their circuits and the electrical fabric.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace loomnet::moe {
 
 enum class Split : std::uint8_t {
   all_or_nothing,  // all by circuits where there is one, as the authors of MixNet simulate it
-  weighted,        // so that circuits and electrical ports of all servers end at the same time
+  weighted,        // divided so that circuits and electrical ports of all servers end at the same time
 };
 
 // Seconds that the exchange takes when every pair of servers (i * servers + j, one direction) sends by its

@@ -9,7 +9,7 @@ class Transfers::Client final : public NicClient {
  public:
   Client(Transfers& transfers, NodeId host) : transfers_(transfers), nic_(transfers.network_.nic(host)) {
     client_ = nic_.clients().add(*this, transfers.options_.job, "model");
-    // Lengths only: one region is enough for all that arrives here.
+    // Only lengths are sent, so one region serves all writes that arrive at this host.
     key_ = nic_.register_region(nullptr, 0, transfers.options_.message, transfers.options_.job);
   }
   ~Client() override {
@@ -83,7 +83,7 @@ void Transfers::pump(TransferId id, Picoseconds now) {
 std::uint64_t Transfers::take_back(TransferId id) {
   Transfer& t = transfers_.at(id);
   const std::uint64_t rest = t.bytes - t.posted;
-  t.bytes = t.posted;  // some of them are outstanding, so the transfer closes later
+  t.bytes = t.posted;  // writes are still outstanding, so the transfer is closed later
   return rest;
 }
 
@@ -104,7 +104,7 @@ void Transfers::completed(TransferId id, const Completion& completion, Picosecon
 }
 
 void Transfers::close(TransferId id, Picoseconds now) {
-  const Transfer t = transfers_[id];  // closed() may start another in its slot
+  const Transfer t = transfers_[id];  // a copy, because closed() may start another transfer in the same slot
   transfers_[id].sink = nullptr;
   free_.push_back(id);
   t.sink->closed(id, t.cookie, now);

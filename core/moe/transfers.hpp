@@ -1,5 +1,5 @@
-// Bytes from one host to another by a queue pair: writes of which a few are outstanding at a time, so that what
-// is not posted yet can still go another way.
+// Sends bytes from one host to another by a queue pair. Only a few writes are outstanding at a time, so that bytes which
+// are not posted yet can be taken back and sent another way.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Transfers {
    public:
     virtual ~Sink() = default;
     virtual void arrived(std::uint64_t cookie, std::uint64_t bytes, Picoseconds now) = 0;  // at the destination
-    // The sender has heard of all of them; the transfer is no more.
+    // All bytes are acknowledged to the sender; the transfer's number may be used again.
     virtual void closed(TransferId transfer, std::uint64_t cookie, Picoseconds now) = 0;
     virtual void failed(std::uint64_t cookie, Status status, Picoseconds now) = 0;
   };
@@ -37,11 +37,11 @@ class Transfers {
   Transfers(Network& network, const Options& options);
   ~Transfers();
 
-  // The queue pair is this job's from now on.
+  // Results of the way's queue pair go to this job from now on.
   void own(const Way& way);
   // `bytes` above 0.
   TransferId start(const Way& way, std::uint64_t bytes, Sink& sink, std::uint64_t cookie, Picoseconds now);
-  // Bytes that are not posted yet, which the transfer then has no more.
+  // Takes the bytes that are not posted yet off the transfer, and returns how many they are.
   std::uint64_t take_back(TransferId transfer);
   WorkMeter& meter(NodeId host) { return network_.nic(host).meter(options_.job); }
 

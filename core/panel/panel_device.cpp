@@ -1,4 +1,4 @@
-// Requests to an optical circuit switch, and what follows from them for its ports.
+// Applies requests to an optical circuit switch and derives status, light and carrier of its ports.
 #include "panel/panel_device.hpp"
 
 #include <algorithm>
@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::uint64_t kDarkPurpose = 0xda2c, kNicPurpose = 0x21c;
 
-// Entries are in nanoseconds: light that were back in the middle of one would be late there.
+// Forwarding entries hold whole nanoseconds. Dark times are rounded up to them, so that the device and its entries
+// agree on when the light is back.
 Picoseconds whole_ns(Picoseconds at) { return {(at.count + 999) / 1000 * 1000}; }
 
 std::string name(Port port, bool out) { return std::to_string(port + 1) + (out ? "B" : "A"); }
@@ -77,7 +78,7 @@ std::uint64_t PanelDevice::change(std::span<const CrossConnect> remove, std::spa
     next[one.a] = one.b;
   }
 
-  // Ingress ports whose light goes elsewhere, and those that go dark for it.
+  // `changed`: ingress ports whose cross-connect changes. `darkened`: ingress ports whose light goes dark.
   std::vector<Port> changed, darkened;
   std::vector<bool> dark(ports());
   for (const Port port : all_dark) {

@@ -1,5 +1,6 @@
-// The state of an optical circuit switch: cross-connects of simplex ports, overrides and faults of ports,
-// light, and the events of all these. The device touches neither packets nor clocks: callers give the time. Semantics are those of SONiC's OCS design and SAI's experimental OCS objects.
+// The state of an optical circuit switch: cross-connects of simplex ports, overrides and faults of ports, optical
+// power, and the events of all these. The device handles no packets and reads no clock: callers pass the time. It
+// behaves as SONiC's OCS design and SAI's experimental OCS objects say.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ namespace loomnet::panel {
 
 using Port = std::uint16_t;
 
-// Port n of a panel is the simplex ports nA, where a host's light comes in, and nB, where light leaves to
-// that host. Numbers begin at 0 here and at 1 in every control interface.
+// Port n of a panel consists of two simplex ports: light from a host comes in by nA, and light to that host leaves
+// by nB. Ports are numbered from 0 here and from 1 in all control interfaces.
 struct Simplex {
   Port port = 0;
   bool out = false;  // the B side
@@ -39,12 +40,12 @@ enum class Status : std::uint8_t {
 enum class Override : std::uint8_t { powered_off, normal, force_blocked };  // SAI's values
 
 enum class Mode : std::uint8_t {
-  update,     // takes the named ports from whatever uses them
+  update,     // removes the cross-connects that use the named ports now
   safe,       // refuses the request if one of them is in another cross-connect
   overwrite,  // removes every other cross-connect
 };
 
-// Which light a host's port must have for carrier.
+// The directions in which a host's port must have light to have carrier.
 enum class Carrier : std::uint8_t {
   both,  // in both directions, as Ethernet's fault signalling has it
   rx,    // in its receive direction
@@ -55,7 +56,7 @@ struct DeviceOptions {
   Profile profile = panel::profile("sim25");
   Carrier carrier = Carrier::both;
   std::uint64_t seed = 1;
-  bool dark_by_port = false;  // each port its own dark time, not one for all of a request
+  bool dark_by_port = false;  // a dark time is drawn for each port, not one for each request
 };
 
 struct DeviceEvent {
@@ -74,15 +75,15 @@ class PanelDevice {
   // Throws std::invalid_argument.
   explicit PanelDevice(std::size_t ports, const DeviceOptions& options = {});
 
-  // --- requests: each is applied whole or, where it throws std::invalid_argument, not at all -----------
-  // Removes and adds cross-connects as one generation and returns its number; a request that changes
-  // nothing makes none. `all_dark`: every cross-connect of these ports goes dark, changed or not.
+  // --- requests: each is applied completely; one that throws std::invalid_argument changes nothing -----
+  // Removes and adds cross-connects as one generation and returns its number. A request that changes nothing makes
+  // no new generation. `all_dark`: every cross-connect of these ports goes dark, changed or not.
   std::uint64_t change(std::span<const CrossConnect> remove, std::span<const CrossConnect> add, Mode mode,
                        Picoseconds now, std::span<const Port> all_dark = {});
   std::uint64_t connect(std::span<const CrossConnect> add, Mode mode, Picoseconds now) {
     return change({}, add, mode, now);
   }
-  // Makes the panel have these and whatever does not stand in their way.
+  // Adds these cross-connects and removes those that use one of their ports. All others stay.
   std::uint64_t reconcile(std::span<const CrossConnect> wanted, Picoseconds now) {
     return change({}, wanted, Mode::update, now);
   }
@@ -93,13 +94,13 @@ class PanelDevice {
   void set_transmit_power(Port ingress, double dbm, Picoseconds now);
 
   // --- time ---------------------------------------------------------------------------------------------
-  // When a status or a carrier changes next by itself; kNever for not.
+  // The next time at which a status or a carrier changes without a request; kNever where none will.
   Picoseconds next_time() const { return due_.empty() ? kNever : due_.top().first; }
-  // Takes note of what has changed until now.
+  // Records the changes that have happened until now as events.
   void advance(Picoseconds now);
   std::vector<DeviceEvent> take_events() { return std::exchange(events_, {}); }
 
-  // --- looking ------------------------------------------------------------------------------------------
+  // --- state --------------------------------------------------------------------------------------------
   std::size_t ports() const { return in_.size(); }
   std::uint64_t generation() const { return generation_; }
   std::vector<CrossConnect> cross_connects() const;  // in the order of their ingress ports
@@ -107,10 +108,10 @@ class PanelDevice {
   Status status(Simplex port, Picoseconds now) const;
   Override override_of(Simplex port) const { return end(port).override_state; }
   bool carrier(Port port, Picoseconds now) const;
-  // Light passes a cross-connect that begins here, whether it is tuned or not.
+  // Whether a cross-connect begins at this port and neither of its ends is blocked or failed. It may still be tuning.
   bool passes(Port ingress) const;
   Picoseconds dark_until(Port ingress) const { return in_.at(ingress).dark_until; }
-  // Of the light that leaves by this port, -infinity where there is none.
+  // Power in dBm of the light that leaves by this port; -infinity where no light leaves.
   double power_dbm(Port egress, Picoseconds now) const;
   bool shutter_closed(Simplex port) const { return end(port).shutter_closed; }
   double transmit_power(Port ingress) const { return in_.at(ingress).level_db; }
@@ -124,24 +125,24 @@ class PanelDevice {
     std::int32_t peer = -1;
     Override override_state = Override::normal;
     bool shutter_closed = false, failed = false;
-    double level_db = 0;         // in: power of the transmitter; out: attenuation
-    Picoseconds dark_until;  // in: of the cross-connect that begins here
-    Picoseconds lit_from;    // in: light leaves by the cross-connect since, or will
-    bool passed = false;         // in: passes() when it was last looked at
+    double level_db = 0;         // of an ingress port the transmitter's power, of an egress port the attenuation
+    Picoseconds dark_until;  // of an ingress port: end of the dark time of its cross-connect
+    Picoseconds lit_from;    // of an ingress port: the time from which its light leaves by the cross-connect
+    bool passed = false;         // of an ingress port: passes() at the last look()
     std::uint64_t generation = 0;
     Status told = Status::blocked;
   };
   struct Host {
-    Picoseconds nic_up;  // drawn anew whenever its light changes
+    Picoseconds nic_up;  // time the transceiver takes from light to carrier, drawn anew whenever its light changes
     bool told = false;
   };
   End& end(Simplex port) { return (port.out ? out_ : in_).at(port.port); }
   const End& end(Simplex port) const { return (port.out ? out_ : in_).at(port.port); }
   void check(std::span<const CrossConnect> named) const;
-  void look(Port ingress, Picoseconds now);  // its light, after a change
+  void look(Port ingress, Picoseconds now);  // updates the light of this port after a change
   void look_at(Simplex port, Picoseconds now);
   void tell(Simplex port, Picoseconds now);
-  Picoseconds carrier_from(Port port) const;  // kNever: not as things are
+  Picoseconds carrier_from(Port port) const;  // kNever: it has no carrier until something else changes
   double level(Port a, Port b) const;
 
   DeviceOptions options_;

@@ -1,5 +1,5 @@
-// How long panels on the market keep their ports dark when they switch, and what hosts see of it
-// (MixNet, SIGCOMM 2025, table of OCS technologies and figures of the prototype's Polatis 6000).
+// For how long known panels are dark when they switch, and how long transceivers take to find the light again
+// (MixNet, SIGCOMM 2025: its table of OCS technologies, and measurements of the prototype's Polatis 6000).
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,13 @@
 
 namespace loomnet::panel {
 
-// A random time. Its parameters are those of one kind of distribution each.
+// A random time. Each parameter belongs to the distributions that its comment names.
 struct Duration {
   enum class Kind : std::uint8_t { fixed, uniform, lognormal } kind = Kind::fixed;
-  double low_ms = 0;      // the time itself; of uniform the least; of lognormal the mean with no pair
-  double high_ms = 0;     // of uniform: the most
-  double per_pair_ms = 0; // of lognormal: added to the mean for each cross-connect that is new
-  double sigma = 0;       // of lognormal: of the time's natural logarithm
+  double low_ms = 0;      // fixed: the time; uniform: the least; lognormal: the mean without new cross-connects
+  double high_ms = 0;     // uniform: the most
+  double per_pair_ms = 0; // lognormal: added to the mean for each cross-connect that is new
+  double sigma = 0;       // lognormal: standard deviation of the time's natural logarithm
   Picoseconds sample(RandomStream& random, std::size_t pairs) const;
 };
 
@@ -28,7 +28,7 @@ struct Profile {
 };
 
 std::span<const Profile> profiles();
-// Throws std::invalid_argument, which names those that there are.
+// The profile of this name. Throws std::invalid_argument, which lists the known names.
 const Profile& profile(std::string_view name);
 
 }  // namespace loomnet::panel

@@ -94,7 +94,10 @@ def moe_ddp(lab: ln.Lab, profile: Literal["sim25", "polatis"] = "sim25", steps: 
     lab.metric("hottest-expert", statistics.mean(max(each) * RANKS / sum(each) for each in loads))
     lab.metric("coldest-expert", statistics.mean(min(each) * RANKS / sum(each) for each in loads))
 
-    mixnet.strip_figure(r.experts, loads, lost=packets(r, "dark")).savefig(
+    rounds = r.experts.rounds  # from the end of the first step on
+    ends = [rounds[0].begin_ps / 1e12, *(each.end_ps / 1e12 for each in rounds)]
+    curve = zip(ends, map(float, losses(r)), strict=True)
+    mixnet.strip_figure(r.experts, loads, losses=curve, lost=packets(r, "dark")).savefig(
         lab.directory / "strip.png", dpi=150)
     mixnet.circuits_figure(r.experts).savefig(lab.directory / "circuits.png", dpi=150)
 

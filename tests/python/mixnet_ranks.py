@@ -9,8 +9,9 @@ import torch.distributed as dist
 from loomnet.torch import mixnet
 
 
-def exact(rounds: int) -> None:
-    """Against torch.distributed's own all-to-all, values and gradients, bit for bit."""
+def exact(rounds: int, step=lambda: None) -> None:
+    """Against torch.distributed's own all-to-all, values and gradients, bit for bit. Calls step()
+    after each round."""
     rank, world = dist.get_rank(), dist.get_world_size()
     same = torch.Generator().manual_seed(7)
     for number in range(rounds):
@@ -33,7 +34,25 @@ def exact(rounds: int) -> None:
         assert torch.equal(back.detach(), rows.detach() * 2), number
         back.backward(torch.full_like(back, 3))
         assert torch.equal(rows.grad, torch.full_like(rows, 6)), number
+        step()
     print("exact", rounds, flush=True)
+
+
+def stepped(rounds: int) -> None:
+    """As exact, each round an iteration."""
+    exact(rounds, torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1).step)
+
+
+def heavy(rounds: int) -> None:
+    """Ranks of two servers send one another 1 MiB each, alike."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    across = [64 if (rank < world // 2) != (peer < world // 2) else 0 for peer in range(world)]
+    for _ in range(rounds):
+        rows = torch.full((sum(across), 4096), float(rank))
+        there = mixnet.all_to_all(rows, across, across)
+        sources = [peer for peer in range(world) for _ in range(across[peer])]
+        assert torch.equal(there[:, 0], torch.tensor(sources, dtype=torch.float32))
+    print("heavy", flush=True)
 
 
 def sums(rounds: int) -> None:
@@ -95,6 +114,6 @@ def late(_: int) -> None:
 
 dist.init_process_group("gloo")
 torch.set_num_threads(1)
-{"exact": exact, "sums": sums, "mistakes": mistakes, "forged": forged, "late": late}[sys.argv[1]](
-    int(sys.argv[2]))
+{"exact": exact, "stepped": stepped, "heavy": heavy, "sums": sums, "mistakes": mistakes,
+ "forged": forged, "late": late}[sys.argv[1]](int(sys.argv[2]))
 dist.destroy_process_group()

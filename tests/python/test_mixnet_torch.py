@@ -17,12 +17,12 @@ FAST = {"rate": "100 Gb/s", "profile": "rotor10us"}
 
 
 def run(tmp_path, what, *, rounds=8, servers=4, gpus=4, ranks=2, alpha=3, network="mixnet",
-        circuits=None, transport="roce", **fabric):
+        circuits=None, transport="roce", faults=(), **fabric):
     made = ln.mixnet(servers=servers, gpus=gpus, ranks=ranks, alpha=alpha, network=network,
                      **(FAST | fabric))
     job = ln.TorchJob(SCRIPT, args=[what, str(rounds)], transport=transport, ranks=8,
                       compute="10 us", circuits=circuits)
-    return Lab("mixnet", directory=tmp_path / "run", max_wall_s=120).run(made, job)
+    return Lab("mixnet", directory=tmp_path / "run", max_wall_s=120).run(made, job, list(faults))
 
 
 def by_light(r):
@@ -39,14 +39,88 @@ def every_rank(r, pattern, world=8):
     dict(servers=2, gpus=4, ranks=4, alpha=2),
     dict(servers=2, gpus=8, ranks=4, alpha=6),
 ], ids=["prototype", "a rank for each NIC", "two electrical NICs"])
-@pytest.mark.parametrize("rule", ["skip", "share"])
-def test_an_all_to_all_is_the_stock_one_bit_for_bit(tmp_path, shape, rule):
-    r = run(tmp_path, "exact", **shape, circuits=ln.CircuitControl(rule=rule))
+@pytest.mark.parametrize("control", [dict(rule="skip"), dict(rule="share", split="weighted")],
+                         ids=["skip", "share, weighted"])
+def test_an_all_to_all_is_the_stock_one_bit_for_bit(tmp_path, shape, control):
+    r = run(tmp_path, "exact", **shape, circuits=ln.CircuitControl(**control))
     assert r["errors"] == 0
     assert all(every_rank(r, r"(?P<all>exact 8)"))
     assert {each.event for each in r.experts.events} >= {"demand", "apply", "lit", "release"}
     assert [row for row in r.drops if row["where"] == "panel"] == []
     assert by_light(r) > 0  # none where nothing is patched: test_policies_that_patch_less
+
+
+def test_wires_take_a_share_of_what_circuits_have_too_much_of(tmp_path):
+    """Two servers with one circuit and one electrical NIC each: half goes by either."""
+    taken = {}
+    for split in ("all_or_nothing", "weighted"):
+        r = run(tmp_path / split, "heavy", servers=2, ranks=4, alpha=1, gpus=2, rounds=3,
+                circuits=ln.CircuitControl(split=split), rate="10 Gb/s")
+        assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>heavy)"))
+        taken[split] = by_light(r)
+    assert taken["weighted"] == pytest.approx(taken["all_or_nothing"] / 2, rel=0.05)
+
+
+def test_what_another_client_patches_meanwhile_costs_time_and_no_row(tmp_path):
+    """Circuits of the region move to other hosts, and go, while its ranks use them."""
+    plain = run(tmp_path / "plain", "stepped", circuits=ln.CircuitControl(rule="share"))
+    made = ln.mixnet(servers=4, gpus=4, ranks=2, alpha=3, **FAST)
+    lab = Lab("mixnet", directory=tmp_path / "raced", max_wall_s=120)
+    maps = ([("h0:1", "h1:1")], [("h0:1", "h2:1"), ("h1:2", "h3:2")], [])
+    last = plain.experts.events[-1].at_ps
+    for number in range(24):  # over more than the time that the plain run takes
+        lab.circuits("ocs0", maps[number % 3], at=f"{last * number // 20} ps")
+    r = lab.run(made, ln.TorchJob(SCRIPT, args=["stepped", "8"], transport="roce", ranks=8,
+                                  compute="10 us", circuits=ln.CircuitControl(rule="share")))
+    assert r["errors"] == 0 and r.data.ended == "finished"
+    assert all(every_rank(r, r"(?P<all>exact 8)"))
+    found = [each.event for each in r.experts.events]
+    assert found.count("outside") >= 10
+    assert r.experts.events[-1].at_ps > last
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run in which nothing fails."""
+    return run(tmp_path_factory.mktemp("whole"), "stepped",
+               circuits=ln.CircuitControl(rule="share"))
+
+
+def while_dark(r):
+    """Picoseconds: between the second request to the panel and its light."""
+    apply = [each for each in r.experts.events if each.event == "apply" and each.dark_ps][1]
+    return apply.at_ps + apply.dark_ps // 2
+
+
+def while_draining(r):
+    drain, apply = ([each.at_ps for each in r.experts.events if each.event == kind][1]
+                    for kind in ("drain", "apply"))
+    assert apply > drain
+    return (drain + apply) // 2
+
+
+@pytest.mark.parametrize("moment", [while_dark, while_draining])
+def test_a_controller_that_is_killed_leaves_ranks_to_the_wires(tmp_path, whole, moment):
+    """A new one finds the circuits that the one before it has patched, or was patching."""
+    at, light = moment(whole), {}
+    for name, duration in (("gone", None), ("back", "5 us")):
+        r = run(tmp_path / name, "stepped", circuits=ln.CircuitControl(rule="share"),
+                faults=[ln.kill("ocs0.controller", at=f"{at} ps", duration=duration)])
+        assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>exact 8)"))
+        assert [row for row in r.drops if row["where"] == "panel"] == []
+        heard = [each.event for each in r.experts.events if each.at_ps > at]
+        assert bool(heard) == bool(duration)
+        light[name] = by_light(r)
+    assert 0 < light["gone"] < light["back"] <= by_light(whole)
+
+
+@pytest.mark.parametrize("fault", ["ocs0", "h0--ocs0:1"])
+def test_ranks_go_on_without_their_panel_or_a_fibre(tmp_path, whole, fault):
+    at = f"{while_dark(whole)} ps"
+    gone = ln.kill("ocs0", at=at) if fault == "ocs0" else ln.down(fault, at=at)
+    r = run(tmp_path, "stepped", circuits=ln.CircuitControl(rule="share"), faults=[gone])
+    assert r["errors"] == 0 and all(every_rank(r, r"(?P<all>exact 8)"))
+    assert 0 < by_light(r) < by_light(whole)
 
 
 def test_without_circuits_it_is_the_stock_one(tmp_path):
@@ -118,9 +192,8 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path, change, words):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("field", [dict(fp_dispatch="copilot"), dict(split="weighted"),
-                                   dict(repatch="rotor"), dict(members="lumped"),
-                                   dict(eps_during_dark="eps_first")])
+@pytest.mark.parametrize("field", [dict(fp_dispatch="copilot"), dict(repatch="rotor"),
+                                   dict(members="lumped"), dict(eps_during_dark="eps_first")])
 def test_controls_that_real_ranks_do_not_have_are_refused(field):
     [(name, value)] = field.items()
     with pytest.raises(ln.UsageError, match=rf"circuits.{name}=.{value}.: of real ranks there is"):

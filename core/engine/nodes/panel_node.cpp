@@ -1,4 +1,4 @@
-// Passes light on.
+// The engine's panel: applies requests to the device and forwards packets by its entries.
 #include "engine/nodes/panel_node.hpp"
 
 #include <algorithm>

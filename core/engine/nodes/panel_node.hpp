@@ -1,5 +1,5 @@
-// An optical circuit switch in the engine: light that comes in by a port leaves as the device's entry of
-// that port says.
+// An optical circuit switch in the engine: a packet that comes in by a port is forwarded or dropped by the device's
+// entry of that port.
 #pragma once
 
 #include <span>
@@ -12,11 +12,11 @@
 
 namespace loomnet {
 
-// Both cross-connects of each circuit; `circuits`: of each port the port that it is joined to, -1 for none.
+// The two cross-connects of each circuit. `circuits` has for each port the port that it is joined to, or -1.
 // Throws std::invalid_argument.
 std::vector<panel::CrossConnect> duplex(std::span<const std::int32_t> circuits);
 
-// What happened to a panel's ports, the oldest first. `left_out`: how many more there were than are kept.
+// Changes of status and carrier of a panel's ports, oldest first. `left_out` counts the events that were not kept.
 struct PanelEvents {
   static constexpr std::size_t kMost = 100'000;
   std::vector<panel::DeviceEvent> kept;
@@ -31,11 +31,11 @@ class PanelNode final : public LinkReceiver {
 
   panel::PanelDevice& device() { return device_; }
   const panel::PanelDevice& device() const { return device_; }
-  // Takes over the device's entries, all at once: between two packets.
+  // Copies the device's entries into the table that packets are decided by. All change at once, between two packets.
   void publish(Picoseconds now);
-  // The port that light of this port leaves by now; -1: none comes out.
+  // The egress port for light that comes in by this port now; -1 where the light does not come out.
   std::int32_t passes_to(std::uint16_t port, Picoseconds now) const;
-  // Moves the device's events to those of the run.
+  // Takes new events from the device and appends them to events().
   void keep_events();
   const PanelEvents& events() const { return events_; }
   const panel_counters& counters(std::uint16_t port) const { return counters_[port]; }
@@ -43,7 +43,7 @@ class PanelNode final : public LinkReceiver {
  private:
   NodesShared& shared_;
   NodeId node_;
-  bool kernel_;  // packets are decided on there, by the entries that publish() sends
+  bool kernel_;  // the kernel forwards this panel's packets, by the entries that publish() sends
   std::span<HalfLink* const> egress_;  // by port
   panel::PanelDevice device_;
   std::vector<panel_entry> entries_;     // by ingress port

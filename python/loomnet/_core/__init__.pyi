@@ -68,6 +68,7 @@ __all__: list[str] = [
     "switch_programs",
     "testing",
     "transports",
+    "weighted_seconds",
 ]
 
 class RankWork:
@@ -983,6 +984,65 @@ class FluidFabric:
         Parts of the network whose rates were computed.
         """
 
+class RegionDriver:
+    """
+    The controller of a region's circuits at work.
+    """
+
+    def circuits(self) -> list[int]:
+        """
+        Of each port of the region the port that it is joined to, -1: none.
+        """
+
+    def events(self) -> list[tuple[int, int, tuple[int, int, int, bool, bool], str, int, int]]:
+        """
+        [(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]
+        """
+
+    def keep_maps(self, most: int) -> None:
+        """
+        Keeps this many maps from now on, for kept_maps().
+        """
+
+    def kept_maps(self) -> list[tuple[int, int, list[int]]]:
+        """
+        [(at_ps, lit_ps, by port the port that it is joined to, -1: none)] of the first maps.
+        """
+
+    def restart(self, now_ps: int) -> None:
+        """
+        Starts a new controller, which reads the circuits off the panel and hears the last demand again.
+        """
+
+    def stop(self, now_ps: int) -> None:
+        """
+        Ends the controller; what it held goes by the electrical fabric.
+        """
+
+    @property
+    def events_left_out(self) -> int:
+        """
+        Events beyond those that are kept.
+        """
+
+    @property
+    def maps(self) -> int:
+        """
+        Distinct circuit maps among them.
+        """
+
+    @property
+    def patches(self) -> int:
+        """
+        Requests that have reached the panel.
+        """
+
+    @property
+    def refusal(self) -> str:
+        """
+        Of the last request that the panel did not take.
+        """
+
 class MoeTraffic:
     """
     A mixture of experts in training: its regions, stages and replicas.
@@ -1012,21 +1072,9 @@ class MoeTraffic:
         degrees: of expert, tensor, pipeline and data parallelism. layers: of each stage. counts: tokens by iteration, micro-batch, region, layer, source and destination, each repeated in turn.
         """
 
-    def circuits(self, region: int) -> list[int]:
+    def driver(self, region: int) -> RegionDriver:
         """
-        Of each port of the region the port that it is joined to, -1: none.
-        """
-
-    def events(
-        self, region: int
-    ) -> list[tuple[int, int, tuple[int, int, int, bool, bool], str, int, int]]:
-        """
-        [(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]
-        """
-
-    def events_left_out(self, region: int) -> int:
-        """
-        Events beyond those that are kept.
+        The region's controller. Raises ValueError where the region has no circuits.
         """
 
     def failures(self) -> list[tuple[int, int, int, str]]:
@@ -1039,25 +1087,7 @@ class MoeTraffic:
         [(begin_ps, end_ps, mean, most, optical bytes, electrical bytes)]; mean and most over regions of the picoseconds exposed to missing circuits, exchanging and computing.
         """
 
-    def keep_maps(self, region: int, most: int) -> None: ...
     def keep_spans(self, region: int, most: int) -> None: ...
-    def kept_maps(self, region: int) -> list[tuple[int, int, list[int]]]:
-        """
-        [(at_ps, lit_ps, by port the port that it is joined to, -1: none)]
-        """
-
-    def maps(self, region: int) -> int:
-        """
-        Distinct circuit maps among them.
-        """
-
-    def patches(self, region: int) -> int:
-        """
-        Requests that have reached the panel.
-        """
-
-    def refusal(self, region: int) -> str: ...
-    def restart_controller(self, region: int, now_ps: int) -> None: ...
     def set_circuits(
         self,
         region: int,
@@ -1135,7 +1165,6 @@ class MoeTraffic:
         """
 
     def start(self) -> None: ...
-    def stop_controller(self, region: int, now_ps: int) -> None: ...
     def turns(self, region: int) -> tuple[int, int]:
         """
         Turns that were played, and the picoseconds by which they were longer than their slots.
@@ -1295,50 +1324,6 @@ class VirtualRanks:
         """
         The ranks that did when that time last began.
         """
-
-class RegionDriver:
-    """
-    The controller of a region's circuits at work.
-    """
-
-    def circuits(self) -> list[int]:
-        """
-        Of each port of the region the port that it is joined to, -1: none.
-        """
-
-    def events(self) -> list[tuple[int, int, tuple[int, int, int, bool, bool], str, int, int]]:
-        """
-        [(at_ps, generation, (iteration, layer, micro-batch, backward, guessed), event, changed, dark_ps)]
-        """
-
-    def keep_maps(self, most: int) -> None: ...
-    def kept_maps(self) -> list[tuple[int, int, list[int]]]:
-        """
-        [(at_ps, lit_ps, peers)] of the first maps.
-        """
-
-    def restart(self, now_ps: int) -> None: ...
-    def stop(self, now_ps: int) -> None: ...
-    @property
-    def events_left_out(self) -> int:
-        """
-        Events beyond those that are kept.
-        """
-
-    @property
-    def maps(self) -> int:
-        """
-        Distinct circuit maps among them.
-        """
-
-    @property
-    def patches(self) -> int:
-        """
-        Requests that have reached the panel.
-        """
-
-    @property
-    def refusal(self) -> str: ...
 
 class RankRegion:
     """
@@ -1791,6 +1776,17 @@ def switch_programs() -> dict:
 def transports() -> dict:
     """
     Every transport of the engine by name: its options (rows of name, type, unit, default, range, choices, doc) and the congestion controls that it can run.
+    """
+
+def weighted_seconds(
+    servers: int,
+    bytes: collections.abc.Sequence[int],
+    circuits: collections.abc.Sequence[int],
+    circuit_bps: float,
+    electrical_bps: float,
+) -> float:
+    """
+    Seconds of an exchange whose pairs use circuits and electrical ports so that all end together; by pairs i * servers + j.
     """
 
 COLLECTIVES: dict[str, int]

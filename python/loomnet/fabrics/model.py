@@ -14,13 +14,13 @@ from loomnet.base.errors import FabricError, UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Rate, Size, Time
+from loomnet.fabrics.checks import check_fabric
 from loomnet.fabrics.clos_shape import Clos
 from loomnet.fabrics.links import HalfLink, Link, changed
 from loomnet.fabrics.nodes import FORWARD, PLACEMENTS, Host, LocalRanks, Switch, check_role
-from loomnet.fabrics.panels import Panel, Ports, check_link, check_switching
+from loomnet.fabrics.panels import Panel, check_link, check_switching
 
 MAX_PLANES = 8  # three bits of an entropy value name the plane
-MAX_NIC_PORTS = 8
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 _PLANE = re.compile(r"p([0-9]+)\..+")
 _MOST_PORTS = 1 << 20
@@ -325,77 +325,8 @@ class Fabric:
     # --- checks ---------------------------------------------------------------------------------
     def check(self) -> Fabric:
         """Raises FabricError unless ports, planes and reachability add up. Returns itself."""
-        if not self.hosts:
-            raise FabricError("the fabric has no host: add_host() first")
-        nodes = (*self.hosts.values(), *self.switches.values(), *self.panels.values())
-        degree: dict[str, list[Link]] = {node.name: [] for node in nodes}
-        for link in self._links.values():
-            degree[link.a].append(link)
-            degree[link.b].append(link)
-            ends = [self.switches[end].plane for end in (link.a, link.b) if end in self.switches]
-            if len(set(ends)) > 1:
-                raise FabricError(
-                    f"link {link.name} joins plane {ends[0]} and plane {ends[1]}: "
-                    "planes are disjoint"
-                )
-            if self.plane_of(link) is None:
-                check_link(link)
-        for node in nodes:
-            used = len(degree[node.name])
-            if node.ports is not None and used > node.ports:
-                raise FabricError(
-                    f"{node.name} has {node.ports} ports but {used} links: "
-                    f"raise ports= or remove {used - node.ports}"
-                )
-            if used == 0:
-                raise FabricError(f"{node.name} has no link")
-        for host in self.hosts:
-            if len(degree[host]) > MAX_NIC_PORTS:
-                raise FabricError(f"{host} has {len(degree[host])} links: a NIC has "
-                                  f"{MAX_NIC_PORTS} ports at most")
-            taken: dict[int, str] = {}
-            for link in degree[host]:
-                plane = self.plane_of(link)
-                if plane is None:
-                    continue
-                if plane in taken:
-                    raise FabricError(
-                        f"{host} has two links in plane {plane} ({taken[plane]}, "
-                        f"{link.name}): one NIC port per plane"
-                    )
-                taken[plane] = link.name
-            if not taken and degree[host]:
-                continue  # at panels alone
-            if sorted(taken) != list(range(self.planes)):
-                missing = [plane for plane in range(self.planes) if plane not in taken]
-                raise FabricError(
-                    f"{host} has no port in plane {missing[0]}: every host has one "
-                    f"NIC port in each of the {self.planes} planes"
-                )
-        for plane in range(self.planes):
-            self._check_connected(plane, degree)
-        for panel in self.panels.values():
-            Ports(panel, degree[panel.name]).table(panel.first)
+        check_fabric(self)
         return self
-
-    def _check_connected(self, plane: int, degree: dict[str, list[Link]]) -> None:
-        hosts = [host for host, links in degree.items() if host in self.hosts
-                 and any(self.plane_of(link) == plane for link in links)]
-        if not hosts:
-            raise FabricError(f"plane {plane} has no host")
-        seen, todo = {hosts[0]}, [hosts[0]]
-        while todo:
-            node = todo.pop()
-            if node in self.hosts and node != hosts[0]:
-                continue  # hosts do not forward
-            for link in degree[node]:
-                far = link.b if link.a == node else link.a
-                if self.plane_of(link) == plane and far not in seen:
-                    seen.add(far)
-                    todo.append(far)
-        lost = [host for host in hosts if host not in seen]
-        if lost:
-            raise FabricError(f"plane {plane} has no path between {hosts[0]} and {lost[0]}")
 
     # --- notebooks ------------------------------------------------------------------------------
     def __repr__(self) -> str:

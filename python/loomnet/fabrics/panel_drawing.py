@@ -1,5 +1,4 @@
-"""A panel as a picture: its hosts in a circle, and a line for the circuits that join two of
-them."""
+"""Draws a panel: its hosts in a circle, and a line for the circuits between two hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +11,8 @@ _SIZE, _RADIUS = 320, 120
 
 
 def panel_svg(name: str, hosts: Sequence[str], table: Sequence[int], about: str) -> str:
-    """`hosts`: at each port. `table`: the port that each is joined to, below 0: none."""
+    """The picture as SVG. `hosts`: the host at each port. `table`: for each port the port that it
+    is joined to; below 0 for none."""
     places = list(dict.fromkeys(hosts))
     middle = _SIZE / 2
     at = {}

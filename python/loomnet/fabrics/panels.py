@@ -12,22 +12,23 @@ from loomnet.base.units import Time
 from loomnet.fabrics.links import HalfLink, Link
 from loomnet.fabrics.panel_drawing import panel_svg
 
-# An end of a circuit: a host, which takes its next port at the panel that is free; a host and the
-# number of one of its links to the panel, "h0:1"; or the number of a port of the panel.
+# An end of a circuit is a host, which takes its next free port at the panel; a host and the number
+# of one of its links to the panel, as "h0:1"; or the number of a port of the panel.
 CircuitEnd = str | int
 Circuit = tuple[CircuitEnd, CircuitEnd]
 NO_CIRCUIT = -1
-# Where a panel is on the live clock; on the virtual clock all are in the engine.
+# Where a panel runs on the live clock. On the virtual clock all panels run in the engine.
 PLACEMENTS = ("engine", "xdp", "tc")
-# Light in which directions gives a host's port carrier; "none": carrier never goes.
+# The directions in which a host's port needs light to have carrier; "none": it always has carrier.
 CARRIERS = ("both", "rx", "none")
 
 
 @dataclass(eq=False)
 class Panel:
-    """A node of glass: light that comes in by a port leaves by the port that a circuit joins it to,
-    without a queue, and is lost (`drop_unmapped`) where none does. `ports`: None for as many as it
-    has links. `profile` and `carrier` are as Fabric.add_panel() takes them."""
+    """An optical patch panel. Light that comes in by a port leaves by the port that a circuit joins
+    it to, without a queue. Light of a port without a circuit is lost (`drop_unmapped`). `ports`:
+    None for as many as it has links. `profile` and `carrier` are as Fabric.add_panel() takes
+    them."""
 
     name: str
     ports: int | None = None
@@ -35,7 +36,7 @@ class Panel:
     carrier: str = "both"
     placement: str = "engine"
     first: tuple[Circuit, ...] = field(default=(), repr=False)  # circuits when a run begins
-    # Its fabric's links of a node, by name; None: of no fabric.
+    # Gives the links of a node by its name; None while the panel belongs to no fabric.
     links_of: Callable[[str], list[Link]] | None = field(default=None, repr=False)
 
     def circuits(self, pairs: Iterable[Circuit]) -> Panel:
@@ -51,7 +52,7 @@ class Panel:
         ports = Ports(self, [] if self.links_of is None else self.links_of(self.name))
         try:
             table = ports.table(self.first)
-        except FabricError as error:  # the fabric is not whole yet
+        except FabricError as error:  # the fabric is not complete yet
             return panel_svg(self.name, ports.hosts, (), str(error))
         joined = sum(0 <= far for far in table) // 2
         return panel_svg(self.name, ports.hosts, table,
@@ -60,7 +61,8 @@ class Panel:
 
 def check_switching(name: str, profile: Any, carrier: Any, placement: Any) -> None:
     """Raises FabricError unless all are known names."""
-    import loomnet._core as _core  # only a fabric with panels loads the engine
+    # imported here, because only a fabric with panels needs the engine
+    import loomnet._core as _core
 
     if isinstance(profile, str) and profile[:1].isdigit():
         Time.given(f"panel {name}: profile", profile)
@@ -75,7 +77,7 @@ def check_switching(name: str, profile: Any, carrier: Any, placement: Any) -> No
 
 
 def switching(profile: str) -> dict[str, Any]:
-    """A profile as the engine takes it: by name, or with the dark time that it is."""
+    """The profile for the engine: its name, or the dark time where one was given in its place."""
     if profile[:1].isdigit():
         return {"profile": "ideal", "dark_ps": Time(profile).count}
     return {"profile": profile}
@@ -98,7 +100,7 @@ def _is_end(value: Any) -> bool:
 
 
 class Ports:
-    """A panel's ports in the order of its links: the host at each, and the rate of its light."""
+    """A panel's ports in the order of its links, with the host and the rate of each."""
 
     def __init__(self, panel: Panel, links: Sequence[Link]) -> None:
         self.panel = panel
@@ -107,8 +109,8 @@ class Ports:
         self.size = len(links) if panel.ports is None else panel.ports
 
     def table(self, pairs: Iterable[Circuit], before: Sequence[int] = ()) -> list[int]:
-        """The port that each port is patched to, NO_CIRCUIT for none. Pairs of hosts that the table
-        `before` joins keep their ports. Raises FabricError."""
+        """For each port the port that it is patched to, or NO_CIRCUIT. Pairs of hosts that the
+        table `before` joins keep their ports. Raises FabricError."""
         where = f"panel {self.panel.name}: circuit"
         table = [NO_CIRCUIT] * self.size
         asked = list(pairs)
@@ -131,7 +133,7 @@ class Ports:
         return table
 
     def _named(self, where: str, end: CircuitEnd) -> int | None:
-        """The port that an end names; None: any of its host's."""
+        """The port that an end names; None where it names a host alone, which may take any port."""
         if isinstance(end, int):
             if not 0 <= end < len(self.hosts):
                 raise FabricError(f"{where}: port {end} of {self.panel.name} has no link; it has "

@@ -263,7 +263,6 @@ class TorchJob(Job):
         for field, value, known in (
                 ("fp_dispatch", control.fp_dispatch, ("block", "reuse")),
                 ("repatch", control.repatch, ("layer", "iteration", "once", "never")),
-                ("split", control.split, ("all_or_nothing",)),
                 ("eps_during_dark", control.eps_during_dark, ("hold",)),
                 ("members", control.members, ("links",))):
             if value not in known:

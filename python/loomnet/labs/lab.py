@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,6 +31,7 @@ from loomnet.labs.preparation import (
     prepare,
     result_of,
 )
+from loomnet.labs.run_folder import check_label, write_figures
 from loomnet.measures import rows as rows
 from loomnet.measures.rows import check_plain
 from loomnet.plans.make import check_seed
@@ -41,34 +41,12 @@ from loomnet.plugins.scripted import Row, ScriptedCircuits
 from loomnet.processes.folder import Folder
 from loomnet.results.report import Report, RunFidelity
 from loomnet.results.result import Result
-from loomnet.results.run_directory import (
-    CIRCUITS,
-    FILES,
-    GATES,
-    OBSERVED,
-    POOLS,
-    RUNS,
-    new_run_directory,
-    write_run,
-)
+from loomnet.results.run_directory import RUNS, new_run_directory, write_run
 from loomnet.running.record import Record
 from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.systems.registry import transports
 
 MODELS = ("packets", "fluid")  # of how links are shared
-_LABEL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-
-
-def check_label(label: str | None) -> None:
-    """Raises UsageError for a label that is no plain name of a folder."""
-    if label is None or label == "":
-        return
-    if label in FILES:
-        raise UsageError(f"run: label {quoted(label)} is the name of a run's own file; "
-                         "choose another")
-    if not (isinstance(label, str) and _LABEL.fullmatch(label)):
-        raise UsageError(f"run: label {quoted(label)}: write up to 100 letters, digits, _ . and -, "
-                         "and begin with a letter, a digit or _")
 
 
 class Lab:
@@ -289,22 +267,8 @@ class Lab:
             self._unwritten += request.recording.failed.values()
         for line in request.recording.said if request.recording is not None else ():
             self.say(line)
-        if found[0].observed is not None:
-            with self.folder.rights():
-                (request.folder or self.folder).write(OBSERVED, found[0].observed.csv())
-        if found[0].pools is not None:
-            with self.folder.rights():
-                (request.folder or self.folder).write(POOLS, found[0].pools.csv())
-        events = b"".join(data.experts.lines() for data in found if data.experts is not None)
-        if events:
-            with self.folder.rights():
-                (request.folder or self.folder).write(CIRCUITS, events)
-        for data in found:
-            if data.experts is not None and data.experts.gates is not None:
-                with self.folder.rights():
-                    gates = (request.folder or self.folder).folder(GATES)
-                    for name, content in data.experts.gates.files():
-                        gates.write(name, content)
+        with self.folder.rights():
+            write_figures(request.folder or self.folder, found)
         if label:  # a traffic model writes nothing of its own
             with self.folder.rights(), contextlib.suppress(OSError):
                 request.directory.rmdir()

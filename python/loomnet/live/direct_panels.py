@@ -1,5 +1,5 @@
-"""Panels placed as programs of tc: hosts' veths end at the panel, so that kernel TCP keeps its
-offloads and the engine has none of their frames. Links there have neither rate nor delay."""
+"""Panels with placement "tc": hosts' veths end in the panel's namespace. Kernel TCP keeps its
+offloads there, the engine sees none of the frames, and the links have neither rate nor delay."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from loomnet.systems.registry import transport
 
 
 def direct(plan: Plan) -> Iterator[PanelPlan]:
-    """The panels that are placed so."""
+    """The panels with this placement."""
     return (panel for panel in plan.panels if panel.placement == "tc")
 
 
 def fibres(plan: Plan, panel: PanelPlan) -> Iterator[tuple[int, int]]:
-    """By port of the panel with a link: the host there, and the port of its NIC."""
+    """For each linked port of the panel the host at its other end, and the port of its NIC."""
     for link in panel.ports:
         ahead = plan.links[link].forward
         host, port = ((ahead.source, ahead.source_port) if ahead.target == panel.number
@@ -43,7 +43,8 @@ def check_jobs(request: RunRequest) -> None:
 
 
 def check_change(plan: Plan, change: LinkChange) -> None:
-    """Raises UsageError for what a link without a model cannot do."""
+    """Raises UsageError for a change that needs the model of a link, which these links do not
+    have."""
     link = plan.links[change.half // 2]
     ends = {link.forward.source, link.forward.target}
     for panel in direct(plan):
@@ -59,7 +60,7 @@ def check_change(plan: Plan, change: LinkChange) -> None:
 
 
 def note(plan: Plan) -> dict[str, str]:
-    """What a run's report says of them."""
+    """The note on these panels in a run's report."""
     return {f"panel {panel.name}": 'placement="tc": hosts\' kernels are joined directly, rates and '
                                    "delays of its links are not emulated"
             for panel in direct(plan)}

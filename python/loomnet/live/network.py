@@ -194,8 +194,8 @@ class LiveNetwork:
             elif isinstance(change, CircuitChange):
                 self._route(self.engine.patch(change, self.held))
             elif isinstance(change, ControllerChange):
-                raise UsageError(f'fault kill("{change.panel}.controller"): no job patches '
-                                 f"{change.panel} on the live clock")
+                with self.held():
+                    self.engine.control(change)
             elif not isinstance(change, PhaseChange):  # a phase is of the report alone
                 assert_never(change)
 

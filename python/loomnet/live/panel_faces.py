@@ -21,9 +21,9 @@ from loomnet.processes.journal import RunLock
 
 
 class PanelFaces:
-    """Serves from when it is made; requests wait until the network's owner looks at `requests`. Use
-    as a context manager, or call close(). `note(panel, at_ps, text)` is called for each request
-    that changes something. Raises OSError where the machine refuses a socket."""
+    """Serves requests as soon as it is made. They wait until the network's owner looks at
+    `requests`. Use it as a context manager, or call close(). `note(panel, at_ps, text)` is called
+    for each request that changes something. Raises OSError where the machine refuses a socket."""
 
     def __init__(self, lock: RunLock, glue: LiveFabric, panels: Iterable[str],
                  note: Callable[[str, int, str], None]) -> None:
@@ -34,7 +34,8 @@ class PanelFaces:
             return
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(SocketFolder(lock.directory, lock.run_id))
-            # On the way down the requests go first: a server waits for its clients' threads.
+            # Requests are closed first. A server waits for its clients' threads, which may wait for
+            # requests.
             servers: list[JsonServer | Tl1Server] = []
             stack.callback(lambda: [each.close() for each in servers])
             stack.callback(self.requests.close)
@@ -50,7 +51,7 @@ class PanelFaces:
             self._stack = stack.pop_all()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Ends all servers. May be called more than once."""
         self._stack.close()
 
     def __enter__(self) -> PanelFaces:

@@ -30,8 +30,9 @@ class ExpertRound(NamedTuple):
 
 
 class RegionNote(NamedTuple):
-    """An event of a region's controller: demand, drain, apply, lit, release or fail. `key`:
-    iteration, layer, micro-batch, whether backward, whether guessed before the gate."""
+    """An event of a region's controller: demand, drain, apply, lit, release, fail, or outside where
+    another client has patched its panel. `key`: iteration, layer, micro-batch, whether backward,
+    whether guessed before the gate."""
 
     at_ps: int
     region: int

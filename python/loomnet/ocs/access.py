@@ -1,5 +1,5 @@
-"""One panel as its control interfaces reach it: the device, the settings beside it, and a note of
-each request that changes something."""
+"""What the control interfaces of one panel share: access to its device, its settings, and a note
+for each request that changes something."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from loomnet.ocs.settings import Settings
 from loomnet.ocs.switch import Operate
 
 T = TypeVar("T")
-MOST_NOTED = 200  # characters of a request in a note
-# Takes the time of the device in picoseconds, and the request.
+MOST_NOTED = 200  # characters of a request that a note keeps
+# Called with the time of the device in picoseconds and the text of the request.
 Note = Callable[[int, str], None]
 
 
 class Access:
-    """`operate` as StandaloneSwitch.operate; `note` is called inside it."""
+    """`operate` has the signature of StandaloneSwitch.operate; `note` is called from inside it."""
 
     def __init__(self, operate: Operate, settings: Settings | None = None,
                  note: Note | None = None) -> None:
         self.operate, self.settings, self._note = operate, settings or Settings(), note
 
     def noted(self, request: str) -> Operate:
-        """An `operate` for one request: where its first call succeeds, the request is noted with
-        the time at which the device took it."""
+        """An `operate` for one request. When its first call has succeeded, the request is noted
+        with the time of the device."""
         if self._note is None:
             return self.operate
         note, told = self._note, False

@@ -1,4 +1,4 @@
-"""Asks a panel of a live run from another process, by its UNIX socket."""
+"""Sends requests to a panel of a live run from another process, over its UNIX socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class PanelSocket:
     path: Path
 
     def connect(self) -> socket.socket | None:
-        """None where its run has died. Raises PrivilegeError, UnavailableError."""
+        """The connected socket, or None where the run has died. Raises PrivilegeError,
+        UnavailableError."""
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             link.settimeout(5)
@@ -46,7 +47,7 @@ class PanelSocket:
 
 
 def sockets() -> list[PanelSocket]:
-    """Of all runs, also of those that have died and are not cleaned up yet."""
+    """The sockets of all runs, including runs that have died and are not cleaned up yet."""
     found: list[PanelSocket] = []
     try:
         runs = sorted(os.listdir(STATE / FOLDER))
@@ -57,14 +58,14 @@ def sockets() -> list[PanelSocket]:
         try:
             found += [PanelSocket(run, panel, folder / panel)
                       for panel in sorted(os.listdir(folder))]
-        except OSError:  # it ends, or only begins
+        except OSError:  # the run is ending, or has only begun
             continue
     return found
 
 
 def connected(panel: str | None, run: str | None) -> tuple[PanelSocket, socket.socket]:
-    """The one panel that is meant. Raises UsageError where several are, UnavailableError where none
-    is there."""
+    """A connection to the panel that the arguments name. Raises UsageError where they fit several
+    panels, UnavailableError where they fit none."""
     every = sockets()
     runs = sorted({each.run for each in every})
     if run is not None and run not in runs:
@@ -105,8 +106,8 @@ def connected(panel: str | None, run: str | None) -> tuple[PanelSocket, socket.s
 
 
 def ask(link: socket.socket, **request: Any) -> Any:
-    """What follows "ok" in the panel's answer. Raises UsageError with the panel's message,
-    UnavailableError where no answer comes."""
+    """Sends a request and returns the value of "ok" in the answer. Raises UsageError with the
+    panel's message, UnavailableError where no answer comes."""
     try:
         link.settimeout(_ANSWER_S)
         link.sendall(json.dumps(request).encode() + b"\n")

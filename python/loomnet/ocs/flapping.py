@@ -1,4 +1,5 @@
-"""Ports that open and shut by a script: a thread that sleeps until the next of them changes."""
+"""Opens and shuts ports by scripts (TL1's flapping), in a thread that sleeps until the next
+change."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _IDLE_S = 60.0
 
 
 class Flapper:
-    """Of one panel. Its thread is there from the first script that runs on."""
+    """Runs the scripts of one panel. Its thread starts with the first script."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -22,7 +23,7 @@ class Flapper:
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """A script has begun."""
+        """To be called when a script has begun."""
         with self._guard:
             if self._thread is None and not self._ending:
                 self._thread = threading.Thread(target=self._run, name="loomnet-flap", daemon=True)
@@ -30,7 +31,7 @@ class Flapper:
         self._wake.set()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Ends the thread. May be called more than once."""
         with self._guard:
             self._ending = True
         self._wake.set()
@@ -42,13 +43,13 @@ class Flapper:
             self._wake.clear()
             try:
                 left_s = self._access.operate(self._look)
-            except LoomnetError:  # the run ends
+            except LoomnetError:  # the run has ended
                 return
             self._wake.wait(_IDLE_S if left_s is None else min(max(left_s, _LEAST_S), _MOST_S))
 
     def _look(self, device: Any, now_ps: int) -> float | None:
-        """Sets the shutters as the scripts want them; seconds until one changes, None: none runs.
-        """
+        """Sets the shutters as the scripts say. Returns the seconds until the next change, or None
+        where no script runs."""
         return look(self._access, device, now_ps)
 
 

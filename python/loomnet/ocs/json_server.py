@@ -1,4 +1,5 @@
-"""SONiC's model of a panel as JSON on a UNIX socket: one object a line, one answer a line."""
+"""SONiC's model of a panel as JSON on a UNIX socket. Each request is one line and has one line as
+its answer."""
 
 from __future__ import annotations
 
@@ -91,7 +92,8 @@ def _state(sonic: Sonic, fields: Fields) -> Any:
     return lambda: sonic.state(port, state)
 
 
-# Each takes its fields out of the request, and returns what is to be called if none is left.
+# Each function takes its fields out of the request and returns a function that carries it out. That
+# function is called only if no unknown field is left.
 _SHOW: dict[str, Callable[[Sonic, Fields], Any]] = {
     "show cross-connect config": lambda sonic, _: sonic.cross_connect_config,
     "show cross-connect status": lambda sonic, _: sonic.cross_connect_status,
@@ -112,7 +114,7 @@ COMMANDS = (*_SHOW, *_CONFIG, "reconcile")
 
 
 def answer(access: Access, line: bytes, ending: threading.Event) -> Fields:
-    """{"ok": …} or {"error": …} for a request as it came."""
+    """The answer to one line: {"ok": …} or {"error": …}."""
     try:
         asked = parse_json(line, "Invalid request")
         if not isinstance(asked, dict):
@@ -138,13 +140,13 @@ def answer(access: Access, line: bytes, ending: threading.Event) -> Fields:
 
 
 def user_of(link: socket.socket) -> int:
-    """Of the process at the other end of a UNIX socket."""
+    """The user id of the process at the other end of a UNIX socket."""
     size = struct.calcsize("3i")  # pid, user and group of struct ucred
     return struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[1]
 
 
 class JsonServer(StreamServer):
-    """Serves one panel on a UNIX socket that listens."""
+    """Serves one panel on a UNIX socket that is listening already."""
 
     def __init__(self, access: Access, listener: socket.socket) -> None:
         self._access = access

@@ -16,16 +16,16 @@ _PORT = re.compile(r"([0-9]{1,9})([AB])", re.ASCII)
 _CONNECT = re.compile(r"([0-9]{1,9}A)-([0-9]{1,9}B)", re.ASCII)
 _RANGE = re.compile(r"([0-9]{1,9})A\.\.([0-9]{1,9})A-([0-9]{1,9})B\.\.([0-9]{1,9})B", re.ASCII)
 
-Simplex = tuple[int, bool]  # port from 0, and whether light leaves by it (side B)
+Simplex = tuple[int, bool]  # port number from 0, and whether it is side B, where light leaves
 Pair = tuple[int, int]  # ingress and egress port, from 0
 
 
 class NameMistake(UsageError):
-    """A name that is no port's or cross-connect's; the message begins with "Invalid"."""
+    """A text that is not the name of a port or cross-connect. The message begins with "Invalid"."""
 
 
 class RangeMistake(UsageError):
-    """A name of a port that the panel does not have; the message begins with "Error"."""
+    """The name of a port that the panel does not have. The message begins with "Error"."""
 
 
 def port_name(port: int, out: bool) -> str:
@@ -37,7 +37,7 @@ def pair_name(a: int, b: int) -> str:
 
 
 def port(text: str, ports: int) -> Simplex:
-    """The simplex port of a name. Raises NameMistake, RangeMistake."""
+    """The simplex port that a name stands for. Raises NameMistake, RangeMistake."""
     found = _PORT.fullmatch(text.strip().upper())
     if found is None:
         raise NameMistake(f"Invalid port name {quoted(text)}: write a number and A or B, as 1A")
@@ -45,7 +45,7 @@ def port(text: str, ports: int) -> Simplex:
 
 
 def pairs(text: str, ports: int) -> list[Pair]:
-    """The cross-connects of a list as `1A-1B,2A..4A-5B..7B`, in its order; each once at most.
+    """The cross-connects of a list such as `1A-1B,2A..4A-5B..7B`, in its order and without repeats.
     Raises NameMistake, RangeMistake."""
     if len(text) > MOST_TEXT:
         raise NameMistake(f"Invalid cross-connect list: it has more than {MOST_TEXT} characters")

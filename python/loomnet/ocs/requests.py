@@ -14,13 +14,13 @@ from loomnet.base.errors import UnavailableError
 T = TypeVar("T")
 Work = Callable[[Any, int], Any]
 MOST_WAITING = 64
-MOST_AT_ONCE = 4  # each stops the engine's loop for a moment
-LEAST_APART_S = 0.002  # between two looks, however many requests wait
-PATIENCE_S = 60.0  # until the owner looks: a run that starts needs a while
+MOST_AT_ONCE = 4  # because each request stops the engine's loop for a moment
+LEAST_APART_S = 0.002  # least time between two looks, even if requests wait
+PATIENCE_S = 60.0  # for the owner to look at requests; a run takes a while to start
 
 
 class RunEnded(UnavailableError):
-    """The run is over, or does not look at requests."""
+    """The run is over, or no longer carries requests out."""
 
 
 class _Request:
@@ -31,7 +31,8 @@ class _Request:
         self.error: Exception | None = None
 
     def run(self, device: Any, now_ps: int) -> None:
-        """Errors go to the asker alone: the network's owner goes on."""
+        """Carries the request out. An error is kept for the thread that asked, and is not raised
+        here: the run continues."""
         try:
             self.result = self._fn(device, now_ps)
         except Exception as error:
@@ -48,8 +49,9 @@ class Requests:
 
     # --- askers -----------------------------------------------------------------------------------
     def operate(self, panel: str, fn: Callable[[Any, int], T]) -> T:
-        """fn(device, now_ps) of that panel, called by the owner at its next look. Raises what fn
-        raises, RunEnded, and UnavailableError where too many wait."""
+        """Has the owner call fn(device, now_ps) for that panel at its next look, and returns the
+        result. Raises what fn raises, RunEnded, and UnavailableError where too many requests
+        wait."""
         asked = _Request(panel, fn)
         with self._changed:
             if not self._open:
@@ -63,14 +65,14 @@ class Requests:
                 if asked in self._waiting:
                     self._waiting.remove(asked)
                     raise RunEnded(f"the run has taken no request for {PATIENCE_S:.0f} s")
-            asked.done.wait()  # it is being carried out
+            asked.done.wait()  # the owner is carrying it out
         if asked.error is not None:
             raise asked.error
         return asked.result
 
     # --- the owner --------------------------------------------------------------------------------
     def wait(self, seconds: float) -> bool:
-        """Until a request waits, so long at most; whether one does."""
+        """Returns when a request waits or the time is over: whether a request waits."""
         with self._changed:
             if not self._waiting and self._open:
                 self._changed.wait(seconds)
@@ -80,7 +82,7 @@ class Requests:
         return found
 
     def serve(self, operate: Callable[[str, Work], Any]) -> None:
-        """Carries out some of what waits, by `operate(panel, fn)`."""
+        """Carries out up to MOST_AT_ONCE of the waiting requests, by `operate(panel, fn)`."""
         for _ in range(MOST_AT_ONCE):
             with self._changed:
                 if not self._waiting:
@@ -98,7 +100,8 @@ class Requests:
                 asked.done.set()
 
     def close(self) -> None:
-        """Nothing is taken any more; those who wait are told. Idempotent."""
+        """From now on all requests, also those that wait, end with RunEnded. May be called more
+        than once."""
         with self._changed:
             self._open = False
             waiting, self._waiting = list(self._waiting), deque()

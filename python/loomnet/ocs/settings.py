@@ -1,4 +1,5 @@
-"""What a panel's control interfaces remember beside the device: nothing of it changes light."""
+"""Settings that a panel's control interfaces keep and the device does not have. None of them
+changes the light."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ class Flap:
     off_ms: int
     on_ms: int
     cycles: int
-    begun_ps: int | None = None  # while it runs
+    begun_ps: int | None = None  # None: it does not run
 
     def phase(self, now_ps: int) -> tuple[bool, int | None]:
-        """Whether the port is shut now, and when that changes next; None: the script has ended."""
+        """Whether the port is shut now, and the time of the next change; None where the script has
+        ended."""
         if self.begun_ps is None:
             return False, None
         off, period = self.off_ms * 10**9, (self.off_ms + self.on_ms) * 10**9
@@ -44,7 +46,7 @@ class Flap:
 
 @dataclass
 class Attenuation:
-    """A port's mode of attenuation: what it was told to hold."""
+    """The attenuation mode of a port, and the level that it holds."""
 
     mode: str = "NONE"
     level: float | None = None
@@ -53,7 +55,8 @@ class Attenuation:
 
 @dataclass
 class Settings:
-    """Of one panel, shared by its control interfaces; touched inside operate() alone."""
+    """Settings of one panel, which its control interfaces share. They are read and written inside
+    operate() only."""
 
     name: str = "ocs0"
     labels: dict[Simplex, str] = field(default_factory=dict)
@@ -64,7 +67,7 @@ class Settings:
     boot: str = "RESTORE"
 
     def label(self, port: Simplex, text: str) -> None:
-        """Raises UsageError; an empty text removes the label."""
+        """Sets a label; an empty text removes it. Raises UsageError."""
         if len(text) > MOST_LABEL or not text.isascii() or not text.isprintable() or '"' in text:
             raise UsageError(f"Error: label {quoted(text)}: printable ASCII without quotes, "
                              f"{MOST_LABEL} characters at most")

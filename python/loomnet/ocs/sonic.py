@@ -1,5 +1,5 @@
 """The configuration and state of a panel as SONiC's OCS design has them: tables, requests in three
-modes, and reconcile, which users ask for in place of a reload."""
+modes, and reconcile, which sets all cross-connects at once and replaces a reload."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from loomnet.ocs.waiting import wait_until
 
 T = TypeVar("T")
 Row = dict[str, str]
-MOST_LOSSES = 128 * 128  # rows of the table that are listed unasked
+MOST_LOSSES = 128 * 128  # rows that are listed where no cross-connect is named
 
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What a reconcile has done. `tuned`: all wanted cross-connects are, on both sides."""
+    """What a reconcile has done. `tuned`: whether all wanted cross-connects are tuned on both
+    sides."""
 
     removed: tuple[str, ...]
     added: tuple[str, ...]
@@ -33,8 +34,8 @@ class Reconciled:
 
 
 class Sonic:
-    """One panel. Requests are applied whole, as one generation, or raise UsageError and change
-    nothing; the message begins with "Invalid" for a malformed name, else with "Error"."""
+    """One panel. A request is applied completely, as one generation, or raises UsageError and
+    changes nothing. The message begins with "Invalid" for a malformed name, else with "Error"."""
 
     def __init__(self, operate: Operate, settings: Settings | None = None) -> None:
         self._operate, self.settings = operate, settings or Settings()
@@ -67,9 +68,9 @@ class Sonic:
 
     def reconcile(self, wanted: Iterable[str | Pair], *, timeout_s: float | None = 60,
                   ending: threading.Event | None = None) -> Reconciled:
-        """Makes the panel have these, ids or duplex pairs (ports from 1), in one generation at
-        most, and waits until they are tuned. What does not stand in their way stays; where nothing
-        is to be done, the panel is sent nothing."""
+        """Gives the panel these cross-connects, by ids or duplex pairs (ports from 1), in at most
+        one generation, and waits until they are tuned. Cross-connects that use other ports stay.
+        If the panel has all of them already, it is sent nothing."""
         asked = list(wanted)
 
         def request(device: Any, now: int) -> tuple[Reconciled, list[Pair], int]:
@@ -119,7 +120,7 @@ class Sonic:
             _sides(each) for each in sorted(self.settings.configured)])
 
     def cross_connect_status(self) -> list[Row]:
-        """Of what is live, configured or not, and of what is configured and not live."""
+        """The status of every cross-connect that the panel has or that is configured."""
         def request(device: Any, now: int) -> list[Row]:
             live = set(device.cross_connects())
             return [{**_sides((a, b)),
@@ -130,7 +131,7 @@ class Sonic:
         return self._asked(request)
 
     def half_circuits(self) -> list[str]:
-        """Cross-connects whose other direction is missing: a duplex link needs two."""
+        """Cross-connects whose other direction is missing. A duplex link needs both."""
         def request(device: Any, now: int) -> list[str]:
             live = device.cross_connects()
             return [pair_name(a, b) for a, b in live if (b, a) not in set(live)]
@@ -156,7 +157,8 @@ class Sonic:
         return self._asked(lambda device, now: [_mapping(*each) for each in _ports(device)])
 
     def factory_insertion_loss(self, listed: str | None = None) -> list[Row]:
-        """Of these cross-connects; of all that can be where none are named."""
+        """Insertion loss of the named cross-connects, or of all possible ones where none are
+        named."""
         def request(device: Any, now: int) -> list[Row]:
             if listed is None and device.ports ** 2 > MOST_LOSSES:
                 raise UsageError(f"Error: {device.ports ** 2} insertion losses: name some ids")

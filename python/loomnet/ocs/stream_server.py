@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Hashable
 
 MOST_CLIENTS = 16
-MOST_OF_ONE = 8  # clients of one peer, so that no one keeps the others out
-MESSAGE_S = 30.0  # for a message to come whole, once it has begun
-SEND_S = 5.0  # for an answer to be taken
+MOST_OF_ONE = 8  # clients of one peer, so that one peer cannot use up all places
+MESSAGE_S = 30.0  # from the first byte of a message to its last
+SEND_S = 5.0  # for a client to take an answer
 _LOOK_S = 0.2
 _PIECE = 1 << 16
 
 
 class TooLong(Exception):
-    """A message was longer than `most`; all of it up to its end has been thrown away."""
+    """A message was longer than `most`. All of it has been read and discarded."""
 
 
 class Client:
@@ -29,7 +29,7 @@ class Client:
         self._rest = b""
 
     def message(self, end: bytes, most: int) -> bytes | None:
-        """The next message without its end, which is one byte; None: the client is gone, or has
+        """The next message, without the byte that ends it. None where the client is gone, or has
         been silent or slow for too long. Raises TooLong."""
         data, whole, began = bytearray(), True, None
         while True:
@@ -58,7 +58,7 @@ class Client:
                 return None
 
     def send(self, data: bytes) -> bool:
-        """Whether the client took it."""
+        """Sends bytes, and returns whether the client has taken them."""
         try:
             self._link.settimeout(SEND_S)
             self._link.sendall(data)
@@ -68,9 +68,10 @@ class Client:
 
 
 class StreamServer:
-    """Serves the clients of a socket that listens, which it owns. `serve(client)` runs in a thread
-    of its own and ends when the client is gone; `peer` tells whose a connection is; `busy` is sent
-    to a client for whom there is no room. Use as a context manager, or call close()."""
+    """Serves the clients of a listening socket, which it owns. `serve(client)` runs in a thread for
+    each client and returns when the client is gone. `peer` names the other end of a connection.
+    `busy` is sent to a client that cannot be served because there are too many. Use it as a
+    context manager, or call close()."""
 
     def __init__(self, listener: socket.socket, serve: Callable[[Client], None], *, name: str,
                  peer: Callable[[socket.socket], Hashable], busy: bytes, idle_s: float) -> None:
@@ -84,7 +85,7 @@ class StreamServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends all connections. Idempotent."""
+        """Ends all connections. May be called more than once."""
         self.ending.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -110,12 +111,12 @@ class StreamServer:
                 link, _ = self._listener.accept()
             except TimeoutError:
                 continue
-            except OSError:  # no descriptor is free, or the server ends
+            except OSError:  # no file descriptor is free, or the server is closing
                 self.ending.wait(_LOOK_S)
                 continue
             try:
                 peer = self._peer(link)
-            except OSError:  # gone already
+            except OSError:  # closed already
                 link.close()
                 continue
             with self._guard:
@@ -137,4 +138,5 @@ class StreamServer:
         finally:
             with self._guard:
                 del self._clients[link]
-                link.close()  # inside: close() must not shut a descriptor that is used again
+                # with the lock held: close() must not shut down a descriptor that has been reused
+                link.close()

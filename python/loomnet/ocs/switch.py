@@ -1,5 +1,5 @@
-"""An emulated optical circuit switch on a wall clock of its own, for its control interfaces without
-a run around it."""
+"""An emulated optical circuit switch whose clock is the wall clock, to use the control interfaces
+without a run."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 from loomnet._core import PanelDevice
 
 T = TypeVar("T")
-# Runs fn(device, now_ps) where the device's owner lets it, and returns its result.
+# Calls fn(device, now_ps) while the device's owner does not use the device; returns its result.
 Operate = Callable[[Callable[[Any, int], Any]], Any]
 
 
 class StandaloneSwitch:
-    """A panel's device whose time is the wall's since it was made. Raises ValueError."""
+    """A panel's device. Its time is the wall-clock time since this object was made. Raises
+    ValueError."""
 
     def __init__(self, ports: int, profile: str = "sim25", *, carrier: str = "both",
                  seed: int = 1) -> None:
@@ -28,5 +29,5 @@ class StandaloneSwitch:
         with self._lock:
             now = (time.monotonic_ns() - self._begin) * 1000
             self._device.advance(now)
-            self._device.take_events()  # no one reads them here
+            self._device.take_events()  # they are not used here, and must not accumulate
             return fn(self._device, now)

@@ -31,7 +31,7 @@ from loomnet.ocs.waiting import wait_until
 
 PORT = 3082
 IDLE_S = 3600.0
-_MOST_FAILED = 5  # logins of one connection
+_MOST_FAILED = 5  # failed logins that end a connection
 _LOGIN, _LOGOUT = Verb(lambda ask: [], positional=(1, 1)), Verb(lambda ask: [])
 
 
@@ -41,12 +41,12 @@ class User:
     admin: bool = False
 
 
-# Of an emulated device on a network of its own: they keep no secret.
+# Passwords of an emulated device on a network of its own. They protect nothing.
 USERS = {"admin": User("root", admin=True), "user": User("user")}
 
 
 class Session:
-    """One connection, without its socket. `wait(at_ps)`: until the device's time is that."""
+    """One connection, without its socket. `wait(at_ps)` returns when the device's time is at_ps."""
 
     def __init__(self, access: Access, state: State, wait: Callable[[int], object], *,
                  users: Mapping[str, User] = USERS,
@@ -58,11 +58,11 @@ class Session:
 
     @property
     def open(self) -> bool:
-        """False after too many logins that failed."""
+        """Whether the connection stays open; False after too many failed logins."""
         return self._failed < _MOST_FAILED
 
     def answer(self, text: str) -> bytes:
-        """Of a command without its `;`. Raises RunEnded."""
+        """The answer to a command, which is given without its `;`. Raises RunEnded."""
         text, sid = text.strip(), self._access.settings.name
         ctag = ctag_of(text)
         try:
@@ -132,9 +132,10 @@ class Session:
 
 
 class Tl1Server:
-    """Serves one panel to TCP clients. `operate` as StandaloneSwitch.operate. `listener`: a socket
-    that listens already, in place of `address`, whose port 0 takes any. Use as a context manager,
-    or call close(). Raises OSError where the address is not to be had."""
+    """Serves one panel to TCP clients. `operate` has the signature of
+    StandaloneSwitch.operate. `address`: port 0 means any free port. `listener`: a listening socket
+    to use in place of `address`. Use it as a context manager, or call close(). Raises OSError
+    where the address cannot be used."""
 
     def __init__(self, operate: Operate, settings: Settings | None = None, *,
                  address: tuple[str, int] = ("127.0.0.1", PORT),
@@ -151,7 +152,7 @@ class Tl1Server:
             peer=lambda link: link.getpeername()[0])
 
     def close(self) -> None:
-        """Ends all sessions and scripts. Idempotent."""
+        """Ends all sessions and scripts. May be called more than once."""
         self._flapper.close()
         self._server.close()
 

@@ -1,4 +1,4 @@
-"""TL1's commands that act on a panel, each a few lines over its device and settings."""
+"""TL1's commands that act on a panel's device and settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loomnet.ocs.tl1_syntax import Command, Denied, invalid_value, values_of
 MOST_LABEL, MOST_SID = 25, 20  # characters
 LEAST_FLAP_MS, MOST_FLAP_MS, MOST_CYCLES = 10, 600_000, 100_000
 MOST_LEVEL_DB = 60.0
-DARK_DBM = -60.0  # what a monitor reads without light
+DARK_DBM = -60.0  # reading of a power monitor that has no light
 BAND_NM = (1260.0, 1675.0)
 MODES = ("NONE", "ABSOLUTE", "RELATIVE", "CONVERGED")
 _LABEL = re.compile(rf"[A-Za-z0-9 _.+/-]{{1,{MOST_LABEL}}}")
@@ -31,15 +31,16 @@ _REAL = re.compile(r"-?[0-9]{1,6}(\.[0-9]{1,6})?", re.ASCII)
 
 @dataclass
 class State:
-    """Of one server, beside the panel's settings. `timeouts` in minutes; 0 never."""
+    """State of one TL1 server, apart from the panel's settings. `timeouts` are in minutes; 0 means
+    never."""
 
     timeouts: dict[str, int] = field(default_factory=lambda: {"ADMIN": 0, "USER": 0})
 
 
 @dataclass
 class Ask:
-    """One command under way: a device is touched inside run() alone. `lit_ps`: the time that the
-    answer waits for; `flaps`: scripts have begun."""
+    """One command that is being carried out. The device is used inside run() only. `lit_ps`: time
+    of the device that the answer waits for; `flaps`: whether the command has begun scripts."""
 
     command: Command
     access: Access
@@ -60,7 +61,7 @@ class Ask:
         return [simplex(each, self.ports) for each in self.listed()]
 
     def name(self, *known: str) -> str:
-        """The access identifier where it is a name."""
+        """The access identifier of a command whose identifier is a name."""
         aid = self.command.aid.upper()
         if not aid:
             raise Denied("IIAC", "Too few parameters (0/1)")
@@ -71,9 +72,9 @@ class Ask:
 
 @dataclass(frozen=True)
 class Verb:
-    """`run` returns the lines of the answer. `positional`: the least and most parameters of block
-    1; `keys` of block 2, all of which `required` are needed. `changes`: it is noted in the run's
-    report."""
+    """A command's verb. `run` returns the lines of the answer. `positional`: the least and the most
+    parameters of block 1. `keys`: the parameters of block 2, of which `required` must be given.
+    `changes`: the command changes the device, so it is noted in the run's report."""
 
     run: Callable[[Ask], list[str]]
     positional: tuple[int, int] = (0, 0)
@@ -403,7 +404,7 @@ def check_parameters(command: Command, verb: Verb) -> None:
 
 
 def run(ask: Ask, verb: Verb, noted: str) -> list[str]:
-    """Carries the command out. Raises Denied."""
+    """Carries the command out and returns the lines of its answer. Raises Denied."""
     def touch(device: Any, now_ps: int) -> list[str]:
         ask.device, ask.now_ps = device, now_ps
         return verb.run(ask)

@@ -26,8 +26,8 @@ def no_port(text: str) -> Denied:
 
 
 def one_side(text: str, ports: int, out: bool | None) -> list[int]:
-    """TL1 numbers of a list without `,`, in its order; `out` says which side it is of, None: any.
-    Raises Denied."""
+    """TL1 numbers of a list without `,`, in its order. `out` says which side's ports are allowed;
+    None allows both. Raises Denied."""
     low, high = {False: (1, ports), True: (ports + 1, 2 * ports), None: (1, 2 * ports)}[out]
     if not text or text.upper() == "ALL":
         return list(range(low, high + 1))
@@ -37,7 +37,7 @@ def one_side(text: str, ports: int, out: bool | None) -> list[int]:
         if len(ends) > 2 or ends[-1] < ends[0]:
             raise no_port(item)
         for each in range(ends[0], ends[-1] + 1):
-            if each in found:  # a port is named once
+            if each in found:  # each port may be named once
                 raise no_port(str(each))
             found[each] = None
     return list(found)
@@ -51,7 +51,7 @@ def _one(text: str, low: int, high: int) -> int:
 
 
 def listed(aid: str, ports: int, out: bool | None = None) -> list[int]:
-    """TL1 numbers of `ports`, or of `ingress,egress` where both sides may be named. Raises
+    """TL1 numbers of `ports`, or of `ingress,egress` where the command allows both sides. Raises
     Denied."""
     first, sign, second = aid.partition(",")
     if not sign:
@@ -69,7 +69,8 @@ def listed(aid: str, ports: int, out: bool | None = None) -> list[int]:
 
 
 def pairs(aid: str, ports: int) -> list[tuple[int, int]]:
-    """Ingress and egress ports from 0 of `ingress,egress`, one by one. Raises Denied."""
+    """The pairs of ingress and egress port, numbered from 0, that `ingress,egress` lists in this
+    order. Raises Denied."""
     if not aid.strip():
         raise Denied("IIAC", "Empty parameters")
     sides = [side.strip() for side in aid.split(",")]
@@ -84,6 +85,6 @@ def pairs(aid: str, ports: int) -> list[tuple[int, int]]:
 
 
 def named_pairs(crosses: Iterable[tuple[int, int]], ports: int, chosen: set[int]) -> list[str]:
-    """`11,28` of each cross-connect that has a port among the chosen."""
+    """Each cross-connect with a port among the chosen, as text such as `11,28`."""
     return [f"{a + 1},{b + 1 + ports}" for a, b in crosses
             if a + 1 in chosen or b + 1 + ports in chosen]

@@ -1,5 +1,5 @@
-"""TL1 as text: a command taken apart, its mistakes by code, and how answers are framed (Telcordia
-GR-831, as the panels of MixNet's prototype speak it)."""
+"""The text format of TL1: how a command is parsed, the codes of mistakes, and the frame of an
+answer (Telcordia GR-831, in the dialect of the panels of MixNet's prototype)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _BLOCKS = 7  # verb, tid, aid, ctag, reserved, positional parameters, keyed ones
 _VERB = re.compile(r"[A-Z]{2,8}(-[A-Z]{1,16}){1,3}")
 _CTAG = re.compile(r"[A-Za-z0-9._-]*")
 _MOST_CTAG = 32
-_MOST_ECHO = 60  # characters of a command in an answer
+_MOST_ECHO = 60  # characters of a command that an answer repeats
 
 
 class Denied(Exception):
-    """A command that is refused: the code of the mistake, and what the comment says."""
+    """A command is refused. Has the code of the mistake, and the text of the comment."""
 
     def __init__(self, code: str, comment: str) -> None:
         super().__init__(f"{code}: {comment}")
@@ -25,7 +25,7 @@ class Denied(Exception):
 
 
 def echoed(text: str) -> str:
-    """A part of a command for a comment, which must not end early."""
+    """A part of a command, made safe to stand in a comment: it cannot end the comment."""
     text = text.replace("*/", "* /")
     return text if len(text) <= _MOST_ECHO else f"{text[:_MOST_ECHO]}..."
 
@@ -35,7 +35,7 @@ def invalid_value(text: str) -> Denied:
 
 
 def parse_error(code: str, at: int) -> Denied:
-    """`at`: of the character in the command, from 0."""
+    """`at`: index of the wrong character in the command, from 0."""
     return Denied(code, f"Parse error at offset {at + 1} in command")
 
 
@@ -51,8 +51,8 @@ class Command:
 
 
 def parse(text: str, sid: str) -> Command:
-    """A command without its `;`. `sid`: the device's name, which a tid that is given must be.
-    Raises Denied."""
+    """Parses a command, given without its `;`. `sid`: the device's name; a command that has a tid
+    must have this one. Raises Denied."""
     for at, character in enumerate(text):
         if not " " <= character <= "~":
             raise parse_error("IICT", at)
@@ -83,15 +83,15 @@ def parse(text: str, sid: str) -> Command:
 
 
 def ctag_of(text: str) -> str:
-    """Of a command that may be no good, for the answer; "0" where it has none."""
+    """The ctag of a command, also of one that is malformed; "0" where it has none."""
     blocks = text.split(":", 4)
     ctag = blocks[3].strip() if len(blocks) > 3 else ""
     return ctag if 0 < len(ctag) <= _MOST_CTAG and _CTAG.fullmatch(ctag) else "0"
 
 
 def _split(text: str, sign: str, begin: int) -> list[tuple[str, int]]:
-    """Parts between signs that stand outside double quotes, with where each begins. Raises Denied
-    for a quote that is not closed."""
+    """The parts between separators outside of double quotes, each with the index where it begins.
+    Raises Denied for a quote that is not closed."""
     found: list[tuple[str, int]] = []
     start, quote = begin, -1
     for at in range(begin, len(text)):
@@ -106,7 +106,7 @@ def _split(text: str, sign: str, begin: int) -> list[tuple[str, int]]:
 
 
 def values_of(text: str) -> list[str]:
-    """Values that `&` joins, without their quotes."""
+    """The values that are separated by `&`, without their quotes."""
     return [_unquoted(part) for part, _ in _split(text, "&", 0)]
 
 

@@ -1,5 +1,5 @@
-"""The names that SONiC's OCS design (a draft) and SAI's experimental OCS objects use, in one table:
-where they are renamed, this file changes alone."""
+"""The names that SONiC's OCS design (a draft) and SAI's experimental OCS objects use, in one table.
+If they are renamed, only this file has to change."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOSS = ("id", "frequency_THz", "temperature_C", "loss_dB", "accuracy_dB")
 
 PORT_STATES = ("normal", "force_blocked", "powered_off")
 MODES = ("update", "safe", "overwrite")
-CONNECTOR = "LC"  # a pair of fibres; its pin 1 is side A and its pin 2 side B
+CONNECTOR = "LC"  # a connector for two fibres: pin 1 is side A, pin 2 is side B
 FREQUENCY_THZ, TEMPERATURE_C, ACCURACY_DB = "228.85", "28", "0.10"
 
-# SAI_OCS_PORT_ATTR_OVERRIDE_STATE and _OPER_STATUS.
+# Values of SAI_OCS_PORT_ATTR_OVERRIDE_STATE and _OPER_STATUS.
 SAI_OVERRIDE = {"powered_off": 0, "normal": 1, "force_blocked": 2}
 SAI_STATUS = {"blocked": 0, "tuning": 1, "tuned": 2, "failed": 3}

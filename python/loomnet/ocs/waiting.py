@@ -1,4 +1,5 @@
-"""Waiting for a time of the device's clock, whose pace against the wall is not known here."""
+"""Waits for a time of the device's clock. How fast that clock runs against the wall clock is not
+known."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ _LEAST_S, _MOST_S = 50e-6, 0.25
 
 def wait_until(operate: Operate, at_ps: int, ending: threading.Event,
                timeout_s: float | None = None) -> bool:
-    """Returns when the device's time is at_ps or later; False where `ending` is set before, or the
-    time of patience is over on the wall's clock."""
+    """Returns True when the device's time is at_ps or later. Returns False where `ending` is set
+    before, or where the patience, in wall-clock time, is over."""
     waited = 0.0
     while not ending.is_set():
         left_s = (at_ps - operate(lambda _device, now: now)) * 1e-12

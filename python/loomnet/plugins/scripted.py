@@ -1,4 +1,4 @@
-"""Circuits at times that are known before a run: what `lab.circuits(…, at=)` asks for."""
+"""Patches circuits at times that are known before a run, as `lab.circuits(…, at=)` asks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Row = tuple[Time, Circuits]
 
 class _Script:
     def __init__(self, rows: Iterable[Row]) -> None:
-        self._rows = sorted(rows, key=lambda row: row[0].count)  # of equal times in their order
+        # the sort is stable: rows of equal times stay in order
+        self._rows = sorted(rows, key=lambda row: row[0].count)
 
     def next_time(self) -> int | None:
         return self._rows[0][0].count if self._rows else None
@@ -28,7 +29,7 @@ class _Script:
 
 @dataclass(frozen=True)
 class ScriptedCircuits(ControllerChoice):
-    """A controller of a run whose changes are these rows."""
+    """A controller that makes these changes at their times."""
 
     rows: tuple[Row, ...] = ()
 
@@ -37,7 +38,8 @@ class ScriptedCircuits(ControllerChoice):
         return cls("circuits", None, {}, tuple(rows))
 
     def made(self, plan: Plan) -> Seat:
-        """Raises UsageError for a panel or an end that the plan does not have."""
+        """The controller for a run. Raises UsageError for a panel or an end that the plan does not
+        have."""
         for _, change in self.rows:
             change.resolved(plan)
         return Seat(self, _Script(self.rows), plan)

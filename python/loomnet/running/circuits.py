@@ -3,7 +3,7 @@ hosts that a circuit joins talk by it, others by their planes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean
@@ -35,6 +35,7 @@ class Circuits:
         # Of a pair of hosts, the lower number first: the links of each circuit that joins them.
         self._joined: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._moved: set[tuple[int, int]] = set()
+        self._check(self._tables)
         self._join()
         self._moved.clear()
 
@@ -55,6 +56,7 @@ class Circuits:
                              f"{did_you_mean(change.panel, self._panels)}")
         ports = panel_ports(self._plan.topology, panel.name)
         table = ports.table(change.circuits, self._tables[panel.number])
+        self._check(self._tables | {panel.number: table})
         self._tables[panel.number] = table
         self._join()
         return panel.number, table
@@ -67,7 +69,10 @@ class Circuits:
 
     def adopt(self, panel: str, crosses: Iterable[tuple[int, int]]) -> None:
         """The panel has these simplex cross-connects: two ports that are joined both ways are a
-        circuit of their hosts. Raises UsageError."""
+        circuit of their hosts. Of several circuits of two hosts a transport that knows one path
+        keeps the one it had: a request from outside has been answered already. Raises UsageError
+        for an unknown panel."""
+        self.number(panel)
         plan, there = self._panels[panel], set(crosses)
         table = [NO_CIRCUIT] * len(plan.circuits)
         for a, b in there:
@@ -87,25 +92,38 @@ class Circuits:
         found, self._moved = sorted(self._moved), set()
         return found
 
-    def _join(self) -> None:
-        before, self._joined = self._joined, {}
-        for panel in self._plan.panels:
-            for port, other in enumerate(self._tables[panel.number]):
-                if other == NO_CIRCUIT:
-                    continue
-                links = panel.ports[port], panel.ports[other]
-                hosts = _host_at(self._plan, panel, links[0]), _host_at(self._plan, panel, links[1])
-                if hosts[0] < hosts[1] and not self._down.intersection(links):
-                    self._joined.setdefault(hosts, []).append(links)
-        self._moved |= {hosts for hosts in before.keys() | self._joined.keys()
-                        if before.get(hosts) != self._joined.get(hosts)}
-        for hosts, found in self._joined.items():
+    def _check(self, tables: Mapping[int, Sequence[int]]) -> None:
+        """Raises UsageError if these tables join two hosts more often than a transport can use."""
+        for hosts, found in self._circuits_of(tables).items():
             if self._single and len(found) > 1:
                 a, b = (self._plan.hosts[host].name for host in hosts)
                 raise UsageError(f"run: {len(found)} circuits join {a} and {b}, and transport "
                                  f"{self._single[0]} cuts messages into as many parts as two hosts "
                                  "have paths, which may not change: join them once, or use "
                                  "transport mrc or tcp")
+
+    def _join(self) -> None:
+        before, self._joined = self._joined, self._circuits_of(self._tables)
+        if self._single:
+            for hosts, found in self._joined.items():
+                had = [links for links in before.get(hosts, []) if links in found]
+                self._joined[hosts] = (had or found)[:1]
+        self._moved |= {hosts for hosts in before.keys() | self._joined.keys()
+                        if before.get(hosts) != self._joined.get(hosts)}
+
+    def _circuits_of(self, tables: Mapping[int, Sequence[int]]
+                     ) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """Of each pair of hosts, the lower number first: the links of its circuits with carrier."""
+        joined: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for panel in self._plan.panels:
+            for port, other in enumerate(tables[panel.number]):
+                if other == NO_CIRCUIT:
+                    continue
+                links = panel.ports[port], panel.ports[other]
+                hosts = _host_at(self._plan, panel, links[0]), _host_at(self._plan, panel, links[1])
+                if hosts[0] < hosts[1] and not self._down.intersection(links):
+                    joined.setdefault(hosts, []).append(links)
+        return joined
 
     @property
     def pairs(self) -> list[tuple[int, int]]:

@@ -101,17 +101,19 @@ class Engine:
             self._node[switch.number] = node
             if not kernel:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
-        # By panel: stops (False) or starts (True) the controller of its region.
-        self.region_controllers: dict[str, Callable[[bool], None]] = {}
+        # By panel: each stops (False) or starts (True) the controller of a region there.
+        self.region_controllers: dict[str, list[Callable[[bool], None]]] = {}
         for panel in plan.panels:
             self._node[panel.number] = self.network.add_panel(
                 list(panel.circuits), carrier=panel.carrier, kernel=live and panel.in_kernel,
                 **switching(panel.profile))
         cutting = [each.name for each in self.transports if each.cuts_messages]
-        # A job that patches its panels has queue pairs of its own for each circuit.
-        patched = any(job.patches for job in jobs)
         self._commands: list[tuple[int, str, str, str]] = []
-        self._circuits = Circuits(plan, single=cutting) if plan.panels and not patched else None
+        # A job that patches its panels has queue pairs of its own for each circuit, and others keep
+        # to their planes.
+        self._patched = any(job.patches for job in jobs)
+        self._circuits = (Circuits(plan, single=() if self._patched else cutting)
+                          if plan.panels else None)
         # Of two hosts: the queue pairs of the first to the second.
         self._between: dict[tuple[int, int], list[int]] = {}
         # Of each job whose sums switches make: its workers' queue pairs and its server's.
@@ -309,7 +311,7 @@ class Engine:
             self.network.connect_qp(*ends, job=asked.number, transport=by.model, planes=own)
         if source == destination:
             return
-        if self._circuits is not None:
+        if self._circuits is not None and not self._patched:
             self._between.setdefault((source, destination), []).append(local)
             self._between.setdefault((destination, source), []).append(remote)
         if self._noted is not None:
@@ -334,7 +336,7 @@ class Engine:
         host."""
         if source == destination:
             return [], []
-        if self._circuits is None:
+        if self._circuits is None or self._patched:
             templates, planes = self.plan.paths(source, destination), []
         else:
             templates, planes = self._circuits.paths(source, destination)
@@ -462,10 +464,7 @@ class Engine:
             elif isinstance(change, CircuitChange):
                 self.patch(change)
             elif isinstance(change, ControllerChange):
-                if change.panel not in self.region_controllers:
-                    raise UsageError(f'fault kill("{change.panel}.controller"): no job of this run '
-                                     f"patches {change.panel}; an ln.MoeJob with circuits does")
-                self.region_controllers[change.panel](change.alive)
+                self.control(change)
             elif isinstance(change, RouteChange | SwitchChange):
                 if isinstance(change, SwitchChange):
                     self.reboot(change.node)
@@ -474,11 +473,31 @@ class Engine:
             elif not isinstance(change, PhaseChange):  # a phase is of the report alone
                 assert_never(change)
 
+    def control(self, change: ControllerChange) -> None:
+        """Now, and time stands: controllers of a panel end or begin. Raises UsageError where none
+        patches it."""
+        if change.panel not in self.region_controllers:
+            raise UsageError(f'fault kill("{change.panel}.controller"): no job of this run patches '
+                             f"{change.panel}; one with circuits=ln.CircuitControl() does")
+        for lives in self.region_controllers[change.panel]:
+            lives(change.alive)
+
     def circuits(self, panel: str) -> list[tuple[str, str]]:
-        """Hosts that a panel's circuits join now. Raises UsageError for an unknown panel."""
+        """Hosts that a panel's circuits join now: time stands. Raises UsageError for an unknown
+        panel."""
         if self._circuits is None:
             raise UsageError(f"no panel {quoted(panel)}: the fabric has none")
+        if self._patched:
+            self._adopt(panel)
         return self._circuits.now(panel)
+
+    def _adopt(self, panel: str) -> list[tuple[int, int]]:
+        """Takes over what others have patched; the pairs of hosts that are joined in another way
+        than before."""
+        assert self._circuits is not None
+        node = self._node[self._circuits.number(panel)]
+        self._circuits.adopt(panel, self.network.cross_connects(node))
+        return self._circuits.moved()
 
     def carry(self, link: int, up: bool) -> list[tuple[int, int]]:
         """Queue pairs go by paths that this link, up or down, leaves. Returns the pairs of hosts
@@ -492,15 +511,17 @@ class Engine:
 
     def ports_to(self, source: int, destination: int) -> list[int]:
         """Ports of a host by which circuits reach another now."""
-        if self._circuits is None:
+        if self._circuits is None or self._patched:
             return []
         light = self._circuits.joined(source, destination)
         return [port for port, link in enumerate(self.plan.hosts[source].ports) if link in light]
 
     @property
     def joined_hosts(self) -> list[tuple[int, int]]:
-        """Pairs of hosts that circuits join now."""
-        return [] if self._circuits is None else self._circuits.pairs
+        """Pairs of hosts that circuits join now, and whose packets go by them."""
+        if self._circuits is None or self._patched:
+            return []
+        return self._circuits.pairs
 
     def patch(self, change: CircuitChange,
               held: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -510,6 +531,8 @@ class Engine:
         look for nothing at a port that leads to another host."""
         if self._circuits is None:
             raise UsageError(f'circuit change: no panel "{change.panel}": the fabric has none')
+        if self._patched:
+            self._adopt(change.panel)
         panel, table = self._circuits.patch(change)
         moved = self._circuits.moved()
         with held():
@@ -524,15 +547,14 @@ class Engine:
         the pairs of hosts whose paths have changed. Raises UsageError, and what it raises."""
         if self._circuits is None:
             raise UsageError(f"no panel {quoted(panel)}: the fabric has none")
-        circuits, node = self._circuits, self._node[self._circuits.number(panel)]
+        node = self._node[self._circuits.number(panel)]
         moved: list[tuple[int, int]] = []
 
         def asked(device: Any, now_ps: int) -> T:
             try:
                 return request(device, now_ps)
             finally:  # before carriers go and come, as in patch()
-                circuits.adopt(panel, self.network.cross_connects(node))
-                moved.extend(circuits.moved())
+                moved.extend(self._adopt(panel))
                 self._reroute(moved)
 
         return self.network.operate(node, asked), moved

@@ -1,5 +1,5 @@
-"""A mixture of experts in the engine: its regions with their circuits, its queue pairs, and what
-was seen of it."""
+"""Runs a mixture of experts in the engine: makes its regions with their circuits and its queue
+pairs, and reads its figures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.moe_ways import Way, Ways, panel_of
 from loomnet.systems.mixnet.gates import gate_counts
 
-_WHOLE = 1 << 30  # bytes of a fluid write: nothing is gained by cutting it
-_PAYLOAD = 0.975  # of what a circuit carries, at 4,096 bytes of 4,202 with headers and gaps
+_WHOLE = 1 << 30  # bytes of a fluid write; shorter writes would gain nothing
+# share of a circuit's rate that is payload: 4,096 of 4,202 bytes, with headers and gaps
+_PAYLOAD = 0.975
 KEPT_MAPS = 1 << 12  # circuit maps of the first region
 _SPANS = 1 << 16  # of the first region, which are kept to be drawn
 
 
 class MoeTraffic:
-    """Iterations of a mixture of experts. Lengths travel and no bytes."""
+    """Iterations of a mixture of experts. Packets have lengths but carry no bytes."""
 
     def __init__(self, engine: Engine, asked: JobRequest, job: MoeJob, start_ps: int) -> None:
         self._engine, self._job, self._start_ps = engine, job, start_ps
@@ -74,7 +75,8 @@ class MoeTraffic:
                   "repatch": control.repatch if control and control.repatch != "rotor" else "never",
                   "demand": control.demand if control else "sum", "eps_first": eps_first},
             exchange={"alpha": alpha, "split": control.split if control else "all_or_nothing",
-                      # A transport with one path for a queue pair cuts what a fluid one shares.
+                      # A transport whose queue pairs have one path divides bytes evenly; a fluid
+                      # one shares links.
                       "even": control is not None and control.members == "lumped" and not fluid,
                       "circuit_bps": float(max(rates) if not alpha else
                                            rates[ways.optical(first_hop.number)[0]]),
@@ -115,18 +117,18 @@ class MoeTraffic:
                 all_dark=control.dark_scope == "all", drain_limit_ps=control.drain.count,
                 assigner=self._assigner(control.rule, region, alpha))
             name = next(each.name for each in engine.plan.panels if each.number == panel)
-            engine.region_controllers[name] = self._fate(region)
+            engine.region_controllers.setdefault(name, []).append(self._fate(region))
         if rotates:
-            self.patched = []  # no controller to hear of
+            self.patched = []  # there are no controllers to report on
         if 0 in self.patched:
-            self.core.keep_maps(0, KEPT_MAPS)
+            self.core.driver(0).keep_maps(KEPT_MAPS)
         self.core.keep_spans(0, _SPANS)
         self.core.start()
 
     def _fate(self, region: int) -> Callable[[bool], None]:
         def lives(alive: bool) -> None:
-            now = self._engine.network.now_ps
-            (self.core.restart_controller if alive else self.core.stop_controller)(region, now)
+            driver = self.core.driver(region)
+            (driver.restart if alive else driver.stop)(self._engine.network.now_ps)
         return lives
 
     def _local_bps(self, host: Any) -> int:
@@ -174,8 +176,8 @@ class MoeTraffic:
                     self.core.set_ring_ways(region, server, self._parallel(a, b)[0])
 
     def _wires(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[list[Way], list[Way]]:
-        """Ways between two servers of a region: where GPUs have NICs of their own, those that
-        experts use, at from * GPUS + to."""
+        """Ways between two servers of a region. Where GPUs have NICs of their own, entry
+        from * GPUS + to is the way between these two GPUs, for those that experts use."""
         if not self._direct:
             return self._ways.by_wire(a[0], b[0])
         # Queue pairs between GPUs of one rank of their experts' tensor-parallel groups.
@@ -190,7 +192,7 @@ class MoeTraffic:
         return _filled(there), _filled(back)
 
     def _parallel(self, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[list[Way], list[Way]]:
-        """All NICs of two servers, each to the one of the same number."""
+        """Ways from each NIC of a server to the NIC of the same number of the other."""
         if not self._direct:
             return self._ways.by_wire(a[0], b[0])
         both = [self._ways.by_wire(x, y) for x, y in zip(a, b, strict=True)]
@@ -204,7 +206,7 @@ class MoeTraffic:
 
         def ask(demand: list[int], free: list[int]) -> list[int]:
             previous = np.zeros((servers, servers), np.int64)
-            for port, peer in enumerate(self.core.circuits(region)):
+            for port, peer in enumerate(self.core.driver(region).circuits()):
                 if peer >= 0:
                     previous[port // alpha, peer // alpha] += 1
             if self._raised is not None:
@@ -213,7 +215,8 @@ class MoeTraffic:
             try:
                 return circuits_of(rule, made, wanted, np.array(free, np.int64),
                                    previous).ravel().tolist()
-            except BaseException as error:  # the engine, in an event, has no way up for it
+            # raised by poll(): the engine cannot pass it on from an event
+            except BaseException as error:
                 self._raised = error
                 return previous.ravel().tolist()
 
@@ -242,14 +245,14 @@ class MoeTraffic:
         return []
 
     def notes(self) -> dict[str, float | int | str | None]:
-        refused = [why for region in self.patched if (why := self.core.refusal(region))]
+        refused = [why for region in self.patched if (why := self.core.driver(region).refusal)]
         found: dict[str, float | int | str | None] = {}
         if refused:
             found["circuits refused"] = refused[0]
         if self._rotating:
             turns, longer = zip(*map(self.core.turns, self._rotating), strict=True)
             found["turns of circuits"] = sum(turns)
-            # Beyond their slots, until what they had sent arrived.
+            # Time beyond their slots, until the bytes that they had sent had arrived.
             found["longer by, us each"] = sum(longer) / max(sum(turns), 1) / 1e6
         return found
 
@@ -260,19 +263,20 @@ class MoeTraffic:
             found.rounds.append(ExpertRound(begin - origin, end - origin, mean[0], most[0], mean[1],
                                             mean[2], optical, electrical))
         for region in self.patched:
-            found.patches += core.patches(region)
-            found.left_out += core.events_left_out(region)
-            found.maps = max(found.maps, core.maps(region))
+            driver = core.driver(region)
+            found.patches += driver.patches
+            found.left_out += driver.events_left_out
+            found.maps = max(found.maps, driver.maps)
             found.events += [RegionNote(at - origin, region, generation, key, event, changed, dark)
-                             for at, generation, key, event, changed, dark in core.events(region)]
+                             for at, generation, key, event, changed, dark in driver.events()]
         if 0 in self.patched:
-            found.kept = kept_maps(core.kept_maps(0), origin, self._job.region_servers)
+            found.kept = kept_maps(core.driver(0).kept_maps(), origin, self._job.region_servers)
         found.spans = [RegionSpan(*row[:5], row[5] - origin, row[6] - origin)
                        for row in core.spans(0)]
         return found
 
 
 def _filled(ways: list[Way | None]) -> list[Way]:
-    """Numbers that no flow takes have a way of another's."""
+    """Replaces None, at numbers that no flow uses, by the way of another number."""
     some = next(way for way in ways if way is not None)
     return [some if way is None else way for way in ways]

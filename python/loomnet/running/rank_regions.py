@@ -1,5 +1,5 @@
-"""Regions of real ranks whose circuits are patched: their queue pairs by wires and by light, their
-controllers, and what was seen of them."""
+"""Regions of real ranks whose circuits are patched: makes their queue pairs by wires and by light,
+and their controllers, and reads their figures."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
+from loomnet.jobs.circuit_control import CircuitControl
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.expert_rounds import (
     ExpertRound,
@@ -28,10 +29,11 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.moe_traffic import KEPT_MAPS
 from loomnet.running.moe_ways import Ways, panel_of
 
-# Of a rank's report to its controller, and of the answer: a message on the management network.
+# Time that a rank's report takes to its controller, and its answer back: both are messages on the
+# management network.
 REPORT_LATENCY_PS = 10_000_000
 _LEAST_CROSSING_PS = 20_000_000
-# A packet of a live run may be later than the links say, as late as its engine is.
+# In a live run a packet may be later than its links say, by as much as the engine is late.
 _LIVE_CROSSING_PS = 100_000_000
 _DISPATCH = 0
 
@@ -43,7 +45,7 @@ class ServerRanks:
     turn. Else the last ranks have the electrical NICs."""
 
     def __init__(self, engine: Engine, asked: JobRequest) -> None:
-        self.hosts = list(asked.hosts)
+        self._engine, self.hosts = engine, list(asked.hosts)
         plan = engine.plan
         sizes = {asked.placement.count(host) for host in self.hosts}
         self.size = sizes.pop() if len(sizes) == 1 else 0
@@ -52,12 +54,24 @@ class ServerRanks:
         self.alpha = len(first.ports) - wires
         self.optical, self.electrical = _owners(self.size, self.alpha, wires)
 
-    def environment(self, regions: int, reuses: bool) -> str:
+    def environment(self, regions: int, control: CircuitControl | None) -> str:
         """As torch.expert_routes.Servers reads it; "null" where servers differ in size."""
+        reuses = control is not None and control.fp_dispatch == "reuse"
+        weighted = control is not None and control.split == "weighted"
         if not self.size:
             return "null"
         return json.dumps({"size": self.size, "optical": self.optical, "reuses": reuses,
-                           "electrical": self.electrical, "regions": regions * self.size})
+                           "electrical": self.electrical, "regions": regions * self.size,
+                           "rates": self._rates() if weighted else None})
+
+    def _rates(self) -> tuple[int, int]:
+        """Bits per second of a circuit, and of a server's electrical NICs together."""
+        plan = self._engine.plan
+        first = plan.hosts[self.hosts[0]]
+        rates = [(plane is None, plan.links[link].forward.rate_bps)
+                 for link, plane in zip(first.ports, first.planes, strict=True)]
+        return (max(rate for light, rate in rates if light),
+                sum(rate for light, rate in rates if not light))
 
 
 def _owners(ranks: int, optical: int, wires: int) -> tuple[list[int], list[int]]:
@@ -92,7 +106,7 @@ class RankRegions:
         places = [self._panel(group) for group in self._groups()]
         self.size = len(servers.hosts) // len(places)  # servers of a region
         self._places = places
-        # Writes go by one queue pair after another, and those by parallel circuits.
+        # Writes use the queue pairs in turn, and the queue pairs use parallel circuits in turn.
         self.queue_pairs = 2 * servers.alpha
         self.cores: list[Any] = []
         self._pairs: dict[int, list[Any]] = {region: [] for region in range(len(places))}
@@ -112,7 +126,7 @@ class RankRegions:
             raise UsageError("TorchJob.circuits: a region has 2 servers or more")
 
     def _groups(self) -> list[list[int]]:
-        """Hosts that follow one another and are at one panel."""
+        """Groups of consecutive hosts that are at the same panel."""
         plan = self._engine.plan
 
         def panel(host: int) -> tuple[int, ...]:
@@ -189,6 +203,12 @@ class RankRegions:
             crossing_ps=self._crossing(panel))
         if region == 0:
             core.driver.keep_maps(KEPT_MAPS)
+
+        def lives(alive: bool) -> None:
+            (core.driver.restart if alive else core.driver.stop)(engine.network.now_ps)
+
+        name = next(each.name for each in engine.plan.panels if each.number == panel)
+        engine.region_controllers.setdefault(name, []).append(lives)
         return core
 
     def _crossing(self, panel: int) -> int:
@@ -238,11 +258,11 @@ class RankRegions:
         return found
 
     def refusal(self) -> str | None:
-        """Why a panel did not take the last request."""
+        """The reason for which a panel refused the last request."""
         return next((core.driver.refusal for core in self.cores if core.driver.refusal), None)
 
     def trace(self) -> GateTrace:
-        """Gates' counts of the job."""
+        """The counts of the job's gates."""
         found = GateTrace()
         for region, core in enumerate(self.cores):
             for iteration, layer, micro_batch, phase, _, _, tokens in core.rounds():

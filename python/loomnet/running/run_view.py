@@ -74,7 +74,8 @@ class RunView:
         return self._clock.switch_state(found)
 
     def circuits(self, panel: str) -> list[tuple[str, str]]:
-        return self._clock.engine.circuits(panel)
+        with self._clock.held():
+            return self._clock.engine.circuits(panel)
 
     @cached_property
     def counted(self) -> Mapping[str, Any]:

@@ -54,8 +54,7 @@ class RankJob:
         self.regions = None if self.job.circuits is None else RankRegions(
             engine, asked, servers, live=engine.live)
         self.servers = servers.environment(
-            0 if self.regions is None else self.regions.size,
-            self.job.circuits is not None and self.job.circuits.fp_dispatch == "reuse")
+            0 if self.regions is None else self.regions.size, self.job.circuits)
         self.bridges = [
             _core.RankBridge(engine.network, engine.node(host), rank=rank, world=world,
                              channels=16, job=asked.number, **staging_for(engine.plan), **sums,

@@ -27,14 +27,14 @@ from loomnet.torch.connection import connection
 from loomnet.torch.expert_routes import Moves, Routes, Servers
 
 _UNIT = 64  # values of a server's share that gateways divide evenly among them
-# PyTorch 2.13 has a new name for it.
+# PyTorch 2.13 renamed this function.
 _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
-_BACKWARD = {0: 3, 1: 2}  # phase of the gradient of a dispatch, of a combine
+_BACKWARD = {0: 3, 1: 2}  # the phase of the gradient of phase 0 (dispatch) and of phase 1 (combine)
 
 
 class _Region:
-    """What this process knows of a group: its servers, and the circuits as the controller told
-    them last."""
+    """What this process knows of a group: its servers, and the circuits in the controller's last
+    answer."""
 
     def __init__(self, group: Any) -> None:
         self.group = group
@@ -44,14 +44,15 @@ class _Region:
         self.servers = Servers.of(told, self.ranks)
         self.patched = self.servers is not None and self.servers.region is not None
         self.circuits: list[tuple[int, int, int, int]] = []
-        self.counts: dict[int, torch.Tensor] = {}  # by layer, of its last dispatch
+        self.counts: dict[int, torch.Tensor] = {}  # by layer: the counts of its last dispatch
         self._calls: dict[int, int] = {}
         self._step = -1
-        self._asked: dict[int, int] = {}  # by layer: a report whose answer is still to be read
+        # by layer: the number of a report whose answer has not been read
+        self._asked: dict[int, int] = {}
 
     # --- the controller ---------------------------------------------------------------------------
     def micro_batch(self, layer: int, phase: int) -> int:
-        """The number of a layer's forward pass in this step: a dispatch begins the next."""
+        """The number of a layer's forward pass in this step. Each dispatch begins a new one."""
         if phase == 1:
             return self._calls.get(layer, 0)
         if (step := steps.count()) != self._step:
@@ -73,14 +74,15 @@ class _Region:
     def hear(self, number: int) -> None:
         link = connection()
         answer = link.session.answer(number)
-        assert answer is not None  # it was given no time limit
+        assert answer is not None  # without a time limit there is always an answer
         _, _, circuits = link.core.circuit_map(answer)
         self.circuits = [each[:4] for each in circuits]
 
     def circuits_for(self, phase: int, layer: int, micro_batch: int, counts: torch.Tensor,
                      token: int) -> None:
-        """Waits for circuits of this all-to-all where the controller patches for it: before a
-        dispatch and the gradient of a combine. The other two of a layer go by the same."""
+        """Waits for the circuits of this all-to-all where the controller patches for it: before a
+        dispatch, and before the gradient of a combine. The other two all-to-alls of a layer use
+        the same circuits."""
         assert self.servers is not None
         if phase in (0, 2):
             self.hear(self.report(phase, layer, micro_batch, counts[self.me].tolist(), token))
@@ -89,8 +91,8 @@ class _Region:
 
     def dispatched(self, phase: int, layer: int, micro_batch: int, counts: torch.Tensor,
                    token: int) -> None:
-        """After a dispatch that took the circuits there were: they are patched for the combine
-        while the experts compute."""
+        """To be called after a dispatch that did not wait for circuits: the controller patches them
+        for the combine while the experts compute."""
         assert self.servers is not None
         if phase == 0 and self.servers.reuses:
             self._asked[layer] = self.report(1, layer, micro_batch, counts[self.me].tolist(), token)
@@ -147,7 +149,8 @@ def all_to_all(input: torch.Tensor, input_split_sizes: Sequence[int],
 
 def _counts(state: _Region, sizes: tuple[list[int], list[int]], layer: int, combine: bool
             ) -> torch.Tensor:
-    """Rows from each rank to each: gathered for a dispatch, and a combine's are its transpose."""
+    """The rows from each rank to each. They are gathered for a dispatch; those of a combine are the
+    transpose."""
     if not combine:
         own = torch.tensor(sizes[0], dtype=torch.int64)
         found = torch.empty(len(state.ranks) * len(state.ranks), dtype=torch.int64)
@@ -192,7 +195,8 @@ def _exchanged(input: torch.Tensor, state: _Region, sizes: tuple[list[int], list
         return output
     assert state.servers is not None
     token = rows[0].numel() * rows.element_size() if rows.shape[0] else 0
-    # Demand is what the dispatch sends, and the gradient of the combine; the others send it back.
+    # A dispatch and the gradient of a combine send the demand. The other two all-to-alls send it
+    # back.
     demand = counts if phase in (0, 2) else counts.t()
     state.circuits_for(phase, layer, micro_batch, demand, token)
     routes = Routes(state.servers, counts.tolist(), state.circuits)
@@ -217,7 +221,7 @@ def all_reduce(tensor: torch.Tensor, group: Any = None) -> None:
     unit = servers.count * (_UNIT if _UNIT % gates == 0 else _UNIT * gates)
     padded = flat.new_zeros(-(-flat.numel() // unit) * unit)
     padded[:flat.numel()] = flat
-    # Each server's part of the ring, of which each gateway has a share.
+    # The part of each server in the ring. Each gateway carries a share of it.
     shares = padded.view(servers.count, gates, -1)
     for number, owner in enumerate(servers.electrical):
         mine = shares[:, number].contiguous()
@@ -255,12 +259,13 @@ def _through_gateway(parts: torch.Tensor, state: _Region, owner: int) -> None:
 
 
 def _ring(parts: torch.Tensor, place: int, ring: Sequence[int], moves: Moves) -> None:
-    """A ring's reduce-scatter and all-gather: part p is summed from server p + 1 on, round to p."""
+    """A ring's reduce-scatter and all-gather. The sum of part p begins at server p + 1 and goes
+    round to server p."""
     count = len(ring)
     ahead, behind = ring[(place + 1) % count], ring[place - 1]
     for step in range(2 * (count - 1)):
         adds = step < count - 1
-        # Parts move on by one server in each step.
+        # In each step every part moves to the next server.
         leaves, comes = (place - 1 - step) % count, (place - 2 - step) % count
         came = torch.empty_like(parts[comes])
         moves.send(parts[leaves], ahead)

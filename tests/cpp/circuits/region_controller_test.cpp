@@ -51,9 +51,6 @@ struct World final : RegionWorld {
     if (!answers) throw std::runtime_error("panel: no answer");
     ++patches;
     panel.change(remove, add, panel::Mode::safe, now, all_dark);
-    return lit_from(now);
-  }
-  Picoseconds lit_from(Picoseconds now) override {
     Picoseconds lit = now;
     for (const panel::CrossConnect& one : panel.cross_connects()) lit = std::max(lit, panel.dark_until(one.a));
     return lit;
@@ -295,59 +292,63 @@ TEST(RegionController, WhatSomebodyElsePatchesIsPutRightAtTheNextDemand) {
   expect_patched(controller, world);
 }
 
-TEST(RegionController, WhatSomebodyElsePatchesIsUsedUntilThen) {
+// Another client takes the circuits of port 0 and of its peer away and joins these two anew, crosswise.
+std::pair<panel::Port, panel::Port> patch_outside(World& world, Picoseconds now) {
+  const auto first = static_cast<panel::Port>(world.panel.target({0, false}));
+  const panel::Port other = first == 47 ? 46 : 47;
+  const auto second = static_cast<panel::Port>(world.panel.target({other, false}));
+  world.panel.change(std::vector<panel::CrossConnect>{{0, first}, {first, 0}, {other, second}, {second, other}},
+                     std::vector<panel::CrossConnect>{{0, other}, {other, 0}}, panel::Mode::update, now);
+  return {first, second};
+}
+
+TEST(RegionController, CircuitsThatSomebodyElsePatchesAreUsedAsTheyAre) {
   World world;
   RegionController controller(options(), world);
   controller.demand(layer(1), kDemand, {});
   controller.advance(milliseconds(25));
-  const PortMap before = controller.ports();
-  world.panel.connect(std::vector<panel::CrossConnect>{{0, 6}, {6, 0}}, panel::Mode::update, milliseconds(30));
-  controller.circuits_changed(milliseconds(30));
-  EXPECT_EQ(controller.state(), State::dark);
-  EXPECT_TRUE(world.held.contains({0, 1}) && world.held.contains({0, before.peer[0] / 6}));
-  EXPECT_LE(world.held.size(), 3u) << "what else is patched goes on";
+  ASSERT_TRUE(controller.ready(layer(1)));
+  (void)controller.take_events();
+  controller.panel_changed(milliseconds(30), milliseconds(30));
+  EXPECT_TRUE(controller.take_events().empty()) << "nothing has changed";
+  patch_outside(world, milliseconds(30));
+  controller.panel_changed(milliseconds(55), milliseconds(30));
   EXPECT_FALSE(controller.ready(layer(1)));
+  EXPECT_FALSE(world.held.empty());
+  EXPECT_EQ(controller.next_time(), milliseconds(55));
   controller.advance(milliseconds(55));
   EXPECT_TRUE(controller.ready(layer(1)) && world.held.empty());
-  EXPECT_EQ(controller.ports().peer[0], 6);
-  EXPECT_EQ(world.patches, 1) << "it does not fight";
-  controller.circuits_changed(milliseconds(60));
-  EXPECT_EQ(controller.state(), State::live) << "nothing has changed";
+  expect_patched(controller, world);
+  const std::vector<RegionEvent> events = controller.take_events();
+  EXPECT_EQ(kinds(events), (std::vector{Kind::outside, Kind::lit, Kind::release}));
+  EXPECT_EQ(events[0].changed, 3u) << "two circuits went, one came";
+  EXPECT_EQ(events[0].dark, milliseconds(25));
+  EXPECT_EQ(world.patches, 1);
+  controller.demand(layer(2), turned(1), milliseconds(60));
+  controller.advance(milliseconds(85));
+  EXPECT_TRUE(controller.ready(layer(2)) && world.held.empty());
+  expect_patched(controller, world);
 }
 
-TEST(RegionController, WhatSomebodyElseChangesWhileItDrainsOrIsDarkIsHeldToo) {
-  World world;
-  RegionController controller(options(), world);
-  controller.demand(layer(1), kDemand, {});
-  controller.advance(milliseconds(25));
-  world.busy = true;
-  controller.demand(layer(2), turned(1), milliseconds(30));
-  ASSERT_EQ(controller.state(), State::drain);
-  world.panel.connect({}, panel::Mode::overwrite, milliseconds(31));
-  controller.circuits_changed(milliseconds(31));
-  EXPECT_EQ(controller.state(), State::drain);
-  EXPECT_GE(world.held.size(), 23u);
-  controller.advance(milliseconds(40));
-  ASSERT_EQ(controller.state(), State::dark);
-  world.panel.connect({}, panel::Mode::overwrite, milliseconds(50));
-  controller.circuits_changed(milliseconds(50));
-  controller.advance(seconds(1));
-  EXPECT_EQ(controller.state(), State::live);
-  EXPECT_TRUE(world.held.empty());
-  EXPECT_EQ(controller.circuits(0, 7), 0u);
-}
-
-TEST(RegionController, CircuitsOfABrokenPortAreNotUsedThoughNobodyAskedForThem) {
-  World world("ideal");
-  world.panel.connect(std::vector<panel::CrossConnect>{{0, 6}, {6, 0}}, panel::Mode::update, {});
-  RegionController controller(options(), world);
-  EXPECT_EQ(controller.circuits(0, 1), 1u);
-  controller.set_port(0, 0, false, milliseconds(1));
-  EXPECT_EQ(controller.circuits(0, 1), 0u);
-  controller.set_port(0, 0, true, milliseconds(2));
-  EXPECT_EQ(controller.circuits(0, 1), 1u);
-  EXPECT_TRUE(world.held.empty());
-  EXPECT_EQ(world.patches, 0);
+TEST(RegionController, RequestsThatRaceWithItsOwnLeaveNothingHeld) {
+  for (const bool drains : {true, false}) {
+    World world;
+    RegionController controller(options(), world);
+    controller.demand(layer(1), kDemand, {});
+    controller.advance(milliseconds(25));
+    world.busy = drains;
+    controller.demand(layer(2), turned(1), milliseconds(30));
+    ASSERT_EQ(controller.state(), drains ? State::drain : State::dark);
+    patch_outside(world, milliseconds(31));
+    controller.panel_changed(milliseconds(56), milliseconds(31));
+    ASSERT_EQ(controller.state(), drains ? State::drain : State::dark);
+    world.busy = false;
+    controller.drained(milliseconds(32));
+    EXPECT_EQ(controller.next_time(), drains ? milliseconds(57) : milliseconds(56));
+    controller.advance(milliseconds(57));
+    EXPECT_TRUE(controller.ready(layer(2)) && world.held.empty());
+    expect_patched(controller, world);
+  }
 }
 
 TEST(RegionController, BadDemandsChangeNothing) {
@@ -379,14 +380,7 @@ TEST(RegionController, RandomSequencesEndWithThePanelAsThoughtAndNothingHeld) {
       now += microseconds(random.below(20'000));
       world.busy = random.below(2);
       world.answers = random.below(10) != 0;
-      switch (random.below(9)) {
-        case 8: {
-          if (seed % 2 == 0) break;
-          const auto a = static_cast<panel::Port>(random.below(100)), b = static_cast<panel::Port>(random.below(100));
-          world.panel.connect(std::vector<panel::CrossConnect>{{a, b}}, panel::Mode::update, now);
-          if (random.below(4) != 0) controller.circuits_changed(now);  // else the next demand finds it
-          break;
-        }
+      switch (random.below(8)) {
         case 0: controller.set_server(random.below(8), random.below(2), now); break;
         case 1: controller.set_port(random.below(8), random.below(settings.alpha), random.below(2), now); break;
         case 2: controller.set_panel(random.below(4) != 0, now); break;
@@ -398,19 +392,11 @@ TEST(RegionController, RandomSequencesEndWithThePanelAsThoughtAndNothingHeld) {
     }
     world.answers = true;
     controller.set_panel(true, now);
-    controller.demand(layer(99), kDemand, now);
     controller.advance(now + seconds(10));
     ASSERT_EQ(controller.state(), State::live) << seed;
     ASSERT_TRUE(world.held.empty()) << seed;
-    if (seed % 2 == 0) expect_patched(controller, world, settings.first_port);
+    expect_patched(controller, world, settings.first_port);
     if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
-    // Others' cross-connects may be left at ports that this controller has no use for.
-    for (std::size_t port = 0; port < controller.ports().peer.size(); ++port) {
-      const std::int32_t peer = controller.ports().peer[port];
-      if (peer == kNoPeer) continue;
-      const auto at = static_cast<panel::Port>(settings.first_port + port);
-      ASSERT_EQ(world.panel.target({at, false}), peer + settings.first_port) << seed;
-    }
   }
 }
 

@@ -22,7 +22,7 @@ struct MoeBed {
 
   // Fluid transfers have no headers here, so times are those of the bytes.
   MoeBed(std::uint32_t servers, std::uint32_t alpha, const panel::DeviceOptions& options, bool packets = false,
-         std::uint64_t seed = 5)
+         std::uint64_t seed = 5, Picoseconds fibre = {})
       : network(seed), servers(servers), alpha(alpha) {
     for (std::uint32_t s = 0; s < servers; ++s) network.add_host(1 + alpha);
     auto program = make_star(servers);
@@ -34,7 +34,7 @@ struct MoeBed {
     if (alpha > 0) panel = network.add_panel(std::vector<std::int32_t>(servers * alpha, -1), options);
     for (std::uint32_t p = 0; p < servers * alpha; ++p) {
       network.connect({p / alpha, static_cast<std::uint16_t>(1 + p % alpha)}, {panel, static_cast<std::uint16_t>(p)},
-                      {.rate = gigabits(kNic)}, {});
+                      {.rate = gigabits(kNic), .delay = fibre}, {.delay = fibre});
     }
     if (packets) {
       equip(network, servers, gigabits(kNic), {"roce"});
@@ -56,16 +56,25 @@ struct MoeBed {
     return program;
   }
 
-  moe::Way connect(NodeId a, NodeId b, QpNumber qp, PlanePort port) {
+  // Paths by one port of a server: 0, the electrical one, or 1 + k, optical NIC k.
+  std::vector<PlanePaths> by(PlanePort port) const {
     std::vector<PlanePaths> planes(1 + alpha);
     for (PlanePort p = 0; p < planes.size(); ++p) planes[p].plane = p;
     planes[port].uplinks = {0};
+    return planes;
+  }
+  std::vector<PlanePaths> wires() const { return by(0); }
+
+  moe::Way connect(NodeId a, NodeId b, QpNumber qp, PlanePort port) {
+    const std::vector<PlanePaths> planes = by(port);
     network.nic(a).connect({qp, qp, a, b, 0, planes, planes}, network.now(), {}, "roce");
     return {a, b, qp};
   }
 
   // One region with all queue pairs connected, parallel circuits as ways of their own or, lumped, as one.
-  void train(moe::MoeConfig config, bool lumped = false, circuits::RegionOptions region = {}) {
+  // `rotor`: its circuits rotate, whatever the region's options say.
+  void train(moe::MoeConfig config, bool lumped = false, circuits::RegionOptions region = {},
+             std::optional<moe::RotorOptions> rotor = {}) {
     config.exchange.alpha = alpha;
     config.exchange.circuit_rate = kNic * 1e9;
     config.exchange.electrical_rate = static_cast<double>((8 - alpha) * kNic) * 1e9;
@@ -85,9 +94,7 @@ struct MoeBed {
         }
       }
     }
-    std::vector<PlanePaths> fallback(1 + alpha);
-    fallback[0].uplinks = {0};
-    for (PlanePort p = 0; p < fallback.size(); ++p) fallback[p].plane = p;
+    const std::vector<PlanePaths> fallback = wires();
     for (std::uint32_t i = 0; i < servers; ++i) {
       for (std::uint32_t j = 0; j < servers; ++j) {
         if (i == j) continue;
@@ -102,7 +109,13 @@ struct MoeBed {
       for (std::uint32_t p = 0; p < servers * alpha; ++p) {
         nics.push_back({p / alpha, static_cast<PlanePort>(1 + p % alpha)});
       }
-      traffic->region(0).use_circuits(panel, region, std::move(nics));
+      if (rotor) {
+        rotor->servers = servers;
+        rotor->alpha = alpha;
+        traffic->region(0).use_rotor(panel, *rotor, std::move(nics));
+      } else {
+        traffic->region(0).use_circuits(panel, region, std::move(nics));
+      }
     }
     traffic->region(0).keep_spans(10'000);
     traffic->start();

@@ -1,5 +1,6 @@
 """MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465): a fabric whose optical circuits are patched
-anew while a mixture of experts trains. Demand of a region, circuits by rule, expert loads."""
+anew while a mixture of experts trains. This module
+has the demand of a region, the rules that assign circuits, and models of expert loads."""
 
 from loomnet.systems.mixnet.assignment import RULES as RULES
 from loomnet.systems.mixnet.assignment import Assignment as Assignment

@@ -1,4 +1,4 @@
-"""Which servers of a region circuits join, and by which ports of its panel."""
+"""Assigns the circuits of a region to pairs of servers, and to ports of its panel."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ _MOST = 2**63
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """circuits: of each pair of servers, a symmetrical array (servers, servers) with zeros on the
-    diagonal; order: the pairs as circuits were granted, empty of a plug-in."""
+    """circuits: the number of circuits of each pair of servers, a symmetrical array (servers,
+    servers) with zeros on the diagonal. order: the pair of each circuit, in the order in which the
+    rule granted them; empty where a plug-in assigned them."""
 
     circuits: np.ndarray
     order: tuple[tuple[int, int], ...]
 
     @property
     def count(self) -> int:
-        """Circuits in all; each is two cross-connects."""
+        """The number of circuits. Each is two cross-connects."""
         return int(self.circuits.sum()) // 2
 
     def covered(self, demand: Any) -> float:
-        """The share of the demand between servers that have a circuit, 0 to 1; 1 without any.
-        Raises UsageError for a demand of another region."""
+        """The share of the demand, 0 to 1, that is between servers with a circuit; 1 where there is
+        no demand. Raises UsageError for a demand of another region."""
         wanted = _matrix("demand", demand)
         if wanted.shape != self.circuits.shape:
             raise UsageError(f"mixnet.Assignment.covered: demand of {len(wanted)} servers, and "
@@ -56,7 +57,7 @@ def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: 
         UsageError: the demand is no such matrix, or no rule has that name.
         PluginError: a plug-in does not keep its contract.
     """
-    import loomnet._core as _core  # `loomnet cost` alone needs no engine
+    import loomnet._core as _core  # imported here, because `loomnet cost` does not need the engine
 
     wanted = _matrix("demand", demand)
     check_rule("mixnet.assign", rule)
@@ -67,7 +68,7 @@ def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: 
                          "for each server, from 0")
     plugin = assigner_made(rule)
     try:
-        # A plug-in's demand is checked by the engine too.
+        # The engine checks the demand for a plug-in too.
         found, order = _core.assign_circuits(wanted.ravel().tolist(), ports,
                                              rule if plugin is None else "skip", seed)
     except (ValueError, TypeError) as error:
@@ -82,8 +83,8 @@ def assign(demand: Any, free: int | Sequence[int], *, rule: str = "skip", seed: 
 
 def map_ports(circuits: Any, demand: Any, *, alpha: int, nics: int = 8,
               previous: Sequence[int] = ()) -> list[int]:
-    """The panel's port that each of its ports is joined to, -1 for none. NIC k of the optical ones
-    of server i is at port i * alpha + k.
+    """For each port of the panel the port that it is joined to, or -1. Optical NIC k of server i is
+    at port i * alpha + k.
 
     Ports that join two servers in `previous` are kept as far as the two still have circuits;
     parallel circuits take NICs of different NUMA nodes. Raises UsageError.
@@ -112,9 +113,10 @@ def _are_ports(given: list[Any], ports: int) -> bool:
 
 def pair_demand(tokens: Any, *, tensor_parallel: int = 1, gpus_per_server: int = 8,
                 duplex: str = "sum") -> np.ndarray:
-    """What pairs of servers exchange in one all-to-all of experts, both directions together
-    (`duplex="sum"`) or the busier one ("max"), in tokens' parts on one GPU. tokens: of each source
-    rank for each expert, (experts, experts), all rows of one sum. Raises UsageError."""
+    """What pairs of servers exchange in one all-to-all of experts: both directions added
+    (`duplex="sum"`) or the busier one ("max"). The unit is the part of a token that is on one GPU.
+    tokens: the tokens of each source rank for each expert, an array (experts, experts) whose rows
+    have equal sums. Raises UsageError."""
     import loomnet._core as _core
 
     counts = _matrix("tokens", tokens)

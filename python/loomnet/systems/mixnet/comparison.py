@@ -22,9 +22,9 @@ from loomnet.systems.mixnet.topoopt import topoopt_links
 
 @dataclass(frozen=True)
 class Baseline:
-    """`network`: as mixnet() takes it. `cost`: the fabric's name in ln.cost. `control`: settings of
-    CircuitControl that make it. `first`: circuits before the run, "random" or those for the "mean"
-    demand of the job."""
+    """A fabric and a control of circuits. `network`: as mixnet() takes it. `cost`: the fabric's
+    name in ln.cost. `control`: the settings of CircuitControl that make the baseline. `first`:
+    circuits before the run: "random" ones, or those for the job's "mean" demand."""
 
     network: str
     cost: str
@@ -32,8 +32,9 @@ class Baseline:
     first: str = "random"
 
 
-# What MixNet is compared with. "oneshot" alone shows what patching during training is worth: the
-# same panel, patched once. "static": for the mean of the whole job, known beforehand.
+# What MixNet is compared with. "oneshot" is the same panel, patched once: the difference to it is
+# what patching during training is worth. "static" has the circuits for the mean demand of the whole
+# job, which it knows before the run.
 BASELINES = {
     "mixnet": Baseline("mixnet", "mixnet", {}),
     "reuse": Baseline("mixnet", "mixnet", {"fp_dispatch": "reuse"}),
@@ -81,7 +82,7 @@ def compared(name: str, model: str = "mixtral_8x22b", *, rate: Rate | str = "400
     given = {"servers": servers, "rate": rate, "alpha": alpha, "preset": preset,
              "region": region, "profile": profile} | (fabric or {})
     if name == "rotor" and profile == "sim25":
-        given["profile"] = "rotor10us"  # its guard between two slots
+        given["profile"] = "rotor10us"  # its dark time is the guard between two slots
     if base.network == "topoopt":
         return mixnet(network="topoopt", links=_static_links(made, servers, seed), **given), made
     built = mixnet(network=base.network, **given)
@@ -91,7 +92,7 @@ def compared(name: str, model: str = "mixtral_8x22b", *, rate: Rate | str = "400
 
 
 def _means(job: MoeJob, servers: int, seed: int) -> list[np.ndarray]:
-    """Of each region the demand of its pairs of servers, the sum over layers and iterations."""
+    """For each region the demand of its pairs of servers, summed over layers and iterations."""
     replicas = max(servers // (job.region_servers * job.stages), 1)
     counts = gate_counts(job, replicas, seed)
     mean = []
@@ -121,7 +122,8 @@ def _static_links(job: MoeJob, servers: int, seed: int) -> Sequence[tuple[int, i
     demand = np.zeros((servers, servers))
     for number, tokens in enumerate(_means(job, servers, seed)):
         first = number * region
-        # Bytes of a part of a token; four all-to-alls of each layer and micro-batch send it.
+        # Bytes of the part of a token on one GPU, times the four all-to-alls of each layer and
+        # micro-batch.
         each = job.bytes_per_rank / _row_sum(job, servers, seed)
         times = 4 * job.stage_layers[number % job.stages] * job.micro_batches
         demand[first:first + region, first:first + region] += tokens * each * times
@@ -140,7 +142,7 @@ def _static_links(job: MoeJob, servers: int, seed: int) -> Sequence[tuple[int, i
 
 
 def _row_sum(job: MoeJob, servers: int, seed: int) -> float:
-    """Tokens of a source rank, of all gate counts that _means() adds up."""
+    """Tokens of a source rank in all the gate counts that _means() adds up."""
     replicas = max(servers // (job.region_servers * job.stages), 1)
     counts = gate_counts(job, replicas, seed)
     return float(counts[:, :, 0, :, 0].sum())

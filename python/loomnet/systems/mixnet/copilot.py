@@ -1,4 +1,4 @@
-"""The prediction of a layer's expert loads from those of the layer before it."""
+"""Predicts the expert loads of a layer from those of the layer before it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class Copilot:
         self.matrix = np.full((experts, experts), 1 / experts)
 
     def record(self, before: Any, loads: Any) -> None:
-        """Tokens of each expert in one iteration: of the layer before, and of this one."""
+        """Adds a record: the tokens of each expert in one iteration, in the layer before and in
+        this one."""
         pair = [np.asarray(each, dtype=float) for each in (before, loads)]
         try:
             self._core.record(pair[0].tolist(), pair[1].tolist())
@@ -66,14 +67,15 @@ class Copilot:
             self.matrix = np.array(self._core.matrix).reshape(self.experts, self.experts)
 
     def objective(self, matrix: np.ndarray) -> float:
-        """The weighted sum of squared differences that the fit makes small."""
+        """The weighted sum of squared differences, which the fit minimises."""
         return float(sum(self._fading**age * np.sum((y - matrix @ x) ** 2)
                          for age, (x, y) in enumerate(self._records)))
 
     def predict(self, before: Any) -> np.ndarray:
-        """Shares of the experts; they sum to 1."""
+        """The predicted shares of the experts, which sum to 1."""
         try:
-            self._core.predict(np.asarray(before, dtype=float).tolist())  # checks the loads
+            # raises for values that are no loads
+            self._core.predict(np.asarray(before, dtype=float).tolist())
         except (ValueError, TypeError) as error:
             raise UsageError(f"mixnet.Copilot: {error}") from None
         loads = np.asarray(before, dtype=float)
@@ -92,7 +94,8 @@ class Copilot:
             return sum((2 * self._fading**age * np.outer(matrix @ x - y, x)
                         for age, (x, y) in enumerate(self._records)), np.zeros((n, n))).ravel()
 
-        columns = np.tile(np.eye(n), n)  # of the flat matrix: the sum of each column
+        # multiplied with the flat matrix it gives the sum of each column
+        columns = np.tile(np.eye(n), n)
         found = minimize(lambda flat: self.objective(flat.reshape(n, n)), self.matrix.ravel(),
                          jac=slope, method="SLSQP", bounds=[(0, 1)] * (n * n),
                          constraints={"type": "eq", "fun": lambda flat: columns @ flat - 1,

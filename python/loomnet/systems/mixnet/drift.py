@@ -1,4 +1,4 @@
-"""Expert loads that drift from iteration to iteration and hang together from layer to layer."""
+"""Expert loads that drift from iteration to iteration and are correlated from layer to layer."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import numpy as np
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 
-MEMORY = 0.95  # of a log-load from one iteration to the next
-SPREAD = 0.77  # standard deviation of log-loads: of the published matrix's column sums
-SOURCE_SPREAD = 0.15  # of a source's own log-loads about the layer's
+MEMORY = 0.95  # correlation of a log-load with its value in the iteration before
+SPREAD = 0.77  # standard deviation of log-loads, as the column sums of the published matrix have it
+SOURCE_SPREAD = 0.15  # standard deviation of a source's log-loads from the layer's
 NOISE = 0.05  # share of a layer's loads that does not follow from the layer before
 TOKENS = 32768  # of each source
-# Concentration of a column of the matrix that couples two layers: with so little, a hot expert's
-# tokens go on to few experts, and loads stay as uneven from layer to layer as in the first.
+# Concentration of the Dirichlet distribution of a column of the matrix that couples two layers. It
+# is so small that the tokens of a hot expert go to few experts of the next layer. Loads of later
+# layers are therefore as uneven as those of the first.
 COUPLING = 0.15
 MOST_EXPERTS, _MOST_LAYERS = 4096, 1 << 15
 _LATE_SPREAD, _DECAY_ITERATIONS = 0.5, 2000
 
 
 class Drift:
-    """Weight matrices without end: iterating gives an array (layers, experts, experts) of tokens
-    for each iteration, the same for the same seed.
+    """An endless series of weight matrices: each step gives an array (layers, experts, experts) of
+    tokens for one iteration. The same seed gives the same series.
 
-    Of the first layer, log-loads z follow z <- 0.95 z + sqrt(1 - 0.95^2) sigma N(0, 1). A layer's
+    In the first layer, log-loads z follow z <- 0.95 z + sqrt(1 - 0.95^2) sigma N(0, 1). A layer's
     loads are those of the layer before times a fixed seeded column-stochastic matrix, but for 5 %
     that are a walk of its own. Each source's loads differ by a factor exp(0.15 N(0, 1)). MixNet
     publishes one matrix alone, so the walk is Loomnet's own; sigma is that matrix's spread.

@@ -15,8 +15,8 @@ from loomnet.fabrics.model import MAX_PLANES, Fabric
 NETWORKS = ("mixnet", "fattree", "fattree31", "rail", "eps_only", "topoopt")
 _MOST_SERVERS = 1 << 14
 _MOST_PANEL = 1024
-_MOST_RANKS = 64  # of a server
-# The largest that RoCE has; the publication simulates packets of 9,000 bytes.
+_MOST_RANKS = 64  # most ranks of a server
+# The largest payload of RoCE. The publication simulates packets of 9,000 bytes.
 PAYLOAD = "4096 B"
 
 

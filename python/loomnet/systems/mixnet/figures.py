@@ -50,14 +50,15 @@ def circuits_figure(experts: ExpertRounds, *, most: int = 12) -> Any:
     return figure
 
 
-def strip_figure(experts: ExpertRounds, loads: Any, *, lost: int = 0) -> Any:
+def strip_figure(experts: ExpertRounds, loads: Any, *, losses: Any = (), lost: int = 0) -> Any:
     """One strip over time: tokens by expert, pairs of servers with circuits, dark time and what the
-    first region waits. Returns a matplotlib figure.
+    first region waits; and the training loss, where there is one. Returns a matplotlib figure.
 
     Args:
         experts: of the run.
         loads: tokens of each expert by dispatch of the first region, (dispatches, experts), in
             the order of time.
+        losses: (time in s, training loss), in the order of time.
         lost: packets that the panel dropped in the run, which the title says.
 
     Raises:
@@ -72,8 +73,10 @@ def strip_figure(experts: ExpertRounds, loads: Any, *, lost: int = 0) -> Any:
                          f"region had {len(sent)}")
     shown = shown[:len(sent)]
     ends = [span.begin_ps for span in sent] + [max(span.end_ps for span in experts.spans)]
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    gates, pairs, dark = figure.subplots(3, 1, sharex=True, height_ratios=(2, 3, 1.3))
+    curve = np.asarray(list(losses), dtype=float).reshape(-1, 2)
+    lanes = (2, 3, 1.3, 1.5) if len(curve) else (2, 3, 1.3)
+    figure = Figure(figsize=(9, sum(lanes)), layout="constrained")
+    gates, pairs, dark, *more = figure.subplots(len(lanes), 1, sharex=True, height_ratios=lanes)
     mesh = gates.pcolormesh(np.array(ends) / 1e12, np.arange(shown.shape[1] + 1) - 0.5,
                             (shown / shown.mean(axis=1, keepdims=True)).T, cmap="magma_r", vmin=0)
     figure.colorbar(mesh, ax=gates).set_label("tokens / mean")
@@ -97,8 +100,13 @@ def strip_figure(experts: ExpertRounds, loads: Any, *, lost: int = 0) -> Any:
     dark.set_yticks([0.25, 0.75], ["waits", "dark"])
     dark.set_ylim(0, 1)
     dark.set_xlim(0, ends[-1] / 1e12)
-    dark.set_xlabel("time (s)")
-    figure.suptitle("gate counts, circuits and dark time of one region; the panel dropped "
+    for axis in more:
+        axis.plot(curve[:, 0], curve[:, 1], color=_BLUE, marker=".", linewidth=1)
+        axis.set_ylabel("loss")
+        axis.set_ylim(bottom=0)
+    (more or [dark])[-1].set_xlabel("time (s)")
+    shows = ["gate counts", "circuits", "dark time", *(["training loss"] if more else [])]
+    figure.suptitle(f"{', '.join(shows[:-1])} and {shows[-1]} of one region; the panel dropped "
                     f"{lost} packets", fontsize=10)
     return figure
 

@@ -1,4 +1,4 @@
-"""Tokens that a job's gates route, as the engine takes them."""
+"""The tokens that a job's gates route, in the array that the engine takes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NAMED = ("drift", "fixed")  # matrices without a file
 
 
 def gate_counts(job: MoeJob, replicas: int, seed: int) -> np.ndarray:
-    """Counts [iteration, micro-batch, region, layer of its stage, source, destination]; where one
-    of these is shorter than the job has them, they come in turn. `seed`: of the drift, where the
+    """Counts [iteration, micro-batch, region, layer of its stage, source, destination]. Where a
+    dimension is shorter than in the job, its entries are repeated. `seed`: of the drift, where the
     job gives none. Raises UsageError."""
     experts, layers = job.expert_ranks, job.stage_layers
     if isinstance(job.matrix, str) and job.matrix == "fixed":
@@ -30,13 +30,14 @@ def gate_counts(job: MoeJob, replicas: int, seed: int) -> np.ndarray:
         given = np.array([[next(walk) for walk in walks] for _ in range(job.iterations)])
     else:
         given = _given(job, experts)
-    # [iteration][replica][layer of all stages] as [iteration][region][layer of its stage].
+    # From [iteration][replica][layer of all stages] to [iteration][region][layer of its stage].
     stages, first = [], 0
     for count in layers:
         rows = (first + np.arange(max(layers)) % count) % given.shape[2]
         stages.append(given[:, :, rows])
         first += count
-    each = np.stack(stages, axis=2)  # iteration, replica, stage, layer, source, destination
+    # dimensions: iteration, replica, stage, layer, source, destination
+    each = np.stack(stages, axis=2)
     return each.reshape(each.shape[0], 1, -1, *each.shape[3:]).astype(np.uint32)
 
 

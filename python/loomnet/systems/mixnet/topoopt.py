@@ -11,13 +11,13 @@ import numpy as np
 
 from loomnet.base.errors import UsageError
 
-if TYPE_CHECKING:  # networkx is loaded where links are looked for
+if TYPE_CHECKING:  # networkx itself is imported only where links are computed
     import networkx as nx
 
 
 def topoopt_links(sums: dict[tuple[int, ...], float], demand: np.ndarray, degree: int = 8
                   ) -> list[tuple[int, int]]:
-    """Links between servers, each as often as it is there.
+    """The links between servers. A pair that has several links is listed as many times.
 
     The degree is divided between the all-reduces and the rest in proportion to their bytes, with
     one at least for all-reduces where there are some: these get rings through their groups with
@@ -47,7 +47,7 @@ def topoopt_links(sums: dict[tuple[int, ...], float], demand: np.ndarray, degree
     rings = 0
     if all_reduce:
         rings = min(max(round(degree * all_reduce / (all_reduce + rest)), 1), degree)
-        rings += rings % 2  # a ring takes two links of a server
+        rings += rings % 2  # a ring uses two links of each server
         rings = min(rings, degree)
     free = np.full(servers, degree)
     links: list[tuple[int, int]] = []
@@ -81,13 +81,13 @@ def topoopt_links(sums: dict[tuple[int, ...], float], demand: np.ndarray, degree
 
 
 def _strides(size: int) -> list[int]:
-    """Coprime to the size, those of different rings."""
+    """Strides that are coprime to the size and make different rings."""
     return [stride for stride in range(1, size // 2 + 1) if math.gcd(stride, size) == 1] or [1]
 
 
 def _joined(servers: int, links: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The links with as few exchanged as make all servers reach one another: of two parts, one
-    link of each goes, a-b and c-d become a-c and b-d."""
+    """The links, changed so that every server reaches every other. As few links as possible are
+    changed: to join two parts, a link a-b of one and a link c-d of the other become a-c and b-d."""
     import networkx as nx
 
     graph = nx.MultiGraph(links)
@@ -108,7 +108,8 @@ def _joined(servers: int, links: list[tuple[int, int]]) -> list[tuple[int, int]]
 
 
 def _spare(graph: nx.MultiGraph, part: set[int]) -> tuple[int, int] | None:
-    """A link of the part that has a parallel one, or lies on a circle; None: none may go."""
+    """A link that can be removed without dividing the part: it has a parallel link or lies on a
+    cycle. None where there is no such link."""
     import networkx as nx
 
     inside = graph.subgraph(part)

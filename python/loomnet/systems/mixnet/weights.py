@@ -11,7 +11,7 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.base.reading import parse_json, read_text, user_path
 
-# Of MixNet's public simulator: eight experts, 32,768 tokens of each rank.
+# The matrix of MixNet's public simulator: eight experts, 32,768 tokens of each rank.
 PUBLISHED = np.array([
     [9810, 5338, 1231, 3042, 4452, 2004, 841, 6050],
     [9278, 6282, 839, 3722, 3821, 2903, 909, 5014],

@@ -1,0 +1,43 @@
+"""A run's folder: what its label may be, and the files of its figures beside the report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.measures.run_data import RunData
+from loomnet.processes.folder import Folder
+from loomnet.results.run_directory import CIRCUITS, FILES, GATES, OBSERVED, POOLS
+
+_LABEL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+def check_label(label: str | None) -> None:
+    """Raises UsageError for a label that is no plain name of a folder."""
+    if label is None or label == "":
+        return
+    if label in FILES:
+        raise UsageError(f"run: label {quoted(label)} is the name of a run's own file; "
+                         "choose another")
+    if not (isinstance(label, str) and _LABEL.fullmatch(label)):
+        raise UsageError(f"run: label {quoted(label)}: write up to 100 letters, digits, _ . and -, "
+                         "and begin with a letter, a digit or _")
+
+
+def write_figures(folder: Folder, found: Sequence[RunData]) -> None:
+    """Writes what is too long for the report: series of senders, slots of pools, events of
+    circuits and the counts of gates, each where the runs have some."""
+    if found[0].observed is not None:
+        folder.write(OBSERVED, found[0].observed.csv())
+    if found[0].pools is not None:
+        folder.write(POOLS, found[0].pools.csv())
+    events = b"".join(data.experts.lines() for data in found if data.experts is not None)
+    if events:
+        folder.write(CIRCUITS, events)
+    for data in found:
+        if data.experts is not None and data.experts.gates is not None:
+            gates = folder.folder(GATES)
+            for name, content in data.experts.gates.files():
+                gates.write(name, content)
