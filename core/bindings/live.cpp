@@ -77,6 +77,8 @@ py::typing::Dict<py::str, py::object> fidelity(LiveRun& run) {
   out["reason"] = f.reason;
   out["lateness"] = lateness(f.lateness);
   out["event_lateness"] = lateness(f.event_lateness);
+  out["carriers_down"] = lateness(f.carriers_down);
+  out["carriers_up"] = lateness(f.carriers_up);
   out["longest_pass_ps"] = f.longest_pass.count;
   out["passes"] = f.passes;
   out["given"] = f.given;

@@ -13,6 +13,7 @@ void Network::notify(Endpoint end, bool up, Picoseconds now) {
   if (node.panel) {
     see_light(end.node, end.port, now);
     for (const bool out : {false, true}) see_light(end.node, node.panel->device().target({end.port, out}), now);
+    if (shared_.gate) shared_.gate->carriers_set();
     return;
   }
   if (node.nic && !nodes_[far_end(end).node].panel) {
@@ -44,7 +45,7 @@ void Network::set_carrier(Endpoint panel, bool up, Picoseconds now) {
   const auto port = static_cast<PlanePort>(far.port);
   if (!nic || nic->port_up(port) == up) return;
   nic->set_port(port, up, now);
-  if (shared_.gate) shared_.gate->set_carrier(far.node, far.port, up);
+  if (shared_.gate) shared_.gate->set_carrier(far.node, far.port, up, now);
 }
 
 void Network::see_light(NodeId panel, std::int32_t port, Picoseconds now) {
@@ -97,6 +98,7 @@ void Network::panel_moved(NodeId panel, Picoseconds now) {
   for (std::size_t port = 0; port < device.ports(); ++port) {
     see_light(panel, static_cast<std::int32_t>(port), now);
   }
+  if (shared_.gate) shared_.gate->carriers_set();
   node.keep_events();
   for (NetworkWatcher* each : watchers_) each->circuits_changed(panel);
   if (device.next_time() != kNever) panel_clock_.wake(panel, device.next_time());

@@ -52,6 +52,9 @@ struct Fidelity {
   std::string reason;           // one sentence when the verdict is not "kept up"
   LatenessSummary lateness;     // of packets: where they come out of the kernel
   LatenessSummary event_lateness;  // of the loop: oldest due event of each pass
+  // Of each change of light at hosts, wall time until the kernel has changed all their carriers: of changes that
+  // take a carrier away, and of those that only bring carriers.
+  LatenessSummary carriers_down, carriers_up;
   Picoseconds longest_pass{};   // emulated; the longest gap between two looks at the sockets
   std::uint64_t passes = 0;
   std::uint64_t given = 0, returned = 0, absorbed = 0, passed = 0, switch_drops = 0, own_losses = 0, unexplained = 0;

@@ -43,6 +43,11 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work
   if (failure) std::rethrow_exception(failure);
 }
 
+// Of the end of a veth that is not the node's: no node has as many interfaces. Two ends with one number, which
+// namespaces of their own allow, look to the kernel like a device of its own, without a peer: it then announces
+// changes of carrier only once a second.
+int far_index(std::size_t port) { return 100'000 + static_cast<int>(port); }
+
 std::string fibre_name(std::size_t port) { return "s" + std::to_string(port); }
 
 }  // namespace
@@ -90,7 +95,7 @@ void LiveFabric::create_links(const LiveFabricConfig& config) {
   Rtnetlink rt(netns_);
   for (std::size_t i = 0; i < ports_.size(); ++i) {
     const LivePort& p = ports_[i];
-    rt.create_veth({.a = {.name = engine_name(i), .group = kLinkGroup},
+    rt.create_veth({.a = {.name = engine_name(i), .group = kLinkGroup, .index = far_index(i)},
                     .b = {.name = p.interface, .netns = p.netns, .mac = p.mac},
                     .mtu = config.mtu});
   }
@@ -110,7 +115,7 @@ void LiveFabric::create_fibres() {
     Rtnetlink rt(*p.netns);
     for (std::size_t i = 0; i < p.fibres.size(); ++i) {
       const LiveFibre& f = p.fibres[i];
-      rt.create_veth({.a = {.name = fibre_name(i), .group = kLinkGroup},
+      rt.create_veth({.a = {.name = fibre_name(i), .group = kLinkGroup, .index = far_index(i)},
                       .b = {.name = f.interface, .netns = f.netns, .mac = f.mac},
                       .mtu = kFibreMtu});
     }
@@ -247,13 +252,6 @@ void LiveFabric::set_clock(std::int64_t wall, Picoseconds emulated, double dilat
   for (Switch& s : switches_) s.program->program().set_clock(wall, emulated, dilation);
 }
 
-void LiveFabric::set_carrier(std::size_t port, bool up) {
-  const std::lock_guard lock(carriers_guard_);
-  if (!carriers_) carriers_ = std::make_unique<Rtnetlink>(netns_);
-  carriers_->set_up(engine_name(port), up);
-  carriers_->commit();
-}
-
 bool LiveFabric::has_fibre(NodeId host, std::uint16_t port) const {
   for (const LivePanel& p : tc_panels_) {
     for (const LiveFibre& f : p.fibres) {
@@ -263,17 +261,25 @@ bool LiveFabric::has_fibre(NodeId host, std::uint16_t port) const {
   return false;
 }
 
-void LiveFabric::set_fibre_carrier(NodeId host, std::uint16_t port, bool up) {
+void LiveFabric::set_carriers(std::span<const CarrierChange> changes) {
   const std::lock_guard lock(carriers_guard_);
-  for (const LivePanel& p : tc_panels_) {
-    for (std::size_t i = 0; i < p.fibres.size(); ++i) {
-      if (p.fibres[i].host != host || p.fibres[i].port != port) continue;
-      std::unique_ptr<Rtnetlink>& rt = fibre_carriers_[p.node];
-      if (!rt) rt = std::make_unique<Rtnetlink>(*p.netns);
-      rt->set_up(fibre_name(i), up);
-      rt->commit();
+  for (const CarrierChange& change : changes) {
+    const auto mine = [&](const auto& each) { return each.node == change.node && each.port == change.port; };
+    if (const auto at = std::ranges::find_if(ports_, mine); at != ports_.end()) {
+      if (!carriers_) carriers_ = std::make_unique<Rtnetlink>(netns_);
+      carriers_->set_up(engine_name(static_cast<std::size_t>(at - ports_.begin())), change.up);
+    }
+    for (const LivePanel& p : tc_panels_) {
+      for (std::size_t i = 0; i < p.fibres.size(); ++i) {
+        if (p.fibres[i].host != change.node || p.fibres[i].port != change.port) continue;
+        std::unique_ptr<Rtnetlink>& rt = fibre_carriers_[p.node];
+        if (!rt) rt = std::make_unique<Rtnetlink>(*p.netns);
+        rt->set_up(fibre_name(i), change.up);
+      }
     }
   }
+  if (carriers_) carriers_->commit();
+  for (auto& [panel, rt] : fibre_carriers_) rt->commit();
 }
 
 void LiveFabric::check_panels() {

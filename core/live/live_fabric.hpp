@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,13 @@ struct LiveFibre {
   MacAddress mac{};
 };
 
+// Of the interface that is a host's port.
+struct CarrierChange {
+  NodeId node = 0;
+  std::uint16_t port = 0;
+  bool up = false;
+};
+
 struct LivePanel {
   NodeId node = 0;
   const Netns* netns = nullptr;
@@ -99,12 +107,15 @@ class LiveFabric {
   void set_clock(std::int64_t wall, Picoseconds emulated, double dilation);
   EngineEndpoint& endpoint() { return *endpoint_; }
   XdpReports& reports() { return reports_; }
-  // Carrier of the node's interface: takes the engine's end down. Any thread but the loop's.
-  void set_carrier(std::size_t port, bool up);
-  // Of a host at a panel by tc: takes the panel's end down.
+  // Carriers of nodes' interfaces: takes their other ends down or up, the engine's or those of panels by tc, with
+  // one batch of requests for each namespace. Any thread but the loop's. Throws LiveError.
+  void set_carriers(std::span<const CarrierChange> changes);
+  void set_carrier(std::size_t port, bool up) {
+    const CarrierChange change{ports_[port].node, ports_[port].port, up};
+    set_carriers({&change, 1});
+  }
   const std::vector<LivePanel>& tc_panels() const { return tc_panels_; }
   bool has_fibre(NodeId host, std::uint16_t port) const;
-  void set_fibre_carrier(NodeId host, std::uint16_t port, bool up);
   // Native XDP into a veth loses every frame unless the veth's other end has a program too or GRO on, and
   // frames whose checksum is left to the receiver or that are still to be cut arrive at nobody. Throws
   // std::runtime_error, one line, where a panel's neighbours are not as it needs them.

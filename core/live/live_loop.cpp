@@ -1,16 +1,14 @@
 // One pass: receive, orders, ranks, due events, flush; then sleep if none of it was work.
 #include "live/live_loop.hpp"
 
-#include <sched.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <stdexcept>
 
 #include "ebpf/metadata.h"
+#include "live/priority.hpp"
 
 namespace loomnet {
 namespace {
@@ -29,7 +27,11 @@ std::uint64_t unreported(const XdpProgram& program) {
 }  // namespace
 
 LiveLoop::LiveLoop(Network& network, LiveFabric& fabric, const LiveLoopConfig& config)
-    : network_(network), fabric_(fabric), config_(config), clock_(config.dilation) {
+    : network_(network),
+      fabric_(fabric),
+      config_(config),
+      clock_(config.dilation),
+      carriers_(fabric, config.realtime) {
   by_node_.resize(network.nodes());
   std::vector<std::uint32_t> of_node(network.nodes(), kNoPort);
   for (std::size_t i = 0; i < fabric.ports().size(); ++i) {
@@ -70,28 +72,34 @@ LiveLoop::~LiveLoop() {
 
 void LiveLoop::start() {
   if (thread_.joinable()) throw std::logic_error("the live loop runs already");
+  darken_hosts();
   clock_.start(network_.now());
   const std::int64_t wall = wall_nanoseconds();
   fabric_.set_clock(wall, clock_.at(wall), clock_.dilation());
-  for (const Port& p : ports_) {
-    if (p.kind == PortKind::host && !network_.nic(p.node).port_up(static_cast<PlanePort>(p.port))) {
-      set_carrier(p.node, p.port, false);
-    }
-  }
-  for (const LivePanel& panel : fabric_.tc_panels()) {
-    for (const LiveFibre& f : panel.fibres) {
-      if (!network_.nic(f.host).port_up(static_cast<PlanePort>(f.port))) set_carrier(f.host, f.port, false);
-    }
-  }
   network_.publish_panels();
   thread_ = std::thread([this] { run(); });
+}
+
+// Hosts' ports that have no light when time begins.
+void LiveLoop::darken_hosts() {
+  std::vector<CarrierChange> dark;
+  const auto see = [&](NodeId host, std::uint16_t port) {
+    if (!network_.nic(host).port_up(static_cast<PlanePort>(port))) dark.push_back({host, port, false});
+  };
+  for (const Port& p : ports_) {
+    if (p.kind == PortKind::host) see(p.node, p.port);
+  }
+  for (const LivePanel& panel : fabric_.tc_panels()) {
+    for (const LiveFibre& f : panel.fibres) see(f.host, f.port);
+  }
+  fabric_.set_carriers(dark);
 }
 
 void LiveLoop::stop() {
   if (!thread_.joinable()) return;
   commands_.post([this] { stopping_ = true; });
   thread_.join();
-  if (carriers_) carriers_->stop();
+  carriers_.stop();
   if (tables_) tables_->stop();
 }
 
@@ -109,18 +117,9 @@ void LiveLoop::take_priority() {
     scheduling_ = "normal: as configured";
     return;
   }
-  const sched_param parameter{.sched_priority = 1};
-  if (::sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &parameter) == 0) {
-    scheduling_ = "SCHED_FIFO 1";
-    fifo_ = true;
-    return;
-  }
-  const std::string why = std::generic_category().message(errno);
-  if (::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), -20) == 0) {
-    scheduling_ = "nice -20: SCHED_FIFO refused (" + why + ")";
-    return;
-  }
-  scheduling_ = "normal: SCHED_FIFO and nice -20 refused (" + why + "); needs CAP_SYS_NICE";
+  ThreadPriority taken = take_realtime_priority();
+  fifo_ = taken.fifo;
+  scheduling_ = std::move(taken.text);
 }
 
 void LiveLoop::run() {
@@ -205,20 +204,14 @@ void LiveLoop::publish_panel(NodeId node, std::span<const panel_entry> entries) 
     if (entry.peer != PANEL_NO_PEER && entry.peer >= panel->interfaces()) entry.peer = PANEL_NO_PEER;
   }
   if (!thread_.joinable()) return panel->publish(table);
-  if (!tables_) tables_ = std::make_unique<Worker>("loomnet-panel");
+  if (!tables_) tables_ = std::make_unique<Worker>("loomnet-panel", config_.realtime);
   tables_->post([panel, table = std::move(table)] { panel->publish(table); });
 }
 
-// The kernel takes up to a millisecond for it, so another thread asks; in order, and for each change, so
-// that a carrier that goes for a moment is seen to go.
-void LiveLoop::set_carrier(NodeId host, std::uint16_t port, bool up) {
-  const std::uint32_t index = find(host, port);
-  if (index == kNoPort && !fabric_.has_fibre(host, port)) return;
-  if (!carriers_) carriers_ = std::make_unique<Worker>("loomnet-carrier");
-  carriers_->post([this, host, port, index, up] {
-    if (index == kNoPort) return fabric_.set_fibre_carrier(host, port, up);
-    fabric_.set_carrier(index, up);
-  });
+void LiveLoop::set_carrier(NodeId host, std::uint16_t port, bool up, Picoseconds at) {
+  if (find(host, port) != kNoPort || fabric_.has_fibre(host, port)) {
+    carriers_.set({host, port, up}, clock_.wall_of(at));
+  }
 }
 
 void LiveLoop::housekeeping(std::int64_t wall) {
@@ -284,10 +277,12 @@ Fidelity LiveLoop::fidelity() {
                 {"too_long", c.too_long},
                 {"no_port", c.no_port},
                 {"host_frames", c.host_frames}};
-  for (const Worker* worker : {carriers_.get(), tables_.get()}) {
-    if (!worker || worker->failure().empty()) continue;
+  f.carriers_down = carriers_.taken_down();
+  f.carriers_up = carriers_.taken_up();
+  for (const std::string& failure : {carriers_.failure(), tables_ ? tables_->failure() : std::string()}) {
+    if (failure.empty()) continue;
     f.verdict = LiveVerdict::fell_behind;
-    f.reason = worker->failure();
+    f.reason = failure;
   }
   const Picoseconds p99 = f.lateness.count ? f.lateness.p99 : f.event_lateness.p99;
   if (p99 > config_.lateness_bound) {

@@ -14,6 +14,7 @@
 #include "engine/network.hpp"
 #include "live/command_queue.hpp"
 #include "live/fidelity.hpp"
+#include "live/host_carriers.hpp"
 #include "live/lateness.hpp"
 #include "live/live_clock.hpp"
 #include "live/live_fabric.hpp"
@@ -50,7 +51,7 @@ class LiveLoop final : public KernelGate {
   ~LiveLoop() override;
 
   void add_poller(LivePoller& poller) { pollers_.push_back(&poller); }  // before start()
-  // Starts the clock where the network's stands.
+  // Starts the clock where the network's stands. Throws LiveError.
   void start();
   // Runs `work` between two passes, on the loop's thread; its result or exception comes back here.
   template <typename Work>
@@ -71,7 +72,8 @@ class LiveLoop final : public KernelGate {
   // KernelGate; the network calls these on the loop's thread.
   void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) override;
   void to_host(HostId host, PlanePort port, PacketPtr packet, Picoseconds now) override;
-  void set_carrier(NodeId host, std::uint16_t port, bool up) override;
+  void set_carrier(NodeId host, std::uint16_t port, bool up, Picoseconds at) override;
+  void carriers_set() override { carriers_.flush(); }
   void publish_panel(NodeId node, std::span<const panel_entry> entries) override;
 
  private:
@@ -110,6 +112,7 @@ class LiveLoop final : public KernelGate {
     std::uint16_t port;
   };
 
+  void darken_hosts();
   void run();
   bool pass();
   void offer_returned();
@@ -161,7 +164,7 @@ class LiveLoop final : public KernelGate {
   std::vector<std::uint64_t> unreported_before_;    // … and likewise
   bool stopping_ = false;
   std::unique_ptr<Worker> tables_;    // of panels in the kernel; null: nothing was published yet
-  std::unique_ptr<Worker> carriers_;  // of hosts at panels; null: there are none
+  HostCarriers carriers_;             // of hosts at panels
   std::thread thread_;
 };
 

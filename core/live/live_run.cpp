@@ -80,6 +80,7 @@ void LiveRun::close() {
 
 void LiveRun::pause() {
   if (!loop_ || !loop_->running()) return;
+  priority_.take();
   resumed_ = std::promise<void>();
   std::promise<void> paused;
   std::future<void> stands = paused.get_future();
@@ -88,6 +89,7 @@ void LiveRun::pause() {
         paused.set_value();
         go.wait();
       })) {
+    priority_.give_back();
     return;
   }
   stands.wait();
@@ -95,7 +97,9 @@ void LiveRun::pause() {
 }
 
 void LiveRun::resume() {
-  if (std::exchange(paused_, false)) resumed_.set_value();
+  if (!std::exchange(paused_, false)) return;
+  resumed_.set_value();
+  priority_.give_back();
 }
 
 std::vector<LiveRun::RankSeen> LiveRun::look(const std::vector<RankBridge*>& bridges) {

@@ -11,6 +11,7 @@
 #include "engine/rank_bridge.hpp"
 #include "live/live_fabric.hpp"
 #include "live/live_loop.hpp"
+#include "live/priority.hpp"
 #include "live/rank_poller.hpp"
 
 namespace loomnet {
@@ -105,6 +106,7 @@ class LiveRun {
   Fidelity fidelity_;
   std::promise<void> resumed_;
   bool paused_ = false;
+  BorrowedPriority priority_;  // of the thread that holds the loop
 };
 
 }  // namespace loomnet

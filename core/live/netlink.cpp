@@ -203,7 +203,7 @@ void Rtnetlink::add(Request request) { requests_.push_back(std::move(request)); 
 void Rtnetlink::create_veth(const VethPair& pair) {
   check_name(pair.a.name);
   check_name(pair.b.name);
-  Message m(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, link_header(pair.a.up ? IFF_UP : 0, IFF_UP));
+  Message m(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, link_header(pair.a.up ? IFF_UP : 0, IFF_UP, pair.a.index));
   describe_end(m, pair.a, pair.mtu);
   const auto info = m.open(IFLA_LINKINFO);
   m.text(IFLA_INFO_KIND, "veth");
@@ -328,7 +328,7 @@ void Rtnetlink::exchange() {
   int first_error = 0;
   std::string first_detail;
   std::size_t failed = 0;
-  std::vector<std::uint8_t> reply(1 << 16);
+  reply_.resize(1 << 16);
   for (std::size_t begin = 0; begin < requests.size(); begin += kBatch) {
     const std::size_t count = std::min(kBatch, requests.size() - begin);
     const std::uint32_t base = sequence_ + 1;
@@ -345,11 +345,11 @@ void Rtnetlink::exchange() {
                       errno);
     }
     for (std::size_t acks = 0; acks < count;) {
-      const ssize_t size = ::recv(socket_.get(), reply.data(), reply.size(), 0);
+      const ssize_t size = ::recv(socket_.get(), reply_.data(), reply_.size(), 0);
       if (size < 0 && errno == EINTR) continue;
       if (size < 0) throw LiveError("receive rtnetlink acknowledgements in " + label_, errno);
       auto left = static_cast<unsigned>(size);
-      for (auto* h = reinterpret_cast<nlmsghdr*>(reply.data()); NLMSG_OK(h, left);
+      for (auto* h = reinterpret_cast<nlmsghdr*>(reply_.data()); NLMSG_OK(h, left);
            h = NLMSG_NEXT(h, left)) {
         if (h->nlmsg_type != NLMSG_ERROR || h->nlmsg_seq - base >= count) continue;
         ++acks;

@@ -19,6 +19,7 @@ struct VethEnd {
   MacAddress mac{};             // all zero: the kernel's choice
   bool up = true;
   std::uint32_t group = 0;      // 0: none; see Rtnetlink::delete_group
+  int index = 0;                // 0: the kernel's choice; only of VethPair::a
 };
 
 struct VethPair {
@@ -84,6 +85,7 @@ class Rtnetlink {
   Fd socket_;
   std::string label_;
   std::vector<Request> requests_;
+  std::vector<std::uint8_t> reply_;  // kept: clearing it anew costs as much as a request
   std::map<const Netns*, std::vector<std::string>> peers_up_;  // second step of create_veth
   std::uint32_t sequence_ = 0;
 };

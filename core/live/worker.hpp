@@ -11,13 +11,15 @@
 #include <thread>
 #include <utility>
 
+#include "live/priority.hpp"
 #include "live/system.hpp"
 
 namespace loomnet {
 
 class Worker {
  public:
-  explicit Worker(const char* name) : thread_([this, name] { run(name); }) {}
+  // `realtime`: jobs do not wait for a core behind the machine's other work.
+  explicit Worker(const char* name, bool realtime = false) : thread_([this, name, realtime] { run(name, realtime); }) {}
   ~Worker() { stop(); }
   Worker(const Worker&) = delete;
 
@@ -43,8 +45,9 @@ class Worker {
   const std::string& failure() const { return failure_; }
 
  private:
-  void run(const char* name) {
+  void run(const char* name, bool realtime) {
     ::prctl(PR_SET_NAME, name);
+    if (realtime) take_realtime_priority();
     for (;;) {
       std::unique_lock lock(mutex_);
       waiting_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });

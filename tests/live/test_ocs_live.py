@@ -207,6 +207,7 @@ def test_hostile_clients_do_not_disturb_the_engine(uses_machine):
                     pass
 
         probe = Probe(lab, "h0", "h1", 1.5)
+        probe.begin()
         hung = [tcp_from(lab, "h3") for _ in range(20)]  # most are refused; none reads
         threads = [threading.Thread(target=each, daemon=True)
                    for each in (flood, flood, flood, garbage, garbage)]

@@ -17,8 +17,10 @@ class KernelGate : public HostKernel {
   virtual void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) = 0;
   // The table of a panel that the kernel runs; its times are emulated, in nanoseconds.
   virtual void publish_panel(NodeId node, std::span<const panel_entry> entries) = 0;
-  // A panel's light has come to a host's port, or has gone.
-  virtual void set_carrier(NodeId host, std::uint16_t port, bool up) = 0;
+  // A panel's light has come to a host's port, or has gone, at this time.
+  virtual void set_carrier(NodeId host, std::uint16_t port, bool up, Picoseconds at) = 0;
+  // Those are all that change now.
+  virtual void carriers_set() = 0;
 };
 
 struct NodesShared {

@@ -202,6 +202,7 @@ class LiveClock:
         if self.plan.panels or any(not switch.in_kernel for switch in self.plan.switches):
             notes["placement"] = switches_text(self.plan)
         notes |= direct_panels.note(self.plan)
+        notes |= carrier_notes(raw)
         for play in plays:
             if self.tcp is not None and play.transport.by_kernel:
                 notes[play.transport.name] = self.tcp.note()
@@ -217,6 +218,17 @@ class LiveClock:
             unexplained=raw["unexplained"] + self.engine.network.leaked,
             fell_behind=raw["reason"] or next(iter(behind), None), dilation=self.request.dilation,
             emulated_ps=lead.length_ps, notes=notes)
+
+
+def carrier_notes(raw: Mapping[str, Any]) -> dict[str, int]:
+    """Changes of circuits that took carriers from hosts, `carriers_down`, or brought them, and
+    the wall time from the change of light until the kernel had changed all of them, in ps."""
+    found = {}
+    for name in ("carriers_down", "carriers_up"):
+        if raw[name]["count"]:
+            found[f"{name}_changes"] = raw[name]["count"]
+            found |= {f"{name}_{key}": raw[name][key] for key in ("p50_ps", "p99_ps", "max_ps")}
+    return found
 
 
 def switches_text(plan: Plan) -> str:
