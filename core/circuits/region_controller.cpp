@@ -197,7 +197,7 @@ void RegionController::go_live(Picoseconds now) {
 
 void RegionController::again(Picoseconds now) {
   tell(Kind::fail, now);
-  if (!assigned_) return;
+  if (!assigned_) return panel_changed(now, now);
   if (state_ != State::live) {
     if (!next_) next_ = wanted_;
     return;
@@ -227,6 +227,12 @@ void RegionController::set_panel(bool works, Picoseconds now) {
 void RegionController::panel_changed(Picoseconds lit, Picoseconds now) {
   advance(now);
   PortMap there = circuits_there();
+  for (std::size_t port = 0; port < there.peer.size(); ++port) {
+    if (std::int32_t& peer = there.peer[port]; peer != kNoPeer && broken_port_[port]) {
+      there.peer[static_cast<std::size_t>(peer)] = kNoPeer;
+      peer = kNoPeer;
+    }
+  }
   const std::set<ServerPair> moved = pairs_between(ports_, there, false);
   if (moved.empty()) return;
   const std::uint32_t changed = circuits_between(ports_, there);

@@ -176,8 +176,14 @@ circuits::PortMap RegionDriver::ports() const {
   return {options_.servers, options_.alpha, std::vector<std::int32_t>(nics_.size(), circuits::kNoPeer)};
 }
 
-// Whether both directions of this NIC's link to the panel are up.
+// Whether both directions of this NIC's link to the panel are up, and its port there is open both ways.
 bool RegionDriver::works(std::size_t nic) const {
+  const panel::PanelDevice& device = network_.panel(panel_)->device();
+  for (const bool out : {false, true}) {
+    const panel::Simplex end{port_of(nic), out};
+    if (device.override_of(end) != panel::Override::normal || device.shutter_closed(end)) return false;
+    if (device.status(end, network_.now()) == panel::Status::failed) return false;
+  }
   const std::uint32_t half = network_.egress_half(nics_[nic].host, nics_[nic].port);
   return network_.half(half / 2, true).up() && network_.half(half / 2, false).up();
 }
@@ -198,6 +204,7 @@ void RegionDriver::circuits_changed(NodeId panel) {
   const Picoseconds now = network_.now();
   controller_->panel_changed(lit_from(now), now);
   after(now);
+  look_at_links(now);  // a port may have been blocked or opened
 }
 
 void RegionDriver::link_changed(LinkId link) {

@@ -351,6 +351,19 @@ TEST(RegionController, RequestsThatRaceWithItsOwnLeaveNothingHeld) {
   }
 }
 
+TEST(RegionController, CircuitsOfABrokenPortAreNotUsedThoughNobodyAskedForThem) {
+  World world("ideal");
+  world.panel.connect(std::vector<panel::CrossConnect>{{0, 6}, {6, 0}}, panel::Mode::update, {});
+  RegionController controller(options(), world);
+  EXPECT_EQ(controller.circuits(0, 1), 1u);
+  controller.set_port(0, 0, false, milliseconds(1));
+  EXPECT_EQ(controller.circuits(0, 1), 0u);
+  controller.set_port(0, 0, true, milliseconds(2));
+  EXPECT_EQ(controller.circuits(0, 1), 1u);
+  EXPECT_TRUE(world.held.empty());
+  EXPECT_EQ(world.patches, 0);
+}
+
 TEST(RegionController, BadDemandsChangeNothing) {
   World world;
   RegionController controller(options(), world);
