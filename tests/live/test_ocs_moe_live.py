@@ -72,7 +72,7 @@ def test_tl1_repatches_a_mixture_of_experts_while_it_trains(uses_machine, tmp_pa
             time.sleep(0.05)
         # 1 to 12 are ports, three of each server; 13 to 24 the same as egress.
         session = ["ACT-USER::admin:1::root;"]
-        for number in range(4):
+        for number in range(2):
             session += [f"ENT-PATCH::1&{4 + number},{16 + number}&13:{number + 2}:;",
                         f"DLT-PATCH::1&{4 + number}:{number + 2}:;"]
         asked.extend(subprocess.run(
@@ -82,8 +82,8 @@ def test_tl1_repatches_a_mixture_of_experts_while_it_trains(uses_machine, tmp_pa
     talker = Meanwhile(talk)
     r = ln.run(fabric, job, clock="live", dilation=5, directory=tmp_path / "raced")
     talker.join(30)
-    assert len(asked) == 9 and "M 1 COMPLD" in asked[0]
-    assert sum("COMPLD" in each for each in asked) >= 3, asked  # others find a port in use
+    assert len(asked) == 5 and "M 1 COMPLD" in asked[0]
+    assert sum("COMPLD" in each for each in asked) >= 2, asked  # others find a port in use
     rows = [row["value"] for row in r.events.rows if row["kind"] == "command"]
     assert any(row.startswith("tl1 ENT-PATCH") for row in rows)
     assert "outside" in [each.event for each in r.experts.events]
