@@ -120,6 +120,9 @@ def test_a_script_is_looked_for_and_named_if_missing(tmp_path):
     assert ln.TorchJob("train.py").located(tmp_path / "no", tmp_path) == tmp_path / "train.py"
     with pytest.raises(UsageError, match=r"TorchJob.script: no file other.py in .*"):
         ln.TorchJob("other.py").located(tmp_path)
+    with pytest.raises(UsageError) as error:
+        ln.TorchJob("other.py").located(tmp_path, tmp_path)
+    assert str(error.value).count(str(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(("text", "words"), [

@@ -238,3 +238,11 @@ def test_two_tcp_flows_share_the_bottleneck(tmp_path):
     assert 90_000 < report["queue_max"] <= 100_000
     assert report["until_fair"] < 8
     assert 0.5 < report["queue_delay"] / 0.02 < 1  # of a full buffer
+
+
+def test_a_scenario_without_a_docstring_has_that_of_its_file(tmp_path):
+    path = tmp_path / "told.py"
+    path.write_text('"""What the file shows.\n\nMore."""\nimport loomnet as ln\n\n\n'
+                    "@ln.scenario\ndef told(lab: ln.Lab):\n    pass\n")
+    (found,) = scenarios_in(path)
+    assert found.doc == "What the file shows.\n\nMore."

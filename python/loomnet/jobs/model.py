@@ -298,7 +298,7 @@ class TorchJob(Job):
                 return path
             if (other := other_than_a_file(folder / self.script)) is not None:
                 raise UsageError(f"TorchJob.script: {folder / self.script} is {other}")
-        tried = ", ".join(str(folder) for folder in folders)
+        tried = ", ".join(dict.fromkeys(map(str, folders)))
         raise UsageError(f"TorchJob.script: no file {self.script} in {tried}")
 
     def check_clock(self, clock: str) -> None:

@@ -81,9 +81,11 @@ class Scenario:
         _check_function(function)
         self.function = function
         self.name = function.__name__
-        self.doc = inspect.getdoc(function) or ""
         file = inspect.getsourcefile(function)
         self.file = Path(file).resolve() if file and is_file(file) else None
+        # A file of one scenario may say at its top what the scenario does.
+        of_file = function.__globals__.get("__doc__") if self.file else None
+        self.doc = inspect.getdoc(function) or inspect.cleandoc(of_file or "")
         self._model = self._signature_model()
         self.__doc__, self.__name__ = function.__doc__, function.__name__
         self.__module__ = function.__module__
