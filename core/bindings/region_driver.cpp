@@ -1,4 +1,4 @@
-// A region's controller at work, for Python: what it did, its circuits, and its end and new start.
+// Binds RegionDriver: Python reads its events and circuits, and kills and restarts the controller.
 #include "bindings/bindings.hpp"
 #include "bindings/region_options.hpp"
 

@@ -116,8 +116,9 @@ class LiveFabric {
   }
   const std::vector<LivePanel>& tc_panels() const { return tc_panels_; }
   bool has_fibre(NodeId host, std::uint16_t port) const;
-  // Native XDP into a veth loses every frame unless the veth's other end has a program too or GRO on, and
-  // frames whose checksum is left to the receiver or that are still to be cut arrive at nobody. Throws
+  // Checks the ends of XDP panels' veths. Native XDP into a veth loses every frame unless the veth's other end has
+  // a program too or GRO on. The kernel also drops redirected frames that it still has to cut into segments, and
+  // receivers drop those whose checksum it has not yet filled in. Throws
   // std::runtime_error, one line, where a panel's neighbours are not as it needs them.
   void check_panels();
 

@@ -84,7 +84,8 @@ void LiveLoop::from_xdp_switch(Port& port, const ReceivedFrame& frame, Picosecon
   return_packet(port, std::move(packet), verdict);
 }
 
-// Light is what it was: the source MAC that the uid stood in for is there again.
+// Takes back a frame that an XDP panel has forwarded. The frame carried its uid in place of its source MAC, which
+// is restored here: a panel changes nothing in a frame.
 void LiveLoop::from_xdp_panel(Port& port, const ReceivedFrame& frame, Picoseconds now) {
   UidTable::Entry entry;
   if (frame.length >= EthernetHeader::kSize) entry = in_kernel_.take(ln_uid_from_mac(frame.data + kSourceMac));

@@ -1,5 +1,5 @@
-// A rank at rest: what blocked calls wait for and until when, the state word that says so, and the progress thread,
-// which ends what is over.
+// A rank that waits: blocked calls with their deadlines, the state word that shows them to the engine, and the
+// progress thread, which completes works whose time is over.
 #include <algorithm>
 #include <chrono>
 

@@ -100,7 +100,7 @@ def text(table):
 
 
 def figure(table):
-    """Bars by demand and policy: rule share; what is hatched waits for circuits."""
+    """Bars by demand and policy, rule share; hatched: the time that waits for circuits."""
     from matplotlib.figure import Figure
 
     matrices = list(dict.fromkeys(matrix for matrix, _, _ in table))

@@ -36,7 +36,7 @@ def volumes(job, replicas):
 
 
 def production(lab):
-    """F1 on rails, the upper end of what is published beside it; F2 by the job's bytes."""
+    """F1 on rails, beside the upper end of the published range; F2 by the job's bytes."""
     for model, setting in PRODUCTION.items():
         fabric, job = mixnet.compared("rail", model, servers=16, iterations=1, **setting)
         share = lab.run(fabric, job, model="fluid", label=f"F1.{model}")["all_to_all_share"]

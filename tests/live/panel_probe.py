@@ -85,8 +85,8 @@ while (left := end - time.monotonic()) > 0:
             data = data[size + 3 & ~3:]
 print(json.dumps(found), flush=True)
 """
-# Each host sends a frame to nobody every `pace` seconds, with its number, a sequence number and the
-# time in it, and takes whatever comes.
+# Each host sends a frame every `pace` seconds, with its number, a sequence number and the time in
+# it, to an address that no host has, and takes whatever comes.
 SWARM = ENTER + """
 def port():
     s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88B5))

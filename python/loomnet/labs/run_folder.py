@@ -27,8 +27,8 @@ def check_label(label: str | None) -> None:
 
 
 def write_figures(folder: Folder, found: Sequence[RunData]) -> None:
-    """Writes what is too long for the report: series of senders, slots of pools, events of
-    circuits and the counts of gates, each where the runs have some."""
+    """Writes the parts of a run that are too long for the report: series of senders, slots of
+    pools, events of circuits and the counts of gates, each where the runs have some."""
     if found[0].observed is not None:
         folder.write(OBSERVED, found[0].observed.csv())
     if found[0].pools is not None:

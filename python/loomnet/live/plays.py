@@ -182,4 +182,4 @@ class LiveTorch(Play):
         data.experts = self.ranks.experts()
 
     def notes(self) -> Notes:
-        return self.ranks.sum_notes()
+        return self.ranks.notes()

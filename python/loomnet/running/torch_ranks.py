@@ -90,14 +90,16 @@ class RankJob:
         found.gates = self.regions.trace()
         return found
 
-    def sum_notes(self) -> Notes:
-        """What the report's fidelity says of the job's sums by switches."""
-        overflows = max(bridge.sum_overflows for bridge in self.bridges)
-        if not overflows:
-            return {}
-        floats = max(bridge.sums_as_floats for bridge in self.bridges)
-        return {"blocks of sums that overflowed": overflows,
-                **({"of these, summed as float32": floats} if floats else {})}
+    def notes(self) -> Notes:
+        """What the report's fidelity says of the job's sums by switches and of its circuits."""
+        found: Notes = {}
+        if overflows := max(bridge.sum_overflows for bridge in self.bridges):
+            found["blocks of sums that overflowed"] = overflows
+            if floats := max(bridge.sums_as_floats for bridge in self.bridges):
+                found["of these, summed as float32"] = floats
+        if self.regions is not None and (why := self.regions.refusal()):
+            found["circuits refused"] = why
+        return found
 
     # --- processes --------------------------------------------------------------------------------
     def launch(self, fabric: Any, *, master_port: int, environment: dict[str, str],

@@ -333,7 +333,7 @@ class VirtualTorch(Play):
             found["waited outside the network"] = " | ".join(self.waited_outside)
         if failed := sum(bridge.failed_works for bridge in self.ranks.bridges):
             found["operations that failed"] = failed
-        found |= self.ranks.sum_notes()
+        found |= self.ranks.notes()
         if self.strays:
             found["threads that began to communicate while time passed"] = self.strays
         return found

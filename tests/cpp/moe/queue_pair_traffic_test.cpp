@@ -1,5 +1,5 @@
-// Queue pairs that go by circuits: which port their packets leave by, what is moved when circuits change, and
-// when the controller hears that the circuits are empty.
+// Queue pairs on circuits: the port of their packets, their move to wires and back when circuits change, and the
+// call that tells the controller that the circuits are empty.
 #include "moe/queue_pair_traffic.hpp"
 
 #include <gmock/gmock.h>

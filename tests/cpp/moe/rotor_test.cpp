@@ -1,4 +1,4 @@
-// Circuits that rotate: which matchings there are, how long an exchange takes by them, and what is not patched.
+// Rotating circuits: their matchings, the time of an exchange in flows and packets, and NICs that are down.
 #include "moe/rotor.hpp"
 
 #include <gmock/gmock.h>
