@@ -122,6 +122,16 @@ def summaries(lab, found):
                        unit="ratio", published=AT_400G[point.model])
 
 
+def text(rows):
+    """A line for each model and rate, a column for each fabric: published and ours."""
+    lines = ["performance per dollar, of the fat-tree's: published / ours",
+             f"{'model':<16}{'rate':<8}" + "".join(f"{name:>16}" for name in FABRICS)]
+    for (model, rate), of_point in itertools.groupby(rows, key=lambda r: (r["model"], r["rate"])):
+        cells = "".join(f"{row['published']:>8.2f} / {row['ours']:<5.2f}" for row in of_point)
+        lines.append(f"{model:<16}{rate:<8}{cells}")
+    return "\n".join(lines)
+
+
 @ln.scenario
 def headline(lab: ln.Lab, points: str = "all"):
     wanted = points.split(",")
@@ -133,5 +143,7 @@ def headline(lab: ln.Lab, points: str = "all"):
         rows += rows_of(point, times, blocking)
     if points == "all":
         summaries(lab, found)
+    print(text(rows))
     figure = ln.cost.performance_figure(rows)
     figure.savefig(lab.directory / "headline.png", dpi=150)
+    print(f"picture: {lab.directory / 'headline.png'}")

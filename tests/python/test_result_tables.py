@@ -153,6 +153,29 @@ def test_every_column_has_a_name_and_a_label_is_in_the_title(tmp_path):
     assert "named, virtual" in text and "named: roce, virtual" in text
 
 
+def test_of_many_runs_only_what_the_scenario_says_is_printed(tmp_path):
+    """And each run that is no result."""
+    def run(request):
+        return steady_run(log=[])
+
+    texts = []
+    for number in (12, 13):
+        lab = ln.Lab("many", directory=tmp_path / str(number), runner=ScriptedRunner(run))
+        fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
+        for each in range(number):
+            lab.run(fabric, ln.AllReduce("1 MB", 3), label=f"run{each}")
+        lab.metric("ratio", 1.5)
+        lab.report.fidelity[3].fidelity.unexplained = 7
+        texts.append(printed(lab.report, 80))
+    few, many = texts
+    assert few.count("fidelity run") == 12
+    assert many.count("fidelity run") == 1 and "fidelity run3: 7 packets unexplained" in many
+    assert "fidelity: 12 runs kept up" in many and "not a result: " in many
+    assert "figures of each of the 13 runs: in report.json" in many
+    assert "ratio: 1.5" in few and "ratio: 1.5" in many
+    assert "run5" in few and "run5" not in many
+
+
 def lossy_lab(tmp_path, **keywords):
     def run(request):
         return steady_run(log=[], totals={

@@ -13,12 +13,15 @@ from loomnet.results.report import Report
 from loomnet.results.tables import dropped_table, figure_tables
 
 MOST_ERRORS = 8  # of a run
+MOST_RUNS = 12  # whose own figures are printed; of more runs, only those of the scenario
 PIPED_WIDTH = 80  # of output that goes to no terminal: files and logs are read in any window
 
 
 def print_report(report: Report, console: Console) -> None:
     """The tables, why figures are null, the checks, the fidelity, and where it all lies."""
-    _tables(console, figure_tables(report, console.width))
+    many = len(report.fidelity) > MOST_RUNS
+    if not many:
+        _tables(console, figure_tables(report, console.width))
     for result in (part for run in report.results.values() for part in run.parts):
         title = result.title or report.scenario
         for fault in result.data.errors[:MOST_ERRORS]:
@@ -27,11 +30,12 @@ def print_report(report: Report, console: Console) -> None:
         if (more := len(result.data.errors) - MOST_ERRORS) > 0:
             print_line(console, f"error {title}: and {more} more")
     for row in report.rows:
-        if not row.phase and not _no_loss_expected(report, row):
+        of_run = many and row.label in report.results
+        if not row.phase and not of_run and not _no_loss_expected(report, row):
             print_line(console, f"{row.dotted}: {_metric_text(row)}")
     reasons: dict[str, list[str]] = {}
     for row in report.rows:
-        if row.value is None and row.phase and row.reason != NO_FAULT:
+        if row.value is None and row.phase and row.reason != NO_FAULT and not many:
             reasons.setdefault(row.reason or "", []).append(row.dotted)
     for reason, names in reasons.items():
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
@@ -43,6 +47,8 @@ def print_report(report: Report, console: Console) -> None:
         why = f"  ({check.reason})" if check.reason and not check.ok else ""
         print_line(console, f"{word} {check.name}: {_check_text(check)}{why}")
     print_fidelity(report, console)
+    if many:
+        print_line(console, f"figures of each of the {len(report.fidelity)} runs: in report.json")
     for line in report.broken_off:
         print_line(console, f"not finished: {line}")
     if report.unwritten is not None:
@@ -79,8 +85,17 @@ def _check_text(check: Check) -> str:
 
 
 def print_fidelity(report: Report, console: Console) -> None:
-    """One line per run: how late the engine was, what went missing, why that is no result."""
-    for run in report.fidelity:
+    """One line per run: how late the engine was, what went missing, why that is no result. Of many
+    runs those that kept up and miss nothing are one line together."""
+    shown = report.fidelity
+    if len(shown) > MOST_RUNS:
+        whole = [run for run in shown if run.kept_up]
+        shown = [run for run in shown if not run.kept_up]
+        if whole:
+            packets = sum(run.fidelity.packets for run in whole)
+            print_line(console, f"fidelity: {len(whole)} runs kept up; {packets} packets, "
+                                "0 unexplained")
+    for run in shown:
         f = run.fidelity
         late = (
             ""
