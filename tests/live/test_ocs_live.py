@@ -67,7 +67,7 @@ def fresh(before):
 def commands(lab):
     network = lab._standing.network
     with network.held():
-        return [text for _, where, kind, text in network.engine.panel_events().rows
+        return [text for _, where, kind, text in network.engine.panels.events().rows
                 if (where, kind) == ("ocs0", "command")]
 
 

@@ -60,7 +60,7 @@ def wall(lab, at_s):
 
 def events(lab):
     with network(lab).held():
-        return network(lab).engine.panel_events()
+        return network(lab).engine.panels.events()
 
 
 def counters(lab):

@@ -453,16 +453,16 @@ def test_simplex_cross_connects_are_taken_over_as_circuits():
     panel = engine.node(plan.panels[0].number)
     engine.network.change_panel(panel, remove=[(0, 1)], add=[(0, 2), (2, 0), (3, 3)])
     assert engine.network.cross_connects(panel) == [(0, 2), (2, 0), (3, 3)]
-    engine._circuits.adopt("ocs0", engine.network.cross_connects(panel))
-    assert engine.circuits("ocs0") == [("h0", "h2")] and engine.ports_to(0, 2) == [0]
-    assert engine.ports_to(0, 1) == [] and engine.ports_to(3, 3) == []
+    engine.panels._circuits.adopt("ocs0", engine.network.cross_connects(panel))
+    assert engine.panels.circuits("ocs0") == [("h0", "h2")] and engine.panels.ports_to(0, 2) == [0]
+    assert engine.panels.ports_to(0, 1) == [] and engine.panels.ports_to(3, 3) == []
     with pytest.raises(ValueError, match='mode "force" is none of update, safe, overwrite'):
         engine.network.change_panel(panel, remove=[], add=[], mode="force")
     with pytest.raises(UsageError, match='no panel "ocs1"'):
-        engine.operate("ocs1", lambda device, now: None)
+        engine.panels.operate("ocs1", lambda device, now: None)
     if not hasattr(_core, "PanelDevice"):
         pytest.skip("the device itself is not bound to Python yet")
-    assert engine.operate("ocs0", lambda device, now: now)[0] == 0
+    assert engine.panels.operate("ocs0", lambda device, now: now)[0] == 0
 
 
 def test_circuits_are_scripted_by_the_lab(tmp_path):

@@ -124,7 +124,8 @@ class LiveNetwork:
             CaptureServer(captures, self.plan, self.live, self.recorder))
         # Its owner looks at faces.requests, which nothing else carries out.
         self.faces = stack.enter_context(PanelFaces(
-            lock, self.glue, [panel.name for panel in self.plan.panels], engine.note_command))
+            lock, self.glue, [panel.name for panel in self.plan.panels],
+            engine.panels.note_command))
         look()
 
     def _bring_up(self, dilation: float, tcp: KernelTcp | None) -> Any:
@@ -192,10 +193,10 @@ class LiveNetwork:
                     batches = self.engine.tables_after(change)  # hosts' sums may move with it
                 self._set_tables(batches)
             elif isinstance(change, CircuitChange):
-                self._route(self.engine.patch(change, self.held))
+                self._route(self.engine.panels.patch(change, self.held))
             elif isinstance(change, ControllerChange):
                 with self.held():
-                    self.engine.control(change)
+                    self.engine.panels.control(change)
             elif not isinstance(change, PhaseChange):  # a phase is of the report alone
                 assert_never(change)
 
@@ -212,7 +213,7 @@ class LiveNetwork:
     def operate(self, panel: str, request: Callable[[Any, int], T]) -> T:
         """Engine.operate, between two passes of the loop."""
         with self.held():
-            result, moved = self.engine.operate(panel, request)
+            result, moved = self.engine.panels.operate(panel, request)
         self._route(moved)
         return result
 
@@ -223,7 +224,7 @@ class LiveNetwork:
         moved: list[tuple[int, int]] = []
         if self.plan.links[number].plane is None:
             with self.held():
-                moved = self.engine.carry(number, state.up)
+                moved = self.engine.panels.carry(number, state.up)
         self.live.change_link(
             number, forward=ahead, backward=not ahead, up=state.up,
             rate_bps=None if half.glass else max(round(half.rate_bps * state.share), 1),
@@ -245,14 +246,14 @@ class LiveNetwork:
                 self._numbers[host.number] = self._routes.add(
                     self.glue.hosts[host.name].netns, host.name,
                     [f"p{port}" for port in range(len(host.ports))], host.address, GATEWAY, mtu)
-        self._route(self.engine.joined_hosts)
+        self._route(self.engine.panels.joined_hosts)
 
     def _route(self, moved: Iterable[tuple[int, int]]) -> None:
         """Kernels of these pairs of hosts go by the circuits that join them now."""
         for a, b in moved:
             for source, destination in ((a, b), (b, a)):
                 self._routes.set(self._numbers[source], self.plan.hosts[destination].address,
-                                 self.engine.ports_to(source, destination))
+                                 self.engine.panels.ports_to(source, destination))
         self._routes.commit()
 
     def _reboot(self, node: int) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar, assert_never
+from typing import Any, assert_never
 
 import loomnet._core as _core
 from loomnet.base.errors import UsageError
-from loomnet.base.names import quoted
 from loomnet.fabrics.nodes import FORWARD
-from loomnet.fabrics.panels import switching
 from loomnet.fabrics.topology import PartialTopology
 from loomnet.faults.timetable import (
     Change,
@@ -26,15 +23,14 @@ from loomnet.faults.timetable import (
     SwitchChange,
 )
 from loomnet.jobs.model import Job
-from loomnet.measures.panel_events import PanelEvents
 from loomnet.measures.run_data import HostSeries
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
 from loomnet.plans.sum_pool import PROGRAM as SUMMING
-from loomnet.running.circuits import Circuits
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
+from loomnet.running.engine_panels import EnginePanels
 from loomnet.running.engine_settings import link_config, program_settings
 from loomnet.running.fluid import fluid_notes, set_fluid_transport
 from loomnet.running.job_request import JobRequest
@@ -42,10 +38,7 @@ from loomnet.running.sums import Sums
 from loomnet.systems.registry import carriers_of, transport
 from loomnet.systems.transport import Notes, Transport
 
-T = TypeVar("T")
-
 MOST_BINS = 1 << 23  # of payload over time, all hosts together
-MOST_COMMANDS = 100_000  # from outside, for the report
 FIRST_QP = 0x100  # 0 to 2 are taken by the transports' own end points
 _HASH_PURPOSE = 0x9E3779B97F4A7C15
 
@@ -101,19 +94,10 @@ class Engine:
             self._node[switch.number] = node
             if not kernel:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
-        # By panel: each stops (False) or starts (True) the controller of a region there.
-        self.region_controllers: dict[str, list[Callable[[bool], None]]] = {}
-        for panel in plan.panels:
-            self._node[panel.number] = self.network.add_panel(
-                list(panel.circuits), carrier=panel.carrier, kernel=live and panel.in_kernel,
-                **switching(panel.profile))
-        cutting = [each.name for each in self.transports if each.cuts_messages]
-        self._commands: list[tuple[int, str, str, str]] = []
-        # A job that patches its panels has queue pairs of its own for each circuit, and others keep
-        # to their planes.
-        self._patched = any(job.patches for job in jobs)
-        self._circuits = (Circuits(plan, single=() if self._patched else cutting)
-                          if plan.panels else None)
+        self.panels = EnginePanels(
+            plan, self.network, self._node, live=live, reroute=self._reroute,
+            single=[each.name for each in self.transports if each.cuts_messages],
+            patched=any(job.patches for job in jobs))
         # Of two hosts: the queue pairs of the first to the second.
         self._between: dict[tuple[int, int], list[int]] = {}
         # Of each job whose sums switches make: its workers' queue pairs and its server's.
@@ -311,7 +295,7 @@ class Engine:
             self.network.connect_qp(*ends, job=asked.number, transport=by.model, planes=own)
         if source == destination:
             return
-        if self._circuits is not None and not self._patched:
+        if self.panels.lead:
             self._between.setdefault((source, destination), []).append(local)
             self._between.setdefault((destination, source), []).append(remote)
         if self._noted is not None:
@@ -336,10 +320,10 @@ class Engine:
         host."""
         if source == destination:
             return [], []
-        if self._circuits is None or self._patched:
-            templates, planes = self.plan.paths(source, destination), []
+        if self.panels.lead:
+            templates, planes = self.panels.paths(source, destination)
         else:
-            templates, planes = self._circuits.paths(source, destination)
+            templates, planes = self.plan.paths(source, destination), []
         rows = []
         for port, p in enumerate(templates):
             # A template with uSIDs is of a plane, whose ports come first.
@@ -453,7 +437,7 @@ class Engine:
             if isinstance(change, LinkChange):
                 half, state = self.plan.half(change.half), change.state
                 ahead = change.half % 2 == 0
-                self.carry(change.half // 2, state.up)
+                self.panels.carry(change.half // 2, state.up)
                 self.network.schedule_link(
                     at_ps, self._link[change.half // 2], forward=ahead, backward=not ahead,
                     up=state.up,
@@ -462,9 +446,9 @@ class Engine:
                     delay_ps=half.delay_ps + state.extra_delay_ps,
                     impairment=state.impairment)
             elif isinstance(change, CircuitChange):
-                self.patch(change)
+                self.panels.patch(change)
             elif isinstance(change, ControllerChange):
-                self.control(change)
+                self.panels.control(change)
             elif isinstance(change, RouteChange | SwitchChange):
                 if isinstance(change, SwitchChange):
                     self.reboot(change.node)
@@ -472,105 +456,6 @@ class Engine:
                     self.network.schedule_tables(at_ps, self._node[switch.number], tables)
             elif not isinstance(change, PhaseChange):  # a phase is of the report alone
                 assert_never(change)
-
-    def control(self, change: ControllerChange) -> None:
-        """Now, and time stands: controllers of a panel end or begin. Raises UsageError where none
-        patches it."""
-        if change.panel not in self.region_controllers:
-            raise UsageError(f'fault kill("{change.panel}.controller"): no job of this run patches '
-                             f"{change.panel}; one with circuits=ln.CircuitControl() does")
-        for lives in self.region_controllers[change.panel]:
-            lives(change.alive)
-
-    def circuits(self, panel: str) -> list[tuple[str, str]]:
-        """Hosts that a panel's circuits join now: time stands. Raises UsageError for an unknown
-        panel."""
-        if self._circuits is None:
-            raise UsageError(f"no panel {quoted(panel)}: the fabric has none")
-        if self._patched:
-            self._adopt(panel)
-        return self._circuits.now(panel)
-
-    def _adopt(self, panel: str) -> list[tuple[int, int]]:
-        """Takes over what others have patched; the pairs of hosts that are joined in another way
-        than before."""
-        assert self._circuits is not None
-        node = self._node[self._circuits.number(panel)]
-        self._circuits.adopt(panel, self.network.cross_connects(node))
-        return self._circuits.moved()
-
-    def carry(self, link: int, up: bool) -> list[tuple[int, int]]:
-        """Queue pairs go by paths that this link, up or down, leaves. Returns the pairs of hosts
-        whose paths have changed."""
-        if self._circuits is None:
-            return []
-        self._circuits.carry(link, up)
-        moved = self._circuits.moved()
-        self._reroute(moved)
-        return moved
-
-    def ports_to(self, source: int, destination: int) -> list[int]:
-        """Ports of a host by which circuits reach another now."""
-        if self._circuits is None or self._patched:
-            return []
-        light = self._circuits.joined(source, destination)
-        return [port for port, link in enumerate(self.plan.hosts[source].ports) if link in light]
-
-    @property
-    def joined_hosts(self) -> list[tuple[int, int]]:
-        """Pairs of hosts that circuits join now, and whose packets go by them."""
-        if self._circuits is None or self._patched:
-            return []
-        return self._circuits.pairs
-
-    def patch(self, change: CircuitChange,
-              held: Callable[[], AbstractContextManager[None]] = nullcontext
-              ) -> list[tuple[int, int]]:
-        """Now: in `held` time stands. Returns the pairs of hosts whose paths have changed. Queue
-        pairs have their paths before the carriers of their ports go and come, so that transports
-        look for nothing at a port that leads to another host."""
-        if self._circuits is None:
-            raise UsageError(f'circuit change: no panel "{change.panel}": the fabric has none')
-        if self._patched:
-            self._adopt(change.panel)
-        panel, table = self._circuits.patch(change)
-        moved = self._circuits.moved()
-        with held():
-            self._reroute(moved)
-            self.network.set_circuits(self._node[panel], table)
-        return moved
-
-    def operate(self, panel: str, request: Callable[[Any, int], T]
-                ) -> tuple[T, list[tuple[int, int]]]:
-        """Now: time stands. Calls request(device, now_ps) with a panel's device, which it must not
-        keep; then packets, queue pairs and hosts see what it has changed. Returns its result and
-        the pairs of hosts whose paths have changed. Raises UsageError, and what it raises."""
-        if self._circuits is None:
-            raise UsageError(f"no panel {quoted(panel)}: the fabric has none")
-        node = self._node[self._circuits.number(panel)]
-        moved: list[tuple[int, int]] = []
-
-        def asked(device: Any, now_ps: int) -> T:
-            try:
-                return request(device, now_ps)
-            finally:  # before carriers go and come, as in patch()
-                moved.extend(self._adopt(panel))
-                self._reroute(moved)
-
-        return self.network.operate(node, asked), moved
-
-    def note_command(self, panel: str, at_ps: int, text: str) -> None:
-        """A request from outside has changed something of a panel at this time."""
-        if len(self._commands) < MOST_COMMANDS:
-            self._commands.append((at_ps, panel, "command", text))
-
-    def panel_events(self) -> PanelEvents:
-        """What has happened to the panels' ports so far, and what was asked from outside."""
-        found = PanelEvents(list(self._commands))
-        for panel in self.plan.panels:
-            rows, left_out = self.network.panel_events(self._node[panel.number])
-            found.add(panel, [self.plan.links[link].name for link in panel.ports], rows, left_out)
-        return found.in_order()
 
     # --- figures ----------------------------------------------------------------------------------
     def series(self, host: int, job: int, origin_ps: int) -> HostSeries:

@@ -117,7 +117,7 @@ class MoeTraffic:
                 all_dark=control.dark_scope == "all", drain_limit_ps=control.drain.count,
                 assigner=self._assigner(control.rule, region, alpha))
             name = next(each.name for each in engine.plan.panels if each.number == panel)
-            engine.region_controllers.setdefault(name, []).append(self._fate(region))
+            engine.panels.region_controllers.setdefault(name, []).append(self._fate(region))
         if rotates:
             self.patched = []  # there are no controllers to report on
         if 0 in self.patched:

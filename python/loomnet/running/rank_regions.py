@@ -208,7 +208,7 @@ class RankRegions:
             (core.driver.restart if alive else core.driver.stop)(engine.network.now_ps)
 
         name = next(each.name for each in engine.plan.panels if each.number == panel)
-        engine.region_controllers.setdefault(name, []).append(lives)
+        engine.panels.region_controllers.setdefault(name, []).append(lives)
         return core
 
     def _crossing(self, panel: int) -> int:

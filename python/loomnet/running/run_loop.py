@@ -312,7 +312,7 @@ class RunLoop:
         origin = self.lead.origin_ps
         snapshots = {switch.name: self.clock.switch_state(switch).snapshot()
                      for switch in self.clock.engine.with_state}
-        events = self.clock.engine.panel_events() if self.request.plan.panels else None
+        events = self.clock.engine.panels.events() if self.request.plan.panels else None
         self.clock.finish()
         fidelity = self.clock.fidelity(self.lead, self.plays)
         if self.request.controllers:

@@ -75,7 +75,7 @@ class RunView:
 
     def circuits(self, panel: str) -> list[tuple[str, str]]:
         with self._clock.held():
-            return self._clock.engine.circuits(panel)
+            return self._clock.engine.panels.circuits(panel)
 
     @cached_property
     def counted(self) -> Mapping[str, Any]:

@@ -154,7 +154,7 @@ class VirtualClock:
         self.engine.apply(changes, self.network.now_ps)
 
     def operate(self, panel: str, request: Callable[[Any, int], T]) -> T:
-        return self.engine.operate(panel, request)[0]
+        return self.engine.panels.operate(panel, request)[0]
 
     def forget(self, asked: JobRequest) -> None:
         for switch, tables in self.engine.forget_sums(asked):
