@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
+from weakref import WeakMethod
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
@@ -23,16 +24,18 @@ MOST_COMMANDS = 100_000  # from outside, for the report
 
 
 class EnginePanels:
-    """Adds the plan's panels to the network and to `nodes`. `reroute`: called with pairs of hosts
-    whose paths have changed. `single`: transports that have one path between two hosts. `patched`:
-    a job patches the panels, and has queue pairs of its own for each circuit."""
+    """Adds the plan's panels to the network and to `nodes`. `reroute`: a method of the engine,
+    called with pairs of hosts whose paths have changed. `single`: transports that have one path
+    between two hosts. `patched`: a job patches the panels, and has queue pairs of its own for each
+    circuit."""
 
     def __init__(self, plan: Plan, network: Any, nodes: dict[int, EngineNode], *, live: bool,
                  reroute: Callable[[Iterable[tuple[int, int]]], None], single: Sequence[str],
                  patched: bool) -> None:
         self._plan, self._network, self._patched = plan, network, patched
         self._node: Mapping[int, EngineNode] = nodes
-        self._reroute = reroute
+        # Weakly: a method of the engine that holds this part would keep both until Python collects.
+        self._rerouted = WeakMethod(reroute)
         for panel in plan.panels:
             nodes[panel.number] = network.add_panel(
                 list(panel.circuits), carrier=panel.carrier, kernel=live and panel.in_kernel,
@@ -119,6 +122,11 @@ class EnginePanels:
                 self._reroute(moved)
 
         return self._network.operate(node, asked), moved
+
+    def _reroute(self, hosts: Iterable[tuple[int, int]]) -> None:
+        reroute = self._rerouted()
+        assert reroute is not None, "panels are used only while their engine is there"
+        reroute(hosts)
 
     def _known(self, panel: str) -> Circuits:
         if self._circuits is None:
