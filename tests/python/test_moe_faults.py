@@ -129,6 +129,9 @@ def test_circuits_that_rotate_serve_all_pairs_and_lose_nothing(model):
     assert r["circuit_share"] == 1.0
     notes = r.data.fidelity.notes
     assert notes["turns of circuits"] > 20
+    for figure in ("patches", "circuit_maps"):
+        assert r[figure] is None
+        assert "nothing asks for them" in (r.metric(figure).reason or "")
     assert notes["longer by, us each"] < 20  # of 200
     slower = go(model, "rotor", profile="200 us", exchange="4 MiB")
     assert lasted(slower) > lasted(r)  # half of the time is guard

@@ -91,8 +91,10 @@ def parse_json(text: str | bytes, where: str) -> Any:
         return json.loads(text)
     except RecursionError:
         raise UsageError(f"{where}: brackets are nested too deeply") from None
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise UsageError(f"{where}: not JSON: {error}") from None
+    except ValueError:  # UnicodeDecodeError, and whole numbers beyond what int() reads
+        raise UsageError(f"{where}: not JSON: not UTF-8, or thousands of digits") from None
 
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?")

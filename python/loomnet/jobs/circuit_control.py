@@ -35,7 +35,8 @@ class CircuitControl(Spec):
     once by wires and move over ("eps_first"). `dark_scope`: a request darkens circuits that are
     "changed", or "all" of its region. `drain`: packets still on circuits after this time are lost.
     `members`: parallel circuits are "links" among which flows are hashed, or "lumped". `preset`:
-    "paper" has dark_scope "all" and members "lumped", as the publication's simulator.
+    "paper" has dark_scope "all" and members "lumped", as the publication's simulator; what is given
+    beside it holds.
     """
 
     preset: Literal["paper"] | None = None

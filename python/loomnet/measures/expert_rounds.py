@@ -53,8 +53,9 @@ class RegionNote(NamedTuple):
 
 class RegionWait(NamedTuple):
     """An all-to-all of real ranks that its region's controller heard of. `phase`: 0 dispatch, 1
-    combine, 2 and 3 the gradients of combine and dispatch; `at_ps`: when the last rank had asked;
-    `exposed_ps`: from then until its circuits were there."""
+    combine, 2 and 3 the gradients of combine and dispatch; `at_ps`: when the last rank had asked,
+    from the beginning of the job's first iteration; `exposed_ps`: from then until its circuits were
+    there."""
 
     region: int
     iteration: int
@@ -104,7 +105,8 @@ def kept_maps(rows: Iterable[tuple[int, int, Sequence[int]]], origin_ps: int, se
 class ExpertRounds:
     """Of a whole job. `patches`: requests that reached panels; `maps`: distinct circuit maps of the
     region that had the most. `kept`: the first 4,096 maps of region 0, the one before the job among
-    them. `left_out`: events beyond those that each region keeps."""
+    them. `left_out`: events beyond those that each region keeps. `rotates`: circuits rotate by the
+    clock, and no controller asks for them."""
 
     rounds: list[ExpertRound] = field(default_factory=list)
     events: list[RegionNote] = field(default_factory=list)
@@ -115,6 +117,7 @@ class ExpertRounds:
     patches: int = 0
     maps: int = 0
     left_out: int = 0
+    rotates: bool = False
     gates: GateTrace | None = None
 
     def figures(self) -> Iterator[tuple[str, float | None, str, str | None]]:
@@ -141,8 +144,9 @@ class ExpertRounds:
         optical, wires = total("optical_bytes"), total("electrical_bytes")
         yield row("circuit_share", optical, (optical or 0) + (wires or 0), "ratio",
                   "nothing went between servers")
-        yield "patches", float(self.patches), "requests", None
-        yield "circuit_maps", float(self.maps), "maps", None
+        rotor = "circuits rotate by the clock: nothing asks for them" if self.rotates else None
+        yield "patches", None if rotor else float(self.patches), "requests", rotor
+        yield "circuit_maps", None if rotor else float(self.maps), "maps", rotor
 
     def lines(self) -> bytes:
         """The controllers' events as JSON lines, in the order of time."""

@@ -258,7 +258,7 @@ class MoeTraffic:
 
     def experts(self) -> ExpertRounds:
         core, origin = self.core, self._start_ps
-        found = ExpertRounds(regions=self.regions)
+        found = ExpertRounds(regions=self.regions, rotates=bool(self._rotating))
         for begin, end, mean, most, optical, electrical in core.iterations():
             found.rounds.append(ExpertRound(begin - origin, end - origin, mean[0], most[0], mean[1],
                                             mean[2], optical, electrical))
