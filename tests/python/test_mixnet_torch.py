@@ -99,7 +99,8 @@ def while_draining(r):
     return (drain + apply) // 2
 
 
-@pytest.mark.parametrize("moment", [while_dark, while_draining])
+@pytest.mark.parametrize("moment", [pytest.param(while_dark, marks=pytest.mark.soak),
+                                    while_draining])
 def test_a_controller_that_is_killed_leaves_ranks_to_the_wires(tmp_path, whole, moment):
     """A new one finds the circuits that the one before it has patched, or was patching."""
     at, light = moment(whole), {}
@@ -114,7 +115,7 @@ def test_a_controller_that_is_killed_leaves_ranks_to_the_wires(tmp_path, whole, 
     assert 0 < light["gone"] < light["back"] <= by_light(whole)
 
 
-@pytest.mark.parametrize("fault", ["ocs0", "h0--ocs0:1"])
+@pytest.mark.parametrize("fault", ["ocs0", pytest.param("h0--ocs0:1", marks=pytest.mark.soak)])
 def test_ranks_go_on_without_their_panel_or_a_fibre(tmp_path, whole, fault):
     at = f"{while_dark(whole)} ps"
     gone = ln.kill("ocs0", at=at) if fault == "ocs0" else ln.down(fault, at=at)
@@ -144,10 +145,10 @@ def test_reuse_dispatches_by_the_circuits_that_there_are(tmp_path):
     assert waited["reuse"][0] == 0 and waited["reuse"][1] >= dark
 
 
-@pytest.mark.parametrize(("repatch", "patches"), [("never", 0), ("once", 0)])
-def test_policies_that_patch_less(tmp_path, repatch, patches):
+@pytest.mark.parametrize("repatch", [pytest.param("never", marks=pytest.mark.soak), "once"])
+def test_policies_that_patch_less(tmp_path, repatch):
     r = run(tmp_path, "exact", circuits=ln.CircuitControl(repatch=repatch))
-    assert r["errors"] == 0 and r["patches"] == patches  # its rounds are one iteration
+    assert r["errors"] == 0 and r["patches"] == 0  # its rounds are one iteration
     assert by_light(r) == 0
     assert all(every_rank(r, r"(?P<all>exact 8)"))
 

@@ -150,7 +150,8 @@ def counted(result, name) -> int:
     return sum(row.get(name, 0) for row in result.data.totals.values())
 
 
-@pytest.mark.parametrize("policy", ["esa", "atp", "switchml"])
+@pytest.mark.parametrize("policy", [
+    "esa", *(pytest.param(policy, marks=pytest.mark.soak) for policy in ("atp", "switchml"))])
 def test_ddp_learns_through_switches_as_over_a_ring(tmp_path: Path, policy: str) -> None:
     """The gradients differ by the quantisation of their blocks, at most n / (2 f): 2^-27 of a
     block's largest value. The loss of five steps of SGD stays within 10^-5 of itself."""
