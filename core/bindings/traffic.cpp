@@ -105,7 +105,8 @@ void bind_traffic(py::module_& m) {
                        std::int64_t compute, const std::vector<std::int64_t>& gaps, bool payload,
                        std::uint32_t slots, std::uint32_t slot_payload, std::uint32_t shift,
                        bool await_sends, std::uint32_t job, std::optional<std::int64_t> stop,
-                       const std::optional<SumRow>& sums) {
+                       const std::optional<SumRow>& sums, std::uint32_t channels, std::uint32_t first_step,
+                       bool whole_steps, std::int64_t step_compute, std::uint32_t renew_every) {
              CollectiveTrafficConfig c;
              c.job = JobId{job};
              c.hosts = std::move(hosts);
@@ -122,6 +123,11 @@ void bind_traffic(py::module_& m) {
              c.shift = shift;
              c.await_sends = await_sends;
              if (sums) c.sums = sum_shape(*sums);
+             c.channels = channels;
+             c.first_step = first_step;
+             c.whole_steps = whole_steps;
+             c.step_compute = ps(step_compute);
+             c.renew_every = renew_every;
              return new CollectiveTraffic(n, c);
            }),
            py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("hosts"),
@@ -130,11 +136,30 @@ void bind_traffic(py::module_& m) {
            py::arg("payload") = false, py::arg("slots") = 8, py::arg("slot_payload") = 65536,
            py::arg("shift") = 0, py::arg("await_sends") = true, py::arg("job") = 0,
            py::arg("stop_ps") = py::none(), py::arg("sums") = py::none(),
+           py::arg("channels") = 1, py::arg("first_step") = 0, py::arg("whole_steps") = false,
+           py::arg("step_compute_ps") = 0, py::arg("renew_every") = 0,
            "sums: (int32 in a fragment, window, whether exponents are carried): switches sum all_reduce, and "
            "every rank has a queue pair for it (set_sum_pair).")
       .def("set_sum_pair", &CollectiveTraffic::set_sum_pair, py::arg("rank"), py::arg("qp"))
       .def("set_queue_pair", &CollectiveTraffic::set_queue_pair, py::arg("rank"), py::arg("peer"),
-           py::arg("qp"))
+           py::arg("qp"), py::arg("channel") = 0)
+      .def("take_by_step", &CollectiveTraffic::take_by_step, py::arg("rank"), py::arg("peer"), py::arg("pairs"),
+           py::arg("channel") = 0,
+           "Ring steps from rank to peer take these queue pairs, (number at rank, number at peer), in turn.")
+      .def("steps", [](const CollectiveTraffic& t) {
+        const auto& rows = t.steps().rows();
+        py::array_t<std::int64_t> out({static_cast<py::ssize_t>(rows.size()), py::ssize_t{4}});
+        auto view = out.mutable_unchecked<2>();
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          const auto row = static_cast<py::ssize_t>(i);
+          view(row, 0) = rows[i].rank;
+          view(row, 1) = rows[i].channel;
+          view(row, 2) = rows[i].step;
+          view(row, 3) = rows[i].at.count;
+        }
+        return out;
+      }, "int64[steps, 4]: rank, channel, ring step and when the rank had received it (ps), in the order of time.")
+      .def_property_readonly("steps_unlogged", [](const CollectiveTraffic& t) { return t.steps().unlogged(); })
       .def("start", &CollectiveTraffic::start)
       .def_property_readonly("done", &CollectiveTraffic::done)
       .def_property_readonly("wrong", &CollectiveTraffic::wrong)

@@ -54,7 +54,11 @@ const OptionTable<RoceOptions>& RoceOptions::table() {
              {.unit = "ps",
               .doc = "between congestion notifications of a queue pair",
               .least = 0,
-              .field = "cnp_gap"});
+              .field = "cnp_gap"})
+        .choice("identity", &O::identity, {"none", "hdr", "sport"},
+                {.doc = "how switches learn of ring steps: a step header, or the source port's low 12 bits"})
+        .choice("rehash", &O::rehash, {"fixed", "step"},
+                {.doc = "a queue pair's UDP source port: one, or another one for each ring step"});
     return t;
   }();
   return rows;

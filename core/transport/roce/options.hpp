@@ -5,11 +5,14 @@
 #include <string>
 
 #include "clock/time.hpp"
-
+#include "packet/step_stamp.hpp"
 #include "transport/congestion.hpp"
 #include "transport/roce/dscp.hpp"
 
 namespace loomnet::roce {
+
+// When a queue pair draws another UDP source port, and so perhaps another path: never, or with each ring step.
+enum class Rehash : std::uint8_t { fixed, step };
 
 struct RoceOptions {
   std::uint32_t payload_mtu = 2048;  // bytes; 256, 512, 1024, 2048 or 4096 (IBTA path MTUs)
@@ -34,6 +37,8 @@ struct RoceOptions {
   std::uint64_t line_rate = 0;      // bit/s of a port, for the congestion control
   Picoseconds network_rtt{};        // the fabric's longest, for the same; 0: unknown
   Picoseconds cnp_gap = microseconds(50);  // between congestion notifications of a queue pair
+  StepIdentity identity = StepIdentity::none;  // of the ring steps of its packets
+  Rehash rehash = Rehash::fixed;
   std::uint64_t seed = 0;         // of the congestion control's random streams
   std::uint32_t initial_psn = 0;  // 24 bits; exchanged out of band in a cluster, common here
 
@@ -43,6 +48,9 @@ struct RoceOptions {
   // Throws std::invalid_argument naming the option that is out of range.
   void check() const;
   std::string control() const { return dcqcn ? "dcqcn" : congestion_control; }
+
+  // The source port of a queue pair changes from one ring step to the next.
+  bool port_by_step() const { return identity == StepIdentity::sport || rehash == Rehash::step; }
 
   constexpr Picoseconds ack_timeout() const {
     if (timeout_exponent == 0) return kNever;

@@ -46,7 +46,7 @@ inline constexpr std::size_t kFrontBytes = kFlowFrontBytes;
 enum class Flaw : std::uint8_t {
   none,
   truncated,     // shorter than its headers or its length fields say
-  not_roce,      // not IPv6, UDP 4791, transport version 0 with the default partition
+  not_roce,      // not IPv6, UDP 4791 or a step header, transport version 0 with the default partition
   wrong_opcode,  // none of the RC operations served here
 };
 

@@ -27,6 +27,8 @@ struct RoceTransport::QueuePair {
   PlanePort port = 0;  // that it sends by; kNowhere: it has no path
   bool in_answers = false, in_data = false, in_cnps = false;
   bool in_deadlines = false;
+  std::uint32_t step = 0;  // ring step of its source port, where that changes with the steps
+  bool stepped = false;    // false: none yet
   Requester requester;
   Responder responder;
   std::unique_ptr<Regulator> regulator;                 // null without a congestion control
@@ -75,7 +77,7 @@ struct RoceTransport::Connection {
   QpNumber local = 0, remote = 0;
   HostId source = 0, destination = 0;
   std::uint32_t flow = 0;
-  std::uint32_t rerouted = 0;  // changes of its paths
+  std::uint32_t rerouted = 0;  // changes of its paths, and new beginnings
   bool failed = false;
   std::uint8_t ports = 0;  // of the NIC, that QpConfig names
   std::uint8_t planes = 0;  // that a message is striped over

@@ -91,7 +91,53 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
 
 void RoceTransport::address(QueuePair& qp, std::uint8_t part) {
   const Connection& c = *qp.connection;
-  qp.front = flow_front({c.source, c.destination, c.local, part, c.rerouted}, kUdpPortRoceV2);
+  const bool rehashes = options_.rehash == Rehash::step && qp.stepped;
+  qp.front = flow_front({c.source, c.destination, c.local, part, c.rerouted,
+                         rehashes ? std::uint64_t{qp.step} + 1 : 0},
+                        kUdpPortRoceV2);
+  if (options_.identity != StepIdentity::sport || !qp.stepped) return;
+  std::uint8_t* port = qp.front.data() + kFrontBytes - UdpHeader::kSize;
+  const std::uint32_t step = qp.step % kSportSteps;
+  port[0] = static_cast<std::uint8_t>((port[0] & 0xf0) | step >> 8);
+  port[1] = static_cast<std::uint8_t>(step);
+}
+
+// Whether the next packet may leave by the source port of its ring step. Another port may lead by another
+// path, and go-back-N takes packets that overtake others for losses: so the port changes only when nothing
+// that left by the old one is unacknowledged.
+bool RoceTransport::in_turn(const QueuePair& qp) const {
+  const Attributes& next = qp.connection->message(qp.requester.next_message()).attributes;
+  if (next.step_bytes == 0 || (qp.stepped && qp.step == next.ring_step)) return true;
+  return !qp.requester.in_flight();
+}
+
+void RoceTransport::turn(QueuePair& qp, const Attributes& next) {
+  if (next.step_bytes == 0 || (qp.stepped && qp.step == next.ring_step)) return;
+  qp.step = next.ring_step;
+  qp.stepped = true;
+  address(qp, static_cast<std::uint8_t>(&qp - qp.connection->queue_pairs.get()));
+}
+
+void RoceTransport::on_renew(QpNumber number, Picoseconds now) {
+  const std::uint32_t found = by_number_.find(number);
+  if (found == NumberIndex::kAbsent) throw std::invalid_argument("QpConfig.local: no such queue pair");
+  Connection& c = *connections_[found];
+  if (c.failed) return;
+  if (!c.messages.empty()) throw std::logic_error("roce: a queue pair begins anew when it has nothing to do");
+  ++c.rerouted;
+  for (std::uint8_t p = 0; p < c.planes; ++p) {
+    QueuePair& qp = c.queue_pairs[p];
+    if (qp.regulator) {
+      Regulator& regulator = *qp.regulator;
+      const std::uint32_t index = regulator.index;
+      regulator = {};
+      regulator.index = index;
+      regulate(regulator, hash_key(hash_key(c.source, c.destination, c.local) + p, c.rerouted, 0));
+      watch_tick(qp);
+    }
+    address(qp, p);
+    ready_data(qp, now);
+  }
 }
 
 void RoceTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds now) {
