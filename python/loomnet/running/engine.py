@@ -426,13 +426,6 @@ class Engine:
         self.connect(asked, source, number, destination, number + 1)
         return number
 
-    def connect_more(self, asked: JobRequest, source: int, destination: int) -> tuple[int, int]:
-        """Connects another queue pair of a job between two hosts; its numbers at both."""
-        local = self.network.reserve_qps(self._node[source], 1)
-        remote = self.network.reserve_qps(self._node[destination], 1)
-        self.connect(asked, source, local, destination, remote)
-        return local, remote
-
     def queued(self, halves: Iterable[int]) -> list[int]:
         """Bytes that wait in the ports that send into these directions, now."""
         return self.network.queued(self.halves(halves))

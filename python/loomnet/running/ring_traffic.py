@@ -30,5 +30,10 @@ def connect_steps(engine: Engine, asked: JobRequest, core: _core.CollectiveTraff
     hosts = asked.placement
     for rank, host in enumerate(hosts):
         peer = (rank + 1) % len(hosts)
-        pairs = [engine.connect_more(asked, host, hosts[peer]) for _ in range(PAIRS_BY_STEP)]
+        pairs = []
+        for _ in range(PAIRS_BY_STEP):
+            local, remote = (engine.network.reserve_qps(engine.node(end), 1)
+                             for end in (host, hosts[peer]))
+            engine.connect(asked, host, local, hosts[peer], remote)
+            pairs.append((local, remote))
         core.take_by_step(rank, peer, pairs, channel)

@@ -9,7 +9,9 @@
 #include "engine/nic_bed.hpp"
 #include "packet/step_stamp.hpp"
 #include "packet/tap.hpp"
+#include "trace/packet_label.hpp"
 #include "traffic/collective_traffic.hpp"
+#include "transport/factory.hpp"
 
 namespace loomnet::testing {
 
@@ -24,8 +26,9 @@ class StepPackets final : public Tap {
     Attributes attributes;
     std::uint32_t flow = 0, wire = 0;
     bool data = false;  // its BTH is of a write
+    PacketLabel label{};
   };
-  explicit StepPackets(unsigned hosts) : hosts_(hosts) {}
+  explicit StepPackets(unsigned hosts) : hosts_(hosts) { (void)transports(); }  // which register labelers
   std::vector<Seen> seen;
 
   void sent(std::uint32_t half, const Packet& p, Picoseconds at, Picoseconds) override {
@@ -33,7 +36,7 @@ class StepPackets final : public Tap {
     const auto h = p.header_bytes();
     const std::size_t udp = h[20] == kNextHeaderIpv6 ? 94 : 54;
     if (h.size() < udp + 8 || h[udp - 40 + 6] != kNextHeaderUdp) return;
-    Seen s{half / 2, at, {}, {}, {}, p.attributes, p.flow, p.wire_length};
+    Seen s{half / 2, at, {}, {}, {}, p.attributes, p.flow, p.wire_length, false, label_of(p)};
     s.source_port = static_cast<std::uint16_t>(h[udp] << 8 | h[udp + 1]);
     s.port = static_cast<std::uint16_t>(h[udp + 2] << 8 | h[udp + 3]);
     std::size_t bth = udp + 8;

@@ -34,6 +34,7 @@ void expect_progress(const StepPackets& packets, std::uint32_t n, std::uint32_t 
   std::map<unsigned, std::vector<step_header>> of_host;
   for (const auto& s : packets.seen) {
     EXPECT_EQ(s.header.has_value(), s.data) << "data has a header, answers have none";
+    EXPECT_EQ(s.label.name.starts_with("write_"), s.data) << s.label.name;
     if (!s.header || s.header->flags & STEP_FLAG_OTHER || s.header->ring != ring || s.header->gen != gen) continue;
     EXPECT_EQ(s.header->job, 5);
     EXPECT_EQ(s.header->rank, s.host);
