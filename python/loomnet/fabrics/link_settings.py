@@ -21,6 +21,7 @@ from loomnet.fabrics.view import ClosView
 # ("MRC + SRv6 multi-plane fabrics" 3.3); preamble, gap and FCS are 24 more on the wire.
 HEADER_BYTES, SACK_FRAME_BYTES = 142, 154
 TRIM_BYTES = 128
+STEP_HEADER_BYTES = 16  # behind UDP, of packets that say which ring step they belong to
 # Bytes beside a frame's own, and the smallest frame: a pause frame.
 FRAMING_BYTES, PAUSE_BYTES = 24, 60
 # Largest frame of a run whose transport says nothing else: 4,096 B behind MRC's headers.
@@ -60,13 +61,15 @@ class LinkDefaults:
     """How switches queue the packets of a run where links do not say. `pfc`: without loss, by PFC;
     `dcqcn`: marked as DCQCN's constants have it; `trims`: packets may be trimmed, for which queues
     are shorter; `largest_frame`: bytes of the run's largest Ethernet frame, for PFC's headroom;
-    `mark_bytes`: above so many every switch port marks, the last hop's too; 0: by the BDP."""
+    `mark_bytes`: above so many every switch port marks, the last hop's too; 0: by the BDP;
+    `trim_bytes`: what a trimmed packet keeps of its frame."""
 
     pfc: bool = False
     dcqcn: bool = False
     trims: bool = True
     largest_frame: int = MAX_FRAME_BYTES
     mark_bytes: int = 0
+    trim_bytes: int = TRIM_BYTES
 
     @classmethod
     def of_all(cls, wanted: Iterable[LinkDefaults]) -> LinkDefaults:
@@ -75,7 +78,8 @@ class LinkDefaults:
         return cls(pfc=any(one.pfc for one in each), dcqcn=any(one.dcqcn for one in each),
                    trims=any(one.trims for one in each),
                    largest_frame=max(one.largest_frame for one in each),
-                   mark_bytes=max(one.mark_bytes for one in each))
+                   mark_bytes=max(one.mark_bytes for one in each),
+                   trim_bytes=max(one.trim_bytes for one in each))
 
 
 _TIERS = ("host–leaf", "leaf–T1", "T1–core")
@@ -206,7 +210,7 @@ def half_settings(
         "ecn_low_bytes": low if marks else 0,
         "ecn_high_bytes": high if marks else 0,
         "ecn_share": share,
-        "trim_bytes": TRIM_BYTES if trims else 0,
+        "trim_bytes": defaults.trim_bytes if trims else 0,
         "trim_victim": spec.trim_victim,
         "queue": spec.queue,
         "queue_options": tuple(sorted(options.items())),

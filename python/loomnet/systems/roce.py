@@ -23,6 +23,7 @@ class Roce(Transport):
     control_option = "cc"
     size_options = ("payload_mtu",)
     captured_bytes = 185
+    renews = True
 
     def check_options(self, options: Options) -> None:
         super().check_options(options)
