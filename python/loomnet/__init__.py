@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from loomnet.fabrics.htsim_topology import from_htsim_topology as from_htsim_topology
     from loomnet.fabrics.model import Fabric as Fabric
     from loomnet.fabrics.model import from_networkx as from_networkx
+    from loomnet.fabrics.ecn import Ecn as Ecn
     from loomnet.fabrics.pfc import Pfc as Pfc
     from loomnet.faults.model import degrade as degrade
     from loomnet.faults.model import delay as delay
@@ -75,6 +76,7 @@ _HOMES = {
     "base.units": ("Rate", "Time", "Size"),
     "base.errors": ("LoomnetError", "UsageError"),
     "fabrics.model": ("Fabric", "from_networkx"),
+    "fabrics.ecn": ("Ecn",),
     "fabrics.pfc": ("Pfc",),
     "fabrics.htsim_topology": ("from_htsim_topology",),
     "faults.model": ("down", "loss", "duplicate", "reorder", "delay", "degrade", "kill", "step",

@@ -70,7 +70,7 @@ const OptionTable<RoceOptions>& RoceOptions::table() {
 }
 
 RoceOptions RoceOptions::of(const OptionValues& values) {
-  if (const RocePreset* preset = preset_of(values)) {
+  if (const OptionPreset* preset = preset_of(values)) {
     RoceOptions o = of(with_preset(*preset, values));
     o.preset = preset->name;
     return o;

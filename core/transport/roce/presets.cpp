@@ -32,8 +32,8 @@ OptionValues dcqcn(Picoseconds cnp_gap, Picoseconds decrease, Picoseconds rate_t
 
 }  // namespace
 
-const std::vector<RocePreset>& presets() {
-  static const std::vector<RocePreset> rows = {
+const std::vector<OptionPreset>& presets() {
+  static const std::vector<OptionPreset> rows = {
       {"A", "DCQCN with the defaults of public RDMA simulators: a CNP per mark, a cut per 4 us at most",
        dcqcn({}, microseconds(4), microseconds(900), microseconds(1), 1, false)},
       {"B", "DCQCN as in NICs: a CNP and a cut per 50 us at most, raises every 300 us",
@@ -49,7 +49,7 @@ const std::vector<RocePreset>& presets() {
   return rows;
 }
 
-const RocePreset* preset_of(const OptionValues& values) {
+const OptionPreset* preset_of(const OptionValues& values) {
   const auto given = std::find_if(values.begin(), values.end(),
                                   [](const auto& row) { return row.first == "preset"; });
   if (given == values.end()) return nullptr;
@@ -57,14 +57,14 @@ const RocePreset* preset_of(const OptionValues& values) {
   if (!assign(name, given->second)) refuse_option("roce", "preset has the wrong type, which is a text");
   if (name.empty()) return nullptr;
   std::vector<std::string> names;
-  for (const RocePreset& preset : presets()) {
+  for (const OptionPreset& preset : presets()) {
     if (preset.name == name) return &preset;
     names.push_back(preset.name);
   }
   refuse_option("roce", "no preset " + name + "; there are " + listed(names));
 }
 
-OptionValues with_preset(const RocePreset& preset, const OptionValues& values) {
+OptionValues with_preset(const OptionPreset& preset, const OptionValues& values) {
   OptionValues all;
   for (const auto& row : values) {
     if (row.first != "preset") all.push_back(row);

@@ -11,16 +11,11 @@
 
 namespace loomnet::roce {
 
-struct RocePreset {
-  std::string name, doc;
-  OptionValues values;
-};
-
-const std::vector<RocePreset>& presets();
+const std::vector<OptionPreset>& presets();
 // The one that `values` name by their option "preset"; null: none. Throws std::invalid_argument.
-const RocePreset* preset_of(const OptionValues& values);
+const OptionPreset* preset_of(const OptionValues& values);
 // `values` without "preset", and what the preset says of options that are not among them. Throws
 // std::invalid_argument where they name another congestion control than the preset.
-OptionValues with_preset(const RocePreset& preset, const OptionValues& values);
+OptionValues with_preset(const OptionPreset& preset, const OptionValues& values);
 
 }  // namespace loomnet::roce

@@ -2,6 +2,7 @@
 #include "packet/ipv6.hpp"
 #include "packet/udp.hpp"
 #include "transport/factory.hpp"
+#include "transport/roce/presets.hpp"
 #include "transport/roce/roce_transport.hpp"
 
 namespace loomnet::roce {
@@ -44,6 +45,7 @@ void register_transport(TransportFactory& factory) {
   TransportKind kind;
   kind.name = "roce";
   kind.options = RoceOptions::table().describe();
+  kind.presets = presets();
   kind.gives = kSignals;
   kind.has_congestion_control = true;
   kind.labelers = {{kNextHeaderUdp, kUdpPortRoceV2, read_label}};
