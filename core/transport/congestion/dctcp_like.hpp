@@ -16,7 +16,7 @@ struct DctcpLikeOptions {
   static const OptionTable<DctcpLikeOptions>& table();
 };
 
-class DctcpLike final : public CongestionControl {
+class DctcpLike : public CongestionControl {
  public:
   DctcpLike(FlowLimits& limits, const DctcpLikeOptions& options, const FlowContext& flow);
   std::string_view name() const override { return "dctcp_like"; }

@@ -24,7 +24,7 @@ struct TimelyOptions {
   static const OptionTable<TimelyOptions>& table();
 };
 
-class Timely final : public CongestionControl {
+class Timely : public CongestionControl {
  public:
   // Begins at the line rate: the publication begins at its share among the host's flows, which a queue
   // pair does not know. Throws std::invalid_argument for thresholds out of order, or no line rate.

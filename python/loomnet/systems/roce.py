@@ -51,6 +51,10 @@ class Roce(Transport):
             chosen.setdefault("minimum_rate_bps", min(DCQCN_LEAST_BPS, max(rate // 100, 1)))
             if chosen.get("window_bdps"):
                 chosen.setdefault("net_rtt_ps", plan.base_rtt_ps)
+        elif chosen.get("cc") == "timely":  # its round trips are the forward path's (SIGCOMM 2015)
+            chosen.setdefault("ack_priority", True)
+            chosen.setdefault("line_rate_bps", rate)
+            chosen.setdefault("net_rtt_ps", plan.base_rtt_ps)
         elif chosen.get("cc") or chosen.get("window_bdps"):
             chosen.setdefault("line_rate_bps", rate)
             chosen.setdefault("net_rtt_ps", plan.base_rtt_ps)
