@@ -21,8 +21,8 @@ class Ecn(Spec):
 
     `ln.Ecn("400 kB", "1600 kB", share=0.2)` is what public RDMA simulators have at 100 Gb/s,
     `ln.Ecn("150 kB")` the step of a DCTCP-like host. A port with thresholds holds four times `high`
-    unless `data_limit` says otherwise, and under PFC its xoff is not below `high` by default, so
-    that marks come before pauses.
+    unless `data_limit` says otherwise, and under PFC the xoff of its link, both ways, is not below
+    `high` by default, so that marks come before pauses.
     """
 
     positional: ClassVar[tuple[str, ...]] = ("low", "high")

@@ -271,7 +271,9 @@ def thresholds(
     if chosen is False:
         return dict(NO_PFC)
     pfc = chosen if isinstance(chosen, Pfc) else Pfc()
-    least = spec.ecn.most.bytes if isinstance(spec.ecn, Ecn) else 0
+    # Marks come before pauses: what arrives here waits at egresses that mark, most likely, as `back`.
+    least = max((each.most.bytes for each in (spec.ecn, back.ecn) if isinstance(each, Ecn)),
+                default=0)
     xoff = max(bdp, least) if pfc.xoff is None else pfc.xoff.bytes
     xon = xoff - 2 * frame if pfc.xon is None else pfc.xon.bytes
     if not 0 < xon < xoff:
