@@ -29,7 +29,8 @@ def parameters(options, fabric):
 
 
 def shares(result, begin_s, end_s):
-    """Bits per second of each sender between two times, from what was acknowledged."""
+    """Bits per second of each sender between two times, from what was acknowledged, of which a
+    short packet counts as a full one."""
     table = result.series("acked")
     seen: dict[str, list[tuple[float, float]]] = {}
     for at, where, value in zip(*(table.column(name) for name in ("time", "where", "value")),
@@ -57,7 +58,7 @@ def test_four_senders_of_a_preset_share_a_bottleneck(tmp_path, preset):
     rates = shares(first, 0.008, 0.016)
     assert len(rates) == 4
     assert jain(rates) > 0.93
-    assert 75e9 < sum(rates) < 100e9
+    assert 75e9 < sum(rates) < 105e9
     activity = ControlActivity.of(first.data.totals)
     assert activity.marks > 50 and activity.cuts > 50
     # A CNP per mark but for those that wait together; one per 50 us of a queue pair; none.
@@ -98,7 +99,7 @@ def test_constants_are_scaled_by_nobody_but_the_user():
 def test_presets_that_cannot_be_are_one_line(tmp_path):
     job = ln.Incast("200 kB", transport="roce")
     for options, said in (
-            ({"preset": "E"}, 'no preset "E"; there are A, B, C, D'),
+            ({"preset": "E"}, "no preset 'E'; there are A, B, C, D"),
             ({"preset": 3}, "no preset 3; there are A, B, C, D"),
             ({"preset": "A", "cc": "timely"}, "preset A is of another congestion control than cc"),
             ({"cc": "timely", "timely_low_ps": 10**9}, "timely.low: T_low must be below T_high"),
@@ -125,8 +126,8 @@ def test_timely_runs_the_same_with_marks_and_without(tmp_path, seed):
     job = ln.Incast("4 MB", transport="roce")
     marked, plain = (
         ln.run(ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=4, rate="100 Gb/s",
-                                delay="1 us").override("p0.*->*", ecn=ecn, data_limit="32 MB",
-                                                       pfc=ln.Pfc(xoff="1600 kB")),
+                                delay="1 us", pfc=ln.Pfc(xoff="1600 kB"))
+               .override("p0.*->*", ecn=ecn, data_limit="32 MB"),
                job, seed=seed, directory=tmp_path, roce={"cc": "timely"})
         for ecn in (RED, False))
     activity = ControlActivity.of(marked.data.totals)
@@ -141,11 +142,11 @@ def test_timely_runs_the_same_with_marks_and_without(tmp_path, seed):
 def test_round_trips_that_timely_sees_hold_the_queue(tmp_path):
     """A sender alone sees the path; seven see their queue, up to the thresholds."""
     def longest(job):
-        r = ln.run(star(False, hosts=8, data_limit="32 MB"), job, seed=1, directory=tmp_path,
+        r = ln.run(star(RED, hosts=8, data_limit="32 MB"), job, seed=1, directory=tmp_path,
                    roce={"cc": "timely"}, sample="20 us", observe=["rtt_us"])
         return max(r.series("rtt_us").column("value"))
 
-    base = make_plan(star(False, hosts=8)).base_rtt_ps / 1e6
+    base = make_plan(star(RED, hosts=8)).base_rtt_ps / 1e6
     alone = longest(ln.SendRecv("2 MB", transport="roce"))
     assert 0.5 * base < alone < 1.5 * base
     assert longest(ln.Incast("2 MB", transport="roce")) > 50  # T_low
@@ -171,7 +172,7 @@ def test_a_link_states_its_thresholds():
     (lambda: ln.Ecn("0 B"), "low: 0 B must be more than nothing"),
     (lambda: ln.Ecn("1 MB", share=1.5), "share: 1.5 is not a share"),
     (lambda: ln.Ecn(150_000), "low"),
-    (lambda: star("on"), 'ecn: "on" is not True, False or ln.Ecn'),
+    (lambda: star("on"), "ecn: 'on' is not True, False or ln.Ecn"),
 ])
 def test_thresholds_that_cannot_be_are_one_line(make, said):
     with pytest.raises((UsageError, FabricError), match=said):
