@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from loomnet.fabrics import clos as clos
     from loomnet.fabrics.clos import dumbbell as dumbbell
     from loomnet.fabrics.clos import star as star
+    from loomnet.fabrics.ecn import Ecn as Ecn
     from loomnet.fabrics.htsim_topology import from_htsim_topology as from_htsim_topology
     from loomnet.fabrics.model import Fabric as Fabric
     from loomnet.fabrics.model import from_networkx as from_networkx
-    from loomnet.fabrics.ecn import Ecn as Ecn
     from loomnet.fabrics.pfc import Pfc as Pfc
     from loomnet.faults.model import degrade as degrade
     from loomnet.faults.model import delay as delay

@@ -122,7 +122,7 @@ def test_a_window_in_bandwidth_delay_products_keeps_the_queue_below_the_threshol
 # --- TIMELY ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_timely_runs_the_same_with_marks_and_without(tmp_path, seed):
-    """Delay alone slows it: 100 Gb/s for 7 senders, marks there are, and nothing follows of them."""
+    """Delay alone slows 7 senders at 100 Gb/s; there are marks, and nothing follows of them."""
     job = ln.Incast("4 MB", transport="roce")
     marked, plain = (
         ln.run(ln.clos.two_tier(planes=1, leaves=2, spines=2, hosts_per_leaf=4, rate="100 Gb/s",

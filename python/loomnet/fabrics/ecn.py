@@ -15,9 +15,10 @@ _MOST = Size("1024 TiB")
 
 
 class Ecn(Spec):
-    """ECN marking with thresholds of one's own, per queue of a switch port. A packet that finds less
-    than `low` waiting is not marked; from `low` to `high` the share of marked packets grows evenly
-    up to `share`; above `high` every packet is marked. Without `high` it equals `low`: a step.
+    """ECN marking with thresholds of one's own, per queue of a switch port. A packet that finds
+    less than `low` waiting is not marked; from `low` to `high` the share of marked packets grows
+    evenly up to `share`; above `high` every packet is marked. Without `high` it equals `low`: a
+    step.
 
     `ln.Ecn("400 kB", "1600 kB", share=0.2)` is what public RDMA simulators have at 100 Gb/s,
     `ln.Ecn("150 kB")` the step of a DCTCP-like host. A port with thresholds holds four times `high`

@@ -12,8 +12,8 @@ from loomnet.base import bounds
 from loomnet.base.errors import FabricError
 from loomnet.base.units import Size, Time
 from loomnet.fabrics import queues
-from loomnet.fabrics.links import HalfLink
 from loomnet.fabrics.ecn import Ecn
+from loomnet.fabrics.links import HalfLink
 from loomnet.fabrics.pfc import Pfc
 from loomnet.fabrics.topology import Topology
 from loomnet.fabrics.view import ClosView
@@ -183,7 +183,7 @@ def half_settings(
     if stated:
         marks = not from_host
         low, high, share = stated.low.bytes, stated.most.bytes, stated.share
-    elif defaults.dcqcn:  # at every hop, by thresholds that grow with the rate but hold a few packets
+    elif defaults.dcqcn:  # at every hop: thresholds grow with the rate, hold a few packets
         marks = spec.ecn is not False and not from_host
         low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
                      for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))
@@ -271,7 +271,7 @@ def thresholds(
     if chosen is False:
         return dict(NO_PFC)
     pfc = chosen if isinstance(chosen, Pfc) else Pfc()
-    # Marks come before pauses: what arrives here waits at egresses that mark, most likely, as `back`.
+    # Marks come before pauses: what arrives here waits at egresses that most likely mark as `back`.
     least = max((each.most.bytes for each in (spec.ecn, back.ecn) if isinstance(each, Ecn)),
                 default=0)
     xoff = max(bdp, least) if pfc.xoff is None else pfc.xoff.bytes

@@ -1,5 +1,5 @@
-"""Whether the hosts' congestion control was at work in a run. A comparison of switches that mark means
-nothing where no host reacts, so a figure of such a run is null with a reason."""
+"""Whether the hosts' congestion control was at work in a run. A comparison of switches that mark
+means nothing where no host reacts, so a figure of such a run is null with a reason."""
 
 from __future__ import annotations
 
