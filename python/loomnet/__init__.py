@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from loomnet.fabrics import clos as clos
     from loomnet.fabrics.clos import dumbbell as dumbbell
     from loomnet.fabrics.clos import star as star
+    from loomnet.fabrics.ecn import Ecn as Ecn
     from loomnet.fabrics.htsim_topology import from_htsim_topology as from_htsim_topology
     from loomnet.fabrics.model import Fabric as Fabric
     from loomnet.fabrics.model import from_networkx as from_networkx
@@ -75,6 +76,7 @@ _HOMES = {
     "base.units": ("Rate", "Time", "Size"),
     "base.errors": ("LoomnetError", "UsageError"),
     "fabrics.model": ("Fabric", "from_networkx"),
+    "fabrics.ecn": ("Ecn",),
     "fabrics.pfc": ("Pfc",),
     "fabrics.htsim_topology": ("from_htsim_topology",),
     "faults.model": ("down", "loss", "duplicate", "reorder", "delay", "degrade", "kill", "step",

@@ -174,6 +174,7 @@ void Sender::note_swap(Picoseconds now) {
   const EvIndex fresh = evs_.take_swapped();
   if (fresh == kNoEv) return;
   context_.count(Count::ev_swapped);
+  context_.count(Count::ev_swapped_skipped);
   context_.event(EventKind::ev_swapped, config_.local, evs_.value(fresh).value, now);
 }
 
@@ -353,6 +354,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
       condemn(ev, true, now);
     } else if (evs_.skip(ev)) {
       context_.count(Count::ev_skipped);
+      context_.count(Count::ev_skipped_marked);
     }
   }
 

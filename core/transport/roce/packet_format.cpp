@@ -54,6 +54,8 @@ Received parse(const Packet& packet) {
   r.ack_request = bth.ack_request;
   if (r.opcode == RcOpcode::acknowledge) {
     r.aeth = Aeth::parse(in);
+    r.has_marks = bth.becn;
+    if (r.has_marks) r.marks = in.u32();
   } else if (r.opcode == RcOpcode::congestion_notification) {
     in.skip(kCnpReservedBytes);
   } else {

@@ -3,6 +3,7 @@
 #include "packet/step_stamp.hpp"
 #include "packet/udp.hpp"
 #include "transport/factory.hpp"
+#include "transport/roce/presets.hpp"
 #include "transport/roce/roce_transport.hpp"
 
 namespace loomnet::roce {
@@ -53,6 +54,7 @@ void register_transport(TransportFactory& factory) {
   TransportKind kind;
   kind.name = "roce";
   kind.options = RoceOptions::table().describe();
+  kind.presets = presets();
   kind.gives = kSignals;
   kind.has_congestion_control = true;
   kind.labelers = {{kNextHeaderUdp, kUdpPortRoceV2, read_label},

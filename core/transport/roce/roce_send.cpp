@@ -32,7 +32,7 @@ Pulled RoceTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) 
   if (queue == kControlClass) {
     if (QueuePair* qp = Cnps::pop(port.cnps)) return Pulled::of(cnp_packet(*qp));
   }
-  if (dscp::queue_of(options_.ack_dscp) == queue) {
+  if (answer_queue_ == queue) {
     if (QueuePair* qp = Answers::pop(port.answers)) return Pulled::of(answer_packet(*qp));
   }
   if (dscp::queue_of(options_.data_dscp) == queue) {
@@ -157,10 +157,13 @@ PacketPtr RoceTransport::answer_packet(QueuePair& qp) {
   bth.opcode = static_cast<std::uint8_t>(RcOpcode::acknowledge);
   bth.destination_qp = qp.connection->remote;
   bth.psn = static_cast<std::uint32_t>(options_.initial_psn + a.sequence) & kMask24;
-  PacketPtr packet = begin_packet(qp, bth, Aeth::kSize, 0, options_.ack_dscp, false);
-  ByteWriter out({packet->header.data() + packet->header_length - Aeth::kSize, Aeth::kSize});
+  bth.becn = echoes_marks_;
+  const std::size_t extension = Aeth::kSize + (bth.becn ? kMarkEchoBytes : 0);
+  PacketPtr packet = begin_packet(qp, bth, extension, 0, options_.answer_dscp(), false);
+  ByteWriter out({packet->header.data() + packet->header_length - extension, extension});
   const Aeth aeth{a.syndrome, a.msn};
   aeth.serialize(out);
+  if (bth.becn) out.u32(qp.marks);
   ++(aeth.is_ack() ? counters_->acks_sent : counters_->naks_sent);
   return packet;
 }

@@ -2,19 +2,27 @@
 // roce_*.cpp files of this folder include it.
 #pragma once
 
+#include <array>
+
 #include "transport/roce/roce_transport.hpp"
 
 namespace loomnet::roce {
 
 struct RoceTransport::Regulator {
-  static constexpr std::uint64_t kNone = ~0ull;
   std::uint32_t index = 0;
   FlowLimits limits;
   std::unique_ptr<CongestionControl> control;
   Picoseconds next_send{};  // pacing lets none leave before
-  // One packet at a time is timed, of those that ask for an ACK and are sent once.
-  std::uint64_t timed = kNone;
-  Picoseconds timed_at{};
+  // Packets that are timed: those that ask for an ACK and are sent once, the oldest first. One that finds
+  // no place is not timed.
+  struct Timed {
+    std::uint64_t sequence;
+    Picoseconds at;
+  };
+  static constexpr std::uint32_t kTimed = 8;
+  std::array<Timed, kTimed> timed;
+  std::uint32_t first_timed = 0, timed_count = 0;
+  std::uint32_t marks = 0;  // that the peer has echoed
   Picoseconds srtt{}, min_rtt = kNever;
   std::uint64_t delivered = 0;  // payload bytes, short packets counted as full ones
 };
@@ -33,6 +41,7 @@ struct RoceTransport::QueuePair {
   Responder responder;
   std::unique_ptr<Regulator> regulator;                 // null without a congestion control
   Picoseconds cnp_due{};                                // the next CNP no sooner
+  std::uint32_t marks = 0;  // packets with CE that the responder has accepted
   FlowFront front{};  // lengths and class are set per packet
 };
 

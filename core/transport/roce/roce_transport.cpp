@@ -17,8 +17,12 @@ namespace {
 
 
 std::uint64_t window_packets(const RoceOptions& o) {
-  if (o.in_flight_limit == 0) return kMaxOutstandingPsns;
-  return std::clamp<std::uint64_t>(o.in_flight_limit / o.payload_mtu, 1, kMaxOutstandingPsns);
+  std::uint64_t bytes = o.in_flight_limit == 0 ? kNoLimit : o.in_flight_limit;
+  if (o.window_bdps > 0) {
+    const double bdp = static_cast<double>(bytes_in(o.network_rtt, {o.line_rate}));
+    bytes = std::min(bytes, static_cast<std::uint64_t>(std::min(o.window_bdps * bdp, 0x1p62)));
+  }
+  return std::clamp<std::uint64_t>(bytes / o.payload_mtu, 1, kMaxOutstandingPsns);
 }
 
 const RoceOptions& checked(const RoceOptions& o) {
@@ -32,12 +36,16 @@ RoceTransport::RoceTransport(TransportSink& sink, const RoceOptions& options)
     : sink_(sink),
       options_(checked(options)),
       timeout_(options.ack_timeout()),
+      answer_queue_(dscp::queue_of(options.answer_dscp())),
       window_(window_packets(options)),
       counters_(std::make_unique<Counters>()) {
   const std::string name = options_.control();
   if (name.empty()) return;
   control_ = choose_congestion_control("RoceOptions.congestion_control", name,
                                        options_.congestion_options, kSignals);
+  for (const CongestionKind& kind : congestion_controls()) {
+    if (kind.name == name) echoes_marks_ = kind.needs & signal::marks;
+  }
   Regulator trial;
   regulate(trial, 0);  // refuses now what the first queue pair would be refused for
 }
@@ -330,6 +338,13 @@ std::size_t RoceTransport::state_parts(QpNumber qp) const { return connection(qp
 
 void RoceTransport::counters(std::vector<TransportCounter>& out) const {
   const Counters& c = *counters_;
+  Reactions reactions;
+  for (const QueuePair* qp : regulated_) {
+    const Reactions& each = qp->regulator->control->reactions();
+    reactions.cuts += each.cuts;
+    reactions.floors += each.floors;
+    reactions.at_floor += each.at_floor;
+  }
   const TransportCounter all[] = {
       {"packets_sent", c.packets_sent},
       {"payload_bytes_sent", c.payload_bytes_sent},
@@ -367,6 +382,9 @@ void RoceTransport::counters(std::vector<TransportCounter>& out) const {
       {"connections_failed", c.connections_failed},
       {"cnps_sent", c.cnps_sent},
       {"cnps_received", c.cnps_received},
+      {"rate_cuts", reactions.cuts},
+      {"rate_floor_reached", reactions.floors},
+      {"rate_floor_ns", static_cast<std::uint64_t>(reactions.at_floor.count / 1000)},
   };
   out.insert(out.end(), std::begin(all), std::end(all));
 }

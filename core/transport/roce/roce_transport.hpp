@@ -100,7 +100,7 @@ class RoceTransport final : public Transport {
   void regulate(Regulator& regulator, std::uint64_t stream) const;
   void on_congestion(QueuePair& qp, Congestion kind, Picoseconds now);
   void on_sent(QueuePair& qp, const Segment& segment, std::uint32_t bytes, Picoseconds now);
-  void on_progress(QueuePair& qp, std::uint64_t packets, Picoseconds now);
+  void on_progress(QueuePair& qp, std::uint64_t packets, const Received& answer, Picoseconds now);
   void watch_tick(QueuePair& qp);
   void run_ticks(Picoseconds now);
   Pulled pull_paced(Port& port, Picoseconds now);
@@ -118,8 +118,10 @@ class RoceTransport final : public Transport {
   TransportSink& sink_;
   const RoceOptions options_;
   const Picoseconds timeout_;
+  const QueueClass answer_queue_;
   const std::uint64_t window_;  // packets
   CongestionMake control_;      // empty: none
+  bool echoes_marks_ = false;   // acknowledgements say how many marks came, as the control needs
   std::unique_ptr<Counters> counters_;
   // The queue pairs of the connections last sent from and received for: what prepare() fetches,
   // read for nothing else.

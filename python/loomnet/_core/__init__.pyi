@@ -1775,7 +1775,7 @@ def switch_programs() -> dict:
 
 def transports() -> dict:
     """
-    Every transport of the engine by name: its options (rows of name, type, unit, default, range, choices, doc) and the congestion controls that it can run.
+    Every transport of the engine by name: its options (rows of name, type, unit, default, range, choices, doc), the congestion controls that it can run, and what its presets say of options.
     """
 
 def weighted_seconds(

@@ -12,6 +12,7 @@ from loomnet.base import bounds
 from loomnet.base.errors import FabricError
 from loomnet.base.units import Size, Time
 from loomnet.fabrics import queues
+from loomnet.fabrics.ecn import Ecn
 from loomnet.fabrics.links import HalfLink
 from loomnet.fabrics.pfc import Pfc
 from loomnet.fabrics.topology import Topology
@@ -175,14 +176,18 @@ def half_settings(
             'queue="priority" or, on this link both ways, pfc=False')
     lossy = from_host or not ordered or not (pauses or (spec.trim and defaults.trims))
     limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
-    limit = max(limit, MARKED_QUEUE * defaults.mark_bytes)
+    stated = spec.ecn if isinstance(spec.ecn, Ecn) else None
+    limit = max(limit, MARKED_QUEUE * (stated.most.bytes if stated else defaults.mark_bytes))
     if spec.data_limit is not None:
         limit = spec.data_limit.bytes
     control = (CONTROL_QUEUES * limit * MOST_PAYLOAD // (frame - HEADER_BYTES)
                if spec.control_limit is None else spec.control_limit.bytes)
-    marks = spec.ecn if spec.ecn is not None else not (last_hop or from_host)
+    marks = bool(spec.ecn) if spec.ecn is not None else not (last_hop or from_host)
     low, high, share = bdp // 5, bdp * 4 // 5, 1.0
-    if defaults.dcqcn:  # at every hop, by thresholds that grow with the rate but hold a few packets
+    if stated:
+        marks = not from_host
+        low, high, share = stated.low.bytes, stated.most.bytes, stated.share
+    elif defaults.dcqcn:  # at every hop: thresholds grow with the rate, hold a few packets
         marks = spec.ecn is not False and not from_host
         low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
                      for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))
@@ -193,7 +198,7 @@ def half_settings(
     trims = spec.trim and ordered and not from_host
     options = dict(spec.queue_options)
     if spec.ecn is not None and "ecn" in queues.disciplines()[spec.queue]:
-        options["ecn"] = int(spec.ecn)
+        options["ecn"] = int(bool(spec.ecn))
     # A host takes whatever comes and never pauses the network.
     lossless = NO_PFC
     if not last_hop:
@@ -270,7 +275,10 @@ def thresholds(
     if chosen is False:
         return dict(NO_PFC)
     pfc = chosen if isinstance(chosen, Pfc) else Pfc()
-    xoff = bdp if pfc.xoff is None else pfc.xoff.bytes
+    # Marks come before pauses: what arrives here waits at egresses that most likely mark as `back`.
+    least = max((each.most.bytes for each in (spec.ecn, back.ecn) if isinstance(each, Ecn)),
+                default=0)
+    xoff = max(bdp, least) if pfc.xoff is None else pfc.xoff.bytes
     xon = xoff - 2 * frame if pfc.xon is None else pfc.xon.bytes
     if not 0 < xon < xoff:
         raise FabricError(
