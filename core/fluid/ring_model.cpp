@@ -110,7 +110,7 @@ void RingModel::toggle(std::uint32_t number, bool burst) {
   Uplink& uplink = uplinks_[number];
   uplink.burst = burst;
   const double capacity = static_cast<double>(kRate.count) * (burst ? settings_.burst_capacity : 1);
-  links_.set_rate(settings_.ranks + number, {std::llround(capacity)});
+  links_.set_rate(settings_.ranks + number, {static_cast<std::uint64_t>(std::llround(capacity))});
   const double share = settings_.burst_share;
   const double mean = burst ? settings_.burst_mean : settings_.burst_mean * (1 - share) / share;
   events_.schedule(events_.now() + after(exponential(uplink.random, mean)), id_, kToggle + number);
