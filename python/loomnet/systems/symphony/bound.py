@@ -100,8 +100,9 @@ def fluid_gain(
         jitter: mean of a rank's exponential pause before each of its steps, in steps.
         bursts: share of the time that an uplink is in a burst; 0: none.
         capacity: of an uplink during a burst.
-        burst_mean: mean of the exponential length of a burst, in steps. The bars leave it open; from
-            1 to 10 steps the gain at "re-hash + bursts" grows by 3 to 4 points (docs/symphony.md).
+        burst_mean: mean of the exponential length of a burst, in steps. The bars leave it open. The
+            default is the length at which the rows with bursts come closest to EARLIER; from 1 to
+            10 steps the gain at "re-hash + bursts" grows by 3 to 4 points.
         ahead: a flow is throttled that has completed so many steps more than the rearmost.
         weight: of the others to 1 of a throttled flow; "strict": it has what they leave.
         scope: the rearmost among the flows of the same uplink, or of all.
