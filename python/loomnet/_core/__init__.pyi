@@ -57,6 +57,7 @@ __all__: list[str] = [
     "circuit_map",
     "congestion_controls",
     "demand_report",
+    "fluid_ring",
     "forward_tables",
     "map_ports",
     "monotonic_ns",
@@ -1695,6 +1696,24 @@ def demand_report(
 ) -> bytes:
     """
     A rank's row of its gate's counts, as RankSession.report() sends it.
+    """
+
+def fluid_ring(
+    *,
+    ranks: int,
+    uplinks: int,
+    rehash: bool,
+    jitter: float,
+    burst_share: float,
+    burst_capacity: float,
+    burst_mean: float,
+    gap: int,
+    weight: int,
+    switch_wide: bool,
+    seed: int,
+) -> tuple[float, float, float]:
+    """
+    One ring all-reduce as fluid over uplinks that its ranks share; times are in steps. (time to the end, mean of the steps between foremost and rearmost rank, share of the time of flows that they were called ahead). `gap` 0: none is called ahead. ValueError names a setting out of range.
     """
 
 def forward_tables(

@@ -170,11 +170,13 @@ def half_settings(
     pauses = defaults.pfc if spec.pfc is None else spec.pfc is not False
     paused_back = defaults.pfc if back.pfc is None else back.pfc is not False
     ordered = spec.queue == queues.PRIORITY
-    if not ordered and ((pauses and not last_hop) or (paused_back and not from_host)):
+    if spec.queue not in queues.UNDER_PFC and ((pauses and not last_hop) or (paused_back and not from_host)):
         raise FabricError(
-            f'{where}: queue: a port under PFC queues by priority, not "{spec.queue}"; give '
+            f'{where}: queue: a port under PFC queues by {queues.UNDER_PFC_NAMES}, not '
+            f'"{spec.queue}"; give '
             'queue="priority" or, on this link both ways, pfc=False')
-    lossy = from_host or not ordered or not (pauses or (spec.trim and defaults.trims))
+    holds = pauses and spec.queue in queues.UNDER_PFC
+    lossy = from_host or not (holds or (ordered and spec.trim and defaults.trims))
     limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
     stated = spec.ecn if isinstance(spec.ecn, Ecn) else None
     limit = max(limit, MARKED_QUEUE * (stated.most.bytes if stated else defaults.mark_bytes))
