@@ -116,10 +116,11 @@ ProgramOptions program_options(const py::dict& options) {
   return out;
 }
 
-py::dict snapshot_dict(const StateSnapshot& snapshot) {
-  py::dict out;
+namespace {
+
+void add_snapshot(const StateSnapshot& snapshot, py::dict& out) {
   const StateLayout& layout = snapshot.layout;
-  if (layout.name.empty()) return out;
+  if (layout.name.empty()) return;
   py::list rows;
   for (std::uint32_t r = 0; r < layout.rows; ++r) {
     const std::uint8_t* at = snapshot.bytes.data() + std::size_t{r} * layout.row_bytes;
@@ -139,7 +140,28 @@ py::dict snapshot_dict(const StateSnapshot& snapshot) {
     rows.append(row);
   }
   out[py::str(std::string(layout.name))] = rows;
+}
+
+}  // namespace
+
+py::dict snapshots_dict(const std::vector<StateSnapshot>& snapshots) {
+  py::dict out;
+  for (const StateSnapshot& each : snapshots) add_snapshot(each, out);
   return out;
+}
+
+std::vector<StateSnapshot> egress_snapshot(Network& network, NodeId node) {
+  SwitchProgram* const hooks = network.hooks(node);
+  if (!hooks) return {};
+  network.settle(node);
+  return hooks->egress_snapshot();
+}
+
+void egress_counters(Network& network, NodeId node, std::vector<SwitchCounter>& out) {
+  SwitchProgram* const hooks = network.hooks(node);
+  if (!hooks) return;
+  network.settle(node);
+  hooks->egress_counters(out);
 }
 
 namespace {
@@ -252,8 +274,10 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
              const py::dict& options) {
             // Checked also where the kernel runs it: LiveRun takes the same name and options.
             auto made = make_program(program, ports, hash_seed, program_options(options));
+            std::unique_ptr<SwitchProgram> hooks;
+            if (kernel && !program_kind(program).egress_counters.empty()) hooks = std::move(made);
             if (kernel) made.reset();
-            return n.add_switch(ports, std::move(made), {buffer_bytes, alpha, pfc});
+            return n.add_switch(ports, std::move(made), {buffer_bytes, alpha, pfc}, std::move(hooks));
           },
           py::arg("ports"), py::kw_only(), py::arg("kernel") = false, py::arg("hash_seed") = 0,
           py::arg("buffer_bytes") = 0, py::arg("buffer_alpha") = 1.0, py::arg("pfc") = false,
@@ -267,17 +291,22 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
           py::arg("node"), py::arg("tables"))
       .def(
           "reset_switch",
-          [](Network& n, NodeId node) { program_at(n, node, "reset_switch").reset(); },
+          [](Network& n, NodeId node) {
+            (void)program_at(n, node, "reset_switch");  // refuses a switch that runs elsewhere
+            n.reset_switch(node);
+          },
           py::arg("node"),
           "The switch reboots: its program's state is zeros and its tables are gone, counters stay.")
       .def(
           "switch_snapshot",
           [](Network& n, NodeId node) {
-            return snapshot_dict(program_at(n, node, "switch_snapshot").snapshot());
+            std::vector<StateSnapshot> all{program_at(n, node, "switch_snapshot").snapshot()};
+            for (StateSnapshot& each : egress_snapshot(n, node)) all.push_back(std::move(each));
+            return snapshots_dict(all);
           },
           py::arg("node"),
           "{name of the rows: [{'row': number, field: value, …}]}: the program's state, without "
-          "rows of zeros; {} of a program without state.")
+          "rows of zeros, and the rows that its egress hooks keep; {} of a program without state.")
       .def(
           "switch_columns",
           [](Network& n, NodeId node, const std::vector<std::string>& names) {
