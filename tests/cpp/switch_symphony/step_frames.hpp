@@ -105,7 +105,7 @@ inline symphony_tally tally_of(const std::vector<StateSnapshot>& snapshot, std::
 
 // The golden vectors: mode spaced, shift 17, defaults, egress 1, job 7, 8 ranks. `low` and `owner` are
 // the row's after the packet.
-struct GoldenVector {
+struct StepVector {
   int number;
   std::int64_t ns;
   std::uint16_t ring;
@@ -119,10 +119,10 @@ struct GoldenVector {
   std::uint16_t owner;
   bool enabled = true;
 };
-inline const std::vector<GoldenVector>& golden_vectors() {
+inline const std::vector<StepVector>& step_vectors() {
   constexpr std::uint8_t L = STEP_FLAG_LAST, C = STEP_FLAG_OTHER;
   constexpr std::uint16_t none = SYMPHONY_NONE;
-  static const std::vector<GoldenVector> all = {
+  static const std::vector<StepVector> all = {
       {1, 0, 0, 5, 0, 0xFFFE0000, 0, 3, false, false, 0xFFFE0000, 0},
       {2, 1000, 0, 5, 1, 0xFFFE8000, 0, 3, false, false, 0xFFFE0000, 0},
       {3, 2000, 0, 5, 1, 0x00000000, 0, 3, false, false, 0xFFFE0000, 0},
@@ -148,7 +148,7 @@ inline const std::vector<GoldenVector>& golden_vectors() {
   };
   return all;
 }
-inline step_header step_of(const GoldenVector& v) {
+inline step_header step_of(const StepVector& v) {
   return {v.flags, v.gen, 7, v.ring, v.rank, 8, v.prog};
 }
 

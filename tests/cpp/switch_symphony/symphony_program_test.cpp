@@ -30,10 +30,10 @@ void warm(HookBench& bench, std::uint16_t job = 7) {
   EXPECT_FALSE(bench.marks(step(0, 10.1, 0, job), {kWarm}));
 }
 
-TEST(SymphonyProgramTest, GoldenVectors) {
+TEST(SymphonyProgramTest, StepVectors) {
   const auto program = symphony(), off = symphony({{"enable", false}});
   HookBench bench(*program), still(*off);
-  for (const GoldenVector& v : golden_vectors()) {
+  for (const StepVector& v : step_vectors()) {
     SCOPED_TRACE(v.number);
     EXPECT_EQ((v.enabled ? bench : still).marks(step_of(v), {v.ns, v.waiting, v.ce}), v.extra);
     const symphony_row row = row_of(program->egress_snapshot(), 7, v.ring);
@@ -48,7 +48,7 @@ TEST(SymphonyProgramTest, GoldenVectors) {
   EXPECT_EQ(bench.counter("init"), 5u);
   EXPECT_EQ(bench.counter("implausible"), 1u);
   EXPECT_EQ(bench.counter("stale_takes"), 1u);
-  EXPECT_EQ(bench.counter("largest_gap"), 0x2C140u);  // packet 12: 1.75 steps and a bit
+  EXPECT_EQ(bench.counter("largest_gap"), 0x2C0C0u);  // packet 8: 2.75 steps
   const symphony_tally job = tally_of(program->egress_snapshot(), 7);
   EXPECT_EQ(job.counters[SYMPHONY_TAGGED], 20u);
   EXPECT_EQ(job.counters[SYMPHONY_EXTRA], 3u);
@@ -227,26 +227,22 @@ TEST(SymphonyProgramTest, SpacedMarksOncePerRowAndEpochAndProbAtMostHalf) {
 
 TEST(SymphonyProgramTest, ProbMarksWithTheLeadBeyondTau) {
   for (const double lead : {1.125, 1.25, 1.375}) {
-    const auto program = symphony({{"mode", std::string("prob")}});
+    const auto program = symphony({{"mode", std::string("prob")}, {"credit", std::int64_t{0}}});
     HookBench bench(*program);
     warm(bench);
-    int marks = 0, packets = 0;
+    int marks = 0;
     for (int epoch = 0; epoch < 400; ++epoch) {
       for (int i = 0; i < 10; ++i) {
         const std::int64_t at = kWarm + 2000 + epoch * kEpoch + i;
         marks += bench.marks(step(1, 10.1 + lead), {at});
-        ++packets;
         EXPECT_FALSE(bench.marks(step(0, 10.1), {at}));
       }
-      if (epoch % 2) continue;  // the budget: every other epoch is left alone below
     }
-    EXPECT_GT(packets, 0);
-    EXPECT_GT(marks, 0);
-    EXPECT_NEAR(static_cast<double>(marks) / 256 / 10, lead - 1, 0.05) << lead;  // 255 epochs of credit
+    EXPECT_NEAR(marks / 4000.0, lead - 1, 0.03) << lead;
   }
 }
 
-TEST(SymphonyProgramTest, AFalseLaggardSpendsTheBudgetAndIsThenIgnored) {
+TEST(SymphonyProgramTest, AFalseLaggardSpendsTheBudgetAndIsThenIgnored) {  // S11, of one switch
   // Its progress stands still for good, as a stuck or forged sender's would: leaders lose 255 epochs.
   const auto program = symphony({{"g", std::int64_t{10'000}}});
   HookBench bench(*program);
