@@ -7,6 +7,7 @@
 #include "bindings/bindings.hpp"
 #include "switch/aggregate/aggregate_batch.hpp"
 #include "switch/forward/forward_batch.hpp"
+#include "switch/symphony/symphony_batch.hpp"
 
 namespace py = pybind11;
 
@@ -85,6 +86,31 @@ AggregateBatch::Job aggregate_job_of(const py::dict& row) {
     job.hops.push_back({hop, port});
   }
   return job;
+}
+
+SymphonyBatch::Rule symphony_rule_of(const py::dict& row) {
+  SymphonyBatch::Rule rule;
+  rule.source = address_of(py::cast<py::bytes>(row["source"]));
+  rule.destination = address_of(py::cast<py::bytes>(row["destination"]));
+  const auto carrier = py::cast<std::string>(row["carrier"]);
+  if (carrier != "udp" && carrier != "tcp" && carrier != "roce") {
+    throw std::invalid_argument("rules: carrier: udp, tcp or roce, not \"" + carrier + "\"");
+  }
+  rule.carrier = carrier == "udp"   ? SymphonyBatch::Carrier::udp
+                 : carrier == "tcp" ? SymphonyBatch::Carrier::tcp
+                                    : SymphonyBatch::Carrier::roce;
+  rule.port = py::cast<std::optional<std::uint32_t>>(row["port"]).value_or(SYMPHONY_ANY_PORT);
+  rule.job = py::cast<std::uint16_t>(row["job"]);
+  rule.ring = py::cast<std::uint16_t>(row["ring"]);
+  rule.rank = py::cast<std::uint16_t>(row["rank"]);
+  rule.nranks = py::cast<std::uint16_t>(row["nranks"]);
+  rule.gen = py::cast<std::uint8_t>(row["gen"]);
+  rule.step_bytes = py::cast<std::uint32_t>(row["step_bytes"]);
+  rule.mtu = py::cast<std::uint16_t>(row["mtu"]);
+  const auto base = py::cast<std::optional<std::uint32_t>>(row["base"]);
+  rule.known = base.has_value();
+  rule.base = base.value_or(0);
+  return rule;
 }
 
 }  // namespace
@@ -254,6 +280,32 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
       "Tables of the aggregation program: forward's, and of each job {'job', 'scheme' (0 SwitchML, 1 ATP, "
       "2 ESA), 'root' (0, 1, or 2 for one that answers), 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' "
       "(address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.");
+
+  m.def(
+      "symphony_tables",
+      [](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
+         const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
+         const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
+         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
+         std::vector<std::vector<SwitchPort>> groups, const std::vector<py::dict>& jobs,
+         const std::vector<py::dict>& rules) {
+        SymphonyBatch batch;
+        batch.forward = forward_batch(generation, block, own, adjacencies, fib, hosts, std::move(groups));
+        for (const py::dict& row : jobs) {
+          batch.jobs.push_back({py::cast<std::uint16_t>(row["job"]), py::cast<bool>(row["enable"]),
+                                py::cast<bool>(row["prob"]) ? SYMPHONY_PROB : SYMPHONY_SPACED,
+                                py::cast<std::uint32_t>(row["g"])});
+        }
+        for (const py::dict& row : rules) batch.rules.push_back(symphony_rule_of(row));
+        return std::const_pointer_cast<TableBatch>(batch.pack());
+      },
+      py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
+      py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"), py::arg("jobs"),
+      py::arg("rules"),
+      "Tables of the symphony program: forward's; the jobs that are tracked where they are listed, {'job', "
+      "'enable', 'prob', 'g' (steps; 0: as the options say)}; and whose flows are that carry no step header, "
+      "{'source', 'destination' (addresses), 'carrier' ('udp', 'tcp' or 'roce'), 'port' (None: any), 'job', "
+      "'ring', 'rank', 'nranks', 'gen', 'step_bytes', 'mtu', 'base' (None: learnt from TCP's SYN)}.");
 
   m.def("switch_programs", programs_dict,
         "{name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of "

@@ -140,7 +140,7 @@ TEST_F(SymphonyDifferentialTest, AHundredThousandPacketsAreMarkedAlike) {
 TEST_F(SymphonyDifferentialTest, PacketsWithoutAHeaderAreMarkedAlikeByTheirRules) {
   for (const std::string identity : {"seq", "sport"}) {
     SCOPED_TRACE(identity);
-    HookPair both({{"identity", identity}, {"rows", std::int64_t{64}}, {"jobs", std::string("listed")}});
+    HookPair both({{"identity", identity}, {"rows", std::int64_t{64}}, {"jobs", std::string("a")}});
     SymphonyBatch batch = sequence_rules(identity == "seq");
     batch.forward.generation = 1;
     batch.jobs = {{3, true, SYMPHONY_SPACED, 0}, {4, true, SYMPHONY_PROB, 100}};

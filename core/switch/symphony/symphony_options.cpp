@@ -80,10 +80,12 @@ std::vector<ProgramOption> symphony_options() {
       {"count", "ignore"});
   add("rows", std::int64_t{256}, "rings that one port can track, in sets of 4: 4 to 65,536, a power of two",
       4, 65536);
-  add("hosts", false, "track ports to hosts too, by which one flow of a ring leaves");
-  add("jobs", std::string("any"),
-      "any: every job is tracked; listed: those in the switch's tables, as their rows say", 0, 0,
-      {"any", "listed"});
+  add("host_ports", false, "track ports to hosts too, by which one flow of a ring leaves");
+  add("jobs", std::string(),
+      "jobs that are tracked, by their names with commas between, where the others are not; empty: all", 0,
+      0, {}, "jobs");
+  add("step", std::int64_t{0}, "seq: bytes that a rank sends in a step of its ring; a run makes its rules of it",
+      0, 1e9, {}, "bytes");
   return all;
 }
 
@@ -141,8 +143,8 @@ symphony_config symphony_settings(const ProgramSettings& s) {
   c.shift = static_cast<ln_u8>(integer(s, "shift"));
   c.credit = static_cast<ln_u8>(integer(s, "credit"));
   c.retx = text(s, "retx") == "ignore";
-  c.jobs = text(s, "jobs") == "listed" ? SYMPHONY_LISTED : SYMPHONY_ANY_JOB;
-  c.hosts = flag(s, "hosts");
+  c.jobs = text(s, "jobs").empty() ? SYMPHONY_ANY_JOB : SYMPHONY_LISTED;
+  c.hosts = flag(s, "host_ports");
   return c;
 }
 

@@ -354,7 +354,7 @@ TEST(SymphonyProgramTest, AFullTableKeepsItsRingsAndCountsTheRest) {
 }
 
 TEST(SymphonyProgramTest, ListedJobsAloneAreTrackedAsTheirRowsSay) {
-  const auto program = symphony({{"jobs", std::string("listed")}});
+  const auto program = symphony({{"jobs", std::string("a")}});
   SymphonyBatch batch;
   batch.forward.generation = 1;
   batch.jobs = {{7, true, SYMPHONY_SPACED, 0}, {8, false, SYMPHONY_SPACED, 0}, {9, true, SYMPHONY_PROB, 0}};
@@ -386,7 +386,7 @@ TEST(SymphonyProgramTest, ARebootForgetsRowsAndKeepsCounters) {
 TEST(SymphonyProgramTest, PortsToHostsHaveNoHookUnlessAskedFor) {
   const EgressPlace to_host{5, 1, true};
   EXPECT_EQ(symphony()->make_egress(to_host, 1), nullptr);
-  const auto program = symphony({{"hosts", true}});
+  const auto program = symphony({{"host_ports", true}});
   EXPECT_NE(program->make_egress(to_host, 1), nullptr);
 }
 
