@@ -73,6 +73,7 @@ Picoseconds HalfLink::depart(Packet& packet, Picoseconds start, Picoseconds done
     if (hook_->dequeue(packet.header_bytes(), departure) == EgressVerdict::mark && packet.ect) {
       mark_ce(packet);
       ++port_.counters.marked;
+      if (port_.tap) port_.tap->marked(port_.number, packet, hook_->note(), start);
     }
   }
   Picoseconds arrival = done + delay_;

@@ -361,7 +361,8 @@ class Fabric:
 
 
 def _program_options(where: str, program: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The options as the program takes them: sizes in bytes. Raises FabricError."""
+    """The options as the program takes them: sizes in bytes, distances between the senders of a
+    ring and lists of jobs as text. Raises FabricError."""
     import loomnet._core as _core  # only a fabric that names programs loads the engine
 
     units = _core.switch_programs().get(program, {}).get("units", {})
@@ -369,13 +370,28 @@ def _program_options(where: str, program: str, given: dict[str, Any]) -> dict[st
     for name, value in given.items():
         if units.get(name) == "run":
             raise FabricError(f"{where}: option {name} is set by the run; leave it out")
-        of_bytes = units.get(name) == "bytes" and isinstance(value, (str, Size))
-        options[name] = Size.given(f"{where}: {name}", value).bytes if of_bytes else value
+        options[name] = _in_units(f"{where}: {name}", units.get(name), value)
     try:
         _core.check_switch_program(program, 1, options)
     except (ValueError, TypeError, OverflowError) as error:
         raise FabricError(f"{where}: {error}") from None
     return options
+
+
+def _in_units(where: str, unit: str | None, value: Any) -> Any:
+    if unit == "bytes" and isinstance(value, (str, Size)):
+        return Size.given(where, value).bytes
+    if unit == "distance":  # "1 step", or units of progress: bytes where packets count bytes
+        if isinstance(value, str) and value.rstrip("s").endswith("step"):
+            return value
+        if isinstance(value, (str, Size)):
+            return str(Size.given(where, value).bytes)
+        return str(value) if type(value) is int else value
+    if unit == "jobs" and isinstance(value, (list, tuple)):
+        if not value or not all(isinstance(each, str) and each for each in value):
+            raise FabricError(f"{where}: {quoted(value)} is no list of jobs' names")
+        return ",".join(value)
+    return value
 
 
 def _text(where: str, value: Any) -> str:

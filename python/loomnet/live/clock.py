@@ -57,7 +57,7 @@ class LiveClock:
         self.tcp = KernelTcp.wanted_by(request)
         self.engine = Engine(self.plan, [asked.job for asked in request.jobs], live=True,
                              options=request.options, seed=request.seed,
-                             sums=request.sums, dilation=request.dilation)
+                             sums=request.sums, rings=request.rings, dilation=request.dilation)
         for asked in request.jobs:
             if transport(asked.job.transport).by_kernel:
                 self.engine.kernel_traffic_is_of(asked)
