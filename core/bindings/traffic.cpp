@@ -18,6 +18,21 @@ SumShape sum_shape(const SumRow& row) {
   return {.values = values, .window = window, .exponents = exponents};
 }
 
+// int64[steps, 4]: rank, channel, step, time.
+py::array_t<std::int64_t> step_rows(const StepLog& log) {
+  const auto& rows = log.rows();
+  py::array_t<std::int64_t> out({static_cast<py::ssize_t>(rows.size()), py::ssize_t{4}});
+  auto view = out.mutable_unchecked<2>();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto row = static_cast<py::ssize_t>(i);
+    view(row, 0) = rows[i].rank;
+    view(row, 1) = rows[i].channel;
+    view(row, 2) = rows[i].step;
+    view(row, 3) = rows[i].at.count;
+  }
+  return out;
+}
+
 }  // namespace
 
 void bind_traffic(py::module_& m) {
@@ -39,6 +54,9 @@ void bind_traffic(py::module_& m) {
       .def("start", &FlowTraffic::start)
       .def_property_readonly("done", &FlowTraffic::done)
       .def_property_readonly("wrong", &FlowTraffic::wrong)
+      .def("steps", [](const FlowTraffic& t) { return step_rows(t.steps()); },
+           "int64[steps, 4] of flows in ring steps: rank, 0, step and when its sender knew it had arrived (ps).")
+      .def_property_readonly("steps_unlogged", [](const FlowTraffic& t) { return t.steps().unlogged(); })
       .def("results", [](const FlowTraffic& t) {
         using Time = py::typing::Optional<py::int_>;
         Rows<py::int_, Time, Time, py::int_, py::str> out;
@@ -148,19 +166,8 @@ void bind_traffic(py::module_& m) {
       .def("take_by_step", &CollectiveTraffic::take_by_step, py::arg("rank"), py::arg("peer"), py::arg("pairs"),
            py::arg("channel") = 0,
            "Ring steps from rank to peer take these queue pairs, (number at rank, number at peer), in turn.")
-      .def("steps", [](const CollectiveTraffic& t) {
-        const auto& rows = t.steps().rows();
-        py::array_t<std::int64_t> out({static_cast<py::ssize_t>(rows.size()), py::ssize_t{4}});
-        auto view = out.mutable_unchecked<2>();
-        for (std::size_t i = 0; i < rows.size(); ++i) {
-          const auto row = static_cast<py::ssize_t>(i);
-          view(row, 0) = rows[i].rank;
-          view(row, 1) = rows[i].channel;
-          view(row, 2) = rows[i].step;
-          view(row, 3) = rows[i].at.count;
-        }
-        return out;
-      }, "int64[steps, 4]: rank, channel, ring step and when the rank had received it (ps), in the order of time.")
+      .def("steps", [](const CollectiveTraffic& t) { return step_rows(t.steps()); },
+           "int64[steps, 4]: rank, channel, ring step and when the rank had received it (ps), in the order of time.")
       .def_property_readonly("steps_unlogged", [](const CollectiveTraffic& t) { return t.steps().unlogged(); })
       .def("start", &CollectiveTraffic::start)
       .def_property_readonly("done", &CollectiveTraffic::done)

@@ -147,11 +147,13 @@ class FlowTraffic:
                 self._number = numbers[-1] + 2
             self._asked.append((self._placement[source], self._placement[destination], size))
             self._sends.append((self._engine.node(self._placement[source]), numbers[index]))
+            in_ring = ({"steps": steps, "rank": len(self._asked) - 1, "ranks": self._job.job.count}
+                       if (steps := getattr(self._job.job, "steps", None)) else {})
             self.core.add(
                 source=self._engine.node(self._placement[source]),
                 destination=self._engine.node(self._placement[destination]),
                 qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=self._depth,
-                start_ps=start)
+                start_ps=start, **in_ring)
         self._begun.append(min(start for start, *_ in flows))
         self.core.start()
 
@@ -193,8 +195,8 @@ class FlowTraffic:
     def experts(self) -> None:
         return None
 
-    def ring_steps(self, origin_ps: int) -> None:
-        return None
+    def ring_steps(self, origin_ps: int) -> RingSteps | None:
+        return RingSteps.of(self.core.steps(), origin_ps, self.core.steps_unlogged)
 
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
         """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
