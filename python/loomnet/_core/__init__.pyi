@@ -844,6 +844,11 @@ class CollectiveTraffic:
         job: int = 0,
         stop_ps: int | None = None,
         sums: tuple[int, int, bool] | None = None,
+        channels: int = 1,
+        first_step: int = 0,
+        whole_steps: bool = False,
+        step_compute_ps: int = 0,
+        renew_every: int = 0,
     ) -> None:
         """
         sums: (int32 in a fragment, window, whether exponents are carried): switches sum all_reduce, and every rank has a queue pair for it (set_sum_pair).
@@ -859,11 +864,29 @@ class CollectiveTraffic:
         [(begin_ps, end_ps)] of the rank's finished iterations.
         """
 
-    def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
+    def set_queue_pair(self, rank: int, peer: int, qp: int, channel: int = 0) -> None: ...
     def set_sum_pair(self, rank: int, qp: int) -> None: ...
     def start(self) -> None: ...
+    def steps(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        int64[steps, 4]: rank, channel, ring step and when the rank had received it (ps), in the order of time.
+        """
+
+    def take_by_step(
+        self,
+        rank: int,
+        peer: int,
+        pairs: collections.abc.Sequence[tuple[int, int]],
+        channel: int = 0,
+    ) -> None:
+        """
+        Ring steps from rank to peer take these queue pairs, (number at rank, number at peer), in turn.
+        """
+
     @property
     def done(self) -> bool: ...
+    @property
+    def steps_unlogged(self) -> int: ...
     @property
     def wrong(self) -> int: ...
 

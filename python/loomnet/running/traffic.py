@@ -73,7 +73,8 @@ class CollectiveTraffic(RankTraffic):
     def __init__(self, engine: Engine, asked: JobRequest, job: Collective, start_ps: int, *,
                  payload: bool) -> None:
         carrier = engine.carrier(job)
-        rings = ring_settings(engine, asked, job) if isinstance(job, RingCollective) else {}
+        rings: dict[str, Any] = (
+            ring_settings(engine, asked, job) if isinstance(job, RingCollective) else {})
         self.core = _core.CollectiveTraffic(
             engine.network, job=asked.number, hosts=engine.nodes(asked.placement),
             bytes=job.size.bytes, repeat=job.repeat,
