@@ -213,3 +213,20 @@ def test_reasons_of_hosts_that_do_nothing():
                                              or "")
     assert "rate floor" in (why_idle(work, {"cc": "timely", "line_rate_bps": 10**7,
                                             "timely_minimum_rate_bps": 10**7}) or "")
+
+
+# --- MRC ------------------------------------------------------------------------------------------
+def test_marks_of_mrc_move_paths_and_are_counted(tmp_path):
+    """Eight senders over two spines: with marks paths pass their turns, without none does."""
+    def activity(ecn):
+        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=4, hosts_per_leaf=8, rate="100 Gb/s",
+                                  delay="1 us").override("p0.*->*", ecn=ecn)
+        fabric.override("p0.leaf*--p0.spine0", rate="25 Gb/s")
+        r = ln.run(fabric, ln.Permutation("4 MB", transport="mrc"), seed=1, directory=tmp_path)
+        return ControlActivity.of(r.data.totals)
+
+    marked, plain = activity(ln.Ecn("20 kB", "80 kB")), activity(False)
+    assert marked.marks > 100 and marked.path_skips > 50
+    assert marked.path_skips <= marked.marks
+    assert plain.marks == plain.path_skips == 0
+    assert marked.cuts > 0, "its window, by delay and marks"
