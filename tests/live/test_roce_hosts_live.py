@@ -1,5 +1,5 @@
-"""RoCE hosts on the live clock: the round trip that TIMELY reacts to is measured there, on real packets,
-in emulated time; marks draw notifications that cut a rate."""
+"""RoCE hosts on the live clock: the round trip that TIMELY reacts to is measured there, on real
+packets, in emulated time; marks draw notifications that cut a rate."""
 
 import loomnet as ln
 from loomnet.labs.lab import Lab
