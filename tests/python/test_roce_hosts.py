@@ -67,6 +67,7 @@ def test_four_senders_of_a_preset_share_a_bottleneck(tmp_path, preset):
     if preset == "A":
         assert activity.cnps_sent > 0.9 * activity.marks
     assert why_idle(activity, parameters({"preset": preset}, fabric)) is None
+    assert "roce congestion control" not in first.data.fidelity.notes
 
 
 def test_a_report_states_every_parameter_of_its_hosts(tmp_path):
@@ -191,16 +192,18 @@ def test_a_figure_of_a_run_without_notifications_is_null(tmp_path):
                                           {"cc": "dcqcn", "line_rate_bps": 9}) or "")
 
 
-def test_a_figure_of_a_run_whose_floor_is_the_line_rate_is_null(tmp_path):
-    fabric = star(ln.Ecn("20 kB"), rate="100 Mb/s")
-    r = ln.run(fabric, ln.Incast("1 MB", transport="roce"), seed=1, directory=tmp_path,
-               roce={"preset": "B"})
+@pytest.mark.parametrize("rate", ["100 Mb/s", "40 Mb/s"])
+def test_a_figure_of_a_run_whose_floor_is_the_line_rate_or_more_is_null(tmp_path, rate):
+    fabric = star(ln.Ecn("20 kB"), rate=rate)
+    made = ln.Lab("floor", directory=tmp_path, seed=1)
+    r = made.run(fabric, ln.Incast("1 MB", transport="roce"), roce={"preset": "B"})
     activity = ControlActivity.of(r.data.totals)
     assert activity.cnps_received > 0, "CNPs there are, which can do nothing"
     value, reason = if_controlled(1.5, activity, parameters({"preset": "B"}, fabric))
     assert value is None
     assert reason == ("the rate floor of the hosts, 100 Mb/s, is at or above the line rate, "
-                      "100 Mb/s: no flow can be slowed")
+                      f"{rate}: no flow can be slowed")
+    assert made.report.fidelity[0].row()["notes"]["roce congestion control"] == reason
 
 
 def test_reasons_of_hosts_that_do_nothing():
@@ -213,3 +216,20 @@ def test_reasons_of_hosts_that_do_nothing():
                                              or "")
     assert "rate floor" in (why_idle(work, {"cc": "timely", "line_rate_bps": 10**7,
                                             "timely_minimum_rate_bps": 10**7}) or "")
+
+
+# --- MRC ------------------------------------------------------------------------------------------
+def test_marks_of_mrc_move_paths_and_are_counted(tmp_path):
+    """Eight senders over two spines: with marks paths pass their turns, without none does."""
+    def activity(ecn):
+        fabric = ln.clos.two_tier(planes=1, leaves=2, spines=4, hosts_per_leaf=8, rate="100 Gb/s",
+                                  delay="1 us").override("p0.*->*", ecn=ecn)
+        fabric.override("p0.leaf*--p0.spine0", rate="25 Gb/s")
+        r = ln.run(fabric, ln.Permutation("4 MB", transport="mrc"), seed=1, directory=tmp_path)
+        return ControlActivity.of(r.data.totals)
+
+    marked, plain = activity(ln.Ecn("20 kB", "80 kB")), activity(False)
+    assert marked.marks > 100 and marked.path_skips > 50
+    assert marked.path_skips <= marked.marks
+    assert plain.marks == plain.path_skips == 0
+    assert marked.cuts > 0, "its window, by delay and marks"

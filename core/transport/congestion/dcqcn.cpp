@@ -21,7 +21,7 @@ const OptionTable<DcqcnOptions>& DcqcnOptions::table() {
              {.unit = "bit/s",
               .doc = "the rate never falls below it",
               .least = 1,
-              .range = "1 bit/s to the line rate",
+              .range = positive,
               .field = "minimum_rate"})
         .add("additive_rate_bps", &DcqcnOptions::additive_rate,
              {.unit = "bit/s", .doc = "R_AI: added to the target at each additive increase"})
@@ -69,9 +69,6 @@ Dcqcn::Dcqcn(FlowLimits& limits, const DcqcnOptions& options, const FlowContext&
   if (flow.line_rate == 0) {
     refuse_option("RoceOptions.dcqcn.line_rate", "DCQCN begins at a port's rate");
   }
-  if (options.minimum_rate > flow.line_rate) {
-    refuse_option("RoceOptions.dcqcn.minimum_rate", "1 bit/s to the line rate");
-  }
   limits_.cwnd = kNoLimit;
 }
 
@@ -118,7 +115,10 @@ void Dcqcn::cut(Picoseconds now) {
   }
 }
 
-double Dcqcn::floor() const { return static_cast<double>(options_.minimum_rate); }
+// With a minimum at or above the line rate no cut lowers anything; reports say so.
+double Dcqcn::floor() const {
+  return std::min(static_cast<double>(options_.minimum_rate), line_);
+}
 
 // Called with the packet that is leaving, after its bytes have been counted.
 void Dcqcn::on_tick(Picoseconds now) {

@@ -32,7 +32,7 @@ struct DcqcnOptions {
 // Window: none. A queue pair begins at the line rate, without pacing and without timers.
 class Dcqcn : public CongestionControl {
  public:
-  // Throws std::invalid_argument where the flow has no line rate, or one below minimum_rate.
+  // Throws std::invalid_argument where the flow has no line rate.
   Dcqcn(FlowLimits& limits, const DcqcnOptions& options, const FlowContext& flow);
 
   std::string_view name() const override { return "dcqcn"; }

@@ -16,7 +16,9 @@ class ControlActivity:
     """Sums over the NICs of a run. `marks`: packets that came with CE; `cnps_sent` and
     `cnps_received`: RoCE's congestion notifications; `cuts`: times that a control lowered a rate or
     a window; `floors`: cuts that ended at the minimum; `at_floor_s`: seconds of all senders
-    together at the minimum."""
+    together at the minimum. `path_skips` and `path_swaps`, of MRC: times that a mark made a path
+    pass its turn, and that a backup took the place of a path where all of a plane were to pass
+    theirs."""
 
     marks: int = 0
     cnps_sent: int = 0
@@ -24,6 +26,8 @@ class ControlActivity:
     cuts: int = 0
     floors: int = 0
     at_floor_s: float = 0.0
+    path_skips: int = 0
+    path_swaps: int = 0
 
     @classmethod
     def of(cls, totals: Totals) -> ControlActivity:
@@ -34,12 +38,15 @@ class ControlActivity:
             return sum(row.get(counter, 0) for row in nics)
 
         return cls(total("ce_received"), total("cnps_sent"), total("cnps_received"),
-                   total("rate_cuts"), total("rate_floor_reached"), total("rate_floor_ns") / 1e9)
+                   total("rate_cuts"), total("rate_floor_reached"), total("rate_floor_ns") / 1e9,
+                   total("ev_skipped_marked"), total("ev_swapped_skipped"))
 
     def row(self) -> dict[str, Any]:
         return {"marks": self.marks, "CNPs sent": self.cnps_sent,
                 "CNPs received": self.cnps_received, "cuts": self.cuts,
-                "cuts to the minimum": self.floors, "time at the minimum (s)": self.at_floor_s}
+                "cuts to the minimum": self.floors, "time at the minimum (s)": self.at_floor_s,
+                "turns passed by marked paths": self.path_skips,
+                "paths swapped": self.path_swaps}
 
 
 def why_idle(activity: ControlActivity, host: Mapping[str, Any]) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.fabrics.link_settings import LOSSY_BDPS, LinkDefaults
+from loomnet.measures.congestion_control import ControlActivity, why_idle
 from loomnet.plans.model import Plan
 from loomnet.systems.transport import Notes, Options, RunEngine, Transport, control_facts
 
@@ -86,7 +87,11 @@ class Roce(Transport):
         plan = engine.plan
         rates = [plan.links[port].forward.rate_bps for port in plan.hosts[0].ports]
         stated = host_parameters(self.engine_options(options, plan, rates))
-        return {"roce hosts": ", ".join(f"{name} {value}" for name, value in stated.items())}
+        notes: Notes = {
+            "roce hosts": ", ".join(f"{name} {value}" for name, value in stated.items())}
+        if reason := why_idle(ControlActivity.of(engine.totals()), stated):
+            notes["roce congestion control"] = reason
+        return notes
 
 
 def presets() -> Mapping[str, Mapping[str, Any]]:

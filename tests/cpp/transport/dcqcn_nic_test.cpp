@@ -136,6 +136,15 @@ TEST(DcqcnNic, WithoutARestartAlphaGoesOnDecayingAtLineRate) {
   EXPECT_GT(second_cut(false), 99.9 * kGiga);
 }
 
+TEST(DcqcnNic, AMinimumAtOrAboveTheLineRateLetsNoCutLowerTheRate) {
+  DcqcnOptions o = simulator();
+  o.minimum_rate = 2 * kLine;
+  Sender d(o);
+  for (int i = 0; i < 5; ++i) d.on_cnp(microseconds(10 * i));
+  EXPECT_DOUBLE_EQ(d.rate(), 100 * kGiga);
+  EXPECT_EQ(d.reactions().floors, 1u);
+}
+
 TEST(DcqcnNic, CountsCutsAndTheTimeAtTheMinimum) {
   DcqcnOptions o = simulator(milliseconds(10));
   o.minimum_rate = 20'000'000'000;
