@@ -29,16 +29,16 @@ void bind_fluid(py::module_& m) {
 
   m.def(
       "fluid_ring",
-      [](std::uint32_t ranks, std::uint32_t uplinks, bool rehash, double jitter, double burst_share,
+      [](std::uint32_t ranks, std::uint32_t uplinks, std::uint32_t leaves, bool rehash, double jitter, double burst_share,
          double burst_capacity, double burst_mean, std::uint32_t gap, std::uint32_t weight,
          bool switch_wide, std::uint64_t seed) {
         const fluid::RingResult result =
-            fluid::RingModel({ranks, uplinks, rehash, jitter, burst_share, burst_capacity, burst_mean,
+            fluid::RingModel({ranks, uplinks, leaves, rehash, jitter, burst_share, burst_capacity, burst_mean,
                               gap, weight, switch_wide, seed})
                 .run();
         return std::tuple(result.steps, result.gap, result.throttled);
       },
-      py::kw_only(), py::arg("ranks"), py::arg("uplinks"), py::arg("rehash"), py::arg("jitter"),
+      py::kw_only(), py::arg("ranks"), py::arg("uplinks"), py::arg("leaves"), py::arg("rehash"), py::arg("jitter"),
       py::arg("burst_share"), py::arg("burst_capacity"), py::arg("burst_mean"), py::arg("gap"),
       py::arg("weight"), py::arg("switch_wide"), py::arg("seed"),
       py::call_guard<py::gil_scoped_release>(),

@@ -29,6 +29,7 @@ void check(const RingSettings& s) {
   };
   need(s.ranks >= 2 && s.ranks <= kMost, "ring: ranks must be from 2 to 4096");
   need(s.uplinks >= 1 && s.uplinks <= kMost, "ring: uplinks must be from 1 to 4096");
+  need(s.leaves >= 1 && s.uplinks % s.leaves == 0, "ring: leaves must divide uplinks");
   need(s.jitter >= 0 && s.jitter <= kMostSteps, "ring: jitter must be from 0 to 1000 steps");
   need(s.burst_share >= 0 && s.burst_share < 1, "ring: burst_share must be at least 0 and below 1");
   need(s.burst_capacity >= 0.001 && s.burst_capacity <= 1, "ring: burst_capacity must be from 0.001 to 1");
@@ -72,7 +73,9 @@ void RingModel::look(std::uint32_t number) {
 void RingModel::send(std::uint32_t number) {
   Rank& rank = ranks_[number];
   const std::uint32_t draw = settings_.rehash ? rank.sent : 0;
-  rank.uplink = RandomStream(settings_.seed, std::uint64_t{number} << 32 | draw, kPath).below(settings_.uplinks);
+  const std::uint32_t of_leaf = settings_.uplinks / settings_.leaves;
+  RandomStream random(settings_.seed, std::uint64_t{number} << 32 | draw, kPath);
+  rank.uplink = number % settings_.leaves * of_leaf + random.below(of_leaf);
   const LinkIndex route[] = {number, settings_.ranks + rank.uplink};
   rank.flow = links_.start(route, kStepBytes, settings_.weight, *this, number);
   rank.ahead = false;

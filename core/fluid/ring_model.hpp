@@ -18,6 +18,8 @@ namespace loomnet::fluid {
 struct RingSettings {
   std::uint32_t ranks = 8;    // 2 to 4,096
   std::uint32_t uplinks = 8;  // 1 to 4,096
+  // Rank i takes the uplinks of leaf i mod `leaves`, which has its part of them; a divisor of `uplinks`.
+  std::uint32_t leaves = 1;
   bool rehash = true;         // each step has a random uplink of its own; else each rank has one for all steps
   double jitter = 0;          // mean of the exponential pause of a rank before each of its steps
   // Each uplink is whole and in a burst in turns, both for exponential times; 0: there are no bursts.

@@ -1702,6 +1702,7 @@ def fluid_ring(
     *,
     ranks: int,
     uplinks: int,
+    leaves: int,
     rehash: bool,
     jitter: float,
     burst_share: float,

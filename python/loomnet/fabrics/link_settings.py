@@ -12,6 +12,7 @@ from loomnet.base import bounds
 from loomnet.base.errors import FabricError
 from loomnet.base.units import Size, Time
 from loomnet.fabrics import queues
+from loomnet.fabrics.ecn import Ecn
 from loomnet.fabrics.links import HalfLink
 from loomnet.fabrics.pfc import Pfc
 from loomnet.fabrics.topology import Topology
@@ -165,18 +166,23 @@ def half_settings(
     pauses = defaults.pfc if spec.pfc is None else spec.pfc is not False
     paused_back = defaults.pfc if back.pfc is None else back.pfc is not False
     ordered = spec.queue == queues.PRIORITY
-    if not ordered and ((pauses and not last_hop) or (paused_back and not from_host)):
+    paused = (pauses and not last_hop) or (paused_back and not from_host)
+    if paused and spec.queue not in queues.UNDER_PFC:
         raise FabricError(
-            f'{where}: queue: a port under PFC queues by priority, not "{spec.queue}"; give '
+            f'{where}: queue: a port under PFC queues by {queues.UNDER_PFC_NAMES}, not '
+            f'"{spec.queue}"; give '
             'queue="priority" or, on this link both ways, pfc=False')
-    lossy = from_host or not ordered or not (pauses or (spec.trim and defaults.trims))
+    holds = pauses and spec.queue in queues.UNDER_PFC
+    lossy = from_host or not (holds or (ordered and spec.trim and defaults.trims))
     limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
     limit = max(limit, MARKED_QUEUE * defaults.mark_bytes)
+    if isinstance(spec.ecn, Ecn):
+        limit = max(limit, MARKED_QUEUE * spec.ecn.low.bytes, spec.ecn.high.bytes)
     if spec.data_limit is not None:
         limit = spec.data_limit.bytes
     control = (CONTROL_QUEUES * limit * MOST_PAYLOAD // (frame - HEADER_BYTES)
                if spec.control_limit is None else spec.control_limit.bytes)
-    marks = spec.ecn if spec.ecn is not None else not (last_hop or from_host)
+    marks = spec.ecn is not False if spec.ecn is not None else not (last_hop or from_host)
     low, high, share = bdp // 5, bdp * 4 // 5, 1.0
     if defaults.dcqcn:  # at every hop, by thresholds that grow with the rate but hold a few packets
         marks = spec.ecn is not False and not from_host
@@ -186,10 +192,13 @@ def half_settings(
     elif defaults.mark_bytes:
         marks = spec.ecn is not False and not from_host
         low = high = defaults.mark_bytes
+    if isinstance(spec.ecn, Ecn):
+        marks = not from_host
+        low, high, share = spec.ecn.low.bytes, spec.ecn.high.bytes, spec.ecn.share
     trims = spec.trim and ordered and not from_host
     options = dict(spec.queue_options)
     if spec.ecn is not None and "ecn" in queues.disciplines()[spec.queue]:
-        options["ecn"] = int(spec.ecn)
+        options["ecn"] = int(spec.ecn is not False)
     # A host takes whatever comes and never pauses the network.
     lossless = NO_PFC
     if not last_hop:

@@ -129,14 +129,18 @@ class Fabric:
         which several links may join: h0--ocs0, h0--ocs0:1 and so on. A panel's link takes rate and
         delay alone; light on it is clocked by the sending host. `overrides`: data_limit,
         control_limit, control_share, ecn, trim, trim_victim, pfc, queue and the options of that
-        queue discipline.
+        queue discipline. `ecn` is True, False or ln.Ecn(low, high, share=…).
 
         `queue` names how a switch port of the link queues. "priority" (default): control before
         data, ECN by RED, trimming, PFC. "fifo": one queue, tail drop at data_limit, ECN as above.
+        "laggard_first": as "priority", without trimming, but of each ring the rearmost sender's
+        data goes first, by whole steps or by `parts` of one: an oracle, since it reads what no
+        switch sees. Other data keeps its place.
         "codel": CoDel (RFC 8289; `target` 5 ms, `interval` 100 ms). "fq": deficit round robin over
         flows (`flows` 1024, `quantum` 1514 B). "fq_codel": CoDel in each of them (RFC 8290). With
         CoDel, ECN-capable packets are marked instead of dropped unless ecn=False. All but the first
-        neither trim nor run under PFC, and hold 5 bandwidth-delay products by default."""
+        do not trim, and hold 5 bandwidth-delay products by default where PFC does not hold data;
+        the last three and "fifo" do not run under PFC."""
         for end in (a, b):
             _text("add_link", end)
             if end not in self.hosts and end not in self.switches and end not in self.panels:

@@ -32,6 +32,12 @@ TEST(RingModel, AnAlignedRingOnOneUplinkIsNeverThrottled) {
   }
 }
 
+TEST(RingModel, RanksOfDifferentLeavesDoNotMeet) {
+  // Four ranks, two to a leaf with one uplink: two share each, in each of six steps.
+  EXPECT_NEAR(run({.ranks = 4, .uplinks = 2, .leaves = 2}).steps, 12, 1e-6);
+  EXPECT_THROW(RingModel({.uplinks = 8, .leaves = 3}), std::invalid_argument);
+}
+
 TEST(RingModel, ASlowUplinkCostsWhatItLacks) {
   const RingSettings one{.ranks = 3, .uplinks = 1};
   RingSettings slow = one;

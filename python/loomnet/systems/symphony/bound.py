@@ -83,8 +83,8 @@ class FluidGain:
 @checked_call
 def fluid_gain(
     hosts: int, *, rehash: Literal["step", "fixed"] = "step", oversubscription: int = 1,
-    jitter: float = 0.0, bursts: float = 0.0, capacity: float = 0.2, burst_mean: float = 5.0,
-    ahead: int = 1, weight: int | Literal["strict"] = "strict",
+    leaves: int = 1, jitter: float = 0.0, bursts: float = 0.0, capacity: float = 0.2,
+    burst_mean: float = 5.0, ahead: int = 1, weight: int | Literal["strict"] = "strict",
     scope: Literal["link", "switch"] = "link", seeds: int = 24, first_seed: int = 1,
 ) -> FluidGain:
     """The gain of one ring all-reduce, 2 (hosts - 1) steps, when links serve the rearmost first.
@@ -97,6 +97,8 @@ def fluid_gain(
         hosts: 2 to 4,096.
         rehash: "step": each step of a rank takes a random uplink; "fixed": all its steps take one.
         oversubscription: there are hosts // oversubscription uplinks.
+        leaves: rank i hashes to the uplinks of leaf i mod `leaves`, which has its equal part of
+            them; ring_fabric() has two.
         jitter: mean of a rank's exponential pause before each of its steps, in steps.
         bursts: share of the time that an uplink is in a burst; 0: none.
         capacity: of an uplink during a burst.
@@ -119,10 +121,14 @@ def fluid_gain(
         ("ahead", ahead, 1, 1 << 20), ("seeds", seeds, 1, _MOST_SEEDS),
         ("first_seed", first_seed, 0, 1 << 63),
         ("weight", STRICT if weight == "strict" else weight, 1, STRICT),
+        ("leaves", leaves, 1, 4096),
     ):
         if type(value) is not int or not least <= value <= most:
             raise UsageError(f"fluid_gain: {name}={quoted(value)} must be a whole number from "
                              f"{least} to {most:,}")
+    if hosts // oversubscription % leaves:
+        raise UsageError(f"fluid_gain: leaves={leaves} must divide the number of uplinks, "
+                         f"{hosts // oversubscription}")
     for name, number, low, high in (("jitter", jitter, 0, 1000), ("bursts", bursts, 0, 0.99),
                                     ("capacity", capacity, 0.001, 1),
                                     ("burst_mean", burst_mean, 0.001, 1000)):
@@ -134,7 +140,8 @@ def fluid_gain(
 
     def run(seed: int, gap: int) -> tuple[float, float, float]:
         return _core.fluid_ring(
-            ranks=hosts, uplinks=hosts // oversubscription, rehash=rehash == "step", jitter=jitter,
+            ranks=hosts, uplinks=hosts // oversubscription, leaves=leaves,
+            rehash=rehash == "step", jitter=jitter,
             burst_share=bursts, burst_capacity=capacity, burst_mean=burst_mean, gap=gap,
             weight=STRICT if weight == "strict" else weight, switch_wide=scope == "switch",
             seed=seed)
