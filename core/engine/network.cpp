@@ -134,8 +134,9 @@ void Network::use_pfc(Endpoint to, const LinkConfig& forward, const LinkConfig& 
                             std::to_string(to.node) + ": ";
   PauseControl* control = pauses(to.node);
   if (!control) throw std::invalid_argument(where + "the node is no switch with PFC");
-  if (forward.queue || backward.queue) {
-    throw std::invalid_argument(where + "the queue discipline of a port under PFC is priority");
+  for (const Endpoint& end : {to, far_end(to)}) {
+    if (egress(end.node, end.port)->pausable()) continue;
+    throw std::invalid_argument(where + "the queue discipline of a port under PFC is priority or laggard_first");
   }
   if (forward.rate.count == 0 || backward.rate.count == 0) {
     throw std::invalid_argument(where + "the link must have a rate both ways (no panel between)");

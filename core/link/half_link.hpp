@@ -55,6 +55,8 @@ class alignas(128) HalfLink final : public EventHandler {
   // Data must wait, until this time at most unless the pause is renewed.
   bool paused() const { return paused_; }
   Picoseconds pause_end() const { return pause_end_; }
+  // Its queue's discipline may be under PFC.
+  bool pausable() const { return queue().pausable(); }
   // Some packet of data that came in by this port waits here. For ports under PFC.
   bool holds_from(std::uint16_t ingress) const { return queue().holds_from(ingress); }
   // When the serialiser is free of what has been offered so far, queues not counted.

@@ -1,5 +1,5 @@
-"""The bounds that Symphony's results stand beside: the fluid gains of bars S4 to S6 at 24 seeds, and
-what the gains depend on."""
+"""The bounds that Symphony's results stand beside: the fluid gains of bars S4 to S6 at 24 seeds,
+and what the gains depend on."""
 
 import pytest
 

@@ -1725,6 +1725,7 @@ def fluid_ring(
     *,
     ranks: int,
     uplinks: int,
+    leaves: int,
     rehash: bool,
     jitter: float,
     burst_share: float,
