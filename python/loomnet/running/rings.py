@@ -11,12 +11,16 @@ from typing import Any
 from loomnet.base.errors import UsageError
 from loomnet.base.names import in_quotes
 from loomnet.base.units import Time
+from loomnet.jobs.model import AllGather, AllReduce, ReduceScatter, TorchJob
+from loomnet.jobs.model_job import ModelJob
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.running.job_request import JobRequest
 
 PROGRAM = "symphony"
 CNP_GAP_PS = 50 * 10**6  # between congestion notifications of a queue pair, by default
 _LEAST_SHIFT, _MOST_SHIFT = 10, 30
+# Jobs whose ranks send round a ring; by seq their other operations count as progress too.
+_RINGS = (AllReduce, AllGather, ReduceScatter, ModelJob, TorchJob)
 _CARRIERS = {"tcp": "tcp", "roce": "roce"}
 
 
@@ -76,7 +80,8 @@ class Rings:
         rules: dict[tuple[int, int, str], dict[str, Any]] = {}
         for each in self.requests:
             carrier = "udp" if identity == "sport" else _CARRIERS.get(each.job.transport)
-            if carrier is None or each.job.allreduce != "ring" or len(each.placement) < 2:
+            ring = isinstance(each.job, _RINGS) and each.job.allreduce == "ring"
+            if carrier is None or not ring or len(each.placement) < 2:
                 continue
             for rank, source in enumerate(each.placement):
                 target = each.placement[(rank + 1) % len(each.placement)]
