@@ -52,13 +52,12 @@ class Rings:
     requests: tuple[JobRequest, ...]
     options: Mapping[str, Any]
 
-    def rows(self, switch: SwitchPlan) -> dict[str, list[dict[str, Any]]]:
-        """What a switch's tables hold beside its routes, as symphony_tables takes it. Raises
-        UsageError where the switch's options ask for what the run has not."""
+    def rows(self, switch: SwitchPlan) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """What a switch's tables hold beside its routes: listed jobs, and rules, as symphony_tables
+        takes them. Raises UsageError where the switch's options ask for what the run has not."""
         asked = dict(switch.options)
         names = [each for each in asked.get("jobs", "").split(",") if each]
-        return {"jobs": [self._job(each.strip(), asked) for each in names],
-                "rules": self._rules(asked)}
+        return [self._job(each.strip(), asked) for each in names], self._rules(asked)
 
     def _job(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         found = [each for each in self.requests if each.name == name]
