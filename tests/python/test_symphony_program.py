@@ -92,6 +92,9 @@ def test_rows_and_counters_of_every_egress_are_shown(tmp_path):
     (tally,) = leaf.snapshot()["jobs"]
     for name in ("tagged", "extra_marks", "init", "largest_gap"):
         assert tally[name] == leaf.counters.get(name, 0), name
+    (total,) = spine.by_job().values()
+    for name in ("tagged", "extra_marks", "init", "largest_gap"):
+        assert total[name] == spine.counters.get(name, 0), name
     assert leaf.counters["tagged"] > 1000 and leaf.counters["extra_marks"] > 0
     assert leaf.counters["largest_gap"] > 31_250  # bytes: a quarter of a step
     counted = json.loads(next(tmp_path.rglob("counters.json")).read_text())
