@@ -120,7 +120,9 @@ LN_INLINE int symphony_progress(const struct symphony_config* config, struct ln_
   return 1;
 }
 
-/* Steps 2 to 11 on one row: 1: the packet gets an extra mark. `waiting` and `bytes` stay behind it. */
+/* One packet of a ring on the ring's row; 1: the packet gets an extra mark. `low` follows the rearmost
+ * sender that is still sending, its owner: the owner's own packets move it, a packet farther behind
+ * takes it over, and the last packet of a step releases it. `waiting` packets of `bytes` stay behind. */
 LN_INLINE int symphony_row_mark(const struct symphony_config* config, struct symphony_row* row,
                                 int found, const struct symphony_tag* tag,
                                 const struct symphony_books* books, ln_u32 egress, ln_u32 e,
@@ -252,7 +254,7 @@ LN_INLINE ln_u32 symphony_egress(const struct symphony_config* config, struct ln
                          meta, &gap))
     return LN_EGRESS_LEAVE;
   symphony_count(&books, SYMPHONY_EXTRA);
-  /* A marked packet is never its row's owner's, so step 8 has not released the witness. */
+  /* The owner's own packets have no gap, so a marked packet has not released its witness. */
   host->note[SYMPHONY_NOTE_job] = tag.job;
   host->note[SYMPHONY_NOTE_ring] = tag.ring;
   host->note[SYMPHONY_NOTE_rank] = tag.rank;

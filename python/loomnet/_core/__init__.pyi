@@ -67,6 +67,7 @@ __all__: list[str] = [
     "queue_disciplines",
     "register_congestion_control",
     "switch_programs",
+    "symphony_tables",
     "testing",
     "transports",
     "weighted_seconds",
@@ -571,7 +572,7 @@ class Network:
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
     def switch_snapshot(self, node: EngineNode) -> dict:
         """
-        {name of the rows: [{'row': number, field: value, …}]}: the program's state, without rows of zeros; {} of a program without state.
+        {name of the rows: [{'row': number, field: value, …}]}: the program's state, without rows of zeros, and the rows that its egress hooks keep; {} of a program without state.
         """
 
     def transport_events(self, host: EngineNode) -> list[tuple[int, str, int, int]]:
@@ -1482,6 +1483,11 @@ class Recorder:
         n, where the timeline keeps 1/2^n of all packets.
         """
 
+    def marks(self) -> list:
+        """
+        [{'half', 'at_ps', 'uid', 'by', and what the program notes by its names}]: every mark that a switch program's egress hook has made, in the order in which links were looked at.
+        """
+
     def packets(self, capture: int) -> int: ...
     def stop_when_full(self) -> None:
         """
@@ -1814,6 +1820,22 @@ def register_congestion_control(
 def switch_programs() -> dict:
     """
     {name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of what a run sets}}} of every switch program.
+    """
+
+def symphony_tables(
+    *,
+    generation: int,
+    block: int,
+    own: collections.abc.Sequence[int],
+    adjacencies: collections.abc.Sequence[tuple[int, int]],
+    fib: collections.abc.Sequence[tuple[int, int]],
+    hosts: collections.abc.Sequence[tuple[bytes, int]],
+    groups: collections.abc.Sequence[collections.abc.Sequence[int]],
+    jobs: collections.abc.Sequence[dict],
+    rules: collections.abc.Sequence[dict],
+) -> TableBatch:
+    """
+    Tables of the symphony program: forward's; the jobs that are tracked where they are listed, {'job', 'enable', 'prob', 'g' (steps; 0: as the options say)}; and whose flows are that carry no step header, {'source', 'destination' (addresses), 'carrier' ('udp', 'tcp' or 'roce'), 'port' (None: any), 'job', 'ring', 'rank', 'nranks', 'gen', 'step_bytes', 'mtu', 'base' (None: learnt from TCP's SYN)}.switch_programs{name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of what a run sets}}} of every switch program.check_switch_programnameportsoptionsRefuses a program, a number of ports or options that cannot be, by a ValueError of one line.add_switchportskernelhash_seedbuffer_bytesbuffer_alphapfcprogramforwardoptionsset_tablesset_tablesnodetablesreset_switchreset_switch
     """
 
 def transports() -> dict:

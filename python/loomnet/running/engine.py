@@ -245,8 +245,8 @@ class Engine:
         if switch.program == SUMMING:
             return _core.aggregate_tables(**common, **rows, jobs=jobs)
         if switch.program == ALIGNING:
-            told = self.rings.rows(switch) if self.rings is not None else {"jobs": [], "rules": []}
-            return _core.symphony_tables(**common, **rows, **told)
+            listed, rules = self.rings.rows(switch) if self.rings is not None else ([], [])
+            return _core.symphony_tables(**common, **rows, jobs=listed, rules=rules)
         return _core.forward_tables(**common, **rows)
 
     def tables_after(self, change: RouteChange | SwitchChange

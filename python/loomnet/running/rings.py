@@ -11,12 +11,16 @@ from typing import Any
 from loomnet.base.errors import UsageError
 from loomnet.base.names import in_quotes
 from loomnet.base.units import Time
+from loomnet.jobs.model import AllGather, AllReduce, ReduceScatter, TorchJob
+from loomnet.jobs.model_job import ModelJob
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.running.job_request import JobRequest
 
 PROGRAM = "symphony"
 CNP_GAP_PS = 50 * 10**6  # between congestion notifications of a queue pair, by default
 _LEAST_SHIFT, _MOST_SHIFT = 10, 30
+# Jobs whose ranks send round a ring; by seq their other operations count as progress too.
+_RINGS = (AllReduce, AllGather, ReduceScatter, ModelJob, TorchJob)
 _CARRIERS = {"tcp": "tcp", "roce": "roce"}
 
 
@@ -48,13 +52,12 @@ class Rings:
     requests: tuple[JobRequest, ...]
     options: Mapping[str, Any]
 
-    def rows(self, switch: SwitchPlan) -> dict[str, list[dict[str, Any]]]:
-        """What a switch's tables hold beside its routes, as symphony_tables takes it. Raises
-        UsageError where the switch's options ask for what the run has not."""
+    def rows(self, switch: SwitchPlan) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """What a switch's tables hold beside its routes: listed jobs, and rules, as symphony_tables
+        takes them. Raises UsageError where the switch's options ask for what the run has not."""
         asked = dict(switch.options)
         names = [each for each in asked.get("jobs", "").split(",") if each]
-        return {"jobs": [self._job(each.strip(), asked) for each in names],
-                "rules": self._rules(asked)}
+        return [self._job(each.strip(), asked) for each in names], self._rules(asked)
 
     def _job(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         found = [each for each in self.requests if each.name == name]
@@ -76,7 +79,8 @@ class Rings:
         rules: dict[tuple[int, int, str], dict[str, Any]] = {}
         for each in self.requests:
             carrier = "udp" if identity == "sport" else _CARRIERS.get(each.job.transport)
-            if carrier is None or each.job.allreduce != "ring" or len(each.placement) < 2:
+            ring = isinstance(each.job, _RINGS) and each.job.allreduce == "ring"
+            if carrier is None or not ring or len(each.placement) < 2:
                 continue
             for rank, source in enumerate(each.placement):
                 target = each.placement[(rank + 1) % len(each.placement)]
