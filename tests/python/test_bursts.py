@@ -1,10 +1,7 @@
 """Bursts: seeded timetables of links that lose a part of their rate."""
 
-<<<<<<< HEAD
-=======
 import itertools
 
->>>>>>> part-bounds
 import pytest
 
 import loomnet as ln
@@ -47,11 +44,7 @@ def test_bursts_take_their_share_of_the_time(fabric, lengths):
     assert all(row.kind == "degrade" and row.to == 0.2 and row.keep_thresholds for row in rows)
     for link in {row.target for row in rows}:
         own = spans(rows, link)
-<<<<<<< HEAD
-        assert all(end <= begin for (_, end), (begin, _) in zip(own, own[1:], strict=False))
-=======
         assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(own))
->>>>>>> part-bounds
         assert own[-1][1] <= 10**12
         assert sum(end - begin for begin, end in own) / 1e12 == pytest.approx(0.3, abs=0.06)
     lasts = [end - begin for begin, end in spans(rows)]
@@ -95,11 +88,7 @@ def test_bursts_slow_a_job_the_same_way_each_time(lab, fabric):
     ({"until": "100 s", "mean": "10 us"}, "are too many for one run, 50,000"),
     ({"lengths": "fix"}, "lengths='fix' is none of random, fixed"),
     ({"seed": 1.5}, "seed=1.5 must be a whole number"),
-<<<<<<< HEAD
-    ({"links": "p0.leaf0->p0.spin*"}, 'no link "p0.leaf0->p0.spin*"'),
-=======
     ({"links": "p0.leaf0->p0.core*"}, 'no link "p0.leaf0->p0.core*"'),
->>>>>>> part-bounds
     ({"to": 2.0}, "degrade to 2.0"),
 ])
 def test_wrong_arguments_are_refused_in_one_line(fabric, wrong, says):

@@ -150,13 +150,8 @@ def test_a_port_under_pfc_queues_by_priority(lab):
     with pytest.raises(FabricError) as caught:
         make_plan(dumbbell("codel"), defaults=lossless)
     assert str(caught.value) == (
-<<<<<<< HEAD
-        f'{BOTTLENECK}: queue: a port under PFC queues by "priority" or "laggard_first", not "codel"; give '
-        'queue="priority" or, on this link both ways, pfc=False')
-=======
         f'{BOTTLENECK}: queue: a port under PFC queues by "priority" or "laggard_first", not '
         '"codel"; give queue="priority" or, on this link both ways, pfc=False')
->>>>>>> part-bounds
     # PFC at another port of the switch.
     fabric = dumbbell("codel").override("p0.leaf0--p0.leaf1", pfc=False)
     with pytest.raises(FabricError) as caught:

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Thresholds of ECN marking at a switch port as a fabric states them."""
-=======
-"""ECN marking thresholds as a fabric states them."""
->>>>>>> part-bounds
 
 from __future__ import annotations
 
@@ -13,17 +9,12 @@ from pydantic import model_validator
 from loomnet.base.errors import FabricError, UsageError
 from loomnet.base.names import quoted
 from loomnet.base.spec import Spec, given
-<<<<<<< HEAD
 from loomnet.base.units import Size, size_or_none
-=======
-from loomnet.base.units import Size
->>>>>>> part-bounds
 
 _MOST = Size("1024 TiB")
 
 
 class Ecn(Spec):
-<<<<<<< HEAD
     """ECN marking with thresholds of one's own, per queue of a switch port. A packet that finds
     less than `low` waiting is not marked; from `low` to `high` the share of marked packets grows
     evenly up to `share`; above `high` every packet is marked. Without `high` it equals `low`: a
@@ -33,29 +24,15 @@ class Ecn(Spec):
     `ln.Ecn("150 kB")` the step of a DCTCP-like host. A port with thresholds holds four times `high`
     unless `data_limit` says otherwise, and under PFC the xoff of its link, both ways, is not below
     `high` by default, so that marks come before pauses.
-=======
-    """RED marking at a port by thresholds of one's own: no mark while `low` or less waits at
-    dequeue, every ECN-capable packet marked from `high` on, and between them a probability that
-    rises to `share`. The thresholds of DCQCN's simulations at 100 Gb/s are
-    ln.Ecn("400 kB", "1600 kB", share=0.2).
-
-    Raises:
-        UsageError: `high` below `low`, or a share that is none.
->>>>>>> part-bounds
     """
 
     positional: ClassVar[tuple[str, ...]] = ("low", "high")
     low: Size = given(converter=Size, kw_only=False)
-<<<<<<< HEAD
     high: Size | None = given(default=None, converter=size_or_none, kw_only=False)
-=======
-    high: Size = given(converter=Size, kw_only=False)
->>>>>>> part-bounds
     share: float = 1.0
 
     @model_validator(mode="after")
     def _consistent(self) -> Ecn:
-<<<<<<< HEAD
         for name in ("low", "high"):
             size = getattr(self, name)
             if size is not None and not 0 < size.bytes <= _MOST.bytes:
@@ -77,18 +54,3 @@ def as_ecn(value: Any) -> Ecn | bool:
     if isinstance(value, (bool, Ecn)):  # bool("off") would be True
         return value
     raise FabricError(f"{quoted(value)} is not True, False or ln.Ecn(low, high)")
-=======
-        if not 0 < self.low.bytes <= self.high.bytes <= _MOST.bytes:
-            raise UsageError(f"low: {self.low} must be more than nothing and at most high, "
-                             f"{self.high}, which is at most {_MOST}")
-        if not 0 < self.share <= 1:
-            raise UsageError(f"share: {self.share} must be above 0, at most 1")
-        return self
-
-
-def as_ecn(value: Any) -> Ecn | bool:
-    """What a link's `ecn` may be beside None. Raises FabricError."""
-    if isinstance(value, (bool, Ecn)):  # bool("off") would be True
-        return value
-    raise FabricError(f'{quoted(value)} is not True, False or ln.Ecn(low, high)')
->>>>>>> part-bounds

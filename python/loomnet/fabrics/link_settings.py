@@ -170,12 +170,8 @@ def half_settings(
     pauses = defaults.pfc if spec.pfc is None else spec.pfc is not False
     paused_back = defaults.pfc if back.pfc is None else back.pfc is not False
     ordered = spec.queue == queues.PRIORITY
-<<<<<<< HEAD
-    if spec.queue not in queues.UNDER_PFC and ((pauses and not last_hop) or (paused_back and not from_host)):
-=======
     paused = (pauses and not last_hop) or (paused_back and not from_host)
     if paused and spec.queue not in queues.UNDER_PFC:
->>>>>>> part-bounds
         raise FabricError(
             f'{where}: queue: a port under PFC queues by {queues.UNDER_PFC_NAMES}, not '
             f'"{spec.queue}"; give '
@@ -183,23 +179,13 @@ def half_settings(
     holds = pauses and spec.queue in queues.UNDER_PFC
     lossy = from_host or not (holds or (ordered and spec.trim and defaults.trims))
     limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
-<<<<<<< HEAD
     stated = spec.ecn if isinstance(spec.ecn, Ecn) else None
     limit = max(limit, MARKED_QUEUE * (stated.most.bytes if stated else defaults.mark_bytes))
-=======
-    limit = max(limit, MARKED_QUEUE * defaults.mark_bytes)
-    if isinstance(spec.ecn, Ecn):
-        limit = max(limit, MARKED_QUEUE * spec.ecn.low.bytes, spec.ecn.high.bytes)
->>>>>>> part-bounds
     if spec.data_limit is not None:
         limit = spec.data_limit.bytes
     control = (CONTROL_QUEUES * limit * MOST_PAYLOAD // (frame - HEADER_BYTES)
                if spec.control_limit is None else spec.control_limit.bytes)
-<<<<<<< HEAD
     marks = bool(spec.ecn) if spec.ecn is not None else not (last_hop or from_host)
-=======
-    marks = spec.ecn is not False if spec.ecn is not None else not (last_hop or from_host)
->>>>>>> part-bounds
     low, high, share = bdp // 5, bdp * 4 // 5, 1.0
     if stated:
         marks = not from_host
@@ -212,17 +198,10 @@ def half_settings(
     elif defaults.mark_bytes:
         marks = spec.ecn is not False and not from_host
         low = high = defaults.mark_bytes
-    if isinstance(spec.ecn, Ecn):
-        marks = not from_host
-        low, high, share = spec.ecn.low.bytes, spec.ecn.high.bytes, spec.ecn.share
     trims = spec.trim and ordered and not from_host
     options = dict(spec.queue_options)
     if spec.ecn is not None and "ecn" in queues.disciplines()[spec.queue]:
-<<<<<<< HEAD
         options["ecn"] = int(bool(spec.ecn))
-=======
-        options["ecn"] = int(spec.ecn is not False)
->>>>>>> part-bounds
     # A host takes whatever comes and never pauses the network.
     lossless = NO_PFC
     if not last_hop:

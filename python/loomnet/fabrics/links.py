@@ -24,11 +24,7 @@ class HalfLink:
     data_limit: Size | None = None  # bytes of data queue
     control_limit: Size | None = None
     control_share: float | None = None  # of the link, for control packets while data waits
-<<<<<<< HEAD
     # Mark CE, by thresholds of one's own or the plan's; None: everywhere but at the last hop.
-=======
-    # Mark CE, by thresholds of one's own or the plan's; default: everywhere but at the last hop.
->>>>>>> part-bounds
     ecn: Ecn | bool | None = None
     trim: bool = True  # cut what does not fit; False: tail drop
     # What is cut: the "arriving" packet, or by the toss of a "coin" that one or the last waiting.
@@ -76,11 +72,7 @@ def pfc_setting(value: Any) -> Pfc | bool | None:
     return as_pfc(value)
 
 
-<<<<<<< HEAD
 def _ecn_setting(value: Any) -> Ecn | bool:
-=======
-def _ecn(value: Any) -> Ecn | bool:
->>>>>>> part-bounds
     if isinstance(value, bool):
         return value
     from loomnet.fabrics.ecn import as_ecn
@@ -116,11 +108,7 @@ _CONVERT: dict[str, Any] = {
     "data_limit": Size,
     "control_limit": Size,
     "control_share": _share,
-<<<<<<< HEAD
     "ecn": _ecn_setting,
-=======
-    "ecn": _ecn,
->>>>>>> part-bounds
     "trim": _switched,
     "trim_victim": _victim,
     "pfc": pfc_setting,

@@ -128,13 +128,8 @@ class Fabric:
         """Links two nodes, full duplex: two switches, a host and a switch, or a host and a panel,
         which several links may join: h0--ocs0, h0--ocs0:1 and so on. A panel's link takes rate and
         delay alone; light on it is clocked by the sending host. `overrides`: data_limit,
-<<<<<<< HEAD
         control_limit, control_share, ecn (True, False or ln.Ecn(low, high)), trim, trim_victim,
         pfc, queue and the options of that queue discipline.
-=======
-        control_limit, control_share, ecn, trim, trim_victim, pfc, queue and the options of that
-        queue discipline. `ecn` is True, False or ln.Ecn(low, high, share=…).
->>>>>>> part-bounds
 
         `queue` names how a switch port of the link queues. "priority" (default): control before
         data, ECN by RED, trimming, PFC. "fifo": one queue, tail drop at data_limit, ECN as above.

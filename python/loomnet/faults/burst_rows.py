@@ -26,17 +26,12 @@ def bursts(
     """Rows of ln.degrade: each of these links is slow in bursts, for `share` of the time.
 
     Every link has a timetable of its own, which follows from the seed and the link's name alone. So
-<<<<<<< HEAD
-    two runs with the same seed have the same bursts, whatever else differs. A timetable is as long
-    in a burst at `start` as at any other time.
-=======
     two runs with the same seed have the same bursts, whatever else differs. At `start` a link is in
     a burst with the probability `share`.
 
     On the live clock a burst begins and ends when the run loop next looks at the time, usually
     within some milliseconds of wall time and later on a machine under load. Give bursts that last a
     second of wall time or more there, by the run's dilation.
->>>>>>> part-bounds
 
     Args:
         links: name or glob of `fabric`: "p0.leaf*->p0.spine*", one way; "a--b", both ways at once.
@@ -60,11 +55,7 @@ def bursts(
         raise UsageError(f"bursts: lengths={quoted(lengths)} is none of random, fixed"
                          f"{did_you_mean(lengths, ('random', 'fixed'))}")
     if last <= first:
-<<<<<<< HEAD
-        raise UsageError(f"bursts: until={Time.of(last)} must be after start={Time.of(first)}")
-=======
         raise UsageError(f"bursts: until={until} must be after start={start}")
->>>>>>> part-bounds
     between = long * (1 - share) / share
     if min(long, between) < _SHORTEST:
         raise UsageError(f"bursts: mean={Time.of(long)} at share={share:g} makes bursts, or times "

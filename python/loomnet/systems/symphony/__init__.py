@@ -8,7 +8,6 @@ from loomnet.systems.symphony.bound import SeedGain as SeedGain
 from loomnet.systems.symphony.bound import fluid_gain as fluid_gain
 from loomnet.systems.symphony.fabric import UPLINKS as UPLINKS
 from loomnet.systems.symphony.fabric import ring_fabric as ring_fabric
-<<<<<<< HEAD
 from loomnet.systems.symphony.experiment import Condition as Condition
 from loomnet.systems.symphony.experiment import Outcome as Outcome
 from loomnet.systems.symphony.experiment import Pair as Pair
@@ -19,5 +18,3 @@ from loomnet.systems.symphony.pictures import GainRow as GainRow
 from loomnet.systems.symphony.pictures import gain_figure as gain_figure
 from loomnet.systems.symphony.pictures import marks_figure as marks_figure
 from loomnet.systems.symphony.pictures import steps_figure as steps_figure
-=======
->>>>>>> part-bounds

@@ -83,13 +83,8 @@ class FluidGain:
 @checked_call
 def fluid_gain(
     hosts: int, *, rehash: Literal["step", "fixed"] = "step", oversubscription: int = 1,
-<<<<<<< HEAD
-    leaves: int = 1, jitter: float = 0.0, bursts: float = 0.0, capacity: float = 0.2, burst_mean: float = 5.0,
-    ahead: int = 1, weight: int | Literal["strict"] = "strict",
-=======
     leaves: int = 1, jitter: float = 0.0, bursts: float = 0.0, capacity: float = 0.2,
     burst_mean: float = 5.0, ahead: int = 1, weight: int | Literal["strict"] = "strict",
->>>>>>> part-bounds
     scope: Literal["link", "switch"] = "link", seeds: int = 24, first_seed: int = 1,
 ) -> FluidGain:
     """The gain of one ring all-reduce, 2 (hosts - 1) steps, when links serve the rearmost first.

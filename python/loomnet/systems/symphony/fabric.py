@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""The fabric of Symphony's experiments: two leaves, and a ring whose every hop crosses the uplinks."""
-=======
 """The fabric of Symphony's experiments: two leaves, and a ring whose hops all cross the uplinks."""
->>>>>>> part-bounds
 
 from __future__ import annotations
 
