@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from loomnet.fabrics.htsim_topology import from_htsim_topology as from_htsim_topology
     from loomnet.fabrics.model import Fabric as Fabric
     from loomnet.fabrics.model import from_networkx as from_networkx
-    from loomnet.fabrics.ecn import Ecn as Ecn
     from loomnet.fabrics.pfc import Pfc as Pfc
     from loomnet.faults.burst_rows import bursts as bursts
     from loomnet.faults.model import degrade as degrade

@@ -1,7 +1,8 @@
 """One ring all-reduce whose steps meet on uplinks, with extra marks off, on, or with the oracle
 queue (Symphony, arXiv 2604.16880; algorithm, fabric and hosts are our completion). For sweeps:
 
-    loomnet sweep scenarios/symphony/ring.py --set symphony=off,on --set hosts=8,16,32 --set rehash=step,fixed --seeds 24
+    loomnet sweep scenarios/symphony/ring.py --set symphony=off,on --set hosts=8,16,32 \\
+        --set rehash=step,fixed --seeds 24
 """
 
 from typing import Annotated, Literal

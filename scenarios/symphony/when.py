@@ -1,6 +1,7 @@
-"""When extra marks pay: the paired gain of each seed by condition, beside the fluid bound, the oracle
-queue and the published ceiling (Symphony, arXiv 2604.16880; algorithm, fabric, sizes and hosts are
-our completion), and the completed steps of the ranks over time with the marks off and on."""
+"""When extra marks pay: the paired gain of each seed by condition, beside the fluid bound, the
+oracle queue and the published ceiling (Symphony, arXiv 2604.16880; algorithm, fabric, sizes and
+hosts are our completion), and the completed steps of the ranks over time with the marks off and
+on."""
 
 import statistics
 from typing import Annotated
@@ -30,7 +31,8 @@ WEAK = {"re-hash, hosts A": "each mark cuts, and the rate comes back only every 
 def line(name, pairs, bound):
     gains = [100 * pair.gain for pair in pairs]
     oracle = [100 * pair.oracle_gain for pair in pairs if pair.oracle is not None]
-    off, on = (statistics.fmean(getattr(pair, which).gap for pair in pairs) for which in ("off", "on"))
+    off = statistics.fmean(pair.off.gap for pair in pairs)
+    on = statistics.fmean(pair.on.gap for pair in pairs)
     leading = statistics.fmean(pair.on.leading_s / pair.off.leading_s for pair in pairs)
     return (f"{name:<36}{statistics.fmean(gains):7.1f} ({min(gains):.0f}..{max(gains):.0f})"
             f"{100 * bound:8.1f}{statistics.fmean(oracle) if oracle else float('nan'):8.1f}"
@@ -53,7 +55,8 @@ def when(lab: ln.Lab, hosts: Annotated[int, Field(ge=4, le=64, multiple_of=4)] =
         pairs = [rings.run_pair(lab.run, condition, seed, name.replace(" ", "_"), oracle=oracle)
                  for seed in range(lab.seed, lab.seed + seeds)]
         bound = condition.bound(seeds, lab.seed).mean
-        idle = next((each.idle for pair in pairs for each in (pair.off, pair.on) if each.idle), None)
+        idle = next((each.idle for pair in pairs for each in (pair.off, pair.on) if each.idle),
+                    None)
         errors = sum(pair.off.errors + pair.on.errors for pair in pairs)
         gain = statistics.fmean(pair.gain for pair in pairs)
         print(line(name, pairs, bound), flush=True)

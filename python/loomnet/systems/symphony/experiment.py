@@ -1,7 +1,7 @@
-"""One condition of Symphony's experiments in packets: a ring all-reduce of RoCE hosts on the fabric of
-`ring_fabric`, the same seed with the switches' extra marks off and on, and with the oracle queue.
-The publication (Symphony, arXiv 2604.16880) leaves topology, sizes and hosts open; the settings are
-ours."""
+"""One condition of Symphony's experiments in packets: a ring all-reduce of RoCE hosts on the fabric
+of `ring_fabric`, the same seed with the switches' extra marks off and on, and with the oracle
+queue. The publication (Symphony, arXiv 2604.16880) leaves topology, sizes and hosts open; the
+settings are ours."""
 
 from __future__ import annotations
 

@@ -86,7 +86,8 @@ def gain_figure(rows: Sequence[GainRow], *, title: str = "") -> Any:
                   color=_OTHERS, label="one seed" if place == 0 else None)
         axis.plot(100 * float(np.mean(row.gains)), place, "D", markersize=6, color=_FIRST,
                   label="mean" if place == 0 else None)
-        for value, marker, label in ((row.bound, "|", "fluid bound"), (row.oracle, "x", "oracle queue")):
+        for value, marker, label in ((row.bound, "|", "fluid bound"),
+                                     (row.oracle, "x", "oracle queue")):
             if value is not None:
                 axis.plot(100 * value, place, marker, markersize=14 if marker == "|" else 7,
                           markeredgewidth=2, color="black" if marker == "|" else "#4c8c4a",
