@@ -90,7 +90,8 @@ void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, const Rece
     r.srtt = r.srtt.count == 0 ? s.rtt : r.srtt + (s.rtt - r.srtt) / 8;
   }
   if (answer.has_marks && echoes_marks_) {
-    // No more than what is acknowledged, whatever the peer says; what an older answer says is known.
+    // The peer is not trusted: no more packets count as marked than this answer acknowledges. A count
+    // below the last one is of an older answer and is ignored.
     const std::uint32_t fresh = answer.marks - r.marks;
     if (fresh < 1u << 31) {
       s.ce_delivered = std::min<std::uint64_t>(fresh, packets) * mtu;
