@@ -1,7 +1,8 @@
 """The prototype's setting (Symphony, arXiv 2604.16880): two flows of 1 GB share one link of
 10 Gb/s, and the second begins two steps late. The leader waits for the laggard and loses a little;
-the link carries the same bytes, so the later end stays where it is. Host constants are those of 100 Gb/s,
-with rates and ECN thresholds divided by ten; steps are 1/16 of a flow, which is our choice."""
+the link carries the same bytes, so the later end stays where it is. Host constants are those of
+100 Gb/s, with rates and ECN thresholds divided by ten; steps are 1/16 of a flow, which is our
+choice."""
 
 from typing import Literal
 
