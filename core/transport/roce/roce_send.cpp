@@ -7,13 +7,13 @@
 
 namespace loomnet::roce {
 
-bool RoceTransport::may_send(const QueuePair& qp) const {
-  if (!qp.requester.can_send(window_of(qp))) return false;
+inline bool RoceTransport::may_send(const QueuePair& qp, std::uint64_t window) const {
+  if (!qp.requester.can_send(window)) return false;
   return !options_.port_by_step() || in_turn(qp);
 }
 
 void RoceTransport::ready_data(QueuePair& qp, Picoseconds now) {
-  if (!may_send(qp)) return;
+  if (!may_send(qp, window_of(qp))) return;
   Port& port = ports_[qp.port];
   if (Data::push(port.data, qp)) announce(qp.port);
   // What a NIC hands to a dead port is lost, and the timer runs: nothing else ends the wait.
@@ -38,9 +38,9 @@ Pulled RoceTransport::pull(PlanePort number, QueueClass queue, Picoseconds now) 
   if (dscp::queue_of(options_.data_dscp) == queue) {
     if (control_) return pull_paced(port, now);
     while (QueuePair* qp = Data::pop(port.data)) {
-      if (!may_send(*qp)) continue;  // acknowledged or failed since
+      if (!may_send(*qp, window_)) continue;  // acknowledged or failed since
       PacketPtr packet = data_packet(*qp, now);
-      if (may_send(*qp)) Data::push(port.data, *qp);
+      if (may_send(*qp, window_)) Data::push(port.data, *qp);
       return Pulled::of(std::move(packet));
     }
   }
@@ -53,7 +53,7 @@ Pulled RoceTransport::pull_paced(Port& port, Picoseconds now) {
   const QueuePair* first_waiting = nullptr;
   while (port.data.head && port.data.head != first_waiting) {
     QueuePair* qp = Data::pop(port.data);
-    if (!may_send(*qp)) continue;
+    if (!may_send(*qp, window_of(*qp))) continue;
     if (qp->regulator->next_send > now) {
       soonest = std::min(soonest, qp->regulator->next_send);
       if (!first_waiting) first_waiting = qp;
@@ -61,7 +61,7 @@ Pulled RoceTransport::pull_paced(Port& port, Picoseconds now) {
       continue;
     }
     PacketPtr packet = data_packet(*qp, now);
-    if (may_send(*qp)) Data::push(port.data, *qp);
+    if (may_send(*qp, window_of(*qp))) Data::push(port.data, *qp);
     return Pulled::of(std::move(packet));
   }
   return soonest == kNever ? Pulled::idle() : Pulled::wait(soonest);
@@ -98,7 +98,7 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
   Connection& c = *qp.connection;
   const Segment s = qp.requester.send(options_, window_of(qp));
   const Connection::Message& m = c.message(s.part->message);
-  if (options_.port_by_step()) turn(qp, m.attributes);
+  if (options_.port_by_step()) [[unlikely]] turn(qp, m.attributes);
   const RcOpcode opcode = write_opcode(s.first, s.last, m.with_immediate);
   const bool immediate = carries_immediate(opcode);
   Bth bth;
@@ -116,7 +116,7 @@ PacketPtr RoceTransport::data_packet(QueuePair& qp, Picoseconds now) {
   if (immediate) ImmDt{m.immediate}.serialize(out);
   packet->message = m.number;
   describe(packet->attributes, m.attributes, m.framing, s.part->offset + s.offset);
-  if (step > 0) {
+  if (step > 0) [[unlikely]] {
     std::uint8_t* at = packet->header.data() + kFrontBytes;
     store_big_endian<2>(at - UdpHeader::kSize + 2, kUdpPortStep);
     // Each queue pair of a message that is striped sends its own part of the step, and so its own last packet.

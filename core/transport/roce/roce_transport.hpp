@@ -79,7 +79,7 @@ class RoceTransport final : public Transport {
   static constexpr PlanePort kNowhere = kMaxPlanes;
   static constexpr std::uint8_t kNoPart = 0xff;
   void address(QueuePair& qp, std::uint8_t part);
-  bool may_send(const QueuePair& qp) const;
+  bool may_send(const QueuePair& qp, std::uint64_t window) const;
   bool in_turn(const QueuePair& qp) const;
   void turn(QueuePair& qp, const Attributes& next);
   // Gives each part its port. Throws std::invalid_argument.

@@ -73,8 +73,9 @@ class CollectiveTraffic(RankTraffic):
     def __init__(self, engine: Engine, asked: JobRequest, job: Collective, start_ps: int, *,
                  payload: bool) -> None:
         carrier = engine.carrier(job)
-        rings: dict[str, Any] = (
-            ring_settings(engine, asked, job) if isinstance(job, RingCollective) else {})
+        rings: dict[str, Any] = dict(staging_for(engine.plan))
+        if isinstance(job, RingCollective):
+            rings |= ring_settings(engine, asked, job)
         self.core = _core.CollectiveTraffic(
             engine.network, job=asked.number, hosts=engine.nodes(asked.placement),
             bytes=job.size.bytes, repeat=job.repeat,
@@ -83,7 +84,7 @@ class CollectiveTraffic(RankTraffic):
             stop_ps=stop_at(asked, start_ps), compute_ps=job.compute.count,
             gaps_ps=list(asked.gaps_ps), payload=payload,
             await_sends=carrier is None or carrier.await_sends, sums=engine.sum_shape(asked),
-            **rings, **staging_for(engine.plan))
+            **rings)
         for channel in range(rings.get("channels", 1)):
             for (rank, peer), number in engine.connect_mesh(asked).items():
                 self.core.set_queue_pair(rank, peer, number, channel)
