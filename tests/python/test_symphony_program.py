@@ -7,12 +7,13 @@ import pytest
 
 import loomnet as ln
 from loomnet import _core
+from loomnet.base.errors import FabricError
 from loomnet.plans.make import make_plan
 from loomnet.running.engine_settings import program_settings
 from loomnet.running.rings import epoch_shift
 
 STEP = "125 kB"  # of 1 MB round eight ranks
-ACROSS = ["h0", "h4", "h1", "h5", "h2", "h6", "h3", "h7"]  # every hop passes the spine
+DCQCN = {"roce": {"cc": "dcqcn"}}  # packets without a congestion control are not ECN-capable
 
 
 def fabric(rate="10 Gb/s", delay="5 us"):
@@ -20,12 +21,13 @@ def fabric(rate="10 Gb/s", delay="5 us"):
 
 
 def job(transport="roce", **more):
-    return ln.AllReduce("1 MB", 6, transport, hosts=ACROSS, **more)
+    # Hosts are on the leaves in turn, so every hop of the ring passes the spine.
+    return ln.AllReduce("1 MB", 6, transport, **more)
 
 
 def by_sequence(made, **more):
     return made.program("*", "symphony", **{
-        "identity": "seq", "step": STEP, "tau": "0.25 step", "shift": 14, **more})
+        "identity": "seq", "step": STEP, "tau": "0.25 step", "shift": 14, "gate": 0, **more})
 
 
 def slow_host():
@@ -51,7 +53,7 @@ def test_options_are_written_as_a_user_thinks_of_them():
 
 
 @pytest.mark.parametrize(("options", "line"), [
-    ({"tau": "1 lap"}, "tau: "),
+    ({"tau": "1 lap"}, 'option tau: "1 lap" is no distance'),
     ({"mode": "both"}, 'option mode: must be spaced or prob, not "both"'),
     ({"rows": 100}, "option rows: must be a power of two, not 100"),
     ({"span": "3 step"}, "option span: must be a step by a power of two"),
@@ -61,14 +63,14 @@ def test_options_are_written_as_a_user_thinks_of_them():
     ({"window": 3}, 'has no option "window"; it has'),
 ])
 def test_a_wrong_option_is_refused_in_one_line(options, line):
-    with pytest.raises(ln.FabricError) as refused:
+    with pytest.raises(FabricError) as refused:
         fabric().program("*", "symphony", **options)
     assert line in str(refused.value) and "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(("rate", "delay", "shift"), [
     ("100 Gb/s", "1 us", 17),   # two intervals between congestion notifications, 100 us
-    ("1 Gb/s", "25 us", 20),    # four round trips of 200 us and the packets' own time
+    ("1 Gb/s", "15 us", 20),    # four round trips of 200 us
     ("100 Mb/s", "1 us", 23),   # 32 packets of 2,150 B: 5.5 ms
 ])
 def test_an_epoch_is_as_long_as_the_fabrics_rates_ask_for(rate, delay, shift):
@@ -83,7 +85,7 @@ def test_an_epoch_is_as_long_as_the_fabrics_rates_ask_for(rate, delay, shift):
 
 
 def test_rows_and_counters_of_every_egress_are_shown(tmp_path):
-    r = go(tmp_path, by_sequence(fabric()), faults=slow_host())
+    r = go(tmp_path, by_sequence(fabric()), faults=slow_host(), **DCQCN)
     leaf, spine = r.switch("p0.leaf0"), r.switch("p0.spine0")
     (row,) = leaf.snapshot()["rings"]  # ports to hosts are not tracked
     assert row["nranks"] == 8 and row["job"] == 0 and row["state"] & 1
@@ -102,7 +104,7 @@ def test_rows_and_counters_of_every_egress_are_shown(tmp_path):
 
 
 def test_marks_slow_senders_down_and_off_is_forward(tmp_path):
-    runs = {name: go(tmp_path / name, made, faults=slow_host()) for name, made in {
+    runs = {name: go(tmp_path / name, made, faults=slow_host(), **DCQCN) for name, made in {
         "forward": fabric(), "off": by_sequence(fabric(), enable=False),
         "none": by_sequence(fabric(), identity="none"), "on": by_sequence(fabric())}.items()}
     figures = {name: str(r.metrics) for name, r in runs.items()}
@@ -119,8 +121,8 @@ def test_tcp_is_tracked_from_its_syn(tmp_path):
 
 
 def test_named_jobs_alone_are_tracked(tmp_path):
-    work = [ln.AllReduce("1 MB", 3, "roce", hosts=["h0", "h4"], name="a"),
-            ln.AllReduce("1 MB", 3, "roce", hosts=["h1", "h5"], name="b")]
+    work = [ln.AllReduce("1 MB", 3, "roce", hosts=["h0", "h1"], name="a"),
+            ln.AllReduce("1 MB", 3, "roce", hosts=["h2", "h3"], name="b")]
     lab = ln.Lab("symphony", seed=1, directory=tmp_path / "runs")
     r = lab.run(by_sequence(fabric(), jobs=["b"]), work)
     assert {row["job"] for row in r.switch("p0.leaf0").snapshot()["rings"]} == {1}
@@ -131,7 +133,8 @@ def test_named_jobs_alone_are_tracked(tmp_path):
 def test_what_seq_cannot_know_is_refused(tmp_path):
     with pytest.raises(ln.UsageError, match="give step= the bytes"):
         go(tmp_path, fabric().program("*", "symphony", identity="seq"))
-    twice = [job(name="a"), job(name="b")]
+    hosts = ["h0", "h1", "h2"]
+    twice = [job(name="a", hosts=hosts), job(name="b", hosts=hosts)]
     with pytest.raises(ln.UsageError, match="of different rings or ranks"):
         ln.Lab("symphony", seed=1, directory=tmp_path / "runs").run(by_sequence(fabric()), twice)
 

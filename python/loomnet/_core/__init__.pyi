@@ -1835,7 +1835,7 @@ def symphony_tables(
     rules: collections.abc.Sequence[dict],
 ) -> TableBatch:
     """
-    Tables of the symphony program: forward's; the jobs that are tracked where they are listed, {'job', 'enable', 'prob', 'g' (steps; 0: as the options say)}; and whose flows are that carry no step header, {'source', 'destination' (addresses), 'carrier' ('udp', 'tcp' or 'roce'), 'port' (None: any), 'job', 'ring', 'rank', 'nranks', 'gen', 'step_bytes', 'mtu', 'base' (None: learnt from TCP's SYN)}.switch_programs{name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of what a run sets}}} of every switch program.check_switch_programnameportsoptionsRefuses a program, a number of ports or options that cannot be, by a ValueError of one line.add_switchportskernelhash_seedbuffer_bytesbuffer_alphapfcprogramforwardoptionsset_tablesset_tablesnodetablesreset_switchreset_switch
+    Tables of the symphony program: forward's; the jobs that are tracked where they are listed, {'job', 'enable', 'prob', 'g' (steps; 0: as the options say)}; and whose flows are that carry no step header, {'source', 'destination' (addresses), 'carrier' ('udp', 'tcp' or 'roce'), 'port' (None: any), 'job', 'ring', 'rank', 'nranks', 'gen', 'step_bytes', 'mtu', 'base' (None: learnt from TCP's SYN)}.
     """
 
 def transports() -> dict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import re
 from collections import Counter
@@ -10,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from loomnet.base.arguments import checked_call
-from loomnet.base.errors import FabricError, UsageError
+from loomnet.base.errors import FabricError, UnitError, UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Rate, Size, Time
@@ -384,8 +385,9 @@ def _in_units(where: str, unit: str | None, value: Any) -> Any:
     if unit == "distance":  # "1 step", or units of progress: bytes where packets count bytes
         if isinstance(value, str) and value.rstrip("s").endswith("step"):
             return value
-        if isinstance(value, (str, Size)):
-            return str(Size.given(where, value).bytes)
+        with contextlib.suppress(UnitError):  # the program says what it takes
+            if isinstance(value, (str, Size)):
+                return str(Size(value).bytes)
         return str(value) if type(value) is int else value
     if unit == "jobs" and isinstance(value, (list, tuple)):
         if not value or not all(isinstance(each, str) and each for each in value):
