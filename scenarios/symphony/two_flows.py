@@ -37,7 +37,7 @@ def two_flows(lab: ln.Lab, size: ln.Size = "1 GB", steps: int = 16,
     """`identity`: the step in a header of its own, or in the UDP source port, as the prototype has
     it."""
     step_ps = size.bytes * 8 * 10**12 // (steps * ln.Rate(RATE).count)
-    job = ln.Flows(size, count=2, pairs=[(0, 2), (1, 3)], transport="roce", steps=steps,
+    job = ln.Flows(size, count=2, pairs=[(0, 1), (2, 3)], transport="roce", steps=steps,
                    starts=["0 s", ln.Time.of(LATE * step_ps)])
     roce = {"preset": host, "identity": identity} | TENTH
     runs = {name: lab.run(fabric(on, identity), job, label=name, roce=roce)

@@ -50,9 +50,9 @@ def when(lab: ln.Lab, hosts: Annotated[int, Field(ge=4, le=64, multiple_of=4)] =
     wanted = [name for name in CONDITIONS if not only or name in only.split(";")]
     rows, best = [], None
     print(f"{'condition':<36}{'gain %':>7}{'':>9}{'bound':>8}{'oracle':>8}   step gap   leading")
-    for name in wanted:
+    for number, name in enumerate(wanted, 1):
         condition = rings.Condition(hosts=hosts, step=str(step), **CONDITIONS[name])
-        pairs = [rings.run_pair(lab.run, condition, seed, name.replace(" ", "_"), oracle=oracle)
+        pairs = [rings.run_pair(lab.run, condition, seed, f"c{number}", oracle=oracle)
                  for seed in range(lab.seed, lab.seed + seeds)]
         bound = condition.bound(seeds, lab.seed).mean
         idle = next((each.idle for pair in pairs for each in (pair.off, pair.on) if each.idle),
@@ -60,10 +60,10 @@ def when(lab: ln.Lab, hosts: Annotated[int, Field(ge=4, le=64, multiple_of=4)] =
         errors = sum(pair.off.errors + pair.on.errors for pair in pairs)
         gain = statistics.fmean(pair.gain for pair in pairs)
         print(line(name, pairs, bound), flush=True)
-        lab.check(f"no-error {name}", errors, eq=0)
-        lab.metric("gain", None if idle else gain, unit="ratio", label=name,
+        lab.check(f"no-error-c{number}", errors, eq=0)
+        lab.metric("gain", None if idle else gain, unit="ratio", label=f"c{number}",
                    reason=idle or WEAK.get(name), published=rings.PUBLISHED)
-        lab.metric("bound", bound, unit="ratio", label=name)
+        lab.metric("bound", bound, unit="ratio", label=f"c{number}")
         rows.append(rings.GainRow(name, [pair.gain for pair in pairs], bound,
                                   statistics.fmean(pair.oracle_gain for pair in pairs) if oracle
                                   else None))
