@@ -792,6 +792,9 @@ class FlowTraffic:
         message: int,
         depth: int,
         start_ps: int,
+        steps: int = 0,
+        rank: int = 0,
+        ranks: int = 0,
     ) -> int: ...
     def results(self) -> list[tuple[int, int | None, int | None, int, str]]:
         """
@@ -799,8 +802,15 @@ class FlowTraffic:
         """
 
     def start(self) -> None: ...
+    def steps(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        int64[steps, 4] of flows in ring steps: rank, 0, step and when its sender knew it had arrived (ps).
+        """
+
     @property
     def done(self) -> bool: ...
+    @property
+    def steps_unlogged(self) -> int: ...
     @property
     def wrong(self) -> int: ...
 

@@ -149,8 +149,9 @@ class FlowTraffic:
                 self._number = numbers[-1] + 2
             self._asked.append((self._placement[source], self._placement[destination], size))
             self._sends.append((self._engine.node(self._placement[source]), numbers[index]))
-            in_ring = ({"steps": steps, "rank": len(self._asked) - 1, "ranks": self._job.job.count}
-                       if (steps := getattr(self._job.job, "steps", None)) else {})
+            job, in_ring = self._job.job, {}
+            if isinstance(job, Flows) and job.steps is not None:
+                in_ring = {"steps": job.steps, "rank": len(self._asked) - 1, "ranks": job.count}
             self.core.add(
                 source=self._engine.node(self._placement[source]),
                 destination=self._engine.node(self._placement[destination]),
