@@ -5,7 +5,7 @@
 #define LN_OWN_COUNTERS MIRROR_OWN_COUNTERS
 #define LN_WANTS_SEQUENCE
 #define LN_CUTS
-#define LN_EGRESS_STATE struct mirror_egress_state
+#define LN_EGRESS_COUNTERS MIRROR_EGRESS_COUNTERS
 #include "xdp_host.h"
 
 #include "forward_kernel.h"
@@ -16,7 +16,7 @@ LN_INLINE struct ln_verdict ln_program(const struct mirror_config* config, struc
   return mirror_ingress(config, host, packet, meta);
 }
 LN_INLINE ln_u32 ln_egress_program(const struct mirror_config* config,
-                                   struct mirror_egress_state* state, struct ln_packet* packet,
+                                   struct ln_egress_host* host, struct ln_packet* packet,
                                    const struct ln_egress_meta* meta) {
-  return mirror_egress(config, state, packet, meta);
+  return mirror_egress(config, host, packet, meta);
 }

@@ -60,12 +60,13 @@ LN_INLINE struct ln_verdict mirror_ingress(const struct mirror_config* config,
 
 /* Marks half of the packets that leave a long queue behind. */
 LN_INLINE ln_u32 mirror_egress(const struct mirror_config* config,
-                               struct mirror_egress_state* state, struct ln_packet* packet,
+                               struct ln_egress_host* host, struct ln_packet* packet,
                                const struct ln_egress_meta* meta) {
   (void)packet;
   if (config->mark_above == 0 || meta->marked) return LN_EGRESS_LEAVE;
   if (meta->queued[meta->queue & (LN_CLASSES - 1)] <= config->mark_above) return LN_EGRESS_LEAVE;
-  state->above += 1;
+  ln_count(host->counters, MIRROR_ABOVE);
+  host->note[0] = (ln_u32)meta->queued[meta->queue & (LN_CLASSES - 1)];
   return ln_egress_rand(meta, MIRROR_MARK_DRAW) & 1 ? LN_EGRESS_MARK : LN_EGRESS_LEAVE;
 }
 

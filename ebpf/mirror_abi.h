@@ -28,9 +28,10 @@ struct mirror_config {
   ln_u64 mark_above;
 };
 
-/* State of the egress hook, one for each half-link. */
-struct mirror_egress_state {
-  ln_u64 above; /* packets that left more than mark_above behind */
+/* Counters of the egress hook. */
+enum mirror_egress_counter {
+  MIRROR_ABOVE = 0, /* packets that left more than mark_above behind */
+  MIRROR_EGRESS_COUNTERS
 };
 
 #endif /* LOOMNET_EBPF_MIRROR_ABI_H */

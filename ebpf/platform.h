@@ -248,25 +248,50 @@ LN_INLINE struct ln_verdict ln_absorb(void) { return ln_verdict_of(LN_ABSORB, 0)
 /* --- egress: the second hook, when a packet leaves the queue of a port --- */
 
 /* The hook runs for every packet at the moment it leaves the queue, one that found the port idle too.
- * Half-links of one switch may be asked out of time order, so the hook's state and its random stream
- * belong to the half-link. The owner of the queue calls it: it always runs in the engine, and its
- * kernel build is for BPF_PROG_TEST_RUN. */
+ * Half-links of one switch may be asked out of time order, so the hook's state, its counters and its
+ * random stream belong to the half-link. The owner of the queue calls it: it always runs in the
+ * engine, and its kernel build is for BPF_PROG_TEST_RUN. */
 #define LN_CLASSES 8
 struct ln_egress_meta {
-  ln_u64 now;                /* emulated picoseconds at which the packet leaves the queue */
-  ln_u64 seed;               /* of the run and half-link */
-  ln_u64 sequence;           /* packets that left by this half-link before */
-  ln_u64 queued[LN_CLASSES]; /* bytes that stay behind in the queue of each class */
-  ln_u32 half;               /* the half-link's number in the run */
-  ln_u32 port;               /* of the switch */
-  ln_u32 queue;              /* class of the packet */
-  ln_u32 marked;             /* 1: carries CE already, or the port's own rule marks it */
+  ln_u64 now;                 /* emulated picoseconds at which the packet leaves the queue */
+  ln_u64 seed;                /* of the run and half-link */
+  ln_u64 sequence;            /* packets that left by this half-link before */
+  ln_u64 queued[LN_CLASSES];  /* bytes that stay behind in the queue of each class ... */
+  ln_u32 packets[LN_CLASSES]; /* ... and packets */
+  ln_u32 half;                /* the half-link's number in the run */
+  ln_u32 port;                /* of the switch */
+  ln_u32 queue;               /* class of the packet */
+  ln_u32 marked;              /* 1: carries CE already, or the port's own rule marks it */
 };
 
 enum ln_egress_action {
   LN_EGRESS_LEAVE = 0, /* as it is; header bytes that the hook edited count */
   LN_EGRESS_MARK = 1,  /* the host sets CE, where the packet is ECN-capable */
 };
+
+#define LN_EGRESS_STATES 2u /* a half-link's state: so many lots of rows, each of one struct */
+#define LN_EGRESS_NOTES 8u
+
+/* What the hook is given to work with, all of the half-link but the tables, which are the switch's. */
+struct ln_egress_host {
+#if !defined(__bpf__)
+  struct ln_tables* tables;                /* null: no batch was published yet */
+  struct ln_state state[LN_EGRESS_STATES]; /* zeros after a reset */
+#endif
+  ln_u64* counters; /* by the program's own numbers */
+  ln_u32* note;     /* LN_EGRESS_NOTES numbers: of a packet that the hook marks, why */
+};
+
+#if !defined(__bpf__)
+LN_INLINE struct ln_tables* ln_egress_tables(struct ln_egress_host* host) { return host->tables; }
+/* A row of one of the lots, null if the lot has fewer. */
+LN_INLINE void* ln_egress_row(struct ln_egress_host* host, ln_u32 lot, ln_u32 index) {
+  return ln_row(&host->state[lot], index);
+}
+#else
+LN_INLINE struct ln_tables* ln_egress_tables(struct ln_egress_host* host); /* xdp_host.h */
+LN_INLINE void* ln_egress_row(struct ln_egress_host* host, ln_u32 lot, ln_u32 index);
+#endif
 
 LN_INLINE ln_u64 ln_egress_rand(const struct ln_egress_meta* meta, ln_u32 program) {
   ln_u64 key = ln_mix64(meta->seed + LN_GOLDEN) ^ ((ln_u64)program << 32 | meta->half);

@@ -12,6 +12,7 @@
  *   ln_rows      the program's state   ln_sequence  packets per port
  *   ln_reports   packets that end here ln_labels    flow and message by uid
  *   ln_last      the last verdict      ln_hook      what ln_dequeue is told
+ *   ln_hook_rows, ln_hook_rows_2         rows that ln_dequeue keeps
  *   .data.settings: struct ln_settings; .rodata.config: the program's own NAME_config. */
 
 struct ln_settings {

@@ -14,7 +14,9 @@
  *   LN_WANTS_CLOCK     meta.now            LN_WANTS_SEQUENCE  meta.sequence, ln_rand
  *   LN_WANTS_LABELS    packet.flow and message, ln_relabel
  *   LN_CUTS            packet.length may come back less
- *   LN_EGRESS_STATE    a type: the program has an egress hook, ln_egress_program, with such state */
+ *   LN_EGRESS_COUNTERS their number: the program has an egress hook, ln_egress_program; with it
+ *   LN_EGRESS_ROW and LN_EGRESS_ROW_2, types of its state's rows, and LN_EGRESS_TABLES, if it reads
+ *   tables */
 #ifndef LN_TABLE_ROW
 #define LN_TABLE_ROW sizeof(ln_u32)
 #endif
@@ -318,15 +320,17 @@ int ln_switch(struct xdp_md* ctx) {
   return (int)action;
 }
 
-#ifdef LN_EGRESS_STATE
-/* The egress hook's kernel build, for BPF_PROG_TEST_RUN alone: told of the queue by a map. */
-LN_INLINE ln_u32 ln_egress_program(const LN_CONFIG* config, LN_EGRESS_STATE* state,
+#ifdef LN_EGRESS_COUNTERS
+/* The egress hook's kernel build, for BPF_PROG_TEST_RUN alone: told of the queue by a map. The state
+ * of the one half-link is in maps that the loader gives as many rows as the engine's build has. */
+LN_INLINE ln_u32 ln_egress_program(const LN_CONFIG* config, struct ln_egress_host* host,
                                    struct ln_packet* packet, const struct ln_egress_meta* meta);
 
 struct ln_hook_row {
   struct ln_egress_meta meta;
   ln_u64 action; /* enum ln_egress_action, the answer */
-  LN_EGRESS_STATE state;
+  ln_u32 note[LN_EGRESS_NOTES];
+  ln_u64 counters[LN_EGRESS_COUNTERS + 1];
 };
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -335,16 +339,56 @@ struct {
   __type(value, struct ln_hook_row);
 } ln_hook SEC(".maps");
 
+#ifdef LN_EGRESS_ROW
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, ln_u32);
+  __type(value, LN_EGRESS_ROW);
+} ln_hook_rows SEC(".maps");
+#endif
+#ifdef LN_EGRESS_ROW_2
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, ln_u32);
+  __type(value, LN_EGRESS_ROW_2);
+} ln_hook_rows_2 SEC(".maps");
+#endif
+
+LN_INLINE void* ln_egress_row(struct ln_egress_host* host, ln_u32 lot, ln_u32 index) {
+  (void)host, (void)lot, (void)index;
+#ifdef LN_EGRESS_ROW_2
+  if (lot == 1) return bpf_map_lookup_elem(&ln_hook_rows_2, &index);
+#endif
+#ifdef LN_EGRESS_ROW
+  if (lot == 0) return bpf_map_lookup_elem(&ln_hook_rows, &index);
+#endif
+  return (void*)0;
+}
+LN_INLINE struct ln_tables* ln_egress_tables(struct ln_egress_host* host) {
+  (void)host;
+#ifdef LN_EGRESS_TABLES
+  ln_u32 zero = 0;
+  return bpf_map_lookup_elem(&ln_tables, &zero);
+#else
+  return (struct ln_tables*)0;
+#endif
+}
+
 SEC("xdp")
 int ln_dequeue(struct xdp_md* ctx) {
   ln_u32 zero = 0;
   struct ln_hook_row* hook = bpf_map_lookup_elem(&ln_hook, &zero);
   struct ln_packet packet = {.frame = (ln_u8*)(long)ctx->data, .end = (ln_u8*)(long)ctx->data_end};
   LN_CONFIG config = ln_config;
+  struct ln_egress_host host;
   if (!hook) return XDP_ABORTED; /* cannot happen: the index is in range */
+  host.counters = hook->counters;
+  host.note = hook->note;
   packet.payload = packet.payload_end = packet.end;
   packet.length = (ln_u32)(packet.end - packet.frame);
-  hook->action = ln_egress_program(&config, &hook->state, &packet, &hook->meta);
+  hook->action = ln_egress_program(&config, &host, &packet, &hook->meta);
   return XDP_PASS;
 }
 #endif

@@ -55,7 +55,10 @@ void bind_live(pybind11::module_& m);  // only with the live part
 
 ProgramOptions program_options(const pybind11::dict& options);
 // {name of the rows: [{"row": number, field: value, …}]}, of rows that are not all zeros.
-pybind11::dict snapshot_dict(const StateSnapshot& snapshot);
+pybind11::dict snapshots_dict(const std::vector<StateSnapshot>& snapshots);
+// What the egress hooks of a switch's ports hold and have counted up to now; nothing where there are none.
+std::vector<StateSnapshot> egress_snapshot(Network& network, NodeId node);
+void egress_counters(Network& network, NodeId node, std::vector<SwitchCounter>& out);
 // Of each named field an array over all rows. Throws std::invalid_argument for a field that the state
 // does not have, or whose value is no number.
 pybind11::list state_columns(const StateView& state, const std::vector<std::string>& names);

@@ -176,6 +176,10 @@ class PythonControl final : public CongestionControl {
     if (const std::string broken = breach_of_contract(limits, now); !broken.empty()) {
       throw std::invalid_argument(broken);
     }
+    const bool paced_before = limits_.pacing_rate > 0;
+    reactions_.cuts += now.count >= 0 && (limits.cwnd < limits_.cwnd ||
+                                          (paced_before && limits.pacing_rate > 0 &&
+                                           limits.pacing_rate < limits_.pacing_rate));
     limits_ = limits;
   }
   py::object required(const char* name) const {

@@ -51,11 +51,10 @@ Columns link_counters(Network& network) {
 
 Counts switch_counters(Network& network, NodeId node) {
   Counts out;
-  if (SwitchProgram* program = network.program(node)) {
-    std::vector<SwitchCounter> counters;
-    program->counters(counters);
-    for (const auto& c : counters) out[py::str(c.name.data(), c.name.size())] = c.value;
-  }
+  std::vector<SwitchCounter> counters;
+  if (SwitchProgram* program = network.program(node)) program->counters(counters);
+  egress_counters(network, node, counters);
+  for (const auto& c : counters) out[py::str(c.name.data(), c.name.size())] = c.value;
   if (const PauseControl* pauses = network.pauses(node)) {
     PauseCounters sum;
     for (std::uint16_t port = 0; port < network.ports(node); ++port) {

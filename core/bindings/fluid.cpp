@@ -1,5 +1,8 @@
-// The fluid fabric for Python.
+// The fluid fabric and the fluid model of a ring, for Python.
+#include <tuple>
+
 #include "fluid/fluid_fabric.hpp"
+#include "fluid/ring_model.hpp"
 
 #include "bindings/bindings.hpp"
 
@@ -23,6 +26,25 @@ void bind_fluid(py::module_& m) {
           "packet's payload, and on the wire beside it, framing included.")
       .def_property_readonly("solved", [](FluidFabric& f) { return f.links().work().solved; },
                              "Parts of the network whose rates were computed.");
+
+  m.def(
+      "fluid_ring",
+      [](std::uint32_t ranks, std::uint32_t uplinks, std::uint32_t leaves, bool rehash, double jitter, double burst_share,
+         double burst_capacity, double burst_mean, std::uint32_t gap, std::uint32_t weight,
+         bool switch_wide, std::uint64_t seed) {
+        const fluid::RingResult result =
+            fluid::RingModel({ranks, uplinks, leaves, rehash, jitter, burst_share, burst_capacity, burst_mean,
+                              gap, weight, switch_wide, seed})
+                .run();
+        return std::tuple(result.steps, result.gap, result.throttled);
+      },
+      py::kw_only(), py::arg("ranks"), py::arg("uplinks"), py::arg("leaves"), py::arg("rehash"), py::arg("jitter"),
+      py::arg("burst_share"), py::arg("burst_capacity"), py::arg("burst_mean"), py::arg("gap"),
+      py::arg("weight"), py::arg("switch_wide"), py::arg("seed"),
+      py::call_guard<py::gil_scoped_release>(),
+      "One ring all-reduce as fluid over uplinks that its ranks share; times are in steps. (time to the "
+      "end, mean of the steps between foremost and rearmost rank, share of the time of flows that "
+      "they were called ahead). `gap` 0: none is called ahead. ValueError names a setting out of range.");
 }
 
 }  // namespace loomnet

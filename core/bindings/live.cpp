@@ -162,21 +162,29 @@ void bind_live(py::module_& m) {
           "set_tables",
           [](LiveRun& r, NodeId node, std::shared_ptr<TableBatch> tables) {
             r.fabric().set_tables(node, *tables);
+            if (r.network().hooks(node)) r.call([&] { r.network().set_tables(node, tables); });
           },
           py::call_guard<Release>(), py::arg("node"), py::arg("tables"))
       .def(
-          "reset_switch", [](LiveRun& r, NodeId node) { r.fabric().reset(node); },
+          "reset_switch",
+          [](LiveRun& r, NodeId node) {
+            r.fabric().reset(node);
+            if (r.network().hooks(node)) r.call([&] { r.network().reset_switch(node); });
+          },
           py::arg("node"), py::call_guard<Release>(),
           "Network.reset_switch, of a switch in the kernel. Takes some milliseconds.")
       .def(
           "switch_snapshot",
           [](LiveRun& r, NodeId node) {
-            StateSnapshot snapshot;
+            std::vector<StateSnapshot> all;
             {
               Release release;
-              snapshot = r.fabric().snapshot(node);
+              all.push_back(r.fabric().snapshot(node));
+              for (StateSnapshot& each : r.call([&] { return egress_snapshot(r.network(), node); })) {
+                all.push_back(std::move(each));
+              }
             }
-            return snapshot_dict(snapshot);
+            return snapshots_dict(all);
           },
           py::arg("node"), "Network.switch_snapshot, of a switch in the kernel.")
       .def(
@@ -316,7 +324,11 @@ void bind_live(py::module_& m) {
             Counts out;
             if (XdpSwitch* s = r.fabric().switch_of(node)) {
               std::vector<SwitchCounter> counters;
-              s->program().counters(counters);
+              {
+                Release release;
+                s->program().counters(counters);
+                r.call([&] { egress_counters(r.network(), node, counters); });
+              }
               for (const auto& c : counters) out[py::str(c.name.data(), c.name.size())] = c.value;
             }
             return out;

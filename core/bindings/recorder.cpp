@@ -95,6 +95,25 @@ void bind_recorder(py::module_& m) {
           [](NetworkRecorder& r) { return r.recorder().packet_sampler().halvings(); },
           "n, where the timeline keeps 1/2^n of all packets.")
       .def(
+          "marks",
+          [](NetworkRecorder& r) {
+            py::list all;
+            for (const Recorder::Mark& mark : r.recorder().marks()) {
+              py::dict row;
+              row["half"] = mark.half;
+              row["at_ps"] = mark.at.count;
+              row["uid"] = mark.uid;
+              row["by"] = std::string(mark.by);
+              for (std::size_t i = 0; i < mark.names.size(); ++i) {
+                row[py::str(std::string(mark.names[i]))] = mark.values[i];
+              }
+              all.append(row);
+            }
+            return all;
+          },
+          "[{'half', 'at_ps', 'uid', 'by', and what the program notes by its names}]: every mark that a switch "
+          "program's egress hook has made, in the order in which links were looked at.")
+      .def(
           "clock_points",
           [](NetworkRecorder& r, std::uint32_t host) {
             std::vector<std::pair<std::int64_t, std::int64_t>> found;

@@ -7,6 +7,7 @@
 #include "bindings/bindings.hpp"
 #include "switch/aggregate/aggregate_batch.hpp"
 #include "switch/forward/forward_batch.hpp"
+#include "switch/symphony/symphony_batch.hpp"
 
 namespace py = pybind11;
 
@@ -87,6 +88,31 @@ AggregateBatch::Job aggregate_job_of(const py::dict& row) {
   return job;
 }
 
+SymphonyBatch::Rule symphony_rule_of(const py::dict& row) {
+  SymphonyBatch::Rule rule;
+  rule.source = address_of(py::cast<py::bytes>(row["source"]));
+  rule.destination = address_of(py::cast<py::bytes>(row["destination"]));
+  const auto carrier = py::cast<std::string>(row["carrier"]);
+  if (carrier != "udp" && carrier != "tcp" && carrier != "roce") {
+    throw std::invalid_argument("rules: carrier: udp, tcp or roce, not \"" + carrier + "\"");
+  }
+  rule.carrier = carrier == "udp"   ? SymphonyBatch::Carrier::udp
+                 : carrier == "tcp" ? SymphonyBatch::Carrier::tcp
+                                    : SymphonyBatch::Carrier::roce;
+  rule.port = py::cast<std::optional<std::uint32_t>>(row["port"]).value_or(SYMPHONY_ANY_PORT);
+  rule.job = py::cast<std::uint16_t>(row["job"]);
+  rule.ring = py::cast<std::uint16_t>(row["ring"]);
+  rule.rank = py::cast<std::uint16_t>(row["rank"]);
+  rule.nranks = py::cast<std::uint16_t>(row["nranks"]);
+  rule.gen = py::cast<std::uint8_t>(row["gen"]);
+  rule.step_bytes = py::cast<std::uint32_t>(row["step_bytes"]);
+  rule.mtu = py::cast<std::uint16_t>(row["mtu"]);
+  const auto base = py::cast<std::optional<std::uint32_t>>(row["base"]);
+  rule.known = base.has_value();
+  rule.base = base.value_or(0);
+  return rule;
+}
+
 }  // namespace
 
 ProgramOptions program_options(const py::dict& options) {
@@ -116,10 +142,11 @@ ProgramOptions program_options(const py::dict& options) {
   return out;
 }
 
-py::dict snapshot_dict(const StateSnapshot& snapshot) {
-  py::dict out;
+namespace {
+
+void add_snapshot(const StateSnapshot& snapshot, py::dict& out) {
   const StateLayout& layout = snapshot.layout;
-  if (layout.name.empty()) return out;
+  if (layout.name.empty()) return;
   py::list rows;
   for (std::uint32_t r = 0; r < layout.rows; ++r) {
     const std::uint8_t* at = snapshot.bytes.data() + std::size_t{r} * layout.row_bytes;
@@ -139,7 +166,28 @@ py::dict snapshot_dict(const StateSnapshot& snapshot) {
     rows.append(row);
   }
   out[py::str(std::string(layout.name))] = rows;
+}
+
+}  // namespace
+
+py::dict snapshots_dict(const std::vector<StateSnapshot>& snapshots) {
+  py::dict out;
+  for (const StateSnapshot& each : snapshots) add_snapshot(each, out);
   return out;
+}
+
+std::vector<StateSnapshot> egress_snapshot(Network& network, NodeId node) {
+  SwitchProgram* const hooks = network.hooks(node);
+  if (!hooks) return {};
+  network.settle(node);
+  return hooks->egress_snapshot();
+}
+
+void egress_counters(Network& network, NodeId node, std::vector<SwitchCounter>& out) {
+  SwitchProgram* const hooks = network.hooks(node);
+  if (!hooks) return;
+  network.settle(node);
+  hooks->egress_counters(out);
 }
 
 namespace {
@@ -233,6 +281,32 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
       "2 ESA), 'root' (0, 1, or 2 for one that answers), 'window' (fragments), 'base' (SwitchML: its first slot), 'up' (port), 'server' "
       "(address), 'children': [(port, bitmap of workers)], 'hops': [(switch number, port)]}.");
 
+  m.def(
+      "symphony_tables",
+      [](std::uint32_t generation, std::uint32_t block, const std::vector<std::uint16_t>& own,
+         const std::vector<std::pair<std::uint16_t, SwitchPort>>& adjacencies,
+         const std::vector<std::pair<std::uint16_t, SwitchPort>>& fib,
+         const std::vector<std::pair<py::bytes, std::uint16_t>>& hosts,
+         std::vector<std::vector<SwitchPort>> groups, const std::vector<py::dict>& jobs,
+         const std::vector<py::dict>& rules) {
+        SymphonyBatch batch;
+        batch.forward = forward_batch(generation, block, own, adjacencies, fib, hosts, std::move(groups));
+        for (const py::dict& row : jobs) {
+          batch.jobs.push_back({py::cast<std::uint16_t>(row["job"]), py::cast<bool>(row["enable"]),
+                                py::cast<bool>(row["prob"]) ? SYMPHONY_PROB : SYMPHONY_SPACED,
+                                py::cast<std::uint32_t>(row["g"])});
+        }
+        for (const py::dict& row : rules) batch.rules.push_back(symphony_rule_of(row));
+        return std::const_pointer_cast<TableBatch>(batch.pack());
+      },
+      py::kw_only(), py::arg("generation"), py::arg("block"), py::arg("own"),
+      py::arg("adjacencies"), py::arg("fib"), py::arg("hosts"), py::arg("groups"), py::arg("jobs"),
+      py::arg("rules"),
+      "Tables of the symphony program: forward's; the jobs that are tracked where they are listed, {'job', "
+      "'enable', 'prob', 'g' (steps; 0: as the options say)}; and whose flows are that carry no step header, "
+      "{'source', 'destination' (addresses), 'carrier' ('udp', 'tcp' or 'roce'), 'port' (None: any), 'job', "
+      "'ring', 'rank', 'nranks', 'gen', 'step_bytes', 'mtu', 'base' (None: learnt from TCP's SYN)}.");
+
   m.def("switch_programs", programs_dict,
         "{name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of "
         "what a run sets}}} of every switch program.");
@@ -252,8 +326,10 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
              const py::dict& options) {
             // Checked also where the kernel runs it: LiveRun takes the same name and options.
             auto made = make_program(program, ports, hash_seed, program_options(options));
+            std::unique_ptr<SwitchProgram> hooks;
+            if (kernel && !program_kind(program).egress_counters.empty()) hooks = std::move(made);
             if (kernel) made.reset();
-            return n.add_switch(ports, std::move(made), {buffer_bytes, alpha, pfc});
+            return n.add_switch(ports, std::move(made), {buffer_bytes, alpha, pfc}, std::move(hooks));
           },
           py::arg("ports"), py::kw_only(), py::arg("kernel") = false, py::arg("hash_seed") = 0,
           py::arg("buffer_bytes") = 0, py::arg("buffer_alpha") = 1.0, py::arg("pfc") = false,
@@ -267,17 +343,22 @@ void bind_switches(py::module_& m, py::class_<Network>& network) {
           py::arg("node"), py::arg("tables"))
       .def(
           "reset_switch",
-          [](Network& n, NodeId node) { program_at(n, node, "reset_switch").reset(); },
+          [](Network& n, NodeId node) {
+            (void)program_at(n, node, "reset_switch");  // refuses a switch that runs elsewhere
+            n.reset_switch(node);
+          },
           py::arg("node"),
           "The switch reboots: its program's state is zeros and its tables are gone, counters stay.")
       .def(
           "switch_snapshot",
           [](Network& n, NodeId node) {
-            return snapshot_dict(program_at(n, node, "switch_snapshot").snapshot());
+            std::vector<StateSnapshot> all{program_at(n, node, "switch_snapshot").snapshot()};
+            for (StateSnapshot& each : egress_snapshot(n, node)) all.push_back(std::move(each));
+            return snapshots_dict(all);
           },
           py::arg("node"),
           "{name of the rows: [{'row': number, field: value, …}]}: the program's state, without "
-          "rows of zeros; {} of a program without state.")
+          "rows of zeros, and the rows that its egress hooks keep; {} of a program without state.")
       .def(
           "switch_columns",
           [](Network& n, NodeId node, const std::vector<std::string>& names) {

@@ -18,6 +18,21 @@ SumShape sum_shape(const SumRow& row) {
   return {.values = values, .window = window, .exponents = exponents};
 }
 
+// int64[steps, 4]: rank, channel, step, time.
+py::array_t<std::int64_t> step_rows(const StepLog& log) {
+  const auto& rows = log.rows();
+  py::array_t<std::int64_t> out({static_cast<py::ssize_t>(rows.size()), py::ssize_t{4}});
+  auto view = out.mutable_unchecked<2>();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto row = static_cast<py::ssize_t>(i);
+    view(row, 0) = rows[i].rank;
+    view(row, 1) = rows[i].channel;
+    view(row, 2) = rows[i].step;
+    view(row, 3) = rows[i].at.count;
+  }
+  return out;
+}
+
 }  // namespace
 
 void bind_traffic(py::module_& m) {
@@ -29,14 +44,19 @@ void bind_traffic(py::module_& m) {
       .def(
           "add",
           [](FlowTraffic& t, NodeId source, NodeId destination, QpNumber qp, std::uint64_t bytes,
-             std::uint32_t message, std::uint32_t depth, std::int64_t start) {
-            return t.add({source, destination, qp, bytes, message, depth, ps(start)});
+             std::uint32_t message, std::uint32_t depth, std::int64_t start, std::uint32_t steps,
+             std::uint16_t rank, std::uint16_t ranks) {
+            return t.add({source, destination, qp, bytes, message, depth, ps(start), steps, rank, ranks});
           },
           py::kw_only(), py::arg("source"), py::arg("destination"), py::arg("qp"), py::arg("bytes"),
-          py::arg("message"), py::arg("depth"), py::arg("start_ps"))
+          py::arg("message"), py::arg("depth"), py::arg("start_ps"), py::arg("steps") = 0,
+          py::arg("rank") = 0, py::arg("ranks") = 0)
       .def("start", &FlowTraffic::start)
       .def_property_readonly("done", &FlowTraffic::done)
       .def_property_readonly("wrong", &FlowTraffic::wrong)
+      .def("steps", [](const FlowTraffic& t) { return step_rows(t.steps()); },
+           "int64[steps, 4] of flows in ring steps: rank, 0, step and when its sender knew it had arrived (ps).")
+      .def_property_readonly("steps_unlogged", [](const FlowTraffic& t) { return t.steps().unlogged(); })
       .def("results", [](const FlowTraffic& t) {
         using Time = py::typing::Optional<py::int_>;
         Rows<py::int_, Time, Time, py::int_, py::str> out;
@@ -105,7 +125,8 @@ void bind_traffic(py::module_& m) {
                        std::int64_t compute, const std::vector<std::int64_t>& gaps, bool payload,
                        std::uint32_t slots, std::uint32_t slot_payload, std::uint32_t shift,
                        bool await_sends, std::uint32_t job, std::optional<std::int64_t> stop,
-                       const std::optional<SumRow>& sums) {
+                       const std::optional<SumRow>& sums, std::uint32_t channels, std::uint32_t first_step,
+                       bool whole_steps, std::int64_t step_compute, std::uint32_t renew_every) {
              CollectiveTrafficConfig c;
              c.job = JobId{job};
              c.hosts = std::move(hosts);
@@ -122,6 +143,11 @@ void bind_traffic(py::module_& m) {
              c.shift = shift;
              c.await_sends = await_sends;
              if (sums) c.sums = sum_shape(*sums);
+             c.channels = channels;
+             c.first_step = first_step;
+             c.whole_steps = whole_steps;
+             c.step_compute = ps(step_compute);
+             c.renew_every = renew_every;
              return new CollectiveTraffic(n, c);
            }),
            py::keep_alive<1, 2>(), py::arg("network"), py::kw_only(), py::arg("hosts"),
@@ -130,11 +156,19 @@ void bind_traffic(py::module_& m) {
            py::arg("payload") = false, py::arg("slots") = 8, py::arg("slot_payload") = 65536,
            py::arg("shift") = 0, py::arg("await_sends") = true, py::arg("job") = 0,
            py::arg("stop_ps") = py::none(), py::arg("sums") = py::none(),
+           py::arg("channels") = 1, py::arg("first_step") = 0, py::arg("whole_steps") = false,
+           py::arg("step_compute_ps") = 0, py::arg("renew_every") = 0,
            "sums: (int32 in a fragment, window, whether exponents are carried): switches sum all_reduce, and "
            "every rank has a queue pair for it (set_sum_pair).")
       .def("set_sum_pair", &CollectiveTraffic::set_sum_pair, py::arg("rank"), py::arg("qp"))
       .def("set_queue_pair", &CollectiveTraffic::set_queue_pair, py::arg("rank"), py::arg("peer"),
-           py::arg("qp"))
+           py::arg("qp"), py::arg("channel") = 0)
+      .def("take_by_step", &CollectiveTraffic::take_by_step, py::arg("rank"), py::arg("peer"), py::arg("pairs"),
+           py::arg("channel") = 0,
+           "Ring steps from rank to peer take these queue pairs, (number at rank, number at peer), in turn.")
+      .def("steps", [](const CollectiveTraffic& t) { return step_rows(t.steps()); },
+           "int64[steps, 4]: rank, channel, ring step and when the rank had received it (ps), in the order of time.")
+      .def_property_readonly("steps_unlogged", [](const CollectiveTraffic& t) { return t.steps().unlogged(); })
       .def("start", &CollectiveTraffic::start)
       .def_property_readonly("done", &CollectiveTraffic::done)
       .def_property_readonly("wrong", &CollectiveTraffic::wrong)

@@ -134,12 +134,19 @@ void bind_transports(py::module_& m, py::class_<Network>& network) {
             }
           }
           row["congestion_controls"] = controls;
+          py::dict presets;
+          for (const OptionPreset& preset : kind.presets) {
+            py::dict values;
+            for (const auto& [option, value] : preset.values) values[py::str(option)] = option_object(value);
+            presets[py::str(preset.name)] = values;
+          }
+          row["presets"] = presets;
           all[py::str(kind.name)] = row;
         }
         return all;
       },
       "Every transport of the engine by name: its options (rows of name, type, unit, default, range, "
-      "choices, doc) and the congestion controls that it can run.");
+      "choices, doc), the congestion controls that it can run, and what its presets say of options.");
 
   network
       .def(

@@ -13,6 +13,8 @@ CollectiveRun::CollectiveRun(Communicator& communicator)
     : communicator_(communicator),
       size_(communicator.size()),
       held_(communicator, true),
+      ring_base_(communicator.rings().first),
+      released_(communicator.rings().first + 1),
       in_work_(2 * std::size_t{communicator.size()} + 1, 0) {}
 
 void CollectiveRun::start(OperationId id, Operation operation) {
@@ -53,6 +55,13 @@ void CollectiveRun::on_data(GroupRank from) {
 void CollectiveRun::on_room(GroupRank to) {
   if (!active_) return;
   touch(to);
+  run();
+}
+
+void CollectiveRun::release_steps(std::uint32_t end) {
+  released_ = end;
+  if (!active_) return;
+  for (GroupRank to = 0; to < size_; ++to) touch(to);
   run();
 }
 
@@ -241,8 +250,15 @@ bool CollectiveRun::ready(std::uint32_t index) const {
   const Step& step = schedule_.steps[index];
   if (step.after == kNoStep) return true;
   const auto after = static_cast<std::size_t>(step.after);
-  if (step.chunkwise) return done_[after] > done_[index];
+  if (step.chunkwise && !communicator_.rings().whole) return done_[after] > done_[index];
+  if (!released(step)) return false;
   return done_[after] == chunks_of(schedule_.steps[after]);
+}
+
+bool CollectiveRun::released(const Step& step) const {
+  if (!communicator_.rings().paced || step.ring_step == kNoStep) return true;
+  const std::uint32_t number = ring_base_ + static_cast<std::uint32_t>(step.ring_step);
+  return static_cast<std::int32_t>(number - released_) < 0;
 }
 
 void CollectiveRun::run_sends(GroupRank to) {
@@ -278,6 +294,8 @@ void CollectiveRun::transmit(std::uint32_t index, std::uint16_t channel, std::ui
     attributes.step_offset =
         std::uint64_t{chunk} * communicator_.channels().layout().slot_payload();
     attributes.step_bytes = step.length;
+    attributes.ring_rank = static_cast<std::uint16_t>(communicator_.rank());
+    attributes.ring_size = static_cast<std::uint16_t>(size_);
   }
   const std::uint32_t number = lane_at_[step.peer] - lane_begin_[step.peer];
   communicator_.channels().send(communicator_.member(step.peer), channel,
@@ -344,6 +362,7 @@ const std::uint8_t* CollectiveRun::in_tensors(const Step& recv, std::uint64_t of
 
 bool CollectiveRun::forward_fused(std::uint32_t index, const std::uint8_t* incoming,
                                   std::uint32_t length) {
+  if (communicator_.rings().whole) return false;
   // The one chunkwise send that waits for this step, if it is that lane's turn and a slot is free.
   if (waiter_begin_[index + 1] - waiter_begin_[index] != 1) return false;
   const std::uint32_t next = waiters_[waiter_begin_[index]];
@@ -396,6 +415,10 @@ void CollectiveRun::advance(std::uint32_t index) {
     --remaining_;
     // A fused send leaves its lane without run_sends: let the next step there have its turn.
     touch(lane_of(step));
+    if (StepWatch* watch = communicator_.step_watch();
+        watch != nullptr && step.ring_step != kNoStep && step.kind != StepKind::send) {
+      watch->step_received(communicator_.id(), ring_base_ + static_cast<std::uint32_t>(step.ring_step));
+    }
   }
   for (std::uint32_t w = waiter_begin_[index]; w < waiter_begin_[index + 1]; ++w) {
     const Step& waiter = schedule_.steps[waiters_[w]];

@@ -31,6 +31,8 @@ class CollectiveRun {
     next();
     run();
   }
+  // Ring steps below this number may be sent, where they are paced.
+  void release_steps(std::uint32_t end);
   void fail_all(const OperationResult& result);
   std::size_t unfinished() const {
     return queue_.size() + (active_ ? 1 : 0) + held_.size() + (sums_ ? sums_->unfinished() : 0);
@@ -63,6 +65,7 @@ class CollectiveRun {
   void advance(std::uint32_t index);
   std::int64_t head(std::uint32_t lane) const;
   bool ready(std::uint32_t index) const;
+  bool released(const Step& step) const;
 
   std::uint32_t chunks_of(const Step& step) const;
   std::uint32_t chunk_length(const Step& step, std::uint32_t chunk) const;
@@ -84,7 +87,8 @@ class CollectiveRun {
   Operation operation_;
   Received received_;            // of the active operation
   std::uint32_t sequence_ = 0;   // number of the active, or else of the next operation
-  std::uint32_t ring_base_ = 0;  // ring steps of all operations before this one
+  std::uint32_t ring_base_;      // number of this operation's first ring step
+  std::uint32_t released_;       // ring steps below this number may be sent, where they are paced
   std::uint64_t agreed_count_ = 0;
   Schedule schedule_;
   std::uint32_t remaining_ = 0;  // steps not complete

@@ -9,12 +9,13 @@ namespace loomnet {
 
 Communicator::Communicator(Channels& channels, std::uint32_t id, std::vector<JobRank> members,
                            JobRank self, bool await_sends, CommunicatorCounters& counters,
-                           std::vector<FinishedOperation>& finished)
+                           std::vector<FinishedOperation>& finished, const RingSteps& rings)
     : channels_(channels),
       id_(id),
       await_sends_(await_sends),
       counters_(counters),
-      finished_(finished) {
+      finished_(finished),
+      rings_(rings) {
   members_.resize(members.size());
   for (GroupRank r = 0; r < members.size(); ++r) {
     members_[r].job_rank = members[r];
@@ -41,6 +42,10 @@ Communicator::~Communicator() = default;
 
 std::size_t Communicator::unfinished() const {
   return collectives_->unfinished() + messages_->unfinished();
+}
+
+void Communicator::release_steps(std::uint32_t end) {
+  if (!failed()) collectives_->release_steps(end);
 }
 
 void Communicator::use_sums(const SumPlace& place) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collective/channels.hpp"
+#include "collective/ring_steps.hpp"
 #include "collective/schedule.hpp"
 #include "collective/types.hpp"
 
@@ -36,7 +37,7 @@ class Communicator {
  public:
   Communicator(Channels& channels, std::uint32_t id, std::vector<JobRank> members, JobRank self,
                bool await_sends, CommunicatorCounters& counters,
-               std::vector<FinishedOperation>& finished);
+               std::vector<FinishedOperation>& finished, const RingSteps& rings = {});
   ~Communicator();
 
   std::uint32_t id() const { return id_; }
@@ -53,6 +54,10 @@ class Communicator {
   // --- for the executor and the runs --------------------------------------------------------------
   void set_planner(SchedulePlanner planner) { planner_ = std::move(planner); }
   const SchedulePlanner& planner() const { return planner_; }
+  void watch_steps(StepWatch* watch) { watch_ = watch; }
+  StepWatch* step_watch() const { return watch_; }
+  const RingSteps& rings() const { return rings_; }
+  void release_steps(std::uint32_t end);
   // From the first operation on, all-reduces that can be sums of the network are.
   void use_sums(const SumPlace& place);
   void start(OperationId id, Operation operation);
@@ -106,6 +111,8 @@ class Communicator {
   std::unordered_map<JobRank, GroupRank> by_job_rank_;
   CommunicatorCounters& counters_;
   std::vector<FinishedOperation>& finished_;
+  const RingSteps rings_;
+  StepWatch* watch_ = nullptr;
   SchedulePlanner planner_;
   OperationStatus status_ = OperationStatus::ok;
   std::string fault_;

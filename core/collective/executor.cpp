@@ -32,7 +32,7 @@ class CollectiveExecutor::Impl {
     }
   }
 
-  void create(CommunicatorId id, std::span<const JobRank> members);
+  void create(CommunicatorId id, std::span<const JobRank> members, const RingSteps& rings);
   void close(CommunicatorId id);
   OperationId start(CommunicatorId id, Operation operation);
   bool cancel(OperationId id);
@@ -91,12 +91,14 @@ class CollectiveExecutor::Impl {
   CommunicatorCounters counters_;
   std::vector<FinishedOperation> finished_, delivered_;
   OperationSink& sink_;
+  StepWatch* watch_ = nullptr;
   std::uint64_t next_id_ = 1;
   std::uint64_t started_ = 0, completed_ = 0, failed_ = 0, protocol_errors_ = 0;
   bool delivering_ = false;
 };
 
-void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank> members) {
+void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank> members,
+                                      const RingSteps& rings) {
   check_members(id, members, self_, static_cast<std::uint32_t>(lost_.size()));
   if (communicators_.contains(id) || closed_.contains(id)) {
     throw std::invalid_argument("collective: communicator " + std::to_string(id) +
@@ -104,8 +106,9 @@ void CollectiveExecutor::Impl::create(CommunicatorId id, std::span<const JobRank
   }
   auto created = std::make_unique<Communicator>(
       channels_, id, std::vector<JobRank>(members.begin(), members.end()), self_, await_sends_,
-      counters_, finished_);
+      counters_, finished_, rings);
   Communicator& communicator = *created;
+  communicator.watch_steps(watch_);
   if (sums(communicator)) {
     summing_ = id;
     communicator.use_sums(sum_place_);
@@ -326,8 +329,15 @@ CollectiveExecutor::CollectiveExecutor(const StagingLayout& layout, JobRank self
     : impl_(std::make_unique<Impl>(layout, self, staging, verbs, sink, await_sends)) {}
 CollectiveExecutor::~CollectiveExecutor() = default;
 
-void CollectiveExecutor::create(CommunicatorId id, std::span<const JobRank> members) {
-  impl_->create(id, members);
+void CollectiveExecutor::create(CommunicatorId id, std::span<const JobRank> members, const RingSteps& rings) {
+  impl_->create(id, members, rings);
+}
+void CollectiveExecutor::watch_steps(StepWatch* watch) { impl_->watch_ = watch; }
+void CollectiveExecutor::release_steps(CommunicatorId id, std::uint32_t end) {
+  Communicator& communicator = impl_->at(id);
+  communicator.release_steps(end);
+  impl_->settle(communicator, true);
+  impl_->serve_and_deliver();
 }
 void CollectiveExecutor::close(CommunicatorId id) { impl_->close(id); }
 void CollectiveExecutor::set_planner(CommunicatorId id, SchedulePlanner planner) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective/ring_steps.hpp"
 #include "collective/schedule.hpp"
 #include "collective/staging.hpp"
 #include "collective/types.hpp"
@@ -51,8 +52,13 @@ class CollectiveExecutor {
   CollectiveExecutor(const CollectiveExecutor&) = delete;
   CollectiveExecutor& operator=(const CollectiveExecutor&) = delete;
 
-  // `members` in group-rank order, this rank among them. Throws std::invalid_argument.
-  void create(CommunicatorId id, std::span<const JobRank> members);
+  // `members` in group-rank order, this rank among them. `rings`: alike on all members. Throws
+  // std::invalid_argument.
+  void create(CommunicatorId id, std::span<const JobRank> members, const RingSteps& rings = {});
+  // `watch` learns of the ring steps of communicators that are created from now on; null: nobody does.
+  void watch_steps(StepWatch* watch);
+  // Ring steps below this number may be sent by a communicator whose steps are paced; more than before.
+  void release_steps(CommunicatorId id, std::uint32_t end);
   // Aborts what still runs, then forgets the communicator and gives its channels back.
   void close(CommunicatorId id);
   // Null if unknown. Include collective/communicator.hpp to ask it for rank, size or its fault.

@@ -43,7 +43,8 @@ struct Step {
   bool finish = false;
   GroupRank peer = 0;
   std::int32_t after = kNoStep;
-  std::int32_t ring_step = kNoStep;  // send: number of the ring step, common to all ranks
+  // send and receive: number of the ring step, common to all ranks.
+  std::int32_t ring_step = kNoStep;
   std::uint64_t length = 0;
   Range a, out;
 };

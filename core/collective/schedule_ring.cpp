@@ -54,24 +54,25 @@ class Ring {
     schedule_.add(send);
   }
   // From the rank before, into `out`.
-  void take(Range out, std::uint64_t length) {
-    receive({.kind = StepKind::recv, .out = out}, length);
+  void take(Range out, std::uint64_t length, std::uint32_t ring_step) {
+    receive({.kind = StepKind::recv, .out = out}, length, ring_step);
   }
   // The same, with this rank's contribution added; `last` completes the sum.
-  void reduce(Range contribution, Range out, std::uint64_t length, bool last) {
+  void reduce(Range contribution, Range out, std::uint64_t length, std::uint32_t ring_step, bool last) {
     receive({.kind = StepKind::recv_reduce,
              .transient = !last,
              .finish = last,
              .a = contribution,
              .out = out},
-            length);
+            length, ring_step);
   }
 
  private:
-  void receive(Step recv, std::uint64_t length) {
+  void receive(Step recv, std::uint64_t length, std::uint32_t ring_step) {
     received_ = kNoStep;
     if (length == 0) return;
     recv.peer = previous_;
+    recv.ring_step = static_cast<std::int32_t>(ring_step);
     recv.length = length;
     received_ = schedule_.add(recv);
   }
@@ -98,14 +99,14 @@ void ring_all_reduce(const ScheduleRequest& request, Schedule& schedule) {
     const Block out = split(request, around(request, -static_cast<std::int64_t>(s)));
     ring.pass_on({s == 0 ? input : Space::output, 0, out.offset}, out.length, s);
     const Block in = split(request, around(request, -static_cast<std::int64_t>(s) - 1));
-    ring.reduce({input, 0, in.offset}, {Space::output, 0, in.offset}, in.length, s + 2 == n);
+    ring.reduce({input, 0, in.offset}, {Space::output, 0, in.offset}, in.length, s, s + 2 == n);
   }
   // All-gather: rank r starts with the block that is complete here, r+1.
   for (std::uint32_t s = 0; s + 1 < n; ++s) {
     const Block out = split(request, around(request, 1 - static_cast<std::int64_t>(s)));
     ring.pass_on({Space::output, 0, out.offset}, out.length, n - 1 + s);
     const Block in = split(request, around(request, -static_cast<std::int64_t>(s)));
-    ring.take({Space::output, 0, in.offset}, in.length);
+    ring.take({Space::output, 0, in.offset}, in.length, n - 1 + s);
   }
   schedule.ring_steps += 2 * (n - 1);
 }
@@ -139,7 +140,7 @@ void ring_reduce_scatter(const ScheduleRequest& request, Schedule& schedule) {
     const GroupRank in = around(request, -2 - static_cast<std::int64_t>(s));
     const bool last = s + 2 == n;
     ring.reduce(contribution(in), last ? Range{Space::output} : partial(in),
-                input_block(op, in) * size, last);
+                input_block(op, in) * size, s, last);
   }
   schedule.scratch_bytes = partials + (n > 2 ? offsets[n] : 0);
   schedule.ring_steps += n - 1;
@@ -157,7 +158,7 @@ void ring_all_gather(const ScheduleRequest& request, Schedule& schedule) {
     ring.pass_on(s == 0 ? Range{Space::input} : Range{Space::output, out},
                  output_block(op, out) * size, s);
     const GroupRank in = around(request, -1 - static_cast<std::int64_t>(s));
-    ring.take({Space::output, in}, output_block(op, in) * size);
+    ring.take({Space::output, in}, output_block(op, in) * size, s);
   }
   schedule.ring_steps += n - 1;
 }

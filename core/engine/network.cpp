@@ -31,11 +31,13 @@ NodeId Network::add_host(std::size_t ports, std::optional<HostId> identity) {
 }
 
 NodeId Network::add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> program,
-                           const SwitchOptions& options) {
+                           const SwitchOptions& options, std::unique_ptr<SwitchProgram> hooks) {
   const auto id = static_cast<NodeId>(nodes_.size());
   Node node;
   node.kernel = program == nullptr;
   node.program = std::move(program);
+  node.kernels = std::move(hooks);
+  node.hooks = node.program ? node.program.get() : node.kernels.get();
   node.egress.resize(ports);
   node.halves.resize(ports);
   if (options.buffer_bytes || options.pfc) {
@@ -107,8 +109,9 @@ LinkId Network::connect(Endpoint a, Endpoint b, const LinkConfig& forward,
     node.halves[from.port] = static_cast<std::uint32_t>(links_.size() - 1);
     if (node.nic) node.nic->attach(static_cast<PlanePort>(from.port), *link);
     if (node.buffer) link->share(*node.buffer);
-    if (!node.program) return;
-    auto hook = node.program->make_egress(node.halves[from.port], from.port, link->egress_seed());
+    if (!node.hooks) return;
+    auto hook = node.hooks->make_egress({node.halves[from.port], from.port, is_host(to.node)},
+                                        link->egress_seed());
     if (hook) link->set_egress(std::move(hook));
   };
   half(a, b, forward, stream);
@@ -131,8 +134,9 @@ void Network::use_pfc(Endpoint to, const LinkConfig& forward, const LinkConfig& 
                             std::to_string(to.node) + ": ";
   PauseControl* control = pauses(to.node);
   if (!control) throw std::invalid_argument(where + "the node is no switch with PFC");
-  if (forward.queue || backward.queue) {
-    throw std::invalid_argument(where + "the queue discipline of a port under PFC is priority");
+  for (const Endpoint& end : {to, far_end(to)}) {
+    if (egress(end.node, end.port)->pausable()) continue;
+    throw std::invalid_argument(where + "the queue discipline of a port under PFC is priority or laggard_first");
   }
   if (forward.rate.count == 0 || backward.rate.count == 0) {
     throw std::invalid_argument(where + "the link must have a rate both ways (no panel between)");
@@ -189,11 +193,25 @@ void Network::apply(const LinkChange& change) {
   for (NetworkWatcher* each : watchers_) each->link_changed(change.link);
 }
 
+void Network::settle(NodeId node) {
+  for (HalfLink* link : nodes_.at(node).egress) {
+    if (link && link->egress()) (void)link->queued_bytes(events_.now());
+  }
+}
+
 void Network::set_tables(NodeId node, std::shared_ptr<const TableBatch> tables) {
-  SwitchProgram* const program = nodes_.at(node).program.get();
-  if (!program) throw std::invalid_argument("network: the node runs no program here");
-  program->set_tables(std::move(tables));
+  SwitchProgram* const hooks = nodes_.at(node).hooks;
+  if (!hooks) throw std::invalid_argument("network: the node runs no program here");
+  settle(node);
+  hooks->set_tables(std::move(tables));
   for (NetworkWatcher* each : watchers_) each->tables_changed(node);
+}
+
+void Network::reset_switch(NodeId node) {
+  SwitchProgram* const hooks = nodes_.at(node).hooks;
+  if (!hooks) throw std::invalid_argument("network: the node runs no program here");
+  settle(node);
+  hooks->reset();
 }
 
 void Network::schedule(Picoseconds at, const LinkChange& change) {

@@ -50,9 +50,9 @@ class Network {
   // the fabric is built in part.
   NodeId add_host(std::size_t ports, std::optional<HostId> identity = {});
   // A switch that the engine runs. Null program: the switch is placed in the kernel, and its
-  // packets go through the gate.
+  // packets go through the gate; `hooks`, its program too, then has the egress hooks of its ports.
   NodeId add_switch(std::size_t ports, std::unique_ptr<SwitchProgram> program,
-                    const SwitchOptions& options = {});
+                    const SwitchOptions& options = {}, std::unique_ptr<SwitchProgram> hooks = {});
   // Glass: egress links must have rate 0. `circuits`: what was patched long before the run, as
   // set_circuits() takes it. A host's port that is linked to a panel has carrier as the device's rule
   // says, and while the links that its light takes are up.
@@ -83,8 +83,13 @@ class Network {
   // Calls `request` with a panel's device and the time. A host's port whose light comes from elsewhere
   // than before loses its carrier, and has it again when the device says so.
   void operate(NodeId panel, const std::function<void(panel::PanelDevice&, Picoseconds)>& request);
-  // Replaces a switch's tables now. Throws std::invalid_argument where the engine runs no program there.
+  // Replaces a switch's tables now, of a switch in the kernel those that its egress hooks read. Throws
+  // std::invalid_argument where the engine runs no program there.
   void set_tables(NodeId node, std::shared_ptr<const TableBatch> tables);
+  // The switch reboots: state and tables of the program that the engine runs there are gone.
+  void reset_switch(NodeId node);
+  // What has left the ports of this switch that have egress hooks, up to now, is with the hooks.
+  void settle(NodeId node);
   // Reports changes to this watcher from now on, after those that were there before.
   void add_watcher(NetworkWatcher& watcher) { watchers_.push_back(&watcher); }
   void remove_watcher(NetworkWatcher& watcher) { std::erase(watchers_, &watcher); }
@@ -121,6 +126,8 @@ class Network {
   bool is_host(NodeId node) const { return nodes_.at(node).nic != nullptr; }
   Nic& nic(NodeId host);
   SwitchProgram* program(NodeId node) { return nodes_.at(node).program.get(); }
+  // The program whose egress hooks the switch's ports have, in the kernel or not; null: none.
+  SwitchProgram* hooks(NodeId node) { return nodes_.at(node).hooks; }
   const PanelNode* panel(NodeId node) const { return nodes_.at(node).panel; }  // null: none
   bool in_kernel(NodeId node) const { return nodes_.at(node).kernel; }
   HalfLink& half(LinkId link, bool forward) { return *links_.at(2 * link + (forward ? 0 : 1)); }
@@ -150,6 +157,8 @@ class Network {
   struct Node {
     std::unique_ptr<Nic> nic;
     std::unique_ptr<SwitchProgram> program;
+    std::unique_ptr<SwitchProgram> kernels;  // of a switch in the kernel, for its egress hooks alone
+    SwitchProgram* hooks = nullptr;          // one of these two, or null
     std::unique_ptr<SharedBuffer> buffer;
     std::unique_ptr<LinkReceiver> receiver;  // null for a host: its NIC is the receiver
     PanelNode* panel = nullptr;  // the receiver, if that is a panel

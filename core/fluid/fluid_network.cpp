@@ -127,6 +127,24 @@ void FluidNetwork::reroute(FlowId flow, std::span<const LinkIndex> route) {
   attach(flow.slot, route);
 }
 
+// The flow leaves its links with the old weight and its rate, and joins them with the new one.
+void FluidNetwork::set_weight(FlowId id, std::uint32_t weight) {
+  (void)at(id);
+  if (weight == 0) throw std::invalid_argument("fluid: a flow's weight is above 0");
+  Flow& flow = flows_[id.slot];
+  if (flow.weight == weight) return;
+  const Picoseconds now = events_.now();
+  flow.rest = std::max(flow.rest - flow.rate() * (now - flow.since).seconds(), 0.0);
+  flow.since = now;
+  flow.end = kNever;
+  detach(id.slot);
+  flow.weight = weight;
+  flow.share = 0;
+  same_route_.clear();
+  for (const Hop& hop : hops(flow)) same_route_.push_back(hop.link);
+  attach(id.slot, same_route_);
+}
+
 void FluidNetwork::stop(FlowId flow) {
   (void)at(flow);
   remove(flow.slot);

@@ -48,6 +48,8 @@ class FluidNetwork final : public EventHandler {
                std::uint64_t cookie);
   // The flow's remaining bytes take these links from now on.
   void reroute(FlowId flow, std::span<const LinkIndex> route);
+  // The flow has this weight from now on, above 0; until this moment's calls have returned its rate is 0.
+  void set_weight(FlowId flow, std::uint32_t weight);
   // Ends the flow without a call of its sink.
   void stop(FlowId flow);
 
@@ -135,6 +137,7 @@ class FluidNetwork final : public EventHandler {
   double least_ = 0;  // flows that have a smaller share than this are not touched by what made links dirty
   std::size_t open_ = 0;
   std::uint32_t round_ = 0;
+  std::vector<LinkIndex> same_route_;  // scratch of set_weight()
   // Scratch of settle(): the part at hand.
   std::vector<LinkIndex> part_links_;
   std::vector<std::uint32_t> part_flows_;

@@ -212,6 +212,14 @@ void FluidTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, P
   divide(index, left);
 }
 
+void FluidTransport::on_renew(QpNumber number, Picoseconds) {
+  const std::uint32_t index = by_number_.find(number);
+  if (index == NumberIndex::kAbsent) throw std::invalid_argument("QpConfig.local: no such queue pair");
+  QueuePair& qp = *queue_pairs_[index];
+  ++qp.rerouted;
+  for (Part& part : qp.parts) part.known = false;
+}
+
 void FluidTransport::find_routes() {
   for (std::uint32_t index = 0; index < queue_pairs_.size(); ++index) find_routes(index, nullptr);
 }

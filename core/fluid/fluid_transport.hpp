@@ -24,6 +24,7 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
   void on_packet(PlanePort, PacketPtr, Picoseconds) override {}  // never called: there are none
   void on_port(PlanePort, bool, Picoseconds) override {}         // a link without carrier has no rate
   void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
+  void on_renew(QpNumber qp, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort, QueueClass, Picoseconds) override { return Pulled::idle(); }
   Picoseconds next_deadline() const override { return due_.empty() ? kNever : due_.front().at; }

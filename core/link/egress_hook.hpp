@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "clock/time.hpp"
 #include "link/port_queue.hpp"
@@ -20,6 +21,20 @@ struct Departure {
 
 enum class EgressVerdict : std::uint8_t { leave, mark };
 
+// Where a hook belongs.
+struct EgressPlace {
+  std::uint32_t half = 0;  // the half-link's number in the run
+  std::uint16_t port = 0;  // of the switch
+  bool to_host = false;    // the link ends at a host
+};
+
+// Why a hook marked a packet: numbers and their names, of static storage.
+struct EgressNote {
+  std::string_view by;  // the switch program
+  std::span<const std::string_view> names;
+  std::span<const std::uint32_t> values;  // valid until the hook's next packet
+};
+
 // The hook of one half-link. The port calls the hook for every packet at the moment the packet leaves
 // the queue, also for a packet that finds the port idle, in order of departure; never for a MAC control
 // frame. Links advance lazily and, with lookahead, in the receiving node's domain: two half-links of
@@ -30,6 +45,8 @@ class EgressHook {
   virtual ~EgressHook() = default;
   // `header`: the first bytes of the frame. On `mark` the port sets CE, if the packet is ECN-capable.
   virtual EgressVerdict dequeue(std::span<std::uint8_t> header, const Departure& departure) = 0;
+  // Of the packet that the hook has just marked.
+  virtual EgressNote note() const { return {}; }
 };
 
 }  // namespace loomnet

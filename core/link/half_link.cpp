@@ -73,6 +73,7 @@ Picoseconds HalfLink::depart(Packet& packet, Picoseconds start, Picoseconds done
     if (hook_->dequeue(packet.header_bytes(), departure) == EgressVerdict::mark && packet.ect) {
       mark_ce(packet);
       ++port_.counters.marked;
+      if (port_.tap) port_.tap->marked(port_.number, packet, hook_->note(), start);
     }
   }
   Picoseconds arrival = done + delay_;
@@ -139,7 +140,7 @@ void HalfLink::serve_chosen(Picoseconds start) {
 
 void HalfLink::serve(Picoseconds now) {
   while (queued_packets_ > 0 && busy_until_ <= now) {
-    if (paused_ && !priority_.may_send()) [[unlikely]] break;
+    if (paused_ && !queue().may_send()) [[unlikely]] break;
     const Picoseconds start = busy_until_;
     if (chosen_) [[unlikely]] {
       serve_chosen(start);
@@ -166,8 +167,8 @@ void HalfLink::send_at_once(PacketPtr packet, Picoseconds now) {
 }
 
 void HalfLink::share(SharedBuffer& buffer) {
-  if (buffer.pauses() && chosen_) {
-    throw std::invalid_argument("link: a port of a switch with PFC queues by priority alone");
+  if (buffer.pauses() && !queue().pausable()) {
+    throw std::invalid_argument("link: a port of a switch with PFC queues by priority or laggard_first");
   }
   queue().draw_from(buffer);
   pauses_ = buffer.pauses();

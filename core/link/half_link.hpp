@@ -55,9 +55,10 @@ class alignas(128) HalfLink final : public EventHandler {
   // Data must wait, until this time at most unless the pause is renewed.
   bool paused() const { return paused_; }
   Picoseconds pause_end() const { return pause_end_; }
-  // Some packet of data that came in by this port waits here. For ports under PFC, whose discipline is
-  // strict priority.
-  bool holds_from(std::uint16_t ingress) const { return priority_.holds_from(ingress); }
+  // Its queue's discipline may be under PFC.
+  bool pausable() const { return queue().pausable(); }
+  // Some packet of data that came in by this port waits here. For ports under PFC.
+  bool holds_from(std::uint16_t ingress) const { return queue().holds_from(ingress); }
   // When the serialiser is free of what has been offered so far, queues not counted.
   Picoseconds busy_until() const { return busy_until_; }
   std::uint64_t queued_bytes(Picoseconds now) {
@@ -135,6 +136,7 @@ class alignas(128) HalfLink final : public EventHandler {
   void launch(PacketPtr packet, Picoseconds start, Picoseconds done);
   void arm();
   PortQueue& queue() { return chosen_ ? *chosen_ : static_cast<PortQueue&>(priority_); }
+  const PortQueue& queue() const { return chosen_ ? *chosen_ : static_cast<const PortQueue&>(priority_); }
   void note_observers() { special_ = impaired_ || hook_ || port_.tap; }
   Picoseconds depart(Packet& packet, Picoseconds start, Picoseconds done);
   Picoseconds impair(Packet& packet, Picoseconds arrival);

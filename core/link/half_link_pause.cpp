@@ -22,13 +22,13 @@ void HalfLink::expect_departure(Picoseconds now) {
 
 void HalfLink::obey_pause(const Packet& packet, Picoseconds now) {
   const auto frame = PfcFrame::parse(packet.header_bytes());
-  if (!frame || !(frame->enabled >> kDataClass & 1) || glass_ || chosen_) return;
+  if (!frame || !(frame->enabled >> kDataClass & 1) || glass_ || !queue().pausable()) return;
   advance(now);
   const std::uint16_t quanta = frame->quanta[kDataClass];
   if (quanta == 0) return end_pause(now);
   if (!paused_) {
     paused_ = true;
-    priority_.hold_data(true);
+    queue().hold_data(true);
     paused_since_ = now;
     ++port_.counters.pauses;
   }
@@ -39,7 +39,7 @@ void HalfLink::obey_pause(const Packet& packet, Picoseconds now) {
 void HalfLink::end_pause(Picoseconds now) {
   if (!paused_) return;
   paused_ = false;
-  priority_.hold_data(false);
+  queue().hold_data(false);
   paused_time_ += now - paused_since_;
   busy_until_ = std::max(busy_until_, now);
   advance(now);

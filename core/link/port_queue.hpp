@@ -43,6 +43,18 @@ class PortQueue {
   // From now on limits and thresholds are this share of the configured ones.
   virtual void set_share(double share) = 0;
 
+  // Whether the port's switch may have PFC. Others ignore what PFC says, and holds_from() is false.
+  virtual bool pausable() const { return false; }
+  // While PFC holds data, dequeue gives packets of other classes alone.
+  virtual void hold_data(bool held) { (void)held; }
+  // Whether dequeue has a packet to give while PFC holds data.
+  virtual bool may_send() const { return true; }
+  // Whether some packet of data waits here that came in by this port.
+  virtual bool holds_from(std::uint16_t ingress) const {
+    (void)ingress;
+    return false;
+  }
+
   // Data is drawn from this buffer of the port's switch too.
   void draw_from(SharedBuffer& buffer) { buffer_ = &buffer; }
   // By class, packets that wait.

@@ -1,26 +1,13 @@
 // Strict priority with the control queue's share, RED, trimming and PFC; see priority_queue.hpp.
 #include "link/priority_queue.hpp"
 
-#include <stdexcept>
-
 namespace loomnet {
-namespace {
-
-std::int64_t part_of(double share, std::int64_t whole) {
-  if (!(share > 0 && share < 1)) {
-    throw std::invalid_argument("LinkConfig.control_share: between 0 and 1, both excluded");
-  }
-  const auto part = static_cast<std::int64_t>(share * static_cast<double>(whole) + 0.5);
-  return std::clamp<std::int64_t>(part, 1, whole - 1);
-}
-
-}  // namespace
 
 PriorityQueue::PriorityQueue(SendingPort& port, const LinkConfig& config)
     : PortQueue(port),
       trims_(config.trim),
       trim_coin_(config.trim_coin),
-      control_share_(part_of(config.control_share, kWholeShare)),
+      control_share_(config.control_share),
       data_limit_(config.data_limit),
       control_limit_(config.control_limit),
       red_{config.ecn_low, config.ecn_high, config.ecn_share},
@@ -86,7 +73,7 @@ PacketPtr PriorityQueue::remove() {
       data_bytes_ -= packet->wire_length;
       if (buffer_) buffer_->give(*packet);
     }
-    control_credit_ = 0;
+    control_share_.forget();
     return packet;
   }
   return nullptr;

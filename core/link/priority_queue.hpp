@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "clock/fetch.hpp"
+#include "link/control_share.hpp"
 #include "link/link_config.hpp"
 #include "link/port_queue.hpp"
 #include "link/red.hpp"
@@ -30,19 +31,16 @@ class PriorityQueue final : public PortQueue {
   PacketPtr remove() override;
   void set_share(double share) override;
 
-  // While PFC holds data, dequeue gives packets of other classes alone.
-  void hold_data(bool held) { held_ = held; }
-  // Whether dequeue has a packet to give while PFC holds data.
-  bool may_send() const;
-  // Whether some packet of data waits here that came in by this port.
-  bool holds_from(std::uint16_t ingress) const;
+  bool pausable() const override { return true; }
+  void hold_data(bool held) override { held_ = held; }
+  bool may_send() const override;
+  bool holds_from(std::uint16_t ingress) const override;
   // Asks for the packet that likely leaves next.
   void prepare() const {
     fetch(&queues_[queues_[kDataClass].empty() ? kControlClass : kDataClass].front(), 128);
   }
 
  private:
-  static constexpr std::int64_t kWholeShare = 256;
   bool admits(const Packet& packet, Picoseconds now) {
     if (data_limit_ && data_bytes_ + packet.wire_length > data_limit_ && !lossless(packet)) {
       return false;
@@ -61,10 +59,7 @@ class PriorityQueue final : public PortQueue {
   bool held_ = false;  // by PFC
   bool trims_, trim_coin_;
   std::uint64_t data_bytes_ = 0;  // of all classes but control
-  // What control has sent ahead of waiting data, less what it may: a byte of control adds
-  // kWholeShare - control_share_, a byte of data takes control_share_ off.
-  std::int64_t control_credit_ = 0;
-  std::int64_t control_share_;  // of kWholeShare
+  ControlShare control_share_;
   std::uint64_t data_limit_, control_limit_;
   RedMarker red_;
   std::array<PacketFifo, kQueueClasses> queues_;
@@ -94,24 +89,19 @@ class PriorityQueue final : public PortQueue {
 }
 
 [[gnu::always_inline]] inline PacketPtr PriorityQueue::dequeue(Picoseconds) {
-  // Control goes first, but has at most its share of the link while data waits: what it sent ahead
-  // is owed to the data behind it. The share is one of bytes, and a data packet is as long as many
-  // control packets: after one, control may send as much as that packet has earned it.
   std::size_t q = data_bytes_ > 0 ? kDataClass : kQueueClasses;
   while (q < kQueueClasses && (queues_[q].empty() || (held_ && q == kDataClass))) ++q;
   const bool data_waits = q < kQueueClasses;
-  if (!queues_[kControlClass].empty() && (!data_waits || control_credit_ <= 0)) q = kControlClass;
+  if (!queues_[kControlClass].empty() && (!data_waits || control_share_.due())) q = kControlClass;
   const std::uint64_t data_before = data_bytes_;
   PacketPtr packet = queues_[q].pop();
   count_out(*packet);
   if (q == kControlClass) {
-    const std::int64_t cost = packet->wire_length * (kWholeShare - control_share_);
-    control_credit_ = data_waits ? control_credit_ + cost : 0;
+    control_share_.sent_control(packet->wire_length, data_waits);
   } else {
     data_bytes_ -= packet->wire_length;
     if (buffer_) buffer_->give(*packet);
-    const std::int64_t earned = packet->wire_length * control_share_;
-    control_credit_ = data_bytes_ ? std::max(control_credit_ - earned, -earned) : 0;
+    control_share_.sent_data(packet->wire_length, data_bytes_ > 0);
     if (packet->ect && red_.marks(data_before, port_.random)) {
       mark_ce(*packet);
       ++port_.counters.marked;

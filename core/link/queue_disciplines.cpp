@@ -7,6 +7,7 @@
 #include "link/codel_queue.hpp"
 #include "link/fair_queue.hpp"
 #include "link/fifo_queue.hpp"
+#include "link/laggard_queue.hpp"
 
 namespace loomnet {
 namespace {
@@ -21,6 +22,9 @@ constexpr QueueOption kEcn{"ecn", Unit::on_off, 1, 0, 1};
 constexpr QueueOption kFlows{"flows", Unit::count, 1024, 1, 1 << 16};
 constexpr QueueOption kQuantum{"quantum", Unit::bytes, 1514, 256, 1 << 20};
 
+constexpr QueueOption kParts{"parts", Unit::count, 1, 1, 1 << 16};
+
+constexpr std::array kLaggardOptions{kParts};
 constexpr std::array kCodelOptions{kTarget, kInterval, kEcn};
 constexpr std::array kFairOptions{kFlows, kQuantum};
 constexpr std::array kFairCodelOptions{kFlows, kQuantum, kTarget, kInterval, kEcn};
@@ -36,6 +40,10 @@ constexpr QueueDiscipline kDisciplines[] = {
     {"fifo", {},
      [](SendingPort& port, const LinkConfig& config, Values) -> std::unique_ptr<PortQueue> {
        return std::make_unique<FifoQueue>(port, config);
+     }},
+    {"laggard_first", kLaggardOptions,
+     [](SendingPort& port, const LinkConfig& config, Values values) -> std::unique_ptr<PortQueue> {
+       return std::make_unique<LaggardQueue>(port, config, static_cast<std::uint32_t>(values[0]));
      }},
     {"codel", kCodelOptions,
      [](SendingPort& port, const LinkConfig& config, Values values) -> std::unique_ptr<PortQueue> {

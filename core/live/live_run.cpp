@@ -40,6 +40,7 @@ LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
     namespaces_.push_back(netns_of(s.netns, s.name));
     live_switches.push_back(
         {s.node, &namespaces_.back(), s.program, s.seed, s.options, s.tables});
+    if (s.tables && network_.hooks(s.node)) network_.set_tables(s.node, s.tables);
   }
   for (const Port& p : ports) {
     namespaces_.push_back(netns_of(p.netns, p.interface));

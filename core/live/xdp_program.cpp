@@ -18,6 +18,8 @@
 namespace loomnet {
 namespace {
 
+// Maps of the egress hook's rows, a lot each.
+constexpr const char* kHookRows[LN_EGRESS_STATES] = {"ln_hook_rows", "ln_hook_rows_2"};
 constexpr std::size_t kLabelBytes = LN_LABEL_SLOTS * sizeof(ln_labelled);
 
 std::string in(const ProgramKind& kind) { return "the " + std::string(kind.name) + " program"; }
@@ -68,6 +70,14 @@ XdpProgram::XdpProgram(const ProgramKind& kind, const ProgramSettings& settings,
       throw std::logic_error(in(kind) + ": its state's rows differ between the two builds");
     }
     bpf_map__set_max_entries(rows, std::max(layout_.rows, 1u));  // the kernel has no array of none
+  }
+  if (kind.egress_state) egress_lots_ = kind.egress_state(settings);
+  for (std::size_t i = 0; i < egress_lots_.size(); ++i) {
+    bpf_map* rows = bpf_object__find_map_by_name(object_.get(), kHookRows[i]);
+    if (!rows || bpf_map__value_size(rows) != egress_lots_[i].row_bytes) {
+      throw std::logic_error(in(kind_) + ": its egress hook's rows differ between the two builds");
+    }
+    bpf_map__set_max_entries(rows, std::max(egress_lots_[i].rows, 1u));
   }
   if (const int error = bpf_object__load(object_.get())) throw LiveError("load " + in(kind), -error);
   program_ = bpf_program__fd(bpf_object__find_program_by_name(object_.get(), "ln_switch"));
@@ -235,14 +245,15 @@ std::uint64_t XdpProgram::drops() const {
 }
 
 std::uint32_t XdpProgram::run(int program, std::span<const std::uint8_t> frame,
-                              std::vector<std::uint8_t>& out, std::uint32_t& code) const {
+                              std::vector<std::uint8_t>& out, std::uint32_t& code,
+                              int repeat) const {
   out.resize(frame.size() + 256);
   LIBBPF_OPTS(bpf_test_run_opts, options);
   options.data_in = frame.data();
   options.data_size_in = static_cast<std::uint32_t>(frame.size());
   options.data_out = out.data();
   options.data_size_out = static_cast<std::uint32_t>(out.size());
-  options.repeat = 1;
+  options.repeat = repeat;
   if (bpf_prog_test_run_opts(program, &options)) {
     throw LiveError("test-run " + in(kind_) + " on " + std::to_string(frame.size()) + " bytes",
                     errno);
@@ -280,35 +291,64 @@ void XdpProgram::test_run(std::span<const std::uint8_t> frame, TestRun& out) con
   out.generation = here.generation;
 }
 
-EgressVerdict XdpProgram::test_egress(std::span<std::uint8_t> frame, const ln_egress_meta& meta,
-                                      std::span<std::uint8_t> state) const {
+void XdpProgram::test_egress(std::span<std::uint8_t> frame, const ln_egress_meta& meta,
+                             EgressRun& out, int repeat) const {
   const bpf_program* hook = bpf_object__find_program_by_name(object_.get(), "ln_dequeue");
   const bpf_map* row = bpf_object__find_map_by_name(object_.get(), "ln_hook");
   if (!hook || !row) throw std::invalid_argument(in(kind_) + " has no egress hook");
-  // Meta, the answer, then the state, padded to whole words.
-  constexpr std::size_t kAnswer = sizeof meta, kState = kAnswer + sizeof(std::uint64_t);
+  // Meta, the answer, the note, then the counters, which stay.
+  constexpr std::size_t kAnswer = sizeof meta, kNote = kAnswer + sizeof(std::uint64_t);
   std::vector<std::uint8_t> bytes(bpf_map__value_size(row));
-  if (bytes.size() < kState + state.size()) {
-    throw std::invalid_argument("the state of " + in(kind_) + "'s egress hook has at most " +
-                                std::to_string(bytes.size() - kState) + " bytes");
+  const std::uint32_t slot = 0;
+  if (bpf_map_lookup_elem(bpf_map__fd(row), &slot, bytes.data())) {
+    throw LiveError("read the egress hook's counters of " + in(kind_), errno);
   }
   std::memcpy(bytes.data(), &meta, sizeof meta);
-  std::memcpy(bytes.data() + kState, state.data(), state.size());
-  const std::uint32_t slot = 0;
   if (bpf_map_update_elem(bpf_map__fd(row), &slot, bytes.data(), BPF_ANY)) {
-    throw LiveError("set the egress hook's state of " + in(kind_), errno);
+    throw LiveError("tell the egress hook of " + in(kind_) + " of the queue", errno);
   }
-  std::vector<std::uint8_t> out;
+  std::vector<std::uint8_t> edited;
   std::uint32_t code = 0;
-  run(bpf_program__fd(hook), frame, out, code);
-  if (out.size() != frame.size() || bpf_map_lookup_elem(bpf_map__fd(row), &slot, bytes.data())) {
+  out.nanoseconds = run(bpf_program__fd(hook), frame, edited, code, repeat);
+  if (edited.size() != frame.size() || bpf_map_lookup_elem(bpf_map__fd(row), &slot, bytes.data())) {
     throw LiveError("read the egress hook's answer of " + in(kind_), errno);
   }
-  std::copy(out.begin(), out.end(), frame.begin());
+  std::copy(edited.begin(), edited.end(), frame.begin());
   std::uint64_t action = 0;
   std::memcpy(&action, bytes.data() + kAnswer, sizeof action);
-  std::memcpy(state.data(), bytes.data() + kState, state.size());
-  return action == LN_EGRESS_MARK ? EgressVerdict::mark : EgressVerdict::leave;
+  std::memcpy(out.note.data(), bytes.data() + kNote, sizeof out.note);
+  out.verdict = action == LN_EGRESS_MARK ? EgressVerdict::mark : EgressVerdict::leave;
+}
+
+std::vector<StateSnapshot> XdpProgram::egress_snapshot() const {
+  std::vector<StateSnapshot> all;
+  for (std::size_t i = 0; i < egress_lots_.size(); ++i) {
+    StateSnapshot& lot = all.emplace_back(StateSnapshot{egress_lots_[i], {}});
+    lot.bytes.resize(std::size_t{lot.layout.rows} * lot.layout.row_bytes);
+    for (std::uint32_t row = 0; row < lot.layout.rows; ++row) {
+      if (bpf_map_lookup_elem(map(kHookRows[i]), &row, &lot.bytes[std::size_t{row} * lot.layout.row_bytes])) {
+        throw LiveError("read the egress hook's rows of " + in(kind_), errno);
+      }
+    }
+  }
+  return all;
+}
+
+void XdpProgram::egress_counters(std::vector<SwitchCounter>& out) const {
+  const bpf_map* row = bpf_object__find_map_by_name(object_.get(), "ln_hook");
+  if (!row) return;
+  std::vector<std::uint8_t> bytes(bpf_map__value_size(row));
+  const std::uint32_t slot = 0;
+  if (bpf_map_lookup_elem(bpf_map__fd(row), &slot, bytes.data())) {
+    throw LiveError("read the egress hook's counters of " + in(kind_), errno);
+  }
+  std::size_t at = sizeof(ln_egress_meta) + sizeof(std::uint64_t) + LN_EGRESS_NOTES * sizeof(std::uint32_t);
+  for (const EgressCounter& each : kind_.egress_counters) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    at += sizeof value;
+    out.push_back({each.name, value});
+  }
 }
 
 }  // namespace loomnet

@@ -82,10 +82,17 @@ class XdpProgram {
   // BPF_PROG_TEST_RUN with the namespace's loopback as ingress: give ifindex 1 a port first. The
   // calling thread must be pinned to one CPU. The frame: 14 bytes or more, 3,520 or fewer.
   void test_run(std::span<const std::uint8_t> frame, TestRun& out) const;
-  // The kernel build of the egress hook on a frame; `state` is the half-link's, and is changed. Throws
-  // std::invalid_argument for a program without one.
-  EgressVerdict test_egress(std::span<std::uint8_t> frame, const ln_egress_meta& meta,
-                            std::span<std::uint8_t> state) const;
+  struct EgressRun {
+    EgressVerdict verdict{};
+    std::array<std::uint32_t, LN_EGRESS_NOTES> note{};
+    std::uint32_t nanoseconds = 0;  // of one run, on average
+  };
+  // The kernel build of the egress hook on a frame, `repeat` times: a build with one half-link, whose
+  // rows and counters it keeps from call to call. Throws std::invalid_argument for a program without one.
+  void test_egress(std::span<std::uint8_t> frame, const ln_egress_meta& meta, EgressRun& out,
+                   int repeat = 1) const;
+  std::vector<StateSnapshot> egress_snapshot() const;
+  void egress_counters(std::vector<SwitchCounter>& out) const;
 
  private:
   struct Groups {
@@ -100,13 +107,14 @@ class XdpProgram {
   };
   int map(const char* name) const;  // descriptor; -1: the object has none of this name
   void add_counters(std::uint32_t row, std::span<std::uint64_t> sum) const;
-  // Returns the nanoseconds that the kernel says it took.
+  // Returns the nanoseconds that the kernel says one run took.
   std::uint32_t run(int program, std::span<const std::uint8_t> frame, std::vector<std::uint8_t>& out,
-                    std::uint32_t& code) const;
+                    std::uint32_t& code, int repeat = 1) const;
 
   const ProgramKind& kind_;
   std::size_t ports_;
   StateLayout layout_;
+  std::vector<StateLayout> egress_lots_;
   std::unique_ptr<bpf_object, Close> object_;
   int program_ = -1, tables_ = -1, counters_ = -1, rows_ = -1;
   std::uint64_t seed_;

@@ -33,6 +33,7 @@ class LocalLink final : public Transport {
   void on_post(QpNumber qp, const WorkRequest& request, Picoseconds now) override;
   void on_packet(PlanePort, PacketPtr, Picoseconds) override {}  // never called: it has no frames
   void on_port(PlanePort, bool, Picoseconds) override {}
+  void on_renew(QpNumber, Picoseconds) override {}  // nothing is shared that a new one would find free
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort, QueueClass, Picoseconds) override { return Pulled::idle(); }
   Picoseconds next_deadline() const override;

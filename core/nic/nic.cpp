@@ -5,6 +5,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "packet/ethernet.hpp"
+#include "packet/ipv6.hpp"
+#include "packet/rdma.hpp"
+#include "packet/step_stamp.hpp"
+#include "packet/udp.hpp"
+
 namespace loomnet {
 
 Nic::Nic(EventQueue& events, PacketPool& pool, HostId host, std::size_t ports, Picoseconds meter_bin,
@@ -94,6 +100,13 @@ void Nic::set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now
   settle(now);
 }
 
+void Nic::renew(QpNumber qp, Picoseconds now) {
+  Transport& by = connected_by(qp, "renew");
+  now_ = now;
+  by.on_renew(qp, now);
+  settle(now);
+}
+
 void Nic::set_trees(QpNumber qp, std::vector<std::vector<std::uint16_t>> trees, Picoseconds now) {
   Transport& by = connected_by(qp, "set_trees");
   now_ = now;
@@ -179,10 +192,22 @@ void Nic::receive(std::uint16_t port, PacketPtr packet, Picoseconds now) {
 Transport* Nic::transport_for(const Packet& packet) {
   if (transports_.size() <= 1) return transport_;
   const FrameProtocol protocol = protocol_of(packet.header_bytes());
+  if (protocol.udp_port == kUdpPortStep) return stepped_to(packet);
   for (const auto& t : transports_) {
     if (t->protocol() == protocol) return t.get();
   }
   return nullptr;
+}
+
+// Behind a step header may be any transport's header. They all have the BTH in front, and the numbers of a
+// NIC's queue pairs are unique over its transports.
+Transport* Nic::stepped_to(const Packet& packet) const {
+  const auto header = packet.header_bytes();
+  const bool tunnelled = header[EthernetHeader::kSize + 6] == kNextHeaderIpv6;
+  const std::size_t at = EthernetHeader::kSize + (tunnelled ? 2 : 1) * Ipv6Header::kSize + UdpHeader::kSize;
+  if (header.size() < at + kStepHeaderBytes + Bth::kSize) return nullptr;
+  ByteReader in(header.subspan(at + kStepHeaderBytes));
+  return clients_.transport_of(Bth::parse(in).destination_qp);
 }
 
 void Nic::obey_pause(std::uint16_t number, const Packet& packet, Picoseconds now) {

@@ -75,6 +75,8 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
                std::string_view transport = {});
   // A queue pair goes by other paths from now on; see Transport::on_paths.
   void set_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now);
+  // As Transport::on_renew.
+  void renew(QpNumber qp, Picoseconds now);
   // As Transport::on_trees.
   void set_trees(QpNumber qp, std::vector<std::vector<std::uint16_t>> trees, Picoseconds now);
   void post(QpNumber qp, WorkRequest request, Picoseconds now);
@@ -132,6 +134,7 @@ class alignas(64) Nic final : public LinkReceiver, public EventHandler, private 
   void port_ready(PlanePort port) override;
 
   Transport* transport_for(const Packet& packet);
+  Transport* stepped_to(const Packet& packet) const;
   Transport& carrier_of(QpNumber qp);
   Transport& connected_by(QpNumber qp, const char* what);
   void obey_pause(std::uint16_t port, const Packet& packet, Picoseconds now);

@@ -18,6 +18,8 @@ struct Attributes {
   std::uint32_t tag = 0;            // the script's own
   float loss_tolerance = 0;         // share of the bytes behind the framing that may be missing, 0 to 1
   std::uint16_t layer = kNoLayer;   // of the model; kNoLayer: not stated
+  std::uint16_t ring_rank = 0;      // of the sender in its ring; valid if step_bytes > 0
+  std::uint16_t ring_size = 0;      // ranks of that ring; the same
   std::uint8_t priority = 0;        // 255 is the most urgent
 
   bool operator==(const Attributes&) const = default;

@@ -9,6 +9,7 @@
 
 namespace loomnet {
 
+struct EgressNote;  // link/egress_hook.hpp
 struct Packet;
 struct WorkRequest;
 struct Completion;
@@ -33,6 +34,11 @@ class Tap {
   // Packet::arrival when it will be at the far end, unless it is lost or corrupt.
   virtual void sent(std::uint32_t half, const Packet& packet, Picoseconds start,
                     Picoseconds done) = 0;
+  // The egress hook of the switch in front of this half-link marks the packet, which `sent` shows next.
+  virtual void marked(std::uint32_t half, const Packet& packet, const EgressNote& note,
+                      Picoseconds now) {
+    (void)half, (void)packet, (void)note, (void)now;
+  }
   virtual void delivered(std::uint32_t half, const Packet& packet, Picoseconds now) = 0;
   // `reason` is the drop counter's name, of static storage; `was_sent`: lost behind the serialiser.
   virtual void dropped(std::uint32_t half, const Packet& packet, std::string_view reason,

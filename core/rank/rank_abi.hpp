@@ -10,7 +10,7 @@
 namespace loomnet::rank {
 
 inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
-inline constexpr std::uint32_t kAbiVersion = 7;
+inline constexpr std::uint32_t kAbiVersion = 8;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMaxWorld = 4096;  // below 2^16, see NoticeKind::came
@@ -83,9 +83,10 @@ struct Submission {
   float loss_tolerance;
   std::uint16_t channel;
   std::uint16_t layer;
+  std::uint16_t ring_rank, ring_size;
   std::uint8_t opcode;         // loomnet::Opcode or kSumOpcode
   std::uint8_t priority;
-  std::uint8_t reserved[6];    // 0
+  std::uint8_t reserved[2];    // 0
 };
 static_assert(sizeof(Submission) == 96);
 inline constexpr std::uint64_t kNoData = ~0ull;

@@ -66,6 +66,8 @@ void RankClient::post(JobRank peer, const Write& w) {
       .loss_tolerance = w.attributes.loss_tolerance,
       .channel = to.next_out,
       .layer = w.attributes.layer,
+      .ring_rank = w.attributes.ring_rank,
+      .ring_size = w.attributes.ring_size,
       .opcode = static_cast<std::uint8_t>(Opcode::write_with_immediate),
       .priority = w.attributes.priority,
       .reserved = {}};
@@ -91,6 +93,8 @@ void RankClient::post_sum(const Sum& sum) {
           .loss_tolerance = 0,
           .channel = 0,
           .layer = sum.attributes.layer,
+          .ring_rank = 0,
+          .ring_size = 0,
           .opcode = kSumOpcode,
           .priority = sum.attributes.priority,
           .reserved = {}});

@@ -74,9 +74,12 @@ void RankPort::bind_sum(QpNumber qp, std::uint32_t key) {
 
 namespace {
 
-// The bytes behind the framing lie within the ring step, where there is one.
+// The bytes behind the framing lie within the ring step, where there is one, and the rank is one of its ring.
 bool step_sound(const Submission& s) {
-  if (s.step_bytes == 0) return s.step_offset == 0 && s.ring_step == 0;
+  if (s.step_bytes == 0) {
+    return s.step_offset == 0 && s.ring_step == 0 && s.ring_rank == 0 && s.ring_size == 0;
+  }
+  if (s.ring_rank >= s.ring_size) return false;
   return s.step_offset <= s.step_bytes && s.length - s.framing <= s.step_bytes - s.step_offset;
 }
 
@@ -101,7 +104,8 @@ RankFault RankPort::check_sum(const Submission& s, RankWork& out) const {
   // The transport refuses floats that no server can add by throwing, and a rank must not end the run so.
   const std::uint32_t most = kSumContinues | (memory_.geometry().sum_floats ? kSumFloats : 0u);
   const bool plain = s.peer == rank() && s.channel == 0 && (s.immediate & ~most) == 0 && s.ring_step == 0 &&
-                     s.step_offset == 0 && s.step_bytes == 0 && s.loss_tolerance == 0 &&
+                     s.step_offset == 0 && s.step_bytes == 0 && s.ring_rank == 0 &&
+                     s.ring_size == 0 && s.loss_tolerance == 0 &&
                      std::ranges::equal(s.reserved, none);
   const bool floats_of_none = s.immediate & kSumFloats && s.length == s.framing;
   if (sums_.qp == 0 || !plain || floats_of_none || !sum_sound(s, memory_.geometry().sum_values)) return RankFault::bad_sum;
@@ -163,6 +167,8 @@ RankFault RankPort::check(const Submission& s, RankWork& out) const {
                                 .tag = s.tag,
                                 .loss_tolerance = s.loss_tolerance,
                                 .layer = s.layer,
+                                .ring_rank = s.ring_rank,
+                                .ring_size = s.ring_size,
                                 .priority = s.priority},
                  .posted = posted_at(s)};
   return RankFault::none;

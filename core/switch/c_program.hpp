@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "switch/egress_side.hpp"
 #include "switch/program_kind.hpp"
 
 namespace loomnet {
@@ -20,14 +21,17 @@ namespace loomnet {
 //   own_counters() -> names, "received" first; state() or state(settings) -> layout of its rows;
 //   config(settings) -> Config; tables(batch, ports) -> what its lookups read, unique_ptr<const Tables>;
 //   kernel_rows(batch, ports) -> KernelRows; ingress(config, host, packet, meta) -> ln_verdict.
-// With an egress hook also EgressState, a type, and egress(config, state, packet, meta) -> ln_u32.
+// With an egress hook also what egress_side.hpp says.
 template <typename Logic>
 class CProgram final : public SwitchProgram {
  public:
   using Config = typename Logic::Config;
 
   explicit CProgram(const ProgramSettings& settings)
-      : config_(Logic::config(settings)), seed_(settings.seed), layout_(state_of(settings)) {
+      : config_(Logic::config(settings)),
+        egress_(config_, settings),
+        seed_(settings.seed),
+        layout_(state_of(settings)) {
     constexpr std::size_t kMost = 0x4000;
     if (settings.ports == 0 || settings.ports > kMost) {
       throw std::invalid_argument("a switch has 1 to " + std::to_string(kMost) + " ports, not " +
@@ -89,13 +93,18 @@ class CProgram final : public SwitchProgram {
     return Verdict::of(verdict);
   }
 
-  std::unique_ptr<EgressHook> make_egress(std::uint32_t half, SwitchPort port,
-                                          std::uint64_t seed) override {
-    if constexpr (requires { typename Logic::EgressState; }) {
-      return std::make_unique<Egress>(config_, half, port, seed);
-    }
-    (void)half, (void)port, (void)seed;
+  std::unique_ptr<EgressHook> make_egress(const EgressPlace& place, std::uint64_t seed) override {
+    if constexpr (HasEgress<Logic>) return egress_.make(place, seed);
+    (void)place, (void)seed;
     return nullptr;
+  }
+  void egress_counters(std::vector<SwitchCounter>& out) const override {
+    if constexpr (HasEgress<Logic>) egress_.counters(out);
+    (void)out;
+  }
+  std::vector<StateSnapshot> egress_snapshot() const override {
+    if constexpr (HasEgress<Logic>) return egress_.snapshot();
+    return {};
   }
 
   std::span<const SwitchPort> members(std::uint16_t group) const override {
@@ -111,12 +120,14 @@ class CProgram final : public SwitchProgram {
     validate_groups(*batch, ports());
     tables_ = Logic::tables(*batch, ports());
     batch_ = std::move(batch);
+    egress_.set_tables(tables_.get());
   }
   std::uint32_t generation() const override { return batch_ ? batch_->generation : 0; }
   std::size_t ports() const override { return rows_.size() - 1; }
 
   void reset() override {
     std::fill(state_bytes_.begin(), state_bytes_.end(), std::uint8_t{0});
+    egress_.reset();
     tables_.reset();
     batch_.reset();
   }
@@ -162,48 +173,16 @@ class CProgram final : public SwitchProgram {
     kind.state = state_of;
     kind.config = [](const ProgramSettings& s) { return bytes_of(Logic::config(s)); };
     kind.kernel_rows = Logic::kernel_rows;
+    if constexpr (HasEgress<Logic>) {
+      kind.egress_counters = Logic::egress_counters();
+      kind.egress_state = Logic::egress_state;
+    }
     return kind;
   }
 
  private:
   using Tables = typename Logic::Tables;
   using Row = std::vector<std::uint64_t>;  // empty until a packet comes in by the port
-
-  class Egress final : public EgressHook {
-   public:
-    Egress(const Config& config, std::uint32_t half, SwitchPort port, std::uint64_t seed)
-        : config_(config) {
-      meta_.seed = seed;
-      meta_.half = half;
-      meta_.port = port;
-    }
-    EgressVerdict dequeue(std::span<std::uint8_t> header, const Departure& departure) override {
-      ln_packet packet{};
-      packet.frame = header.data();
-      packet.end = packet.payload = packet.payload_end = header.data() + header.size();
-      packet.length = departure.frame_length;
-      meta_.now = static_cast<ln_u64>(departure.now.count);
-      meta_.queue = departure.queue;
-      meta_.marked = departure.marked;
-      static_assert(kQueueClasses == LN_CLASSES);
-      for (std::size_t i = 0; i < kQueueClasses; ++i) meta_.queued[i] = departure.waiting[i].bytes;
-      const ln_u32 action = Logic::egress(config_, state_, packet, meta_);
-      ++meta_.sequence;
-      return action == LN_EGRESS_MARK ? EgressVerdict::mark : EgressVerdict::leave;
-    }
-
-   private:
-    static auto egress_state() {
-      if constexpr (requires { typename Logic::EgressState; }) {
-        return typename Logic::EgressState{};
-      } else {
-        return 0;
-      }
-    }
-    Config config_;
-    ln_egress_meta meta_{};
-    decltype(egress_state()) state_ = egress_state();
-  };
 
   static StateLayout state_of(const ProgramSettings& settings) {
     if constexpr (requires { Logic::state(settings); }) {
@@ -222,7 +201,22 @@ class CProgram final : public SwitchProgram {
     return Verdict::drop(static_cast<std::uint16_t>(own_ + which));
   }
 
+  struct NoEgress {
+    NoEgress(const Config&, const ProgramSettings&) {}
+    void set_tables(const Tables*) {}
+    void reset() {}
+  };
+  template <typename L>
+  struct EgressOf {
+    using Type = NoEgress;
+  };
+  template <HasEgress L>
+  struct EgressOf<L> {
+    using Type = EgressSide<L>;
+  };
+
   Config config_;
+  typename EgressOf<Logic>::Type egress_;
   std::uint64_t seed_;
   StateLayout layout_;
   std::vector<std::string_view> names_;

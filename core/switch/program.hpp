@@ -70,6 +70,12 @@ struct SwitchCounter {
   std::string_view name;  // stable; appears in reports
   std::uint64_t value = 0;
 };
+// A counter of an egress hook. Over the half-links of a switch it is added up or, where it is the
+// largest value of its kind, compared.
+struct EgressCounter {
+  std::string_view name;
+  bool largest = false;
+};
 
 // What a program reads of a packet; constants of the program, the same in both builds.
 struct ProgramNeeds {
@@ -126,13 +132,16 @@ class SwitchProgram {
     (void)header, (void)ingress;
     return {};
   }
-  // The egress hook of the half-link with this number, which leaves by `port`; null: none. `seed` is
-  // the half-link's own.
-  virtual std::unique_ptr<EgressHook> make_egress(std::uint32_t half, SwitchPort port,
-                                                  std::uint64_t seed) {
-    (void)half, (void)port, (void)seed;
+  // The egress hook of one of the switch's half-links; null: none. `seed` is the half-link's own. The
+  // program outlives the hook.
+  virtual std::unique_ptr<EgressHook> make_egress(const EgressPlace& place, std::uint64_t seed) {
+    (void)place, (void)seed;
     return nullptr;
   }
+  // What the hooks have counted, over all half-links, and what they hold, half-link by half-link. Links
+  // advance lazily: let each advance first (Network::settle).
+  virtual void egress_counters(std::vector<SwitchCounter>& out) const { (void)out; }
+  virtual std::vector<StateSnapshot> egress_snapshot() const { return {}; }
 
   // Ports of a replicate verdict's group, in the order of the copies; empty: the batch has none such.
   virtual std::span<const SwitchPort> members(std::uint16_t) const { return {}; }

@@ -50,6 +50,9 @@ struct ProgramKind {
   std::vector<ProgramOption> options;
   std::vector<std::string_view> counters;  // "received", the program's own, the host's
   ProgramNeeds needs;
+  std::vector<EgressCounter> egress_counters;  // empty: no egress hook counts
+  // Lots of rows that the egress hook keeps for each half-link; null: it keeps nothing.
+  std::vector<StateLayout> (*egress_state)(const ProgramSettings&) = nullptr;
   // Throws std::invalid_argument for a number of ports that the program cannot have.
   std::unique_ptr<SwitchProgram> (*make)(const ProgramSettings&) = nullptr;
   // What the program keeps; null: nothing.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "link/egress_hook.hpp"
 #include "transport/transport.hpp"
 
 namespace loomnet {
@@ -77,15 +78,35 @@ void Recorder::tighten() {
   }
 }
 
+void Recorder::marked(std::uint32_t half, const Packet& packet, const EgressNote& note,
+                      Picoseconds now) {
+  mark_ = "marked by ";
+  mark_ += note.by;
+  for (std::size_t i = 0; i < note.names.size(); ++i) {
+    mark_ += i ? ' ' : ':';
+    if (i == 0) mark_ += ' ';
+    mark_ += note.names[i];
+    mark_ += '=' + std::to_string(note.values[i]);
+  }
+  if (!config_.timeline) return;
+  ++seen_.marks;
+  if (marks_.size() >= config_.most_marks) return;
+  Mark& mark = marks_.emplace_back(Mark{half, now, packet.uid, note.by, note.names, {}});
+  std::copy_n(note.values.begin(), std::min(note.values.size(), mark.values.size()), mark.values.begin());
+}
+
 void Recorder::sent(std::uint32_t half, const Packet& packet, Picoseconds start, Picoseconds done) {
   each_watcher(half, [&](PortCapture& capture, Direction direction) {
     if (direction == Direction::outbound) {
-      capture.add(direction, packet, start,
-                  packet.lost      ? "lost on the link: loss"
-                  : packet.corrupt ? "lost on the link: fcs"
-                                   : "");
+      std::string comment = mark_;
+      if (packet.lost || packet.corrupt) {
+        if (!comment.empty()) comment += "; ";
+        comment += packet.lost ? "lost on the link: loss" : "lost on the link: fcs";
+      }
+      capture.add(direction, packet, start, comment);
     }
   });
+  mark_.clear();
   if (!config_.timeline) return;
   ++seen_.hops;
   if (keeps(packet)) {

@@ -3,9 +3,12 @@
 // run.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -29,6 +32,7 @@ struct RecorderConfig {
   std::size_t most_operations = 50'000;
   std::size_t most_queue_points = 250'000;
   std::size_t most_clock_points = 200'000;
+  std::size_t most_marks = 1'000'000;
 };
 
 class Recorder final : public Tap {
@@ -57,6 +61,15 @@ class Recorder final : public Tap {
     std::string_view drop;  // reason; empty: it went out
     Attributes attributes;
   };
+  // A mark by a switch program's egress hook. All are kept, of packets outside the sample too.
+  struct Mark {
+    std::uint32_t half;
+    Picoseconds at;  // the packet's first bit leaves
+    std::uint64_t uid;
+    std::string_view by;  // the program, and what it notes: names and values
+    std::span<const std::string_view> names;
+    std::array<std::uint32_t, 8> values;
+  };
   struct ClockPoint {
     std::uint32_t host;
     std::int64_t wall_ns;
@@ -64,7 +77,7 @@ class Recorder final : public Tap {
   };
   // What was seen, of which the records are a sample.
   struct Seen {
-    std::uint64_t operations = 0, messages = 0, hops = 0, drops = 0, clock_points = 0;
+    std::uint64_t operations = 0, messages = 0, hops = 0, drops = 0, clock_points = 0, marks = 0;
   };
 
   explicit Recorder(const RecorderConfig& config);
@@ -85,12 +98,15 @@ class Recorder final : public Tap {
   const std::vector<Hop>& hops() const { return hops_; }
   const QueueSeries& queues() const { return queues_; }
   const std::vector<ClockPoint>& clock_points() const { return clock_; }
+  const std::vector<Mark>& marks() const { return marks_; }
   // Open ones included, in order of begin.
   std::vector<Operation> operations() const;
   std::vector<Message> messages() const;
 
   // Tap
   void sent(std::uint32_t half, const Packet& packet, Picoseconds start, Picoseconds done) override;
+  void marked(std::uint32_t half, const Packet& packet, const EgressNote& note,
+              Picoseconds now) override;
   void delivered(std::uint32_t half, const Packet& packet, Picoseconds now) override;
   void dropped(std::uint32_t half, const Packet& packet, std::string_view reason, bool was_sent,
                Picoseconds now) override;
@@ -133,6 +149,8 @@ class Recorder final : public Tap {
   std::vector<Hop> hops_;
   QueueSeries queues_;
   std::vector<ClockPoint> clock_;
+  std::vector<Mark> marks_;
+  std::string mark_;  // in words, of the packet that `sent` shows next; else empty
   std::vector<std::unique_ptr<PortCapture>> captures_;
   std::unordered_map<std::uint32_t, std::vector<Watcher>> watchers_;  // by half
 };

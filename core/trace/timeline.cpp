@@ -76,6 +76,7 @@ class Timeline {
     write_operations();
     write_messages();
     write_hops();
+    write_marks();
     write_queues();
   }
 
@@ -86,6 +87,7 @@ class Timeline {
   void write_operations();
   void write_messages();
   void write_hops();
+  void write_marks();
   void write_queues();
 
   TrackId host(std::uint32_t number) {
@@ -303,6 +305,16 @@ void Timeline::write_hops() {
     add_stated(arguments, h.attributes);
     out_.begin(half(h.half), h.start, name, "packet", arguments, on, ending);
     out_.end(half(h.half), ends[i]);
+  }
+}
+
+void Timeline::write_marks() {
+  for (const Recorder::Mark& mark : recorder_.marks()) {
+    std::vector<TraceArgument> arguments = {{"uid", static_cast<std::int64_t>(mark.uid)}};
+    for (std::size_t i = 0; i < mark.names.size(); ++i) {
+      arguments.push_back({mark.names[i], mark.values[i]});
+    }
+    out_.instant(half(mark.half), mark.at, "marked by " + std::string(mark.by), "mark", arguments, {});
   }
 }
 

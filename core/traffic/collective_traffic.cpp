@@ -2,33 +2,53 @@
 #include "traffic/collective_traffic.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <deque>
 #include <stdexcept>
 
+#include "clock/random.hpp"
+#include "packet/step_stamp.hpp"
 #include "traffic/nic_executor.hpp"
 #include "traffic/sum_client.hpp"
 
 namespace loomnet {
 
-class CollectiveTraffic::Member final : private NicExecutor::Sink, private SumClient::Sink {
+namespace {
+
+constexpr std::uint64_t kStepPurpose = 0x73746570;  // "step"
+constexpr std::uint64_t kMostSummedPayload = 512u << 20;
+constexpr std::uint32_t kMostIncarnations = (kMaxCommunicatorId + 1) / kRingsPerJob;
+
+bool rings(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+         collective == Collective::all_gather;
+}
+
+}  // namespace
+
+class CollectiveTraffic::Member final : private SumClient::Sink {
  public:
   Member(CollectiveTraffic& job, JobRank rank)
-      : job_(job),
-        rank_(rank),
-        nic_(job.network_.nic(job.config_.hosts[rank])),
-        meter_(nic_.meter(job.config_.job)),
-        executor_(job.network_,
-                  {.job = job.config_.job, .host = job.config_.hosts[rank], .rank = rank,
-                   .payload = job.config_.payload, .await_sends = job.config_.await_sends},
-                  job.layout_, *this) {}
+      : job_(job), rank_(rank), nic_(job.network_.nic(job.config_.hosts[rank])), meter_(nic_.meter(job.config_.job)) {
+    for (std::uint32_t c = 0; c < job.config_.channels; ++c) channels_.push_back(std::make_unique<Channel>(*this, c));
+  }
 
-  NicExecutor& executor() { return executor_; }
+  NicExecutor& executor(std::uint32_t channel) { return channels_.at(channel)->executor; }
   void set_sum_pair(QpNumber qp) {
     SumShape shape = *job_.config_.sums;
     shape.members = static_cast<std::uint32_t>(job_.config_.hosts.size());
     shape.member = rank_;
     sums_ = std::make_unique<SumClient>(nic_, job_.config_.job, qp, shape, job_.config_.payload,
                                         static_cast<SumClient::Sink&>(*this));
+  }
+  // The rank has computed what it computes between two steps of this ring.
+  void computed(std::uint32_t number, Picoseconds now) {
+    Channel& channel = *channels_[number];
+    const auto [step, incarnation] = channel.computing.front();
+    channel.computing.pop_front();
+    if (incarnation != channel.incarnation) return;  // a step of the communicator before
+    channel.executor.release_steps(step + 2, now);   // the step behind it may leave
   }
   const std::vector<Iteration>& iterations() const { return iterations_; }
 
@@ -47,45 +67,120 @@ class CollectiveTraffic::Member final : private NicExecutor::Sink, private SumCl
       sums_->poster().begin(iterations_.size(), job_.config_.bytes / 4 * 4, attributes, repeat, now);
       return;
     }
-    executor_.start(operation(), now);
+    const std::uint32_t every = job_.config_.renew_every;
+    const std::uint64_t repeat = iterations_.size();
+    if (every > 0 && repeat > 0 && repeat % every == 0) {
+      const auto incarnation = static_cast<std::uint32_t>(repeat / every);
+      for (const auto& channel : channels_) {
+        channel->incarnation = incarnation;
+        channel->executor.remake(channel->number + incarnation * kRingsPerJob, now);
+      }
+    }
+    open_ = static_cast<std::uint32_t>(channels_.size());
+    total_ = {};
+    fill();
+    for (const auto& channel : channels_) channel->executor.start(operation(channel->number), now);
   }
 
  private:
+  // One ring of the job, or all of it.
+  struct Channel final : NicExecutor::Sink {
+    Channel(Member& of, std::uint32_t n)
+        : member(of),
+          number(n),
+          compute(hash_key(of.job_.network_.seed(), static_cast<std::uint64_t>(of.job_.config_.job), kStepPurpose),
+                  of.rank_, n),
+          executor(of.job_.network_,
+                   {.job = of.job_.config_.job, .host = of.job_.config_.hosts[of.rank_], .rank = of.rank_,
+                    .payload = of.job_.config_.payload, .await_sends = of.job_.config_.await_sends,
+                    .communicator = n, .rings = of.job_.rings_},
+                   of.job_.layout_, static_cast<NicExecutor::Sink&>(*this)) {
+    }
+    void finished(const OperationResult& result, Picoseconds now) override { member.channel_finished(result, now); }
+    void step_received(std::uint32_t step, Picoseconds now) override { member.step_received(*this, step, now); }
+
+    Member& member;
+    std::uint32_t number;
+    RandomStream compute;          // times that the rank computes between two steps
+    Picoseconds computes_until{};  // those that have been drawn
+    std::uint32_t incarnation = 0;  // of the communicator
+    // Steps that the rank has received and not computed yet, each with its communicator's incarnation.
+    std::deque<std::pair<std::uint32_t, std::uint32_t>> computing;
+    NicExecutor executor;
+  };
+
+  void step_received(Channel& channel, std::uint32_t step, Picoseconds now) {
+    job_.steps_.add({rank_, channel.number, step, now});
+    const Picoseconds mean = job_.config_.step_compute;
+    if (mean.count == 0) return;
+    // A rank computes for one step after the other.
+    const double time = -std::log(1 - channel.compute.uniform()) * static_cast<double>(mean.count);
+    channel.computes_until = std::max(channel.computes_until, now) + Picoseconds{static_cast<std::int64_t>(time)};
+    channel.computing.emplace_back(step, channel.incarnation);
+    job_.network_.events().schedule(channel.computes_until, job_.id_,
+                                    kRelease | std::uint64_t{channel.number} << 32 | rank_);
+  }
+
+  void channel_finished(const OperationResult& result, Picoseconds now) {
+    if (open_ == 0) return;  // another channel has failed
+    total_.received.add(result.received);
+    if (result.status != OperationStatus::ok) {
+      total_.status = result.status;
+      total_.message = result.message;
+      open_ = 1;
+    }
+    if (--open_ == 0) finished(total_, now);
+  }
+
   bool shifted() const { return job_.config_.shift != 0; }
   JobRank sender() const {
     const auto n = static_cast<JobRank>(job_.config_.hosts.size());
     return (rank_ + n - job_.config_.shift) % n;
   }
 
+  bool blocks() const {
+    const Collective c = job_.config_.collective;
+    return !shifted() && (c == Collective::all_to_all || c == Collective::all_gather || c == Collective::reduce_scatter);
+  }
+  // Elements of a rank's tensor or, where it has a block for each rank, of a block.
+  std::uint64_t elements() const {
+    const std::uint64_t total = job_.config_.bytes / 4;
+    if (job_.config_.collective == Collective::barrier) return 0;
+    return blocks() ? total / job_.config_.hosts.size() : total;
+  }
+
   // Integers whose sum over ranks is known: element i of rank r in repeat k is i + r + k.
-  Operation operation() {
+  void fill() {
+    const std::uint64_t count = elements();
+    if (!job_.config_.payload || count == 0) return;
+    const Collective c = job_.config_.collective;
+    const std::uint64_t n = blocks() ? job_.config_.hosts.size() : 1;
+    input_.resize(c == Collective::all_gather ? count : count * n);
+    output_.assign(c == Collective::reduce_scatter ? count : count * n, -1);
+    for (std::uint64_t i = 0; i < input_.size(); ++i) {
+      input_[i] = static_cast<std::int32_t>(i + rank_ + iterations_.size());
+    }
+  }
+
+  // The part of the repeat that goes by this channel: its share of the tensor, or of each rank's block.
+  Operation operation(std::uint32_t channel) {
     const auto n = static_cast<std::uint64_t>(job_.config_.hosts.size());
     Operation op;
     op.collective = job_.config_.collective;
     op.type = DataType::int32;
     op.attributes = job_.config_.attributes;
-    const std::uint64_t total = job_.config_.bytes / 4;
-    const bool blocks = !shifted() && (op.collective == Collective::all_to_all ||
-                                       op.collective == Collective::all_gather ||
-                                       op.collective == Collective::reduce_scatter);
-    op.count = blocks ? total / n : total;
-    if (op.collective == Collective::barrier) op.count = 0;
+    const std::uint64_t whole = elements();
+    const std::uint64_t from = split_offset(whole, job_.config_.channels, channel);
+    op.count = split_offset(whole, job_.config_.channels, channel + 1) - from;
     if (shifted()) {
       op.input_counts.assign(n, 0);
       op.output_counts.assign(n, 0);
-      op.input_counts[(rank_ + job_.config_.shift) % n] = total;
-      op.output_counts[sender()] = total;
+      op.input_counts[(rank_ + job_.config_.shift) % n] = whole;
+      op.output_counts[sender()] = whole;
     }
-    if (job_.config_.payload && op.count) {
-      const std::uint64_t in = op.collective == Collective::all_gather ? op.count : blocks ? op.count * n : total;
-      const std::uint64_t out = op.collective == Collective::reduce_scatter ? op.count : blocks ? op.count * n : total;
-      input_.resize(in);
-      output_.assign(out, -1);
-      for (std::uint64_t i = 0; i < in; ++i) {
-        input_[i] = static_cast<std::int32_t>(i + rank_ + iterations_.size());
-      }
-      op.input = Buffers(input_.data());
-      op.output = Buffers(output_.data());
+    if (job_.config_.payload && whole) {
+      op.input = part_of(input_, whole, from);
+      op.output = part_of(output_, whole, from);
       // Broadcast: only the root has an input, only the others an output; reduce: the reverse.
       const bool root = rank_ == op.root;
       if (op.collective == Collective::broadcast) (root ? op.output : op.input) = Buffers{};
@@ -93,6 +188,16 @@ class CollectiveTraffic::Member final : private NicExecutor::Sink, private SumCl
       if (op.output.parts.empty()) output_.clear();
     }
     return op;
+  }
+
+  // From element `from` on of each block of `whole` elements.
+  Buffers part_of(std::vector<std::int32_t>& tensor, std::uint64_t whole, std::uint64_t from) {
+    if (channels_.size() == 1 || tensor.size() == whole) return Buffers(tensor.data() + from);
+    std::vector<std::uint8_t*> parts;
+    for (std::uint64_t at = from; at < tensor.size(); at += whole) {
+      parts.push_back(reinterpret_cast<std::uint8_t*>(tensor.data() + at));
+    }
+    return Buffers(std::move(parts));
   }
 
   void check() {
@@ -130,7 +235,7 @@ class CollectiveTraffic::Member final : private NicExecutor::Sink, private SumCl
     finished(result, now);
   }
 
-  void finished(const OperationResult& result, Picoseconds now) override {
+  void finished(const OperationResult& result, Picoseconds now) {
     if (Tap* tap = job_.network_.tap()) [[unlikely]] {
       tap->work_ends(nic_.host(), static_cast<std::uint32_t>(job_.config_.job), iterations_.size(),
                      job_.config_.bytes, result.status == OperationStatus::ok, now);
@@ -166,23 +271,22 @@ class CollectiveTraffic::Member final : private NicExecutor::Sink, private SumCl
   JobRank rank_;
   Nic& nic_;
   WorkMeter& meter_;
-  NicExecutor executor_;
+  std::vector<std::unique_ptr<Channel>> channels_;
+  std::uint32_t open_ = 0;    // channels that are at work on this repeat
+  OperationResult total_;     // of those that are done with it
   std::unique_ptr<SumClient> sums_;
   std::vector<std::int32_t> input_, output_;
   std::vector<Iteration> iterations_;
   Picoseconds began_{};
 };
 
-namespace {
-
-constexpr std::uint64_t kMostSummedPayload = 512u << 20;
-
-}  // namespace
-
 CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficConfig& config)
     : network_(network),
       config_(config),
       layout_(staging_layout(config.hosts.size(), config.bytes, config.slots, config.slot_payload)),
+      rings_{.first = config.first_step,
+             .whole = config.whole_steps || config.step_compute.count > 0,
+             .paced = config.step_compute.count > 0},
       id_(network.events().add(*this)),
       rounds_(config.repeat) {
   if (config.hosts.size() < 2) throw std::invalid_argument("collective: hosts must be two or more");
@@ -198,6 +302,17 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
     throw std::invalid_argument("collective: sums with payload take 512 MiB at most");
   }
   if (config.sums && config.bytes < 4) throw std::invalid_argument("collective: sums need 4 bytes or more");
+  const bool plain = config.channels == 1 && config.first_step == 0 && !rings_.whole && config.renew_every == 0;
+  if (!plain && (config.sums || !rings(config.collective))) {
+    throw std::invalid_argument("collective: what is said of channels and steps goes with rings");
+  }
+  if (config.channels == 0 || config.channels > kMostChannels) {
+    throw std::invalid_argument("collective: channels must be 1 to 64");
+  }
+  if (config.step_compute.count < 0) throw std::invalid_argument("collective: step_compute must not be negative");
+  if (config.renew_every > 0 && (config.repeat - 1) / config.renew_every >= kMostIncarnations) {
+    throw std::invalid_argument("collective: communicators are made anew 15 times at most");
+  }
   if (config.repeat == 0) throw std::invalid_argument("collective: repeat must be 1 or more");
   network.forbid_lookahead();  // an iteration's end stops the run and is told to all ranks
   for (JobRank r = 0; r < config.hosts.size(); ++r) members_.push_back(std::make_unique<Member>(*this, r));
@@ -205,12 +320,17 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
 
 CollectiveTraffic::~CollectiveTraffic() = default;
 
-std::uint32_t CollectiveTraffic::staging_key(JobRank rank) const {
-  return members_.at(rank)->executor().staging_key();
+std::uint32_t CollectiveTraffic::staging_key(JobRank rank, std::uint32_t channel) const {
+  return members_.at(rank)->executor(channel).staging_key();
 }
 
-void CollectiveTraffic::set_queue_pair(JobRank rank, JobRank peer, QpNumber qp) {
-  members_.at(rank)->executor().connect(peer, qp, staging_key(peer));
+void CollectiveTraffic::set_queue_pair(JobRank rank, JobRank peer, QpNumber qp, std::uint32_t channel) {
+  members_.at(rank)->executor(channel).connect(peer, qp, staging_key(peer, channel));
+}
+
+void CollectiveTraffic::take_by_step(JobRank rank, JobRank peer,
+                                     const std::vector<std::pair<QpNumber, QpNumber>>& pairs, std::uint32_t channel) {
+  NicExecutor::take_by_step(members_.at(rank)->executor(channel), members_.at(peer)->executor(channel), pairs);
 }
 
 void CollectiveTraffic::set_sum_pair(JobRank rank, QpNumber qp) { members_.at(rank)->set_sum_pair(qp); }
@@ -223,6 +343,13 @@ const std::vector<CollectiveTraffic::Iteration>& CollectiveTraffic::iterations(J
   return members_.at(rank)->iterations();
 }
 
-void CollectiveTraffic::on_event(std::uint64_t what, Picoseconds now) { members_[what]->begin(now); }
+void CollectiveTraffic::on_event(std::uint64_t what, Picoseconds now) {
+  Member& member = *members_[what & ~0u];
+  if (what & kRelease) {
+    member.computed(static_cast<std::uint32_t>(what >> 32 & 0xffff), now);
+  } else {
+    member.begin(now);
+  }
+}
 
 }  // namespace loomnet

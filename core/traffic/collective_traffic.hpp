@@ -10,10 +10,10 @@
 
 #include "collective/executor.hpp"
 #include "engine/network.hpp"
+#include "traffic/step_log.hpp"
 #include "traffic/sum_poster.hpp"
 
 namespace loomnet {
-
 
 struct CollectiveTrafficConfig {
   JobId job{};
@@ -36,10 +36,22 @@ struct CollectiveTrafficConfig {
   std::uint32_t slot_payload = 65536;
   // all_reduce only: switches sum, and every rank has a queue pair for that alone (set_sum_pair).
   std::optional<SumShape> sums{};
+
+  // Ring collectives only, as is all that follows. Rings, each with a communicator, queue pairs and a share of
+  // the data of its own.
+  std::uint32_t channels = 1;
+  std::uint32_t first_step = 0;  // number of each ring's first step
+  bool whole_steps = false;      // a rank sends a step once the step before has come whole
+  // Mean time that a rank computes between a step's arrival and the next step's departure, exponential; above
+  // 0, it goes with whole_steps.
+  Picoseconds step_compute{};
+  // Repeats after which the communicators are closed and made anew, one incarnation on; 0: never.
+  std::uint32_t renew_every = 0;
 };
 
 class CollectiveTraffic final : public EventHandler {
  public:
+  static constexpr std::uint32_t kMostChannels = 64;
   struct Iteration {
     Picoseconds begin, end;
   };
@@ -48,10 +60,14 @@ class CollectiveTraffic final : public EventHandler {
   CollectiveTraffic(Network& network, const CollectiveTrafficConfig& config);
   ~CollectiveTraffic() override;
 
-  std::uint32_t staging_key(JobRank rank) const;
+  std::uint32_t staging_key(JobRank rank, std::uint32_t channel = 0) const;
   // Rank `rank` reaches `peer` by this queue pair of its host, which belongs to the job. Throws
   // std::invalid_argument where it is another job's or another client's.
-  void set_queue_pair(JobRank rank, JobRank peer, QpNumber qp);
+  void set_queue_pair(JobRank rank, JobRank peer, QpNumber qp, std::uint32_t channel = 0);
+  // Ring steps from `rank` to `peer` take these queue pairs, (number at rank, number at peer), in turn, each as a
+  // new one. Call it after set_queue_pair of both.
+  void take_by_step(JobRank rank, JobRank peer, const std::vector<std::pair<QpNumber, QpNumber>>& pairs,
+                    std::uint32_t channel = 0);
   // Rank `rank` has its part in sums by this queue pair of its host.
   void set_sum_pair(JobRank rank, QpNumber qp);
   // Schedules the first repeat; call after every queue pair is connected.
@@ -75,13 +91,19 @@ class CollectiveTraffic final : public EventHandler {
   std::uint64_t errors() const { return failures_.size(); }
   std::string first_error() const { return failures_.empty() ? std::string{} : failures_.front().message; }
 
+  const StepLog& steps() const { return steps_; }
+
   void on_event(std::uint64_t what, Picoseconds now) override;
 
  private:
   class Member;
+  // Event: kRelease | channel << 32 | rank, a rank's computing between two ring steps is over; else a rank's
+  // number: its next repeat begins.
+  static constexpr std::uint64_t kRelease = 1ull << 63;
   Network& network_;
   CollectiveTrafficConfig config_;
   StagingLayout layout_;
+  RingSteps rings_;
   ObjectId id_;
   std::vector<std::unique_ptr<Member>> members_;
   std::uint32_t rounds_;  // repeats that begin: `repeat`, or fewer because of `stop`
@@ -90,6 +112,7 @@ class CollectiveTraffic final : public EventHandler {
   std::uint64_t wrong_ = 0;
   std::uint64_t expected_bytes_ = 0, delivered_bytes_ = 0;
   std::vector<Failure> failures_;
+  StepLog steps_;
 };
 
 }  // namespace loomnet

@@ -7,6 +7,14 @@
 
 namespace loomnet {
 
+namespace {
+
+std::uint64_t step_bytes(const FlowConfig& config) {
+  return (config.bytes + config.steps - 1) / config.steps;
+}
+
+}  // namespace
+
 class FlowTraffic::Client final : public NicClient, public EventHandler {
  public:
   Client(FlowTraffic& traffic, NodeId host)
@@ -57,6 +65,10 @@ FlowTraffic::Client& FlowTraffic::client(NodeId host) {
 std::size_t FlowTraffic::add(const FlowConfig& config) {
   if (config.bytes == 0) throw std::invalid_argument("flow: bytes must be 1 or more");
   if (config.message == 0) throw std::invalid_argument("flow: message must be 1 or more bytes");
+  if (config.steps > config.bytes) throw std::invalid_argument("flow: steps must be at most its bytes");
+  if (config.steps > 0 && config.rank >= config.ranks) {
+    throw std::invalid_argument("flow: rank must be below ranks");
+  }
   if (config.depth == 0) throw std::invalid_argument("flow: depth must be 1 or more");
   Flow flow{config};
   // Each outstanding write has its own piece of the region, so that bytes can be compared when it
@@ -94,11 +106,22 @@ void FlowTraffic::pump(std::size_t index, Picoseconds now) {
   Flow& flow = flows_[index];
   const FlowConfig& config = flow.config;
   if (flow.closed || flow.posted >= config.bytes) return;
-  const std::uint64_t number = flow.posted / config.message;
+  const std::uint64_t number = flow.writes++;
   const std::uint64_t offset = number % config.depth * config.message;
   WorkRequest request;
   request.id = number;
-  request.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(config.message, config.bytes - flow.posted));
+  std::uint64_t left = config.bytes - flow.posted;
+  if (config.steps > 0) {  // a write belongs to one step
+    Attributes& says = request.attributes;
+    says.step_bytes = step_bytes(config);
+    says.ring_step = static_cast<std::uint32_t>(flow.posted / says.step_bytes);
+    says.step_offset = flow.posted % says.step_bytes;
+    left = std::min(left, says.step_bytes - says.step_offset);
+    says.step_bytes = std::min(says.step_bytes, config.bytes - says.ring_step * says.step_bytes);
+    says.ring_rank = config.rank;
+    says.ring_size = config.ranks;
+  }
+  request.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(config.message, left));
   request.remote_address = offset;
   request.remote_key = flow.key;
   request.attributes.job = static_cast<std::uint32_t>(job_);
@@ -124,8 +147,17 @@ void FlowTraffic::completed(std::size_t index, const Completion& completion, Pic
       wrong_ += flow.from[offset + i] != flow.to[offset + i];
     }
   }
-  results_[index].completed += completion.length;
-  if (results_[index].completed >= flow.config.bytes) return close(index, Status::ok, now);
+  FlowResult& result = results_[index];
+  const std::uint64_t before = result.completed;
+  result.completed += completion.length;
+  if (flow.config.steps > 0) {
+    // Writes complete in the order of posting and none crosses a step's end.
+    const std::uint64_t of_step = step_bytes(flow.config);
+    if (result.completed % of_step == 0 || result.completed == flow.config.bytes) {
+      steps_.add({flow.config.rank, 0, static_cast<std::uint32_t>(before / of_step), now});
+    }
+  }
+  if (result.completed >= flow.config.bytes) return close(index, Status::ok, now);
   pump(index, now);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/network.hpp"
+#include "traffic/step_log.hpp"
 
 namespace loomnet {
 
@@ -16,6 +17,10 @@ struct FlowConfig {
   std::uint32_t message = 1 << 20;  // bytes per write; the last may be shorter
   std::uint32_t depth = 4;     // writes outstanding
   Picoseconds start{};
+  // Equal ring steps that the bytes are cut into, the last perhaps shorter; 0: none. The senders of a job's flows
+  // are then ranks of one ring in what their packets say, although none waits for another: `rank` of `ranks`.
+  std::uint32_t steps = 0;
+  std::uint16_t rank = 0, ranks = 0;
 };
 
 struct FlowResult {
@@ -40,6 +45,8 @@ class FlowTraffic final : public EventHandler {
   void start();
   bool done() const { return open_ == 0; }
   const std::vector<FlowResult>& results() const { return results_; }
+  // Of flows in ring steps: when the sender knew that all bytes of a step had arrived.
+  const StepLog& steps() const { return steps_; }
   std::uint64_t wrong() const { return wrong_; }  // bytes that differed (payload only)
 
   void on_event(std::uint64_t what, Picoseconds now) override;
@@ -50,6 +57,7 @@ class FlowTraffic final : public EventHandler {
     FlowConfig config;
     std::uint32_t key = 0;  // region at the destination
     std::uint64_t posted = 0;
+    std::uint64_t writes = 0;  // posted
     std::vector<std::uint8_t> from, to;
     bool closed = false;
   };
@@ -68,6 +76,7 @@ class FlowTraffic final : public EventHandler {
   std::vector<FlowResult> results_;
   std::size_t open_ = 0, started_ = 0;
   std::uint64_t wrong_ = 0;
+  StepLog steps_;
 };
 
 }  // namespace loomnet

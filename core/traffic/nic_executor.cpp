@@ -3,6 +3,7 @@
 #include "traffic/nic_executor.hpp"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 namespace loomnet {
@@ -16,9 +17,8 @@ NicExecutor::NicExecutor(Network& network, const NicExecutorConfig& config, cons
   key_ = nic_.register_region(base, 0, staging, config.job);
   executor_ = std::make_unique<CollectiveExecutor>(layout, config.rank, base, static_cast<Verbs&>(*this),
                                                    static_cast<OperationSink&>(*this), config.await_sends);
-  std::vector<JobRank> all(peers_.size());
-  for (JobRank r = 0; r < all.size(); ++r) all[r] = r;
-  executor_->create(0, all);
+  executor_->watch_steps(static_cast<StepWatch*>(this));
+  create(config.communicator);
   client_ = nic_.clients().add(*this, config.job, "collective");
   flush(Picoseconds{});
 }
@@ -29,15 +29,57 @@ NicExecutor::~NicExecutor() {
 }
 
 void NicExecutor::connect(JobRank peer, QpNumber qp, std::uint32_t peer_key) {
+  peers_.at(peer).qp = qp;
+  peers_.at(peer).key = peer_key;
+  own(peer, qp);
+}
+
+void NicExecutor::own(JobRank peer, QpNumber qp) {
   nic_.clients().own(qp, {config_.job, client_});
-  peers_.at(peer) = {qp, peer_key};
   if (qp >= by_qp_.size()) by_qp_.resize(qp + 1, kNobody);
   by_qp_[qp] = peer;
 }
 
+void NicExecutor::take_by_step(NicExecutor& from, NicExecutor& to,
+                               const std::vector<std::pair<QpNumber, QpNumber>>& pairs) {
+  if (pairs.size() < 2) throw std::invalid_argument("queue pairs by ring step: two or more");
+  const JobRank source = from.config_.rank, target = to.config_.rank;
+  Peer& there = from.peers_.at(target);
+  Peer& here = to.peers_.at(source);
+  auto order = std::make_shared<PostingOrder>();
+  there.sender = std::make_unique<StepSender>(from.nic_, order);
+  here.receiver = std::make_unique<StepReceiver>(std::move(order));
+  there.sender->add(there.qp, here.qp);
+  for (const auto& [local, remote] : pairs) {
+    from.own(target, local);
+    to.own(source, remote);
+    there.sender->add(local, remote);
+  }
+}
+
+void NicExecutor::create(CommunicatorId id) {
+  std::vector<JobRank> all(peers_.size());
+  for (JobRank r = 0; r < all.size(); ++r) all[r] = r;
+  config_.communicator = id;
+  executor_->create(id, all, config_.rings);
+}
+
+void NicExecutor::remake(CommunicatorId id, Picoseconds now) {
+  now_ = now;
+  executor_->close(config_.communicator);
+  create(id);
+  flush(now);
+}
+
+void NicExecutor::release_steps(std::uint32_t end, Picoseconds now) {
+  now_ = now;
+  executor_->release_steps(config_.communicator, end);
+  flush(now);
+}
+
 void NicExecutor::start(Operation operation, Picoseconds now) {
   now_ = now;
-  executor_->start(0, std::move(operation));
+  executor_->start(config_.communicator, std::move(operation));
   flush(now);
 }
 
@@ -46,6 +88,7 @@ void NicExecutor::on_completion(const Completion& c, Picoseconds now) {
   const JobRank peer = peer_of(c.qp);
   if (peer == kNobody) return;
   executor_->on_completion(peer, c.id, static_cast<WriteStatus>(c.status), c.missing);
+  if (peers_[peer].sender) peers_[peer].sender->completed(c.qp, now);
   flush(now);
 }
 
@@ -53,7 +96,14 @@ void NicExecutor::on_arrival(const Arrival& a, Picoseconds now) {
   now_ = now;
   const JobRank peer = peer_of(a.qp);
   if (peer == kNobody) return;
-  executor_->on_arrival(peer, a.immediate, a.length, a.missing);
+  if (StepReceiver* receiver = peers_[peer].receiver.get()) {
+    receiver->hold(a);
+    while (const auto next = receiver->next()) {
+      executor_->on_arrival(peer, next->immediate, next->length, next->missing);
+    }
+  } else {
+    executor_->on_arrival(peer, a.immediate, a.length, a.missing);
+  }
   flush(now);
 }
 
@@ -73,7 +123,11 @@ void NicExecutor::flush(Picoseconds now) {
     request.framing = write.framing;
     request.attributes = write.attributes;
     request.attributes.job = static_cast<std::uint32_t>(config_.job);
-    nic_.post(peers_[peer].qp, request, now);
+    if (StepSender* sender = peers_[peer].sender.get()) {
+      sender->post(request, now);
+    } else {
+      nic_.post(peers_[peer].qp, request, now);
+    }
   }
   outbox_.clear();
   flushing_ = false;

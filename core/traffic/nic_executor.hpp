@@ -9,6 +9,7 @@
 #include "collective/executor.hpp"
 #include "engine/network.hpp"
 #include "traffic/sparse_memory.hpp"
+#include "traffic/step_pairs.hpp"
 
 namespace loomnet {
 
@@ -18,14 +19,18 @@ struct NicExecutorConfig {
   JobRank rank = 0;
   bool payload = false;
   bool await_sends = true;  // as CollectiveExecutor has it
+  CommunicatorId communicator = 0;
+  RingSteps rings{};
 };
 
-class NicExecutor final : public NicClient, private Verbs, private OperationSink {
+class NicExecutor final : public NicClient, private Verbs, private OperationSink, private StepWatch {
  public:
   class Sink {
    public:
     virtual ~Sink() = default;
     virtual void finished(const OperationResult& result, Picoseconds now) = 0;
+    // The rank has received a ring step. Called from inside the executor: it may not call the executor.
+    virtual void step_received(std::uint32_t /*ring_step*/, Picoseconds /*now*/) {}
   };
 
   // Becomes a client of the host's NIC, with a staging region of the job and one communicator of all
@@ -38,6 +43,14 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
   // The rank reaches `peer`, whose staging region has this key, by queue pair `qp` of its host. Throws
   // std::invalid_argument where the queue pair is another job's or another client's.
   void connect(JobRank peer, QpNumber qp, std::uint32_t peer_key);
+  // Each ring step from `from` to `to` takes the next of these queue pairs, (number at `from`, number at `to`),
+  // as a new one. The two are connected already.
+  static void take_by_step(NicExecutor& from, NicExecutor& to,
+                           const std::vector<std::pair<QpNumber, QpNumber>>& pairs);
+  // The communicator is closed, and another one made in its place. No operation of it runs here.
+  void remake(CommunicatorId id, Picoseconds now);
+  // As CollectiveExecutor::release_steps.
+  void release_steps(std::uint32_t end, Picoseconds now);
   // Operations run one after another, in the order of start().
   void start(Operation operation, Picoseconds now);
 
@@ -49,6 +62,8 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
   struct Peer {
     QpNumber qp = 0;
     std::uint32_t key = 0;
+    std::unique_ptr<StepSender> sender;      // null: all goes by `qp`
+    std::unique_ptr<StepReceiver> receiver;  // null: all comes by `qp`
   };
   struct Outgoing {
     JobRank peer;
@@ -56,6 +71,9 @@ class NicExecutor final : public NicClient, private Verbs, private OperationSink
   };
   JobRank peer_of(QpNumber qp) const { return qp < by_qp_.size() ? by_qp_[qp] : kNobody; }
   void post(JobRank peer, const Write& write) override { outbox_.push_back({peer, write}); }
+  void own(JobRank peer, QpNumber qp);
+  void create(CommunicatorId id);
+  void step_received(std::uint32_t, std::uint32_t ring_step) override { sink_.step_received(ring_step, now_); }
   void finished(OperationId, const OperationResult& result) override { sink_.finished(result, now_); }
   void flush(Picoseconds now);
 

@@ -115,6 +115,13 @@ std::string names_of(Signals signals);
 // Throws std::invalid_argument for a name that is not a signal's.
 Signals signal_named(std::string_view name);
 
+// What a control has done to its flow, for the counters that show that it is at work.
+struct Reactions {
+  std::uint64_t cuts = 0;    // times that it lowered the rate or the window
+  std::uint64_t floors = 0;  // times that a cut took the rate or the window down to its minimum
+  Picoseconds at_floor{};    // time at the minimum, up to its last call
+};
+
 class CongestionControl {
  public:
   // Fixed for a control's life, so that the sender asks by reading a field.
@@ -123,6 +130,7 @@ class CongestionControl {
     bool accurate_ecn = false;  // ECN per packet: ECE mirrors CE, every packet is ECT (RFC 8257)
     bool sees_acks = true;      // false: on_ack is never called
     bool lazy = false;  // on_tick is called by the first packet sent after next_tick, by no timer
+    bool notified = true;  // false: the receiver sends it no notifications (RoCE's CNPs)
   };
 
   CongestionControl(FlowLimits& limits, Traits traits) : traits(traits), limits_(limits) {}
@@ -149,11 +157,13 @@ class CongestionControl {
   virtual void on_ports(std::size_t /*live*/, std::size_t /*total*/, Picoseconds) {}
   // What this control has of its own, for series and tests.
   virtual void observe(Observer&) const {}
+  const Reactions& reactions() const { return reactions_; }
 
   const Traits traits;
 
  protected:
   FlowLimits& limits_;
+  Reactions reactions_;
 };
 
 // A sender calls it for every packet sent: a sum and two comparisons.

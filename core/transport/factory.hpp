@@ -29,6 +29,7 @@ struct TransportContext {
 struct TransportKind {
   std::string name;
   std::vector<OptionInfo> options;  // its own; those of its congestion controls come on top
+  std::vector<OptionPreset> presets;  // that its option "preset" names
   Signals gives = 0;                // to a congestion control
   bool has_congestion_control = false;
   bool joins_pairs = true;  // false: its queue pairs are of groups (QpConfig::group)

@@ -23,6 +23,12 @@ using OptionValue =
     std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string>;
 using OptionValues = std::vector<std::pair<std::string, OptionValue>>;
 
+// A named set of options' values.
+struct OptionPreset {
+  std::string name, doc;
+  OptionValues values;
+};
+
 struct OptionInfo {
   std::string name;
   std::string type;  // "flag", "whole", "real", "text" or "choice"

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -229,6 +231,12 @@ class Transport {
   // The trees that join a queue pair's group are others, as QpConfig::group::trees has them. Throws
   // std::invalid_argument.
   virtual void on_trees(QpNumber, std::vector<std::vector<std::uint16_t>>, Picoseconds) {}
+  // A queue pair that has nothing to do begins anew, as if another one were connected in its place: its
+  // packets draw another entropy for ECMP, and its congestion control knows nothing. Packet sequence numbers
+  // go on. Throws std::invalid_argument where the transport has no such thing.
+  virtual void on_renew(QpNumber, Picoseconds) {
+    throw std::invalid_argument("transport " + std::string(name()) + ": a queue pair does not begin anew");
+  }
   virtual void on_deadline(Picoseconds now) = 0;
   // The port's link is free for a packet of this class: control is asked before data.
   virtual Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) = 0;

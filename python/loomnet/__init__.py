@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from loomnet.fabrics import clos as clos
     from loomnet.fabrics.clos import dumbbell as dumbbell
     from loomnet.fabrics.clos import star as star
+    from loomnet.fabrics.ecn import Ecn as Ecn
     from loomnet.fabrics.htsim_topology import from_htsim_topology as from_htsim_topology
     from loomnet.fabrics.model import Fabric as Fabric
     from loomnet.fabrics.model import from_networkx as from_networkx
     from loomnet.fabrics.pfc import Pfc as Pfc
+    from loomnet.faults.burst_rows import bursts as bursts
     from loomnet.faults.model import degrade as degrade
     from loomnet.faults.model import delay as delay
     from loomnet.faults.model import down as down
@@ -75,8 +77,10 @@ _HOMES = {
     "base.units": ("Rate", "Time", "Size"),
     "base.errors": ("LoomnetError", "UsageError"),
     "fabrics.model": ("Fabric", "from_networkx"),
+    "fabrics.ecn": ("Ecn",),
     "fabrics.pfc": ("Pfc",),
     "fabrics.htsim_topology": ("from_htsim_topology",),
+    "faults.burst_rows": ("bursts",),
     "faults.model": ("down", "loss", "duplicate", "reorder", "delay", "degrade", "kill", "step",
                      "iterations"),
     "jobs.model": (

@@ -117,10 +117,10 @@ TEST_F(ProgramDifferentialTest, TheEgressHookIsTheSameInBothBuilds) {
   ProgramPair pair("mirror", kPorts, 1, options);
   constexpr std::uint32_t kHalf = 11;
   constexpr std::uint64_t kSeed = 77;
-  const auto hook = pair.native.make_egress(kHalf, 2, kSeed);
+  const auto hook = pair.native.make_egress({kHalf, 2}, kSeed);
   RandomStream random(5, 0, 0);
   std::vector<std::uint8_t> frame = udp_frame("fd00::3", 9, 100);
-  mirror_egress_state state{};
+  XdpProgram::EgressRun run;
   int marks = 0;
   for (std::uint64_t i = 0; i < 2000; ++i) {
     ln_egress_meta meta{};
@@ -134,16 +134,14 @@ TEST_F(ProgramDifferentialTest, TheEgressHookIsTheSameInBothBuilds) {
     const EgressVerdict verdict =
         hook->dequeue(ours, {{static_cast<std::int64_t>(i)}, static_cast<std::uint32_t>(ours.size()),
                              static_cast<QueueClass>(meta.queue), meta.marked != 0, queued});
-    ASSERT_EQ(pair.xdp.test_egress(theirs, meta,
-                                   {reinterpret_cast<std::uint8_t*>(&state), sizeof state}),
-              verdict)
-        << i;
+    pair.xdp.test_egress(theirs, meta, run);
+    ASSERT_EQ(run.verdict, verdict) << i;
     ASSERT_EQ(ours, theirs);
     marks += verdict == EgressVerdict::mark;
   }
   EXPECT_NEAR(marks, 2000 * 7 / 8 / 4, 120);
   ProgramPair none("sum", kPorts, 1);
-  EXPECT_THROW(none.xdp.test_egress(frame, {}, {}), std::invalid_argument);
+  EXPECT_THROW(none.xdp.test_egress(frame, {}, run), std::invalid_argument);
 }
 
 TEST_F(ProgramDifferentialTest, ARebootForgetsStateAndTablesInBothBuilds) {

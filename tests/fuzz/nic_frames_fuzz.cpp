@@ -1,6 +1,7 @@
 // Frames of any bytes to a NIC with three transports that have work outstanding, led to each of them:
 // nothing is placed outside the region, no request completes twice, every packet goes back to the pool.
 #include "engine/network.hpp"
+#include "packet/step_stamp.hpp"
 #include "packet/udp.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 #include "transport/roce/roce_transport.hpp"
@@ -18,8 +19,9 @@ struct Client final : NicClient {
 
 constexpr std::size_t kGuard = 4096, kRegion = 1 << 14;
 
-// The first bytes of a frame that look like those of a transport: 1 MRC, 2 RoCE, 3 TCP.
-void lead(std::vector<std::uint8_t>& frame, int to) {
+// The first bytes of a frame that look like those of a transport: 1 MRC, 2 RoCE, 3 TCP. `stepped`: behind a
+// step header.
+void lead(std::vector<std::uint8_t>& frame, int to, bool stepped) {
   constexpr std::size_t kIp = 14;
   if (frame.size() < kIp + 80 + 4 || to == 0) return;
   frame[12] = 0x86, frame[13] = 0xdd, frame[kIp] = 0x60;
@@ -31,8 +33,20 @@ void lead(std::vector<std::uint8_t>& frame, int to) {
   }
   frame[at + 6] = to == 3 ? 6 : kNextHeaderUdp;
   if (to == 3) return;
-  const std::uint16_t port = to == 1 ? kUdpPortMrc : kUdpPortRoceV2;
+  const std::uint16_t port = stepped ? kUdpPortStep : to == 1 ? kUdpPortMrc : kUdpPortRoceV2;
   frame[at + 42] = static_cast<std::uint8_t>(port >> 8), frame[at + 43] = static_cast<std::uint8_t>(port);
+  if (stepped && frame.size() >= at + 48 + kStepHeaderBytes) {
+    frame[at + 48] = STEP_MAGIC >> 8, frame[at + 49] = STEP_MAGIC & 0xff;
+    frame[at + 50] = static_cast<std::uint8_t>(STEP_VERSION << 4 | (frame[at + 50] & 0xf));
+  }
+}
+
+// The first host's packets have step headers, the second's have none.
+StepIdentity identity(NodeId host) { return host == 0 ? StepIdentity::hdr : StepIdentity::none; }
+mrc::MrcOptions mrc_options(NodeId host) {
+  auto o = mrc::MrcOptions::sim(microseconds(4), gigabits(100));
+  o.identity = identity(host);
+  return o;
 }
 
 int run(Input in) {
@@ -43,9 +57,9 @@ int run(Input in) {
   std::uint64_t posted = 0;
   for (NodeId h = 0; h < 2; ++h) {
     Nic& nic = network.nic(network.add_host(1));
-    nic.set_transport(std::make_unique<mrc::MrcTransport>(mrc::MrcOptions::sim(microseconds(4), gigabits(100)),
-                                                          nic.sink(), nic.ports()));
-    nic.set_transport(std::make_unique<roce::RoceTransport>(nic.sink(), roce::RoceOptions{.payload_mtu = 256, .timeout_exponent = 3}));
+    nic.set_transport(std::make_unique<mrc::MrcTransport>(mrc_options(h), nic.sink(), nic.ports()));
+    nic.set_transport(std::make_unique<roce::RoceTransport>(nic.sink(), roce::RoceOptions{.payload_mtu = 256, .timeout_exponent = 3,
+                                                                                     .identity = identity(h)}));
     nic.set_transport(std::make_unique<tcp::TcpTransport>(nic.sink(), tcp::TcpOptions{.mtu = 1280}));
     nic.clients().add(clients[h], JobId{}, "fuzz");
   }
@@ -78,7 +92,7 @@ int run(Input in) {
       default:
         frame.resize(in.byte() + (action & 0x80 ? 100 : 0));
         for (auto& byte : frame) byte = in.byte();
-        lead(frame, action >> 2 & 3);
+        lead(frame, action >> 2 & 3, action & 0x40);
         network.inject({static_cast<NodeId>(action >> 4 & 1), 0}, frame);
     }
   }

@@ -17,7 +17,8 @@ void check(const WorkRequest& r) {
   const Attributes& a = r.attributes;
   if (!(a.loss_tolerance >= 0 && a.loss_tolerance <= 1) || r.framing > r.length || a.job != 0) std::abort();
   const std::uint64_t payload = r.length - r.framing;
-  if (a.step_bytes == 0 && (a.step_offset != 0 || a.ring_step != 0)) std::abort();
+  if (a.step_bytes == 0 && (a.step_offset | a.ring_step | a.ring_rank | a.ring_size) != 0) std::abort();
+  if (a.step_bytes != 0 && a.ring_rank >= a.ring_size) std::abort();
   if (a.step_bytes != 0 && (a.step_offset > a.step_bytes || payload > a.step_bytes - a.step_offset)) {
     std::abort();
   }

@@ -79,6 +79,9 @@ def test_a_control_written_in_python_carries_a_flow(tmp_path, transport):
     assert all(each.flow.options == {"factor": 2.0} for each in Aimd.made)
     grown = max(each.window for each in acting)
     assert grown > acting[0].flow.initial_window
+    if transport == "roce":
+        assert sum(row.get("rate_cuts", 0) for row in r.data.totals.values()) == sum(
+            each.cuts for each in acting)
     if transport == "tcp":
         assert acting[0].calls == sorted(set(acting[0].calls)) and acting[0].calls
 

@@ -150,15 +150,15 @@ def test_a_port_under_pfc_queues_by_priority(lab):
     with pytest.raises(FabricError) as caught:
         make_plan(dumbbell("codel"), defaults=lossless)
     assert str(caught.value) == (
-        f'{BOTTLENECK}: queue: a port under PFC queues by priority, not "codel"; give '
-        'queue="priority" or, on this link both ways, pfc=False')
+        f'{BOTTLENECK}: queue: a port under PFC queues by "priority" or "laggard_first", not '
+        '"codel"; give queue="priority" or, on this link both ways, pfc=False')
     # PFC at another port of the switch.
     fabric = dumbbell("codel").override("p0.leaf0--p0.leaf1", pfc=False)
     with pytest.raises(FabricError) as caught:
         make_plan(fabric, defaults=lossless)
     assert "queue: ports of p0.leaf0 are under PFC" in str(caught.value)
     make_plan(fabric.override("*--*", pfc=False), defaults=lossless)
-    with pytest.raises(FabricError, match="queues by priority"):
+    with pytest.raises(FabricError, match="a port under PFC queues by"):
         lab.run(dumbbell("fq"), ln.Flows("1 MB", pairs=[(0, 2)], transport="roce"))
 
 

@@ -18,7 +18,7 @@ def tables(generation, groups=()):
 
 def test_the_programs_say_what_they_are_and_which_options_they_have():
     programs = _core.switch_programs()
-    assert sorted(programs) == ["aggregate", "forward", "mirror", "sum"]
+    assert sorted(programs) == ["aggregate", "forward", "mirror", "sum", "symphony"]
     default, text = programs["mirror"]["options"]["sample"]
     assert default == 1 and "echo" in text
     assert "ECMP" in programs["forward"]["summary"]
@@ -46,7 +46,8 @@ def test_tables_are_bytes_with_a_generation():
 
 
 @pytest.mark.parametrize(("program", "options", "line"), [
-    ("mirrow", {}, 'no switch program "mirrow"; there are forward, aggregate, mirror and sum'),
+    ("mirrow", {}, 'no switch program "mirrow"; there are forward, aggregate, symphony, '
+                     "mirror and sum"),
     ("sum", {"pool": "1 MB"}, 'switch program "sum" has no option "pool"; it has check_addresses '
                               "and allow_stale_length"),
     ("mirror", {"sample": -1},

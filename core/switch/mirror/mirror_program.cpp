@@ -1,6 +1,9 @@
 // Mirror's options and counters around the logic in ebpf/mirror.h.
 #include "switch/mirror/mirror_program.hpp"
 
+#include <array>
+#include <span>
+
 #include "ebpf/mirror.h"
 #include "switch/c_program.hpp"
 #include "switch/forward/forward_kind.hpp"
@@ -15,7 +18,6 @@ struct MirrorLogic : FallsThroughToForward {
       "an example: answers UDP echo requests, sends multicast packets to a group, forwards the rest";
   static constexpr ProgramNeeds kNeeds{.view = true, .header_bytes = MIRROR_HEADER};
   using Config = mirror_config;
-  using EgressState = mirror_egress_state;
 
   static std::vector<ProgramOption> options() {
     std::vector<ProgramOption> all = forward_options();
@@ -44,9 +46,16 @@ struct MirrorLogic : FallsThroughToForward {
                             const ln_meta& meta) {
     return mirror_ingress(&config, &host, &packet, &meta);
   }
-  static ln_u32 egress(const Config& config, EgressState& state, ln_packet& packet,
+  static std::vector<EgressCounter> egress_counters() { return {{"above"}}; }
+  static std::vector<StateLayout> egress_state(const ProgramSettings&) { return {}; }
+  static std::span<const std::string_view> egress_notes() {
+    static constexpr std::array<std::string_view, 1> kNames = {"waiting_bytes"};
+    return kNames;
+  }
+  static bool watches(const Config&, const EgressPlace&) { return true; }
+  static ln_u32 egress(const Config& config, ln_egress_host& host, ln_packet& packet,
                        const ln_egress_meta& meta) {
-    return mirror_egress(&config, &state, &packet, &meta);
+    return mirror_egress(&config, &host, &packet, &meta);
   }
 };
 

@@ -7,12 +7,13 @@
 #include "switch/forward/forward_kind.hpp"
 #include "switch/mirror/mirror_program.hpp"
 #include "switch/sum/sum_program.hpp"
+#include "switch/symphony/symphony_program.hpp"
 
 namespace loomnet {
 
 const std::vector<ProgramKind>& program_kinds() {
-  static const std::vector<ProgramKind> kinds = {forward_kind(), aggregate_kind(), mirror_kind(),
-                                                 sum_kind()};
+  static const std::vector<ProgramKind> kinds = {forward_kind(), aggregate_kind(), symphony_kind(),
+                                                 mirror_kind(), sum_kind()};
   return kinds;
 }
 

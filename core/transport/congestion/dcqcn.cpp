@@ -2,6 +2,7 @@
 #include "transport/congestion/dcqcn.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace loomnet::congestion {
 
@@ -20,7 +21,7 @@ const OptionTable<DcqcnOptions>& DcqcnOptions::table() {
              {.unit = "bit/s",
               .doc = "the rate never falls below it",
               .least = 1,
-              .range = "1 bit/s to the line rate",
+              .range = positive,
               .field = "minimum_rate"})
         .add("additive_rate_bps", &DcqcnOptions::additive_rate,
              {.unit = "bit/s", .doc = "R_AI: added to the target at each additive increase"})
@@ -40,11 +41,20 @@ const OptionTable<DcqcnOptions>& DcqcnOptions::table() {
               .field = "rate_timer"})
         .add("byte_counter", &DcqcnOptions::byte_counter,
              {.unit = "bytes",
-              .doc = "the rate is raised once per so many bytes on the wire",
-              .least = 1,
-              .range = positive})
+              .doc = "the rate is raised once per so many bytes on the wire; 0: by time alone"})
         .add("fast_recovery", &DcqcnOptions::fast_recovery,
-             {.doc = "F: raises that halve the way back to the target before it grows"});
+             {.doc = "F: raises that halve the way back to the target before it grows"})
+        .add("decrease_interval_ps", &DcqcnOptions::decrease_interval,
+             {.unit = "ps",
+              .doc = "the rate is cut at most once per interval; 0: at each CNP",
+              .least = 0,
+              .field = "decrease_interval"})
+        .add("alpha_sampled", &DcqcnOptions::alpha_sampled,
+             {.doc = "alpha moves once per alpha_timer_ps, by whether a CNP came, as in NICs"})
+        .add("clamp_target", &DcqcnOptions::clamp_target,
+             {.doc = "each cut takes the target rate down; False: only the first after a raise"})
+        .add("alpha_restart", &DcqcnOptions::alpha_restart,
+             {.doc = "alpha is 1 again at the first CNP after a time at line rate"});
     return t;
   }();
   return rows;
@@ -59,25 +69,55 @@ Dcqcn::Dcqcn(FlowLimits& limits, const DcqcnOptions& options, const FlowContext&
   if (flow.line_rate == 0) {
     refuse_option("RoceOptions.dcqcn.line_rate", "DCQCN begins at a port's rate");
   }
-  if (options.minimum_rate > flow.line_rate) {
-    refuse_option("RoceOptions.dcqcn.minimum_rate", "1 bit/s to the line rate");
-  }
   limits_.cwnd = kNoLimit;
 }
 
 void Dcqcn::on_congestion(const CongestionEvent& e) {
   if (e.kind != Congestion::notified) return;
   advance(e.now);
-  if (!limited_) alpha_ = 1;  // a fresh limiter, as after a long time without congestion
+  const bool fresh = !limited_;
+  if (fresh) {
+    if (options_.alpha_restart || reactions_.cuts == 0) {
+      alpha_ = 1;
+    } else if (alpha_due_ <= e.now) {
+      decay(e.now);  // no timer ran meanwhile
+    }
+    alpha_due_ = e.now + options_.alpha_timer;
+  }
+  if (options_.alpha_sampled) notified_ = !fresh;
+  if (!fresh && options_.decrease_interval.count > 0 &&
+      e.now < last_cut_ + options_.decrease_interval) {
+    cut_due_ = last_cut_ + options_.decrease_interval;
+  } else {
+    cut(e.now);
+  }
+  publish(e.now);
+}
+
+void Dcqcn::cut(Picoseconds now) {
+  const bool raised = !limited_ || by_time_ > 0 || by_bytes_ > 0;
   limited_ = true;
-  target_ = rate_;
-  rate_ = std::max(rate_ * (1 - alpha_ / 2), static_cast<double>(options_.minimum_rate));
-  alpha_ = (1 - options_.g) * alpha_ + options_.g;
+  if (options_.clamp_target || raised) target_ = rate_;
+  rate_ = std::max(rate_ * (1 - alpha_ / 2), floor());
+  if (!options_.alpha_sampled) {
+    alpha_ = (1 - options_.g) * alpha_ + options_.g;
+    alpha_due_ = now + options_.alpha_timer;
+  }
   by_time_ = by_bytes_ = 0;
   counted_from_ = limits_.sent;
-  alpha_due_ = e.now + options_.alpha_timer;
-  raise_due_ = e.now + options_.rate_timer;
-  publish(e.now);
+  raise_due_ = now + options_.rate_timer;
+  last_cut_ = now;
+  cut_due_ = kNever;
+  ++reactions_.cuts;
+  if (rate_ <= floor() && floor_since_ == kNever) {
+    ++reactions_.floors;
+    floor_since_ = now;
+  }
+}
+
+// With a minimum at or above the line rate no cut lowers anything; reports say so.
+double Dcqcn::floor() const {
+  return std::min(static_cast<double>(options_.minimum_rate), line_);
 }
 
 // Called with the packet that is leaving, after its bytes have been counted.
@@ -89,46 +129,79 @@ void Dcqcn::on_tick(Picoseconds now) {
     return;
   }
   advance(now);
-  if (limits_.sent - counted_from_ >= options_.byte_counter) {
+  if (options_.byte_counter > 0 && limits_.sent - counted_from_ >= options_.byte_counter) {
     counted_from_ += options_.byte_counter;
     ++by_bytes_;
-    raise();
+    raise(now);
   }
   publish(now);
 }
 
+Picoseconds Dcqcn::next_due() const { return std::min({alpha_due_, raise_due_, cut_due_}); }
+
 void Dcqcn::publish(Picoseconds now) {
   limits_.pacing_rate = rate_;
-  limits_.next_tick = limited_ ? std::min(alpha_due_, raise_due_) : now + Picoseconds{1};
-  limits_.next_sent = limited_ ? counted_from_ + options_.byte_counter : kNoLimit;
+  limits_.next_tick = limited_ ? next_due() : now + Picoseconds{1};
+  limits_.next_sent =
+      limited_ && options_.byte_counter > 0 ? counted_from_ + options_.byte_counter : kNoLimit;
 }
 
 void Dcqcn::advance(Picoseconds now) {
-  while (limited_ && std::min(alpha_due_, raise_due_) <= now) {
-    if (alpha_due_ <= raise_due_) {
-      alpha_ *= 1 - options_.g;
-      alpha_due_ += options_.alpha_timer;
+  while (limited_ && next_due() <= now) {
+    if (alpha_due_ <= std::min(raise_due_, cut_due_)) {
+      decay(std::min({now, raise_due_, cut_due_}));
+    } else if (cut_due_ <= raise_due_) {
+      cut(cut_due_);
     } else {
       ++by_time_;
+      const Picoseconds at = raise_due_;
       raise_due_ += options_.rate_timer;
-      raise();
+      raise(at);
     }
+  }
+  if (floor_since_ < now) {
+    reactions_.at_floor += now - floor_since_;
+    floor_since_ = now;
   }
 }
 
-void Dcqcn::raise() {
-  const std::uint32_t most = std::max(by_time_, by_bytes_), least = std::min(by_time_, by_bytes_);
-  if (least > options_.fast_recovery) {
+void Dcqcn::decay(Picoseconds until) {
+  constexpr int kStepByStep = 16;  // a long silence of a short timer takes one power
+  for (int i = 0; i < kStepByStep && alpha_due_ <= until; ++i) {
+    alpha_ *= 1 - options_.g;
+    if (notified_) alpha_ += options_.g;
+    notified_ = false;
+    alpha_due_ += options_.alpha_timer;
+  }
+  if (alpha_due_ > until) return;
+  const auto periods = (until - alpha_due_).count / options_.alpha_timer.count + 1;
+  alpha_ *= std::pow(1 - options_.g, static_cast<double>(periods));
+  alpha_due_ += options_.alpha_timer * periods;
+}
+
+void Dcqcn::raise(Picoseconds now) {
+  const std::uint32_t most = std::max(by_time_, by_bytes_);
+  const bool by_time_alone = options_.byte_counter == 0;
+  const std::uint32_t least = by_time_alone ? 0 : std::min(by_time_, by_bytes_);
+  if (by_time_alone && most > options_.fast_recovery + 1) {
+    // As simulators have it: one additive increase, then a hyper increase of one step each time.
+    target_ += static_cast<double>(options_.hyper_rate);
+  } else if (least > options_.fast_recovery) {
     target_ += static_cast<double>(options_.hyper_rate) * (least - options_.fast_recovery);
   } else if (most > options_.fast_recovery) {
     target_ += static_cast<double>(options_.additive_rate);
   }
   target_ = std::min(target_, line_);
   rate_ = std::min((rate_ + target_) / 2, line_);
+  if (floor_since_ != kNever && rate_ > floor()) {
+    reactions_.at_floor += now - floor_since_;
+    floor_since_ = kNever;
+  }
   // Within a thousandth of the line the limiter is let go, as a NIC frees it.
-  if (target_ >= line_ && rate_ > 0.999 * line_) {
+  if (target_ >= line_ && rate_ > 0.999 * line_ && cut_due_ == kNever) {
     limited_ = false;
     rate_ = target_ = line_;
+    floor_since_ = kNever;
   }
 }
 

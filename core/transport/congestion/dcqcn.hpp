@@ -16,18 +16,23 @@ struct DcqcnOptions {
   double g = 1.0 / 256;
   Picoseconds alpha_timer = microseconds(55);
   Picoseconds rate_timer = microseconds(55);
-  std::uint64_t byte_counter = 10'000'000;
+  std::uint64_t byte_counter = 10'000'000;  // 0: the timer alone raises the rate
   std::uint32_t fast_recovery = 5;           // F: stages that halve the way back to the target
   std::uint64_t additive_rate = 40'000'000;  // R_AI, bit/s
   std::uint64_t hyper_rate = 400'000'000;    // R_HAI, bit/s; the publication leaves it open
   std::uint64_t minimum_rate = 100'000'000;  // bit/s, as NICs and simulators have it
+  // What the simulators' model of NICs does otherwise than the publication. Defaults: the publication.
+  Picoseconds decrease_interval{};  // a cut at most once per interval; 0: at each CNP
+  bool alpha_sampled = false;  // alpha moves once per alpha_timer, by whether a CNP came, not at each CNP
+  bool clamp_target = true;    // each cut takes the target down; false: the first one after a raise
+  bool alpha_restart = true;   // alpha is 1 again at the first CNP after the limiter was let go
   static const OptionTable<DcqcnOptions>& table();
 };
 
 // Window: none. A queue pair begins at the line rate, without pacing and without timers.
 class Dcqcn : public CongestionControl {
  public:
-  // Throws std::invalid_argument where the flow has no line rate, or one below minimum_rate.
+  // Throws std::invalid_argument where the flow has no line rate.
   Dcqcn(FlowLimits& limits, const DcqcnOptions& options, const FlowContext& flow);
 
   std::string_view name() const override { return "dcqcn"; }
@@ -43,8 +48,12 @@ class Dcqcn : public CongestionControl {
   bool limited() const { return limited_; }
 
  private:
+  Picoseconds next_due() const;
   void advance(Picoseconds now);  // runs the timers that have expired
-  void raise();
+  void decay(Picoseconds until);  // alpha's timer, which has expired once or more
+  void cut(Picoseconds now);
+  void raise(Picoseconds now);
+  double floor() const;
   void publish(Picoseconds now);
 
   const DcqcnOptions& options_;
@@ -54,6 +63,10 @@ class Dcqcn : public CongestionControl {
   std::uint64_t counted_from_ = 0;            // FlowLimits::sent when the byte counter last expired
   std::uint32_t by_time_ = 0, by_bytes_ = 0;  // expiries since the last cut
   Picoseconds alpha_due_{}, raise_due_{};
+  bool notified_ = false;          // a CNP came since alpha's timer expired
+  Picoseconds cut_due_ = kNever;   // of a CNP that came within decrease_interval of a cut
+  Picoseconds last_cut_{};
+  Picoseconds floor_since_ = kNever;  // the rate is at its minimum, counted up to then
 };
 
 }  // namespace loomnet::congestion

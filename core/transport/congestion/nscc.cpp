@@ -68,7 +68,9 @@ Nscc::Nscc(FlowLimits& limits, const NsccOptions& o, const FlowContext& flow)
 }
 
 void Nscc::publish() {
+  const std::uint64_t before = limits_.cwnd;
   limits_.cwnd = static_cast<std::uint64_t>(cwnd_);
+  reactions_.cuts += limits_.cwnd < before && limits_.sent > 0;
   limits_.cwnd_most = static_cast<std::uint64_t>(max_window_);
   // From one packet to the next where the window is below one packet: a whole count of picoseconds,
   // which the rate gives back when it is rounded to the nearest.

@@ -38,6 +38,8 @@ constexpr std::string_view kNames[] = {
     "ev_swapped",
     "ev_floor_returned",
     "ev_skipped",
+    "ev_skipped_marked",
+    "ev_swapped_skipped",
     "qp_errors",
     "requests_flushed",
     "wimm_stalled",

@@ -44,6 +44,8 @@ enum class Count : std::uint8_t {
   ev_swapped,
   ev_floor_returned,
   ev_skipped,
+  ev_skipped_marked,   // of them, those that a mark made pass their turn, and not a trimmed packet
+  ev_swapped_skipped,  // of ev_swapped, those where every path of a plane was to pass its turn
   qp_errors,
   requests_flushed,
   wimm_stalled,

@@ -340,6 +340,9 @@ void MrcTransport::counters(std::vector<TransportCounter>& out) const {
   const TransportFigures now = figures();
   out.push_back({"paths_good", now.paths_good});
   out.push_back({"paths_total", now.paths_total});
+  std::uint64_t cuts = 0;
+  for (const auto& qp : qps_) cuts += qp->sender.congestion().reactions().cuts;
+  out.push_back({"rate_cuts", cuts});
 }
 
 TransportFigures MrcTransport::figures() const {

@@ -70,6 +70,8 @@ const OptionTable<MrcOptions>& MrcOptions::table() {
                 {.doc = "queueing delay: of one sample, or the median of eight"})
         .choice("plane_turns", &O::plane_turns, {"paths", "equal"},
                 {.doc = "turns of planes that have lost paths (2.3)"})
+        .choice("identity", &O::identity, {"none", "hdr"},
+                {.doc = "how switches learn of ring steps: not, or by a step header"})
         .add("software_time", &O::software_time,
              {.doc = "constants of software time (4, `net`), not of hardware (`sim`)"})
         .add("net_rtt_ps", &O::network_rtt,

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "clock/time.hpp"
+#include "packet/step_stamp.hpp"
 #include "packet/usid.hpp"
 #include "transport/congestion.hpp"
 
@@ -30,6 +31,8 @@ struct MrcOptions {
   // --- packets -------------------------------------------------------------------------------
   std::uint32_t mtu = 4096;       // payload bytes per packet: 4096 sim, 2048 net [choice]
   std::uint16_t udp_port = 4971;  // 3.3, as printed in the specification
+  // none or hdr: data carries a step header between UDP and BTH. An addition of Loomnet's.
+  StepIdentity identity = StepIdentity::none;
   EvOrder ev_order = EvOrder::flow_label_then_port;  // 3.2
   bool coarse_timestamps = false;  // tsr: 128 ns sim, 1 us net [spec] + [choice] (3.4)
   bool ecn = true;                 // ECT(0) on data (3.3)

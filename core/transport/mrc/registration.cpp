@@ -1,6 +1,7 @@
 // MRC in the register of transports: its options, its maker, the names of its packets.
 #include "packet/ipv6.hpp"
 #include "packet/mrc_headers.hpp"
+#include "packet/step_stamp.hpp"
 #include "transport/factory.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 
@@ -37,6 +38,8 @@ std::string_view name_of(Op op) {
   return "mrc";
 }
 
+bool known(std::uint8_t opcode) { return name_of(static_cast<Op>(opcode)) != "mrc"; }
+
 bool read_label(std::span<const std::uint8_t> bytes, PacketLabel& label) {
   if (bytes.size() < Bth::kSize) return false;
   ByteReader in(bytes);
@@ -44,6 +47,14 @@ bool read_label(std::span<const std::uint8_t> bytes, PacketLabel& label) {
   label.name = name_of(static_cast<Op>(bth.opcode));
   label.psn = bth.psn;
   return true;
+}
+
+// Behind a step header, where packets of other transports have theirs too.
+bool read_stepped(std::span<const std::uint8_t> bytes, PacketLabel& label) {
+  const int step = step_header_at(kUdpPortStep, bytes);
+  if (step <= 0) return false;
+  bytes = bytes.subspan(static_cast<std::size_t>(step));
+  return !bytes.empty() && known(bytes[0]) && read_label(bytes, label);
 }
 
 }  // namespace
@@ -54,7 +65,8 @@ void register_transport(TransportFactory& factory) {
   kind.options = MrcOptions::table().describe();
   kind.gives = kSignals;
   kind.has_congestion_control = true;
-  kind.labelers = {{kNextHeaderUdp, MrcOptions{}.udp_port, read_label}};
+  kind.labelers = {{kNextHeaderUdp, MrcOptions{}.udp_port, read_label},
+                    {kNextHeaderUdp, kUdpPortStep, read_stepped}};
   kind.make = [](const TransportContext& context, const OptionValues& values) {
     MrcOptions options = MrcOptions::of(values);
     options.seed = context.seed;

@@ -174,6 +174,7 @@ void Sender::note_swap(Picoseconds now) {
   const EvIndex fresh = evs_.take_swapped();
   if (fresh == kNoEv) return;
   context_.count(Count::ev_swapped);
+  context_.count(Count::ev_swapped_skipped);
   context_.event(EventKind::ev_swapped, config_.local, evs_.value(fresh).value, now);
 }
 
@@ -265,15 +266,20 @@ PacketPtr Sender::build(PsnCount psn, const Sent& sent, bool retransmission, boo
   PacketPtr packet = context_.sink->allocate();
   packet->flow = config_.flow;
   packet->message = request.message;
+  const std::uint64_t offset = (psn - m.first) * mss();
+  describe(packet->attributes, request.attributes, request.framing, offset);
+  const std::size_t step = o.identity == StepIdentity::hdr ? kStepHeaderBytes : 0;
   ByteWriter out =
       begin(*packet, o,
             {config_.source, config_.destination, &peer_.paths(static_cast<PlanePort>(ev.plane())),
              ev, code, o.ecn ? Ecn::ect0 : Ecn::not_ect},
-            bth);
+            bth, step);
+  if (step > 0) {
+    put_step_header(packet->header.data() + kEnvelopeBytes, packet->attributes,
+                    psn == m.last && ends_step(request.attributes, request.framing, request.length), retransmission);
+  }
   Meth{m.rqmsn, static_cast<std::uint16_t>(sent.message)}.serialize(out);
   Tseth{o.timestamp(now), o.coarse_timestamps}.serialize(out);
-  const std::uint64_t offset = (psn - m.first) * mss();
-  describe(packet->attributes, request.attributes, request.framing, offset);
   Reth{request.remote_address + offset, request.remote_key, request.length}.serialize(out);
   if (has_immediate(op)) ImmDt{request.immediate}.serialize(out);
   const std::uint32_t length = payload_of(m, psn);
@@ -348,6 +354,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
       condemn(ev, true, now);
     } else if (evs_.skip(ev)) {
       context_.count(Count::ev_skipped);
+      context_.count(Count::ev_skipped_marked);
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include "transport/mrc/dscp.hpp"
 #include "packet/ethernet.hpp"
+#include "packet/step_stamp.hpp"
 #include "packet/udp.hpp"
 #include "packet/usid.hpp"
 
@@ -78,7 +79,8 @@ bool known(std::uint8_t opcode) {
 
 }  // namespace
 
-ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& e, const Bth& bth) {
+ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& e, const Bth& bth,
+                 std::size_t step) {
   const TrafficClass traffic = class_of_dscp(e.dscp);
   packet.queue = traffic.queue;
   packet.trimmable = traffic.trimmable;
@@ -104,10 +106,10 @@ ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& e, c
   put_host(h + kInner + kSource, e.source);
   put_host(h + kInner + kDestination, e.destination);
   store_big_endian<2>(h + kUdp, ev_source_port(e.ev, options.ev_order));
-  store_big_endian<2>(h + kUdp + 2, options.udp_port);
+  store_big_endian<2>(h + kUdp + 2, step > 0 ? kUdpPortStep : options.udp_port);
   store_big_endian<4>(h + kUdp + 4, 0);
   ByteWriter out({h, packet.header.size()});
-  out.skip(kBth);
+  out.skip(kBth + step);
   bth.serialize(out);
   return out;
 }
@@ -138,8 +140,15 @@ std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbo
   if (!is_host(h + kInner + kSource) || !is_host(h + kInner + kDestination)) {
     return Count::drop_address;
   }
-  if (load_big_endian<2>(h + kUdp + 2) != options.udp_port) return Count::drop_udp_port;
-  ByteReader reader(header.subspan(kBth));
+  const auto port = static_cast<std::uint16_t>(load_big_endian<2>(h + kUdp + 2));
+  std::size_t step = 0;
+  if (port != options.udp_port) {
+    const int found = step_header_at(port, header.subspan(kBth));
+    if (found <= 0) return Count::drop_udp_port;
+    step = static_cast<std::size_t>(found);
+    if (header.size() < kBth + step + Bth::kSize) return Count::drop_short;
+  }
+  ByteReader reader(header.subspan(kBth + step));
   in.bth = Bth::parse(reader);
   if (!known(in.bth.opcode)) return Count::drop_opcode;
   in.op = static_cast<Op>(in.bth.opcode);
@@ -152,7 +161,7 @@ std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbo
   in.destination = host_at(h + kInner + kDestination);
   in.ev = entropy_of(static_cast<std::uint32_t>(load_big_endian<4>(h + kInner)) & 0xfffff,
                      static_cast<std::uint16_t>(load_big_endian<2>(h + kUdp)), options.ev_order);
-  in.body = header.subspan(kBth + Bth::kSize);
+  in.body = header.subspan(kBth + step + Bth::kSize);
   if (in.trimmed) {
     // Lengths and checksums of a trimmed packet mean nothing (trap 7); PSN and time must be there.
     if (!is_data(in.op)) return Count::drop_opcode;
@@ -171,8 +180,13 @@ std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbo
 std::optional<std::size_t> header_length(std::span<const std::uint8_t> frame,
                                          std::uint16_t udp_port) {
   if (frame.size() < kBth + Bth::kSize || frame[kOuter + 6] != kNextHeaderIpv6 ||
-      frame[kInner + 6] != kNextHeaderUdp || (frame[kUdp + 2] << 8 | frame[kUdp + 3]) != udp_port ||
-      !known(frame[kBth])) {
+      frame[kInner + 6] != kNextHeaderUdp) {
+    return std::nullopt;
+  }
+  const auto port = static_cast<std::uint16_t>(load_big_endian<2>(&frame[kUdp + 2]));
+  const int step = port == udp_port ? 0 : step_header_at(port, frame.subspan(kBth));
+  const std::size_t bth = kBth + static_cast<std::size_t>(std::max(step, 0));
+  if ((port != udp_port && step <= 0) || frame.size() < bth + Bth::kSize || !known(frame[bth])) {
     return std::nullopt;
   }
   const std::uint8_t code =
@@ -180,7 +194,7 @@ std::optional<std::size_t> header_length(std::span<const std::uint8_t> frame,
   if (code == dscp::kTrimmed || code == dscp::kTrimmedLastHop) {
     return std::min<std::size_t>(frame.size(), kMaxHeaderBytes);
   }
-  const std::size_t length = kBth + Bth::kSize + headers_behind_bth(static_cast<Op>(frame[kBth]));
+  const std::size_t length = bth + Bth::kSize + headers_behind_bth(static_cast<Op>(frame[bth]));
   if (frame.size() < length + kIcrcBytes) return std::nullopt;
   return length;
 }

@@ -32,9 +32,10 @@ struct Envelope {
 };
 
 // Starts a packet: class and flags of `envelope.dscp`, header up to and including BTH. The caller
-// writes the rest with the returned writer and then calls finish().
+// writes the rest with the returned writer and then calls finish(). `step`: bytes in front of BTH that the
+// caller writes too, at kEnvelopeBytes: those of a step header, or none.
 ByteWriter begin(Packet& packet, const MrcOptions& options, const Envelope& envelope,
-                 const Bth& bth);
+                 const Bth& bth, std::size_t step = 0);
 // Sets header_length, wire_length and the three length fields.
 void finish(Packet& packet, const ByteWriter& writer, const Payload& payload);
 

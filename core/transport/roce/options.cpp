@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "packet/rdma.hpp"
+#include "transport/roce/presets.hpp"
 
 namespace loomnet::roce {
 
@@ -29,11 +30,17 @@ const OptionTable<RoceOptions>& RoceOptions::table() {
               .range = "3 bits, 0 to 7"})
         .add("in_flight_limit", &O::in_flight_limit,
              {.unit = "bytes", .doc = "payload unacknowledged at most; 0: no limit but the PSNs"})
+        .add("window_bdps", &O::window_bdps,
+             {.unit = "bandwidth-delay products",
+              .doc = "the same of the port, by line_rate_bps and net_rtt_ps; 0: no limit",
+              .least = 0})
         .add("ack_interval", &O::ack_interval,
              {.unit = "packets",
               .doc = "between requests for an ACK inside a message",
               .least = 1,
               .range = "at least 1 packet"})
+        .add("ack_priority", &O::ack_priority,
+             {.doc = "acknowledgements travel in the control class, not behind data"})
         .add("ect", &O::ect, {.doc = "data is ECN-capable; a congestion control makes it so"})
         .add("initial_psn", &O::initial_psn,
              {.doc = "first packet sequence number of both ends",
@@ -52,15 +59,26 @@ const OptionTable<RoceOptions>& RoceOptions::table() {
               .field = "network_rtt"})
         .add("cnp_gap_ps", &O::cnp_gap,
              {.unit = "ps",
-              .doc = "between congestion notifications of a queue pair",
+              .doc = "between congestion notifications of a queue pair; 0: one per mark",
               .least = 0,
-              .field = "cnp_gap"});
+              .field = "cnp_gap"})
+        .choice("identity", &O::identity, {"none", "hdr", "sport"},
+                {.doc = "how switches learn of ring steps: a step header, or the source port's low 12 bits"})
+        .choice("rehash", &O::rehash, {"fixed", "step"},
+                {.doc = "a queue pair's UDP source port: one, or another one for each ring step"})
+        .add("preset", &O::preset,
+             {.doc = "a host of the simulations of Symphony by name: A, B, C or D; options given win"});
     return t;
   }();
   return rows;
 }
 
 RoceOptions RoceOptions::of(const OptionValues& values) {
+  if (const OptionPreset* preset = preset_of(values)) {
+    RoceOptions o = of(with_preset(*preset, values));
+    o.preset = preset->name;
+    return o;
+  }
   RoceOptions o;
   table().read("roce", o, values);
   if (o.dcqcn && !o.congestion_control.empty() && o.congestion_control != "dcqcn") {
@@ -75,6 +93,9 @@ void RoceOptions::check() const {
   table().check(*this);
   if (!std::has_single_bit(payload_mtu)) {
     refuse_option("RoceOptions.payload_mtu", "use 256, 512, 1024, 2048 or 4096");
+  }
+  if (window_bdps > 0 && (line_rate == 0 || network_rtt.count == 0)) {
+    refuse_option("RoceOptions.window_bdps", "needs line_rate_bps and net_rtt_ps");
   }
   if (data_dscp > 63 || ack_dscp > 63) refuse_option("RoceOptions.data_dscp, ack_dscp", "6 bits");
 }

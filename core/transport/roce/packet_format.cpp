@@ -2,6 +2,7 @@
 #include "transport/roce/packet_format.hpp"
 
 #include "packet/ethernet.hpp"
+#include "packet/step_stamp.hpp"
 #include "packet/udp.hpp"
 
 namespace loomnet::roce {
@@ -34,10 +35,12 @@ Received parse(const Packet& packet) {
   const auto ethernet = EthernetHeader::parse(in);
   const auto ip = Ipv6Header::parse(in);
   const auto udp = UdpHeader::parse(in);
+  const int step = in.ok() ? step_header_at(udp.destination_port, packet.header_bytes().subspan(in.position())) : 0;
+  if (step > 0) in.skip(static_cast<std::size_t>(step));
   const auto bth = Bth::parse(in);
   if (!in.ok()) return flawed(Flaw::truncated);
   if (ethernet.ether_type != kEtherTypeIpv6 || ip.version != 6 ||
-      ip.next_header != kNextHeaderUdp || udp.destination_port != kUdpPortRoceV2 ||
+      ip.next_header != kNextHeaderUdp || (udp.destination_port != kUdpPortRoceV2 && step <= 0) ||
       bth.version != 0 || bth.partition_key != 0xffff) {
     return flawed(Flaw::not_roce);
   }
@@ -51,6 +54,8 @@ Received parse(const Packet& packet) {
   r.ack_request = bth.ack_request;
   if (r.opcode == RcOpcode::acknowledge) {
     r.aeth = Aeth::parse(in);
+    r.has_marks = bth.becn;
+    if (r.has_marks) r.marks = in.u32();
   } else if (r.opcode == RcOpcode::congestion_notification) {
     in.skip(kCnpReservedBytes);
   } else {

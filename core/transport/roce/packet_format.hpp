@@ -24,6 +24,10 @@ enum class RcOpcode : std::uint8_t {
   congestion_notification = 0x81,  // CNP: BTH with BECN and 16 reserved bytes (A17.9.3)
 };
 inline constexpr std::size_t kCnpReservedBytes = 16;
+// Behind the AETH of an acknowledgement with BECN: how many packets with CE have been accepted since the
+// queue pair's start, 32 bits that wrap. Our completion, for controls that react to the marked share:
+// RoCEv2 echoes no marks.
+inline constexpr std::size_t kMarkEchoBytes = 4;
 
 constexpr bool starts_message(RcOpcode op) {
   return op == RcOpcode::write_first || op == RcOpcode::write_only ||
@@ -46,7 +50,7 @@ inline constexpr std::size_t kFrontBytes = kFlowFrontBytes;
 enum class Flaw : std::uint8_t {
   none,
   truncated,     // shorter than its headers or its length fields say
-  not_roce,      // not IPv6, UDP 4791, transport version 0 with the default partition
+  not_roce,      // not IPv6, UDP 4791 or a step header, transport version 0 with the default partition
   wrong_opcode,  // none of the RC operations served here
 };
 
@@ -61,6 +65,8 @@ struct Received {
   Reth reth;
   std::uint32_t immediate = 0;
   Aeth aeth;
+  bool has_marks = false;   // an acknowledgement that echoes marks …
+  std::uint32_t marks = 0;  // … and how many
   std::uint16_t header_end = 0;      // first payload byte, from the start of the frame
   std::uint32_t payload_length = 0;  // without pad and ICRC
 };

@@ -1,7 +1,9 @@
 // RoCE in the register of transports: its options, its maker, the names of its packets.
 #include "packet/ipv6.hpp"
+#include "packet/step_stamp.hpp"
 #include "packet/udp.hpp"
 #include "transport/factory.hpp"
+#include "transport/roce/presets.hpp"
 #include "transport/roce/roce_transport.hpp"
 
 namespace loomnet::roce {
@@ -38,15 +40,25 @@ bool read_label(std::span<const std::uint8_t> bytes, PacketLabel& label) {
   return true;
 }
 
+// Behind a step header, where packets of other transports have theirs too.
+bool read_stepped(std::span<const std::uint8_t> bytes, PacketLabel& label) {
+  const int step = step_header_at(kUdpPortStep, bytes);
+  if (step <= 0) return false;
+  bytes = bytes.subspan(static_cast<std::size_t>(step));
+  return !bytes.empty() && name_of(static_cast<RcOpcode>(bytes[0])) != "roce" && read_label(bytes, label);
+}
+
 }  // namespace
 
 void register_transport(TransportFactory& factory) {
   TransportKind kind;
   kind.name = "roce";
   kind.options = RoceOptions::table().describe();
+  kind.presets = presets();
   kind.gives = kSignals;
   kind.has_congestion_control = true;
-  kind.labelers = {{kNextHeaderUdp, kUdpPortRoceV2, read_label}};
+  kind.labelers = {{kNextHeaderUdp, kUdpPortRoceV2, read_label},
+                    {kNextHeaderUdp, kUdpPortStep, read_stepped}};
   kind.make = [](const TransportContext& context, const OptionValues& values) {
     RoceOptions options = RoceOptions::of(values);
     options.seed = context.seed;

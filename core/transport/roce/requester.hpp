@@ -55,6 +55,9 @@ class Requester {
   // Message that the oldest unacknowledged packet belongs to. Requires outstanding().
   std::uint64_t oldest_message() const { return parts_.front().message; }
 
+  // Message that the next packet belongs to. Requires can_send().
+  std::uint64_t next_message() const { return parts_[cursor_].message; }
+
   bool can_send(std::uint64_t window) const { return next_ < posted_ && next_ - acked_ < window; }
   // The next packet in order; requires can_send().
   Segment send(const RoceOptions& options, std::uint64_t window) {

@@ -45,7 +45,7 @@ void RoceTransport::run_ticks(Picoseconds now) {
 void RoceTransport::on_congestion(QueuePair& qp, Congestion kind, Picoseconds now) {
   Regulator& r = *qp.regulator;
   // The answer to a repeated packet would time neither copy.
-  if (kind != Congestion::notified) r.timed = Regulator::kNone;
+  if (kind != Congestion::notified) r.timed_count = 0;
   CongestionEvent event;
   event.kind = kind;
   event.now = now;
@@ -58,10 +58,9 @@ void RoceTransport::on_congestion(QueuePair& qp, Congestion kind, Picoseconds no
 void RoceTransport::on_sent(QueuePair& qp, const Segment& segment, std::uint32_t bytes,
                             Picoseconds now) {
   Regulator& r = *qp.regulator;
-  if (segment.ack_request && !segment.retransmission && r.timed == Regulator::kNone &&
+  if (segment.ack_request && !segment.retransmission && r.timed_count < Regulator::kTimed &&
       r.control->traits.sees_acks) {
-    r.timed = segment.sequence;
-    r.timed_at = now;
+    r.timed[(r.first_timed + r.timed_count++) % Regulator::kTimed] = {segment.sequence, now};
   }
   count_sent(r.limits, *r.control, bytes, now);
   if (r.limits.pacing_rate > 0) {
@@ -70,7 +69,8 @@ void RoceTransport::on_sent(QueuePair& qp, const Segment& segment, std::uint32_t
   }
 }
 
-void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, Picoseconds now) {
+void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, const Received& answer,
+                                Picoseconds now) {
   Regulator& r = *qp.regulator;
   if (!r.control->traits.sees_acks) return;
   const Requester& requester = qp.requester;
@@ -80,11 +80,24 @@ void RoceTransport::on_progress(QueuePair& qp, std::uint64_t packets, Picosecond
   s.acked = s.delivered = packets * mtu;
   r.delivered += s.delivered;
   s.delivered_total = r.delivered;
-  if (r.timed < requester.acked()) {
-    s.rtt = now - r.timed_at;
+  while (r.timed_count > 0 && r.timed[r.first_timed].sequence < requester.acked()) {
+    s.rtt = now - r.timed[r.first_timed].at;  // of the newest that is acknowledged
+    r.first_timed = (r.first_timed + 1) % Regulator::kTimed;
+    --r.timed_count;
+  }
+  if (s.rtt != kNever) {
     r.min_rtt = std::min(r.min_rtt, s.rtt);
     r.srtt = r.srtt.count == 0 ? s.rtt : r.srtt + (s.rtt - r.srtt) / 8;
-    r.timed = Regulator::kNone;
+  }
+  if (answer.has_marks && echoes_marks_) {
+    // The peer is not trusted: no more packets count as marked than this answer acknowledges. A count
+    // below the last one is of an older answer and is ignored.
+    const std::uint32_t fresh = answer.marks - r.marks;
+    if (fresh < 1u << 31) {
+      s.ce_delivered = std::min<std::uint64_t>(fresh, packets) * mtu;
+      r.marks = answer.marks;
+    }
+    s.marked = s.ce_delivered > 0;
   }
   s.srtt = r.srtt;
   s.min_rtt = r.min_rtt;

@@ -49,7 +49,10 @@ void RoceTransport::on_packet(PlanePort port, PacketPtr packet, Picoseconds now)
   QueuePair& qp = c.queue_pairs[part];
   if (r.ecn == Ecn::ce) {
     ++count.ce_received;
-    if (qp.regulator && r.opcode != RcOpcode::acknowledge) notify_congestion(qp, now);
+    if (qp.regulator && r.opcode != RcOpcode::acknowledge &&
+        qp.regulator->control->traits.notified) {
+      notify_congestion(qp, now);
+    }
   }
   if (r.opcode == RcOpcode::congestion_notification) {
     ++count.cnps_received;
@@ -103,7 +106,7 @@ void RoceTransport::on_acknowledge(QueuePair& qp, const Received& received, Pico
   const std::uint64_t before = r.acked();
   if (r.acknowledge(end, [&](std::uint64_t message) { part_done(c, message); })) {
     if (c.failed) return;
-    if (qp.regulator) on_progress(qp, end - before, now);
+    if (qp.regulator) on_progress(qp, end - before, received, now);
     r.retries = 0;
     r.deadline = kNever;
     if (r.in_flight()) start_timer(qp, now);
@@ -156,6 +159,7 @@ void RoceTransport::on_request(QueuePair& qp, const Received& received, const Pa
         break;
       }
       ++count.packets_placed;
+      qp.marks += received.ecn == Ecn::ce;
       count.bytes_placed += received.payload_length;
       Executed executed;
       if (!responder.placed(received, executed)) break;

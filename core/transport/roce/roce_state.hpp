@@ -2,19 +2,27 @@
 // roce_*.cpp files of this folder include it.
 #pragma once
 
+#include <array>
+
 #include "transport/roce/roce_transport.hpp"
 
 namespace loomnet::roce {
 
 struct RoceTransport::Regulator {
-  static constexpr std::uint64_t kNone = ~0ull;
   std::uint32_t index = 0;
   FlowLimits limits;
   std::unique_ptr<CongestionControl> control;
   Picoseconds next_send{};  // pacing lets none leave before
-  // One packet at a time is timed, of those that ask for an ACK and are sent once.
-  std::uint64_t timed = kNone;
-  Picoseconds timed_at{};
+  // Packets that are timed: those that ask for an ACK and are sent once, the oldest first. One that finds
+  // no place is not timed.
+  struct Timed {
+    std::uint64_t sequence;
+    Picoseconds at;
+  };
+  static constexpr std::uint32_t kTimed = 8;
+  std::array<Timed, kTimed> timed;
+  std::uint32_t first_timed = 0, timed_count = 0;
+  std::uint32_t marks = 0;  // that the peer has echoed
   Picoseconds srtt{}, min_rtt = kNever;
   std::uint64_t delivered = 0;  // payload bytes, short packets counted as full ones
 };
@@ -27,10 +35,13 @@ struct RoceTransport::QueuePair {
   PlanePort port = 0;  // that it sends by; kNowhere: it has no path
   bool in_answers = false, in_data = false, in_cnps = false;
   bool in_deadlines = false;
+  std::uint32_t step = 0;  // ring step of its source port, where that changes with the steps
+  bool stepped = false;    // false: none yet
   Requester requester;
   Responder responder;
   std::unique_ptr<Regulator> regulator;                 // null without a congestion control
   Picoseconds cnp_due{};                                // the next CNP no sooner
+  std::uint32_t marks = 0;  // packets with CE that the responder has accepted
   FlowFront front{};  // lengths and class are set per packet
 };
 
@@ -75,7 +86,7 @@ struct RoceTransport::Connection {
   QpNumber local = 0, remote = 0;
   HostId source = 0, destination = 0;
   std::uint32_t flow = 0;
-  std::uint32_t rerouted = 0;  // changes of its paths
+  std::uint32_t rerouted = 0;  // changes of its paths, and new beginnings
   bool failed = false;
   std::uint8_t ports = 0;  // of the NIC, that QpConfig names
   std::uint8_t planes = 0;  // that a message is striped over

@@ -17,8 +17,12 @@ namespace {
 
 
 std::uint64_t window_packets(const RoceOptions& o) {
-  if (o.in_flight_limit == 0) return kMaxOutstandingPsns;
-  return std::clamp<std::uint64_t>(o.in_flight_limit / o.payload_mtu, 1, kMaxOutstandingPsns);
+  std::uint64_t bytes = o.in_flight_limit == 0 ? kNoLimit : o.in_flight_limit;
+  if (o.window_bdps > 0) {
+    const double bdp = static_cast<double>(bytes_in(o.network_rtt, {o.line_rate}));
+    bytes = std::min(bytes, static_cast<std::uint64_t>(std::min(o.window_bdps * bdp, 0x1p62)));
+  }
+  return std::clamp<std::uint64_t>(bytes / o.payload_mtu, 1, kMaxOutstandingPsns);
 }
 
 const RoceOptions& checked(const RoceOptions& o) {
@@ -32,12 +36,16 @@ RoceTransport::RoceTransport(TransportSink& sink, const RoceOptions& options)
     : sink_(sink),
       options_(checked(options)),
       timeout_(options.ack_timeout()),
+      answer_queue_(dscp::queue_of(options.answer_dscp())),
       window_(window_packets(options)),
       counters_(std::make_unique<Counters>()) {
   const std::string name = options_.control();
   if (name.empty()) return;
   control_ = choose_congestion_control("RoceOptions.congestion_control", name,
                                        options_.congestion_options, kSignals);
+  for (const CongestionKind& kind : congestion_controls()) {
+    if (kind.name == name) echoes_marks_ = kind.needs & signal::marks;
+  }
   Regulator trial;
   regulate(trial, 0);  // refuses now what the first queue pair would be refused for
 }
@@ -91,7 +99,53 @@ void RoceTransport::connect(const QpConfig& config, Picoseconds) {
 
 void RoceTransport::address(QueuePair& qp, std::uint8_t part) {
   const Connection& c = *qp.connection;
-  qp.front = flow_front({c.source, c.destination, c.local, part, c.rerouted}, kUdpPortRoceV2);
+  const bool rehashes = options_.rehash == Rehash::step && qp.stepped;
+  qp.front = flow_front({c.source, c.destination, c.local, part, c.rerouted,
+                         rehashes ? std::uint64_t{qp.step} + 1 : 0},
+                        kUdpPortRoceV2);
+  if (options_.identity != StepIdentity::sport || !qp.stepped) return;
+  std::uint8_t* port = qp.front.data() + kFrontBytes - UdpHeader::kSize;
+  const std::uint32_t step = qp.step % kSportSteps;
+  port[0] = static_cast<std::uint8_t>((port[0] & 0xf0) | step >> 8);
+  port[1] = static_cast<std::uint8_t>(step);
+}
+
+// Whether the next packet may leave by the source port of its ring step. Another port may lead by another
+// path, and go-back-N takes packets that overtake others for losses: so the port changes only when nothing
+// that left by the old one is unacknowledged.
+bool RoceTransport::in_turn(const QueuePair& qp) const {
+  const Attributes& next = qp.connection->message(qp.requester.next_message()).attributes;
+  if (next.step_bytes == 0 || (qp.stepped && qp.step == next.ring_step)) return true;
+  return !qp.requester.in_flight();
+}
+
+void RoceTransport::turn(QueuePair& qp, const Attributes& next) {
+  if (next.step_bytes == 0 || (qp.stepped && qp.step == next.ring_step)) return;
+  qp.step = next.ring_step;
+  qp.stepped = true;
+  address(qp, static_cast<std::uint8_t>(&qp - qp.connection->queue_pairs.get()));
+}
+
+void RoceTransport::on_renew(QpNumber number, Picoseconds now) {
+  const std::uint32_t found = by_number_.find(number);
+  if (found == NumberIndex::kAbsent) throw std::invalid_argument("QpConfig.local: no such queue pair");
+  Connection& c = *connections_[found];
+  if (c.failed) return;
+  if (!c.messages.empty()) throw std::logic_error("roce: a queue pair begins anew when it has nothing to do");
+  ++c.rerouted;
+  for (std::uint8_t p = 0; p < c.planes; ++p) {
+    QueuePair& qp = c.queue_pairs[p];
+    if (qp.regulator) {
+      Regulator& regulator = *qp.regulator;
+      const std::uint32_t index = regulator.index;
+      regulator = {};
+      regulator.index = index;
+      regulate(regulator, hash_key(hash_key(c.source, c.destination, c.local) + p, c.rerouted, 0));
+      watch_tick(qp);
+    }
+    address(qp, p);
+    ready_data(qp, now);
+  }
 }
 
 void RoceTransport::on_paths(QpNumber number, std::vector<PlanePaths> planes, Picoseconds now) {
@@ -284,6 +338,13 @@ std::size_t RoceTransport::state_parts(QpNumber qp) const { return connection(qp
 
 void RoceTransport::counters(std::vector<TransportCounter>& out) const {
   const Counters& c = *counters_;
+  Reactions reactions;
+  for (const QueuePair* qp : regulated_) {
+    const Reactions& each = qp->regulator->control->reactions();
+    reactions.cuts += each.cuts;
+    reactions.floors += each.floors;
+    reactions.at_floor += each.at_floor;
+  }
   const TransportCounter all[] = {
       {"packets_sent", c.packets_sent},
       {"payload_bytes_sent", c.payload_bytes_sent},
@@ -321,6 +382,9 @@ void RoceTransport::counters(std::vector<TransportCounter>& out) const {
       {"connections_failed", c.connections_failed},
       {"cnps_sent", c.cnps_sent},
       {"cnps_received", c.cnps_received},
+      {"rate_cuts", reactions.cuts},
+      {"rate_floor_reached", reactions.floors},
+      {"rate_floor_ns", static_cast<std::uint64_t>(reactions.at_floor.count / 1000)},
   };
   out.insert(out.end(), std::begin(all), std::end(all));
 }

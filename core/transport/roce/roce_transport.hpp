@@ -40,6 +40,7 @@ class RoceTransport final : public Transport {
   // another port. As many ports as before have a path, or none: then requests wait, and packets under
   // way are lost when the retries have run out.
   void on_paths(QpNumber qp, std::vector<PlanePaths> planes, Picoseconds now) override;
+  void on_renew(QpNumber qp, Picoseconds now) override;
   void on_deadline(Picoseconds now) override;
   Pulled pull(PlanePort port, QueueClass queue, Picoseconds now) override;
   Picoseconds next_deadline() const override { return std::min(deadlines_.next(), ticks_.next()); }
@@ -78,6 +79,9 @@ class RoceTransport final : public Transport {
   static constexpr PlanePort kNowhere = kMaxPlanes;
   static constexpr std::uint8_t kNoPart = 0xff;
   void address(QueuePair& qp, std::uint8_t part);
+  bool may_send(const QueuePair& qp, std::uint64_t window) const;
+  bool in_turn(const QueuePair& qp) const;
+  void turn(QueuePair& qp, const Attributes& next);
   // Gives each part its port. Throws std::invalid_argument.
   static void assign(Connection& c, const std::vector<PlanePaths>& paths);
   void requeue();
@@ -96,12 +100,12 @@ class RoceTransport final : public Transport {
   void regulate(Regulator& regulator, std::uint64_t stream) const;
   void on_congestion(QueuePair& qp, Congestion kind, Picoseconds now);
   void on_sent(QueuePair& qp, const Segment& segment, std::uint32_t bytes, Picoseconds now);
-  void on_progress(QueuePair& qp, std::uint64_t packets, Picoseconds now);
+  void on_progress(QueuePair& qp, std::uint64_t packets, const Received& answer, Picoseconds now);
   void watch_tick(QueuePair& qp);
   void run_ticks(Picoseconds now);
   Pulled pull_paced(Port& port, Picoseconds now);
   PacketPtr begin_packet(const QueuePair& qp, const Bth& bth, std::size_t extension,
-                         std::uint32_t payload, std::uint8_t code, bool ect);
+                         std::uint32_t payload, std::uint8_t code, bool ect, std::size_t step = 0);
   void on_request(QueuePair& qp, const Received& received, const Packet& packet,
                   Picoseconds now);
   void on_acknowledge(QueuePair& qp, const Received& received, Picoseconds now);
@@ -114,8 +118,10 @@ class RoceTransport final : public Transport {
   TransportSink& sink_;
   const RoceOptions options_;
   const Picoseconds timeout_;
+  const QueueClass answer_queue_;
   const std::uint64_t window_;  // packets
   CongestionMake control_;      // empty: none
+  bool echoes_marks_ = false;   // acknowledgements say how many marks came, as the control needs
   std::unique_ptr<Counters> counters_;
   // The queue pairs of the connections last sent from and received for: what prepare() fetches,
   // read for nothing else.

@@ -57,6 +57,7 @@ __all__: list[str] = [
     "circuit_map",
     "congestion_controls",
     "demand_report",
+    "fluid_ring",
     "forward_tables",
     "map_ports",
     "monotonic_ns",
@@ -66,6 +67,7 @@ __all__: list[str] = [
     "queue_disciplines",
     "register_congestion_control",
     "switch_programs",
+    "symphony_tables",
     "testing",
     "transports",
     "weighted_seconds",
@@ -570,7 +572,7 @@ class Network:
     def switch_counters(self, node: EngineNode) -> dict[str, int]: ...
     def switch_snapshot(self, node: EngineNode) -> dict:
         """
-        {name of the rows: [{'row': number, field: value, …}]}: the program's state, without rows of zeros; {} of a program without state.
+        {name of the rows: [{'row': number, field: value, …}]}: the program's state, without rows of zeros, and the rows that its egress hooks keep; {} of a program without state.
         """
 
     def transport_events(self, host: EngineNode) -> list[tuple[int, str, int, int]]:
@@ -790,6 +792,9 @@ class FlowTraffic:
         message: int,
         depth: int,
         start_ps: int,
+        steps: int = 0,
+        rank: int = 0,
+        ranks: int = 0,
     ) -> int: ...
     def results(self) -> list[tuple[int, int | None, int | None, int, str]]:
         """
@@ -797,8 +802,15 @@ class FlowTraffic:
         """
 
     def start(self) -> None: ...
+    def steps(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        int64[steps, 4] of flows in ring steps: rank, 0, step and when its sender knew it had arrived (ps).
+        """
+
     @property
     def done(self) -> bool: ...
+    @property
+    def steps_unlogged(self) -> int: ...
     @property
     def wrong(self) -> int: ...
 
@@ -843,6 +855,11 @@ class CollectiveTraffic:
         job: int = 0,
         stop_ps: int | None = None,
         sums: tuple[int, int, bool] | None = None,
+        channels: int = 1,
+        first_step: int = 0,
+        whole_steps: bool = False,
+        step_compute_ps: int = 0,
+        renew_every: int = 0,
     ) -> None:
         """
         sums: (int32 in a fragment, window, whether exponents are carried): switches sum all_reduce, and every rank has a queue pair for it (set_sum_pair).
@@ -858,11 +875,29 @@ class CollectiveTraffic:
         [(begin_ps, end_ps)] of the rank's finished iterations.
         """
 
-    def set_queue_pair(self, rank: int, peer: int, qp: int) -> None: ...
+    def set_queue_pair(self, rank: int, peer: int, qp: int, channel: int = 0) -> None: ...
     def set_sum_pair(self, rank: int, qp: int) -> None: ...
     def start(self) -> None: ...
+    def steps(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        int64[steps, 4]: rank, channel, ring step and when the rank had received it (ps), in the order of time.
+        """
+
+    def take_by_step(
+        self,
+        rank: int,
+        peer: int,
+        pairs: collections.abc.Sequence[tuple[int, int]],
+        channel: int = 0,
+    ) -> None:
+        """
+        Ring steps from rank to peer take these queue pairs, (number at rank, number at peer), in turn.
+        """
+
     @property
     def done(self) -> bool: ...
+    @property
+    def steps_unlogged(self) -> int: ...
     @property
     def wrong(self) -> int: ...
 
@@ -1458,6 +1493,11 @@ class Recorder:
         n, where the timeline keeps 1/2^n of all packets.
         """
 
+    def marks(self) -> list:
+        """
+        [{'half', 'at_ps', 'uid', 'by', and what the program notes by its names}]: every mark that a switch program's egress hook has made, in the order in which links were looked at.
+        """
+
     def packets(self, capture: int) -> int: ...
     def stop_when_full(self) -> None:
         """
@@ -1697,6 +1737,25 @@ def demand_report(
     A rank's row of its gate's counts, as RankSession.report() sends it.
     """
 
+def fluid_ring(
+    *,
+    ranks: int,
+    uplinks: int,
+    leaves: int,
+    rehash: bool,
+    jitter: float,
+    burst_share: float,
+    burst_capacity: float,
+    burst_mean: float,
+    gap: int,
+    weight: int,
+    switch_wide: bool,
+    seed: int,
+) -> tuple[float, float, float]:
+    """
+    One ring all-reduce as fluid over uplinks that its ranks share; times are in steps. (time to the end, mean of the steps between foremost and rearmost rank, share of the time of flows that they were called ahead). `gap` 0: none is called ahead. ValueError names a setting out of range.
+    """
+
 def forward_tables(
     *,
     generation: int,
@@ -1773,9 +1832,25 @@ def switch_programs() -> dict:
     {name: {'summary': text, 'options': {name: (default, help)}, 'units': {name: 'bytes', or 'run' of what a run sets}}} of every switch program.
     """
 
+def symphony_tables(
+    *,
+    generation: int,
+    block: int,
+    own: collections.abc.Sequence[int],
+    adjacencies: collections.abc.Sequence[tuple[int, int]],
+    fib: collections.abc.Sequence[tuple[int, int]],
+    hosts: collections.abc.Sequence[tuple[bytes, int]],
+    groups: collections.abc.Sequence[collections.abc.Sequence[int]],
+    jobs: collections.abc.Sequence[dict],
+    rules: collections.abc.Sequence[dict],
+) -> TableBatch:
+    """
+    Tables of the symphony program: forward's; the jobs that are tracked where they are listed, {'job', 'enable', 'prob', 'g' (steps; 0: as the options say)}; and whose flows are that carry no step header, {'source', 'destination' (addresses), 'carrier' ('udp', 'tcp' or 'roce'), 'port' (None: any), 'job', 'ring', 'rank', 'nranks', 'gen', 'step_bytes', 'mtu', 'base' (None: learnt from TCP's SYN)}.
+    """
+
 def transports() -> dict:
     """
-    Every transport of the engine by name: its options (rows of name, type, unit, default, range, choices, doc) and the congestion controls that it can run.
+    Every transport of the engine by name: its options (rows of name, type, unit, default, range, choices, doc), the congestion controls that it can run, and what its presets say of options.
     """
 
 def weighted_seconds(

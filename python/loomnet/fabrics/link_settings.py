@@ -12,6 +12,7 @@ from loomnet.base import bounds
 from loomnet.base.errors import FabricError
 from loomnet.base.units import Size, Time
 from loomnet.fabrics import queues
+from loomnet.fabrics.ecn import Ecn
 from loomnet.fabrics.links import HalfLink
 from loomnet.fabrics.pfc import Pfc
 from loomnet.fabrics.topology import Topology
@@ -21,6 +22,7 @@ from loomnet.fabrics.view import ClosView
 # ("MRC + SRv6 multi-plane fabrics" 3.3); preamble, gap and FCS are 24 more on the wire.
 HEADER_BYTES, SACK_FRAME_BYTES = 142, 154
 TRIM_BYTES = 128
+STEP_HEADER_BYTES = 16  # behind UDP, of packets that say which ring step they belong to
 # Bytes beside a frame's own, and the smallest frame: a pause frame.
 FRAMING_BYTES, PAUSE_BYTES = 24, 60
 # Largest frame of a run whose transport says nothing else: 4,096 B behind MRC's headers.
@@ -60,13 +62,15 @@ class LinkDefaults:
     """How switches queue the packets of a run where links do not say. `pfc`: without loss, by PFC;
     `dcqcn`: marked as DCQCN's constants have it; `trims`: packets may be trimmed, for which queues
     are shorter; `largest_frame`: bytes of the run's largest Ethernet frame, for PFC's headroom;
-    `mark_bytes`: above so many every switch port marks, the last hop's too; 0: by the BDP."""
+    `mark_bytes`: above so many every switch port marks, the last hop's too; 0: by the BDP;
+    `trim_bytes`: what a trimmed packet keeps of its frame."""
 
     pfc: bool = False
     dcqcn: bool = False
     trims: bool = True
     largest_frame: int = MAX_FRAME_BYTES
     mark_bytes: int = 0
+    trim_bytes: int = TRIM_BYTES
 
     @classmethod
     def of_all(cls, wanted: Iterable[LinkDefaults]) -> LinkDefaults:
@@ -75,7 +79,8 @@ class LinkDefaults:
         return cls(pfc=any(one.pfc for one in each), dcqcn=any(one.dcqcn for one in each),
                    trims=any(one.trims for one in each),
                    largest_frame=max(one.largest_frame for one in each),
-                   mark_bytes=max(one.mark_bytes for one in each))
+                   mark_bytes=max(one.mark_bytes for one in each),
+                   trim_bytes=max(one.trim_bytes for one in each))
 
 
 _TIERS = ("host–leaf", "leaf–T1", "T1–core")
@@ -165,20 +170,27 @@ def half_settings(
     pauses = defaults.pfc if spec.pfc is None else spec.pfc is not False
     paused_back = defaults.pfc if back.pfc is None else back.pfc is not False
     ordered = spec.queue == queues.PRIORITY
-    if not ordered and ((pauses and not last_hop) or (paused_back and not from_host)):
+    paused = (pauses and not last_hop) or (paused_back and not from_host)
+    if paused and spec.queue not in queues.UNDER_PFC:
         raise FabricError(
-            f'{where}: queue: a port under PFC queues by priority, not "{spec.queue}"; give '
+            f'{where}: queue: a port under PFC queues by {queues.UNDER_PFC_NAMES}, not '
+            f'"{spec.queue}"; give '
             'queue="priority" or, on this link both ways, pfc=False')
-    lossy = from_host or not ordered or not (pauses or (spec.trim and defaults.trims))
+    holds = pauses and spec.queue in queues.UNDER_PFC
+    lossy = from_host or not (holds or (ordered and spec.trim and defaults.trims))
     limit = LOSSY_BDPS * bdp if lossy else bdp * 3 // 2 if last_hop else bdp
-    limit = max(limit, MARKED_QUEUE * defaults.mark_bytes)
+    stated = spec.ecn if isinstance(spec.ecn, Ecn) else None
+    limit = max(limit, MARKED_QUEUE * (stated.most.bytes if stated else defaults.mark_bytes))
     if spec.data_limit is not None:
         limit = spec.data_limit.bytes
     control = (CONTROL_QUEUES * limit * MOST_PAYLOAD // (frame - HEADER_BYTES)
                if spec.control_limit is None else spec.control_limit.bytes)
-    marks = spec.ecn if spec.ecn is not None else not (last_hop or from_host)
+    marks = bool(spec.ecn) if spec.ecn is not None else not (last_hop or from_host)
     low, high, share = bdp // 5, bdp * 4 // 5, 1.0
-    if defaults.dcqcn:  # at every hop, by thresholds that grow with the rate but hold a few packets
+    if stated:
+        marks = not from_host
+        low, high, share = stated.low.bytes, stated.most.bytes, stated.share
+    elif defaults.dcqcn:  # at every hop: thresholds grow with the rate, hold a few packets
         marks = spec.ecn is not False and not from_host
         low, high = (max(at * spec.rate.count // DCQCN_RATE, n * frame)
                      for at, n in ((DCQCN_KMIN, 2), (DCQCN_KMAX, 8)))
@@ -189,7 +201,7 @@ def half_settings(
     trims = spec.trim and ordered and not from_host
     options = dict(spec.queue_options)
     if spec.ecn is not None and "ecn" in queues.disciplines()[spec.queue]:
-        options["ecn"] = int(spec.ecn)
+        options["ecn"] = int(bool(spec.ecn))
     # A host takes whatever comes and never pauses the network.
     lossless = NO_PFC
     if not last_hop:
@@ -206,7 +218,7 @@ def half_settings(
         "ecn_low_bytes": low if marks else 0,
         "ecn_high_bytes": high if marks else 0,
         "ecn_share": share,
-        "trim_bytes": TRIM_BYTES if trims else 0,
+        "trim_bytes": defaults.trim_bytes if trims else 0,
         "trim_victim": spec.trim_victim,
         "queue": spec.queue,
         "queue_options": tuple(sorted(options.items())),
@@ -266,7 +278,10 @@ def thresholds(
     if chosen is False:
         return dict(NO_PFC)
     pfc = chosen if isinstance(chosen, Pfc) else Pfc()
-    xoff = bdp if pfc.xoff is None else pfc.xoff.bytes
+    # Marks come before pauses: what arrives here waits at egresses that most likely mark as `back`.
+    least = max((each.most.bytes for each in (spec.ecn, back.ecn) if isinstance(each, Ecn)),
+                default=0)
+    xoff = max(bdp, least) if pfc.xoff is None else pfc.xoff.bytes
     xon = xoff - 2 * frame if pfc.xon is None else pfc.xon.bytes
     if not 0 < xon < xoff:
         raise FabricError(

@@ -11,6 +11,7 @@ from loomnet.base.units import Rate, Size, Time
 from loomnet.fabrics import queues
 
 if TYPE_CHECKING:
+    from loomnet.fabrics.ecn import Ecn
     from loomnet.fabrics.pfc import Pfc
 
 
@@ -23,7 +24,8 @@ class HalfLink:
     data_limit: Size | None = None  # bytes of data queue
     control_limit: Size | None = None
     control_share: float | None = None  # of the link, for control packets while data waits
-    ecn: bool | None = None  # mark CE; default: everywhere but at the last hop
+    # Mark CE, by thresholds of one's own or the plan's; None: everywhere but at the last hop.
+    ecn: Ecn | bool | None = None
     trim: bool = True  # cut what does not fit; False: tail drop
     # What is cut: the "arriving" packet, or by the toss of a "coin" that one or the last waiting.
     trim_victim: str = "coin"
@@ -70,6 +72,14 @@ def pfc_setting(value: Any) -> Pfc | bool | None:
     return as_pfc(value)
 
 
+def _ecn_setting(value: Any) -> Ecn | bool:
+    if isinstance(value, bool):
+        return value
+    from loomnet.fabrics.ecn import as_ecn
+
+    return as_ecn(value)
+
+
 def _switched(value: Any) -> bool:
     if not isinstance(value, bool):  # bool("off") would be True
         raise FabricError(f"{quoted(value)} is not True or False")
@@ -98,7 +108,7 @@ _CONVERT: dict[str, Any] = {
     "data_limit": Size,
     "control_limit": Size,
     "control_share": _share,
-    "ecn": _switched,
+    "ecn": _ecn_setting,
     "trim": _switched,
     "trim_victim": _victim,
     "pfc": pfc_setting,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import re
 from collections import Counter
@@ -10,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from loomnet.base.arguments import checked_call
-from loomnet.base.errors import FabricError, UsageError
+from loomnet.base.errors import FabricError, UnitError, UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Rate, Size, Time
@@ -128,15 +129,19 @@ class Fabric:
         """Links two nodes, full duplex: two switches, a host and a switch, or a host and a panel,
         which several links may join: h0--ocs0, h0--ocs0:1 and so on. A panel's link takes rate and
         delay alone; light on it is clocked by the sending host. `overrides`: data_limit,
-        control_limit, control_share, ecn, trim, trim_victim, pfc, queue and the options of that
-        queue discipline.
+        control_limit, control_share, ecn (True, False or ln.Ecn(low, high)), trim, trim_victim,
+        pfc, queue and the options of that queue discipline.
 
         `queue` names how a switch port of the link queues. "priority" (default): control before
         data, ECN by RED, trimming, PFC. "fifo": one queue, tail drop at data_limit, ECN as above.
+        "laggard_first": as "priority", without trimming, but of each ring the rearmost sender's
+        data goes first, by whole steps or by `parts` of one: an oracle, since it reads what no
+        switch sees. Other data keeps its place.
         "codel": CoDel (RFC 8289; `target` 5 ms, `interval` 100 ms). "fq": deficit round robin over
         flows (`flows` 1024, `quantum` 1514 B). "fq_codel": CoDel in each of them (RFC 8290). With
         CoDel, ECN-capable packets are marked instead of dropped unless ecn=False. All but the first
-        neither trim nor run under PFC, and hold 5 bandwidth-delay products by default."""
+        do not trim, and hold 5 bandwidth-delay products by default where PFC does not hold data;
+        the last three and "fifo" do not run under PFC."""
         for end in (a, b):
             _text("add_link", end)
             if end not in self.hosts and end not in self.switches and end not in self.panels:
@@ -357,7 +362,8 @@ class Fabric:
 
 
 def _program_options(where: str, program: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The options as the program takes them: sizes in bytes. Raises FabricError."""
+    """The options as the program takes them: sizes in bytes, distances between the senders of a
+    ring and lists of jobs as text. Raises FabricError."""
     import loomnet._core as _core  # only a fabric that names programs loads the engine
 
     units = _core.switch_programs().get(program, {}).get("units", {})
@@ -365,13 +371,29 @@ def _program_options(where: str, program: str, given: dict[str, Any]) -> dict[st
     for name, value in given.items():
         if units.get(name) == "run":
             raise FabricError(f"{where}: option {name} is set by the run; leave it out")
-        of_bytes = units.get(name) == "bytes" and isinstance(value, (str, Size))
-        options[name] = Size.given(f"{where}: {name}", value).bytes if of_bytes else value
+        options[name] = _in_units(f"{where}: {name}", units.get(name), value)
     try:
         _core.check_switch_program(program, 1, options)
     except (ValueError, TypeError, OverflowError) as error:
         raise FabricError(f"{where}: {error}") from None
     return options
+
+
+def _in_units(where: str, unit: str | None, value: Any) -> Any:
+    if unit == "bytes" and isinstance(value, (str, Size)):
+        return Size.given(where, value).bytes
+    if unit == "distance":  # "1 step", or units of progress: bytes where packets count bytes
+        if isinstance(value, str) and value.rstrip("s").endswith("step"):
+            return value
+        with contextlib.suppress(UnitError):  # the program says what it takes
+            if isinstance(value, (str, Size)):
+                return str(Size(value).bytes)
+        return str(value) if type(value) is int else value
+    if unit == "jobs" and isinstance(value, (list, tuple)):
+        if not value or not all(isinstance(each, str) and each for each in value):
+            raise FabricError(f"{where}: {quoted(value)} is no list of jobs' names")
+        return ",".join(value)
+    return value
 
 
 def _text(where: str, value: Any) -> str:

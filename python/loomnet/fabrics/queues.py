@@ -12,6 +12,9 @@ from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.units import Size, Time
 
 PRIORITY = "priority"  # the default: strict priority with RED, trimming and PFC
+# Disciplines of ports that may be under PFC.
+UNDER_PFC = (PRIORITY, "laggard_first")
+UNDER_PFC_NAMES = " or ".join(f'"{name}"' for name in UNDER_PFC)
 # An option of some disciplines that is a setting of every link.
 OF_LINKS = frozenset(("ecn",))
 

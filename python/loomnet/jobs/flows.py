@@ -24,6 +24,7 @@ from loomnet.jobs.model import MOST_COUNT, Collective, Count, Job, Seed
 MOST_PAIRED = 64  # ranks; among more, not every pair is looked at
 MOST_SENDERS = 4096  # ranks; among more, not every rank is looked at
 MOST_SIZES = 100_000  # of one list
+MOST_STEPS, MOST_RING = 1 << 16, 8192  # of a flow; flows that are ranks of one ring
 MOST_FLOWS = MOST_ROUNDS = 1_000_000  # each is an entry of some hundred bytes, and a row
 
 
@@ -104,7 +105,9 @@ class Flows(_Pairwise, Job):
     `sizes`: one size or several of equal weight, a published distribution ("websearch",
     "datamining"), or a CSV file of bytes,share. Flows arrive as a Poisson process, `gap` apart on
     average or at the `load` that offers this share of the sending NICs' rate; or each at its own
-    time in `starts`; all at once without any of these.
+    time in `starts`; all at once without any of these. `steps`: each flow is sent in so many equal
+    steps, and its packets say the step, as if flow k were rank k of a ring of `count` ranks; no
+    flow waits for another. `result.ring_steps` tells when senders knew that a step had arrived.
     """
 
     kind: ClassVar[str] = "flows"
@@ -119,6 +122,14 @@ class Flows(_Pairwise, Job):
     starts: Annotated[
         tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)
     ] = given(default=(), converter=_times)
+    steps: Annotated[Count, Field(le=MOST_STEPS)] | None = Field(default=None, repr=False)
+
+    @model_validator(mode="after")
+    def _of_a_ring(self) -> Flows:
+        if self.steps is not None and not 2 <= self.count <= MOST_RING:
+            raise UsageError(f"Flows.steps: steps of a ring go with 2 to {MOST_RING:,} flows, not "
+                             f"count={self.count}")
+        return self
 
     @staticmethod
     @checked_call

@@ -54,6 +54,9 @@ Seed = Annotated[int, Field(ge=0, lt=2**64, strict=True)]
 MOST_RANKS = 1 << 17  # of one job: the NICs of the largest published fabric, all of them built
 # Every two ranks of a collective have a queue pair.
 MOST_MESHED = 4096
+MOST_CHANNELS = 64  # rings of a collective
+MOST_JITTER = 1000  # steps that a rank computes for between two of them
+MOST_INCARNATIONS = 16  # of a ring's communicator, in 4 bits of its number
 
 
 _NAME = re.compile("[A-Za-z0-9_][A-Za-z0-9_-]{0,39}")
@@ -341,7 +344,47 @@ class Collective(Job):
         return f"{self.repeat} x {type(self).__name__} of {self.size} over {self.transport}"
 
 
-class AllReduce(Collective):
+class RingCollective(Collective):
+    """Common to collectives that go round a ring in steps: in each step every rank sends one block
+    of `size`/ranks bytes to the next rank.
+
+    `channels`: rings, each with a share of the data, a communicator and queue pairs of its own.
+    `queue_pair`: "persistent", one for every two ranks, or "per-step": each ring step takes a new
+    one, with another UDP source port and a congestion control that knows nothing. `whole_steps`: a
+    rank sends a step once the step before has come whole; False: each chunk as soon as it has come.
+    `step_jitter`: what a rank computes between a step's arrival and the next step, exponentially
+    distributed, its mean as a share of a step's time on the wire at the host's rate; above 0,
+    steps are whole. `first_step`: number of the first ring step; all later ones count on from it,
+    over all repetitions. `new_communicator_every`: repetitions after which the communicators are
+    closed and made anew; their steps then begin at `first_step`. Sizes of up to 4 KiB per channel
+    go over a tree, which has no ring steps.
+    """
+
+    channels: Annotated[int, Field(ge=1, le=MOST_CHANNELS, strict=True)] = Field(
+        default=1, repr=False)
+    queue_pair: Literal["persistent", "per-step"] = Field(default="persistent", repr=False)
+    whole_steps: StrictBool = Field(default=False, repr=False)
+    step_jitter: Annotated[float, Field(ge=0, le=MOST_JITTER)] = Field(default=0.0, repr=False)
+    first_step: Annotated[int, Field(ge=0, lt=2**32, strict=True)] = Field(default=0, repr=False)
+    new_communicator_every: Count | None = Field(default=None, repr=False)
+
+    @model_validator(mode="after")
+    def _in_a_ring(self) -> RingCollective:
+        if self.allreduce == "ina":
+            for name in ("channels", "queue_pair", "whole_steps", "step_jitter", "first_step",
+                         "new_communicator_every"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise UsageError(f'{name}= goes with allreduce="ring": switches that sum know '
+                                     "no ring steps")
+        every = self.new_communicator_every
+        if every is not None and (self.repeat - 1) // every >= MOST_INCARNATIONS:
+            raise UsageError(
+                f"new_communicator_every={every}: {self.repeat} repetitions would make the "
+                f"communicators anew more than {MOST_INCARNATIONS - 1} times; give a larger one")
+        return self
+
+
+class AllReduce(RingCollective):
     """All-reduce of `size` bytes per rank, `repeat` times, each repetition one iteration: round a
     ring, or with allreduce="ina" by the switches."""
 
@@ -366,13 +409,13 @@ class AllToAll(Collective):
         return [(a, b) for a in ranks for b in ranks if a != b]
 
 
-class AllGather(Collective):
+class AllGather(RingCollective):
     """Ring all-gather: every rank ends with `size` bytes, `size`/ranks of them from each."""
 
     kind: ClassVar[str] = "all_gather"
 
 
-class ReduceScatter(Collective):
+class ReduceScatter(RingCollective):
     """Ring reduce-scatter of `size` bytes per rank, of which each keeps its `size`/ranks."""
 
     kind: ClassVar[str] = "reduce_scatter"

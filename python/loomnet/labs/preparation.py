@@ -27,6 +27,7 @@ from loomnet.plugins.priorities import check_priority
 from loomnet.results.result import ENDINGS, Result
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
+from loomnet.running.rings import rings_of
 from loomnet.running.sums import sums_of
 from loomnet.systems.registry import carriers_of, check, transports
 
@@ -165,6 +166,7 @@ def prepare(
         plan=plan,
         jobs=requests,
         sums=sums_of(plan, requests, options),
+        rings=rings_of(plan, requests, options),
         timetable=timetable,
         faults=tuple(faults),
         label="",

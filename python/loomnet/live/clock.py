@@ -32,12 +32,14 @@ from loomnet.running.request import RunRequest
 from loomnet.running.traffic import CollectiveTraffic, Traffic
 from loomnet.running.traffic_play import TrafficPlay
 from loomnet.systems.registry import transport
+from loomnet.systems.transport import START_RTTS
 
 T = TypeVar("T")
 
 # Between two looks at ranks, timetable and keyboard: a fault at a step starts so much late at most.
 POLL_S = 0.01
-START_PS = 500 * 10**9  # traffic models begin so long after the clock: base RTTs are measured first
+# Traffic models begin so much wall time after the clock, and no sooner than base RTTs are measured.
+START_PS = 500 * 10**9
 _SOCKET_DROPS = ("foreign", "malformed", "too_long", "umem_dry", "tx_ring_full", "no_port")
 
 
@@ -57,7 +59,7 @@ class LiveClock:
         self.tcp = KernelTcp.wanted_by(request)
         self.engine = Engine(self.plan, [asked.job for asked in request.jobs], live=True,
                              options=request.options, seed=request.seed,
-                             sums=request.sums, dilation=request.dilation)
+                             sums=request.sums, rings=request.rings, dilation=request.dilation)
         for asked in request.jobs:
             if transport(asked.job.transport).by_kernel:
                 self.engine.kernel_traffic_is_of(asked)
@@ -124,7 +126,8 @@ class LiveClock:
 
     # --- traffic ----------------------------------------------------------------------------------
     def traffic_start_ps(self, play: TrafficPlay) -> int:
-        return START_PS
+        measured = self.plan.base_rtt_ps * START_RTTS
+        return min(START_PS, max(round(START_PS / self.request.dilation), measured))
 
     def held(self) -> contextlib.AbstractContextManager[None]:
         return self.network.held()

@@ -32,7 +32,6 @@ from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.processes.journal import RunLock
 from loomnet.running.engine import Engine
-from loomnet.running.engine_settings import program_settings
 from loomnet.running.job_request import JobRequest
 
 T = TypeVar("T")
@@ -149,7 +148,7 @@ class LiveNetwork:
             tables = self.engine.tables(switch, switch.routes)
             switches.append((switch.number, node.netns, switch.name,
                              self.engine.hash_seed(switch.number), tables,
-                             switch.program, program_settings(switch)))
+                             switch.program, self.engine.program_settings(switch)))
             ports += [(switch.number, port, "xdp", node.netns, f"s{port}", "")
                       for port in range(len(switch.ports))]
         configured: dict[str, list[HostPort]] = {}

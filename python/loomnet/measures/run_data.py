@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from loomnet.measures.observed import Observed
     from loomnet.measures.panel_events import PanelEvents
     from loomnet.measures.pools import PoolSeries
+    from loomnet.measures.ring_steps import RingSteps
     from loomnet.measures.samples import Samples
 
 Interval = tuple[int, int]
@@ -123,6 +124,7 @@ class RunData:
     pools: PoolSeries | None = None  # the same
     events: PanelEvents | None = None  # of a fabric with panels
     experts: ExpertRounds | None = None  # of a mixture of experts
+    ring_steps: RingSteps | None = None  # of a job whose ranks go round a ring in steps
     # Of the job's packets; flows are compared with what they would take alone.
     overhead: FrameOverhead = LEAST_OVERHEAD
     reason: str | None = None  # why it ended, unless "finished"

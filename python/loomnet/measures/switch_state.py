@@ -40,6 +40,19 @@ class SwitchState:
                              f'snapshots=["{wanted}"]; there are {taken}')
         return self.earlier[wanted.count]
 
+    def by_job(self) -> dict[int, dict[str, int]]:
+        """What a program has counted of each job, by the job's number on the wire: over all ports
+        the sums, of `largest_…` the largest. Empty for a program that counts no jobs apart."""
+        found: dict[int, dict[str, int]] = {}
+        for row in self.state.get("jobs", []):
+            sums = found.setdefault(row["job"], {})
+            for name, value in row.items():
+                if name in ("row", "job", "egress"):
+                    continue
+                before = sums.get(name, 0)
+                sums[name] = max(before, value) if name.startswith("largest_") else before + value
+        return found
+
     @classmethod
     def of(cls, switch: SwitchPlan | str, counters: Mapping[str, int], state: Snapshot,
            earlier: Mapping[int, Snapshot] | None = None) -> SwitchState:

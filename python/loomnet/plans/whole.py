@@ -16,7 +16,7 @@ from loomnet.fabrics.link_settings import (
 )
 from loomnet.fabrics.model import Fabric
 from loomnet.fabrics.panels import Ports
-from loomnet.fabrics.queues import PRIORITY
+from loomnet.fabrics.queues import UNDER_PFC, UNDER_PFC_NAMES
 from loomnet.fabrics.topology import Topology
 from loomnet.plans.ecmp import EcmpTables
 from loomnet.plans.model import (
@@ -138,11 +138,12 @@ def _switch_plan(fabric: Fabric, topology: Topology, name: str, links: Sequence[
         leaves, arrives = (ahead, back) if ahead.source == node else (back, ahead)
         queued += leaves.data_limit_bytes + leaves.control_limit_bytes
         reserved += arrives.reserved_bytes
-        others += [leaves] if leaves.queue != PRIORITY else []
+        others += [leaves] if leaves.queue not in UNDER_PFC else []
     if reserved and others:
         raise FabricError(
             f'{others[0].name}: queue: ports of {name} are under PFC, so its packets wait by '
-            f'priority, not "{others[0].queue}"; give queue="priority", or pfc=False on its links')
+            f'{UNDER_PFC_NAMES}, not "{others[0].queue}"; give queue="priority", or pfc=False on '
+            "its links")
     bounds.check_buffer(name, queued + reserved)
     return SwitchPlan(
         node,

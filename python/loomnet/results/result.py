@@ -28,6 +28,7 @@ from loomnet.processes.folder import read_bounded
 
 if TYPE_CHECKING:
     from loomnet.measures.flow_completion import FlowRecord
+    from loomnet.measures.ring_steps import RingSteps
 
 
 # Of several endings, the first that one of a run's jobs had is the run's.
@@ -293,6 +294,16 @@ class Result:
         if self.data.experts is None:
             raise UsageError("experts: the job is no mixture of experts")
         return self.data.experts
+
+    @property
+    def ring_steps(self) -> RingSteps:
+        """When each rank had received which ring step: the job's step gap, and how its leading rank
+        and its laggard come along. Raises UsageError for a job that has no ring steps."""
+        self._of_one_job("ring_steps")
+        if self.data.ring_steps is None:
+            raise UsageError("ring_steps: nobody noted ring steps of this job; ln.AllReduce, "
+                             "ln.ReduceScatter and ln.AllGather of more than 4 KiB have them")
+        return self.data.ring_steps
 
     @property
     def events(self) -> Table:

@@ -34,6 +34,8 @@ from loomnet.running.engine_panels import EnginePanels
 from loomnet.running.engine_settings import link_config, program_settings
 from loomnet.running.fluid import fluid_notes, set_fluid_transport
 from loomnet.running.job_request import JobRequest
+from loomnet.running.rings import PROGRAM as ALIGNING
+from loomnet.running.rings import Rings
 from loomnet.running.sums import Sums
 from loomnet.systems.registry import carriers_of, transport
 from loomnet.systems.transport import Notes, Transport
@@ -55,15 +57,16 @@ class Engine:
     def __init__(self, plan: Plan, jobs: Iterable[Job] = (), *, live: bool = False,
                  options: Mapping[str, Any] | None = None, bin_ps: int = 10**9,
                  seed: int | None = None, sums: Sums | None = None,
-                 dilation: float = 1.0, fluid: bool = False) -> None:
+                 rings: Rings | None = None, dilation: float = 1.0, fluid: bool = False) -> None:
         self.plan = plan
         self.sums = sums
+        self.rings = rings
         self.live = live
         jobs = tuple(jobs)
         carriers = {each.name: each for each in map(self._model, carriers_of(jobs))
                     if each is not None}
         self.transports = tuple(carriers.values())
-        given = options or {}
+        self._given = given = options or {}
         self._options = {name: (each.live_options(dilation) if live else {}) | given.get(name, {})
                          for name, each in carriers.items()}
         self.seed = plan.seed if seed is None else seed
@@ -90,7 +93,7 @@ class Engine:
             node = self.network.add_switch(
                 len(switch.ports), kernel=kernel, hash_seed=self.hash_seed(switch.number),
                 buffer_bytes=switch.buffer_bytes, pfc=switch.pfc, program=switch.program,
-                options=program_settings(switch))
+                options=self.program_settings(switch))
             self._node[switch.number] = node
             if not kernel:
                 self.network.set_tables(node, self.tables(switch, switch.routes))
@@ -232,11 +235,18 @@ class Engine:
             groups=[list(group) for group in routes.groups] if plain else [],
             jobs=self.sums.rows(switch) if self.sums is not None else [])
 
+    def program_settings(self, switch: SwitchPlan) -> dict[str, Any]:
+        """Options of a switch's program in this run."""
+        return program_settings(switch, self.plan, self._given)
+
     def _packed(self, switch: SwitchPlan, *, jobs: list[dict[str, Any]], **rows: Any
                 ) -> _core.TableBatch:
         common = {"generation": self._generation[switch.number], "block": switch.usids.block}
         if switch.program == SUMMING:
             return _core.aggregate_tables(**common, **rows, jobs=jobs)
+        if switch.program == ALIGNING:
+            listed, rules = self.rings.rows(switch) if self.rings is not None else ([], [])
+            return _core.symphony_tables(**common, **rows, jobs=listed, rules=rules)
         return _core.forward_tables(**common, **rows)
 
     def tables_after(self, change: RouteChange | SwitchChange

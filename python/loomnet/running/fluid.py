@@ -18,7 +18,8 @@ def set_fluid_transport(fabric: _core.FluidFabric, host: EngineNode, transport: 
     """Gives a host of the engine the fluid form of a transport."""
     fabric.set_transport(host, transport.model,
                          payload_bytes=transport.payload_bytes(options, plan),
-                         overhead_bytes=transport.header_bytes + FRAMING_BYTES)
+                         overhead_bytes=transport.header_bytes + FRAMING_BYTES
+                         + transport.step_header_bytes(options))
 
 
 def fluid_notes(fabric: _core.FluidFabric) -> Notes:

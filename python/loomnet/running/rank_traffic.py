@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import FlowRow, RunFault
 
 
@@ -32,4 +33,7 @@ class RankTraffic:
         return {}
 
     def experts(self) -> None:
+        return None
+
+    def ring_steps(self, origin_ps: int) -> RingSteps | None:
         return None

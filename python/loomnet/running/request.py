@@ -21,6 +21,7 @@ from loomnet.plans.model import Plan
 from loomnet.plugins.controllers import Seat
 from loomnet.processes.folder import Folder
 from loomnet.running.job_request import JobRequest
+from loomnet.running.rings import Rings
 from loomnet.running.sums import Sums
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class RunRequest:
     options: dict[str, Any] = field(default_factory=dict)
     fluid: bool = False  # links are shared max-min by flows, without packets
     sums: Sums | None = None  # None: no job has switches that sum
+    rings: Rings | None = None  # None: no switch keeps rings together
     recording: Recording | None = None  # files that are open, for the engine to fill
     folder: Folder | None = None
     controllers: tuple[Seat, ...] = ()  # fresh, as the timetable is

@@ -16,11 +16,12 @@ from loomnet.base.units import Time
 from loomnet.fabrics.link_settings import FRAMING_BYTES
 from loomnet.jobs.flows import Flows, Incast, Permutation
 from loomnet.jobs.graphs import ConnectionMatrix, Trace
-from loomnet.jobs.model import COLLECTIVES, Collective, Job, SendRecv
+from loomnet.jobs.model import COLLECTIVES, Collective, Job, RingCollective, SendRecv
 from loomnet.jobs.model_job import ModelJob
 from loomnet.jobs.moe_job import MoeJob
 from loomnet.jobs.task_graph import Task, TaskGraph, task_of
 from loomnet.measures.expert_rounds import ExpertRounds
+from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import FlowRow, Iteration, RunFault
 from loomnet.plans.model import MESSAGE_BYTES, Plan, writes_outstanding
 from loomnet.running.engine import FIRST_QP, Engine
@@ -30,6 +31,7 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.model_traffic import ModelTraffic
 from loomnet.running.moe_traffic import MoeTraffic
 from loomnet.running.rank_traffic import RankTraffic
+from loomnet.running.ring_traffic import connect_steps, ring_settings
 
 
 class Traffic(Protocol):
@@ -59,6 +61,10 @@ class Traffic(Protocol):
     def experts(self) -> ExpertRounds | None:
         """What a mixture of experts was seen to do; None of any other job."""
         ...
+    def ring_steps(self, origin_ps: int) -> RingSteps | None:
+        """When ranks had received which ring steps, in time since `origin_ps`; None of a job that
+        has no ring steps, or whose ring steps nobody notes."""
+        ...
 
 
 class CollectiveTraffic(RankTraffic):
@@ -67,6 +73,9 @@ class CollectiveTraffic(RankTraffic):
     def __init__(self, engine: Engine, asked: JobRequest, job: Collective, start_ps: int, *,
                  payload: bool) -> None:
         carrier = engine.carrier(job)
+        rings: dict[str, Any] = dict(staging_for(engine.plan))
+        if isinstance(job, RingCollective):
+            rings |= ring_settings(engine, asked, job)
         self.core = _core.CollectiveTraffic(
             engine.network, job=asked.number, hosts=engine.nodes(asked.placement),
             bytes=job.size.bytes, repeat=job.repeat,
@@ -75,9 +84,12 @@ class CollectiveTraffic(RankTraffic):
             stop_ps=stop_at(asked, start_ps), compute_ps=job.compute.count,
             gaps_ps=list(asked.gaps_ps), payload=payload,
             await_sends=carrier is None or carrier.await_sends, sums=engine.sum_shape(asked),
-            **staging_for(engine.plan))
-        for (rank, peer), number in engine.connect_mesh(asked).items():
-            self.core.set_queue_pair(rank, peer, number)
+            **rings)
+        for channel in range(rings.get("channels", 1)):
+            for (rank, peer), number in engine.connect_mesh(asked).items():
+                self.core.set_queue_pair(rank, peer, number, channel)
+            if isinstance(job, RingCollective) and job.queue_pair == "per-step":
+                connect_steps(engine, asked, self.core, channel)
         if asked.server is not None:
             for rank, number in enumerate(engine.connect_sums(asked)):
                 self.core.set_sum_pair(rank, number)
@@ -85,6 +97,9 @@ class CollectiveTraffic(RankTraffic):
 
     def wrong(self) -> int:
         return self.core.wrong
+
+    def ring_steps(self, origin_ps: int) -> RingSteps | None:
+        return RingSteps.of(self.core.steps(), origin_ps, self.core.steps_unlogged)
 
 
 class FlowTraffic:
@@ -134,11 +149,14 @@ class FlowTraffic:
                 self._number = numbers[-1] + 2
             self._asked.append((self._placement[source], self._placement[destination], size))
             self._sends.append((self._engine.node(self._placement[source]), numbers[index]))
+            job, in_ring = self._job.job, {}
+            if isinstance(job, Flows) and job.steps is not None:
+                in_ring = {"steps": job.steps, "rank": len(self._asked) - 1, "ranks": job.count}
             self.core.add(
                 source=self._engine.node(self._placement[source]),
                 destination=self._engine.node(self._placement[destination]),
                 qp=numbers[index], bytes=size, message=min(size, MESSAGE_BYTES), depth=self._depth,
-                start_ps=start)
+                start_ps=start, **in_ring)
         self._begun.append(min(start for start, *_ in flows))
         self.core.start()
 
@@ -179,6 +197,9 @@ class FlowTraffic:
 
     def experts(self) -> None:
         return None
+
+    def ring_steps(self, origin_ps: int) -> RingSteps | None:
+        return RingSteps.of(self.core.steps(), origin_ps, self.core.steps_unlogged)
 
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
         """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
@@ -276,6 +297,9 @@ class GraphTraffic:
         return found
 
     def experts(self) -> None:
+        return None
+
+    def ring_steps(self, origin_ps: int) -> None:
         return None
 
 

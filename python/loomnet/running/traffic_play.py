@@ -101,6 +101,7 @@ class TrafficPlay(Play):
     def fill(self, data: RunData, origin_ps: int) -> None:
         data.flows = [flow.since(origin_ps) for flow in self.traffic.flows()]
         data.experts = self.traffic.experts()
+        data.ring_steps = self.traffic.ring_steps(origin_ps)
         data.wrong = self.traffic.wrong() if self.payload_moves else None
         if data.wrong:
             altered = RunFault(data.end_ps, "job", f"{data.wrong} elements arrived altered")

@@ -75,8 +75,8 @@ class VirtualClock:
         self.labels = {} if request.fluid else model_notes(jobs, request.options, plan)
         # A bin of a tenth of the base RTT resolves silences well below any fault's.
         self.engine = Engine(plan, jobs, seed=request.seed, options=request.options,
-                             sums=request.sums, bin_ps=max(plan.base_rtt_ps // 10, 10**6),
-                             fluid=request.fluid)
+                             sums=request.sums, rings=request.rings, fluid=request.fluid,
+                             bin_ps=max(plan.base_rtt_ps // 10, 10**6))
         self.network = self.engine.network
         if request.recording is not None:
             request.recording.attach(self.engine)

@@ -8,7 +8,12 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.units import Time
-from loomnet.fabrics.link_settings import CONTROL_SHARE_MOST, FrameOverhead, LinkDefaults
+from loomnet.fabrics.link_settings import (
+    CONTROL_SHARE_MOST,
+    TRIM_BYTES,
+    FrameOverhead,
+    LinkDefaults,
+)
 from loomnet.plans.model import Plan
 from loomnet.systems.transport import Notes, Options, RunEngine, Transport, largest_frame
 
@@ -33,7 +38,10 @@ class Mrc(Transport):
     queue_pair_bytes = 32 << 10
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
-        return LinkDefaults(largest_frame=largest_frame(options.get("mtu"), self.overhead.header))
+        step = self.step_header_bytes(options)
+        return LinkDefaults(
+            largest_frame=largest_frame(options.get("mtu"), self.overhead.header) + step,
+            trim_bytes=TRIM_BYTES + step)  # else the PSN behind the step header would be cut off
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
         if plan.base_rtt_ps > MOST_RTT_PS:

@@ -8,8 +8,8 @@ import pkgutil
 from collections.abc import Iterable, Mapping
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import did_you_mean, in_quotes
-from loomnet.jobs.model import Job
+from loomnet.base.names import did_you_mean, in_quotes, quoted
+from loomnet.jobs.model import Job, RingCollective
 from loomnet.systems.transport import Transport
 
 _OTHERS = ("registry", "transport")
@@ -58,5 +58,11 @@ def check(job: Job, clock: str) -> None:
     if clock == "live" and job.allreduce == "ina" and known[job.transport].stock_gloo:
         raise UsageError(f'{type(job).__name__}: allreduce="ina": live, "{job.transport}" is stock '
                          'Gloo, whose sums no switch makes; give transport="mrc" or "roce"')
+    if isinstance(job, RingCollective) and job.queue_pair == "per-step":
+        able = [name for name, each in known.items() if each.renews]
+        if job.transport not in able:
+            raise UsageError(
+                f'{type(job).__name__}.queue_pair: over "{job.transport}" a queue pair does not '
+                f"begin anew with each ring step; give transport={' or '.join(map(quoted, able))}")
     known[job.transport].check(job, clock)
     job.check_clock(clock)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.fabrics.link_settings import LOSSY_BDPS, LinkDefaults
+from loomnet.measures.congestion_control import ControlActivity, why_idle
 from loomnet.plans.model import Plan
-from loomnet.systems.transport import Options, Transport, control_facts
+from loomnet.systems.transport import Notes, Options, RunEngine, Transport, control_facts
 
 DCQCN_LEAST_BPS = 10**8  # NICs' and simulators' minimum; a hundredth of slower ports
+# What switches mark above where hosts react to the marked share and links do not say (Symphony's
+# simulations, our completion).
+MARKED_SHARE_BYTES = 150_000
 
 
 class Roce(Transport):
@@ -23,23 +27,37 @@ class Roce(Transport):
     control_option = "cc"
     size_options = ("payload_mtu",)
     captured_bytes = 185
+    renews = True
 
     def check_options(self, options: Options) -> None:
         super().check_options(options)
         if not isinstance(options.get("dcqcn", False), bool):
             raise UsageError(f"run: roce: dcqcn={quoted(options['dcqcn'])} must be True or False")
+        preset = options.get("preset", "")
+        if not isinstance(preset, str) or (preset and preset not in presets()):
+            raise UsageError(f"run: roce: no preset {quoted(preset)}; there are "
+                             f"{', '.join(presets())}")
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         # The RoCE of the published comparisons runs over PFC.
-        return LinkDefaults(pfc=switches_pause, dcqcn=_by_notifications(options), trims=False)
+        full = with_preset(options)
+        shares = full.get("cc") == "dctcp_like"
+        return LinkDefaults(pfc=switches_pause, dcqcn=_by_notifications(full), trims=False,
+                            mark_bytes=MARKED_SHARE_BYTES if shares else 0)
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
-        chosen: dict[str, Any] = {"payload_mtu": plan.payload_bytes, **options}
+        chosen: dict[str, Any] = {"payload_mtu": plan.payload_bytes, **with_preset(options)}
         rate = min(rates)
-        if _dcqcn(options):
+        if _dcqcn(chosen):
             chosen.setdefault("line_rate_bps", rate)
             chosen.setdefault("minimum_rate_bps", min(DCQCN_LEAST_BPS, max(rate // 100, 1)))
-        elif options.get("cc"):
+            if chosen.get("window_bdps"):
+                chosen.setdefault("net_rtt_ps", plan.base_rtt_ps)
+        elif chosen.get("cc") == "timely":  # its round trips are the forward path's (SIGCOMM 2015)
+            chosen.setdefault("ack_priority", True)
+            chosen.setdefault("line_rate_bps", rate)
+            chosen.setdefault("net_rtt_ps", plan.base_rtt_ps)
+        elif chosen.get("cc") or chosen.get("window_bdps"):
             chosen.setdefault("line_rate_bps", rate)
             chosen.setdefault("net_rtt_ps", plan.base_rtt_ps)
         return chosen
@@ -56,10 +74,53 @@ class Roce(Transport):
         if not plan.pfc and plan.counts[1] > 0:
             notes["pfc"] = (
                 f"off: go-back-N over lossy switches, queues of {LOSSY_BDPS} BDP by default")
-        notes["dcqcn"] = "on" if _dcqcn(options) else "off"
-        if options.get("cc") and not _dcqcn(options):
-            notes["congestion control"] = options["cc"]
+        full = with_preset(options)
+        notes["dcqcn"] = "on" if _dcqcn(full) else "off"
+        if full.get("cc") and not _dcqcn(full):
+            notes["congestion control"] = full["cc"]
         return notes
+
+    def notes(self, engine: RunEngine, options: Options) -> Notes:
+        full = with_preset(options)
+        if not (_dcqcn(full) or full.get("cc")) or not engine.plan.hosts:
+            return {}
+        plan = engine.plan
+        rates = [plan.links[port].forward.rate_bps for port in plan.hosts[0].ports]
+        stated = host_parameters(self.engine_options(options, plan, rates))
+        notes: Notes = {
+            "roce hosts": ", ".join(f"{name} {value}" for name, value in stated.items())}
+        if reason := why_idle(ControlActivity.of(engine.totals()), stated):
+            notes["roce congestion control"] = reason
+        return notes
+
+
+def presets() -> Mapping[str, Mapping[str, Any]]:
+    """What each preset of hosts says of options, as the engine has it."""
+    import loomnet._core as _core  # only a run that names a preset loads the engine here
+
+    return _core.transports()["roce"]["presets"]
+
+
+def with_preset(options: Options) -> dict[str, Any]:
+    """The options with those of the preset that they name; options that are given win. A name that
+    is unknown is left to the checks of a run."""
+    name = options.get("preset")
+    if not isinstance(name, str) or not name:
+        return dict(options)
+    return {**presets().get(name, {}), **options}
+
+
+def host_parameters(options: Options) -> dict[str, Any]:
+    """Every parameter of a host's congestion control and transport by name, those at their defaults
+    too; `options` are engine_options()."""
+    import loomnet._core as _core
+
+    full = with_preset(options)
+    chosen = "dcqcn" if _dcqcn(full) else full.get("cc", "")
+    rows = [*_core.transports()["roce"]["options"], *control_facts(chosen).get("options", ())]
+    found = {row["name"]: full.get(row["name"], row["default"]) for row in rows}
+    del found["dcqcn"]
+    return {**found, "cc": chosen}
 
 
 def _dcqcn(options: Options) -> bool:

@@ -11,6 +11,7 @@ from loomnet.base.names import in_quotes, quoted
 from loomnet.fabrics.link_settings import (
     LEAST_OVERHEAD,
     MAX_FRAME_BYTES,
+    STEP_HEADER_BYTES,
     FrameOverhead,
     LinkDefaults,
 )
@@ -77,6 +78,9 @@ class Transport:
     # measured on all-reduce, all-to-all, incast and permutation. None: not measured.
     captured_bytes: ClassVar[int | None] = None
     queue_pair_bytes: ClassVar[int] = 8 << 10  # memory, measured
+    # Whether a queue pair can begin anew: other entropy for ECMP, and a congestion control that
+    # knows nothing.
+    renews: ClassVar[bool] = False
 
     def check(self, job: Job, clock: str) -> None:
         """Raises UsageError where it does not carry such a job on that clock."""
@@ -113,6 +117,10 @@ class Transport:
     def live_options(self, dilation: float) -> dict[str, Any]:
         """Defaults of options where the run is live: `dilation` of wall time pass per emulated."""
         return {}
+
+    def step_header_bytes(self, options: Options) -> int:
+        """What identity="hdr" adds to each data packet."""
+        return STEP_HEADER_BYTES if options.get("identity") == "hdr" else 0
 
     def packet_bytes(self, options: Options, plan: Plan) -> int:
         """Bytes of a full packet's Ethernet frame."""

@@ -309,9 +309,9 @@ TEST_F(PfcTest, WhatIsBuiltWrongIsRefusedByName) {
   LinkConfig other = guarded();
   other.queue = choose_queue("codel", {});
   EXPECT_THAT(refusal([&] { network.connect({without, 3}, {with, 6}, other, kLink); }),
-              ::testing::HasSubstr("discipline of a port under PFC is priority"));
+              ::testing::HasSubstr("discipline of a port under PFC is priority or laggard_first"));
   EXPECT_THAT(refusal([&] { network.connect({with, 7}, {small, 2}, other, kLink); }),
-              ::testing::HasSubstr("queues by priority alone"));
+              ::testing::HasSubstr("queues by priority or laggard_first"));
   EXPECT_THAT(refusal([&] { network.add_switch(4, nullptr, {.pfc = true}); }),
               ::testing::HasSubstr("kernel"));
 }

@@ -71,6 +71,22 @@ TEST(FluidNetwork, WeightsAreSharesOfAFullLink) {
   EXPECT_DOUBLE_EQ(bed.gbps(heavy), 30);
 }
 
+TEST(FluidNetwork, AWeightChangesOnTheWay) {
+  Bed bed;
+  const auto a = bed.link(40);
+  const FlowId one = bed.start({a}, 5'000'000, 0), two = bed.start({a}, 5'000'000, 1);  // 40 Mbit each
+  bed.run(milliseconds(1));
+  EXPECT_DOUBLE_EQ(bed.gbps(one), 20);
+  bed.net.set_weight(two, 1u << 20);  // half is left of both: `two` goes first, then `one`
+  EXPECT_NEAR(bed.net.left(two), 2'500'000, 1);
+  bed.run(milliseconds(1) + microseconds(1));
+  EXPECT_NEAR(bed.gbps(two), 40, 1e-4);
+  EXPECT_THROW(bed.net.set_weight(one, 0), std::invalid_argument);
+  bed.run();
+  EXPECT_NEAR(bed.ends.at.at(1).seconds(), 1.5e-3, 1e-8);
+  EXPECT_NEAR(bed.ends.at.at(0).seconds(), 2e-3, 1e-11);  // the link was full all the time
+}
+
 TEST(FluidNetwork, WhatAFlowLeavesGoesToTheOthersAtOnce) {
   Bed bed;
   const auto a = bed.link(80);
@@ -284,7 +300,7 @@ void compare(std::uint64_t seed) {
     }
     // Some changes in one moment.
     for (std::uint64_t change = 1 + below(4); change > 0; --change) {
-      const std::uint64_t kind = below(10);
+      const std::uint64_t kind = below(12);
       if (kind < 6 || open.empty()) {
         const Route route = some_route();
         const std::uint64_t bytes = 1 + below(5'000'000), id = step * 10 + change;
@@ -303,6 +319,10 @@ void compare(std::uint64_t seed) {
         const Route route = some_route();
         bed.net.reroute(chosen->second, route);
         reference.flows[chosen->first].route = route;
+      } else if (kind >= 10) {
+        const auto weight = static_cast<std::uint32_t>(1 + below(5));
+        bed.net.set_weight(chosen->second, weight);
+        reference.flows[chosen->first].weight = weight;
       } else {
         const auto link = static_cast<LinkIndex>(below(links));
         const std::uint64_t rate = kind == 8 ? 0 : 1 + below(100);

@@ -249,7 +249,13 @@ TEST_F(Disciplines, PacketsAreConserved) {
       if (i == 2'000) link.set_rate({500'000'000}, now);
       if (i == 2'500) link.set_queue_share(0.3, now);
       if (i == 3'000) link.set_impairment({.loss = 0.1}, now);
-      link.offer(packet(random.below(9), 100 + random.below(1'400), random.below(2) == 0), now);
+      PacketPtr p = packet(random.below(9), 100 + random.below(1'400), random.below(2) == 0);
+      if (p->flow > 4) {  // in one of two rings
+        p->attributes.step_bytes = 1'000;
+        p->attributes.communicator = p->flow & 1;
+        p->attributes.ring_step = random.below(6);
+      }
+      link.offer(std::move(p), now);
       ++offered;
       ASSERT_EQ(far_.seen.size() + link.counters().dropped() + link.held(), offered)
           << discipline.name << " " << i;
@@ -274,7 +280,7 @@ std::string refusal(std::string_view name, const Options& options) {
 
 TEST(QueueRegistry, RefusesWhatThereIsNotInOneLine) {
   EXPECT_EQ(choose_queue("priority", {}), nullptr);
-  EXPECT_EQ(refusal("cdel", {}), "queue: no discipline cdel; there are priority, fifo, codel, fq, fq_codel");
+  EXPECT_EQ(refusal("cdel", {}), "queue: no discipline cdel; there are priority, fifo, laggard_first, codel, fq, fq_codel");
   EXPECT_EQ(refusal("fq", Options{{"target", 1}}), "queue fq: no option target; its options: flows, quantum");
   EXPECT_EQ(refusal("fifo", Options{{"target", 1}}), "queue fifo: no option target; its options: none");
   EXPECT_EQ(refusal("fq", Options{{"flows", 0}}), "queue fq: flows must be from 1 to 65536");

@@ -140,12 +140,14 @@ TEST_F(Wire, BytesBeyondTheRingStep) {
   auto s = good();
   s.framing = 48;
   s.step_bytes = 100;
+  s.ring_size = 4;
   s.step_offset = 85;  // 16 bytes behind the framing
   EXPECT_EQ(after(s), RankFault::bad_descriptor);
 }
 TEST_F(Wire, OffsetInARingStepThatWraps) {
   auto s = good();
   s.step_bytes = 100;
+  s.ring_size = 4;
   s.step_offset = ~0ull - 8;
   EXPECT_EQ(after(s), RankFault::bad_descriptor);
 }
@@ -154,9 +156,20 @@ TEST_F(Wire, OffsetInNoRingStep) {
   s.step_offset = 1;
   EXPECT_EQ(after(s), RankFault::bad_descriptor);
 }
+TEST_F(Wire, RankOutsideItsRing) {
+  auto s = good();
+  s.step_bytes = s.length;
+  s.ring_rank = s.ring_size = 4;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
+TEST_F(Wire, RankInNoRing) {
+  auto s = good();
+  s.ring_size = 4;
+  EXPECT_EQ(after(s), RankFault::bad_descriptor);
+}
 TEST_F(Wire, ReservedBytesAreNotUsed) {
   auto s = good();
-  s.reserved[5] = 1;
+  s.reserved[1] = 1;
   EXPECT_EQ(after(s), RankFault::bad_descriptor);
 }
 TEST_F(Wire, AttributesOfARequestArriveButForTheJob) {
@@ -167,6 +180,8 @@ TEST_F(Wire, AttributesOfARequestArriveButForTheJob) {
   s.communicator = 3;
   s.sequence = 4;
   s.ring_step = 5;
+  s.ring_rank = 2;
+  s.ring_size = 4;
   s.tag = 6;
   s.loss_tolerance = 0.25f;
   s.layer = 7;
@@ -177,7 +192,7 @@ TEST_F(Wire, AttributesOfARequestArriveButForTheJob) {
   EXPECT_EQ(batch[0].request.attributes,
             (Attributes{.step_offset = 84, .step_bytes = 100, .ring_step = 5, .job = 0,
                         .communicator = 3, .sequence = 4, .tag = 6, .loss_tolerance = 0.25f,
-                        .layer = 7, .priority = 8}));
+                        .layer = 7, .ring_rank = 2, .ring_size = 4, .priority = 8}));
 }
 TEST_F(Wire, ChannelOutOfRange) {
   auto s = good();

@@ -25,7 +25,7 @@ std::string refusal(const std::function<void()>& work) {
 
 TEST(ProgramRegistryTest, AWrongNameOrOptionIsAnsweredWithWhatThereIs) {
   EXPECT_EQ(refusal([] { make_program("mirrow", 4, 1); }),
-            "no switch program \"mirrow\"; there are forward, aggregate, mirror and sum");
+            "no switch program \"mirrow\"; there are forward, aggregate, symphony, mirror and sum");
   EXPECT_EQ(refusal([] { make_program("mirror", 4, 1, {{"smaple", std::int64_t{2}}}); }),
             "switch program \"mirror\" has no option \"smaple\"; it has check_addresses, "
             "allow_stale_length, sample, snap and mark_above");
@@ -135,7 +135,7 @@ TEST(MirrorProgramTest, TheEgressHookMarksAboveItsBoundWithAStreamPerHalfLink) {
   std::vector<std::uint8_t> header(62);
   std::array<QueuedClass, kQueueClasses> queued{};
   const auto marks = [&](std::uint32_t half, std::uint64_t bytes) {
-    const auto hook = program->make_egress(half, 1, 99);
+    const auto hook = program->make_egress({half, 1}, 99);
     queued[kDataClass].bytes = bytes;
     std::vector<bool> marked;
     for (int i = 0; i < 1000; ++i) {
@@ -150,7 +150,7 @@ TEST(MirrorProgramTest, TheEgressHookMarksAboveItsBoundWithAStreamPerHalfLink) {
   EXPECT_NEAR(std::count(above.begin(), above.end(), true), 500, 60);
   EXPECT_EQ(marks(5, 1001), above);  // the seed and the half-link alone decide
   EXPECT_NE(marks(6, 1001), above);
-  EXPECT_EQ(make_program("sum", 4, 7)->make_egress(5, 1, 99), nullptr);
+  EXPECT_EQ(make_program("sum", 4, 7)->make_egress({5, 1}, 99), nullptr);
 }
 
 TEST(SumProgramTest, AbsorbsThreeAndSendsTheFourthWithTheirBytesAdded) {

@@ -68,6 +68,7 @@ TEST(Recovery, OnlyWhatSkipsIsCountedAsSkipped) {
   s.nack(out[2], NackReason::trimmed);
   s.nack(out[2], NackReason::trimmed);
   EXPECT_EQ(s.count(Count::ev_skipped), 1u) HISTORY;
+  EXPECT_EQ(s.count(Count::ev_skipped_marked), 0u) << "a trimmed packet is no mark";
 }
 
 // The refusal was on its way when the timer or a probe declared the packet lost: its path delivered.

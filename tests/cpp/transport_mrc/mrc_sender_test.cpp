@@ -111,6 +111,7 @@ TEST(Sender, MarkSkipsThePathOnce) {
   for (std::size_t i = 0; i < 6; ++i) EXPECT_NE(out[i].ev, marked) << i HISTORY;
   EXPECT_EQ(out[6].ev, marked) << "back in the second rotation";
   EXPECT_EQ(s.count(Count::ev_skipped), 1u);
+  EXPECT_EQ(s.count(Count::ev_skipped_marked), 1u);
 }
 
 TEST(Sender, AlwaysSkipIsObeyed) {

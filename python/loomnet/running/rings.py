@@ -1,0 +1,122 @@
+"""Switches that run "symphony": how long their epochs are, which jobs they track, and whose packets
+without a step header are."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import in_quotes
+from loomnet.base.units import Time
+from loomnet.jobs.model import AllGather, AllReduce, ReduceScatter, TorchJob
+from loomnet.jobs.model_job import ModelJob
+from loomnet.plans.model import Plan, SwitchPlan
+from loomnet.running.job_request import JobRequest
+
+PROGRAM = "symphony"
+CNP_GAP_PS = 50 * 10**6  # between congestion notifications of a queue pair, by default
+_LEAST_SHIFT, _MOST_SHIFT = 10, 30
+# Jobs whose ranks send round a ring; by seq their other operations count as progress too.
+_RINGS = (AllReduce, AllGather, ReduceScatter, ModelJob, TorchJob)
+_CARRIERS = {"tcp": "tcp", "roce": "roce"}
+
+
+def epoch_shift(switch: SwitchPlan, plan: Plan, options: Mapping[str, Any]) -> int:
+    """log2 of an epoch in nanoseconds: the smallest power of two that is not less than two
+    intervals between congestion notifications, four round trips of the empty network, and 32 full
+    packets on the slowest of the switch's links to other switches."""
+    given = options.get("roce", {}).get("cnp_gap")
+    try:
+        gap = CNP_GAP_PS if given is None else Time(given).count
+    except UsageError:
+        gap = CNP_GAP_PS  # its transport refuses it
+    rates = []
+    for number in switch.ports:
+        link = plan.links[number]
+        half = link.forward if link.forward.source == switch.number else link.backward
+        if not half.last_hop and not half.glass:
+            rates.append(half.rate_bps)
+    packet = plan.frame_bytes * 8 * 10**12 // min(rates) if rates else 0
+    epoch_ns = -(-max(2 * gap, 4 * plan.base_rtt_ps, 32 * packet) // 1000)
+    return min(max((epoch_ns - 1).bit_length(), _LEAST_SHIFT), _MOST_SHIFT)
+
+
+@dataclass(frozen=True)
+class Rings:
+    """The rings of a run's jobs, as switches are told of them."""
+
+    plan: Plan
+    requests: tuple[JobRequest, ...]
+    options: Mapping[str, Any]
+
+    def rows(self, switch: SwitchPlan) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """What a switch's tables hold beside its routes: listed jobs, and rules, as symphony_tables
+        takes them. Raises UsageError where the switch's options ask for what the run has not."""
+        asked = dict(switch.options)
+        names = [each for each in asked.get("jobs", "").split(",") if each]
+        return [self._job(each.strip(), asked) for each in names], self._rules(asked)
+
+    def _job(self, name: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        found = [each for each in self.requests if each.name == name]
+        if not found:
+            there = ", ".join(each.name for each in self.requests if each.name is not None)
+            raise UsageError(f'program "{PROGRAM}": jobs: the run has no job {in_quotes(name)}; it '
+                             "has " + (there or "one job without a name, so leave jobs= out"))
+        prob = asked.get("mode") == "prob"
+        return {"job": found[0].number, "enable": True, "prob": prob, "g": 0}
+
+    def _rules(self, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+        identity = asked.get("identity", "hdr")
+        if identity not in ("seq", "sport"):
+            return []
+        step = asked.get("step", 0)
+        if identity == "seq" and not step:
+            raise UsageError(f'program "{PROGRAM}": identity="seq" knows no steps; give step= the '
+                             'bytes that a rank sends in one, as step="1 MB"')
+        rules: dict[tuple[int, int, str], dict[str, Any]] = {}
+        for each in self.requests:
+            carrier = "udp" if identity == "sport" else _CARRIERS.get(each.job.transport)
+            ring = isinstance(each.job, _RINGS) and each.job.allreduce == "ring"
+            if carrier is None or not ring or len(each.placement) < 2:
+                continue
+            for rank, source in enumerate(each.placement):
+                target = each.placement[(rank + 1) % len(each.placement)]
+                if source == target:
+                    continue  # by the host's local link
+                if (source, target, carrier) in rules:
+                    raise UsageError(
+                        f'program "{PROGRAM}": identity="{identity}" tells flows by their hosts, '
+                        f"and two of {self.plan.hosts[source].name} to "
+                        f"{self.plan.hosts[target].name} are of different rings or ranks; use "
+                        'identity="hdr"')
+                rules[source, target, carrier] = self._rule(
+                    each, rank, source, target, carrier, step if identity == "seq" else 0)
+        return list(rules.values())
+
+    def _rule(self, job: JobRequest, rank: int, source: int, target: int, carrier: str, step: int
+              ) -> dict[str, Any]:
+        mtu, base = 0, None
+        if carrier == "roce":
+            mtu, base = self.plan.payload_bytes, self.options.get("roce", {}).get("initial_psn", 0)
+        return {"source": self._address(source), "destination": self._address(target),
+                "carrier": carrier, "port": None, "job": job.number, "ring": 0, "rank": rank,
+                "nranks": len(job.placement), "gen": 0, "step_bytes": step, "mtu": mtu,
+                "base": base}
+
+    def _address(self, host: int) -> bytes:
+        return ipaddress.ip_address(self.plan.hosts[host].address).packed
+
+
+def rings_of(plan: Plan, requests: Iterable[JobRequest], options: Mapping[str, Any]
+             ) -> Rings | None:
+    """Of a run with these options; None where no switch runs "symphony". Raises UsageError."""
+    switches = [each for each in plan.switches if each.program == PROGRAM]
+    if not switches:
+        return None
+    rings = Rings(plan, tuple(requests), options)
+    for each in {each.options: each for each in switches}.values():
+        rings.rows(each)  # refused before anything is built
+    return rings

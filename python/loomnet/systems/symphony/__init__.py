@@ -1,0 +1,20 @@
+"""Symphony (arXiv 2604.16880): switches that keep the steps of a ring together. This module has the
+fabric of its experiments and the bounds that its results stand beside."""
+
+from loomnet.systems.symphony.bound import CASES as CASES
+from loomnet.systems.symphony.bound import EARLIER as EARLIER
+from loomnet.systems.symphony.bound import FluidGain as FluidGain
+from loomnet.systems.symphony.bound import SeedGain as SeedGain
+from loomnet.systems.symphony.bound import fluid_gain as fluid_gain
+from loomnet.systems.symphony.experiment import Condition as Condition
+from loomnet.systems.symphony.experiment import Outcome as Outcome
+from loomnet.systems.symphony.experiment import Pair as Pair
+from loomnet.systems.symphony.experiment import marks_by_switch as marks_by_switch
+from loomnet.systems.symphony.experiment import run_pair as run_pair
+from loomnet.systems.symphony.fabric import UPLINKS as UPLINKS
+from loomnet.systems.symphony.fabric import ring_fabric as ring_fabric
+from loomnet.systems.symphony.pictures import PUBLISHED as PUBLISHED
+from loomnet.systems.symphony.pictures import GainRow as GainRow
+from loomnet.systems.symphony.pictures import gain_figure as gain_figure
+from loomnet.systems.symphony.pictures import marks_figure as marks_figure
+from loomnet.systems.symphony.pictures import steps_figure as steps_figure
