@@ -17,6 +17,7 @@ CONDITIONS = {
     "re-hash, one queue pair": {"queue_pair": "persistent"},
     "re-hash, 2:1": {"oversubscription": 2},
     "re-hash + bursts": {"bursts": 0.3},
+    "re-hash, steps of a quarter": {"step": 0.25},
     "fixed + jitter": {"rehash": "fixed", "queue_pair": "persistent", "jitter": 0.3},
     "fixed + bursts": {"rehash": "fixed", "queue_pair": "persistent", "bursts": 0.3},
     "re-hash, no PFC": {"pfc": False},
@@ -41,7 +42,7 @@ def line(name, pairs, bound):
 
 @ln.scenario
 def when(lab: ln.Lab, hosts: Annotated[int, Field(ge=4, le=64, multiple_of=4)] = 16,
-         seeds: Annotated[int, Field(ge=1, le=1000)] = 4, step: ln.Size = "1 MB", only: str = "",
+         seeds: Annotated[int, Field(ge=1, le=1000)] = 8, step: ln.Size = "4 MB", only: str = "",
          oracle: bool = True):
     """`seeds`: pairs of each condition, from the run's seed on; fewer than 20 show a direction and
     no more. `only`: conditions, with semicolons between them. Prints a line for each: mean gain in
@@ -51,7 +52,9 @@ def when(lab: ln.Lab, hosts: Annotated[int, Field(ge=4, le=64, multiple_of=4)] =
     rows, best = [], None
     print(f"{'condition':<36}{'gain %':>7}{'':>9}{'bound':>8}{'oracle':>8}   step gap   leading")
     for number, name in enumerate(wanted, 1):
-        condition = rings.Condition(hosts=hosts, step=str(step), **CONDITIONS[name])
+        settings = dict(CONDITIONS[name])
+        own = ln.Size.of(round(step.bytes * settings.pop("step", 1)))
+        condition = rings.Condition(hosts=hosts, step=str(own), **settings)
         pairs = [rings.run_pair(lab.run, condition, seed, f"c{number}", oracle=oracle)
                  for seed in range(lab.seed, lab.seed + seeds)]
         bound = condition.bound(seeds, lab.seed).mean

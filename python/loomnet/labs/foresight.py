@@ -164,7 +164,8 @@ def _short_faults(request: RunRequest, clock: str) -> Iterator[str]:
     least = least_iteration_s(request, clock)
     for fault in request.faults:
         lasts = fault.duration
-        if least is not None and isinstance(lasts, Time) and lasts.seconds < least:
+        if (least is not None and fault.phase and isinstance(lasts, Time)
+                and lasts.seconds < least):
             yield (f"fault {fault.label} lasts {lasts}, but one iteration takes {_seconds(least)} "
                    "or more: no whole iteration will lie in its phase, so its iteration_s will be "
                    "null; duration=ln.iterations(30) follows the job")

@@ -6,11 +6,13 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import cycle, islice
 from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import in_quotes
 from loomnet.base.units import Time
+from loomnet.jobs.flows import Flows
 from loomnet.jobs.model import AllGather, AllReduce, ReduceScatter, TorchJob
 from loomnet.jobs.model_job import ModelJob
 from loomnet.plans.model import Plan, SwitchPlan
@@ -79,11 +81,10 @@ class Rings:
         rules: dict[tuple[int, int, str], dict[str, Any]] = {}
         for each in self.requests:
             carrier = "udp" if identity == "sport" else _CARRIERS.get(each.job.transport)
-            ring = isinstance(each.job, _RINGS) and each.job.allreduce == "ring"
-            if carrier is None or not ring or len(each.placement) < 2:
+            if carrier is None:
                 continue
-            for rank, source in enumerate(each.placement):
-                target = each.placement[(rank + 1) % len(each.placement)]
+            ways = _ways(each)
+            for rank, (source, target) in enumerate(ways):
                 if source == target:
                     continue  # by the host's local link
                 if (source, target, carrier) in rules:
@@ -93,21 +94,33 @@ class Rings:
                         f"{self.plan.hosts[target].name} are of different rings or ranks; use "
                         'identity="hdr"')
                 rules[source, target, carrier] = self._rule(
-                    each, rank, source, target, carrier, step if identity == "seq" else 0)
+                    each, rank, len(ways), source, target, carrier,
+                    step if identity == "seq" else 0)
         return list(rules.values())
 
-    def _rule(self, job: JobRequest, rank: int, source: int, target: int, carrier: str, step: int
-              ) -> dict[str, Any]:
+    def _rule(self, job: JobRequest, rank: int, ranks: int, source: int, target: int, carrier: str,
+              step: int) -> dict[str, Any]:
         mtu, base = 0, None
         if carrier == "roce":
             mtu, base = self.plan.payload_bytes, self.options.get("roce", {}).get("initial_psn", 0)
         return {"source": self._address(source), "destination": self._address(target),
                 "carrier": carrier, "port": None, "job": job.number, "ring": 0, "rank": rank,
-                "nranks": len(job.placement), "gen": 0, "step_bytes": step, "mtu": mtu,
-                "base": base}
+                "nranks": ranks, "gen": 0, "step_bytes": step, "mtu": mtu, "base": base}
 
     def _address(self, host: int) -> bytes:
         return ipaddress.ip_address(self.plan.hosts[host].address).packed
+
+
+def _ways(asked: JobRequest) -> list[tuple[int, int]]:
+    """Hosts that each rank of a job's ring sends from and to; none of a job without a ring."""
+    job, hosts = asked.job, asked.placement
+    if isinstance(job, Flows):
+        if job.steps is None or not job.pairs:
+            return []
+        return [(hosts[a], hosts[b]) for a, b in islice(cycle(job.pairs), job.count)]
+    if not isinstance(job, _RINGS) or job.allreduce != "ring" or len(hosts) < 2:
+        return []
+    return [(host, hosts[(rank + 1) % len(hosts)]) for rank, host in enumerate(hosts)]
 
 
 def rings_of(plan: Plan, requests: Iterable[JobRequest], options: Mapping[str, Any]
