@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_OK, printable
+from loomnet.cli.help import Command, Group
 
 WIDTH = 80
 Panel = Annotated[
@@ -22,7 +23,7 @@ Listed = Annotated[
     str, typer.Argument(metavar="LIST", help="Cross-connects: 1A-16B,2A..4A-5B..7B")
 ]
 
-_GROUP: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
+_GROUP: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None, "cls": Group}
 ocs = typer.Typer(help="See and patch the panels of a live run.", **_GROUP)
 show = typer.Typer(help="What a panel is told, and how it is.", **_GROUP)
 config = typer.Typer(help="Tells a panel what it shall be.", **_GROUP)
@@ -78,7 +79,7 @@ def _show(what: str, panel: str | None, run: str | None, as_json: bool, columns:
     return EXIT_OK
 
 
-@show_cross.command("config")
+@show_cross.command("config", cls=Command)
 def show_cross_config(panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
     """Cross-connects that the panel was told to have."""
     from loomnet.ocs.translation import CROSS_CONFIG
@@ -86,7 +87,7 @@ def show_cross_config(panel: Panel = None, run: Run = None, json_out: Json = Fal
     return _show("cross-connect config", panel, run, json_out, CROSS_CONFIG)
 
 
-@show_cross.command("status")
+@show_cross.command("status", cls=Command)
 def show_cross_status(panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
     """Cross-connects that there are, or shall be, and half-circuits among them."""
     from loomnet.ocs.translation import CROSS_STATUS
@@ -102,7 +103,7 @@ def show_cross_status(panel: Panel = None, run: Run = None, json_out: Json = Fal
     return EXIT_OK
 
 
-@show_port.command("config")
+@show_port.command("config", cls=Command)
 def show_port_config(panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
     """Labels of ports, and the states that they were told to have."""
     from loomnet.ocs.translation import PORT_CONFIG
@@ -110,7 +111,7 @@ def show_port_config(panel: Panel = None, run: Run = None, json_out: Json = Fals
     return _show("port config", panel, run, json_out, PORT_CONFIG)
 
 
-@show_port.command("status")
+@show_port.command("status", cls=Command)
 def show_port_status(panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
     """Ports: blocked, tuning, tuned or failed, and what they are joined to."""
     from loomnet.ocs.translation import PORT_STATUS
@@ -118,7 +119,7 @@ def show_port_status(panel: Panel = None, run: Run = None, json_out: Json = Fals
     return _show("port status", panel, run, json_out, PORT_STATUS)
 
 
-@show.command("port-mapping")
+@show.command("port-mapping", cls=Command)
 def show_port_mapping(panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
     """Connectors and pins of ports."""
     from loomnet.ocs.translation import PORT_MAPPING
@@ -126,7 +127,7 @@ def show_port_mapping(panel: Panel = None, run: Run = None, json_out: Json = Fal
     return _show("port-mapping", panel, run, json_out, PORT_MAPPING)
 
 
-@show.command("factory-insertion-loss")
+@show.command("factory-insertion-loss", cls=Command)
 def show_factory_insertion_loss(
     listed: Annotated[str | None, typer.Argument(metavar="[LIST]", help="By default all.")] = None,
     panel: Panel = None, run: Run = None, json_out: Json = False,
@@ -138,7 +139,7 @@ def show_factory_insertion_loss(
                  **({} if listed is None else {"list": listed}))
 
 
-@config_cross.command("add")
+@config_cross.command("add", cls=Command)
 def config_cross_add(
     listed: Listed,
     mode: Annotated[
@@ -153,7 +154,7 @@ def config_cross_add(
                                     "mode": mode})[0], json_out)
 
 
-@config_cross.command("delete")
+@config_cross.command("delete", cls=Command)
 def config_cross_delete(listed: Listed, panel: Panel = None, run: Run = None,
                         json_out: Json = False) -> int:
     """Remove cross-connects."""
@@ -161,7 +162,7 @@ def config_cross_delete(listed: Listed, panel: Panel = None, run: Run = None,
                                     "list": listed})[0], json_out)
 
 
-@config_port.command("label")
+@config_port.command("label", cls=Command)
 def config_port_label(port: Annotated[str, typer.Argument(metavar="PORT")],
                       text: Annotated[str, typer.Argument(metavar="TEXT")],
                       panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
@@ -170,7 +171,7 @@ def config_port_label(port: Annotated[str, typer.Argument(metavar="PORT")],
                                     "text": text})[0], json_out)
 
 
-@config_port.command("state")
+@config_port.command("state", cls=Command)
 def config_port_state(
     port: Annotated[str, typer.Argument(metavar="PORT")],
     state: Annotated[str, typer.Argument(metavar="normal|force_blocked|powered_off")],
@@ -181,7 +182,7 @@ def config_port_state(
                                     "state": state})[0], json_out)
 
 
-@ocs.command("reconcile")
+@ocs.command("reconcile", cls=Command)
 def reconcile(
     listed: Annotated[str, typer.Argument(
         metavar="LIST", help="Cross-connects as 1A-16B, or both directions as 1-16.")],
