@@ -30,7 +30,9 @@ def bench(
     last: Annotated[
         str, typer.Option("-e", metavar="SIZE", help='Last size: 64M (= 64 MiB), or "64 MB".')
     ] = "64M",
-    factor: Annotated[int, typer.Option("-f", metavar="N", help="Each size is so many times the last.")] = 2,
+    factor: Annotated[
+        int, typer.Option("-f", metavar="N", help="Each size is so many times the last.")
+    ] = 2,
     step: Annotated[
         str | None, typer.Option("-i", metavar="SIZE", help="Or so many bytes more.")
     ] = None,

@@ -11,6 +11,7 @@ from loomnet.measures.rows import Check, Metric
 from loomnet.measures.training import NO_FAULT
 from loomnet.results.report import Report
 from loomnet.results.tables import dropped_table, figure_tables
+from loomnet.systems.transport import LIMITED_BY
 
 MOST_ERRORS = 8  # of a run
 MOST_RUNS = 12  # whose own figures are printed; of more runs, only those of the scenario
@@ -110,6 +111,9 @@ def print_fidelity(report: Report, console: Console) -> None:
             f"fidelity {run.label or report.scenario}: {run.verdict}{late}; "
             f"{f.packets} packets, {f.unexplained} unexplained",
         )
+        for name, text in f.notes.items():
+            if name.startswith(LIMITED_BY):
+                print_line(console, f"note {run.label or report.scenario}: {name}: {text}")
     for line in report.behind:
         print_line(console, f"not a result: {line}")
 

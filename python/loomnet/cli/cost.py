@@ -22,7 +22,9 @@ def cost(
         list[str],
         typer.Argument(metavar="FABRIC...", autocompletion=priced, help=f"{', '.join(PRICED)}."),
     ],
-    gpus: Annotated[int, typer.Option(metavar="N", help="A multiple of 8: a server has 8 GPUs.")] = 1024,
+    gpus: Annotated[
+        int, typer.Option(metavar="N", help="A multiple of 8: a server has 8 GPUs.")
+    ] = 1024,
     alpha: Annotated[
         str,
         typer.Option(metavar="N|N..M|N,M", help="NICs of a server on MixNet's optical switch; "

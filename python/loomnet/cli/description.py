@@ -14,8 +14,8 @@ from loomnet.fabrics.model import Fabric
 
 
 def built(target: str, settings: list[str]) -> Fabric | None:
-    """The fabric of a builder's name and its name=value settings; None for a file. Raises UsageError
-    for a name that is neither."""
+    """The fabric of a builder's name and its name=value settings; None for a file. Raises
+    UsageError for a name that is neither."""
     name = target.removeprefix("ln.").removeprefix("clos.")
     if name not in FABRICS:
         if "." in target or "/" in target or "::" in target or os.path.exists(target):

@@ -108,7 +108,7 @@ def _other(error: BaseException) -> int:
     if kind == "Abort":  # Typer's KeyboardInterrupt
         return EXIT_INTERRUPTED
     message = getattr(error, "format_message", None)
-    if kind == "NoArgsIsHelpError" and message:  # `loomnet ocs` alone: help is the answer, no mistake
+    if kind == "NoArgsIsHelpError" and message:  # `loomnet ocs` alone
         print(message())
         return EXIT_OK
     if message is not None:

@@ -72,7 +72,9 @@ def _print_differences(a: str, b: str, rows: list[Difference]) -> None:
 def replay(
     run: Run,
 ) -> int:
-    """Run a run's own copy of its scenario again, and say whether report.json is the same to the byte.
+    """Run a run's own copy of its scenario again, and compare the two reports byte by byte.
+
+    Exit status 1 where report.json is not the same to the byte.
     """
     from rich.console import Console
 

@@ -24,6 +24,7 @@ from loomnet.jobs.model import (
 )
 from loomnet.jobs.model_job import ModelJob
 from loomnet.plans.model import HalfLinkPlan, Plan
+from loomnet.labs.binding_limits import small_queues, small_windows
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
@@ -49,6 +50,8 @@ def foreseen(request: RunRequest, clock: str) -> list[str]:
         for line in (
             *_short_faults(request, clock),
             *_slow_links(request.plan),
+            *small_windows(request, clock),
+            *small_queues(request.plan),
             *_large_captures(request),
             *_long_waits(request, clock),
         )

@@ -29,10 +29,13 @@ def progress_text(label: str, progress: Progress, *, left_s: float | None = None
     percent = "" if share is None else f" ({100 * share:.0f} %)"
     by_time = progress.until is not None
     now = _short(progress.now)
-    parts = [label, f"{now} of {_short(progress.until)}{percent}" if progress.until else now]
-    if progress.step is not None:
+    by_step = not by_time and progress.total is not None and progress.total > 1
+    parts = [label, f"{now} of {_short(progress.until)}" if progress.until else now]
+    if not by_step:
+        parts[1] += percent
+    if progress.step is not None or by_step:
         of = f" of {progress.total}" if progress.total else ""
-        parts.append(f"step {progress.step}{of}{'' if by_time else percent}")
+        parts.append(f"step {progress.step or 0}{of}{percent if by_step else ''}")
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.4g}")
     if progress.iteration is not None:
@@ -52,9 +55,9 @@ def share_done(progress: Progress) -> float | None:
     """From 0 to 1; None where the job's end is not known."""
     if progress.until:
         return min(progress.now.count / progress.until.count, 1.0)
-    if progress.total:
+    if progress.total and progress.total > 1:
         return min((progress.step or 0) / progress.total, 1.0)
-    return None
+    return progress.share
 
 
 def _short(span: Time) -> str:

@@ -256,6 +256,9 @@ class MoeTraffic:
             found["longer by, us each"] = sum(longer) / max(sum(turns), 1) / 1e6
         return found
 
+    def payload_total(self) -> None:
+        return None
+
     def experts(self) -> ExpertRounds:
         core, origin = self.core, self._start_ps
         found = ExpertRounds(regions=self.regions, rotates=bool(self._rotating))

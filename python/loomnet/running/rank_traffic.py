@@ -33,3 +33,6 @@ class RankTraffic:
 
     def experts(self) -> None:
         return None
+
+    def payload_total(self) -> None:
+        return None

@@ -59,6 +59,10 @@ class Traffic(Protocol):
     def experts(self) -> ExpertRounds | None:
         """What a mixture of experts was seen to do; None of any other job."""
         ...
+    def payload_total(self) -> float | None:
+        """Payload bytes that it sends in all, as far as is known; None where it counts iterations
+        instead."""
+        ...
 
 
 class CollectiveTraffic(RankTraffic):
@@ -107,6 +111,7 @@ class FlowTraffic:
         self._ends: list[tuple[int, int]] = []
         self._shown = 0
         self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
+        self._bytes = 0  # of all of these
         self._sends: list[tuple[EngineNode, int]] = []  # of each flow: sender, queue pair
         self._before: dict[int, int] = {}  # of a flow: bytes its queue pair had sent before it
         self._stop_ps = stop_at(asked, start_ps)
@@ -133,6 +138,7 @@ class FlowTraffic:
                     self._number))
                 self._number = numbers[-1] + 2
             self._asked.append((self._placement[source], self._placement[destination], size))
+            self._bytes += size
             self._sends.append((self._engine.node(self._placement[source]), numbers[index]))
             self.core.add(
                 source=self._engine.node(self._placement[source]),
@@ -179,6 +185,10 @@ class FlowTraffic:
 
     def experts(self) -> None:
         return None
+
+    def payload_total(self) -> float:
+        """Rounds to come are taken to be as large as those so far."""
+        return self._bytes * len(self._rounds) / max(len(self._begun), 1)
 
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
         """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
@@ -277,6 +287,9 @@ class GraphTraffic:
 
     def experts(self) -> None:
         return None
+
+    def payload_total(self) -> float:
+        return sum(task.bytes for task in self._graph.tasks if task.source >= 0)
 
 
 def _jitter_note(jitter_ps: int) -> dict[str, float | int | str | None]:

@@ -9,7 +9,7 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.fabrics.link_settings import LOSSY_BDPS, LinkDefaults
 from loomnet.plans.model import Plan
-from loomnet.systems.transport import Options, Transport, control_facts
+from loomnet.systems.transport import Options, Transport, Window, control_facts
 
 DCQCN_LEAST_BPS = 10**8  # NICs' and simulators' minimum; a hundredth of slower ports
 
@@ -50,6 +50,13 @@ class Roce(Transport):
 
     def payload_bytes(self, options: Options, plan: Plan) -> int:
         return options.get("payload_mtu", plan.payload_bytes)
+
+    def window(self, options: Options, plan: Plan, rates: Sequence[int]) -> Window | None:
+        limit = options.get("in_flight_limit")
+        if not isinstance(limit, int) or not limit:
+            return None
+        return Window(f'roce={{"in_flight_limit": {limit}}}', limit, "queue pair", max(rates),
+                      "leave it out, or raise it")
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         notes = {}
