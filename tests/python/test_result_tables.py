@@ -133,7 +133,7 @@ def test_a_table_says_what_is_null_and_leaves_out_what_is_empty():
         metric("expected_capacity", 1, phase="never"),
     ]
     text = printed(report, 80)
-    assert re.search(r"figure +before +down", text)
+    assert re.search(r"number +before +down", text)
     assert re.search(r"iteration_s +500 ms +700 ms \?\s", text) and "p99" in text
     assert re.search(r"recovery_s +– +1.5 s", text)
     assert re.search(r"expected_capacity +0.75", text)
@@ -171,7 +171,7 @@ def test_of_many_runs_only_what_the_scenario_says_is_printed(tmp_path):
     assert few.count("fidelity run") == 12
     assert many.count("fidelity run") == 1 and "fidelity run3: 7 packets unexplained" in many
     assert "fidelity: 12 runs kept up" in many and "not a result: " in many
-    assert "figures of each of the 13 runs: in report.json" in many
+    assert "numbers of each of the 13 runs: in report.json" in many
     assert "ratio: 1.5" in few and "ratio: 1.5" in many
     assert "run5" in few and "run5" not in many
 

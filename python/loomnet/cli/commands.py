@@ -84,6 +84,7 @@ def run(
     """Run a scenario, print its numbers and checks, and write its report under runs/."""
     from rich.console import Console
 
+    from loomnet.base.printing import print_line
     from loomnet.base.units import Time
     from loomnet.cli.console import PIPED_WIDTH, print_report
     from loomnet.labs.progress import progress_line
@@ -110,7 +111,7 @@ def run(
                 max_wall_s=limit,
                 record=record,
                 on_progress=on_progress,
-                say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+                say=lambda line: print_line(console, line),
                 **values,
             )
         print_report(report, console)

@@ -23,8 +23,8 @@ from loomnet.jobs.model import (
     TorchJob,
 )
 from loomnet.jobs.model_job import ModelJob
-from loomnet.plans.model import HalfLinkPlan, Plan
 from loomnet.labs.binding_limits import small_queues, small_windows
+from loomnet.plans.model import HalfLinkPlan, Plan
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport

@@ -16,6 +16,7 @@ from loomnet.processes.folder import Folder
 from loomnet.processes.invoking_user import RankUser, rights_of
 from loomnet.results.run_directory import CIRCUITS, FILES, GATES, OBSERVED, POOLS
 
+
 class TemporaryFolder:
     """Where a run that is not to be kept has what it needs on disk. It belongs to the run's user,
     as any run's folder."""

@@ -14,7 +14,7 @@ from loomnet.systems.transport import Options, Transport, Window, largest_frame
 
 # MTU of a live fabric's ports, which kernel TCP fills; its model does too unless told otherwise.
 LIVE_MTU = 3400
-SEND_BUFFER, RECEIVE_BUFFER = 4_194_304, 6_291_456  # Linux's tcp_wmem and tcp_rmem, the last of each
+SEND_BUFFER, RECEIVE_BUFFER = 4_194_304, 6_291_456  # Linux's most of tcp_wmem and tcp_rmem
 ETHERNET_BYTES = 14
 HANDSHAKE_RTTS, START_PS = 4, 100 * 10**9  # TCP only greets, so no later than on live links
 

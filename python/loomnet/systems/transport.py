@@ -53,7 +53,8 @@ class RunEngine(Protocol):
 @dataclass(frozen=True)
 class Window:
     """How many bytes a sender may have unacknowledged. `option`: what sets it, as a run is told;
-    `of`: to what the window belongs, which sends at `rate_bps` at most; `remedy`: what widens it."""
+    `of`: to what the window belongs, which sends at `rate_bps` at most; `remedy`: what widens it.
+    """
 
     option: str
     bytes: float
