@@ -22,7 +22,7 @@ def here(tmp_path, monkeypatch):
 def test_a_mistyped_name_is_answered_with_the_nearest():
     with pytest.raises(AttributeError, match="no attribute 'AllReduse'; nearest: AllReduce, "):
         _ = ln.AllReduse
-    with pytest.raises(AttributeError, match="no attribute '__wrapped__'$"):
+    with pytest.raises(AttributeError, match=r"no attribute '__wrapped__'$"):
         _ = ln.__wrapped__
 
 

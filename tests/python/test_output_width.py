@@ -3,14 +3,17 @@ cut, on scenarios of each kind of job."""
 
 import io
 import re
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from rich.console import Console
 
 import loomnet as ln
 from loomnet.base.number_text import number_text
+from loomnet.base.printing import print_line
 from loomnet.cli.console import print_report
-from loomnet.labs.progress import progress_text
+from loomnet.labs.progress import progress_text, share_done
 from loomnet.measures.training import NO_FAULT
 from loomnet.results.tables import EXPECTED
 from loomnet.running.request import Progress
@@ -98,11 +101,11 @@ def test_tables_have_no_empty_column_and_no_number_in_e_notation(tmp_path, scena
 
 
 def test_a_run_says_what_it_wrote_with_sizes(tmp_path):
-    text, report = shown(incast, tmp_path)
+    text, _ = shown(incast, tmp_path)
     line = next(each for each in text.splitlines() if each.startswith("wrote: "))
     found = dict(re.findall(r"(\S+) ([\d.]+ k?M?B)", line))
     assert set(found) == {path.name for path in tmp_path.iterdir()}
-    assert list(found)[0] == "report.json"
+    assert next(iter(found)) == "report.json"
     for name, size in found.items():
         number, unit = size.split()
         real = (tmp_path / name).stat().st_size
@@ -121,6 +124,48 @@ def test_folders_of_a_run_are_one_item_each_and_many_are_summed(tmp_path):
         (tmp_path / f"extra{extra:02}.csv").write_text("x" * 500)
     text = _written_text(tmp_path)
     assert text.count(",") == MOST_WRITTEN and text.endswith("14 more: 9.5 kB")
+
+
+@pytest.mark.parametrize("job", [ln.AllReduce("1 MB", 60), ln.Incast("200 MB"),
+                                 ln.Permutation("20 MB", 3)], ids=lambda each: each.kind)
+def test_a_run_tells_its_share_as_it_goes(tmp_path, monkeypatch, job):
+    monkeypatch.setattr("loomnet.running.run_loop.PROGRESS_S", 0.0)
+    seen = []
+    lab = ln.Lab(directory=tmp_path, on_progress=lambda label, at: seen.append(share_done(at)))
+    lab.run(fabric(), job)
+    known = [each for each in seen if each is not None]
+    assert known == sorted(known) and known[0] < 0.5 < known[-1] <= 1
+
+
+def test_the_progress_line_passes_on_what_is_waited_for(tmp_path):
+    from loomnet.faults.timetable import Timetable
+
+    counters = {"paths_good": 0, "paths_total": 0}
+    at = Progress.of(0, [], cast(Timetable, SimpleNamespace(windows=[])), counters, waits="a store",
+                     share=0.5)
+    assert at.waits == "a store" and at.share == 0.5
+    assert "waiting for a store" in progress_text("x", at, silent_s=9)
+
+
+def test_a_script_may_say_how_many_steps_it_takes(tmp_path):
+    (tmp_path / "train.py").write_text("")
+    job = ln.TorchJob("train.py", steps=40, compute="1 ms")
+    seen = []
+    lab = ln.Lab(directory=tmp_path, on_progress=lambda label, at: seen.append(at))
+    lab._progress_of("x", job)(Progress(ln.Time("1 ms"), step=10))
+    assert share_done(seen[0]) == 0.25
+    with pytest.raises(ln.UsageError, match="steps"):
+        ln.TorchJob("train.py", steps=0)
+
+
+def test_long_lines_go_on_at_a_word_on_a_terminal_and_stay_whole_in_a_file():
+    line = "note: " + "word " * 40 + "runs/a-path-that-is-never-cut/report.json"
+    for terminal in (True, False):
+        stream = io.StringIO()
+        print_line(Console(file=stream, width=80, force_terminal=terminal), line)
+        printed = stream.getvalue().splitlines()
+        assert (len(printed) > 1) == terminal and (max(map(len, printed)) <= 80) == terminal
+        assert " ".join(" ".join(printed).split()) == line
 
 
 def test_the_progress_line_has_the_share_where_it_is_known():

@@ -87,7 +87,7 @@ def bench(
                             seed=seed):
             if not rows:  # nothing before it is known that the input is good
                 print(f"# loomnet {version()}: {benchmark.name}, {ranks} ranks, {transport}, "
-                      f"{built!r}, virtual clock, seed {seed}")
+                      f"virtual clock, seed {seed}\n# {built!r}")
                 print(f"# {repeat} rounds after {warm_up}, out of place, bytes "
                       f"{'compared' if check else 'not moved'}\n#\n{HEAD}", flush=True)
             rows.append(row)

@@ -137,8 +137,7 @@ def _print_performance(bills: list[Bill], rows: list[dict[str, Any]]) -> None:
     compared = [row for row in rows if row["fabric"] != "fattree"]
     print()
     if compared:
-        print("performance per dollar, fat-tree = 1; iteration times as published, in units of "
-              "their own")
+        print("performance per dollar, fat-tree = 1; times as published, in their own units")
         print(Table(("model", "rate", "fabric", "time", "fat-tree's", "performance per dollar"), [
             {"model": row["model"], "rate": row["rate"], "fabric": row["fabric"],
              "time": f"{row['time']:.3f}", "fat-tree's": f"{row['base_time']:.3f}",
