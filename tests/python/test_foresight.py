@@ -153,7 +153,8 @@ def test_ordinary_fabrics_are_not_spoken_of(tmp_path, rate, delay):
 
 @pytest.mark.parametrize("payload", [False, True])
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
-@pytest.mark.parametrize("kind", [ln.AllReduce, ln.AllToAll, ln.SendRecv])
+@pytest.mark.parametrize("kind", [ln.AllReduce, ln.AllToAll, ln.SendRecv, ln.Permutation,
+                                  ln.Incast])
 def test_the_size_of_a_capture_is_foretold(tmp_path, monkeypatch, kind, transport, payload):
     monkeypatch.setattr(foresight, "LARGE_CAPTURE", 1)
     said, file = [], tmp_path / "h0.pcapng"
@@ -162,7 +163,9 @@ def test_the_size_of_a_capture_is_foretold(tmp_path, monkeypatch, kind, transpor
     (note,) = [line for line in said if line.startswith("note: ")]
     number, unit = note.partition("about ")[2].partition(":")[0].split()
     foretold = float(number) * {"kB": 1e3, "MB": 1e6}[unit]
-    assert foretold == pytest.approx(file.stat().st_size, rel=0.2)
+    # Of flows, acknowledgements are fewer, and what an incast sends again is not foretold.
+    rel = 0.4 if kind in (ln.Permutation, ln.Incast) else 0.2
+    assert foretold == pytest.approx(file.stat().st_size, rel=rel)
 
 
 def test_only_a_large_capture_is_spoken_of(tmp_path):
@@ -172,7 +175,8 @@ def test_only_a_large_capture_is_spoken_of(tmp_path):
     assert notes(tmp_path / "b", fabric(), small, pcap=["h0:0"]) == []
     # How spines share packets, and how much a script sends, is not known before.
     assert notes(tmp_path / "c", fabric(), large, pcap=["p0.spine0:0"]) == []
-    assert notes(tmp_path / "d", fabric(), ln.Incast("64 MiB", 60), pcap=["h0:0"]) == []
+    flows = ln.Flows(sizes=["64 MiB"], count=60, transport="roce")
+    assert notes(tmp_path / "d", fabric(), flows, pcap=["h0:0"]) == []
 
 
 def test_long_waits_are_said(tmp_path):

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from loomnet.cli.new import new
 from loomnet.cli.ocs import ocs
 from loomnet.cli.results import compare, replay
 from loomnet.cli.sweep import sweep
+
+if TYPE_CHECKING:
+    from loomnet.results.report import Report
 
 app = typer.Typer(
     cls=Group,
@@ -136,26 +139,35 @@ def crosscheck(target: Scenario, seed: Seed = 0, setting: Settings = None) -> in
     from rich.console import Console
 
     from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY
+    from loomnet.base.printing import print_line
     from loomnet.cli.console import PIPED_WIDTH, print_fidelity
     from loomnet.labs import crosscheck as twin
+    from loomnet.labs.progress import progress_line
     from loomnet.labs.scenario import load
 
     scenario = load(target)
     values = scenario.settings(setting or [])
-    live = scenario.run(seed=seed, clock="live", for_twin=True, say=print, **values)
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+
+    def played(**more: Any) -> Report:
+        with progress_line(console) as on_progress:
+            return scenario.run(seed=seed, say=lambda line: print_line(console, line),
+                                on_progress=on_progress, **more, **values)
+
+    live = played(clock="live", for_twin=True)
     if live.interrupted:
         return live.exit_code
-    virtual = scenario.run(seed=seed, say=print, **twin.replay_of(live), **values)
+    virtual = played(**twin.replay_of(live))
     if virtual.interrupted:
         return virtual.exit_code
     found = twin.crosscheck(live, virtual)
     print(twin.table(found))
     for line in twin.legend(found):
-        print(line)
-    print_fidelity(live, Console(width=None if sys.stdout.isatty() else PIPED_WIDTH))
+        print_line(console, line)
+    print_fidelity(live, console)
     late = twin.kept_from_computing(live)
     for line in late:
-        print(f"not a result: {line}")
+        print_line(console, f"not a result: {line}")
     if live.behind or late:
         return EXIT_FIDELITY
     return EXIT_OK if all(each.ok for each in found) else EXIT_CHECK_FAILED

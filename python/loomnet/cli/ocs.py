@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_OK, printable
-from loomnet.cli.help import Command, Group
+from loomnet.cli.help import Command, Group, examples
 
 WIDTH = 80
 Panel = Annotated[
@@ -24,7 +24,10 @@ Listed = Annotated[
 ]
 
 _GROUP: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None, "cls": Group}
-ocs = typer.Typer(help="See and patch the panels of a live run.", **_GROUP)
+ocs = typer.Typer(help="See and patch the panels of a live run.", epilog=examples(
+    "sudo loomnet ocs show cross-connect status",
+    "sudo loomnet ocs config cross-connect add 1A-16B,2A..4A-5B..7B",
+    "sudo loomnet ocs reconcile 1-16"), **_GROUP)
 show = typer.Typer(help="What a panel is told, and how it is.", **_GROUP)
 config = typer.Typer(help="Tells a panel what it shall be.", **_GROUP)
 show_cross = typer.Typer(help="Cross-connects.", **_GROUP)
