@@ -242,7 +242,7 @@ def test_progress_has_units_share_total_and_time_left():
             Time.of(step * 536_000_000), step=step or None, total=60,
             iteration=Time("536 us") if step else None, phase="down" if step > 30 else None))[0])
         clock.now += 1
-    assert lines[0] == "flap  0 s" and "left" not in lines[1]
+    assert lines[0] == "flap  0 s  step 0 of 60 (0 %)" and "left" not in lines[1]
     assert lines[5] == "flap  16.1 ms  step 30 of 60 (50 %)  iteration 536 us  about 5 s left"
     assert "[down]" in lines[9] and "about 1 s left" in lines[9]
 

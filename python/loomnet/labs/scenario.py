@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import traceback
 import typing
@@ -386,7 +387,7 @@ def scenarios_in(file: str | Path) -> list[Scenario]:
     """All scenarios of a file, in order of definition. Raises UsageError if it cannot be read."""
     path = Path(file)
     check_file(path)
-    if b"scenario" not in read_bytes(path, MOST_SOURCE):
+    if not re.search(rb"loomnet|\bscenario\b", read_bytes(path, MOST_SOURCE)):
         return []  # a training script, say, which would train where it is imported
     module = import_file(path.resolve())
     return [

@@ -76,8 +76,8 @@ def written(directory: Path) -> list[tuple[str, int, int]]:
             inside = Path(folder).relative_to(directory).parts
             for name in files:
                 with contextlib.suppress(OSError):
-                    found = os.stat(name, dir_fd=fd, follow_symlinks=False)
-                    sizes.setdefault(f"{inside[0]}/" if inside else name, []).append(found.st_size)
+                    size = os.lstat(name, dir_fd=fd).st_size
+                    sizes.setdefault(f"{inside[0]}/" if inside else name, []).append(size)
     order = sorted(sizes, key=lambda name: (name.endswith("/"), _place(name), name))
     return [(name, len(sizes[name]), sum(sizes[name])) for name in order]
 
