@@ -2,6 +2,7 @@
 cut, on scenarios of each kind of job."""
 
 import io
+import math
 import re
 from types import SimpleNamespace
 from typing import cast
@@ -107,9 +108,8 @@ def test_a_run_says_what_it_wrote_with_sizes(tmp_path):
     assert set(found) == {path.name for path in tmp_path.iterdir()}
     assert next(iter(found)) == "report.json"
     for name, size in found.items():
-        number, unit = size.split()
         real = (tmp_path / name).stat().st_size
-        assert float(number) * {"B": 1, "kB": 1e3, "MB": 1e6}[unit] == pytest.approx(real, rel=0.01)
+        assert size == f"{math.ceil(real / 1000)} kB"
 
 
 def test_folders_of_a_run_are_one_item_each_and_many_are_summed(tmp_path):
@@ -119,11 +119,14 @@ def test_folders_of_a_run_are_one_item_each_and_many_are_summed(tmp_path):
     for rank in range(3):
         (tmp_path / "ranks" / f"{rank}.log").write_text("x" * 1000)
     (tmp_path / "report.json").write_text("{}")
-    assert _written_text(tmp_path) == "report.json 2 B, ranks/ 3 kB in 3 files"
+    assert _written_text(tmp_path) == "report.json 1 kB, ranks/ 3 kB in 3 files"
+    (tmp_path / "large.bin").write_bytes(bytes(2_340_000))
+    assert "large.bin 2.34 MB" in _written_text(tmp_path)
     for extra in range(20):
         (tmp_path / f"extra{extra:02}.csv").write_text("x" * 500)
     text = _written_text(tmp_path)
-    assert text.count(",") == MOST_WRITTEN and text.endswith("14 more: 9.5 kB")
+    assert "large.bin 2.34 MB" in text, "the largest are named"
+    assert text.count(",") == MOST_WRITTEN and text.endswith("15 more: 8 kB")
 
 
 @pytest.mark.parametrize("job", [ln.AllReduce("1 MB", 60), ln.Incast("200 MB"),

@@ -14,7 +14,7 @@ from loomnet.base.errors import EXIT_OK, EXIT_USAGE, UsageError
 from loomnet.cli.arguments import Clock, JsonOut, MaxWall, Node, Port, Scenario, Seed, Settings
 from loomnet.cli.bench import bench
 from loomnet.cli.cost import cost
-from loomnet.cli.help import BEGIN, LIVE, RESULTS, RUN, Command, Group, examples
+from loomnet.cli.help import BEGIN, LIVE, RESULTS, RUN, App, examples
 from loomnet.cli.look import describe, list_
 from loomnet.cli.new import new
 from loomnet.cli.ocs import ocs
@@ -24,10 +24,7 @@ from loomnet.cli.sweep import sweep
 if TYPE_CHECKING:
     from loomnet.results.report import Report
 
-app = typer.Typer(
-    cls=Group,
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = App(
     pretty_exceptions_enable=False,
     help="Emulates the networks that AI training runs on, and runs real PyTorch jobs over them. "
     "`loomnet COMMAND --help` says what a command takes, with examples.",
@@ -58,7 +55,7 @@ def _root(
     pass
 
 
-@app.command(cls=Command, rich_help_panel=RUN, epilog=examples(
+@app.command(rich_help_panel=RUN, epilog=examples(
     "loomnet run flap.py",
     "loomnet run flap.py --set planes=8 --seed 7",
     "loomnet run flap.py --trace flap.pftrace --pcap h0:0=h0.pcapng",
@@ -125,7 +122,7 @@ def run(
     return report.exit_code or (EXIT_OK if report.unwritten is None else EXIT_USAGE)
 
 
-@app.command(cls=Command, rich_help_panel=RUN, epilog=examples(
+@app.command(rich_help_panel=RUN, epilog=examples(
     "sudo loomnet crosscheck flap.py --set rate=20Mb/s \\",
     "    --set delay=0.5ms --set size=1MB",
 ))
@@ -173,27 +170,27 @@ def crosscheck(target: Scenario, seed: Seed = 0, setting: Settings = None) -> in
     return EXIT_OK if all(each.ok for each in found) else EXIT_CHECK_FAILED
 
 
-app.command(cls=Command, rich_help_panel=BEGIN, epilog=examples(
+app.command(rich_help_panel=BEGIN, epilog=examples(
     "loomnet new", "loomnet new first"))(new)
-app.command("list", cls=Command, rich_help_panel=BEGIN, epilog=examples(
+app.command("list", rich_help_panel=BEGIN, epilog=examples(
     "loomnet list", "loomnet list flap.py"))(list_)
-app.command(cls=Command, rich_help_panel=BEGIN, epilog=examples(
+app.command(rich_help_panel=BEGIN, epilog=examples(
     "loomnet describe flap.py --set planes=8", "loomnet describe fat_tree --set k=16"))(describe)
-app.command(cls=Command, rich_help_panel=RESULTS, epilog=examples(
+app.command(rich_help_panel=RESULTS, epilog=examples(
     "loomnet compare runs/RUN-1 runs/RUN-2 --rel 5%"))(compare)
-app.command(cls=Command, rich_help_panel=RESULTS, epilog=examples(
+app.command(rich_help_panel=RESULTS, epilog=examples(
     "loomnet replay runs/RUN"))(replay)
-app.command(cls=Command, rich_help_panel=RUN, epilog=examples(
+app.command(rich_help_panel=RUN, epilog=examples(
     "loomnet bench all_reduce -b 8 -e 16M -f 2",
     "loomnet bench alltoall -b 1M -e 1M --transport roce --planes 1 --ranks 8"))(bench)
-app.command(cls=Command, rich_help_panel=RESULTS, epilog=examples(
+app.command(rich_help_panel=RESULTS, epilog=examples(
     "loomnet cost fattree mixnet --gpus 1024 --alpha 6 --rate 400G"))(cost)
-app.command(cls=Command, rich_help_panel=RUN, epilog=examples(
+app.command(rich_help_panel=RUN, epilog=examples(
     "loomnet sweep flap.py --set planes=2,4,8 --seeds 3"))(sweep)
 app.add_typer(ocs, name="ocs", rich_help_panel=LIVE)
 
 
-@app.command(cls=Command, rich_help_panel=BEGIN, epilog=examples("loomnet doctor"))
+@app.command(rich_help_panel=BEGIN, epilog=examples("loomnet doctor"))
 def doctor() -> int:
     """List what each clock needs: kernel features, tools, packages, each with its remedy."""
     from loomnet.live.doctor import checks, lines
@@ -205,7 +202,7 @@ def doctor() -> int:
     return EXIT_USAGE if missing else EXIT_OK
 
 
-@app.command(cls=Command, rich_help_panel=LIVE, epilog=examples("sudo loomnet clean"))
+@app.command(rich_help_panel=LIVE, epilog=examples("sudo loomnet clean"))
 def clean() -> int:
     """Remove what dead runs left behind, and nothing else."""
     from loomnet.live.kernel_objects import clean as clean_dead_runs
@@ -218,7 +215,7 @@ def clean() -> int:
     return EXIT_OK
 
 
-@app.command("exec", cls=Command, rich_help_panel=LIVE,
+@app.command("exec", rich_help_panel=LIVE,
              context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
              options_metavar="", epilog=examples("sudo loomnet exec h0 -- ip addr"))
 def exec_(context: typer.Context, host: Node) -> int:
@@ -230,7 +227,7 @@ def exec_(context: typer.Context, host: Node) -> int:
     os.execvp(command[0], command)
 
 
-@app.command(cls=Command, rich_help_panel=LIVE, epilog=examples(
+@app.command(rich_help_panel=LIVE, epilog=examples(
     "sudo loomnet capture h0:0 | wireshark -k -i -"))
 def capture(port: Port) -> int:
     """Write what passes a port of a live run to standard output as pcapng, for Wireshark."""
@@ -250,7 +247,7 @@ def capture(port: Port) -> int:
     return EXIT_OK
 
 
-@app.command(cls=Command, rich_help_panel=LIVE, epilog=examples("sudo loomnet shell h0"))
+@app.command(rich_help_panel=LIVE, epilog=examples("sudo loomnet shell h0"))
 def shell(host: Node) -> int:
     """Open an interactive shell inside a node of a live run."""
     from loomnet.live.attach import shell_in

@@ -64,7 +64,7 @@ def print_report(report: Report, console: Console) -> None:
 
 
 def _written_text(directory: Path) -> str:
-    """`report.json 5.4 kB, …, ranks/ 12 kB in 4 files`."""
+    """`report.json 6 kB, …, ranks/ 12 kB in 4 files`."""
     found = written(directory)
     parts = [f"{name} {_bytes_text(size)}" + (f" in {files} file{'s' * (files > 1)}"
                                               if name.endswith("/") else "")
@@ -76,6 +76,9 @@ def _written_text(directory: Path) -> str:
 
 
 def _bytes_text(size: int) -> str:
+    """Whole kilobytes, rounded up; larger files in three digits."""
+    if size < 1_000_000:
+        return f"{-(-size // 1000)} kB"
     return number_text(float(f"{size:.3g}"), "B")
 
 

@@ -4,8 +4,10 @@ typed, examples below."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
@@ -82,3 +84,14 @@ class Group(_WholeHelp, TyperGroup):
         for title in sorted(groups, key=lambda each: order.index(each) if each in order else 9):
             with formatter.section(title):
                 formatter.write_dl(groups[title])
+
+
+class App(typer.Typer):
+    """A group whose commands show their help as Command does."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"cls": Group, "no_args_is_help": True, "rich_markup_mode": None,
+                            **options})
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
+        return super().command(name, **{"cls": Command, **options})

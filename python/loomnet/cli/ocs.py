@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_OK, printable
-from loomnet.cli.help import Command, Group, examples
+from loomnet.cli.help import App, examples
 
 WIDTH = 80
 Panel = Annotated[
@@ -23,18 +23,16 @@ Listed = Annotated[
     str, typer.Argument(metavar="LIST", help="Cross-connects: 1A-16B,2A..4A-5B..7B")
 ]
 
-_GROUP: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None, "cls": Group}
-ocs = typer.Typer(help="See and patch the panels of a live run.", epilog=examples(
+ocs = App(help="See and patch the panels of a live run.", epilog=examples(
     "sudo loomnet ocs show cross-connect status",
     "sudo loomnet ocs config cross-connect add 1A-16B,2A..4A-5B..7B",
-    "sudo loomnet ocs reconcile 1-16"), **_GROUP)
-show = typer.Typer(help="What a panel is told, and how it is.", **_GROUP)
-config = typer.Typer(help="Tells a panel what it shall be.", **_GROUP)
-show_cross = typer.Typer(help="Cross-connects.", **_GROUP)
-show_port = typer.Typer(help="Simplex ports.", **_GROUP)
-config_cross = typer.Typer(help="Cross-connects; a request is carried out whole or not at all.",
-                           **_GROUP)
-config_port = typer.Typer(help="Simplex ports.", **_GROUP)
+    "sudo loomnet ocs reconcile 1-16"))
+show = App(help="What a panel is told, and how it is.")
+config = App(help="Tells a panel what it shall be.")
+show_cross = App(help="Cross-connects.")
+show_port = App(help="Simplex ports.")
+config_cross = App(help="Cross-connects; a request is carried out whole or not at all.")
+config_port = App(help="Simplex ports.")
 ocs.add_typer(show, name="show")
 ocs.add_typer(config, name="config")
 show.add_typer(show_cross, name="cross-connect")
@@ -82,7 +80,7 @@ def _show(what: str, panel: str | None, run: str | None, as_json: bool, columns:
     return EXIT_OK
 
 
-@show_cross.command("config", cls=Command)
+@show_cross.command("config")
 def show_cross_config(panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
     """Cross-connects that the panel was told to have."""
     from loomnet.ocs.translation import CROSS_CONFIG
@@ -90,7 +88,7 @@ def show_cross_config(panel: Panel = None, run: Run = None, json_out: Json = Fal
     return _show("cross-connect config", panel, run, json_out, CROSS_CONFIG)
 
 
-@show_cross.command("status", cls=Command)
+@show_cross.command("status")
 def show_cross_status(panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
     """Cross-connects that there are, or shall be, and half-circuits among them."""
     from loomnet.ocs.translation import CROSS_STATUS
@@ -106,7 +104,7 @@ def show_cross_status(panel: Panel = None, run: Run = None, json_out: Json = Fal
     return EXIT_OK
 
 
-@show_port.command("config", cls=Command)
+@show_port.command("config")
 def show_port_config(panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
     """Labels of ports, and the states that they were told to have."""
     from loomnet.ocs.translation import PORT_CONFIG
@@ -114,7 +112,7 @@ def show_port_config(panel: Panel = None, run: Run = None, json_out: Json = Fals
     return _show("port config", panel, run, json_out, PORT_CONFIG)
 
 
-@show_port.command("status", cls=Command)
+@show_port.command("status")
 def show_port_status(panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
     """Ports: blocked, tuning, tuned or failed, and what they are joined to."""
     from loomnet.ocs.translation import PORT_STATUS
@@ -122,7 +120,7 @@ def show_port_status(panel: Panel = None, run: Run = None, json_out: Json = Fals
     return _show("port status", panel, run, json_out, PORT_STATUS)
 
 
-@show.command("port-mapping", cls=Command)
+@show.command("port-mapping")
 def show_port_mapping(panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
     """Connectors and pins of ports."""
     from loomnet.ocs.translation import PORT_MAPPING
@@ -130,7 +128,7 @@ def show_port_mapping(panel: Panel = None, run: Run = None, json_out: Json = Fal
     return _show("port-mapping", panel, run, json_out, PORT_MAPPING)
 
 
-@show.command("factory-insertion-loss", cls=Command)
+@show.command("factory-insertion-loss")
 def show_factory_insertion_loss(
     listed: Annotated[str | None, typer.Argument(metavar="[LIST]", help="By default all.")] = None,
     panel: Panel = None, run: Run = None, json_out: Json = False,
@@ -142,7 +140,7 @@ def show_factory_insertion_loss(
                  **({} if listed is None else {"list": listed}))
 
 
-@config_cross.command("add", cls=Command)
+@config_cross.command("add")
 def config_cross_add(
     listed: Listed,
     mode: Annotated[
@@ -157,7 +155,7 @@ def config_cross_add(
                                     "mode": mode})[0], json_out)
 
 
-@config_cross.command("delete", cls=Command)
+@config_cross.command("delete")
 def config_cross_delete(listed: Listed, panel: Panel = None, run: Run = None,
                         json_out: Json = False) -> int:
     """Remove cross-connects."""
@@ -165,7 +163,7 @@ def config_cross_delete(listed: Listed, panel: Panel = None, run: Run = None,
                                     "list": listed})[0], json_out)
 
 
-@config_port.command("label", cls=Command)
+@config_port.command("label")
 def config_port_label(port: Annotated[str, typer.Argument(metavar="PORT")],
                       text: Annotated[str, typer.Argument(metavar="TEXT")],
                       panel: Panel = None, run: Run = None, json_out: Json = False) -> int:
@@ -174,7 +172,7 @@ def config_port_label(port: Annotated[str, typer.Argument(metavar="PORT")],
                                     "text": text})[0], json_out)
 
 
-@config_port.command("state", cls=Command)
+@config_port.command("state")
 def config_port_state(
     port: Annotated[str, typer.Argument(metavar="PORT")],
     state: Annotated[str, typer.Argument(metavar="normal|force_blocked|powered_off")],
@@ -185,7 +183,7 @@ def config_port_state(
                                     "state": state})[0], json_out)
 
 
-@ocs.command("reconcile", cls=Command)
+@ocs.command("reconcile")
 def reconcile(
     listed: Annotated[str, typer.Argument(
         metavar="LIST", help="Cross-connects as 1A-16B, or both directions as 1-16.")],

@@ -58,8 +58,8 @@ def _print_differences(a: str, b: str, rows: list[Difference]) -> None:
     from loomnet.base.table import Table
 
     print(f"A: {a}\nB: {b}")
-    print(Table(("number", "A", "B", "change", "verdict"), [
-        {"number": row.name, "A": number_text(row.a, row.unit), "B": number_text(row.b, row.unit),
+    print(Table(("figure", "A", "B", "change", "verdict"), [
+        {"figure": row.name, "A": number_text(row.a, row.unit), "B": number_text(row.b, row.unit),
          "change": None if row.change is None else f"{row.change:+.1%}",
          "verdict": None if row.verdict == "same" else row.verdict}
         for row in rows

@@ -68,8 +68,8 @@ def environment(
 
 
 def written(directory: Path) -> list[tuple[str, int, int]]:
-    """What lies in a run's directory: name, how many files it is, and their bytes. The report is
-    first, then plain files, then folders, whose name ends in a slash."""
+    """What lies in a run's directory: name, how many files it is, and their bytes. A run's own
+    files are first, then what is large. A folder's name ends in a slash."""
     sizes: dict[str, list[int]] = {}
     with rights_of(writer_of(directory)), contextlib.suppress(OSError):
         for folder, _, files, fd in os.fwalk(directory):
@@ -78,7 +78,7 @@ def written(directory: Path) -> list[tuple[str, int, int]]:
                 with contextlib.suppress(OSError):
                     size = os.lstat(name, dir_fd=fd).st_size
                     sizes.setdefault(f"{inside[0]}/" if inside else name, []).append(size)
-    order = sorted(sizes, key=lambda name: (name.endswith("/"), _place(name), name))
+    order = sorted(sizes, key=lambda name: (_place(name), -sum(sizes[name]), name))
     return [(name, len(sizes[name]), sum(sizes[name])) for name in order]
 
 
