@@ -220,6 +220,7 @@ class GraphTraffic:
         placement = asked.placement
         self._graph, self._placement, self._start = graph, placement, start_ps
         self._jitter_ps = jitter_ps
+        self._payload = sum(task.bytes for task in graph.tasks if task.source >= 0)
         self.core = _core.GraphTraffic(
             engine.network, depth=writes_outstanding(engine.plan), job=asked.number)
         # Both directions of a pair share a queue pair; so do all transfers of one channel.
@@ -289,7 +290,7 @@ class GraphTraffic:
         return None
 
     def payload_total(self) -> float:
-        return sum(task.bytes for task in self._graph.tasks if task.source >= 0)
+        return self._payload
 
 
 def _jitter_note(jitter_ps: int) -> dict[str, float | int | str | None]:
