@@ -129,6 +129,20 @@ def test_folders_of_a_run_are_one_item_each_and_many_are_summed(tmp_path):
     assert text.count(",") == MOST_WRITTEN and text.endswith("15 more: 8 kB")
 
 
+def test_the_progress_line_fits_and_keeps_share_and_time_left():
+    at = Progress(ln.Time("12.34 s"), step=41, total=60, loss=0.8123, iteration=ln.Time("420 ms"),
+                  phase="nic_link_down", paths_good=31, paths_total=32)
+    whole = progress_text("a_long_label", at, left_s=6)
+    assert all(part in whole for part in ("loss 0.81", "iteration 420 ms", "paths 31/32"))
+    for width in (78, 60, 40):
+        text = progress_text("a_long_label", at, left_s=6, width=width)
+        assert "step 41 of 60 (68 %)" in text and text.endswith("about 6 s left")
+        assert len(text) <= max(width, 58)
+    assert "[nic_link_down]" in progress_text("a_long_label", at, left_s=6, width=78)
+    good = Progress(ln.Time("1 s"), step=1, paths_good=32, paths_total=32)
+    assert progress_text("x", good) == "x  1 s  step 1", "paths are told where one is lost"
+
+
 @pytest.mark.parametrize("job", [ln.AllReduce("1 MB", 60), ln.Incast("200 MB"),
                                  ln.Permutation("20 MB", 3)], ids=lambda each: each.kind)
 def test_a_run_tells_its_share_as_it_goes(tmp_path, monkeypatch, job):
