@@ -128,8 +128,8 @@ if not TYPE_CHECKING:  # to type checkers a module with __getattr__ has every na
         else:
             from loomnet.base.names import did_you_mean
 
-            near = "" if name.startswith("_") else did_you_mean(name, __all__)
-            raise AttributeError(f"module 'loomnet' has no attribute {name!r}{near}")
+            hint = "" if name.startswith("_") else did_you_mean(name, __all__)
+            raise AttributeError(f"module 'loomnet' has no attribute {name!r}{hint}")
         globals()[name] = value
         return value
 

@@ -36,7 +36,7 @@ def compare(
     rel: Annotated[
         str, typer.Option(metavar="SHARE", help="Changes up to this are none: 5% or 0.05.")
     ] = "0%",
-    everything: Annotated[bool, typer.Option("--all", help="Show equal numbers too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show equal figures too.")] = False,
 ) -> int:
     """Compare two runs number by number; exit status 1 if the second is worse."""
     from loomnet.results.comparison import compare as compared
