@@ -7,7 +7,7 @@ import loomnet as ln
 @ln.scenario
 def ddp_eight_planes(lab: ln.Lab, planes: int = 8, rate: ln.Rate = "400 Gb/s",
                      delay: ln.Time = "1 us", steps: int = 6, compute: ln.Time = "2 ms"):
-    """A NIC link dies under data-parallel training; each step's time and loss is a figure.
+    """A NIC link dies under data-parallel training; each step's time and loss is in the report.
 
     Live, eight planes want slow links: --set 'rate=12 Mb/s' --set 'delay=0.5 ms'.
     """

@@ -29,8 +29,8 @@ def tcp_two_flows(lab: ln.Lab, transport: Literal["tcp", "mrc", "roce"] = "tcp",
                   size: ln.Size = "60 MB", second: ln.Time = "3 s",
                   draws: Annotated[int, Field(ge=1, le=64)] = 7):
     """Two hosts send to two others through one link, the second from the time `second` on; `draws`
-    times side by side, and figures are medians of these (with quartiles, `_q1` and `_q3`): whose
-    packet a full queue drops, and with it one draw's figures, are chance.
+    times side by side, and numbers are medians of these (with quartiles, `_q1` and `_q3`): whose
+    packet a full queue drops, and with it one draw's numbers, are chance.
 
     Each bottleneck has `rate`, `delay` and a queue of `buffer`; host links are twice as fast and
     1 ms long, so a round trip is 2 x (`delay` + 2 ms): at the defaults 20 ms and a buffer of one

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from loomnet.jobs.model_job import ModelJob as ModelJob
     from loomnet.jobs.moe_job import MoeJob as MoeJob
     from loomnet.labs.lab import Lab as Lab
-    from loomnet.labs.lab import run as run
     from loomnet.labs.open_lab import OpenLab as OpenLab
     from loomnet.labs.open_lab import lab as lab
     from loomnet.labs.plugin_check import check_plugin as check_plugin
     from loomnet.labs.scenario import load as load
     from loomnet.labs.scenario import scenario as scenario
+    from loomnet.labs.single_run import run as run
     from loomnet.plugins import change as change
     from loomnet.plugins import plugin as plugin
     from loomnet.plugins.controllers import controller as controller
@@ -98,10 +98,11 @@ _HOMES = {
     "jobs.moe_job": ("MoeJob",),
     "jobs.flows": ("Permutation", "Incast", "Flows"),
     "jobs.graphs": ("Trace",),
-    "labs.lab": ("Lab", "run"),
+    "labs.lab": ("Lab",),
     "labs.open_lab": ("lab", "OpenLab"),
     "labs.plugin_check": ("check_plugin",),
     "labs.scenario": ("scenario", "load"),
+    "labs.single_run": ("run",),
     "plugins.controllers": ("controller",),
     "results.result": ("Result",),
     "results.report": ("Report", "report_schema"),
@@ -130,7 +131,10 @@ if not TYPE_CHECKING:  # to type checkers a module with __getattr__ has every na
         elif name in _EXPORTS:
             value = getattr(importlib.import_module(f"loomnet.{_EXPORTS[name]}"), name)
         else:
-            raise AttributeError(f"module 'loomnet' has no attribute {name!r}")
+            from loomnet.base.names import did_you_mean
+
+            hint = "" if name.startswith("_") else did_you_mean(name, __all__)
+            raise AttributeError(f"module 'loomnet' has no attribute {name!r}{hint}")
         globals()[name] = value
         return value
 

@@ -48,7 +48,7 @@ def test_a_run_beside_a_hog_says_so_and_exits_3(loomnet, hogs):
     assert told, run.output
     assert re.search(r"p99 lateness [\d.]+ us is above the bound of [\d.]+ us", told[1]) or \
         re.search(r"\d+ packets lost in sockets and veths", told[1]), told[1]
-    assert "these figures are no result" in run.output
+    assert "these numbers are no result" in run.output
     fidelity = loomnet.report()["fidelity"][0]
     assert fidelity["kept_up"] is False
     assert fidelity["lateness_p99_ps"] > 10**9  # the bound, 1 ms

@@ -218,7 +218,7 @@ def test_command(tmp_path, monkeypatch, capsys, slow, behind, status):
     monkeypatch.chdir(tmp_path)
     assert main(["crosscheck", "one.py"]) == status
     out = capsys.readouterr().out
-    assert "mrc.completion_s" in out and "5 %: of the live figure" in out
+    assert "mrc.completion_s" in out and "5 %: of the live number" in out
     assert (" NO\n" in out) == (status == 1)
     gaps = engines["virtual"].requests[0].lead.gaps_ps
     # A training job's iterations leave no room between them: 0.2 s of each 0.5 s has no work.

@@ -96,6 +96,53 @@ def overflowed(result):
                for each in result.data.totals.values())
 
 
+def test_a_window_of_mrc_that_binds_is_said_and_does(tmp_path):
+    """Eight ports of 400 Gb/s, the published least of eight times 128 packets: the note tells how
+    much of the line is left, and the mpr from which on all of it is."""
+    built = fabric(planes=8, rate="400 Gb/s")
+    job, times = ln.AllReduce("32 MB", 6), {}
+    for mpr in (0, 8, 13):
+        said = []
+        lab = ln.Lab(directory=tmp_path / str(mpr), say=said.append)
+        result = lab.run(built, job, mrc={"mpr": mpr})
+        times[mpr] = result["before.iteration_s"]
+        found = [line for line in said if line.startswith("note: ")]
+        limited = [name for name in result.data.fidelity.notes if name.startswith("limited by ")]
+        assert bool(found) == bool(limited) == (mpr == 8)
+        if found:
+            assert 'note: mrc={"mpr": 8} lets a sender have 2.1 MB unacknowledged' in found[0]
+            assert 'mrc={"mpr": 13} or more' in found[0]
+            share = int(found[0].partition("reaches ")[2].partition("%")[0]) / 100
+    assert times[13] == pytest.approx(times[0], rel=0.03)
+    assert times[0] / times[8] == pytest.approx(share, rel=0.15)
+
+
+def test_windows_that_jobs_do_not_fill_and_defaults_are_not_spoken_of(tmp_path):
+    built = fabric(planes=8, rate="400 Gb/s")
+    small = ln.AllReduce("1 MB", 6)
+    assert notes(tmp_path / "a", built, small, mrc={"mpr": 8}) == []
+    assert notes(tmp_path / "b", built, ln.AllReduce("16 MB", 6)) == []
+    (note,) = notes(tmp_path / "c", fabric(rate="400 Gb/s"), ln.AllReduce("4 MB", 3, "roce"),
+                    roce={"in_flight_limit": 100_000})
+    assert 'roce={"in_flight_limit": 100000} lets a sender have 100 kB' in note
+    far = fabric(rate="400 Gb/s", delay="100 us")
+    (note,) = notes(tmp_path / "d", far, ln.AllReduce("64 MB", 3, "tcp"))
+    assert 'tcp={"send_buffer": 4194304}' in note and "Linux's default" in note
+    assert notes(tmp_path / "e", far, ln.AllReduce("64 MB", 3, "tcp"),
+                 tcp={"send_buffer": 1 << 27, "receive_buffer": 1 << 27}) == []
+
+
+def test_queues_that_were_made_small_are_said(tmp_path):
+    built = fabric(rate="400 Gb/s", pfc=False)
+    assert notes(tmp_path / "a", built, ln.AllReduce("1 MB", 3, "roce")) == []
+    built.override("p0.leaf0->h0", data_limit="20 kB")
+    (note,) = notes(tmp_path / "b", built, ln.AllReduce("1 MB", 3, "roce"))
+    assert note.startswith("note: queues of p0.leaf0->h0 hold 20 kB, less than half of the 410 kB")
+    built.override("p1.*->*", data_limit="20 kB")
+    (note,) = notes(tmp_path / "c", built, ln.AllReduce("1 MB", 3, "roce"))
+    assert "queues of p0.leaf0->h0 and 12 more hold 20 kB" in note
+
+
 @pytest.mark.parametrize(("rate", "delay"), [("400 Gb/s", "1 us"), ("10 Gb/s", "1 us"),
                                              ("40 Mb/s", "0.5 ms"), ("20 Mb/s", "0.5 ms"),
                                              ("100 Gb/s", "1 ms")])
@@ -106,7 +153,8 @@ def test_ordinary_fabrics_are_not_spoken_of(tmp_path, rate, delay):
 
 @pytest.mark.parametrize("payload", [False, True])
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
-@pytest.mark.parametrize("kind", [ln.AllReduce, ln.AllToAll, ln.SendRecv])
+@pytest.mark.parametrize("kind", [ln.AllReduce, ln.AllToAll, ln.SendRecv, ln.Permutation,
+                                  ln.Incast])
 def test_the_size_of_a_capture_is_foretold(tmp_path, monkeypatch, kind, transport, payload):
     monkeypatch.setattr(foresight, "LARGE_CAPTURE", 1)
     said, file = [], tmp_path / "h0.pcapng"
@@ -115,7 +163,9 @@ def test_the_size_of_a_capture_is_foretold(tmp_path, monkeypatch, kind, transpor
     (note,) = [line for line in said if line.startswith("note: ")]
     number, unit = note.partition("about ")[2].partition(":")[0].split()
     foretold = float(number) * {"kB": 1e3, "MB": 1e6}[unit]
-    assert foretold == pytest.approx(file.stat().st_size, rel=0.2)
+    # Of flows, acknowledgements are fewer, and what an incast sends again is not foretold.
+    rel = 0.4 if kind in (ln.Permutation, ln.Incast) else 0.2
+    assert foretold == pytest.approx(file.stat().st_size, rel=rel)
 
 
 def test_only_a_large_capture_is_spoken_of(tmp_path):
@@ -125,7 +175,8 @@ def test_only_a_large_capture_is_spoken_of(tmp_path):
     assert notes(tmp_path / "b", fabric(), small, pcap=["h0:0"]) == []
     # How spines share packets, and how much a script sends, is not known before.
     assert notes(tmp_path / "c", fabric(), large, pcap=["p0.spine0:0"]) == []
-    assert notes(tmp_path / "d", fabric(), ln.Incast("64 MiB", 60), pcap=["h0:0"]) == []
+    flows = ln.Flows(sizes=["64 MiB"], count=60, transport="roce")
+    assert notes(tmp_path / "d", fabric(), flows, pcap=["h0:0"]) == []
 
 
 def test_long_waits_are_said(tmp_path):

@@ -52,7 +52,7 @@ def test_a_run_becomes_figures_by_name(tmp_path):
     assert result.metric("nic_link_down.expected_capacity").value == pytest.approx(0.75)
     assert result.metric("leaf_spine_down.expected_capacity").value == pytest.approx(1)
     with pytest.raises(
-        UsageError, match=r'no figure "nic_down.blip_s"; nearest: nic_link_down.blip_s'
+        UsageError, match=r'no number "nic_down.blip_s"; nearest: nic_link_down.blip_s'
     ):
         result["nic_down.blip_s"]
     assert made.report["mrc.nic_link_down.iteration_s"] == pytest.approx(0.6)

@@ -95,7 +95,7 @@ def test_a_ring_beside_sums_holds_no_slot_and_is_not_in_the_series(tmp_path):
     ring = ln.AllReduce("200 kB", repeat=2, ranks=4, allreduce="ring", name="ring")
     r = go(tmp_path, jobs=[ring, two()[1]], pools="20 us")
     assert set(r.pool("p0.leaf0").column("job")) == {"b"}
-    with pytest.raises(ln.UsageError, match=r'no figure "ring\.slots_mean'):
+    with pytest.raises(ln.UsageError, match=r'no number "ring\.slots_mean'):
         r["ring.slots_mean.p0.leaf0"]
 
 

@@ -133,7 +133,7 @@ def test_a_table_says_what_is_null_and_leaves_out_what_is_empty():
         metric("expected_capacity", 1, phase="never"),
     ]
     text = printed(report, 80)
-    assert re.search(r"figure +before +down", text)
+    assert re.search(r"number +before +down", text)
     assert re.search(r"iteration_s +500 ms +700 ms \?\s", text) and "p99" in text
     assert re.search(r"recovery_s +– +1.5 s", text)
     assert re.search(r"expected_capacity +0.75", text)
@@ -171,7 +171,7 @@ def test_of_many_runs_only_what_the_scenario_says_is_printed(tmp_path):
     assert few.count("fidelity run") == 12
     assert many.count("fidelity run") == 1 and "fidelity run3: 7 packets unexplained" in many
     assert "fidelity: 12 runs kept up" in many and "not a result: " in many
-    assert "figures of each of the 13 runs: in report.json" in many
+    assert "numbers of each of the 13 runs: in report.json" in many
     assert "ratio: 1.5" in few and "ratio: 1.5" in many
     assert "run5" in few and "run5" not in many
 
@@ -242,7 +242,7 @@ def test_progress_has_units_share_total_and_time_left():
             Time.of(step * 536_000_000), step=step or None, total=60,
             iteration=Time("536 us") if step else None, phase="down" if step > 30 else None))[0])
         clock.now += 1
-    assert lines[0] == "flap  0 s" and "left" not in lines[1]
+    assert lines[0] == "flap  0 s  step 0 of 60 (0 %)" and "left" not in lines[1]
     assert lines[5] == "flap  16.1 ms  step 30 of 60 (50 %)  iteration 536 us  about 5 s left"
     assert "[down]" in lines[9] and "about 1 s left" in lines[9]
 

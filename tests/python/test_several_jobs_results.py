@@ -211,7 +211,7 @@ def test_the_table_has_a_block_per_job(here, capsys):
     assert main(["run", "jobs.py::several", "--set", "b=4MB"]) == 0
     found = blocks(capsys.readouterr().out)
     assert set(found) == {"several: a", "several: b"}
-    assert found["several: a"]["figure"] == found["several: b"]["figure"] == ["before"]
+    assert found["several: a"]["number"] == found["several: b"]["number"] == ["before"]
     assert found["several: a"]["iteration_s"] != found["several: b"]["iteration_s"]
     assert main(["run", "jobs.py::one"]) == 0
     assert set(blocks(capsys.readouterr().out)) == {"one"}

@@ -265,10 +265,12 @@ class Size(Quantity):
         return self._count
 
     def __str__(self) -> str:
+        decimal = super().__str__()
         for unit in ("TiB", "GiB", "MiB", "KiB"):
             if self._count and self._count % self.units[unit] == 0:
-                return f"{self._count // self.units[unit]} {unit}"
-        return super().__str__()
+                binary = f"{self._count // self.units[unit]} {unit}"
+                return min(binary, decimal, key=len)  # 64 MB is 62500 KiB, too
+        return decimal
 
 
 def time_or_none(value: Time | str | None) -> Time | None:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_OK, UsageError
+from loomnet.cli.arguments import Seed
+from loomnet.cli.completion import COLLECTIVES, bench_transports, collectives
 
 if TYPE_CHECKING:
     from loomnet.fabrics.model import Fabric
@@ -20,37 +22,49 @@ def bench(
         str,
         typer.Argument(
             metavar="COLLECTIVE",
-            help="all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, sendrecv",
+            autocompletion=collectives,
+            help=f"{', '.join(COLLECTIVES)}.",
         ),
     ],
     first: Annotated[str, typer.Option("-b", metavar="SIZE", help="First size.")] = "8",
     last: Annotated[
-        str, typer.Option("-e", metavar="SIZE", help="Last size: 64M (of 1024), or 64 MB.")
+        str, typer.Option("-e", metavar="SIZE", help='Last size: 64M (= 64 MiB), or "64 MB".')
     ] = "64M",
-    factor: Annotated[int, typer.Option("-f", help="Each size is so many times the last.")] = 2,
+    factor: Annotated[
+        int, typer.Option("-f", metavar="N", help="Each size is so many times the last.")
+    ] = 2,
     step: Annotated[
         str | None, typer.Option("-i", metavar="SIZE", help="Or so many bytes more.")
     ] = None,
-    repeat: Annotated[int, typer.Option("-n", help="Rounds measured.")] = 5,
-    warm_up: Annotated[int, typer.Option("-w", help="Rounds before that.")] = 1,
-    check: Annotated[int, typer.Option("-c", help="1: compare every byte; 0: lengths only.")] = 1,
-    transport: Annotated[str, typer.Option(help="mrc, roce or tcp")] = "mrc",
-    ranks: Annotated[int, typer.Option(min=2, help="One per host without --fabric.")] = 4,
+    repeat: Annotated[int, typer.Option("-n", metavar="N", help="Rounds measured.")] = 5,
+    warm_up: Annotated[int, typer.Option("-w", metavar="N", help="Rounds before that.")] = 1,
+    check: Annotated[
+        int, typer.Option("-c", metavar="0|1", help="1: compare every byte; 0: lengths only.")
+    ] = 1,
+    transport: Annotated[
+        str, typer.Option(metavar="TRANSPORT", autocompletion=bench_transports,
+                          help="mrc, roce or tcp (gloo is tcp here).")
+    ] = "mrc",
+    ranks: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Ranks; one per host without --fabric.")
+    ] = 4,
     fabric: Annotated[
         str | None,
         typer.Option(metavar="FILE[::NAME]", help="A Python file whose `fabric` is used."),
     ] = None,
-    planes: Annotated[int, typer.Option(help="Of the two-tier Clos used without --fabric.")] = 4,
-    leaves: Annotated[int, typer.Option(help="Per plane.")] = 2,
-    spines: Annotated[int, typer.Option(help="Per plane.")] = 2,
-    rate: Annotated[str, typer.Option(help="Of every link.")] = "400 Gb/s",
-    delay: Annotated[str, typer.Option(help="Of every link.")] = "1 us",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every random stream.")] = 0,
+    planes: Annotated[
+        int, typer.Option(metavar="N", help="Planes of the two-tier Clos used without --fabric.")
+    ] = 4,
+    leaves: Annotated[int, typer.Option(metavar="N", help="Leaves per plane.")] = 2,
+    spines: Annotated[int, typer.Option(metavar="N", help="Spines per plane.")] = 2,
+    rate: Annotated[str, typer.Option(metavar="RATE", help="Rate of every link.")] = "400 Gb/s",
+    delay: Annotated[str, typer.Option(metavar="TIME", help="Delay of every link.")] = "1 us",
+    seed: Seed = 0,
     json_out: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Also write the rows here.")
     ] = None,
 ) -> int:
-    """Measure a collective over growing sizes, in the columns of nccl-tests, on the virtual clock.
+    """Measure a collective over growing sizes on the virtual clock, in the columns of nccl-tests.
 
     Rounds are few by default: the virtual clock repeats itself to the picosecond.
     """
@@ -73,7 +87,7 @@ def bench(
                             seed=seed):
             if not rows:  # nothing before it is known that the input is good
                 print(f"# loomnet {version()}: {benchmark.name}, {ranks} ranks, {transport}, "
-                      f"{built!r}, virtual clock, seed {seed}")
+                      f"virtual clock, seed {seed}\n# {built!r}")
                 print(f"# {repeat} rounds after {warm_up}, out of place, bytes "
                       f"{'compared' if check else 'not moved'}\n#\n{HEAD}", flush=True)
             rows.append(row)

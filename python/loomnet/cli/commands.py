@@ -6,23 +6,28 @@ import contextlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from loomnet.base.errors import EXIT_OK, EXIT_USAGE, LoomnetError, UsageError
+from loomnet.base.errors import EXIT_OK, EXIT_USAGE, UsageError
+from loomnet.cli.arguments import Clock, JsonOut, MaxWall, Node, Port, Scenario, Seed, Settings
 from loomnet.cli.bench import bench
 from loomnet.cli.cost import cost
+from loomnet.cli.help import BEGIN, LIVE, RESULTS, RUN, App, examples
+from loomnet.cli.look import describe, list_
+from loomnet.cli.new import new
 from loomnet.cli.ocs import ocs
 from loomnet.cli.results import compare, replay
 from loomnet.cli.sweep import sweep
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
+if TYPE_CHECKING:
+    from loomnet.results.report import Report
+
+app = App(
     pretty_exceptions_enable=False,
-    help="Emulates the fabrics that AI training runs on.",
+    help="Emulates the networks that AI training runs on, and runs real PyTorch jobs over them. "
+    "`loomnet COMMAND --help` says what a command takes, with examples.",
     epilog="Exit status: 0 all checks hold and every job ended well; 1 a check failed, or a rank, "
     "a job, a stall, a deadlock or --max-wall ended the run; 2 bad input, missing privilege, or a "
     "scenario without lab.run; 3 the engine fell behind or lost packets of its own; 4 the "
@@ -43,36 +48,27 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version and leave."
+            "--version", callback=_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
     pass
 
 
-@app.command()
+@app.command(rich_help_panel=RUN, epilog=examples(
+    "loomnet run flap.py",
+    "loomnet run flap.py --set planes=8 --seed 7",
+    "loomnet run flap.py --trace flap.pftrace --pcap h0:0=h0.pcapng",
+    "sudo loomnet run flap.py --clock live --set rate=20Mb/s \\",
+    "    --set delay=0.5ms --set size=1MB",
+))
 def run(
-    target: Annotated[str, typer.Argument(metavar="FILE[::NAME]", help="The scenario to run.")],
-    clock: Annotated[str, typer.Option(help="virtual (no root needed) or live")] = "virtual",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every random stream.")] = 0,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A parameter of the scenario; may be repeated."
-        ),
-    ] = None,
-    json_out: Annotated[
-        Path | None,
-        typer.Option(
-            "--json", metavar="OUT", help="Also write report.json here; - is standard output."
-        ),
-    ] = None,
-    max_wall: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help='Wall time after which the run is ended, for example "10min".'
-        ),
-    ] = None,
+    target: Scenario,
+    clock: Clock = "virtual",
+    seed: Seed = 0,
+    setting: Settings = None,
+    json_out: JsonOut = None,
+    max_wall: MaxWall = None,
     trace: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a Perfetto trace, for ui.perfetto.dev."),
@@ -85,9 +81,10 @@ def run(
         ),
     ] = None,
 ) -> int:
-    """Run a scenario, print its figures and checks, write its report under runs/."""
+    """Run a scenario, print its numbers and checks, and write its report under runs/."""
     from rich.console import Console
 
+    from loomnet.base.printing import print_line
     from loomnet.base.units import Time
     from loomnet.cli.console import PIPED_WIDTH, print_report
     from loomnet.labs.progress import progress_line
@@ -114,7 +111,7 @@ def run(
                 max_wall_s=limit,
                 record=record,
                 on_progress=on_progress,
-                say=lambda line: console.print(line, markup=False, highlight=False, soft_wrap=True),
+                say=lambda line: print_line(console, line),
                 **values,
             )
         print_report(report, console)
@@ -125,131 +122,75 @@ def run(
     return report.exit_code or (EXIT_OK if report.unwritten is None else EXIT_USAGE)
 
 
-@app.command()
-def crosscheck(
-    target: Annotated[str, typer.Argument(metavar="FILE[::NAME]", help="A scenario.")],
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every random stream.")] = 0,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter; may be repeated."),
-    ] = None,
-) -> int:
-    """Run a scenario live, then virtual with its compute gaps and faults, and compare figures. Exit
-    1 where they disagree by more than the printed rules allow, 3 where the live run is no result.
+@app.command(rich_help_panel=RUN, epilog=examples(
+    "sudo loomnet crosscheck flap.py --set rate=20Mb/s \\",
+    "    --set delay=0.5ms --set size=1MB",
+))
+def crosscheck(target: Scenario, seed: Seed = 0, setting: Settings = None) -> int:
+    """Run a scenario on the live clock, then on the virtual one, and compare their numbers.
+
+    The virtual run replays how long the live run's ranks computed and when its faults fell. Exit
+    status 1 where numbers disagree by more than the printed rules allow, 3 where the live run is no
+    result.
     """
     from rich.console import Console
 
     from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY
+    from loomnet.base.printing import print_line
     from loomnet.cli.console import PIPED_WIDTH, print_fidelity
     from loomnet.labs import crosscheck as twin
+    from loomnet.labs.progress import progress_line
     from loomnet.labs.scenario import load
 
     scenario = load(target)
     values = scenario.settings(setting or [])
-    live = scenario.run(seed=seed, clock="live", for_twin=True, say=print, **values)
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+
+    def played(**more: Any) -> Report:
+        with progress_line(console) as on_progress:
+            return scenario.run(seed=seed, say=lambda line: print_line(console, line),
+                                on_progress=on_progress, **more, **values)
+
+    live = played(clock="live", for_twin=True)
     if live.interrupted:
         return live.exit_code
-    virtual = scenario.run(seed=seed, say=print, **twin.replay_of(live), **values)
+    virtual = played(**twin.replay_of(live))
     if virtual.interrupted:
         return virtual.exit_code
     found = twin.crosscheck(live, virtual)
     print(twin.table(found))
     for line in twin.legend(found):
-        print(line)
-    print_fidelity(live, Console(width=None if sys.stdout.isatty() else PIPED_WIDTH))
+        print_line(console, line)
+    print_fidelity(live, console)
     late = twin.kept_from_computing(live)
     for line in late:
-        print(f"not a result: {line}")
+        print_line(console, f"not a result: {line}")
     if live.behind or late:
         return EXIT_FIDELITY
     return EXIT_OK if all(each.ok for each in found) else EXIT_CHECK_FAILED
 
 
-app.command()(compare)
-app.command()(replay)
-app.command()(bench)
-app.command()(cost)
-app.command()(sweep)
-app.add_typer(ocs, name="ocs")
+app.command(rich_help_panel=BEGIN, epilog=examples(
+    "loomnet new", "loomnet new first"))(new)
+app.command("list", rich_help_panel=BEGIN, epilog=examples(
+    "loomnet list", "loomnet list flap.py"))(list_)
+app.command(rich_help_panel=BEGIN, epilog=examples(
+    "loomnet describe flap.py --set planes=8", "loomnet describe fat_tree --set k=16"))(describe)
+app.command(rich_help_panel=RESULTS, epilog=examples(
+    "loomnet compare runs/RUN-1 runs/RUN-2 --rel 5%"))(compare)
+app.command(rich_help_panel=RESULTS, epilog=examples(
+    "loomnet replay runs/RUN"))(replay)
+app.command(rich_help_panel=RUN, epilog=examples(
+    "loomnet bench all_reduce -b 8 -e 16M -f 2",
+    "loomnet bench alltoall -b 1M -e 1M --transport roce --planes 1 --ranks 8"))(bench)
+app.command(rich_help_panel=RESULTS, epilog=examples(
+    "loomnet cost fattree mixnet --gpus 1024 --alpha 6 --rate 400G"))(cost)
+app.command(rich_help_panel=RUN, epilog=examples(
+    "loomnet sweep flap.py --set planes=2,4,8 --seeds 3"))(sweep)
+app.add_typer(ocs, name="ocs", rich_help_panel=LIVE)
 
 
-@app.command("list")
-def list_(
-    paths: Annotated[
-        list[Path] | None, typer.Argument(help="Files or folders; by default scenarios/ or here.")
-    ] = None,
-) -> int:
-    """List scenarios with the first line of what they say."""
-    from loomnet.base.reading import MOST_SOURCE, is_file, read_bytes
-    from loomnet.labs.scenario import scenarios_in
-
-    roots = paths or [Path("scenarios") if Path("scenarios").is_dir() else Path(".")]
-    found = broken = 0
-    for root in roots:
-        if not os.path.exists(root):
-            raise UsageError(f"list: no file or folder {root}")
-        inside = sorted(root.glob("*.py")) if os.path.isdir(root) else None
-        files = [root] if inside is None else [file for file in inside if is_file(file)]
-        for file in files:
-            try:
-                text = read_bytes(file, MOST_SOURCE)
-                if b"@ln.scenario" not in text and b"@scenario" not in text:
-                    continue
-                scenarios = scenarios_in(file)
-            except LoomnetError as error:  # the other files' scenarios are listed all the same
-                broken += 1
-                print(f"loomnet: {error}", file=sys.stderr)
-                continue
-            for scenario in scenarios:
-                found += 1
-                print(f"{file}::{scenario.name}  {scenario.doc.partition(chr(10))[0]}")
-    if broken:
-        return EXIT_USAGE
-    if not found:
-        raise UsageError(
-            f"list: no scenario in {', '.join(map(str, roots))}; decorate a function "
-            "with @ln.scenario"
-        )
-    return EXIT_OK
-
-
-@app.command()
-def describe(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE[::NAME]|FABRIC",
-            help="A scenario, or two_tier, three_tier, fat_tree, star, dumbbell.",
-        ),
-    ],
-    setting: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A parameter; may be repeated."),
-    ] = None,
-) -> int:
-    """Show a scenario, its parameters and its fabric: counts, bisection, optics, failures."""
-    from loomnet.cli.description import built
-    from loomnet.fabrics.description import table_text
-
-    fabric = built(target, setting or [])
-    if fabric is None:
-        from loomnet.labs.first_fabric import fabric_of
-        from loomnet.labs.scenario import load
-
-        scenario = load(target)
-        print(f"{scenario.name}\n\n{scenario.doc}\n\nparameters:")
-        for parameter in scenario.parameters:
-            default = "required" if parameter.default is None else f"= {parameter.default}"
-            print(f"  {parameter.name}: {parameter.type} {default}")
-        fabric = fabric_of(scenario, scenario.settings(setting or []))
-        if fabric is None:
-            return EXIT_OK
-        print()
-    print(table_text(fabric))
-    return EXIT_OK
-
-
-@app.command()
+@app.command(rich_help_panel=BEGIN, epilog=examples("loomnet doctor"))
 def doctor() -> int:
     """List what each clock needs: kernel features, tools, packages, each with its remedy."""
     from loomnet.live.doctor import checks, lines
@@ -261,7 +202,7 @@ def doctor() -> int:
     return EXIT_USAGE if missing else EXIT_OK
 
 
-@app.command()
+@app.command(rich_help_panel=LIVE, epilog=examples("sudo loomnet clean"))
 def clean() -> int:
     """Remove what dead runs left behind, and nothing else."""
     from loomnet.live.kernel_objects import clean as clean_dead_runs
@@ -274,12 +215,11 @@ def clean() -> int:
     return EXIT_OK
 
 
-@app.command("exec", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
-def exec_(
-    context: typer.Context,
-    host: Annotated[str, typer.Argument(help="A host or kernel switch of a live run.")],
-) -> int:
-    """Run a command inside a node of a live run: loomnet exec HOST -- CMD."""
+@app.command("exec", rich_help_panel=LIVE,
+             context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+             options_metavar="", epilog=examples("sudo loomnet exec h0 -- ip addr"))
+def exec_(context: typer.Context, host: Node) -> int:
+    """Run a command inside a node of a live run: loomnet exec NODE -- COMMAND."""
     from loomnet.live.attach import command_in
 
     command = command_in(host, context.args)
@@ -287,12 +227,9 @@ def exec_(
     os.execvp(command[0], command)
 
 
-@app.command()
-def capture(
-    port: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="A port of a live run: number or peer.")
-    ],
-) -> int:
+@app.command(rich_help_panel=LIVE, epilog=examples(
+    "sudo loomnet capture h0:0 | wireshark -k -i -"))
+def capture(port: Port) -> int:
     """Write what passes a port of a live run to standard output as pcapng, for Wireshark."""
     from loomnet.live.attach import capture_of
 
@@ -310,10 +247,8 @@ def capture(
     return EXIT_OK
 
 
-@app.command()
-def shell(
-    host: Annotated[str, typer.Argument(help="A host or kernel switch of a live run.")],
-) -> int:
+@app.command(rich_help_panel=LIVE, epilog=examples("sudo loomnet shell h0"))
+def shell(host: Node) -> int:
     """Open an interactive shell inside a node of a live run."""
     from loomnet.live.attach import shell_in
 

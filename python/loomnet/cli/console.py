@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.console import Console
 from rich.table import Table
 
@@ -10,9 +12,12 @@ from loomnet.base.printing import print_line
 from loomnet.measures.rows import Check, Metric
 from loomnet.measures.training import NO_FAULT
 from loomnet.results.report import Report
+from loomnet.results.run_directory import written
 from loomnet.results.tables import dropped_table, figure_tables
+from loomnet.systems.transport import LIMITED_BY
 
 MOST_ERRORS = 8  # of a run
+MOST_WRITTEN = 8  # files and folders of a run's directory that are named
 MOST_RUNS = 12  # whose own figures are printed; of more runs, only those of the scenario
 PIPED_WIDTH = 80  # of output that goes to no terminal: files and logs are read in any window
 
@@ -48,13 +53,33 @@ def print_report(report: Report, console: Console) -> None:
         print_line(console, f"{word} {check.name}: {_check_text(check)}{why}")
     print_fidelity(report, console)
     if many:
-        print_line(console, f"figures of each of the {len(report.fidelity)} runs: in report.json")
+        print_line(console, f"numbers of each of the {len(report.fidelity)} runs: in report.json")
     for line in report.broken_off:
         print_line(console, f"not finished: {line}")
     if report.unwritten is not None:
         print_line(console, f"not written: {report.unwritten}")
     if report.directory is not None:
         print_line(console, f"report: {report.directory}/report.json")
+        print_line(console, f"wrote: {_written_text(report.directory)}")
+
+
+def _written_text(directory: Path) -> str:
+    """`report.json 6 kB, …, ranks/ 12 kB in 4 files`."""
+    found = written(directory)
+    parts = [f"{name} {_bytes_text(size)}" + (f" in {files} file{'s' * (files > 1)}"
+                                              if name.endswith("/") else "")
+             for name, files, size in found[:MOST_WRITTEN]]
+    rest = found[MOST_WRITTEN:]
+    if rest:
+        parts.append(f"{len(rest)} more: {_bytes_text(sum(size for *_, size in rest))}")
+    return ", ".join(parts)
+
+
+def _bytes_text(size: int) -> str:
+    """Whole kilobytes, rounded up; larger files in three digits."""
+    if size < 1_000_000:
+        return f"{-(-size // 1000)} kB"
+    return number_text(float(f"{size:.3g}"), "B")
 
 
 def _no_loss_expected(report: Report, row: Metric) -> bool:
@@ -110,6 +135,9 @@ def print_fidelity(report: Report, console: Console) -> None:
             f"fidelity {run.label or report.scenario}: {run.verdict}{late}; "
             f"{f.packets} packets, {f.unexplained} unexplained",
         )
+        for name, text in f.notes.items():
+            if name.startswith(LIMITED_BY):
+                print_line(console, f"note {run.label or report.scenario}: {name}: {text}")
     for line in report.behind:
         print_line(console, f"not a result: {line}")
 

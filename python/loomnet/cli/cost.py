@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loomnet.base.errors import EXIT_OK
+from loomnet.cli.completion import PRICED, priced
 
 if TYPE_CHECKING:
     from loomnet.base.units import Rate
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 def cost(
     fabrics: Annotated[
         list[str],
-        typer.Argument(metavar="FABRIC...",
-                       help="fattree, rail, fattree31, mixnet, topoopt, railonly"),
+        typer.Argument(metavar="FABRIC...", autocompletion=priced, help=f"{', '.join(PRICED)}."),
     ],
-    gpus: Annotated[int, typer.Option(help="A multiple of 8: a server has 8 GPUs.")] = 1024,
+    gpus: Annotated[
+        int, typer.Option(metavar="N", help="A multiple of 8: a server has 8 GPUs.")
+    ] = 1024,
     alpha: Annotated[
         str,
         typer.Option(metavar="N|N..M|N,M", help="NICs of a server on MixNet's optical switch; "
@@ -34,7 +36,8 @@ def cost(
                      "all."),
     ] = "400G",
     formula: Annotated[
-        str, typer.Option(help="textbook, or site: the published calculator's own count.")
+        str, typer.Option(metavar="FORMULA",
+                          help="textbook, or site: the published calculator's own count.")
     ] = "textbook",
     prices: Annotated[
         Path | None,
@@ -134,8 +137,7 @@ def _print_performance(bills: list[Bill], rows: list[dict[str, Any]]) -> None:
     compared = [row for row in rows if row["fabric"] != "fattree"]
     print()
     if compared:
-        print("performance per dollar, fat-tree = 1; iteration times as published, in units of "
-              "their own")
+        print("performance per dollar, fat-tree = 1; times as published, in their own units")
         print(Table(("model", "rate", "fabric", "time", "fat-tree's", "performance per dollar"), [
             {"model": row["model"], "rate": row["rate"], "fabric": row["fabric"],
              "time": f"{row['time']:.3f}", "fat-tree's": f"{row['base_time']:.3f}",

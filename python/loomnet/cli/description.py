@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import os
 from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean
+from loomnet.cli.completion import FABRICS
 from loomnet.fabrics import clos
 from loomnet.fabrics.model import Fabric
 
-BUILDERS = ("two_tier", "three_tier", "fat_tree", "star", "dumbbell")
-
 
 def built(target: str, settings: list[str]) -> Fabric | None:
-    """The fabric of a builder's name and its name=value settings; None if it names none."""
+    """The fabric of a builder's name and its name=value settings; None for a file. Raises
+    UsageError for a name that is neither."""
     name = target.removeprefix("ln.").removeprefix("clos.")
-    if name not in BUILDERS:
-        return None
+    if name not in FABRICS:
+        if "." in target or "/" in target or "::" in target or os.path.exists(target):
+            return None
+        raise UsageError(f'describe: "{target}" is neither a file nor a fabric; fabrics are '
+                         f"{', '.join(FABRICS)}")
     make = getattr(clos, name)
     known = inspect.signature(make).parameters
     values: dict[str, Any] = {"rate": "100 Gb/s", "delay": "1 us"}
@@ -36,5 +40,6 @@ def built(target: str, settings: list[str]) -> Fabric | None:
         if parameter.default is parameter.empty and key not in values
     ]
     if missing:
-        raise UsageError(f"describe {name}: --set {missing[0]}=… is missing")
+        wanted = " ".join(f"--set {key}=…" for key in missing)
+        raise UsageError(f"describe {name}: add {wanted}")
     return make(**values)

@@ -68,6 +68,11 @@ def _run(words: list[str]) -> int:
 
         print(f"loomnet {version()}")
         return 0
+    if not words and "_LOOMNET_COMPLETE" not in os.environ:  # the shell asks for completions so
+        from loomnet.cli.greeting import greeting
+
+        print(greeting())
+        return 0
     from loomnet.base.errors import EXIT_USAGE, LoomnetError
 
     try:
@@ -103,7 +108,7 @@ def _other(error: BaseException) -> int:
     if kind == "Abort":  # Typer's KeyboardInterrupt
         return EXIT_INTERRUPTED
     message = getattr(error, "format_message", None)
-    if kind == "NoArgsIsHelpError" and message:  # `loomnet` alone: help is the answer, no mistake
+    if kind == "NoArgsIsHelpError" and message:  # `loomnet ocs` alone
         print(message())
         return EXIT_OK
     if message is not None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_OK, printable
+from loomnet.cli.help import App, examples
 
 WIDTH = 80
 Panel = Annotated[
@@ -22,15 +23,16 @@ Listed = Annotated[
     str, typer.Argument(metavar="LIST", help="Cross-connects: 1A-16B,2A..4A-5B..7B")
 ]
 
-_GROUP: dict[str, Any] = {"no_args_is_help": True, "rich_markup_mode": None}
-ocs = typer.Typer(help="See and patch the panels of a live run.", **_GROUP)
-show = typer.Typer(help="What a panel is told, and how it is.", **_GROUP)
-config = typer.Typer(help="Tells a panel what it shall be.", **_GROUP)
-show_cross = typer.Typer(help="Cross-connects.", **_GROUP)
-show_port = typer.Typer(help="Simplex ports.", **_GROUP)
-config_cross = typer.Typer(help="Cross-connects; a request is carried out whole or not at all.",
-                           **_GROUP)
-config_port = typer.Typer(help="Simplex ports.", **_GROUP)
+ocs = App(help="See and patch the panels of a live run.", epilog=examples(
+    "sudo loomnet ocs show cross-connect status",
+    "sudo loomnet ocs config cross-connect add 1A-16B,2A..4A-5B..7B",
+    "sudo loomnet ocs reconcile 1-16"))
+show = App(help="What a panel is told, and how it is.")
+config = App(help="Tells a panel what it shall be.")
+show_cross = App(help="Cross-connects.")
+show_port = App(help="Simplex ports.")
+config_cross = App(help="Cross-connects; a request is carried out whole or not at all.")
+config_port = App(help="Simplex ports.")
 ocs.add_typer(show, name="show")
 ocs.add_typer(config, name="config")
 show.add_typer(show_cross, name="cross-connect")

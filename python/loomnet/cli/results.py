@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_OK, UsageError
+from loomnet.cli.arguments import Run
+from loomnet.cli.completion import runs
 
 if TYPE_CHECKING:
     from loomnet.results.comparison import Difference
@@ -28,14 +30,15 @@ def share(text: str) -> float:
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="RUN", help="A run's directory or report.json.")],
-    b: Annotated[str, typer.Argument(metavar="RUN", help="The one to judge against it.")],
+    a: Run,
+    b: Annotated[str, typer.Argument(metavar="RUN", autocompletion=runs,
+                                     help="The run to judge against it.")],
     rel: Annotated[
         str, typer.Option(metavar="SHARE", help="Changes up to this are none: 5% or 0.05.")
     ] = "0%",
     everything: Annotated[bool, typer.Option("--all", help="Show equal figures too.")] = False,
 ) -> int:
-    """Compare two runs figure by figure; exit 1 if the second is worse."""
+    """Compare two runs number by number; exit status 1 if the second is worse."""
     from loomnet.results.comparison import compare as compared
 
     found = compared(a, b, rel=share(rel))
@@ -67,9 +70,12 @@ def _print_differences(a: str, b: str, rows: list[Difference]) -> None:
 
 
 def replay(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's directory or report.json.")],
+    run: Run,
 ) -> int:
-    """Run a run's own copy of its scenario again; exit 0 if report.json is the same to the byte."""
+    """Run a run's own copy of its scenario again, and compare the two reports byte by byte.
+
+    Exit status 1 where report.json is not the same to the byte.
+    """
     from rich.console import Console
 
     from loomnet.cli.console import PIPED_WIDTH, print_report

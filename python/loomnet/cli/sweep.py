@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loomnet.base.errors import UsageError
+from loomnet.cli.arguments import MaxWall, Scenario
+from loomnet.cli.completion import settings
 
 if TYPE_CHECKING:
     from loomnet.sweeps.sweep import Sweep
@@ -17,10 +19,11 @@ MOST_FAILED = 20  # listed; all of them are in the table
 
 
 def sweep(
-    target: Annotated[str, typer.Argument(metavar="FILE[::NAME]", help="The scenario.")],
+    target: Scenario,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=A,B,…", help="Values of a parameter; may be repeated."),
+        typer.Option("--set", metavar="NAME=A,B,…", autocompletion=settings,
+                     help="Values of a parameter; may be repeated."),
     ] = None,
     seeds: Annotated[
         str, typer.Option(metavar="N", help="Seeds 0 … N-1, or a list of them: 3,5,8.")
@@ -29,7 +32,9 @@ def sweep(
         str | None,
         typer.Option(metavar="ADDRESS", help="A Dask scheduler, instead of processes here."),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes here; one per CPU.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Processes here; by default one per CPU.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="The sweep's directory; the same command finds its own."),
@@ -37,12 +42,12 @@ def sweep(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run the points that failed, and no others.")
     ] = False,
-    max_wall: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Wall time after which a point is ended.")
-    ] = None,
+    max_wall: MaxWall = None,
 ) -> int:
-    """Run a scenario at every combination of values and seeds, into one Parquet table. A sweep that
-    was killed goes on where it was when the same command is typed again."""
+    """Run a scenario at every combination of values and seeds, into one Parquet table.
+
+    A sweep that was killed goes on where it was when the same command is typed again.
+    """
     from loomnet.base.units import Time
     from loomnet.labs.scenario import load
     from loomnet.sweeps.sweep import sweep as swept

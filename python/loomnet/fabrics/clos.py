@@ -41,6 +41,14 @@ MAX_HOSTS = 1 << 20
 MAX_UP_PATHS = 2048  # eleven bits of an entropy value name the up-path
 
 
+__all__ = ["dumbbell", "fat_tree", "star", "three_tier", "two_tier"]
+
+
+def __dir__() -> list[str]:
+    """What Tab offers behind `ln.clos.`."""
+    return __all__
+
+
 def _positive(where: str, most: dict[str, int] | None = None, **counts: int) -> None:
     for name, value in counts.items():
         if type(value) is not int or value < 1:

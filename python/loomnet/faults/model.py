@@ -275,7 +275,10 @@ def kill(
 
 def list_of_faults(faults: Any) -> list[Any]:
     """Raises UsageError where it is no list of rows."""
-    if not isinstance(faults, Iterable) or isinstance(faults, (str, bytes, Fault)):
+    if isinstance(faults, Fault):
+        raise UsageError(f"faults: {faults.label} stands alone; write a list: "
+                         f"[ln.{faults.kind}(…)]")
+    if not isinstance(faults, Iterable) or isinstance(faults, (str, bytes)):
         raise UsageError(f"faults: {quoted(faults)} is not a list of faults; write [ln.down(…)]")
     found = list(itertools.islice(faults, MOST_FAULTS + 1))
     if len(found) > MOST_FAULTS:

@@ -223,6 +223,8 @@ class TorchJob(Job):
     of a rank uses the processor; None: never.
     `circuits`: how the controllers of the ranks' regions patch the panels of their hosts, by what a
     script's loomnet.torch.mixnet.all_to_all reports; None: panels stay as they are.
+    `steps`: how many steps of its optimizer the script takes, for the share and the time left that
+    a run shows; nothing else depends on it.
     `env`: variables for the ranks, which have of the caller's own those that Python, PyTorch and
     its libraries read (see loomnet.processes.ranks), and no secrets.
     """
@@ -238,6 +240,7 @@ class TorchJob(Job):
     log: str | None = None
     map_backend: bool = True
     until: Time | None = given(default=None, converter=time_or_none)
+    steps: Count | None = None
     stall_wall: Time | None = given(default=Time("60 s"), converter=time_or_none)
     circuits: CircuitControl | None = Field(default=None, repr=False)
     env: dict[str, str] = Field(default_factory=dict)

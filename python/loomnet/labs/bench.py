@@ -80,21 +80,21 @@ class Row:
     reason: str | None = None
 
     def text(self) -> str:
-        """A line in nccl-tests' columns."""
+        """A line in nccl-tests' columns, of 80 characters."""
         figures = [
             "N/A" if value is None else f"{value:.{places}f}"
             for value, places in ((self.time_us, 2), (self.algbw, 2), (self.busbw, 2))
         ]
         wrong = "N/A" if self.wrong is None else str(self.wrong)
         time, algbw, busbw = figures
-        return (f"{self.size:>12}  {self.count:>12}  {self.type:>8}  {self.redop:>6}  "
-                f"{self.root:>6}  {time:>9}  {algbw:>7}  {busbw:>7}  {wrong:>6}")
+        return (f"{self.size:>11}  {self.count:>10}  {self.type:>5}  {self.redop:>5}  "
+                f"{self.root:>4}  {time:>9}  {algbw:>7}  {busbw:>7}  {wrong:>6}")
 
 
 HEAD = (
-    f"#{'size':>11}  {'count':>12}  {'type':>8}  {'redop':>6}  {'root':>6}  {'time':>9}  "
+    f"#{'size':>10}  {'count':>10}  {'type':>5}  {'redop':>5}  {'root':>4}  {'time':>9}  "
     f"{'algbw':>7}  {'busbw':>7}  {'#wrong':>6}\n"
-    f"#{'(B)':>11}  {'(elements)':>12}  {'':>8}  {'':>6}  {'':>6}  {'(us)':>9}  {'(GB/s)':>7}  "
+    f"#{'(B)':>10}  {'(elements)':>10}  {'':>5}  {'':>5}  {'':>4}  {'(us)':>9}  {'(GB/s)':>7}  "
     f"{'(GB/s)':>7}"
 )
 

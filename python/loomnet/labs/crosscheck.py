@@ -24,7 +24,7 @@ FLOW_FIGURES = ("fct_max_s",)
 RTTS = 2  # a silence or a recovery may also differ by so many round trips
 SHARE, ROUND_TRIPS, DRAW, EDGE = f"{100 * RATE_TOLERANCE:.0f} %", f"{RTTS} RTT", "draw", "edge"
 WHY = {
-    SHARE: "of the live figure",
+    SHARE: "of the live number",
     ROUND_TRIPS: "round trips of the fabric",
     DRAW: f"{SHARE} or {ROUND_TRIPS}, and the most by which the ranks' computing differed within "
           "one iteration of the phase: the virtual clock replays how long each rank computed, not "
@@ -37,7 +37,7 @@ WHY = {
 
 @dataclass(frozen=True)
 class Agreement:
-    """One figure on both clocks. `bound` is the difference allowed, in the figure's unit, and `why`
+    """One number on both clocks. `bound` is the difference allowed, in the number's unit, and `why`
     the rule it is from, a key of WHY. `reach`: from where to where the virtual figure itself may
     lie, where it is one draw of several; the bound is counted from there."""
 
@@ -76,7 +76,7 @@ class Agreement:
         return self.bound + (self.virtual - low if self.difference > 0 else high - self.virtual)
 
     def row(self) -> dict[str, object]:
-        return {"figure": self.name, "live": number_text(self.live, self.unit),
+        return {"number": self.name, "live": number_text(self.live, self.unit),
                 "virtual": number_text(self.virtual, self.unit),
                 "allowed": "any" if math.isinf(self.allowed) else
                            number_text(self.allowed, self.unit),
@@ -240,7 +240,7 @@ def _by_job(report: Report) -> dict[tuple[str | None, str | None], Result]:
 def table(found: list[Agreement]) -> Table:
     """The agreements as rows of text: figure, live, virtual, how much they may differ, by which
     rule, ok. What neither clock has is left out."""
-    return Table(("figure", "live", "virtual", "allowed", "by", "ok"),
+    return Table(("number", "live", "virtual", "allowed", "by", "ok"),
                  [each.row() for each in _shown(found)])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from loomnet.base.number_text import number_text
 from loomnet.base.units import Rate, Time
 from loomnet.fabrics.link_settings import FRAMING_BYTES, MIN_QUEUE_PACKETS
-from loomnet.jobs.flows import Flows
+from loomnet.jobs.flows import Flows, Incast, Permutation
 from loomnet.jobs.model import (
     AllGather,
     AllReduce,
@@ -23,6 +23,7 @@ from loomnet.jobs.model import (
     TorchJob,
 )
 from loomnet.jobs.model_job import ModelJob
+from loomnet.labs.binding_limits import small_queues, small_windows
 from loomnet.plans.model import HalfLinkPlan, Plan
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
@@ -49,6 +50,8 @@ def foreseen(request: RunRequest, clock: str) -> list[str]:
         for line in (
             *_short_faults(request, clock),
             *_slow_links(request.plan),
+            *small_windows(request, clock),
+            *small_queues(request.plan),
             *_large_captures(request),
             *_long_waits(request, clock),
         )
@@ -68,7 +71,9 @@ def bytes_each(job: Job, ranks: int) -> float | None:
 
 def bytes_by_host(asked: JobRequest) -> dict[int, tuple[float, float]] | None:
     """Payload bytes that each host's ranks send in an iteration by its NIC and by its local link,
-    where all ranks send alike; else None."""
+    where all ranks send alike or each pair of ranks does; else None."""
+    if isinstance(asked.job, (Incast, Permutation)):
+        return {host: (apart, here) for host, (apart, _, here) in _pairwise(asked).items()}
     each, ranks = bytes_each(asked.job, len(asked.placement)), len(asked.placement)
     if each is None:
         return None
@@ -79,6 +84,21 @@ def bytes_by_host(asked: JobRequest) -> dict[int, tuple[float, float]] | None:
     # In a ring the last rank of a host sends to another host, if there is one.
     apart = min(len(here) - 1, 1)
     return {host: (apart * each, (n - apart) * each) for host, n in here.items()}
+
+
+def _pairwise(asked: JobRequest) -> dict[int, tuple[float, float, float]]:
+    """Payload bytes of a round that each host sends and receives by its NIC, and by its local
+    link."""
+    job, placed = asked.job, asked.placement
+    assert isinstance(job, (Incast, Permutation))
+    sent, received, here = Counter[int](), Counter[int](), Counter[int]()
+    for a, b in job.pairs_of(list(placed)):
+        if placed[a] == placed[b]:
+            here[placed[a]] += job.size.bytes
+        else:
+            sent[placed[a]] += job.size.bytes
+            received[placed[b]] += job.size.bytes
+    return {host: (sent[host], received[host], here[host]) for host in set(placed)}
 
 
 def least_iteration_s(request: RunRequest, clock: str) -> float | None:
@@ -210,10 +230,11 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
             if host not in loads:
                 continue  # by which switches packets go is the transport's choice
             size = loads[host][0]
+            back = _pairwise(asked)[host][1] if isinstance(job, (Incast, Permutation)) else size
             if request.options.get("payload"):
                 each += plan.payload_bytes
-            sent = size * most_rounds(plan, asked) / len(plan.hosts[host].ports)
-            packets = 2 * sent / plan.payload_bytes
+            moved = (size + back) * most_rounds(plan, asked) / len(plan.hosts[host].ports)
+            packets = moved / plan.payload_bytes
             data, total = data + packets, total + packets * each
         if total >= LARGE_CAPTURE:
             yield (f"the capture of {port} will be about {number_text(float(f'{total:.2g}'), 'B')}:"
@@ -224,9 +245,8 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
 def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
     plan, packets, wall = request.plan, 0.0, 0.0
     for asked in request.jobs:
-        job = asked.job
-        size = bytes_each(job, len(asked.placement))
-        if size is None:
+        job, loads = asked.job, bytes_by_host(asked)
+        if loads is None:
             continue
         if clock == "live":
             rounds = most_rounds(plan, asked)
@@ -235,7 +255,6 @@ def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
                 yield (f"{rounds} iterations take {_seconds(least)} of wall time or more, at "
                        f"D = {request.dilation:g}")
             continue
-        loads = bytes_by_host(asked) or {}
         own = sum(by_nic for by_nic, _ in loads.values()) * most_rounds(plan, asked)
         own /= plan.payload_bytes
         packets += own

@@ -289,7 +289,8 @@ class Lab:
 
     def _progress_of(self, name: str, job: Job) -> Callable[[Progress], None]:
         """For an engine: passes on where the run stands, with where the job ends."""
-        total, until = getattr(job, "repeat", None), getattr(job, "until", None)
+        total = getattr(job, "repeat", None) or getattr(job, "steps", None)
+        until = getattr(job, "until", None)
 
         def report(progress: Progress) -> None:
             if self._on_progress is not None:
@@ -450,40 +451,10 @@ class Lab:
             source=self._source,
             notes=self._notes,
         )
-        if self._unwritten:
-            raise UsageError("; ".join(self._unwritten))
+        self.check_recorded()
         return path
 
-
-@checked_call
-def run(
-    fabric: Fabric,
-    job: Job | Sequence[Job],
-    faults: Iterable[Fault] = (),
-    *,
-    seed: int = 0,
-    clock: str = "virtual",
-    directory: Path | str | None = None,
-    **options: Any,
-) -> Result:
-    """A Lab of one run, of a job or of several at once: returns its figures and writes its report.
-    In a notebook a bar shows how far it is."""
-    jobs = list_of_jobs(job)
-    lead = jobs[0]  # whose iterations the bar counts
-    from loomnet.base.notebook import in_notebook
-
-    with contextlib.ExitStack() as stack:
-        on_progress = None
-        if in_notebook():
-            from loomnet.labs.progress import notebook_bar
-
-            iterations = getattr(lead, "repeat", None)
-            on_progress = stack.enter_context(notebook_bar(lead.describe(), iterations))
-        name = "_and_".join(dict.fromkeys(each.kind for each in jobs))
-        lab = Lab(name, clock=clock, seed=seed, on_progress=on_progress,
-                  directory=None if directory is None else Path(directory))
-        try:
-            return lab.run(fabric, jobs, faults, **options)
-        finally:
-            if lab.results:
-                lab.write()
+    def check_recorded(self) -> None:
+        """Raises UsageError where a trace or a capture of this lab's runs is not whole."""
+        if self._unwritten:
+            raise UsageError("; ".join(self._unwritten))

@@ -17,44 +17,51 @@ from loomnet.base.printing import print_line
 from loomnet.base.units import Time
 from loomnet.running.request import Progress
 
+SPINNER = 2  # characters before the line on a terminal
 SILENT_S = 5.0  # wall time without any movement after which the line says what is waited for
 LEAST_SHARE, LEAST_S = 0.02, 1.0  # of a run that must have passed before its end is foretold
 
 
 def progress_text(label: str, progress: Progress, *, left_s: float | None = None,
-                  silent_s: float | None = None) -> str:
+                  silent_s: float | None = None, width: int | None = None) -> str:
     """`mrc  12.3 s  step 41 of 60 (68 %)  loss 0.81  iteration 420 ms  paths 31/32  [nic_link_down]
-    about 6 s left`. `silent_s`: wall seconds in which nothing has moved."""
+    about 6 s left`. `silent_s`: wall seconds in which nothing has moved. `width`: characters there
+    are; where all does not fit, what matters least is left out."""
     share = share_done(progress)
     percent = "" if share is None else f" ({100 * share:.0f} %)"
-    by_time = progress.until is not None
+    by_step = progress.until is None and progress.total is not None and progress.total > 1
     now = _short(progress.now)
-    parts = [label, f"{now} of {_short(progress.until)}{percent}" if progress.until else now]
-    if progress.step is not None:
+    if progress.until is not None:
+        now = f"{now} of {_short(progress.until)}"
+    parts = {"label": label, "now": now if by_step else now + percent}
+    if progress.step is not None or by_step:
         of = f" of {progress.total}" if progress.total else ""
-        parts.append(f"step {progress.step}{of}{'' if by_time else percent}")
+        parts["step"] = f"step {progress.step or 0}{of}{percent if by_step else ''}"
     if progress.loss is not None:
-        parts.append(f"loss {progress.loss:.4g}")
+        parts["loss"] = f"loss {progress.loss:.4g}"
     if progress.iteration is not None:
-        parts.append(f"iteration {_short(progress.iteration)}")
-    if progress.paths_good is not None:
-        parts.append(f"paths {progress.paths_good}/{progress.paths_total}")
+        parts["iteration"] = f"iteration {_short(progress.iteration)}"
+    if progress.paths_good is not None and progress.paths_good != progress.paths_total:
+        parts["paths"] = f"paths {progress.paths_good}/{progress.paths_total}"
     if progress.phase:
-        parts.append(f"[{progress.phase}]")
+        parts["phase"] = f"[{progress.phase}]"
     if silent_s is not None and progress.waits:
-        parts.append(f"nothing has moved for {silent_s:.0f} s: waiting for {progress.waits}")
+        parts["end"] = f"nothing has moved for {silent_s:.0f} s: waiting for {progress.waits}"
     elif left_s is not None:
-        parts.append(f"about {_wall(left_s)} left")
-    return "  ".join(parts)
+        parts["end"] = f"about {_wall(left_s)} left"
+    for least in ("iteration", "paths", "loss", "phase"):
+        if width is not None and len("  ".join(parts.values())) > width:
+            parts.pop(least, None)
+    return "  ".join(parts.values())
 
 
 def share_done(progress: Progress) -> float | None:
     """From 0 to 1; None where the job's end is not known."""
     if progress.until:
         return min(progress.now.count / progress.until.count, 1.0)
-    if progress.total:
+    if progress.total and progress.total > 1:
         return min((progress.step or 0) / progress.total, 1.0)
-    return None
+    return progress.share
 
 
 def _short(span: Time) -> str:
@@ -96,8 +103,9 @@ class Watch:
         self._clock = clock
         self._paces: dict[str, _Pace] = {}
 
-    def text(self, label: str, progress: Progress) -> tuple[str, bool]:
-        """The line, and whether it says what is waited for."""
+    def text(self, label: str, progress: Progress, width: int | None = None) -> tuple[str, bool]:
+        """The line, of `width` characters if that can be, and whether it says what is waited
+        for."""
         wall, moved = self._clock(), (progress.now.count, progress.step)
         pace = self._paces.setdefault(label, _Pace(wall, moved))
         if moved != pace.moved:
@@ -105,7 +113,7 @@ class Watch:
         silent = wall - pace.moved_at
         stands = silent >= SILENT_S
         text = progress_text(label, progress, left_s=pace.left_s(wall, share_done(progress)),
-                             silent_s=silent if stands else None)
+                             silent_s=silent if stands else None, width=width)
         return text, stands and bool(progress.waits)
 
 
@@ -132,7 +140,8 @@ def progress_line(console: Console) -> Iterator[Any]:
     with console.status("") as status:
 
         def update(label: str, progress: Progress) -> None:
-            status.update(watch.text(label, progress)[0].replace("[", r"\["))
+            text, _ = watch.text(label, progress, console.width - SPINNER)
+            status.update(text.replace("[", r"\["))
 
         yield update
 

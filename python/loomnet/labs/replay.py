@@ -121,4 +121,4 @@ def _differences(then: Path, now: Path) -> tuple[str, ...]:
                   if row.verdict != "same"]
     except UsageError as error:
         lines.append(str(error))
-    return tuple(lines[:10]) or ("figures are equal: it differs in fidelity or in its writing",)
+    return tuple(lines[:10]) or ("numbers are equal: it differs in fidelity or in its writing",)

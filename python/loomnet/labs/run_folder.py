@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
+import weakref
 from collections.abc import Sequence
+from pathlib import Path
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.measures.run_data import RunData
 from loomnet.processes.folder import Folder
+from loomnet.processes.invoking_user import RankUser, rights_of
 from loomnet.results.run_directory import CIRCUITS, FILES, GATES, OBSERVED, POOLS
+
+
+class TemporaryFolder:
+    """Where a run that is not to be kept has what it needs on disk. It belongs to the run's user,
+    as any run's folder."""
+
+    def __init__(self) -> None:
+        self._user = RankUser.invoking()
+        with rights_of(self._user):
+            self.path = Path(tempfile.mkdtemp(prefix="loomnet-"))
+
+    def remove(self) -> None:
+        """Idempotent."""
+        with rights_of(self._user):
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def remove_with(self, *owners: object) -> None:
+        """Removes it when none of the owners is there any more, at the latest when Python ends."""
+        self._owners = len(owners)
+        for owner in owners:
+            weakref.finalize(owner, self._one_less)
+
+    def _one_less(self) -> None:
+        self._owners -= 1
+        if self._owners == 0:
+            self.remove()
+
 
 _LABEL = re.compile("[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 

@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import traceback
 import typing
@@ -386,6 +387,8 @@ def scenarios_in(file: str | Path) -> list[Scenario]:
     """All scenarios of a file, in order of definition. Raises UsageError if it cannot be read."""
     path = Path(file)
     check_file(path)
+    if not re.search(rb"loomnet|\bscenario\b", read_bytes(path, MOST_SOURCE)):
+        return []  # a training script, say, which would train where it is imported
     module = import_file(path.resolve())
     return [
         value
@@ -408,7 +411,8 @@ def load(target: str | Path, *, max_wall_s: float | None = None) -> Scenario:
         wall.disarm()
         raise WallTimeError(f"{file}: {over} while the file was being loaded") from None
     if not found:
-        raise UsageError(f"{file} holds no scenario: decorate a function with @ln.scenario")
+        raise UsageError(f"{file} holds no scenario: decorate a function with @ln.scenario; a "
+                         f'training script is run by one, as ln.TorchJob("{Path(file).name}")')
     if name:
         if name not in found:
             raise UsageError(f'{file} has no scenario "{name}"{did_you_mean(name, found)}')

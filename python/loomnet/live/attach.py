@@ -75,7 +75,7 @@ def capture_of(port: str) -> Iterator[bytes]:
 
     node, sign, _ = port.rpartition(":")
     if not sign or not node:
-        raise UsageError(f"capture {port}: write HOST:PORT, for example h0:0")
+        raise UsageError(f"capture {port}: write NODE:PORT, for example h0:0")
     if os.geteuid() != 0:
         raise PrivilegeError(f"capture needs root: sudo loomnet capture {port}")
     command_in(node, ["true"], verb="capture")

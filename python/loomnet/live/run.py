@@ -4,6 +4,7 @@ nothing left behind."""
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable
 
@@ -72,10 +73,11 @@ class LiveRunner:
         direct_panels.check_jobs(request)
         load = offered_by(request) / request.dilation
         if load > PASSES_PER_SECOND and not request.options.get("over_budget"):
+            enough = math.ceil(load / PASSES_PER_SECOND * request.dilation)
             raise UsageError(
                 f"offered load of {load:,.0f} switch passes/s is over this machine's budget of "
-                f"{PASSES_PER_SECOND:,}; lower the rate, or run at dilation="
-                f"{load / PASSES_PER_SECOND * request.dilation:.1f} or more")
+                f"{PASSES_PER_SECOND:,}; lower the links' rate=, or let emulated time pass more "
+                f"slowly than wall time: lab.run(…, dilation={enough})")
         require_live()
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> list[RunData]:

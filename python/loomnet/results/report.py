@@ -99,7 +99,7 @@ class Report:
         late = [run for run in self.fidelity if not run.kept_up]
         found = [f"{run.label or self.scenario}: {run.verdict}" for run in late]
         return found + [
-            f"check {check.name} is on a figure below the resolution of its run"
+            f"check {check.name} is on a number below the resolution of its run"
             for check in self.checks
             if not check.stands
         ]

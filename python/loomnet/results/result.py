@@ -161,7 +161,7 @@ class Result:
     def metric(self, name: str) -> Metric:
         """The row behind `phase.figure`. Raises UsageError with the three nearest names."""
         if not isinstance(name, str) or name not in self.by_name:
-            raise UsageError(f'no figure {in_quotes(name)}{did_you_mean(name, self.by_name)}')
+            raise UsageError(f'no number {in_quotes(name)}{did_you_mean(name, self.by_name)}')
         return self.by_name[name]
 
     def __getitem__(self, name: str) -> Measured | None:
@@ -358,7 +358,16 @@ class Result:
         if self.jobs:
             jobs = (f"{each} {result.data.ended}" for each, result in self.jobs.items())
             return f"Result({name}{', '.join(jobs)})"
-        return f"Result({name}{self.data.ended}, {len(self.data.iterations)} iterations)"
+        over = f" over {self.transport}" if self.transport else ""
+        phases = ", ".join(phase.name for phase in self.phases)
+        errors = len(self.data.errors)
+        return (f"Result({name}{self.data.ended}, {len(self.data.iterations)} iterations{over}; "
+                f"phases {phases}; {errors} error{'' if errors == 1 else 's'}; all numbers in "
+                ".metrics)")
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """What `r["` and Tab offers in IPython and Jupyter."""
+        return list(self.by_name)
 
     def _repr_html_(self) -> str:
         return self.metrics._repr_html_()

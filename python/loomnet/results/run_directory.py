@@ -16,6 +16,7 @@ from typing import Any
 
 from loomnet.measures.drops import counters_json
 from loomnet.processes.folder import Folder, read_bounded
+from loomnet.processes.invoking_user import rights_of, writer_of
 from loomnet.results.report import Report
 
 RUNS = "runs"
@@ -64,6 +65,25 @@ def environment(
         "load_average": list(os.getloadavg()),
         **(notes or {}),
     }
+
+
+def written(directory: Path) -> list[tuple[str, int, int]]:
+    """What lies in a run's directory: name, how many files it is, and their bytes. A run's own
+    files are first, then what is large. A folder's name ends in a slash."""
+    sizes: dict[str, list[int]] = {}
+    with rights_of(writer_of(directory)), contextlib.suppress(OSError):
+        for folder, _, files, fd in os.fwalk(directory):
+            inside = Path(folder).relative_to(directory).parts
+            for name in files:
+                with contextlib.suppress(OSError):
+                    size = os.lstat(name, dir_fd=fd).st_size
+                    sizes.setdefault(f"{inside[0]}/" if inside else name, []).append(size)
+    order = sorted(sizes, key=lambda name: (_place(name), -sum(sizes[name]), name))
+    return [(name, len(sizes[name]), sum(sizes[name])) for name in order]
+
+
+def _place(name: str) -> int:
+    return FILES.index(name) if name in FILES else len(FILES)
 
 
 def write_run(

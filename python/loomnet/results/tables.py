@@ -22,7 +22,7 @@ from loomnet.results.run_directory import COUNTERS
 MOST_DROPS = 12  # reasons shown; all of them are in counters.json
 NARROW_HEADINGS = (12, 10, 8)  # characters that headings are folded to, as few as it takes
 EXPECTED = "expected_capacity"  # known of a phase that never began, too
-BEHIND = "≠ the engine fell behind or lost packets: these figures are no result"
+BEHIND = "≠ the engine fell behind or lost packets: these numbers are no result"
 UNRESOLVED = (f"? too close to the engine's lateness: a rate needs {RATE_WINDOWS} times its p99, "
               f"a time {TIME_MULTIPLE} times")
 
@@ -80,7 +80,7 @@ def _run_tables(rows: Sequence[Metric], width: int) -> list[Table]:
     }
     columns = [_Column(phase, [texts.get((name, phase), "") for name in figures])
                for phase in phases]
-    return _fitted(_Column("figure", figures), columns, width)
+    return _fitted(_Column("number", figures), columns, width)
 
 
 def _fitted(names: _Column, columns: list[_Column], width: int) -> list[Table]:

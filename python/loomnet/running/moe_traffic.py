@@ -259,6 +259,9 @@ class MoeTraffic:
     def ring_steps(self, origin_ps: int) -> None:
         return None
 
+    def payload_total(self) -> None:
+        return None
+
     def experts(self) -> ExpertRounds:
         core, origin = self.core, self._start_ps
         found = ExpertRounds(regions=self.regions, rotates=bool(self._rotating))

@@ -37,3 +37,6 @@ class RankTraffic:
 
     def ring_steps(self, origin_ps: int) -> RingSteps | None:
         return None
+
+    def payload_total(self) -> None:
+        return None

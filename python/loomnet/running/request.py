@@ -94,7 +94,8 @@ class Progress:
     """Where a run stands, a few times per second at most. Unknown values are None.
 
     `total` and `until`: the iterations and the emulated time the job ends after, which the Lab adds
-    from the job. `waits`: what the engine waits for outside the network, as the end of "waiting for
+    from the job. `share`: how much of the job is done, from 0 to 1, where only its bytes tell.
+    `waits`: what the engine waits for outside the network, as the end of "waiting for
     …"; it is shown once nothing has moved for some seconds.
     """
 
@@ -107,12 +108,13 @@ class Progress:
     paths_total: int | None = None
     total: int | None = None
     until: Time | None = None
+    share: float | None = None
     waits: str | None = None
 
     @classmethod
     def of(cls, now_ps: int, iterations: Sequence[Iteration], table: Timetable,
            counters: Mapping[str, int], log: Sequence[Mapping[str, str]] = (), *,
-           waits: str | None = None) -> Progress:
+           share: float | None = None, waits: str | None = None) -> Progress:
         """From what an engine has: finished iterations, the engine's run counters, and what was
         read of rank 0's output, in order. A loss that is no number is unknown."""
         loss = None
@@ -126,7 +128,7 @@ class Progress:
             iteration=Time.of(last.length_ps) if last else None,
             phase=open_phases[-1] if open_phases else None,
             paths_good=counters["paths_good"] if counters["paths_total"] else None,
-            paths_total=counters["paths_total"] or None)
+            paths_total=counters["paths_total"] or None, share=share, waits=waits)
 
 
 @runtime_checkable

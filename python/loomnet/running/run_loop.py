@@ -305,7 +305,8 @@ class RunLoop:
         # Not Play.sample(), which would note a step of the counters by the wall clock: two runs of
         # one seed would differ.
         self.on_progress(Progress.of(shown.now(), shown.iterations, self.table,
-                                     shown.run_counters(), lines, waits=waits))
+                                     shown.run_counters(), lines, waits=waits,
+                                     share=shown.share()))
 
     # --- the end ----------------------------------------------------------------------------------
     def collect(self) -> list[RunData]:

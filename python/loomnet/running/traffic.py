@@ -66,6 +66,11 @@ class Traffic(Protocol):
         has no ring steps, or whose ring steps nobody notes."""
         ...
 
+    def payload_total(self) -> float | None:
+        """Payload bytes that it sends in all, as far as is known; None where it counts iterations
+        instead."""
+        ...
+
 
 class CollectiveTraffic(RankTraffic):
     """A collective of all ranks, repeated: every rank's executor inside the engine."""
@@ -122,6 +127,7 @@ class FlowTraffic:
         self._ends: list[tuple[int, int]] = []
         self._shown = 0
         self._asked: list[tuple[int, int, int]] = []  # source, destination (hosts), bytes
+        self._bytes = 0  # of all of these
         self._sends: list[tuple[EngineNode, int]] = []  # of each flow: sender, queue pair
         self._before: dict[int, int] = {}  # of a flow: bytes its queue pair had sent before it
         self._stop_ps = stop_at(asked, start_ps)
@@ -148,6 +154,7 @@ class FlowTraffic:
                     self._number))
                 self._number = numbers[-1] + 2
             self._asked.append((self._placement[source], self._placement[destination], size))
+            self._bytes += size
             self._sends.append((self._engine.node(self._placement[source]), numbers[index]))
             job, in_ring = self._job.job, {}
             if isinstance(job, Flows) and job.steps is not None:
@@ -201,6 +208,10 @@ class FlowTraffic:
     def ring_steps(self, origin_ps: int) -> RingSteps | None:
         return RingSteps.of(self.core.steps(), origin_ps, self.core.steps_unlogged)
 
+    def payload_total(self) -> float:
+        """Rounds to come are taken to be as large as those so far."""
+        return self._bytes * len(self._rounds) / max(len(self._begun), 1)
+
     def senders(self) -> dict[int, tuple[int, int, int, int]]:
         """Of each flow under way over TCP: bytes acknowledged, window, srtt and least RTT (ps)."""
         carrier = self._engine.carrier(self._job.job)
@@ -231,6 +242,7 @@ class GraphTraffic:
         placement = asked.placement
         self._graph, self._placement, self._start = graph, placement, start_ps
         self._jitter_ps = jitter_ps
+        self._payload = sum(task.bytes for task in graph.tasks if task.source >= 0)
         self.core = _core.GraphTraffic(
             engine.network, depth=writes_outstanding(engine.plan), job=asked.number)
         # Both directions of a pair share a queue pair; so do all transfers of one channel.
@@ -301,6 +313,9 @@ class GraphTraffic:
 
     def ring_steps(self, origin_ps: int) -> None:
         return None
+
+    def payload_total(self) -> float:
+        return self._payload
 
 
 def _jitter_note(jitter_ps: int) -> dict[str, float | int | str | None]:

@@ -80,6 +80,10 @@ class TrafficPlay(Play):
             self.progress_ps = max(self.progress_ps, iteration.end_ps)
             self.found(iteration)
 
+    def share(self) -> float | None:
+        total = self.traffic.payload_total()
+        return min(self.run_counters()["payload"] / total, 1.0) if total else None
+
     def outcome(self) -> tuple[Ending, str | None] | None:
         if not self.done:
             return None

@@ -3,6 +3,7 @@ fabrics")."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,13 +16,24 @@ from loomnet.fabrics.link_settings import (
     LinkDefaults,
 )
 from loomnet.plans.model import Plan
-from loomnet.systems.transport import Notes, Options, RunEngine, Transport, largest_frame
+from loomnet.systems.transport import (
+    LIMITED_BY,
+    Notes,
+    Options,
+    RunEngine,
+    Transport,
+    Window,
+    largest_frame,
+)
 
 # `net` constants are those of software time, `sim` those of hardware ("MRC + SRv6 multi-plane
 # fabrics" 4): which apply follows from the fabric, never from the clock.
 SOFTWARE_RTT_PS = 500 * 10**6
 MOST_RTT_PS = 2**15 * 10**6  # of time stamps in microseconds
 PUBLISHED_CONTROL = "nscc"
+MPR_PSNS = 128  # packets that one unit of mpr allows
+LEAST_MPR, MOST_MPR = 8, 255  # where a run does not say; mpr has 8 bits of a header
+OFTEN = 0.01  # of the packets sent: held back more often than that, the window sets the pace
 MIN_WINDOW = 3 / 16  # packets; the published floor is 1
 
 
@@ -55,6 +67,17 @@ class Mrc(Transport):
             "net_rtt_ps": plan.base_rtt_ps, "port_rate_bps": sum(rates) // len(rates),
             "mtu": plan.payload_bytes, "min_window": MIN_WINDOW, **options}
 
+    def window(self, options: Options, plan: Plan, rates: Sequence[int]) -> Window | None:
+        least = math.ceil(sum(rates) * plan.base_rtt_ps / 8e12 / (MPR_PSNS * plan.payload_bytes))
+        given = options.get("mpr")
+        units = given if isinstance(given, int) and given else \
+            min(max(2 * least, LEAST_MPR), MOST_MPR)
+        remedy = (f'leave mpr out, or write mrc={{"mpr": {least}}} or more' if least <= MOST_MPR
+                  else f"{MOST_MPR} is the most that MRC's header holds; shorten the round trip, "
+                  "or make packets larger")
+        return Window(f'mrc={{"mpr": {units}}}', units * MPR_PSNS * plan.payload_bytes,
+                      "queue pair", sum(rates), remedy)
+
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         chosen = options.get("congestion", PUBLISHED_CONTROL)
         return {} if chosen == PUBLISHED_CONTROL else {"congestion control": chosen}
@@ -63,10 +86,14 @@ class Mrc(Transport):
         notes: Notes = {}
         if found := _off_published(engine.plan, options):
             notes["mrc, off its published values"] = "; ".join(found)
-        bound = sum(row.get("psn_window_full", 0) for row in engine.totals().values())
+        totals = engine.totals().values()
+        bound = sum(row.get("psn_window_full", 0) for row in totals)
         if bound:
-            notes["PSN window (mpr)"] = (
-                f"held a packet back {bound} times that the congestion window let go")
+            sent = sum(row.get("data_sent", 0) for row in totals)
+            name = "PSN window (mpr)"
+            notes[f"{LIMITED_BY}{name}" if bound > OFTEN * sent else name] = (
+                f"held a packet back {bound} times that the congestion window let go; "
+                'mrc={"mpr": …} sets it, in 128 packets')
         return notes
 
 

@@ -10,7 +10,14 @@ from loomnet.base.names import quoted
 from loomnet.fabrics.link_settings import LOSSY_BDPS, LinkDefaults
 from loomnet.measures.congestion_control import ControlActivity, why_idle
 from loomnet.plans.model import Plan
-from loomnet.systems.transport import Notes, Options, RunEngine, Transport, control_facts
+from loomnet.systems.transport import (
+    Notes,
+    Options,
+    RunEngine,
+    Transport,
+    Window,
+    control_facts,
+)
 
 DCQCN_LEAST_BPS = 10**8  # NICs' and simulators' minimum; a hundredth of slower ports
 # What switches mark above where hosts react to the marked share and links do not say (Symphony's
@@ -68,6 +75,13 @@ class Roce(Transport):
 
     def payload_bytes(self, options: Options, plan: Plan) -> int:
         return options.get("payload_mtu", plan.payload_bytes)
+
+    def window(self, options: Options, plan: Plan, rates: Sequence[int]) -> Window | None:
+        limit = options.get("in_flight_limit")
+        if not isinstance(limit, int) or not limit:
+            return None
+        return Window(f'roce={{"in_flight_limit": {limit}}}', limit, "queue pair", max(rates),
+                      "leave it out, or raise it")
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         notes = {}

@@ -10,10 +10,11 @@ from loomnet.base.errors import UsageError
 from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.plans.model import Plan
-from loomnet.systems.transport import Options, Transport, largest_frame
+from loomnet.systems.transport import Options, Transport, Window, largest_frame
 
 # MTU of a live fabric's ports, which kernel TCP fills; its model does too unless told otherwise.
 LIVE_MTU = 3400
+SEND_BUFFER, RECEIVE_BUFFER = 4_194_304, 6_291_456  # Linux's most of tcp_wmem and tcp_rmem
 ETHERNET_BYTES = 14
 HANDSHAKE_RTTS, START_PS = 4, 100 * 10**9  # TCP only greets, so no later than on live links
 
@@ -51,6 +52,16 @@ class Tcp(Transport):
 
     def packet_bytes(self, options: Options, plan: Plan) -> int:
         return options.get("mtu", LIVE_MTU) + ETHERNET_BYTES
+
+    def window(self, options: Options, plan: Plan, rates: Sequence[int]) -> Window | None:
+        buffers = {"send_buffer": SEND_BUFFER, "receive_buffer": RECEIVE_BUFFER}
+        sizes = {name: options.get(name, default) for name, default in buffers.items()}
+        if not all(isinstance(size, int) for size in sizes.values()):
+            return None
+        name = min(sizes, key=lambda each: sizes[each])
+        return Window(f'tcp={{"{name}": {sizes[name]}}}', sizes[name], "connection", max(rates),
+                      f"raise {name}" if name in options else
+                      f"that is Linux's default; a larger {name} lifts it")
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         return {self.name: f"model: TCP, {options.get('cc', 'cubic')}"}

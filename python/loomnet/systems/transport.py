@@ -4,6 +4,7 @@ its TRANSPORTS; the engine's half is registered by the same name in core/transpo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from loomnet.base.errors import UsageError
@@ -21,6 +22,8 @@ from loomnet.plans.model import Plan
 Options = Mapping[str, Any]
 Notes = dict[str, float | int | str | None]
 MOST_MTU = 1 << 16  # larger values are refused where the model is made
+# Begins the name of a note on what set a run's pace in place of the network, which a run prints.
+LIMITED_BY = "limited by "
 START_RTTS = 64  # round trips in which paths are measured before a job begins
 
 
@@ -46,6 +49,19 @@ class RunEngine(Protocol):
     @property
     def plan(self) -> Plan: ...
     def totals(self) -> dict[str, dict[str, int]]: ...
+
+
+@dataclass(frozen=True)
+class Window:
+    """How many bytes a sender may have unacknowledged. `option`: what sets it, as a run is told;
+    `of`: to what the window belongs, which sends at `rate_bps` at most; `remedy`: what widens it.
+    """
+
+    option: str
+    bytes: float
+    of: str
+    rate_bps: int
+    remedy: str
 
 
 class Transport:
@@ -138,6 +154,11 @@ class Transport:
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         """What the report of a virtual run says of it."""
         return {}
+
+    def window(self, options: Options, plan: Plan, rates: Sequence[int]) -> Window | None:
+        """What bounds a sender beside its congestion control, at a host whose ports have these
+        rates; None where nothing does."""
+        return None
 
     def notes(self, engine: RunEngine, options: Options) -> Notes:
         """What the report says of it, made with these options, when an engine has run."""
