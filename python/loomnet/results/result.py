@@ -57,8 +57,9 @@ class Series:
 
 
 class Result:
-    """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null. `reads_loss`:
-    whether the job was to print a loss."""
+    """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null;
+    `r.number("phase.figure")` is a number or raises. `reads_loss`: whether the job was to print a
+    loss."""
 
     def __init__(
         self,
@@ -166,6 +167,14 @@ class Result:
     def __getitem__(self, name: str) -> Measured | None:
         row = self.metric(name)
         return None if row.value is None else Measured(row)
+
+    def number(self, name: str) -> Measured:
+        """The figure `phase.figure` as a number, for arithmetic: `r.number("down.blip_s") + 1`.
+        Raises UsageError with the reason where it is null."""
+        row = self.metric(name)
+        if row.value is None:
+            raise UsageError(f"figure {in_quotes(name)} is null: {row.reason or 'not measured'}")
+        return Measured(row)
 
     @property
     def metrics(self) -> Table:
