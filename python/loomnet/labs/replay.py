@@ -14,9 +14,9 @@ from loomnet.base.reading import MOST_SOURCE, is_file, parse_json, read_bytes, r
 from loomnet.base.version import version
 from loomnet.labs.scenario import Scenario, load, scenarios_in
 from loomnet.results.comparison import compare
-from loomnet.results.sides import MOST_REPORT, load_report
 from loomnet.results.report import Report
 from loomnet.results.run_directory import ENVIRONMENT, REPORT
+from loomnet.results.sides import MOST_REPORT, load_report
 
 
 @dataclass(frozen=True)

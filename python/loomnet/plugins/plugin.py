@@ -12,8 +12,8 @@ from loomnet.plugins.assignments import RULES
 from loomnet.plugins.assignments import Assigner as Assigner
 from loomnet.plugins.congestions import Congestion as Congestion
 from loomnet.plugins.congestions import register_congestion
-from loomnet.plugins.controllers import Changes as Changes
 from loomnet.plugins.controllers import EVENTS as EVENTS
+from loomnet.plugins.controllers import Changes as Changes
 from loomnet.plugins.controllers import Controller as Controller
 from loomnet.plugins.controllers import Event as Event
 from loomnet.plugins.controllers import JobView as JobView

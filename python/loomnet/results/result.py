@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -25,6 +25,7 @@ from loomnet.measures.run_data import Ending, RunData
 from loomnet.measures.switch_state import SwitchState, switch_named
 from loomnet.plans.model import Plan
 from loomnet.processes.folder import read_bounded
+from loomnet.results.series import Series
 
 if TYPE_CHECKING:
     from loomnet.measures.flow_completion import FlowRecord
@@ -32,28 +33,6 @@ if TYPE_CHECKING:
 
 # Of several endings, the first that one of a run's jobs had is the run's.
 ENDINGS: tuple[Ending, ...] = ("interrupted", "failed", "stalled", "finished")
-
-
-@dataclass
-class Series:
-    """A quantity over time: `times` in seconds (the start of each bin), `values` in `unit`."""
-
-    name: str
-    unit: str
-    times: list[float]
-    values: list[float]
-
-    def plot(self, axes: Any = None) -> Any:
-        """Draws itself on matplotlib axes (made if not given) and returns them. In a notebook the
-        figure is shown below the cell."""
-        if axes is None:
-            from loomnet.base.notebook import new_axes
-
-            axes = new_axes()
-        axes.step(self.times, self.values, where="post", linewidth=1)
-        axes.set_xlabel("emulated time, s")
-        axes.set_ylabel(f"{self.name}, {self.unit}")
-        return axes
 
 
 class Result:
@@ -151,6 +130,11 @@ class Result:
         """`<label>.<job>`, without the parts there are not."""
         return dotted_name(self.label, self.job_name)
 
+    @property
+    def legend(self) -> str:
+        """What a picture calls the run: its title, or its transport."""
+        return self.title or self.transport or "run"
+
     def _of_one_job(self, what: str) -> None:
         """Raises UsageError where the run had several."""
         if self.jobs:
@@ -232,7 +216,10 @@ class Result:
 
     def series(self, name: str, *, where: str | None = None, every: Time | str | None = None
                ) -> Series | ObservedTable:
-        """`goodput` (payload received, all hosts, Gb/s) or `iteration_s` over time: a Series. What
+        """`goodput` (payload received, all hosts, Gb/s) or `iteration_s` over time: a Series.
+        `queue` (bytes waiting in ports) and `link_use` (share of a link's rate since the sample
+        before) of the directions that a run was told to look at, `sample="10 us",
+        links=["p0.leaf0->*"]`, and what
         a run was told to observe (`sample="1 ms", observe=["cwnd"]`): a table of time in seconds,
         where, name and value, in bytes unless the name ends in _ps or _bps. `where`: the directions
         of queue pairs, as "h0->h1*"; `every`: one value in so long a time."""
@@ -248,11 +235,14 @@ class Result:
             self._of_one_job("series")
         if name == "iteration_s":
             done = self.data.iterations
-            return Series(
-                name, "s", [i.end_ps / 1e12 for i in done], [i.length_ps / 1e12 for i in done]
-            )
+            return Series(name, "s", [i.end_ps / 1e12 for i in done],
+                          [i.length_ps / 1e12 for i in done], self.legend, phases=self.phases)
+        if name in ("queue", "link_use"):
+            from loomnet.results.link_plots import link_series
+
+            return link_series(self, name, where, step)
         if name != "goodput":
-            known = ["goodput", "iteration_s", *([] if observed is None else observed.names)]
+            known = ["goodput", "iteration_s", "queue", "link_use", *([] if observed is None else observed.names)]
             fix = "" if observed is not None else (
                 f'; what senders hold is kept where the run is asked: sample="1 ms", '
                 f"observe=[{in_quotes(name)}]")
@@ -268,7 +258,20 @@ class Result:
             bins = numpy.arange(len(host.payload), dtype=numpy.int64) * host.bin_ps // width
             sums += numpy.bincount(bins, host.payload, minlength=len(sums))
         times = numpy.arange(len(sums)) * (width / 1e12)
-        return Series(name, "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist())
+        return Series(name, "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist(), self.legend,
+                      len(hosts), self.phases)
+
+    def plot(self, what: str | None = None, *, until: Time | str | None = None) -> Any:
+        """A picture of the run, a matplotlib Figure that a notebook shows and `savefig` writes.
+
+        `what`: "overview" (goodput and iterations over time), "goodput", "iterations", "flows"
+        (distributions of completion times and slowdowns), "links" (use and queues of the links that
+        the run was told to look at), or one distribution: "fct", "slowdown", "latency",
+        "iteration_s", "queue". None: "flows" for flows, "overview" for rounds and training.
+        `until`: emulated time that is shown. Raises UsageError."""
+        from loomnet.results.result_plot import plot
+
+        return plot(self, what, until)
 
     def switch(self, name: str) -> SwitchState:
         """What the program of a switch counted, and its `snapshot()` at the run's end, or at a time
