@@ -133,7 +133,7 @@ def test_a_tolerance_per_figure():
         "mrc.blip_s": "same", "mrc.iteration_s": "worse"}
     assert verdicts(one, other, rel={"*_s": 0.15, "mrc.blip_s": 0.01}) == {
         "mrc.blip_s": "worse", "mrc.iteration_s": "same"}
-    with pytest.raises(ln.UsageError, match='rel: no figure "blap_s"; nearest: mrc.blip_s'):
+    with pytest.raises(ln.UsageError, match=r'rel: no figure "blap_s"; nearest: mrc\.blip_s'):
         ln.compare(one, other, rel={"blap_s": 0.1})
     with pytest.raises(ln.UsageError, match='rel=-1 of "blip_s" must be a number, 0 or more'):
         ln.compare(one, other, rel={"blip_s": -1})

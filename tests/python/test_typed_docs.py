@@ -35,8 +35,8 @@ def project(tmp_path_factory):
     (folder / "mypy.ini").write_text(MYPY.format(python=sys.executable))
     environment = Path(sys.prefix)
     (folder / "pyrightconfig.json").write_text(json.dumps({
-        "typeCheckingMode": "standard", "reportUnusedExpression": False, "venvPath": str(environment.parent),
-        "venv": environment.name}))
+        "typeCheckingMode": "standard", "reportUnusedExpression": False,
+        "venvPath": str(environment.parent), "venv": environment.name}))
     return folder
 
 
@@ -62,8 +62,9 @@ def test_pyright(project):
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("name", ["TorchJob", "AllReduce", "Permutation", "Incast", "Flows", "Trace",
-                                  "ModelJob", "MoeJob", "CircuitControl", "Pfc"])
+@pytest.mark.parametrize("name", [
+    "TorchJob", "AllReduce", "Permutation", "Incast", "Flows", "Trace", "ModelJob", "MoeJob",
+    "CircuitControl", "Pfc"])
 def test_constructors_are_readable_and_say_what_the_fields_say(name):
     kind = getattr(ln, name)
     signature = inspect.signature(kind)
@@ -89,7 +90,7 @@ def test_help_has_nothing_of_pydantic():
 
 
 def test_unknown_names_of_a_constructor_are_one_line():
-    with pytest.raises(ln.UsageError, match='TorchJob: unknown name "rank"; nearest: ranks'):
+    with pytest.raises(ln.UsageError, match=r"unknown name .rank.; nearest: ranks"):
         ln.TorchJob("train.py", rank=4)
-    with pytest.raises(ln.UsageError, match="TorchJob.script is missing"):
+    with pytest.raises(ln.UsageError, match=r"TorchJob\.script is missing"):
         ln.TorchJob()

@@ -1,6 +1,5 @@
-"""What a run notes at equal steps of time: bytes that wait in ports and that links have carried, and
-the state of TCP senders.
-The same on both clocks: the virtual one reads the model, the live one `TCP_INFO`."""
+"""What a run notes at equal steps of time: bytes that wait in ports, bytes that links have carried,
+the state of TCP senders. Both clocks: the virtual one reads the model, the live one `TCP_INFO`."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ MOST_ENTRIES = 4_000_000
 class Samples:
     """`every_ps`: the step; it has doubled, once or more, where a run outlasted MOST_ENTRIES.
     `senders[i]`: of flow i, while it had bytes to send. `queues[name]`: (time, bytes that waited in
-    the port which sends into that direction of a link). `sent[name]`: (time, bytes on the wire that
-    the direction has carried by then, framing included)."""
+    the port which sends into that direction of a link). `sent[name]`: (time, bytes of frames that
+    the direction has carried by then, without preambles and gaps)."""
 
     every_ps: int
     senders: dict[int, list[SenderState]] = field(default_factory=dict)

@@ -37,6 +37,7 @@ REGRESSIONS: tuple[Verdict, ...] = ("worse", "changed", "missing")
 NEVER = re.compile(r"never |the (run|job) (failed|stalled)\b")
 # Without rel=: changes below these are none. Live runs of one scenario differ by a few percent.
 REL_VIRTUAL, REL_LIVE = 0.01, 0.05
+MOST_PERCENT = 9.0  # of a change that is told in percent
 LONGEST_HEAD = 16  # characters; longer names of results stand above a table, as A and B
 
 
@@ -71,11 +72,16 @@ class Difference:
         return (self.b - self.a) / math.fabs(self.a)
 
     def row(self, a: str, b: str) -> dict[str, Any]:
-        change = None if self.change is None else f"{self.change:+.1%}"
+        change = None if self.change is None else change_text(self.change)
         note = {"same": None, "unmeasured": "not measured"}.get(self.verdict, self.verdict)
         return {"figure": self.name, a: number_text(self.a, self.unit),
                 b: number_text(self.b, self.unit), "change": change, "verdict": note,
                 "reason": self.reason}
+
+
+def change_text(change: float) -> str:
+    """"+3.2%"; above tenfold as a factor, "x 12.5"."""
+    return f"{change:+.1%}" if change < MOST_PERCENT else f"x {1 + change:.3g}"
 
 
 class Comparison:

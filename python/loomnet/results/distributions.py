@@ -77,13 +77,17 @@ def draw_distribution(axes: Any, results: Mapping[str, Result], of: str) -> None
         raise UsageError(f"no distribution of {of}: it needs {need}")
     every = [value for values in found.values() for value in values]
     least, most = min(every), max(every)
-    scale = Scale.of(most, unit)
+    log = least > 0 and most > LOG_ABOVE * least
+    scale = Scale(unit, 1.0) if log else Scale.of(most, unit)
     for number, (label, values) in enumerate(found.items()):
         axes.ecdf(scale(values), linewidth=1.4, label=_told(label, values, unit),
                   **line_style(number))
-    if least > 0 and most > LOG_ABOVE * least:
+    if log:
+        from matplotlib.ticker import EngFormatter
+
         axes.set_xscale("log")
-        axes.set_xlabel(f"{name} ({scale.unit}, log scale)")
+        axes.xaxis.set_major_formatter(EngFormatter(unit="" if unit == "ratio" else unit))
+        axes.set_xlabel(f"{name} (log scale)")
     else:
         axes.set_xlim(left=0)
         axes.set_xlabel(f"{name} ({scale.unit})" if unit != "ratio" else name)

@@ -17,6 +17,7 @@ from loomnet.results.drawing import (
     time_axis,
     title,
 )
+from loomnet.results.plots import shown_until
 from loomnet.results.result import Result
 
 NAMES = ("queue", "link_use")
@@ -50,7 +51,7 @@ def link_series(result: Result, name: str, where: str | None, every: Time | None
 def link_figure(result: Result, where: str | None = None, *, until: Time | str | None = None
                 ) -> Any:
     """Two panels, one below the other: use of links, and bytes that wait in their ports."""
-    end = Time(until).seconds if until is not None else max(result.data.end_ps, 1) / 1e12
+    end = Time(until).seconds if until is not None else shown_until({"": result})
     figure, panels = new_picture(2)
     for axes, name in zip(panels, ("link_use", "queue"), strict=True):
         _draw(axes, link_series(result, name, where, None), name, end)
@@ -75,7 +76,7 @@ def _draw(axes: Any, table: ObservedTable, name: str, until: float) -> None:
         # A share of use is of the time before its sample, a queue is what waited at the sample.
         axes.step(time(times), scale(values), where="pre" if name == "link_use" else "post",
                   linewidth=1.1, label=where, **line_style(number))
-    axes.set_ylim(0, 1.15 * most / scale.factor or 1)
+    axes.set_ylim(0, 1.35 * most / scale.factor or 1)
     axes.set_ylabel("link use (share of rate)" if name == "link_use" else
                     f"bytes waiting ({scale.unit})")
     grid(axes)

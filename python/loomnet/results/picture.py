@@ -1,5 +1,4 @@
-"""A matplotlib Figure that a notebook shows where it is the value of a cell, whether pyplot has been
-imported or not."""
+"""A matplotlib Figure that a notebook shows where it is the value of a cell."""
 
 from __future__ import annotations
 

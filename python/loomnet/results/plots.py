@@ -30,7 +30,10 @@ BINS = 250  # of a run, where no step is given
 STALL = 3  # an iteration so many times as long as the median is drawn apart from the line
 LOG_ABOVE = 15  # times the median that the longest iteration has on a logarithmic axis
 MARKERS = 40  # on one line at most
-LONGEST_RATIO = 4  # a run is shown up to so many times the length of the shortest beside it
+# Of a run longer than LONGEST_RATIO times the shortest beside it only the beginning is shown, so
+# long as CUT_RATIO times the shortest.
+LONGEST_RATIO, CUT_RATIO = 4, 1.5
+EDGE = 1.01  # of an axis over what it shows, so that its last point is whole
 
 
 def by_job(results: Mapping[str, Result]) -> dict[str, Result]:
@@ -48,7 +51,8 @@ def shown_until(results: Mapping[str, Result], until: Time | str | None = None) 
     if until is not None:
         return Time(until).seconds
     ends = [max(result.data.end_ps, 1) for result in results.values()] or [1]
-    return min(LONGEST_RATIO * min(ends), max(ends)) / 1e12
+    cut = max(ends) > LONGEST_RATIO * min(ends)
+    return (CUT_RATIO * min(ends) if cut else EDGE * max(ends)) / 1e12
 
 
 def _longest(results: Mapping[str, Result]) -> list[Phase]:
@@ -74,7 +78,7 @@ def iteration_figure(results: Mapping[str, Result], *, until: Time | str | None 
 def draw_iterations(axes: Any, results: Mapping[str, Result], until: float) -> None:
     """On axes of a picture; with a legend."""
     lengths = [i.length_ps / 1e12 for result in results.values() for i in result.data.iterations
-               if i.start_ps / 1e12 <= until]
+               if i.end_ps / 1e12 <= until]
     usual = statistics.median(lengths) if lengths else 1.0
     longest = max(lengths, default=1.0)
     log = longest > LOG_ABOVE * usual > 0
@@ -90,7 +94,7 @@ def draw_iterations(axes: Any, results: Mapping[str, Result], until: float) -> N
         axes.yaxis.set_major_formatter(EngFormatter(unit="s"))
         axes.set_ylabel("iteration time (log scale)")
     else:
-        axes.set_ylim(bottom=0, top=1.15 * longest / scale.factor)
+        axes.set_ylim(bottom=0, top=1.2 * longest / scale.factor)
         axes.set_ylabel(f"iteration time ({scale.unit})")
     grid(axes)
     if results:
@@ -116,17 +120,22 @@ def _one_line(axes: Any, result: Result, label: str, look: dict[str, Any], time:
     name = label or result.transport or "job"
     axes.plot(time(xs), scale(ys), **look, markersize=3.5, markevery=every, linewidth=1.1,
               label=name)
-    axes.hlines(scale(each.length_ps / 1e12 for each in stalls),
-                time(each.start_ps / 1e12 for each in stalls),
-                time(each.end_ps / 1e12 for each in stalls), color=look["color"], linewidth=2.5,
-                label=f"{name}: stalled iteration" if stalls else None)
-    beyond = result.data.end_ps / 1e12
-    if result.data.ended != "finished" and done and beyond <= until * 1.001:
-        axes.plot(time([beyond]), scale([done[-1].length_ps / 1e12]), color=look["color"],
+    inside = [each for each in stalls if each.end_ps / 1e12 <= until]
+    axes.hlines(scale(each.length_ps / 1e12 for each in inside),
+                time(each.start_ps / 1e12 for each in inside),
+                time(each.end_ps / 1e12 for each in inside), color=look["color"], linewidth=2.5,
+                label=f"{name}: stalled iteration" if inside else None)
+    for each in stalls:
+        if each.start_ps / 1e12 < until < each.end_ps / 1e12:  # it ends outside: along the top
+            axes.plot(time((each.start_ps / 1e12, until)), (0.97, 0.97), color=look["color"],
+                      linewidth=2.5, transform=axes.get_xaxis_transform(), marker="|",
+                      markevery=[0], label=f"{name}: an iteration of "
+                      f"{_short_time(each.length_ps / 1e12)}, which ends outside")
+    ended = result.data.end_ps / 1e12
+    if result.data.ended != "finished" and done and ended <= until:
+        axes.plot(time([ended]), scale([done[-1].length_ps / 1e12]), color=look["color"],
                   marker="x", markersize=9, markeredgewidth=2, linestyle="none",
                   label=f"{name}: {result.data.ended}")
-    elif beyond > until * 1.001:
-        axes.plot([], [], linestyle="none", label=f"{name} goes on to {_short_time(beyond)}")
 
 
 def _short_time(value: float) -> str:
@@ -175,7 +184,7 @@ def draw_goodput(panels: Sequence[Any], results: Mapping[str, Result], until: fl
         grid(axes)
         if axes is not panels[-1]:
             axes.set_xlabel("")
-        if result.data.end_ps / 1e12 > until * 1.001:
+        if result.data.end_ps / 1e12 > until:
             axes.annotate(f"goes on to {_short_time(result.data.end_ps / 1e12)} →", (0.995, 0.93),
                           xycoords="axes fraction", ha="right", va="top", fontsize=8)
 

@@ -242,7 +242,8 @@ class Result:
 
             return link_series(self, name, where, step)
         if name != "goodput":
-            known = ["goodput", "iteration_s", "queue", "link_use", *([] if observed is None else observed.names)]
+            known = ["goodput", "iteration_s", "queue", "link_use",
+                     *([] if observed is None else observed.names)]
             fix = "" if observed is not None else (
                 f'; what senders hold is kept where the run is asked: sample="1 ms", '
                 f"observe=[{in_quotes(name)}]")

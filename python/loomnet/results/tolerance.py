@@ -67,4 +67,5 @@ def check_patterns(where: str, patterns: Iterable[str], names: Iterable[str]) ->
     known = list(names)
     for pattern in patterns:
         if not any(fits(name, pattern) for name in known):
-            raise UsageError(f"{where}: no figure {in_quotes(pattern)}{did_you_mean(pattern, known)}")
+            hint = did_you_mean(pattern, known)
+            raise UsageError(f"{where}: no figure {in_quotes(pattern)}{hint}")
