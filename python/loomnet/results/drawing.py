@@ -99,6 +99,18 @@ def title(axes: Any, text: str, phases: Sequence[Phase] = ()) -> None:
     axes.set_title(text, fontsize=10, loc="left", pad=6 + 11 * min(faults, 2))
 
 
+def draw_bins(axes: Any, times: Sequence[float], values: Sequence[float], end: float,
+              **look: Any) -> None:
+    """Steps of bins that begin at `times`, the last of which ends at `end`. Bins of one value that
+    follow one another are drawn as one: a stall of seconds has a million of them."""
+    edges, kept = [], []
+    for at, value in zip(times, values, strict=True):
+        if not kept or value != kept[-1]:
+            edges.append(at)
+            kept.append(value)
+    axes.stairs(kept, [*edges, end], **look)
+
+
 def grid(axes: Any) -> None:
     axes.grid(True, axis="y", which="major", linewidth=0.3, color="#888888")
     axes.set_axisbelow(True)

@@ -16,6 +16,7 @@ from loomnet.results.drawing import (
     UNDISTURBED,
     WIDTH,
     Scale,
+    draw_bins,
     grid,
     line_style,
     mark_phases,
@@ -162,20 +163,16 @@ def draw_goodput(panels: Sequence[Any], results: Mapping[str, Result], until: fl
                  every: Time | str | None = None) -> None:
     """A job in each panel."""
     step = Time(every) if every is not None else Time.of(max(round(until * 1e12 / BINS), 1))
-    series = {label: result.series("goodput", every=step) for label, result in results.items()}
-    rates = [1e9 * value for each in series.values()
-             for at, value in zip(each.times, each.values, strict=True) if at <= until]
-    largest = max(rates, default=0.0)
+    series = {label: result.goodput(step, until) for label, result in results.items()}
+    largest = max((1e9 * value for each in series.values() for value in each.values), default=0.0)
     scale = Scale.of(largest, "b/s")
     for number, (axes, (label, each)) in enumerate(zip(panels, series.items(), strict=False)):
         result, time = results[label], time_axis(axes, until)
         look = line_style(number)
-        ended = each.ends_at
-        axes.stairs(scale(1e9 * value for value in each.values),
-                    time([*each.times, ended]), baseline=None, color=look["color"],
-                    linewidth=1.1, fill=False)
-        axes.stairs(scale(1e9 * value for value in each.values), time([*each.times, ended]),
-                    color=look["color"], fill=True, alpha=0.15)
+        bins = time(each.times), scale(1e9 * value for value in each.values), \
+            each.ends_at / time.factor
+        draw_bins(axes, *bins, baseline=None, color=look["color"], linewidth=1.1)
+        draw_bins(axes, *bins, color=look["color"], fill=True, alpha=0.15)
         hosts = len(result.data.hosts)
         axes.set_ylabel(f"{label or result.transport or 'job'}\nsum of {hosts} hosts\n"
                         f"({scale.unit})", fontsize=9)

@@ -248,19 +248,26 @@ class Result:
                 f'; what senders hold is kept where the run is asked: sample="1 ms", '
                 f"observe=[{in_quotes(name)}]")
             raise UsageError(f"no series {in_quotes(name)}{did_you_mean(name, known)}{fix}")
+        return self.goodput(step)
+
+    def goodput(self, step: Time | None = None, until: float | None = None) -> Series:
+        """series("goodput"), in bins of `step`, up to `until` seconds."""
         import numpy
 
+        self._of_one_job("series")
         hosts = list(self.data.hosts.values())
         own = max((host.bin_ps for host in hosts), default=10**9)
         width = own if step is None else max(step.count // own, 1) * own
-        ends = [len(host.payload) * host.bin_ps for host in hosts]
+        kept = [host.payload if until is None else
+                host.payload[:math.ceil(until * 1e12 / host.bin_ps)] for host in hosts]
+        ends = [len(payload) * host.bin_ps for host, payload in zip(hosts, kept, strict=True)]
         sums = numpy.zeros(-(-max(ends, default=0) // width))
-        for host in hosts:
-            bins = numpy.arange(len(host.payload), dtype=numpy.int64) * host.bin_ps // width
-            sums += numpy.bincount(bins, host.payload, minlength=len(sums))
+        for host, payload in zip(hosts, kept, strict=True):
+            bins = numpy.arange(len(payload), dtype=numpy.int64) * host.bin_ps // width
+            sums += numpy.bincount(bins, payload, minlength=len(sums))
         times = numpy.arange(len(sums)) * (width / 1e12)
-        return Series(name, "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist(), self.legend,
-                      len(hosts), self.phases)
+        return Series("goodput", "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist(),
+                      self.legend, len(hosts), self.phases)
 
     def plot(self, what: str | None = None, *, until: Time | str | None = None) -> Any:
         """A picture of the run, a matplotlib Figure that a notebook shows and `savefig` writes.

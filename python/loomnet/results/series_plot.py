@@ -7,7 +7,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from loomnet.base.notebook import new_axes
-from loomnet.results.drawing import Scale, grid, line_style, mark_phases, style
+from loomnet.results.drawing import Scale, draw_bins, grid, line_style, mark_phases, style
 from loomnet.results.plots import MARKERS, STALL
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def plot_series(series: Series, axes: Any, label: str) -> Any:
     time, scale = drawn["time"], drawn["scale"]
     values = scale(value * drawn["factor"] for value in series.values)
     if series.binned:
-        axes.stairs(values, time([*series.times, series.ends_at]), baseline=None, label=label,
-                    linewidth=1.1, **line_style(drawn["count"]))
+        draw_bins(axes, time(series.times), values, series.ends_at / time.factor, baseline=None,
+                  label=label, linewidth=1.1, **line_style(drawn["count"]))
     else:
         usual = statistics.median(values) if values else 0.0
         joined = [value if value <= STALL * usual else math.nan for value in values]
