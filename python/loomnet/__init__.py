@@ -126,7 +126,10 @@ if not TYPE_CHECKING:  # to type checkers a module with __getattr__ has every na
         elif name in _EXPORTS:
             value = getattr(importlib.import_module(f"loomnet.{_EXPORTS[name]}"), name)
         else:
-            raise AttributeError(f"module 'loomnet' has no attribute {name!r}")
+            from loomnet.base.names import did_you_mean
+
+            hint = "" if name.startswith("_") else did_you_mean(name, __all__)
+            raise AttributeError(f"module 'loomnet' has no attribute {name!r}{hint}")
         globals()[name] = value
         return value
 

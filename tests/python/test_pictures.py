@@ -218,3 +218,10 @@ def test_a_number_of_a_result_is_for_arithmetic(runs):
         r.number("final_loss")
     with pytest.raises(ln.UsageError, match=r'no figure "before.iteration"; nearest: '):
         r.number("before.iteration")
+
+
+def test_a_notebook_completes_figures_and_lists_iterations(runs):
+    r = runs["mrc"]
+    assert "link_down.goodput_ratio" in r._ipython_key_completions_()
+    lengths = r.iterations.column("length_s")
+    assert lengths == r.series("iteration_s").values and r.iterations[0]["number"] == 1

@@ -202,21 +202,20 @@ def compare(a: Any, b: Any, *, rel: float | Mapping[str, float] | None = None) -
     of the two ran live. Raises UsageError where a result cannot be read, or where the two have no
     figure in common.
     """
-    if rel is not None:
-        rel = tolerance("compare: rel", rel)
+    allowed = None if rel is None else tolerance("compare: rel", rel)
     left, right = told_apart(side_of(a, "a"), side_of(b, "b"))
-    if rel is None:
-        rel = Tolerance.flat(REL_LIVE if left.live or right.live else REL_VIRTUAL)
+    if allowed is None:
+        allowed = Tolerance.flat(REL_LIVE if left.live or right.live else REL_VIRTUAL)
     common = [name for name in left.figures if name in right.figures]
     if not common:
         raise UsageError(f"compare: {left.name} and {right.name} have no figure in common; "
                          "labels and jobs are part of a figure's name")
-    rel.check("compare: rel", common)
-    rows = [_difference(name, figure, right.figures.get(name), rel.of(name))
+    allowed.check("compare: rel", common)
+    rows = [_difference(name, figure, right.figures.get(name), allowed.of(name))
             for name, figure in left.figures.items()]
     rows += [Difference(name, figure.unit, None, figure.value, "new", is_check=figure.is_check)
              for name, figure in right.figures.items() if name not in left.figures]
-    return Comparison(left, right, rows, rel)
+    return Comparison(left, right, rows, allowed)
 
 
 def _difference(name: str, a: Figure, b: Figure | None, rel: float) -> Difference:

@@ -9,40 +9,40 @@ from typing import Any
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes
 from loomnet.results.drawing import Scale, grid, line_style
+from loomnet.results.drawn import Drawn
 from loomnet.results.plots import by_job
-from loomnet.results.result import Result
 
 LOG_ABOVE = 30  # of the largest value over the smallest
 SHARES = (0.5, 0.99)  # that the legend tells
 
 
-def _fct(result: Result) -> list[float]:
+def _fct(result: Drawn) -> list[float]:
     return [flow.completion_ps / 1e12 for flow in result.flow_records
             if flow.completion_ps is not None]
 
 
-def _slowdown(result: Result) -> list[float]:
+def _slowdown(result: Drawn) -> list[float]:
     return [flow.completion_ps / max(flow.ideal_ps, 1) for flow in result.flow_records
             if flow.completion_ps is not None]
 
 
-def _latency(result: Result) -> list[float]:
+def _latency(result: Drawn) -> list[float]:
     return [(end - begin) / 1e12 for host in result.data.hosts.values()
             for begin, end, _ in host.work]
 
 
-def _iteration(result: Result) -> list[float]:
+def _iteration(result: Drawn) -> list[float]:
     return [each.length_ps / 1e12 for each in result.data.iterations]
 
 
-def _queue(result: Result) -> list[float]:
+def _queue(result: Drawn) -> list[float]:
     samples = result.data.samples
     return [] if samples is None else [float(size) for looks in samples.queues.values()
                                        for _, size in looks]
 
 
 # Name -> (what the axis says, unit, values of a result, what a run needs to have them).
-OF: dict[str, tuple[str, str, Callable[[Result], list[float]], str]] = {
+OF: dict[str, tuple[str, str, Callable[[Drawn], list[float]], str]] = {
     "fct": ("flow completion time", "s", _fct, "a job of flows, of which one has ended"),
     "slowdown": ("slowdown against an empty fabric", "ratio", _slowdown,
                  "a job of flows, of which one has ended"),
@@ -54,7 +54,7 @@ OF: dict[str, tuple[str, str, Callable[[Result], list[float]], str]] = {
 }
 
 
-def distribution_figure(results: Mapping[str, Result], of: str = "fct") -> Any:
+def distribution_figure(results: Mapping[str, Drawn], of: str = "fct") -> Any:
     """Cumulative distributions of "fct" (flow completion times), "slowdown", "latency" (of each
     host's operations: a collective or a message), "iteration_s" or "queue", a line per job of each
     run. Raises UsageError where no run has any."""
@@ -65,7 +65,7 @@ def distribution_figure(results: Mapping[str, Result], of: str = "fct") -> Any:
     return figure
 
 
-def draw_distribution(axes: Any, results: Mapping[str, Result], of: str) -> None:
+def draw_distribution(axes: Any, results: Mapping[str, Drawn], of: str) -> None:
     """On axes of a picture; with a legend."""
     if of not in OF:
         raise UsageError(f"no distribution of {in_quotes(of)}{did_you_mean(of, OF)}")

@@ -14,6 +14,8 @@ STYLES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D")
 LINES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)),
                           (0, (3, 1, 1, 1, 1, 1)))
 UNDISTURBED = ("before", "after")
+STALL = 3  # an iteration so many times as long as the median is drawn apart from the line
+MARKERS = 40  # on one line at most
 WIDTH = 9.0  # inches
 
 

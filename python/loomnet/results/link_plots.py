@@ -17,15 +17,15 @@ from loomnet.results.drawing import (
     time_axis,
     title,
 )
+from loomnet.results.drawn import Drawn
 from loomnet.results.plots import shown_until
-from loomnet.results.result import Result
 
 NAMES = ("queue", "link_use")
 MOST_LINES = 8  # of a picture: those with the largest values
 ASK = 'give the run sample="10 us", links=["p0.leaf0->*"]'
 
 
-def link_series(result: Result, name: str, where: str | None, every: Time | None
+def link_series(result: Drawn, name: str, where: str | None, every: Time | None
                 ) -> ObservedTable:
     """"queue": bytes waiting in the port of a direction; "link_use": share of its rate that was in
     use up to each sample. Raises UsageError where the run was not asked for them."""
@@ -48,7 +48,7 @@ def link_series(result: Result, name: str, where: str | None, every: Time | None
     return ObservedTable.of(found, name, where, every)
 
 
-def link_figure(result: Result, where: str | None = None, *, until: Time | str | None = None
+def link_figure(result: Drawn, where: str | None = None, *, until: Time | str | None = None
                 ) -> Any:
     """Two panels, one below the other: use of links, and bytes that wait in their ports."""
     end = Time(until).seconds if until is not None else shown_until({"": result})

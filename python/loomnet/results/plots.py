@@ -11,8 +11,9 @@ from typing import Any
 from loomnet.base.units import Time
 from loomnet.measures.training import Phase
 from loomnet.processes.invoking_user import rights_of, writer_of
-from loomnet.results.drawing import STYLES as STYLES
 from loomnet.results.drawing import (
+    MARKERS,
+    STALL,
     UNDISTURBED,
     WIDTH,
     Scale,
@@ -25,19 +26,18 @@ from loomnet.results.drawing import (
     time_axis,
     title,
 )
-from loomnet.results.result import Result
+from loomnet.results.drawing import STYLES as STYLES
+from loomnet.results.drawn import Drawn
 
 BINS = 250  # of a run, where no step is given
-STALL = 3  # an iteration so many times as long as the median is drawn apart from the line
 LOG_ABOVE = 15  # times the median that the longest iteration has on a logarithmic axis
-MARKERS = 40  # on one line at most
 # Of a run longer than LONGEST_RATIO times the shortest beside it only the beginning is shown, so
 # long as CUT_RATIO times the shortest.
 LONGEST_RATIO, CUT_RATIO = 4, 1.5
 EDGE = 1.01  # of an axis over what it shows, so that its last point is whole
 
 
-def by_job(results: Mapping[str, Result]) -> dict[str, Result]:
+def by_job(results: Mapping[str, Drawn]) -> dict[str, Drawn]:
     """Each job of a run of several by the run's label and its own name."""
     found = {}
     for label, result in results.items():
@@ -46,7 +46,7 @@ def by_job(results: Mapping[str, Result]) -> dict[str, Result]:
     return found
 
 
-def shown_until(results: Mapping[str, Result], until: Time | str | None = None) -> float:
+def shown_until(results: Mapping[str, Drawn], until: Time | str | None = None) -> float:
     """Seconds of emulated time that a picture of these runs shows: all, but of a run that stalls
     for seconds beside one of milliseconds the beginning."""
     if until is not None:
@@ -56,7 +56,7 @@ def shown_until(results: Mapping[str, Result], until: Time | str | None = None) 
     return (CUT_RATIO * min(ends) if cut else EDGE * max(ends)) / 1e12
 
 
-def _longest(results: Mapping[str, Result]) -> list[Phase]:
+def _longest(results: Mapping[str, Drawn]) -> list[Phase]:
     """The phases of the run whose faults ended last; a fault counted in iterations is longer on a
     slower transport."""
     def faults_end(phases: list[Phase]) -> int:
@@ -65,7 +65,7 @@ def _longest(results: Mapping[str, Result]) -> list[Phase]:
     return max((result.phases for result in results.values()), key=faults_end, default=[])
 
 
-def iteration_figure(results: Mapping[str, Result], *, until: Time | str | None = None) -> Any:
+def iteration_figure(results: Mapping[str, Drawn], *, until: Time | str | None = None) -> Any:
     """Iteration time over emulated time, a line per job of each run. An iteration in which the job
     stalled is a bar over the time it took, apart from the line; a job that ended early ends in a
     cross. `until`: emulated time that is shown."""
@@ -76,7 +76,7 @@ def iteration_figure(results: Mapping[str, Result], *, until: Time | str | None 
     return figure
 
 
-def draw_iterations(axes: Any, results: Mapping[str, Result], until: float) -> None:
+def draw_iterations(axes: Any, results: Mapping[str, Drawn], until: float) -> None:
     """On axes of a picture; with a legend."""
     lengths = [i.length_ps / 1e12 for result in results.values() for i in result.data.iterations
                if i.end_ps / 1e12 <= until]
@@ -102,7 +102,7 @@ def draw_iterations(axes: Any, results: Mapping[str, Result], until: float) -> N
         axes.legend(fontsize=8, loc="best", framealpha=0.9)
 
 
-def _one_line(axes: Any, result: Result, label: str, look: dict[str, Any], time: Scale,
+def _one_line(axes: Any, result: Drawn, label: str, look: dict[str, Any], time: Scale,
               scale: Scale, until: float) -> None:
     done = result.data.iterations
     usual = statistics.median(i.length_ps for i in done) if done else 0
@@ -145,7 +145,7 @@ def _short_time(value: float) -> str:
 
 
 def goodput_figure(
-    results: Mapping[str, Result], *, every: Time | str | None = None,
+    results: Mapping[str, Drawn], *, every: Time | str | None = None,
     until: Time | str | None = None,
 ) -> Any:
     """Payload received by all hosts of a job together over emulated time, one panel per job of each
@@ -159,7 +159,7 @@ def goodput_figure(
     return figure
 
 
-def draw_goodput(panels: Sequence[Any], results: Mapping[str, Result], until: float,
+def draw_goodput(panels: Sequence[Any], results: Mapping[str, Drawn], until: float,
                  every: Time | str | None = None) -> None:
     """A job in each panel."""
     step = Time(every) if every is not None else Time.of(max(round(until * 1e12 / BINS), 1))

@@ -152,6 +152,10 @@ class Result:
         row = self.metric(name)
         return None if row.value is None else Measured(row)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        """What a notebook offers after `r["` and the Tab key."""
+        return list(self.by_name)
+
     def number(self, name: str) -> Measured:
         """The figure `phase.figure` as a number, for arithmetic: `r.number("down.blip_s") + 1`.
         Raises UsageError with the reason where it is null."""
@@ -168,6 +172,15 @@ class Result:
         if self.jobs:
             columns = ("job", *columns)
         return Table(columns, [{c: getattr(row, c) for c in columns} for row in self.rows])
+
+    @property
+    def iterations(self) -> Table:
+        """One row per iteration of rank 0 that ended: its number, begin and end in seconds since
+        the first began, and its length."""
+        self._of_one_job("iterations")
+        return Table(("number", "start_s", "end_s", "length_s"), (
+            {"number": each.number, "start_s": each.start_ps / 1e12, "end_s": each.end_ps / 1e12,
+             "length_s": each.length_ps / 1e12} for each in self.data.iterations))
 
     @cached_property
     def flow_records(self) -> list[FlowRecord]:

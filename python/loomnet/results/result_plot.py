@@ -9,6 +9,7 @@ from loomnet.base.names import did_you_mean, in_quotes
 from loomnet.base.units import Time
 from loomnet.results.distributions import OF, distribution_figure, draw_distribution
 from loomnet.results.drawing import new_picture, title
+from loomnet.results.drawn import Drawn
 from loomnet.results.link_plots import link_figure
 from loomnet.results.plots import (
     by_job,
@@ -18,12 +19,11 @@ from loomnet.results.plots import (
     iteration_figure,
     shown_until,
 )
-from loomnet.results.result import Result
 
 WHATS = ("overview", "goodput", "iterations", "flows", "links", *OF)
 
 
-def plot(result: Result, what: str | None, until: Time | str | None) -> Any:
+def plot(result: Drawn, what: str | None, until: Time | str | None) -> Any:
     """See Result.plot."""
     if what is None:
         what = _fitting(result)
@@ -43,7 +43,7 @@ def plot(result: Result, what: str | None, until: Time | str | None) -> Any:
     return distribution_figure(runs, what)
 
 
-def _fitting(result: Result) -> str:
+def _fitting(result: Drawn) -> str:
     """Of flows their completion times; of rounds and training goodput and iterations over time."""
     parts = result.parts
     if any(len(part.data.iterations) > 1 for part in parts):
@@ -53,7 +53,7 @@ def _fitting(result: Result) -> str:
     return "goodput"
 
 
-def _overview(runs: dict[str, Result], until: Time | str | None) -> Any:
+def _overview(runs: dict[str, Drawn], until: Time | str | None) -> Any:
     """Goodput, a panel per job, and below it the iterations of all, over the same time."""
     jobs = by_job(runs)
     end = shown_until(jobs, until)
@@ -69,7 +69,7 @@ def _overview(runs: dict[str, Result], until: Time | str | None) -> Any:
     return figure
 
 
-def _flows(runs: dict[str, Result]) -> Any:
+def _flows(runs: dict[str, Drawn]) -> Any:
     """Completion times and slowdowns of flows."""
     figure, panels = new_picture(2, share_x=False)
     for axes, of in zip(panels, ("fct", "slowdown"), strict=True):
