@@ -182,10 +182,14 @@ class Result:
             {"number": each.number, "start_s": each.start_ps / 1e12, "end_s": each.end_ps / 1e12,
              "length_s": each.length_ps / 1e12} for each in self.data.iterations))
 
-    @cached_property
+    @property
     def flow_records(self) -> list[FlowRecord]:
         """Every flow of the job; empty where it has none."""
         self._of_one_job("flows")
+        return self._flow_records
+
+    @cached_property
+    def _flow_records(self) -> list[FlowRecord]:
         from loomnet.measures.flow_completion import records
 
         return records(self.plan, self.data)
