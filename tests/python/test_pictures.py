@@ -95,7 +95,8 @@ def test_no_line_is_drawn_across_a_stall(runs):
     assert any(math.isnan(y) for y in line.get_ydata())
     (axes,) = iteration_figure(runs, until="10 s").axes  # all of it: a bar over the time it took
     assert axes.get_yscale() == "log" and "log scale" in axes.get_ylabel()
-    assert any(each.get_label() == "roce: stalled iteration" for each in axes.collections)
+    bar, = [each for each in axes.lines if each.get_label() == "roce: stalled iteration"]
+    assert bar.get_ydata()[0] == bar.get_ydata()[1] > 4 and bar.get_marker() == line.get_marker()
 
 
 def test_series_on_the_same_axes_are_told_apart(runs):
@@ -225,3 +226,8 @@ def test_a_notebook_completes_figures_and_lists_iterations(runs):
     assert "link_down.goodput_ratio" in r._ipython_key_completions_()
     lengths = r.iterations.column("length_s")
     assert lengths == r.series("iteration_s").values and r.iterations[0]["number"] == 1
+
+
+def test_a_notebook_offers_fabrics_alone():
+    assert dir(ln.clos) == ["dumbbell", "fat_tree", "star", "three_tier", "two_tier"]
+    assert all(callable(getattr(ln.clos, name)) for name in dir(ln.clos))

@@ -122,15 +122,17 @@ def _one_line(axes: Any, result: Drawn, label: str, look: dict[str, Any], time: 
     axes.plot(time(xs), scale(ys), **look, markersize=3.5, markevery=every, linewidth=1.1,
               label=name)
     inside = [each for each in stalls if each.end_ps / 1e12 <= until]
-    axes.hlines(scale(each.length_ps / 1e12 for each in inside),
-                time(each.start_ps / 1e12 for each in inside),
-                time(each.end_ps / 1e12 for each in inside), color=look["color"], linewidth=2.5,
-                label=f"{name}: stalled iteration" if inside else None)
+    for at, each in enumerate(inside):
+        # The marker at its end says whose it is where colours do not print.
+        axes.plot(time((each.start_ps / 1e12, each.end_ps / 1e12)),
+                  scale((each.length_ps / 1e12,) * 2), color=look["color"], linewidth=2.5,
+                  marker=look["marker"], markersize=6, markerfacecolor="white", markevery=[1],
+                  label=f"{name}: stalled iteration" if at == 0 else None)
     for each in stalls:
         if each.start_ps / 1e12 < until < each.end_ps / 1e12:  # it ends outside: along the top
             axes.plot(time((each.start_ps / 1e12, until)), (0.97, 0.97), color=look["color"],
-                      linewidth=2.5, transform=axes.get_xaxis_transform(), marker="|",
-                      markevery=[0], label=f"{name}: an iteration of "
+                      linewidth=2.5, transform=axes.get_xaxis_transform(), marker=look["marker"],
+                      markerfacecolor="white", markevery=[0], label=f"{name}: an iteration of "
                       f"{_short_time(each.length_ps / 1e12)}, which ends outside")
     ended = result.data.end_ps / 1e12
     if result.data.ended != "finished" and done and ended <= until:
