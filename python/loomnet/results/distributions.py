@@ -89,7 +89,7 @@ def draw_distribution(axes: Any, results: Mapping[str, Drawn], of: str) -> None:
         axes.xaxis.set_major_formatter(EngFormatter(unit="" if unit == "ratio" else unit))
         axes.set_xlabel(f"{name} (log scale)")
     else:
-        axes.set_xlim(left=0)
+        axes.set_xlim(0, 1.05 * most / scale.factor or 1)
         axes.set_xlabel(f"{name} ({scale.unit})" if unit != "ratio" else name)
     axes.set_ylim(0, 1.02)
     axes.set_ylabel("cumulative share")
