@@ -11,15 +11,17 @@ import loomnet as ln
 from loomnet.cli import main
 from loomnet.measures.rows import check, metric
 from loomnet.measures.run_data import Fidelity
-from loomnet.results.comparison import worse
+from loomnet.results.comparison import NEVER, worse
 from loomnet.results.report import Report, RunFidelity
 
 
-def report(behind=None, checks=(), **figures):
-    made = Report("demo")
+def report(behind=None, checks=(), reason="never measured", scenario="demo", seed=0,
+           parameters=None, clock="virtual", **figures):
+    made = Report(scenario, parameters or {}, clock, seed)
     for name, value in figures.items():
         unit = "s" if name.endswith("_s") else None
-        made.rows.append(metric(name, value, unit=unit, label="mrc", reason="never" * (not value)))
+        made.rows.append(metric(name, value, unit=unit, label="mrc",
+                                reason=None if value is not None else reason))
     made.checks += [check(name, value, ge=1) for name, value in checks]
     made.fidelity.append(RunFidelity("mrc", Fidelity(fell_behind=behind), "finished"))
     return made
@@ -63,9 +65,6 @@ def test_which_way_is_worse(name, unit, direction):
         ("strange", 1.0, 2.0, "changed"),
         ("strange", 1.0, 1.04, "same"),
         ("recovery_s", None, None, "same"),
-        ("recovery_s", 1.0, None, "worse"),  # it never recovers any more
-        ("recovery_s", None, 1.0, "better"),
-        ("strange", None, 1.0, "changed"),
     ],
 )
 def test_verdict_of_one_figure(name, a, b, verdict):
@@ -77,11 +76,106 @@ def test_verdict_of_one_figure(name, a, b, verdict):
     assert len(found.regressions) == int(bad)
 
 
+@pytest.mark.parametrize(
+    ("reason", "there", "back"),
+    [
+        ("never 3 iterations within 1.1 x 0.5 s", "worse", "better"),  # it recovers no more
+        ("the run stalled: no operation finished for 5 s", "worse", "better"),
+        ("the job failed: rank 2", "worse", "better"),
+        ("3 whole iterations in the phase, 5 needed", "unmeasured", "unmeasured"),
+        ("this transport does not count it", "unmeasured", "unmeasured"),
+        ("the job finished before this phase", "unmeasured", "unmeasured"),
+    ],
+)
+def test_what_was_not_measured_is_not_worse(reason, there, back):
+    one, other = report(recovery_s=1.0, lost=0), report(recovery_s=None, lost=0, reason=reason)
+    assert verdicts(one, other)["mrc.recovery_s"] == there
+    assert verdicts(other, one)["mrc.recovery_s"] == back
+    found = ln.compare(one, other)
+    assert found.ok is (there == "unmeasured") and reason in repr(found)
+    assert ("1 not measured in one of the two" in found.summary) is (there == "unmeasured")
+
+
+def test_reasons_that_say_never_are_those_that_runs_give(tmp_path):
+    fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
+    fault = ln.down("h0--p0.leaf0", at="0.2 ms", duration="1 s", phase="down")
+    r = ln.run(fabric, ln.AllReduce("200 kB", 40, "mrc", stall_timeout="10 ms"), [fault],
+               directory=tmp_path)
+    assert r.data.ended == "stalled" and NEVER.match(r.metric("down.iteration_s").reason)
+    same = ln.run(fabric, ln.AllReduce("200 kB", 40), directory=tmp_path / "b", jitter="0 s")
+    assert not NEVER.match(same.metric("before.recovery_s").reason)
+
+
+def test_what_the_runs_differ_in_is_said():
+    one = report(lost=1, parameters={"planes": 4, "rate": "1 Gb/s"})
+    other = report(lost=1, parameters={"planes": 8, "rate": "1 Gb/s"}, seed=7, scenario="flap")
+    found = ln.compare(one, other)
+    assert found.setups() == [
+        "scenario: demo in demo, flap in flap", "seed: 0 in demo, 7 in flap",
+        "planes: 4 in demo, 8 in flap"]
+    assert "note: the runs differ: planes: 4 in demo, 8 in flap" in repr(found)
+    assert "planes: 4 in demo" in found._repr_html_()
+    assert ln.compare(one, one).setups() == [] and "differ" not in repr(ln.compare(one, one))
+
+
+def test_without_rel_small_changes_are_none_and_live_ones_may_be_larger():
+    one = report(blip_s=1.0)
+    assert verdicts(one, report(blip_s=1.009))["mrc.blip_s"] == "same"
+    assert verdicts(one, report(blip_s=1.02))["mrc.blip_s"] == "worse"
+    assert verdicts(one, report(blip_s=1.04, clock="live"))["mrc.blip_s"] == "same"
+    assert "beyond 1 %" in ln.compare(one, one).summary
+    assert "beyond 5 %" in ln.compare(one, one, rel=0.05).summary
+
+
+def test_a_tolerance_per_figure():
+    one, other = report(blip_s=1.0, iteration_s=1.0), report(blip_s=1.1, iteration_s=1.1)
+    assert verdicts(one, other, rel={"*": 0.01, "blip_s": 0.15}) == {
+        "mrc.blip_s": "same", "mrc.iteration_s": "worse"}
+    assert verdicts(one, other, rel={"*_s": 0.15, "mrc.blip_s": 0.01}) == {
+        "mrc.blip_s": "worse", "mrc.iteration_s": "same"}
+    with pytest.raises(ln.UsageError, match=r'rel: no figure "blap_s"; nearest: mrc\.blip_s'):
+        ln.compare(one, other, rel={"blap_s": 0.1})
+    with pytest.raises(ln.UsageError, match='rel=-1 of "blip_s" must be a number, 0 or more'):
+        ln.compare(one, other, rel={"blip_s": -1})
+
+
+def test_long_names_head_no_column(tmp_path):
+    for name in ("flap-20261125T101500-0-1d2c3b", "flap-20261125T101700-7-9a8b7c"):
+        write(tmp_path / name, report(blip_s=1.0 if "-0-" in name else 2.0))
+    found = ln.compare(*sorted(tmp_path.iterdir()))
+    assert found.table.columns == ("figure", "A", "B", "change", "verdict", "reason")
+    assert repr(found).startswith("A: flap-20261125T101500-0-1d2c3b\nB: flap-")
+
+
+def test_a_check_has_no_change_in_percent():
+    good, bad = report(checks=[("bar", 2)], lost=1), report(checks=[("bar", 0.5)], lost=1)
+    (row,) = [row for row in ln.compare(good, bad) if row.name == "check bar"]
+    assert row.verdict == "worse" and row.change is None
+
+
+def test_a_baseline_with_a_choice_of_figures(tmp_path):
+    write(tmp_path / "kept", report(blip_s=1.0, iteration_s=1.0, lost=3, seed=1))
+    kept = tmp_path / "kept" / "report.json"
+    made = report(blip_s=1.1, iteration_s=1.0, lost=3, seed=7)
+    with pytest.raises(AssertionError) as failed:
+        ln.assert_matches(made, kept, rel=0.02)
+    assert "mrc.blip_s: 1 in the baseline, 1.1 now (+10.00%)" in str(failed.value)
+    assert "note: seed: 1 in the baseline, 7 in this run" in str(failed.value)
+    shown = [entry for entry in failed.traceback if not entry.frame.f_locals.get(
+        "__tracebackhide__")]
+    assert [entry.path.name for entry in shown] == ["test_compare.py"]
+    ln.assert_matches(made, kept, rel={"*": 0.02, "blip_s": 0.15})
+    ln.assert_matches(made, kept, only=["iteration_s", "lost"])
+    ln.assert_matches(made, kept, ignore="blip_s")
+    with pytest.raises(ln.UsageError, match='assert_matches: no figure "blap_s"'):
+        ln.assert_matches(made, kept, only="blap_s")
+
+
 @given(st.floats(-1e6, 1e6), st.floats(0, 1))
 def test_a_result_equals_itself_and_an_improvement_is_the_others_regression(value, rel):
     one, other = report(blip_s=value), report(blip_s=value + 1)
     assert ln.compare(one, one, rel=rel).ok
-    there, back = verdicts(one, other), verdicts(other, one)
+    there, back = verdicts(one, other, rel=0), verdicts(other, one, rel=0)
     assert (there, back) == ({"mrc.blip_s": "worse"}, {"mrc.blip_s": "better"})
 
 
@@ -115,7 +209,7 @@ def test_two_runs_in_a_notebook(tmp_path):
         for t in ("mrc", "roce")
     ]
     found = ln.compare(*runs)
-    assert found.table.columns[2:4] == ("mrc", "roce")
+    assert found.table.columns[1:3] == ("mrc", "roce")
     page = found._repr_html_()
     assert "<table>" in page and "data:image/png;base64," in page
     by_name = {row.name: row for row in found}

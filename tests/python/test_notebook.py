@@ -3,6 +3,7 @@ says; and it is kept without outputs."""
 
 import importlib.util
 import os
+import re
 import time
 from pathlib import Path
 
@@ -70,9 +71,31 @@ def test_things_draw_themselves(book):
     compared = shown(book, "ln.compare")["text/html"]
     assert "<table>" in compared and "image/png" in compared and "down.goodput_ratio" in compared
     assert "goodput_ratio" in shown(book, "mrc.metrics")["text/html"]
-    assert "image/png" in shown(book, "mrc.series")
+    for picture in ("mrc.plot()", "mrc.plot(\"latency\")", "mrc.series"):
+        assert "image/png" in shown(book, picture), picture
     assert "<table" in shown(book, "@ln.scenario")["text/html"]
     assert "down.goodput_ratio" in shown(book, "found.frame")["text/html"]
+
+
+def test_its_texts_are_true(book):
+    """What the cells say of the figures below them."""
+    text = shown(book, "ln.compare")["text/html"]
+    assert "transport: mrc in mrc, roce in roce" in text
+    rows = dict(re.findall(r"<tr><td>([\w.]+)</td>(.*?)</tr>", text))
+    assert "not measured" in rows["down.readmitted"] and ">4.29" in rows["after.blip_s"]
+    assert not [name for name, row in rows.items() if "null" in row and "worse" in row]
+    metrics = dict(re.findall(r"<td>down</td><td>(\w+)</td><td>([-\d.e]*)</td>",
+                              shown(book, "mrc.metrics")["text/html"]))
+    assert metrics["expected_capacity"] == "0.75"
+    assert float(metrics["goodput_ratio"]) == pytest.approx(0.75, abs=0.05)
+    assert metrics["lost"] == metrics["retransmitted"] != "0"
+    table = shown(book, "found.frame")["text/html"]
+    rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)[2:]
+    assert len(rows) >= 6
+    for row in rows:
+        planes, _, ok, ratio, expected = re.findall(r"<td>(.*?)</td>", row)
+        assert ok == "true" and float(expected) == 1 - 1 / int(planes)
+        assert float(ratio) == pytest.approx(float(expected), abs=0.05)
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("ipywidgets"), reason="no ipywidgets: no bar")

@@ -139,7 +139,8 @@ def test_what_is_refused_is_one_line(what, tmp_path, monkeypatch):
 
 def test_a_series_that_was_not_asked_for_says_how(tmp_path):
     r = go(tmp_path / "a")
-    with pytest.raises(ln.UsageError, match=r'no series "cwnd"; nearest: goodput, iteration_s; '
+    with pytest.raises(ln.UsageError, match=r'no series "cwnd"; nearest: goodput, link_use, '
+                       r'iteration_s; '
                                             r'what .*: sample="1 ms", observe=\["cwnd"\]'):
         r.series("cwnd")
     with pytest.raises(ln.UsageError, match="goodput is of all hosts together"):

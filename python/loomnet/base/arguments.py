@@ -20,6 +20,7 @@ def checked_call(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **values: P.kwargs) -> T:
+        __tracebackhide__ = True  # pytest shows the user's line, not this one
         try:
             return function(*args, **values)
         except TypeError:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, dataclass_transform
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from loomnet.base.constructor import signature_of
 from loomnet.base.errors import LoomnetError, UsageError
 from loomnet.base.names import did_you_mean, quoted
 
@@ -46,12 +47,23 @@ def given(*, default: Any = ..., converter: Callable[..., Any], kw_only: bool = 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(Field, given))
 class _SpecType(type(BaseModel)):
-    """pydantic's metaclass, with given() for type checkers."""
+    """pydantic's metaclass, with given() for type checkers, and without pydantic's own names where
+    help() and editors list a class."""
+
+    def __dir__(cls) -> list[str]:
+        return sorted(name for name in super().__dir__()
+                      if name not in _HIDDEN and not name.startswith("__pydantic_"))
+
+
+# Names that BaseModel and its metaclass give to every class.
+_HIDDEN = {*dir(BaseModel), "__annotations__", "__class_vars__", "__private_attributes__",
+           "__abstractmethods__", "__signature__", "__weakref__", "_abc_impl"} - {
+    "__class__", "__doc__", "__module__"}
 
 
 class Spec(BaseModel, metaclass=_SpecType):
-    """A frozen, validated value. The fields named in `positional` may be given by position; to type
-    checkers those are that say kw_only=False."""
+    """A frozen, validated value. The fields named in `positional` may be given by position. A class
+    that users make has a constructor(); type checkers read other classes by their fields."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -63,6 +75,17 @@ class Spec(BaseModel, metaclass=_SpecType):
     positional: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *args: Any, **values: Any) -> None:
+        self.construct(args, values)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **values: Any) -> None:
+        super().__pydantic_init_subclass__(**values)
+        defaults = {name: field.default for name, field in cls.model_fields.items()}
+        if (signature := signature_of(cls.__init__, defaults)) is not None:
+            cls.__signature__ = signature
+
+    def construct(self, args: tuple[Any, ...], values: dict[str, Any]) -> None:
+        """Validates what a constructor was given. Raises UsageError."""
         owner = type(self).__name__
         if len(args) > len(self.positional):
             raise UsageError(
@@ -74,6 +97,6 @@ class Spec(BaseModel, metaclass=_SpecType):
                 raise UsageError(f"{owner}.{name} is given twice")
             values[name] = value
         try:
-            super().__init__(**values)
+            BaseModel.__init__(self, **values)
         except ValidationError as error:
             raise UsageError(one_line(owner, error, type(self).model_fields)) from None

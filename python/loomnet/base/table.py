@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import html
+import importlib
 from collections.abc import Iterable, Iterator, Mapping
+from types import ModuleType
 from typing import Any
 
-from loomnet.base.errors import UnknownNameError
+from loomnet.base.errors import UnknownNameError, UsageError
+from loomnet.base.installing import install_line
 from loomnet.base.names import quoted
 
 
@@ -34,13 +37,20 @@ class Table:
         return [row[name] for row in self.rows]
 
     def to_polars(self) -> Any:
-        """The same table as a polars.DataFrame; quantities become their text."""
-        import polars
-
+        """The same table as a polars.DataFrame; quantities become their text. Raises UsageError
+        where polars is not installed."""
+        polars = _frames("to_polars", "polars", "sweep")
         return polars.DataFrame(
             {name: [_plain(value) for value in self.column(name)] for name in self.columns},
             strict=False,
         )
+
+    def to_pandas(self) -> Any:
+        """The same table as a pandas.DataFrame; quantities become their text. Raises UsageError
+        where pandas is not installed."""
+        pandas = _frames("to_pandas", "pandas", "pandas")
+        return pandas.DataFrame(
+            {name: [_plain(value) for value in self.column(name)] for name in self.columns})
 
     def _cells(self) -> list[list[str]]:
         return [[_text(row[c]) for c in self.columns] for row in self.rows]
@@ -60,6 +70,14 @@ class Table:
             for line in self._cells()
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _frames(what: str, name: str, extra: str) -> ModuleType:
+    """A package that holds tables. Raises UsageError with the command that installs it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise UsageError(f"{what}: {name} is not installed: {install_line(extra)}") from None
 
 
 def _text(value: Any) -> str:

@@ -34,36 +34,33 @@ def compare(
     b: Annotated[str, typer.Argument(metavar="RUN", autocompletion=runs,
                                      help="The run to judge against it.")],
     rel: Annotated[
-        str, typer.Option(metavar="SHARE", help="Changes up to this are none: 5% or 0.05.")
-    ] = "0%",
+        str | None,
+        typer.Option(metavar="SHARE", help="Changes up to this are none: 5% or 0.05. By default "
+                     "1%, and 5% where one of the runs was live."),
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show equal figures too.")] = False,
 ) -> int:
     """Compare two runs number by number; exit status 1 if the second is worse."""
     from loomnet.results.comparison import compare as compared
 
-    found = compared(a, b, rel=share(rel))
+    found = compared(a, b, rel=None if rel is None else share(rel))
     shown = [row for row in found if everything or row.verdict != "same"]
+    print(f"A: {found.a.name}\nB: {found.b.name}")
+    for line in found.setups(("A", "B")):
+        print(f"note: the runs differ: {line}")
     if shown:
-        _print_differences(found.a.name, found.b.name, shown)
+        _print_differences(shown)
     print(found.summary)
     for line in found.behind:
         print(f"not a result: {line}")
     return found.exit_code
 
 
-def _print_differences(a: str, b: str, rows: list[Difference]) -> None:
-    """A line per figure, under A and B, whose names are as long as their paths; then the reasons of
-    nulls."""
-    from loomnet.base.number_text import number_text
+def _print_differences(rows: list[Difference]) -> None:
+    """A line per figure, under A and B, then the reasons of nulls."""
     from loomnet.base.table import Table
 
-    print(f"A: {a}\nB: {b}")
-    print(Table(("figure", "A", "B", "change", "verdict"), [
-        {"figure": row.name, "A": number_text(row.a, row.unit), "B": number_text(row.b, row.unit),
-         "change": None if row.change is None else f"{row.change:+.1%}",
-         "verdict": None if row.verdict == "same" else row.verdict}
-        for row in rows
-    ]))
+    print(Table(("figure", "A", "B", "change", "verdict"), [row.row("A", "B") for row in rows]))
     for row in rows:
         if row.reason:
             print(f"{row.name}: {row.reason}")

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from pydantic import model_validator
 
+from loomnet.base.constructor import constructor
 from loomnet.base.errors import FabricError, UsageError
 from loomnet.base.names import quoted
 from loomnet.base.spec import Spec, given
@@ -30,6 +31,10 @@ class Pfc(Spec):
     xoff: Size | None = given(default=None, converter=size_or_none, kw_only=False)
     xon: Size | None = given(default=None, converter=size_or_none, kw_only=False)
     headroom: Size | None = given(default=None, converter=size_or_none)
+
+    @constructor
+    def __init__(self, xoff: Size | str | None = None, xon: Size | str | None = None, *,
+                 headroom: Size | str | None = None) -> None: ...
 
     @model_validator(mode="after")
     def _consistent(self) -> Pfc:

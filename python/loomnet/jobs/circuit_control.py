@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictStr, model_validator
 
+from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
 from loomnet.base.spec import Spec, given
 from loomnet.base.units import Time
@@ -53,6 +54,18 @@ class CircuitControl(Spec):
         default=Time("10 ms"), converter=Time)
     members: Literal["links", "lumped"] = "links"
     copilot_records: Annotated[int, Field(ge=2, le=1024, strict=True)] = 16
+
+    @constructor
+    def __init__(
+        self, *, preset: Literal["paper"] | None = None, rule: str = "skip",
+        demand: Literal["sum", "max"] = "sum",
+        split: Literal["all_or_nothing", "weighted"] = "all_or_nothing",
+        fp_dispatch: Literal["block", "reuse", "random", "copilot"] = "block",
+        repatch: Literal["layer", "iteration", "once", "never", "rotor"] = "layer",
+        slot: Time | str = "200 us", eps_during_dark: Literal["hold", "eps_first"] = "hold",
+        dark_scope: Literal["changed", "all"] = "changed", drain: Time | str = "10 ms",
+        members: Literal["links", "lumped"] = "links", copilot_records: int = 16,
+    ) -> None: ...
 
     @model_validator(mode="after")
     def _rotor(self) -> CircuitControl:

@@ -7,11 +7,12 @@ import itertools
 import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from loomnet.base.arguments import checked_call
+from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.base.spec import Spec, given
@@ -20,6 +21,7 @@ from loomnet.jobs import flow_sizes as flowsizes
 from loomnet.jobs.edges import Pair, checked_pairs
 from loomnet.jobs.graphs import ConnectionMatrix
 from loomnet.jobs.model import MOST_COUNT, Collective, Count, Job, Seed
+from loomnet.jobs.options import JobOptions, RoundOptions, TransportName
 
 MOST_PAIRED = 64  # ranks; among more, not every pair is looked at
 MOST_SENDERS = 4096  # ranks; among more, not every rank is looked at
@@ -50,6 +52,11 @@ class Permutation(_Pairwise, Collective):
     seed: Seed = 0
     repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = Field(default=1, kw_only=False)
 
+    @constructor
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc", *,
+                 shift: int | Literal["random"] = 1, seed: int = 0,
+                 **rest: Unpack[RoundOptions]) -> None: ...
+
     def pairs_of(self, placed: list[int]) -> list[Pair]:
         ranks = len(placed)
         if self.shift == "random":
@@ -69,6 +76,10 @@ class Incast(_Pairwise, Collective):
     kind: ClassVar[str] = "incast"
     receiver: Annotated[int, Field(ge=0, le=MOST_COUNT, strict=True)] = 0
     repeat: Annotated[Count, Field(le=MOST_ROUNDS)] = Field(default=1, kw_only=False)
+
+    @constructor
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc", *,
+                 receiver: int = 0, **rest: Unpack[RoundOptions]) -> None: ...
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:
         if self.receiver >= len(placed):
@@ -130,6 +141,14 @@ class Flows(_Pairwise, Job):
             raise UsageError(f"Flows.steps: steps of a ring go with 2 to {MOST_RING:,} flows, not "
                              f"count={self.count}")
         return self
+
+    @constructor
+    def __init__(
+        self, sizes: Size | str | flowsizes.FlowSizes | Iterable[Size | str], *, count: int = 1,
+        gap: Time | str | None = None, load: float | None = None,
+        pairs: Iterable[tuple[int, int]] = (), starts: Iterable[Time | str] = (),
+        **rest: Unpack[JobOptions],
+    ) -> None: ...
 
     @staticmethod
     @checked_call

@@ -5,10 +5,11 @@ from __future__ import annotations
 import abc
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from pydantic import model_validator
 
+from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.base.reading import is_file, parse_json, read_bytes
@@ -16,6 +17,7 @@ from loomnet.base.spec import given
 from loomnet.base.units import Size, Time
 from loomnet.jobs.edges import Pair, checked_pairs
 from loomnet.jobs.model import Job, check_places, check_ranks
+from loomnet.jobs.options import NamedOptions, TransportName
 from loomnet.jobs.task_graph import MOST_TASKS, TaskGraph
 
 
@@ -80,6 +82,10 @@ class ConnectionMatrix(GraphJob):
     positional: ClassVar[tuple[str, ...]] = ("path", "transport")
     start_unit: Time = given(default=Time("1 ps"), converter=Time)
 
+    @constructor
+    def __init__(self, path: str | Path, transport: TransportName = "mrc", *,
+                 start_unit: Time | str = "1 ps", **rest: Unpack[NamedOptions]) -> None: ...
+
     def graph(self) -> TaskGraph:
         from loomnet.jobs.htsim_matrix import read_matrix
 
@@ -111,6 +117,10 @@ class Trace(GraphJob):
     kind: ClassVar[str] = "trace"
     positional: ClassVar[tuple[str, ...]] = ("path", "transport")
     groups: Path | None = given(default=None, converter=_path_or_none)
+
+    @constructor
+    def __init__(self, path: str | Path, transport: TransportName = "mrc", *,
+                 groups: str | Path | None = None, **rest: Unpack[NamedOptions]) -> None: ...
 
     @property
     def chakra(self) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
 from loomnet.base.reading import is_file, other_than_a_file
@@ -28,6 +29,7 @@ from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs.circuit_control import CircuitControl
 from loomnet.jobs.compute import ComputeModel, compute_model
 from loomnet.jobs.edges import Edge, Pair, ring
+from loomnet.jobs.options import JobOptions, RoundOptions, TransportName
 from loomnet.jobs.training_script import check_training_script
 
 MIN_STALL = Time("5 s")
@@ -245,6 +247,15 @@ class TorchJob(Job):
     circuits: CircuitControl | None = Field(default=None, repr=False)
     env: dict[str, str] = Field(default_factory=dict)
 
+    @constructor
+    def __init__(
+        self, script: str | Path, *, args: Iterable[str] = (),
+        compute: Time | str | Mapping[str, Any] | None = None, log: str | None = None,
+        map_backend: bool = True, until: Time | str | None = None,
+        stall_wall: Time | str | None = "60 s", circuits: CircuitControl | None = None,
+        env: Mapping[str, str] = {}, **rest: Unpack[JobOptions],
+    ) -> None: ...
+
     @field_validator("log")
     @classmethod
     def _pattern(cls, value: str | None) -> str | None:
@@ -394,6 +405,10 @@ class AllReduce(RingCollective):
     kind: ClassVar[str] = "all_reduce"
     sums: ClassVar[bool] = True
 
+    @constructor
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+                 **rest: Unpack[RoundOptions]) -> None: ...
+
     @model_validator(mode="after")
     def _a_value_to_sum(self) -> AllReduce:
         if self.allreduce == "ina" and self.size.bytes < 4:
@@ -407,6 +422,10 @@ class AllToAll(Collective):
 
     kind: ClassVar[str] = "all_to_all"
 
+    @constructor
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+                 **rest: Unpack[RoundOptions]) -> None: ...
+
     def pairs_of(self, placed: list[int]) -> list[Pair]:
         ranks = range(len(placed))
         return [(a, b) for a in ranks for b in ranks if a != b]
@@ -417,11 +436,19 @@ class AllGather(RingCollective):
 
     kind: ClassVar[str] = "all_gather"
 
+    @constructor
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+                 **rest: Unpack[RoundOptions]) -> None: ...
+
 
 class ReduceScatter(RingCollective):
     """Ring reduce-scatter of `size` bytes per rank, of which each keeps its `size`/ranks."""
 
     kind: ClassVar[str] = "reduce_scatter"
+
+    @constructor
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+                 **rest: Unpack[RoundOptions]) -> None: ...
 
 
 class Broadcast(Collective):
@@ -429,11 +456,19 @@ class Broadcast(Collective):
 
     kind: ClassVar[str] = "broadcast"
 
+    @constructor
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+                 **rest: Unpack[RoundOptions]) -> None: ...
+
 
 class Reduce(Collective):
     """The sum of `size` bytes of every rank ends at rank 0, up a chain or, if small, a tree."""
 
     kind: ClassVar[str] = "reduce"
+
+    @constructor
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+                 **rest: Unpack[RoundOptions]) -> None: ...
 
 
 class SendRecv(Collective):
@@ -441,6 +476,10 @@ class SendRecv(Collective):
     ends with both."""
 
     kind: ClassVar[str] = "send_recv"
+
+    @constructor
+    def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
+                 **rest: Unpack[RoundOptions]) -> None: ...
 
 
 # What the engine runs as an operation of all ranks together.

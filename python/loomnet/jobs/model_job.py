@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Unpack
 
 from pydantic import BeforeValidator, Field, StrictStr, model_validator
 
 from loomnet.base.bounds import MOST_BYTES, MOST_TIME, hours
+from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.spec import given
@@ -19,6 +20,7 @@ from loomnet.base.units import Size, Time, size_or_none, time_or_none
 from loomnet.jobs.model import Count, Job, check_meshed
 from loomnet.jobs.moe_job import MoeJob
 from loomnet.jobs.moe_models import MOE_MODELS
+from loomnet.jobs.options import ModelOptions
 
 VALUE_BYTES = 4  # gradients are float32
 MOST_BUCKETS = 65534  # a layer's number has 16 bits, one of which says that there is none
@@ -128,6 +130,14 @@ class ModelJob(Job):
     jitter: Annotated[float, Field(ge=0, lt=1, strict=True)] = 0.0
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)] = 1.0
     priority: StrictStr = "esa"
+
+    @constructor
+    def __init__(
+        self, model: str | None = None, *, iterations: int = 10, workers: int | None = None,
+        size: Size | str | None = None, compute: Time | str | None = None,
+        buckets: int | Iterable[Size | str] = 8, forward: float = 1 / 3, jitter: float = 0.0,
+        scale: float = 1.0, priority: str = "esa", **rest: Unpack[ModelOptions],
+    ) -> None: ...
 
     @model_validator(mode="after")
     def _whole(self) -> ModelJob:

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Unpack
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from loomnet.base.bounds import MOST_BYTES
+from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean, in_quotes
 from loomnet.base.spec import given
@@ -19,8 +20,10 @@ from loomnet.jobs.circuit_control import CircuitControl
 from loomnet.jobs.edges import Pair
 from loomnet.jobs.model import Count, Job, Seed, check_places, check_ranks
 from loomnet.jobs.moe_models import MICRO_BATCH, MOE_MODELS, SEQUENCE, VALUE_BYTES, MoeModel
+from loomnet.jobs.options import ExpertOptions, TransportName
 
 GPUS = 8  # of a server
+DEFAULT_CIRCUITS = CircuitControl()
 _FULL_ROW = 32768  # tokens of a row of the published matrix
 Degree = Annotated[int, Field(ge=1, le=1 << 15, strict=True)]
 
@@ -91,7 +94,12 @@ class MoeJob(Job):
     spares: tuple[tuple[int, int], ...] = ()
     seed: Seed | None = None
     scale: Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)] = 1.0
-    circuits: CircuitControl | None = Field(default=CircuitControl(), repr=False)
+    circuits: CircuitControl | None = Field(default=DEFAULT_CIRCUITS, repr=False)
+
+    @constructor
+    def __init__(self, model: str, *, transport: TransportName = "roce", iterations: int = 4,
+                 compute: Time | str | None = None, scale: float = 1.0,
+                 **rest: Unpack[ExpertOptions]) -> None: ...
 
     @model_validator(mode="after")
     def _whole(self) -> MoeJob:

@@ -10,7 +10,7 @@ from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport, transports
 
 # Options of lab.run that ask for what only packets have.
-_OF_PACKETS = ("sample", "queues", "observe", "snapshots", "pools", "over_budget")
+_OF_PACKETS = ("sample", "queues", "links", "observe", "snapshots", "pools", "over_budget")
 _FAULTS = ("loss", "duplicate", "reorder")
 
 

@@ -217,7 +217,8 @@ class Lab:
         run and change its network.
         `options`: the transport's own, by its name: `tcp={"cc": "bbr"}`, `mrc={"evs_per_qp": 16}`;
         `sample="10 ms"` with `queues=["p0.leaf0->p0.leaf1"]` notes bytes waiting in ports and the
-        state of TCP senders in steps of this time: `result.data.samples`; with `observe=["cwnd"]`
+        state of TCP senders in steps of this time, with `links=["p0.leaf0->*"]` (globs) what links
+        carry, too: `result.series("queue")`, `result.series("link_use")`; with `observe=["cwnd"]`
         (names or globs) what senders and their congestion controls hold: `result.series("cwnd")`,
         counters in a trace, and `observed.csv` beside the report. `snapshots=["2 ms"]` keeps
         the state of switch programs at these times, for `result.switch(name).snapshot(at="2 ms")`.

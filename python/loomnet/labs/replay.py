@@ -13,9 +13,10 @@ from loomnet.base.errors import UsageError
 from loomnet.base.reading import MOST_SOURCE, is_file, parse_json, read_bytes, read_text
 from loomnet.base.version import version
 from loomnet.labs.scenario import Scenario, load, scenarios_in
-from loomnet.results.comparison import MOST_REPORT, compare, load_report
+from loomnet.results.comparison import compare
 from loomnet.results.report import Report
 from loomnet.results.run_directory import ENVIRONMENT, REPORT
+from loomnet.results.sides import MOST_REPORT, load_report
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def _differences(then: Path, now: Path) -> tuple[str, ...]:
         if before.get(name) != after.get(name)
     ]
     try:
-        found = compare(then, now)
+        found = compare(then, now, rel=0.0)
         lines += [f"{row.name}: {row.a} then, {row.b} now" for row in found
                   if row.verdict != "same"]
     except UsageError as error:

@@ -1,9 +1,10 @@
-"""What a run notes at equal steps of time: bytes that wait in ports, and the state of TCP senders.
-The same on both clocks: the virtual one reads the model, the live one `TCP_INFO`."""
+"""What a run notes at equal steps of time: bytes that wait in ports, bytes that links have carried,
+the state of TCP senders. Both clocks: the virtual one reads the model, the live one `TCP_INFO`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,11 +34,13 @@ MOST_ENTRIES = 4_000_000
 class Samples:
     """`every_ps`: the step; it has doubled, once or more, where a run outlasted MOST_ENTRIES.
     `senders[i]`: of flow i, while it had bytes to send. `queues[name]`: (time, bytes that waited in
-    the port which sends into that direction of a link)."""
+    the port which sends into that direction of a link). `sent[name]`: (time, bytes of frames that
+    the direction has carried by then, without preambles and gaps)."""
 
     every_ps: int
     senders: dict[int, list[SenderState]] = field(default_factory=dict)
     queues: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    sent: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def queue_seconds(self, name: str, rate_bps: int, first_ps: int = 0,
                       last_ps: int = 2**63) -> list[float]:
@@ -46,19 +49,25 @@ class Samples:
 
 
 class Sampler:
-    """What `lab.run(…, sample="10 ms", queues=["a->b"])` asks for, and where it is gathered.
+    """What `lab.run(…, sample="10 ms", queues=["a->b"], links=["a->*"])` asks for, and where it is
+    gathered: of the directions in `queues` the bytes that wait, of those in `links`, which may be
+    globs, also the bytes that were sent.
 
     Raises UsageError for a step that is no time or a direction that the plan does not have.
     """
 
-    def __init__(self, every: Time, names: list[str], plan: Plan) -> None:
+    def __init__(self, every: Time, names: list[str], plan: Plan, links: Sequence[str] = ()
+                 ) -> None:
         if every < LEAST_STEP:
             raise UsageError(f"run: sample={every} must be {LEAST_STEP} or more")
         self.samples = Samples(every.count)
         self.halves: list[int] = []
-        known = {half.name: half.number for link in plan.links if names
+        known = {half.name: half.number for link in plan.links if names or links
                  for half in (link.forward, link.backward)}
-        for name in names:
+        whole = _matching(links, known)
+        self.links = [known[name] for name in whole]
+        self.samples.sent = {name: [] for name in whole}
+        for name in dict.fromkeys([*names, *whole]):
             if name not in known:
                 raise UsageError(f'run: queues: no direction "{name}"{did_you_mean(name, known)}')
             self.halves.append(known[name])
@@ -70,27 +79,27 @@ class Sampler:
     def of(cls, options: Mapping[str, Any], plan: Plan) -> Sampler | None:
         """None where a run's options ask for nothing."""
         every, queues = options.get("sample"), options.get("queues", ())
+        links = options.get("links", ())
         if every is None:
-            if queues:
-                raise UsageError('run: queues are looked at every sample; give sample="10 ms" too')
+            for name, asked in (("queues", queues), ("links", links)):
+                if asked:
+                    raise UsageError(f"run: {name} are looked at every sample; give "
+                                     'sample="10 ms" too')
             return None
-        if not isinstance(queues, Iterable):
-            raise UsageError(f'run: queues={quoted(queues)} is no list of directions, as ["a->b"]')
-        # Each once: a direction named twice has one queue.
-        names = [queues] if isinstance(queues, str) else list(queues)
-        if not all(isinstance(name, str) for name in names):
-            raise UsageError(f'run: queues={quoted(queues)} is no list of directions, as ["a->b"]')
-        names = list(dict.fromkeys(names))
-        return cls(Time.given("run: sample", every), names, plan)
+        return cls(Time.given("run: sample", every), _directions("queues", queues), plan,
+                   _directions("links", links))
 
     def take(self, at_ps: int, queued: list[int],
-             senders: Mapping[int, tuple[int, int, int, int]]) -> None:
-        """One look: bytes per half, and per flow (acked, cwnd, srtt, min rtt)."""
+             senders: Mapping[int, tuple[int, int, int, int]], sent: Sequence[int] = ()) -> None:
+        """One look: bytes per half, and per flow (acked, cwnd, srtt, min rtt); `sent`: bytes per
+        half of `links`."""
         for name, size in zip(self.samples.queues, queued, strict=True):
             self.samples.queues[name].append((at_ps, size))
         for flow, state in senders.items():
             self.samples.senders.setdefault(flow, []).append(SenderState(at_ps, *state))
-        self._kept += len(self.halves) + len(senders)
+        for name, size in zip(self.samples.sent, sent, strict=True):
+            self.samples.sent[name].append((at_ps, size))
+        self._kept += len(self.halves) + len(self.links) + len(senders)
         if self._kept > MOST_ENTRIES:
             self._thin()
         self.due_ps = (at_ps // self.samples.every_ps + 1) * self.samples.every_ps
@@ -105,9 +114,34 @@ class Sampler:
             return [each for before, each in zip([None, *series], series, strict=False)
                     if before is None or at(before) // step != at(each) // step]
 
-        for name, queue in samples.queues.items():
-            samples.queues[name] = first_of_steps(queue, lambda each: each[0])
+        for series in (samples.queues, samples.sent):
+            for name, looks in series.items():
+                series[name] = first_of_steps(looks, lambda each: each[0])
         for flow, states in samples.senders.items():
             samples.senders[flow] = first_of_steps(states, lambda each: each.at_ps)
-        self._kept = sum(map(len, samples.queues.values()))
+        self._kept = sum(map(len, [*samples.queues.values(), *samples.sent.values()]))
         self._kept += sum(map(len, samples.senders.values()))
+
+
+def _directions(option: str, given: Any) -> list[str]:
+    """Each once: a direction named twice has one queue. Raises UsageError."""
+    names = [given] if isinstance(given, str) else given
+    if not isinstance(names, Iterable):
+        raise UsageError(f'run: {option}={quoted(given)} is no list of directions, as ["a->b"]')
+    names = list(names)
+    if not all(isinstance(name, str) for name in names):
+        raise UsageError(f'run: {option}={quoted(given)} is no list of directions, as ["a->b"]')
+    return list(dict.fromkeys(names))
+
+
+def _matching(patterns: Sequence[str], known: Iterable[str]) -> list[str]:
+    """The directions that the globs stand for, each once. Raises UsageError."""
+    names = list(known)
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        fit = fnmatch.filter(names, pattern)
+        if not fit:
+            raise UsageError(f'run: links: no direction "{pattern}"'
+                             f"{did_you_mean(pattern, names)}")
+        found |= dict.fromkeys(fit)
+    return list(found)

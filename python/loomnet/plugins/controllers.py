@@ -29,6 +29,7 @@ FOREVER = 2**63 - 1
 # What a plug-in's own code may raise, to be said in one line: sys.exit() is no way to end a run.
 BROKEN = (Exception, SystemExit, GeneratorExit)
 _CHANGES = (Link, Switch, Routes, Circuits)
+Changes = Iterable[Asked] | None  # what a controller answers
 _NONE = object()
 
 
@@ -138,11 +139,11 @@ class Controller:
         """When advance() is to be called next, later than the last call; None: by `every` alone."""
         return None
 
-    def advance(self, now: int, view: View) -> Iterable[Asked] | None:
+    def advance(self, now: int, view: View) -> Changes:
         """The changes that the controller wants at time `now`."""
         return None
 
-    def on_event(self, now: int, event: Event) -> Iterable[Asked] | None:
+    def on_event(self, now: int, event: Event) -> Changes:
         """The changes that the controller wants because of the event."""
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import UsageError
@@ -13,6 +13,7 @@ from loomnet.plugins.assignments import Assigner as Assigner
 from loomnet.plugins.congestions import Congestion as Congestion
 from loomnet.plugins.congestions import register_congestion
 from loomnet.plugins.controllers import EVENTS as EVENTS
+from loomnet.plugins.controllers import Changes as Changes
 from loomnet.plugins.controllers import Controller as Controller
 from loomnet.plugins.controllers import Event as Event
 from loomnet.plugins.controllers import JobView as JobView
@@ -32,7 +33,23 @@ from loomnet.plugins.registry import (
     keep,
 )
 
+if TYPE_CHECKING:
+    from loomnet._core import AckSample as AckSample
+    from loomnet._core import CongestionEvent as CongestionEvent
+    from loomnet._core import CongestionFlow as CongestionFlow
+
 Class = TypeVar("Class", bound=type[Any])
+_OF_THE_ENGINE = ("AckSample", "CongestionEvent", "CongestionFlow")
+
+
+def __getattr__(name: str) -> Any:
+    """What a congestion control is called with, for its annotations; a controller alone loads no
+    engine."""
+    if name not in _OF_THE_ENGINE:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    import loomnet._core as _core
+
+    return getattr(_core, name)
 
 
 @checked_call

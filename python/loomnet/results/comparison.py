@@ -5,25 +5,18 @@ from __future__ import annotations
 import base64
 import html
 import io
-import json
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY, EXIT_OK, UsageError
-from loomnet.base.names import quoted
-from loomnet.base.reading import parse_json, read_text
+from loomnet.base.number_text import number_text
 from loomnet.base.table import Table
-from loomnet.measures.rows import check_plain, dotted_name_of, numbered
-from loomnet.results.report import SCHEMA_VERSION, Report
-from loomnet.results.result import Result
+from loomnet.results.sides import Figure, Side, side_of, told_apart
+from loomnet.results.tolerance import Tolerance, tolerance
 
 # Which way is worse, by a figure's own name; where the name says nothing, its unit may.
 # By how the name begins: `goodput_ratio`, `slowdown_p99`.
@@ -37,30 +30,15 @@ HIGHER_IS_WORSE = (
 RATES = frozenset(("b/s", "Kb/s", "Mb/s", "Gb/s", "B/s", "MB/s", "GB/s"))
 TIMES = frozenset(("s", "ms", "us", "ns", "ps"))
 Direction = Literal["lower", "higher", "any"]  # which change is a regression
-Verdict = Literal["same", "better", "worse", "changed", "missing", "new", "unsure"]
+Verdict = Literal["same", "better", "worse", "changed", "missing", "new", "unsure", "unmeasured"]
 REGRESSIONS: tuple[Verdict, ...] = ("worse", "changed", "missing")
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One row of a report, or one check of it (`ok` is not None)."""
-
-    name: str
-    value: float | None
-    unit: str | None = None
-    reason: str | None = None
-    stands: bool = True
-    ok: bool | None = None
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of two results: its name, its figures by dotted name, why it is no result."""
-
-    name: str
-    figures: dict[str, Figure]
-    behind: tuple[str, ...] = ()
-    results: Mapping[str, Result] = field(default_factory=dict)
+# Reasons of nulls that are results: there was no recovery, or the job was broken off. A figure that
+# is null for any other reason was not measured, which is neither better nor worse.
+NEVER = re.compile(r"never |the (run|job) (failed|stalled)\b")
+# Without rel=: changes below these are none. Live runs of one scenario differ by a few percent.
+REL_VIRTUAL, REL_LIVE = 0.01, 0.05
+MOST_PERCENT = 9.0  # of a change that is told in percent
+LONGEST_HEAD = 16  # characters; longer names of results stand above a table, as A and B
 
 
 def worse(name: str, unit: str | None) -> Direction:
@@ -76,7 +54,8 @@ def worse(name: str, unit: str | None) -> Direction:
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure in both results. `change`: (b - a) / |a|; None where that says nothing."""
+    """One figure in both results. `change`: (b - a) / |a|; None where that says nothing, as of a
+    check, which holds or does not."""
 
     name: str
     unit: str | None
@@ -84,24 +63,31 @@ class Difference:
     b: float | None
     verdict: Verdict
     reason: str | None = None
+    is_check: bool = False
 
     @property
     def change(self) -> float | None:
-        if self.a is None or self.b is None or not self.a:
+        if self.a is None or self.b is None or not self.a or self.is_check:
             return None
         return (self.b - self.a) / math.fabs(self.a)
 
     def row(self, a: str, b: str) -> dict[str, Any]:
-        change = None if self.change is None else f"{self.change:+.1%}"
-        note = self.verdict if self.verdict != "same" else ""
-        return {"figure": self.name, "unit": self.unit, a: _short(self.a), b: _short(self.b),
-                "change": change, "verdict": note, "reason": self.reason}
+        change = None if self.change is None else change_text(self.change)
+        note = {"same": None, "unmeasured": "not measured"}.get(self.verdict, self.verdict)
+        return {"figure": self.name, a: number_text(self.a, self.unit),
+                b: number_text(self.b, self.unit), "change": change, "verdict": note,
+                "reason": self.reason}
+
+
+def change_text(change: float) -> str:
+    """"+3.2%"; above tenfold as a factor, "x 12.5"."""
+    return f"{change:+.1%}" if change < MOST_PERCENT else f"x {1 + change:.3g}"
 
 
 class Comparison:
     """Iterates as Differences; shows itself as a table, in a notebook with a figure."""
 
-    def __init__(self, a: Side, b: Side, rows: list[Difference], rel: float) -> None:
+    def __init__(self, a: Side, b: Side, rows: list[Difference], rel: Tolerance) -> None:
         self.a, self.b, self.rel, self._rows = a, b, rel, rows
 
     def __iter__(self) -> Iterator[Difference]:
@@ -113,7 +99,7 @@ class Comparison:
     @property
     def regressions(self) -> list[Difference]:
         """What became worse by more than `rel`, is gone, or changed though nobody knows which way
-        is worse."""
+        is worse. What one of the two did not measure is none."""
         return [row for row in self._rows if row.verdict in REGRESSIONS]
 
     @property
@@ -133,18 +119,45 @@ class Comparison:
         return EXIT_CHECK_FAILED if self.regressions else EXIT_OK
 
     @property
-    def table(self) -> Table:
-        """figure, unit, the two values under the results' names, change, verdict, reason."""
+    def heads(self) -> tuple[str, str]:
+        """What the results' columns are called: their names, or A and B where those are long."""
         names = (self.a.name, self.b.name)
-        return Table(("figure", "unit", *names, "change", "verdict", "reason"),
-                     [row.row(*names) for row in self._rows])
+        return names if max(map(len, names)) <= LONGEST_HEAD else ("A", "B")
+
+    def setups(self, heads: tuple[str, str] | None = None) -> list[str]:
+        """What the two runs do not have in common: scenario, clock, seed, parameters; `heads`: what
+        the two are called."""
+        a, b = self.a.facts, self.b.facts
+        if not (a and b):
+            return []
+        here, there = heads or self.heads
+        return [f"{name}: {_fact(a, name)} in {here}, {_fact(b, name)} in {there}"
+                for name in dict.fromkeys((*a, *b)) if a.get(name, _fact) != b.get(name, _fact)]
+
+    @property
+    def table(self) -> Table:
+        """figure, the two values under the results' names (or A and B), change, verdict, reason;
+        without figures that neither has measured."""
+        heads = self.heads
+        return Table(("figure", *heads, "change", "verdict", "reason"),
+                     [row.row(*heads) for row in self._rows
+                      if row.a is not None or row.b is not None])
 
     @property
     def summary(self) -> str:
-        """One line: how many figures, how many regressions."""
+        """One line: how many figures, how many regressions, beyond which tolerance."""
         count = len(self.regressions)
+        unmeasured = sum(row.verdict == "unmeasured" for row in self._rows)
         text = f"{len(self)} figures, {count} regression{'' if count == 1 else 's'}"
-        return f"{text} beyond {self.rel:.3g} of {self.a.name}" if self.rel else text
+        text += f" beyond {self.rel}"
+        return f"{text}; {unmeasured} not measured in one of the two" if unmeasured else text
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands above the table: who is A and who B, and what the runs differ in."""
+        named = [] if self.heads == (self.a.name, self.b.name) else [
+            f"A: {self.a.name}", f"B: {self.b.name}"]
+        return named + [f"note: the runs differ: {line}" for line in self.setups()]
 
     def figure(self) -> Any:
         """A matplotlib Figure: goodput over time of both where their series are at hand, else the
@@ -157,15 +170,12 @@ class Comparison:
             for label, result in side.results.items()
         }
         if runs and len(runs) <= 8:
-            # A run that stalls for seconds beside one of milliseconds would hide all of that.
-            ends = [result.data.end_ps for result in runs.values()]
-            until = max(min(4 * min(ends), max(ends)), 1)
-            return goodput_figure(runs, every=f"{max(until // 300, 1)} ps", until=f"{until} ps")
+            return goodput_figure(runs)
         changes = [(row.name, row.change, row.verdict) for row in self if row.change]
-        return change_figure(changes) if changes else None
+        return change_figure(changes, *self.heads) if changes else None
 
     def __repr__(self) -> str:
-        return f"{self.table!r}\n{self.summary}"
+        return "\n".join((*self.lines, repr(self.table), self.summary))
 
     def _repr_html_(self) -> str:
         figure, picture = self.figure(), ""
@@ -174,34 +184,44 @@ class Comparison:
             figure.savefig(buffer, format="png", dpi=90, metadata={"Software": None})
             code = base64.b64encode(buffer.getvalue()).decode()
             picture = f'<img alt="comparison" src="data:image/png;base64,{code}"/>'
-        return f"{self.table._repr_html_()}<p>{html.escape(self.summary)}</p>{picture}"
+        above = "".join(f"<p>{html.escape(line)}</p>" for line in self.lines)
+        return f"{above}{self.table._repr_html_()}<p>{html.escape(self.summary)}</p>{picture}"
+
+
+def _fact(facts: Mapping[str, Any], name: str) -> str:
+    return str(facts[name]) if name in facts else "not given"
 
 
 @checked_call
-def compare(a: Any, b: Any, *, rel: float = 0.0) -> Comparison:
+def compare(a: Any, b: Any, *, rel: float | Mapping[str, float] | None = None) -> Comparison:
     """Compares two results: what ln.run or lab.run returned, reports, or run directories and their
     report.json. `a` is the one to compare with; a change up to `rel` times |a| is none.
 
-    Raises UsageError where one cannot be read, or where they have no figure in common.
+    `rel`: one share, or shares by figure, as {"*": 0.01, "blip_s": 0.15}: a name, the end of a
+    dotted name or a glob; of several that fit a figure the last holds. None: 1 %, and 5 % where one
+    of the two ran live. Raises UsageError where a result cannot be read, or where the two have no
+    figure in common.
     """
-    if isinstance(rel, bool) or not isinstance(rel, (int, float)) or not 0 <= rel < math.inf:
-        raise UsageError(f"compare: rel={quoted(rel)} must be a number, 0 or more")
-    left, right = _side(a, "a"), _side(b, "b")
-    left, right = _told_apart(left, right)
-    if not left.figures.keys() & right.figures.keys():
+    allowed = None if rel is None else tolerance("compare: rel", rel)
+    left, right = told_apart(side_of(a, "a"), side_of(b, "b"))
+    if allowed is None:
+        allowed = Tolerance.flat(REL_LIVE if left.live or right.live else REL_VIRTUAL)
+    common = [name for name in left.figures if name in right.figures]
+    if not common:
         raise UsageError(f"compare: {left.name} and {right.name} have no figure in common; "
                          "labels and jobs are part of a figure's name")
-    rows = [_difference(name, figure, right.figures.get(name), rel)
+    allowed.check("compare: rel", common)
+    rows = [_difference(name, figure, right.figures.get(name), allowed.of(name))
             for name, figure in left.figures.items()]
-    rows += [Difference(name, figure.unit, None, figure.value, "new")
+    rows += [Difference(name, figure.unit, None, figure.value, "new", is_check=figure.is_check)
              for name, figure in right.figures.items() if name not in left.figures]
-    return Comparison(left, right, rows, rel)
+    return Comparison(left, right, rows, allowed)
 
 
 def _difference(name: str, a: Figure, b: Figure | None, rel: float) -> Difference:
     def verdict(which: Verdict, reason: str | None = None) -> Difference:
         value = None if b is None else b.value
-        return Difference(name, a.unit, a.value, value, which, reason)
+        return Difference(name, a.unit, a.value, value, which, reason, a.is_check)
 
     if b is None:
         return verdict("missing", "not in the second result")
@@ -214,10 +234,9 @@ def _difference(name: str, a: Figure, b: Figure | None, rel: float) -> Differenc
     if a.value is None and b.value is None:
         return verdict("same")
     if b.value is None:
-        return verdict("worse", f"null now: {b.reason}")
+        return verdict("worse" if _never(b) else "unmeasured", f"null now: {b.reason}")
     if a.value is None:
-        known = worse(name, a.unit) != "any"
-        return verdict("better" if known else "changed", f"was null: {a.reason}")
+        return verdict("better" if _never(a) else "unmeasured", f"was null: {a.reason}")
     # A bound as written, 5% of 1, is met by 1.05 in spite of binary fractions.
     if math.fabs(b.value - a.value) <= rel * math.fabs(a.value) * (1 + 1e-9):
         return verdict("same")
@@ -227,125 +246,5 @@ def _difference(name: str, a: Figure, b: Figure | None, rel: float) -> Differenc
     return verdict("worse" if (b.value < a.value) == (bad == "lower") else "better")
 
 
-# --- reading ------------------------------------------------------------------------------------
-MOST_REPORT = 1 << 26  # bytes of a report.json
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-
-class _MetricRow(_Strict):
-    name: str
-    value: float | None
-    unit: str | None
-    labels: dict[str, str]
-    reason: str | None
-    below_resolution: bool
-
-
-class _CheckRow(_Strict):
-    name: str
-    value: float | None
-    reason: str | None
-    ok: bool
-
-
-class _RunRow(_Strict):
-    label: str
-    kept_up: bool
-    verdict: str
-
-
-class _Content(_Strict):
-    """What is read of a report.json, and so must be as report.schema.json has it."""
-
-    scenario: str
-    parameters: dict[str, Any]
-    clock: Literal["virtual", "live"]
-    seed: Annotated[int, Field(ge=0, lt=2**64)]
-    deterministic: bool
-    interrupted: bool
-    metrics: list[_MetricRow]
-    checks: list[_CheckRow]
-    fidelity: list[_RunRow]
-
-
-def _side(given: Any, name: str) -> Side:
-    if isinstance(given, Result):
-        title = given.title or given.transport or name
-        late = given.data.fidelity
-        behind = (late.fell_behind,) if late.fell_behind else ()
-        figures = {own: Figure(own, row.value, row.unit, row.reason, row.stands)
-                   for own, row in given.by_name.items()}
-        return Side(title, figures, behind, given.jobs or {"": given})
-    if isinstance(given, Report):
-        side = _from_json(json.loads(given.to_json()), given.scenario)
-        parts = [part for result in given.results.values() for part in result.parts]
-        results = dict(zip(numbered(part.title for part in parts), parts, strict=True))
-        return Side(side.name, side.figures, side.behind, results)
-    if isinstance(given, (str, Path)):
-        return read_report(given)
-    raise UsageError(f"compare: {quoted(given)} is no result, report, run directory or report.json")
-
-
-def read_report(path: str | Path) -> Side:
-    """A run by its directory or its report.json. Raises UsageError: one line, what is wrong."""
-    content, folder = load_report(path)
-    return _from_json(content, folder.name)
-
-
-def load_report(path: str | Path) -> tuple[dict[str, Any], Path]:
-    """(content of report.json, the run's directory). Raises UsageError for what is no report."""
-    file = Path(path)
-    if os.path.isdir(file):
-        file = file / "report.json"
-    try:
-        text = read_text(file, MOST_REPORT)
-    except UsageError as error:
-        raise UsageError(f"{error}; name a run's directory or its report.json") from None
-    content = parse_json(text, str(file))
-    version = content.get("schema_version") if isinstance(content, dict) else None
-    if version != SCHEMA_VERSION or not isinstance(content.get("metrics"), list):
-        raise UsageError(f"{file} is no report of schema_version {SCHEMA_VERSION}")
-    try:
-        _Content.model_validate(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{file}: not as the schema of a report says: {where}: {first['msg']}") \
-            from None
-    check_plain(str(file), content)
-    return content, file.resolve().parent
-
-
-def _from_json(content: dict[str, Any], name: str) -> Side:
-    metrics, checks = content["metrics"], content["checks"]
-    found = [_metric(name, row)
-             for name, row in zip(numbered(map(dotted_name_of, metrics)), metrics, strict=True)]
-    found += [_check(name, row) for name, row in
-              zip(numbered(f"check {row['name']}" for row in checks), checks, strict=True)]
-    behind = [f"{run['label'] or content['scenario']}: {run['verdict']}"
-              for run in content["fidelity"] if not run["kept_up"]]
-    return Side(name, {figure.name: figure for figure in found}, tuple(behind))
-
-
-def _metric(name: str, row: Mapping[str, Any]) -> Figure:
-    return Figure(name, row["value"], row["unit"], row["reason"], not row["below_resolution"])
-
-
-def _check(name: str, row: Mapping[str, Any]) -> Figure:
-    return Figure(name, row["value"], None, row["reason"], ok=row["ok"])
-
-
-def _told_apart(a: Side, b: Side) -> tuple[Side, Side]:
-    if a.name != b.name:
-        return a, b
-    return (Side(f"{a.name} (a)", a.figures, a.behind, a.results),
-            Side(f"{b.name} (b)", b.figures, b.behind, b.results))
-
-
-def _short(value: float | None) -> str | None:
-    if value is None:
-        return None
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+def _never(figure: Figure) -> bool:
+    return NEVER.match(figure.reason or "") is not None

@@ -1,144 +1,225 @@
-"""Figures of a run: iteration time over time for several transports with the faults marked, and
-goodput. matplotlib is loaded when the first one is drawn."""
+"""Pictures of runs over time: iterations, goodput, and the changes between two reports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from loomnet.base.units import Time
 from loomnet.measures.training import Phase
 from loomnet.processes.invoking_user import rights_of, writer_of
-from loomnet.results.result import Result
+from loomnet.results.drawing import (
+    MARKERS,
+    STALL,
+    UNDISTURBED,
+    WIDTH,
+    Scale,
+    draw_bins,
+    grid,
+    line_style,
+    mark_phases,
+    new_picture,
+    style,
+    time_axis,
+    title,
+)
+from loomnet.results.drawing import STYLES as STYLES
+from loomnet.results.drawn import Drawn
 
-# Okabe and Ito's palette: told apart by colour-blind readers; markers say it a second time.
-STYLES = (("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#525252", "v"))
-
-
-def _figure(rows: int) -> tuple[Any, list[Any]]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 1.2 + 2.6 * rows), layout="constrained")
-    axes = figure.subplots(rows, 1, sharex=True, squeeze=False)
-    return figure, [row[0] for row in axes]
-
-
-def mark_phases(axes: Any, phases: Iterable[Phase], *, named: bool = True) -> None:
-    """Shades every fault's phase and writes its name above."""
-    for phase in phases:
-        if phase.name in ("before", "after") or phase.start_ps >= phase.end_ps:
-            continue
-        start, end = phase.start_ps / 1e12, phase.end_ps / 1e12
-        axes.axvspan(start, end, color="#000000", alpha=0.08, linewidth=0)
-        if named:
-            axes.annotate(
-                phase.name.replace("_", " "),
-                ((start + end) / 2, 1.0),
-                xycoords=("data", "axes fraction"),
-                xytext=(0, 2),
-                fontsize=8,
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-            )
+BINS = 250  # of a run, where no step is given
+LOG_ABOVE = 15  # times the median that the longest iteration has on a logarithmic axis
+# Of a run longer than LONGEST_RATIO times the shortest beside it only the beginning is shown, so
+# long as CUT_RATIO times the shortest.
+LONGEST_RATIO, CUT_RATIO = 4, 1.5
+EDGE = 1.01  # of an axis over what it shows, so that its last point is whole
 
 
-def _by_job(results: Mapping[str, Result]) -> dict[str, Result]:
+def by_job(results: Mapping[str, Drawn]) -> dict[str, Drawn]:
     """Each job of a run of several by the run's label and its own name."""
     found = {}
     for label, result in results.items():
-        jobs = {f"{label} {name}": each for name, each in result.jobs.items()}
+        jobs = {f"{label} {name}".strip(): each for name, each in result.jobs.items()}
         found |= jobs or {label: result}
     return found
 
 
-def iteration_figure(results: Mapping[str, Result]) -> Any:
-    """Iteration time over emulated time, a line per job of each run; one that ended early ends in a
-    cross."""
-    results = _by_job(results)
-    figure, (axes,) = _figure(1)
-    longest: list[Phase] = []
-    for (label, result), (colour, marker) in zip(
-        results.items(), _styles(len(results)), strict=True
-    ):
-        done = result.data.iterations
-        times = [i.end_ps / 1e12 for i in done]
-        axes.plot(
-            times,
-            [i.length_ps / 1e12 for i in done],
-            color=colour,
-            marker=marker,
-            markersize=2.5,
-            linewidth=0.9,
-            label=label,
-        )
-        if result.data.ended != "finished" and done:
-            axes.plot(
-                [result.data.end_ps / 1e12],
-                [done[-1].length_ps / 1e12],
-                color=colour,
-                marker="x",
-                markersize=9,
-                markeredgewidth=2,
-                linestyle="none",
-                label=f"{label}: {result.data.ended}",
-            )
-        if not longest or result.phases[-1].end_ps > longest[-1].end_ps:
-            longest = result.phases
-    mark_phases(axes, longest)
-    axes.set_yscale("log")
-    axes.set_xlabel("emulated time, s")
-    axes.set_ylabel("iteration, s")
-    axes.grid(True, axis="y", which="both", linewidth=0.3)
-    if results:
-        axes.legend(fontsize=8, loc="upper right")
+def shown_until(results: Mapping[str, Drawn], until: Time | str | None = None) -> float:
+    """Seconds of emulated time that a picture of these runs shows: all, but of a run that stalls
+    for seconds beside one of milliseconds the beginning."""
+    if until is not None:
+        return Time(until).seconds
+    ends = [max(result.data.end_ps, 1) for result in results.values()] or [1]
+    cut = max(ends) > LONGEST_RATIO * min(ends)
+    return (CUT_RATIO * min(ends) if cut else EDGE * max(ends)) / 1e12
+
+
+def _longest(results: Mapping[str, Drawn]) -> list[Phase]:
+    """The phases of the run whose faults ended last; a fault counted in iterations is longer on a
+    slower transport."""
+    def faults_end(phases: list[Phase]) -> int:
+        return max((each.end_ps for each in phases if each.name not in UNDISTURBED), default=-1)
+
+    return max((result.phases for result in results.values()), key=faults_end, default=[])
+
+
+def iteration_figure(results: Mapping[str, Drawn], *, until: Time | str | None = None) -> Any:
+    """Iteration time over emulated time, a line per job of each run. An iteration in which the job
+    stalled is a bar over the time it took, apart from the line; a job that ended early ends in a
+    cross. `until`: emulated time that is shown."""
+    results = by_job(results)
+    figure, (axes,) = new_picture(height=3.0)
+    draw_iterations(axes, results, shown_until(results, until))
+    title(axes, "Iteration time", _longest(results))
     return figure
+
+
+def draw_iterations(axes: Any, results: Mapping[str, Drawn], until: float) -> None:
+    """On axes of a picture; with a legend."""
+    lengths = [i.length_ps / 1e12 for result in results.values() for i in result.data.iterations
+               if i.end_ps / 1e12 <= until]
+    usual = statistics.median(lengths) if lengths else 1.0
+    longest = max(lengths, default=1.0)
+    log = longest > LOG_ABOVE * usual > 0
+    time = time_axis(axes, until)
+    scale = Scale("s", 1.0) if log else Scale.of(longest, "s")
+    for number, (label, result) in enumerate(results.items()):
+        _one_line(axes, result, label, style(number), time, scale, until)
+    mark_phases(axes, _longest(results), time, until=until)
+    if log:
+        from matplotlib.ticker import EngFormatter
+
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(EngFormatter(unit="s"))
+        axes.set_ylabel("iteration time (log scale)")
+    else:
+        axes.set_ylim(bottom=0, top=1.2 * longest / scale.factor)
+        axes.set_ylabel(f"iteration time ({scale.unit})")
+    grid(axes)
+    if results:
+        axes.legend(fontsize=8, loc="best", framealpha=0.9)
+
+
+def _one_line(axes: Any, result: Drawn, label: str, look: dict[str, Any], time: Scale,
+              scale: Scale, until: float) -> None:
+    done = result.data.iterations
+    usual = statistics.median(i.length_ps for i in done) if done else 0
+    xs: list[float] = []
+    ys: list[float] = []
+    stalls = []
+    for each in done:
+        if each.length_ps > STALL * usual:
+            stalls.append(each)
+            xs.append(math.nan)
+            ys.append(math.nan)
+        else:
+            xs.append(each.end_ps / 1e12)
+            ys.append(each.length_ps / 1e12)
+    every = max(len(xs) // MARKERS, 1)
+    name = label or result.transport or "job"
+    axes.plot(time(xs), scale(ys), **look, markersize=3.5, markevery=every, linewidth=1.1,
+              label=name)
+    inside = [each for each in stalls if each.end_ps / 1e12 <= until]
+    for at, each in enumerate(inside):
+        # The marker at its end says whose it is where colours do not print.
+        axes.plot(time((each.start_ps / 1e12, each.end_ps / 1e12)),
+                  scale((each.length_ps / 1e12,) * 2), color=look["color"], linewidth=2.5,
+                  marker=look["marker"], markersize=6, markerfacecolor="white", markevery=[1],
+                  label=f"{name}: stalled iteration" if at == 0 else None)
+    for each in stalls:
+        if each.start_ps / 1e12 < until < each.end_ps / 1e12:  # it ends outside: along the top
+            axes.plot(time((each.start_ps / 1e12, until)), (0.97, 0.97), color=look["color"],
+                      linewidth=2.5, transform=axes.get_xaxis_transform(), marker=look["marker"],
+                      markerfacecolor="white", markevery=[0], label=f"{name}: an iteration of "
+                      f"{_short_time(each.length_ps / 1e12)}, which ends outside")
+    ended = result.data.end_ps / 1e12
+    if result.data.ended != "finished" and done and ended <= until:
+        axes.plot(time([ended]), scale([done[-1].length_ps / 1e12]), color=look["color"],
+                  marker="x", markersize=9, markeredgewidth=2, linestyle="none",
+                  label=f"{name}: {result.data.ended}")
+
+
+def _short_time(value: float) -> str:
+    scale = Scale.of(value, "s")
+    return f"{value / scale.factor:.3g} {scale.unit}"
 
 
 def goodput_figure(
-    results: Mapping[str, Result], *, every: Time | str = "100 ms", until: Time | str | None = None
+    results: Mapping[str, Drawn], *, every: Time | str | None = None,
+    until: Time | str | None = None,
 ) -> Any:
-    """Payload received by all hosts of a job over emulated time, one panel per job of each run; up
-    to `until`."""
-    results = _by_job(results)
-    figure, panels = _figure(max(len(results), 1))
-    for axes, (label, result), (colour, _) in zip(
-        panels, results.items(), _styles(len(results)), strict=False
-    ):
-        series = result.series("goodput", every=every)
-        axes.step(series.times, series.values, where="post", color=colour, linewidth=0.9)
-        axes.set_ylabel(f"{label}\n{series.unit}", fontsize=8)
-        mark_phases(axes, result.phases, named=axes is panels[0])
-        axes.set_ylim(bottom=0)
-    panels[-1].set_xlabel("emulated time, s")
-    if until is not None:
-        panels[-1].set_xlim(0, Time(until).seconds)
+    """Payload received by all hosts of a job together over emulated time, one panel per job of each
+    run, all with the same axes. `every`: the step, by default a 250th of what is shown; `until`:
+    emulated time that is shown, by default all of it, or four times the shortest run."""
+    results = by_job(results)
+    end = shown_until(results, until)
+    figure, panels = new_picture(max(len(results), 1), height=1.9, share_y=True)
+    draw_goodput(panels, results, end, every)
+    title(panels[0], "Goodput, summed over all hosts of a job", _longest(results))
     return figure
 
 
-def change_figure(changes: Sequence[tuple[str, float, str]]) -> Any:
-    """(figure, relative change, verdict) as bars: what became worse stands out, at most 40."""
-    from matplotlib.figure import Figure
+def draw_goodput(panels: Sequence[Any], results: Mapping[str, Drawn], until: float,
+                 every: Time | str | None = None) -> None:
+    """A job in each panel."""
+    step = Time(every) if every is not None else Time.of(max(round(until * 1e12 / BINS), 1))
+    series = {label: result.goodput(step, until) for label, result in results.items()}
+    largest = max((1e9 * value for each in series.values() for value in each.values), default=0.0)
+    scale = Scale.of(largest, "b/s")
+    for number, (axes, (label, each)) in enumerate(zip(panels, series.items(), strict=False)):
+        result, time = results[label], time_axis(axes, until)
+        look = line_style(number)
+        bins = time(each.times), scale(1e9 * value for value in each.values), \
+            each.ends_at / time.factor
+        draw_bins(axes, *bins, baseline=None, color=look["color"], linewidth=1.1)
+        draw_bins(axes, *bins, color=look["color"], fill=True, alpha=0.15)
+        hosts = len(result.data.hosts)
+        axes.set_ylabel(f"{label or result.transport or 'job'}\nsum of {hosts} hosts\n"
+                        f"({scale.unit})", fontsize=9)
+        axes.set_ylim(0, 1.1 * largest / scale.factor or 1)
+        mark_phases(axes, result.phases, time, named=axes is panels[0], until=until)
+        grid(axes)
+        if axes is not panels[-1]:
+            axes.set_xlabel("")
+        if result.data.end_ps / 1e12 > until:
+            axes.annotate(f"goes on to {_short_time(result.data.end_ps / 1e12)} →", (0.995, 0.93),
+                          xycoords="axes fraction", ha="right", va="top", fontsize=8)
+
+
+def change_figure(changes: Sequence[tuple[str, float, str]], a: str = "A", b: str = "B") -> Any:
+    """(figure, relative change, verdict) as bars: what became worse stands out by its hatching, at
+    most 40."""
+    from loomnet.results.picture import Picture
 
     shown = sorted(changes, key=lambda row: -abs(row[1]))[:40][::-1]
-    figure = Figure(figsize=(9, 1 + 0.24 * len(shown)), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 1.2 + 0.26 * len(shown)), layout="constrained")
     axes = figure.subplots()
-    colours = {"worse": "#d55e00", "changed": "#e69f00", "better": "#009e73"}
-    axes.barh(
-        [name for name, _, _ in shown],
-        [100 * change for _, change, _ in shown],
-        color=[colours.get(verdict, "#999999") for _, _, verdict in shown],
-    )
+    looks = {"worse": ("#d55e00", "////"), "changed": ("#e69f00", ".."), "better": ("#009e73", ""),
+             "same": ("#bbbbbb", "")}
+    seen: dict[str, None] = dict.fromkeys(
+        verdict if verdict in looks else "same" for _, _, verdict in shown)
+    for verdict in looks:
+        if verdict not in seen:
+            continue
+        colour, hatch = looks[verdict]
+        rows = [(i, change) for i, (_, change, each) in enumerate(shown)
+                if (each if each in looks else "same") == verdict]
+        axes.barh([i for i, _ in rows], [100 * change for _, change in rows], color=colour,
+                  hatch=hatch, edgecolor="#333333", linewidth=0.4, label=verdict)
+    axes.set_yticks(range(len(shown)), [name for name, _, _ in shown], fontsize=7)
     axes.axvline(0, color="#333333", linewidth=0.8)
-    axes.set_xlabel("change, %")
-    axes.tick_params(axis="y", labelsize=7)
+    axes.set_xlabel(f"change from {a} to {b} (%)")
+    axes.set_title(f"{b} against {a}", fontsize=10, loc="left")
+    if shown:
+        axes.legend(fontsize=8)
     return figure
 
 
 def save(figure: Any, path: Path) -> list[Path]:
-    """Writes a figure as .png and .svg beside each other; no date inside, so that equal figures
-    are equal files."""
+    """Writes a figure as .png (150 dpi) and .svg beside each other; no date inside, so that equal
+    figures are equal files."""
     from matplotlib import rc_context
 
     written = []
@@ -149,7 +230,3 @@ def save(figure: Any, path: Path) -> list[Path]:
                 figure.savefig(target, dpi=150, metadata=notes)
             written.append(target)
     return written
-
-
-def _styles(count: int) -> list[tuple[str, str]]:
-    return [STYLES[i % len(STYLES)] for i in range(count)]

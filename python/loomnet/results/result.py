@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -25,6 +25,7 @@ from loomnet.measures.run_data import Ending, RunData
 from loomnet.measures.switch_state import SwitchState, switch_named
 from loomnet.plans.model import Plan
 from loomnet.processes.folder import read_bounded
+from loomnet.results.series import Series
 
 if TYPE_CHECKING:
     from loomnet.measures.flow_completion import FlowRecord
@@ -35,31 +36,10 @@ if TYPE_CHECKING:
 ENDINGS: tuple[Ending, ...] = ("interrupted", "failed", "stalled", "finished")
 
 
-@dataclass
-class Series:
-    """A quantity over time: `times` in seconds (the start of each bin), `values` in `unit`."""
-
-    name: str
-    unit: str
-    times: list[float]
-    values: list[float]
-
-    def plot(self, axes: Any = None) -> Any:
-        """Draws itself on matplotlib axes (made if not given) and returns them. In a notebook the
-        figure is shown below the cell."""
-        if axes is None:
-            from loomnet.base.notebook import new_axes
-
-            axes = new_axes()
-        axes.step(self.times, self.values, where="post", linewidth=1)
-        axes.set_xlabel("emulated time, s")
-        axes.set_ylabel(f"{self.name}, {self.unit}")
-        return axes
-
-
 class Result:
-    """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null. `reads_loss`:
-    whether the job was to print a loss."""
+    """One run. `r["phase.figure"]` and `r["errors"]` are numbers, or None where null;
+    `r.number("phase.figure")` is a number or raises. `reads_loss`: whether the job was to print a
+    loss."""
 
     def __init__(
         self,
@@ -151,6 +131,11 @@ class Result:
         """`<label>.<job>`, without the parts there are not."""
         return dotted_name(self.label, self.job_name)
 
+    @property
+    def legend(self) -> str:
+        """What a picture calls the run: its title, or its transport."""
+        return self.title or self.transport or "run"
+
     def _of_one_job(self, what: str) -> None:
         """Raises UsageError where the run had several."""
         if self.jobs:
@@ -168,6 +153,18 @@ class Result:
         row = self.metric(name)
         return None if row.value is None else Measured(row)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        """What a notebook offers after `r["` and the Tab key."""
+        return list(self.by_name)
+
+    def number(self, name: str) -> Measured:
+        """The figure `phase.figure` as a number, for arithmetic: `r.number("down.blip_s") + 1`.
+        Raises UsageError with the reason where it is null."""
+        row = self.metric(name)
+        if row.value is None:
+            raise UsageError(f"figure {in_quotes(name)} is null: {row.reason or 'not measured'}")
+        return Measured(row)
+
     @property
     def metrics(self) -> Table:
         """A tidy table: phase, name, value, unit, reason; before them the job, where the run had
@@ -177,10 +174,23 @@ class Result:
             columns = ("job", *columns)
         return Table(columns, [{c: getattr(row, c) for c in columns} for row in self.rows])
 
-    @cached_property
+    @property
+    def iterations(self) -> Table:
+        """One row per iteration of rank 0 that ended: its number, begin and end in seconds since
+        the first began, and its length."""
+        self._of_one_job("iterations")
+        return Table(("number", "start_s", "end_s", "length_s"), (
+            {"number": each.number, "start_s": each.start_ps / 1e12, "end_s": each.end_ps / 1e12,
+             "length_s": each.length_ps / 1e12} for each in self.data.iterations))
+
+    @property
     def flow_records(self) -> list[FlowRecord]:
         """Every flow of the job; empty where it has none."""
         self._of_one_job("flows")
+        return self._flow_records
+
+    @cached_property
+    def _flow_records(self) -> list[FlowRecord]:
         from loomnet.measures.flow_completion import records
 
         return records(self.plan, self.data)
@@ -224,7 +234,10 @@ class Result:
 
     def series(self, name: str, *, where: str | None = None, every: Time | str | None = None
                ) -> Series | ObservedTable:
-        """`goodput` (payload received, all hosts, Gb/s) or `iteration_s` over time: a Series. What
+        """`goodput` (payload received, all hosts, Gb/s) or `iteration_s` over time: a Series.
+        `queue` (bytes waiting in ports) and `link_use` (share of a link's rate since the sample
+        before) of the directions that a run was told to look at, `sample="10 us",
+        links=["p0.leaf0->*"]`, and what
         a run was told to observe (`sample="1 ms", observe=["cwnd"]`): a table of time in seconds,
         where, name and value, in bytes unless the name ends in _ps or _bps. `where`: the directions
         of queue pairs, as "h0->h1*"; `every`: one value in so long a time."""
@@ -240,27 +253,51 @@ class Result:
             self._of_one_job("series")
         if name == "iteration_s":
             done = self.data.iterations
-            return Series(
-                name, "s", [i.end_ps / 1e12 for i in done], [i.length_ps / 1e12 for i in done]
-            )
+            return Series(name, "s", [i.end_ps / 1e12 for i in done],
+                          [i.length_ps / 1e12 for i in done], self.legend, phases=self.phases)
+        if name in ("queue", "link_use"):
+            from loomnet.results.link_plots import link_series
+
+            return link_series(self, name, where, step)
         if name != "goodput":
-            known = ["goodput", "iteration_s", *([] if observed is None else observed.names)]
+            known = ["goodput", "iteration_s", "queue", "link_use",
+                     *([] if observed is None else observed.names)]
             fix = "" if observed is not None else (
                 f'; what senders hold is kept where the run is asked: sample="1 ms", '
                 f"observe=[{in_quotes(name)}]")
             raise UsageError(f"no series {in_quotes(name)}{did_you_mean(name, known)}{fix}")
+        return self.goodput(step)
+
+    def goodput(self, step: Time | None = None, until: float | None = None) -> Series:
+        """series("goodput"), in bins of `step`, up to `until` seconds."""
         import numpy
 
+        self._of_one_job("series")
         hosts = list(self.data.hosts.values())
         own = max((host.bin_ps for host in hosts), default=10**9)
         width = own if step is None else max(step.count // own, 1) * own
-        ends = [len(host.payload) * host.bin_ps for host in hosts]
+        kept = [host.payload if until is None else
+                host.payload[:math.ceil(until * 1e12 / host.bin_ps)] for host in hosts]
+        ends = [len(payload) * host.bin_ps for host, payload in zip(hosts, kept, strict=True)]
         sums = numpy.zeros(-(-max(ends, default=0) // width))
-        for host in hosts:
-            bins = numpy.arange(len(host.payload), dtype=numpy.int64) * host.bin_ps // width
-            sums += numpy.bincount(bins, host.payload, minlength=len(sums))
+        for host, payload in zip(hosts, kept, strict=True):
+            bins = numpy.arange(len(payload), dtype=numpy.int64) * host.bin_ps // width
+            sums += numpy.bincount(bins, payload, minlength=len(sums))
         times = numpy.arange(len(sums)) * (width / 1e12)
-        return Series(name, "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist())
+        return Series("goodput", "Gb/s", times.tolist(), (sums * (8e3 / width)).tolist(),
+                      self.legend, len(hosts), self.phases)
+
+    def plot(self, what: str | None = None, *, until: Time | str | None = None) -> Any:
+        """A picture of the run, a matplotlib Figure that a notebook shows and `savefig` writes.
+
+        `what`: "overview" (goodput and iterations over time), "goodput", "iterations", "flows"
+        (distributions of completion times and slowdowns), "links" (use and queues of the links that
+        the run was told to look at), or one distribution: "fct", "slowdown", "latency",
+        "iteration_s", "queue". None: "flows" for flows, "overview" for rounds and training.
+        `until`: emulated time that is shown. Raises UsageError."""
+        from loomnet.results.result_plot import plot
+
+        return plot(self, what, until)
 
     def switch(self, name: str) -> SwitchState:
         """What the program of a switch counted, and its `snapshot()` at the run's end, or at a time

@@ -17,7 +17,7 @@ from loomnet.systems.registry import carriers_of, option_tables, transport
 # What a request may carry for the engine beside a transport's own options: whether traffic models
 # move real bytes, compute gaps to replay, leave to exceed the live budget, what is sampled, and by
 # how much flows that start together are moved apart.
-OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "observe", "jitter",
+OPTIONS = ("payload", "gaps_ps", "over_budget", "sample", "queues", "links", "observe", "jitter",
            "snapshots", "pools")
 _SWITCHES = ("payload", "over_budget")
 

@@ -10,7 +10,7 @@ import loomnet as ln
 @ln.scenario
 def one_link(lab: ln.Lab, transport: Literal["mrc", "roce", "gloo"] = "mrc",
              planes: int = 4, rate: ln.Rate = "400 Gb/s", delay: ln.Time = "1 us",
-             reroute_delay: ln.Time | Literal["off"] = "1 s", buffer: ln.Size = "100 kB"):
+             reroute_delay: ln.Time | Literal["off"] = "1 s", buffer: ln.Size = "100 kB") -> None:
     fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=2, rate=rate,
                               delay=delay, uplink_rate=2 * rate)
     job = ln.TorchJob("train.py", args=["--epochs=2"], ranks=4, transport=transport,
@@ -33,9 +33,11 @@ def one_link(lab: ln.Lab, transport: Literal["mrc", "roce", "gloo"] = "mrc",
     reveal_type(fabric)  # is: Fabric
     reveal_type(job.until)  # is: Time | None
     reveal_type(r)  # is: Result
+    reveal_type(r["errors"])  # is: Measured | None
+    reveal_type(r.number("before.iteration_s") + 1)  # is: float
 
 
-def notebook():
+def notebook() -> None:
     fabric = ln.clos.two_tier(planes=4, leaves=2, spines=2, hosts_per_leaf=2, rate="400 Gb/s",
                               delay="1 us")
     fault = ln.down("h0--p0.leaf0", at="2 ms", duration="4 ms")
@@ -53,7 +55,7 @@ def notebook():
         reveal_type(lab.exec("h0", "ip addr").stdout)  # is: str
 
 
-def jobs():
+def jobs() -> list[object]:
     small = ln.Fabric(payload="1024 B")
     small.add_link(small.add_host(), small.add_switch("p0.leaf0"), rate="1 Gb/s", delay="1 us")
     return [ln.AllReduce("1 MB", 3), ln.AllToAll("1 MB"), ln.Incast("1 MB", receiver=2),
@@ -61,11 +63,12 @@ def jobs():
             ln.Flows("websearch", load=0.5), ln.Flows(["1 kB", "2 kB"], starts=["0 s", "1 us"]),
             ln.TorchJob("train.py", compute={"layers.*": ("0.1 ms", "0.3 ms")}),
             ln.ModelJob("resnet50", workers=4, allreduce="ring", start="0 s", name="a"),
+            ln.ModelJob("mixtral_8x7b", circuits=ln.CircuitControl(slot="1 ms")),
             ln.ModelJob(size="10 MB", compute="2 ms", buckets=["1 MB", "9 MB"], jitter=0.2),
             ln.Pfc("100 kB", headroom="200 kB")]
 
 
-def test_survives_nic_link(lab: ln.Lab, fabric: ln.Fabric):
+def test_survives_nic_link(lab: ln.Lab, fabric: ln.Fabric) -> None:
     job = ln.TorchJob("train.py", ranks=4, transport="mrc", compute="1 ms")
     r = lab.run(fabric, job, [ln.down("h0--p0.leaf0", at=ln.step(20), duration="5 ms",
                                       phase="down")])

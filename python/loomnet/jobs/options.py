@@ -1,0 +1,62 @@
+"""What every job can be told by name: the types that a user may give, for constructors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypedDict
+
+from loomnet.base.units import Rate, Size, Time
+from loomnet.jobs.circuit_control import CircuitControl
+
+# A transport of a plug-in has a name of its own; editors offer those of Loomnet.
+TransportName = Literal["mrc", "roce", "tcp", "gloo"] | str
+
+
+class NamedOptions(TypedDict, total=False):
+    """See Job."""
+
+    ranks: int | None
+    name: str | None
+    start: Time | str
+    stop: Time | str | None
+    hosts: Sequence[str] | None
+    alone: bool
+    stall_timeout: Time | str | None
+    allreduce: Literal["ring", "ina"]
+    server: str | None
+
+
+class JobOptions(NamedOptions, total=False):
+    """The same, with the transport that carries the job."""
+
+    transport: TransportName
+
+
+class RoundOptions(NamedOptions, total=False):
+    """Of jobs of equal rounds: `compute` is between two rounds."""
+
+    compute: Time | str
+
+
+class ExpertOptions(NamedOptions, total=False):
+    """Of mixtures of experts alone; see MoeJob."""
+
+    data: int | None
+    tensor: int | None
+    pipeline: int | None
+    expert: int | None
+    layers: int | None
+    micro_batches: int
+    micro_batch: int
+    sequence: int
+    exchange: Size | str | None
+    matrix: Any
+    matrix_scale: Literal["row_sum", "simulator"]
+    nvlink: Rate | str | None
+    spares: Sequence[tuple[int, int]]
+    seed: int | None
+    circuits: CircuitControl | None
+
+
+class ModelOptions(JobOptions, ExpertOptions, total=False):
+    """Of any model. Those of ExpertOptions are refused where it is no mixture of experts."""

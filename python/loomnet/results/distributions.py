@@ -1,0 +1,110 @@
+"""How a quantity is distributed: completion times of flows, latencies of operations, iterations,
+queues, as cumulative distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import did_you_mean, in_quotes
+from loomnet.results.drawing import Scale, grid, line_style
+from loomnet.results.drawn import Drawn
+from loomnet.results.plots import by_job
+
+LOG_ABOVE = 30  # of the largest value over the smallest
+SHARES = (0.5, 0.99)  # that the legend tells
+
+
+def _fct(result: Drawn) -> list[float]:
+    return [flow.completion_ps / 1e12 for flow in result.flow_records
+            if flow.completion_ps is not None]
+
+
+def _slowdown(result: Drawn) -> list[float]:
+    return [flow.completion_ps / max(flow.ideal_ps, 1) for flow in result.flow_records
+            if flow.completion_ps is not None]
+
+
+def _latency(result: Drawn) -> list[float]:
+    return [(end - begin) / 1e12 for host in result.data.hosts.values()
+            for begin, end, _ in host.work]
+
+
+def _iteration(result: Drawn) -> list[float]:
+    return [each.length_ps / 1e12 for each in result.data.iterations]
+
+
+def _queue(result: Drawn) -> list[float]:
+    samples = result.data.samples
+    return [] if samples is None else [float(size) for looks in samples.queues.values()
+                                       for _, size in looks]
+
+
+# Name -> (what the axis says, unit, values of a result, what a run needs to have them).
+OF: dict[str, tuple[str, str, Callable[[Drawn], list[float]], str]] = {
+    "fct": ("flow completion time", "s", _fct, "a job of flows, of which one has ended"),
+    "slowdown": ("slowdown against an empty fabric", "ratio", _slowdown,
+                 "a job of flows, of which one has ended"),
+    "latency": ("latency of an operation at a host", "s", _latency,
+                "a finished operation: a collective or a message"),
+    "iteration_s": ("iteration time", "s", _iteration, "a finished iteration"),
+    "queue": ("bytes waiting in a port, at each sample", "B", _queue,
+              'lab.run(…, sample="10 us", links=["p0.leaf0->*"])'),
+}
+
+
+def distribution_figure(results: Mapping[str, Drawn], of: str = "fct") -> Any:
+    """Cumulative distributions of "fct" (flow completion times), "slowdown", "latency" (of each
+    host's operations: a collective or a message), "iteration_s" or "queue", a line per job of each
+    run. Raises UsageError where no run has any."""
+    from loomnet.results.drawing import new_picture
+
+    figure, (axes,) = new_picture(height=2.8)
+    draw_distribution(axes, by_job(results), of)
+    return figure
+
+
+def draw_distribution(axes: Any, results: Mapping[str, Drawn], of: str) -> None:
+    """On axes of a picture; with a legend."""
+    if of not in OF:
+        raise UsageError(f"no distribution of {in_quotes(of)}{did_you_mean(of, OF)}")
+    name, unit, read, need = OF[of]
+    found = {label or result.transport or "job": sorted(read(result))
+             for label, result in results.items()}
+    found = {label: values for label, values in found.items() if values}
+    if not found:
+        raise UsageError(f"no distribution of {of}: it needs {need}")
+    every = [value for values in found.values() for value in values]
+    least, most = min(every), max(every)
+    log = least > 0 and most > LOG_ABOVE * least
+    scale = Scale(unit, 1.0) if log else Scale.of(most, unit)
+    for number, (label, values) in enumerate(found.items()):
+        axes.ecdf(scale(values), linewidth=1.4, label=_told(label, values, unit),
+                  **line_style(number))
+    if log:
+        from matplotlib.ticker import EngFormatter
+
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(EngFormatter(unit="" if unit == "ratio" else unit))
+        axes.set_xlabel(f"{name} (log scale)")
+    else:
+        axes.set_xlim(0, 1.05 * most / scale.factor or 1)
+        axes.set_xlabel(f"{name} ({scale.unit})" if unit != "ratio" else name)
+    axes.set_ylim(0, 1.02)
+    axes.set_ylabel("cumulative share")
+    axes.set_title(f"Distribution: {name}", fontsize=10, loc="left")
+    grid(axes)
+    axes.legend(fontsize=8, loc="lower right", framealpha=0.9)
+
+
+def _told(label: str, values: list[float], unit: str) -> str:
+    """With how many there are, and the shares that papers tell."""
+    from loomnet.measures.flow_completion import percentile
+
+    def text(value: float) -> str:
+        scale = Scale.of(value, unit)
+        return f"{value / scale.factor:.3g}" + ("" if unit == "ratio" else f" {scale.unit}")
+
+    told = ", ".join(f"p{100 * share:g} {text(percentile(values, share))}" for share in SHARES)
+    return f"{label}: {len(values)} values, {told}"

@@ -1,0 +1,179 @@
+"""What is compared: a result, a report or a run's directory, as figures by name and the facts of
+its run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import quoted
+from loomnet.base.reading import parse_json, read_text
+from loomnet.measures.rows import check_plain, dotted_name_of, numbered
+from loomnet.results.report import SCHEMA_VERSION, Report
+from loomnet.results.result import Result
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of a report, or one check of it (`ok` is not None)."""
+
+    name: str
+    value: float | None
+    unit: str | None = None
+    reason: str | None = None
+    stands: bool = True
+    ok: bool | None = None
+
+    @property
+    def is_check(self) -> bool:
+        return self.ok is not None
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two results: its name, its figures by dotted name, why it is no result; `facts` of the
+    run: scenario, clock, seed and parameters by name, as far as they are known."""
+
+    name: str
+    figures: dict[str, Figure]
+    behind: tuple[str, ...] = ()
+    results: Mapping[str, Result] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def live(self) -> bool:
+        return self.facts.get("clock") == "live"
+
+
+MOST_REPORT = 1 << 26  # bytes of a report.json
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class _MetricRow(_Strict):
+    name: str
+    value: float | None
+    unit: str | None
+    labels: dict[str, str]
+    reason: str | None
+    below_resolution: bool
+
+
+class _CheckRow(_Strict):
+    name: str
+    value: float | None
+    reason: str | None
+    ok: bool
+
+
+class _RunRow(_Strict):
+    label: str
+    kept_up: bool
+    verdict: str
+
+
+class _Content(_Strict):
+    """What is read of a report.json, and so must be as report.schema.json has it."""
+
+    scenario: str
+    parameters: dict[str, Any]
+    clock: Literal["virtual", "live"]
+    seed: Annotated[int, Field(ge=0, lt=2**64)]
+    deterministic: bool
+    interrupted: bool
+    metrics: list[_MetricRow]
+    checks: list[_CheckRow]
+    fidelity: list[_RunRow]
+
+
+def side_of(given: Any, name: str) -> Side:
+    if isinstance(given, Result):
+        title = given.title or given.transport or name
+        late = given.data.fidelity
+        behind = (late.fell_behind,) if late.fell_behind else ()
+        figures = {own: Figure(own, row.value, row.unit, row.reason, row.stands)
+                   for own, row in given.by_name.items()}
+        return Side(title, figures, behind, given.jobs or {"": given}, facts_of(given))
+    if isinstance(given, Report):
+        side = _from_json(json.loads(given.to_json()), given.scenario)
+        parts = [part for result in given.results.values() for part in result.parts]
+        results = dict(zip(numbered(part.title for part in parts), parts, strict=True))
+        return replace(side, results=results)
+    if isinstance(given, (str, Path)):
+        return read_report(given)
+    raise UsageError(f"compare: {quoted(given)} is no result, report, run directory or report.json")
+
+
+def read_report(path: str | Path) -> Side:
+    """A run by its directory or its report.json. Raises UsageError: one line, what is wrong."""
+    content, folder = load_report(path)
+    return _from_json(content, folder.name)
+
+
+def load_report(path: str | Path) -> tuple[dict[str, Any], Path]:
+    """(content of report.json, the run's directory). Raises UsageError for what is no report."""
+    file = Path(path)
+    if os.path.isdir(file):
+        file = file / "report.json"
+    try:
+        text = read_text(file, MOST_REPORT)
+    except UsageError as error:
+        raise UsageError(f"{error}; name a run's directory or its report.json") from None
+    content = parse_json(text, str(file))
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if version != SCHEMA_VERSION or not isinstance(content.get("metrics"), list):
+        raise UsageError(f"{file} is no report of schema_version {SCHEMA_VERSION}")
+    try:
+        _Content.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{file}: not as the schema of a report says: {where}: {first['msg']}") \
+            from None
+    check_plain(str(file), content)
+    return content, file.resolve().parent
+
+
+def _from_json(content: dict[str, Any], name: str) -> Side:
+    metrics, checks = content["metrics"], content["checks"]
+    found = [_metric(name, row)
+             for name, row in zip(numbered(map(dotted_name_of, metrics)), metrics, strict=True)]
+    found += [_check(name, row) for name, row in
+              zip(numbered(f"check {row['name']}" for row in checks), checks, strict=True)]
+    behind = [f"{run['label'] or content['scenario']}: {run['verdict']}"
+              for run in content["fidelity"] if not run["kept_up"]]
+    facts = {"scenario": content["scenario"], "clock": content["clock"], "seed": content["seed"],
+             **content["parameters"]}
+    return Side(name, {figure.name: figure for figure in found}, tuple(behind), facts=facts)
+
+
+def facts_of(result: Result) -> dict[str, Any]:
+    """What a result knows of its own run."""
+    plan = result.plan
+    live = result.data.fidelity.lateness_p99_ps is not None
+    return {"clock": "live" if live else "virtual", "seed": plan.seed,
+            "fabric": plan.topology.fabric.name, "transport": result.transport}
+
+
+def _metric(name: str, row: Mapping[str, Any]) -> Figure:
+    return Figure(name, row["value"], row["unit"], row["reason"], not row["below_resolution"])
+
+
+def _check(name: str, row: Mapping[str, Any]) -> Figure:
+    return Figure(name, row["value"], None, row["reason"], ok=row["ok"])
+
+
+def told_apart(a: Side, b: Side) -> tuple[Side, Side]:
+    """With names that differ."""
+    if a.name != b.name:
+        return a, b
+    return replace(a, name=f"{a.name} (a)"), replace(b, name=f"{b.name} (b)")
