@@ -326,8 +326,3 @@ def dumbbell(
             pfc=pfc,
         )
     return fabric.check()
-
-
-def __dir__() -> list[str]:
-    """What a notebook offers after `ln.clos.`: the fabrics."""
-    return ["dumbbell", "fat_tree", "star", "three_tier", "two_tier"]

@@ -147,7 +147,7 @@ class Flows(_Pairwise, Job):
         self, sizes: Size | str | flowsizes.FlowSizes | Iterable[Size | str], *, count: int = 1,
         gap: Time | str | None = None, load: float | None = None,
         pairs: Iterable[tuple[int, int]] = (), starts: Iterable[Time | str] = (),
-        **rest: Unpack[JobOptions],
+        steps: int | None = None, **rest: Unpack[JobOptions],
     ) -> None: ...
 
     @staticmethod

@@ -29,7 +29,7 @@ from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs.circuit_control import CircuitControl
 from loomnet.jobs.compute import ComputeModel, compute_model
 from loomnet.jobs.edges import Edge, Pair, ring
-from loomnet.jobs.options import JobOptions, RoundOptions, TransportName
+from loomnet.jobs.options import JobOptions, RingOptions, RoundOptions, TransportName
 from loomnet.jobs.training_script import check_training_script
 
 MIN_STALL = Time("5 s")
@@ -251,7 +251,7 @@ class TorchJob(Job):
     def __init__(
         self, script: str | Path, *, args: Iterable[str] = (),
         compute: Time | str | Mapping[str, Any] | None = None, log: str | None = None,
-        map_backend: bool = True, until: Time | str | None = None,
+        map_backend: bool = True, until: Time | str | None = None, steps: int | None = None,
         stall_wall: Time | str | None = "60 s", circuits: CircuitControl | None = None,
         env: Mapping[str, str] = {}, **rest: Unpack[JobOptions],
     ) -> None: ...
@@ -407,7 +407,7 @@ class AllReduce(RingCollective):
 
     @constructor
     def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
-                 **rest: Unpack[RoundOptions]) -> None: ...
+                 **rest: Unpack[RingOptions]) -> None: ...
 
     @model_validator(mode="after")
     def _a_value_to_sum(self) -> AllReduce:
@@ -438,7 +438,7 @@ class AllGather(RingCollective):
 
     @constructor
     def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
-                 **rest: Unpack[RoundOptions]) -> None: ...
+                 **rest: Unpack[RingOptions]) -> None: ...
 
 
 class ReduceScatter(RingCollective):
@@ -448,7 +448,7 @@ class ReduceScatter(RingCollective):
 
     @constructor
     def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
-                 **rest: Unpack[RoundOptions]) -> None: ...
+                 **rest: Unpack[RingOptions]) -> None: ...
 
 
 class Broadcast(Collective):

@@ -38,6 +38,17 @@ class RoundOptions(NamedOptions, total=False):
     compute: Time | str
 
 
+class RingOptions(RoundOptions, total=False):
+    """Of collectives that go round a ring; see RingCollective."""
+
+    channels: int
+    queue_pair: Literal["persistent", "per-step"]
+    whole_steps: bool
+    step_jitter: float
+    first_step: int
+    new_communicator_every: int | None
+
+
 class ExpertOptions(NamedOptions, total=False):
     """Of mixtures of experts alone; see MoeJob."""
 

@@ -402,10 +402,6 @@ class Result:
                 f"phases {phases}; {errors} error{'' if errors == 1 else 's'}; all numbers in "
                 ".metrics)")
 
-    def _ipython_key_completions_(self) -> list[str]:
-        """What `r["` and Tab offers in IPython and Jupyter."""
-        return list(self.by_name)
-
     def _repr_html_(self) -> str:
         return self.metrics._repr_html_()
 
