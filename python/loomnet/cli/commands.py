@@ -13,6 +13,7 @@ import typer
 from loomnet.base.errors import EXIT_OK, EXIT_USAGE, LoomnetError, UsageError
 from loomnet.cli.bench import bench
 from loomnet.cli.cost import cost
+from loomnet.cli.explain import explain
 from loomnet.cli.ocs import ocs
 from loomnet.cli.results import compare, replay
 from loomnet.cli.sweep import sweep
@@ -169,6 +170,7 @@ app.command()(compare)
 app.command()(replay)
 app.command()(bench)
 app.command()(cost)
+app.command()(explain)
 app.command()(sweep)
 app.add_typer(ocs, name="ocs")
 
