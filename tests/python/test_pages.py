@@ -147,9 +147,10 @@ def test_every_fault_of_the_page(clone, tmp_path):
     (code,) = pages.python_blocks("docs/faults.md")
     report = ln.load(saved(clone, "every_fault", code)).run(directory=tmp_path)
     assert report.ok, report.failed
-    for phase, expected in (("nic_link", 0.75), ("lossy", 1), ("spine", 1)):
-        assert report[f"{phase}.expected_capacity"] == pytest.approx(expected, abs=0.01)
-        assert report[f"{phase}.goodput_ratio"] > expected - 0.1
+    assert report["nic_link.expected_capacity"] == pytest.approx(0.75, abs=0.01)
+    assert report["nic_link.goodput_ratio"] == pytest.approx(0.75, abs=0.08)
+    for phase in ("lossy", "slow", "far", "spine"):
+        assert 0.3 < report[f"{phase}.goodput_ratio"] < 1.05
 
 
 def test_the_jobs_of_pytorch(clone, tmp_path):
