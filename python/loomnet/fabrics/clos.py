@@ -1,11 +1,10 @@
 """Regular fabrics: the multi-plane two-tier Clos, three tiers and the fat tree, one star, one
 dumbbell.
 
-Three tiers need an address plan of their own, which the published one (Araujo et al., arXiv 2605.04333) leaves open. It
-keeps the ranges of two tiers: leaf L is 0x2000 + L,
-aggregation switch A (T1) 0x1000 + A, a leaf's downlink H 0x4000 + H, and core C (T2) takes the free
-range 0x3000 + C; L, A < 4,096, numbered through all pods of a plane. A destination address then
-reads, uN style:
+Three tiers need an address plan of their own, which the published one (Araujo et al., arXiv
+2605.04333) leaves open. It keeps the ranges of two tiers: leaf L is 0x2000 + L, aggregation switch
+A (T1) 0x1000 + A, a leaf's downlink H 0x4000 + H, and core C (T2) takes the free range 0x3000 + C;
+L, A < 4,096, numbered through all pods of a plane. A destination address then reads, uN style:
 
     block  T0src  T1src  T2  T1dst  T0dst  dst        across pods: all six uSIDs are used
     block  T0src  T1  T0dst  dst                      inside a pod

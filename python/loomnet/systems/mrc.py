@@ -12,7 +12,8 @@ from loomnet.fabrics.link_settings import CONTROL_SHARE_MOST, FrameOverhead, Lin
 from loomnet.plans.model import Plan
 from loomnet.systems.transport import Notes, Options, RunEngine, Transport, largest_frame
 
-# `net` constants are those of software time, `sim` those of hardware: which apply follows from the fabric, never from the clock.
+# `net` constants are those of software time, `sim` those of hardware: which apply follows from the
+# fabric, never from the clock.
 SOFTWARE_RTT_PS = 500 * 10**6
 MOST_RTT_PS = 2**15 * 10**6  # of time stamps in microseconds
 PUBLISHED_CONTROL = "nscc"
