@@ -84,3 +84,8 @@ def test_the_command_prints_an_entry_and_all_of_them():
     assert every.returncode == 0
     assert all(len(line) <= 80 for line in every.stdout.splitlines())
     assert all(f"\n{name}\n" in every.stdout for name in NAMES)
+
+
+def test_entries_are_apart_by_empty_lines():
+    """Markdown takes a definition of one line for the next term where none is between them."""
+    assert glossary.markdown().count("\n\n`") >= len(glossary.entries())
