@@ -1,5 +1,5 @@
 /* The forward program: SRv6 uSID shift-and-forward (uN, uA, F3216) and plain IPv6 by ECMP, as pure
- * decisions on one packet ("MRC + SRv6 multi-plane fabrics" 2.9, 3.1). Each build defines three
+ * decisions on one packet (RFC 9800). Each build defines three
  * lookups before it calls forward_ingress; nothing here allocates, waits or queues. */
 #ifndef LOOMNET_EBPF_FORWARD_H
 #define LOOMNET_EBPF_FORWARD_H

@@ -38,7 +38,7 @@ enum forward_counter {
   FORWARD_COUNTER_COUNT = FORWARD_OWN_COUNTERS + LN_HOST_COUNTER_COUNT
 };
 
-/* What Linux drops on input too ("MRC + SRv6 multi-plane fabrics" 9.3); on by default. */
+/* What Linux drops on input too; on by default. */
 #define FORWARD_CHECK_ADDRESSES 1u
 /* Let a payload length point beyond the frame: trimmed packets that kept their original lengths
  * (trim_fix_len = off, ibid. 9.6). Off by default. */

@@ -1,5 +1,5 @@
 // Priority-based Flow Control of one switch: what each ingress port's packets take of the buffer,
-// and the pause frames that follow ("MRC + SRv6 multi-plane fabrics" 5, `roce+pfc`).
+// and the pause frames that follow (IEEE 802.1Qbb).
 //
 // One priority is lossless, the data class. A port whose bytes exceed `xoff` pauses the far end, and
 // lets it go at `xon`; what the far end sends until it has heard fits the headroom. A pause runs out

@@ -1,5 +1,5 @@
 // The default discipline: eight strict-priority queues of which control is first, RED marking,
-// trimming, data that PFC holds ("MRC + SRv6 multi-plane fabrics" 2.9, 2.10).
+// trimming, data that PFC holds (OCP MRC 1.0).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// The address of a host, the same on all its planes: fd00::<host>
-// ("MRC + SRv6 multi-plane fabrics" 3.1).
+// The address of a host, the same on all its planes: fd00::<host>.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Headers that only MRC has, with its opcodes and reason codes.
-// "MRC + SRv6 multi-plane fabrics" 3.4.
+// OCP MRC 1.0.
 #pragma once
 
 #include "packet/bytes.hpp"
@@ -296,7 +296,7 @@ struct Erth {
   }
 };
 
-// Endpoint response. Positions rest on one source ("MRC + SRv6 multi-plane fabrics" 3.4).
+// Endpoint response. Positions rest on one source (OCP MRC 1.0).
 struct Eeth {
   static constexpr std::size_t kSize = 36;
   std::uint8_t type = 0, next = 0;

@@ -1,5 +1,5 @@
 // InfiniBand transport headers that RoCEv2 and MRC share: BTH, RETH, ImmDt, AETH.
-// "MRC + SRv6 multi-plane fabrics" 3.4; InfiniBand Architecture Vol. 1, chapter 9.
+// OCP MRC 1.0; InfiniBand Architecture Vol. 1, chapter 9.
 #pragma once
 
 #include "packet/bytes.hpp"

@@ -1,5 +1,5 @@
 // Packet trimming: what a full queue leaves of a trimmable packet.
-// "MRC + SRv6 multi-plane fabrics" 2.9, 3.4 and 9.3 (why the lengths are rewritten).
+// OCP MRC 1.0.
 #pragma once
 
 #include "packet/packet.hpp"

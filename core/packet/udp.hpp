@@ -5,7 +5,7 @@
 
 namespace loomnet {
 
-inline constexpr std::uint16_t kUdpPortMrc = 4971;    // "MRC + SRv6 multi-plane fabrics" 3.3
+inline constexpr std::uint16_t kUdpPortMrc = 4971;    // OCP MRC 1.0
 inline constexpr std::uint16_t kUdpPortRoceV2 = 4791;  // InfiniBand Architecture, Annex A17
 
 struct UdpHeader {

@@ -1,5 +1,5 @@
 // Paths as bytes: SRv6 uSID addresses (format F3216) and MRC entropy values.
-// "MRC + SRv6 multi-plane fabrics" 3.1 and 3.2.
+// RFC 9800.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ constexpr std::uint16_t usid_t1(unsigned spine) {
   return static_cast<std::uint16_t>(0x1000 + spine);
 }
 constexpr std::uint16_t usid_t0(unsigned leaf) { return static_cast<std::uint16_t>(0x2000 + leaf); }
-// Three tiers: T1 is the aggregation layer, T2 the core, 0x3000 + C, C < 4096 [choice].
+// Three tiers: T1 is the aggregation layer, T2 the core, 0x3000 + C, C < 4096 (ours).
 constexpr std::uint16_t usid_t2(unsigned core) { return static_cast<std::uint16_t>(0x3000 + core); }
 constexpr std::uint16_t usid_host(unsigned downlink) {
   return static_cast<std::uint16_t>(0x4000 + downlink);
@@ -34,7 +34,7 @@ constexpr Ipv6Address usid_address(unsigned plane, std::span<const std::uint16_t
 
 // An entropy value names plane and up-path; with the destination it names one path. In two tiers the
 // up-path is the T0 uplink (bits 10..3); in three it is the core, aggregation uplink included, and
-// takes bits 13..3, which leaves the source port in 0xc000 to 0xffff [choice].
+// takes bits 13..3, which leaves the source port in 0xc000 to 0xffff (ours).
 inline constexpr unsigned kMaxUplinks = 2048;
 struct EntropyValue {
   std::uint32_t value = 0;

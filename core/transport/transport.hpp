@@ -87,7 +87,7 @@ struct Arrival {
 };
 
 // One path choice inside the fabric, as uSIDs behind the plane's 32-bit block
-// ("MRC + SRv6 multi-plane fabrics" 3.1). The EV's uplink number is added to usids[uplink_slot].
+// (RFC 9800). The EV's uplink number is added to usids[uplink_slot].
 struct PathTemplate {
   bool operator==(const PathTemplate&) const = default;
   std::array<std::uint16_t, 6> usids{};

@@ -1,5 +1,5 @@
 // MRC's goodput as a share of the framed line rate on the virtual clock: 32 KB writes, 4 queue pairs,
-// 4 planes of 100 Gb/s ("MRC + SRv6 multi-plane fabrics", bar B2). Goal 0.96 with 4,096 B of payload,
+// 4 planes of 100 Gb/s (Araujo et al., arXiv 2605.04333). Goal 0.96 with 4,096 B of payload,
 // where headers and framing alone leave `framing` of the line.
 #include <benchmark/benchmark.h>
 

@@ -1,6 +1,5 @@
 // Linux's own seg6local (NEXT-C-SID) as an independent reference for the forward program: the
-// golden uSID vectors and a fuzz of uSIDs, hop limits, classes and lengths ("MRC + SRv6 multi-plane
-// fabrics" 9.2, 9.6), the same frames through kernel, engine and XDP.
+// golden uSID vectors and a fuzz of uSIDs, hop limits, classes and lengths (OCP MRC 1.0), the same frames through kernel, engine and XDP.
 #include <gtest/gtest.h>
 
 #include <map>

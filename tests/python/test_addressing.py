@@ -53,7 +53,7 @@ FABRICS = {
 
 
 def test_golden_example():
-    """Plane 3, T0 5 -> T1 0x11 -> T0 9, downlink 2 ("MRC + SRv6 multi-plane fabrics" 3.2)."""
+    """Plane 3, T0 5 -> T1 0x11 -> T0 9, downlink 2 (RFC 9800)."""
     row = PlanePaths((0x2005, 0x1000, 0x2009, 0x4002), 1, (0x11,))
     assert row.address(3, 0x11) == ipaddress.IPv6Address("fc00:3:2005:1011:2009:4002::")
     assert row.address(3, 0x11).packed.hex() == "fc000003200510112009400200000000"

@@ -31,8 +31,8 @@ def run(tmp_path, fabric, job, **options):
 
 
 def frames(transport, size):
-    """Wire bytes of each data packet of one write, and of the acknowledgement ("MRC + SRv6
-    multi-plane fabrics" 3.3; RoCE: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4, RETH 16 on the
+    """Wire bytes of each data packet of one write, and of the acknowledgement (OCP MRC
+    1.0; RoCE: Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4, RETH 16 on the
     first, AETH 4)."""
     cuts = [min(PAYLOAD, size - at) for at in range(0, size, PAYLOAD)]
     if transport == "mrc":
@@ -92,7 +92,7 @@ def test_max_min_of_a_seven_to_one_incast(tmp_path):
     fixed = {"congestion": "fixed_window", "fixed_window": 16_384}
     r = run(tmp_path / "fixed", fabric, ln.Incast(f"{size} B"), mrc=fixed)
     times = [flow.completion_ps for flow in r.flow_records]
-    # The receiver sends no data, so it probes reverse paths ("MRC + SRv6 multi-plane fabrics" 2.7),
+    # The receiver sends no data, so it probes reverse paths (OCP MRC 1.0),
     # for a hundredth of its port, and the answers, 154 B, share the link, as do those that measure
     # round trips. The rest is the first packet's way and the last SACK's.
     answers = sum(row.get("ev_probe_answered", 0) for row in r.data.totals.values())

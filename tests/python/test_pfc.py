@@ -89,7 +89,7 @@ def test_mrc_trims_unless_the_fabric_is_made_lossless(tmp_path):
 
 def test_incast_with_a_victim_behind_paused_links(tmp_path):
     """7:1 across spines and a flow to another host of that rack. Under PFC alone that keeps 0.35 of
-    its line or less, with DCQCN 0.6 to 0.9 ("MRC + SRv6 multi-plane fabrics" 7, D1)."""
+    its line or less, with DCQCN 0.6 to 0.9 (Araujo et al., arXiv 2605.04333)."""
     pairs = [(host, 0) for host in (1, 2, 3, 5, 6, 7, 9)] + [(11, 4)]  # hosts 0, 4 on leaf 0
     made = ln.Lab("d1", directory=tmp_path, seed=2)
     share = {}
@@ -108,7 +108,7 @@ def test_incast_with_a_victim_behind_paused_links(tmp_path):
 
 def test_flows_between_two_racks_collide_as_published(tmp_path):
     """Eight flows over eight spines by ECMP: the line, a half, a third, and 0.59 on average
-    ("MRC + SRv6 multi-plane fabrics" 7, D2); MRC shares all paths."""
+    (Araujo et al., arXiv 2605.04333); MRC shares all paths."""
     pairs = [(i, 8 + i) for i in range(8)]
     line = 400e9 * 4096 / (4096 + 78 + 24)
     shares = []

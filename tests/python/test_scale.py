@@ -24,8 +24,8 @@ def paper():
 
 
 # --- the topology table ---------------------------------------------------------------------------
-def test_every_cell_of_the_reference_s_table():
-    """ "MRC + SRv6 multi-plane fabrics" 2.1: three tiers of radix 64, eight planes of radix 512."""
+def test_every_cell_of_the_publication_s_table():
+    """Araujo et al., arXiv 2605.04333: three tiers of radix 64, eight planes of radix 512."""
     three = figures(ln.clos.fat_tree(64, rate="800 Gb/s", delay="1 us"))
     two = figures(paper())
 
@@ -61,7 +61,7 @@ def test_every_cell_of_the_reference_s_table():
 
 
 @pytest.mark.parametrize("radix", [4, 16, 64, 256, 512])
-def test_the_reference_s_formulas(radix):
+def test_the_publication_s_formulas(radix):
     """NICs R²/2, T0 R and T1 R/2 per plane, switches P 3R/2, paths P R/2."""
     table = figures(
         ln.clos.two_tier(

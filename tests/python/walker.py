@@ -1,5 +1,5 @@
-"""A switch fabric in twenty lines: follows tables packet by packet, as "MRC + SRv6 multi-plane
-fabrics" 2.9 states forwarding. Tests only; shares no code with what it checks."""
+"""A switch fabric in twenty lines: follows tables packet by packet, as RFC 9800 states
+forwarding. Tests only; shares no code with what it checks."""
 
 import ipaddress
 

@@ -13,7 +13,7 @@
 namespace loomnet {
 
 // The first 48 bits of a uSID destination: the plane's block and one uSID
-// ("MRC + SRv6 multi-plane fabrics" 3.1).
+// (RFC 9800).
 struct UsidKey {
   std::uint32_t block = 0;
   std::uint16_t usid = 0;

@@ -1,5 +1,5 @@
 // DCQCN: the sending rate of one RoCE queue pair. Zhu et al., "Congestion Control for Large-Scale
-// RDMA Deployments", SIGCOMM 2015, 3.1; constants of "MRC + SRv6 multi-plane fabrics" 5.
+// RDMA Deployments", SIGCOMM 2015, 3.1, and its constants.
 //
 // Switches mark (congestion point), the receiver sends at most one CNP per gap (notification
 // point, in the transport), the sender (reaction point, here) cuts its rate at each and raises it by

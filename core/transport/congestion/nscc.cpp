@@ -1,4 +1,4 @@
-// Written from the pseudo-code of "MRC + SRv6 multi-plane fabrics" 2.8.
+// Written from the pseudo-code of Ultra Ethernet 1.0.
 #include "transport/congestion/nscc.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace loomnet::congestion {
 namespace {
 
 constexpr double kGamma = 0.8, kMaxDecrease = 0.5, kFastGain = 0.25;
-// Fair increases of a round trip that a window must hold to have them in full [choice].
+// Fair increases of a round trip that a window must hold to have them in full (ours).
 constexpr double kSmallIncreases = 4;
 constexpr double kHeaders = 80;  // of a packet, charged to the window
 constexpr int kQaGate = 3;
@@ -85,7 +85,7 @@ void Nscc::clamp() { cwnd_ = std::clamp(cwnd_, min_window_, max_window_); }
 
 void Nscc::rescale() {
   // A path that holds few packets is kept busy by three more than it holds: one on its way back as an
-  // acknowledgement of two, and one behind which that waits [choice].
+  // acknowledgement of two, and one behind which that waits (ours).
   const double least = c_.bdp + 3 * (packet_ + kHeaders);
   max_window_ = std::max(least, c_.max_window * (scale_ports_ ? port_share_ : 1.0));
   clamp();

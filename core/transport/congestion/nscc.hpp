@@ -1,5 +1,5 @@
 // NSCC, the network-signal congestion control of Ultra Ethernet as MRC uses it: one window per QP,
-// RTT for the queue, ECN for imbalance. "MRC + SRv6 multi-plane fabrics" 2.8.
+// RTT for the queue, ECN for imbalance. Ultra Ethernet 1.0.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 namespace loomnet::congestion {
 
 struct NsccOptions {
-  bool quick_adapt = true;  // trap 1: leave on
-  bool port_scale = true;   // maxwnd follows live/total ports [choice]
+  bool quick_adapt = true;  // leave on
+  bool port_scale = true;   // maxwnd follows live/total ports (ours)
   // Floor of the window in packets. Below one packet the window is kept by time, one packet every
   // RTT x packet / window, as Swift does (SIGCOMM 2020), a refusal halves a window of less than two
-  // packets, and the fair increase falls with the root of a small window [choice]. 1: the published
+  // packets, and the fair increase falls with the root of a small window (ours). 1: the published
   // floor, increase and decrease, which an incast of more senders than the path holds packets
   // overruns. A lower floor serves more senders and leaves the last of them idle for longer.
   double min_window = 3.0 / 16;

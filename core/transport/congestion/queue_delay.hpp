@@ -1,5 +1,5 @@
 // How long packets wait in the queues of a path, by round-trip times: the least one is taken for the
-// path's own. NSCC's estimate ("MRC + SRv6 multi-plane fabrics" 2.8), which MRC's loss timers use too.
+// path's own. NSCC's estimate (Ultra Ethernet 1.0), which MRC's loss timers use too.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Every constant of in-network aggregation's hosts in one place, with the published defaults. Sources:
 // ESA (Wang et al., arXiv 2201.06398), ATP (Lao et al., NSDI 2021), SwitchML (Sapio et al., NSDI 2021);
-// [choice] marks what no publication states.
+// (ours) marks what no publication states.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ enum class ResultPath : std::uint8_t { server, root };
 
 struct InaOptions {
   aggregate_scheme scheme = AGGREGATE_ESA;
-  std::uint32_t values = 256;    // int32 of a packet: 64, 128 or 256 [choice]
+  std::uint32_t values = 256;    // int32 of a packet: 64, 128 or 256 (ours)
   std::uint32_t window = 256;    // W, fragments; SwitchML: 256 outstanding packets per worker
   std::uint32_t pool = 4734;     // slots that indices spread over: 5 MB of 1,056 B (ATP: about 5 MB)
   std::uint32_t servers = 1;     // of the job; fragment n belongs to server n mod servers
@@ -33,20 +33,20 @@ struct InaOptions {
   // --- workers of ATP and ESA ------------------------------------------------------------------
   Picoseconds rto_first = milliseconds(50);  // until a tensor's first result, for W fragments (ATP)
   Picoseconds rto_min = microseconds(200);   // ATP
-  std::uint32_t rto_cap = 16;                // multiple of the fragment's first timeout [choice]
-  double rto_jitter = 0.2;                   // of a restarted timeout, either way [choice]
+  std::uint32_t rto_cap = 16;                // multiple of the fragment's first timeout (ours)
+  double rto_jitter = 0.2;                   // of a restarted timeout, either way (ours)
   bool congestion_control = true;            // ATP; off: the window is cwnd_cap
   std::uint32_t cwnd_cap = 0;                // packets; 0: W. ATP: 100
   std::uint32_t cwnd_step_bytes = 1500;      // added for a window without a mark (ATP)
 
   // --- parameter server --------------------------------------------------------------------------
-  Picoseconds switch_rtt = microseconds(10);  // server to switch and back, idle: the first SRTT [choice]
-  std::uint32_t remind_rtts = 16;             // smoothed round trips until the first reminder [choice]
-  Picoseconds remind_min{};                   // least delay of a reminder [choice]
-  std::uint32_t remind_cap = 16;              // multiple of the first delay [choice]
-  std::uint32_t early_gap = 0;                // fragments; 0: max(3, W / 2) [choice]
-  std::uint32_t nak_from = 2;                 // the reminder that a NAK goes with [choice]
-  bool components = true;                     // false: one running sum per fragment [choice]
+  Picoseconds switch_rtt = microseconds(10);  // server to switch and back, idle: the first SRTT (ours)
+  std::uint32_t remind_rtts = 16;             // smoothed round trips until the first reminder (ours)
+  Picoseconds remind_min{};                   // least delay of a reminder (ours)
+  std::uint32_t remind_cap = 16;              // multiple of the first delay (ours)
+  std::uint32_t early_gap = 0;                // fragments; 0: max(3, W / 2) (ours)
+  std::uint32_t nak_from = 2;                 // the reminder that a NAK goes with (ours)
+  bool components = true;                     // false: one running sum per fragment (ours)
 
   // --- SwitchML --------------------------------------------------------------------------------------
   Picoseconds switchml_timeout = milliseconds(10);  // SwitchML

@@ -1,5 +1,5 @@
 // Traffic classes of MRC by DSCP, and the queue each one waits in.
-// "MRC + SRv6 multi-plane fabrics" 3.4 (class table) and 2.9 (enqueue).
+// OCP MRC 1.0.
 #pragma once
 
 #include "packet/packet.hpp"

@@ -143,7 +143,7 @@ bool EvSet::swap_marked(PlanePort p) {
     if (state == EvState::skip && next == slots.size()) next = i;
   }
   if (next == slots.size()) return false;
-  // By the toss of a coin, and not again for as many packets as are under way [choice]: two queue
+  // By the toss of a coin, and not again for as many packets as are under way (ours): two queue
   // pairs whose paths are marked together and that have the same backup would go on sharing one,
   // moving to and fro together.
   if (plane.settling > 0) return false;

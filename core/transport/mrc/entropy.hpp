@@ -1,5 +1,5 @@
 // The entropy values of one queue pair: which paths are in rotation, which wait as backups, which
-// are out. "MRC + SRv6 multi-plane fabrics" 2.3 and 2.4.
+// are out. OCP MRC 1.0.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // MRC on one NIC: its queue pairs, peers, port scheduling and timers, behind the Transport
-// contract. "MRC + SRv6 multi-plane fabrics" 2.
+// contract. OCP MRC 1.0.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The two columns of "MRC + SRv6 multi-plane fabrics" 4.
+// The constants of software time (`net`) and of hardware (`sim`).
 #include "transport/mrc/options.hpp"
 
 #include <algorithm>
@@ -13,8 +13,8 @@ const OptionTable<MrcOptions>& MrcOptions::table() {
     using O = MrcOptions;
     OptionTable<O> t("MrcOptions");
     t.add("mtu", &O::mtu, {.unit = "bytes", .doc = "payload of a packet", .least = 1, .most = 16'384})
-        .add("ecn", &O::ecn, {.doc = "ECT(0) on data (3.3)"})
-        .add("trim_nack", &O::trim_nack, {.doc = "data is TRIMMABLE; False: NO_TRIM (3.4)"})
+        .add("ecn", &O::ecn, {.doc = "ECT(0) on data"})
+        .add("trim_nack", &O::trim_nack, {.doc = "data is TRIMMABLE; False: NO_TRIM"})
         .add("base_rtt_ps", &O::base_rtt,
              {.unit = "ps",
               .doc = "of a whole packet and its SACK; 0: measured when a queue pair connects",
@@ -22,7 +22,7 @@ const OptionTable<MrcOptions>& MrcOptions::table() {
               .range = "must not be negative",
               .field = "base_rtt"})
         .add("evs_per_qp", &O::evs_per_qp,
-             {.doc = "entropy values of a queue pair (2.3)", .least = 1, .most = 2'048})
+             {.doc = "entropy values of a queue pair", .least = 1, .most = 2'048})
         .add("backup_share", &O::backup_share,
              {.doc = "backups per plane, as a share of the active values", .least = 0, .most = 8})
         .add("min_active_share", &O::min_active_share,
@@ -31,7 +31,7 @@ const OptionTable<MrcOptions>& MrcOptions::table() {
              {.doc = "losses that condemn a value", .least = 1, .most = 3})
         .add("rto_ps", &O::rto,
              {.unit = "ps",
-              .doc = "floor of the retransmission timeout (2.5)",
+              .doc = "floor of the retransmission timeout",
               .least = 1,
               .range = "must be positive",
               .field = "rto"})
@@ -58,18 +58,18 @@ const OptionTable<MrcOptions>& MrcOptions::table() {
              {.doc = "writes with immediate in flight", .least = 1, .range = "at least 1"})
         .add("sack_bytes", &O::sack_bytes,
              {.unit = "bytes",
-              .doc = "received between two SACKs (2.6)",
+              .doc = "received between two SACKs",
               .least = 1,
               .range = "at least 1"})
         .choice("loss_infer", &O::loss_infer, {"sleek", "same_ev", "rto_only"},
-                {.doc = "how losses are inferred (2.5)"})
+                {.doc = "how losses are inferred"})
         .choice("sack_base", &O::sack_base, {"covering", "max", "trigger"},
-                {.doc = "where a SACK's bitmap begins (2.6)"})
+                {.doc = "where a SACK's bitmap begins"})
         .add("congestion", &O::congestion, {.doc = "congestion control, by its registered name"})
         .choice("nscc_delay", &O::nscc_delay, {"sample", "median"},
                 {.doc = "queueing delay: of one sample, or the median of eight"})
         .choice("plane_turns", &O::plane_turns, {"paths", "equal"},
-                {.doc = "turns of planes that have lost paths (2.3)"})
+                {.doc = "turns of planes that have lost paths"})
         .choice("identity", &O::identity, {"none", "hdr"},
                 {.doc = "how switches learn of ring steps: not, or by a step header"})
         .add("software_time", &O::software_time,

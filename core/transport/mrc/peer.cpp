@@ -209,7 +209,7 @@ void Peer::data_received(EntropyValue ev, bool repeated, Picoseconds now) {
 }
 
 // Until a probe has found a path, or when answers seem to be lost, they go the way that data comes
-// [choice]: it is known to deliver, if only in the other direction.
+// (ours): it is known to deliver, if only in the other direction.
 void Peer::follow(EntropyValue ev) {
   Reverse& r = reverse_[ev.plane()];
   r.proven = false;
@@ -277,7 +277,7 @@ void Peer::on_request(PlanePort plane, EntropyValue ev, const Bth& bth, const Er
   answer.id = static_cast<std::uint16_t>(bth.psn);
   answer.tx_ts = request.stamp.tx_ts;
   if (request.op == static_cast<std::uint8_t>(EndpointOp::ev_probe)) {
-    // Answered on the way it came, so that an answer vouches for both directions [choice].
+    // Answered on the way it came, so that an answer vouches for both directions (ours).
     const auto& uplinks = planes_[plane].uplinks;
     answer.fixed_path = std::find(uplinks.begin(), uplinks.end(), ev.uplink()) != uplinks.end();
     answer.uplink = ev.uplink();
@@ -381,7 +381,7 @@ Picoseconds Peer::refresh_period() const {
 }
 
 // A period from now, or later: all peers together get no more of a port for answers than a hundredth
-// [choice]. One by one, 128 senders to one receiver would answer for two fifths of its link.
+// (ours). One by one, 128 senders to one receiver would answer for two fifths of its link.
 Picoseconds Peer::next_refresh(Picoseconds now) {
   constexpr std::int64_t kAnswerBits = (154 + 24) * 8;  // on the wire
   const auto apart = static_cast<std::int64_t>(100.0 * kAnswerBits * 1e12 /

@@ -1,5 +1,5 @@
 // What a NIC knows of one other NIC: which planes reach it, the reverse path of each plane, port
-// status both ways, and the base RTT. "MRC + SRv6 multi-plane fabrics" 2.7.
+// status both ways, and the base RTT. OCP MRC 1.0.
 #pragma once
 
 #include "clock/random.hpp"
@@ -99,7 +99,7 @@ class Peer {
   bool stale_rtt_ = false;  // base_rtt_ is of other paths: the next sample replaces it
   Picoseconds extra_{};  // of a whole packet and its SACK, over a probe and its answer
   // Of all links of a path, as if each had the port's rate; a packet that is back sooner than that
-  // lowers the RTT [choice].
+  // lowers the RTT (ours).
   double path_ps_per_byte_ = 0;
   std::uint32_t switches_ = 0;
   bool measured_ = true;

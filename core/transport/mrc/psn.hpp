@@ -1,5 +1,5 @@
 // Packet sequence numbers: 24 bits on the wire, 64 bits inside, so that only this file knows of
-// the wrap ("MRC + SRv6 multi-plane fabrics" 6, trap 10).
+// the wrap.
 #pragma once
 
 #include <cstdint>

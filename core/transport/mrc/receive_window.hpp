@@ -1,4 +1,4 @@
-// The receiver's bitmap and the SACKs made from it. "MRC + SRv6 multi-plane fabrics" 2.6.
+// The receiver's bitmap and the SACKs made from it. OCP MRC 1.0.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class ReceiveWindow {
 
   PsnCount cack() const { return cack_; }
   std::uint32_t out_of_order() const { return out_of_order_; }
-  // The upper edge is inclusive [choice].
+  // The upper edge is inclusive (ours).
   Arrived classify(PsnCount n, std::uint32_t mpr) const {
     if (static_cast<std::int64_t>(n - cack_) <= 0) return Arrived::duplicate;
     if (n - cack_ > 128ull * mpr) return Arrived::beyond_window;

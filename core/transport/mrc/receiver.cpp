@@ -8,7 +8,7 @@
 namespace loomnet::mrc {
 namespace {
 
-constexpr std::size_t kRefusalsKept = 64;  // to be repeated when asked [choice]
+constexpr std::size_t kRefusalsKept = 64;  // to be repeated when asked (ours)
 
 constexpr PsnCount kPsnOrigin = 1ull << 24;  // as the sender's
 
@@ -90,7 +90,7 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
     case Arrived::beyond_window:
       send_nack(in, psn, stamp, NackReason::psn_out_of_window);
       return true;
-    case Arrived::duplicate:  // whole or trimmed (trap 5)
+    case Arrived::duplicate:  // whole or trimmed
       context_.count(Count::data_duplicate);
       send_sack(in, psn, stamp);
       return true;
@@ -199,7 +199,7 @@ void Receiver::repeat_refusals(EntropyValue ev, PlanePort plane) {
 
 void Receiver::on_probe(const Inbound& in, const Peth& peth) {
   window_.forget_reports();
-  // The way it came, where that leads back [choice]: a sender that hears nothing asks several paths,
+  // The way it came, where that leads back (ours): a sender that hears nothing asks several paths,
   // and learns of one that delivers both ways.
   const bool back = peer_.leads_back(in.way());
   const int plane = back ? static_cast<int>(in.port) : peer_.control_plane();

@@ -1,5 +1,5 @@
 // The sender's PSN table: what is in flight, acknowledged or waiting to be sent again, kept in a
-// ring by PSN and in a list by time of sending. "MRC + SRv6 multi-plane fabrics" 2.5.
+// ring by PSN and in a list by time of sending. OCP MRC 1.0.
 #pragma once
 
 #include <bit>

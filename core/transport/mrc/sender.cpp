@@ -13,7 +13,7 @@ namespace {
 
 // Keeps absolute PSNs far from zero, so that late ones never underflow.
 constexpr PsnCount kPsnOrigin = 1ull << 24;
-constexpr int kForgetSacks = 64, kForgetWait = 256;  // of the longest waits, forgotten with each answer [choice]
+constexpr int kForgetSacks = 64, kForgetWait = 256;  // of the longest waits, forgotten with each answer (ours)
 
 Picoseconds base_rtt(const Context& context, const Peer& peer) {
   return peer.ready() ? peer.whole_rtt() : context.options.network_rtt;

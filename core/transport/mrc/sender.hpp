@@ -1,5 +1,5 @@
 // The sending half of a queue pair: messages, the window, the choice of path at the moment of
-// transmission, loss, retransmission and probes. "MRC + SRv6 multi-plane fabrics" 2.3 to 2.7.
+// transmission, loss, retransmission and probes. OCP MRC 1.0.
 #pragma once
 
 #include "packet/rdma.hpp"

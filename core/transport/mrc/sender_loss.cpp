@@ -1,5 +1,5 @@
 // What a sender concludes from silence and from refusals: loss, blame, probes, timeouts.
-// "MRC + SRv6 multi-plane fabrics" 2.4, 2.5 and 2.7.
+// OCP MRC 1.0.
 #include <algorithm>
 
 #include "transport/mrc/dscp.hpp"
@@ -9,12 +9,12 @@
 namespace loomnet::mrc {
 namespace {
 
-constexpr std::size_t kTailPaths = 8;    // probed at once [choice]
+constexpr std::size_t kTailPaths = 8;    // probed at once (ours)
 constexpr std::size_t kSuspects = 64;
 constexpr std::uint32_t kDrainsPerSwitch = 2;  // of a queue of 1.5 BDP by the three quarters that are left
 constexpr std::uint32_t kMostPayload = 4096;  // bytes: shorter packets leave more headers for a queue
-constexpr int kForget = 16;  // of the longest wait for a refusal, forgotten with each answer [choice]
-constexpr std::size_t kProbesKept = 32;  // a late answer to an earlier probe is one as well [choice]
+constexpr int kForget = 16;  // of the longest wait for a refusal, forgotten with each answer (ours)
+constexpr std::size_t kProbesKept = 32;  // a late answer to an earlier probe is one as well (ours)
 
 }  // namespace
 
@@ -27,7 +27,7 @@ Picoseconds Sender::loaded_rtt() const {
   return delay_.base_rtt() + std::max(delay_.average(), Picoseconds{});
 }
 
-// For how long silence of a packet says nothing [choice]: three times as long as refusals took of late,
+// For how long silence of a packet says nothing (ours): three times as long as refusals took of late,
 // since headers of trimmed packets wait in a queue of their own, which packets behind them overtake;
 // and, where packets have queued, twice as long as one did beyond the round trip, since those of other
 // paths overtake it.
@@ -116,7 +116,7 @@ void Sender::tell(Congestion kind, std::uint32_t bytes, Picoseconds sent, Picose
   control_->on_congestion(event);
 }
 
-// The estimate of the queues follows refusals only where the window does [choice].
+// The estimate of the queues follows refusals only where the window does (ours).
 void Sender::charge_refusal(std::uint32_t bytes, Picoseconds sent, Picoseconds now) {
   if (!control_->traits.sees_acks) return;
   delay_.refused();
@@ -394,7 +394,7 @@ void Sender::probe_tail(Picoseconds now) {
     return count < paths.size();
   });
   for (std::size_t i = 0; i < count; ++i) probe_path(paths[i], now);
-  // The path of the oldest packet is the likeliest one to lose the probe as well: it gets two [choice].
+  // The path of the oldest packet is the likeliest one to lose the probe as well: it gets two (ours).
   if (count > 0) probe_path(paths[0], now);
 }
 

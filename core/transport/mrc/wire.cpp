@@ -152,7 +152,7 @@ std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbo
   in.bth = Bth::parse(reader);
   if (!known(in.bth.opcode)) return Count::drop_opcode;
   in.op = static_cast<Op>(in.bth.opcode);
-  // Switches rewrite the outer header alone: class and mark are read there (trap 6).
+  // Switches rewrite the outer header alone: class and mark are read there.
   const auto traffic_class = static_cast<std::uint8_t>(load_big_endian<2>(h + kOuter) >> 4);
   in.dscp = traffic_class >> 2;
   in.ecn = static_cast<Ecn>(traffic_class & 3);
@@ -163,7 +163,7 @@ std::optional<Count> parse(const Packet& packet, const MrcOptions& options, Inbo
                      static_cast<std::uint16_t>(load_big_endian<2>(h + kUdp)), options.ev_order);
   in.body = header.subspan(kBth + step + Bth::kSize);
   if (in.trimmed) {
-    // Lengths and checksums of a trimmed packet mean nothing (trap 7); PSN and time must be there.
+    // Lengths and checksums of a trimmed packet mean nothing; PSN and time must be there.
     if (!is_data(in.op)) return Count::drop_opcode;
     return in.body.size() < Meth::kSize + Tseth::kSize ? std::optional(Count::drop_short)
                                                        : std::nullopt;

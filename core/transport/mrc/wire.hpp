@@ -1,5 +1,5 @@
 // MRC packets as bytes: the envelope every packet has, and what a received one holds.
-// "MRC + SRv6 multi-plane fabrics" 3.3 and 3.4.
+// OCP MRC 1.0.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace loomnet::mrc {
 inline constexpr std::size_t kEnvelopeBytes = 14 + 40 + 40 + 8;
 // UDP payload of a packet without ImmDt and without payload bytes: BTH METH TSETH RETH iCRC.
 inline constexpr std::uint32_t kDataUdpBytes = 12 + 4 + 4 + 16 + 4;
-// What a packet is charged: UDP payload + 40 B (2.5).
+// What a packet is charged: UDP payload + 40 B.
 constexpr std::uint32_t nominal_bytes(std::uint32_t payload, bool immediate) {
   return kDataUdpBytes + payload + (immediate ? 4 : 0) + 40;
 }

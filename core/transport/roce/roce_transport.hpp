@@ -1,6 +1,6 @@
 // RoCE baseline: reliable connections with go-back-N over RoCEv2, one RC queue pair per plane under
 // each user-level connection, ECMP by the queue pair's own UDP source port.
-// "MRC + SRv6 multi-plane fabrics" 5 (baseline `roce`); InfiniBand Architecture Vol. 1, chapter 9.
+// InfiniBand Architecture Vol. 1, chapter 9.
 #pragma once
 
 #include <array>

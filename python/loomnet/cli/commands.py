@@ -14,6 +14,7 @@ from loomnet.base.errors import EXIT_OK, EXIT_USAGE, UsageError
 from loomnet.cli.arguments import Clock, JsonOut, MaxWall, Node, Port, Scenario, Seed, Settings
 from loomnet.cli.bench import bench
 from loomnet.cli.cost import cost
+from loomnet.cli.explain import explain
 from loomnet.cli.help import BEGIN, LIVE, RESULTS, RUN, App, examples
 from loomnet.cli.look import describe, list_
 from loomnet.cli.new import new
@@ -187,6 +188,7 @@ app.command(rich_help_panel=RESULTS, epilog=examples(
     "loomnet cost fattree mixnet --gpus 1024 --alpha 6 --rate 400G"))(cost)
 app.command(rich_help_panel=RUN, epilog=examples(
     "loomnet sweep flap.py --set planes=2,4,8 --seeds 3"))(sweep)
+app.command(rich_help_panel=BEGIN, epilog=examples("loomnet explain blip_s"))(explain)
 app.add_typer(ocs, name="ocs", rich_help_panel=LIVE)
 
 

@@ -1,11 +1,10 @@
 """Regular fabrics: the multi-plane two-tier Clos, three tiers and the fat tree, one star, one
 dumbbell.
 
-Three tiers need an address plan of their own, which the published one leaves open [choice]. It
-keeps the ranges of two tiers ("MRC + SRv6 multi-plane fabrics" 3.1): leaf L is 0x2000 + L,
-aggregation switch A (T1) 0x1000 + A, a leaf's downlink H 0x4000 + H, and core C (T2) takes the free
-range 0x3000 + C; L, A < 4,096, numbered through all pods of a plane. A destination address then
-reads, uN style:
+Three tiers need an address plan of their own, which the published one (Araujo et al., arXiv
+2605.04333) leaves open. It keeps the ranges of two tiers: leaf L is 0x2000 + L, aggregation switch
+A (T1) 0x1000 + A, a leaf's downlink H 0x4000 + H, and core C (T2) takes the free range 0x3000 + C;
+L, A < 4,096, numbered through all pods of a plane. A destination address then reads, uN style:
 
     block  T0src  T1src  T2  T1dst  T0dst  dst        across pods: all six uSIDs are used
     block  T0src  T1  T0dst  dst                      inside a pod
@@ -36,7 +35,7 @@ from loomnet.fabrics.nodes import LocalRanks
 if TYPE_CHECKING:
     from loomnet.fabrics.pfc import Pfc
 
-# [choice] An order above the largest cluster published; jobs list the hosts that they run on.
+# Ours: an order above the largest cluster published; jobs list the hosts that they run on.
 MAX_HOSTS = 1 << 20
 MAX_UP_PATHS = 2048  # eleven bits of an entropy value name the up-path
 
@@ -103,8 +102,8 @@ def two_tier(
 ) -> Fabric:
     """`planes` disjoint leaf-spine fabrics; every host has one NIC port in each.
 
-    Host i hangs on leaf i mod `leaves`, so that ring neighbours never share a leaf ("MRC + SRv6
-    multi-plane fabrics" 6, trap 14), or with `order="block"` on leaf i // `hosts_per_leaf`. `rate`
+    Host i hangs on leaf i mod `leaves`, so that ring neighbours never share a leaf,
+    or with `order="block"` on leaf i // `hosts_per_leaf`. `rate`
     is a NIC port's; a leaf–spine link has `uplink_rate` (default: the same). `radix` refuses a
     switch with more ports than that. `pfc`, here and in the other builders: True or ln.Pfc(…) makes
     every switch port lossless, False none; by default those of a run with RoCE on the virtual clock

@@ -1,5 +1,5 @@
 """What a fabric amounts to, by arithmetic: counts, bisection, optics and switches per NIC, the
-longest path, capacity lost per failure ("MRC + SRv6 multi-plane fabrics" 2.1). Nothing is listed or
+longest path, capacity lost per failure (Araujo et al., arXiv 2605.04333). Nothing is listed or
 built."""
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from loomnet.fabrics.topology import Topology
 from loomnet.fabrics.view import ClosView
 
 # Ethernet 14, outer and inner IPv6 40 each, UDP 8, BTH 12, METH 4, TSETH 4, RETH 16, iCRC 4
-# ("MRC + SRv6 multi-plane fabrics" 3.3); preamble, gap and FCS are 24 more on the wire.
+# (OCP MRC 1.0); preamble, gap and FCS are 24 more on the wire.
 HEADER_BYTES, SACK_FRAME_BYTES = 142, 154
 TRIM_BYTES = 128
 STEP_HEADER_BYTES = 16  # behind UDP, of packets that say which ring step they belong to
@@ -28,16 +28,16 @@ FRAMING_BYTES, PAUSE_BYTES = 24, 60
 # Largest frame of a run whose transport says nothing else: 4,096 B behind MRC's headers.
 MAX_FRAME_BYTES = 4096 + 142
 NO_PFC = {"pfc_xoff_bytes": 0, "pfc_xon_bytes": 0, "pfc_headroom_bytes": 0}
-# DCQCN's marking at 40 Gb/s; the bytes grow with the rate ("MRC + SRv6 multi-plane fabrics" 5).
+# DCQCN's marking at 40 Gb/s; the bytes grow with the rate (Zhu et al., SIGCOMM 2015).
 DCQCN_RATE, DCQCN_KMIN, DCQCN_KMAX, DCQCN_PMAX = 40 * 10**9, 5_000, 200_000, 0.01
 # Of a link, for control packets while data waits: a weight of 25 %, where the publication has "at
-# most half" ("MRC + SRv6 multi-plane fabrics" 2.10). Below the half, late headers pace an incast.
+# most half" (Araujo et al., arXiv 2605.04333). Below the half, late headers pace an incast.
 CONTROL_SHARE, CONTROL_SHARE_MOST = 0.25, 0.5
 CONTROL_QUEUES, MOST_PAYLOAD = 4, 4096  # control queue: data queues, at the largest payload
 MIN_QUEUE_PACKETS = 8  # a queue of less than 8 full packets trims on any burst
-# Where packets are dropped, not trimmed ("MRC + SRv6 multi-plane fabrics" 2.9).
+# Where packets are dropped, not trimmed.
 LOSSY_BDPS = 5
-# [choice] Bytes that a queue holds for each byte at which it marks, where a transport names those:
+# Ours: bytes that a queue holds for each byte at which it marks, where a transport names those:
 # room for what its senders have under way when the first mark is made.
 MARKED_QUEUE = 4
 
@@ -164,7 +164,7 @@ def half_settings(
     other direction."""
     # Thresholds: 1 BDP, 1.5 BDP at the last hop; ECN 0.2 … 0.8 BDP, off at the last hop; control
     # 4 x data, and more for shorter packets, whose headers are as long: where the publication has
-    # 2 x ("MRC + SRv6 multi-plane fabrics" 2.9), the headers of 128 senders overflow. A NIC's own
+    # 2 x, the headers of 128 senders overflow. A NIC's own
     # egress neither marks nor trims: only kernel traffic ever queues there.
     bdp = max(spec.rate.bytes_in(rtt), MIN_QUEUE_PACKETS * frame)
     pauses = defaults.pfc if spec.pfc is None else spec.pfc is not False

@@ -344,7 +344,7 @@ class Fabric:
 
     def describe(self) -> Table:
         """Counts, bisection, optics and switches per NIC, the longest path and what a failure costs
-        ("MRC + SRv6 multi-plane fabrics" 2.1); fewer rows where the fabric is not regular."""
+        (Araujo et al., arXiv 2605.04333); fewer rows where the fabric is not regular."""
         from loomnet.fabrics.description import describe
 
         return describe(self)

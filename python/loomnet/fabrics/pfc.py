@@ -21,7 +21,7 @@ class Pfc(Spec):
     came in by a port and wait for an egress: more than `xoff` pauses the far end, `xon` or less
     lets it go on, `headroom` is reserved above `xoff` for what still arrives.
 
-    Defaults ("MRC + SRv6 multi-plane fabrics" 5): `xoff` one bandwidth-delay product of the port,
+    Defaults: `xoff` one bandwidth-delay product of the port,
     `xon` two full frames less; `headroom` the frame that crossed `xoff` and what its link can still
     deliver: rate x round trip and two largest frames. A smaller one is refused when the fabric is
     planned (FabricError).

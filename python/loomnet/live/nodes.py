@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from loomnet.live.kernel_tcp import KernelTcp
 
 MANAGEMENT_INTERFACE = "mgmt"
-# Host addresses fd00::<host>, the same on all plane ports ("MRC + SRv6 multi-plane fabrics" 3.1).
+# Host addresses fd00::<host>, the same on all plane ports.
 HOST_PREFIX = "fd00::/64"
 # What Gloo binds to by name: an interface that holds the host address and nothing else.
 HOST_INTERFACE = "host0"

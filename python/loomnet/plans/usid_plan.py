@@ -1,5 +1,5 @@
-"""SRv6 uSID plan ("MRC + SRv6 multi-plane fabrics" 3.1): static tables per switch, path templates
-per pair of hosts and plane, and the entropy values that choose among them (3.2). The plan of three
+"""SRv6 uSID plan (RFC 9800): static tables per switch, path templates
+per pair of hosts and plane, and the entropy values that choose among them. The plan of three
 tiers is written down in clos.py."""
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from loomnet.systems.transport import Options, Transport
 
 # ATP's public switch code marks at a queue of 1000 cells; cells of 80 B are assumed.
 MARK_BYTES = 80_000
-# Of wall time, in which a machine's scheduler has its say: SwitchML's timeout; [choice].
+# Of wall time, in which a machine's scheduler has its say: SwitchML's timeout; ours.
 LIVE_RTO_PS, LIVE_REMIND_PS = 10 * 10**9, 2 * 10**9
 
 

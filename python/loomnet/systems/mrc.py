@@ -1,5 +1,5 @@
-"""MRC: spraying, SRv6 source routing, selective acknowledgement ("MRC + SRv6 multi-plane
-fabrics")."""
+"""MRC: spraying, SRv6 source routing, selective acknowledgement (OCP MRC 1.0; Araujo et al.,
+arXiv 2605.04333)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from loomnet.systems.transport import (
     largest_frame,
 )
 
-# `net` constants are those of software time, `sim` those of hardware ("MRC + SRv6 multi-plane
-# fabrics" 4): which apply follows from the fabric, never from the clock.
+# `net` constants are those of software time, `sim` those of hardware: which apply follows from the
+# fabric, never from the clock.
 SOFTWARE_RTT_PS = 500 * 10**6
 MOST_RTT_PS = 2**15 * 10**6  # of time stamps in microseconds
 PUBLISHED_CONTROL = "nscc"

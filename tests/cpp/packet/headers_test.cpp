@@ -1,4 +1,4 @@
-// Golden vectors of every header ("MRC + SRv6 multi-plane fabrics" 3.1, 3.2, 3.4), round trips, and
+// Golden vectors of every header (RFC 9800), round trips, and
 // what the bounds checks refuse.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Frames for switch tests, built field by field, and the golden uSID vectors V1 to V23 of
-// "MRC + SRv6 multi-plane fabrics" 9.6 with the switch they are meant for.
+// Frames for switch tests, built field by field, and the golden uSID vectors V1 to V23
+// with the switch they are meant for.
 #pragma once
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// NSCC: the golden table of "MRC + SRv6 multi-plane fabrics" 2.8, and the window's moves row by
+// NSCC: the golden table of Ultra Ethernet 1.0, and the window's moves row by
 // row.
 #include "transport/congestion/nscc.hpp"
 
@@ -201,7 +201,7 @@ TEST_F(NsccTest, UnmarkedGrows) {
   }
 }
 
-// Trap 1: without a mark a long delay is fair increase; trims and quick-adapt are the only brakes.
+// Without a mark a long delay is fair increase; trims and quick-adapt are the only brakes.
 TEST_F(NsccTest, QuickAdaptCutsToWhatWasAchieved) {
   options.nscc.quick_adapt = true;
   Flow n(options, 1, kBase);

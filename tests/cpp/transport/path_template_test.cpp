@@ -13,7 +13,7 @@ Ipv6Address address(const PathTemplate& row, unsigned plane, unsigned uplink) {
 }
 
 TEST(PathTemplate, TwoTiersAddTheUplinkToTheSpine) {
-  // Plane 3, T0 5 -> T1 0x11 -> T0 9, downlink 2 ("MRC + SRv6 multi-plane fabrics" 3.2).
+  // Plane 3, T0 5 -> T1 0x11 -> T0 9, downlink 2 (RFC 9800).
   const PathTemplate row{{0x2005, 0x1000, 0x2009, 0x4002}, 4, 1};
   const std::array<std::uint16_t, 4> golden{usid_t0(5), usid_t1(0x11), usid_t0(9), usid_host(2)};
   EXPECT_EQ(address(row, 3, 0x11), usid_address(3, golden));

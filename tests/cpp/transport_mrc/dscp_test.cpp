@@ -1,4 +1,4 @@
-// MRC's traffic classes by DSCP: the class table of "MRC + SRv6 multi-plane fabrics" 3.4.
+// MRC's traffic classes by DSCP: the class table of OCP MRC 1.0.
 #include "transport/mrc/dscp.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// EV rotation, SKIP, replacement, floor and re-admission ("MRC + SRv6 multi-plane
-// fabrics" 2.3, 2.4).
+// EV rotation, SKIP, replacement, floor and re-admission (OCP MRC 1.0).
 #include "transport/mrc/entropy.hpp"
 
 #include <gtest/gtest.h>
@@ -44,7 +43,6 @@ TEST(EvSet, AllPathsLeaveNoBackups) {
   EXPECT_EQ(set.size(), 64u);
 }
 
-// Trap 3.
 TEST(EvSet, LocalDestinationHasOnePathPerPlane) {
   auto local = planes(8, 1);
   EvSet set(with_evs(256), local, 1);

@@ -1,5 +1,4 @@
-// Two NICs, whole messages: what a queue pair promises, under each fault of "MRC + SRv6 multi-plane
-// fabrics" 2.10.
+// Two NICs, whole messages: what a queue pair promises, under each fault.
 #include "mrc_bed.hpp"
 #include "mrc_stream.hpp"
 

@@ -1,4 +1,4 @@
-// The receiving side as protocol transcripts ("MRC + SRv6 multi-plane fabrics" 2.6), and what it
+// The receiving side as protocol transcripts (OCP MRC 1.0), and what it
 // refuses.
 #include <set>
 
@@ -93,7 +93,7 @@ TEST(Receiver, TrimmedIsRefusedByReason) {
   EXPECT_EQ(out[0].neth.entropy, EntropyValue(0, 1).value);
   EXPECT_EQ(out[1].neth.reason, 2);
   EXPECT_EQ(s.placed, 0u);
-  // Trap 5: a trimmed duplicate is answered by SACK.
+  // A trimmed duplicate is answered by SACK.
   s.data({.psn = 3});
   s.data({.psn = 3, .dscp = dscp::kTrimmed});
   const auto after = s.pull_all();

@@ -1,5 +1,5 @@
 // Loss as protocol transcripts: refused, silent and tail loss, what becomes of the path, and when a
-// queue pair gives up ("MRC + SRv6 multi-plane fabrics" 2.4, 2.5, 2.7).
+// queue pair gives up (OCP MRC 1.0).
 #include <algorithm>
 
 #include "mrc_script.hpp"

@@ -1,5 +1,5 @@
 // The sending side as protocol transcripts: spraying, marks, windows, ports, base RTT and what is
-// forged ("MRC + SRv6 multi-plane fabrics" 2.3 to 2.5, 2.7). Loss is in mrc_recovery_test.
+// forged (OCP MRC 1.0). Loss is in mrc_recovery_test.
 #include <set>
 
 #include "mrc_script.hpp"

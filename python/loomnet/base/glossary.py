@@ -1,0 +1,60 @@
+"""The glossary: what each figure, counter, drop reason and event means. The entries are data, in
+glossary.md beside this file, which the site shows as a page."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from loomnet.base.errors import UsageError
+from loomnet.base.names import did_you_mean, in_quotes
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A name, the heading under which it stands, and its text as Markdown in one line."""
+
+    name: str
+    section: str
+    text: str
+
+    @property
+    def plain(self) -> str:
+        """The text without Markdown's signs."""
+        return self.text.replace("`", "").replace("**", "")
+
+
+def markdown() -> str:
+    """The whole glossary as a page of Markdown."""
+    return resources.files("loomnet.base").joinpath("glossary.md").read_text(encoding="utf-8")
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """All entries in the order of the page."""
+    found: list[Entry] = []
+    for section in re.split(r"^## ", markdown(), flags=re.MULTILINE)[1:]:
+        title, _, body = section.partition("\n")
+        for name, text in re.findall(r"^`([^`\n]+)`\n:   (.*\n(?:    .*\n)*)", body, re.MULTILINE):
+            found.append(Entry(name, title.strip(), " ".join(text.split())))
+    return tuple(found)
+
+
+def explain(name: str) -> tuple[Entry, ...]:
+    """Every entry of this name; several where parts of Loomnet use one name. The name may have a
+    label, a job and a phase before it and an object behind it, as `mrc.down.blip_s` and
+    `slots_mean.p0.leaf0`, and a drop's reason stands for its counter. Raises UsageError with the
+    nearest names for any other."""
+    folded = name.strip().casefold()
+    parts = folded.split(".")
+    forms = [folded, *(".".join(parts[i:]) for i in range(1, len(parts))), parts[0]]
+    for form in forms:
+        wanted = {form, f"drop_{form}", f"{form}_dropped"}
+        if form.startswith("drop_"):  # counters of sockets that reports show as drops
+            wanted.add(form.removeprefix("drop_"))
+        if found := tuple(each for each in entries() if each.name.casefold() in wanted):
+            return found
+    known = {each.name for each in entries()}
+    raise UsageError(f"explain: no entry {in_quotes(name)}{did_you_mean(name, known)}")

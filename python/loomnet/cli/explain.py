@@ -1,0 +1,39 @@
+"""`loomnet explain`: a name of a report, in plain words."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from typing import Annotated
+
+import typer
+
+PIPED_WIDTH = 80
+
+
+def explain(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="A figure, counter, drop reason, event or word; without it, all."
+        ),
+    ] = None,
+) -> int:
+    """Say what a name in a report means: loomnet explain blip_s."""
+    from loomnet.base.errors import EXIT_OK
+    from loomnet.base.glossary import entries
+    from loomnet.base.glossary import explain as look_up
+
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPED_WIDTH
+    section = ""
+    for entry in entries() if name is None else look_up(name):
+        if entry.section != section:
+            if name is None:
+                print(f"\n{entry.section}\n" if section else f"{entry.section}\n")
+            section = entry.section
+        title = entry.name if name is None else f"{entry.name}  ({entry.section.lower()})"
+        print(title)
+        print(textwrap.fill(entry.plain, width=min(columns, 100), initial_indent="  ",
+                            subsequent_indent="  ", break_on_hyphens=False))
+    return EXIT_OK
