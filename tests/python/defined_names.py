@@ -41,10 +41,11 @@ def figures() -> set[str]:
 
 
 def switch_counters() -> set[str]:
-    """`X(SYMBOL, "name")` of the headers that programs share with the kernel."""
+    """`X(SYMBOL, "name")`, or without quotes, of the headers that programs share with the
+    kernel."""
     found: set[str] = set()
     for path in sorted((ROOT / "ebpf").glob("*.h")):
-        found |= set(re.findall(r'\bX\([A-Z_0-9]+, "([a-z_0-9]+)"\)', path.read_text()))
+        found |= set(re.findall(r'\bX\([A-Z_0-9]+, "?([a-z_0-9]+)"?\)', path.read_text()))
     return found
 
 

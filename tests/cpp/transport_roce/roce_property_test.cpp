@@ -55,7 +55,7 @@ TEST_P(RoceStorm, DeliversOnceInOrderEveryByte) {
     return run_seed(std::strtoull(seed, nullptr, 10), one);
   }
   Tally tally;
-  for (std::uint64_t seed = 1; seed <= 100 && !HasFatalFailure(); ++seed) {
+  for (std::uint64_t seed = 1; seed <= kStormSeeds && !HasFatalFailure(); ++seed) {
     run_seed(static_cast<std::uint64_t>(GetParam()) * 1000 + seed, tally);
   }
   tally.expect_seen({{"timeouts", tally.timeouts},
