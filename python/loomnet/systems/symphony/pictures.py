@@ -98,7 +98,7 @@ def gain_figure(rows: Sequence[GainRow], *, title: str = "") -> Any:
     axis.set_xlabel("completion time saved (%)")
     axis.set_title(title, fontsize=9)
     axis.grid(axis="x", alpha=0.3)
-    axis.legend(fontsize=7, loc="upper center", ncols=3, bbox_to_anchor=(0.5, -0.18))
+    figure.legend(fontsize=7, loc="outside lower center", ncols=5)
     return figure
 
 
