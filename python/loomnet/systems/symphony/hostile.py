@@ -1,5 +1,5 @@
-"""Hostile senders beside a ring: hosts of their own whose packets claim to be of the ring's job, and
-cross every uplink that the ring crosses."""
+"""Hostile senders beside a ring: hosts of their own whose packets claim to be of the ring's job,
+and cross every uplink that the ring crosses."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Recomputes the witness of every extra mark from captures alone: a reader of pcapng files who knows
-the step header's layout and the program's tau and epoch, and nothing of the switch.
+"""Recomputes the witness of every extra mark from captures alone: a reader of pcapng files that
+knows the step header's layout and the program's tau and epoch, and nothing of the switch.
 
 A mark's witness is another rank of the same ring and incarnation whose latest packet by the same
 port came less than `stale` epochs before, was not the last of its step, and was more than `tau`
