@@ -18,7 +18,7 @@ from loomnet.base.errors import UsageError
 STEP = 1 << 16  # progress is in units of 1/65,536 step
 _PORT, _MAGIC = 18771, 0x5359
 _OTHER, _LAST = 1, 2
-_PACKET, _COMMENT, _FLAGS = 6, 1, 2
+_SECTION, _PACKET, _COMMENT, _FLAGS = 0x0A0D0D0A, 6, 1, 2
 _OUTBOUND = 2
 _MARKED = "marked by symphony: "
 _BLOCK, _OPTION = struct.Struct("<II"), struct.Struct("<HH")
@@ -63,8 +63,10 @@ def departures(capture: str | Path) -> Iterator[Departure]:
     try:
         while at < len(data):
             kind, length = _BLOCK.unpack_from(data, at)
-            if length < 12:
-                raise UsageError(f"{capture}: a block of {length} bytes at byte {at}: no pcapng")
+            if length < 12 or (at == 0 and kind != _SECTION):
+                raise UsageError(f"{capture}: no pcapng block at byte {at}")
+            if at + length > len(data):
+                raise UsageError(f"{capture}: cut off at byte {at}")
             if kind == _PACKET and (found := _packet(data, at)) is not None:
                 yield found
             at += length
