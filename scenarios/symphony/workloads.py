@@ -131,7 +131,10 @@ def workloads(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, onl
         lab.metric("leader_later", leading, unit="ratio", label=label)
         lab.metric("extra_marks", marks, unit="packets", label=label)
         if workload.beside:
-            later = statistics.fmean(on.beside / off.beside - 1 for off, on in pairs)
+            each = [on.beside / off.beside - 1 for off, on in pairs]
+            later = statistics.fmean(each)
+            error = statistics.stdev(each) / len(each) ** 0.5 if len(each) > 1 else None
             print(f"{'':<26}the all-to-all ends {100 * later:+.1f} % later")
+            lab.metric("all_to_all_standard_error", error, unit="ratio")
             lab.check("all-to-all-later", later, le=0.05)
             lab.check("all-to-all-tracked", sum(on.foreign for _, on in pairs), eq=0)
