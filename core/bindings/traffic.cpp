@@ -45,12 +45,16 @@ void bind_traffic(py::module_& m) {
           "add",
           [](FlowTraffic& t, NodeId source, NodeId destination, QpNumber qp, std::uint64_t bytes,
              std::uint32_t message, std::uint32_t depth, std::int64_t start, std::uint32_t steps,
-             std::uint16_t rank, std::uint16_t ranks) {
-            return t.add({source, destination, qp, bytes, message, depth, ps(start), steps, rank, ranks});
+             std::uint16_t rank, std::uint16_t ranks,
+             const std::optional<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint16_t, std::uint16_t>>& claim) {
+            FlowConfig flow{source, destination, qp, bytes, message, depth, ps(start), steps, rank, ranks, {}};
+            if (claim) flow.claim = std::make_from_tuple<RingClaim>(*claim);
+            return t.add(flow);
           },
           py::kw_only(), py::arg("source"), py::arg("destination"), py::arg("qp"), py::arg("bytes"),
           py::arg("message"), py::arg("depth"), py::arg("start_ps"), py::arg("steps") = 0,
-          py::arg("rank") = 0, py::arg("ranks") = 0)
+          py::arg("rank") = 0, py::arg("ranks") = 0, py::arg("claim") = py::none(),
+          "claim: (job, communicator, first step, rank, ranks) that its packets say in place of the truth.")
       .def("start", &FlowTraffic::start)
       .def_property_readonly("done", &FlowTraffic::done)
       .def_property_readonly("wrong", &FlowTraffic::wrong)

@@ -13,6 +13,14 @@ std::uint64_t step_bytes(const FlowConfig& config) {
   return (config.bytes + config.steps - 1) / config.steps;
 }
 
+void claim(Attributes& says, const RingClaim& forged) {
+  says.job = forged.job;
+  says.communicator = forged.communicator;
+  says.ring_step += forged.first_step;
+  says.ring_rank = forged.rank;
+  says.ring_size = forged.ranks;
+}
+
 }  // namespace
 
 class FlowTraffic::Client final : public NicClient, public EventHandler {
@@ -66,6 +74,7 @@ std::size_t FlowTraffic::add(const FlowConfig& config) {
   if (config.bytes == 0) throw std::invalid_argument("flow: bytes must be 1 or more");
   if (config.message == 0) throw std::invalid_argument("flow: message must be 1 or more bytes");
   if (config.steps > config.bytes) throw std::invalid_argument("flow: steps must be at most its bytes");
+  if (config.claim && config.steps == 0) throw std::invalid_argument("flow: a claim goes with steps");
   if (config.steps > 0 && config.rank >= config.ranks) {
     throw std::invalid_argument("flow: rank must be below ranks");
   }
@@ -126,6 +135,7 @@ void FlowTraffic::pump(std::size_t index, Picoseconds now) {
   request.remote_key = flow.key;
   request.attributes.job = static_cast<std::uint32_t>(job_);
   request.attributes.sequence = static_cast<std::uint32_t>(index);
+  if (config.claim && config.steps > 0) [[unlikely]] claim(request.attributes, *config.claim);
   if (payload_) {
     std::uint8_t* from = flow.from.data() + offset;
     for (std::uint32_t i = 0; i < request.length; ++i) {

@@ -3,12 +3,20 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/network.hpp"
 #include "traffic/step_log.hpp"
 
 namespace loomnet {
+
+// What the packets of a flow in ring steps say of themselves in place of the truth. A hostile sender says so.
+struct RingClaim {
+  std::uint32_t job = 0, communicator = 0;
+  std::uint32_t first_step = 0;    // added to the flow's own steps
+  std::uint16_t rank = 0, ranks = 0;  // not checked: a switch must bear any
+};
 
 struct FlowConfig {
   NodeId source = 0, destination = 0;
@@ -21,6 +29,7 @@ struct FlowConfig {
   // are then ranks of one ring in what their packets say, although none waits for another: `rank` of `ranks`.
   std::uint32_t steps = 0;
   std::uint16_t rank = 0, ranks = 0;
+  std::optional<RingClaim> claim;  // of a flow with steps
 };
 
 struct FlowResult {

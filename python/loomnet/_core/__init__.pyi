@@ -795,7 +795,12 @@ class FlowTraffic:
         steps: int = 0,
         rank: int = 0,
         ranks: int = 0,
-    ) -> int: ...
+        claim: tuple[int, int, int, int, int] | None = None,
+    ) -> int:
+        """
+        claim: (job, communicator, first step, rank, ranks) that its packets say in place of the truth.
+        """
+
     def results(self) -> list[tuple[int, int | None, int | None, int, str]]:
         """
         [(start_ps, end_ps, arrived_ps, bytes completed, status)] in the order of add(); None: not yet.

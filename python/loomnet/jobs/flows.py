@@ -110,6 +110,31 @@ def _times(values: Iterable[Time | str]) -> tuple[Time, ...]:
     return tuple(map(Time, values))
 
 
+_U16 = Annotated[int, Field(ge=0, lt=1 << 16, strict=True)]
+
+
+class RingClaim(Spec):
+    """What packets of a hostile sender say of themselves: that they are in ring `ring` of the job
+    with this number (jobs of a run count from 0), of its `gen`-th communicator, from rank `rank` of
+    `ranks`, and that their first ring step is `step`. No value is checked against the run."""
+
+    kind: ClassVar[str] = "ring_claim"
+    job: _U16 = 0
+    ring: _U16 = 0
+    gen: Annotated[int, Field(ge=0, lt=1 << 8, strict=True)] = 0
+    rank: _U16 = 0
+    ranks: _U16 = 2
+    step: _U16 = 0
+
+    def numbers(self) -> tuple[int, int, int, int, int]:
+        """As the engine takes it."""
+        return self.job, self.gen << 16 | self.ring, self.step, self.rank, self.ranks
+
+
+def _claims(values: Iterable[RingClaim]) -> tuple[RingClaim, ...]:
+    return tuple(values)
+
+
 class Flows(_Pairwise, Job):
     """`count` independent flows between random pairs of ranks, or the given `pairs` in turn.
 
@@ -119,6 +144,7 @@ class Flows(_Pairwise, Job):
     time in `starts`; all at once without any of these. `steps`: each flow is sent in so many equal
     steps, and its packets say the step, as if flow k were rank k of a ring of `count` ranks; no
     flow waits for another. `result.ring_steps` tells when senders knew that a step had arrived.
+    `claims`: what the packets of each flow in turn say instead, for switches under attack.
     """
 
     kind: ClassVar[str] = "flows"
@@ -134,12 +160,18 @@ class Flows(_Pairwise, Job):
         tuple[Time, ...], Field(max_length=MOST_FLOWS, fail_fast=True)
     ] = given(default=(), converter=_times)
     steps: Annotated[Count, Field(le=MOST_STEPS)] | None = Field(default=None, repr=False)
+    claims: Annotated[
+        tuple[RingClaim, ...], Field(max_length=MOST_FLOWS, fail_fast=True, repr=False)
+    ] = given(default=(), converter=_claims)
 
     @model_validator(mode="after")
     def _of_a_ring(self) -> Flows:
         if self.steps is not None and not 2 <= self.count <= MOST_RING:
             raise UsageError(f"Flows.steps: steps of a ring go with 2 to {MOST_RING:,} flows, not "
                              f"count={self.count}")
+        if self.claims and self.steps is None:
+            raise UsageError("Flows.claims: packets say a ring step of flows with steps= only; "
+                             "give steps=")
         return self
 
     @constructor

@@ -158,7 +158,10 @@ class FlowTraffic:
             self._sends.append((self._engine.node(self._placement[source]), numbers[index]))
             job, in_ring = self._job.job, {}
             if isinstance(job, Flows) and job.steps is not None:
-                in_ring = {"steps": job.steps, "rank": len(self._asked) - 1, "ranks": job.count}
+                number = len(self._asked) - 1
+                in_ring = {"steps": job.steps, "rank": number, "ranks": job.count,
+                           "claim": job.claims[number % len(job.claims)].numbers()
+                           if job.claims else None}
             self.core.add(
                 source=self._engine.node(self._placement[source]),
                 destination=self._engine.node(self._placement[destination]),

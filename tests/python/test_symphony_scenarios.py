@@ -1,0 +1,168 @@
+"""Symphony's scenarios: bars S2 and S3 at six seeds, a quick pass over the others, hostile packets
+and workloads, and the reader that looks up the witness of a mark in a capture."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import loomnet as ln
+from loomnet.systems import symphony as rings
+
+pytest.importorskip("loomnet._core")
+FOLDER = Path(__file__).parents[2] / "scenarios" / "symphony"
+
+
+def go(tmp_path: Path, name: str, **values: Any) -> Any:
+    seed = values.pop("seed", 1)
+    return ln.load(FOLDER / f"{name}.py").run(seed=seed, directory=tmp_path / name, **values)
+
+
+def failed(report: Any) -> set[str]:
+    return {check.name for check in report.checks if not check.ok}
+
+
+def names(report: Any) -> set[str]:
+    return {check.name for check in report.checks}
+
+
+def figures(report: Any) -> dict[str, Any]:
+    return {row.dotted: row.value for row in report.rows}
+
+
+# --- bars -----------------------------------------------------------------------------------------
+def test_s2_two_flows_at_six_seeds(tmp_path: Path) -> None:
+    reports = [go(tmp_path / str(seed), "two_flows", seed=seed) for seed in range(6)]
+    for report in reports:
+        assert {"S2-gap", "S2-laggard-step-4", "S2-leader-ends", "S2-last-end"} <= names(report)
+        # Of some seeds the leader ends a little more than 8 % later; see the mean.
+        assert failed(report) <= {"S2-leader-ends"}
+    leaders = [check.value for report in reports for check in report.checks
+               if check.name == "S2-leader-ends"]
+    assert sum(leaders) / len(leaders) < 1.10
+
+
+@pytest.mark.parametrize("seeds", [6, pytest.param(24, marks=pytest.mark.soak)])
+def test_s3_a_narrower_gap_at_no_great_cost(tmp_path: Path, seeds: int) -> None:
+    report = go(tmp_path, "bars", only="S3", seeds=seeds)
+    assert failed(report) == set()
+    assert {"S3-gap-16", "S3-gap-32", "S3-completion-16", "S3-completion-32"} <= names(report)
+    assert {"S3-16.S13-leader-later", "S3-32.S13-leader-later"} <= set(figures(report))
+
+
+@pytest.mark.parametrize("seeds", [2, pytest.param(24, marks=pytest.mark.soak)])
+def test_the_other_bars(tmp_path: Path, seeds: int) -> None:
+    report = go(tmp_path, "bars", only="S4,S5,S6,S7,S8,S9,S10,S12,S14,S15", seeds=seeds)
+    # The completion of one job among others is noisy: of two seeds S14 says nothing.
+    assert failed(report) - ({"S14-background"} if seeds < 20 else set()) == set()
+    assert {"S7-files-that-differ-off", "S8-extra-marks-prob", "S9-same-marks",
+            "S10-without-witness", "S12-completion-differs", "S14-rows-begun-again",
+            "S15-marks-in-warm-up"} <= names(report)
+
+
+@pytest.mark.parametrize("seeds", [3, pytest.param(24, marks=pytest.mark.soak)])
+def test_s11_does_not_hold_by_default(tmp_path: Path, seeds: int) -> None:
+    report = go(tmp_path, "bars", only="S11", seeds=seeds)
+    assert failed(report) == {"S11-longer"}
+    assert figures(report)["gate-4.S11-longer"] < 0.10  # four packets that wait make it hold
+
+
+def test_a_bar_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ln.UsageError, match="no bar 'S1'; there are S3, S4"):
+        go(tmp_path, "bars", only="s1")
+
+
+# --- other scenarios ------------------------------------------------------------------------------
+@pytest.mark.parametrize("seeds", [1, pytest.param(24, marks=pytest.mark.soak)])
+def test_hostile_packets(tmp_path: Path, seeds: int) -> None:
+    report = go(tmp_path, "hostile", seeds=seeds)
+    noisy = {name for name in names(report) if name.endswith("-other-job-later")}
+    assert failed(report) - (noisy if seeds < 20 else set()) == set()
+    found = figures(report)
+    assert found["unknown-job.ring_later"] == found["impossible-rank.ring_later"] == 0
+
+
+@pytest.mark.parametrize("seeds, only", [
+    (1, "all-reduce, 8 ranks;reduce-scatter, 16 ranks;2 jobs;beside an all-to-all"),
+    pytest.param(24, "", marks=pytest.mark.soak)])
+def test_workloads(tmp_path: Path, seeds: int, only: str) -> None:
+    report = go(tmp_path, "workloads", seeds=seeds, only=only)
+    noisy = {"all-to-all-later"} if seeds < 20 else set()
+    assert failed(report) - noisy == set()
+    assert figures(report)["w2.gain" if not only else "w5.gain"] > 0
+
+
+def test_when(tmp_path: Path) -> None:
+    report = go(tmp_path, "when", hosts=8, seeds=1, step="300 kB",
+                only="re-hash, new queue pairs;fixed + bursts")
+    assert failed(report) == set() and "S1" in figures(report)
+    assert (tmp_path / "when" / "gain.png").stat().st_size > 10_000
+
+
+def test_the_sweep_of_rings(tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "loomnet", "sweep", FOLDER / "ring.py", "--set", "symphony=off,on",
+         "--set", "hosts=4", "--set", "rehash=step,fixed", "--set", "step=300 kB", "--seeds", "2"],
+        cwd=tmp_path, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "8 points, 0 failed, 0 missing" in found.stdout
+
+
+# --- claims, and marks in captures ----------------------------------------------------------------
+@pytest.fixture(scope="module")
+def lied_to(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Captures of a ring of 8, job 0, beside senders that claim to be its rank 8 in step 0."""
+    folder = tmp_path_factory.mktemp("lied")
+    fabric = rings.shared_fabric(8).program("*", "symphony", tau="1 step", shift=17)
+    files = {f"p0.leaf{leaf}:p0.spine{spine}": folder / f"{leaf}-{spine}.pcapng"
+             for leaf in range(2) for spine in range(4)}
+    ring = ln.AllReduce("8 MB", transport="roce", queue_pair="per-step", whole_steps=True,
+                        first_step=5, name="ring", hosts=[f"h{i}" for i in range(8)])
+    lab = ln.Lab("lied", seed=3, directory=folder / "run")
+    lab.run(fabric, [ring, rings.liars(8, "5 ms", [rings.RingClaim(
+        gen=0, rank=8, ranks=9, step=2)])], roce={"preset": "B", "identity": "hdr"}, pcap=files)
+    return list(files.values())
+
+
+def test_packets_say_what_a_hostile_sender_claims(lied_to: list[Path]) -> None:
+    found = [each for file in lied_to for each in rings.departures(file)]
+    forged = [each for each in found if each.rank == 8]
+    assert forged and {(each.job, each.ring, each.nranks) for each in forged} == {(0, 0, 9)}
+    assert {each.prog >> 16 for each in forged} == {2}
+    assert {each.rank for each in found if each.nranks == 8} == set(range(8))
+
+
+def test_the_reader_finds_a_witness_and_finds_none_where_there_is_none(lied_to: list[Path]
+                                                                        ) -> None:
+    seen = [mark for file in lied_to for mark in rings.marks_seen(file)]
+    assert len(seen) > 20 and {mark.wrong for mark in seen} == {None}
+    assert min(mark.epochs for mark in seen) >= 2
+    far = [mark.wrong for file in lied_to for mark in rings.marks_seen(file, tau=20 * rings.STEP)]
+    assert all(wrong and "ahead of rank" in wrong for wrong in far)
+    for file in lied_to:  # the liar's packets say another step than the switch has seen
+        data = file.read_bytes().replace(bytes.fromhex("0008 0009 0002"),
+                                         bytes.fromhex("0008 0009 0003"))
+        file.with_suffix(".other").write_bytes(data)
+    other = [mark.wrong for file in lied_to
+             for mark in rings.marks_seen(file.with_suffix(".other"))]
+    assert sum(wrong is not None and "rank 8 was at" in wrong for wrong in other) > 20
+
+
+def test_what_is_wrong_is_refused_in_a_line(lied_to: list[Path]) -> None:
+    claim = rings.RingClaim()
+    cut, text = lied_to[0].with_suffix(".cut"), lied_to[0].with_suffix(".txt")
+    cut.write_bytes(lied_to[0].read_bytes()[:5_000])
+    text.write_text("no capture at all")
+    for make, says in (
+        (lambda: ln.Flows("1 MB", count=2, claims=[claim]), "give steps="),
+        (lambda: rings.RingClaim(rank=1 << 16), "rank"),
+        (lambda: list(rings.departures(cut)), "cut off at byte"),
+        (lambda: list(rings.departures(text)), "no pcapng block at byte 0"),
+    ):
+        with pytest.raises(ln.UsageError, match=says) as refused:
+            make()
+        assert "\n" not in str(refused.value)
