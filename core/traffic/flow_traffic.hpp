@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "collective/step_log.hpp"
 #include "engine/network.hpp"
-#include "traffic/step_log.hpp"
 
 namespace loomnet {
 

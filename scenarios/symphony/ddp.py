@@ -23,8 +23,10 @@ SLOW = "p0.leaf0->p0.spine0"  # the uplink that is degraded
 LIVE_DILATION = 250.0  # the least at which 10 Gb/s of eight ranks fit a small machine
 
 
-def network(rate, *, symphony, payload):
-    fabric = rings.ring_fabric(RANKS, rate=rate, delay="1 us", payload=payload)
+def network(rate, *, symphony, live):
+    # Live switches pause nobody; their queues are long enough to lose nothing.
+    fabric = rings.ring_fabric(RANKS, rate=rate, delay="1 us", pfc=not live,
+                               payload="2048 B" if live else "4096 B")
     if symphony:
         fabric.program("*", "symphony", mode="spaced", tau="1 step")
     # Frames that switches in the kernel would carry too; placed in the engine, they cost a fifth.
@@ -56,7 +58,7 @@ def ddp(lab: ln.Lab, steps: Annotated[int, Field(ge=3, le=10_000)] = 12,
                             "--bucket-mb=256", "--timeout=600"])
     curves, seconds, runs = {}, {}, {}
     for how in ("off", "on"):
-        fabric = network(line, symphony=how == "on", payload="2048 B" if live else "4096 B")
+        fabric = network(line, symphony=how == "on", live=live)
         r = runs[how] = lab.run(fabric, job, faults, label=how, roce=options,
                                 **({"dilation": dilation} if live else {}))
         lab.check(f"no-rank-error-{how}", r["errors"], eq=0)

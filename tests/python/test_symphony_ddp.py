@@ -1,0 +1,43 @@
+"""scenarios/symphony/ddp.py and mrc.py on the virtual clock, in small: real ranks whose ring steps
+switches see and the run notes."""
+
+from pathlib import Path
+
+import pytest
+
+import loomnet as ln
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios" / "symphony"
+
+
+def test_ddp_computes_the_same_with_extra_marks(tmp_path):
+    pytest.importorskip("torch")
+    report = ln.load(SCENARIOS / "ddp.py").run(directory=tmp_path, steps=4, hidden=512)
+    assert report.ok, report.failed
+    marks = {row.label: row.value for row in report.rows if row.name == "extra_marks"}
+    assert marks["off"] == 0 and marks["on"] > 0
+    for r in report.results.values():
+        steps = r.ring_steps
+        assert steps.ranks == list(range(8)) and steps.unnoted == 0
+        # Four all-reduces of the gradient, each with 14 steps; DDP's own are broadcasts.
+        assert {len(times) for times in steps.completions().values()} == {4 * 14}
+        assert 0 < steps.gap() < 7, "a rank cannot be a lap of the ring ahead"
+
+
+def test_ranks_whose_steps_nobody_looks_for_report_none(tmp_path):
+    pytest.importorskip("torch")
+    job = ln.TorchJob(SCENARIOS.parent / "train_digits.py", args=["--steps=2"], ranks=2,
+                      transport="roce", compute="1 ms")
+    fabric = ln.star(hosts=2, rate="10 Gb/s", delay="5 us")
+    assert ln.run(fabric, job, directory=tmp_path).ring_steps is None
+
+
+@pytest.mark.parametrize("transport", ["mrc", "dctcp", "cubic"])
+def test_extra_marks_on_other_transports_are_told(tmp_path, transport):
+    report = ln.load(SCENARIOS / "mrc.py").run(directory=tmp_path, transport=transport, hosts=8,
+                                              seeds=2, step="500 kB")
+    assert report.ok, report.failed
+    rows = {(row.name, row.label): row for row in report.rows}
+    assert rows["extra_marks", "on"].value > 0 and rows["extra_marks", "off"].value == 0
+    [gain] = [row for (name, _), row in rows.items() if name == "gain"]
+    assert gain.reason.startswith(("helps", "hurts", "does nothing"))
