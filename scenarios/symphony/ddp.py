@@ -72,6 +72,7 @@ def ddp(lab: ln.Lab, steps: Annotated[int, Field(ge=3, le=10_000)] = 12,
         lab.metric("iteration", seconds[how], unit="s", label=how, reason=why)
         for name, value in activity.row().items():
             lab.metric(name.replace(" ", "_").replace("(s)", "").strip("_"), value, label=how)
+        lab.metric("step_gap", r.ring_steps.gap(), unit="steps", label=how)
         for counter in ("tagged", "extra_marks", "base_marks"):
             lab.metric(counter, total(r, counter), unit="packets", label=how)
     both = seconds["off"] and seconds["on"]
@@ -81,3 +82,7 @@ def ddp(lab: ln.Lab, steps: Annotated[int, Field(ge=3, le=10_000)] = 12,
               sum(a != b for a, b in zip(curves["off"], curves["on"], strict=True)), eq=0)
     lab.check("learned-in-all-steps", len(curves["on"]), eq=steps)
     lab.check("tagged", total(runs["on"], "tagged"), ge=1)
+    rings.steps_figure({"marks off": runs["off"].ring_steps, "extra marks": runs["on"].ring_steps}
+                       ).savefig(lab.directory / "steps.png", dpi=150)
+    rings.marks_figure(rings.marks_by_switch(runs["on"])).savefig(lab.directory / "marks.png",
+                                                                 dpi=150)

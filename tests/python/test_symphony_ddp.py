@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import loomnet as ln
+from loomnet.base.errors import UsageError
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios" / "symphony"
 
@@ -19,8 +20,8 @@ def test_ddp_computes_the_same_with_extra_marks(tmp_path):
     for r in report.results.values():
         steps = r.ring_steps
         assert steps.ranks == list(range(8)) and steps.unnoted == 0
-        # Four all-reduces of the gradient, each with 14 steps; DDP's own are broadcasts.
-        assert {len(times) for times in steps.completions().values()} == {4 * 14}
+        # DDP compares the ranks' parameters by an all-gather of 7 steps; then each gradient has 14.
+        assert {len(times) for times in steps.completions().values()} == {7 + 4 * 14}
         assert 0 < steps.gap() < 7, "a rank cannot be a lap of the ring ahead"
 
 
@@ -29,7 +30,9 @@ def test_ranks_whose_steps_nobody_looks_for_report_none(tmp_path):
     job = ln.TorchJob(SCENARIOS.parent / "train_digits.py", args=["--steps=2"], ranks=2,
                       transport="roce", compute="1 ms")
     fabric = ln.star(hosts=2, rate="10 Gb/s", delay="5 us")
-    assert ln.run(fabric, job, directory=tmp_path).ring_steps is None
+    r = ln.run(fabric, job, directory=tmp_path)
+    with pytest.raises(UsageError, match="nobody noted ring steps.*TorchJob"):
+        _ = r.ring_steps
 
 
 @pytest.mark.parametrize("transport", ["mrc", "dctcp", "cubic"])
