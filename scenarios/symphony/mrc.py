@@ -17,8 +17,8 @@ from loomnet.measures.congestion_control import ControlActivity
 from loomnet.systems import symphony as rings
 
 RATE_BPS = 100 * 10**9
-# Thresholds: MRC's own by the fabric's round trip; a step for DCTCP; DCQCN's for CUBIC, which halves
-# once a round trip however many packets are marked.
+# Thresholds: MRC's own, by the fabric's round trip; a step for DCTCP; DCQCN's for CUBIC, which
+# lowers its window once a round trip, however many packets are marked.
 TRANSPORTS = {
     "mrc": {"ecn": True, "mode": "spaced", "options": {"mrc": {"identity": "hdr"}}},
     "dctcp": {"ecn": ln.Ecn("150 kB"), "mode": "prob",
@@ -60,7 +60,8 @@ def verdict(gains):
     """By the mean and twice its standard error over the seeds."""
     mean = statistics.fmean(gains)
     error = statistics.stdev(gains) / len(gains) ** 0.5 if len(gains) > 1 else float("inf")
-    said = f"{100 * mean:.1f} % ± {200 * error:.1f} ({100 * min(gains):.0f}..{100 * max(gains):.0f})"
+    least, most = min(gains), max(gains)
+    said = f"{100 * mean:.1f} % ± {200 * error:.1f} ({100 * least:.0f}..{100 * most:.0f})"
     if len(gains) < 2:
         return f"one seed says nothing: {said}"
     if mean > 2 * error:
@@ -80,7 +81,7 @@ def mrc(lab: ln.Lab, transport: Literal["mrc", "dctcp", "cubic"] = "mrc",
         repeat: Annotated[int, Field(ge=1, le=100)] = 1,
         jitter: Annotated[float, Field(ge=0, le=100)] = 0.3,
         bursts: Annotated[float, Field(ge=0, lt=1)] = 0.3,
-        oversubscription: Literal[1, 2] = 1):
+        oversubscription: Annotated[int, Field(ge=1, le=2)] = 1):
     """`seeds`: pairs, from the run's seed on. `jitter`: mean compute between two steps, in steps.
     `bursts`: share of the time in which an uplink has 20 % of its rate. `repeat`: all-reduces."""
     bits = step.bytes * 8

@@ -1,4 +1,4 @@
-"""scenarios/symphony/ddp.py live, in small: real bytes of eight ranks through switches that mark."""
+"""scenarios/symphony/ddp.py live, in small: real bytes of eight ranks, marked on the way."""
 
 from pathlib import Path
 
