@@ -52,7 +52,7 @@ def ddp(lab: ln.Lab, steps: Annotated[int, Field(ge=3, le=10_000)] = 12,
     line = rate or ln.Rate("10 Gb/s" if live else "100 Gb/s")
     options = {"preset": host, "identity": "hdr", "rehash": rehash}
     stated = roce.host_parameters({**options, "line_rate_bps": line.count})
-    faults = [ln.degrade(SLOW, slow, at="0 s")]
+    faults = [ln.degrade(SLOW, slow, at="0 s")] if slow < 1 else []
     job = ln.TorchJob("../train.py", ranks=RANKS, transport="roce", compute=compute, log=LOG,
                       args=[f"--steps={steps}", f"--hidden={hidden}", f"--seed={lab.seed}",
                             "--bucket-mb=256", "--timeout=600"])
