@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 
-def options(batch: int) -> argparse.Namespace:
+def options(batch: int, hidden: int) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=None, help="passes over the data")
     parser.add_argument("--steps", type=int, default=None, help="end after so many steps")
@@ -28,6 +28,9 @@ def options(batch: int) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="gloo")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one collective")
+    parser.add_argument("--hidden", type=int, default=hidden, help="neurons of the outer layers")
+    parser.add_argument("--bucket-mb", type=int, default=None,
+                        help="MiB of gradients in an all-reduce, 25 by default; the first has 1")
     args = parser.parse_args()
     if args.epochs is None and args.steps is None and args.seconds is None:
         args.epochs = 2
@@ -40,7 +43,7 @@ def model(hidden: int) -> nn.Module:
 
 
 def main(batch: int = 32, hidden: int = 512) -> None:
-    args = options(batch)
+    args = options(batch, hidden)
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     limit = timedelta(seconds=args.timeout)
@@ -49,7 +52,8 @@ def main(batch: int = 32, hidden: int = 512) -> None:
     digits = load_digits()
     images = torch.tensor(digits.data, dtype=torch.float32) / 16
     labels = torch.tensor(digits.target)
-    net = DistributedDataParallel(model(hidden), gradient_as_bucket_view=True)
+    net = DistributedDataParallel(model(args.hidden), gradient_as_bucket_view=True,
+                                  bucket_cap_mb=args.bucket_mb)
     optimizer = torch.optim.SGD(net.parameters(), lr=args.lr, momentum=0.9)
     criterion = nn.CrossEntropyLoss()
     per_epoch = len(images) // (args.batch * world)

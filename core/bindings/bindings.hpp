@@ -1,6 +1,7 @@
 // What the files of the Python module share: each file binds one part, module.cpp calls them.
 #pragma once
 
+#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <pybind11/typing.h>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/step_log.hpp"
 #include "collective/types.hpp"
 #include "engine/network.hpp"
 #include "engine/rank_bridge.hpp"
@@ -65,6 +67,8 @@ pybind11::list state_columns(const StateView& state, const std::vector<std::stri
 rank::NoticeKind notice_named(const std::string& name);
 rank::GoneReason reason_named(const std::string& name);
 Marks mark_list(const std::vector<RankMark>& marks);
+// int64[steps, 4]: rank, channel, ring step, time (ps).
+pybind11::array_t<std::int64_t> step_rows(const StepLog& log);
 std::vector<std::uint64_t> queued_bytes(Network& network, const std::vector<std::uint32_t>& halves);
 Counts counters_dict(const RunCounters& counters);
 Counts counts_of(const panel_counters& all);

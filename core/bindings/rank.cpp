@@ -141,6 +141,7 @@ void bind_rank(py::module_& m) {
   marks["work_begin"] = static_cast<int>(rank::MarkKind::work_begin);
   marks["work_end"] = static_cast<int>(rank::MarkKind::work_end);
   marks["failure"] = static_cast<int>(rank::MarkKind::failure);
+  marks["ring_step"] = static_cast<int>(rank::MarkKind::ring_step);
   m.attr("MARK_KINDS") = marks;
   m.def("monotonic_ns", &rank::monotonic_ns, "The clock of all marks, in nanoseconds.");
 
@@ -216,6 +217,8 @@ void bind_rank(py::module_& m) {
            },
            py::arg("kind"), py::arg("value"), py::arg("a") = 0, py::arg("b") = 0,
            py::arg("status") = 0, Release())
+      .def("mark_ring_steps", &RankSession::mark_ring_steps,
+           "From now on the run learns of each ring step that the rank receives; before create().")
       .def_property_readonly("last_step", &RankSession::last_step,
                              "Step after which the run wants the job to end; -1: none.")
       .def("foreign_begin", &RankSession::foreign_begin, Release())

@@ -64,6 +64,10 @@ void bind_rank_bridge(py::module_& m) {
           "take_marks", [](RankBridge& b) { return mark_list(b.take_marks()); },
           "[(kind, status, at_ps, value, a, b)] since the last call; works are in the host's "
           "meter.")
+      .def("steps", [](const RankBridge& b) { return step_rows(b.steps()); },
+           "int64[steps, 4]: rank, communicator, ring step and when the rank had received it (ps), where it marks "
+           "ring steps; of live ranks once the run has stopped.")
+      .def_property_readonly("steps_unlogged", [](const RankBridge& b) { return b.steps().unlogged(); })
       .def(
           "tell",
           [](RankBridge& b, const std::string& kind, std::uint32_t peer, const std::string& reason,

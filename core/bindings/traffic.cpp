@@ -1,6 +1,4 @@
 // The engine's own traffic for Python: flows, graphs of transfers, collectives over queue pairs.
-#include <pybind11/numpy.h>
-
 #include "bindings/bindings.hpp"
 #include "traffic/collective_traffic.hpp"
 #include "traffic/flow_traffic.hpp"
@@ -18,7 +16,8 @@ SumShape sum_shape(const SumRow& row) {
   return {.values = values, .window = window, .exponents = exponents};
 }
 
-// int64[steps, 4]: rank, channel, step, time.
+}  // namespace
+
 py::array_t<std::int64_t> step_rows(const StepLog& log) {
   const auto& rows = log.rows();
   py::array_t<std::int64_t> out({static_cast<py::ssize_t>(rows.size()), py::ssize_t{4}});
@@ -32,8 +31,6 @@ py::array_t<std::int64_t> step_rows(const StepLog& log) {
   }
   return out;
 }
-
-}  // namespace
 
 void bind_traffic(py::module_& m) {
   py::class_<FlowTraffic>(m, "FlowTraffic")

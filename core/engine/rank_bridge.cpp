@@ -117,6 +117,8 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
     if (meetings_ && !meetings_->ask(port_.rank(), mark)) cut_off(RankFault::bad_mark, now);
   } else if (kind == rank::MarkKind::report) {
     if (!take_report(mark, now)) cut_off(RankFault::bad_mark, now);
+  } else if (kind == rank::MarkKind::ring_step) {
+    steps_.add({port_.rank(), static_cast<std::uint32_t>(mark.a), static_cast<std::uint32_t>(mark.value), at});
   } else {
     marks_.push_back({kind, mark.status, at, mark.value, mark.a, mark.b});
   }
@@ -168,7 +170,8 @@ bool RankBridge::affordable(std::span<const rank::MarkEntry> marks, Picoseconds 
     const auto kind = static_cast<rank::MarkKind>(mark.kind);
     const bool work = kind == rank::MarkKind::work_begin || kind == rank::MarkKind::work_end;
     ++(work ? marked_at_once_.works : marked_at_once_.records);
-    ++(work ? marked_.works : marked_.records);
+    // Of ring steps the log keeps so many and no more.
+    if (kind != rank::MarkKind::ring_step) ++(work ? marked_.works : marked_.records);
   }
   if (marked_.works > 2 * kMostWorks || marked_.records > kMostRecords) return false;
   return wall_ns != 0 || (marked_at_once_.works <= 2 * kMostWorksAtOnce &&

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective/step_log.hpp"
 #include "engine/network.hpp"
 #include "rank/rank_meetings.hpp"
 #include "rank/rank_port.hpp"
@@ -90,9 +91,11 @@ class RankBridge final : public NicClient {
   RankPort& port() { return port_; }
   rank::EventFd& engine_wake() { return engine_wake_; }
   RankFault fault() const { return port_.fault(); }
-  // Marks since the last call, works excepted: those are in the host's meter.
+  // Marks since the last call, but for works, which are in the host's meter, and ring steps.
   std::vector<RankMark> take_marks();
   bool has_marks() const { return !marks_.empty(); }
+  // Ring steps that the rank has received, each with its communicator as the channel, where it marks them.
+  const StepLog& steps() const { return steps_; }
   // The operation that has been under way for longest, by name, and how many are; empty: none.
   std::string under_way() const;
   std::uint64_t finished_works() const { return finished_; }
@@ -169,6 +172,7 @@ class RankBridge final : public NicClient {
   std::map<std::uint64_t, Begun> began_;
   std::map<std::uint32_t, std::uint32_t> sequences_;  // by communicator: collectives begun
   std::vector<RankMark> marks_;
+  StepLog steps_;
 };
 
 }  // namespace loomnet

@@ -136,8 +136,10 @@ enum class MarkKind : std::uint32_t {
   meet = 7,
   // A part of a report to the controller of the rank's region: value = report_part(), a and b = its bytes.
   report = 8,
+  // What the rank receives in a step of a ring is there: value = number of the ring step, a = its communicator.
+  ring_step = 9,
 };
-inline constexpr MarkKind kLastMark = MarkKind::report;
+inline constexpr MarkKind kLastMark = MarkKind::ring_step;
 // Reports and answers are bytes. A report's marks carry 16 of them each, an answer's notices 8, in order.
 inline constexpr std::uint32_t kReportPart = 16, kAnswerPart = 8;
 inline constexpr std::uint32_t kMostReport = 4096, kMostAnswer = 1024;

@@ -358,6 +358,17 @@ bool RankSession::mark(MarkKind kind, std::uint64_t value, std::uint64_t a, std:
   return ok;
 }
 
+void RankSession::mark_ring_steps() {
+  if (forked()) return;
+  const std::lock_guard lock(mutex_);
+  executor_.watch_steps(this);
+}
+
+// The executor calls this with the mutex held; who called the executor publishes.
+void RankSession::step_received(std::uint32_t communicator, std::uint32_t ring_step) {
+  client_.mark(MarkKind::ring_step, ring_step, communicator, 0, 0, open_marks_ + 1);
+}
+
 std::int64_t RankSession::last_step() {
   if (forked()) return -1;
   const std::lock_guard lock(mutex_);

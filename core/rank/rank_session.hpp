@@ -50,7 +50,7 @@ struct Work {
 };
 using WorkPtr = std::shared_ptr<Work>;
 
-class RankSession final : private OperationSink {
+class RankSession final : private OperationSink, private StepWatch {
  public:
   // Attaches to inherited descriptors (duplicated, the caller's stay open). Throws
   // std::runtime_error or std::system_error. `await_sends` as CollectiveExecutor has it.
@@ -95,6 +95,9 @@ class RankSession final : private OperationSink {
 
   bool mark(MarkKind kind, std::uint64_t value, std::uint64_t a = 0, std::uint64_t b = 0,
             std::uint32_t status = 0);
+  // Marks each ring step that the rank receives on communicators that are created from now on. A mark that finds
+  // no room in the mark ring is lost and counted.
+  void mark_ring_steps();
   // Training step after which the run wants the job to end; -1: none.
   std::int64_t last_step();
   // Live: `dilation` of wall time pass per emulated time.
@@ -127,6 +130,7 @@ class RankSession final : private OperationSink {
   bool forked() const;
   void refuse_fork() const;  // throws std::runtime_error in such a child
   void finished(OperationId id, const OperationResult& result) override;
+  void step_received(std::uint32_t communicator, std::uint32_t ring_step) override;
   void account(const WorkPtr& work, const OperationResult& result);
   void release(const WorkPtr& work);
   void progress();

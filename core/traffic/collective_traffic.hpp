@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "collective/executor.hpp"
+#include "collective/step_log.hpp"
 #include "engine/network.hpp"
-#include "traffic/step_log.hpp"
 #include "traffic/sum_poster.hpp"
 
 namespace loomnet {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include "collective/step_log.hpp"
 #include "engine/network.hpp"
-#include "traffic/step_log.hpp"
 
 namespace loomnet {
 

@@ -151,6 +151,11 @@ class RankSession:
         """
 
     def mark(self, kind: int, value: int, a: int = 0, b: int = 0, status: int = 0) -> bool: ...
+    def mark_ring_steps(self) -> None:
+        """
+        From now on the run learns of each ring step that the rank receives; before create().
+        """
+
     def meet(
         self, name_high: int, name_low: int, position: int, size: int, timeout_ns: int, asked: bool
     ) -> tuple[int | None, list[tuple[int, int]]]:
@@ -1255,6 +1260,11 @@ class RankBridge:
         (memory, engine's eventfd), to be inherited by the rank's process.
         """
 
+    def steps(self) -> numpy.typing.NDArray[numpy.int64]:
+        """
+        int64[steps, 4]: rank, communicator, ring step and when the rank had received it (ps), where it marks ring steps; of live ranks once the run has stopped.
+        """
+
     def stop_at(self, step: int, now_ps: int) -> None:
         """
         The rank's script ends itself after this optimizer step.
@@ -1305,6 +1315,8 @@ class RankBridge:
     def quiescent(self) -> bool: ...
     @property
     def state(self) -> str: ...
+    @property
+    def steps_unlogged(self) -> int: ...
     @property
     def strays(self) -> int:
         """

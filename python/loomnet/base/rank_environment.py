@@ -26,6 +26,8 @@ DILATION = "LOOMNET_DILATION"
 COMPUTE = "LOOMNET_COMPUTE"
 # Every so many steps each rank reports a hash of its parameters; "0": never.
 HASH_EVERY = "LOOMNET_HASH_EVERY"
+# "1": the rank reports each ring step that it receives.
+RING_STEPS = "LOOMNET_RING_STEPS"
 # Which ranks share a server, its NICs and its region, as JSON (torch.expert_routes.Servers).
 SERVERS = "LOOMNET_SERVERS"
 # A folder for copies of what torch.profiler exports, where the run is traced.

@@ -180,6 +180,7 @@ class LiveTorch(Play):
         self.ranks.read_log(to_end=True)
         data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()
         data.experts = self.ranks.experts()
+        data.ring_steps = self.ranks.ring_steps(origin_ps)
 
     def notes(self) -> Notes:
         return self.ranks.notes()

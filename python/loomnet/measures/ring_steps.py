@@ -3,6 +3,7 @@ laggard come along."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,16 @@ class RingSteps:
         moved = rows.copy()
         moved[:, 3] -= origin_ps
         return cls(moved, unnoted)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Any], origin_ps: int, unnoted: int = 0) -> RingSteps | None:
+        """From rows of each rank, in the engine's time, with communicators as channels: these are
+        numbered anew, in the order of their own numbers. None where there are no rows."""
+        rows = numpy.concatenate(parts) if parts else numpy.empty((0, 4), dtype=numpy.int64)
+        rows = rows[numpy.lexsort((rows[:, 2], rows[:, 0], rows[:, 3]))]
+        if len(rows):
+            rows[:, 1] = numpy.unique(rows[:, 1], return_inverse=True)[1].reshape(-1)
+        return cls.of(rows, origin_ps, unnoted)
 
     @property
     def ranks(self) -> list[int]:
@@ -97,7 +108,7 @@ class RingSteps:
         if len(own) == 0:
             raise UsageError(f"ring_steps: no channel {channel}; there are "
                              f"{', '.join(map(str, self.channels))}")
-        return {rank: own[own[:, 0] == rank, 3] for rank in self.ranks}
+        return {rank: own[own[:, 0] == rank, 3] for rank in numpy.unique(own[:, 0]).tolist()}
 
     def _least(self, channel: int) -> int:
         return min(len(times) for times in self._times(channel).values())

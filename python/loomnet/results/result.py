@@ -339,7 +339,9 @@ class Result:
         self._of_one_job("ring_steps")
         if self.data.ring_steps is None:
             raise UsageError("ring_steps: nobody noted ring steps of this job; ln.AllReduce, "
-                             "ln.ReduceScatter and ln.AllGather of more than 4 KiB have them")
+                             "ln.ReduceScatter and ln.AllGather of more than 4 KiB have them, and "
+                             'an ln.TorchJob whose packets show them, as by roce={"identity": '
+                             '"hdr"}, or on a fabric with the program symphony')
         return self.data.ring_steps
 
     @property

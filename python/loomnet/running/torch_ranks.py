@@ -17,6 +17,7 @@ import loomnet._core as _core
 from loomnet.base import rank_environment as rank_env
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.expert_rounds import ExpertRounds
+from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import Iteration, RunFault
 from loomnet.processes.rank_watch import StackFile, in_backend, joined, shown, stacks
 from loomnet.processes.ranks import NICE, RankGroup, RankSpec
@@ -25,6 +26,7 @@ from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
 from loomnet.running.rank_regions import RankRegions, ServerRanks
 from loomnet.running.request import RunRequest
+from loomnet.running.rings import PROGRAM as STEP_PROGRAM
 from loomnet.systems.transport import Notes
 
 HASH_EVERY = 20  # steps between two hashes of the parameters
@@ -90,6 +92,20 @@ class RankJob:
         found.gates = self.regions.trace()
         return found
 
+    @property
+    def marks_ring_steps(self) -> bool:
+        """Whether ranks report the ring steps that they receive: where packets show them, or a
+        switch looks for them. Elsewhere the marks would be a cost without a use."""
+        own = self.carrier
+        shown = own is not None and self.request.options.get(own.model, {}).get("identity")
+        return own is not None and (shown not in (None, "none") or any(
+            switch.program == STEP_PROGRAM for switch in self.engine.plan.switches))
+
+    def ring_steps(self, origin_ps: int) -> RingSteps | None:
+        """Of ranks that report them; the job's communicators are channels 0, 1, …"""
+        return RingSteps.joined([bridge.steps() for bridge in self.bridges], origin_ps,
+                                sum(bridge.steps_unlogged for bridge in self.bridges))
+
     def notes(self) -> Notes:
         """What the report's fidelity says of the job's sums by switches and of its circuits."""
         found: Notes = {}
@@ -132,6 +148,7 @@ class RankJob:
                     rank_env.AWAIT_SENDS: "1" if own is None or own.await_sends else "0",
                     rank_env.MAP_BACKEND: "1" if mapped else "0",
                     rank_env.HASH_EVERY: str(HASH_EVERY),
+                    rank_env.RING_STEPS: "1" if self.marks_ring_steps else "0",
                     rank_env.SERVERS: self.servers,
                     **compute, **environment, **record, **self.job.env},
                 pass_fds=(*fds, stack_fd)))

@@ -322,6 +322,7 @@ class VirtualTorch(Play):
         self.ranks.read_log(to_end=True)
         data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()
         data.experts = self.ranks.experts()
+        data.ring_steps = self.ranks.ring_steps(origin_ps)
         if isinstance(self.torch.compute, MeasuredCompute) or self.strays:
             data.deterministic = False
 

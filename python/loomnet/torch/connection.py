@@ -46,6 +46,8 @@ class Connection:
         awaits = os.environ.get(env.AWAIT_SENDS, "1") == "1"
         self.session = _core.RankSession(*fds, await_sends=awaits)
         self.virtual = os.environ.get(env.CLOCK) == "virtual"
+        if os.environ.get(env.RING_STEPS) == "1":
+            self.session.mark_ring_steps()
         if env.DILATION in os.environ:
             self.session.use_dilation(float(os.environ[env.DILATION]))
         # The NIC is this process's alone: not its children's, forked or spawned.

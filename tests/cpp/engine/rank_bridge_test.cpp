@@ -70,7 +70,7 @@ TEST_P(Floods, AreCutOffLive) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Floods,
                          ::testing::Values(MarkKind::step, MarkKind::hash, MarkKind::loss, MarkKind::failure,
-                                           MarkKind::work_begin, MarkKind::work_end));
+                                           MarkKind::work_begin, MarkKind::work_end, MarkKind::ring_step));
 
 TEST_F(Bridge, FloodsAreCutOffThoughTimePasses) {
   const std::uint64_t taken = flood(MarkKind::step, 50'000'000, [&] { network.run_until(network.now() + microseconds(1)); });
@@ -100,6 +100,26 @@ TEST_F(Bridge, LongJobsAreNotFloods) {
     network.run_until(network.now() + milliseconds(1));
   }
   EXPECT_EQ(bridge.fault(), RankFault::none);
+}
+
+// Ring steps go into their log, which is bounded, and stop no run loop as marks do.
+TEST_F(Bridge, RingStepsAreLogged) {
+  network.run_until(microseconds(5));
+  mark(MarkKind::ring_step, 13, 7);
+  ASSERT_EQ(bridge.steps().rows().size(), 1u);
+  const StepRow& row = bridge.steps().rows().front();
+  EXPECT_EQ(row.rank, 0u);
+  EXPECT_EQ(row.channel, 7u);
+  EXPECT_EQ(row.step, 13u);
+  EXPECT_EQ(row.at, microseconds(5));
+  EXPECT_FALSE(bridge.has_marks());
+}
+
+TEST_F(Bridge, RingStepsOfALongJobAreNoFlood) {
+  const std::uint64_t taken = flood(MarkKind::ring_step, 5'000'000, [&] { network.run_until(network.now() + microseconds(1)); });
+  EXPECT_EQ(bridge.fault(), RankFault::none) << taken;
+  EXPECT_EQ(bridge.steps().rows().size(), StepLog::kMost);
+  EXPECT_EQ(bridge.steps().unlogged(), taken - StepLog::kMost);
 }
 
 // Live, a mark's time is the rank's word.

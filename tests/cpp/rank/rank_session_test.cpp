@@ -87,6 +87,31 @@ TEST_P(RankSessions, AllReduceOfManySizesOnTwoCommunicators) {
 }
 INSTANTIATE_TEST_SUITE_P(QueuePairs, RankSessions, ::testing::Values(1u, 2u, 5u));
 
+// 2 (N - 1) steps of an all-reduce, numbered on over all of a communicator; none unless they are asked for.
+TEST(RankSession, MarksTheRingStepsThatItReceives) {
+  Cluster cluster(3, 1);
+  cluster.each([&](std::uint32_t rank, RankSession& session) {
+    if (rank != 2) session.mark_ring_steps();
+    session.create(5, cluster.everyone());
+    for (int i = 0; i < 2; ++i) {
+      std::vector<std::int64_t> values(40'000, rank);
+      const auto work = session.start(5, all_reduce(values), 60 * kSecond);
+      ASSERT_TRUE(session.wait(work, 60 * kSecond));
+    }
+    session.leave(5 * kSecond);
+  });
+  for (std::uint32_t r = 0; r < 3; ++r) {
+    std::vector<std::uint64_t> steps;
+    for (const MarkEntry& mark : cluster.nic.take_marks(r)) {
+      if (mark.kind != static_cast<std::uint32_t>(MarkKind::ring_step)) continue;
+      EXPECT_EQ(mark.a, 5u);
+      steps.push_back(mark.value);
+    }
+    const std::vector<std::uint64_t> all{0, 1, 2, 3, 4, 5, 6, 7};
+    EXPECT_EQ(steps, r == 2 ? std::vector<std::uint64_t>{} : all);
+  }
+}
+
 // The rank trusts no more of the shared memory than the NIC does.
 TEST(RankClient, MissingBytesThatCannotBeAreRefused) {
   const StagingLayout layout({.ranks = 2, .slots = 4, .slot_payload = 1024, .channels = 2});

@@ -166,6 +166,6 @@ def run_pair(run: Callable[..., Result], condition: Condition, seed: int, label:
 def marks_by_switch(result: Result) -> dict[str, tuple[int, int]]:
     """Of each switch that runs the program: marks on packets of rings by its ports' own rule or
     before it, and extra marks."""
-    return {name.removeprefix("switch "): (row["base_marks"], row["extra_marks"])
+    return {name.removeprefix("switch "): (row.get("base_marks", 0), row.get("extra_marks", 0))
             for name, row in result.data.totals.items()
-            if name.startswith("switch ") and "extra_marks" in row}
+            if name.startswith("switch ") and "tagged" in row}
