@@ -29,9 +29,15 @@ PortCapture& Recorder::capture(std::uint32_t egress, std::uint32_t ingress,
                                std::unique_ptr<PortCapture> made) {
   captures_.push_back(std::move(made));
   PortCapture* capture = captures_.back().get();
+  capture->set_zero(zero_);
   watchers_[egress].push_back({capture, Direction::outbound});
   watchers_[ingress].push_back({capture, Direction::inbound});
   return *capture;
+}
+
+void Recorder::set_zero(Picoseconds zero) {
+  zero_ = zero;
+  for (const auto& capture : captures_) capture->set_zero(zero);
 }
 
 void Recorder::remove(const PortCapture& capture) {

@@ -28,7 +28,7 @@ class PcapngTest : public ::testing::Test {
     out_->watch(&recorder_, 10);
     in_->watch(&recorder_, 11);
     capture_ =
-        &recorder_.capture(10, 11, std::make_unique<PortCapture>(7, 3, *out_, "s:3", "s->t"));
+        &recorder_.capture(10, 11, std::make_unique<PortCapture>(7, 3, *out_, port_address(8, 0), "s:3", "s->t"));
   }
   void TearDown() override {
     far_.last.reset();
