@@ -91,7 +91,7 @@ void bind_recorder(py::module_& m) {
           },
           py::arg("at_ps"),
           "Captures and the timeline count time from here: the first job's start. Unless set, that is the "
-          "engine's. None: it is not known yet, and captures keep up to 8 MiB until it is.")
+          "engine's. None: it is not known yet, and captures keep up to 64 MiB until it is.")
       .def("capture", &NetworkRecorder::capture, py::arg("half"), py::arg("interface"),
            py::arg("description"))
       .def(

@@ -12,7 +12,8 @@ constexpr std::uint32_t kSection = 0x0a0d0d0a, kInterface = 1, kStatistics = 5, 
 constexpr std::uint16_t kLinkEthernet = 1;
 constexpr std::uint16_t kComment = 1;                                              // any block
 constexpr std::uint16_t kSectionApplication = 4;                                   // section header
-constexpr std::uint16_t kName = 2, kDescription = 3, kAddress = 6, kSpeed = 8, kResolution = 9;  // interface
+constexpr std::uint16_t kName = 2, kDescription = 3, kAddress = 6, kSpeed = 8, kResolution = 9,
+                        kOffset = 14;  // interface
 constexpr std::uint16_t kFlags = 2, kPacketId = 5;                                 // packet
 constexpr std::uint16_t kReceived = 4, kDropped = 5;                               // statistics
 constexpr char kNanoseconds = 9;                                                   // 10^-9 s
@@ -59,6 +60,8 @@ void time(std::string& out, Picoseconds at) {
   put(out, static_cast<std::uint32_t>(ns));
 }
 
+constexpr std::int64_t kOffsetSeconds = 1'000'000;  // times before zero are at most as far from it
+
 // Places in a packet's block.
 constexpr std::size_t kTimeAt = 12, kCapturedLengthAt = 20, kFrameAt = 28;
 
@@ -81,31 +84,41 @@ void append_commented(std::string& out, std::string_view old, std::string_view c
 PortCapture::PortCapture(std::uint32_t node, std::uint16_t port, const HalfLink& egress,
                          const MacAddress& far, std::string_view interface,
                          std::string_view description)
-    : node_(node), port_(port), egress_(egress), near_(port_address(node, port)), far_(far) {
-  std::size_t block = open(header_, kSection);
-  put(header_, std::uint32_t{0x1a2b3c4d});
-  put(header_, std::uint16_t{1});
-  put(header_, std::uint16_t{0});
-  put(header_, std::int64_t{-1});  // length of the section: not known yet
+    : node_(node), port_(port), egress_(egress), near_(port_address(node, port)), far_(far),
+      interface_(interface), description_(description) {}
+
+std::string PortCapture::header() {
+  std::string out;
+  if (std::exchange(begun_, true)) return out;
+  std::size_t block = open(out, kSection);
+  put(out, std::uint32_t{0x1a2b3c4d});
+  put(out, std::uint16_t{1});
+  put(out, std::uint16_t{0});
+  put(out, std::int64_t{-1});  // length of the section: not known yet
   option(
-      header_, kComment,
+      out, kComment,
       "timestamps are emulated time, from the first job's start on; a packet without payload bytes "
       "is snapped behind its headers; packet ids are the engine's uids");
-  option(header_, kSectionApplication, "Loomnet");
-  option(header_, 0, {});
-  close(header_, block);
+  option(out, kSectionApplication, "Loomnet");
+  option(out, 0, {});
+  close(out, block);
 
-  block = open(header_, kInterface);
-  put(header_, kLinkEthernet);
-  put(header_, std::uint16_t{0});
-  put(header_, std::uint32_t{0});  // no snap length
-  option(header_, kName, interface);
-  option(header_, kDescription, description);
-  option(header_, kAddress, {reinterpret_cast<const char*>(near_.data()), near_.size()});
-  if (egress.config().rate.count) option_of(header_, kSpeed, egress.config().rate.count);
-  option_of(header_, kResolution, kNanoseconds);
-  option(header_, 0, {});
-  close(header_, block);
+  block = open(out, kInterface);
+  put(out, kLinkEthernet);
+  put(out, std::uint16_t{0});
+  put(out, std::uint32_t{0});  // no snap length
+  option(out, kName, interface_);
+  option(out, kDescription, description_);
+  option(out, kAddress, {reinterpret_cast<const char*>(near_.data()), near_.size()});
+  if (egress_.config().rate.count) option_of(out, kSpeed, egress_.config().rate.count);
+  option_of(out, kResolution, kNanoseconds);
+  if (zero_ != Picoseconds{}) {
+    offset_ = seconds(kOffsetSeconds);
+    option_of(out, kOffset, -kOffsetSeconds);
+  }
+  option(out, 0, {});
+  close(out, block);
+  return out;
 }
 
 void PortCapture::add(Direction direction, const Packet& packet, Picoseconds at,
@@ -178,36 +191,29 @@ void PortCapture::address(std::size_t frame, Direction direction) {
 }
 
 void PortCapture::write(std::string& out, const Record& record) const {
-  if (zero_ == Picoseconds{}) {
-    out.append(blocks_, record.begin, record.length);
-    return;
-  }
   std::string stamp;
-  if (record.at >= zero_) {
-    time(stamp, record.at - zero_);
+  if (zero_ < kNever) {
+    time(stamp, record.at - zero_ + offset_);
     const std::size_t begin = out.size();
     out.append(blocks_, record.begin, record.length);
     out.replace(begin + kTimeAt, stamp.size(), stamp);
     return;
   }
-  std::string comment;
-  if (zero_ < kNever) comment = std::to_string((zero_ - record.at).count / 1000) + " ns ";
-  comment += "before the first job's start";
   std::string block = blocks_.substr(record.begin, record.length);
   time(stamp, {});
   block.replace(kTimeAt, stamp.size(), stamp);
-  append_commented(out, block, comment);
+  append_commented(out, block, "before the first job's start, at a time that was not known yet");
 }
 
 std::string PortCapture::take(Picoseconds now, Picoseconds slack) {
-  if (zero_ == kNever && blocks_.size() <= kMostHeld) return std::exchange(header_, {});
+  if (zero_ == kNever && !full()) return header();
   const Picoseconds settled = egress_.settled(now);
   // A packet that waits leaves at `settled` or later.
   return until((settled < now ? settled - Picoseconds{1} : now) - slack);
 }
 
 std::string PortCapture::until(Picoseconds limit) {
-  std::string out = std::exchange(header_, {});
+  std::string out = header();
   std::stable_sort(records_.begin(), records_.end(),
                    [](const Record& a, const Record& b) { return a.at < b.at; });
   const auto later = std::upper_bound(records_.begin(), records_.end(), limit,
@@ -228,7 +234,7 @@ std::string PortCapture::finish(Picoseconds now) {
   std::string out = until(kNever);
   const std::size_t block = open(out, kStatistics);
   put(out, std::uint32_t{0});
-  time(out, now < zero_ ? Picoseconds{} : now - zero_);
+  time(out, zero_ < kNever ? now - zero_ + offset_ : Picoseconds{});
   option_of(out, kReceived, packets_);
   option_of(out, kDropped, dropped_);
   option(out, 0, {});

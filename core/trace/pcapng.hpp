@@ -28,16 +28,18 @@ constexpr MacAddress port_address(std::uint32_t node, std::uint16_t port) {
 class PortCapture {
  public:
   static constexpr std::size_t kMostPending = 256u << 20;  // bytes; more are dropped and counted
-  static constexpr std::size_t kMostHeld = 8u << 20;  // bytes, of packets whose time is not known yet
+  static constexpr std::size_t kFull = 8u << 20;       // bytes; it is time to take them
+  static constexpr std::size_t kMostHeld = 64u << 20;  // the same while the zero of time is not known
 
   // `egress` is the half-link that leaves the port, `far` the address of the port at its other end;
   // `interface` and `description` go into the file.
   PortCapture(std::uint32_t node, std::uint16_t port, const HalfLink& egress, const MacAddress& far,
               std::string_view interface, std::string_view description);
 
-  // What the file counts its times from; the engine's start, unless it is set. kNever: it will be set
-  // later. Until then take() gives no packets, unless more than kMostHeld wait. A packet from before
-  // stands at time 0, with a comment.
+  // What the file counts its times from; the engine's start, unless it is set before the first take().
+  // kNever: it will be set later. Until then take() gives no packets, unless more than kMostHeld wait;
+  // those stand at the file's earliest time, with a comment. A packet from before the zero has a negative
+  // time: the interface has an offset of -10^6 s.
   void set_zero(Picoseconds zero) { zero_ = zero; }
 
   std::uint32_t node() const { return node_; }
@@ -49,6 +51,7 @@ class PortCapture {
   void annotate(const Packet& packet, std::string_view comment);
 
   std::size_t pending_bytes() const { return blocks_.size(); }
+  bool full() const { return blocks_.size() > (zero_ == kNever ? kMostHeld : kFull); }
   std::uint64_t packets() const { return packets_; }
   std::uint64_t dropped() const { return dropped_; }
 
@@ -65,6 +68,7 @@ class PortCapture {
     std::uint64_t uid;
     Direction direction;
   };
+  std::string header();
   std::string until(Picoseconds limit);
   // Appends the record's block, with its time counted from zero_.
   void write(std::string& out, const Record& record) const;
@@ -76,7 +80,9 @@ class PortCapture {
   const HalfLink& egress_;
   MacAddress near_, far_;
   Picoseconds zero_{};
-  std::string header_;           // section and interface, until the first take
+  Picoseconds offset_{};         // of the interface, added to all times
+  std::string interface_, description_;
+  bool begun_ = false;           // section and interface have been taken
   std::string blocks_;           // encoded packets …
   std::vector<Record> records_;  // … in order of add()
   std::uint64_t packets_ = 0, dropped_ = 0;

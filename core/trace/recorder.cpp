@@ -54,7 +54,7 @@ void Recorder::each_watcher(std::uint32_t half, Call&& call) {
   if (found == watchers_.end()) return;
   for (const Watcher& w : found->second) {
     call(*w.capture, w.direction);
-    if (events_ && w.capture->pending_bytes() > kStopBytes) events_->stop();
+    if (events_ && w.capture->full()) events_->stop();
   }
 }
 

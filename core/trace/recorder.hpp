@@ -82,8 +82,7 @@ class Recorder final : public Tap {
 
   explicit Recorder(const RecorderConfig& config);
 
-  // `events` is stopped whenever captures hold more than 8 MiB: run_until returns, and they can be
-  // taken.
+  // `events` is stopped whenever a capture is full: run_until returns, and it can be taken.
   void stop_when_full(EventQueue* events) { events_ = events; }
   // The capture lives as long as the recorder, or until remove(). `ingress` is the half-link that
   // ends at the port.
@@ -128,7 +127,6 @@ class Recorder final : public Tap {
   void rank_clock(std::uint32_t host, std::int64_t wall_ns, Picoseconds now) override;
 
  private:
-  static constexpr std::size_t kStopBytes = PortCapture::kMostHeld;
   struct Watcher {
     PortCapture* capture;
     Direction direction;
