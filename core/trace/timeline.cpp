@@ -79,9 +79,9 @@ class Timeline {
   }
 
   void write() {
-    attributes();
     link_operations();
     order_hops();
+    attributes();
     describe_hosts();
     write_operations();
     write_messages();
@@ -167,7 +167,8 @@ void Timeline::attributes() {
   out_.attribute("loomnet.sampling.packets_share", share(recorder_.packet_sampler()));
   number("loomnet.sampling.hops_seen", seen.hops);
   number("loomnet.sampling.drops_seen", seen.drops);
-  number("loomnet.sampling.hops_and_drops_kept", recorder_.hops().size());
+  number("loomnet.sampling.hops_and_drops_kept", order_.size());
+  number("loomnet.sampling.hops_and_drops_before_zero", recorder_.hops().size() - order_.size());
   number("loomnet.sampling.hops_bound", c.most_hops);
   number("loomnet.sampling.messages_seen", seen.messages);
   number("loomnet.sampling.messages_kept", messages_.size());

@@ -1,9 +1,10 @@
-"""Wireshark's view of captures through the dissector that the package ships: nothing malformed, and the
-fields that the engine has written."""
+"""Wireshark's view of captures through the dissector that the package ships: nothing malformed, and
+the fields that the engine has written."""
 
 import collections
 import shutil
 import subprocess
+import sys
 
 import pytest
 from recorded import fabric, recorded
@@ -29,7 +30,7 @@ SMALL = {"size": "64 KiB", "repeat": 1}
 
 @pytest.fixture(scope="module")
 def script():
-    found = subprocess.run(["python", "-m", "loomnet", "capture", "--dissector"],
+    found = subprocess.run([sys.executable, "-m", "loomnet", "capture", "--dissector"],
                            capture_output=True, text=True, timeout=60, check=True)
     return found.stdout.strip()
 
@@ -73,7 +74,8 @@ def test_mrc(tmp_path, script):
         assert int(ev, 0) == int(port) and int(plane) == 0
         assert 0 < int(payload) <= 2048
     # What one side acknowledges was sent; what it answers is an entropy value of the sender.
-    sacks = fields(script, path, "mrc.cack", "mrc.echo", only="mrc.opcode == 0xdc && ipv6.dst == fd00::")
+    sacks = fields(script, path, "mrc.cack", "mrc.echo",
+                   only="mrc.opcode == 0xdc && ipv6.dst == fd00::")
     assert sacks and max(int(row[0]) for row in sacks) >= sent[-1]
     assert any(int(row[1], 0) & 7 == 0 for row in sacks)
 
@@ -93,8 +95,8 @@ def test_roce_with_and_without_payload(tmp_path, script, payload):
     recorded(tmp_path, ln.AllReduce(transport="roce", **SMALL), pcap=["h0:0"], payload=payload)
     path = tmp_path / "0.pcapng"
     clean(script, path)
-    rows = fields(script, path, "infiniband.bth.opcode", "infiniband.bth.psn", "infiniband.bth.destqp",
-                  "frame.len", "frame.cap_len", only="ipv6.src == fd00::")
+    rows = fields(script, path, "infiniband.bth.opcode", "infiniband.bth.psn",
+                  "infiniband.bth.destqp", "frame.len", "frame.cap_len", only="ipv6.src == fd00::")
     assert all(row[0] for row in rows)
     assert any(row[3] != row[4] for row in rows) is not payload
     psns = [int(row[1]) for row in rows if row[0] in {"6", "7", "8", "9", "10", "11"}]
@@ -104,14 +106,15 @@ def test_roce_with_and_without_payload(tmp_path, script, payload):
 
 
 def test_tcp(tmp_path, script):
-    recorded(tmp_path, ln.Flows(sizes=["64 kB"], count=3, gap="1 ms", transport="tcp"), pcap=["h0:0"])
+    job = ln.Flows(sizes=["64 kB"], count=3, gap="1 ms", transport="tcp")
+    recorded(tmp_path, job, pcap=["h0:0"])
     clean(script, tmp_path / "0.pcapng")
 
 
 @pytest.mark.parametrize("transport", ["roce", "mrc"])
 def test_step_headers(tmp_path, script, transport):
     result = recorded(tmp_path, ln.AllReduce(transport=transport, **SMALL), pcap=["h0:0"],
-                      **{transport: {"identity": "hdr"}})
+                      fab=fabric(planes=1), **{transport: {"identity": "hdr"}})
     path = tmp_path / "0.pcapng"
     clean(script, path)
     psn = "infiniband.bth.psn" if transport == "roce" else "mrc.psn"
@@ -121,7 +124,7 @@ def test_step_headers(tmp_path, script, transport):
     assert {int(row[0]) for row in rows} == {0, 1}  # an all-reduce of two ranks
     assert {row[2] for row in rows} == {"0"} and {row[3] for row in rows} == {"2"}
     shares = collections.defaultdict(list)
-    for step, share, _, _, number in sorted(rows, key=lambda row: int(row[4])):
+    for step, share, *_ in sorted(rows, key=lambda row: int(row[4])):
         shares[step].append(float(share))
     for each in shares.values():
         assert each == sorted(each) and each[0] < 0.1 < 0.8 < each[-1] < 1
@@ -160,7 +163,8 @@ def test_addresses_are_those_of_the_links_ports(tmp_path, script):
 def test_a_fault_lies_at_its_time_in_the_capture(tmp_path, script, transport):
     job = ln.AllReduce(size="256 KiB", repeat=40, transport=transport)
     fault = ln.down("h0--p0.leaf0", at="200 us", duration="300 us", phase="cut")
-    recorded(tmp_path, job, [fault], pcap=["h0:0"], fab=fabric(planes=1 if transport == "roce" else 2))
+    fab = fabric(planes=1 if transport == "roce" else 2)
+    recorded(tmp_path, job, [fault], pcap=["h0:0"], fab=fab)
     rows = fields(script, tmp_path / "0.pcapng", "frame.time_epoch", "frame.comment")
     drops = [float(at) for at, comment in rows if "link_down" in comment]
     assert drops and min(drops) == pytest.approx(200e-6, abs=2e-6)

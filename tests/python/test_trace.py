@@ -209,7 +209,9 @@ def test_above_the_bound_whole_messages_are_sampled_and_the_trace_says_so(tmp_pa
     assert 2 <= len(sample) < len(everything) / 4
     assert all(everything[number] == count for number, count in sample.items())
     assert part.attributes["loomnet.sampling.packets_share"].startswith("1/")
-    assert part.attributes["loomnet.sampling.hops_seen"] == str(len(whole.under("links")))
+    before = int(whole.attributes["loomnet.sampling.hops_and_drops_before_zero"])  # probes
+    assert before > 0
+    assert int(part.attributes["loomnet.sampling.hops_seen"]) == len(whole.under("links")) + before
     assert part.attributes["loomnet.sampling.hops_bound"] == "2000"
     assert whole.attributes["loomnet.sampling.packets_share"] == "all"
 
@@ -393,10 +395,10 @@ def test_what_torch_profiler_saw_lies_on_the_same_timeline(tmp_path):
             if s.name.startswith("DistributedDataParallel.forward")
             and trace.names[s.track].startswith(f"rank {rank} torch thread")
         ]
-        assert len(steps) == 5
+        assert len(steps) == 4  # of five: the trace begins with the end of the first step
         # From the third step on (DDP talks in the second's), forward lies inside its iteration's
         # declared millisecond.
-        for step, iteration in zip(steps[2:], result.data.iterations[1:], strict=False):
+        for step, iteration in zip(steps[1:], result.data.iterations[1:], strict=False):
             begin = iteration.start_ps // 1000
             assert begin <= step.begin < step.end <= begin + 1_001_000
             assert step.end > step.begin

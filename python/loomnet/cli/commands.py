@@ -234,8 +234,8 @@ def exec_(context: typer.Context, host: Node) -> int:
     "wireshark -X lua_script:$(loomnet capture --dissector) h0.pcapng"))
 def capture(
     port: Annotated[str | None, typer.Argument(
-        metavar="NODE:PORT", show_default=False, help="A port of a live run, by its number or by the "
-        "node at its other end, for example h0:0.")] = None,
+        metavar="NODE:PORT", show_default=False, help="A port of a live run, by its number or by "
+        "the node at its other end, for example h0:0.")] = None,
     dissector: Annotated[bool, typer.Option(
         "--dissector", help="Print the place of the Lua file by which Wireshark reads MRC and "
         "Loomnet's own headers, and exit.")] = False,

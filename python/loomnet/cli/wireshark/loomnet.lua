@@ -45,10 +45,6 @@ local NACK_REASONS = {
 local MARKS = { [0] = "none", [1] = "skip once", [2] = "always skip", [3] = "reserved" }
 local ENDPOINT_OPS = { [0] = "port status update", [1] = "EV probe" }
 local UNITS = { [0] = "128 ns", [1] = "1 us" }
-local EV_ORDERS = {
-  { 1, "flow label holds the high half, UDP port the low half", 1 },
-  { 2, "UDP port holds the high half, flow label the low half", 2 },
-}
 
 local m = {
   opcode = ProtoField.uint8("mrc.opcode", "Opcode", base.HEX, MRC_OPCODES),
@@ -102,16 +98,12 @@ local m = {
   icrc = ProtoField.uint32("mrc.icrc", "Invariant CRC", base.HEX),
 }
 mrc.fields = m
-mrc.prefs.port = Pref.uint("UDP port", MRC_PORT, "The option udp_port of the transport")
-mrc.prefs.order = Pref.enum("Order of the entropy value", 1, "The option ev_order of the transport", EV_ORDERS)
 
--- The sender's entropy value: half in the flow label, half in the UDP source port.
+-- The sender's entropy value: its high half is in the flow label, its low half is the UDP source port.
 local function add_entropy(tree, pinfo)
   local labels = { flow_label() }
   if #labels == 0 then return end
-  local label, port = labels[#labels].value % 0x10000, pinfo.src_port
-  local ev = label * 0x10000 + port
-  if mrc.prefs.order == 2 then ev = port * 0x10000 + label end
+  local ev = labels[#labels].value % 0x10000 * 0x10000 + pinfo.src_port
   tree:add(m.ev, ev):set_generated()
   tree:add(m.plane, ev % 8):set_generated()
   tree:add(m.uplink, math.floor(ev / 8) % 2048):set_generated()
@@ -394,13 +386,6 @@ function mrc.init()
   if get_preference and not get_preference("udp.ignore_ipv6_zero_checksum") then
     set_preference("udp.ignore_ipv6_zero_checksum", true)
   end
-end
-
-local mrc_port = MRC_PORT
-function mrc.prefs_changed()
-  udp_port:remove(mrc_port, mrc)
-  mrc_port = mrc.prefs.port
-  udp_port:add(mrc_port, mrc)
 end
 
 udp_port:add(MRC_PORT, mrc)
