@@ -13,8 +13,10 @@ namespace loomnet {
 
 void bind_recorder(py::module_& m) {
   py::class_<PerfettoWriter>(m, "PerfettoWriter",
-                             "Pieces of a Perfetto trace; times in picoseconds.")
-      .def(py::init<>())
+                             "Pieces of a Perfetto trace; times in picoseconds of the engine.")
+      .def(py::init([](std::int64_t zero) { return PerfettoWriter(Picoseconds{zero}); }),
+           py::arg("zero_ps") = 0,
+           "The file counts from `zero_ps`. What lies before is moved there; an instant is left out.")
       .def("attribute",
            py::overload_cast<std::string_view, std::string_view>(&PerfettoWriter::attribute),
            py::arg("name"), py::arg("value"))
@@ -23,7 +25,8 @@ void bind_recorder(py::module_& m) {
            py::arg("name"), py::arg("value"))
       .def("process", &PerfettoWriter::process, py::arg("pid"), py::arg("name"))
       .def("thread", &PerfettoWriter::thread, py::arg("pid"), py::arg("tid"), py::arg("name"))
-      .def("track", &PerfettoWriter::track, py::arg("parent"), py::arg("name"))
+      .def("track", &PerfettoWriter::track, py::arg("parent"), py::arg("name"), py::arg("rank") = 0,
+           "Tracks of one parent are shown in order of their ranks.")
       .def(
           "counter",
           [](PerfettoWriter& w, TrackId parent, const std::string& name) {
@@ -81,6 +84,14 @@ void bind_recorder(py::module_& m) {
           "stop_when_full",
           [](NetworkRecorder& r) { r.recorder().stop_when_full(&r.network().events()); },
           "run_until returns early while captures hold more than 8 MiB.")
+      .def(
+          "set_zero",
+          [](NetworkRecorder& r, std::optional<std::int64_t> at) {
+            r.recorder().set_zero(at ? Picoseconds{*at} : kNever);
+          },
+          py::arg("at_ps"),
+          "Captures and the timeline count time from here: the first job's start. Unless set, that is the "
+          "engine's. None: it is not known yet, and captures keep up to 64 MiB until it is.")
       .def("capture", &NetworkRecorder::capture, py::arg("half"), py::arg("interface"),
            py::arg("description"))
       .def(

@@ -20,11 +20,11 @@ std::size_t NetworkRecorder::capture(std::uint32_t half, const std::string& inte
   if (link >= network_.links()) throw std::invalid_argument("recorder: no such link");
   const bool forward = half % 2 == 0;
   const auto [first, second] = network_.ends(link);
-  const Endpoint end = forward ? first : second;
+  const Endpoint end = forward ? first : second, far = forward ? second : first;
   captures_.push_back(&recorder_.capture(
       half, half ^ 1u,
-      std::make_unique<PortCapture>(end.node, end.port, network_.half(link, forward), interface,
-                                    description)));
+      std::make_unique<PortCapture>(end.node, end.port, network_.half(link, forward),
+                                    port_address(far.node, far.port), interface, description)));
   network_.watch(link);
   return captures_.size() - 1;
 }

@@ -2,6 +2,7 @@
 #include "trace/pcapng.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace loomnet {
@@ -11,7 +12,8 @@ constexpr std::uint32_t kSection = 0x0a0d0d0a, kInterface = 1, kStatistics = 5, 
 constexpr std::uint16_t kLinkEthernet = 1;
 constexpr std::uint16_t kComment = 1;                                              // any block
 constexpr std::uint16_t kSectionApplication = 4;                                   // section header
-constexpr std::uint16_t kName = 2, kDescription = 3, kSpeed = 8, kResolution = 9;  // interface
+constexpr std::uint16_t kName = 2, kDescription = 3, kAddress = 6, kSpeed = 8, kResolution = 9,
+                        kOffset = 14;  // interface
 constexpr std::uint16_t kFlags = 2, kPacketId = 5;                                 // packet
 constexpr std::uint16_t kReceived = 4, kDropped = 5;                               // statistics
 constexpr char kNanoseconds = 9;                                                   // 10^-9 s
@@ -58,34 +60,65 @@ void time(std::string& out, Picoseconds at) {
   put(out, static_cast<std::uint32_t>(ns));
 }
 
+constexpr std::int64_t kOffsetSeconds = 1'000'000;  // times before zero are at most as far from it
+
+// Places in a packet's block.
+constexpr std::size_t kTimeAt = 12, kCapturedLengthAt = 20, kFrameAt = 28;
+
+// Appends a packet's block with a comment in front of its other options.
+void append_commented(std::string& out, std::string_view old, std::string_view comment) {
+  std::uint32_t captured = 0;
+  for (std::size_t i = 4; i-- > 0;) {
+    captured = captured << 8 | static_cast<std::uint8_t>(old[kCapturedLengthAt + i]);
+  }
+  const std::size_t options = kFrameAt + (captured + 3) / 4 * 4;
+  const std::size_t begin = open(out, kPacket);
+  out.append(old.substr(8, options - 8));
+  option(out, kComment, comment);
+  out.append(old.substr(options, old.size() - options - 4));
+  close(out, begin);
+}
+
 }  // namespace
 
 PortCapture::PortCapture(std::uint32_t node, std::uint16_t port, const HalfLink& egress,
-                         std::string_view interface, std::string_view description)
-    : node_(node), port_(port), egress_(egress) {
-  std::size_t block = open(header_, kSection);
-  put(header_, std::uint32_t{0x1a2b3c4d});
-  put(header_, std::uint16_t{1});
-  put(header_, std::uint16_t{0});
-  put(header_, std::int64_t{-1});  // length of the section: not known yet
-  option(
-      header_, kComment,
-      "timestamps are emulated time; a packet without payload bytes is snapped behind its headers; "
-      "packet ids are the engine's uids");
-  option(header_, kSectionApplication, "Loomnet");
-  option(header_, 0, {});
-  close(header_, block);
+                         const MacAddress& far, std::string_view interface,
+                         std::string_view description)
+    : node_(node), port_(port), egress_(egress), near_(port_address(node, port)), far_(far),
+      interface_(interface), description_(description) {}
 
-  block = open(header_, kInterface);
-  put(header_, kLinkEthernet);
-  put(header_, std::uint16_t{0});
-  put(header_, std::uint32_t{0});  // no snap length
-  option(header_, kName, interface);
-  option(header_, kDescription, description);
-  if (egress.config().rate.count) option_of(header_, kSpeed, egress.config().rate.count);
-  option_of(header_, kResolution, kNanoseconds);
-  option(header_, 0, {});
-  close(header_, block);
+std::string PortCapture::header() {
+  std::string out;
+  if (std::exchange(begun_, true)) return out;
+  std::size_t block = open(out, kSection);
+  put(out, std::uint32_t{0x1a2b3c4d});
+  put(out, std::uint16_t{1});
+  put(out, std::uint16_t{0});
+  put(out, std::int64_t{-1});  // length of the section: not known yet
+  option(
+      out, kComment,
+      "timestamps are emulated time, from the first job's start on; a packet without payload bytes "
+      "is snapped behind its headers; packet ids are the engine's uids");
+  option(out, kSectionApplication, "Loomnet");
+  option(out, 0, {});
+  close(out, block);
+
+  block = open(out, kInterface);
+  put(out, kLinkEthernet);
+  put(out, std::uint16_t{0});
+  put(out, std::uint32_t{0});  // no snap length
+  option(out, kName, interface_);
+  option(out, kDescription, description_);
+  option(out, kAddress, {reinterpret_cast<const char*>(near_.data()), near_.size()});
+  if (egress_.config().rate.count) option_of(out, kSpeed, egress_.config().rate.count);
+  option_of(out, kResolution, kNanoseconds);
+  if (zero_ != Picoseconds{}) {
+    offset_ = seconds(kOffsetSeconds);
+    option_of(out, kOffset, -kOffsetSeconds);
+  }
+  option(out, 0, {});
+  close(out, block);
+  return out;
 }
 
 void PortCapture::add(Direction direction, const Packet& packet, Picoseconds at,
@@ -112,6 +145,7 @@ void PortCapture::add(Direction direction, const Packet& packet, Picoseconds at,
   if (bytes)
     blocks_.append(reinterpret_cast<const char*>(packet.payload.data), packet.payload.length);
   blocks_.append(captured - known, '\0');
+  if (header >= EthernetHeader::kSize) address(begin + kFrameAt, direction);
   pad(blocks_, captured);
   if (!comment.empty()) option(blocks_, kComment, comment);
   option_of(blocks_, kFlags, static_cast<std::uint32_t>(direction) | (crc_error ? kCrcError : 0));
@@ -130,37 +164,61 @@ void PortCapture::annotate(const Packet& packet, std::string_view comment) {
     return r.uid == packet.uid && r.direction == Direction::inbound;
   });
   if (record == until) return;
-  // The block is written again behind the others, its comment in front of its other options; the old
-  // one's bytes are left out of the file.
-  constexpr std::size_t kPacketBlockHeader = 28, kCapturedLength = 20;
+  // The block is written again behind the others; the old one's bytes are left out of the file.
   const std::string old = blocks_.substr(record->begin, record->length);
-  std::uint32_t captured = 0;
-  for (std::size_t i = 4; i-- > 0;) {
-    captured = captured << 8 | static_cast<std::uint8_t>(old[kCapturedLength + i]);
-  }
-  const std::size_t options = kPacketBlockHeader + (captured + 3) / 4 * 4;
-  const std::size_t begin = open(blocks_, kPacket);
-  blocks_.append(old, 8, options - 8);
-  option(blocks_, kComment, comment);
-  blocks_.append(old, options, old.size() - options - 4);
-  close(blocks_, begin);
+  const std::size_t begin = blocks_.size();
+  append_commented(blocks_, old, comment);
   record->begin = begin;
   record->length = blocks_.size() - begin;
 }
 
+// A model's frame has no destination; its source is zero, or the uid that a switch in the kernel knows it
+// by. A frame of the kernel's own has both. A PFC frame has a destination, and port 0's source.
+void PortCapture::address(std::size_t frame, Direction direction) {
+  constexpr std::size_t kBytes = std::tuple_size_v<MacAddress>;
+  const bool outbound = direction == Direction::outbound;
+  const auto put_at = [&](std::size_t at, const MacAddress& address) {
+    std::copy(address.begin(), address.end(), blocks_.begin() + static_cast<std::ptrdiff_t>(at));
+  };
+  const auto is = [&](std::size_t at, const MacAddress& address) {
+    return std::equal(address.begin(), address.end(),
+                      reinterpret_cast<const std::uint8_t*>(blocks_.data()) + at);
+  };
+  const std::size_t source = frame + kBytes;
+  const bool model = is(frame, MacAddress{});
+  if (model) put_at(frame, outbound ? far_ : near_);
+  if (model || is(source, local_mac(0))) put_at(source, outbound ? near_ : far_);
+}
+
+void PortCapture::write(std::string& out, const Record& record) const {
+  std::string stamp;
+  if (zero_ < kNever) {
+    time(stamp, record.at - zero_ + offset_);
+    const std::size_t begin = out.size();
+    out.append(blocks_, record.begin, record.length);
+    out.replace(begin + kTimeAt, stamp.size(), stamp);
+    return;
+  }
+  std::string block = blocks_.substr(record.begin, record.length);
+  time(stamp, {});
+  block.replace(kTimeAt, stamp.size(), stamp);
+  append_commented(out, block, "before the first job's start, at a time that was not known yet");
+}
+
 std::string PortCapture::take(Picoseconds now, Picoseconds slack) {
+  if (zero_ == kNever && !full()) return header();
   const Picoseconds settled = egress_.settled(now);
   // A packet that waits leaves at `settled` or later.
   return until((settled < now ? settled - Picoseconds{1} : now) - slack);
 }
 
 std::string PortCapture::until(Picoseconds limit) {
-  std::string out = std::exchange(header_, {});
+  std::string out = header();
   std::stable_sort(records_.begin(), records_.end(),
                    [](const Record& a, const Record& b) { return a.at < b.at; });
   const auto later = std::upper_bound(records_.begin(), records_.end(), limit,
                                       [](Picoseconds t, const Record& r) { return t < r.at; });
-  for (auto r = records_.begin(); r != later; ++r) out.append(blocks_, r->begin, r->length);
+  for (auto r = records_.begin(); r != later; ++r) write(out, *r);
   std::string rest;
   for (auto r = later; r != records_.end(); ++r) {
     const std::size_t begin = rest.size();
@@ -176,7 +234,7 @@ std::string PortCapture::finish(Picoseconds now) {
   std::string out = until(kNever);
   const std::size_t block = open(out, kStatistics);
   put(out, std::uint32_t{0});
-  time(out, now);
+  time(out, zero_ < kNever ? now - zero_ + offset_ : Picoseconds{});
   option_of(out, kReceived, packets_);
   option_of(out, kDropped, dropped_);
   option(out, 0, {});

@@ -43,24 +43,26 @@ namespace argument {
 constexpr std::uint32_t kInteger = 4, kString = 6, kName = 10;
 }
 namespace descriptor {
-constexpr std::uint32_t kUuid = 1, kName = 2, kProcess = 3, kThread = 4, kParent = 5, kCounter = 8;
-constexpr std::uint32_t kPid = 1, kProcessName = 6, kTid = 2, kThreadName = 5, kUnit = 3;
+constexpr std::uint32_t kUuid = 1, kName = 2, kProcess = 3, kThread = 4, kParent = 5, kCounter = 8,
+                        kChildOrdering = 11, kRank = 12;
+constexpr std::uint64_t kExplicit = 3;
+constexpr std::uint32_t kPid = 1, kSortIndex = 3, kProcessName = 6, kTid = 2, kThreadName = 5, kUnit = 3;
 constexpr std::uint64_t kUnitBytes = 3;
 }  // namespace descriptor
 
 constexpr std::uint64_t kSequenceId = 1;
 constexpr TrackId kProcessTracks = 1ull << 48;  // one id per process, however often described
 
-std::uint64_t nanosecond(Picoseconds at) {
-  return at.count <= 0 ? 0 : static_cast<std::uint64_t>(at.count) / 1000;
-}
-
 }  // namespace
 
-PerfettoWriter::PerfettoWriter() {
+PerfettoWriter::PerfettoWriter(Picoseconds zero) : zero_(zero) {
   std::string body;
   number(body, trace_packet::kSequenceFlags, trace_packet::kStateCleared);
   packet(body);
+}
+
+std::uint64_t PerfettoWriter::nanosecond(Picoseconds at) const {
+  return at <= zero_ ? 0 : static_cast<std::uint64_t>((at - zero_).count) / 1000;
 }
 
 void PerfettoWriter::packet(std::string_view body) {
@@ -107,8 +109,10 @@ TrackId PerfettoWriter::describe(TrackId id, std::string_view body) {
 TrackId PerfettoWriter::process(std::int32_t pid, std::string_view name) {
   std::string inner, body;
   number(inner, descriptor::kPid, static_cast<std::uint64_t>(pid));
+  number(inner, descriptor::kSortIndex, static_cast<std::uint64_t>(pid));
   bytes(inner, descriptor::kProcessName, name);
   bytes(body, descriptor::kProcess, inner);
+  number(body, descriptor::kChildOrdering, descriptor::kExplicit);
   return describe(kProcessTracks | static_cast<std::uint32_t>(pid), body);
 }
 
@@ -121,10 +125,12 @@ TrackId PerfettoWriter::thread(std::int32_t pid, std::int32_t tid, std::string_v
   return describe(body);
 }
 
-TrackId PerfettoWriter::track(TrackId parent, std::string_view name) {
+TrackId PerfettoWriter::track(TrackId parent, std::string_view name, std::int32_t rank) {
   std::string body;
   bytes(body, descriptor::kName, name);
   if (parent) number(body, descriptor::kParent, parent);
+  if (rank) number(body, descriptor::kRank, static_cast<std::uint64_t>(rank));
+  number(body, descriptor::kChildOrdering, descriptor::kExplicit);
   return describe(body);
 }
 
@@ -178,6 +184,7 @@ void PerfettoWriter::end(TrackId track, Picoseconds at) {
 void PerfettoWriter::instant(TrackId track, Picoseconds at, std::string_view name,
                              std::string_view category, std::span<const TraceArgument> arguments,
                              std::span<const std::uint64_t> ending) {
+  if (at < zero_) return;
   event(track_event::kInstant, track, at, name, category, arguments, {}, ending);
 }
 

@@ -1,6 +1,7 @@
 // Writes Perfetto's protobuf trace format: the few messages that tracks, slices, flow arrows and
 // counters need ("Perfetto: TrackEvent", "TracePacket" and their .proto files). Times are emulated;
-// Perfetto counts whole nanoseconds.
+// Perfetto counts whole nanoseconds, none below zero: what lies before `zero` is moved to it, and an instant
+// left out.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +27,20 @@ using TrackId = std::uint64_t;  // Perfetto's uuid; 0: no track
 
 class PerfettoWriter {
  public:
-  PerfettoWriter();
+  // `zero`: the time that the file counts from.
+  explicit PerfettoWriter(Picoseconds zero = {});
+
+  Picoseconds zero() const { return zero_; }
 
   // Facts about the whole trace.
   void attribute(std::string_view key, std::string_view value);
   void attribute(std::string_view key, std::int64_t value);
 
-  // The same track for the same pid.
+  // The same track for the same pid. Processes are shown in order of their pids.
   TrackId process(std::int32_t pid, std::string_view name);
   TrackId thread(std::int32_t pid, std::int32_t tid, std::string_view name);
-  TrackId track(TrackId parent, std::string_view name);
+  // Tracks of one parent are shown in order of their ranks.
+  TrackId track(TrackId parent, std::string_view name, std::int32_t rank = 0);
   TrackId counter(TrackId parent, std::string_view name, CounterUnit unit = CounterUnit::bytes);
 
   // Slices of one track nest or follow each other; equal times keep the order of the calls. Slices
@@ -66,6 +71,9 @@ class PerfettoWriter {
              std::span<const std::uint64_t> flows, std::span<const std::uint64_t> ending);
   void packet(std::string_view body);
 
+  std::uint64_t nanosecond(Picoseconds at) const;
+
+  Picoseconds zero_;
   std::string out_;
   std::string event_, inner_, packet_;  // scratch, to allocate nothing per event
   TrackId next_ = 1;

@@ -29,9 +29,15 @@ PortCapture& Recorder::capture(std::uint32_t egress, std::uint32_t ingress,
                                std::unique_ptr<PortCapture> made) {
   captures_.push_back(std::move(made));
   PortCapture* capture = captures_.back().get();
+  capture->set_zero(zero_);
   watchers_[egress].push_back({capture, Direction::outbound});
   watchers_[ingress].push_back({capture, Direction::inbound});
   return *capture;
+}
+
+void Recorder::set_zero(Picoseconds zero) {
+  zero_ = zero;
+  for (const auto& capture : captures_) capture->set_zero(zero);
 }
 
 void Recorder::remove(const PortCapture& capture) {
@@ -48,7 +54,7 @@ void Recorder::each_watcher(std::uint32_t half, Call&& call) {
   if (found == watchers_.end()) return;
   for (const Watcher& w : found->second) {
     call(*w.capture, w.direction);
-    if (events_ && w.capture->pending_bytes() > kStopBytes) events_->stop();
+    if (events_ && w.capture->full()) events_->stop();
   }
 }
 

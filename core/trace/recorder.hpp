@@ -82,14 +82,17 @@ class Recorder final : public Tap {
 
   explicit Recorder(const RecorderConfig& config);
 
-  // `events` is stopped whenever captures hold more than 8 MiB: run_until returns, and they can be
-  // taken.
+  // `events` is stopped whenever a capture is full: run_until returns, and it can be taken.
   void stop_when_full(EventQueue* events) { events_ = events; }
   // The capture lives as long as the recorder, or until remove(). `ingress` is the half-link that
   // ends at the port.
   PortCapture& capture(std::uint32_t egress, std::uint32_t ingress,
                        std::unique_ptr<PortCapture> made);
   void remove(const PortCapture& capture);
+  // What captures and the timeline count time from: the first job's start. Unless set, it is the
+  // engine's; kNever: it will be set later, see PortCapture.
+  void set_zero(Picoseconds zero);
+  Picoseconds zero() const { return zero_; }
 
   const RecorderConfig& config() const { return config_; }
   const Seen& seen() const { return seen_; }
@@ -124,7 +127,6 @@ class Recorder final : public Tap {
   void rank_clock(std::uint32_t host, std::int64_t wall_ns, Picoseconds now) override;
 
  private:
-  static constexpr std::size_t kStopBytes = 8u << 20;
   struct Watcher {
     PortCapture* capture;
     Direction direction;
@@ -138,6 +140,7 @@ class Recorder final : public Tap {
 
   RecorderConfig config_;
   EventQueue* events_ = nullptr;
+  Picoseconds zero_{};
   Seen seen_;
   Sampler packets_, work_;
   std::vector<Operation> operations_;                                             // ended

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -31,11 +32,12 @@ void add_stated(std::vector<TraceArgument>& to, const Attributes& a) {
   if (a.tag != 0) to.push_back({"tag", a.tag});
 }
 
-// Slices that overlap go to several tracks of one name, which Perfetto shows as one.
+// Slices that overlap go to several tracks: "name", "name, lane 2" and so on.
 class Lanes {
  public:
-  Lanes(PerfettoWriter& out, TrackId parent, std::string name)
-      : out_(&out), parent_(parent), name_(std::move(name)) {}
+  // Shown in order of `rank`.
+  Lanes(PerfettoWriter& out, TrackId parent, std::string name, std::int32_t rank)
+      : out_(&out), parent_(parent), name_(std::move(name)), rank_(rank) {}
   // A track that is free from `begin` on; calls come in order of begin.
   TrackId take(Picoseconds begin, Picoseconds end) {
     for (Lane& lane : lanes_) {
@@ -43,7 +45,9 @@ class Lanes {
       lane.busy_until = end;
       return lane.track;
     }
-    lanes_.push_back({out_->track(parent_, name_), end});
+    const std::string name =
+        lanes_.empty() ? name_ : name_ + ", lane " + std::to_string(lanes_.size() + 1);
+    lanes_.push_back({out_->track(parent_, name, rank_), end});
     return lanes_.back().track;
   }
 
@@ -55,6 +59,7 @@ class Lanes {
   PerfettoWriter* out_;
   TrackId parent_;
   std::string name_;
+  std::int32_t rank_;
   std::vector<Lane> lanes_;
 };
 
@@ -67,12 +72,17 @@ class Timeline {
         end_(end),
         out_(out),
         operations_(recorder.operations()),
-        messages_(recorder.messages()) {}
+        messages_(recorder.messages()) {
+    const Picoseconds zero = out.zero();
+    std::erase_if(operations_, [&](const Recorder::Operation& o) { return o.end < zero; });
+    std::erase_if(messages_, [&](const Recorder::Message& m) { return m.completed < zero; });
+  }
 
   void write() {
-    attributes();
     link_operations();
     order_hops();
+    attributes();
+    describe_hosts();
     write_operations();
     write_messages();
     write_hops();
@@ -84,6 +94,7 @@ class Timeline {
   void attributes();
   void link_operations();
   void order_hops();
+  void describe_hosts();
   void write_operations();
   void write_messages();
   void write_hops();
@@ -106,13 +117,17 @@ class Timeline {
   }
   TrackId half(std::uint32_t number) {
     TrackId& track = halves_[number];
-    if (!track) track = out_.track(links(), half_name(number));
+    if (!track) {
+      track = out_.track(links(), half_name(number), 1 + static_cast<std::int32_t>(number));
+    }
     return track;
   }
   Lanes& lanes(std::map<std::uint64_t, Lanes>& all, std::uint64_t key, TrackId parent,
-               std::string name) {
-    return all.try_emplace(key, out_, parent, std::move(name)).first->second;
+               std::string name, std::int32_t rank) {
+    return all.try_emplace(key, out_, parent, std::move(name), rank).first->second;
   }
+
+  std::int64_t since_zero(Picoseconds at) const { return (at - out_.zero()).count; }
 
   const Recorder& recorder_;
   const TimelineNames& names_;
@@ -141,7 +156,9 @@ void Timeline::attributes() {
   const auto number = [&](std::string_view key, std::uint64_t value) {
     out_.attribute(key, static_cast<std::int64_t>(value));
   };
-  out_.attribute("loomnet.clock", "emulated time in nanoseconds; 0 is the engine's start");
+  out_.attribute("loomnet.clock",
+                 "emulated time in nanoseconds; 0 is the first job's start, and what ended before is "
+                 "left out");
   number("loomnet.seed", c.seed);
   out_.attribute(
       "loomnet.sampling",
@@ -150,7 +167,8 @@ void Timeline::attributes() {
   out_.attribute("loomnet.sampling.packets_share", share(recorder_.packet_sampler()));
   number("loomnet.sampling.hops_seen", seen.hops);
   number("loomnet.sampling.drops_seen", seen.drops);
-  number("loomnet.sampling.hops_and_drops_kept", recorder_.hops().size());
+  number("loomnet.sampling.hops_and_drops_kept", order_.size());
+  number("loomnet.sampling.hops_and_drops_before_zero", recorder_.hops().size() - order_.size());
   number("loomnet.sampling.hops_bound", c.most_hops);
   number("loomnet.sampling.messages_seen", seen.messages);
   number("loomnet.sampling.messages_kept", messages_.size());
@@ -192,6 +210,9 @@ void Timeline::order_hops() {
   const auto& hops = recorder_.hops();
   order_.resize(hops.size());
   std::iota(order_.begin(), order_.end(), 0u);
+  std::erase_if(order_, [&](std::uint32_t i) {
+    return (hops[i].drop.empty() ? hops[i].done : hops[i].start) < out_.zero();
+  });
   std::stable_sort(order_.begin(), order_.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return hops[a].start < hops[b].start; });
   for (const std::uint32_t i : order_) {
@@ -204,13 +225,21 @@ void Timeline::order_hops() {
   }
 }
 
+// In order of their numbers, whichever has the first slice.
+void Timeline::describe_hosts() {
+  std::set<std::uint32_t> found;
+  for (const Recorder::Operation& o : operations_) found.insert(o.host);
+  for (const Recorder::Message& m : messages_) found.insert(m.host);
+  for (const std::uint32_t number : found) host(number);
+}
+
 void Timeline::write_operations() {
   std::map<std::uint64_t, Lanes> all;
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     const Recorder::Operation& o = operations_[i];
     const bool open = o.end == kNever;
     const Picoseconds end = open ? std::max(end_, o.begin) : o.end;
-    const TrackId track = lanes(all, o.host, host(o.host), "operations").take(o.begin, end);
+    const TrackId track = lanes(all, o.host, host(o.host), names_.host(o.host) + " operations", 1).take(o.begin, end);
     const TraceArgument arguments[] = {
         {"number", static_cast<std::int64_t>(o.label.number)},
         {"job", o.label.job},
@@ -220,8 +249,8 @@ void Timeline::write_operations() {
          open   ? "unfinished"
          : o.ok ? "ok"
                 : "failed"},
-        {"begin_ps", o.begin.count},
-        {"end_ps", end.count},
+        {"begin_ps", since_zero(o.begin)},
+        {"end_ps", since_zero(end)},
     };
     std::string name(o.label.name);
     name += ' ';
@@ -243,7 +272,9 @@ void Timeline::write_messages() {
         to == destination_.end() ? "message" : "message to " + names_.host(to->second);
     const std::uint64_t key = std::uint64_t{m.host} << 32 | m.qp;
     const TrackId track =
-        lanes(all, key, host(m.host), "queue pair " + std::to_string(m.qp)).take(m.posted, end);
+        lanes(all, key, host(m.host), names_.host(m.host) + " queue pair " + std::to_string(m.qp),
+              2 + static_cast<std::int32_t>(m.qp))
+            .take(m.posted, end);
     std::vector<TraceArgument> arguments = {
         {"message", m.number},
         {"bytes", m.length},
@@ -251,8 +282,8 @@ void Timeline::write_messages() {
         {"communicator", m.attributes.communicator},
         {"operation", m.attributes.sequence},
         {"outcome", 0, open ? "unfinished" : to_string(static_cast<Status>(m.status))},
-        {"begin_ps", m.posted.count},
-        {"end_ps", end.count},
+        {"begin_ps", since_zero(m.posted)},
+        {"end_ps", since_zero(end)},
     };
     add_stated(arguments, m.attributes);
     if (m.missing_bytes > 0) arguments.push_back({"missing_bytes", m.missing_bytes});
@@ -299,8 +330,8 @@ void Timeline::write_hops() {
         {"message", h.message},
         {"bytes", h.length},
         {"queued_ps", (h.start - h.offered).count},
-        {"start_ps", h.start.count},
-        {"done_ps", h.done.count},
+        {"start_ps", since_zero(h.start)},
+        {"done_ps", since_zero(h.done)},
     };
     add_stated(arguments, h.attributes);
     out_.begin(half(h.half), h.start, name, "packet", arguments, on, ending);
@@ -321,7 +352,11 @@ void Timeline::write_marks() {
 void Timeline::write_queues() {
   recorder_.queues().each([&](std::uint32_t number, const std::vector<QueueSeries::Point>& points) {
     const TrackId track = out_.counter(links(), "queue " + half_name(number));
-    for (const auto& p : points) out_.count(track, p.at, p.bytes);
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      // Of the points before zero only the last one tells the depth at zero.
+      if (i + 1 < points.size() && points[i + 1].at <= out_.zero()) continue;
+      out_.count(track, points[i].at, points[i].bytes);
+    }
   });
 }
 

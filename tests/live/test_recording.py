@@ -32,7 +32,7 @@ SCENARIO = textwrap.dedent('''
 
 def decoded(path):
     """(seconds, direction, captured bytes, all bytes, protocols) of every packet, by tshark."""
-    fields = ["frame.time_epoch", "frame.packet_flags_direction", "frame.cap_len", "frame.len"]
+    fields = ["frame.time_relative", "frame.packet_flags_direction", "frame.cap_len", "frame.len"]
     command = ["tshark", "-r", str(path), "-T", "fields", "-e", "frame.protocols"]
     for name in fields:
         command += ["-e", name]

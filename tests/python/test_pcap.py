@@ -53,7 +53,7 @@ def test_mrc_packets_are_ipv6_in_ipv6_with_usids_and_no_routing_header(tmp_path)
         "frame.len",
         "frame.cap_len",
         "frame.packet_flags_direction",
-        "frame.time_epoch",
+        "frame.time_relative",
     )
     totals = result.data.totals
     leaving = totals["link h0->p0.leaf0"]["packets"]

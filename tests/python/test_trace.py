@@ -96,11 +96,10 @@ def test_operations_messages_and_hops_are_joined_by_arrows(all_reduce):
     operations = [s for s in trace.slices if s.name.startswith("all_reduce")]
     assert len(operations) == 6  # two hosts, three repeats
     assert {trace.names[trace.parents[s.track]] for s in operations} == {"h0", "h1"}
-    origin = int(trace.attributes["loomnet.job_origin_ps"])
     first = result.data.iterations[0]
     at_h0 = [s for s in operations if trace.names[trace.parents[s.track]] == "h0"]
-    assert at_h0[0].begin == (origin + first.start_ps) // 1000
-    assert at_h0[0].end == (origin + first.end_ps) // 1000
+    assert at_h0[0].begin == first.start_ps // 1000
+    assert at_h0[0].end == first.end_ps // 1000
 
     messages = {s.ending[0]: s for s in trace.slices if s.name.startswith("message") and s.ending}
     hops = collections.defaultdict(list)
@@ -147,12 +146,8 @@ def test_what_only_python_knows_is_on_the_timeline(tmp_path):
     fault = ln.down("h0--p0.leaf0", at="200 us", duration="300 us", phase="cut")
     result = recorded(tmp_path, job, [fault])
     trace = Trace(tmp_path / "run.pftrace")
-    origin = int(trace.attributes["loomnet.job_origin_ps"])
     (phase,) = trace.on("phase cut")
-    assert (phase.begin, phase.end) == (
-        (origin + 200_000_000) // 1000,
-        (origin + 500_000_000) // 1000,
-    )
+    assert (phase.begin, phase.end) == (200_000, 500_000)
     assert len(trace.on("iterations of rank 0")) == len(result.data.iterations) == 40
     assert any(name == "drop: link_down" for _, _, name, _ in trace.instants)
     assert any(name == "port_excluded" for _, _, name, _ in trace.instants)
@@ -214,7 +209,9 @@ def test_above_the_bound_whole_messages_are_sampled_and_the_trace_says_so(tmp_pa
     assert 2 <= len(sample) < len(everything) / 4
     assert all(everything[number] == count for number, count in sample.items())
     assert part.attributes["loomnet.sampling.packets_share"].startswith("1/")
-    assert part.attributes["loomnet.sampling.hops_seen"] == str(len(whole.under("links")))
+    before = int(whole.attributes["loomnet.sampling.hops_and_drops_before_zero"])  # probes
+    assert before > 0
+    assert int(part.attributes["loomnet.sampling.hops_seen"]) == len(whole.under("links")) + before
     assert part.attributes["loomnet.sampling.hops_bound"] == "2000"
     assert whole.attributes["loomnet.sampling.packets_share"] == "all"
 
@@ -391,7 +388,6 @@ def test_what_torch_profiler_saw_lies_on_the_same_timeline(tmp_path):
     assert result["errors"] == 0, result.data.errors
     trace = Trace(tmp_path / "run" / "run.pftrace")
     assert trace.attributes["loomnet.profiles"] == "2"
-    origin = int(trace.attributes["loomnet.job_origin_ps"])
     for rank in range(2):
         steps = [
             s
@@ -399,11 +395,11 @@ def test_what_torch_profiler_saw_lies_on_the_same_timeline(tmp_path):
             if s.name.startswith("DistributedDataParallel.forward")
             and trace.names[s.track].startswith(f"rank {rank} torch thread")
         ]
-        assert len(steps) == 5
+        assert len(steps) == 4  # of five: the trace begins with the end of the first step
         # From the third step on (DDP talks in the second's), forward lies inside its iteration's
         # declared millisecond.
-        for step, iteration in zip(steps[2:], result.data.iterations[1:], strict=False):
-            begin = (origin + iteration.start_ps) // 1000
+        for step, iteration in zip(steps[1:], result.data.iterations[1:], strict=False):
+            begin = iteration.start_ps // 1000
             assert begin <= step.begin < step.end <= begin + 1_001_000
             assert step.end > step.begin
     reduced = [s for s in trace.slices if s.name.startswith("all_reduce")]

@@ -46,8 +46,3 @@ JsonOut = Annotated[
 Node = Annotated[
     str, typer.Argument(metavar="NODE", help="A host, or a switch in the kernel, of a live run.")
 ]
-Port = Annotated[
-    str,
-    typer.Argument(metavar="NODE:PORT", help="A port of a live run, by its number or by the node "
-                   "at its other end, for example h0:0."),
-]

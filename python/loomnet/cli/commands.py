@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loomnet.base.errors import EXIT_OK, EXIT_USAGE, UsageError
-from loomnet.cli.arguments import Clock, JsonOut, MaxWall, Node, Port, Scenario, Seed, Settings
+from loomnet.cli.arguments import Clock, JsonOut, MaxWall, Node, Scenario, Seed, Settings
 from loomnet.cli.bench import bench
 from loomnet.cli.cost import cost
 from loomnet.cli.explain import explain
@@ -230,9 +230,24 @@ def exec_(context: typer.Context, host: Node) -> int:
 
 
 @app.command(rich_help_panel=LIVE, epilog=examples(
-    "sudo loomnet capture h0:0 | wireshark -k -i -"))
-def capture(port: Port) -> int:
+    "sudo loomnet capture h0:0 | wireshark -k -i -",
+    "wireshark -X lua_script:$(loomnet capture --dissector) h0.pcapng"))
+def capture(
+    port: Annotated[str | None, typer.Argument(
+        metavar="NODE:PORT", show_default=False, help="A port of a live run, by its number or by "
+        "the node at its other end, for example h0:0.")] = None,
+    dissector: Annotated[bool, typer.Option(
+        "--dissector", help="Print the place of the Lua file by which Wireshark reads MRC and "
+        "Loomnet's own headers, and exit.")] = False,
+) -> int:
     """Write what passes a port of a live run to standard output as pcapng, for Wireshark."""
+    if dissector:
+        if port is not None:
+            raise UsageError(f"--dissector prints a place and captures nothing; leave out {port}")
+        print(Path(__file__).with_name("wireshark") / "loomnet.lua")
+        return EXIT_OK
+    if port is None:
+        raise UsageError("capture: give NODE:PORT, for example h0:0, or --dissector")
     from loomnet.live.attach import capture_of
 
     if sys.stdout.isatty():

@@ -70,6 +70,8 @@ class LiveClock:
             stack, self.lock, self.engine, dilation=request.dilation, tcp=self.tcp,
             recorder=None if recording is None else recording.recorder, look=self.check)
         self.glue, self.live = self.network.glue, self.network.live
+        with self.held():  # `loomnet capture` asks from now on
+            self.network.recorder.set_zero(None)
         self.requests = self.network.faces.requests
         self._totals: dict[str, dict[str, int]] = {}
 
@@ -162,6 +164,10 @@ class LiveClock:
 
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
         return {}  # the hosts' agents report theirs
+
+    def count_from(self, origin_ps: int) -> None:
+        with self.held():
+            self.network.recorder.set_zero(origin_ps)
 
     def drain(self, recording: Recording) -> None:
         recording.drain(

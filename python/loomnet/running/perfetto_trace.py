@@ -22,16 +22,16 @@ MOST_THREADS = 10_000  # of one rank
 MOST_EVENTS = 20_000  # transport events of one host
 JOB_PID = 1_000_000  # the group of the run's own tracks
 OBSERVED_PID = JOB_PID - 1  # and of its series
-_TRANSPORT_TRACK = "transport events"
+_LAST = 2**31 - 1  # a track's rank: below all others of its host
 
 
 def write_trace(
     engine: Engine, data: RunData, origin_ps: int, *, recorder: _core.Recorder,
     profiles: Sequence[tuple[JobRequest, Folder]],
 ) -> Iterator[bytes]:
-    """The trace file, piece by piece. Times are engine time; the first job's time 0 is `origin_ps`.
-    `recorder`: the engine's; `profiles`: where ranks of a job have written theirs."""
-    writer = _core.PerfettoWriter()
+    """The trace file, piece by piece. It counts time from `origin_ps` in engine time, the first
+    job's time 0. `recorder`: the engine's; `profiles`: where ranks of a job have written theirs."""
+    writer = _core.PerfettoWriter(origin_ps)
     writer.attribute("loomnet.fabric", engine.plan.name)
     writer.attribute("loomnet.job_origin_ps", origin_ps)
     recorder.write(writer, host=lambda node: engine.names.get(node, f"host {node}"),
@@ -41,7 +41,7 @@ def write_trace(
     _transport_events(writer, engine)
     _observed_tracks(writer, data, origin_ps)
     yield writer.take()
-    yield from _profiles(writer, recorder, profiles, engine)
+    yield from _profiles(writer, recorder, profiles, engine, origin_ps)
 
 
 def _job_tracks(writer: _core.PerfettoWriter, data: RunData, origin_ps: int) -> None:
@@ -78,7 +78,8 @@ def _transport_events(writer: _core.PerfettoWriter, engine: Engine) -> None:
         events = engine.network.transport_events(node)
         if not events:
             continue
-        track = writer.track(writer.process(node + 1, host.name), _TRANSPORT_TRACK)
+        track = writer.track(writer.process(node + 1, host.name),
+                             f"{host.name} transport events", _LAST)
         for at_ps, kind, qp, value in events[:MOST_EVENTS]:
             writer.instant(track, at_ps, kind, "transport", [("queue_pair", qp), ("value", value)])
         left_out += max(len(events) - MOST_EVENTS, 0)
@@ -140,7 +141,7 @@ class RankClock:
 
 def _profiles(
     writer: _core.PerfettoWriter, recorder: _core.Recorder,
-    profiles: Sequence[tuple[JobRequest, Folder]], engine: Engine,
+    profiles: Sequence[tuple[JobRequest, Folder]], engine: Engine, origin_ps: int,
 ) -> Iterator[bytes]:
     found = [(asked, folder, name) for asked, folder in profiles
              for name in folder.names() if name.endswith(".json")]
@@ -160,7 +161,7 @@ def _profiles(
             unread.append(name)
             continue
         clock = RankClock(points, _read_pauses(folder, name.removesuffix(".json") + ".pauses"))
-        left_out += _write_rank(writer, host, asked, int(rank), slices, clock, ahead)
+        left_out += _write_rank(writer, host, asked, int(rank), slices, clock, ahead, origin_ps)
         yield writer.take()
     writer.attribute("loomnet.profiles", len(found) - len(unread))
     if unread:
@@ -209,13 +210,15 @@ def _read_pauses(folder: Folder, name: str) -> list[tuple[int, int]]:
 
 def _write_rank(
     writer: _core.PerfettoWriter, host: EngineNode, asked: JobRequest, rank: int,
-    slices: list[_Slice], clock: RankClock, ahead: int,
+    slices: list[_Slice], clock: RankClock, ahead: int, origin_ps: int,
 ) -> int:
-    """Slices of one rank, thread by thread, properly nested. Returns how many were left out."""
+    """Slices of one rank that end after `origin_ps`, thread by thread, properly nested. Returns how
+    many were left out."""
     first_track = 1 + asked.number * MOST_THREADS
     whose = f"rank {rank}" if asked.name is None else f"{asked.name} rank {rank}"
     first, last = clock.span
-    inside = [s for s in slices if s[2] - ahead > first and s[1] - ahead < last]
+    inside = [s for s in slices if s[2] - ahead > first and s[1] - ahead < last
+              and clock.at(s[2] - ahead) >= origin_ps]
     # Long ones tell more than short ones.
     kept = sorted(inside, key=lambda s: s[1] - s[2])[:MOST_PROFILE_SLICES]
     threads: dict[str, list[_Slice]] = {}

@@ -107,6 +107,7 @@ class Recording:
             timeline=self.record.trace is not None,
             most_hops=self.record.most_hops,
         )
+        self._recorder.set_zero(None)
         if not live:
             self._recorder.stop_when_full()
         for port, half in self._ports.items():
@@ -137,8 +138,10 @@ class Recording:
             self._written[path] = self._written.get(path, 0) + len(data)
 
     def finish(self, data: RunData, origin_ps: int) -> None:
-        """Ends the captures and writes the trace. `origin_ps`: engine time of the job's time 0."""
+        """Ends the captures and writes the trace. `origin_ps`: engine time of the first job's time
+        0."""
         assert self._engine is not None
+        self.recorder.set_zero(origin_ps)
         for number, path in self._captures.items():
             self._write(path, self.recorder.finish(number))
         if self.record.trace is not None:

@@ -62,6 +62,9 @@ class Clock(PlayClock, Protocol):
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
         """States of TCP senders that the engine models, by flow."""
         ...
+    def count_from(self, origin_ps: int) -> None:
+        """Captures count time from here: the first job's start."""
+        ...
     def drain(self, recording: Recording) -> None:
         """Writes what the recording's captures hold."""
         ...
@@ -123,6 +126,7 @@ class RunLoop:
         self.observer = None if self.observed is None else Observer(clock, self.observed)
         self.pools = PoolWatch.of(request, clock)
         self.began = self.reported = time.monotonic()
+        self.counted = False  # captures know the first job's start
 
     # --- the run ----------------------------------------------------------------------------------
     def go(self) -> list[RunData]:
@@ -210,6 +214,9 @@ class RunLoop:
             return
         self.look_at_queues()
         self.look_at_pools()
+        if not self.counted and self.lead.origin_ps is not None:
+            self.counted = True
+            self.clock.count_from(self.lead.origin_ps)
         if self.request.recording is not None:
             self.clock.drain(self.request.recording)
         for play in self.playing:

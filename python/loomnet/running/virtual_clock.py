@@ -176,6 +176,10 @@ class VirtualClock:
                 found |= play.traffic.senders()
         return found
 
+    def count_from(self, origin_ps: int) -> None:
+        if self.request.recording is not None:
+            self.request.recording.recorder.set_zero(origin_ps)
+
     def drain(self, recording: Recording) -> None:
         recording.drain()
 

@@ -88,7 +88,7 @@ class Star {
   PortCapture& capture(std::uint16_t port) {
     return recorder.capture(
         network.egress_half(node, port), network.egress_half(node, port) ^ 1,
-        std::make_unique<PortCapture>(node, port, *network.egress(node, port), "p", ""));
+        std::make_unique<PortCapture>(node, port, *network.egress(node, port), MacAddress{}, "p", ""));
   }
   Network network{1};
   Recorder recorder{RecorderConfig{}};

@@ -106,7 +106,7 @@ TEST_F(SwitchHostLiveTest, SumIsAccountedForOneByOne) {
   bed.network.set_tap(&recorder, true);
   PortCapture& in = recorder.capture(
       bed.network.egress_half(bed.node, 0), bed.network.egress_half(bed.node, 0) ^ 1,
-      std::make_unique<PortCapture>(bed.node, 0, *bed.network.egress(bed.node, 0), "p0", ""));
+      std::make_unique<PortCapture>(bed.node, 0, *bed.network.egress(bed.node, 0), MacAddress{}, "p0", ""));
   bed.loop->start();
   constexpr int kSums = 100;
   for (int i = 0; i < 4 * kSums; ++i) {
@@ -161,7 +161,7 @@ TEST_F(SwitchHostLiveTest, MirrorsCopiesAndAnswersComeBack) {
     const std::uint32_t half = bed.network.egress_half(bed.node, port);
     captures.push_back(&recorder.capture(
         half, half ^ 1,
-        std::make_unique<PortCapture>(bed.node, port, *bed.network.egress(bed.node, port), "p", "")));
+        std::make_unique<PortCapture>(bed.node, port, *bed.network.egress(bed.node, port), MacAddress{}, "p", "")));
   }
   bed.loop->start();
   for (int i = 0; i < 50; ++i) bed.send(0, udp_frame("ff05::", 9, 200), 5);   // to all three

@@ -28,7 +28,7 @@ class PcapngTest : public ::testing::Test {
     out_->watch(&recorder_, 10);
     in_->watch(&recorder_, 11);
     capture_ =
-        &recorder_.capture(10, 11, std::make_unique<PortCapture>(7, 3, *out_, "s:3", "s->t"));
+        &recorder_.capture(10, 11, std::make_unique<PortCapture>(7, 3, *out_, port_address(8, 0), "s:3", "s->t"));
   }
   void TearDown() override {
     far_.last.reset();
@@ -114,6 +114,49 @@ TEST_F(PcapngTest, SnapsPacketsOfLengthsOnlyAndFillsWhatNoModelMakes) {
   EXPECT_EQ(found[1].original, 564u);
   EXPECT_EQ(found[1].bytes.substr(60), std::string(500, '\xab') + std::string(4, '\0'));
   EXPECT_EQ(found[2].bytes.size(), 64u);
+}
+
+TEST_F(PcapngTest, GivesAModelsFramesTheAddressesOfTheirLinksPorts) {
+  make({.rate = gigabits(100)});
+  const auto bytes = [](const MacAddress& a) { return std::string(a.begin(), a.end()); };
+  const std::string near = bytes(port_address(7, 3)), far = bytes(port_address(8, 0));
+  EXPECT_EQ(near, std::string("\x02\x00\x00\x07\x00\x03", 6));
+  const auto blank = [&](std::uint8_t source) {
+    PacketPtr p = packet(476);
+    std::fill_n(p->header.begin(), 12, std::uint8_t{0});
+    if (source) p->header[6] = 2, p->header[11] = source;  // its uid, as a switch in the kernel has it
+    return p;
+  };
+  out_->offer(blank(0), {});
+  out_->offer(packet(476), {});  // a frame with addresses of its own
+  events_.run_until(microseconds(1));
+  in_->offer(blank(9), {});
+  events_.run_until(microseconds(2));
+  const auto found = all();
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].bytes.substr(0, 12), far + near);
+  EXPECT_EQ(found[1].bytes.substr(0, 3), std::string("\0\1\2", 3));
+  EXPECT_EQ(found[2].bytes.substr(0, 12), near + far);
+}
+
+TEST_F(PcapngTest, CountsFromAZeroThatBecomesKnownLater) {
+  make({.rate = gigabits(100)});
+  capture_->set_zero(kNever);
+  out_->offer(packet(976), {});
+  events_.run_until(microseconds(1));
+  out_->offer(packet(976), events_.now());
+  events_.run_until(microseconds(2));
+  std::string file = capture_->take(events_.now());
+  EXPECT_EQ(testing::blocks(file).size(), 2u);  // section and interface; packets wait
+  capture_->set_zero(nanoseconds(400));
+  file += capture_->finish(events_.now());
+  const auto interface = testing::options(testing::blocks(file)[1].body, 8);
+  EXPECT_EQ(static_cast<std::int64_t>(testing::number(interface.at(14), 0, 8)), -1'000'000);
+  const auto found = testing::packets(file);
+  ASSERT_EQ(found.size(), 2u);
+  constexpr std::uint64_t kZero = 1'000'000'000'000'000;  // 10^6 s in ns
+  EXPECT_EQ(found[0].nanoseconds, kZero - 400);
+  EXPECT_EQ(found[1].nanoseconds, kZero + 600);
 }
 
 TEST_F(PcapngTest, NamesWhyPacketsWereDropped) {

@@ -98,8 +98,8 @@ struct Trace {
   }
 };
 
-Trace written(const Recorder& recorder, Picoseconds end) {
-  PerfettoWriter writer;
+Trace written(const Recorder& recorder, Picoseconds end, Picoseconds zero = {}) {
+  PerfettoWriter writer(zero);
   write_timeline(recorder,
                  {[](std::uint32_t host) { return "h" + std::to_string(host); },
                   [](std::uint32_t half) { return "link " + std::to_string(half); }},
@@ -136,14 +136,14 @@ TEST_F(TimelineTest, ArrowsLeadFromOperationToMessageToEveryHop) {
   recorder_.work_ends(0, 0, 4, 2000, true, microseconds(9));
   const Trace trace = written(recorder_, microseconds(10));
 
-  const auto operation = trace.on("operations");
+  const auto operation = trace.on("h0 operations");
   ASSERT_EQ(operation.size(), 2u);
   EXPECT_EQ(operation[0].name, "all_reduce 4");
   EXPECT_EQ(operation[0].at, 1000u);
   EXPECT_EQ(operation[1].at, 9000u);
   ASSERT_EQ(operation[0].flows.size(), 1u);
 
-  const auto message = trace.on("queue pair 257");
+  const auto message = trace.on("h0 queue pair 257");
   ASSERT_EQ(message.size(), 2u);
   EXPECT_EQ(message[0].ending, operation[0].flows);
   ASSERT_EQ(message[0].flows.size(), 2u);
@@ -169,18 +169,34 @@ TEST_F(TimelineTest, WhatOverlapsHasTracksOfItsOwn) {
   const Trace trace = written(recorder_, microseconds(10));
   std::map<std::uint64_t, int> open;
   std::set<std::uint64_t> used;
-  for (const Event& e : trace.on("operations")) {
-    used.insert(e.track);
-    open[e.track] += e.type == 1 ? 1 : -1;
-    EXPECT_LE(open[e.track], 1);
+  for (const char* lane : {"h0 operations", "h0 operations, lane 2"}) {
+    for (const Event& e : trace.on(lane)) {
+      used.insert(e.track);
+      open[e.track] += e.type == 1 ? 1 : -1;
+      EXPECT_LE(open[e.track], 1);
+    }
   }
   EXPECT_EQ(used.size(), 2u);  // the third finds the first one's free
+}
+
+TEST_F(TimelineTest, CountsFromZeroAndLeavesOutWhatEndedBefore) {
+  recorder_.work_begins(0, {"send", 0}, microseconds(1));
+  recorder_.work_ends(0, 0, 0, 1, true, microseconds(2));
+  recorder_.work_begins(0, {"send", 1}, microseconds(3));
+  recorder_.work_ends(0, 0, 1, 1, true, microseconds(9));
+  recorder_.work_begins(0, {"send", 2}, microseconds(9));
+  const Trace trace = written(recorder_, microseconds(10), microseconds(5));
+  const auto found = trace.on("h0 operations");
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(found[0].at, 0u);  // it had begun before
+  EXPECT_EQ(found[1].at, 4'000u);
+  EXPECT_EQ(found[3].at, 5'000u);
 }
 
 TEST_F(TimelineTest, WhatIsOpenEndsWithTheRun) {
   recorder_.work_begins(0, {"barrier", 1}, microseconds(1));
   const Trace trace = written(recorder_, microseconds(10));
-  const auto found = trace.on("operations");
+  const auto found = trace.on("h0 operations");
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[1].at, 10'000u);
 }
