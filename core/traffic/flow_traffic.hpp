@@ -29,7 +29,7 @@ struct FlowConfig {
   // are then ranks of one ring in what their packets say, although none waits for another: `rank` of `ranks`.
   std::uint32_t steps = 0;
   std::uint16_t rank = 0, ranks = 0;
-  std::optional<RingClaim> claim;  // of a flow with steps
+  std::optional<RingClaim> claim = std::nullopt;  // of a flow with steps
 };
 
 struct FlowResult {
