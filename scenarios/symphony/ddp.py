@@ -17,15 +17,14 @@ from loomnet.measures.congestion_control import ControlActivity, if_controlled
 from loomnet.systems import roce
 from loomnet.systems import symphony as rings
 
-RANKS = 8
 LOG = r"step (?P<step>\d+) loss (?P<loss>\S+)"
 SLOW = "p0.leaf0->p0.spine0"  # the uplink that is degraded
 LIVE_DILATION = 250.0  # the least at which 10 Gb/s of eight ranks fit a small machine
 
 
-def network(rate, *, symphony, live):
+def network(ranks, rate, *, symphony, live):
     # Live switches pause nobody; their queues are long enough to lose nothing.
-    fabric = rings.ring_fabric(RANKS, rate=rate, delay="1 us", pfc=not live,
+    fabric = rings.ring_fabric(ranks, rate=rate, delay="1 us", pfc=not live,
                                payload="2048 B" if live else "4096 B")
     if symphony:
         fabric.program("*", "symphony", mode="spaced", tau="1 step")
@@ -40,6 +39,7 @@ def total(r, counter):
 @ln.scenario
 def ddp(lab: ln.Lab, steps: Annotated[int, Field(ge=3, le=10_000)] = 12,
         hidden: Annotated[int, Field(ge=64, le=4096)] = 1024,
+        ranks: Annotated[int, Field(ge=4, le=32, multiple_of=2)] = 8,
         slow: Annotated[float, Field(gt=0, le=1)] = 0.4,
         rehash: Literal["step", "fixed"] = "step", host: Literal["A", "B", "C"] = "B",
         rate: ln.Rate | None = None, compute: ln.Time = "0.2 ms",
@@ -53,12 +53,12 @@ def ddp(lab: ln.Lab, steps: Annotated[int, Field(ge=3, le=10_000)] = 12,
     options = {"preset": host, "identity": "hdr", "rehash": rehash}
     stated = roce.host_parameters({**options, "line_rate_bps": line.count})
     faults = [ln.degrade(SLOW, slow, at="0 s")] if slow < 1 else []
-    job = ln.TorchJob("../train.py", ranks=RANKS, transport="roce", compute=compute, log=LOG,
+    job = ln.TorchJob("../train.py", ranks=ranks, transport="roce", compute=compute, log=LOG,
                       args=[f"--steps={steps}", f"--hidden={hidden}", f"--seed={lab.seed}",
                             "--bucket-mb=256", "--timeout=600"])
     curves, seconds, runs = {}, {}, {}
     for how in ("off", "on"):
-        fabric = network(line, symphony=how == "on", live=live)
+        fabric = network(ranks, line, symphony=how == "on", live=live)
         r = runs[how] = lab.run(fabric, job, faults, label=how, roce=options,
                                 **({"dilation": dilation} if live else {}))
         lab.check(f"no-rank-error-{how}", r["errors"], eq=0)

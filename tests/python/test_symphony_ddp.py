@@ -25,18 +25,14 @@ def test_ddp_computes_the_same_with_extra_marks(tmp_path):
         assert 0 < steps.gap() < 7, "a rank cannot be a lap of the ring ahead"
 
 
-@pytest.mark.parametrize(("rate", "reason"), [
-    ("100 Gb/s", "no CNP occurred"),
-    ("100 Mb/s", "the rate floor of the hosts, 100 Mb/s, is at or above the line rate"),
-])
-def test_a_run_whose_hosts_could_not_react_has_no_figures(tmp_path, rate, reason):
+def test_a_run_whose_hosts_cannot_slow_down_has_no_figures(tmp_path):
     pytest.importorskip("torch")
-    report = ln.load(SCENARIOS / "ddp.py").run(directory=tmp_path, steps=3, hidden=64, rate=rate,
-                                              slow=1.0)
+    report = ln.load(SCENARIOS / "ddp.py").run(directory=tmp_path, steps=3, hidden=64,
+                                              rate="100 Mb/s", slow=1.0)
     rows = {row.dotted: row for row in report.rows}
     for name in ("off.iteration", "on.iteration", "gain"):
         assert rows[name].value is None
-    assert rows["on.iteration"].reason.startswith(reason)
+    assert rows["on.iteration"].reason.startswith("the rate floor of the hosts, 100 Mb/s, is at")
 
 
 def test_ranks_whose_steps_nobody_looks_for_report_none(tmp_path):
