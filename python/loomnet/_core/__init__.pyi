@@ -1457,10 +1457,14 @@ class RankRegion:
 
 class PerfettoWriter:
     """
-    Pieces of a Perfetto trace; times in picoseconds.
+    Pieces of a Perfetto trace; times in picoseconds of the engine.
     """
 
-    def __init__(self) -> None: ...
+    def __init__(self, zero_ps: int = 0) -> None:
+        """
+        The file counts from `zero_ps`. What lies before is moved there; an instant is left out.
+        """
+
     @typing.overload
     def attribute(self, name: str, value: str) -> None: ...
     @typing.overload
@@ -1484,7 +1488,10 @@ class PerfettoWriter:
     def process(self, pid: int, name: str) -> int: ...
     def take(self) -> bytes: ...
     def thread(self, pid: int, tid: int, name: str) -> int: ...
-    def track(self, parent: int, name: str) -> int: ...
+    def track(self, parent: int, name: str, rank: int = 0) -> int:
+        """
+        Tracks of one parent are shown in order of their ranks.
+        """
 
 class Recorder:
     """
@@ -1516,6 +1523,11 @@ class Recorder:
         """
 
     def packets(self, capture: int) -> int: ...
+    def set_zero(self, at_ps: int | None) -> None:
+        """
+        Captures and the timeline count time from here: the first job's start. Unless set, that is the engine's. None: it is not known yet, and captures keep up to 64 MiB until it is.
+        """
+
     def stop_when_full(self) -> None:
         """
         run_until returns early while captures hold more than 8 MiB.
