@@ -179,7 +179,8 @@ class Flows(_Pairwise, Job):
         self, sizes: Size | str | flowsizes.FlowSizes | Iterable[Size | str], *, count: int = 1,
         gap: Time | str | None = None, load: float | None = None,
         pairs: Iterable[tuple[int, int]] = (), starts: Iterable[Time | str] = (),
-        steps: int | None = None, **rest: Unpack[JobOptions],
+        steps: int | None = None, claims: Iterable[RingClaim] = (),
+        **rest: Unpack[JobOptions],
     ) -> None: ...
 
     @staticmethod
