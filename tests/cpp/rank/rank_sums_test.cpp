@@ -106,7 +106,7 @@ TEST_F(SumWire, MoreFramingThanASumHasBytes) {
   EXPECT_EQ(after(s), RankFault::bad_sum);
 }
 TEST_F(SumWire, FieldsThatASumLacks) {
-  for (int field = 0; field < 8; ++field) {
+  for (int field = 0; field < 10; ++field) {
     SCOPED_TRACE(field);
     Memory own = Memory::create(summing());
     rank::WakeWord own_wake(own.engine_words().rank_wake);
@@ -122,7 +122,9 @@ TEST_F(SumWire, FieldsThatASumLacks) {
       case 4: s.step_bytes = 1; break;
       case 5: s.step_offset = 1; break;
       case 6: s.loss_tolerance = 0.5f; break;
-      case 7: s.reserved[3] = 1; break;
+      case 7: s.reserved[1] = 1; break;
+      case 8: s.ring_rank = 1; break;
+      case 9: s.ring_size = 1; break;
     }
     ASSERT_TRUE(ring.push(s));
     ring.publish();
