@@ -88,17 +88,21 @@ AggregateBatch::Job aggregate_job_of(const py::dict& row) {
   return job;
 }
 
+using Named = std::pair<std::string_view, SymphonyBatch::Carrier>;
+constexpr Named kCarriers[] = {{"udp", SymphonyBatch::Carrier::udp},
+                               {"tcp", SymphonyBatch::Carrier::tcp},
+                               {"roce", SymphonyBatch::Carrier::roce}};
+
 SymphonyBatch::Rule symphony_rule_of(const py::dict& row) {
   SymphonyBatch::Rule rule;
   rule.source = address_of(py::cast<py::bytes>(row["source"]));
   rule.destination = address_of(py::cast<py::bytes>(row["destination"]));
   const auto carrier = py::cast<std::string>(row["carrier"]);
-  if (carrier != "udp" && carrier != "tcp" && carrier != "roce") {
+  const auto known = std::ranges::find(kCarriers, std::string_view(carrier), &Named::first);
+  if (known == std::end(kCarriers)) {
     throw std::invalid_argument("rules: carrier: udp, tcp or roce, not \"" + carrier + "\"");
   }
-  rule.carrier = carrier == "udp"   ? SymphonyBatch::Carrier::udp
-                 : carrier == "tcp" ? SymphonyBatch::Carrier::tcp
-                                    : SymphonyBatch::Carrier::roce;
+  rule.carrier = known->second;
   rule.port = py::cast<std::optional<std::uint32_t>>(row["port"]).value_or(SYMPHONY_ANY_PORT);
   rule.job = py::cast<std::uint16_t>(row["job"]);
   rule.ring = py::cast<std::uint16_t>(row["ring"]);

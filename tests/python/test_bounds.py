@@ -66,7 +66,7 @@ REFUSED = {
     "rounds": (lambda: (two_tier(), ln.Incast("1 MB", 10**18)), "Incast.repeat"),
     "collective": (
         lambda: (two_tier(), ln.AllReduce("1e18 B")),
-        "AllReduce.size: 976562500000000 KiB is above",
+        "AllReduce.size: 1000000 TB is above",
     ),
     "flow": (lambda: (two_tier(), ln.Permutation("9e18 B")), "Permutation.size"),
     "sizes": (lambda: (two_tier(), ln.Flows(["1e18 B"], count=2)), "Flows.sizes"),

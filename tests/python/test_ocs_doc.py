@@ -17,7 +17,7 @@ from loomnet.ocs.tl1 import Session
 from loomnet.ocs.tl1_commands import VERBS, State
 
 TEXT = (Path(__file__).parents[2] / "docs" / "ocs.md").read_text()
-COMMANDS, TALK = re.findall(r"```\n(loomnet .*?)```", TEXT, re.S)
+COMMANDS, TALK = re.findall(r"```\n((?:sudo \.venv/bin/)?loomnet .*?)```", TEXT, re.S)
 SOCKET, SCRIPTED, ALONE = re.findall(r"```python\n(.*?)```", TEXT, re.S)
 
 

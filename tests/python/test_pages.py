@@ -15,7 +15,7 @@ import loomnet as ln
 from loomnet.cli.commands import app
 
 # Scenarios that take longer than a minute, or that tests of their own run whole.
-SLOW = re.compile(r"mrc_ddp_link_failure|one_link|ddp_eight_planes|scenarios/ina/|"
+SLOW = re.compile(r"mrc_ddp_link_failure|one_link|ddp_eight_planes|scenarios/(ina|symphony)/|"
                   r"mfabric/(headline|decisive|failures|shares|modes|limits|scale|all|moe_ddp|"
                   r"fluid_times|control|panel)")
 # Commands that a page's own test runs, in the surroundings that they need.
@@ -25,8 +25,10 @@ OWN_TESTS = {
     "docs/fluid.md": "test_fluid.py", "docs/ina-jobs.md": "test_ina_jobs_docs.py",
     "docs/ina.md": "test_ina_scenarios.py", "docs/model-jobs.md": "test_model_jobs_doc.py",
     "docs/ocs.md": "test_ocs_doc.py", "docs/panels.md": "test_panels_doc.py",
+    "docs/pictures.md": "test_pictures_doc.py",
     "docs/plugins.md": "test_plugins_doc.py",
     "docs/ranks-on-a-host.md": "test_host_ranks_docs.py",
+    "docs/roce-hosts.md": "test_roce_hosts_doc.py",
     "docs/several-jobs.md": "test_several_jobs_docs.py", "README.md": "test_readme.py",
 }
 COMMANDS = [command for command in pages.all_commands()
@@ -193,7 +195,7 @@ def test_what_attributes_shows(clone, tmp_path):
     """In a rank: the context's code as it stands. Each hook has a model of its own, as DDP takes
     one hook."""
     pytest.importorskip("torch")
-    context, hooks = pages.python_blocks("docs/attributes.md")
+    context, hooks, steps, liars = pages.python_blocks("docs/attributes.md")
     lines = [line for line in hooks.splitlines() if "register_comm_hook" in line]
     assert len(lines) == 4
     body = [
@@ -216,6 +218,20 @@ def test_what_attributes_shows(clone, tmp_path):
     (result,) = report.results.values()
     assert report["errors"] == 0, result.rank_log(0)
     assert "hooks ran" in result.rank_log(0)
+
+
+    inside = "\n".join(f"    {line}" for line in steps.splitlines())
+    code = ("import loomnet as ln\n\n@ln.scenario\ndef rings(lab: ln.Lab):\n"
+            f"    fabric = ln.star(hosts=4, rate='100 Gb/s', delay='1 us')\n{inside}\n"
+            "    assert len(r.ring_steps.channels) == 2\n")
+    assert ln.load(saved(clone, "rings", code)).run(directory=tmp_path / "rings")["errors"] == 0
+    exec(liars, {"ln": ln})
+
+
+def test_symphony_marks_a_ring(clone, tmp_path):
+    (code,) = pages.python_blocks("docs/symphony.md")
+    report = ln.load(saved(clone, "marked", code)).run(directory=tmp_path)
+    assert report["errors"] == 0
 
 
 def test_a_region_of_the_mixnet_page(clone, tmp_path):

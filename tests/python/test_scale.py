@@ -106,7 +106,7 @@ def test_describe_on_the_command_line():
     done = subprocess.run([sys.executable, "-m", "loomnet", *words], capture_output=True, text=True)
     assert done.returncode == 0 and "131,072" in done.stdout and "12.5 %" in done.stdout
     for bad, line in (
-        (["fat_tree"], "k=… is missing"),
+        (["fat_tree"], "add --set k=…"),
         (["fat_tree", "--set", "k=5"], "even number"),
         (["fat_tree", "--set", "k=92"], "uSID space exhausted: 4232 leaves"),
         (["fat_tree", "--set", "q=4"], 'no parameter "q"'),

@@ -50,9 +50,9 @@ def test_a_link_may_have_thresholds_of_its_own():
     port = half(fabric, name, LinkDefaults())
     assert (port.ecn_low_bytes, port.ecn_high_bytes, port.ecn_share) == (10_000, 30_000, 1.0)
     fabric.override(name, ecn=ln.Ecn("10 MB", "30 MB", share=0.5))
-    assert half(fabric, name, LinkDefaults()).data_limit_bytes == 40_000_000  # holds what it marks
+    assert half(fabric, name, LinkDefaults()).data_limit_bytes == 120_000_000  # holds what it marks
     for wrong, says in (
-        (lambda: ln.Ecn("40 kB", "30 kB"), "low: 40 kB must be more than nothing and at most high"),
+        (lambda: ln.Ecn("40 kB", "30 kB"), "high: 30 kB must not be below low, 40 kB"),
         (lambda: ln.Ecn("1 kB", "2 kB", share=0), "share: 0.0 must be above 0"),
         (lambda: fabric.override(name, ecn="400 kB"), "ecn: '400 kB' is not True, False or ln.Ecn"),
     ):

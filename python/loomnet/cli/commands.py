@@ -231,7 +231,7 @@ def exec_(context: typer.Context, host: Node) -> int:
 
 @app.command(rich_help_panel=LIVE, epilog=examples(
     "sudo loomnet capture h0:0 | wireshark -k -i -",
-    "wireshark -X lua_script:$(loomnet capture --dissector) h0.pcapng"))
+    "loomnet capture --dissector"))
 def capture(
     port: Annotated[str | None, typer.Argument(
         metavar="NODE:PORT", show_default=False, help="A port of a live run, by its number or by "

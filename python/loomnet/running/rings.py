@@ -23,6 +23,7 @@ CNP_GAP_PS = 50 * 10**6  # between congestion notifications of a queue pair, by 
 _LEAST_SHIFT, _MOST_SHIFT = 10, 30
 # Jobs whose ranks send round a ring; by seq their other operations count as progress too.
 _RINGS = (AllReduce, AllGather, ReduceScatter, ModelJob, TorchJob)
+_BY_PACKETS = frozenset({"roce"})  # whose sequence numbers count packets
 _CARRIERS = {"tcp": "tcp", "roce": "roce"}
 
 
@@ -101,7 +102,7 @@ class Rings:
     def _rule(self, job: JobRequest, rank: int, ranks: int, source: int, target: int, carrier: str,
               step: int) -> dict[str, Any]:
         mtu, base = 0, None
-        if carrier == "roce":
+        if carrier in _BY_PACKETS:
             mtu, base = self.plan.payload_bytes, self.options.get("roce", {}).get("initial_psn", 0)
         return {"source": self._address(source), "destination": self._address(target),
                 "carrier": carrier, "port": None, "job": job.number, "ring": 0, "rank": rank,

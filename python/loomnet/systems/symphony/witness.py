@@ -137,7 +137,9 @@ def _wrong(marked: Departure, note: dict[str, int], ranks: dict[int, Departure],
         return f"rank {witness.rank} was at {witness.prog}, not at {note['low']}"
     if witness.last:
         return f"rank {witness.rank} had ended its step"
-    if (marked.ns >> shift) - (witness.ns >> shift) >= stale:
+    # Epochs begin at the engine's zero, which a capture does not know: less than so many epochs
+    # apart is less than as many lengths of one.
+    if marked.ns - witness.ns >= stale << shift:
         return f"rank {witness.rank} was silent since {witness.ns} ns"
     ahead = (marked.prog - witness.prog + (1 << 31)) % (1 << 32) - (1 << 31)
     if ahead != note["gap"] or ahead <= tau:
