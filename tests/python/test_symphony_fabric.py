@@ -53,7 +53,7 @@ def test_a_link_may_have_thresholds_of_its_own():
     assert half(fabric, name, LinkDefaults()).data_limit_bytes == 120_000_000  # holds what it marks
     for wrong, says in (
         (lambda: ln.Ecn("40 kB", "30 kB"), "high: 30 kB must not be below low, 40 kB"),
-        (lambda: ln.Ecn("1 kB", "2 kB", share=0), "share: 0.0 must be above 0"),
+        (lambda: ln.Ecn("1 kB", "2 kB", share=0), "share: 0.0 is not a share"),
         (lambda: fabric.override(name, ecn="400 kB"), "ecn: '400 kB' is not True, False or ln.Ecn"),
     ):
         with pytest.raises(ln.UsageError) as refused:

@@ -101,9 +101,10 @@ def test_packets_of_ddp_state_layer_priority_and_ring_step(tmp_path: Path) -> No
     assert all(p.get("priority", 0) == p["layer"] for p in stated)
     assert {p["loss_tolerance_ppm"] for p in stated if "loss_tolerance_ppm" in p} == {250_000}
     assert any("loss_tolerance_ppm" not in p for p in stated), "no packet with framing"
-    # The ring's steps go on from one all-reduce to the next, 2 (N - 1) each.
+    # The ring's steps go on from one all-reduce to the next, 2 (N - 1) each. The trace begins with
+    # the job's time 0, rank 0's first mark of a step, and leaves out what was sent before.
     steps = sorted({p["ring_step"] for p in stated})
     assert steps == list(range(steps[0], steps[0] + len(steps)))
-    assert len(steps) % (2 * (WORLD - 1)) == 0 and len(steps) >= 3 * buckets * 2 * (WORLD - 1)
+    assert len(steps) >= 2 * buckets * 2 * (WORLD - 1)
     for layer in range(buckets):
-        assert len({p["ring_step"] for p in stated if p["layer"] == layer}) >= 3 * 2 * (WORLD - 1)
+        assert len({p["ring_step"] for p in stated if p["layer"] == layer}) >= 2 * 2 * (WORLD - 1)
