@@ -113,9 +113,10 @@ def marks_seen(capture: str | Path, *, shift: int = 17, tau: int = STEP, stale: 
     for each in departures(capture):
         ring = each.job, each.ring, each.gen
         ranks = latest.setdefault(ring, {})
-        begun = first.setdefault(ring, each.ns >> shift)
+        begun = first.setdefault(ring, each.ns)
         if each.note is not None:
-            found.append(SeenMark(each, (each.ns >> shift) - begun,
+            # Begun epochs: the engine's zero, and so an epoch's edge, is not in the capture.
+            found.append(SeenMark(each, -(-(each.ns - begun) >> shift),
                                   _wrong(each, each.note, ranks, shift, tau, stale)))
         ranks[each.rank] = each
     return found
