@@ -55,7 +55,7 @@ class CollectiveExecutor {
   // `members` in group-rank order, this rank among them. `rings`: alike on all members. Throws
   // std::invalid_argument.
   void create(CommunicatorId id, std::span<const JobRank> members, const RingSteps& rings = {});
-  // `watch` learns of the ring steps of communicators that are created from now on; null: nobody does.
+  // Communicators that are created from now on report their ring steps to `watch`; null: they do not.
   void watch_steps(StepWatch* watch);
   // Ring steps below this number may be sent by a communicator whose steps are paced; more than before.
   void release_steps(CommunicatorId id, std::uint32_t end);

@@ -1,4 +1,4 @@
-// How a communicator goes through the steps of its rings, and who learns of the steps that it has received.
+// Settings of a communicator's ring steps: their numbers and when a rank may send one; and a watch of them.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct RingSteps {
 class StepWatch {
  public:
   virtual ~StepWatch() = default;
-  // What the rank receives in this step of the ring is there, and reduced where it is to be.
+  // The rank has received all bytes of this ring step, and reduced them where the collective sums.
   virtual void step_received(std::uint32_t communicator, std::uint32_t ring_step) = 0;
 };
 

@@ -119,7 +119,7 @@ void RingModel::toggle(std::uint32_t number, bool burst) {
   events_.schedule(events_.now() + after(exponential(uplink.random, mean)), id_, kToggle + number);
 }
 
-// Who sends on this uplink has changed: its flows are compared anew, or all where the scope is the switch.
+// Compares the flows of this uplink anew, after one began or ended; all flows where the scope is the switch.
 void RingModel::compare(std::uint32_t number) {
   if (settings_.gap == 0) return;
   if (!settings_.switch_wide) return compare(number, least(uplinks_[number]));

@@ -36,8 +36,8 @@ class ControlShare {
  private:
   static constexpr std::int64_t kWhole = 256;
   std::int64_t share_;       // of kWhole
-  // What control has sent ahead of waiting data, less what it may: a byte of control adds
-  // kWhole - share_, a byte of data takes share_ off.
+  // Control's lead over its share, while data waits: a byte of control adds kWhole - share_, a byte
+  // of data takes share_ off.
   std::int64_t credit_ = 0;
 };
 

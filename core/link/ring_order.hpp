@@ -1,9 +1,8 @@
-// Packets of rings and others, in the order of an oracle: each place in the line belongs to a ring, or to
-// what is in no ring, in the order in which their packets came; a ring's place is taken by the packet of
-// its rearmost sender. So a ring gains no place from other rings or from other traffic, whatever its
-// packets say, and loses none.
-//
-// How far a sender is, an oracle reads from Packet::attributes, which no switch sees.
+// Packets of rings and other packets, in the order of an oracle. Each packet that arrives brings a place
+// at the end of the line. A place belongs to the packet's ring, or to all packets without a ring, and a
+// ring's place is given to the packet of its rearmost sender. So a ring gains no place from other rings or
+// from other traffic, whatever its packets say, and loses none. The oracle reads how far a sender is from
+// Packet::attributes, which no switch sees.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +24,9 @@ class RingOrder {
   bool holds_from(std::uint16_t ingress) const;
 
  private:
-  // Rings that wait here at once, at most; packets of others count as in no ring.
+  // Rings that wait here at once, at most; packets of further rings count as packets without one.
   static constexpr std::size_t kMostRings = 256;
-  static constexpr std::uint32_t kNone = 0;  // the index of what is in no ring
+  static constexpr std::uint32_t kNone = 0;  // index of packets without a ring
   struct Entry {
     std::uint64_t progress, arrival;
     PacketPtr packet;

@@ -364,7 +364,7 @@ void RankSession::mark_ring_steps() {
   executor_.watch_steps(this);
 }
 
-// The executor calls this with the mutex held; who called the executor publishes.
+// The executor calls this with the mutex held. The mark is published when the call of the executor ends.
 void RankSession::step_received(std::uint32_t communicator, std::uint32_t ring_step) {
   client_.mark(MarkKind::ring_step, ring_step, communicator, 0, 0, open_marks_ + 1);
 }

@@ -66,7 +66,7 @@ class Recorder final : public Tap {
     std::uint32_t half;
     Picoseconds at;  // the packet's first bit leaves
     std::uint64_t uid;
-    std::string_view by;  // the program, and what it notes: names and values
+    std::string_view by;  // name of the program, which gives its reasons as names and values
     std::span<const std::string_view> names;
     std::array<std::uint32_t, 8> values;
   };

@@ -42,7 +42,7 @@ class CollectiveTraffic::Member final : private SumClient::Sink {
     sums_ = std::make_unique<SumClient>(nic_, job_.config_.job, qp, shape, job_.config_.payload,
                                         static_cast<SumClient::Sink&>(*this));
   }
-  // The rank has computed what it computes between two steps of this ring.
+  // The rank's compute between two steps of this ring is over.
   void computed(std::uint32_t number, Picoseconds now) {
     Channel& channel = *channels_[number];
     const auto [step, incarnation] = channel.computing.front();

@@ -11,7 +11,7 @@
 
 namespace loomnet {
 
-// What the packets of a flow in ring steps say of themselves in place of the truth. A hostile sender says so.
+// False identity of a hostile sender: the packets of a flow in ring steps state this in place of the truth.
 struct RingClaim {
   std::uint32_t job = 0, communicator = 0;
   std::uint32_t first_step = 0;    // added to the flow's own steps

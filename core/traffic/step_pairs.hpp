@@ -1,6 +1,6 @@
-// Several queue pairs between two ranks, of which each ring step takes the next one as a new one: as a
-// collective library does that opens a connection for each message. Writes to a peer execute in the order in
-// which they were posted, whatever queue pairs carry them.
+// Several queue pairs between two ranks. Each ring step takes the next one and renews it, as a collective
+// library does that opens a connection for each message. Writes to a peer execute in the order of posting,
+// also where several queue pairs carry them.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace loomnet {
 
-// What the ends of a pair of ranks share, one object per direction: by which queue pair (number at the
-// receiver) each write was posted, in order. It stands for the number that a library puts in its immediate.
+// Queue pairs (numbers at the receiver) by which writes were posted, in order. Both ranks of a pair share
+// one object per direction. It stands for the number that a library puts in its immediate.
 struct PostingOrder {
   std::deque<QpNumber> posted;
 };
@@ -22,7 +22,7 @@ struct PostingOrder {
 // The sending half towards one peer.
 class StepSender {
  public:
-  // The first queue pair carries what is in no ring step; `rest` are those that ring steps take in turn.
+  // Of the queue pairs added, the first carries writes outside ring steps too.
   StepSender(Nic& nic, std::shared_ptr<PostingOrder> order) : nic_(nic), order_(std::move(order)) {}
 
   // A queue pair by its numbers at the sender and at the receiver.

@@ -1,5 +1,5 @@
 // The receiving half of a queue pair: placement out of order, the bitmap, immediates in order,
-// and what it answers. OCP MRC 1.0.
+// and answers to the sender. OCP MRC 1.0.
 #pragma once
 
 #include "transport/mrc/context.hpp"

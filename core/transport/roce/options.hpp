@@ -43,7 +43,7 @@ struct RoceOptions {
   // Between congestion notifications of a queue pair; 0: one per marked packet, but for those that wait
   // to be sent together.
   Picoseconds cnp_gap = microseconds(50);
-  std::string preset;  // by name (presets.hpp): what it says of options that are not given
+  std::string preset;  // name of a set of defaults (presets.hpp); options that are given win
   std::uint64_t seed = 0;         // of the congestion control's random streams
   std::uint32_t initial_psn = 0;  // 24 bits; exchanged out of band in a cluster, common here
 
