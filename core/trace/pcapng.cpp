@@ -15,7 +15,7 @@ constexpr std::uint16_t kSectionApplication = 4;                                
 constexpr std::uint16_t kName = 2, kDescription = 3, kAddress = 6, kSpeed = 8, kResolution = 9,
                         kOffset = 14;  // interface
 constexpr std::uint16_t kFlags = 2, kPacketId = 5;                                 // packet
-constexpr std::uint16_t kReceived = 4, kDropped = 5;                               // statistics
+constexpr std::uint16_t kStarted = 2, kReceived = 4, kDropped = 5;                 // statistics
 constexpr char kNanoseconds = 9;                                                   // 10^-9 s
 constexpr std::uint32_t kCrcError = 1u << 24;  // of epb_flags' link-layer errors
 
@@ -235,6 +235,11 @@ std::string PortCapture::finish(Picoseconds now) {
   const std::size_t block = open(out, kStatistics);
   put(out, std::uint32_t{0});
   time(out, zero_ < kNever ? now - zero_ + offset_ : Picoseconds{});
+  if (zero_ < kNever) {
+    std::string started;
+    time(started, offset_ - zero_);
+    option(out, kStarted, started);
+  }
   option_of(out, kReceived, packets_);
   option_of(out, kDropped, dropped_);
   option(out, 0, {});

@@ -58,7 +58,8 @@ class PortCapture {
   // The file so far unwritten, in order of time: all that lies before `now` minus `slack` and no
   // later look at the link can precede.
   std::string take(Picoseconds now, Picoseconds slack = {});
-  // The rest, and the interface's statistics.
+  // The rest, and the interface's statistics. They say when the capture started: the engine's start in the
+  // file's own time, from which a reader finds the edges of what a switch counts in its own clock.
   std::string finish(Picoseconds now);
 
  private:

@@ -75,6 +75,7 @@ TEST_F(PcapngTest, BeginsWithSectionAndInterfaceAndEndsWithStatistics) {
   EXPECT_EQ(interface.at(9), std::string(1, 9));  // nanoseconds
   EXPECT_EQ(found[2].type, 5u);
   EXPECT_EQ(testing::number(found[2].body, 8, 4), 5'000u);
+  EXPECT_EQ(testing::options(found[2].body, 12).at(2), std::string(8, '\0'));  // the engine's start
 }
 
 TEST_F(PcapngTest, ShowsWhatLeavesWhenItLeavesAndWhatComesWhenItArrives) {
@@ -157,6 +158,8 @@ TEST_F(PcapngTest, CountsFromAZeroThatBecomesKnownLater) {
   constexpr std::uint64_t kZero = 1'000'000'000'000'000;  // 10^6 s in ns
   EXPECT_EQ(found[0].nanoseconds, kZero - 400);
   EXPECT_EQ(found[1].nanoseconds, kZero + 600);
+  const std::string started = testing::options(testing::blocks(file).back().body, 12).at(2);
+  EXPECT_EQ(testing::number(started, 0, 4) << 32 | testing::number(started, 4, 4), kZero - 400);
 }
 
 TEST_F(PcapngTest, NamesWhyPacketsWereDropped) {

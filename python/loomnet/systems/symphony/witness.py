@@ -18,10 +18,10 @@ from loomnet.base.errors import UsageError
 STEP = 1 << 16  # progress is in units of 1/65,536 step
 _PORT, _MAGIC = 18771, 0x5359
 _OTHER, _LAST = 1, 2
-_SECTION, _PACKET, _COMMENT, _FLAGS = 0x0A0D0D0A, 6, 1, 2
+_SECTION, _STATISTICS, _PACKET, _COMMENT, _FLAGS, _STARTED = 0x0A0D0D0A, 5, 6, 1, 2, 2
 _OUTBOUND = 2
 _MARKED = "marked by symphony: "
-_BLOCK, _OPTION = struct.Struct("<II"), struct.Struct("<HH")
+_WORD, _BLOCK, _OPTION = struct.Struct("<I"), struct.Struct("<II"), struct.Struct("<HH")
 _EPB = struct.Struct("<IIIII")  # interface, time (high, low), captured, original
 _STEP = struct.Struct(">HBBHHHHI")
 _IP, _UDP = 14, 14 + 40  # Ethernet, IPv6 without extension headers
@@ -46,9 +46,9 @@ class Departure:
 
 @dataclass(frozen=True)
 class SeenMark:
-    """An extra mark, and what a reader of the capture finds of it. `epochs`: since the first packet
-    of this incarnation of the ring left the port; `wrong`: why the mark has no witness, None where
-    it has one."""
+    """An extra mark, and what a reader of the capture finds of it. `epochs`: edges of epochs since
+    the first packet of this incarnation of the ring left the port; `wrong`: why the mark has no
+    witness, None where it has one."""
 
     departure: Departure
     epochs: int
@@ -58,7 +58,10 @@ class SeenMark:
 def departures(capture: str | Path) -> Iterator[Departure]:
     """Packets of rings in their order of departure. Raises UsageError for a file that is no
     capture of a run."""
-    data = Path(capture).read_bytes()
+    return _departures(capture, Path(capture).read_bytes())
+
+
+def _departures(capture: str | Path, data: bytes) -> Iterator[Departure]:
     at = 0
     try:
         while at < len(data):
@@ -106,24 +109,49 @@ def _packet(data: bytes, block: int) -> Departure | None:
 def marks_seen(capture: str | Path, *, shift: int = 17, tau: int = STEP, stale: int = 2
                ) -> list[SeenMark]:
     """Every extra mark in the capture of one port, with its witness looked up among the packets
-    before it. `shift`: an epoch is 2^shift ns."""
+    before it. `shift`: an epoch is 2^shift ns of the engine's clock. Raises UsageError for a file
+    that is no whole capture of a run."""
+    data = Path(capture).read_bytes()
     latest: dict[tuple[int, int, int], dict[int, Departure]] = {}
     first: dict[tuple[int, int, int], int] = {}
-    found = []
-    for each in departures(capture):
+    found: list[SeenMark] = []
+    started: int | None = None
+    for each in _departures(capture, data):
+        if started is None:
+            started = _started(capture, data)
         ring = each.job, each.ring, each.gen
         ranks = latest.setdefault(ring, {})
         begun = first.setdefault(ring, each.ns)
         if each.note is not None:
-            # Begun epochs: the engine's zero, and so an epoch's edge, is not in the capture.
-            found.append(SeenMark(each, -(-(each.ns - begun) >> shift),
-                                  _wrong(each, each.note, ranks, shift, tau, stale)))
+            found.append(SeenMark(each, _edges(begun, each.ns, started, shift),
+                                  _wrong(each, each.note, ranks, started, shift, tau, stale)))
         ranks[each.rank] = each
     return found
 
 
-def _wrong(marked: Departure, note: dict[str, int], ranks: dict[int, Departure], shift: int,
-           tau: int, stale: int) -> str | None:
+def _started(capture: str | Path, data: bytes) -> int:
+    """The engine's start in the file's time, which the statistics at the file's end say."""
+    at = len(data) - _WORD.unpack_from(data, len(data) - 4)[0]
+    if at >= 0 and _BLOCK.unpack_from(data, at)[0] == _STATISTICS:
+        option = at + 20
+        while (head := _OPTION.unpack_from(data, option))[0]:
+            if head[0] == _STARTED:
+                high, low = _BLOCK.unpack_from(data, option + 4)
+                return high << 32 | low
+            option += 4 + (head[1] + 3) // 4 * 4
+    raise UsageError(f"{capture}: its end does not say when the capture started; the run was "
+                     f"broken off, or an earlier Loomnet wrote it: run it again")
+
+
+def _edges(since: int, until: int, started: int, shift: int) -> int:
+    """Edges of epochs from one of the file's times to a later one, at least. The file counts whole
+    ns from the job's start and the switch from the engine's, so the switch's number is the
+    difference or 1 less."""
+    return (until - started - 1 >> shift) - (since - started >> shift)
+
+
+def _wrong(marked: Departure, note: dict[str, int], ranks: dict[int, Departure],
+           started: int, shift: int, tau: int, stale: int) -> str | None:
     if not marked.ce:
         return "the packet left without CE"
     says = (note["job"], note["ring"], note["rank"], note["prog"])
@@ -138,9 +166,7 @@ def _wrong(marked: Departure, note: dict[str, int], ranks: dict[int, Departure],
         return f"rank {witness.rank} was at {witness.prog}, not at {note['low']}"
     if witness.last:
         return f"rank {witness.rank} had ended its step"
-    # Epochs begin at the engine's zero, which a capture does not know: less than so many epochs
-    # apart is less than as many lengths of one.
-    if marked.ns - witness.ns >= stale << shift:
+    if _edges(witness.ns, marked.ns, started, shift) >= stale:
         return f"rank {witness.rank} was silent since {witness.ns} ns"
     ahead = (marked.prog - witness.prog + (1 << 31)) % (1 << 32) - (1 << 31)
     if ahead != note["gap"] or ahead <= tau:
