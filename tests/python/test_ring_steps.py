@@ -148,7 +148,28 @@ def test_figures_of_steps_on_a_hand_made_run() -> None:
     assert found.largest_gap() == 2
     assert [row["time"] for row in found.table().rows] == sorted(row[3] / 1e12 for row in rows)
     late = RingSteps.of(found.rows[:5], 10**12)  # rank 1 never completes its last steps
-    assert late is not None and len(late.laggard()) < len(late.leader())
+    assert late is not None and late.leader().tolist() == [0, 1, 2, 3]
+    assert late.laggard().tolist() == [1]
+    assert late.gap() == pytest.approx((1 + 2 + 1) / 3), "what is never completed lags to the end"
     assert all(a <= b for a, b in pairwise(late.gap_series()[0]))
     with pytest.raises(UsageError, match="begin_s"):
         found.gap(begin_s=9)
+
+
+def test_a_gap_over_all_channels_is_their_mean() -> None:
+    rows = [(rank, channel, 0, (1 + rank * (1 + channel)) * 10**12)
+            for channel in range(2) for rank in range(2)]
+    found = RingSteps.of(numpy.array(sorted(rows, key=lambda row: row[3]), dtype=numpy.int64), 0, 5)
+    assert found is not None and found.unnoted == 5
+    assert [found.gap(channel) for channel in (0, 1)] == pytest.approx([1 / 2, 2 / 3])
+    assert found.gap() == pytest.approx((1 / 2 + 2 / 3) / 2)
+
+
+def test_rows_of_ranks_are_joined_in_the_order_of_time_with_channels_from_zero() -> None:
+    one = numpy.array([(0, 40, 0, 5), (0, 7, 0, 6), (0, 40, 1, 9)], dtype=numpy.int64)
+    other = numpy.array([(1, 7, 0, 3), (1, 40, 0, 5), (1, 40, 1, 7)], dtype=numpy.int64)
+    found = RingSteps.joined([one, other], 2, 4)
+    assert found is not None and found.unnoted == 4
+    assert found.rows.tolist() == [[1, 0, 0, 1], [0, 1, 0, 3], [1, 1, 0, 3], [0, 0, 0, 4],
+                                   [1, 1, 1, 5], [0, 1, 1, 7]]
+    assert RingSteps.joined([], 0) is None

@@ -61,6 +61,18 @@ def test_a_link_may_have_thresholds_of_its_own():
         assert says in str(refused.value) and "\n" not in str(refused.value)
 
 
+def test_a_condition_says_what_its_switches_run():
+    def options(kind, **more):
+        made = symphony.Condition(hosts=4, **more).fabric(kind)
+        return {name: dict(each.options) for name, each in made.switches.items() if each.options}
+
+    assert options("off") == options("oracle") == {}
+    gated = options("on", switches=(("gate", 4),))
+    assert len(gated) == 4 and all(
+        each == {"mode": "spaced", "tau": "1 step", "gate": 4} for each in gated.values())
+    assert {each["mode"] for each in options("on", host="D").values()} == {"prob"}
+
+
 @pytest.mark.parametrize("wrong, says", [
     ({"hosts": 6, "oversubscription": 2}, "hosts=6 must be a multiple of 4"),
     ({"oversubscription": 0}, "oversubscription=0 must be a whole number"),

@@ -2,6 +2,7 @@
 counters of every egress, and that it changes nothing when it is off."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -70,7 +71,8 @@ def test_a_wrong_option_is_refused_in_one_line(options, line):
 
 @pytest.mark.parametrize(("rate", "delay", "shift"), [
     ("100 Gb/s", "1 us", 17),   # two intervals between congestion notifications, 100 us
-    ("1 Gb/s", "15 us", 20),    # four round trips of 200 us
+    ("100 Gb/s", "50 us", 21),  # four round trips of 400 us
+    ("1 Gb/s", "15 us", 20),    # 32 packets and four round trips alike: 0.6 and 0.8 ms
     ("100 Mb/s", "1 us", 23),   # 32 packets of 2,150 B: 5.5 ms
 ])
 def test_an_epoch_is_as_long_as_the_fabrics_rates_ask_for(rate, delay, shift):
@@ -82,6 +84,15 @@ def test_an_epoch_is_as_long_as_the_fabrics_rates_ask_for(rate, delay, shift):
     assert epoch_shift(plan.switches[0], plan, {"roce": {"cnp_gap": "20 ms"}}) == 26
     given = make_plan(fabric(rate, delay).program("*", "symphony", shift=12))
     assert program_settings(given.switches[0], given, {}) == {"shift": 12}
+
+
+def test_the_slowest_link_to_another_switch_makes_an_epoch_long():
+    made = fabric("100 Gb/s", "1 us").override("p0.leaf0--p0.spine0", rate="100 Mb/s")
+    made.override("h*--*", rate="10 Mb/s")  # those to hosts have no rows
+    plan = make_plan(made.program("*", "symphony"))
+    fixed = replace(plan, base_rtt_ps=10**6)  # of slow links long ones
+    assert {each.name: epoch_shift(each, fixed, {}) for each in plan.switches} == {
+        "p0.leaf0": 23, "p0.leaf1": 17, "p0.spine0": 23}
 
 
 def test_rows_and_counters_of_every_egress_are_shown(tmp_path):
@@ -128,6 +139,49 @@ def test_named_jobs_alone_are_tracked(tmp_path):
     assert {row["job"] for row in r.switch("p0.leaf0").snapshot()["rings"]} == {1}
     with pytest.raises(ln.UsageError, match='the run has no job "c"; it has a, b'):
         lab.run(by_sequence(fabric(), jobs=["c"]), work, label="c")
+
+
+def test_jobs_that_are_named_are_marked_by_the_programs_mode(tmp_path):
+    hosts = [f"h{i}" for i in range(8)]
+    work = [job(name="a", hosts=hosts[:4]), job(name="b", hosts=hosts[4:])]
+
+    def marks(label, mode, **more):
+        lab = ln.Lab("symphony", seed=1, directory=tmp_path / label)
+        r = lab.run(by_sequence(fabric(), mode=mode, **more), work, slow_host(), **DCQCN)
+        return r.switch("p0.leaf0").counters["extra_marks"]
+
+    found = {mode: marks(mode, mode) for mode in ("spaced", "prob")}
+    assert found["prob"] != found["spaced"] and min(found.values()) > 0
+    for mode, count in found.items():
+        assert marks(f"named-{mode}", mode, jobs=["a", "b"]) == count
+
+
+@pytest.mark.parametrize(("options", "packet"), [
+    ({}, 4096), ({"initial_psn": 5_000}, 4096), ({"initial_psn": 2**24 - 3}, 4096),
+    ({"payload_mtu": 1024}, 1024)])
+def test_progress_by_psn_counts_packets_since_the_connection_began(tmp_path, options, packet):
+    r = go(tmp_path, by_sequence(fabric()), roce={"cc": "dcqcn", **options})
+    (row,) = r.switch("p0.leaf0").snapshot()["rings"]
+    # Each of the 84 steps sends 125 kB; what does not fill a packet is counted as one.
+    full = 84 * 125_000
+    assert full - packet <= row["low"] < full + 84 * 2 * packet and row["low"] % packet == 0
+
+
+def test_flows_that_are_a_ring_are_tracked_by_their_hosts(tmp_path):
+    flows = ln.Flows("1 MB", count=2, pairs=[(0, 1), (2, 3)], steps=8, transport="tcp")
+    r = go(tmp_path, by_sequence(fabric()), flows)
+    leaf = r.switch("p0.leaf0")
+    [row] = [row for row in leaf.snapshot()["rings"] if row["state"] & 1]
+    assert row["nranks"] == 2 and leaf.counters["tagged"] > 500
+
+
+def test_ranks_on_one_host_send_by_no_switch(tmp_path):
+    """Of three ranks on h0 and one on h1 two send to their own host; the third is known."""
+    made = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="10 Gb/s",
+                            delay="5 us", ranks_per_host=3)
+    r = go(tmp_path, by_sequence(made), **DCQCN)
+    (row,) = r.switch("p0.leaf0").snapshot()["rings"]
+    assert row["nranks"] == 6 and r.switch("p0.leaf0").counters["tagged"] > 100
 
 
 def test_what_seq_cannot_know_is_refused(tmp_path):

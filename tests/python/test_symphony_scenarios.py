@@ -104,6 +104,14 @@ def test_when(tmp_path: Path) -> None:
     assert (tmp_path / "when" / "gain.png").stat().st_size > 10_000
 
 
+def test_a_gain_of_hosts_that_had_nothing_to_react_to_is_null(tmp_path: Path) -> None:
+    report = go(tmp_path, "when", hosts=4, seeds=1, step="20 kB", oracle=False,
+                only="re-hash, new queue pairs")
+    [gain] = [row for row in report.rows if row.name == "gain"]
+    assert gain.value is None and gain.reason.startswith("no CNP occurred")
+    assert "S1" not in figures(report)
+
+
 def test_the_sweep_of_rings(tmp_path: Path) -> None:
     found = subprocess.run(
         [sys.executable, "-m", "loomnet", "sweep", FOLDER / "ring.py", "--set", "symphony=off,on",

@@ -17,6 +17,7 @@ from loomnet.jobs.model import AllGather, AllReduce, ReduceScatter, TorchJob
 from loomnet.jobs.model_job import ModelJob
 from loomnet.plans.model import Plan, SwitchPlan
 from loomnet.running.job_request import JobRequest
+from loomnet.systems.registry import transport
 
 PROGRAM = "symphony"
 CNP_GAP_PS = 50 * 10**6  # between congestion notifications of a queue pair, by default
@@ -103,7 +104,9 @@ class Rings:
               step: int) -> dict[str, Any]:
         mtu, base = 0, None
         if carrier in _BY_PACKETS:
-            mtu, base = self.plan.payload_bytes, self.options.get("roce", {}).get("initial_psn", 0)
+            own = self.options.get("roce", {})
+            mtu = transport(job.job.transport).payload_bytes(own, self.plan)
+            base = own.get("initial_psn", 0)
         return {"source": self._address(source), "destination": self._address(target),
                 "carrier": carrier, "port": None, "job": job.number, "ring": 0, "rank": rank,
                 "nranks": ranks, "gen": 0, "step_bytes": step, "mtu": mtu, "base": base}
