@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent / "torch_ranks"))
 from launch import Ranks
 
 WORLD = 3
+STEPS = 4  # of training
 
 
 def case_names() -> list[str]:
@@ -56,7 +57,7 @@ SCRIPT = textwrap.dedent("""
         ddp.register_comm_hook(state, bucket_hook)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01)
     generator = torch.Generator().manual_seed(dist.get_rank())
-    for step in range(4):
+    for step in range(int(sys.argv[2])):
         optimizer.zero_grad()
         loss = ddp(torch.randn(8, 200, generator=generator)).square().mean()
         loss.backward()
@@ -78,7 +79,8 @@ def test_packets_of_ddp_state_layer_priority_and_ring_step(tmp_path: Path) -> No
                            delay="1 us")
     logs = {}
     for kind in ("plain", "hook"):
-        job = ln.TorchJob(script, args=[kind], ranks=WORLD, compute="1 ms", transport="mrc")
+        job = ln.TorchJob(script, args=[kind, str(STEPS)], ranks=WORLD, compute="1 ms",
+                          transport="mrc")
         result = recorded(tmp_path / kind, job, fab=fab)
         if any("register" in e.message for e in result.data.errors):
             pytest.skip("the package is not installed: PyTorch finds no backend entry point")
@@ -101,10 +103,13 @@ def test_packets_of_ddp_state_layer_priority_and_ring_step(tmp_path: Path) -> No
     assert all(p.get("priority", 0) == p["layer"] for p in stated)
     assert {p["loss_tolerance_ppm"] for p in stated if "loss_tolerance_ppm" in p} == {250_000}
     assert any("loss_tolerance_ppm" not in p for p in stated), "no packet with framing"
-    # The ring's steps go on from one all-reduce to the next, 2 (N - 1) each. The trace begins with
-    # the job's time 0, rank 0's first mark of a step, and leaves out what was sent before.
-    steps = sorted({p["ring_step"] for p in stated})
+    # The ring's steps go on from one all-reduce to the next, 2 (N - 1) each, one for each bucket.
+    # The trace begins with the job's time 0, rank 0's first mark of a step, and leaves out what was
+    # sent before; all iterations but the first lie behind it.
+    layers: dict[int, set[int]] = {}
+    for p in stated:
+        layers.setdefault(p["ring_step"], set()).add(p["layer"])
+    steps = sorted(layers)
     assert steps == list(range(steps[0], steps[0] + len(steps)))
-    assert len(steps) >= 2 * buckets * 2 * (WORLD - 1)
-    for layer in range(buckets):
-        assert len({p["ring_step"] for p in stated if p["layer"] == layer}) >= 2 * 2 * (WORLD - 1)
+    iterations = [{layer} for layer in range(buckets) for _ in range(2 * (WORLD - 1))] * (STEPS - 1)
+    assert [layers[step] for step in steps[-len(iterations):]] == iterations
