@@ -56,6 +56,13 @@ def test_bursts_take_their_share_of_the_time(fabric, lengths):
     assert sum(begins) / (50 * 8) == pytest.approx(0.3, abs=0.07)
 
 
+def test_bursts_of_fixed_length_begin_anywhere(fabric):
+    rows = ln.bursts(fabric, UPLINKS, until="50 ms", mean="1 ms", share=0.5, lengths="fixed")
+    begins = {link: spans(rows, link)[1][0] for link in {row.target for row in rows}}
+    assert len(begins) == 8
+    assert len({begin % (2 * 10**9) for begin in begins.values()}) == 8, "links are not in step"
+
+
 def test_both_directions_of_a_link_burst_together(fabric):
     rows = ln.bursts(fabric, "p0.leaf0--p0.spine*", until="20 ms", mean="1 ms", start="5 ms")
     assert {row.target for row in rows} == {f"p0.leaf0--p0.spine{spine}" for spine in range(4)}

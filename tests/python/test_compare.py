@@ -96,6 +96,18 @@ def test_what_was_not_measured_is_not_worse(reason, there, back):
     assert ("1 not measured in one of the two" in found.summary) is (there == "unmeasured")
 
 
+def test_a_table_says_what_was_not_measured_and_leaves_out_what_neither_has():
+    one = report(recovery_s=1.0, lost=2, blip_s=None, iteration_s=1.0)
+    other = report(recovery_s=None, lost=2, blip_s=None, iteration_s=12.5, reason="too few")
+    rows = {row["figure"]: row for row in ln.compare(one, other).table.rows}
+    assert set(rows) == {"mrc.recovery_s", "mrc.lost", "mrc.iteration_s"}
+    assert rows["mrc.recovery_s"]["verdict"] == "not measured"
+    assert rows["mrc.lost"]["verdict"] is None
+    assert rows["mrc.iteration_s"]["change"] == "x 12.5", "of tenfold a percentage says little"
+    assert {row["figure"]: row for row in ln.compare(other, one).table.rows}[
+        "mrc.iteration_s"]["change"] == "-92.0%"
+
+
 def test_reasons_that_say_never_are_those_that_runs_give(tmp_path):
     fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
     fault = ln.down("h0--p0.leaf0", at="0.2 ms", duration="1 s", phase="down")

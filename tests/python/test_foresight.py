@@ -7,7 +7,7 @@ from synthetic import steady_run
 
 import loomnet as ln
 from loomnet.labs import foresight
-from loomnet.labs.foresight import least_iteration_s
+from loomnet.labs.foresight import bytes_by_host, least_iteration_s
 from loomnet.running.virtual_clock import VirtualRunner
 
 
@@ -61,6 +61,21 @@ def test_a_fault_shorter_than_an_iteration_is_said_and_measures_none(tmp_path):
     (note,) = [line for line in said if line.startswith("note: ")]
     assert note.startswith("note: fault short lasts 100 us, but one iteration takes 480 us or more")
     assert result["short.iteration_s"] is None
+
+
+def test_a_short_fault_that_names_no_phase_is_not_spoken_of(tmp_path):
+    job = ln.AllReduce("8 MB", 12)
+    for phase, count in ((None, 0), ("short", 1)):
+        fault = ln.down("h0--p0.leaf0", at="1 ms", duration="100 us", phase=phase)
+        assert len(notes(tmp_path / str(phase), fabric(), job, [fault])) == count
+
+
+def test_flows_between_ranks_of_one_host_go_by_its_local_link(tmp_path):
+    runner = Asked()
+    two = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=1, rate="100 Gb/s",
+                           delay="1 us", ranks_per_host=2)
+    ln.Lab(directory=tmp_path, runner=runner).run(two, ln.Permutation("1 MB"))
+    assert bytes_by_host(runner.request.lead) == {0: (1e6, 1e6), 1: (1e6, 1e6)}
 
 
 def test_declared_compute_time_is_the_least_of_a_pytorch_job_on_the_virtual_clock(tmp_path):
@@ -130,11 +145,19 @@ def test_windows_that_jobs_do_not_fill_and_defaults_are_not_spoken_of(tmp_path):
     assert 'tcp={"send_buffer": 4194304}' in note and "Linux's default" in note
     assert notes(tmp_path / "e", far, ln.AllReduce("64 MB", 3, "tcp"),
                  tcp={"send_buffer": 1 << 27, "receive_buffer": 1 << 27}) == []
+    # Without packets there is no window, and live the kernel's TCP sizes its own.
+    assert notes(tmp_path / "f", far, ln.AllReduce("64 MB", 3, "tcp"), model="fluid") == []
+    flows = ln.Permutation("8 MB", transport="tcp")
+    (note,) = notes(tmp_path / "g", far, flows)
+    assert "Linux's default" in note
+    assert notes(tmp_path / "h", far, flows, clock="live") == []
 
 
 def test_queues_that_were_made_small_are_said(tmp_path):
     built = fabric(rate="400 Gb/s", pfc=False)
     assert notes(tmp_path / "a", built, ln.AllReduce("1 MB", 3, "roce")) == []
+    built.override("h1->p0.leaf1", data_limit="20 kB")  # a host waits for its own queue
+    assert notes(tmp_path / "host", built, ln.AllReduce("1 MB", 3, "roce")) == []
     built.override("p0.leaf0->h0", data_limit="20 kB")
     (note,) = notes(tmp_path / "b", built, ln.AllReduce("1 MB", 3, "roce"))
     assert note.startswith("note: queues of p0.leaf0->h0 hold 20 kB, less than half of the 410 kB")

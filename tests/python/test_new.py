@@ -1,5 +1,6 @@
 """`loomnet new`: what it writes runs as it is, in the order in which it says to type it."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -28,6 +29,17 @@ def test_new_writes_three_files_and_says_what_to_type(tmp_path, monkeypatch, cap
     assert "    loomnet run flap.py\n" in out and "    pytest\n" in out and "cd " not in out
     assert main(["new", "other place"]) == 0
     assert "    cd 'other place'\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("gone", ["pytest", "jupyterlab"])
+def test_what_is_missing_for_a_line_that_it_says_to_type_is_named(tmp_path, monkeypatch, capsys,
+                                                                  gone):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec",
+                        lambda name, *rest: None if name == gone else find(name, *rest))
+    assert main(["new", str(tmp_path / "made")]) == 0
+    missing = [line for line in capsys.readouterr().out.splitlines() if "is missing: " in line]
+    assert any(line.startswith(f"{gone.removesuffix('lab')} is missing: ") for line in missing)
 
 
 def test_nothing_is_overwritten(tmp_path, monkeypatch, capsys):
