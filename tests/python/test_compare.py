@@ -108,6 +108,15 @@ def test_a_table_says_what_was_not_measured_and_leaves_out_what_neither_has():
         "mrc.iteration_s"]["change"] == "-92.0%"
 
 
+def test_a_figure_below_its_runs_resolution_is_neither_better_nor_worse():
+    one, other = report(blip_s=1.0, lost=2), report(blip_s=3.0, lost=2)
+    other.rows[0] = metric("blip_s", 3.0, unit="s", label="mrc", stands=False)
+    for a, b in ((one, other), (other, one)):
+        assert verdicts(a, b) == {"mrc.blip_s": "unsure", "mrc.lost": "same"}
+        assert "below the resolution of its run" in repr(ln.compare(a, b))
+    assert ln.compare(one, other).ok
+
+
 def test_reasons_that_say_never_are_those_that_runs_give(tmp_path):
     fabric = ln.star(hosts=2, rate="10 Gb/s", delay="1 us")
     fault = ln.down("h0--p0.leaf0", at="0.2 ms", duration="1 s", phase="down")
