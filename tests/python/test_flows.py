@@ -154,6 +154,7 @@ def test_the_scenario_holds(tmp_path, name):
     ({"sizes": "1 MB", "steps": 4, "count": 1}, "Flows: steps: steps of a ring go with 2 to"),
     ({"sizes": "1 MB", "claims": [RingClaim()]}, "Flows: claims: packets say a ring step of"),
     ({"sizes": "1 MB", "steps": 4, "claims": RingClaim()}, "Flows.claims: give a list of claims"),
+    ({"sizes": "1 MB", "steps": 4, "claims": 5}, "Flows.claims: give a list of claims"),
     ({"sizes": "1 MB", "steps": 4, "claims": [RingClaim()] * 3}, "Flows: claims: 3 claims for 2"),
 ])
 def test_steps_and_claims_that_flows_cannot_have(values, words):

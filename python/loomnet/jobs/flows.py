@@ -132,7 +132,7 @@ class RingClaim(Spec):
 
 
 def _claims(values: Iterable[RingClaim]) -> tuple[RingClaim, ...]:
-    if isinstance(values, RingClaim):  # its fields could be walked through, too
+    if isinstance(values, (RingClaim, str)) or not isinstance(values, Iterable):
         raise UsageError("give a list of claims, as claims=[RingClaim(…)]")
     return tuple(values)
 
@@ -163,7 +163,8 @@ class Flows(_Pairwise, Job):
     ] = given(default=(), converter=_times)
     steps: Annotated[Count, Field(le=MOST_STEPS)] | None = Field(default=None, repr=False)
     claims: Annotated[
-        tuple[RingClaim, ...], Field(max_length=MOST_FLOWS, fail_fast=True, repr=False)
+        tuple[RingClaim, ...], Field(max_length=MOST_FLOWS, fail_fast=True, repr=False),
+        BeforeValidator(_claims),
     ] = given(default=(), converter=_claims)
 
     @model_validator(mode="after")
