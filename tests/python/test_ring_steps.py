@@ -150,5 +150,6 @@ def test_figures_of_steps_on_a_hand_made_run() -> None:
     late = RingSteps.of(found.rows[:5], 10**12)  # rank 1 never completes its last steps
     assert late is not None and len(late.laggard()) < len(late.leader())
     assert all(a <= b for a, b in pairwise(late.gap_series()[0]))
-    with pytest.raises(UsageError, match="begin_s"):
-        found.gap(begin_s=9)
+    for begin in (9, -1, float("nan")):
+        with pytest.raises(UsageError, match="begin_s"):
+            found.gap(begin_s=begin)

@@ -190,3 +190,9 @@ def test_spaces_between_names_do_no_harm(tmp_path: Path) -> None:
     assert {"S2-gap-B", "S2-gap-C"} <= names(report)
     (last,) = (check for check in report.checks if check.name == "S2-last-end-B")
     assert last.value > 0.97 and last.reason is None  # a reason is that of an early end
+
+
+@pytest.mark.parametrize("runs", [{}, None, "ring_steps"])
+def test_a_picture_of_no_runs_is_refused(runs: Any) -> None:
+    with pytest.raises(ln.UsageError, match="steps_figure: give runs by name"):
+        rings.steps_figure(runs)
