@@ -76,3 +76,21 @@ def test_jobs_that_are_not_tracked_are_not_spoken_of(tmp_path):
         ("a", "roce", ["h0", "h1"]), ("b", "mrc", ["h2", "h3"]))]
     ln.Lab(directory=tmp_path, say=said.append).run(fabric, jobs, roce={"identity": "hdr"})
     assert [line for line in said if "symphony" in line] == []
+
+
+@pytest.mark.parametrize(("tau", "words"), [
+    (1, 'tau=1 is 1/65,536 of a ring step; write tau="1 step"'),
+    (2, 'write tau="2 steps"'), (65_536, None), ("1 step", None)])
+def test_a_distance_without_a_unit_is_told(tmp_path, tau, words):
+    told, *_ = played(tmp_path, ln.AllReduce(transport="roce", **RING), {"tau": tau},
+                      roce={"identity": "hdr"})
+    assert (words in told[0] if words else told == []), told
+
+
+def test_a_run_without_a_lab_tells_its_notes_too(capsys):
+    fabric = symphony.ring_fabric(4).program("*", "symphony")
+    ln.run(fabric, ln.AllReduce(transport="roce", **RING), write=False)
+    found = capsys.readouterr()
+    assert found.out == ""
+    (note,) = found.err.splitlines()
+    assert note.startswith("note: ") and 'give roce={"identity": "hdr"}' in note

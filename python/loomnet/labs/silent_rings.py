@@ -16,6 +16,7 @@ from loomnet.systems.registry import transport
 
 _HAVE = {"roce": ("hdr", "sport"), "mrc": ("hdr",)}  # identities that a transport can write
 _SEQUENCES = ("tcp", "roce")  # transports whose sequence numbers count bytes, or packets
+_FEW_UNITS = 1000  # of progress, 65,536 to a step: as tau less than a packet of most steps
 _NEAR = 0.05  # of a step: padding of its bytes
 
 
@@ -25,7 +26,7 @@ def silent_rings(request: RunRequest) -> Iterator[str]:
                 if each.program == PROGRAM}
     said = [line for asked in programs.values() if asked.get("enable", True)
             for job in request.jobs if ring_ways(job) and _tracked(job, asked)
-            for line in _of_job(job, asked, request.options)]
+            for line in (*_of_job(job, asked, request.options), *_short_distance(asked))]
     yield from dict.fromkeys(said)
 
 
@@ -55,6 +56,14 @@ def _of_job(asked: JobRequest, program: Mapping[str, Any], options: Mapping[str,
         yield f"{reads}, {reason}; {remedy}"
     elif identity == "seq":
         yield from _by_sequence(asked, model, program["step"], reads)
+
+
+def _short_distance(program: Mapping[str, Any]) -> Iterator[str]:
+    """A number without a word counts units of progress: by "seq" bytes, else parts of a step."""
+    tau = program.get("tau", "1 step")
+    if program.get("identity", "hdr") != "seq" and tau.isdigit() and 0 < int(tau) < _FEW_UNITS:
+        yield (f'program "{PROGRAM}": tau={tau} is {tau}/65,536 of a ring step; write '
+               f'tau="{tau} step{"" if tau == "1" else "s"}" for whole steps')
 
 
 def _by_sequence(asked: JobRequest, model: str, step: int, reads: str) -> Iterator[str]:
