@@ -14,6 +14,8 @@ def played(tmp_path, job, program, **options):
     said = []
     fabric = symphony.ring_fabric(4, pfc=job.transport == "roce")
     fabric.program("*", "symphony", **program)
+    if job.transport == "roce":
+        options = {**options, "roce": {"preset": "B", **options.get("roce", {})}}
     r = ln.Lab(directory=tmp_path, say=said.append).run(fabric, job, **options)
     counted = [sum(row.get(name, 0) for row in r.data.totals.values())
                for name in ("tagged", "implausible")]
@@ -74,7 +76,8 @@ def test_jobs_that_are_not_tracked_are_not_spoken_of(tmp_path):
     fabric = symphony.ring_fabric(8).program("*", "symphony", jobs=["a"])
     jobs = [ln.AllReduce("1 MB", transport=kind, name=name, hosts=hosts) for name, kind, hosts in (
         ("a", "roce", ["h0", "h1"]), ("b", "mrc", ["h2", "h3"]))]
-    ln.Lab(directory=tmp_path, say=said.append).run(fabric, jobs, roce={"identity": "hdr"})
+    ln.Lab(directory=tmp_path, say=said.append).run(
+        fabric, jobs, roce={"identity": "hdr", "preset": "B"})
     assert [line for line in said if "symphony" in line] == []
 
 
@@ -89,8 +92,22 @@ def test_a_distance_without_a_unit_is_told(tmp_path, tau, words):
 
 def test_a_run_without_a_lab_tells_its_notes_too(capsys):
     fabric = symphony.ring_fabric(4).program("*", "symphony")
-    ln.run(fabric, ln.AllReduce(transport="roce", **RING), write=False)
+    ln.run(fabric, ln.AllReduce(transport="roce", **RING), roce={"preset": "B"}, write=False)
     found = capsys.readouterr()
     assert found.out == ""
     (note,) = found.err.splitlines()
     assert note.startswith("note: ") and 'give roce={"identity": "hdr"}' in note
+
+
+@pytest.mark.parametrize(("hosts", "told"), [
+    ({}, 1), ({"cc": "fixed_window"}, 1), ({"preset": "C"}, 0), ({"preset": "D"}, 0),
+    ({"dcqcn": True}, 0), ({"cc": "timely"}, 0)])
+def test_hosts_that_no_mark_slows_are_told(tmp_path, hosts, told):
+    said = []
+    fabric = symphony.ring_fabric(4).program("*", "symphony")
+    r = ln.Lab(directory=tmp_path, say=said.append).run(
+        fabric, ln.AllReduce(transport="roce", **RING), roce={"identity": "hdr", **hosts})
+    found = [line for line in said if "have no congestion control here" in line]
+    assert len(found) == told, said
+    if told:
+        assert sum(row.get("rate_cuts", 0) for row in r.data.totals.values()) == 0

@@ -1,5 +1,6 @@
-"""Switches that run "symphony" and cannot read the ring steps of a job: packets that do not say
-theirs, and steps read from what is none. Such a run ends well and says nothing of marks."""
+"""Switches that run "symphony" and cannot read the ring steps of a job, or whose marks slow no
+host: packets that do not say their step, steps read from what is none, hosts without congestion control.
+Such a run ends well and says nothing of marks."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.running.rings import PROGRAM, ring_ways
 from loomnet.systems.registry import transport
+from loomnet.systems.roce import without_control
 
 _HAVE = {"roce": ("hdr", "sport"), "mrc": ("hdr",)}  # identities that a transport can write
 _SEQUENCES = ("tcp", "roce")  # transports whose sequence numbers count bytes, or packets
@@ -56,6 +58,9 @@ def _of_job(asked: JobRequest, program: Mapping[str, Any], options: Mapping[str,
         yield f"{reads}, {reason}; {remedy}"
     elif identity == "seq":
         yield from _by_sequence(asked, model, program["step"], reads)
+    if model == "roce" and identity != "none" and without_control(options.get(model, {})):
+        yield (f'program "{PROGRAM}": hosts of roce have no congestion control here, so marks slow '
+               'none of them; give roce={"preset": "B"}, or another of the presets')
 
 
 def _short_distance(program: Mapping[str, Any]) -> Iterator[str]:
