@@ -21,6 +21,7 @@ from loomnet.systems import symphony as rings
 WARM = 2  # epochs after which a new row marks, the program's default
 ON = {"tau": "1 step", "shift": 17}
 BARS: dict[str, Callable[..., None]] = {}
+FLUID = ("S4", "S5", "S6")  # these send no packets
 
 
 def bar(run):
@@ -324,12 +325,17 @@ def s15(lab, seeds):
 
 @ln.scenario
 def bars(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: str = ""):
-    """`seeds`: paired runs of each bar that compares completion times. `only`: bars, with commas
+    """Bars S3 to S15 of Symphony as checks.
+
+    `seeds`: paired runs of each bar that compares completion times. `only`: bars, with commas
     between them."""
     wanted = [name.strip().upper() for name in only.split(",") if name.strip()] or list(BARS)
     for name in wanted:
         if name not in BARS:
             raise ln.UsageError(f"only: no bar {name!r}; there are {', '.join(BARS)}")
+    if all(name in FLUID for name in wanted):
+        raise ln.UsageError(f"only: {', '.join(wanted)} send no packets, and a scenario must; add "
+                            f"a bar that does, as only={wanted[0]},S8")
     for name in wanted:
         BARS[name](lab, seeds)
     results = {name for name in wanted if name in ("S3", "S11", "S12", "S14")}

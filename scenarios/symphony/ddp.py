@@ -44,7 +44,9 @@ def ddp(lab: ln.Lab, steps: Annotated[int, Field(ge=3, le=10_000)] = 12,
         rehash: Literal["step", "fixed"] = "step", host: Literal["A", "B", "C"] = "B",
         rate: ln.Rate | None = None, compute: ln.Time = "0.2 ms",
         dilation: Annotated[float, Field(ge=1)] = LIVE_DILATION):
-    """`hidden`: neurons of the outer layers; 1024 give a gradient of 17 MB in one all-reduce, so
+    """PyTorch DDP on eight ranks with a slow uplink, extra marks off and on.
+
+    `hidden`: neurons of the outer layers; 1024 give a gradient of 17 MB in one all-reduce, so
     ring steps of 2.1 MB. `slow`: the degraded uplink's share of its rate. `rehash`: each ring step
     takes the uplink of its own hash, or all steps of a rank take one. `host`: preset of DCQCN.
     `compute`: of an iteration, on the virtual clock. `dilation`: live."""

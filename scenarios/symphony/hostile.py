@@ -66,7 +66,9 @@ def without_witness(files):
 
 @ln.scenario
 def hostile(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: str = ""):
-    """`seeds`: pairs of each attack: the same senders with their claims and without. `only`:
+    """Packets that lie, beside two rings.
+
+    `seeds`: pairs of each attack: the same senders with their claims and without. `only`:
     attacks, with commas between them."""
     wanted = [each.strip() for each in only.split(",") if each.strip()] or list(ATTACKS)
     if unknown := [each for each in wanted if each not in ATTACKS]:

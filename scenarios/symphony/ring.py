@@ -22,7 +22,9 @@ def ring(lab: ln.Lab, symphony: Literal["off", "on", "oracle"] = "on",
          jitter: Annotated[float, Field(ge=0, le=100)] = 0.0,
          bursts: Annotated[float, Field(ge=0, lt=1)] = 0.0,
          oversubscription: Annotated[int, Field(ge=1, le=8)] = 1, pfc: bool = True):
-    """`rehash`: each step takes the uplink of its own hash, or all steps of a rank take one.
+    """One ring all-reduce, for sweeps.
+
+    `rehash`: each step takes the uplink of its own hash, or all steps of a rank take one.
     `queue_pair`: "per-step" also begins each step with a fresh rate, and re-hashes by itself.
     `host`: DCQCN as simulators have it (A), as NICs do (B), B with a short timer (C), a DCTCP-like
     window (D), TIMELY. `jitter`: mean compute between two steps, in steps. `bursts`: share of the

@@ -44,11 +44,15 @@ def line(name, pairs, bound):
 def when(lab: ln.Lab, hosts: Annotated[int, Field(ge=4, le=64, multiple_of=4)] = 16,
          seeds: Annotated[int, Field(ge=1, le=1000)] = 8, step: ln.Size = "4 MB", only: str = "",
          oracle: bool = True):
-    """`seeds`: pairs of each condition, from the run's seed on; fewer than 20 show a direction and
+    """Gain of the extra marks by condition, beside bound, oracle and the published ceiling.
+
+    `seeds`: pairs of each condition, from the run's seed on; fewer than 20 show a direction and
     no more. `only`: conditions, with semicolons between them. Prints a line for each: mean gain in
     % of the completion time (least..most), fluid bound, oracle queue, mean step gap without and
     with extra marks, and how much later the first rank has its steps, in %."""
-    wanted = [name for name in CONDITIONS if not only or name in only.split(";")]
+    wanted = [each.strip() for each in only.split(";") if each.strip()] or list(CONDITIONS)
+    if unknown := [each for each in wanted if each not in CONDITIONS]:
+        raise ln.UsageError(f"only: no condition {unknown[0]!r}; there are {'; '.join(CONDITIONS)}")
     rows, best = [], None
     print(f"{'condition':<36}{'gain %':>7}{'':>9}{'bound':>8}{'oracle':>8}   step gap   leading")
     for number, name in enumerate(wanted, 1):

@@ -99,7 +99,9 @@ class Found:
 def workloads(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: str = "",
               host: Literal["A", "B", "C"] = "B",
               queue_pair: Literal["per-step", "persistent"] = "per-step"):
-    """`seeds`: pairs of each workload. `only`: workloads, with semicolons between them. Prints the
+    """Gain of the extra marks by workload.
+
+    `seeds`: pairs of each workload. `only`: workloads, with semicolons between them. Prints the
     mean gain in % of the completion time (least..most), the mean step gap without and with extra
     marks, how much later the first rank has its steps in %, and extra marks per run."""
     wanted = [each.strip() for each in only.split(";") if each.strip()] or list(WORKLOADS)

@@ -90,7 +90,7 @@ def test_bursts_slow_a_job_the_same_way_each_time(lab, fabric):
 @pytest.mark.parametrize("wrong, says", [
     ({"share": 1}, "bursts: share=1 must be between 0 and 1"),
     ({"mean": "1"}, "bursts: mean"),
-    ({"mean": "1 us", "share": 0.9}, "below 1 us; give a longer mean"),
+    ({"mean": "1 us", "share": 0.9}, "below 1 us; give a longer mean or another share"),
     ({"until": "0 s"}, "bursts: until=0 s must be after start=0 s"),
     ({"until": "100 s", "mean": "10 us"}, "are too many for one run, 50,000"),
     ({"lengths": "fix"}, "lengths='fix' is none of random, fixed"),

@@ -1,6 +1,7 @@
 """Flows: sizes drawn from published distributions, Poisson arrivals at a load, completion times."""
 
 import itertools
+import re
 import statistics
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 import loomnet as ln
 from loomnet.base.errors import UsageError
 from loomnet.jobs import flow_sizes as flowsizes
+from loomnet.jobs.flows import RingClaim
 from loomnet.labs.lab import Lab
 from loomnet.measures.flow_completion import percentile
 
@@ -143,3 +145,18 @@ def test_the_scenario_holds(tmp_path, name):
     small = {"hosts": 16} if name == "permutation" else {}
     report = scenario.run(directory=tmp_path, **small)
     assert report.ok, report.failed
+
+
+@pytest.mark.parametrize(("values", "words"), [
+    ({"sizes": "10 B", "steps": 11}, "Flows: steps: 11 steps of a flow of 10 B would be shorter"),
+    ({"sizes": ["1 MB", "3 B"], "steps": 4}, "Flows: steps: 4 steps of a flow of 3 B"),
+    ({"sizes": "websearch", "steps": 2000}, "Flows: steps: 2000 steps of a flow of 1.46 kB"),
+    ({"sizes": "1 MB", "steps": 4, "count": 1}, "Flows: steps: steps of a ring go with 2 to"),
+    ({"sizes": "1 MB", "claims": [RingClaim()]}, "Flows: claims: packets say a ring step of"),
+    ({"sizes": "1 MB", "steps": 4, "claims": RingClaim()}, "Flows.claims: give a list of claims"),
+    ({"sizes": "1 MB", "steps": 4, "claims": 5}, "Flows.claims: give a list of claims"),
+    ({"sizes": "1 MB", "steps": 4, "claims": [RingClaim()] * 3}, "Flows: claims: 3 claims for 2"),
+])
+def test_steps_and_claims_that_flows_cannot_have(values, words):
+    with pytest.raises(ln.UsageError, match=f"^{re.escape(words)}"):
+        ln.Flows(values.pop("sizes"), **{"count": 2, "transport": "roce", **values})

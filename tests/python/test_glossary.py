@@ -58,6 +58,8 @@ def test_every_line_of_the_page_is_read():
     ("slots_mean.p0.leaf0", {"slots_mean"}),
     ("ina.full", {"full"}),
     ("MRC", {"MRC"}),
+    ("B.off.step_gap", {"step gap"}),
+    ("symphony", {"Symphony"}),
     ("mrc", {"MRC"}),
 ])
 def test_a_name_is_found_as_reports_write_it(asked, found):

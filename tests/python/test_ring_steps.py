@@ -153,8 +153,9 @@ def test_figures_of_steps_on_a_hand_made_run() -> None:
     assert late.laggard().tolist() == [1]
     assert late.gap() == pytest.approx((1 + 2 + 1) / 3), "what is never completed lags to the end"
     assert all(a <= b for a, b in pairwise(late.gap_series()[0]))
-    with pytest.raises(UsageError, match="begin_s"):
-        found.gap(begin_s=9)
+    for begin in (9, -1, float("nan")):
+        with pytest.raises(UsageError, match="begin_s"):
+            found.gap(begin_s=begin)
 
 
 def test_a_gap_over_all_channels_is_their_mean() -> None:

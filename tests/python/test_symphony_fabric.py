@@ -74,7 +74,9 @@ def test_a_condition_says_what_its_switches_run():
 
 
 @pytest.mark.parametrize("wrong, says", [
-    ({"hosts": 6, "oversubscription": 2}, "hosts=6 must be a multiple of 4"),
+    ({"hosts": 6, "oversubscription": 2},
+     "hosts=6 must be a multiple of 4 from 4 to 512 with oversubscription=2"),
+    ({"hosts": 4, "oversubscription": 8}, "hosts=4 must be a multiple of 16 from 16 to 512"),
     ({"oversubscription": 0}, "oversubscription=0 must be a whole number"),
     ({"queue": "fifo"}, 'queue: a port under PFC queues by "priority" or "laggard_first"'),
     ({"queue": "fifo", "parts": 2}, 'parts is an option of queue="laggard_first", not of "fifo"'),

@@ -3,6 +3,7 @@ and workloads, and the reader that looks up the witness of a mark in a capture."
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -175,3 +176,31 @@ def test_what_is_wrong_is_refused_in_a_line(lied_to: list[Path]) -> None:
         with pytest.raises(ln.UsageError, match=says) as refused:
             make()
         assert "\n" not in str(refused.value)
+
+
+# --- what a newcomer mistypes ---------------------------------------------------------------------
+@pytest.mark.parametrize(("name", "values", "words"), [
+    ("when", {"only": "nonsense"}, "only: no condition 'nonsense'; there are re-hash, new queue"),
+    ("bars", {"only": "s5"}, "only: S5 send no packets, and a scenario must"),
+    ("two_flows", {"hosts": "B,Z"}, "hosts: no preset 'Z'; there are A, B, C, D"),
+    ("two_flows", {"hosts": " "}, "hosts: names no preset; there are A, B, C, D"),
+    ("two_flows", {"steps": 3}, "two_flows.steps: Input should be greater than or equal to 4"),
+    ("two_flows", {"size": "1 B"}, "Flows: steps: 16 steps of a flow of 1 B"),
+])
+def test_a_mistake_is_one_line_before_any_run(
+        tmp_path: Path, name: str, values: dict[str, Any], words: str) -> None:
+    with pytest.raises(ln.UsageError, match=f"^{re.escape(words)}"):
+        go(tmp_path, name, **values)
+
+
+def test_spaces_between_names_do_no_harm(tmp_path: Path) -> None:
+    report = go(tmp_path, "two_flows", hosts="B, C", size="10 MB")
+    assert {"S2-gap-B", "S2-gap-C"} <= names(report)
+    (last,) = (check for check in report.checks if check.name == "S2-last-end-B")
+    assert last.value > 0.97 and last.reason is None  # a reason is that of an early end
+
+
+@pytest.mark.parametrize("runs", [{}, None, "ring_steps"])
+def test_a_picture_of_no_runs_is_refused(runs: Any) -> None:
+    with pytest.raises(ln.UsageError, match="steps_figure: give runs by name"):
+        rings.steps_figure(runs)

@@ -51,7 +51,8 @@ def explain(name: str) -> tuple[Entry, ...]:
     parts = folded.split(".")
     forms = [folded, *(".".join(parts[i:]) for i in range(1, len(parts))), parts[0]]
     for form in forms:
-        wanted = {form, f"drop_{form}", f"{form}_dropped"}
+        # Words of two parts are figures of some scenarios, as step_gap.
+        wanted = {form, form.replace("_", " "), f"drop_{form}", f"{form}_dropped"}
         if form.startswith("drop_"):  # counters of sockets that reports show as drops
             wanted.add(form.removeprefix("drop_"))
         if found := tuple(each for each in entries() if each.name.casefold() in wanted):

@@ -59,7 +59,8 @@ def bursts(
     between = long * (1 - share) / share
     if min(long, between) < _SHORTEST:
         raise UsageError(f"bursts: mean={Time.of(long)} at share={share:g} makes bursts, or times "
-                         f"between them, below {Time.of(_SHORTEST)}; give a longer mean")
+                         f"between them, below {Time.of(_SHORTEST)}; give a longer mean or another "
+                         "share")
     names = [_name(link, direction) for link, direction in fabric.match(links)]
     expected = len(names) * (last - first) / (long + between)
     if expected > MOST_FAULTS / 2:

@@ -132,6 +132,8 @@ class RingClaim(Spec):
 
 
 def _claims(values: Iterable[RingClaim]) -> tuple[RingClaim, ...]:
+    if isinstance(values, (RingClaim, str)) or not isinstance(values, Iterable):
+        raise UsageError("give a list of claims, as claims=[RingClaim(…)]")
     return tuple(values)
 
 
@@ -161,16 +163,17 @@ class Flows(_Pairwise, Job):
     ] = given(default=(), converter=_times)
     steps: Annotated[Count, Field(le=MOST_STEPS)] | None = Field(default=None, repr=False)
     claims: Annotated[
-        tuple[RingClaim, ...], Field(max_length=MOST_FLOWS, fail_fast=True, repr=False)
+        tuple[RingClaim, ...], Field(max_length=MOST_FLOWS, fail_fast=True, repr=False),
+        BeforeValidator(_claims),
     ] = given(default=(), converter=_claims)
 
     @model_validator(mode="after")
     def _of_a_ring(self) -> Flows:
         if self.steps is not None and not 2 <= self.count <= MOST_RING:
-            raise UsageError(f"Flows.steps: steps of a ring go with 2 to {MOST_RING:,} flows, not "
+            raise UsageError(f"steps: steps of a ring go with 2 to {MOST_RING:,} flows, not "
                              f"count={self.count}")
         if self.claims and self.steps is None:
-            raise UsageError("Flows.claims: packets say a ring step of flows with steps= only; "
+            raise UsageError("claims: packets say a ring step of flows with steps= only; "
                              "give steps=")
         return self
 
@@ -215,6 +218,12 @@ class Flows(_Pairwise, Job):
             raise UsageError("starts and gap or load both set the arrivals; give one")
         if self.starts and len(self.starts) != self.count:
             raise UsageError(f"starts has {len(self.starts)} times for {self.count} flows (count)")
+        if self.steps is not None and (least := self.distribution.at(0)) < self.steps:
+            raise UsageError(f"steps: {self.steps} steps of a flow of {Size.of(least)} would be "
+                             "shorter than a byte; give fewer steps or larger flows")
+        if len(self.claims) > self.count:
+            raise UsageError(f"claims: {len(self.claims)} claims for {self.count} flows (count); "
+                             "each flow makes one")
         return self
 
     def pairs_of(self, placed: list[int]) -> list[Pair]:

@@ -24,6 +24,7 @@ from loomnet.jobs.model import (
 )
 from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.binding_limits import small_queues, small_windows
+from loomnet.labs.silent_rings import silent_rings
 from loomnet.plans.model import HalfLinkPlan, Plan
 from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
@@ -52,6 +53,7 @@ def foreseen(request: RunRequest, clock: str) -> list[str]:
             *_slow_links(request.plan),
             *small_windows(request, clock),
             *small_queues(request.plan),
+            *silent_rings(request),
             *_large_captures(request),
             *_long_waits(request, clock),
         )

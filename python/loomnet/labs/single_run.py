@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ def run(
 ) -> Result:
     """A Lab of one run, of a job or of several at once: returns its numbers and writes its report
     into `directory`, by default a new one below runs/. In a notebook a bar shows how far it is.
+    What may surprise about the run is written to the standard error in lines that begin with
+    `note:`, before its traffic.
 
     `write=False` writes no report; what the run itself needs on disk (logs of ranks) lies in a
     temporary folder that goes with the result.
@@ -53,7 +56,7 @@ def run(
         name = "_and_".join(dict.fromkeys(each.kind for each in jobs))
         kept = None if write else TemporaryFolder()
         where = kept.path if kept is not None else directory
-        lab = Lab(name, clock=clock, seed=seed, on_progress=on_progress,
+        lab = Lab(name, clock=clock, seed=seed, say=_tell_notes, on_progress=on_progress,
                   directory=None if where is None else Path(where))
         try:
             result = lab.run(fabric, jobs, faults, **options)
@@ -68,3 +71,8 @@ def run(
             kept.remove_with(result, *result.jobs.values())
             lab.check_recorded()
         return result
+
+
+def _tell_notes(line: str) -> None:
+    if line.startswith("note: "):
+        print(line, file=sys.stderr)

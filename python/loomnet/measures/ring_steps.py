@@ -3,6 +3,7 @@ laggard come along."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,8 @@ class RingSteps:
         if channel is None:
             return sum(self.gap(each, begin_s=begin_s) for each in self.channels) / len(
                 self.channels)
+        if not 0 <= begin_s < math.inf:
+            raise UsageError(f"ring_steps.gap: begin_s={begin_s} must be 0 seconds or more")
         begin = begin_s * 1e12
         first, last = self._fronts(channel)
         end = float(last[-1])

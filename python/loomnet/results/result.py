@@ -338,8 +338,8 @@ class Result:
         and its laggard come along. Raises UsageError for a job that has no ring steps."""
         self._of_one_job("ring_steps")
         if self.data.ring_steps is None:
-            raise UsageError("ring_steps: nobody noted ring steps of this job; ln.AllReduce, "
-                             "ln.ReduceScatter and ln.AllGather of more than 4 KiB have them, and "
+            raise UsageError("ring_steps: this job has none; ln.AllReduce, ln.ReduceScatter and "
+                             "ln.AllGather of more than 4 KiB have them, ln.Flows with steps=, and "
                              'an ln.TorchJob whose packets show them, as by roce={"identity": '
                              '"hdr"}, or on a fabric with the program symphony')
         return self.data.ring_steps

@@ -85,7 +85,7 @@ class Rings:
             carrier = "udp" if identity == "sport" else _CARRIERS.get(each.job.transport)
             if carrier is None:
                 continue
-            ways = _ways(each)
+            ways = ring_ways(each)
             for rank, (source, target) in enumerate(ways):
                 if source == target:
                     continue  # by the host's local link
@@ -115,7 +115,7 @@ class Rings:
         return ipaddress.ip_address(self.plan.hosts[host].address).packed
 
 
-def _ways(asked: JobRequest) -> list[tuple[int, int]]:
+def ring_ways(asked: JobRequest) -> list[tuple[int, int]]:
     """Hosts that each rank of a job's ring sends from and to; none of a job without a ring."""
     job, hosts = asked.job, asked.placement
     if isinstance(job, Flows):

@@ -137,6 +137,12 @@ def host_parameters(options: Options) -> dict[str, Any]:
     return {**found, "cc": chosen}
 
 
+def without_control(options: Options) -> bool:
+    """Whether senders keep their rate whatever marks say."""
+    full = with_preset(options)
+    return not _dcqcn(full) and full.get("cc") in (None, "fixed_window")
+
+
 def _dcqcn(options: Options) -> bool:
     return bool(options.get("dcqcn")) or options.get("cc") == "dcqcn"
 

@@ -53,8 +53,10 @@ def ring_fabric(
         raise FabricError(f"ring_fabric: oversubscription={quoted(oversubscription)} must be a "
                           "whole number, 1 or more")
     if type(hosts) is not int or not 4 <= hosts <= _MOST_HOSTS or hosts % (2 * oversubscription):
+        over = "" if oversubscription == 1 else f" with oversubscription={oversubscription}"
         raise FabricError(f"ring_fabric: hosts={quoted(hosts)} must be a multiple of "
-                          f"{2 * oversubscription} from 4 to {_MOST_HOSTS}")
+                          f"{2 * oversubscription} from {max(4, 2 * oversubscription)} to "
+                          f"{_MOST_HOSTS}{over}")
     each = Rate.given("ring_fabric: rate", rate)
     if ecn is None:
         low, high = (Size.of(max(at * each.count // _RATE, 1)) for at in (_LOW, _HIGH))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from loomnet.base.errors import UsageError
 from loomnet.measures.ring_steps import RingSteps
 
 PUBLISHED = 0.54  # best completion time saved, by the abstract (Symphony, arXiv 2604.16880)
@@ -17,9 +18,12 @@ _FIRST, _LAST, _OTHERS = "#2b6cb0", "#b83232", "#9aa5b1"
 
 def steps_figure(runs: Mapping[str, RingSteps], *, names: Mapping[int, str] | None = None) -> Any:
     """Completed steps of each rank over time, a panel for each run, and under it the step gap: the
-    most minus the fewest completed steps. `names`: of ranks, where they are to be told apart."""
+    most minus the fewest completed steps. `names`: of ranks, where they are to be told apart.
+    Raises UsageError without runs."""
     from matplotlib.figure import Figure
 
+    if not isinstance(runs, Mapping) or not runs:
+        raise UsageError('steps_figure: give runs by name, as {"extra marks": result.ring_steps}')
     figure = Figure(figsize=(1.2 + 3.6 * len(runs), 4.6), layout="constrained")
     grid = figure.subplots(2, len(runs), sharex=True, sharey="row", squeeze=False,
                            height_ratios=[3, 1])

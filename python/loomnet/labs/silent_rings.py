@@ -1,0 +1,88 @@
+"""Switches that run "symphony" and cannot read the ring steps of a job, or whose marks slow no
+host: packets that do not say their step, steps read from what is none, hosts without congestion control.
+Such a run ends well and says nothing of marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from loomnet.base.names import in_quotes
+from loomnet.base.units import Size
+from loomnet.jobs.model import AllGather, AllReduce, ReduceScatter
+from loomnet.running.job_request import JobRequest
+from loomnet.running.request import RunRequest
+from loomnet.running.rings import PROGRAM, ring_ways
+from loomnet.systems.registry import transport
+from loomnet.systems.roce import without_control
+
+_HAVE = {"roce": ("hdr", "sport"), "mrc": ("hdr",)}  # identities that a transport can write
+_SEQUENCES = ("tcp", "roce")  # transports whose sequence numbers count bytes, or packets
+_FEW_UNITS = 1000  # of progress, 65,536 to a step: as tau less than a packet of most steps
+_NEAR = 0.05  # of a step: padding of its bytes
+
+
+def silent_rings(request: RunRequest) -> Iterator[str]:
+    """A line for each job with a ring whose steps the fabric's switches cannot read."""
+    programs = {each.options: dict(each.options) for each in request.plan.switches
+                if each.program == PROGRAM}
+    said = [line for asked in programs.values() if asked.get("enable", True)
+            for job in request.jobs if ring_ways(job) and _tracked(job, asked)
+            for line in (*_of_job(job, asked, request.options), *_short_distance(asked))]
+    yield from dict.fromkeys(said)
+
+
+def _tracked(job: JobRequest, asked: Mapping[str, Any]) -> bool:
+    names = [each.strip() for each in asked.get("jobs", "").split(",") if each]
+    return not names or job.name in names
+
+
+def _of_job(asked: JobRequest, program: Mapping[str, Any], options: Mapping[str, Any]
+            ) -> Iterator[str]:
+    identity = program.get("identity", "hdr")
+    model = transport(asked.job.transport).model
+    written = options.get(model, {}).get("identity", "none")
+    reads = f'program "{PROGRAM}" reads ring steps by identity="{identity}"'
+    if identity in ("hdr", "sport") and written != identity:
+        if identity in _HAVE.get(model, ()):
+            remedy = f'give {model}={{"identity": "{identity}"}}'
+        elif model in _HAVE:
+            remedy = f'give {model}={{"identity": "hdr"}}, and the program identity="hdr"'
+        else:
+            remedy = "give the job another transport, for example roce"
+            if asked.job.transport in _SEQUENCES:
+                remedy = 'give the program identity="seq" and step=, the bytes of a ring step'
+        reason = (f"and packets of {model} do not say theirs that way, so no packet is marked"
+                  if identity == "hdr" or model not in _HAVE else
+                  f"and source ports of {model} are hashes here, so it takes hashes for steps")
+        yield f"{reads}, {reason}; {remedy}"
+    elif identity == "seq":
+        yield from _by_sequence(asked, model, program["step"], reads)
+    if model == "roce" and identity != "none" and without_control(options.get(model, {})):
+        yield (f'program "{PROGRAM}": hosts of roce have no congestion control here, so marks slow '
+               'none of them; give roce={"preset": "B"}, or another of the presets')
+
+
+def _short_distance(program: Mapping[str, Any]) -> Iterator[str]:
+    """A number without a word counts units of progress: by "seq" bytes, else parts of a step."""
+    tau = program.get("tau", "1 step")
+    if program.get("identity", "hdr") != "seq" and tau.isdigit() and 0 < int(tau) < _FEW_UNITS:
+        yield (f'program "{PROGRAM}": tau={tau} is {tau}/65,536 of a ring step; write '
+               f'tau="{tau} step{"" if tau == "1" else "s"}" for whole steps')
+
+
+def _by_sequence(asked: JobRequest, model: str, step: int, reads: str) -> Iterator[str]:
+    job = asked.job
+    if job.transport not in _SEQUENCES:
+        yield f"{reads}, which packets of {model} do not have, so no packet is marked; " + (
+            'give the program identity="hdr"' if model in _HAVE else
+            "give the job another transport, for example roce")
+    elif getattr(job, "queue_pair", "persistent") == "per-step":
+        yield (f'{reads}, and with queue_pair="per-step" sequence numbers begin anew with each '
+               'step; leave queue_pair out, or give both sides identity="hdr"')
+    elif isinstance(job, (AllReduce, AllGather, ReduceScatter)) and job.channels == 1:
+        own = job.size.bytes / len(asked.placement)
+        if abs(step - own) > _NEAR * own:
+            name = "" if asked.name is None else f" of job {in_quotes(asked.name)}"
+            yield (f"{reads} of {Size.of(step)}, but ring steps{name} have "
+                   f"{Size.of(round(own))}; give the program step=\"{Size.of(round(own))}\"")
