@@ -10,7 +10,8 @@ from loomnet import _core
 from loomnet.base.errors import FabricError
 from loomnet.plans.make import make_plan
 from loomnet.running.engine_settings import program_settings
-from loomnet.running.rings import epoch_shift
+from loomnet.running.job_request import JobRequest
+from loomnet.running.rings import epoch_shift, rings_of
 
 STEP = "125 kB"  # of 1 MB round eight ranks
 DCQCN = {"roce": {"cc": "dcqcn"}}  # packets without a congestion control are not ECN-capable
@@ -82,6 +83,16 @@ def test_an_epoch_is_as_long_as_the_fabrics_rates_ask_for(rate, delay, shift):
     assert epoch_shift(plan.switches[0], plan, {"roce": {"cnp_gap": "20 ms"}}) == 26
     given = make_plan(fabric(rate, delay).program("*", "symphony", shift=12))
     assert program_settings(given.switches[0], given, {}) == {"shift": 12}
+
+
+def test_sequence_numbers_of_roce_count_packets_of_the_size_that_the_run_has():
+    made = by_sequence(fabric())
+    plan, own = make_plan(made), {"payload_mtu": 1024, "initial_psn": 5}
+    requests = [JobRequest(job(), tuple(range(8)))]
+    rings = rings_of(plan, requests, {"roce": own})
+    assert rings is not None
+    _, rules = rings.rows(plan.switches[0])
+    assert {(rule["mtu"], rule["base"], rule["carrier"]) for rule in rules} == {(1024, 5, "roce")}
 
 
 def test_rows_and_counters_of_every_egress_are_shown(tmp_path):
