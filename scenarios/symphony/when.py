@@ -48,7 +48,7 @@ def when(lab: ln.Lab, hosts: Annotated[int, Field(ge=4, le=64, multiple_of=4)] =
     no more. `only`: conditions, with semicolons between them. Prints a line for each: mean gain in
     % of the completion time (least..most), fluid bound, oracle queue, mean step gap without and
     with extra marks, and how much later the first rank has its steps, in %."""
-    wanted = [name for name in CONDITIONS if not only or name in only.split(";")]
+    wanted = rings.chosen(only, CONDITIONS, "condition", between=";")
     rows, best = [], None
     print(f"{'condition':<36}{'gain %':>7}{'':>9}{'bound':>8}{'oracle':>8}   step gap   leading")
     for number, name in enumerate(wanted, 1):
