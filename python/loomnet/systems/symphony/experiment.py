@@ -54,6 +54,7 @@ class Condition:
         return Size(self.step).bytes * 8 * 10**12 // RATE_BPS
 
     def fabric(self, switches: Switches) -> Fabric:
+        """A new ring_fabric(), extra marks off or on, or with the laggard-first queue: "oracle"."""
         queue = "laggard_first" if switches == "oracle" else "priority"
         by_share = self.host == _BY_SHARE
         made = ring_fabric(self.hosts, oversubscription=self.oversubscription, pfc=self.pfc,
@@ -64,6 +65,7 @@ class Condition:
         return made
 
     def job(self) -> AllReduce:
+        """One all-reduce over RoCE, whose ranks send a step once the step before has come whole."""
         return AllReduce(Size.of(Size(self.step).bytes * self.hosts), transport="roce",
                          queue_pair=self.queue_pair, whole_steps=True, step_jitter=self.jitter)
 
@@ -74,6 +76,7 @@ class Condition:
         return {**host, "identity": "hdr", "rehash": path}
 
     def faults(self, fabric: Fabric, seed: int) -> list[Any]:
+        """Bursts of the uplinks over six times the least duration of the job, where there are any."""
         if not self.bursts:
             return []
         steps = 2 * (self.hosts - 1)
@@ -109,6 +112,7 @@ class Outcome:
 
     @classmethod
     def of(cls, result: Result, condition: Condition) -> Outcome:
+        """Of a run of the condition's job. Raises UsageError where it has no ring steps."""
         steps = result.ring_steps
         activity = ControlActivity.of(result.data.totals)
         facts = host_parameters({**condition.options(), "line_rate_bps": RATE_BPS})
