@@ -76,7 +76,7 @@ class Condition:
         return {**host, "identity": "hdr", "rehash": path}
 
     def faults(self, fabric: Fabric, seed: int) -> list[Any]:
-        """Bursts of the uplinks over six times the least duration of the job, where there are any."""
+        """Bursts of the uplinks for six times the least duration of the job; empty without them."""
         if not self.bursts:
             return []
         steps = 2 * (self.hosts - 1)
