@@ -41,7 +41,7 @@ enum forward_counter {
 /* What Linux drops on input too; on by default. */
 #define FORWARD_CHECK_ADDRESSES 1u
 /* Let a payload length point beyond the frame: trimmed packets that kept their original lengths
- * (trim_fix_len = off, ibid. 9.6). Off by default. */
+ * (LinkConfig.trim_fix_lengths = false). Off by default. */
 #define FORWARD_ALLOW_STALE_LENGTH 2u
 #define FORWARD_DEFAULT_OPTIONS FORWARD_CHECK_ADDRESSES
 

@@ -122,7 +122,7 @@ enum symphony_note {
       SYMPHONY_NOTE_COUNT
 };
 
-/* --- tables: jobs, and for packets without a step header whose they are --- */
+/* --- tables: jobs, and rules for the flows whose packets have no step header --- */
 
 /* What carries a flow: an IP protocol number, or RoCE. */
 #define SYMPHONY_TCP_FLOW 6u
@@ -145,7 +145,7 @@ struct symphony_job {
   ln_u8 unused[2];
 };
 
-/* Whose the packets of a flow are, and the units of its progress. */
+/* Ring and rank of a flow without step headers, and the units of its progress. */
 struct symphony_rule {
   ln_u16 job;
   ln_u16 ring;

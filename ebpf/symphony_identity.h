@@ -1,6 +1,6 @@
-/* Whose a packet is: finds its transport header behind VLAN tags, IPv6 extension headers and one
- * tunnel, and reads ring, rank and progress from the step header, the UDP source port or a
- * sequence number. A packet that says nothing of the kind bypasses. */
+/* Ring, rank and progress of a packet: finds its transport header behind VLAN tags, IPv6 extension
+ * headers and one tunnel, and reads the step header, the UDP source port or a sequence number. A packet
+ * that has none of the three bypasses the program. */
 #ifndef LOOMNET_EBPF_SYMPHONY_IDENTITY_H
 #define LOOMNET_EBPF_SYMPHONY_IDENTITY_H
 

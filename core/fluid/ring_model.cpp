@@ -91,9 +91,7 @@ void RingModel::finished(FlowId, std::uint64_t number, Picoseconds now) {
   });
   gaps_ += static_cast<double>(fore->sent - rear->sent) * static_cast<double>((now - since_).count);
   since_ = now;
-  const auto spent = static_cast<double>((now - rank.since).count);
-  busy_ += spent;
-  if (rank.ahead) ahead_ += spent;
+  account(rank, now);
   rank.waiting = true;
   std::vector<std::uint32_t>& senders = uplinks_[rank.uplink].senders;
   senders.erase(std::find(senders.begin(), senders.end(), number));
@@ -137,12 +135,16 @@ void RingModel::compare(std::uint32_t number, std::uint32_t rearmost) {
 
 void RingModel::call_ahead(Rank& rank, bool ahead) {
   if (rank.ahead == ahead) return;
-  const auto spent = static_cast<double>((events_.now() - rank.since).count);
-  busy_ += spent;
-  if (rank.ahead) ahead_ += spent;
-  rank.since = events_.now();
+  account(rank, events_.now());
   rank.ahead = ahead;
   links_.set_weight(rank.flow, ahead ? 1 : settings_.weight);
+}
+
+void RingModel::account(Rank& rank, Picoseconds now) {
+  const auto spent = static_cast<double>((now - rank.since).count);
+  busy_ += spent;
+  if (rank.ahead) ahead_ += spent;
+  rank.since = now;
 }
 
 std::uint32_t RingModel::least(const Uplink& uplink) const {

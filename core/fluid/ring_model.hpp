@@ -68,6 +68,8 @@ class RingModel final : private EventHandler, private FluidNetwork::Sink {
   void compare(std::uint32_t uplink);
   void compare(std::uint32_t uplink, std::uint32_t rearmost);
   void call_ahead(Rank& rank, bool ahead);
+  // Adds the time since rank.since to busy_ and, of a flow that is ahead, to ahead_.
+  void account(Rank& rank, Picoseconds now);
   std::uint32_t least(const Uplink& uplink) const;
 
   RingSettings settings_;
@@ -78,9 +80,9 @@ class RingModel final : private EventHandler, private FluidNetwork::Sink {
   std::vector<Rank> ranks_;
   std::vector<Uplink> uplinks_;
   std::uint32_t ended_ = 0;
-  // Of the mean: the sum up to `since_`, in steps times picoseconds.
-  double gaps_ = 0, ahead_ = 0, busy_ = 0;
+  double gaps_ = 0;  // sum over the time up to since_, in steps times picoseconds
   Picoseconds since_{};
+  double busy_ = 0, ahead_ = 0;  // picoseconds of all flows, and those in which they were called ahead
 };
 
 }  // namespace loomnet::fluid

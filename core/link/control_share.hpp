@@ -1,4 +1,4 @@
-// The control queue's share of a link while data waits ("MRC + SRv6 multi-plane fabrics" 2.10).
+// The control queue's share of a link while data waits (Araujo et al., arXiv 2605.04333: at most half).
 //
 // Control goes first, but has at most its share: what control has sent ahead is owed to the data behind
 // it. The share is one of bytes, and a data packet is as long as many control packets: after a data
@@ -35,7 +35,7 @@ class ControlShare {
 
  private:
   static constexpr std::int64_t kWhole = 256;
-  std::int64_t share_;       // of kWhole
+  std::int64_t share_;  // of kWhole
   // Control's lead over its share, while data waits: a byte of control adds kWhole - share_, a byte
   // of data takes share_ off.
   std::int64_t credit_ = 0;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -42,6 +44,16 @@ struct KernelRows {
   std::uint32_t value_bytes = sizeof(std::uint32_t);
   std::vector<ln_key> keys;
   std::vector<std::uint8_t> values;
+
+  // Zeros fill a value that is shorter than value_bytes; none may be longer.
+  template <typename Value>
+  void add(const ln_key& key, const Value& value) {
+    if (sizeof value > value_bytes) throw std::logic_error("KernelRows: the value is longer than a row's");
+    keys.push_back(key);
+    const std::size_t at = values.size();
+    values.resize(at + value_bytes);
+    std::memcpy(&values[at], &value, sizeof value);
+  }
 };
 
 struct ProgramKind {

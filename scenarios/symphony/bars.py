@@ -20,6 +20,7 @@ from loomnet.systems import symphony as rings
 
 WARM = 2  # epochs after which a new row marks, the program's default
 ON = {"tau": "1 step", "shift": 17}
+HOSTS = {"preset": "B", "identity": "hdr"}
 BARS: dict[str, Callable[..., None]] = {}
 FLUID = ("S4", "S5", "S6")  # these send no packets
 
@@ -31,11 +32,6 @@ def bar(run):
 
 def seeds_of(lab, count):
     return range(lab.seed, lab.seed + count)
-
-
-def counted(r, counter):
-    return sum(row.get(counter, 0) for name, row in r.data.totals.items()
-               if name.startswith("switch "))
 
 
 def leaders(lab, label, pairs):
@@ -135,7 +131,7 @@ def digest(path):
 def s8(lab, seeds):
     """Eight flows of each leaf on one uplink. Senders are ECN-capable, and marks do not slow them:
     their least rate is the line rate."""
-    options = {"preset": "B", "minimum_rate_bps": rings.RATE_BPS, "identity": "hdr"}
+    options = HOSTS | {"minimum_rate_bps": rings.RATE_BPS}
     for mode in ("spaced", "prob"):
         for name in ("aligned", "late"):
             fabric = rings.ring_fabric(16, oversubscription=8, pfc=False, ecn=ln.Ecn("60 MB"))
@@ -145,12 +141,12 @@ def s8(lab, seeds):
             r = lab.run(fabric, ring_of(16, "4 MB"), late if name == "late" else [],
                         seed=lab.seed, roce=options, label=f"S8-{mode}-{name}")
             if name == "aligned":
-                lab.check(f"S8-extra-marks-{mode}", counted(r, "extra_marks"), eq=0)
-                lab.check(f"S8-base-marks-{mode}", counted(r, "base_marks"), eq=0)
+                lab.check(f"S8-extra-marks-{mode}", rings.counted(r, "extra_marks"), eq=0)
+                lab.check(f"S8-base-marks-{mode}", rings.counted(r, "base_marks"), eq=0)
                 lab.metric("S8-largest-gap", max_counter(r, "largest_gap") / rings.STEP,
                            unit="steps", label=mode)
             else:
-                lab.check(f"S8-marks-of-a-late-ring-{mode}", counted(r, "extra_marks"), ge=1)
+                lab.check(f"S8-marks-of-a-late-ring-{mode}", rings.counted(r, "extra_marks"), ge=1)
 
 
 def max_counter(r, counter):
@@ -193,7 +189,7 @@ def s10(lab, seeds):
                     roce=condition.options(), label=f"S10-{seed}", pcap=files)
         seen = [mark for file in files.values() for mark in rings.marks_seen(file)]
         marks += len(seen)
-        counts += counted(r, "extra_marks")
+        counts += rings.counted(r, "extra_marks")
         wrong += [mark.wrong for mark in seen if mark.wrong] + [
             "in warm-up" for mark in seen if mark.epochs < WARM]
         remove(files)
@@ -207,9 +203,10 @@ def remove(files):
         Path(file).unlink()
 
 
-def lied_to(lab, seeds, label, hosts=8, roce=None, **program):
-    """Completion of a ring with a false laggard, as a share more than with the same senders who
-    claim nothing and no marks; extra marks; the leading ranks' times."""
+def lied_to(lab, seeds, label, **program):
+    """Of each seed: the share by which a ring takes longer with a false laggard than without marks
+    beside the same senders without claims; extra marks, and the leading ranks' times."""
+    hosts = 8
     claim = (rings.RingClaim(rank=hosts, ranks=hosts + 1),)
     longer, marks, leading = [], 0, []
     for seed in seeds_of(lab, seeds):
@@ -220,10 +217,9 @@ def lied_to(lab, seeds, label, hosts=8, roce=None, **program):
                 fabric.program("*", "symphony", mode="spaced", **ON, **program)
             jobs = [ring_of(hosts, "4 MB", first_step=1, hosts=[f"h{i}" for i in range(hosts)]),
                     rings.liars(hosts, "30 ms", claim if name == "lie" else ())]
-            r = lab.run(fabric, jobs, seed=seed, label=f"{label}-{name}-{seed}",
-                        roce={"preset": "B", "identity": "hdr"} | (roce or {}))
+            r = lab.run(fabric, jobs, seed=seed, label=f"{label}-{name}-{seed}", roce=HOSTS)
             found[name] = r.job("ring").ring_steps
-            marks += counted(r, "extra_marks")
+            marks += rings.counted(r, "extra_marks")
         longer.append(found["lie"].laggard()[-1] / found["off"].laggard()[-1] - 1)
         leading.append([float(found[name].leader().mean()) for name in ("off", "lie")])
     return longer, marks, leading
@@ -266,7 +262,7 @@ def s14(lab, seeds):
     files = captures(lab, fabric, "S14")
     jobs = [ring_of(8, "4 MB", channels=4, hosts=[f"h{i}" for i in range(8)]),
             ring_of(8, "4 MB", channels=4, name="other", hosts=[f"h{i}" for i in range(8, 16)])]
-    r = lab.run(fabric, jobs, seed=lab.seed, roce={"preset": "B", "identity": "hdr"},
+    r = lab.run(fabric, jobs, seed=lab.seed, roce=HOSTS,
                 label="S14-channels", pcap=files)
     rows = [(name, row["egress"], row["job"], row["ring"]) for name in fabric.switches
             for row in r.switch(name).snapshot()["rings"] if row["state"]]
@@ -275,9 +271,9 @@ def s14(lab, seeds):
     lab.check("S14-rings", len({row[2:] for row in rows}), eq=8)
     lab.check("S14-rows-that-stand-twice", len(rows) - len(set(rows)), eq=0)
     # A row that mixed two rings would begin again, or mark without a witness of its own ring.
-    lab.check("S14-rows-begun-again", counted(r, "init") - len(rows), eq=0)
+    lab.check("S14-rows-begun-again", rings.counted(r, "init") - len(rows), eq=0)
     lab.check("S14-marks-by-another-ring", len(mixed), eq=0)
-    lab.check("S14-marks", counted(r, "extra_marks"), ge=1)
+    lab.check("S14-marks", rings.counted(r, "extra_marks"), ge=1)
 
     times, leading = [], []
     for seed in seeds_of(lab, seeds):
@@ -289,7 +285,7 @@ def s14(lab, seeds):
             jobs = [ring_of(8, "4 MB", name=each, hosts=[f"h{first + i}" for i in range(8)])
                     for each, first in (("ring", 0), ("background", 8))]
             found[name] = lab.run(fabric, jobs, seed=seed, label=f"S14-{name}-{seed}",
-                                  roce={"preset": "B", "identity": "hdr"})
+                                  roce=HOSTS)
         background = [found[name].job("background").ring_steps.laggard()[-1] for name in found]
         times.append(background[1] / background[0] - 1)
         leading.append([float(each.job("ring").ring_steps.leader().mean())
@@ -306,10 +302,10 @@ def s15(lab, seeds):
         fabric = rings.ring_fabric(8).program("*", "symphony", **ON)
         files = captures(lab, fabric, f"S15-{seed}")
         job = ring_of(8, "1 MB", repeat=3, new_communicator_every=1, step_jitter=0.5)
-        r = lab.run(fabric, job, seed=seed, roce={"preset": "B", "identity": "hdr"},
+        r = lab.run(fabric, job, seed=seed, roce=HOSTS,
                     label=f"S15-{seed}", pcap=files)
         seen = [mark for file in files.values() for mark in rings.marks_seen(file)]
-        missed += counted(r, "extra_marks") - len(seen)
+        missed += rings.counted(r, "extra_marks") - len(seen)
         early += sum(mark.epochs < WARM for mark in seen)
         wrong += sum(mark.wrong is not None for mark in seen)
         before += sum(mark.departure.gen == 0 for mark in seen)
@@ -329,10 +325,7 @@ def bars(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: st
 
     `seeds`: paired runs of each bar that compares completion times. `only`: bars, with commas
     between them."""
-    wanted = [name.strip().upper() for name in only.split(",") if name.strip()] or list(BARS)
-    for name in wanted:
-        if name not in BARS:
-            raise ln.UsageError(f"only: no bar {name!r}; there are {', '.join(BARS)}")
+    wanted = rings.chosen(only, BARS, "bar")
     if all(name in FLUID for name in wanted):
         raise ln.UsageError(f"only: {', '.join(wanted)} send no packets, and a scenario must; add "
                             f"a bar that does, as only={wanted[0]},S8")

@@ -32,10 +32,6 @@ def network(ranks, rate, *, symphony, live):
     return fabric.place("p*", "engine")
 
 
-def total(r, counter):
-    return sum(row.get(counter, 0) for row in r.data.totals.values())
-
-
 @ln.scenario
 def ddp(lab: ln.Lab, steps: Annotated[int, Field(ge=3, le=10_000)] = 12,
         hidden: Annotated[int, Field(ge=64, le=4096)] = 1024,
@@ -72,18 +68,18 @@ def ddp(lab: ln.Lab, steps: Annotated[int, Field(ge=3, le=10_000)] = 12,
         seconds[how], why = if_controlled(statistics.median(lengths) if lengths else None,
                                           activity, stated)
         lab.metric("iteration", seconds[how], unit="s", label=how, reason=why)
-        for name, value in activity.row().items():
-            lab.metric(name.replace(" ", "_").replace("(s)", "").strip("_"), value, label=how)
+        for name, value in activity.figures().items():
+            lab.metric(name, value, label=how)
         lab.metric("step_gap", r.ring_steps.gap(), unit="steps", label=how)
         for counter in ("tagged", "extra_marks", "base_marks"):
-            lab.metric(counter, total(r, counter), unit="packets", label=how)
+            lab.metric(counter, rings.counted(r, counter), unit="packets", label=how)
     both = seconds["off"] and seconds["on"]
     lab.metric("gain", 1 - seconds["on"] / seconds["off"] if both else None, unit="ratio",
                published=rings.PUBLISHED, reason=None if both else "see iteration")
     lab.check("losses-that-differ",
               sum(a != b for a, b in zip(curves["off"], curves["on"], strict=True)), eq=0)
     lab.check("learned-in-all-steps", len(curves["on"]), eq=steps)
-    lab.check("tagged", total(runs["on"], "tagged"), ge=1)
+    lab.check("tagged", rings.counted(runs["on"], "tagged"), ge=1)
     rings.steps_figure({"marks off": runs["off"].ring_steps, "extra marks": runs["on"].ring_steps}
                        ).savefig(lab.directory / "steps.png", dpi=150)
     rings.marks_figure(rings.marks_by_switch(runs["on"])).savefig(lab.directory / "marks.png",

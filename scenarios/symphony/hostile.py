@@ -51,11 +51,6 @@ def end(r, job):
     return float(r.job(job).ring_steps.laggard()[-1])
 
 
-def total(r, counter):
-    return sum(row.get(counter, 0) for name, row in r.data.totals.items()
-               if name.startswith("switch "))
-
-
 def without_witness(files):
     """Marks in captures that lack a witness; how many marks there are."""
     seen = [mark for file in files.values() for mark in rings.marks_seen(file)]
@@ -70,13 +65,11 @@ def hostile(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only:
 
     `seeds`: pairs of each attack: the same senders with their claims and without. `only`:
     attacks, with commas between them."""
-    wanted = [each.strip() for each in only.split(",") if each.strip()] or list(ATTACKS)
-    if unknown := [each for each in wanted if each not in ATTACKS]:
-        raise ln.UsageError(f"only: no attack {unknown[0]!r}; there are {', '.join(ATTACKS)}")
+    wanted = rings.chosen(only, ATTACKS, "attack")
     print(f"{'attack':<18}{'ring %':>8}{'other %':>9}{'marks':>8}{'without claims':>16}")
     for name in wanted:
         claims, options, rise, stay = ATTACKS[name]
-        changes, marks, base_marks, counters, wrong = [], 0, 0, {}, []
+        changes, marks, honest_marks, counters, wrong = [], 0, 0, {}, []
         for number, seed in enumerate(range(lab.seed, lab.seed + seeds)):
             # Captures of one seed: of the ports that carry both rings up.
             files = {} if number else {
@@ -87,15 +80,16 @@ def hostile(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only:
             forged = run(lab, claims, options, seed, name, files)
             wrong += without_witness(files)[0]
             changes.append([end(forged, job) / end(honest, job) - 1 for job in (RING, OTHER)])
-            marks += total(forged, "extra_marks")
-            base_marks += total(honest, "extra_marks")
+            marks += rings.counted(forged, "extra_marks")
+            honest_marks += rings.counted(honest, "extra_marks")
             for counter in (*rise, *stay):
-                counters[counter] = counters.get(counter, 0) + total(forged, counter)
+                counters[counter] = counters.get(counter, 0) + rings.counted(forged, counter)
             foreign = sum(row["extra_marks"] for switch in ("p0.leaf0", "p0.leaf1")
                           for job, row in forged.switch(switch).by_job().items() if job > 1)
             counters["foreign"] = counters.get("foreign", 0) + foreign
         ring, other = (statistics.fmean(each) for each in zip(*changes, strict=True))
-        print(f"{name:<18}{100 * ring:8.1f}{100 * other:9.1f}{marks:8}{base_marks:16}", flush=True)
+        print(f"{name:<18}{100 * ring:8.1f}{100 * other:9.1f}{marks:8}{honest_marks:16}",
+              flush=True)
         for counter in rise:
             lab.check(f"{name}-counts-{counter}", counters[counter], ge=1)
         for counter in stay:

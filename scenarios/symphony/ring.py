@@ -45,6 +45,6 @@ def ring(lab: ln.Lab, symphony: Literal["off", "on", "oracle"] = "on",
     lab.metric("lagging", found.lagging_s, unit="s")
     lab.metric("extra_marks", found.extra, unit="packets")
     lab.metric("base_marks", found.base, unit="packets")
-    for name, value in found.activity.row().items():
-        lab.metric(name.replace(" ", "_").replace("(s)", "").strip("_"), value)
+    for name, value in found.activity.figures().items():
+        lab.metric(name, value)
     rings.steps_figure({symphony: r.ring_steps}).savefig(lab.directory / "steps.png", dpi=150)

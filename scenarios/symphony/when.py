@@ -50,9 +50,7 @@ def when(lab: ln.Lab, hosts: Annotated[int, Field(ge=4, le=64, multiple_of=4)] =
     no more. `only`: conditions, with semicolons between them. Prints a line for each: mean gain in
     % of the completion time (least..most), fluid bound, oracle queue, mean step gap without and
     with extra marks, and how much later the first rank has its steps, in %."""
-    wanted = [each.strip() for each in only.split(";") if each.strip()] or list(CONDITIONS)
-    if unknown := [each for each in wanted if each not in CONDITIONS]:
-        raise ln.UsageError(f"only: no condition {unknown[0]!r}; there are {'; '.join(CONDITIONS)}")
+    wanted = rings.chosen(only, CONDITIONS, "condition", between=";")
     rows, best = [], None
     print(f"{'condition':<36}{'gain %':>7}{'':>9}{'bound':>8}{'oracle':>8}   step gap   leading")
     for number, name in enumerate(wanted, 1):

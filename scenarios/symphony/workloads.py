@@ -104,9 +104,7 @@ def workloads(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, onl
     `seeds`: pairs of each workload. `only`: workloads, with semicolons between them. Prints the
     mean gain in % of the completion time (least..most), the mean step gap without and with extra
     marks, how much later the first rank has its steps in %, and extra marks per run."""
-    wanted = [each.strip() for each in only.split(";") if each.strip()] or list(WORKLOADS)
-    if unknown := [each for each in wanted if each not in WORKLOADS]:
-        raise ln.UsageError(f"only: no workload {unknown[0]!r}; there are {'; '.join(WORKLOADS)}")
+    wanted = rings.chosen(only, WORKLOADS, "workload", between=";")
     options = {"preset": host, "identity": "hdr"}
     if queue_pair == "persistent":
         options["rehash"] = "step"

@@ -11,7 +11,8 @@ from loomnet import _core
 from loomnet.base.errors import FabricError
 from loomnet.plans.make import make_plan
 from loomnet.running.engine_settings import program_settings
-from loomnet.running.rings import epoch_shift
+from loomnet.running.job_request import JobRequest
+from loomnet.running.rings import epoch_shift, rings_of
 
 STEP = "125 kB"  # of 1 MB round eight ranks
 DCQCN = {"roce": {"cc": "dcqcn"}}  # packets without a congestion control are not ECN-capable
@@ -93,6 +94,16 @@ def test_the_slowest_link_to_another_switch_makes_an_epoch_long():
     fixed = replace(plan, base_rtt_ps=10**6)  # of slow links long ones
     assert {each.name: epoch_shift(each, fixed, {}) for each in plan.switches} == {
         "p0.leaf0": 23, "p0.leaf1": 17, "p0.spine0": 23}
+
+
+def test_sequence_numbers_of_roce_count_packets_of_the_size_that_the_run_has():
+    made = by_sequence(fabric())
+    plan, own = make_plan(made), {"payload_mtu": 1024, "initial_psn": 5}
+    requests = [JobRequest(job(), tuple(range(8)))]
+    rings = rings_of(plan, requests, {"roce": own})
+    assert rings is not None
+    _, rules = rings.rows(plan.switches[0])
+    assert {(rule["mtu"], rule["base"], rule["carrier"]) for rule in rules} == {(1024, 5, "roce")}
 
 
 def test_rows_and_counters_of_every_egress_are_shown(tmp_path):

@@ -73,9 +73,14 @@ def test_s11_does_not_hold_by_default(tmp_path: Path, seeds: int) -> None:
     assert figures(report)["gate-4.S11-longer"] < 0.10  # four packets that wait make it hold
 
 
-def test_a_bar_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ln.UsageError, match="no bar 'S1'; there are S3, S4"):
-        go(tmp_path, "bars", only="s1")
+@pytest.mark.parametrize("name, only, line", [
+    ("bars", "s1", 'no bar "s1".*; there are S3, S4'),
+    ("hostile", "table-fill", 'no attack "table-fill"; nearest: table-full'),
+    ("when", "re-hash, new queue pairs;steps", 'no condition "steps"'),
+    ("workloads", "5 jobs", 'no workload "5 jobs"; nearest: ')])
+def test_a_part_that_is_not_there(tmp_path: Path, name: str, only: str, line: str) -> None:
+    with pytest.raises(ln.UsageError, match=line):
+        go(tmp_path, name, only=only)
 
 
 # --- other scenarios ------------------------------------------------------------------------------

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -135,33 +134,22 @@ struct AggregateLogic {
 KernelRows AggregateLogic::kernel_rows(const TableBatch& packed, std::size_t ports) {
   const AggregateBatch batch = AggregateBatch::unpack(packed);
   validate(batch, ports);
-  const KernelRows routes = forward_kernel_rows(*batch.forward.pack(), ports);
-  KernelRows rows;
-  rows.value_bytes = sizeof(aggregate_job);
-  const auto add = [&rows](const ln_key& key, const void* value, std::size_t bytes) {
-    rows.keys.push_back(key);
-    const std::size_t at = rows.values.size();
-    rows.values.resize(at + rows.value_bytes);
-    std::memcpy(&rows.values[at], value, bytes);
-  };
-  for (std::size_t i = 0; i < routes.keys.size(); ++i) {
-    add(routes.keys[i], &routes.values[i * routes.value_bytes], routes.value_bytes);
-  }
+  KernelRows rows = forward_kernel_rows(*batch.forward.pack(), ports, sizeof(aggregate_job));
   const std::vector<aggregate_job> places = aggregate_rows(batch);
   for (std::size_t i = 0; i < batch.jobs.size(); ++i) {
     const AggregateBatch::Job& job = batch.jobs[i];
     const std::uint64_t number = job.job;
-    add({AGGREGATE_TABLE_JOB, 0, number, 0}, &places[i], sizeof places[i]);
+    rows.add({AGGREGATE_TABLE_JOB, 0, number, 0}, places[i]);
     for (const auto& child : job.children) {
-      add({AGGREGATE_TABLE_BELOW, 0, number << 16 | child.port, 0}, &child.workers, sizeof child.workers);
+      rows.add({AGGREGATE_TABLE_BELOW, 0, number << 16 | child.port, 0}, child.workers);
       const std::uint32_t port = AGGREGATE_FOUND | child.port;
       for (std::uint64_t w = 0; w < AGGREGATE_MAX_WORKERS; ++w) {
-        if (child.workers >> w & 1) add({AGGREGATE_TABLE_WORKER, 0, number << 16 | w, 0}, &port, sizeof port);
+        if (child.workers >> w & 1) rows.add({AGGREGATE_TABLE_WORKER, 0, number << 16 | w, 0}, port);
       }
     }
     for (const auto& hop : job.hops) {
       const std::uint32_t port = AGGREGATE_FOUND | hop.port;
-      add({AGGREGATE_TABLE_HOP, 0, number << 16 | hop.hop, 0}, &port, sizeof port);
+      rows.add({AGGREGATE_TABLE_HOP, 0, number << 16 | hop.hop, 0}, port);
     }
   }
   return rows;

@@ -1,7 +1,6 @@
 // Packs forward's rows for the kernel as ebpf/forward_abi.h says, and describes its options.
 #include "switch/forward/forward_kind.hpp"
 
-#include <cstring>
 #include <set>
 
 #include "switch/forward/forward_batch.hpp"
@@ -46,17 +45,12 @@ KernelRows FallsThroughToForward::kernel_rows(const TableBatch& batch, std::size
   return forward_kernel_rows(batch, ports);
 }
 
-KernelRows forward_kernel_rows(const TableBatch& packed, std::size_t ports) {
+KernelRows forward_kernel_rows(const TableBatch& packed, std::size_t ports, std::uint32_t value_bytes) {
   const ForwardBatch batch = ForwardBatch::unpack(packed);
   validate(batch, ports);
-  KernelRows rows;
+  KernelRows rows{value_bytes, {}, {}};
   const auto add = [&rows](std::uint32_t table, std::uint64_t high, std::uint64_t low,
-                           std::uint32_t value) {
-    rows.keys.push_back({table, 0, high, low});
-    const std::size_t at = rows.values.size();
-    rows.values.resize(at + sizeof value);
-    std::memcpy(&rows.values[at], &value, sizeof value);
-  };
+                           std::uint32_t value) { rows.add({table, 0, high, low}, value); };
   add(LN_TABLE_GENERATION, 0, 0, batch.generation);
   std::set<UsidKey> own;
   for (const UsidKey& key : batch.own_un) {
@@ -97,7 +91,7 @@ ProgramKind forward_kind() {
   kind.config = [](const ProgramSettings& s) {
     return bytes_of(FallsThroughToForward::forward_settings(s));
   };
-  kind.kernel_rows = forward_kernel_rows;
+  kind.kernel_rows = FallsThroughToForward::kernel_rows;
   return kind;
 }
 

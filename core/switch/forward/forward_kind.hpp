@@ -14,8 +14,10 @@ namespace loomnet {
 ProgramKind forward_kind();
 
 // A batch as rows of the kernel's one hash map: SIDs, hosts, group members and the generation. Throws
-// std::invalid_argument for a batch that does not fit a switch of `ports` ports.
-KernelRows forward_kernel_rows(const TableBatch& batch, std::size_t ports);
+// std::invalid_argument for a batch that does not fit a switch of `ports` ports. `value_bytes`: of a row,
+// for a program that adds rows of its own with longer values.
+KernelRows forward_kernel_rows(const TableBatch& batch, std::size_t ports,
+                               std::uint32_t value_bytes = sizeof(std::uint32_t));
 
 // For a program that falls through to ebpf/forward.h and has no tables of its own: a base of its Logic.
 struct FallsThroughToForward {

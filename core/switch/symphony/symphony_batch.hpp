@@ -1,5 +1,5 @@
 // The symphony program's tables as rows: forward's, the jobs that are tracked where they are listed,
-// and whose the packets of a flow are that carry no step header.
+// and rules, each of which gives ring and rank to a flow whose packets carry no step header.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <span>
 
 #include "ebpf/symphony.h"
@@ -102,37 +101,18 @@ struct SymphonyLogic {
 KernelRows SymphonyLogic::kernel_rows(const TableBatch& packed, std::size_t ports) {
   const SymphonyBatch batch = SymphonyBatch::unpack(packed);
   validate(batch, ports);
-  const KernelRows routes = forward_kernel_rows(*batch.forward.pack(), ports);
-  KernelRows rows;
-  rows.value_bytes = sizeof(symphony_rule);
-  const auto add = [&rows](const ln_key& key, const void* value, std::size_t bytes) {
-    rows.keys.push_back(key);
-    const std::size_t at = rows.values.size();
-    rows.values.resize(at + rows.value_bytes);
-    std::memcpy(&rows.values[at], value, bytes);
-  };
-  for (std::size_t i = 0; i < routes.keys.size(); ++i) {
-    add(routes.keys[i], &routes.values[i * routes.value_bytes], routes.value_bytes);
-  }
+  KernelRows rows = forward_kernel_rows(*batch.forward.pack(), ports, sizeof(symphony_rule));
   const SymphonyTables tables(batch);
   for (const SymphonyBatch::Job& job : batch.jobs) {
-    add({SYMPHONY_TABLE_JOB, 0, job.job, 0}, tables.job(job.job), sizeof(symphony_job));
+    rows.add({SYMPHONY_TABLE_JOB, 0, job.job, 0}, *tables.job(job.job));
   }
-  const auto number = [&tables](const Ipv6Address& of) {
-    return tables.address(ln_load_be64(of.data()), ln_load_be64(of.data() + 8));
-  };
   for (const Ipv6Address& each : symphony_addresses(batch)) {
-    const std::uint32_t value = number(each);
-    add({SYMPHONY_TABLE_ADDRESS, 0, ln_load_be64(each.data()), ln_load_be64(each.data() + 8)}, &value,
-        sizeof value);
+    const auto [high, low] = SymphonyTables::key_of(each);
+    rows.add({SYMPHONY_TABLE_ADDRESS, 0, high, low}, tables.address(high, low));
   }
-  const std::vector<symphony_rule> rules = symphony_rules(batch);
-  for (std::size_t i = 0; i < rules.size(); ++i) {
-    const SymphonyBatch::Rule& rule = batch.rules[i];
-    add({SYMPHONY_TABLE_FLOW, 0,
-         std::uint64_t{number(rule.source)} << 32 | number(rule.destination),
-         static_cast<std::uint64_t>(rule.carrier) << 32 | rule.port},
-        &rules[i], sizeof rules[i]);
+  for (const SymphonyBatch::Rule& rule : batch.rules) {
+    const auto [ends, port] = tables.key_of(rule);
+    rows.add({SYMPHONY_TABLE_FLOW, 0, ends, port}, *tables.flow(ends, port));
   }
   return rows;
 }

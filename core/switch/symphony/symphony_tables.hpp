@@ -14,6 +14,8 @@ namespace loomnet {
 
 class SymphonyTables : public LookupTables {
  public:
+  using Key = std::pair<std::uint64_t, std::uint64_t>;  // of a row: high, low
+
   explicit SymphonyTables(const SymphonyBatch& batch)  // a validated one
       : LookupTables(batch.forward), rules_(symphony_rules(batch)) {
     for (const SymphonyBatch::Job& job : batch.jobs) {
@@ -21,13 +23,17 @@ class SymphonyTables : public LookupTables {
     }
     for (const Ipv6Address& each : symphony_addresses(batch)) {
       const auto number = static_cast<std::uint32_t>(numbers_.size() + 1);
-      numbers_[{ln_load_be64(each.data()), ln_load_be64(each.data() + 8)}] = number;
+      numbers_[key_of(each)] = number;
     }
-    for (std::size_t i = 0; i < batch.rules.size(); ++i) {
-      const SymphonyBatch::Rule& rule = batch.rules[i];
-      flows_[{std::uint64_t{number(rule.source)} << 32 | number(rule.destination),
-              static_cast<std::uint64_t>(rule.carrier) << 32 | rule.port}] = i;
-    }
+    for (std::size_t i = 0; i < batch.rules.size(); ++i) flows_[key_of(batch.rules[i])] = i;
+  }
+  static Key key_of(const Ipv6Address& address) {
+    return {ln_load_be64(address.data()), ln_load_be64(address.data() + 8)};
+  }
+  // Of a rule of the batch, whose addresses have numbers.
+  Key key_of(const SymphonyBatch::Rule& rule) const {
+    return {std::uint64_t{numbers_.at(key_of(rule.source))} << 32 | numbers_.at(key_of(rule.destination)),
+            static_cast<std::uint64_t>(rule.carrier) << 32 | rule.port};
   }
   // Null or 0: none.
   const symphony_job* job(std::uint32_t number) const {
@@ -44,15 +50,11 @@ class SymphonyTables : public LookupTables {
   }
 
  private:
-  using Key = std::pair<std::uint64_t, std::uint64_t>;
   struct Hash {
     std::size_t operator()(const Key& key) const {
       return ln_mix64(key.first * LN_GOLDEN ^ ln_mix64(key.second));
     }
   };
-  std::uint32_t number(const Ipv6Address& of) const {
-    return address(ln_load_be64(of.data()), ln_load_be64(of.data() + 8));
-  }
   std::unordered_map<std::uint32_t, symphony_job> jobs_;
   std::unordered_map<Key, std::uint32_t, Hash> numbers_;
   std::unordered_map<Key, std::size_t, Hash> flows_;

@@ -73,7 +73,7 @@ const OptionTable<MrcOptions>& MrcOptions::table() {
         .choice("identity", &O::identity, {"none", "hdr"},
                 {.doc = "how switches learn of ring steps: not, or by a step header"})
         .add("software_time", &O::software_time,
-             {.doc = "constants of software time (4, `net`), not of hardware (`sim`)"})
+             {.doc = "constants of software time (`net`), not of hardware (`sim`)"})
         .add("net_rtt_ps", &O::network_rtt,
              {.unit = "ps",
               .doc = "the fabric's longest round trip, which NSCC is scaled by",

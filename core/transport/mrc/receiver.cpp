@@ -147,7 +147,7 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
   trigger_ += std::max(nominal, context_.options.min_charge);
   // A packet that asks often overtakes others on longer queues, above all the short last one of a
   // message; what they add is asked for as well, or it would wait for the sender's tail probe. So
-  // the ask is answered once more when all up to it has arrived [choice on 2.6].
+  // the ask is answered once more when all up to it has arrived (ours).
   const bool settled = owed && asked_ <= window_.cack();
   if (in.bth.ack_request) asked_ = std::max(asked_, psn);
   if (in.ecn == Ecn::ce || in.bth.retransmission || in.bth.ack_request || settled ||
@@ -158,7 +158,7 @@ bool Receiver::on_data(const Inbound& in, const Payload& payload, Picoseconds no
 }
 
 // An immediate is executed once every PSN up to its message's last has arrived: all that was posted
-// before it is in place, and immediates come in the order of posting [choice, stricter than 2.6].
+// before it is in place, and immediates come in the order of posting (ours, stricter than OCP MRC 1.0).
 bool Receiver::release_immediates() {
   std::size_t done = 0;
   bool in_order = true;

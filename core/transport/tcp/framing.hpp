@@ -1,5 +1,5 @@
-// How work requests lie on the byte stream: 32 bytes in front of each message's payload [choice;
-// Gloo has 48 of its own]. A segment never spans two messages (Linux: MSG_EOR), so these bytes are
+// How work requests lie on the byte stream: 32 bytes in front of each message's payload (ours;
+// Gloo has 48 of its own). A segment never spans two messages (Linux: MSG_EOR), so these bytes are
 // always the first of a segment, as iWARP aligns its units with segments (RFC 5044 5).
 #pragma once
 

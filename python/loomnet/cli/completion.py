@@ -20,14 +20,17 @@ PRICED = ("fattree", "rail", "fattree31", "mixnet", "topoopt", "railonly")
 
 
 def clocks(incomplete: str) -> list[str]:
+    """Values of --clock."""
     return _beginning(incomplete, ("virtual", "live"))
 
 
 def bench_transports(incomplete: str) -> list[str]:
+    """Transports that `loomnet bench` measures."""
     return _beginning(incomplete, TRANSPORTS)
 
 
 def collectives(incomplete: str) -> list[str]:
+    """Collectives that `loomnet bench` measures, by their names in nccl-tests."""
     return _beginning(incomplete, COLLECTIVES)
 
 
@@ -37,6 +40,7 @@ def fabrics(incomplete: str) -> list[str]:
 
 
 def priced(incomplete: str) -> list[str]:
+    """Fabrics whose parts `loomnet cost` counts."""
     return _beginning(incomplete, PRICED)
 
 

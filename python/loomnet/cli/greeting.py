@@ -1,9 +1,10 @@
-"""What `loomnet` says alone: what it is, and three things to do."""
+"""The text that `loomnet` prints without a command."""
 
 from __future__ import annotations
 
 
 def greeting() -> str:
+    """What Loomnet is, and three commands to begin with; several lines."""
     from loomnet.base.version import version
 
     return f"""\

@@ -145,7 +145,7 @@ class LiveNetwork:
             if not switch.in_kernel:
                 continue
             node = self.glue.switches[switch.name]
-            tables = self.engine.tables(switch, switch.routes)
+            tables = self.engine.tables.next(switch)
             switches.append((switch.number, node.netns, switch.name,
                              self.engine.hash_seed(switch.number), tables,
                              switch.program, self.engine.program_settings(switch)))

@@ -41,12 +41,13 @@ class ControlActivity:
                    total("rate_cuts"), total("rate_floor_reached"), total("rate_floor_ns") / 1e9,
                    total("ev_skipped_marked"), total("ev_swapped_skipped"))
 
-    def row(self) -> dict[str, Any]:
-        return {"marks": self.marks, "CNPs sent": self.cnps_sent,
-                "CNPs received": self.cnps_received, "cuts": self.cuts,
-                "cuts to the minimum": self.floors, "time at the minimum (s)": self.at_floor_s,
-                "turns passed by marked paths": self.path_skips,
-                "paths swapped": self.path_swaps}
+    def figures(self) -> dict[str, float]:
+        """By name for a report; times in seconds."""
+        return {"marks": self.marks, "CNPs_sent": self.cnps_sent,
+                "CNPs_received": self.cnps_received, "cuts": self.cuts,
+                "cuts_to_the_minimum": self.floors, "time_at_the_minimum": self.at_floor_s,
+                "turns_passed_by_marked_paths": self.path_skips,
+                "paths_swapped": self.path_swaps}
 
 
 def why_idle(activity: ControlActivity, host: Mapping[str, Any]) -> str | None:

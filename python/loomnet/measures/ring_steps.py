@@ -72,8 +72,7 @@ class RingSteps:
     def laggard(self, channel: int = 0) -> Any:
         """Seconds at which every rank had completed 1, 2, … steps of a channel; a step that some
         rank never completed is left out."""
-        first, last = self._fronts(channel)
-        return last[:self._least(channel)] / 1e12 if len(first) else last
+        return self._fronts(channel)[1][:self._least(channel)] / 1e12
 
     def gap_series(self, channel: int = 0) -> tuple[Any, Any]:
         """(seconds, steps): the most minus the fewest steps that ranks have completed, from each

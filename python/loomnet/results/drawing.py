@@ -114,5 +114,6 @@ def draw_bins(axes: Any, times: Sequence[float], values: Sequence[float], end: f
 
 
 def grid(axes: Any) -> None:
+    """Horizontal lines behind the curves."""
     axes.grid(True, axis="y", which="major", linewidth=0.3, color="#888888")
     axes.set_axisbelow(True)

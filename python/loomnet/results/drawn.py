@@ -1,5 +1,5 @@
-"""What pictures read of a run; a Result has it. They know no more of it, so that a Result can draw
-itself."""
+"""The part of a Result that pictures read. Pictures import this protocol in place of Result, so
+that Result can import the pictures."""
 
 from __future__ import annotations
 
@@ -39,4 +39,6 @@ class Drawn(Protocol):
         ...
     @property
     def flow_records(self) -> Sequence[FlowRecord]: ...
-    def goodput(self, step: Time | None = None, until: float | None = None) -> Series: ...
+    def goodput(self, step: Time | None = None, until: float | None = None) -> Series:
+        """As Result.goodput()."""
+        ...

@@ -96,6 +96,8 @@ class _Content(_Strict):
 
 
 def side_of(given: Any, name: str) -> Side:
+    """From what compare() was given; `name`: of a result that has no title. Raises UsageError for
+    any other value, and for what is no report."""
     if isinstance(given, Result):
         title = given.title or given.transport or name
         late = given.data.fidelity

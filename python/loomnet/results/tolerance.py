@@ -20,16 +20,18 @@ def fits(name: str, pattern: str) -> bool:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Shares of the first value by pattern; of those that fit a name the last holds, without one
-    0."""
+    """Shares of the first value by pattern. Of several patterns that fit a name the last holds; a
+    name that none fits may not change at all."""
 
     shares: tuple[tuple[str, float], ...]
 
     @classmethod
     def flat(cls, share: float) -> Tolerance:
+        """One share for all figures."""
         return cls((("*", share),))
 
     def of(self, name: str) -> float:
+        """The share by which the figure of this dotted name may change."""
         return next((share for pattern, share in reversed(self.shares) if fits(name, pattern)), 0.0)
 
     def check(self, where: str, names: Iterable[str]) -> None:

@@ -3,7 +3,6 @@ changes applied, and what was measured read back as raw series. Used by both clo
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -25,16 +24,14 @@ from loomnet.faults.timetable import (
 from loomnet.jobs.model import Job
 from loomnet.measures.run_data import HostSeries
 from loomnet.measures.switch_state import SwitchState
-from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
-from loomnet.plans.sum_pool import PROGRAM as SUMMING
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from loomnet.running.engine_panels import EnginePanels
 from loomnet.running.engine_settings import link_config, program_settings
+from loomnet.running.engine_tables import Batches, EngineTables
 from loomnet.running.fluid import fluid_notes, set_fluid_transport
 from loomnet.running.job_request import JobRequest
-from loomnet.running.rings import PROGRAM as ALIGNING
 from loomnet.running.rings import Rings
 from loomnet.running.sums import Sums
 from loomnet.systems.registry import carriers_of, transport
@@ -60,7 +57,6 @@ class Engine:
                  rings: Rings | None = None, dilation: float = 1.0, fluid: bool = False) -> None:
         self.plan = plan
         self.sums = sums
-        self.rings = rings
         self.live = live
         jobs = tuple(jobs)
         carriers = {each.name: each for each in map(self._model, carriers_of(jobs))
@@ -73,16 +69,14 @@ class Engine:
         # What all hosts' meters keep together stays within a few hundred megabytes.
         bins = max(min(MOST_BINS // max(len(plan.hosts), 1), 1 << 20), 512)
         self.network = _core.Network(seed=self.seed, meter_bin_ps=bin_ps, meter_bins=bins)
-        self._generation: dict[int, int] = {}
-        self._routes: EcmpTables | None = None  # of the latest change; None: the plan's
-        self._dead: set[int] = set()  # switches (numbers) that are off or boot
+        # Live, packets of hosts' kernels need routes beside those that go by uSIDs.
+        self.tables = EngineTables(plan, sums, rings, routed=live or not (
+            self.transports and all(each.by_usids for each in self.transports)))
         self._spares: dict[int, float] = {}  # by leaf
-        self._addresses: dict[int, bytes] = {}
         # The engine counts what is there; a plan made in part keeps the numbers of the whole.
         self._node: dict[int, EngineNode] = {}
         self._link: dict[int, EngineLink] = {}
         for host in plan.hosts:
-            self._addresses[host.number] = ipaddress.ip_address(host.address).packed
             node = self.network.add_host(len(host.ports), identity=host.number)
             self._node[host.number] = node
             if host.ranks > 1:
@@ -96,7 +90,7 @@ class Engine:
                 options=self.program_settings(switch))
             self._node[switch.number] = node
             if not kernel:
-                self.network.set_tables(node, self.tables(switch, switch.routes))
+                self.network.set_tables(node, self.tables.next(switch))
         self.panels = EnginePanels(
             plan, self.network, self._node, live=live, reroute=self._reroute,
             single=[each.name for each in self.transports if each.cuts_messages],
@@ -220,54 +214,16 @@ class Engine:
             found |= each.notes(self, self._options[each.name])
         return found
 
-    # --- tables -----------------------------------------------------------------------------------
-    def tables(self, switch: SwitchPlan, routes: SwitchRoutes) -> _core.TableBatch:
-        """The next generation of one switch's tables: static uSIDs and these ECMP routes."""
-        self._generation[switch.number] = self._generation.get(switch.number, 0) + 1
-        usids = switch.usids
-        # Packets that go by uSIDs alone need no row per host and switch; live, hosts' own do.
-        plain = self.live or not (
-            self.transports and all(each.by_usids for each in self.transports))
-        return self._packed(
-            switch, own=[usids.own], adjacencies=list(usids.adjacencies), fib=list(usids.fib),
-            hosts=[(self._addresses[host], group) for host, group in routes.items()
-                   if group >= 0] if plain else [],
-            groups=[list(group) for group in routes.groups] if plain else [],
-            jobs=self.sums.rows(switch) if self.sums is not None else [])
-
+    # --- switches ---------------------------------------------------------------------------------
     def program_settings(self, switch: SwitchPlan) -> dict[str, Any]:
         """Options of a switch's program in this run."""
         return program_settings(switch, self.plan, self._given)
 
-    def _packed(self, switch: SwitchPlan, *, jobs: list[dict[str, Any]], **rows: Any
-                ) -> _core.TableBatch:
-        common = {"generation": self._generation[switch.number], "block": switch.usids.block}
-        if switch.program == SUMMING:
-            return _core.aggregate_tables(**common, **rows, jobs=jobs)
-        if switch.program == ALIGNING:
-            listed, rules = self.rings.rows(switch) if self.rings is not None else ([], [])
-            return _core.symphony_tables(**common, **rows, jobs=listed, rules=rules)
-        return _core.forward_tables(**common, **rows)
-
-    def tables_after(self, change: RouteChange | SwitchChange
-                     ) -> list[tuple[SwitchPlan, _core.TableBatch]]:
-        """Which switches get which tables by this change."""
-        if isinstance(change, RouteChange):
-            self._routes = change.tables
-            if self.sums is not None:
-                self._move_sums(self.sums.rerouted(change.tables))
-            changed = [switch for switch in self.plan.switches if switch.number not in self._dead]
-        else:
-            changed = [switch for switch in self.plan.switches if switch.number == change.node]
-            (self._dead.discard if change.alive else self._dead.add)(change.node)
-        return [(switch, self._empty(switch) if switch.number in self._dead else
-                 self.tables(switch, self._routes.switch(switch.number) if self._routes
-                             else switch.routes)) for switch in changed]
-
-    def _empty(self, switch: SwitchPlan) -> _core.TableBatch:
-        """The next generation of one switch's tables, without a row."""
-        self._generation[switch.number] += 1
-        return self._packed(switch, own=[], adjacencies=[], fib=[], hosts=[], groups=[], jobs=[])
+    def tables_after(self, change: RouteChange | SwitchChange) -> Batches:
+        """Which switches get which tables by this change; hosts' sums move with their routes."""
+        if isinstance(change, RouteChange) and self.sums is not None:
+            self._move_sums(self.sums.rerouted(change.tables))
+        return self.tables.after(change)
 
     @cached_property
     def with_state(self) -> list[SwitchPlan]:
@@ -418,15 +374,11 @@ class Engine:
                 self.network.set_paths(node, qp, job.paths(self.plan.planes))
                 self.network.set_trees(node, qp, job.hops)
 
-    def forget_sums(self, asked: JobRequest) -> list[tuple[SwitchPlan, _core.TableBatch]]:
+    def forget_sums(self, asked: JobRequest) -> Batches:
         """The job is over: tables of its switches without it, so that its slots are free."""
         if self.sums is None or (job := self.sums.jobs.pop(asked.number, None)) is None:
             return []
-        trees = {node for tree in job.trees for node in tree.places}
-        return [(switch, self.tables(switch, self._routes.switch(switch.number) if self._routes
-                                     else switch.routes))
-                for switch in self.plan.switches
-                if switch.number in trees and switch.number not in self._dead]
+        return self.tables.again({node for tree in job.trees for node in tree.places})
 
     def connect_pair(self, asked: JobRequest, source: int, destination: int, least: int) -> int:
         """Connects a queue pair of a job between two hosts. Returns its number at the source,

@@ -1,5 +1,5 @@
-"""Switches that run "symphony": how long their epochs are, which jobs they track, and whose packets
-without a step header are."""
+"""Switches that run "symphony": the length of their epochs, the jobs that they track, and the rules
+by which they know the ring and rank of packets without a step header."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ CNP_GAP_PS = 50 * 10**6  # between congestion notifications of a queue pair, by 
 _LEAST_SHIFT, _MOST_SHIFT = 10, 30
 # Jobs whose ranks send round a ring; by seq their other operations count as progress too.
 _RINGS = (AllReduce, AllGather, ReduceScatter, ModelJob, TorchJob)
-_BY_PACKETS = frozenset({"roce"})  # whose sequence numbers count packets
-_CARRIERS = {"tcp": "tcp", "roce": "roce"}
 
 
 def epoch_shift(switch: SwitchPlan, plan: Plan, options: Mapping[str, Any]) -> int:
@@ -82,9 +80,13 @@ class Rings:
                              'bytes that a rank sends in one, as step="1 MB"')
         rules: dict[tuple[int, int, str], dict[str, Any]] = {}
         for each in self.requests:
-            carrier = "udp" if identity == "sport" else _CARRIERS.get(each.job.transport)
-            if carrier is None:
-                continue
+            model = transport(each.job.transport)
+            numbers = None
+            if identity == "seq":
+                numbers = model.sequence_numbers(self.options.get(model.name, {}), self.plan)
+                if numbers is None:
+                    continue
+            carrier = "udp" if numbers is None else model.model
             ways = ring_ways(each)
             for rank, (source, target) in enumerate(ways):
                 if source == target:
@@ -95,21 +97,14 @@ class Rings:
                         f"and two of {self.plan.hosts[source].name} to "
                         f"{self.plan.hosts[target].name} are of different rings or ranks; use "
                         'identity="hdr"')
-                rules[source, target, carrier] = self._rule(
-                    each, rank, len(ways), source, target, carrier,
-                    step if identity == "seq" else 0)
+                rules[source, target, carrier] = {
+                    "source": self._address(source), "destination": self._address(target),
+                    "carrier": carrier, "port": None, "job": each.number, "ring": 0, "rank": rank,
+                    "nranks": len(ways), "gen": 0,
+                    "step_bytes": 0 if numbers is None else step,
+                    "mtu": 0 if numbers is None else numbers.packet_bytes,
+                    "base": None if numbers is None else numbers.first}
         return list(rules.values())
-
-    def _rule(self, job: JobRequest, rank: int, ranks: int, source: int, target: int, carrier: str,
-              step: int) -> dict[str, Any]:
-        mtu, base = 0, None
-        if carrier in _BY_PACKETS:
-            own = self.options.get("roce", {})
-            mtu = transport(job.job.transport).payload_bytes(own, self.plan)
-            base = own.get("initial_psn", 0)
-        return {"source": self._address(source), "destination": self._address(target),
-                "carrier": carrier, "port": None, "job": job.number, "ring": 0, "rank": rank,
-                "nranks": ranks, "gen": 0, "step_bytes": step, "mtu": mtu, "base": base}
 
     def _address(self, host: int) -> bytes:
         return ipaddress.ip_address(self.plan.hosts[host].address).packed

@@ -26,7 +26,7 @@ from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
 from loomnet.running.rank_regions import RankRegions, ServerRanks
 from loomnet.running.request import RunRequest
-from loomnet.running.rings import PROGRAM as STEP_PROGRAM
+from loomnet.running.rings import PROGRAM as ALIGNING
 from loomnet.systems.transport import Notes
 
 HASH_EVERY = 20  # steps between two hashes of the parameters
@@ -99,7 +99,7 @@ class RankJob:
         own = self.carrier
         shown = own is not None and self.request.options.get(own.model, {}).get("identity")
         return own is not None and (shown not in (None, "none") or any(
-            switch.program == STEP_PROGRAM for switch in self.engine.plan.switches))
+            switch.program == ALIGNING for switch in self.engine.plan.switches))
 
     def ring_steps(self, origin_ps: int) -> RingSteps | None:
         """Of ranks that report them; the job's communicators are channels 0, 1, …"""

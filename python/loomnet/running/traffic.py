@@ -78,9 +78,9 @@ class CollectiveTraffic(RankTraffic):
     def __init__(self, engine: Engine, asked: JobRequest, job: Collective, start_ps: int, *,
                  payload: bool) -> None:
         carrier = engine.carrier(job)
-        rings: dict[str, Any] = dict(staging_for(engine.plan))
+        settings: dict[str, Any] = dict(staging_for(engine.plan))
         if isinstance(job, RingCollective):
-            rings |= ring_settings(engine, asked, job)
+            settings |= ring_settings(engine, asked, job)
         self.core = _core.CollectiveTraffic(
             engine.network, job=asked.number, hosts=engine.nodes(asked.placement),
             bytes=job.size.bytes, repeat=job.repeat,
@@ -89,8 +89,8 @@ class CollectiveTraffic(RankTraffic):
             stop_ps=stop_at(asked, start_ps), compute_ps=job.compute.count,
             gaps_ps=list(asked.gaps_ps), payload=payload,
             await_sends=carrier is None or carrier.await_sends, sums=engine.sum_shape(asked),
-            **rings)
-        for channel in range(rings.get("channels", 1)):
+            **settings)
+        for channel in range(settings.get("channels", 1)):
             for (rank, peer), number in engine.connect_mesh(asked).items():
                 self.core.set_queue_pair(rank, peer, number, channel)
             if isinstance(job, RingCollective) and job.queue_pair == "per-step":

@@ -14,6 +14,7 @@ from loomnet.systems.transport import (
     Notes,
     Options,
     RunEngine,
+    SequenceNumbers,
     Transport,
     Window,
     control_facts,
@@ -75,6 +76,9 @@ class Roce(Transport):
 
     def payload_bytes(self, options: Options, plan: Plan) -> int:
         return options.get("payload_mtu", plan.payload_bytes)
+
+    def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
+        return SequenceNumbers(self.payload_bytes(options, plan), options.get("initial_psn", 0))
 
     def window(self, options: Options, plan: Plan, rates: Sequence[int]) -> Window | None:
         limit = options.get("in_flight_limit")

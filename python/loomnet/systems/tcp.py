@@ -10,7 +10,13 @@ from loomnet.base.errors import UsageError
 from loomnet.fabrics.link_settings import LinkDefaults
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.plans.model import Plan
-from loomnet.systems.transport import Options, Transport, Window, largest_frame
+from loomnet.systems.transport import (
+    Options,
+    SequenceNumbers,
+    Transport,
+    Window,
+    largest_frame,
+)
 
 # MTU of a live fabric's ports, which kernel TCP fills; its model does too unless told otherwise.
 LIVE_MTU = 3400
@@ -53,6 +59,9 @@ class Tcp(Transport):
     def packet_bytes(self, options: Options, plan: Plan) -> int:
         return options.get("mtu", LIVE_MTU) + ETHERNET_BYTES
 
+    def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
+        return SequenceNumbers()
+
     def window(self, options: Options, plan: Plan, rates: Sequence[int]) -> Window | None:
         buffers = {"send_buffer": SEND_BUFFER, "receive_buffer": RECEIVE_BUFFER}
         sizes = {name: options.get(name, default) for name, default in buffers.items()}
@@ -84,6 +93,9 @@ class Gloo(Tcp):
 
     def packet_bytes(self, options: Options, plan: Plan) -> int:
         return plan.frame_bytes
+
+    def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
+        return None  # stock Gloo chooses its own steps
 
 
 TRANSPORTS = (Tcp(), Gloo())

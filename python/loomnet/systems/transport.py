@@ -64,6 +64,16 @@ class Window:
     remedy: str
 
 
+@dataclass(frozen=True)
+class SequenceNumbers:
+    """What the numbers in a transport's packets count, from which switches can know ring steps.
+    `packet_bytes`: payload of a full packet, where they count packets; 0: they count bytes.
+    `first`: of a queue pair; None: a packet that opens the connection says it."""
+
+    packet_bytes: int = 0
+    first: int | None = None
+
+
 class Transport:
     """One transport. A subclass says what is different of it; every method has the answer of a
     transport of which nothing is special."""
@@ -150,6 +160,10 @@ class Transport:
     def payload_bytes(self, options: Options, plan: Plan) -> int:
         """Bytes of a full packet's payload."""
         return max(self.packet_bytes(options, plan) - self.overhead.header, 1)
+
+    def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
+        """None where its packets have none that a switch can read."""
+        return None
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
         """What the report of a virtual run says of it."""

@@ -2,7 +2,7 @@
 #include <map>
 
 #include "engine/nic_bed.hpp"
-#include "packet/tap.hpp"
+#include "engine/quiet_tap.hpp"
 #include "traffic/collective_traffic.hpp"
 
 namespace loomnet {
@@ -15,7 +15,7 @@ constexpr std::uint32_t kFraming = StagingLayout::kHeaderBytes;
 constexpr Attributes kStated{.tag = 77, .loss_tolerance = 0.5f, .layer = 3, .priority = 9};
 
 // Notes the packets that hosts send.
-class Packets final : public Tap {
+class Packets final : public testing::QuietTap {
  public:
   struct Seen {
     Attributes attributes;
@@ -33,17 +33,6 @@ class Packets final : public Tap {
       ++others;
     }
   }
-  void delivered(std::uint32_t, const Packet&, Picoseconds) override {}
-  void dropped(std::uint32_t, const Packet&, std::string_view, bool, Picoseconds) override {}
-  void queued(std::uint32_t, std::uint64_t, Picoseconds) override {}
-  void refused(std::uint32_t, const Packet&, std::string_view, Picoseconds) override {}
-  void ended(std::uint32_t, const Packet&, std::string_view, Picoseconds) override {}
-  void posted(std::uint32_t, std::uint32_t, const WorkRequest&, Picoseconds) override {}
-  void completed(std::uint32_t, const Completion&, Picoseconds) override {}
-  void work_begins(std::uint32_t, const WorkLabel&, Picoseconds) override {}
-  void work_ends(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t, bool,
-                 Picoseconds) override {}
-  void rank_clock(std::uint32_t, std::int64_t, Picoseconds) override {}
 
  private:
   unsigned hosts_;

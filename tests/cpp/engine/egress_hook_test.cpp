@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/clos.hpp"
-#include "packet/tap.hpp"
+#include "engine/quiet_tap.hpp"
 #include "traffic/flow_traffic.hpp"
 #include "transport/mrc/mrc_transport.hpp"
 #include "transport/roce/roce_transport.hpp"
@@ -56,7 +56,7 @@ std::uint32_t number_of(const Packet& packet) {
 }
 
 // Works out the same from what links report.
-class Capture final : public Tap {
+class Capture final : public testing::QuietTap {
  public:
   struct Sent {
     std::uint32_t number = 0, length = 0;
@@ -78,15 +78,6 @@ class Capture final : public Tap {
     }
   }
   void queued(std::uint32_t half, std::uint64_t bytes, Picoseconds) override { waiting[half] = bytes; }
-  void dropped(std::uint32_t, const Packet&, std::string_view, bool, Picoseconds) override {}
-  void refused(std::uint32_t, const Packet&, std::string_view, Picoseconds) override {}
-  void ended(std::uint32_t, const Packet&, std::string_view, Picoseconds) override {}
-  void posted(std::uint32_t, std::uint32_t, const WorkRequest&, Picoseconds) override {}
-  void completed(std::uint32_t, const Completion&, Picoseconds) override {}
-  void work_begins(std::uint32_t, const WorkLabel&, Picoseconds) override {}
-  void work_ends(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t, bool,
-                 Picoseconds) override {}
-  void rank_clock(std::uint32_t, std::int64_t, Picoseconds) override {}
 };
 
 struct Case {

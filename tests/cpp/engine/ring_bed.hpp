@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/nic_bed.hpp"
+#include "engine/quiet_tap.hpp"
 #include "packet/step_stamp.hpp"
-#include "packet/tap.hpp"
 #include "trace/packet_label.hpp"
 #include "traffic/collective_traffic.hpp"
 #include "transport/factory.hpp"
@@ -16,7 +16,7 @@
 namespace loomnet::testing {
 
 // Notes the packets that hosts send, in the order of time.
-class StepPackets final : public Tap {
+class StepPackets final : public QuietTap {
  public:
   struct Seen {
     unsigned host = 0;
@@ -48,17 +48,6 @@ class StepPackets final : public Tap {
     s.data = (h[bth] & 0x3f) >= 0x06 && (h[bth] & 0x3f) <= 0x0b;
     seen.push_back(s);
   }
-  void delivered(std::uint32_t, const Packet&, Picoseconds) override {}
-  void dropped(std::uint32_t, const Packet&, std::string_view, bool, Picoseconds) override {}
-  void queued(std::uint32_t, std::uint64_t, Picoseconds) override {}
-  void refused(std::uint32_t, const Packet&, std::string_view, Picoseconds) override {}
-  void ended(std::uint32_t, const Packet&, std::string_view, Picoseconds) override {}
-  void posted(std::uint32_t, std::uint32_t, const WorkRequest&, Picoseconds) override {}
-  void completed(std::uint32_t, const Completion&, Picoseconds) override {}
-  void work_begins(std::uint32_t, const WorkLabel&, Picoseconds) override {}
-  void work_ends(std::uint32_t, std::uint32_t, std::uint64_t, std::uint64_t, bool,
-                 Picoseconds) override {}
-  void rank_clock(std::uint32_t, std::int64_t, Picoseconds) override {}
 
  private:
   unsigned hosts_;

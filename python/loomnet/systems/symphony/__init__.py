@@ -7,10 +7,12 @@ from loomnet.systems.symphony.bound import EARLIER as EARLIER
 from loomnet.systems.symphony.bound import FluidGain as FluidGain
 from loomnet.systems.symphony.bound import SeedGain as SeedGain
 from loomnet.systems.symphony.bound import fluid_gain as fluid_gain
+from loomnet.systems.symphony.chosen import chosen as chosen
 from loomnet.systems.symphony.experiment import RATE_BPS as RATE_BPS
 from loomnet.systems.symphony.experiment import Condition as Condition
 from loomnet.systems.symphony.experiment import Outcome as Outcome
 from loomnet.systems.symphony.experiment import Pair as Pair
+from loomnet.systems.symphony.experiment import counted as counted
 from loomnet.systems.symphony.experiment import marks_by_switch as marks_by_switch
 from loomnet.systems.symphony.experiment import run_pair as run_pair
 from loomnet.systems.symphony.fabric import UPLINKS as UPLINKS

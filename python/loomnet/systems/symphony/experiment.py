@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from loomnet.base.units import Size, Time
+from loomnet.fabrics.ecn import Ecn
 from loomnet.faults.burst_rows import bursts
 from loomnet.jobs.model import AllReduce
 from loomnet.measures.congestion_control import ControlActivity, why_idle
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 Switches = Literal["off", "on", "oracle"]
 RATE_BPS = 100 * 10**9
-_PROB = ("D",)  # hosts that react to the share of marks
+_BY_SHARE = "D"  # the hosts that react to the share of marked packets
 
 
 @dataclass(frozen=True)
@@ -53,20 +54,18 @@ class Condition:
         return Size(self.step).bytes * 8 * 10**12 // RATE_BPS
 
     def fabric(self, switches: Switches) -> Fabric:
+        """A new ring_fabric(), extra marks off or on, or with the laggard-first queue: "oracle"."""
         queue = "laggard_first" if switches == "oracle" else "priority"
+        by_share = self.host == _BY_SHARE
         made = ring_fabric(self.hosts, oversubscription=self.oversubscription, pfc=self.pfc,
-                           queue=queue, **self._marks())
+                           queue=queue, ecn=Ecn("150 kB") if by_share else None)
         if switches == "on":
-            mode = "prob" if self.host in _PROB else "spaced"
+            mode = "prob" if by_share else "spaced"
             made.program("*", "symphony", **{"mode": mode, "tau": "1 step", **dict(self.switches)})
         return made
 
-    def _marks(self) -> dict[str, Any]:
-        from loomnet.fabrics.ecn import Ecn
-
-        return {"ecn": Ecn("150 kB")} if self.host == "D" else {}
-
     def job(self) -> AllReduce:
+        """One all-reduce over RoCE, whose ranks send a step once the step before has come whole."""
         return AllReduce(Size.of(Size(self.step).bytes * self.hosts), transport="roce",
                          queue_pair=self.queue_pair, whole_steps=True, step_jitter=self.jitter)
 
@@ -77,6 +76,7 @@ class Condition:
         return {**host, "identity": "hdr", "rehash": path}
 
     def faults(self, fabric: Fabric, seed: int) -> list[Any]:
+        """Bursts of the uplinks for six times the least duration of the job; empty without them."""
         if not self.bursts:
             return []
         steps = 2 * (self.hosts - 1)
@@ -112,18 +112,14 @@ class Outcome:
 
     @classmethod
     def of(cls, result: Result, condition: Condition) -> Outcome:
+        """Of a run of the condition's job. Raises UsageError where it has no ring steps."""
         steps = result.ring_steps
-        totals = result.data.totals
-
-        def marks(counter: str) -> int:
-            return sum(row.get(counter, 0) for row in totals.values())
-
-        activity = ControlActivity.of(totals)
+        activity = ControlActivity.of(result.data.totals)
         facts = host_parameters({**condition.options(), "line_rate_bps": RATE_BPS})
         return cls(float(steps.laggard()[-1]), steps.gap(), float(steps.leader().mean()),
-                   float(steps.laggard().mean()), marks("extra_marks"), marks("base_marks"),
-                   marks("tagged"), activity, why_idle(activity, facts),
-                   int(result["errors"] or 0))
+                   float(steps.laggard().mean()), counted(result, "extra_marks"),
+                   counted(result, "base_marks"), counted(result, "tagged"), activity,
+                   why_idle(activity, facts), int(result["errors"] or 0))
 
 
 @dataclass(frozen=True)
@@ -161,6 +157,11 @@ def run_pair(run: Callable[..., Result], condition: Condition, seed: int, label:
                      label=f"{label}.{switches}.{seed}", roce=condition.options())
         found[switches] = Outcome.of(result, condition)
     return Pair(seed, found["off"], found["on"], found.get("oracle"))
+
+
+def counted(result: Result, counter: str) -> int:
+    """The sum of a counter over all switches and NICs of a run."""
+    return sum(row.get(counter, 0) for row in result.data.totals.values())
 
 
 def marks_by_switch(result: Result) -> dict[str, tuple[int, int]]:
