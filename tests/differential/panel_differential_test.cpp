@@ -120,7 +120,9 @@ TEST_P(PanelDifferential, FramesOfAnyKindComeOutWholeWhereTheyAreJoinedTo) {
   bench.peers_ns.run([&] {
     for (std::size_t i = 0; i < kPorts && GetParam() == PanelHook::xdp; ++i) pass.add_pass("e" + std::to_string(i));
   });
-  panel::PanelDevice device(kPorts, {.profile = panel::profile("sim25")});
+  // Dark for longer than a busy machine takes to send the first frame.
+  const panel::Profile slow{"slow", {panel::Duration::fixed, 500}, {}};
+  panel::PanelDevice device(kPorts, {.profile = slow});
   KernelPanel kernel(kPorts);
   kernel.attach(bench.switch_ns, bench.port_names, GetParam());
   const auto now = [] { return Picoseconds{static_cast<std::int64_t>(monotonic_ns()) * 1000}; };
@@ -145,7 +147,7 @@ TEST_P(PanelDifferential, FramesOfAnyKindComeOutWholeWhereTheyAreJoinedTo) {
     ADD_FAILURE() << "light came before its time";
     return true;
   });
-  std::this_thread::sleep_for(40ms);  // light returns without any call
+  std::this_thread::sleep_for(550ms);  // light returns without any call
 
   std::uint64_t bytes = 0;
   int sent = 0;

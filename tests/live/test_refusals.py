@@ -117,7 +117,7 @@ def test_a_tool_that_is_not_installed(loomnet):
 
 @pytest.mark.parametrize(("scenario", "setting", "words"), [
     ("flow", "rate=10 Gb/s", ["offered load", "over this machine's budget of 150,000",
-                              "lower the rate"]),
+                              "lower the links' rate="]),
     ("flow", "rate=40", ["rate", "no unit"]),
     ("flow", "transport=mcr", ["transport", "mrc"]),
     ("flow", "link=h0--p0.laef0", ['no link "h0--p0.laef0"', "nearest: h0--p0.leaf0"]),

@@ -1,6 +1,6 @@
 """Switches that run "symphony" and cannot read the ring steps of a job, or whose marks slow no
-host: packets that do not say their step, steps read from what is none, hosts without congestion control.
-Such a run ends well and says nothing of marks."""
+host: packets that do not say their step, steps read from what is none, hosts without congestion
+control. Such a run ends well and says nothing of marks."""
 
 from __future__ import annotations
 
