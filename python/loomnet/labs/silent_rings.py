@@ -17,7 +17,6 @@ from loomnet.systems.registry import transport
 from loomnet.systems.roce import without_control
 
 _HAVE = {"roce": ("hdr", "sport"), "mrc": ("hdr",)}  # identities that a transport can write
-_SEQUENCES = ("tcp", "roce")  # transports whose sequence numbers count bytes, or packets
 _FEW_UNITS = 1000  # of progress, 65,536 to a step: as tau less than a packet of most steps
 _NEAR = 0.05  # of a step: padding of its bytes
 
@@ -28,7 +27,7 @@ def silent_rings(request: RunRequest) -> Iterator[str]:
                 if each.program == PROGRAM}
     said = [line for asked in programs.values() if asked.get("enable", True)
             for job in request.jobs if ring_ways(job) and _tracked(job, asked)
-            for line in (*_of_job(job, asked, request.options), *_short_distance(asked))]
+            for line in (*_of_job(job, asked, request), *_short_distance(asked))]
     yield from dict.fromkeys(said)
 
 
@@ -37,11 +36,13 @@ def _tracked(job: JobRequest, asked: Mapping[str, Any]) -> bool:
     return not names or job.name in names
 
 
-def _of_job(asked: JobRequest, program: Mapping[str, Any], options: Mapping[str, Any]
-            ) -> Iterator[str]:
+def _of_job(asked: JobRequest, program: Mapping[str, Any], request: RunRequest) -> Iterator[str]:
     identity = program.get("identity", "hdr")
-    model = transport(asked.job.transport).model
-    written = options.get(model, {}).get("identity", "none")
+    carrier = transport(asked.job.transport)
+    model = carrier.model
+    own = request.options.get(model, {})
+    written = own.get("identity", "none")
+    numbered = carrier.sequence_numbers(own, request.plan) is not None
     reads = f'program "{PROGRAM}" reads ring steps by identity="{identity}"'
     if identity in ("hdr", "sport") and written != identity:
         if identity in _HAVE.get(model, ()):
@@ -50,15 +51,15 @@ def _of_job(asked: JobRequest, program: Mapping[str, Any], options: Mapping[str,
             remedy = f'give {model}={{"identity": "hdr"}}, and the program identity="hdr"'
         else:
             remedy = "give the job another transport, for example roce"
-            if asked.job.transport in _SEQUENCES:
+            if numbered:
                 remedy = 'give the program identity="seq" and step=, the bytes of a ring step'
         reason = (f"and packets of {model} do not say theirs that way, so no packet is marked"
                   if identity == "hdr" or model not in _HAVE else
                   f"and source ports of {model} are hashes here, so it takes hashes for steps")
         yield f"{reads}, {reason}; {remedy}"
     elif identity == "seq":
-        yield from _by_sequence(asked, model, program["step"], reads)
-    if model == "roce" and identity != "none" and without_control(options.get(model, {})):
+        yield from _by_sequence(asked, model, numbered, program["step"], reads)
+    if model == "roce" and identity != "none" and without_control(own):
         yield (f'program "{PROGRAM}": hosts of roce have no congestion control here, so marks slow '
                'none of them; give roce={"preset": "B"}, or another of the presets')
 
@@ -71,9 +72,10 @@ def _short_distance(program: Mapping[str, Any]) -> Iterator[str]:
                f'tau="{tau} step{"" if tau == "1" else "s"}" for whole steps')
 
 
-def _by_sequence(asked: JobRequest, model: str, step: int, reads: str) -> Iterator[str]:
+def _by_sequence(asked: JobRequest, model: str, numbered: bool, step: int, reads: str
+                 ) -> Iterator[str]:
     job = asked.job
-    if job.transport not in _SEQUENCES:
+    if not numbered:
         yield f"{reads}, which packets of {model} do not have, so no packet is marked; " + (
             'give the program identity="hdr"' if model in _HAVE else
             "give the job another transport, for example roce")

@@ -22,12 +22,12 @@ OptionValues named(const std::string& preset, OptionValues more = {}) {
 
 std::map<std::string, double> numbers(const RoceOptions& o) {
   std::map<std::string, double> found;
-  for (const auto& [name, value] : o.congestion_options) {
+  for (const auto& each : o.congestion_options) {
     std::visit(
         [&]<typename T>(const T& v) {
-          if constexpr (std::is_arithmetic_v<T>) found[name] = static_cast<double>(v);
+          if constexpr (std::is_arithmetic_v<T>) found[each.first] = static_cast<double>(v);
         },
-        value);
+        each.second);
   }
   return found;
 }
