@@ -121,7 +121,7 @@ TEST_P(PanelDifferential, FramesOfAnyKindComeOutWholeWhereTheyAreJoinedTo) {
     for (std::size_t i = 0; i < kPorts && GetParam() == PanelHook::xdp; ++i) pass.add_pass("e" + std::to_string(i));
   });
   // Dark for longer than a busy machine takes to send the first frame.
-  const panel::Profile slow{"slow", {panel::Duration::fixed, 500}, {}};
+  const panel::Profile slow{"slow", {panel::Duration::Kind::fixed, 500}, {}};
   panel::PanelDevice device(kPorts, {.profile = slow});
   KernelPanel kernel(kPorts);
   kernel.attach(bench.switch_ns, bench.port_names, GetParam());
