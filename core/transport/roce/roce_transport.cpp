@@ -167,14 +167,15 @@ void RoceTransport::assign(Connection& c, const std::vector<PlanePaths>& paths) 
   std::array<PlanePort, kMaxPlanes> by_plane{};
   std::uint8_t found = 0;
   for (PlanePort p = 0; p < c.ports; ++p) {
-    if (!paths[p].uplinks.empty()) by_plane[found++] = p;
+    if (paths[p].uplinks.empty()) continue;
+    std::uint8_t at = found++;
+    for (; at > 0 && plane_of(by_plane[at - 1]) > plane_of(p); --at) by_plane[at] = by_plane[at - 1];
+    by_plane[at] = p;
   }
   if (found != 0 && found != c.planes) {
     throw std::invalid_argument("QpConfig.planes: roce stripes over " + std::to_string(c.planes) +
                                 " ports, and " + std::to_string(found) + " have a path");
   }
-  std::sort(by_plane.begin(), by_plane.begin() + found,
-            [&](PlanePort a, PlanePort b) { return plane_of(a) < plane_of(b); });
   c.part_at.fill(kNoPart);
   for (std::uint8_t part = 0; part < c.planes; ++part) {
     c.queue_pairs[part].port = found ? by_plane[part] : kNowhere;
