@@ -166,7 +166,7 @@ TEST_F(ForwardSeg6localTest, GoldenVectors) {
     const GoldenVector& v = kGoldenVectors[i];
     SCOPED_TRACE("V" + std::to_string(v.number));
     compare(frames[i].second, frames[i].first, first + i, kernel);
-    // The table itself, too: the reference's own words about Linux.
+    // The golden vectors also say what Linux does.
     const auto at = kernel.find(first + i);
     if (v.out < 0) {
       EXPECT_TRUE(at == kernel.end());

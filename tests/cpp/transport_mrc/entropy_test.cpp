@@ -190,7 +190,7 @@ TEST(EvSet, SkipIsOnePassAndDoesNotStack) {
 }
 
 TEST(EvSet, AllMarkedTriesABackup) {
-  EvSet set(with_evs(1), planes(1, 8), 1);  // one slot, one backup: bar B9
+  EvSet set(with_evs(1), planes(1, 8), 1);  // one slot, one backup
   const EvIndex marked = set.pick(0);
   set.skip(marked);
   const EvIndex next = set.pick(0);
