@@ -1,6 +1,19 @@
 /* The aggregation program: sums gradient fragments in the switch's memory, by the rules of SwitchML,
- * ATP or ESA, and forwards everything else. aggregate_abi.h has the formats. Rules are named S0 to S12 in
- * counters, tests and docs/ina.md. */
+ * ATP or ESA, and forwards everything else. aggregate_abi.h has the formats. Rules for a packet on its way
+ * to the server, by their names in comments here and in tests:
+ *   S0   it holds all workers below this switch: it goes up as AGG and needs no slot
+ *   S1   it may use no slot (RESEND, EVICT, REPLY, BYPASS, FLOATS): it goes up as it is
+ *   S2   the slot is free and had this fragment last: it goes up with BYPASS
+ *   S3   the slot is free, or was just freed: the packet claims it
+ *   S4   the slot keeps the fragment's whole sum: that goes up once more
+ *   S5   the slot's sum has none of its workers: it is added, and a whole sum leaves
+ *   S6   the slot's sum has all of its workers: it is absorbed
+ *   S7   the slot's sum has some of its workers: it goes up with BYPASS
+ *   S8   the slot has a fragment of its job that is a window or more older: the slot is freed
+ *   S9   the slot has a fragment of its job that is a window or more newer: it is absorbed
+ *   S10  dealloc "lazy", and the slot's sum is whole: the slot is freed
+ *   S11  ESA, and the slot has a lower priority: they are swapped, and the slot's sum goes up as EVICT
+ *   S12  anything else: it collides and goes up with BYPASS; ESA lowers the slot's priority */
 #ifndef LOOMNET_EBPF_AGGREGATE_H
 #define LOOMNET_EBPF_AGGREGATE_H
 

@@ -34,7 +34,7 @@ struct aggregate_header {
   ln_u16 values;        /* real ones; the packet is padded with zeros to the pool's fragment size */
   ln_u8 source;         /* worker number, AGGREGATE_FROM_SERVER or AGGREGATE_FROM_SWITCH */
   ln_u8 exponent;       /* int8: block exponent, combined by maximum */
-  ln_u64 workers;       /* bitmap; who is in the sum, or whom the packet is for */
+  ln_u64 workers;       /* bitmap: workers in the sum, or those that the packet is for */
   ln_u16 next_index;    /* of a RESULT: the index of fragment sequence + window; else NO_INDEX */
   ln_u16 hop;           /* switch that rewrote it last; in a REMIND the switch that it is for */
   ln_u32 time;          /* sender's clock in microseconds; a REPLY echoes the REMIND's */
@@ -73,7 +73,7 @@ enum aggregate_type {
 
 enum aggregate_state { AGGREGATE_FREE = 0, AGGREGATE_SUMMING = 1, AGGREGATE_DONE = 2 };
 
-/* A FREE slot keeps its last owner. `job` is stored plus one, so that zeros after a reset mean nobody.
+/* A FREE slot keeps its last owner. `job` is stored plus one, so that zeros after a reset mean no job.
  * flow and message are the emulator's own and count in no memory budget: AGGREGATE_SLOT_BYTES does. */
 struct aggregate_slot {
   struct ln_lock lock;

@@ -64,7 +64,7 @@ LN_INLINE ln_u32 aggregate_dynamic(const struct aggregate_config* config, struct
     header->flags |= AGGREGATE_BYPASS;
     return AGGREGATE_UP;
   } else if (mine && (ln_s32)(header->sequence - slot->sequence) >= (ln_s32)job->window) {
-    ln_count(counters, AGGREGATE_TAKEOVER); /* S8: whoever lacks the older result asks for it */
+    ln_count(counters, AGGREGATE_TAKEOVER); /* S8: a worker that lacks the older result asks for it */
     aggregate_free(slot, counters, meta);
   } else if (mine && (ln_s32)(slot->sequence - header->sequence) >= (ln_s32)job->window) {
     ln_count(counters, AGGREGATE_GHOST); /* S9 */

@@ -26,8 +26,8 @@ def mrc_ddp_link_failure(
 
     Each fault lasts `fault`, then all is healed for half of that. The same job with the same seed
     runs on each transport. Expected of MRC (Araujo et al., "Resilient AI Supercomputer Networking
-    using MRC and SRv6", bar N3): it loses the capacity that is gone, 1/4 with one of four NIC
-    links, nothing otherwise, without a rank error and with less than a second of silence.
+    using MRC and SRv6"): it loses the capacity that is gone, 1/4 with one of four NIC links,
+    nothing otherwise, without a rank error and with less than a second of silence.
     """
     fabric = ln.clos.two_tier(planes=planes, leaves=2, spines=2, hosts_per_leaf=2, rate=rate,
                               uplink_rate=uplink_rate, delay=delay)

@@ -19,6 +19,6 @@ def one_link(lab: ln.Lab, transport: Literal["mrc", "roce", "gloo"] = "mrc",
                 phase="silent_loss"),
     ]
     r = lab.run(fabric, job, faults, label=transport)
-    lab.metric("blip_s", r["nic_link_down.recovery_s"], unit="s")
-    lab.check("N3", r["nic_link_down.goodput_ratio"], ge=0.70, le=0.80, published=0.75)
+    lab.metric("blip_s", r["nic_link_down.blip_s"], unit="s")
+    lab.check("capacity", r["nic_link_down.goodput_ratio"], ge=0.70, le=0.80, published=0.75)
     lab.check("no-rank-error", r["errors"], eq=0)

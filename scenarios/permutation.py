@@ -14,9 +14,9 @@ def permutation(lab: ln.Lab, hosts: int = 64, transport: Literal["mrc", "roce"] 
 
     `two_tier`: `planes` planes of `rate` per NIC port; `fat_tree`: one plane, the smallest k-ary
     fat tree that has the hosts. MRC's slowest flow is held to `least_goodput` of what it would get
-    alone in the fabric: line rate, headers taken off, and one round trip. That is 0.93 of 2 MB and
-    more of larger ones, but 0.76 of 64 kB, whose 16 packets have no time to leave a path on which
-    they meet others. ECMP collides, so RoCE's goodput is shown and not judged.
+    alone in the fabric: line rate, headers taken off, and one round trip. It reaches 0.93 with 2 MB
+    and more with larger flows, but 0.76 with 64 kB, whose 16 packets have no time to leave a path
+    on which they meet others. ECMP collides, so RoCE's goodput is shown and not judged.
     """
     if fabric == "fat_tree":
         k = 4

@@ -1,6 +1,6 @@
 // The live clock: the network's own event queue gated by the wall clock, with packets going out to
 // and coming in from the kernel. One thread, which sleeps 20 us whenever a pass found no work: a
-// busy loop would starve the kernel's own packet processing ("Loomnet: the design" 5).
+// busy loop would starve the kernel's own packet processing.
 #pragma once
 
 #include <array>
@@ -28,8 +28,8 @@ struct LiveLoopConfig {
   double dilation = 1;
   bool realtime = true;  // SCHED_FIFO 1, else nice -20, else as we are
   std::int64_t idle_sleep_ns = 20'000;
-  // Awake longer than this under SCHED_FIFO, the loop sleeps even with work to do: who starves the
-  // ordinary tasks of a core of 5 % is stopped by the kernel for 50 ms in every second.
+  // Awake longer than this under SCHED_FIFO, the loop sleeps even with work to do: the kernel stops a
+  // thread for 50 ms in every second if it leaves the ordinary tasks of its core less than 5 %.
   std::int64_t awake_limit_ns = 400'000;
   std::int64_t uid_timeout_ns = 1'000'000'000;   // a uid that is away longer is missing
   Picoseconds lateness_bound = milliseconds(1);  // a p99 above it: "fell behind"

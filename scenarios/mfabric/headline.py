@@ -3,7 +3,7 @@ TopoOpt at four rates with four models, beside what is published (MixNet, SIGCOM
 10.1145/3718958.3750465, and https://mixnet-project.github.io): S1 to S18 and C3m to C5m.
 
 Compute time is one constant for each model, fitted to its four published fat-tree times alone: the
-fat-tree column counts for nothing, and the others are predictions. Conditions are the preset
+fat-tree column is no result, and the others are predictions. Conditions are the preset
 "paper": every request darkens all circuits of a region, one matrix for all layers, and tokens are
 dispatched when the gate's circuits have light."""
 

@@ -1,4 +1,4 @@
-"""What MixNet is worth where its parts are slower, more or broken: L1 (time to switch), L2 (optical
+"""MixNet with slower, more or broken parts: L1 (time to switch), L2 (optical
 NICs), X1 (a NIC fails), S19 (a fat-tree with a third of the edge above it) and S20 (batch), in the
 publication's conditions, flows in place of packets (MixNet, SIGCOMM 2025, doi
 10.1145/3718958.3750465)."""

@@ -244,7 +244,7 @@ def s11(lab, seeds):
 
 @bar
 def s12(lab, seeds):
-    """HPCC hosts are not there: the bar is half open."""
+    """TIMELY alone: HPCC is not implemented."""
     condition = rings.Condition(hosts=16, step="2 MB", host="timely", jitter=0.3)
     pairs = [rings.run_pair(lab.run, condition, seed, "S12", oracle=False)
              for seed in seeds_of(lab, min(seeds, 6))]

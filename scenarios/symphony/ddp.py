@@ -23,7 +23,7 @@ LIVE_DILATION = 250.0  # the least at which 10 Gb/s of eight ranks fit a small m
 
 
 def network(ranks, rate, *, symphony, live):
-    # Live switches pause nobody; their queues are long enough to lose nothing.
+    # Live switches send no pause frames; their queues are long enough to lose nothing.
     fabric = rings.ring_fabric(ranks, rate=rate, delay="1 us", pfc=not live,
                                payload="2048 B" if live else "4096 B")
     if symphony:

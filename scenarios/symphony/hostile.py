@@ -1,8 +1,7 @@
-"""Hostile packets beside a ring (Symphony, arXiv 2604.16880; the rules that bear them are our
+"""Hostile packets beside a ring (Symphony, arXiv 2604.16880; the rules against them are our
 completion): forged progress, implausible steps, a full table, an unknown job, ranks that cannot be.
 Hosts of their own send them, two jobs share the uplinks. No mark may lack a witness, and the job
-that is not lied about may not end more than 5 % later than beside the same senders who claim
-nothing."""
+that is not lied about may end at most 5 % later than beside the same senders without claims."""
 
 import statistics
 from pathlib import Path

@@ -1,5 +1,5 @@
 // Bring-up and tear-down of 32 hosts x 4 planes with 24 XDP switches (320 veths, sockets and
-// programs), as seconds and as a share of the goal of 5 s each ("Loomnet: the design" section 5).
+// programs), as seconds and as a share of the goal of 5 s each.
 //
 //   ratio_up, ratio_down: time / 5 s; below 1 holds.
 #include <benchmark/benchmark.h>

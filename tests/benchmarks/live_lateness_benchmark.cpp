@@ -1,8 +1,8 @@
 // Lateness of the live loop at 150,000 switch passes per second over 64 sockets, alone and with
 // four memory-bound processes at nice 10 beside it (ranks that compute).
 //
-//   8 flows x 4 XDP switches x 5 links; every pass adds its own lateness, none is forgiven.
-//   ratio: p99 / 100 us, the goal ("Loomnet: the design" 5); below 1 holds.
+//   8 flows x 4 XDP switches x 5 links; every pass adds its own lateness.
+//   ratio: p99 / 100 us, the goal; below 1 holds.
 #include <benchmark/benchmark.h>
 #include <signal.h>
 #include <sys/prctl.h>

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// 9.2: SIDs on a device that never goes down, static neighbours, FIB routes by link-local gateways.
+// SIDs on a device that never goes down, static neighbours, FIB routes by link-local gateways.
 constexpr const char* kNode = R"(link add sr0 type veth peer name sr1
 link set sr0 up
 link set sr1 up
@@ -71,7 +71,7 @@ class ForwardSeg6localTest : public ::testing::Test {
     std::copy(mac.begin(), mac.end(), bytes.begin());
     return bytes;
   }
-  // The IP packet: what 9.6 compares. Bytes after its payload are not part of it.
+  // The IP packet: what is compared. Bytes after its payload are not part of it.
   static std::vector<std::uint8_t> packet(const std::vector<std::uint8_t>& frame) {
     const std::size_t length = 40u + ln_load_be16(frame.data() + 18);
     return {frame.begin() + 14,
@@ -166,7 +166,7 @@ TEST_F(ForwardSeg6localTest, GoldenVectors) {
     const GoldenVector& v = kGoldenVectors[i];
     SCOPED_TRACE("V" + std::to_string(v.number));
     compare(frames[i].second, frames[i].first, first + i, kernel);
-    // The table itself, too: the reference's own words about Linux.
+    // The golden vectors also say what Linux does.
     const auto at = kernel.find(first + i);
     if (v.out < 0) {
       EXPECT_TRUE(at == kernel.end());

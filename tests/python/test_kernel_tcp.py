@@ -71,7 +71,7 @@ def test_a_live_run_is_not_looked_at_all_the_time(tmp_path):
             timetable=Timetable(plan, [], reroute_delay=None), faults=(), label="", seed=0,
             directory=tmp_path, dilation=dilation, options={"sample": every}))
 
-    with pytest.raises(ln.UsageError, match="run: sample=100 us: live, two looks are 1 ms of wall"):
+    with pytest.raises(ln.UsageError, match="sample=100 us: live, two samples are 1 ms of wall"):
         check("100 us", 1.0)
     for every, dilation in (("100 us", 10.0), ("1 ms", 1.0)):
         with contextlib.suppress(PrivilegeError, UnavailableError):  # who may not be live at all

@@ -183,7 +183,7 @@ def test_a_rank_that_never_reports_is_a_deadlock_with_stacks(tmp_path):
 @pytest.mark.parametrize(("change", "words"), [
     (dict(transport="mrc"), "transport mrc does not go by one path"),
     (dict(network="fattree"), "h0 has no link to a panel"),
-    (dict(ranks=3), "every server has as many ranks, 2 or more"),
+    (dict(ranks=3), "every server needs the same number of ranks, 2 or more"),
     (dict(circuits=dict(rule="best")), "rule 'best'|rule \"best\""),
 ])
 def test_what_cannot_be_is_refused_in_one_line(tmp_path, change, words):

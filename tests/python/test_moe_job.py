@@ -172,7 +172,7 @@ def test_gate_counts_of_a_file_and_of_an_array(tmp_path):
     ({"matrix": "drft"},
      r"""MoeJob.matrix: 'drft' is none of "drift", .* no file or folder; nearest: drift"""),
     ({"matrix": [[1, 2], [2, 1]]}, r"of 2 experts, and the job has 8 expert ranks"),
-    ({"matrix": np.arange(64).reshape(8, 8)}, r"all rows of a matrix need one sum"),
+    ({"matrix": np.arange(64).reshape(8, 8)}, r"all rows of a matrix need the same sum"),
     ({"matrix": None}, r"MoeJob.matrix: .*an array is needed, not None"),
     ({"matrix": [[1, 2], [3]]}, r"MoeJob.matrix: its rows differ in length"),
     ({"matrix": np.zeros((8, 8), int)}, r"MoeJob.matrix: layer 0: row 0 sums to 0"),

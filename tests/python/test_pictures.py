@@ -148,7 +148,8 @@ def test_what_cannot_be_drawn_is_one_line(runs, flows):
     for result, what, message in (
             (runs["mrc"], "overveiw", 'no picture "overveiw"; nearest: overview'),
             (runs["mrc"], "fct", "no distribution of fct: it needs a job of flows"),
-            (flows, "links", 'nobody looked at link_use; give the run sample="10 us", links=')):
+            (flows, "links",
+             'the run did not sample link_use; give the run sample="10 us", links=')):
         with pytest.raises(ln.UsageError, match=re.escape(message)):
             result.plot(what)
 
@@ -174,7 +175,8 @@ def test_links_over_time(runs):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"links": ["a->b"]}, 'run: links are looked at every sample; give sample="10 ms" too'),
+    ({"links": ["a->b"]},
+     'run: links= needs sample=, the time between two samples; give sample="10 ms" too'),
     ({"links": ["a->b"], "sample": "1 us"}, 'run: links: no direction "a->b"; nearest: '),
     ({"links": 4, "sample": "1 us"}, "run: links=4 is no list of directions"),
 ])

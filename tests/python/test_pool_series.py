@@ -146,7 +146,7 @@ REFUSED = {
     "less than none": ({"pools": "-1 us"}, "run: pools: time '-1 us' is out of range"),
     "a slip": ({"pool": "1 us"}, "run: no option pool; nearest: pools"),
     "live, too often": ({"pools": "1 ms", "clock": "live"},
-                        "run: pools=1 ms: live, two looks are 20 ms of wall time or more apart"),
+                        "run: pools=1 ms: live, two samples are 20 ms of wall time or more apart"),
 }
 
 
@@ -170,7 +170,7 @@ def test_a_run_in_which_no_switch_sums_has_no_series(tmp_path, monkeypatch):
 
 def test_a_pool_without_a_series_is_one_line(tmp_path):
     plain = go(tmp_path / "plain")
-    with pytest.raises(ln.UsageError, match='nobody looked at the slots; give the run pools="100'):
+    with pytest.raises(ln.UsageError, match='the run did not sample the slots; give it pools="100'):
         plain.pool("p0.leaf0")
     fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s",
                               delay="1 us").program("*", "aggregate").program("p0.spine0",

@@ -47,7 +47,7 @@ def test_codel_keeps_a_bulk_flows_queue_near_its_target_where_fifo_fills_the_buf
     assert fifo_used > 0.95 and codel_used > 0.85
     assert counters(kept)["drop_codel"] > 5
     assert "drop_codel" not in counters(filled)
-    # RFC 8289, 4.3: the target is what the standing queue follows.
+    # RFC 8289, 4.4: the standing queue follows the target.
     longer, _, _ = standing_queue(lab, "codel", target="20 ms")
     assert longer > 1.5 * codel
 

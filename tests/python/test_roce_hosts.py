@@ -170,7 +170,7 @@ def test_a_link_states_its_thresholds():
 
 @pytest.mark.parametrize(("make", "said"), [
     (lambda: ln.Ecn("2 MB", "1 MB"), "high: 1 MB must not be below low, 2 MB"),
-    (lambda: ln.Ecn("0 B"), "low: 0 B must be more than nothing"),
+    (lambda: ln.Ecn("0 B"), "low: 0 B must be above 0 B"),
     (lambda: ln.Ecn("1 MB", share=1.5), "share: 1.5 is not a share"),
     (lambda: ln.Ecn(150_000), "low"),
     (lambda: star("on"), "ecn: 'on' is not True, False or ln.Ecn"),

@@ -1,4 +1,4 @@
-"""Fabrics as arithmetic: the reference's topology table, a part that equals the whole, and three
+"""Fabrics as arithmetic: the published topology table, a part that equals the whole, and three
 tiers that carry every byte."""
 
 import subprocess

@@ -183,7 +183,7 @@ def test_one_link_is_the_script_of_the_manual(tmp_path):
     (request,) = runner.requests
     assert request.lead.script == SCENARIOS / "train.py" and len(request.lead.placement) == 4
     assert [fault.phase for fault in request.faults] == ["nic_link_down", "silent_loss"]
-    assert [check.name for check in report.checks] == ["N3", "no-rank-error"]
+    assert [check.name for check in report.checks] == ["capacity", "no-rank-error"]
 
 
 def test_main_job_runs_its_transports_under_the_four_faults(tmp_path):

@@ -21,7 +21,7 @@ struct NsccOptions {
   static const OptionTable<NsccOptions>& table();
 };
 
-// Derived once from rate and RTT; units are bytes and microseconds, as the reference's table.
+// Derived once from rate and RTT; units are bytes and microseconds.
 struct NsccConstants {
   double bdp = 0;      // bytes
   double scale_a = 1;  // BDP / 150,000 B
@@ -47,7 +47,7 @@ class Nscc : public CongestionControl {
   void on_ports(std::size_t live, std::size_t total, Picoseconds now) override;
   void observe(Observer& out) const override;
 
-  // The steps of on_ack and on_congestion, which the reference gives one by one.
+  // The steps of on_ack and on_congestion.
   // Feeds one valid RTT sample, of a packet of a whole MTU or of one that is sooner serialised by
   // `shorter`; returns its queueing delay.
   Picoseconds sample(Picoseconds rtt, bool marked, Picoseconds shorter = {});
@@ -57,7 +57,7 @@ class Nscc : public CongestionControl {
   // `sent`: when the refused copy was.
   void on_nack(std::uint64_t bytes, std::uint64_t inflight, Picoseconds sent, Picoseconds now);
   void on_rto(std::uint64_t bytes);
-  // A receiver's back-pressure: 0 none, 64 halves, 127 about one packet per RTT (2.6).
+  // A receiver's back-pressure: 0 none, 64 halves, 127 about one packet per RTT.
   void on_penalty(std::uint8_t penalty, bool restore);
 
   const QueueDelay& delay() const { return delay_; }

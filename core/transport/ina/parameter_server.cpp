@@ -1,4 +1,4 @@
-// P1 to P6, reminders and results.
+// Rules P1 to P6 of parameter_server.hpp, reminders and results.
 #include "transport/ina/parameter_server.hpp"
 
 #include <algorithm>

@@ -1,6 +1,13 @@
 // The parameter server of one job under ATP or ESA: it finishes what the switches leave unfinished, keeps
 // results for those that ask again and, under ESA, fetches partial sums that lie in a switch for too long.
-// Sans-I/O: time, packets and deadlines are arguments and answers. Rules are named P1 to P6 in tests.
+// Sans-I/O: time, packets and deadlines are arguments and answers. Rules for a contribution, by their names in
+// comments:
+//   P1  a fragment two windows behind the newest is forgotten, and its contributions are dropped
+//   P2  of a fragment that is done, a RESEND gets the result again
+//   P3  flags are joined, and the largest exponent counts
+//   P4  it is kept beside parts that it does not overlap, or in place of parts that it covers; else discarded
+//   P5  once all workers are there, the result goes out
+//   P6  until then a timer runs, after which the switches are reminded and workers asked (NAK)
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// W1 to W6, timeouts and the congestion window. "ATP": Lao et al., NSDI 2021.
+// Rules W1 to W6 of worker.hpp, timeouts and the congestion window. "ATP": Lao et al., NSDI 2021.
 #include "transport/ina/worker.hpp"
 
 #include <algorithm>

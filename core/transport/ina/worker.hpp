@@ -1,5 +1,11 @@
 // A worker of ATP or ESA: which fragments to send when, what to send again, and when a result counts.
-// Sans-I/O: time, packets and deadlines are arguments and answers. Rules are named W1 to W6 in tests.
+// Sans-I/O: time, packets and deadlines are arguments and answers. Rules, by their names in comments:
+//   W1  a fragment is sent once it is submitted and the window has room
+//   W2  the first result of a fragment stops its timer, gives the index of a window later, and moves the window
+//   W3  a timer that runs out sends the fragment again (RESEND) and doubles, up to a bound
+//   W4  a NAK sends it again, once per round trip at most
+//   W5  a contribution is kept until its result is there
+//   W6  with ResultPath::root, two windows of contributions are kept, for NAKs of other workers
 #pragma once
 
 #include <optional>

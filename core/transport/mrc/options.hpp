@@ -1,5 +1,6 @@
 // Every constant of MRC in one place, with the published defaults of both run modes.
-// Source: OCP MRC 1.0 unless another one is named.
+// Source: OCP MRC 1.0 unless another one is named. [api]: the MRC API headers that the Open Compute Project
+// publishes; [code: uet-htsim]: htsim's model of Ultra Ethernet; (ours): no publication states it.
 #pragma once
 
 #include <cstdint>
@@ -111,10 +112,10 @@ struct MrcOptions {
 
   std::uint64_t seed = 1;  // of the EV shuffles and random reverse EVs
 
-  // Models on the virtual clock: the reference's `sim` column.
+  // Constants of hardware time, for models on the virtual clock.
   static MrcOptions sim(Picoseconds net_rtt = microseconds(13),
                         BitsPerSecond port_rate = gigabits(100));
-  // Software time, real packets: the reference's `net` column.
+  // Constants of software time, for real packets.
   static MrcOptions net(Picoseconds net_rtt = milliseconds(1),
                         BitsPerSecond port_rate = megabits(125));
 

@@ -101,7 +101,7 @@ PacketPtr TcpTransport::data_packet(Connection& c, Picoseconds now) {
     header.flags |= tcp_flag::kCwr;
     ++counters_.cwr_sent;
   }
-  // RFC 3168 6.1.5: retransmissions are not ECN-capable; DCTCP's are (RFC 8257 3.1).
+  // RFC 3168 6.1.5: retransmissions are not ECN-capable; DCTCP's are, as in Linux (tcp_ecn_send).
   const bool ect = c.sender.accurate_ecn() || (options_.ecn && !t.retransmission);
   PacketPtr packet = build(c, header, c.receiver.content(0), t.length, ect, now);
   std::uint32_t length = t.length;

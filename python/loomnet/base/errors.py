@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Of a run that several of them fit, the report's is the first of 130, 4, 3, 2, 1.
+# Where several apply to a run, the report has the first of 130, 4, 3, 2, 1.
 EXIT_OK, EXIT_CHECK_FAILED, EXIT_USAGE, EXIT_FIDELITY, EXIT_SCENARIO = 0, 1, 2, 3, 4
 EXIT_INTERRUPTED = 130
 MOST_SHOWN = 1500  # characters of a message; a value given by the user may be of any length

@@ -171,7 +171,7 @@ class Quantity:
     def __truediv__(self, other: Self | float) -> Any:
         """By its own kind: a plain ratio; by a number: a quantity, rounded down."""
         if isinstance(other, (type(self), int, float, Fraction)) and not other:
-            raise UnitError(f"{self} / {other}: nothing is divided by zero")
+            raise UnitError(f"{self} / {other}: cannot divide by zero")
         if isinstance(other, type(self)):
             return self._count / other._count
         if isinstance(other, (int, float, Fraction)):

@@ -106,10 +106,10 @@ def two_tier(
     or with `order="block"` on leaf i // `hosts_per_leaf`. `rate`
     is a NIC port's; a leaf–spine link has `uplink_rate` (default: the same). `radix` refuses a
     switch with more ports than that. `pfc`, here and in the other builders: True or ln.Pfc(…) makes
-    every switch port lossless, False none; by default those of a run with RoCE on the virtual clock
-    are, since what is published of it has PFC below it, and no others. `ranks_per_host`,
-    `local_link` and `local_delay`, here and in the other builders, are of every host, as
-    Fabric.add_host has them.
+    every switch port lossless, False none; by default only the ports of a run with RoCE on the
+    virtual clock are, because published results of RoCE are over PFC. `ranks_per_host`,
+    `local_link` and `local_delay`, here and in the other builders, are those of every host, as in
+    Fabric.add_host.
     """
     where = "clos.two_tier"
     _positive(

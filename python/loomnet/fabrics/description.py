@@ -67,8 +67,8 @@ def figures(fabric: FabricView) -> dict[str, tuple[float, str]]:
     }
     found |= _queues(regular)
     found |= _pfc(regular, per_plane)
-    # Of the node's capacity in the plane at fault for links above a T0, as the reference counts it;
-    # of all its planes for what takes the whole plane away.
+    # A link above a T0 costs a share of a node's capacity in the plane at fault; a fault that takes
+    # the whole plane away costs a share of all its planes.
     found |= _programs(fabric)
     found["lost with one NIC-T0 link"] = (100 / shape.planes, "%")
     found["lost with one T0"] = (100 / shape.planes, "%")

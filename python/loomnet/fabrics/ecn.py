@@ -36,7 +36,7 @@ class Ecn(Spec):
         for name in ("low", "high"):
             size = getattr(self, name)
             if size is not None and not 0 < size.bytes <= _MOST.bytes:
-                raise UsageError(f"{name}: {size} must be more than nothing and at most {_MOST}")
+                raise UsageError(f"{name}: {size} must be above 0 B and at most {_MOST}")
         if self.high is not None and self.high.bytes < self.low.bytes:
             raise UsageError(f"high: {self.high} must not be below low, {self.low}")
         if not 0 < self.share <= 1:

@@ -229,8 +229,8 @@ def half_settings(
 
 def panel_settings(spec: HalfLink, rtt: Time, frame: int, *, from_host: bool,
                    defaults: LinkDefaults, where: str) -> dict[str, Any]:
-    """As half_settings, of a panel's link: a host's NIC queues as before any link, and glass has no
-    queue that could be under PFC, mark or trim."""
+    """As half_settings, of a panel's link: a host's NIC queues as before any link, and a panel has
+    no queue that could be under PFC, mark or trim."""
     plain = replace(spec, pfc=False, ecn=False, trim=False)
     return half_settings(plain, plain, rtt, frame, last_hop=not from_host, from_host=from_host,
                          defaults=defaults, where=where)

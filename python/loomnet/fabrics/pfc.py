@@ -41,7 +41,7 @@ class Pfc(Spec):
         for name in ("xoff", "xon", "headroom"):
             size = getattr(self, name)
             if size is not None and not 0 < size.bytes <= _MOST.bytes:
-                raise UsageError(f"{name}: {size} must be more than nothing and at most {_MOST}")
+                raise UsageError(f"{name}: {size} must be above 0 B and at most {_MOST}")
         if self.xoff is not None and self.xon is not None and self.xon.bytes >= self.xoff.bytes:
             raise UsageError(
                 f"xon: {self.xon} must be below xoff, {self.xoff}: a pause ends when less waits"

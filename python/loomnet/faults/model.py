@@ -138,8 +138,8 @@ class Fault(Spec):
                     if direction != (1 if link.b == panel else -1):
                         host = link.a if link.b == panel else link.b
                         raise UsageError(
-                            f"fault {self.label}: {panel} clocks no light again, so what it sends "
-                            f'has the far host\'s rate; degrade "{host}->{panel}{link.suffix}"')
+                            f"fault {self.label}: a panel passes light on at the rate of the host "
+                            f'that sent it; degrade "{host}->{panel}{link.suffix}"')
         if self.kind == "degrade" and isinstance(self.to, Rate):
             for link, direction in links:
                 half = link.backward if direction < 0 else link.forward
@@ -203,7 +203,7 @@ def loss(
     burst: float = 1.0,
     phase: str | None = None,
 ) -> Fault:
-    """Loses a share `probability` of packets in silence, in bursts of mean `burst` packets."""
+    """Loses a share `probability` of packets while carrier stays, in bursts of mean `burst`."""
     return Fault(
         kind="loss",
         target=link,

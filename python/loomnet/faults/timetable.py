@@ -104,7 +104,7 @@ class PhaseChange:
     kind: Literal["begin", "end"]
 
 
-# Of packets that a reordered one falls behind at most, where its fault says no time.
+# Packets that a reordered one falls behind at most, where its fault gives no time.
 REORDER_PACKETS = 8
 Change = (LinkChange | SwitchChange | RouteChange | CircuitChange | ControllerChange
           | PhaseChange)
@@ -131,7 +131,8 @@ class Timetable:
     rank 0 finishes; apply the changes in the order given. Times are picoseconds since the job's
     first iteration began. `reroute_delay` None: tables never reconverge. `moments`: a phase ->
     (number, after): its first fault begins `after` ps behind the end of iteration `number` (0: of
-    the job's begin), not at its own time; so it finds the job where it found it in another run.
+    the job's begin), not at its own time; so a replay starts it as far behind the same iteration as
+    the recorded run did.
     """
 
     def __init__(

@@ -100,7 +100,8 @@ class ConnectionMatrix(GraphJob):
     def describe(self) -> str:
         waiting = len(self._graph.never)
         return super().describe() + bool(waiting) * (
-            f"; {waiting} connection{'s' * (waiting > 1)} never start: nobody fires their trigger")
+            f"; {waiting} connection{'s' * (waiting > 1)} never start: no other one fires their "
+            "trigger")
 
     @model_validator(mode="after")
     def _read(self) -> ConnectionMatrix:

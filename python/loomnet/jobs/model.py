@@ -144,8 +144,8 @@ class Job(Spec):
         if self.server is not None and self.allreduce != "ina":
             raise UsageError('server= goes with allreduce="ina"')
         if self.queue_pairs is not None:
-            raise UsageError(f"queue_pairs={quoted(self.queue_pairs)} is not there yet; leave it "
-                             "out")
+            raise UsageError(f"queue_pairs={quoted(self.queue_pairs)} is not supported yet; leave "
+                             "it out")
         return self
 
     @model_validator(mode="after")
@@ -364,7 +364,7 @@ class RingCollective(Collective):
 
     `channels`: rings, each with a share of the data, a communicator and queue pairs of its own.
     `queue_pair`: "persistent", one for every two ranks, or "per-step": each ring step takes a new
-    one, with another UDP source port and a congestion control that knows nothing. `whole_steps`: a
+    one, with another UDP source port and a congestion control in its first state. `whole_steps`: a
     rank sends a step once the step before has come whole; False: each chunk as soon as it has come.
     `step_jitter`: what a rank computes between a step's arrival and the next step, exponentially
     distributed, its mean as a share of a step's time on the wire at the host's rate; above 0,

@@ -86,8 +86,8 @@ class Agreement:
 def compute_gaps(data: RunData) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
     """Picoseconds of computing, to be replayed. Of a traffic model: between the end of each
     iteration of rank 0 and the start of the next. Of a training job, whose iterations leave no room
-    between them: per rank, the part of each iteration without work outstanding on its host; so a
-    rank that the others had to wait for lets them wait again."""
+    between them: per rank, the part of each iteration without work outstanding on its host; so the
+    others wait for a slow rank in the replay too."""
     done = data.iterations
     between = tuple(max(b.start_ps - a.end_ps, 0) for a, b in itertools.pairwise(done))
     if any(between) or not data.log:
@@ -104,14 +104,14 @@ def agreements(live: Result, virtual: Result) -> list[Agreement]:
     A silence and a recovery are one draw per fault. They agree within the larger of 5 % and two
     round trips, and within what the draw can change:
 
-    - A receiver is silent while its peers still compute, which is no network's doing. The twin
-      replays how long each rank computed in each iteration, but not when: live, gradients leave
-      while backward goes on. So both may differ besides by as much as the ranks' computing differed
-      within one iteration.
+    - A receiver is also silent while its peers still compute, which the network does not cause. The
+      twin replays how long each rank computed in each iteration, but not when: live, gradients
+      leave while backward goes on. So both may also differ by as much as the ranks' compute times
+      differed within one iteration.
     - Recovery ends with the first of three iterations below a threshold, and one that is close to
       it may count on one clock alone. As lengths agree to 5 %, a live recovery lies between the
       twin's with the threshold 5 % higher and 5 % lower; "never" is the longest of all. A fault
-      closer to an iteration's edge than computing is even may find the twin in the next.
+      close to an iteration's edge may fall into the next iteration of the twin.
     """
     label = f"{live.title}." if live.title else ""
     found = [_share(f"{label}completion_s", _completion(live.data), _completion(virtual.data))]
@@ -255,9 +255,9 @@ def _shown(found: list[Agreement]) -> list[Agreement]:
 
 
 def fault_moments(data: RunData) -> dict[str, tuple[int, int]]:
-    """Where each phase began: after which iteration's end (0: none), and how many ps after it. What
-    a fault costs hangs on that by up to an iteration, so the twin's must find it at the same point,
-    which a millisecond more or less per iteration would soon have moved."""
+    """Where each phase began: after which iteration's end (0: none), and how many ps after it. The
+    cost of a fault depends on this point by up to an iteration. So the twin begins the fault at the
+    same point, and not at the same time: iterations differ a little in length on the two clocks."""
     found = {}
     for window in data.windows:
         done = [each for each in data.iterations if each.end_ps <= window.start_ps]

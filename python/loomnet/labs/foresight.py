@@ -128,7 +128,7 @@ def _least_iteration_s(plan: Plan, asked: JobRequest, clock: str) -> float | Non
 
 
 def least_compute_ps(job: ModelJob) -> int:
-    """Of an iteration, on the rank that is luckiest with its jitter."""
+    """Of an iteration, on the rank that draws the shortest time."""
     return int(job.compute_time.count * (1 - job.jitter))
 
 

@@ -1,4 +1,4 @@
-"""The one noun: a Lab holds a fabric, runs jobs on it under faults, and writes one report."""
+"""A Lab runs jobs on fabrics under faults, and writes one report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fabric that is kept up to be poked at: `with ln.lab(fabric, clock="live") as lab:`."""
+"""A fabric that stays up for commands and changes: `with ln.lab(fabric, clock="live") as lab:`."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ class OpenLab:
 @checked_call
 def lab(fabric: Fabric, *, clock: str = "virtual", seed: int = 0, dilation: float = 1.0,
         reroute_delay: Time | str | None = "1 s", directory: Path | None = None) -> OpenLab:
-    """A fabric to poke at: `with ln.lab(fabric, clock="live") as lab:` keeps it up, and
+    """A fabric that stays up: `with ln.lab(fabric, clock="live") as lab:` brings it up, and
     `lab.down(link)`, `lab.restore(link)` and `lab.exec("h0", cmd)` act on it at once. The end of
     the block, an exception and Ctrl-C take it down and leave nothing behind.
 

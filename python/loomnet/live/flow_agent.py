@@ -20,8 +20,8 @@ import time
 _PRIORITY = -10  # it needs little of a core, but at once
 _CHUNK = bytes(1 << 16)
 _DISCARD = bytearray(1 << 18)
-# Bytes that wake a receiver: who reads at every segment often holds the socket's lock when the next
-# comes, and where it is preempted there, ACKs wait and then leave in a burst.
+# Bytes that wake a receiver. A receiver that reads at every segment often holds the socket's lock
+# when the next comes; if it is preempted there, ACKs wait and then leave in a burst.
 _RECEIVE_AT_LEAST = 1 << 18
 _LOOK_NS = 1_000_000  # between two looks at whether a flow's last byte is acknowledged
 # struct tcp_info of linux/tcp.h, from its ninth byte: 24 words of 32 bits, then what follows.
@@ -173,8 +173,8 @@ class Agent:
 
 
 def main() -> int:
-    # Who is preempted inside a call on a socket holds its lock, and the kernel acknowledges nothing
-    # until he runs again: BBR would take that for ACK aggregation of the path.
+    # A process that is preempted inside a call on a socket holds its lock, and the kernel
+    # acknowledges nothing until it runs again: BBR would take that for ACK aggregation of the path.
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, _PRIORITY)
     control = socket.socket(fileno=int(sys.argv[1]))

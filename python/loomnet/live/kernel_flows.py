@@ -31,7 +31,7 @@ PORT = 7000  # where every host's agent accepts
 CONNECT_S = 10.0  # wall seconds in which all connections must be up
 LEAD_PS = 100 * 10**9  # from the last order to the first flow: orders reach agents in time
 ROUND_LEAD_PS = 5 * 10**9  # the same between two rounds
-PROGRESS_NS = 250_000_000  # between two reports of the agents, where nobody asks for samples
+PROGRESS_NS = 250_000_000  # between two reports of the agents, where the run asks for no samples
 # An agent that did not run for longer lets a sender's buffer run dry: 4 MB at 40 Mb/s last 0.8 s.
 STANDSTILL_NS = 500_000_000
 
@@ -85,7 +85,7 @@ class KernelFlows:
         self._asked = asked
         self._stop_ps: int | None = None
         self._cut = False  # the last round has begun in part
-        self.fell_behind: str | None = None  # the first host of which no figure is a network's
+        self.fell_behind: str | None = None  # why the first host that got no processor fell behind
         self._senders: dict[int, list[SenderState]] = {}
         specs = [RankSpec(rank, self._plan.hosts[host].name,
                           [sys.executable, "-I", "-S", str(_AGENT), str(agent.theirs.fileno())],

@@ -46,7 +46,7 @@ class KernelTcp:
         # A namespace may only have for default what the machine allows all its users.
         usable = _read("tcp_allowed_congestion_control") if stock else known
         (machine,) = _read("tcp_congestion_control")
-        # Where nobody asks, what every distribution ships and the model assumes.
+        # Where the run names none: what every distribution ships and the model assumes.
         cc = options.get("cc", DEFAULT if DEFAULT in usable else machine)
         if cc not in known:
             raise UsageError(f'tcp.cc: this kernel has no "{cc}"{did_you_mean(str(cc), known)}; '
@@ -92,7 +92,7 @@ class KernelTcp:
 
     @property
     def sysctls(self) -> dict[str, object]:
-        """Of every host's namespace. tcp_ecn 2: where the peer asks for it, and nobody does."""
+        """Of every host's namespace. tcp_ecn 2: ECN if the peer asks for it, and no peer does."""
         found: dict[str, object] = {
             "net/ipv4/tcp_ecn": 1 if self.ecn else 2,
             "net/ipv4/tcp_no_metrics_save": 1,  # No flow begins with what another has learnt.

@@ -1,5 +1,5 @@
 """A fabric that stands on this machine: its nodes in Mininet namespaces, the veths and XDP switches
-between them, the engine's loop, captures for who asks. What live runs and open labs share."""
+between them, the engine's loop, and captures. Live runs and open labs share it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GATEWAY_MAC = "02:00:00:00:00:01"
 def check_plan(plan: Plan) -> None:
     """Raises UsageError for a fabric that cannot be had on the live clock."""
     if plan.pfc:
-        raise UsageError("pfc: not on the live clock, whose switches pause nobody; leave pfc out "
+        raise UsageError("pfc: live switches send no pause frames; leave pfc out "
                          "or run on the virtual clock")
     in_kernel = [each.name for each in (*plan.switches, *plan.panels) if each.in_kernel]
     if in_kernel and plan.frame_bytes > LONGEST_FRAME:
@@ -58,7 +58,7 @@ MOST_OPEN = 65_536  # descriptors; a link with a kernel port takes about six
 
 def raise_open_files() -> None:
     """Lets this process open as many descriptors as a fabric of any size takes. Where the kernel
-    refuses, what has too few of them says so."""
+    refuses, the step that has too few of them raises the error."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, MOST_OPEN), max(hard, MOST_OPEN)
     if resource.RLIM_INFINITY in (soft, hard) or (soft, hard) == wanted:
@@ -174,8 +174,8 @@ class LiveNetwork:
         return live
 
     def _lateness_bound(self, dilation: float) -> int:
-        """Behind is who is later than a link hides: half the shortest delay, at least 1 ms of wall
-        time in emulated time."""
+        """The p99 lateness up to which the engine has kept up, in emulated picoseconds: half the
+        shortest delay of a link, or 1 ms of wall time if that is more."""
         shortest = min(min(link.forward.delay_ps, link.backward.delay_ps)
                        for link in self.plan.links)
         return max(shortest // 2, round(10**9 / dilation))

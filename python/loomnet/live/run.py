@@ -55,12 +55,12 @@ class LiveRunner:
         KernelTcp.wanted_by(request)
         sampler = Sampler.of(request.options, request.plan)
         if sampler is not None and sampler.samples.every_ps * request.dilation < LEAST_SAMPLE_PS:
-            raise UsageError(f"run: sample={Time.of(sampler.samples.every_ps)}: live, two looks "
+            raise UsageError(f"run: sample={Time.of(sampler.samples.every_ps)}: live, two samples "
                              f"are {Time.of(LEAST_SAMPLE_PS)} of wall time or more apart")
         snapshot_times(request.options)
         pools = pools_step(request)
         if pools is not None and pools.count * request.dilation < LEAST_POOLS_PS:
-            raise UsageError(f"run: pools={pools}: live, two looks are {Time.of(LEAST_POOLS_PS)} "
+            raise UsageError(f"run: pools={pools}: live, two samples are {Time.of(LEAST_POOLS_PS)} "
                              "of wall time or more apart")
         Observed.of(request.options, None if sampler is None else sampler.samples.every_ps)
         for seat in request.controllers:

@@ -1,4 +1,4 @@
-"""A live fabric without a job: hosts' kernels talk over it, and whoever opened it pokes at it."""
+"""A live fabric without a job: hosts' kernels talk over it, and its user runs commands in it."""
 
 from __future__ import annotations
 

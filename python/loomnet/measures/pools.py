@@ -55,8 +55,8 @@ class PoolSeries:
         self._kept = sum(2 * len(self.jobs) * len(looks) for looks in self.looks.values())
 
     def used(self, switch: str, job: str) -> tuple[float, int] | None:
-        """Mean and most slots that a job held at a switch while it played; None where nobody looked
-        meanwhile."""
+        """Mean and most slots that a job held at a switch while it played; None without a sample in
+        that time."""
         number = self.jobs.index(job)
         held = [look.summing[number] + look.done[number] for look in self.looks.get(switch, ())
                 if number in look.playing]

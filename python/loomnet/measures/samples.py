@@ -83,8 +83,8 @@ class Sampler:
         if every is None:
             for name, asked in (("queues", queues), ("links", links)):
                 if asked:
-                    raise UsageError(f"run: {name} are looked at every sample; give "
-                                     'sample="10 ms" too')
+                    raise UsageError(f"run: {name}= needs sample=, the time between two samples; "
+                                     'give sample="10 ms" too')
             return None
         return cls(Time.given("run: sample", every), _directions("queues", queues), plan,
                    _directions("links", links))

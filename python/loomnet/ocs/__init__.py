@@ -1,4 +1,4 @@
-"""The control interfaces of an optical circuit switch, each a thin face of one device state."""
+"""The control interfaces of an optical circuit switch, all to one device state."""
 
 from loomnet.ocs.settings import Settings as Settings
 from loomnet.ocs.sonic import Reconciled as Reconciled

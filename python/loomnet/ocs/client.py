@@ -121,7 +121,7 @@ def ask(link: socket.socket, **request: Any) -> Any:
         raise UnavailableError(f"ocs: no answer: {error.strerror or error}") from None
     found = parse_json(bytes(answer), "ocs: the answer")
     if not isinstance(found, dict) or not found.keys() & {"ok", "error"}:
-        raise UnavailableError("ocs: an answer that is none of a panel's")
+        raise UnavailableError("ocs: the answer is not one that a panel gives")
     if "error" in found:
         raise UsageError(printable(str(found["error"])))
     return found["ok"]

@@ -45,7 +45,7 @@ class HalfLinkPlan:
     pfc_xon_bytes: int
     pfc_headroom_bytes: int
     last_hop: bool  # the far end is a host
-    # A panel sends it: `rate_bps` is that of the light, which nothing clocks a second time.
+    # A panel sends it: `rate_bps` is that of the light, which is not serialised a second time.
     glass: bool = False
 
     @property

@@ -132,7 +132,7 @@ def link(
     fabric says, so `ln.change.link("a--b")` takes all back. `up=False` takes the carrier at both
     ends. `rate`: a rate ("10 Gb/s") or a share of the link's own (0.25); queues and marking
     thresholds shrink with it. `extra_delay` comes on top of the link's delay. `loss`: the share of
-    packets lost in silence, in bursts of mean `burst` packets. Faults of the run come on top.
+    packets lost while carrier stays, in bursts of mean `burst`. Faults of the run come on top.
     """
     if not isinstance(link, str):
         raise UsageError(f"change.link: {quoted(link)} is not a link's name")

@@ -2,7 +2,7 @@
 
 Run by path, ``python fork_child.py SOCKET SCRIPT ARGUMENT…``, by
 :class:`loomnet.processes.fork_server.ForkServer`. The process has one thread and opens nothing, or
-says so and forks nobody: what a rank inherits is modules, and nothing else of another process's
+says so and forks no rank: what a rank inherits is modules, and nothing else of another process's
 life. A rank is then what ``python SCRIPT ARGUMENT…`` would have become.
 """
 

@@ -201,7 +201,7 @@ class ForkServer:
         except (ValueError, TypeError, KeyError, RecursionError):
             for fd in fds:
                 os.close(fd)
-            raise ConnectionResetError("the process that imports for all ranks speaks nonsense"
+            raise ConnectionResetError("the process that imports for all ranks gave no valid answer"
                                        ) from None
         return answer, fds
 

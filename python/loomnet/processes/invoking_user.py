@@ -97,7 +97,7 @@ def _set(libc: ctypes.CDLL, uid: int, gid: int, groups: tuple[int, ...] | list[i
 
 def writer_of(path: Path) -> RankUser:
     """The user whose rights a file or folder at this path is made with: the invoking one, or the
-    run's own where all folders above are root's alone, so that no other user leads root astray."""
+    run's own where all folders above are root's alone, so that no other user can redirect it."""
     user = RankUser.invoking()
     return RankUser() if user.uid is not None and _roots_alone(path) else user
 

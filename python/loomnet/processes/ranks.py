@@ -2,7 +2,7 @@
 
 A rank is an ordinary process: torchrun's environment, its host's network, the invoking user's
 rights (SUDO_UID where there is one), nice 10 and one compute thread, so that the engine is never
-late for it ("Linux facts": ranks that compute at the engine's priority cost milliseconds).
+late for it (ranks that compute at the engine's priority cost milliseconds of lateness).
 """
 
 from __future__ import annotations

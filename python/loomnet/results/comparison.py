@@ -98,8 +98,8 @@ class Comparison:
 
     @property
     def regressions(self) -> list[Difference]:
-        """What became worse by more than `rel`, is gone, or changed though nobody knows which way
-        is worse. What one of the two did not measure is none."""
+        """Figures that became worse by more than `rel`, are gone, or changed where neither
+        direction is known to be worse. What one of the two did not measure is none."""
         return [row for row in self._rows if row.verdict in REGRESSIONS]
 
     @property
@@ -154,7 +154,7 @@ class Comparison:
 
     @property
     def lines(self) -> list[str]:
-        """What stands above the table: who is A and who B, and what the runs differ in."""
+        """The lines above the table: which result is A and which B, and what the runs differ in."""
         named = [] if self.heads == (self.a.name, self.b.name) else [
             f"A: {self.a.name}", f"B: {self.b.name}"]
         return named + [f"note: the runs differ: {line}" for line in self.setups()]

@@ -32,7 +32,7 @@ def link_series(result: Drawn, name: str, where: str | None, every: Time | None
     samples = result.data.samples
     looks = None if samples is None else samples.queues if name == "queue" else samples.sent
     if samples is None or not looks:
-        raise UsageError(f"series: nobody looked at {name}; {ASK}")
+        raise UsageError(f"series: the run did not sample {name}; {ASK}")
     rates = {half.name: half.rate_bps for link in result.plan.links
              for half in (link.forward, link.backward)}
     found = Observed(samples.every_ps, (name,))

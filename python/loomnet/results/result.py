@@ -310,14 +310,14 @@ class Result:
     def pool(self, switch: str, *, every: Time | str | None = None) -> PoolTable:
         """Slots of a switch by the job that held them, over time: a table of time (seconds), job,
         slots held, summing and done, of all jobs of the run that switches sum for. The run was
-        given `pools="100 us"`. `every`: one look in so long a time. Raises UsageError."""
+        given `pools="100 us"`. `every`: keeps one sample per such step. Raises UsageError."""
         step = None if every is None else Time.given("pool: every", every)
         if step is not None and step.count < 1:
             raise UsageError(f"pool: every={step} must be above 0")
         found = switch_named(self.plan, switch)
         series = self.data.pools
         if series is None:
-            raise UsageError('pool: nobody looked at the slots; give the run pools="100 us"')
+            raise UsageError('pool: the run did not sample the slots; give it pools="100 us"')
         if isinstance(found, str) or found.name not in series.slots:
             have = ", ".join(series.slots) or "none"
             raise UsageError(f"pool: {switch} has no slots; there are {have}")
@@ -419,7 +419,7 @@ def _slots_held(data: RunData, label: str | None, job: str | None) -> list[Metri
         for figure, value in zip(("mean", "peak"), used or (None, None), strict=True):
             rows.append(make_metric(
                 f"slots_{figure}.{switch}", value, unit="slots", label=label, job=job,
-                reason=None if used else "nobody looked while the job played"))
+                reason=None if used else "no sample fell into the time that the job played"))
     return rows
 
 

@@ -56,8 +56,8 @@ class MoeTraffic:
             raise UsageError(f"run: transport {job.transport} sprays over all paths of two hosts, "
                              "and circuits need queue pairs with one path: use roce or tcp")
         if optical:
-            raise UsageError("run: regions have panels of different sizes; give all servers as "
-                             "many links to their panels")
+            raise UsageError("run: regions have panels of different sizes; give all servers "
+                             "equally many links to their panels")
         first_hop = engine.plan.hosts[self._servers[0][0]]
         rates = [engine.plan.links[link].forward.rate_bps for link in first_hop.ports]
         wires = [rates[port] for port in ways.electrical(first_hop.number)]

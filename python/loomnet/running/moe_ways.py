@@ -144,7 +144,7 @@ def panel_of(engine: Engine, hosts: Sequence[int], ways: Ways) -> tuple[int, int
     panels = {panel for host in hosts for panel in plan.hosts[host].panels if panel is not None}
     if len(alphas) > 1 or len(panels) > 1:
         raise UsageError(f"{where}: its servers have {sorted(alphas)} links to {len(panels)} "
-                         "panels; a region's servers have as many links each, to one panel")
+                         "panels; the servers of a region need equally many links, to one panel")
     found = next(panel for panel in plan.panels if panel.number in panels)
     nics, first = [], None
     for host in hosts:

@@ -128,7 +128,7 @@ class Play(ABC):
 
     @property
     def fell_behind(self) -> str | None:
-        """Why processes of the job could not keep up, so that no figure is a network's."""
+        """Why processes of the job could not keep up, so that no figure is of the network."""
         return None
 
     # --- what all share ---------------------------------------------------------------------------

@@ -120,10 +120,10 @@ class RankRegions:
             raise UsageError(f"TorchJob.circuits: rule {quoted(self.control.rule)}: of real ranks "
                              f"there are {', '.join(RULES)}")
         if servers.size < 2:
-            raise UsageError("TorchJob.circuits: every server has as many ranks, 2 or more: one "
-                             "with its electrical NICs, others with those at the panel")
+            raise UsageError("TorchJob.circuits: every server needs the same number of ranks, 2 or "
+                             "more: one with its electrical NICs, others with those at the panel")
         if len(hosts) < 2:
-            raise UsageError("TorchJob.circuits: a region has 2 servers or more")
+            raise UsageError("TorchJob.circuits: a region needs 2 servers or more")
 
     def _groups(self) -> list[list[int]]:
         """Groups of consecutive hosts that are at the same panel."""
@@ -136,7 +136,7 @@ class RankRegions:
         if len({len(group) for group in found}) > 1:
             raise UsageError("TorchJob.circuits: regions of "
                              f"{sorted({len(group) for group in found})} servers; a job's regions "
-                             "have as many servers each")
+                             "need the same number of servers")
         return found
 
     def _panel(self, hosts: list[int]) -> tuple[int, int, Any]:

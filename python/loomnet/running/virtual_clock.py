@@ -63,7 +63,7 @@ class VirtualRunner:
 
 
 class VirtualClock:
-    """Emulated time of a network in this process: it stands whenever nobody lets it pass."""
+    """Emulated time of a network in this process. It passes in pass_time() and skip_to() alone."""
 
     interrupted = "interrupted"
     trouble: str | None = None

@@ -44,7 +44,7 @@ class LocalHosts:
 
 
 def free_port() -> int:
-    """A TCP port of loopback that nobody listens on now."""
+    """A TCP port of loopback that no socket listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

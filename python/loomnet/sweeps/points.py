@@ -1,5 +1,5 @@
-"""The points of a sweep: what each is, its result on disk, and the table of all. Knows nothing of
-who runs them."""
+"""The points of a sweep: what each is, its result on disk, and the table of all. Independent of
+what runs them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def points_of(
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file so that whoever reads it sees all of it or the one before."""
+    """Writes a file so that a reader sees all of it or the one before."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     with rights_of(writer_of(path.parent)):
         beside.write_bytes(data)

@@ -54,7 +54,7 @@ def check(job: Job, clock: str) -> None:
                          f"transport{did_you_mean(job.transport, known)}")
     if (model := known[job.transport].model) not in known:
         raise UsageError(f'{type(job).__name__}.transport: "{job.transport}" is carried by a model '
-                         f'"{model}", which is not there{did_you_mean(model, known)}')
+                         f'"{model}", which is not registered{did_you_mean(model, known)}')
     if clock == "live" and job.allreduce == "ina" and known[job.transport].stock_gloo:
         raise UsageError(f'{type(job).__name__}: allreduce="ina": live, "{job.transport}" is stock '
                          'Gloo, whose sums no switch makes; give transport="mrc" or "roce"')

@@ -104,8 +104,8 @@ class Transport:
     # measured on all-reduce, all-to-all, incast and permutation. None: not measured.
     captured_bytes: ClassVar[int | None] = None
     queue_pair_bytes: ClassVar[int] = 8 << 10  # memory, measured
-    # Whether a queue pair can begin anew: other entropy for ECMP, and a congestion control that
-    # knows nothing.
+    # Whether a queue pair can begin anew: other entropy for ECMP, and a congestion control in its
+    # first state.
     renews: ClassVar[bool] = False
 
     def check(self, job: Job, clock: str) -> None:

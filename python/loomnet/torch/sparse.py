@@ -1,4 +1,4 @@
-"""All-reduce of sparse tensors: gather everyone's non-zeros, then add them up."""
+"""All-reduce of sparse tensors: gather every rank's non-zeros, then add them up."""
 
 from __future__ import annotations
 

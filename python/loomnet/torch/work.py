@@ -97,7 +97,7 @@ class LoomnetWork(dist.Work):
         return _connection.error(f"loomnet: {self.raw.name}: {message}")
 
     def finish(self) -> None:
-        """Completes the future. Called once, by whoever finds the work done."""
+        """Completes the future. Called once, by the thread that finds the work done."""
         self.settle()
         assert self._base is not None
         if self.raw.ok:

@@ -1,4 +1,4 @@
-// A two-tier multi-plane Clos for engine tests, with the reference's uSID plan: hosts are nodes
+// A two-tier multi-plane Clos for engine tests, with the uSIDs of plans/usid_plan.py: hosts are nodes
 // 0 … H-1 (host h on leaf h mod leaves), then plane by plane leaves and spines.
 #pragma once
 

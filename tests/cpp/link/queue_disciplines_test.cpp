@@ -106,7 +106,7 @@ void overload(HalfLink& link, EventQueue& events, double load, Picoseconds end,
   }
 }
 
-// RFC 8289 section 5.3: the first drop an interval after the sojourn has passed the target, then the
+// RFC 8289 sections 5.5 and 5.6: the first drop an interval after the sojourn has passed the target, then the
 // n-th interval / sqrt(n) after the one before.
 TEST_F(Disciplines, CodelDropsByTheControlLaw) {
   const Picoseconds target = microseconds(100), interval = milliseconds(2);

@@ -139,7 +139,7 @@ TEST(Golden, EthernetIpv6Udp) {
   expect_golden(UdpHeader{49291, kUdpPortMrc, 100, 0}, "c08b 136b 0064 0000");
 }
 
-// Plane 3, T0 5 -> T1 0x11 -> T0 9, downlink 2 (the golden path of 3.2).
+// Plane 3, T0 5 -> T1 0x11 -> T0 9, downlink 2.
 TEST(Golden, EntropyValueAndAddress) {
   const EntropyValue ev(3, 0x11);
   EXPECT_EQ(ev.value, 0x0000c08bu);

@@ -1,5 +1,6 @@
 // Workers, parameter servers and the engine's build of the switch program on an event queue of the test's
-// own, with loss, duplication, overtaking and stragglers. Checks every sum on its way: invariants I1 to I5.
+// own, with loss, duplication, overtaking and stragglers. Checks every sum on its way: a slot's sum (I1) and one in
+// flight (I2) is that of its workers, parts are disjoint (I3), none is lost (I4) or outlives two windows (I5).
 #pragma once
 
 #include <array>

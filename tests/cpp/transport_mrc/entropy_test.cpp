@@ -101,7 +101,7 @@ EvIndex sent(EvSet& set, PlaneMask allowed = 0xff) {
   return ev;
 }
 
-// Bar B9: the mark of the only path of a plane, met by the turn of the plane.
+// The plane's only path is marked, and the next turn of the plane meets the mark.
 TEST(EvSet, AMarkOfAllPathsOfAPlaneSwapsWithinThePlane) {
   EvSet set(with_evs(4), planes(4, 8), 1);  // one slot and one backup per plane
   std::set<EvIndex> before;
@@ -190,7 +190,7 @@ TEST(EvSet, SkipIsOnePassAndDoesNotStack) {
 }
 
 TEST(EvSet, AllMarkedTriesABackup) {
-  EvSet set(with_evs(1), planes(1, 8), 1);  // one slot, one backup: bar B9
+  EvSet set(with_evs(1), planes(1, 8), 1);  // one slot, one backup
   const EvIndex marked = set.pick(0);
   set.skip(marked);
   const EvIndex next = set.pick(0);

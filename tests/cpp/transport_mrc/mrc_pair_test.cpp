@@ -28,7 +28,7 @@ TEST(Pair, OneWriteArrivesWholeAndCompletesOnce) {
   EXPECT_EQ(m.bed.leaked(), 0u);
 }
 
-// Bar B2: 32 KB writes, 4 queue pairs, 0.96 of line.
+// 32 KB writes, 4 queue pairs, 0.96 of line.
 TEST(Pair, FillsTheLine) {
   Mrc m({.hosts = 2, .planes = 4}, line_options());
   Stream stream(m, 32'768, 4, 32);
@@ -47,7 +47,7 @@ std::uint64_t gauge(Mrc& m, std::string_view name) {
   return 0;
 }
 
-// Bar B3: with k of P ports down, (P - k)/P of line; and back.
+// With k of P ports down, (P - k)/P of line; and back.
 TEST(Pair, PortsDownAndUp) {
   Mrc m({.hosts = 2, .planes = 4}, line_options());
   Stream stream(m, 32'768, 4, 32);
@@ -66,7 +66,7 @@ TEST(Pair, PortsDownAndUp) {
   EXPECT_EQ(m.count(0, Count::qp_errors), 0u);
 }
 
-// Bar N5: one path loses everything in silence; it is out of rotation within tens of microseconds.
+// One path loses everything in silence; it is out of rotation within tens of microseconds.
 TEST(Pair, SilentPathIsBypassed) {
   Mrc m({.hosts = 2, .planes = 4}, line_options(), 8);
   m.options.evs_per_qp = 16;

@@ -29,7 +29,7 @@ TEST(ReceiveWindow, ClassifiesAndAdvances) {
   EXPECT_EQ(w.out_of_order(), 0u);
 }
 
-// The SETH row of 3.4: cack fb; fd fe 100 101 102 received; fc and ff missing.
+// Cumulative ACK fb; fd fe 100 101 102 received; fc and ff missing.
 TEST(ReceiveWindow, GoldenSack) {
   ReceiveWindow w;
   w.start((1ull << 24) + 0xfc);

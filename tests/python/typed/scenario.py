@@ -26,7 +26,7 @@ def one_link(lab: ln.Lab, transport: Literal["mrc", "roce", "gloo"] = "mrc",
     r = lab.run(fabric, job, faults, label=transport, reroute_delay=reroute_delay,
                 mrc={"evs_per_qp": 16})
     lab.metric("blip_s", r["nic_link_down.recovery_s"], unit="s")
-    lab.check("N3", r["nic_link_down.goodput_ratio"], ge=0.70, le=0.80, published=0.75)
+    lab.check("capacity", r["nic_link_down.goodput_ratio"], ge=0.70, le=0.80, published=0.75)
     lab.check("no-rank-error", r["errors"], eq=0)
     reveal_type(rate.bits_per_second)  # is: int | Any
     reveal_type(buffer.bytes)  # is: int | Any

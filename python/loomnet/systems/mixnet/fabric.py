@@ -169,8 +169,8 @@ def _fat_tree(fabric: Fabric, plane: int, hosts: list[str], rate: Rate, delay: T
 
 def _forwarders(fabric: Fabric, servers: int, gpus: int, rate: Rate, delay: Time | str,
                 nvlink: Rate | str, links: Sequence[tuple[int, int]]) -> Fabric:
-    """Servers joined by the static links of a patch panel, which is glass and left out; each
-    forwards for others, by what is a switch here."""
+    """Servers joined by the static links of a patch panel, which delays nothing and is left out.
+    Each server forwards for others, by a switch of its own here."""
     hosts = [fabric.add_host(f"h{i}", ports=1, ranks=gpus, local_link=nvlink)
              for i in range(servers)]
     nodes = [fabric.add_switch(f"p0.server{i}", plane=0) for i in range(servers)]

@@ -1,4 +1,4 @@
-"""Figures of a job whose circuits are patched: who is patched to whom over time, and one strip of
+"""Figures of a job whose circuits are patched: the circuit maps over time, and one strip of
 gate counts, circuits, dark time and loss."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _BLUE, _ORANGE, _RED = "#2b6cb0", "#dd8a33", "#b83232"
 
 
 def circuits_figure(experts: ExpertRounds, *, most: int = 12) -> Any:
-    """Who is patched to whom over time, in the first region: its circuit maps as matrices of
+    """Which servers circuits join over time, in the first region: its circuit maps as matrices of
     servers, `most` of them evenly spread over the job. Returns a matplotlib figure. Raises
     UsageError where no map was kept."""
     from matplotlib.figure import Figure

@@ -81,7 +81,7 @@ def checked_counts(where: str, data: Any) -> np.ndarray:
         if sums[layer, row] == 0:
             raise UsageError(f"{where}: layer {layer}: row {row} sums to 0: a source has tokens")
         raise UsageError(f"{where}: layer {layer}: row {row} sums to {sums[layer, row]}, and row 0 "
-                         f"to {sums[layer, 0]}: all rows of a matrix need one sum")
+                         f"to {sums[layer, 0]}: all rows of a matrix need the same sum")
     return found.astype(np.int64)
 
 
