@@ -25,7 +25,7 @@ LONGEST_NAME = 30  # of a scenario beside its sentence; a longer one has a line 
 def list_(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH...]",
+        typer.Argument(metavar="PATH",
                        help="Files, or folders and the folders in them; by default scenarios/, or "
                        "the files here."),
     ] = None,
