@@ -122,5 +122,8 @@ def describe(
         if fabric is None:
             return EXIT_OK
         print()
-    print(table_text(fabric))
+    text = table_text(fabric)
+    print(text)
+    if "T0" in text:
+        print("T0: a leaf; T1: a spine, or in three tiers an aggregation switch, with T2 above it")
     return EXIT_OK
