@@ -63,6 +63,21 @@ def test_a_fault_shorter_than_an_iteration_is_said_and_measures_none(tmp_path):
     assert result["short.iteration_s"] is None
 
 
+def test_a_fault_before_the_end_of_the_first_iteration_is_said(tmp_path):
+    def said(at, phase="down"):
+        fault = ln.down("h0--p0.leaf0", at=at, duration="9 ms", phase=phase)
+        found = notes(tmp_path, fabric(), ln.AllReduce("8 MB", 12), [fault])
+        return [line for line in found if "no whole iteration" in line]
+
+    (note,) = said("200 us")
+    assert note.startswith("note: fault down begins at 200 us, but one iteration takes 480 us or "
+                           "more")
+    assert said("500 us") == said("0 s") == said(ln.step(1)) == said("200 us", phase=None) == []
+    early = ln.down("h0--p0.leaf0", at="200 us", duration="9 ms", phase="down")
+    r = ln.run(fabric(), ln.AllReduce("8 MB", 12), [early], write=False)
+    assert r["before.iteration_s"] is None
+
+
 def test_a_short_fault_that_names_no_phase_has_no_iterations_to_lose(tmp_path):
     job = ln.AllReduce("8 MB", 12)
     for phase, count in ((None, 0), ("short", 1)):

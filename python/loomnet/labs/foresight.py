@@ -192,6 +192,15 @@ def _short_faults(request: RunRequest, clock: str) -> Iterator[str]:
             yield (f"fault {fault.label} lasts {lasts}, but one iteration takes {_seconds(least)} "
                    "or more: no whole iteration will lie in its phase, so its iteration_s will be "
                    "null; duration=ln.iterations(30) follows the job")
+    # From time 0 on there is no phase before, which the report says itself.
+    begins = [(fault.at.seconds, fault) for fault in request.faults
+              if fault.phase and isinstance(fault.at, Time) and fault.at.count]
+    at, first = min(begins, key=lambda each: each[0], default=(0.0, None))
+    if first is not None and least is not None and at < least:
+        yield (f"fault {first.label} begins at {first.at}, but one iteration takes "
+               f"{_seconds(least)} or more: no whole iteration will lie in the phase before it, "
+               "to which goodput_ratio of the other phases is relative; at=ln.step(10) follows "
+               "the job")
 
 
 def _nameless_faults(request: RunRequest) -> Iterator[str]:
