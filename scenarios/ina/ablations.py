@@ -43,8 +43,9 @@ def ablations(lab: ln.Lab, draws: Annotated[int, Field(ge=1, le=50)] = 5,
               iterations: Annotated[int, Field(ge=1, le=1000)] = 10,
               fragments: Annotated[int, Field(ge=8, le=100_000)] = 1024,
               window: Annotated[int, Field(ge=1, le=4096)] = 64, rate: ln.Rate = "10 Gb/s"):
-    """Bar ESA-5: mean JCT of the jobs of scarce_memory.py at 1/16 and 1/4 of the slots that their
-    windows would fill, with and without each part.
+    """What each part of ESA and of ATP is worth where a switch's memory is scarce. Bar ESA-5: mean
+    JCT of the jobs of scarce_memory.py at 1/16 and 1/4 of the slots that their windows would fill,
+    with and without each part.
 
     `jct_s.<policy>_<dealloc>.<part>.<slots>` is a mean over jobs and draws, and `slower.…` its
     ratio to the whole mechanism's. Parts of ESA: one factor of the priority alone, no priority

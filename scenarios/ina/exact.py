@@ -32,9 +32,9 @@ def exact(lab: ln.Lab, draws: Annotated[int, Field(ge=1, le=1000)] = 1,
           size: ln.Size = "400 kB", repeat: Annotated[int, Field(ge=1, le=10_000)] = 4,
           memory: Annotated[float, Field(gt=0, le=8)] = 0.5,
           window: Annotated[int, Field(ge=1, le=4096)] = 32, timeout: ln.Time = "1 ms"):
-    """Bar EXACT-1: three jobs of four workers sum real int32 on two levels of switches, in every
-    policy and mode, and each element of each sum on each worker is compared with the sum that the
-    host computes.
+    """Sums in switches stay exact, whatever the network loses, repeats or reorders. Bar EXACT-1:
+    three jobs of four workers sum real int32 on two levels of switches, in every policy and mode,
+    and each element of each sum on each worker is compared with the sum that the host computes.
 
     Every link loses 0, 0.01, 0.1 or 1 % of its packets; each of these is run plainly, and with 1 %
     of all packets sent twice and 1 % overtaken by up to eight others. Switches have `memory` times

@@ -27,7 +27,7 @@ def rates(lab: ln.Lab, rate: ln.Rate = "100 Gb/s", delay: ln.Time = "1 us",
           size: ln.Size = "16 MiB", ring: Literal["mrc", "roce"] = "roce",
           scale: Annotated[float, Field(ge=1)] = 16.0,
           iterations: Annotated[int, Field(ge=3, le=1000)] = 3, timeout: ln.Time = TIMEOUT):
-    """Bars SML-1 to SML-4, for SwitchML on one switch.
+    """How fast a switch that sums is, against a ring: bars SML-1 to SML-4 of SwitchML.
 
     SML-1: elements that each of 4, 8 and 16 workers has summed per second, against what the link
     lets through: rate / 32 x 1024 / (1024 + 118). The published packets are IPv4 and 20 bytes

@@ -88,7 +88,9 @@ def table(rows):
 
 @ln.scenario
 def everything(lab: ln.Lab, keep: Path = Path("runs/mfabric-all"), only: str = ""):
-    """`keep`: where ended groups are kept; `only`: names of groups, with commas between them."""
+    """Every bar of MixNet with what is published, measured and concluded; many minutes.
+
+    `keep`: where ended groups are kept; `only`: names of groups, with commas between them."""
     wanted = [group for group in GROUPS if not only or group.name in only.split(",")]
     keep.mkdir(parents=True, exist_ok=True)
     rows, left = [], sum(group.seconds for group in wanted)

@@ -25,7 +25,7 @@ HOT_PAIRS = ((0, 1), (2, 3), (4, 5), (6, 7))
 @ln.scenario
 def assignment(lab: ln.Lab, size: ln.Size = "4 MB",
                seeds: Annotated[int, Field(ge=1, le=100)] = 3):
-    """Bars A1 to A5, A7 and A8.
+    """Which circuits MixNet gives a region, by each rule: bars A1 to A5, A7 and A8.
 
     A1: circuits for the published matrix at six ports. A2: the bytes they cover, by ports. A3: the
     rule as printed. A4: the rule of the authors' simulator. A5: demand that sets the rules apart.

@@ -344,7 +344,9 @@ def drawn_usable(seed):
 
 @ln.scenario
 def control(lab: ln.Lab, samples: int = 2000, live_samples: int = 200, live_nics: int = 5):
-    """E6: half-circuits, loopbacks, ports named twice. E7: modes, ranges, reconcile. E8: a TL1
+    """The control interfaces of a panel, their mistakes and their times: bars E6 to E8, P2 and P3.
+
+    E6: half-circuits, loopbacks, ports named twice. E7: modes, ranges, reconcile. E8: a TL1
     session with every command and every mistake. P2: times of TL1 requests for 1, 4 and 16
     cross-connects. P3: from light to a NIC that can be used. Live, E8, P2 and P3 are timed from
     outside as well, by clients over TCP; beside each published time stand the very dark times that

@@ -66,7 +66,9 @@ NO_R1 = "no iteration times of DeepSeek-R1 are published"
 def cost(lab: ln.Lab, k: Annotated[int, Field(ge=4, le=16, multiple_of=2)] = 4,
          size: ln.Size = "1 MB",
          dac_price: Annotated[int, Field(ge=0, le=10**6)] | None = None):
-    """Bars C1 to C6 and C8: cost and performance per dollar, from formulas and published times.
+    """What MixNet's network costs, and its performance per dollar: bars C1 to C6 and C8.
+
+    All are computed from formulas and published times.
 
     C1: dollars and quantities for 1,024 GPUs, alpha = 6 and 1 to 4. C2: a fat-tree's cost to
     MixNet's. C3, C4, C5: performance per dollar of MixNet to the fat-tree and to rails, over models

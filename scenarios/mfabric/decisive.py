@@ -1,6 +1,7 @@
-"""What patching during training saves, by how often circuits follow the demand and by how the
-demand changes (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465). One region of Mixtral-8x22B, 64
-GPUs; conditions of a real panel: only circuits that change go dark (dark_scope="changed"). Each
+"""What patching circuits during training is worth, by how often they follow which demand; minutes.
+
+One region of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465), 64 GPUs, trains Mixtral-8x22B.
+Conditions are those of a real panel: only circuits that change go dark (dark_scope="changed"). Each
 value is the iteration time to the fat-tree's, the first iteration left out. Recorded gate counts
 are a file or folder of weight matrices, `trace=`."""
 

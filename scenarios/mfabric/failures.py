@@ -1,6 +1,8 @@
-"""What a failed part costs MixNet: X1 (an optical NIC), X2 (a GPU, whose spare is reached by
-wires), X3 (a server, whose spare has no optical port), in the publication's conditions (SIGCOMM
-2025, doi 10.1145/3718958.3750465), flows in place of packets. X4 is reported only."""
+"""What a failed optical NIC, GPU or server costs MixNet: bars X1 to X3.
+
+X1 is an optical NIC, X2 a GPU, whose spare is reached by wires, X3 a server, whose spare has no
+optical port, in the publication's conditions (SIGCOMM 2025, doi 10.1145/3718958.3750465), flows in
+place of packets. X4 is reported only."""
 
 import loomnet as ln
 from loomnet.systems import mixnet

@@ -1,6 +1,7 @@
-"""Figures of one region whose circuits are patched while it trains (MixNet, SIGCOMM 2025, doi
-10.1145/3718958.3750465): its circuit maps over time, one strip of gate counts, circuits, dark time
-and loss, and the panel itself."""
+"""Pictures of one region whose circuits are patched while it trains.
+
+They show who is patched to whom over time, one strip of gate counts, circuits, dark time and loss,
+and the panel itself (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
 
 import loomnet as ln
 from loomnet.systems import mixnet

@@ -1,7 +1,9 @@
-"""A6: one all-to-all of experts takes the time that the bytes of its slowest way take, by closed
-forms on the weight matrix of MixNet's public simulator (GV1: an expert a server; GV2: two) and on a
-sparse one (GV5). Rows: optical NICs, how pairs' bytes are divided, and the ratio to a non-blocking
-fat-tree (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
+"""One all-to-all of experts, in flows, against closed forms: bar A6.
+
+The all-to-all takes the time that the bytes of its slowest way take, by closed forms on the weight
+matrix of MixNet's public simulator (GV1: an expert a server; GV2: two) and on a sparse one (GV5).
+Rows: optical NICs, how pairs' bytes are divided, and the ratio to a non-blocking fat-tree (MixNet,
+SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
 
 from fractions import Fraction
 

@@ -1,6 +1,6 @@
 """Iteration times and performance per dollar of MixNet, fat-tree, rail-optimised network and
-TopoOpt at four rates with four models, beside what is published (MixNet, SIGCOMM 2025, doi
-10.1145/3718958.3750465, and https://mixnet-project.github.io): S1 to S18 and C3m to C5m.
+TopoOpt at four rates with four models, beside the published ones. Bars S1 to S18 and C3m to C5m
+(MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465, and https://mixnet-project.github.io).
 
 Compute time is one constant for each model, fitted to its four published fat-tree times alone: the
 fat-tree column is no result, and the others are predictions. Conditions are the preset

@@ -1,7 +1,8 @@
-"""MixNet with slower, more or broken parts: L1 (time to switch), L2 (optical
-NICs), X1 (a NIC fails), S19 (a fat-tree with a third of the edge above it) and S20 (batch), in the
-publication's conditions, flows in place of packets (MixNet, SIGCOMM 2025, doi
-10.1145/3718958.3750465)."""
+"""What MixNet is worth where its panel is slower, its optical NICs are more or fewer, or one fails.
+
+Bars L1 (time to switch), L2 (optical NICs), X1 (a NIC fails), S19 (a fat-tree with a third of the
+edge above it) and S20 (batch), in the publication's conditions, flows in place of packets (MixNet,
+SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
 
 import itertools
 

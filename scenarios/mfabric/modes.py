@@ -1,6 +1,8 @@
-"""Flows and packets give the same times: one region of Mixtral-8x22B (64 GPUs, 7 layers, 1
-micro-batch) on fat-tree, MixNet, TopoOpt and with random circuits, at 100 and 800 Gb/s; S1, S3 and
-S9 on one region in packets; and P1 (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
+"""Flows and packets give the same iteration times on one region of MixNet; minutes.
+
+The region trains Mixtral-8x22B (64 GPUs, 7 layers, 1 micro-batch) on fat-tree, MixNet, TopoOpt and
+with random circuits, at 100 and 800 Gb/s. Then bars S1, S3 and S9 on one region in packets, and P1
+(MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465)."""
 
 import loomnet as ln
 from loomnet.systems import mixnet

@@ -1,7 +1,9 @@
-"""A mixture of experts that PyTorch trains on MixNet's prototype: 4 servers, each with 3 of its 4
-NICs at an optical panel that is patched before every layer's dispatch and its gradient, by the
-counts of the layer's gate (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465). The same job runs on
-all NICs electrical, and with circuits that change while packets are on them."""
+"""PyTorch trains a mixture of experts on circuits that are patched before every layer; minutes.
+
+The fabric is MixNet's prototype (SIGCOMM 2025, doi 10.1145/3718958.3750465): 4 servers, each with 3
+of its 4 NICs at an optical panel that is patched before every layer's dispatch and its gradient, by
+the counts of the layer's gate. The same job runs on all NICs electrical, and with circuits that
+change while packets are on them."""
 
 import statistics
 from typing import Literal

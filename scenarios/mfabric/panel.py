@@ -1,9 +1,10 @@
-"""What a panel and a region's controller do, on the virtual clock: E1 (circuits that stay), E2
-(dark time), E3 (carrier), E4 (576 ports at once), E6 (half-circuits, loops, what is refused), E9
-(the same seed), E10 (100 iterations of a controller), P2, P3 and P4 (switching times) of MixNet
-(SIGCOMM 2025, doi 10.1145/3718958.3750465). On the live clock E1 and E2 of flows, and E3 of what
-hosts' kernels take for each of many changes. Datagrams of hosts' kernels, and E5, are
-tests/live/test_panels_live.py."""
+"""What an optical panel and a region's controller do: dark time, carriers, switching times.
+
+On the virtual clock: bars E1 (circuits that stay), E2 (dark time), E3 (carrier), E4 (576 ports at
+once), E6 (half-circuits, loops, what is refused), E9 (the same seed), E10 (100 iterations of a
+controller), P2, P3 and P4 (switching times) of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465).
+On the live clock: E1 and E2 of flows, and E3 of what hosts' kernels take for each of many changes.
+Datagrams of hosts' kernels, and E5, are tests/live/test_panels_live.py."""
 
 import itertools
 

@@ -1,6 +1,8 @@
-"""C7: performance per dollar of MixNet to the fat-tree from 1,024 to 32,768 GPUs (SIGCOMM 2025,
-doi 10.1145/3718958.3750465): costs are in proportion, so times must be. Mixtral-8x22B at 400 Gb/s,
-flows in place of packets, one replica for each 512 GPUs."""
+"""Performance per dollar of MixNet to the fat-tree from 1,024 to 32,768 GPUs: bar C7.
+
+Costs are in proportion to the number of GPUs, so times must be (SIGCOMM 2025, doi
+10.1145/3718958.3750465). Mixtral-8x22B at 400 Gb/s, flows in place of packets, one replica for each
+512 GPUs."""
 
 import loomnet as ln
 from loomnet.systems import mixnet

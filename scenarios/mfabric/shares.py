@@ -1,6 +1,7 @@
-"""F1 to F4: how the job's traffic and time are divided, beside what the publication measured in
-production (MixNet, SIGCOMM 2025, doi 10.1145/3718958.3750465). Compute times are the constants of
-headline.py and are not adjusted."""
+"""How a job's traffic and time are divided, beside what was measured in production: bars F1 to F4.
+
+They are of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465). Compute times are the constants of
+headline.py and are not moved."""
 
 import itertools
 

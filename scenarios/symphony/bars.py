@@ -321,7 +321,7 @@ def s15(lab, seeds):
 
 @ln.scenario
 def bars(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: str = ""):
-    """Bars S3 to S15 of Symphony as checks.
+    """What must hold of Symphony, as checks: bars S3 to S15.
 
     `seeds`: paired runs of each bar that compares completion times. `only`: bars, with commas
     between them."""

@@ -60,7 +60,7 @@ def without_witness(files):
 
 @ln.scenario
 def hostile(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: str = ""):
-    """Packets that lie, beside two rings.
+    """Senders that lie about their step, beside two rings.
 
     `seeds`: pairs of each attack: the same senders with their claims and without. `only`:
     attacks, with commas between them."""

@@ -78,7 +78,7 @@ def mrc(lab: ln.Lab, transport: Literal["mrc", "dctcp", "cubic"] = "mrc",
         jitter: Annotated[float, Field(ge=0, le=100)] = 0.3,
         bursts: Annotated[float, Field(ge=0, lt=1)] = 0.3,
         oversubscription: Annotated[int, Field(ge=1, le=2)] = 1):
-    """Extra marks over MRC and TCP.
+    """What Symphony's extra marks do over MRC and TCP.
 
     `seeds`: pairs, from the run's seed on. `jitter`: mean compute between two steps, in steps.
     `bursts`: share of the time in which an uplink has 20 % of its rate. `repeat`: all-reduces."""

@@ -44,7 +44,7 @@ def line(name, pairs, bound):
 def when(lab: ln.Lab, hosts: Annotated[int, Field(ge=4, le=64, multiple_of=4)] = 16,
          seeds: Annotated[int, Field(ge=1, le=1000)] = 8, step: ln.Size = "4 MB", only: str = "",
          oracle: bool = True):
-    """Gain of the extra marks by condition, beside bound, oracle and the published ceiling.
+    """Time that Symphony's extra marks save, by condition, beside what bounds it; minutes.
 
     `seeds`: pairs of each condition, from the run's seed on; fewer than 20 show a direction and
     no more. `only`: conditions, with semicolons between them. Prints a line for each: mean gain in

@@ -99,7 +99,7 @@ class Found:
 def workloads(lab: ln.Lab, seeds: Annotated[int, Field(ge=1, le=1000)] = 24, only: str = "",
               host: Literal["A", "B", "C"] = "B",
               queue_pair: Literal["per-step", "persistent"] = "per-step"):
-    """Gain of the extra marks by workload.
+    """Time that Symphony's extra marks save, by workload; minutes.
 
     `seeds`: pairs of each workload. `only`: workloads, with semicolons between them. Prints the
     mean gain in % of the completion time (least..most), the mean step gap without and with extra

@@ -179,6 +179,7 @@ def test_the_shell_is_offered_commands_values_parameters_and_runs(here):
     assert offered(here, "loomnet run demo.py --set planes=8 --set s") == ["size="]
     assert offered(here, "loomnet compare ru") == ["runs/demo-1"]
     assert offered(here, "loomnet describe two") == ["two_tier"]
+    assert offered(here, "loomnet explain blip") == ["blip_s"]
     assert "--install-completion" in offered(here, "loomnet --inst")
 
 

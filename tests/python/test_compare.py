@@ -11,7 +11,7 @@ import loomnet as ln
 from loomnet.cli import main
 from loomnet.measures.rows import check, metric
 from loomnet.measures.run_data import Fidelity
-from loomnet.results.comparison import NEVER, worse
+from loomnet.results.comparison import NEVER, change_text, worse
 from loomnet.results.report import Report, RunFidelity
 
 
@@ -104,6 +104,8 @@ def test_a_table_says_what_was_not_measured_and_leaves_out_what_neither_has():
     assert rows["mrc.recovery_s"]["verdict"] == "not measured"
     assert rows["mrc.lost"]["verdict"] is None
     assert rows["mrc.iteration_s"]["change"] == "x 12.5", "of tenfold a percentage says little"
+    assert [change_text(each) for each in (8.9, 998.9, 38_566, 2e9)] == [
+        "+890.0%", "x 1,000", "x 38,600", "x 2e+09"]
     assert {row["figure"]: row for row in ln.compare(other, one).table.rows}[
         "mrc.iteration_s"]["change"] == "-92.0%"
 

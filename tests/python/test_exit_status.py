@@ -358,6 +358,9 @@ def test_a_reader_that_leaves_is_no_traceback(scenario):
         f"{sys.executable} -m loomnet run {name} | true", shell=True, capture_output=True,
         text=True, check=False)
     assert "Traceback" not in reader.stderr and "Exception" not in reader.stderr
+    enough = subprocess.run(f"{sys.executable} -m loomnet explain | head -n 1", shell=True,
+                            capture_output=True, text=True, check=False)
+    assert (enough.stdout, enough.stderr) == ("Words\n", "")
 
 
 def test_help_names_every_exit_status(capsys):

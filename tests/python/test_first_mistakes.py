@@ -45,6 +45,13 @@ def test_tab_offers_builders_and_numbers(here):
                        "0 errors; all numbers in .metrics)")
 
 
+def test_a_result_is_read_as_a_mapping(here):
+    r = ln.run(fabric(), ln.AllReduce("1 MB", 6), write=False)
+    assert "before.blip_s" in r and "down.blip_s" not in r and 0 not in r
+    assert dict(r) == {name: r[name] for name in r} and r.keys() == list(r)
+    assert dict(r)["errors"] == 0
+
+
 def test_a_run_that_is_not_to_be_written_leaves_nothing(here):
     (here / "say.py").write_text("import torch.distributed as d\nd.init_process_group('gloo')\n"
                                  "d.barrier()\nprint('said')\n")

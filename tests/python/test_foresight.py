@@ -63,11 +63,39 @@ def test_a_fault_shorter_than_an_iteration_is_said_and_measures_none(tmp_path):
     assert result["short.iteration_s"] is None
 
 
-def test_a_short_fault_that_names_no_phase_is_not_spoken_of(tmp_path):
+def test_a_fault_before_the_end_of_the_first_iteration_is_said(tmp_path):
+    def said(at, phase="down"):
+        fault = ln.down("h0--p0.leaf0", at=at, duration="9 ms", phase=phase)
+        found = notes(tmp_path, fabric(), ln.AllReduce("8 MB", 12), [fault])
+        return [line for line in found if "no whole iteration" in line]
+
+    (note,) = said("200 us")
+    assert note.startswith("note: fault down begins at 200 us, but one iteration takes 480 us or "
+                           "more")
+    assert said("500 us") == said("0 s") == said(ln.step(1)) == said("200 us", phase=None) == []
+    early = ln.down("h0--p0.leaf0", at="200 us", duration="9 ms", phase="down")
+    r = ln.run(fabric(), ln.AllReduce("8 MB", 12), [early], write=False)
+    assert r["before.iteration_s"] is None
+
+
+def test_a_short_fault_that_names_no_phase_has_no_iterations_to_lose(tmp_path):
     job = ln.AllReduce("8 MB", 12)
     for phase, count in ((None, 0), ("short", 1)):
         fault = ln.down("h0--p0.leaf0", at="1 ms", duration="100 us", phase=phase)
-        assert len(notes(tmp_path / str(phase), fabric(), job, [fault])) == count
+        said = notes(tmp_path / str(phase), fabric(), job, [fault])
+        assert len([line for line in said if "no whole iteration" in line]) == count
+
+
+def test_faults_without_any_phase_are_said_to_stand_in_before(tmp_path):
+    job, late = ln.AllReduce("8 MB", 12), ln.down("h0--p0.leaf0", at="1 ms", duration="1 ms")
+    (note,) = notes(tmp_path / "a", fabric(), job, [late])
+    assert note.startswith("note: fault down(h0--p0.leaf0) has no phase=")
+    r = ln.run(fabric(), job, [late], write=False)
+    assert r.number("before.lost") > 0 and "after.lost" not in r
+    always = ln.loss("*--*", 0.001, at="0 s")
+    named = ln.down("h1--p0.leaf1", at=ln.step(2), duration=ln.iterations(5), phase="down")
+    assert notes(tmp_path / "b", fabric(), job, [always]) == []
+    assert notes(tmp_path / "c", fabric(), job, [late, named]) == []
 
 
 def test_flows_between_ranks_of_one_host_go_by_its_local_link(tmp_path):

@@ -61,6 +61,9 @@ def test_every_line_of_the_page_is_read():
     ("B.off.step_gap", {"step gap"}),
     ("symphony", {"Symphony"}),
     ("mrc", {"MRC"}),
+    ("planes", {"plane"}),
+    ("queue pairs", {"queue pair"}),
+    ("D", {"D"}),
 ])
 def test_a_name_is_found_as_reports_write_it(asked, found):
     assert {entry.name for entry in glossary.explain(asked)} == found

@@ -105,6 +105,7 @@ def test_describe_on_the_command_line():
     ]
     done = subprocess.run([sys.executable, "-m", "loomnet", *words], capture_output=True, text=True)
     assert done.returncode == 0 and "131,072" in done.stdout and "12.5 %" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("T0: a leaf; T1: a spine")
     for bad, line in (
         (["fat_tree"], "add --set k=…"),
         (["fat_tree", "--set", "k=5"], "even number"),

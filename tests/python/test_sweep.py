@@ -16,6 +16,7 @@ import loomnet as ln
 from loomnet.base.errors import UsageError
 from loomnet.base.installing import install_line
 from loomnet.cli import main
+from loomnet.sweeps.summary import summary
 
 distributed = pytest.importorskip("distributed")
 polars = pytest.importorskip("polars")
@@ -107,6 +108,36 @@ def test_failed_points_are_listed_and_retried_alone(here, cluster):
     after = {p.name: p.stat().st_mtime_ns for p in (first.directory / "points").iterdir()}
     assert mended.ok and not mended.failed
     assert {name for name in before if after[name] != before[name]} == {f"{point.key}.json"}
+
+
+def test_the_terminal_shows_medians_of_the_scenarios_own_numbers(here, cluster):
+    (here / "own.py").write_text(textwrap.dedent("""
+        import loomnet as ln
+
+        @ln.scenario
+        def own(lab: ln.Lab, hosts: int = 2, size: ln.Size = "8 kB"):
+            r = lab.run(ln.star(hosts=hosts, rate="10 Gb/s", delay="1 us"), ln.AllReduce(size, 6))
+            lab.metric("wait_s", 1e-6 * hosts * (1, 3, 8)[lab.seed], unit="s")
+            lab.metric("hosts", hosts)
+            lab.check("few", hosts + lab.seed, le=4)
+            lab.check("no-error", r["errors"], eq=0)
+    """))
+    made = ln.sweep("own.py", hosts=[2, 4], seeds=3, scheduler=cluster, watch=quiet)
+    assert summary(made) == ["hosts  ok      few  wait_s",
+                             "2      3 of 3  3    6 us",
+                             "4      1 of 3  5    12 us",
+                             "numbers: medians over the seeds"]
+    one = ln.sweep("own.py", size=["8 kB"], scheduler=cluster, watch=quiet)
+    assert summary(one) == ["ok      few  no-error  wait_s  hosts", "1 of 1  2    0         2 us    2"]
+    many = ln.sweep("own.py", size=[f"{n} B" for n in range(8, 36)], scheduler=cluster, watch=quiet)
+    assert len(summary(many)) == 1 + 24 + 1 and summary(many)[-1] == "… and 4 combinations more"
+    assert summary(many)[:2] == ["size  ok", "8 B   1 of 1"], "other numbers are the same everywhere"
+
+
+def test_points_that_failed_or_ended_nowhere_are_counted_and_give_no_numbers(here, cluster):
+    made = ln.sweep("small.py", hosts=[2, 3, 4], fail_at=3, scheduler=cluster, watch=quiet)
+    assert summary(made) == ["hosts  ok      few", "2      1 of 1  2", "3      0 of 1  –",
+                             "4      1 of 1  4"]
 
 
 def test_a_changed_scenario_is_run_again(here, cluster):

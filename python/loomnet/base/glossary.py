@@ -53,6 +53,8 @@ def explain(name: str) -> tuple[Entry, ...]:
     for form in forms:
         # Words of two parts are figures of some scenarios, as step_gap.
         wanted = {form, form.replace("_", " "), f"drop_{form}", f"{form}_dropped"}
+        if form.endswith("s"):
+            wanted.add(form.removesuffix("s"))
         if form.startswith("drop_"):  # counters of sockets that reports show as drops
             wanted.add(form.removeprefix("drop_"))
         if found := tuple(each for each in entries() if each.name.casefold() in wanted):

@@ -44,6 +44,15 @@ def priced(incomplete: str) -> list[str]:
     return _beginning(incomplete, PRICED)
 
 
+def explained(incomplete: str) -> list[str]:
+    """Names that `loomnet explain` knows; those of several words would need quotes and are left
+    out."""
+    from loomnet.base.glossary import entries
+
+    names = list(dict.fromkeys(each.name for each in entries() if " " not in each.name))
+    return _beginning(incomplete, names)
+
+
 def runs(incomplete: str) -> list[str]:
     """Directories of runs below runs/, the latest first."""
     try:

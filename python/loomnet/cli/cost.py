@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def cost(
     fabrics: Annotated[
         list[str],
-        typer.Argument(metavar="FABRIC...", autocompletion=priced, help=f"{', '.join(PRICED)}."),
+        typer.Argument(metavar="FABRIC", autocompletion=priced, help=f"{', '.join(PRICED)}."),
     ],
     gpus: Annotated[
         int, typer.Option(metavar="N", help="A multiple of 8: a server has 8 GPUs.")

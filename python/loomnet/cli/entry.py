@@ -119,7 +119,9 @@ def _other(error: BaseException) -> int:
         return EXIT_USAGE
     gone = _output_error(error)
     if gone is not None:
-        print(f"loomnet: standard output: {gone.strerror}", file=sys.stderr)
+        # A reader that has enough, as of `loomnet list | head`, needs no word.
+        if not isinstance(gone, BrokenPipeError):
+            print(f"loomnet: standard output: {gone.strerror}", file=sys.stderr)
         return EXIT_USAGE
     from loomnet.labs.scenario import own_traceback
 

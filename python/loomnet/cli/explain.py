@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from loomnet.cli.completion import explained
+
 PIPED_WIDTH = 80
 
 
@@ -16,7 +18,8 @@ def explain(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="A figure, counter, drop reason, event or word; without it, all."
+            metavar="NAME", autocompletion=explained,
+            help="A figure, counter, drop reason, event or word; without it, all.",
         ),
     ] = None,
 ) -> int:

@@ -25,7 +25,7 @@ LONGEST_NAME = 30  # of a scenario beside its sentence; a longer one has a line 
 def list_(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH...]",
+        typer.Argument(metavar="PATH",
                        help="Files, or folders and the folders in them; by default scenarios/, or "
                        "the files here."),
     ] = None,
@@ -122,5 +122,8 @@ def describe(
         if fabric is None:
             return EXIT_OK
         print()
-    print(table_text(fabric))
+    text = table_text(fabric)
+    print(text)
+    if "T0" in text:
+        print("T0: a leaf; T1: a spine, or in three tiers an aggregation switch, with T2 above it")
     return EXIT_OK

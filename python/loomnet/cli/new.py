@@ -18,7 +18,7 @@ FILES = ("flap.py", "test_flap.py", "flap.ipynb")
 def new(
     folder: Annotated[
         Path,
-        typer.Argument(metavar="[DIR]", help="Where to write; made if it is not there. By default "
+        typer.Argument(metavar="DIR", help="Where to write; made if it is not there. By default "
                        "here."),
     ] = Path("."),
 ) -> int:

@@ -27,8 +27,8 @@ ocs = App(help="See and patch the panels of a live run.", epilog=examples(
     "sudo loomnet ocs show cross-connect status",
     "sudo loomnet ocs config cross-connect add 1A-16B,2A..4A-5B..7B",
     "sudo loomnet ocs reconcile 1-16"))
-show = App(help="What a panel is told, and how it is.")
-config = App(help="Tells a panel what it shall be.")
+show = App(help="Show what a panel was told to do, and its state.")
+config = App(help="Tell a panel to join ports, or to change one.")
 show_cross = App(help="Cross-connects.")
 show_port = App(help="Simplex ports.")
 config_cross = App(help="Cross-connects; a request is carried out whole or not at all.")
@@ -130,7 +130,7 @@ def show_port_mapping(panel: Panel = None, run: Run = None, json_out: Json = Fal
 
 @show.command("factory-insertion-loss")
 def show_factory_insertion_loss(
-    listed: Annotated[str | None, typer.Argument(metavar="[LIST]", help="By default all.")] = None,
+    listed: Annotated[str | None, typer.Argument(metavar="LIST", help="By default all.")] = None,
     panel: Panel = None, run: Run = None, json_out: Json = False,
 ) -> int:
     """Losses of light, as measured when the panel was made."""
@@ -144,7 +144,7 @@ def show_factory_insertion_loss(
 def config_cross_add(
     listed: Listed,
     mode: Annotated[
-        str, typer.Argument(metavar="[update|safe|overwrite]", help="update: takes the ports from "
+        str, typer.Argument(metavar="MODE", help="update: takes the ports from "
                             "what uses them; safe: refused if anything does; overwrite: these "
                             "and no others.")
     ] = "update",
@@ -191,8 +191,8 @@ def reconcile(
                                            help="Patience until all are tuned.")] = 60,
     panel: Panel = None, run: Run = None, json_out: Json = False,
 ) -> int:
-    """Make the panel have these, changing no more than that needs, and wait until they are tuned.
-    Exit 1 where they are not in time."""
+    """Give the panel these cross-connects and no others, and wait until they are tuned. Those that
+    it has already are not touched. Exit 1 where they are not tuned in time."""
     [found] = _asked(panel, run, {"command": "reconcile", "list": listed, "timeout_s": timeout})
     if json_out:
         print(json.dumps(found))

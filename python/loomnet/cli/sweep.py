@@ -75,6 +75,11 @@ def _seeds(text: str) -> int | list[int]:
 
 
 def _print(made: Sweep) -> None:
+    from loomnet.base.errors import printable
+    from loomnet.sweeps.summary import summary
+
+    for line in summary(made):
+        print(printable(line))
     failed = made.failed
     for point, error in failed[:MOST_FAILED]:
         print(f"failed: {point}: {error}")

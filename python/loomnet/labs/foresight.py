@@ -50,6 +50,7 @@ def foreseen(request: RunRequest, clock: str) -> list[str]:
         f"note: {line}"
         for line in (
             *_short_faults(request, clock),
+            *_nameless_faults(request),
             *_slow_links(request.plan),
             *small_windows(request, clock),
             *small_queues(request.plan),
@@ -191,6 +192,25 @@ def _short_faults(request: RunRequest, clock: str) -> Iterator[str]:
             yield (f"fault {fault.label} lasts {lasts}, but one iteration takes {_seconds(least)} "
                    "or more: no whole iteration will lie in its phase, so its iteration_s will be "
                    "null; duration=ln.iterations(30) follows the job")
+    # From time 0 on there is no phase before, which the report says itself.
+    begins = [(fault.at.seconds, fault) for fault in request.faults
+              if fault.phase and isinstance(fault.at, Time) and fault.at.count]
+    at, first = min(begins, key=lambda each: each[0], default=(0.0, None))
+    if first is not None and least is not None and at < least:
+        yield (f"fault {first.label} begins at {first.at}, but one iteration takes "
+               f"{_seconds(least)} or more: no whole iteration will lie in the phase before it, "
+               "to which goodput_ratio of the other phases is relative; at=ln.step(10) follows "
+               "the job")
+
+
+def _nameless_faults(request: RunRequest) -> Iterator[str]:
+    """Without any phase of a fault, `before` is the whole run and holds what the faults did. A
+    fault from time 0 on is a condition of the whole run, and is not spoken of."""
+    later = [fault for fault in request.faults if fault.at != Time.of(0)]
+    if later and not any(fault.phase for fault in request.faults):
+        yield (f"fault {later[0].label} has no phase=, so the run's figures do not tell the time "
+               'of the fault from the rest: all stand under "before"; phase="fault" gives it '
+               "figures of its own")
 
 
 def _slow_links(plan: Plan) -> Iterator[str]:

@@ -80,8 +80,11 @@ class Difference:
 
 
 def change_text(change: float) -> str:
-    """"+3.2%"; above tenfold as a factor, "x 12.5"."""
-    return f"{change:+.1%}" if change < MOST_PERCENT else f"x {1 + change:.3g}"
+    """"+3.2%"; above tenfold as a factor, "x 12.5" or "x 38,600"."""
+    if change < MOST_PERCENT:
+        return f"{change:+.1%}"
+    factor = f"{1 + change:.3g}"  # from 999.5 on with an exponent
+    return f"x {float(factor):,.0f}" if "e" in factor and change < 1e9 else f"x {factor}"
 
 
 class Comparison:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -152,6 +152,16 @@ class Result:
     def __getitem__(self, name: str) -> Measured | None:
         row = self.metric(name)
         return None if row.value is None else Measured(row)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_name)
+
+    def keys(self) -> list[str]:
+        """The names of all figures, so that `dict(r)` gives them with their values."""
+        return list(self.by_name)
 
     def _ipython_key_completions_(self) -> list[str]:
         """What a notebook offers after `r["` and the Tab key."""
