@@ -22,8 +22,8 @@ def ddp(lab: ln.Lab, policy: Literal["esa", "atp", "switchml"] = "esa",
         compute: ln.Time = "20 ms"):
     """Switches sum the gradients of PyTorch's DDP, beside a ring of its ranks. `ranks` train a
     network of 1.1 M parameters: its sums are made by switches of one or two levels, then by a ring
-    over MRC at the fabric's own packet size and at the 1,024 B of a fragment of sums. `loss`: share of
-    packets that every link loses.
+    over MRC at the fabric's own packet size and at the 1,024 B of a fragment of sums. `loss`: share
+    of packets that every link loses.
 
     Live, an emulated 100 Mb/s are about 55,000 packets a second through the kernel, for four ranks;
     eight on two levels want --set ranks=8 --set levels=2 --set 'rate=40 Mb/s'.

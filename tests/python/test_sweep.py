@@ -128,8 +128,10 @@ def test_the_terminal_shows_medians_of_the_scenarios_own_numbers(here, cluster):
                              "4      1 of 3  5    12 us",
                              "numbers: medians over the seeds"]
     one = ln.sweep("own.py", size=["8 kB"], scheduler=cluster, watch=quiet)
-    assert summary(one) == ["ok      few  no-error  wait_s  hosts", "1 of 1  2    0         2 us    2"]
-    many = ln.sweep("own.py", size=[f"{n} B" for n in range(8, 36)], scheduler=cluster, watch=quiet)
+    assert summary(one) == ["ok      few  no-error  wait_s  hosts",
+                            "1 of 1  2    0         2 us    2"]
+    sizes = [f"{n} B" for n in range(8, 36)]
+    many = ln.sweep("own.py", size=sizes, scheduler=cluster, watch=quiet)
     assert len(summary(many)) == 1 + 24 + 1 and summary(many)[-1] == "… and 4 combinations more"
     assert summary(many)[:2] == ["size  ok", "8 B   1 of 1"], "other numbers are the same everywhere"
 

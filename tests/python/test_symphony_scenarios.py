@@ -185,7 +185,8 @@ def test_what_is_wrong_is_refused_in_a_line(lied_to: list[Path]) -> None:
 
 # --- what a newcomer mistypes ---------------------------------------------------------------------
 @pytest.mark.parametrize(("name", "values", "words"), [
-    ("when", {"only": "nonsense"}, 'only: no condition "nonsense"; nearest: re-hash, one queue pair'),
+    ("when", {"only": "nonsense"},
+     'only: no condition "nonsense"; nearest: re-hash, one queue pair'),
     ("bars", {"only": "s5"}, "only: S5 send no packets, and a scenario must"),
     ("two_flows", {"hosts": "B,Z"}, "hosts: no preset 'Z'; there are A, B, C, D"),
     ("two_flows", {"hosts": " "}, "hosts: names no preset; there are A, B, C, D"),

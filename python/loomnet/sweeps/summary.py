@@ -1,4 +1,4 @@
-"""What a terminal shows of a sweep: a row for each combination of values, medians over its seeds."""
+"""A sweep on a terminal: a row for each combination of values, medians over its seeds."""
 
 from __future__ import annotations
 
