@@ -133,7 +133,8 @@ def test_the_terminal_shows_medians_of_the_scenarios_own_numbers(here, cluster):
     sizes = [f"{n} B" for n in range(8, 36)]
     many = ln.sweep("own.py", size=sizes, scheduler=cluster, watch=quiet)
     assert len(summary(many)) == 1 + 24 + 1 and summary(many)[-1] == "… and 4 combinations more"
-    assert summary(many)[:2] == ["size  ok", "8 B   1 of 1"], "other numbers are the same everywhere"
+    # Other numbers are the same everywhere.
+    assert summary(many)[:2] == ["size  ok", "8 B   1 of 1"]
 
 
 def test_points_that_failed_or_ended_nowhere_are_counted_and_give_no_numbers(here, cluster):
