@@ -20,6 +20,11 @@ def nearest(name: object, known: Iterable[str], count: int = 3) -> list[str]:
     return sorted(unique, key=distance)[:count]
 
 
+def how_many(count: int, one: str, several: str | None = None) -> str:
+    """"1 plane", "4 planes"; `several` where the plural is not the singular with an s."""
+    return f"{count} {one if count == 1 else several or one + 's'}"
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """`; nearest: a, b, c`, or an empty string when there is nothing to offer."""
     names = nearest(name, known)

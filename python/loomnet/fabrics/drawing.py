@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+from loomnet.base.names import how_many
 from loomnet.fabrics.view import FabricView
 
 PLANE_COLOURS = (
@@ -98,7 +99,8 @@ def fabric_figure(fabric: FabricView) -> Any:
         labels = {name: f"{name} x{data['ranks']}" if "ranks" in data else name
                   for name, data in graph.nodes(data=True)}
         networkx.draw_networkx_labels(graph, lifted, labels, ax=axes, font_size=6)
-    axes.set_title(f"{fabric.name}: {len(fabric.hosts)} hosts, {fabric.planes} planes", fontsize=9)
+    axes.set_title(f"{fabric.name}: {how_many(len(fabric.hosts), 'host')}, "
+                   f"{how_many(fabric.planes, 'plane')}", fontsize=9)
     axes.set_axis_off()
     axes.margins(y=0.2)
     return figure

@@ -12,7 +12,7 @@ from typing import Any
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import FabricError, UnitError, UsageError
-from loomnet.base.names import did_you_mean, in_quotes, quoted
+from loomnet.base.names import did_you_mean, how_many, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Rate, Size, Time
 from loomnet.fabrics.checks import check_fabric
@@ -336,10 +336,11 @@ class Fabric:
     # --- notebooks ------------------------------------------------------------------------------
     def __repr__(self) -> str:
         hosts, switches, links = self.counts
-        panels = f"{len(self.panels)} panels, " if self.panels else ""
+        panels = f"{how_many(len(self.panels), 'panel')}, " if self.panels else ""
         return (
-            f"Fabric({self.name}: {hosts} hosts, {switches} switches, {panels}"
-            f"{links} links, {self.planes} planes)"
+            f"Fabric({self.name}: {how_many(hosts, 'host')}, "
+            f"{how_many(switches, 'switch', 'switches')}, {panels}{how_many(links, 'link')}, "
+            f"{how_many(self.planes, 'plane')})"
         )
 
     def describe(self) -> Table:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import UsageError
-from loomnet.base.names import did_you_mean, in_quotes, quoted
+from loomnet.base.names import did_you_mean, how_many, in_quotes, quoted
 from loomnet.base.units import Time
 from loomnet.base.wall_time import uninterrupted
 from loomnet.fabrics.model import Fabric
@@ -282,7 +282,8 @@ class OpenLab:
                 if trouble := self._standing.network.glue.trouble():
                     state += f"; {trouble}"
         gone = f"; down: {', '.join(self.links_down)}" if self._down else ""
-        return (f"Lab({self.fabric.name}: {hosts} hosts, {switches} switches, {links} links; "
+        return (f"Lab({self.fabric.name}: {how_many(hosts, 'host')}, "
+                f"{how_many(switches, 'switch', 'switches')}, {how_many(links, 'link')}; "
                 f"{self.clock} clock, {state}{gone})")
 
 

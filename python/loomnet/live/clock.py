@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
+from loomnet.base.names import how_many
 from loomnet.faults.timetable import Change
 from loomnet.jobs.model import TorchJob
 from loomnet.live import direct_panels
@@ -244,9 +245,11 @@ def switches_text(plan: Plan) -> str:
     """How many switches and panels, by placement."""
     kernel = sum(switch.in_kernel for switch in plan.switches)
     engine = sum(not switch.in_kernel for switch in plan.switches)
-    words = [f"{kernel} XDP switches"] if kernel or not (engine or plan.panels) else []
-    words += [f"{engine} switches in the engine"] if engine else []
+    words = []
+    if kernel or not (engine or plan.panels):
+        words.append(how_many(kernel, "XDP switch", "XDP switches"))
+    words += [how_many(engine, "switch", "switches") + " in the engine"] if engine else []
     for where, how in (("xdp", "by XDP"), ("tc", "by tc"), ("engine", "in the engine")):
         panels = sum(panel.placement == where for panel in plan.panels)
-        words += [f"{panels} panel{'s' * (panels > 1)} {how}"] if panels else []
+        words += [f"{how_many(panels, 'panel')} {how}"] if panels else []
     return " and ".join(words)

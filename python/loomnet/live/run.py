@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np  # noqa: F401  (the engine's counters are arrays: no import after Ctrl-C)
 
 from loomnet.base.errors import UnavailableError, UsageError, WallTimeError
+from loomnet.base.names import how_many
 from loomnet.base.units import Time
 from loomnet.live import direct_panels, doctor
 from loomnet.live.budget import PASSES_PER_SECOND, offered_by
@@ -42,8 +43,9 @@ class LiveRunner:
         plan = request.plan
         load = offered_by(request)
         jobs = "; ".join(each.job.describe() for each in request.jobs)
-        return (f"{plan.name}: {len(plan.hosts)} hosts, {plan.planes} planes, "
-                f"{switches_text(plan)}, {len(plan.links)} links; live, D = {request.dilation:g}; "
+        return (f"{plan.name}: {how_many(len(plan.hosts), 'host')}, "
+                f"{how_many(plan.planes, 'plane')}, {switches_text(plan)}, "
+                f"{how_many(len(plan.links), 'link')}; live, D = {request.dilation:g}; "
                 f"offered load {load / request.dilation / 1000:.0f} k of "
                 f"{PASSES_PER_SECOND / 1000:.0f} k switch passes/s; "
                 f"{jobs}{_expected_wall(request)}")

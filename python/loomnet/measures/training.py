@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loomnet.base.names import how_many
 from loomnet.measures.run_data import HostSeries, Interval, Iteration, RunData
 
 FIGURES = (
@@ -90,7 +91,8 @@ def iteration_s(iterations: list[Iteration], phase: Phase) -> Value:
     """Median length of the iterations wholly inside the phase."""
     whole = whole_iterations(iterations, phase)
     if len(whole) < MIN_ITERATIONS:
-        return Value(None, f"{len(whole)} whole iterations in the phase, {MIN_ITERATIONS} needed")
+        return Value(None, f"{how_many(len(whole), 'whole iteration')} in the phase, "
+                           f"{MIN_ITERATIONS} needed")
     return Value(statistics.median(i.length_ps for i in whole) / 1e12)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import did_you_mean, in_quotes
+from loomnet.base.names import did_you_mean, how_many, in_quotes
 from loomnet.results.drawing import Scale, grid, line_style
 from loomnet.results.drawn import Drawn
 from loomnet.results.plots import by_job
@@ -107,4 +107,4 @@ def _told(label: str, values: list[float], unit: str) -> str:
         return f"{value / scale.factor:.3g}" + ("" if unit == "ratio" else f" {scale.unit}")
 
     told = ", ".join(f"p{100 * share:g} {text(percentile(values, share))}" for share in SHARES)
-    return f"{label}: {len(values)} values, {told}"
+    return f"{label}: {how_many(len(values), 'value')}, {told}"

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import loomnet._core as _core
 from loomnet.base.errors import WallTimeError
+from loomnet.base.names import how_many
 from loomnet.faults.timetable import Change
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Fidelity, RunData
@@ -44,8 +45,9 @@ class VirtualRunner:
         hosts, switches, links = plan.counts
         built = f" ({len(plan.links)} built)" if plan.partial else ""
         jobs = "; ".join(each.job.describe() for each in request.jobs)
-        return (f"{plan.name}: {hosts} hosts, {plan.planes} planes, {switches} switches, {links} "
-                f"links{built}; virtual clock, seed {request.seed}; {jobs}")
+        return (f"{plan.name}: {how_many(hosts, 'host')}, {how_many(plan.planes, 'plane')}, "
+                f"{how_many(switches, 'switch', 'switches')}, {how_many(links, 'link')}{built}; "
+                f"virtual clock, seed {request.seed}; {jobs}")
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> list[RunData]:
         check_options(request.options, [asked.job for asked in request.jobs])
