@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "ebpf/metadata.h"
@@ -288,8 +289,10 @@ Fidelity LiveLoop::fidelity() {
   if (p99 > config_.lateness_bound) {
     f.verdict = LiveVerdict::fell_behind;
     if (!f.reason.empty()) f.reason += "; ";
-    f.reason += "p99 lateness " + std::to_string(p99.microseconds()) + " us is above the bound of " +
-               std::to_string(config_.lateness_bound.microseconds()) + " us";
+    // Rounded away from each other, so that what is above reads above.
+    const auto us = [](double rounded) { return std::to_string(static_cast<long long>(rounded)) + " us"; };
+    f.reason += "p99 lateness " + us(std::ceil(p99.microseconds())) + " is above the bound of " +
+               us(std::floor(config_.lateness_bound.microseconds()));
   }
   if (f.own_losses || f.unexplained) {
     f.verdict = LiveVerdict::lost_packets;
