@@ -30,6 +30,7 @@ def test_a_live_run_that_is_over_holds_nothing(uses_machine, tmp_path, kind):
 
 def test_a_live_run_of_the_kernels_tcp_holds_nothing(uses_machine, tmp_path):
     with freed.without_collector():
-        report = ln.load(TCP).run(clock="live", directory=tmp_path / "runs")
+        report = ln.load(TCP).run(clock="live", directory=tmp_path / "runs", size="10 MB",
+                                  second="0.5 s")
         (result,) = report.results.values()
     assert result.data.ended == "finished"

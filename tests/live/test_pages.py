@@ -20,7 +20,10 @@ pytestmark = pytest.mark.skipif(_REASON is not None, reason=str(_REASON))
 LIVE = [command for command in pages.all_commands() if pages.is_live(command)]
 # Those that take minutes: with --soak.
 LONG = re.compile(r"tcp_two_flows|ina/ddp|mrc_ddp_link_failure")
-ALONE = [each for each in LIVE if re.search(r"loomnet (run|crosscheck) ", each)]
+# test_crosscheck.py runs the crosschecks of these scenarios.
+ELSEWHERE = re.compile(r"crosscheck scenarios/(crosscheck_|mrc_ddp_link_failure)")
+ALONE = [each for each in LIVE if re.search(r"loomnet (run|crosscheck) ", each)
+         and not ELSEWHERE.search(each)]
 TRIES = 2  # a run that fell behind is no result: one more try, then it is an error
 
 
