@@ -19,7 +19,7 @@ def run(tmp_path, jobs, clock="live", **options):
 
 
 def ranks(name, transport):
-    return ln.TorchJob(TRAIN, args=["--steps=3"], ranks=2, name=name, hosts=BOTH,
+    return ln.TorchJob(TRAIN, args=["--steps=3"], ranks=2, name=name, hosts=BOTH, compute="2 ms",
                        transport=transport, log=r"step (?P<step>\d+) loss (?P<loss>\S+)")
 
 
