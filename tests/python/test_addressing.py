@@ -271,8 +271,8 @@ def test_describe_says_where_a_queue_holds_more_than_its_bdp():
     def said(rate):
         fabric = ln.clos.two_tier(planes=1, leaves=2, spines=1, hosts_per_leaf=2, rate=rate,
                                   delay="1 us")
-        return {row["figure"]: (round(row["value"], 1), row["unit"])
-                for row in fabric.describe() if "queue" in row["figure"]}
+        return {row["number"]: (round(row["value"], 1), row["unit"])
+                for row in fabric.describe() if "queue" in row["number"]}
 
     assert said("40 Mb/s") == {
         "data queue, NIC-T0 link": (12, "packets, with its BDP of 4.4 taken as 8"),
@@ -284,7 +284,7 @@ def test_describe_says_where_a_queue_holds_more_than_its_bdp():
     joined.add_switch("s")
     joined.add_link("a", "s", rate="40 Mb/s", delay="1 us")
     joined.add_link("s", "b", rate="100 Gb/s", delay="1 us")
-    (short,) = (row for row in joined.describe() if "queue" in row["figure"])
+    (short,) = (row for row in joined.describe() if "queue" in row["number"])
     assert short["value"] == 2
 
 

@@ -99,14 +99,14 @@ def test_what_was_not_measured_is_not_worse(reason, there, back):
 def test_a_table_says_what_was_not_measured_and_leaves_out_what_neither_has():
     one = report(recovery_s=1.0, lost=2, blip_s=None, iteration_s=1.0)
     other = report(recovery_s=None, lost=2, blip_s=None, iteration_s=12.5, reason="too few")
-    rows = {row["figure"]: row for row in ln.compare(one, other).table.rows}
+    rows = {row["number"]: row for row in ln.compare(one, other).table.rows}
     assert set(rows) == {"mrc.recovery_s", "mrc.lost", "mrc.iteration_s"}
     assert rows["mrc.recovery_s"]["verdict"] == "not measured"
     assert rows["mrc.lost"]["verdict"] is None
     assert rows["mrc.iteration_s"]["change"] == "x 12.5", "of tenfold a percentage says little"
     assert [change_text(each) for each in (8.9, 998.9, 38_566, 2e9)] == [
         "+890.0%", "x 1,000", "x 38,600", "x 2e+09"]
-    assert {row["figure"]: row for row in ln.compare(other, one).table.rows}[
+    assert {row["number"]: row for row in ln.compare(other, one).table.rows}[
         "mrc.iteration_s"]["change"] == "-92.0%"
 
 
@@ -156,7 +156,7 @@ def test_a_tolerance_per_figure():
         "mrc.blip_s": "same", "mrc.iteration_s": "worse"}
     assert verdicts(one, other, rel={"*_s": 0.15, "mrc.blip_s": 0.01}) == {
         "mrc.blip_s": "worse", "mrc.iteration_s": "same"}
-    with pytest.raises(ln.UsageError, match=r'rel: no figure "blap_s"; nearest: mrc\.blip_s'):
+    with pytest.raises(ln.UsageError, match=r'rel: no number "blap_s"; nearest: mrc\.blip_s'):
         ln.compare(one, other, rel={"blap_s": 0.1})
     with pytest.raises(ln.UsageError, match='rel=-1 of "blip_s" must be a number, 0 or more'):
         ln.compare(one, other, rel={"blip_s": -1})
@@ -166,7 +166,7 @@ def test_long_names_head_no_column(tmp_path):
     for name in ("flap-20261125T101500-0-1d2c3b", "flap-20261125T101700-7-9a8b7c"):
         write(tmp_path / name, report(blip_s=1.0 if "-0-" in name else 2.0))
     found = ln.compare(*sorted(tmp_path.iterdir()))
-    assert found.table.columns == ("figure", "A", "B", "change", "verdict", "reason")
+    assert found.table.columns == ("number", "A", "B", "change", "verdict", "reason")
     assert repr(found).startswith("A: flap-20261125T101500-0-1d2c3b\nB: flap-")
 
 
@@ -190,7 +190,7 @@ def test_a_baseline_with_a_choice_of_figures(tmp_path):
     ln.assert_matches(made, kept, rel={"*": 0.02, "blip_s": 0.15})
     ln.assert_matches(made, kept, only=["iteration_s", "lost"])
     ln.assert_matches(made, kept, ignore="blip_s")
-    with pytest.raises(ln.UsageError, match='assert_matches: no figure "blap_s"'):
+    with pytest.raises(ln.UsageError, match='assert_matches: no number "blap_s"'):
         ln.assert_matches(made, kept, only="blap_s")
 
 
@@ -208,7 +208,7 @@ def test_names_that_are_gone_are_regressions_and_new_ones_are_not():
     assert {r.name: r.verdict for r in found} == {
         "mrc.lost": "same", "mrc.blip_s": "missing", "mrc.iteration_s": "new"}
     assert [r.name for r in found.regressions] == ["mrc.blip_s"]
-    with pytest.raises(ln.UsageError, match="no figure in common"):
+    with pytest.raises(ln.UsageError, match="no number in common"):
         ln.compare(report(lost=1), report(blip_s=1.0))
 
 

@@ -62,7 +62,7 @@ def test_hosts_of_one_fabric_may_differ():
     made.add_link(made.add_host("s0", role="server"), "p0.leaf0", rate="100 Gb/s", delay="1 us")
     assert placement(made, ln.AllReduce("1 MB")) == [[0, 1, 1, 1, 2, 2]]
     assert make_plan(made).ranks == (0, 1, 1, 1, 2, 2)
-    assert {row["figure"]: row["value"] for row in made.describe()}["places for ranks"] == 6
+    assert {row["number"]: row["value"] for row in made.describe()}["places for ranks"] == 6
 
 
 @pytest.mark.parametrize(("job", "words"), [

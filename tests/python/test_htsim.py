@@ -220,7 +220,7 @@ def test_a_bundle_is_a_link_of_its_joint_rate(tmp_path):
     assert fabric.counts == plain.counts
     rates = [[str(spec.rate) for spec in each.specs] for each in (fabric, plain)]
     assert rates == [["200 Gb/s", "400 Gb/s", "400 Gb/s"], ["200 Gb/s", "200 Gb/s", "400 Gb/s"]]
-    said = {row["figure"]: row["value"] for row in fabric.describe().rows}
+    said = {row["number"]: row["value"] for row in fabric.describe().rows}
     assert said["links per T0-T1 bundle"] == 2 and "links per NIC-T0 bundle" not in said
 
 

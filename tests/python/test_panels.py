@@ -305,7 +305,7 @@ def test_hosts_at_panels_alone_stand_beside_hosts_of_planes(tmp_path):
 def test_the_views_show_panels():
     fabric = beside_planes([("h0", "h1")])
     assert "1 panel," in repr(fabric)
-    figures = {each["figure"]: each["value"] for each in fabric.describe()}
+    figures = {each["number"]: each["value"] for each in fabric.describe()}
     assert figures["panels"] == 1 and figures["links to panels"] == 4
     assert figures["circuits when a run begins"] == 1
     assert "ocs0" in fabric._repr_svg_()

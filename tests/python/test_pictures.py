@@ -217,7 +217,7 @@ def test_without_the_package_of_frames_the_error_is_one_line(runs, monkeypatch, 
 def test_a_number_of_a_result_is_for_arithmetic(runs):
     r = runs["mrc"]
     assert r.number("before.iteration_s") + 1 == r["before.iteration_s"] + 1
-    with pytest.raises(ln.UsageError, match=r'figure "final_loss" is null: no loss was read'):
+    with pytest.raises(ln.UsageError, match=r'number "final_loss" is null: no loss was read'):
         r.number("final_loss")
     with pytest.raises(ln.UsageError, match=r'no number "before.iteration"; nearest: '):
         r.number("before.iteration")

@@ -215,7 +215,7 @@ def test_baselines_are_written_on_request_and_guard_after_that(pytester):
     kept.write_text(json.dumps(content))
     outcome = outcome_of(pytester, BASELINE)
     outcome.assert_outcomes(passed=1, failed=1)
-    outcome.stdout.fnmatch_lines(["*2 of * figures differ from *report.json by more than 1 %:",
+    outcome.stdout.fnmatch_lines(["*2 of * numbers differ from *report.json by more than 1 %:",
                                   "*mrc.before.iteration_s: * in the baseline, * now (*%)*",
                                   "*check none: *holds now*"])
     outcome.stdout.no_fnmatch_line("*baselines.py*")  # the failure shows the test alone

@@ -19,8 +19,8 @@ def go(tmp_path, made, job=None, faults=(), **options):
 def test_every_switch_forwards_unless_told_otherwise(tmp_path):
     made = fabric().program("p0.leaf*", "sum")
     assert made.programs == {"p0.leaf0": "sum", "p0.leaf1": "sum"}
-    assert made.describe().rows[-1]["figure"] != ""
-    shown = {row["figure"]: row["value"] for row in made.describe()}
+    assert made.describe().rows[-1]["number"] != ""
+    shown = {row["number"]: row["value"] for row in made.describe()}
     assert shown['switches that run "sum"'] == 2
     r = go(tmp_path, made)
     assert r["errors"] == 0

@@ -80,7 +80,7 @@ def test_the_publication_s_formulas(radix):
 
 def test_describe_is_a_table_and_lists_nothing():
     fabric = paper()
-    rows = {row["figure"]: row["value"] for row in fabric.describe()}
+    rows = {row["number"]: row["value"] for row in fabric.describe()}
     assert rows["links"] == 2_097_152 and not fabric.listed
     assert repr(fabric).endswith("131072 hosts, 6144 switches, 2097152 links, 8 planes)")
     with pytest.raises(FabricError, match="too many to list"):

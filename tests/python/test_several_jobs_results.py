@@ -71,7 +71,7 @@ def test_a_regression_of_any_job_is_seen(here, capsys, worse):
 
 def test_a_run_of_one_job_is_no_match_for_a_run_of_two(here, capsys):
     one, two = report(here, "one", "one"), report(here, "two")
-    with pytest.raises(UsageError, match="no figure in common; labels and jobs are part of"):
+    with pytest.raises(UsageError, match="no number in common; labels and jobs are part of"):
         ln.compare(one, two)
     assert main(["compare", "one", "two"]) == 2
     for each in (one, two):

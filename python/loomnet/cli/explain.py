@@ -19,7 +19,7 @@ def explain(
         str | None,
         typer.Argument(
             metavar="NAME", autocompletion=explained,
-            help="A figure, counter, drop reason, event or word; without it, all.",
+            help="A number of a report, counter, drop reason, event or word; without it, all.",
         ),
     ] = None,
 ) -> int:

@@ -38,7 +38,7 @@ def compare(
         typer.Option(metavar="SHARE", help="Changes up to this are none: 5% or 0.05. By default "
                      "1%, and 5% where one of the runs was live."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Show equal figures too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show equal numbers too.")] = False,
 ) -> int:
     """Compare two runs number by number; exit status 1 if the second is worse."""
     from loomnet.results.comparison import compare as compared
@@ -60,7 +60,7 @@ def _print_differences(rows: list[Difference]) -> None:
     """A line per figure, under A and B, then the reasons of nulls."""
     from loomnet.base.table import Table
 
-    print(Table(("figure", "A", "B", "change", "verdict"), [row.row("A", "B") for row in rows]))
+    print(Table(("number", "A", "B", "change", "verdict"), [row.row("A", "B") for row in rows]))
     for row in rows:
         if row.reason:
             print(f"{row.name}: {row.reason}")

@@ -20,7 +20,7 @@ from loomnet.fabrics.link_settings import (
 from loomnet.fabrics.topology import Topology
 from loomnet.fabrics.view import ClosView, FabricView
 
-COLUMNS = ("figure", "value", "unit")
+COLUMNS = ("number", "value", "unit")
 
 
 def figures(fabric: FabricView) -> dict[str, tuple[float, str]]:
@@ -187,7 +187,7 @@ def _bits(count: int) -> int:
 def describe(fabric: FabricView) -> Table:
     """The figures as a table: name, value, unit."""
     rows = [
-        {"figure": name, "value": value, "unit": unit}
+        {"number": name, "value": value, "unit": unit}
         for name, (value, unit) in figures(fabric).items()
     ]
     return Table(COLUMNS, rows)

@@ -208,9 +208,9 @@ def _nameless_faults(request: RunRequest) -> Iterator[str]:
     fault from time 0 on is a condition of the whole run, and is not spoken of."""
     later = [fault for fault in request.faults if fault.at != Time.of(0)]
     if later and not any(fault.phase for fault in request.faults):
-        yield (f"fault {later[0].label} has no phase=, so the run's figures do not tell the time "
+        yield (f"fault {later[0].label} has no phase=, so the run's numbers do not tell the time "
                'of the fault from the rest: all stand under "before"; phase="fault" gives it '
-               "figures of its own")
+               "numbers of its own")
 
 
 def _slow_links(plan: Plan) -> Iterator[str]:

@@ -74,7 +74,7 @@ def assert_matches(
     if wrong:
         notes = [f"  note: {line}" for line in found.setups(("the baseline", "this run"))]
         raise AssertionError("\n".join((
-            f"{len(wrong)} of {len(rows)} figures differ from {path} by more than {allowed}:",
+            f"{len(wrong)} of {len(rows)} numbers differ from {path} by more than {allowed}:",
             *wrong, *notes, "if they should: `pytest --loomnet-update-baselines`")))
 
 
@@ -84,7 +84,7 @@ def _names(where: str, given: Any) -> list[str]:
 
     names = [given] if isinstance(given, str) else given
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        raise UsageError(f"assert_matches: {where}={quoted(given)} is no list of figures' names")
+        raise UsageError(f"assert_matches: {where}={quoted(given)} is no list of numbers' names")
     return list(names)
 
 

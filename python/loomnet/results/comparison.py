@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import EXIT_CHECK_FAILED, EXIT_FIDELITY, EXIT_OK, UsageError
+from loomnet.base.names import how_many
 from loomnet.base.number_text import number_text
 from loomnet.base.table import Table
 from loomnet.results.sides import Figure, Side, side_of, told_apart
@@ -74,7 +75,7 @@ class Difference:
     def row(self, a: str, b: str) -> dict[str, Any]:
         change = None if self.change is None else change_text(self.change)
         note = {"same": None, "unmeasured": "not measured"}.get(self.verdict, self.verdict)
-        return {"figure": self.name, a: number_text(self.a, self.unit),
+        return {"number": self.name, a: number_text(self.a, self.unit),
                 b: number_text(self.b, self.unit), "change": change, "verdict": note,
                 "reason": self.reason}
 
@@ -142,16 +143,16 @@ class Comparison:
         """figure, the two values under the results' names (or A and B), change, verdict, reason;
         without figures that neither has measured."""
         heads = self.heads
-        return Table(("figure", *heads, "change", "verdict", "reason"),
+        return Table(("number", *heads, "change", "verdict", "reason"),
                      [row.row(*heads) for row in self._rows
                       if row.a is not None or row.b is not None])
 
     @property
     def summary(self) -> str:
-        """One line: how many figures, how many regressions, beyond which tolerance."""
+        """One line: how many numbers, how many regressions, beyond which tolerance."""
         count = len(self.regressions)
         unmeasured = sum(row.verdict == "unmeasured" for row in self._rows)
-        text = f"{len(self)} figures, {count} regression{'' if count == 1 else 's'}"
+        text = f"{how_many(len(self), 'number')}, {count} regression{'' if count == 1 else 's'}"
         text += f" beyond {self.rel}"
         return f"{text}; {unmeasured} not measured in one of the two" if unmeasured else text
 
@@ -203,7 +204,7 @@ def compare(a: Any, b: Any, *, rel: float | Mapping[str, float] | None = None) -
     `rel`: one share, or shares by figure, as {"*": 0.01, "blip_s": 0.15}: a name, the end of a
     dotted name or a glob; of several that fit a figure the last holds. None: 1 %, and 5 % where one
     of the two ran live. Raises UsageError where a result cannot be read, or where the two have no
-    figure in common.
+    number in common.
     """
     allowed = None if rel is None else tolerance("compare: rel", rel)
     left, right = told_apart(side_of(a, "a"), side_of(b, "b"))
@@ -211,8 +212,8 @@ def compare(a: Any, b: Any, *, rel: float | Mapping[str, float] | None = None) -
         allowed = Tolerance.flat(REL_LIVE if left.live or right.live else REL_VIRTUAL)
     common = [name for name in left.figures if name in right.figures]
     if not common:
-        raise UsageError(f"compare: {left.name} and {right.name} have no figure in common; "
-                         "labels and jobs are part of a figure's name")
+        raise UsageError(f"compare: {left.name} and {right.name} have no number in common; "
+                         "labels and jobs are part of a number's name")
     allowed.check("compare: rel", common)
     rows = [_difference(name, figure, right.figures.get(name), allowed.of(name))
             for name, figure in left.figures.items()]

@@ -172,7 +172,7 @@ class Result:
         Raises UsageError with the reason where it is null."""
         row = self.metric(name)
         if row.value is None:
-            raise UsageError(f"figure {in_quotes(name)} is null: {row.reason or 'not measured'}")
+            raise UsageError(f"number {in_quotes(name)} is null: {row.reason or 'not measured'}")
         return Measured(row)
 
     @property

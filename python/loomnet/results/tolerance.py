@@ -55,7 +55,7 @@ def tolerance(where: str, given: Any) -> Tolerance:
     shares = []
     for name, share in rows:
         if not isinstance(name, str):
-            raise UsageError(f"{where}: {quoted(name)} is not a figure's name")
+            raise UsageError(f"{where}: {quoted(name)} is not a number's name")
         if isinstance(share, bool) or not isinstance(share, (int, float)) \
                 or not 0 <= share < MOST_SHARE:
             of = "" if given is share else f" of {in_quotes(name)}"
@@ -70,4 +70,4 @@ def check_patterns(where: str, patterns: Iterable[str], names: Iterable[str]) ->
     for pattern in patterns:
         if not any(fits(name, pattern) for name in known):
             hint = did_you_mean(pattern, known)
-            raise UsageError(f"{where}: no figure {in_quotes(pattern)}{hint}")
+            raise UsageError(f"{where}: no number {in_quotes(pattern)}{hint}")
