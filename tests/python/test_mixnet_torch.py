@@ -61,6 +61,7 @@ def test_wires_take_a_share_of_what_circuits_have_too_much_of(tmp_path):
     assert taken["weighted"] == pytest.approx(taken["all_or_nothing"] / 2, rel=0.05)
 
 
+@pytest.mark.soak  # test_moe_faults.py does it to a job without ranks
 def test_what_another_client_patches_meanwhile_costs_time_and_no_row(tmp_path):
     """Circuits of the region move to other hosts, and go, while its ranks use them."""
     plain = run(tmp_path / "plain", "stepped", circuits=ln.CircuitControl(rule="share"))

@@ -14,9 +14,8 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.running.rings import PROGRAM, ring_ways
 from loomnet.systems.registry import transport
-from loomnet.systems.roce import without_control
+from loomnet.systems.transport import Transport
 
-_HAVE = {"roce": ("hdr", "sport"), "mrc": ("hdr",)}  # identities that a transport can write
 _FEW_UNITS = 1000  # of progress, 65,536 to a step: as tau less than a packet of most steps
 _NEAR = 0.05  # of a step: padding of its bytes
 
@@ -42,26 +41,28 @@ def _of_job(asked: JobRequest, program: Mapping[str, Any], request: RunRequest) 
     model = carrier.model
     own = request.options.get(model, {})
     written = own.get("identity", "none")
+    known = carrier.step_identities
     numbered = carrier.sequence_numbers(own, request.plan) is not None
     reads = f'program "{PROGRAM}" reads ring steps by identity="{identity}"'
     if identity in ("hdr", "sport") and written != identity:
-        if identity in _HAVE.get(model, ()):
+        if identity in known:
             remedy = f'give {model}={{"identity": "{identity}"}}'
-        elif model in _HAVE:
+        elif known:
             remedy = f'give {model}={{"identity": "hdr"}}, and the program identity="hdr"'
         else:
             remedy = "give the job another transport, for example roce"
             if numbered:
                 remedy = 'give the program identity="seq" and step=, the bytes of a ring step'
         reason = (f"and packets of {model} do not say theirs that way, so no packet is marked"
-                  if identity == "hdr" or model not in _HAVE else
+                  if identity == "hdr" or not known else
                   f"and source ports of {model} are hashes here, so it takes hashes for steps")
         yield f"{reads}, {reason}; {remedy}"
     elif identity == "seq":
-        yield from _by_sequence(asked, model, numbered, program["step"], reads)
-    if model == "roce" and identity != "none" and without_control(own):
-        yield (f'program "{PROGRAM}": hosts of roce have no congestion control here, so marks slow '
-               'none of them; give roce={"preset": "B"}, or another of the presets')
+        yield from _by_sequence(asked, carrier, numbered, program["step"], reads)
+    needed = carrier.needed_for_marks(own)
+    if needed is not None and identity != "none":
+        yield (f'program "{PROGRAM}": hosts of {model} have no congestion control here, so marks '
+               f"slow none of them; give {needed}")
 
 
 def _short_distance(program: Mapping[str, Any]) -> Iterator[str]:
@@ -72,12 +73,12 @@ def _short_distance(program: Mapping[str, Any]) -> Iterator[str]:
                f'tau="{tau} step{"" if tau == "1" else "s"}" for whole steps')
 
 
-def _by_sequence(asked: JobRequest, model: str, numbered: bool, step: int, reads: str
+def _by_sequence(asked: JobRequest, carrier: Transport, numbered: bool, step: int, reads: str
                  ) -> Iterator[str]:
     job = asked.job
     if not numbered:
-        yield f"{reads}, which packets of {model} do not have, so no packet is marked; " + (
-            'give the program identity="hdr"' if model in _HAVE else
+        yield f"{reads}, which packets of {carrier.model} do not have, so no packet is marked; " + (
+            'give the program identity="hdr"' if carrier.step_identities else
             "give the job another transport, for example roce")
     elif getattr(job, "queue_pair", "persistent") == "per-step":
         yield (f'{reads}, and with queue_pair="per-step" sequence numbers begin anew with each '

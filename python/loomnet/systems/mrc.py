@@ -48,6 +48,7 @@ class Mrc(Transport):
     figures = ("lost", "retransmitted", "readmitted")
     captured_bytes = 230
     queue_pair_bytes = 32 << 10
+    step_identities = ("hdr",)
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         step = self.step_header_bytes(options)

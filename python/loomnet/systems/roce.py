@@ -36,6 +36,7 @@ class Roce(Transport):
     size_options = ("payload_mtu",)
     captured_bytes = 185
     renews = True
+    step_identities = ("hdr", "sport")
 
     def check_options(self, options: Options) -> None:
         super().check_options(options)
@@ -79,6 +80,12 @@ class Roce(Transport):
 
     def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
         return SequenceNumbers(self.payload_bytes(options, plan), options.get("initial_psn", 0))
+
+    def needed_for_marks(self, options: Options) -> str | None:
+        full = with_preset(options)
+        if _dcqcn(full) or full.get("cc") not in (None, "fixed_window"):
+            return None
+        return 'roce={"preset": "B"}, or another of the presets'
 
     def window(self, options: Options, plan: Plan, rates: Sequence[int]) -> Window | None:
         limit = options.get("in_flight_limit")
@@ -139,12 +146,6 @@ def host_parameters(options: Options) -> dict[str, Any]:
     found = {row["name"]: full.get(row["name"], row["default"]) for row in rows}
     del found["dcqcn"]
     return {**found, "cc": chosen}
-
-
-def without_control(options: Options) -> bool:
-    """Whether senders keep their rate whatever marks say."""
-    full = with_preset(options)
-    return not _dcqcn(full) and full.get("cc") in (None, "fixed_window")
 
 
 def _dcqcn(options: Options) -> bool:

@@ -107,6 +107,8 @@ class Transport:
     # Whether a queue pair can begin anew: other entropy for ECMP, and a congestion control in its
     # first state.
     renews: ClassVar[bool] = False
+    # Values of its option `identity` by which its packets say their ring step; empty: they cannot.
+    step_identities: ClassVar[tuple[str, ...]] = ()
 
     def check(self, job: Job, clock: str) -> None:
         """Raises UsageError where it does not carry such a job on that clock."""
@@ -163,6 +165,10 @@ class Transport:
 
     def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
         """None where its packets have none that a switch can read."""
+        return None
+
+    def needed_for_marks(self, options: Options) -> str | None:
+        """The option to give where no mark slows its senders; None where marks do."""
         return None
 
     def describe_model(self, options: Options, plan: Plan) -> dict[str, str]:
