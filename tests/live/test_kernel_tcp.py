@@ -66,7 +66,7 @@ def two_flows(clock, cc, folder):
     return {row["name"]: row["value"] for row in report["metrics"]}, json.dumps(report["fidelity"])
 
 
-@pytest.mark.parametrize("cc", ["cubic", "bbr"])
+@pytest.mark.parametrize("cc", ["cubic", pytest.param("bbr", marks=pytest.mark.soak)])
 def test_the_model_does_as_the_kernel(cc, tmp_path, uses_machine):
     if cc not in KNOWN:
         pytest.skip(f"this kernel has no {cc}: {', '.join(KNOWN)}")

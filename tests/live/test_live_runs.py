@@ -76,7 +76,8 @@ def test_mrc_rides_out_a_dead_port(live):
     assert r["down.lost"] > 0
 
 
-@pytest.mark.parametrize("transport", ["mrc", "gloo"])
+# Jobs over Gloo train in test_several_jobs_live.py.
+@pytest.mark.parametrize("transport", ["mrc", pytest.param("gloo", marks=pytest.mark.soak)])
 def test_pytorch_trains_over_real_packets(live, transport, tmp_path):
     job = ln.TorchJob(SCENARIOS / "train_digits.py", args=["--steps=21", "--batch=8"], ranks=2,
                       transport=transport, log=r"step (?P<step>\d+) loss (?P<loss>\S+)")

@@ -13,6 +13,7 @@ LIVE = {"rate": "12 Mb/s", "delay": "0.5 ms"}  # 92 % of the machine's budget of
 STEPS = 3  # the fault begins after the second
 
 
+@pytest.mark.soak  # test_several_jobs_live.py holds losses of both clocks together at two ranks
 @pytest.mark.timeout(400)
 def test_losses_are_equal_to_the_bit_on_both_clocks(uses_machine, tmp_path):
     curves = {}

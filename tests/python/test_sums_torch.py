@@ -194,6 +194,7 @@ def test_several_buckets_are_under_way_and_packets_have_their_layer(tmp_path: Pa
     assert not any("ring_step" in p or "loss_tolerance_ppm" in p for p in packets if "layer" in p)
 
 
+@pytest.mark.soak  # test_real_ranks.py does it over a ring
 def test_the_same_seed_gives_the_same_report(tmp_path: Path) -> None:
     faults = [ln.loss("*--*", 0.002, at="0 s")]
     runs = []
