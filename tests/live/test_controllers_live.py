@@ -127,9 +127,9 @@ def endless(loomnet, tmp_path, work, *options):
 
 @pytest.mark.parametrize("work", WORK)
 def test_one_that_never_comes_back_ends_with_the_wall_time(loomnet, tmp_path, work):
-    run = endless(loomnet, tmp_path, work, "--max-wall", "6s")
+    run = endless(loomnet, tmp_path, work, "--max-wall", "4s")
     assert run.wait(20) == 2, run.output
-    assert ('loomnet: controller "endless": advance had not come back when --max-wall 6 s is over'
+    assert ('loomnet: controller "endless": advance had not come back when --max-wall 4 s is over'
             in run.output)
     assert "Traceback" not in run.output and not (tmp_path / "runs").exists()
 

@@ -91,6 +91,7 @@ def test_tl1_repatches_a_mixture_of_experts_while_it_trains(uses_machine, tmp_pa
     assert r.logged(0, log) == undisturbed
 
 
+@pytest.mark.soak  # tests/python/test_mixnet_torch.py does it on the virtual clock
 def test_ranks_outlive_their_controller_and_their_panel(uses_machine, tmp_path, training,
                                                         undisturbed):
     fabric, job, log = training
