@@ -13,17 +13,16 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios" / "symphony"
 
 def test_ddp_computes_the_same_with_extra_marks(tmp_path):
     pytest.importorskip("torch")
-    report = ln.load(SCENARIOS / "ddp.py").run(directory=tmp_path, ranks=4, steps=4,
-                                              hidden=512)
+    report = ln.load(SCENARIOS / "ddp.py").run(directory=tmp_path, steps=4, hidden=512)
     assert report.ok, report.failed
     marks = {row.label: row.value for row in report.rows if row.name == "extra_marks"}
     assert marks["off"] == 0 and marks["on"] > 0
     for r in report.results.values():
         steps = r.ring_steps
-        assert steps.ranks == list(range(4)) and steps.unnoted == 0
-        # DDP compares the ranks' parameters by an all-gather of 3 steps; then each gradient has 6.
-        assert {len(times) for times in steps.completions().values()} == {3 + 4 * 6}
-        assert 0 < steps.gap() < 3, "a rank cannot be a lap of the ring ahead"
+        assert steps.ranks == list(range(8)) and steps.unnoted == 0
+        # DDP compares the ranks' parameters by an all-gather of 7 steps; then each gradient has 14.
+        assert {len(times) for times in steps.completions().values()} == {7 + 4 * 14}
+        assert 0 < steps.gap() < 7, "a rank cannot be a lap of the ring ahead"
 
 
 def test_a_run_whose_hosts_cannot_slow_down_has_no_figures(tmp_path):
