@@ -253,7 +253,7 @@ ChannelEvent Channels::on_close(JobRank rank, Immediate immediate) {
   const bool open = in.state == State::open || in.state == State::discarding;
   if (immediate.value == 0) {
     if (!open) return error("a channel closed that is not open");
-    // What is still in its slots stays readable until its communicator has taken it.
+    // Chunks that are still in its slots stay readable until its communicator has taken them.
     in.state = in.state == State::open ? State::closing : State::idle;
     give_back(rank, immediate.channel);
     return {};

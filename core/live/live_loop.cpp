@@ -289,7 +289,7 @@ Fidelity LiveLoop::fidelity() {
   if (p99 > config_.lateness_bound) {
     f.verdict = LiveVerdict::fell_behind;
     if (!f.reason.empty()) f.reason += "; ";
-    // Rounded away from each other, so that what is above reads above.
+    // The lateness is rounded up and the bound down, so that the text never names two equal numbers.
     const auto us = [](double rounded) { return std::to_string(static_cast<long long>(rounded)) + " us"; };
     f.reason += "p99 lateness " + us(std::ceil(p99.microseconds())) + " is above the bound of " +
                us(std::floor(config_.lateness_bound.microseconds()));

@@ -88,7 +88,7 @@ def table(rows):
 
 @ln.scenario
 def everything(lab: ln.Lab, keep: Path = Path("runs/mfabric-all"), only: str = ""):
-    """Every bar of MixNet with what is published, measured and concluded; many minutes.
+    """Every bar of MixNet: the published value, the measured one and the verdict; many minutes.
 
     `keep`: where ended groups are kept; `only`: names of groups, with commas between them."""
     wanted = [group for group in GROUPS if not only or group.name in only.split(",")]

@@ -71,7 +71,7 @@ class ForwardSeg6localTest : public ::testing::Test {
     std::copy(mac.begin(), mac.end(), bytes.begin());
     return bytes;
   }
-  // The IP packet: what is compared. Bytes after its payload are not part of it.
+  // The comparison covers the IP packet alone; bytes after its payload are not part of it.
   static std::vector<std::uint8_t> packet(const std::vector<std::uint8_t>& frame) {
     const std::size_t length = 40u + ln_load_be16(frame.data() + 18);
     return {frame.begin() + 14,

@@ -78,7 +78,7 @@ void Sender::on_sack(const Seth& seth, const CcState& cc, bool retransmission_ec
     }
   }
 
-  // What is newly known to have arrived.
+  // Packets that this SACK is the first to acknowledge.
   bool progress = false;
   const auto take = [&](PsnCount n, bool is_trigger) {
     if (Sent& s = window_.at(n); s.state == SentState::acked) {

@@ -257,7 +257,7 @@ def capture(
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # The reader has closed the pipe; Python must not try to flush what is left.
+        # The reader has closed the pipe, and Python would fail again at exit when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         pass
