@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from loomnet.base.names import how_many
 from loomnet.base.number_text import number_text
 from loomnet.base.printing import print_line
 from loomnet.measures.rows import Check, Metric
@@ -66,7 +67,7 @@ def print_report(report: Report, console: Console) -> None:
 def _written_text(directory: Path) -> str:
     """`report.json 6 kB, …, ranks/ 12 kB in 4 files`."""
     found = written(directory)
-    parts = [f"{name} {_bytes_text(size)}" + (f" in {files} file{'s' * (files > 1)}"
+    parts = [f"{name} {_bytes_text(size)}" + (f" in {how_many(files, 'file')}"
                                               if name.endswith("/") else "")
              for name, files, size in found[:MOST_WRITTEN]]
     rest = found[MOST_WRITTEN:]

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
-from loomnet.base.names import quoted
+from loomnet.base.names import how_many, quoted
 from loomnet.base.reading import is_file, parse_json, read_bytes
 from loomnet.base.spec import given
 from loomnet.base.units import Size, Time
@@ -100,7 +100,7 @@ class ConnectionMatrix(GraphJob):
     def describe(self) -> str:
         waiting = len(self._graph.never)
         return super().describe() + bool(waiting) * (
-            f"; {waiting} connection{'s' * (waiting > 1)} never start: no other one fires their "
+            f"; {how_many(waiting, 'connection')} never start: no other one fires their "
             "trigger")
 
     @model_validator(mode="after")

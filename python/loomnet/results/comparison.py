@@ -152,7 +152,7 @@ class Comparison:
         """One line: how many numbers, how many regressions, beyond which tolerance."""
         count = len(self.regressions)
         unmeasured = sum(row.verdict == "unmeasured" for row in self._rows)
-        text = f"{how_many(len(self), 'number')}, {count} regression{'' if count == 1 else 's'}"
+        text = f"{how_many(len(self), 'number')}, {how_many(count, 'regression')}"
         text += f" beyond {self.rel}"
         return f"{text}; {unmeasured} not measured in one of the two" if unmeasured else text
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import did_you_mean, in_quotes, quoted
+from loomnet.base.names import did_you_mean, how_many, in_quotes, quoted
 from loomnet.base.table import Table
 from loomnet.base.units import Time
 from loomnet.measures import training as measure
@@ -411,7 +411,7 @@ class Result:
         phases = ", ".join(phase.name for phase in self.phases)
         errors = len(self.data.errors)
         return (f"Result({name}{self.data.ended}, {len(self.data.iterations)} iterations{over}; "
-                f"phases {phases}; {errors} error{'' if errors == 1 else 's'}; all numbers in "
+                f"phases {phases}; {how_many(errors, 'error')}; all numbers in "
                 ".metrics)")
 
     def _repr_html_(self) -> str:

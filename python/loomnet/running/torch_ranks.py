@@ -15,6 +15,7 @@ from typing import Any
 
 import loomnet._core as _core
 from loomnet.base import rank_environment as rank_env
+from loomnet.base.names import how_many
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.ring_steps import RingSteps
@@ -355,7 +356,7 @@ class RankJob:
         if self._stopping:
             return []
         return [RunFault(at_ps, f"rank {rank}",
-                         f"ended with {count} operation{'s' * (count > 1)} unfinished"
+                         f"ended with {how_many(count, 'operation')} unfinished"
                          f"{name and f' ({name})'}; the script must wait for all before it ends")
                 for rank, (count, name) in enumerate(works) if count]
 
