@@ -161,10 +161,18 @@ def test_every_fault_of_the_page(clone, tmp_path):
 
 
 def test_the_jobs_of_pytorch(clone, tmp_path):
-    jobs, scenario = pages.python_blocks("docs/pytorch.md")
+    jobs, scenario, benchmark = pages.python_blocks("docs/pytorch.md")
     names = {}
     exec(jobs, names)
     assert isinstance(names["job"], ln.TorchJob) and names["job"].compute is not None
+    pytest.importorskip("torch")
+    (tmp_path / "benchmark.py").write_text(benchmark)
+    r = ln.run(ln.star(hosts=2, rate="100 Gb/s", delay="1 us"),
+               ln.TorchJob(tmp_path / "benchmark.py", ranks=2, compute="1 ms"),
+               directory=tmp_path / "benchmark")
+    assert r["errors"] == 0 and r["before.iteration_s"] == pytest.approx(1.085e-3, rel=0.02)
+    log = (tmp_path / "benchmark" / "ranks" / "0.log").read_text()
+    assert log.count("all_reduce of 1 MB took 0.00009") == 10
     pytest.importorskip("sklearn")
     report = ln.load(saved(clone, "two_ranks", scenario)).run(directory=tmp_path)
     assert report.ok and len(report.results[None].loss_curve) == 8

@@ -20,6 +20,9 @@ AWAIT_SENDS = "LOOMNET_AWAIT_SENDS"
 MAP_BACKEND = "LOOMNET_MAP_BACKEND"
 # "virtual" where emulated time is the engine's.
 CLOCK = "LOOMNET_CLOCK"
+# When the job started, in picoseconds on the clock that the rank's session reads: emulated time on
+# the virtual clock, the machine's monotonic clock over the dilation on the live one.
+STARTED = "LOOMNET_STARTED"
 # Live: how many seconds of wall time an emulated second takes.
 DILATION = "LOOMNET_DILATION"
 # The compute model on the virtual clock, as jobs.compute.encoded() writes it.

@@ -95,7 +95,10 @@ class LiveTorch(Play):
             # RPC is no modelled traffic, so it goes where rendezvous goes. By the host's name
             # TensorPipe would find an address of the machine, which no host here has.
             "TP_SOCKET_IFNAME": MANAGEMENT_INTERFACE,
-            rank_env.DILATION: str(self.request.dilation), **environment_of_ranks(),
+            rank_env.DILATION: str(self.request.dilation),
+            # As RankSession::now_ps counts: the machine's clock over the dilation.
+            rank_env.STARTED: str(int(time.monotonic_ns() / self.request.dilation) * 1000),
+            **environment_of_ranks(),
         }, look=self.clock.check)
 
     @property

@@ -99,7 +99,9 @@ class VirtualTorch(Play):
                        for bridge in self.ranks.bridges]
         names = [self.request.plan.hosts[host].name for host in self.placement]
         self.ranks.launch(LocalHosts(self.clock.lock, names), master_port=free_port(),
-                          environment={rank_env.CLOCK: "virtual", **environment_of_ranks()},
+                          environment={rank_env.CLOCK: "virtual",
+                                       rank_env.STARTED: str(self.clock.now_ps),
+                                       **environment_of_ranks()},
                           nice=0,  # the engine waits for its ranks, so they never make it late
                           computes=self.computes, fork=True, look=self.clock.check)
 

@@ -7,7 +7,8 @@ variables of :mod:`loomnet.base.rank_environment`.
 Outside a run only the name ``loomnet`` is registered; making a group of it says what to do.
 
 A script needs nothing of this package. One that has more to say of its traffic may use
-:func:`attributes` and :mod:`loomnet.torch.hooks`.
+:func:`attributes` and :mod:`loomnet.torch.hooks`; one that has no optimizer marks its steps by
+:func:`step`; :func:`now` is the emulated time.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import os
 import sys
 
 from loomnet.base import rank_environment as env
+from loomnet.torch.script_calls import now, step
 from loomnet.torch.work_attributes import attributes
 
-__all__ = ["attributes", "autoload"]
+__all__ = ["attributes", "autoload", "now", "step"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,5 +1,5 @@
 """Sees training steps from outside the script: a hook after every optimizer step tells the run its
-number and, every so often, a hash of the parameters."""
+number and, every so often, a hash of the parameters. A script may mark its steps itself instead."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class StepHook:
 
     def __init__(self, hash_every: int, computing: Computing) -> None:
         self.step = 0
+        self._own = False  # the script marks its steps itself
         self.computing = computing
         self._hash_every = hash_every
         self._optimizer: weakref.ref[Any] | None = None
@@ -37,12 +38,21 @@ class StepHook:
             return
         if self._optimizer is None or self._optimizer() is None:
             self._optimizer = weakref.ref(optimizer)
-        if self._optimizer() is not optimizer:
+        if self._optimizer() is not optimizer or self._own:
             return
+        self._count(link, optimizer)
+
+    def mark(self, link: _connection.Connection) -> None:
+        """The script says that a step has ended."""
+        first, self._own = not self._own, True
+        if not (first and self.step):  # else the optimizer has counted this very step
+            self._count(link, None)
+
+    def _count(self, link: _connection.Connection, optimizer: Any) -> None:
         self.step += 1
         kinds = link.core.MARK_KINDS
         link.session.mark(kinds["step"], self.step)
-        if self._hash_every and self.step % self._hash_every == 0:
+        if optimizer is not None and self._hash_every and self.step % self._hash_every == 0:
             digest = parameter_hash(optimizer)
             if digest is not None:
                 link.session.mark(kinds["hash"], self.step, int.from_bytes(digest[:8], "little"),
@@ -72,8 +82,15 @@ def parameter_hash(optimizer: Any) -> bytes | None:
 _installed: list[StepHook] = []
 
 
+def mark() -> None:
+    """The script says that a step has ended; see loomnet.torch.step."""
+    link = _connection.existing()
+    if link is not None and _installed:
+        _installed[0].mark(link)
+
+
 def count() -> int:
-    """Optimizer steps so far, as the hook of this process counts them."""
+    """Steps so far, as the hook of this process counts them."""
     return _installed[0].step if _installed else 0
 
 
