@@ -164,7 +164,7 @@ void GraphTraffic::on_event(std::uint64_t what, Picoseconds now) {
 void GraphTraffic::ready(std::uint32_t task, Picoseconds now) {
   const std::uint32_t lane = tasks_[task].lane;
   if (lane != 0) {
-    if (lanes_[lane].busy) return lanes_[lane].queue.push_back(task);
+    if (lanes_[lane].busy) return lanes_[lane].queue.push(task);
     lanes_[lane].busy = true;
   }
   run(task, now);
@@ -242,17 +242,17 @@ void GraphTraffic::completed(std::uint32_t task, const Completion& completion, P
 
 void GraphTraffic::end(std::uint32_t task, Picoseconds now) {
   results_[task].end = now;
+  // What waits for the task is in its lane's queue before the lane takes the next one.
+  release(states_[task].next, now);
   if (const std::uint32_t lane = tasks_[task].lane; lane != 0) {
     Lane& l = lanes_[lane];
-    l.busy = false;
-    if (!l.queue.empty()) {
-      const std::uint32_t next = l.queue.front();
-      l.queue.pop_front();
-      l.busy = true;
+    l.busy = !l.queue.empty();
+    if (l.busy) {
+      const std::uint32_t next = l.queue.top();
+      l.queue.pop();
       run(next, now);
     }
   }
-  release(states_[task].next, now);
   if (!tasks_[task].transfer) return acked(task, now);
   close(task);
 }

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <queue>
 #include <vector>
 
 #include "engine/network.hpp"
@@ -19,7 +20,8 @@ struct GraphTask {
   QpNumber qp = 0;               // belongs to the job
   std::uint64_t bytes = 0;       // 0: a bare immediate
   Picoseconds duration{};        // of a delay
-  std::uint32_t lane = 0;        // delays of one lane run one after another; 0: no lane
+  // Delays of one lane run one after another, of those that wait the lowest number first; 0: no lane.
+  std::uint32_t lane = 0;
   std::optional<NodeId> host{};  // of a delay: where it passes
   bool any = false;              // begins when the first of what it waits for has ended
 };
@@ -70,7 +72,7 @@ class GraphTraffic final : public EventHandler {
   struct Lane {
     bool busy = false;
     std::optional<Domain> domain;
-    std::deque<std::uint32_t> queue;
+    std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> queue;
   };
   Client& client(NodeId host);
   bool find_hosts();

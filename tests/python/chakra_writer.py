@@ -1,11 +1,14 @@
 """Writes Chakra traces for tests, with the protobuf library and a schema stated here by field
 numbers: independent of the reader that it checks."""
 
+import json
+
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _TYPES = descriptor_pb2.FieldDescriptorProto
-SEND, RECEIVE, COLLECTIVE, COMPUTE = 5, 6, 7, 4
-ALL_REDUCE, ALL_GATHER, BROADCAST, ALL_TO_ALL, BARRIER = 0, 2, 5, 6, 9
+METADATA, LOAD, COMPUTE, SEND, RECEIVE, COLLECTIVE = 1, 2, 4, 5, 6, 7
+ALL_REDUCE, ALL_GATHER, GATHER, SCATTER, BROADCAST, ALL_TO_ALL = 0, 2, 3, 4, 5, 6
+REDUCE_SCATTER, BARRIER = 7, 9
 
 
 def _messages():
@@ -20,11 +23,12 @@ def _messages():
             entry.label = _TYPES.LABEL_REPEATED if repeated else _TYPES.LABEL_OPTIONAL
             if of:
                 entry.type_name = f".t.{of}"
-            if field.endswith("_val"):  # a oneof: zeros are written too
+            if field.endswith(("_val", "_list")):  # a oneof: zeros are written too
                 if not made.oneof_decl:
                     made.oneof_decl.add(name="value")
                 entry.oneof_index = 0
 
+    message("Flags", (1, "values", _TYPES.TYPE_BOOL, True, None))
     message(
         "Attribute",
         (1, "name", _TYPES.TYPE_STRING, False, None),
@@ -38,6 +42,7 @@ def _messages():
         (21, "fixed64_val", _TYPES.TYPE_FIXED64, False, None),
         (23, "sfixed32_val", _TYPES.TYPE_SFIXED32, False, None),
         (27, "bool_val", _TYPES.TYPE_BOOL, False, None),
+        (28, "bool_list", _TYPES.TYPE_MESSAGE, False, "Flags"),
         (29, "string_val", _TYPES.TYPE_STRING, False, None),
     )
     message(
@@ -70,15 +75,29 @@ MESSAGES = _messages()
 
 
 def node(number, kind, *, name="", after=(), us=0, **attributes):
-    """A Node message; integers become int64 attributes, strings string attributes."""
+    """A Node message; integers become int64 attributes, strings string attributes, lists of true
+    and false bool_list attributes."""
     made = MESSAGES["Node"](id=number, name=name, type=kind, duration_micros=us)
     made.data_deps.extend(after)
     for key, value in attributes.items():
         entry = made.attr.add(name=key)
         if isinstance(value, str):
             entry.string_val = value
+        elif isinstance(value, list):
+            entry.bool_list.values.extend(value)
         else:
             entry.int64_val = value
+    return made
+
+
+def process_groups(number, groups):
+    """The METADATA node of PyTorch's profiler for {"name": [ranks]}, as Chakra's converter writes
+    it: JSON as the only string of a list."""
+    made = MESSAGES["Node"](id=number, name="## process_group:init ##", type=METADATA)
+    rows = [{"pg_name": name, "pg_desc": "", "backend_config": "cuda:nccl", "ranks": ranks,
+             "group_size": len(ranks), "group_count": len(groups)}
+            for name, ranks in groups.items()]
+    made.inputs.values = str([json.dumps(rows)])
     return made
 
 

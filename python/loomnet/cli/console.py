@@ -10,6 +10,7 @@ from rich.table import Table
 from loomnet.base.names import how_many
 from loomnet.base.number_text import number_text
 from loomnet.base.printing import print_line
+from loomnet.jobs.task_graph import PASSED_OVER
 from loomnet.measures.rows import Check, Metric
 from loomnet.measures.training import NO_FAULT
 from loomnet.results.report import Report
@@ -137,7 +138,7 @@ def print_fidelity(report: Report, console: Console) -> None:
             f"{f.packets} packets, {f.unexplained} unexplained",
         )
         for name, text in f.notes.items():
-            if name.startswith(LIMITED_BY):
+            if name.startswith((LIMITED_BY, PASSED_OVER)):
                 print_line(console, f"note {run.label or report.scenario}: {name}: {text}")
     for line in report.behind:
         print_line(console, f"not a result: {line}")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Annotated, Any, ClassVar, Unpack
 
-from pydantic import model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
 from loomnet.base.names import how_many, quoted
 from loomnet.base.reading import is_file, parse_json, read_bytes
 from loomnet.base.spec import given
-from loomnet.base.units import Size, Time
+from loomnet.base.units import Rate, Size, Time
 from loomnet.jobs.edges import Pair, checked_pairs
 from loomnet.jobs.model import Job, check_places, check_ranks
 from loomnet.jobs.options import NamedOptions, TransportName
@@ -39,6 +40,10 @@ def _flow(row: Any) -> tuple[Time, int, int, Size]:
 
 def _path_or_none(value: str | Path | None) -> Path | None:
     return None if value is None else Path(value)
+
+
+def _rate_or_none(value: Rate | str | None) -> Rate | None:
+    return None if value is None else Rate(value)
 
 
 class GraphJob(Job, abc.ABC):
@@ -112,16 +117,31 @@ class ConnectionMatrix(GraphJob):
 class Trace(GraphJob):
     """An execution trace. Either MLCommons Chakra, one file <prefix>.<rank>.et per rank: `path` is
     their folder, their common prefix or one of them, and `groups` a JSON file of communicator
-    groups {"name": [ranks]}. Or flows from a JSON Lines file, a row per flow, its ranks by number:
+    groups {"name": [ranks]}. Compute nodes that count operations instead of time take
+    max(num_ops / peak, tensor_size / memory): `peak_tflops` in 10^12 operations per second and
+    `memory_bandwidth`, both of one GPU. `dims`: the sizes of the dimensions that `involved_dim`
+    speaks of, the first one of neighbouring ranks; collectives of all ranks then go along one
+    dimension after another. Or flows from a JSON Lines file, a row per flow, its ranks by number:
     {"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}"""
 
     kind: ClassVar[str] = "trace"
     positional: ClassVar[tuple[str, ...]] = ("path", "transport")
     groups: Path | None = given(default=None, converter=_path_or_none)
+    peak_tflops: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    memory_bandwidth: Rate | None = given(default=None, converter=_rate_or_none)
+    dims: Annotated[tuple[PositiveInt, ...], Field(min_length=1, max_length=16)] | None = None
 
     @constructor
     def __init__(self, path: str | Path, transport: TransportName = "mrc", *,
-                 groups: str | Path | None = None, **rest: Unpack[NamedOptions]) -> None: ...
+                 groups: str | Path | None = None, peak_tflops: float | None = None,
+                 memory_bandwidth: Rate | str | None = None, dims: Sequence[int] | None = None,
+                 **rest: Unpack[NamedOptions]) -> None: ...
+
+    @model_validator(mode="after")
+    def _check(self) -> Trace:
+        if (self.peak_tflops is None) != (self.memory_bandwidth is None):
+            raise UsageError("Trace: peak_tflops and memory_bandwidth are one roofline; give both")
+        return self
 
     @property
     def chakra(self) -> bool:
@@ -129,16 +149,23 @@ class Trace(GraphJob):
         return not is_file(self.path) or self.path.name.endswith((".et", ".et.gz"))
 
     def graph(self) -> TaskGraph:
-        from loomnet.jobs.chakra import read_graph
+        from loomnet.jobs.chakra_graph import Reading, read_graph
 
-        return read_graph(self.path, self.groups)
+        memory = 0 if self.memory_bandwidth is None else self.memory_bandwidth.bits_per_second / 8
+        return read_graph(self.path, self.groups, Reading(
+            (self.peak_tflops or 0) * 1e12, memory, self.dims or ()))
 
     @property
     def first_ps(self) -> int:
         return 0 if self.chakra else min((at.count for at, *_ in self.rows()), default=0)
 
     def place(self, places: list[int]) -> list[int]:
-        return super().place(places) if self.chakra else Job.place(self, places)
+        if self.chakra:
+            return super().place(places)
+        for name in ("groups", "peak_tflops", "dims"):
+            if getattr(self, name) is not None:
+                raise UsageError(f"Trace.{name}: {self.path} is no Chakra trace; leave it out")
+        return Job.place(self, places)
 
     @property
     def synchronous(self) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from loomnet.base.errors import UsageError
 
 MOST_TASKS = 4_000_000
+PASSED_OVER = "passed over in "  # begins the note of what a file says without effect
 
 
 @dataclass(slots=True)
@@ -50,6 +51,7 @@ class TaskGraph:
     tasks: list[Task] = field(default_factory=list)
     after: list[list[int]] = field(default_factory=list)
     never: list[str] = field(default_factory=list)  # what waits for something that never comes
+    passed: list[str] = field(default_factory=list)  # what of the file has no effect, and how often
 
     def add(self, task: Task, after: Iterable[int] = ()) -> int:
         if len(self.tasks) >= MOST_TASKS:
@@ -110,10 +112,9 @@ class TaskGraph:
     # task after which it is done. Rings and direct exchanges, as the engine's own schedules have
     # them.
     def _ring(
-        self, members: Sequence[int], size: int, steps: int, enter: Sequence[int], what: str
+        self, members: Sequence[int], chunk: int, steps: int, enter: Sequence[int], what: str
     ) -> list[int]:
         n = len(members)
-        chunk = -(-size // n)
         # received[i]: what member i must have before it may send its next chunk.
         received, sent = list(enter), list(enter)
         for _ in range(steps):
@@ -175,15 +176,17 @@ class TaskGraph:
         what: str,
         root: int = 0,
     ) -> list[int]:
-        """`size` bytes are the whole buffer of a member: what all-reduce and reduce-scatter begin
-        with, what all-gather ends with, what all-to-all sends, own part included."""
+        """`size` bytes are what a member puts in: the part that all-gather and gather hand round,
+        the whole that the others reduce or divide, own part included; of a scatter, what its root
+        puts in."""
         n = len(members)
         if n == 1:
             return list(enter)
+        part = -(-size // n)
         if kind == "all_reduce":
-            return self._ring(members, size, 2 * (n - 1), enter, what)
+            return self._ring(members, part, 2 * (n - 1), enter, what)
         if kind in ("all_gather", "reduce_scatter"):
-            return self._ring(members, size, n - 1, enter, what)
+            return self._ring(members, size if kind == "all_gather" else part, n - 1, enter, what)
         if kind == "all_to_all":
             return self._direct(members, size, enter, what)
         if kind == "barrier":
@@ -197,7 +200,8 @@ class TaskGraph:
                 if i == root:
                     continue
                 a, b = (root, i) if kind == "scatter" else (i, root)
-                task = self.send(members[a], members[b], -(-size // n), {enter[a], enter[b]}, what)
+                task = self.send(members[a], members[b], part if kind == "scatter" else size,
+                                 {enter[a], enter[b]}, what)
                 done[a].append(acked(task))
                 done[b].append(task)
             return [self.join(tasks, what) for tasks in done]

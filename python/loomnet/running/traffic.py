@@ -7,6 +7,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import loomnet._core as _core
@@ -19,7 +20,7 @@ from loomnet.jobs.graphs import ConnectionMatrix, Trace
 from loomnet.jobs.model import COLLECTIVES, Collective, Job, RingCollective, SendRecv
 from loomnet.jobs.model_job import ModelJob
 from loomnet.jobs.moe_job import MoeJob
-from loomnet.jobs.task_graph import Task, TaskGraph, task_of
+from loomnet.jobs.task_graph import PASSED_OVER, Task, TaskGraph, task_of
 from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import FlowRow, Iteration, RunFault
@@ -309,6 +310,8 @@ class GraphTraffic:
         found = _jitter_note(self._jitter_ps)
         if never:
             found["never started"] = f"{len(never)}: {', '.join(never[:8])}"
+        if self._graph.passed:
+            found[f"{PASSED_OVER}{Path(self._graph.name).name}"] = "; ".join(self._graph.passed)
         return found
 
     def experts(self) -> None:
