@@ -33,7 +33,7 @@ Switch_Latency_ns 400
 Tier 1
 Downlink_speed_Gbps 200
 Radix_Down 2
-Radix_Up 2
+Radix_Up 1
 Bundle 1
 Downlink_Latency_ns 1500   # to the leaves
 Switch_Latency_ns 200
@@ -165,9 +165,10 @@ def test_a_serial_chain_takes_the_sum_of_its_steps(tmp_path, kind):
 
 def test_a_topology_becomes_a_three_tier_fabric(tmp_path):
     fabric = ln.from_htsim_topology(written(tmp_path, TOPOLOGY, "ft.topo"))
-    assert fabric.name == "ft" and fabric.counts == (16, 8 + 8 + 4, 16 + 16 + 16)
+    # Uplinks of 400 Gb/s: half as many as the downlinks of 200 Gb/s.
+    assert fabric.name == "ft" and fabric.counts == (16, 8 + 8 + 2, 16 + 16 + 8)
     shape = fabric.shape
-    assert (shape.pods, shape.leaves_per_pod, shape.aggs_per_pod, shape.cores) == (4, 2, 2, 4)
+    assert (shape.pods, shape.leaves_per_pod, shape.aggs_per_pod, shape.cores) == (4, 2, 2, 2)
     assert [shape.leaf_index(host) for host in range(4)] == [0, 0, 1, 1]
     assert [str(spec.rate) for spec in fabric.specs] == ["200 Gb/s", "200 Gb/s", "400 Gb/s"]
     # Link delay and half of each switch at its ends: a path across pods adds up to htsim's.
@@ -213,29 +214,161 @@ def test_connections_that_start_together_are_moved_apart_unless_asked(tmp_path):
     assert set(starts[1]) == {2_500_000}
 
 
-def test_a_bundle_is_a_link_of_its_joint_rate(tmp_path):
-    text = TOPOLOGY.replace("Radix_Up 2", "Radix_Up 4", 1).replace("Bundle 1", "Bundle 2")
-    fabric = ln.from_htsim_topology(written(tmp_path, text, "bundles.topo"))
-    plain = ln.from_htsim_topology(written(tmp_path, TOPOLOGY, "plain.topo"))
-    assert fabric.counts == plain.counts
-    rates = [[str(spec.rate) for spec in each.specs] for each in (fabric, plain)]
-    assert rates == [["200 Gb/s", "400 Gb/s", "400 Gb/s"], ["200 Gb/s", "200 Gb/s", "400 Gb/s"]]
+# The form and the numbers of htsim's test.topo, which ASTRA-sim has as 8nodes.topo.
+BUNDLES = """Nodes 8
+Tiers 3
+Podsize 4
+
+Tier 0
+Downlink_speed_Gbps 200
+Radix_Down 2
+Radix_Up 2
+Downlink_Latency_ns 1000
+
+Tier 1
+Downlink_speed_Gbps 200
+Radix_Down 2
+Radix_Up 4
+Downlink_Latency_ns 1000
+Bundle 1
+
+Tier 2
+Downlink_speed_Gbps 100
+Radix_Down 4
+Downlink_Latency_ns 1000
+Bundle 2
+"""
+LEAF_SPINE = """nodes 16
+tiers 2
+podsize 16
+tier 0
+downlink_speed_gbps 100
+radix_down 4
+radix_up 4
+downlink_latency_ns 1000
+tier 1
+downlink_speed_gbps 100
+radix_down 8
+bundle 2
+downlink_latency_ns 1000
+"""
+
+
+def test_a_radix_counts_ports_of_which_a_bundle_takes_as_many_as_it_has_links(tmp_path):
+    fabric = ln.from_htsim_topology(written(tmp_path, BUNDLES, "test.topo"))
+    shape = fabric.shape
+    # An aggregation switch has four ports upwards: two to each of two cores, of four in all.
+    assert (shape.pods, shape.leaves_per_pod, shape.aggs_per_pod, shape.cores) == (2, 2, 2, 4)
+    assert fabric.counts == (8, 4 + 4 + 4, 8 + 8 + 8)
+    assert [str(spec.rate) for spec in fabric.specs] == ["200 Gb/s"] * 3  # the last: 2 x 100
     said = {row["number"]: row["value"] for row in fabric.describe().rows}
-    assert said["links per T0-T1 bundle"] == 2 and "links per NIC-T0 bundle" not in said
+    assert said["links per T1-T2 bundle"] == 2 and "links per T0-T1 bundle" not in said
+    fabric = ln.from_htsim_topology(written(tmp_path, LEAF_SPINE, "leaf.topo"))
+    assert fabric.counts == (16, 4 + 2, 16 + 8)
+    assert [str(spec.rate) for spec in fabric.specs] == ["100 Gb/s", "200 Gb/s"]
+    with pytest.raises(UsageError, match="Tier 0: Radix_Up 4 is not what the speeds"):
+        ln.from_htsim_topology(written(tmp_path, LEAF_SPINE.replace("16", "32"), "wrong.topo"))
+
+
+def built_by_htsim(top, tiers):
+    """Switches per tier that htsim's loader makes of these numbers; None where it ends. Stated from
+    its sanity checks, in their order, with its whole-number divisions."""
+    nodes, pod, count = top["nodes"], top["podsize"], len(tiers)
+    bundle = [tier.get("bundle", 1) for tier in tiers]
+    over = [tier.get("oversubscribed", 1) for tier in tiers]
+    speed = [tier["downlink_speed_gbps"] for tier in tiers]
+    down = [tier["radix_down"] for tier in tiers]
+    up = [tier["radix_up"] for tier in tiers[:-1]]
+    fits = all(down[i] % bundle[i] == 0 for i in range(count)) and all(
+        up[i] % bundle[i + 1] == 0 for i in range(count - 1))
+    if not fits or nodes % pod or bundle[0] != 1 or pod % down[0]:
+        return None
+    pods = nodes // pod
+    if (nodes * speed[0]) % (speed[1] * over[0]) or down[0] // up[0] != over[0]:
+        return None
+    uplinks = nodes * speed[0] // (speed[1] * over[0])
+    aggs = uplinks // (pods * down[1])
+    if uplinks % (pods * down[1]) or aggs * bundle[1] != up[0]:
+        return None
+    if count == 2:
+        return pods * (pod // down[0]), pods * aggs
+    if (uplinks * speed[1]) % (speed[2] * over[1]):
+        return None
+    above = uplinks * speed[1] // (speed[2] * over[1])
+    cores = above // down[2]
+    if above % down[2] or cores % aggs or cores * bundle[2] // aggs != up[1]:
+        return None
+    return pods * (pod // down[0]), pods * aggs, cores
+
+
+def stated(top, tiers):
+    lines = [f"Nodes {top['nodes']}", f"Tiers {len(tiers)}", f"Podsize {top['podsize']}"]
+    for number, tier in enumerate(tiers):
+        lines += [f"Tier {number}", *(f"{name} {value}" for name, value in tier.items()),
+                  "Downlink_Latency_ns 1000"]
+    return "\n".join(lines)
+
+
+SMALL = st.sampled_from([1, 2, 2, 3, 4, 4, 8])
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_a_topology_is_read_where_htsim_reads_it_and_as_it_does(folder, data):
+    count = data.draw(st.sampled_from([2, 3]))
+    # Numbers that fit together, of which then some are changed: few that are drawn apart would.
+    leaf, leaves, pods = data.draw(SMALL), data.draw(SMALL), data.draw(SMALL) if count == 3 else 1
+    bundle = [1, data.draw(st.sampled_from([1, 2])), data.draw(st.sampled_from([1, 2]))]
+    tiers = [{"downlink_speed_gbps": 200, "radix_down": leaf, "radix_up": leaf},
+             {"downlink_speed_gbps": 200, "radix_down": leaves * bundle[1], "radix_up":
+              leaves * bundle[1], "bundle": bundle[1]},
+             {"downlink_speed_gbps": 200, "radix_down": pods * bundle[2], "bundle": bundle[2]}]
+    top = {"nodes": leaf * leaves * pods, "podsize": leaf * leaves}
+    tiers = tiers[:count]
+    if count == 2:
+        tiers[1].pop("radix_up")
+    for _ in range(data.draw(st.integers(0, 3))):
+        where = data.draw(st.sampled_from([top, *tiers]))
+        name = data.draw(st.sampled_from(sorted([*where, "oversubscribed"] if where is not top
+                                                else where)))
+        where[name] = data.draw(
+            st.sampled_from([50, 100, 400]) if name == "downlink_speed_gbps" else SMALL)
+    expected = built_by_htsim(top, tiers)
+    path = folder / "drawn.topo"
+    path.write_text(stated(top, tiers))
+    if (count == 2) != (top["nodes"] == top["podsize"]):
+        expected = None  # htsim joins leaves to spines of other pods, or one pod's to idle cores
+    try:
+        fabric = ln.from_htsim_topology(path)
+    except UsageError as error:
+        assert expected is None or "hosts" in str(error), (str(error), stated(top, tiers))
+        return
+    shape = fabric.shape
+    found = (shape.pods * shape.leaves_per_pod, shape.pods * shape.aggs_per_pod, shape.cores)
+    assert expected == found[:count], stated(top, tiers)
 
 
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("Nodes 16", "Nodes 17", "Nodes 17 is not the product of Radix_Down 2 x 2 x 4"),
-        ("Podsize 4", "Podsize 8", "Podsize 8 is not 4"),
+        ("Nodes 16", "Nodes 17", "Podsize 4 does not divide Nodes 17"),
+        ("Podsize 4", "Podsize 8", "Radix_Up 2 is not what the speeds of tiers 0 and 1 ask for"),
+        ("Podsize 4", "Podsize 1", "Podsize 1 is no multiple of Radix_Down 2 of tier 0"),
+        ("Podsize 4", "Podsize 16", "Podsize 16 is all of Nodes, so that nothing goes by tier 2"),
+        ("Podsize 4", "", "Podsize is missing"),
+        ("Radix_Up 2", "Radix_Up 4", "Oversubscribed 1 is not Radix_Down 2 / Radix_Up 4, rounded"),
+        ("Radix_Up 1", "Radix_Up 2", "Radix_Up 2 is not what the speeds of tiers 1 and 2 ask for"),
+        ("Radix_Up 1", "Radix_Up 1\nRadix_Up 1", "x.topo:15: Radix_Up is there twice"),
+        ("Radix_Down 4", "Radix_Down 4\nRadix_Up 1", "Tier 2: Radix_Up: nothing is above it"),
+        ("Radix_Up 2", "Radix_Up 2\nBundle 2", "Tier 0: Bundle 2: a host has one link"),
+        ("Downlink_Latency_ns 2000", "", "Tier 2 has no Downlink_Latency_Ns above 0"),
         ("Tiers 3", "Tiers 4", "Tiers 4 must be 2 or 3"),
         ("Bundle 1", "Bundle 1.5", 'x.topo:15: Bundle "1.5" is not whole'),
         ("Bundle 1", "Bundle 0", "x.topo:15: Bundle 0 must be 1 to 256 links"),
-        ("Bundle 1", "Bundle 3", "Radix_Up 2 is no multiple of Bundle 3 of tier 1"),
+        ("Bundle 1", "Bundle 3", "Radix_Down 2 is no multiple of Bundle 3 of tier 1"),
         ("Radix_Up 2\nDownlink", "Downlink", "Tier 0 has no Radix_Up"),
         ("Podsize 4", "Podsiz 4", 'x.topo:3: unknown word "Podsiz"; nearest: podsize'),
-        ("Downlink_speed_Gbps 200", "Downlink_speed_Gbps 0", "Downlink_speed_Gbps must be above 0"),
+        ("Downlink_speed_Gbps 200", "Downlink_speed_Gbps 0", "Downlink_speed_Gbps must be given"),
         ("Downlink_Latency_ns 1000", "Downlink_Latency_ns -1", "is not a number from 0"),
         ("Switch_Latency_ns 400", "Queue_Up 100", "Queue_Up is not carried over"),
         ("Tier 1", "Tier 0", "x.topo:11: Tier 0: tiers are 0, 1, 2, each once"),
