@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loomnet.fabrics.ecn import Ecn as Ecn
     from loomnet.fabrics.htsim_topology import from_htsim_topology as from_htsim_topology
     from loomnet.fabrics.model import Fabric as Fabric
-    from loomnet.fabrics.model import from_networkx as from_networkx
+    from loomnet.fabrics.networkx_graph import from_networkx as from_networkx
     from loomnet.fabrics.pfc import Pfc as Pfc
     from loomnet.faults.burst_rows import bursts as bursts
     from loomnet.faults.model import degrade as degrade
@@ -76,7 +76,8 @@ _HOMES = {
     "fabrics.clos": ("star", "dumbbell"),
     "base.units": ("Rate", "Time", "Size"),
     "base.errors": ("LoomnetError", "UsageError"),
-    "fabrics.model": ("Fabric", "from_networkx"),
+    "fabrics.model": ("Fabric",),
+    "fabrics.networkx_graph": ("from_networkx",),
     "fabrics.ecn": ("Ecn",),
     "fabrics.pfc": ("Pfc",),
     "fabrics.htsim_topology": ("from_htsim_topology",),

@@ -118,7 +118,7 @@ def test_what_does_not_add_up_is_named(change, message):
         ),
         (
             lambda: irregular().add_link("h0", "h1", rate="1 Gb/s", delay="1 us"),
-            "a switch at one end",
+            "two hosts; put a switch between",
         ),
         (lambda: irregular().add_link("s", "h1", rate="1 Gb/s", delay="1 us"), "exists already"),
         (lambda: irregular().add_host("h0"), "exists already"),

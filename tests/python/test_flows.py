@@ -49,10 +49,10 @@ def test_lists_and_files(tmp_path):
     own = ln.Flows(str(path)).distribution
     assert own.mean == 0.5 * 1500 + 0.5 * 6000 and own.at(0.25) == 1500
     for text, message in (
-        ("1000,0.5\n500,1\n", "own.csv:2: sizes and shares must rise"),
+        ("1000,0.5\n500,1\n", "own.csv:2: size 500 is below 1000"),
         ("1000,0.5\nx,1\n", "own.csv:2: a row is"),
         ("1000,0.5\n", "last row's share"),
-        ("", "last row's share"),
+        ("", "own.csv: no row"),
     ):
         path.write_text(text)
         with pytest.raises(UsageError, match=message):

@@ -95,6 +95,21 @@ def test_a_bad_matrix_is_one_clear_line(tmp_path, old, new, line):
     assert line in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("id 2 ", "", "m.cm:6: no id; in a matrix with msg each connection has one"),
+        ("0->1 id 2", "0->2 id 1", "m.cm:6: id 1 is 0->1 in line 4; one connection has the same"),
+        ("id 2", "id 1", "m.cm:6: id 1 is that of line 4; write msg for a further message"),
+        ("msg 7", "mgs 7", 'm.cm:5: unknown word "mgs"; nearest: msg'),
+    ],
+)
+def test_a_bad_message_is_one_clear_line(tmp_path, old, new, line):
+    with pytest.raises(UsageError) as error:
+        ln.Flows.from_htsim(written(tmp_path, MESSAGES.replace(old, new, 1)))
+    assert line in str(error.value) and "\n" not in str(error.value)
+
+
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
 def test_a_matrix_runs_and_triggers_hold(tmp_path, transport):
     pytest.importorskip("loomnet._core")
@@ -119,6 +134,34 @@ def test_starts_may_be_in_microseconds(tmp_path):
     job = ln.Flows.from_htsim(path, start_unit="1 us")
     r = Lab("cm", directory=tmp_path / "run").run(ln.star(hosts=6, **LINK), job)
     assert r.flow_records[0].start_ps == 7_000_000
+
+
+# The form of uet-htsim's matrices with `msg`: a word with a number of its own or without.
+MESSAGES = """Nodes 4
+Connections 4
+Triggers 1
+0->1 id 1 msg start 0 size 400000
+0->1 id 1 msg 7 start 3 size 400000 send_done_trigger 1
+0->1 id 2 start 5 size 4096 prio 9
+2->3 id 3 msg trigger 1 size 4096
+trigger id 1 oneshot
+"""
+
+
+def test_messages_of_one_id_go_one_after_another_over_one_connection(tmp_path):
+    def ended(name, text):
+        r = Lab(name, directory=tmp_path / name).run(
+            ln.star(hosts=4, **LINK), ln.Flows.from_htsim(written(tmp_path, text, f"{name}.cm")))
+        return [(f.start_ps, f.end_ps - f.start_ps) for f in r.flow_records], r
+
+    flows, r = ended("msg", MESSAGES)
+    assert [start for start, _ in flows[:3]] == [0, 3_000_000, 5_000_000]  # microseconds
+    assert r.data.fidelity.notes["passed over in msg.cm"] == "prio (1 connection)"
+    # The second waits behind the first, the third has a connection of its own and shares the link.
+    one = flows[0][1]
+    assert flows[1][1] > 1.7 * one and flows[2][1] < one
+    apart, _ = ended("apart", MESSAGES.replace("id 1 msg 7", "id 4 msg 7"))
+    assert apart[0][1] > 1.2 * one  # two connections share the link from the second's start on
 
 
 def test_what_nobody_fires_never_starts_and_is_said(tmp_path):
@@ -405,6 +448,7 @@ def damaged(draw, text):
         "0x10",
         "1_000",
         "id",
+        "msg",
         "Tier",
         "",
         "2.5",
@@ -418,7 +462,8 @@ def damaged(draw, text):
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_matrix_is_read_or_refused(folder, data):
-    text = data.draw(st.just(damaged(data.draw, CHAIN)) | st.text(max_size=80))
+    whole = data.draw(st.sampled_from([CHAIN, MESSAGES]))
+    text = data.draw(st.just(damaged(data.draw, whole)) | st.text(max_size=80))
     path = folder / "x.cm"
     path.write_text(text, errors="replace")
     try:

@@ -128,6 +128,17 @@ def test_requests_are_noted_and_share_settings():
     assert sonic.cross_connect_config() == [], "live, and not configured there"
 
 
+def test_published_clients_log_in_as_root_and_ask_for_the_mode_of_attenuators(switch):
+    session = Session(Access(switch.operate), State(), lambda at: None)
+    assert b"COMPLD" in session.answer("ACT-USER::root:1::root")
+    answer = session.answer("rtrv-eqpt::atten:2:::parameter=config").decode()
+    (line,) = (line for line in answer.splitlines() if "=" in line)
+    # A client takes what stands between "=" and the closing quote for the mode.
+    assert line.split("=")[1][:-1] == "CONVERGED"
+    assert b"COMPLD" in session.answer("SET-PORT-ATTEN::ALL:3:::MODE=CONVERGED,LEVEL=3")
+    assert b"IDNV" in session.answer("RTRV-EQPT::ATTEN:4:::PARAMETER=SIZE")
+
+
 def test_a_session_that_was_silent_for_long_must_log_in_again(switch, monkeypatch):
     session = Session(Access(switch.operate), State(), lambda at: None)
     session.answer(LOGIN[:-1])

@@ -162,7 +162,8 @@ def _clos(
             payload=payload,
             order="block",
         )
-    fabric.name = path.stem or "htsim"
+    stem = "".join(each for each in path.stem if each.isprintable())[:100]
+    fabric.name = stem or "htsim"
     for bundle, name in zip(bundles, ("NIC-T0", "T0-T1", "T1-T2"), strict=False):
         if bundle > 1:
             fabric.notes[f"links per {name} bundle"] = (bundle, "taken as one of their joint rate")

@@ -25,6 +25,7 @@ MAX_PLANES = 8  # three bits of an entropy value name the plane
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
 _PLANE = re.compile(r"p([0-9]+)\..+")
 _MOST_PORTS = 1 << 20
+_MOST_NAME = 100  # characters of a fabric's name
 
 
 class Fabric:
@@ -35,7 +36,7 @@ class Fabric:
 
     @checked_call
     def __init__(self, name: str = "fabric", *, payload: Size | str = "2048 B") -> None:
-        self.name = _text("Fabric.name", name)
+        self.name = name
         self.payload = Size.given("Fabric.payload", payload)
         if not 256 <= self.payload.bytes <= 4096 or self.payload.bytes & (self.payload.bytes - 1):
             raise FabricError(f"payload {self.payload} must be 256, 512, 1024, 2048 or 4096 B")
@@ -49,6 +50,19 @@ class Fabric:
         self.uniform = False
         # What describe() says beside: how a file was read.
         self.notes: dict[str, tuple[float, str]] = {}
+        self.passed: list[str] = []  # what of a file or graph has no effect, and how often
+
+    @property
+    def name(self) -> str:
+        """One line of 1 to 100 printable characters."""
+        return self._name
+
+    @name.setter
+    def name(self, value: str) -> None:
+        if not 1 <= len(_text("Fabric.name", value)) <= _MOST_NAME or not value.isprintable():
+            raise FabricError(f"Fabric.name: {quoted(value)} is not one line of 1 to {_MOST_NAME} "
+                              "printable characters")
+        self._name = value
 
     # --- construction ---------------------------------------------------------------------------
     @checked_call
@@ -147,8 +161,10 @@ class Fabric:
             if end not in self.hosts and end not in self.switches and end not in self.panels:
                 known = [*self.hosts, *self.switches, *self.panels]
                 raise FabricError(f'link {a}--{b}: no node "{end}"{did_you_mean(end, known)}')
-        if a == b or (a in self.hosts and b in self.hosts):
-            raise FabricError(f"link {a}--{b}: a link has a switch at one end at least")
+        if a == b:
+            raise FabricError(f"link {a}--{b}: it joins {a} to itself; a link has two ends")
+        if a in self.hosts and b in self.hosts:
+            raise FabricError(f"link {a}--{b}: it joins two hosts; put a switch between them")
         patched = a in self.panels or b in self.panels
         if patched and a not in self.hosts and b not in self.hosts:
             raise FabricError(f"link {a}--{b}: a panel joins hosts; link switches to one another")
@@ -212,7 +228,8 @@ class Fabric:
 
     def _fresh(self, name: str) -> None:
         if not _NAME.fullmatch(_text("node", name)):
-            raise FabricError(f'"{name}" is not a node name: letters, digits, _ and dots between')
+            raise FabricError(f"{quoted(name)} is not a node name: a letter, then letters, digits "
+                              "and _, with single dots between them")
         if name in self.hosts or name in self.switches or name in self.panels:
             raise FabricError(f"node {name} exists already")
 
@@ -416,43 +433,3 @@ def _check_placement(where: str, placement: str) -> None:
         raise FabricError(
             f"{where}: placement {in_quotes(placement)} is not one of {', '.join(PLACEMENTS)}"
         )
-
-
-@checked_call
-def from_networkx(
-    graph: Any,
-    *,
-    rate: Rate | str | None = None,
-    delay: Time | str | None = None,
-    payload: Size | str = "2048 B",
-) -> Fabric:
-    """A fabric from an undirected networkx graph with string nodes.
-
-    A node is a host if its attribute `kind` is "host" or, without one, its name is h<number>, and a
-    panel if it is "panel", which takes what add_panel takes; a switch may carry `plane`, `ports`
-    and `placement`, a host what add_host takes. An edge's `rate` and `delay` win over the defaults.
-    """
-    if not all(hasattr(graph, part) for part in ("nodes", "edges", "name")):
-        raise FabricError(f"from_networkx: {quoted(graph)} is not a networkx graph")
-    fabric = Fabric(str(graph.name or "fabric"), payload=payload)
-    for name, data in graph.nodes(data=True):
-        kind = data.get("kind", "host" if re.fullmatch(r"h\d+", str(name)) else "switch")
-        if kind == "host":
-            fabric.add_host(str(name), role=data.get("role", "rank"), ports=data.get("ports"),
-                            ranks=data.get("ranks", 1), local_link=data.get("local_link"),
-                            local_delay=data.get("local_delay"))
-        elif kind == "panel":
-            fabric.add_panel(str(name), ports=data.get("ports"),
-                             profile=data.get("profile", "ideal"),
-                             carrier=data.get("carrier", "both"),
-                             placement=data.get("placement", "engine"))
-        else:
-            fabric.add_switch(str(name), plane=data.get("plane"), ports=data.get("ports"),
-                              placement=data.get("placement", "xdp"))
-    for a, b, data in graph.edges(data=True):
-        values = {"rate": data.get("rate", rate), "delay": data.get("delay", delay)}
-        for name, value in values.items():
-            if value is None:
-                raise FabricError(f"link {a}--{b} has no {name}: give from_networkx({name}=…)")
-        fabric.add_link(str(a), str(b), **values)
-    return fabric

@@ -14,13 +14,15 @@ from loomnet.fabrics.panels import Panel
 
 class FabricView(Protocol):
     """A fabric, to be read. `shape`: the arithmetic of a regular one. `uniform`: whether its links
-    are as they were built. `notes`: rows that describe() shows besides."""
+    are as they were built. `notes`: rows that describe() shows besides. `passed`: what of its
+    source has no effect."""
 
     name: str
     payload: Size
     shape: Clos | None
     uniform: bool
     notes: dict[str, tuple[float, str]]
+    passed: list[str]
     panels: dict[str, Panel]
 
     @property

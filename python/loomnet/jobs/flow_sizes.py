@@ -69,7 +69,7 @@ class FlowSizes:
         shares = [point[1] for point in self.points]
         i = bisect.bisect_left(shares, share)
         if i == 0:
-            return self.points[0][0]
+            return max(1, self.points[0][0])
         i = min(i, len(self.points) - 1)
         (low, below), (high, above) = self.points[i - 1], self.points[i]
         if above == below:
@@ -91,40 +91,72 @@ def of_list(sizes: Sequence[Size]) -> FlowSizes:
 
 
 def named(text: str) -> FlowSizes | None:
-    """A published distribution, or the one in a CSV file; None if the text is neither."""
+    """A published distribution, or the one in a .csv or .txt file; None if the text is neither."""
     if text in _PUBLISHED:
         table = _PUBLISHED[text]
         return FlowSizes(text, tuple((packets * _PACKET, share) for packets, share in table))
-    if text.endswith(".csv"):
+    if text.endswith((".csv", ".txt")):
         return from_csv(Path(text))
     if not text[:1].isdigit():
         raise UsageError(
-            f'"{text}" is no size, CSV file or known distribution{did_you_mean(text, _PUBLISHED)}'
+            f'"{text}" is no size, .csv or .txt file, or known distribution'
+            f"{did_you_mean(text, _PUBLISHED)}"
         )
     return None
 
 
 def from_csv(path: Path) -> FlowSizes:
-    """Rows of `bytes,share`; a first row without numbers is a heading. Raises UsageError naming the
-    row at fault."""
+    """Rows of `bytes,share` or `bytes share`, the last share 1; or with shares in percent, the last
+    100, as HPCC's traffic generator has them. A first row of size 0 and share 0 begins the line to
+    the first size. A first row without numbers is a heading. Raises UsageError naming the row at
+    fault."""
     try:
-        rows = list(csv.reader(read_text(path).splitlines()))
+        rows = list(csv.reader(read_text(path).removeprefix("\ufeff").splitlines()))
     except csv.Error as error:
         raise UsageError(f"{path}: {error}") from None
     points: list[tuple[int, float]] = []
     for number, row in enumerate(rows, 1):
-        if not row or row[0].lstrip().startswith("#"):
+        words = row[0].split() if len(row) == 1 else [word.strip() for word in row]
+        while words and not words[-1]:  # a spreadsheet's empty cells
+            words.pop()
+        if not words or words[0].lstrip().startswith("#"):
             continue
         try:
-            size, share = int(float(row[0])), float(row[1])
-        except (ValueError, IndexError, OverflowError):
+            if len(words) != 2:
+                raise ValueError
+            size, share = round(float(words[0])), float(words[1])
+        except (ValueError, OverflowError):
             if number == 1 and not any(character.isdigit() for character in "".join(row)):
                 continue
-            raise UsageError(f"{path}:{number}: a row is bytes,share: 1460,0.5") from None
-        last = points[-1] if points else (0, 0.0)
-        if not (last[0] <= size <= MOST_BYTES and last[1] <= share <= 1 and size >= 1):
-            raise UsageError(f"{path}:{number}: sizes and shares must rise, shares from 0 to 1")
+            raise UsageError(f"{path}:{number}: a row is two numbers, bytes,share: 1460,0.5"
+                             ) from None
+        _check_point(f"{path}:{number}", size, share, points)
         points.append((size, share))
-    if not points or points[-1][1] != 1:
-        raise UsageError(f"{path}: the last row's share must be 1")
-    return FlowSizes(str(path), tuple(points))
+    if not points:
+        raise UsageError(f"{path}: no row; a row is bytes,share: 1460,0.5")
+    last = points[-1][1]
+    whole = 100.0 if last > 1 + _ROUNDED else 1.0
+    if abs(last / whole - 1) > _ROUNDED:
+        raise UsageError(f"{path}: the last row's share is {last}; it must be 1, or 100 in percent")
+    # Of shares that add up, the last one is often not quite the whole.
+    shares = [*(min(share / whole, 1.0) for _, share in points[:-1]), 1.0]
+    return FlowSizes(str(path), tuple(zip((size for size, _ in points), shares, strict=True)))
+
+
+_ROUNDED = 1e-6
+
+
+def _check_point(
+    where: str, size: int, share: float, points: Sequence[tuple[int, float]]
+) -> None:
+    """Raises UsageError for a point that cannot follow these."""
+    if not 0 <= size <= MOST_BYTES or (size == 0 and (points or share != 0)):
+        zero = ", and 0 with share 0 in the first row alone" if size == 0 else ""
+        raise UsageError(f"{where}: a size is 1 B to 10^15 B{zero}, not {size}")
+    if not 0 <= share <= 100 + _ROUNDED:
+        raise UsageError(f"{where}: a share is 0 to 1, or to 100 in percent, not {share}")
+    for what, new, old in (("size", size, points[-1][0] if points else 0),
+                           ("share", share, points[-1][1] if points else 0)):
+        if new < old:
+            raise UsageError(f"{where}: {what} {new} is below {old}, that of the row before; "
+                             "sizes and shares never fall")

@@ -42,6 +42,10 @@ def _path_or_none(value: str | Path | None) -> Path | None:
     return None if value is None else Path(value)
 
 
+def _time_or_none(value: Time | str | None) -> Time | None:
+    return None if value is None else Time(value)
+
+
 def _rate_or_none(value: Rate | str | None) -> Rate | None:
     return None if value is None else Rate(value)
 
@@ -79,17 +83,18 @@ class GraphJob(Job, abc.ABC):
 
 
 class ConnectionMatrix(GraphJob):
-    """The flows of an htsim connection matrix: rank i is its node i. Starts are in `start_unit`:
-    picoseconds, htsim's own, unless it says otherwise; matrices made for other loaders count
-    microseconds. Read when made; raises UsageError naming the line at fault."""
+    """The flows of an htsim connection matrix: rank i is its node i. Starts are in `start_unit`,
+    by default as htsim reads them: picoseconds, and microseconds in a matrix with uet-htsim's
+    `msg`; matrices made for other loaders count microseconds. Read when made; raises UsageError
+    naming the line at fault."""
 
     kind: ClassVar[str] = "connection_matrix"
     positional: ClassVar[tuple[str, ...]] = ("path", "transport")
-    start_unit: Time = given(default=Time("1 ps"), converter=Time)
+    start_unit: Time | None = given(default=None, converter=_time_or_none)
 
     @constructor
     def __init__(self, path: str | Path, transport: TransportName = "mrc", *,
-                 start_unit: Time | str = "1 ps", **rest: Unpack[NamedOptions]) -> None: ...
+                 start_unit: Time | str | None = None, **rest: Unpack[NamedOptions]) -> None: ...
 
     def graph(self) -> TaskGraph:
         from loomnet.jobs.htsim_matrix import read_matrix

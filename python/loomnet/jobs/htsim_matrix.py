@@ -1,5 +1,7 @@
-"""htsim's connection matrices (.cm), as its loader reads them (github.com/Broadcom/csg-htsim,
-connection_matrix). Times are picoseconds unless the reader is told otherwise, sizes bytes."""
+"""htsim's connection matrices (.cm), as its loaders read them (github.com/Broadcom/csg-htsim and
+github.com/ultraethernet/uet-htsim, connection_matrix). Times are picoseconds unless the reader is
+told otherwise, sizes bytes. In a matrix with `msg`, which uet-htsim has, connections of one id are
+messages of one connection, one after another, and times are microseconds."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import did_you_mean
+from loomnet.base.names import did_you_mean, how_many
 from loomnet.base.reading import exact_number, read_text
 from loomnet.base.units import Time
 from loomnet.jobs.task_graph import MOST_TASKS, Task, TaskGraph, acked
@@ -17,6 +19,7 @@ from loomnet.jobs.task_graph import MOST_TASKS, Task, TaskGraph, acked
 _CONNECTION = re.compile(r"([0-9]+)->([0-9]+)")
 _HEADER = ("Nodes", "Connections", "Triggers", "Failures")
 _WORDS = ("start", "size", "id", "trigger", "send_done_trigger", "recv_done_trigger", "prio")
+_DEFAULT_PRIO = 2_000_000
 _KINDS = ("oneshot", "multishot", "barrier")
 _MOST_NODES = 1 << 24
 
@@ -30,6 +33,9 @@ class Connection:
     trigger: int = 0
     send_done: int = 0
     recv_done: int = 0
+    id: int = 0
+    message: bool = False  # shares the connection of its id
+    prio: int = _DEFAULT_PRIO
     line: int = 0
 
 
@@ -50,6 +56,11 @@ class Matrix:
         at = {start: graph.add(Task(duration_ps=start, what=f"start {start}")) for start in begins}
         gates = {number: graph.join(what=f"trigger {number}") for number in self.triggers}
         fires: dict[int, list[int]] = {number: [] for number in self.triggers}
+        messages = any(c.message for c in self.connections)
+        first = {c.id: number for number, c in reversed(list(enumerate(self.connections)))}
+        prio = sum(c.prio != _DEFAULT_PRIO for c in self.connections)
+        if prio:
+            graph.passed.append(f"prio ({how_many(prio, 'connection')})")
         for number, c in enumerate(self.connections):
             if number not in begun:
                 graph.never.append(f"{c.source}->{c.destination} (line {c.line})")
@@ -60,7 +71,7 @@ class Matrix:
                     c.source,
                     c.destination,
                     c.size,
-                    channel=number,
+                    channel=first[c.id] if messages else number,
                     flow=True,
                     what=f"connection {c.source}->{c.destination} (line {c.line})",
                 ),
@@ -104,13 +115,15 @@ class Matrix:
 
 
 def read_matrix(path: Path, start_unit: Time | None = None) -> Matrix:
-    """Reads a .cm file, whose starts are in `start_unit` (1 ps). Raises UsageError naming the line
-    at fault."""
-    unit = 1 if start_unit is None else start_unit.count
+    """Reads a .cm file, whose starts are in `start_unit`: by default 1 ps, and 1 us in one with
+    `msg`. Raises UsageError naming the line at fault."""
     matrix = Matrix(str(path))
+    lines = read_text(path).split("\n")
+    messages = any("msg" in line.split() for line in lines if not line.lstrip().startswith("#"))
+    unit = start_unit.count if start_unit is not None else 10**6 if messages else 1
     stated: dict[str, int] = dict.fromkeys(_HEADER, 0)
     stated_triggers: set[int] = set()
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for number, line in enumerate(lines, 1):
         where, words = f"{path}:{number}", line.split()
         if not words or words[0].startswith("#"):
             continue
@@ -143,6 +156,8 @@ def read_matrix(path: Path, start_unit: Time | None = None) -> Matrix:
             raise UsageError(f"{path}: {name} says {stated[name]}, the file holds {used}")
     if not matrix.connections:
         raise UsageError(f"{path}: no connection; write Nodes, Connections, then lines 0->1 …")
+    if messages:
+        _check_messages(matrix)
     for c in matrix.connections:
         for trigger in (c.trigger, c.send_done, c.recv_done):
             if trigger and trigger not in matrix.triggers:
@@ -150,15 +165,35 @@ def read_matrix(path: Path, start_unit: Time | None = None) -> Matrix:
     return matrix
 
 
+def _check_messages(matrix: Matrix) -> None:
+    first: dict[int, Connection] = {}
+    for c in matrix.connections:
+        where = f"{matrix.path}:{c.line}"
+        if not c.id:
+            raise UsageError(f"{where}: no id; in a matrix with msg each connection has one")
+        other = first.setdefault(c.id, c)
+        if (c.source, c.destination) != (other.source, other.destination):
+            raise UsageError(f"{where}: id {c.id} is {other.source}->{other.destination} in line "
+                             f"{other.line}; one connection has the same ends")
+        if other is not c and not c.message:
+            raise UsageError(f"{where}: id {c.id} is that of line {other.line}; write msg for a "
+                             "further message of that connection")
+
+
 def _connection(
     where: str, number: int, found: re.Match[str], words: list[str], nodes: int, unit: int
 ) -> Connection:
     values: dict[str, int] = {}
-    i = 1
+    message, i = False, 1
     while i < len(words):
         name = words[i]
+        if name == "msg":  # with a number of its own, or without
+            message = True
+            i += 2 if i + 1 < len(words) and words[i + 1].isdecimal() else 1
+            continue
         if name not in _WORDS:
-            raise UsageError(f'{where}: unknown word "{name}"{did_you_mean(name, _WORDS)}')
+            known = (*_WORDS, "msg")
+            raise UsageError(f'{where}: unknown word "{name}"{did_you_mean(name, known)}')
         values[name] = _number(where, words, i + 1, name, unit if name == "start" else 1)
         i += 2
     ends = [exact_number(where, text, "node") for text in found.groups()]
@@ -184,6 +219,9 @@ def _connection(
         values.get("trigger", 0),
         values.get("send_done_trigger", 0),
         values.get("recv_done_trigger", 0),
+        values.get("id", 0),
+        message,
+        values.get("prio", _DEFAULT_PRIO),
         number,
     )
 

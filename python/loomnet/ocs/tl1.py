@@ -42,7 +42,9 @@ class User:
 
 
 # Passwords of an emulated device on a network of its own. They protect nothing.
-USERS = {"admin": User("root", admin=True), "user": User("user")}
+# "root" is who published clients log in as where their user names nobody.
+USERS = {"admin": User("root", admin=True), "root": User("root", admin=True),
+         "user": User("user")}
 
 
 class Session:

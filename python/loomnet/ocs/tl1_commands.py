@@ -310,9 +310,11 @@ def rtrv_pmon(ask: Ask) -> list[str]:
 # --- the device -----------------------------------------------------------------------------------
 
 def rtrv_eqpt(ask: Ask) -> list[str]:
-    name, given = ask.name("SYSTEM", "BOOT", "TIMEOUT"), ask.command.keyed["PARAMETER"]
+    name = ask.name("SYSTEM", "BOOT", "TIMEOUT", "ATTEN")
+    given = ask.command.keyed["PARAMETER"]
     settings, parameter = ask.access.settings, given.upper()
     known = {"SYSTEM": {"SIZE": f"{ask.ports}x{ask.ports}"}, "BOOT": {"MODE": settings.boot},
+             "ATTEN": {"CONFIG": MODES[-1]},  # the last one stands for all of them
              "TIMEOUT": {key: str(value) for key, value in ask.state.timeouts.items()}}[name]
     if parameter not in known:
         raise invalid_value(given)

@@ -22,6 +22,7 @@ from loomnet.faults.timetable import (
     SwitchChange,
 )
 from loomnet.jobs.model import Job
+from loomnet.jobs.task_graph import PASSED_OVER
 from loomnet.measures.run_data import HostSeries
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
@@ -206,10 +207,14 @@ class Engine:
                                     self.plan)
 
     def transport_notes(self) -> Notes:
-        """What the transports say of the run that is over."""
+        """What the transports say of the run that is over, after what of the fabric's source has no
+        effect."""
+        fabric = self.plan.topology.fabric
         found: Notes = {}
+        if fabric.passed:
+            found[f"{PASSED_OVER}{fabric.name}"] = "; ".join(fabric.passed)
         if self.fluid is not None:
-            return fluid_notes(self.fluid)
+            return found | fluid_notes(self.fluid)
         for each in self.transports:
             found |= each.notes(self, self._options[each.name])
         return found
