@@ -169,3 +169,31 @@ def test_kinds_that_no_node_has_are_named():
     nx.set_node_attributes(graph, {"s0": {"kind": "router"}})
     with pytest.raises(UsageError, match="node s0: kind 'router' is not one of host, switch"):
         ln.from_networkx(graph, **DEFAULTS)
+
+
+# --- the page -------------------------------------------------------------------------------------
+def test_the_page_of_foreign_files_runs(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("google.protobuf")
+    import chakra_writer as chakra
+    import pages
+
+    (code,) = pages.python_blocks("docs/foreign-files.md")
+    written(tmp_path, "Nodes 8\nTiers 2\nPodsize 8\nTier 0\nDownlink_speed_Gbps 100\nRadix_Down 4\n"
+            "Radix_Up 4\nDownlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\nRadix_Down 4\n"
+            "Bundle 2\nDownlink_Latency_ns 1000\n", "fabric.topo")
+    written(tmp_path, "Nodes 8\nConnections 1\n0->7 start 0 size 10000\n", "flows.cm")
+    written(tmp_path, "0 0\n1000 50\n20000 100\n", "web.txt")
+    (tmp_path / "trace").mkdir()
+    chakra.write(tmp_path / "trace", [[
+        chakra.node(1, chakra.COMPUTE, num_ops=7 * 10**10, tensor_size=10**6),
+        chakra.node(2, chakra.COLLECTIVE, after=[1], comm_type=chakra.ALL_REDUCE, comm_size=8000,
+                    involved_dim=[True, False])]] * 8)
+    (tmp_path / "page.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    from loomnet.cli.entry import main
+
+    assert main(["run", "page.py"]) == 0
+    out = capsys.readouterr().out
+    # 7 * 10^10 operations at 700 * 10^12 per second are 100 us; then 8 kB between two ranks.
+    (trace,) = (float(line.split()[1]) for line in out.splitlines() if line.startswith("Trace "))
+    assert 100 < trace < 110

@@ -22,7 +22,8 @@ SLOW = re.compile(r"mrc_ddp_link_failure|one_link|ddp_eight_planes|scenarios/(in
 ELSEWHERE = {r"loomnet cost ": "test_cost_command.py", r"loomnet ocs ": "test_ocs_doc.py"}
 # Pages whose code their own tests run.
 OWN_TESTS = {
-    "docs/fluid.md": "test_fluid.py", "docs/ina-jobs.md": "test_ina_jobs_docs.py",
+    "docs/fluid.md": "test_fluid.py", "docs/foreign-files.md": "test_foreign_files.py",
+    "docs/ina-jobs.md": "test_ina_jobs_docs.py",
     "docs/ina.md": "test_ina_scenarios.py", "docs/model-jobs.md": "test_model_jobs_doc.py",
     "docs/ocs.md": "test_ocs_doc.py", "docs/panels.md": "test_panels_doc.py",
     "docs/pictures.md": "test_pictures_doc.py",
