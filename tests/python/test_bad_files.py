@@ -36,8 +36,8 @@ def demo(lab: ln.Lab, n: int = 2, rate: ln.Rate = "10 Gb/s", text: str = "t"):
 MATRIX = "Nodes 4\nConnections 2\nTriggers 1\n0->1 id 1 start 0 size 1000 send_done_trigger 1\n" \
     "1->2 id 2 trigger 1 size 2000\ntrigger id 1 oneshot\n"
 TOPOLOGY = "Nodes 8\nTiers 2\nPodsize 8\nTier 0\nDownlink_speed_Gbps 100\nRadix_Up 2\n" \
-    "Radix_Down 4\nOversubscribed 2\nDownlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\nRadix_Down 2\n" \
-    "Downlink_Latency_ns 1000\n"
+    "Radix_Down 4\nOversubscribed 2\nDownlink_Latency_ns 1000\nTier 1\nDownlink_speed_Gbps 100\n" \
+    "Radix_Down 2\nDownlink_Latency_ns 1000\n"
 ROWS = '{"at": "2 us", "source": 0, "destination": 1, "size": "1 MB"}\n' * 3
 SIZES = "bytes,share\n1000,0.5\n2000,1\n"
 # Values that a JSON file may hold where another type is meant.
