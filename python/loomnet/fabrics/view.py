@@ -17,7 +17,6 @@ class FabricView(Protocol):
     are as they were built. `notes`: rows that describe() shows besides. `passed`: what of its
     source has no effect."""
 
-    name: str
     payload: Size
     shape: Clos | None
     uniform: bool
@@ -25,6 +24,8 @@ class FabricView(Protocol):
     passed: list[str]
     panels: dict[str, Panel]
 
+    @property
+    def name(self) -> str: ...
     @property
     def hosts(self) -> Mapping[str, Host]: ...
     @property
