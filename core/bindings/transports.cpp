@@ -42,10 +42,12 @@ OptionValue option_value(const std::string& what, py::handle name, py::handle va
   throw py::value_error(what + ": " + std::string(py::str(name)) + " has the wrong type");
 }
 
-// The sender of a queue pair on a host. `transport`: its name, or empty for the host's first.
-const Transport& transport_of(Network& network, NodeId host, const std::string& transport) {
+// The sender of a queue pair on a host. `transport`: its name, or empty for the one that carries the queue
+// pair; of a queue pair that is not connected the host's first, which refuses it.
+const Transport& transport_of(Network& network, NodeId host, QpNumber qp, const std::string& transport) {
   Nic& nic = network.nic(host);
-  const Transport* found = transport.empty() ? nic.transport() : nic.transport(transport);
+  const Transport* found = nic.transport(transport);
+  if (transport.empty() && !(found = nic.clients().transport_of(qp))) found = nic.transport();
   if (!found) {
     throw std::invalid_argument("transport state: the host has no transport" +
                                 (transport.empty() ? "" : " " + transport));
@@ -62,7 +64,7 @@ State transport_state(Network& network, NodeId host, QpNumber qp, std::size_t pa
     }
     State out;
   } rows;
-  transport_of(network, host, transport).state(qp, part, rows);
+  transport_of(network, host, qp, transport).state(qp, part, rows);
   return rows.out;
 }
 
@@ -172,7 +174,7 @@ void bind_transports(py::module_& m, py::class_<Network>& network) {
                        const std::string& transport) {
              std::vector<FlowProbe::Sender> senders;
              for (const auto& [host, qp] : rows) {
-               senders.push_back({&transport_of(network, host, transport), qp});
+               senders.push_back({&transport_of(network, host, qp, transport), qp});
              }
              return new FlowProbe(senders);
            }),

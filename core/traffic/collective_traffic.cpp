@@ -289,6 +289,7 @@ CollectiveTraffic::CollectiveTraffic(Network& network, const CollectiveTrafficCo
              .paced = config.step_compute.count > 0},
       id_(network.events().add(*this)),
       rounds_(config.repeat) {
+  network.forbid_lookahead();  // ranks of several hosts begin a round together
   if (config.hosts.size() < 2) throw std::invalid_argument("collective: hosts must be two or more");
   if (config.shift != 0 && (config.collective != Collective::all_to_all ||
                             config.shift >= config.hosts.size())) {

@@ -142,7 +142,8 @@ void GraphTraffic::start(Picoseconds at, Picoseconds stop) {
   stop_ = stop;
   if (find_hosts()) {
     network_.use_lookahead();
-  } else {
+  } else {  // whatever other jobs of the run would allow
+    network_.forbid_lookahead();
     for (State& s : states_) s.domain = kAnybody;
   }
   network_.events().schedule(at, id_, kStart);

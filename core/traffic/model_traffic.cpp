@@ -154,6 +154,7 @@ class ModelTraffic::Rank {
 
 ModelTraffic::ModelTraffic(Network& network, BucketSums& sums, const ModelTrafficConfig& config)
     : network_(network), sums_(sums), config_(config), id_(network.events().add(*this)), rounds_(config.iterations) {
+  network.forbid_lookahead();  // ranks of several hosts begin a sum together
   if (config.hosts.size() < 2) throw std::invalid_argument("model: hosts must be two or more");
   if (config.iterations == 0) throw std::invalid_argument("model: iterations must be 1 or more");
   if (config.stop <= config.start) throw std::invalid_argument("model: stop must be after start");

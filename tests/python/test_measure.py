@@ -186,6 +186,15 @@ def test_a_job_that_finished_before_its_faults_says_so():
     assert found["before.iteration_s"].value == pytest.approx(0.5)
 
 
+def test_a_fault_that_never_began_leaves_what_follows_the_last_one_that_did():
+    ran = figures(steady_run())
+    found = figures(steady_run(), planned=["nic_link_down", "leaf_spine_down", "spine_down"])
+    for name in FIGURES:
+        assert found[f"after.{name}"] == ran[f"after.{name}"]
+    assert found["after.goodput_ratio"].value == pytest.approx(1, abs=0.01)
+    assert found["spine_down.goodput_ratio"].value is None
+
+
 def test_losses_skip_what_does_not_parse():
     data = RunData(
         "finished",

@@ -148,3 +148,13 @@ def test_a_series_that_was_not_asked_for_says_how(tmp_path):
     with pytest.raises(ln.UsageError, match="every=0 ps must be above 0"):
         r.series("goodput", every="0 s")
     assert len(r.series("goodput", every="1 ms").values) > 2
+
+
+def test_senders_of_jobs_over_two_transports_are_observed(tmp_path):
+    """Every host has both transports, and the senders of the second are not the first one's."""
+    jobs = [ln.AllReduce("100 kB", 2, "mrc", hosts=["h0", "h1"], name="a"),
+            ln.AllReduce("100 kB", 2, "roce", hosts=["h2", "h3"], name="b")]
+    r = ln.run(fabric(), jobs, directory=tmp_path, sample="10 us", observe=["*"])
+    wheres = {where.split("->")[0] for name in r.job("a").data.observed.names
+              for where in r.job("a").series(name).column("where")}
+    assert wheres == {"h0", "h1", "h2", "h3"}

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from chakra_writer import ALL_REDUCE, COLLECTIVE, node, write
 
 import endings
 import loomnet as ln
@@ -315,3 +316,24 @@ def test_the_report_of_a_failed_rank_does_not_depend_on_its_folder(tmp_path):
                            ln.AllReduce("1 MB", ranks=2, name="good")])
         written.append(lab.write().read_bytes())
     assert written[0] == written[1] and b"(bad/ranks/1.log)" in written[0]
+
+
+@pytest.mark.parametrize("beside", [
+    lambda **of: ln.AllReduce("1 kB", 3, **of),
+    lambda **of: ln.ModelJob(size="1 kB", compute="1 us", iterations=3, **of),
+    lambda path, **of: ln.Trace(path, **of),
+], ids=["collective", "model", "trace of collectives"])
+def test_flows_of_a_matrix_beside_a_job_whose_hosts_hear_of_one_another(tmp_path, beside):
+    """Hosts of the matrix hear of one another by packets alone, so that the engine could serve each
+    host's events of a while together. Those of the other job do not allow that."""
+    (tmp_path / "flows.cm").write_text("Nodes 2\nConnections 1\n0->1 id 1 start 1 size 300000\n")
+    matrix = ln.Flows.from_htsim(tmp_path / "flows.cm", hosts=["h0", "h2"], name="matrix")
+    reduce = {"comm_type": ALL_REDUCE, "comm_size": 1000}
+    path = write(tmp_path, [[node(1, COLLECTIVE, **reduce),
+                             node(2, COLLECTIVE, after=[1], **reduce)]] * 2)
+    more = {"path": path} if "path" in beside.__code__.co_varnames else {}
+    other = beside(hosts=["h1", "h3"], name="other", transport="mrc", **more)
+    both = run(tmp_path / "both", [matrix, other])
+    assert both["matrix.errors"] == both["other.errors"] == 0
+    alone = run(tmp_path / "alone", other)
+    assert both.job("other").data.iterations == alone.data.iterations

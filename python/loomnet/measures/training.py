@@ -64,7 +64,7 @@ def phases_of(
 ) -> list[Phase]:
     """`before` (up to the first fault), every named window, `after` (from `settle_ps` behind the
     last one to the end). Without windows, `before` is the whole run. Phases of `planned` that never
-    began are there too, empty."""
+    began are there too, empty, and move `after` only where no other began."""
     windows = sorted(data.windows, key=lambda w: w.start_ps)
     first = windows[0].start_ps if windows else data.end_ps
     found = [Phase("before", 0, first)]
@@ -73,12 +73,12 @@ def phases_of(
         found.append(
             Phase(window.phase, window.start_ps, end, (capacity or {}).get(window.phase, 1))
         )
+    last = max((phase.end_ps for phase in found[1:]), default=data.end_ps)
     for name in dict.fromkeys(planned):
         if all(name != phase.name for phase in found):
             found.append(Phase(name, data.end_ps, data.end_ps))
     if len(found) > 1:
-        start = max(phase.end_ps for phase in found[1:]) + settle_ps
-        found.append(Phase("after", min(start, data.end_ps), data.end_ps))
+        found.append(Phase("after", min(last + settle_ps, data.end_ps), data.end_ps))
     return found
 
 
