@@ -1,0 +1,8 @@
+"""Every relation: importing this registers them all."""
+
+from . import laws as laws
+from . import naming as naming
+from . import neighbours as neighbours
+from . import sameness as sameness
+from . import scaling as scaling
+from . import watching as watching

@@ -1,0 +1,233 @@
+"""What holds of every single run: packets and bytes add up, links carry what they can, times are in
+order, shares are shares."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import loomnet as ln
+from loomnet.fabrics.link_settings import FRAMING_BYTES
+
+from . import fabrics, jobs
+from .drafts import Draft
+from .relation import Found, Trial, Unfit, relation
+from .worlds import Wants
+
+ANY = Wants(kinds=jobs.ALL, more=2)
+
+
+@relation(ANY)
+def all_accounted_for(trial: Trial) -> Found:
+    """No packet is unexplained, no byte altered, and each end has its reason."""
+    outcome = trial.base
+    lines = []
+    data = outcome.result.data
+    if data.fidelity.unexplained:
+        lines.append(f"{data.fidelity.unexplained} packets unexplained")
+    for part in outcome.parts:
+        if part.data.wrong:
+            lines.append(f"{part.data.wrong} altered")
+        if (part.data.ended == "finished") != (part.data.reason is None):
+            lines.append(f"{part.data.ended} because of {part.data.reason}")
+        if part.data.ended == "finished" and part.data.errors:
+            lines.append(f"finished with {part.data.errors[0]}")
+    return lines
+
+
+@relation(ANY)
+def links_carry_what_they_can(trial: Trial) -> Found:
+    """No direction of a link carries more than its rate times the run's time."""
+    plan, data = trial.base.result.plan, trial.base.result.data
+    lasts = _lasts(trial)
+    lines = []
+    for link in plan.links:
+        for half in (link.forward, link.backward):
+            row = data.totals.get(f"link {half.name}", {})
+            # A copy that ln.duplicate delivers takes no time on the link.
+            packets = row.get("packets", 0) - row.get("duplicated", 0)
+            if packets <= 0:
+                continue
+            size = row["bytes"] * packets / row["packets"] + packets * FRAMING_BYTES
+            most = half.rate_bps * lasts / 8e12
+            if size > most * 1.0001 + 10_000:
+                lines.append(f"{half.name}: {size:,.0f} B in {ln.Time.of(lasts)}, of {most:,.0f}")
+    return lines
+
+
+def _lasts(trial: Trial) -> int:
+    """Emulated time from the engine's start to the end of all jobs, at most."""
+    plan = trial.base.result.plan
+    found = 0
+    for part, job in zip(trial.base.parts, trial.world.jobs, strict=True):
+        start = job.get("start", ln.Time("0 s")).count
+        found = max(found, start + (part.data.completion_ps or 0))
+    return found + 200 * plan.base_rtt_ps + 10**11
+
+
+@relation(ANY, kinds=jobs.KINDS)
+def switches_make_no_packets(trial: Trial) -> Found:
+    """No more packets leave a switch than came in."""
+    plan, totals = trial.base.result.plan, trial.base.result.data.totals
+    came: dict[int, int] = defaultdict(int)
+    left: dict[int, int] = defaultdict(int)
+    for link in plan.links:
+        for half in (link.forward, link.backward):
+            row = totals.get(f"link {half.name}", {})
+            came[half.target] += row.get("packets", 0)
+            # Offered to the link: what it delivered once, and what it lost itself.
+            left[half.source] += row.get("packets", 0) - row.get("duplicated", 0)
+    return [f"{switch.name}: {came[switch.number]} in, {left[switch.number]} out"
+            for switch in plan.switches if left[switch.number] > came[switch.number]
+            + totals.get(f"switch {switch.name}", {}).get("pfc_frames", 0)]
+
+
+@relation(ANY)
+def times_in_order(trial: Trial) -> Found:
+    """Rounds follow one another, a flow arrives after it has begun and before it has ended, and a
+    job's completion is no earlier than its last event."""
+    lines = []
+    for part, took in zip(trial.base.parts, trial.base.took(), strict=True):
+        data, at = part.data, 0
+        for each in data.iterations:
+            if each.start_ps < at or each.end_ps < each.start_ps:
+                lines.append(f"round {each.number}: {each.start_ps} to {each.end_ps} after {at}")
+            at = each.end_ps
+        for flow in data.flows:
+            known = [each for each in (flow.start_ps, flow.arrived_ps, flow.end_ps)
+                     if each is not None]
+            if known != sorted(known) or flow.start_ps < 0:
+                lines.append(f"flow {flow}")
+        if data.end_ps < took:
+            lines.append(f"the job ends at {data.end_ps}, its last event was at {took}")
+        for host, series in data.hosts.items():
+            for begin, end, _ in series.work:
+                if end < begin:
+                    lines.append(f"work of {host}: {begin} to {end}")
+    return lines
+
+
+@relation(ANY, kinds=("Flows", "Permutation", "Incast", "Trace", "Matrix"), more=0)
+def completion_is_the_last_end(trial: Trial) -> Found:
+    """A job of flows is complete when the last of them has ended, to the picosecond."""
+    outcome = trial.finished()
+    [took] = outcome.took()
+    return [] if outcome.parts[0].data.end_ps == took else [
+        f"end {outcome.parts[0].data.end_ps}, the last flow's end {took}"]
+
+
+@relation(ANY, kinds=("Flows", "Permutation", "Incast", "Trace", "Matrix"), more=1)
+def no_flow_beats_its_ideal(trial: Trial) -> Found:
+    """No flow is faster than it would be alone in the fabric: slowdown is 1 or more."""
+    lines = []
+    for part in trial.base.parts:
+        for flow in part.flow_records:
+            took = flow.completion_ps
+            if took is not None and took < flow.ideal_ps * (1 - 1e-9):
+                lines.append(f"{flow}: slowdown {took / flow.ideal_ps:.4f}")
+    return lines
+
+
+@relation(Wants(kinds=jobs.FLOWS, more=0, faults=()), settings=False, simple=True)
+def lone_flow_has_its_ideal(trial: Trial) -> Found:
+    """A lone long flow takes hardly more than its ideal: slowdown is 1 to 1.2."""
+    [job] = trial.world.jobs
+    transport = job.get("transport")
+    made = fabrics.build(trial.world.fabric)
+    rtt = trial.base.result.plan.base_rtt_ps
+    rate = sum(link.forward.rate.count for link in made.links_of("h0"))
+    # Long enough that a window that opens, and one round trip, are little of it.
+    size = max(int(rate * rtt / 8e12) * 40, 400_000)
+    if size > 6_000_000:
+        raise Unfit("it would be long")
+    lone = Draft("Flows", (ln.Size.of(size),), {"pairs": ((0, 1),), "ranks": 2,
+                                                "transport": transport})
+    outcome = trial.run(trial.world.but(jobs=(lone,), options={}))
+    [flow] = outcome.parts[0].flow_records
+    if flow.completion_ps is None:
+        return [f"it never ended: {outcome.parts[0].data.reason}"]
+    slowdown = flow.completion_ps / flow.ideal_ps
+    # Of TCP's ports one carries a connection.
+    limit = _LONE[transport] * (made.planes if transport == "tcp" else 1)
+    return [] if 1 - 1e-9 <= slowdown <= limit else [f"slowdown {slowdown:.4f} of {size:,} B"]
+
+
+_LONE = {"mrc": 1.2, "roce": 1.2, "tcp": 1.6}  # TCP opens its window from ten packets
+
+
+@relation(Wants(kinds=jobs.ALL, more=1, least_faults=1, most_faults=3))
+def shares_are_shares(trial: Trial) -> Found:
+    """expected_capacity is from 0 to 1, and so is every share of the report."""
+    lines = []
+    for part in trial.base.parts:
+        for row in part.rows:
+            if row.value is None:
+                continue
+            if not math.isfinite(row.value):
+                lines.append(f"{row.within_job}: {row.value}")
+            elif row.name == "expected_capacity" and not -1e-9 <= row.value <= 1 + 1e-9:
+                lines.append(f"{row.within_job}: {row.value}")
+            elif row.unit in ("s", "packets", "paths", "errors") and row.value < 0:
+                lines.append(f"{row.within_job}: {row.value}")
+    return lines
+
+
+@relation(Wants(kinds=jobs.ALL, more=0, least_faults=1, most_faults=1, faults=("down", "loss",
+                                                                             "degrade", "kill")))
+def one_fault_more(trial: Trial) -> Found:
+    """One more fault leaves no more capacity to a job that is alone."""
+    at = {"at": ln.Time("0 s"), "duration": ln.Time("10 s")}
+    first = trial.world.faults[0]
+    first = Draft(first.name, first.given, {**first.values, **at, "phase": "one"})
+    link = trial.draw.choice(fabrics.build(trial.world.fabric).link_names())
+    second = Draft("degrade", (link, round(trial.draw.uniform(0.1, 0.9), 2)), {**at})
+    found = []
+    for faults in ((first,), (second, first)):
+        outcome = trial.run(trial.world.but(faults=faults))
+        found.append(outcome.result["one.expected_capacity"])
+    if None in found:
+        raise Unfit("no capacity is known")
+    one, two = map(float, found)
+    return [] if two <= one * (1 + 1e-6) + 1e-9 else [f"{one} with one fault, {two} with two"]
+
+
+@relation(Wants(kinds=jobs.ALL, least_faults=1, most_faults=1, more=0))
+def phases_add_up(trial: Trial) -> Found:
+    """What was lost and repeated in the phases is what was lost and repeated in all."""
+    fault = trial.world.faults[0].change(phase="fault")
+    outcome = trial.run(trial.world.but(faults=(fault,)))
+    lines = []
+    [part] = outcome.parts
+    for name, steps in part.data.counters.items():
+        rows = [part.by_name.get(f"{phase}.{name}") for phase in ("before", "fault", "after")]
+        values = [row.value for row in rows if row is not None]
+        if None in values or not part.data.windows:
+            continue
+        total = steps[-1][1] - max((value for at, value in steps if at <= 0), default=0)
+        if sum(values) != total:
+            lines.append(f"{name}: {values} of {total}")
+    return lines
+
+
+@relation(Wants(kinds=jobs.FLOWS, more=0))
+def payload_is_whole(trial: Trial) -> Found:
+    """Hosts receive as many payload bytes as flows have, each once."""
+    [part] = trial.finished().parts
+    received = sum(int(sum(series.payload)) for series in part.data.hosts.values())
+    sent = sum(flow.bytes for flow in part.data.flows)
+    return [] if received == sent else [f"{received:,} of {sent:,} bytes received"]
+
+
+@relation(Wants(kinds=jobs.KINDS, more=0, settings=False, faults=()))
+def payload_by_any_transport(trial: Trial) -> Found:
+    """A job moves the same payload bytes to the same hosts over any transport."""
+    found = {}
+    for transport in jobs.TRANSPORTS:
+        outcome = trial.run(trial.world.with_jobs(
+            lambda job, by=transport: job.change(transport=by, queue_pair=None)))
+        if not outcome.finished:
+            raise Unfit("a job did not finish")
+        found[transport] = {host: int(sum(series.payload))
+                            for host, series in outcome.parts[0].data.hosts.items()}
+    return [f"{transport}: {each}, mrc: {found['mrc']}" for transport, each in found.items()
+            if each != found["mrc"]]

@@ -1,0 +1,206 @@
+"""What does not touch a job changes nothing of it: faults and jobs at other times, hosts, switches
+and jobs beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import loomnet as ln
+
+from . import fabrics, jobs
+from .drafts import Draft, a_rate, a_time, draft
+from .facts import differences, facts
+from .relation import Excepted, Found, Trial, Unfit, relation
+from .worlds import HARMLESS, Outcome, Wants
+
+
+def cut(outcome: Outcome) -> bool:
+    """Whether a queue cut packets."""
+    return any(row.get("trimmed") for row in outcome.result.data.totals.values())
+
+
+def _own(outcome: Outcome, name: str) -> dict[tuple[str, ...], Any]:
+    """A job's own facts, under the name "job". The links' counters are all jobs'."""
+    return {("job", *path[1:]): value for path, value in facts(outcome).items()
+            if path[0] == name}
+
+
+def _of_all(path: tuple[str, ...]) -> bool:
+    """Figures that are of all jobs of a run, or null where two jobs share a host."""
+    return path[-1].split(".")[-1] in ("expected_capacity", "lost", "retransmitted", "readmitted",
+                                       "recovery_s", "jct_s")  # of several jobs alone
+
+
+@relation(Wants(kinds=jobs.ALL))
+def fault_after_the_end(trial: Trial) -> Found:
+    """A fault long after the end of all jobs changes nothing."""
+    trial.finished()
+    link = trial.draw.choice(fabrics.build(trial.world.fabric).link_names())
+    phase = trial.draw.choice((None, "never"))
+    later = draft(trial.draw.choice(("down", "kill") if phase else ("down",)),
+                  at=ln.Time("900 s"), phase=phase)
+    target = link
+    if later.name == "kill":
+        target = trial.draw.choice(list(fabrics.build(trial.world.fabric).switches))
+    later = Draft(later.name, (target,), later.values)
+    other = facts(trial.run(trial.world.but(faults=(*trial.world.faults, later))))
+    named = any(fault.get("phase") for fault in trial.world.faults)
+
+    def of_phases(path: tuple[str, ...]) -> bool:
+        return path[1] == "figure" and (path[2].startswith("never.") or (
+            not named and path[2].startswith("after.")))
+
+    return differences(trial.facts, other, of_phases)
+
+
+@relation(Wants(kinds=jobs.ALL, more=0))
+def job_long_after(trial: Trial) -> Found:
+    """A job on the same hosts, long after the end, changes nothing of the first."""
+    trial.finished()
+    [job] = trial.world.jobs
+    hosts = tuple(_hosts(trial))
+    if len(hosts) < 2:
+        raise Unfit("its ranks are on one host")
+    later = draft("SendRecv", ln.Size("20 kB"), transport=job.get("transport"), name="later",
+                  hosts=hosts, start=ln.Time("100 s"))
+    world = trial.world.but(jobs=(job.change(name="job", hosts=hosts), later))
+    return differences(_own(trial.base, "job"), _own(trial.run(world), "job"), _of_all)
+
+
+@relation(Wants(kinds=jobs.ALL, more=0))
+def job_elsewhere_later(trial: Trial) -> Found:
+    """A job on other hosts, long after the end, changes nothing of the first."""
+    trial.finished()
+    [job] = trial.world.jobs
+    taken = set(_hosts(trial))
+    free = [host for host in fabrics.build(trial.world.fabric).hosts if host not in taken]
+    if len(free) < 2:
+        raise Unfit("no two hosts are free")
+    later = draft("Permutation", ln.Size("20 kB"), transport=job.get("transport"), name="later",
+                  hosts=tuple(free[:2]), start=ln.Time("50 s"))
+    world = trial.world.but(jobs=(job.change(name="job", hosts=tuple(_hosts(trial))), later))
+    return differences(_own(trial.base, "job"), _own(trial.run(world), "job"), _of_all)
+
+
+@relation(Wants(kinds=jobs.KINDS, more=0, fabrics=("two_tier", "three_tier", "irregular"),
+                faults=HARMLESS))
+def job_beside(trial: Trial) -> Found:
+    """A job at the same time on hosts and links that the first does not use changes nothing of
+    it."""
+    [job] = trial.world.jobs
+    made = fabrics.build(trial.world.fabric)
+    homes: dict[frozenset[str], list[str]] = {}
+    for host in made.hosts:
+        near = frozenset(link.b if link.a == host else link.a for link in made.links_of(host))
+        homes.setdefault(near, []).append(host)
+    apart = [hosts for hosts in homes.values() if len(hosts) >= 2]
+    if len(apart) < 2:
+        raise Unfit("no two switches have two hosts each")
+    one, other = trial.draw.sample(apart, 2)
+    ranks = job.get("ranks")
+    if ranks is None or made.local_ranks:
+        raise Unfit("its file says how many ranks there are")
+    own = jobs.a_job(trial.draw, _kind(job), job.get("transport"), min(len(one), 4)).change(
+        name="job", hosts=tuple(one), ranks=min(len(one), 4))
+    beside = jobs.a_job(trial.draw, trial.draw.choice(jobs.COLLECTIVES), job.get("transport"),
+                        len(other)).change(name="beside", hosts=tuple(other), ranks=len(other))
+    world = trial.world.but(jobs=(own.change(name=None),))
+    alone = trial.run(world)
+    if not alone.finished:
+        raise Unfit("it does not finish")
+    both = trial.run(world.but(jobs=(own, beside)))
+    return differences(_own(alone, "job"), _own(both, "job"),
+                       _of_all)
+
+
+def _kind(job: Draft) -> str:
+    return {"Flows.from_htsim": "Matrix"}.get(job.name, job.name)
+
+
+def _hosts(trial: Trial) -> list[str]:
+    made = fabrics.build(trial.world.fabric)
+    return [made.host_name(number) for number in sorted(trial.base.parts[0].data.hosts)]
+
+
+# --- idle nodes -----------------------------------------------------------------------------------
+@relation(Wants(fabrics=fabrics.ONE_PATH, faults=HARMLESS, globs=False))
+def idle_host(trial: Trial) -> Found:
+    """A host that no job has changes nothing where two hosts have one way, but for which packet a
+    full queue cuts: that is drawn by the link's number, which a host more moves."""
+    made = fabrics.build(trial.world.fabric)
+    near = made.links_of("h0")[0]
+    hub = near.b if near.a == "h0" else near.a
+    idle = (draft("add_host", "idle", role="server"),
+            draft("add_link", "idle", hub, rate=near.forward.rate, delay=near.forward.delay))
+    if made.planes > 1:
+        raise Unfit("a host has a port in each plane")
+    fabric = _before_overrides(trial.world.fabric, idle)
+    lines = differences(trial.facts, facts(trial.run(trial.world.but(fabric=fabric))),
+                        lambda path: "idle" in path[1])
+    if lines and cut(trial.base):
+        raise Excepted("which packet a full queue cuts is drawn by the link's number")
+    return lines
+
+
+@relation(Wants(kinds=jobs.ALL))
+def idle_switch(trial: Trial) -> Found:
+    """A switch at the end of a link, with no host, changes nothing."""
+    made = fabrics.build(trial.world.fabric)
+    near = trial.draw.choice(list(made.switches.values()))
+    idle = (draft("add_switch", "idle", plane=near.plane),
+            draft("add_link", near.name, "idle", rate=a_rate(trial.draw),
+                  delay=a_time(trial.draw, 1e3, 1e7)))
+    fabric = _before_overrides(trial.world.fabric, idle)
+    return differences(trial.facts, facts(trial.run(trial.world.but(fabric=fabric))),
+                       lambda path: "idle" in path[1])
+
+
+def _before_overrides(calls: fabrics.Calls, added: tuple[Draft, ...]) -> fabrics.Calls:
+    """With more nodes and links, behind those that there are and before what changes them."""
+    if calls[0].name == "clos.fat_tree":
+        raise Unfit("its switches have as many ports as they need")
+    first = 1 + sum(call.name.startswith("add_") for call in calls)
+    return (*calls[:first], *added, *calls[first:])
+
+
+@relation(Wants(kinds=jobs.COLLECTIVES, transports=("mrc",), fabrics=("two_tier", "three_tier"),
+                faults=(), settings=False, more=0, simple=True))
+def sprays_as_before(trial: Trial) -> Found:
+    """A host that no job has takes no link from those over which MRC sprays."""
+    trial.world = trial.world.with_jobs(lambda job: Draft(
+        job.name, (ln.Size("400 kB"), *job.given[1:]), job.values))
+    trial.finished()
+    made = fabrics.build(trial.world.fabric)
+    idle = [draft("add_host", "idle", role="server")]
+    for plane in range(made.planes):
+        near = made.links_of("h0")[plane]
+        idle.append(draft("add_link", "idle", near.b, rate=near.forward.rate,
+                          delay=near.forward.delay))
+    other = trial.run(trial.world.but(fabric=(*trial.world.fabric, *idle)))
+    lines = []
+    for thing, row in trial.base.result.data.totals.items():
+        if row.get("packets", 0) >= 100:
+            now = other.result.data.totals.get(thing, {}).get("packets", 0)
+            if now < row["packets"] / 4:
+                lines.append(f"{thing}: {row['packets']} packets, with an idle host {now}")
+    return lines
+
+
+@relation(Wants(kinds=jobs.ALL, fabrics=("star",), globs=False, more=0))
+def fault_elsewhere(trial: Trial) -> Found:
+    """A fault of a link that nobody uses changes nothing."""
+    made = fabrics.build(trial.world.fabric)
+    taken = set(_hosts(trial))
+    free = [host for host in made.hosts if host not in taken]
+    if not free:
+        raise Unfit("every host has a rank")
+    link = made.links_of(free[-1])[0].name
+    fault = draft(trial.draw.choice(("down", "degrade", "delay")),
+                  at=a_time(trial.draw, 1e3, 1e8), duration=a_time(trial.draw, 1e5, 1e9))
+    given = {"down": (link,), "degrade": (link, 0.5), "delay": (link, ln.Time("1 us"))}
+    world = trial.world.but(
+        faults=(*trial.world.faults, Draft(fault.name, given[fault.name], fault.values)))
+    return differences(trial.facts, facts(trial.run(world)),
+                       lambda path: path[0] == "total" and free[-1] in path[1])
+
+

@@ -1,0 +1,116 @@
+"""What a relation is: a function of a trial, which runs a world and changed worlds and returns a
+line for each thing that does not hold."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from .facts import facts
+from .worlds import Outcome, Refused, TooLong, Wants, World, a_world, run
+
+
+class Unfit(Exception):
+    """The relation says nothing of this world; the text is why."""
+
+
+class Excepted(Exception):
+    """The relation does not hold of this world, and need not: the text is the reason."""
+
+
+class Trial:
+    """One world under one relation. `draw`: of what the relation chooses itself."""
+
+    def __init__(self, world: World, draw: random.Random) -> None:
+        self.world, self.draw = world, draw
+
+    @cached_property
+    def base(self) -> Outcome:
+        """The world as it was drawn. Raises Unfit where it is refused."""
+        try:
+            return run(self.world)
+        except Refused as refused:
+            raise Unfit(f"refused: {refused}") from None
+
+    @cached_property
+    def facts(self) -> dict[tuple[str, ...], Any]:
+        return facts(self.base)
+
+    def finished(self) -> Outcome:
+        """The base, which must have come to its end."""
+        if not self.base.finished:
+            raise Unfit("a job did not finish")
+        return self.base
+
+    def run(self, world: World, **options: Any) -> Outcome:
+        _ = self.base  # a world that is refused is no trial
+        return run(world, **options)
+
+
+Found = list[str] | None
+Function = Callable[[Trial], Found]
+
+
+@dataclass(frozen=True)
+class Relation:
+    name: str
+    says: str
+    function: Function
+    wants: Wants
+    exceptions: tuple[str, ...] = ()
+
+
+RELATIONS: dict[str, Relation] = {}
+
+
+def relation(wants: Wants | None = None, **changes: Any) -> Callable[[Function], Function]:
+    """Registers a function under its own name; its docstring is what it says. `changes` of
+    Wants."""
+
+    def register(function: Function) -> Function:
+        name = function.__name__
+        assert name not in RELATIONS and function.__doc__
+        RELATIONS[name] = Relation(name, " ".join(function.__doc__.split()), function,
+                                   replace(wants or Wants(), **changes))
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one trial. `kind`: "held", "broken", "excepted" or "unfit"; `reason` of the last two."""
+
+    relation: str
+    token: str
+    kind: str
+    lines: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def replay(self) -> str:
+        return f"python tests/python/relations {self.relation} {self.token}"
+
+
+def judge(name: str, token: str, world: World | None = None) -> Verdict:
+    """Tries a relation on the world of a token, or on one that was made of it."""
+    each = RELATIONS[name]
+    try:
+        trial = Trial(world or a_world(name, token, each.wants),
+                      random.Random(f"{name} {token} chooses"))
+        lines = each.function(trial)
+    except Unfit as unfit:
+        return Verdict(name, token, "unfit", reason=str(unfit))
+    except TooLong as long:
+        return Verdict(name, token, "unfit", reason=f"a run took longer than {long}")
+    except Excepted as excepted:
+        return Verdict(name, token, "excepted", reason=str(excepted))
+    except Refused as refused:
+        return Verdict(name, token, "broken", (f"the changed world is refused: {refused}",))
+    except Exception:
+        return Verdict(name, token, "broken", tuple(traceback.format_exc().splitlines()[-8:]))
+    return Verdict(name, token, "broken" if lines else "held", tuple(lines or ()))

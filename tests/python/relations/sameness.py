@@ -1,0 +1,134 @@
+"""The same thing built or asked for in another way: by hand, as a graph, as a trace, by the model
+without packets."""
+
+from __future__ import annotations
+
+import json
+import statistics
+
+import loomnet as ln
+
+from . import fabrics, jobs
+from .drafts import Draft, Written, a_size, a_time
+from .facts import differences, facts, not_above, within
+from .neighbours import cut
+from .relation import Excepted, Found, Trial, Unfit, relation
+from .worlds import HARMLESS, Wants
+
+BUILT = ("star", "rails", "dumbbell", "two_tier", "three_tier", "fat_tree")
+
+
+def _unlike(trial: Trial, fabric: fabrics.Calls) -> Found:
+    return differences(trial.facts, facts(trial.run(trial.world.but(fabric=fabric))))
+
+
+@relation(Wants(kinds=jobs.ALL, fabrics=BUILT))
+def built_by_hand(trial: Trial) -> Found:
+    """A builder's fabric made node by node and link by link is the same fabric."""
+    return _unlike(trial, fabrics.by_hand(trial.world.fabric))
+
+
+@relation(Wants(kinds=jobs.ALL, fabrics=BUILT, faults=(*HARMLESS, "down", "kill")))
+def built_from_a_graph(trial: Trial) -> Found:
+    """A builder's fabric through networkx is the same fabric, but for the numbers of its links: a
+    graph lists them node by node, and which packet a full queue cuts is drawn by a link's
+    number."""
+    lines = _unlike(trial, fabrics.through_networkx(trial.world.fabric))
+    if lines and cut(trial.base):
+        raise Excepted("which packet a full queue cuts is drawn by the link's number")
+    return lines
+
+
+@relation(Wants(kinds=("Permutation",), more=0))
+def permutation_of_flows(trial: Trial) -> Found:
+    """One round of a Permutation is Flows of the same pairs."""
+    [job] = trial.world.jobs
+    one = Draft(job.name, (job.given[0], 1), job.values)
+    first = trial.run(trial.world.but(jobs=(one,)))
+    pairs = one.make(ln).pairs_of(list(range(one.get("ranks"))))
+    flows = Draft("Flows", (job.given[0],), {
+        "pairs": tuple(pairs), "count": len(pairs), "ranks": one.get("ranks"),
+        "transport": one.get("transport")})
+    return differences(facts(first), facts(trial.run(trial.world.but(jobs=(flows,)))))
+
+
+@relation(Wants(kinds=("Flows",), more=0))
+def trace_of_flows(trial: Trial) -> Found:
+    """Flows with starts of their own and the same flows in a trace are the same."""
+    [job] = trial.world.jobs
+    ranks, count = job.get("ranks"), trial.draw.randint(1, 8)
+    starts = sorted((a_time(trial.draw, 1, 1e8) for _ in range(count)), key=lambda at: at.count)
+    pairs = tuple(tuple(trial.draw.sample(range(ranks), 2)) for _ in range(count))
+    size = a_size(trial.draw, 1, 50_000)
+    common = {"ranks": ranks, "transport": job.get("transport")}
+    flows = Draft("Flows", (size,), {"pairs": pairs, "count": count, "starts": tuple(starts),
+                                     **common})
+    rows = [{"at": str(at), "source": a, "destination": b, "size": str(size)}
+            for at, (a, b) in zip(starts, pairs, strict=True)]
+    text = "".join(f"{json.dumps(row)}\n" for row in rows)
+    trace = Draft("Trace", (), {"path": Written({"t.jsonl": text.encode()}, "t.jsonl"), **common})
+    one, two = (facts(trial.run(trial.world.but(jobs=(each,)))) for each in (flows, trace))
+    return differences(one, two)
+
+
+@relation(Wants(kinds=("Trace",), more=0))
+def matrix_of_flows(trial: Trial) -> Found:
+    """A trace of flows and the same flows as htsim's connection matrix take the same time (5 %): a
+    matrix's writes carry an immediate value of 4 B."""
+    [job] = trial.world.jobs
+    ranks, count = job.get("ranks"), trial.draw.randint(1, 8)
+    rows = sorted((a_time(trial.draw, 1, 1e8).count, *trial.draw.sample(range(ranks), 2),
+                   a_size(trial.draw, 1, 50_000).count) for _ in range(count))
+    if len({row[:1] for row in rows}) < count or len({row[1:3] for row in rows}) < count:
+        raise Unfit("two flows begin together, or share a pair")
+    trace = "".join(json.dumps({"at": f"{at} ps", "source": a, "destination": b,
+                                "size": f"{size} B"}) + "\n" for at, a, b, size in rows)
+    matrix = "\n".join([f"Nodes {ranks}", f"Connections {count}", *(
+        f"{a}->{b} id {i} start {at} size {size}" for i, (at, a, b, size) in enumerate(rows, 1)),
+        ""])
+    took = []
+    for name, content, file in (("Trace", trace, "t.jsonl"),
+                                ("Flows.from_htsim", matrix, "t.cm")):
+        made = Draft(name, (), {"path": Written({file: content.encode()}, file),
+                                "transport": job.get("transport")})
+        if name == "Trace":
+            made = made.change(ranks=ranks)
+        outcome = trial.run(trial.world.but(jobs=(made,), faults=()))
+        if not outcome.finished:
+            raise Unfit("it does not finish")
+        took.append(max(outcome.took()))
+        if outcome.drops():
+            raise Unfit("packets are lost")
+    return within("as a matrix", *took, 0.05)
+
+
+@relation(Wants(kinds=tuple(each for each in jobs.KINDS if each != "Chakra"),
+                transports=("roce", "tcp"), more=0, settings=False, faults=()))
+def fluid_is_a_bound(trial: Trial) -> Found:
+    """Without packets nothing is slower than with them (2 %)."""
+    packets = trial.finished()
+    fluid = trial.run(trial.world.but(options={}), model="fluid")
+    if not fluid.finished:
+        return [f"fluid: {fluid.parts[0].data.reason}"]
+    return not_above("fluid against packets", max(fluid.took()), max(packets.took()), 0.02)
+
+
+@relation(Wants(kinds=jobs.COLLECTIVES, transports=("mrc",), fabrics=("rails", "two_tier"),
+                more=0, settings=False, faults=HARMLESS, simple=True))
+def planes_alike(trial: Trial) -> Found:
+    """A fault of a link is the same in whichever plane it is (25 % of the median of five seeds)."""
+    made = fabrics.build(trial.world.fabric)
+    if made.planes < 2:
+        raise Unfit("one plane")
+    trial.world = trial.world.with_jobs(
+        lambda job: Draft(job.name, (ln.Size("500 kB"), 2), job.values))
+    found = []
+    for plane in trial.draw.sample(range(made.planes), 2):
+        fault = Draft("degrade", (f"h0--p{plane}.leaf0", 0.25), {"at": ln.Time("0 s")})
+        outcomes = [trial.run(trial.world.but(faults=(fault,), seed=seed)) for seed in range(5)]
+        if not all(outcome.finished for outcome in outcomes):
+            raise Unfit("it does not finish")
+        found.append(statistics.median(max(outcome.took()) for outcome in outcomes))
+    return within("two planes", *found, 0.25)
+
+

@@ -1,0 +1,116 @@
+"""Twice as much, half as fast: what must follow for the time that jobs take."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import loomnet as ln
+
+from . import jobs
+from .drafts import Draft, a_size, a_time, scaled
+from .facts import differences, facts, not_above, within
+from .relation import Excepted, Found, Trial, Unfit, relation
+from .worlds import HARMLESS, Outcome, Wants, World
+
+# Times of transports, controls and queues that are constants: they do not grow with a fabric's.
+STEADY = {"mrc": {"congestion": "fixed_window"}, "roce": {"cc": "fixed_window"},
+          "tcp": {"cc": "reno"}}
+CALM = Wants(more=0, faults=(), settings=False)
+
+
+def _longest(outcome: Outcome) -> int:
+    return max(outcome.took())
+
+
+def _after(trial: Trial, world: World) -> Outcome:
+    other = trial.run(world)
+    if not other.finished:
+        raise Unfit("the changed world does not finish")
+    return other
+
+
+def _of_size(job: Draft, size: ln.Size) -> Draft:
+    return Draft(job.name, (size, *job.given[1:]), job.values)
+
+
+
+@relation(CALM, kinds=jobs.ROUNDS)
+def twice_the_size(trial: Trial) -> Found:
+    """A job of twice the bytes is not faster (3 %)."""
+    [job] = trial.world.jobs
+    size = a_size(trial.draw, 2_000, 200_000)
+    once = _after(trial, trial.world.with_jobs(lambda job: _of_size(job, size)))
+    twice = _after(trial, trial.world.with_jobs(lambda job: _of_size(job, size * 2)))
+    lines = not_above(f"{size} against twice as much", _longest(once), _longest(twice), 0.03)
+    if lines and job.get("transport") == "tcp" and once.drops():
+        raise Excepted("TCP lost packets of the shorter job, and waited for a timer")
+    return lines
+
+
+@relation(CALM, kinds=jobs.KINDS, simple=True)
+def twice_the_rate(trial: Trial) -> Found:
+    """A fabric of twice the rate is not slower (3 %)."""
+    slow = _longest(trial.finished())
+    world = trial.world.but(fabric=scaled(trial.world.fabric, rate=2))
+    fast = _after(trial, world)
+    lines = not_above("twice the rate", _longest(fast), slow, 0.03)
+    if lines and (fast.drops() or trial.base.drops()):
+        raise Excepted("queues cut or dropped packets, others at each rate")
+    return lines
+
+
+@relation(CALM, kinds=jobs.KINDS, transports=("mrc", "roce"), faults=HARMLESS)
+def everything_twice_as_slow(trial: Trial) -> Found:
+    """Half the rates with twice the delays and times take twice the time (5 %)."""
+    world = trial.world.with_options(
+        **{name: STEADY[name] for name in trial.world.transports()})
+    if any(job.name in ("Trace", "Flows.from_htsim") for job in world.jobs):
+        raise Unfit("times in files are not scaled")
+    fast = _after(trial, world)
+    slow = _after(trial, world.mapped(lambda leaf: scaled(leaf, time=2, rate=Fraction(1, 2))))
+    lines = within("half the rate", _longest(slow), 2 * _longest(fast), 0.05)
+    if lines and (fast.drops() or slow.drops()):
+        raise Excepted("packets were lost: timers are constants")
+    return lines
+
+
+@relation(CALM, kinds=jobs.ROUNDS, most_faults=0)
+def first_rounds(trial: Trial) -> Found:
+    """n rounds are the first n of 2n, but for the last of them, which the next one overlaps."""
+    [job] = trial.world.jobs
+    rounds = job.given[1]
+    more = Draft(job.name, (job.given[0], 2 * rounds), job.values)
+    few = trial.finished().parts[0].data.iterations
+    many = trial.run(trial.world.but(jobs=(more,))).parts[0].data.iterations
+    return [f"round {i + 1} of {rounds}: {(a.start_ps, a.end_ps)} <> {(b.start_ps, b.end_ps)}"
+            for i, (a, b) in enumerate(zip(few[:-1], many, strict=False))
+            if (a.start_ps, a.end_ps) != (b.start_ps, b.end_ps)]
+
+
+@relation(Wants(kinds=jobs.KINDS, more=0))
+def started_later(trial: Trial) -> Found:
+    """A later start= moves all times and changes nothing else. MRC's time stamps count units of 128
+    ns, so its start is a multiple of that."""
+    [job] = trial.world.jobs
+    later = a_time(trial.draw, 1e3, 1e10)
+    if job.get("transport") == "mrc":
+        later = ln.Time.of(max(later.count // 128_000, 1) * 128_000)
+    other = facts(trial.run(trial.world.but(jobs=(job.change(start=later),))))
+    # Bins of payload begin with the run.
+    return differences(trial.facts, other, lambda path: path[-1] == "payload")
+
+
+@relation(CALM, kinds=jobs.FLOWS)
+def slower_by_a_fault(trial: Trial) -> Found:
+    """A fault does not make a lone flow faster (1 %)."""
+    [job] = trial.world.jobs
+    lone = Draft("Flows", (a_size(trial.draw, 1_000, 400_000),),
+                 {"pairs": ((0, 1),), "ranks": 2, "transport": job.get("transport")})
+    world = trial.world.but(jobs=(lone,))
+    free = _after(trial, world)
+    end = _longest(free)
+    fault = Draft("degrade", ("h0--*", round(trial.draw.uniform(0.1, 0.9), 2)),
+                  {"at": a_time(trial.draw, 1, max(end, 2)),
+                   "duration": a_time(trial.draw, max(end / 10, 1e3), max(end * 3, 1e6))})
+    return not_above("with a slower link", end, _longest(_after(trial, world.but(faults=(fault,)))),
+                     0.01)
