@@ -15,7 +15,8 @@ SEED = seed()
 WAIT = ("completion_is_the_last_end", "no_flow_beats_its_ideal", "lone_flow_has_its_ideal",
         "shares_are_shares", "job_long_after", "job_elsewhere_later", "job_beside", "idle_switch",
         "sprays_as_before", "fault_elsewhere", "built_by_hand", "built_from_a_graph",
-        "fluid_is_a_bound", "started_later", "watched", "sampled", "stated_as_it_is")
+        "fluid_is_a_bound", "started_later", "watched", "sampled", "stated_as_it_is",
+        "snapshotted", "slots_counted")
 NAMES = [name for name in RELATIONS if name not in WAIT]
 
 
