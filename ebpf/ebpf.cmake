@@ -28,7 +28,7 @@ file(GLOB loomnet_bpf_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ebpf/*.h)
 set(loomnet_skeleton_headers "")
 # switch_objects.hpp: the objects of all switch programs, by name. What is no switch program is named
 # here.
-set(loomnet_no_switch_programs endpoint panel)
+set(loomnet_no_switch_programs endpoint panel sched_watch)
 set(loomnet_object_includes "")
 set(loomnet_object_rows "")
 foreach(source ${loomnet_bpf_sources})

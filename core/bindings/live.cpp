@@ -5,6 +5,7 @@
 #include "bindings/transports.hpp"
 #include "engine/network_recorder.hpp"
 #include "engine/run_counters.hpp"
+#include "live/budget_probe.hpp"
 #include "live/host_routes.hpp"
 #include "live/live_run.hpp"
 #include "traffic/collective_traffic.hpp"
@@ -24,6 +25,16 @@ Counts lateness(const LatenessSummary& s) {
   out["p99_ps"] = s.p99.count;
   out["p999_ps"] = s.p999.count;
   out["max_ps"] = s.max.count;
+  return out;
+}
+
+// By name of the stage; those in which nothing was counted are left out.
+py::typing::Dict<py::str, Counts> stages(const StageLateness& all) {
+  py::typing::Dict<py::str, Counts> out;
+  for (std::size_t i = 0; i < kStages; ++i) {
+    const auto stage = static_cast<Stage>(i);
+    if (all[stage].count()) out[py::str(std::string(to_string(stage)))] = lateness(all[stage].summary());
+  }
   return out;
 }
 
@@ -75,8 +86,13 @@ py::typing::Dict<py::str, py::object> fidelity(LiveRun& run) {
   Counts counters;
   out["verdict"] = std::string(to_string(f.verdict));
   out["reason"] = f.reason;
-  out["lateness"] = lateness(f.lateness);
-  out["event_lateness"] = lateness(f.event_lateness);
+  out["stages"] = stages(f.stages);
+  py::list waits;
+  for (const SchedWatch::Wait& w : f.waits) {
+    waits.append(py::make_tuple(std::string(w.waiter), std::string(w.holder), w.name, w.count, w.total_ns, w.longest_ns));
+  }
+  out["waits"] = waits;
+  out["waits_missing"] = f.waits_missing;
   out["carriers_down"] = lateness(f.carriers_down);
   out["carriers_up"] = lateness(f.carriers_up);
   out["longest_pass_ps"] = f.longest_pass.count;
@@ -108,6 +124,21 @@ std::tuple<std::vector<std::pair<std::int64_t, std::int64_t>>, bool> iterations_
 
 void bind_live(py::module_& m) {
   using Release = py::gil_scoped_release;
+  m.def(
+      "probe_budget",
+      [](std::int64_t bound) {
+        std::vector<BudgetStep> steps;
+        {
+          Release release;
+          steps = probe_budget(ps(bound));
+        }
+        Rows<double, double, py::int_, py::int_> out;
+        for (const BudgetStep& s : steps) out.append(py::make_tuple(s.offered, s.carried, s.p50.count, s.p99.count));
+        return out;
+      },
+      py::arg("bound_ps"),
+      "[(frames/s offered, frames/s carried, p50 and p99 lateness in ps)] of steps ever faster, on XDP switches of its "
+      "own, until the p99 is above the bound twice running. Needs root; takes up to 3 s.");
   py::class_<LiveRun>(m, "LiveRun",
                       "A network on the live clock, with its kernel ports and XDP switches.")
       .def(py::init([](Network& n, const std::vector<PortTuple>& ports,
@@ -143,6 +174,18 @@ void bind_live(py::module_& m) {
       .def("resume", &LiveRun::resume)
       .def("stop", &LiveRun::stop, py::call_guard<Release>())
       .def("close", &LiveRun::close, py::call_guard<Release>())
+      .def("name_rank", &LiveRun::name_rank, py::arg("process"), "A process of a rank, for what held up the loop.")
+      .def(
+          "take_window",
+          [](LiveRun& r) {
+            StageLateness window;
+            {
+              Release release;
+              window = r.loop().take_window();
+            }
+            return stages(window);
+          },
+          "Lateness since the last call, by stage: {stage: {count, p50_ps, p99_ps, p999_ps, max_ps}}.")
       .def_property_readonly("now_ps", [](const LiveRun& r) { return r.now().count; })
       .def(
           "change_link",

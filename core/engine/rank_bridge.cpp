@@ -64,6 +64,8 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
     }
   }
   const std::size_t n = port_.poll(batch);
+  // The rank's own word: at most 10 s are believed.
+  waited_ns_ = n == 0 ? 0 : std::clamp<std::int64_t>(wall_ns - batch[0].request.posted.count / 1000, 0, 10'000'000'000);
   if (holds_) {
     held_posts_.insert(held_posts_.end(), batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(n));
   } else {

@@ -58,6 +58,8 @@ class RankBridge final : public NicClient {
   // monotonic clock: `wall_ns` is that clock's reading at `now` (0 on the virtual clock, where a
   // mark is made at `now`), `dilation` wall time per emulated time.
   bool poll(Picoseconds now, std::int64_t wall_ns, double dilation);
+  // How long the oldest request that the last poll() took had waited for it; 0: it took none.
+  std::int64_t waited_ns() const { return waited_ns_; }
   // On the virtual clock, where another rank has the same NIC: poll() keeps requests and works until submit(),
   // so that the NIC gets those of one instant in an order that does not depend on which process ran first.
   void hold() { holds_ = true; }
@@ -156,7 +158,7 @@ class RankBridge final : public NicClient {
   bool holds_ = false;
   std::vector<rank::MarkEntry> held_works_;
   std::vector<RankWork> held_posts_;
-  std::int64_t allowance_ = kMarkBurst, marks_seen_ns_ = 0;
+  std::int64_t allowance_ = kMarkBurst, marks_seen_ns_ = 0, waited_ns_ = 0;
   Marked marked_, marked_at_once_;  // of the run; at `instant_`
   Picoseconds instant_{}, latest_mark_{};
   rank::Meetings* meetings_ = nullptr;

@@ -8,7 +8,8 @@
 #include <vector>
 
 #include "clock/time.hpp"
-#include "live/lateness.hpp"
+#include "live/sched_watch.hpp"
+#include "live/stages.hpp"
 
 namespace loomnet {
 
@@ -50,8 +51,9 @@ struct SwitchReckoning {
 struct Fidelity {
   LiveVerdict verdict = LiveVerdict::kept_up;
   std::string reason;           // one sentence when the verdict is not "kept up"
-  LatenessSummary lateness;     // of packets: where they come out of the kernel
-  LatenessSummary event_lateness;  // of the loop: oldest due event of each pass
+  StageLateness stages;         // of the whole run
+  std::vector<SchedWatch::Wait> waits;  // for a processor …
+  std::string waits_missing;    // … or why none are known
   // Of each change of light at hosts, wall time until the kernel has changed all their carriers: of changes that
   // take a carrier away, and of those that only bring carriers.
   LatenessSummary carriers_down, carriers_up;

@@ -35,6 +35,11 @@ class LiveClock {
     return origin_ + Picoseconds{static_cast<std::int64_t>(static_cast<long double>(passed) * 1000 /
                                                            dilation_)};
   }
+  // Emulated time that passes in so much wall time.
+  Picoseconds span(std::int64_t wall_ns) const {
+    if (dilation_ == 1) return nanoseconds(wall_ns);
+    return Picoseconds{static_cast<std::int64_t>(static_cast<double>(wall_ns) * 1000 / dilation_)};
+  }
   // Wall time (CLOCK_MONOTONIC) when it will be `t`, rounded up; INT64_MAX for kNever.
   std::int64_t wall_of(Picoseconds t) const {
     if (t == kNever) return INT64_MAX;

@@ -104,12 +104,12 @@ void LiveLoop::stop() {
   if (tables_) tables_->stop();
 }
 
-LatenessSummary LiveLoop::take_window() {
+StageLateness LiveLoop::take_window() {
   return call([this] {
-    const LatenessSummary s = window_.summary();
+    const StageLateness window = window_;
     whole_.merge(window_);
     window_.clear();
-    return s;
+    return window;
   });
 }
 
@@ -125,13 +125,20 @@ void LiveLoop::take_priority() {
 
 void LiveLoop::run() {
   ::prctl(PR_SET_NAME, "loomnet-live");
+  thread_id_ = ::gettid();
   ::prctl(PR_SET_TIMERSLACK, 1ul);  // the default of 50 us would be most of the lateness
   take_priority();
   pass_wall_ = wall_nanoseconds();
   awake_since_ = pass_wall_;
   while (!stopping_) {
     const bool worked = pass();
-    if (!worked || (fifo_ && wall_nanoseconds() - awake_since_ > config_.awake_limit_ns)) sleep();
+    const std::int64_t ended = wall_nanoseconds();
+    window_[Stage::pass].record(emulated(ended - pass_wall_));
+    if (fifo_ && ended - awake_since_ > config_.awake_limit_ns) {
+      sleep(ended, config_.rest_ns);
+    } else if (!worked) {
+      sleep(ended, config_.idle_sleep_ns);
+    }
   }
   // Packets in the kernel come back within microseconds; the rest is for the reckoning.
   const std::int64_t until = wall_nanoseconds() + kDrainNs;
@@ -148,17 +155,18 @@ bool LiveLoop::pass() {
   ++passes_;
   const std::int64_t wall = wall_nanoseconds();
   longest_pass_ns_ = std::max(longest_pass_ns_, wall - pass_wall_);
+  looked_ = pass_wall_;
   pass_wall_ = wall;
   // One instant per pass. Packets that switches returned go first, in the order of their ideal times,
   // whichever socket they came by: a link must see them as its peers sent them. Then what the models
   // owe up to the instant; only then posts and frames of hosts, which begin at it.
-  const Picoseconds now = clock_.now();
+  const Picoseconds now = instant_ = clock_.now();
   bool worked = receive_all(now);
   worked |= take_reports();
   offer_returned();
   const Picoseconds due = network_.events().next();
   if (due <= now) {
-    event_lateness_.record(now - due);
+    window_[Stage::engine].record(now - due);
     worked = true;
   }
   catch_up(now);
@@ -167,7 +175,7 @@ bool LiveLoop::pass() {
   }
   from_hosts_.clear();
   worked |= commands_.run();
-  for (LivePoller* p : pollers_) worked |= p->poll(now);
+  for (LivePoller* p : pollers_) worked |= p->poll(now, window_[Stage::post]);
   catch_up(now);
   worked |= flush();
   if (wall >= next_housekeeping_) housekeeping(wall);
@@ -223,22 +231,23 @@ void LiveLoop::housekeeping(std::int64_t wall) {
 
 // Never until the next event exactly: arming a timer for a few microseconds costs more than that in
 // a virtual machine (30 % of the core at 150,000 passes/s), and leaves the core idle.
-void LiveLoop::sleep() {
-  const std::int64_t until = wall_nanoseconds() + config_.idle_sleep_ns;
+void LiveLoop::sleep(std::int64_t now, std::int64_t lasts) {
+  const std::int64_t until = now + lasts;
   const timespec t{until / 1'000'000'000, until % 1'000'000'000};
   ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr);
   awake_since_ = wall_nanoseconds();
+  window_[Stage::sleep].record(emulated(awake_since_ - until));
 }
+
+Picoseconds LiveLoop::emulated(std::int64_t wall_ns) const { return clock_.span(wall_ns); }
 
 Fidelity LiveLoop::fidelity() {
   if (thread_.joinable()) throw std::logic_error("fidelity() is for after stop()");
   Fidelity f;
   whole_.merge(window_);
   window_.clear();
-  f.lateness = whole_.summary();
-  f.event_lateness = event_lateness_.summary();
-  f.longest_pass = Picoseconds{
-      static_cast<std::int64_t>(static_cast<double>(longest_pass_ns_) * 1000 / clock_.dilation())};
+  f.stages = whole_;
+  f.longest_pass = emulated(longest_pass_ns_);
   f.passes = passes_;
   f.scheduling = scheduling_;
   f.dilation = clock_.dilation();
@@ -285,7 +294,8 @@ Fidelity LiveLoop::fidelity() {
     f.verdict = LiveVerdict::fell_behind;
     f.reason = failure;
   }
-  const Picoseconds p99 = f.lateness.count ? f.lateness.p99 : f.event_lateness.p99;
+  const LatenessHistogram& packets = whole_[Stage::packet];
+  const Picoseconds p99 = (packets.count() ? packets : whole_[Stage::engine]).percentile(0.99);
   if (p99 > config_.lateness_bound) {
     f.verdict = LiveVerdict::fell_behind;
     if (!f.reason.empty()) f.reason += "; ";

@@ -15,9 +15,9 @@
 #include "live/command_queue.hpp"
 #include "live/fidelity.hpp"
 #include "live/host_carriers.hpp"
-#include "live/lateness.hpp"
 #include "live/live_clock.hpp"
 #include "live/live_fabric.hpp"
+#include "live/stages.hpp"
 #include "live/uid_table.hpp"
 #include "live/worker.hpp"
 #include "switch/kernel_return.hpp"
@@ -28,9 +28,12 @@ struct LiveLoopConfig {
   double dilation = 1;
   bool realtime = true;  // SCHED_FIFO 1, else nice -20, else as we are
   std::int64_t idle_sleep_ns = 20'000;
-  // Awake longer than this under SCHED_FIFO, the loop sleeps even with work to do: the kernel stops a
-  // thread for 50 ms in every second if it leaves the ordinary tasks of its core less than 5 %.
+  // Awake longer than `awake_limit_ns` under SCHED_FIFO, the loop sleeps for `rest_ns` even with work to do. The
+  // kernel stops a thread for up to 50 ms in every second in which the ordinary tasks of its core got less than
+  // 5 % of it. A sleep of 20 us leaves them 4 %, since the change to them and back takes part of it; 40 us
+  // leave them 8 %.
   std::int64_t awake_limit_ns = 400'000;
+  std::int64_t rest_ns = 40'000;
   std::int64_t uid_timeout_ns = 1'000'000'000;   // a uid that is away longer is missing
   Picoseconds lateness_bound = milliseconds(1);  // a p99 above it: "fell behind"
 };
@@ -39,8 +42,8 @@ struct LiveLoopConfig {
 class LivePoller {
  public:
   virtual ~LivePoller() = default;
-  // True if there was work.
-  virtual bool poll(Picoseconds now) = 0;
+  // True if there was work. `posts`: takes how long what was found had waited.
+  virtual bool poll(Picoseconds now, LatenessHistogram& posts) = 0;
 };
 
 class LiveLoop final : public KernelGate {
@@ -62,16 +65,19 @@ class LiveLoop final : public KernelGate {
   // Ends the loop: waits up to 100 ms for packets in the kernel, joins. Idempotent.
   void stop();
   bool running() const { return thread_.joinable(); }
+  // Of the loop, for the kernel; 0 before it runs.
+  pid_t thread_id() const { return thread_id_.load(); }
   const LiveClock& clock() const { return clock_; }
 
-  // Lateness since the last call: one figure's window. While running, any thread.
-  LatenessSummary take_window();
+  // Lateness since the last call, by stage: one phase's window. While running, any thread.
+  StageLateness take_window();
   // The whole run, with every packet accounted for. After stop().
   Fidelity fidelity();
 
   // KernelGate; the network calls these on the loop's thread.
   void to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Picoseconds now) override;
   void to_host(HostId host, PlanePort port, PacketPtr packet, Picoseconds now) override;
+  void deadline_served(Picoseconds due) override { window_[Stage::timer].record(instant_ - due); }
   void set_carrier(NodeId host, std::uint16_t port, bool up, Picoseconds at) override;
   void carriers_set() override { carriers_.flush(); }
   void publish_panel(NodeId node, std::span<const panel_entry> entries) override;
@@ -130,7 +136,8 @@ class LiveLoop final : public KernelGate {
   bool send(std::uint32_t index, Packet& packet, bool with_uid);
   bool flush();
   void housekeeping(std::int64_t wall);
-  void sleep();
+  void sleep(std::int64_t now, std::int64_t lasts);
+  Picoseconds emulated(std::int64_t wall_ns) const;
   void take_priority();
   std::uint32_t find(NodeId node, std::uint16_t port) const {
     if (node >= by_node_.size() || port >= by_node_[node].size()) return kNoPort;
@@ -150,9 +157,11 @@ class LiveLoop final : public KernelGate {
   std::vector<Arriving> returned_, from_hosts_;  // of one pass
   UidTable in_kernel_;
   std::vector<SwitchReckoning> reckonings_;
-  LatenessHistogram window_, whole_, event_lateness_;
+  StageLateness window_, whole_;
   Counters counters_;
-  std::int64_t pass_wall_ = 0;
+  std::int64_t pass_wall_ = 0;    // when this pass began …
+  std::int64_t looked_ = 0;       // … and the one before it, which looked at the sockets first
+  Picoseconds instant_{};         // of this pass
   std::int64_t awake_since_ = 0;
   bool fifo_ = false;
   std::int64_t longest_pass_ns_ = 0;
@@ -163,6 +172,7 @@ class LiveLoop final : public KernelGate {
   std::vector<std::uint64_t> switch_drops_before_;  // per reckoning …
   std::vector<std::uint64_t> unreported_before_;    // … and likewise
   bool stopping_ = false;
+  std::atomic<pid_t> thread_id_{0};
   std::unique_ptr<Worker> tables_;    // of panels in the kernel; null: nothing was published yet
   HostCarriers carriers_;             // of hosts at panels
   std::thread thread_;

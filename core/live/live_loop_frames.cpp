@@ -70,6 +70,7 @@ void LiveLoop::from_xdp_switch(Port& port, const ReceivedFrame& frame, Picosecon
   std::memset(frame.data - sizeof(ln_metadata), 0, sizeof(ln_metadata::magic));
   if (verdict.trust == KernelVerdict::Trust::missing) ++counters_.no_metadata;
   if (verdict.trust == KernelVerdict::Trust::mismatched) ++counters_.metadata_mismatch;
+  window_[Stage::kernel].record(emulated(looked_ - entry.given));
   PacketPtr packet = std::move(entry.packet);
   if (!take_header(*packet, {frame.data, frame.length}, verdict.cut)) {
     ++counters_.malformed;
@@ -80,7 +81,7 @@ void LiveLoop::from_xdp_switch(Port& port, const ReceivedFrame& frame, Picosecon
     packet->flow = verdict.label->flow;
     packet->message = verdict.label->message;
   }
-  window_.record(now - packet->ideal);
+  window_[Stage::packet].record(now - packet->ideal);
   return_packet(port, std::move(packet), verdict);
 }
 
@@ -94,6 +95,7 @@ void LiveLoop::from_xdp_panel(Port& port, const ReceivedFrame& frame, Picosecond
     return drop_frame(port, frame);
   }
   ++reckonings_[entry.node].returned;
+  window_[Stage::kernel].record(emulated(looked_ - entry.given));
   PacketPtr packet = std::move(entry.packet);
   std::copy(entry.source.begin(), entry.source.end(), frame.data + kSourceMac);
   if (!take_header(*packet, {frame.data, frame.length}, false)) {
@@ -101,7 +103,7 @@ void LiveLoop::from_xdp_panel(Port& port, const ReceivedFrame& frame, Picosecond
     return drop_frame(port, frame);
   }
   attach(*packet, port, frame, entry.bytes);
-  window_.record(now - packet->ideal);
+  window_[Stage::packet].record(now - packet->ideal);
   returned_.push_back({std::move(packet), port.node, port.port});
 }
 
@@ -210,7 +212,7 @@ void LiveLoop::to_switch(NodeId node, std::uint16_t port, PacketPtr packet, Pico
   std::copy_n(packet->header.begin() + kSourceMac, source.size(), source.begin());
   if (!send(index, *packet, true)) return;
   if (p.kind != PortKind::xdp_switch && p.kind != PortKind::xdp_panel) {
-    window_.record(clock_.now() - packet->ideal);
+    window_[Stage::packet].record(clock_.now() - packet->ideal);
     return;  // the record ends here; what comes back is a new packet
   }
   ++reckonings_[p.reckoning].given;
@@ -228,7 +230,7 @@ void LiveLoop::to_host(HostId host, PlanePort port, PacketPtr packet, Picosecond
       std::equal(kFirstHop.begin(), kFirstHop.end(), packet->header.begin() + kDestinationMac)) {
     std::memcpy(packet->header.data() + kDestinationMac, ports_[index].mac.data(), 6);
   }
-  window_.record(clock_.now() - packet->ideal);
+  window_[Stage::packet].record(clock_.now() - packet->ideal);
   send(index, *packet, false);
 }
 

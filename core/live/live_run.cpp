@@ -62,6 +62,11 @@ LiveRun::LiveRun(Network& network, const std::vector<Port>& ports,
 
 LiveRun::~LiveRun() { close(); }
 
+void LiveRun::start() {
+  loop_->start();
+  watch_.watch_engine(loop_->call([this] { return loop_->thread_id(); }));
+}
+
 void LiveRun::stop() {
   resume();  // an interrupt may have come between pause() and resume()
   if (loop_) loop_->stop();
@@ -71,6 +76,8 @@ void LiveRun::close() {
   if (!loop_) return;
   stop();
   fidelity_ = loop_->fidelity();
+  fidelity_.waits = watch_.waits();
+  fidelity_.waits_missing = watch_.missing();
   network_.set_gate(nullptr);
   network_.clear();  // frames go back to the arena before it goes
   loop_.reset();

@@ -13,6 +13,7 @@
 #include "live/live_loop.hpp"
 #include "live/priority.hpp"
 #include "live/rank_poller.hpp"
+#include "live/sched_watch.hpp"
 
 namespace loomnet {
 
@@ -67,7 +68,9 @@ class LiveRun {
   LiveRun(const LiveRun&) = delete;
 
   void add_rank(RankBridge& bridge, std::uint32_t job = 0) { poller_.add(bridge, job); }
-  void start() { loop_->start(); }
+  void start();
+  // A process of a rank, for what held up the loop.
+  void name_rank(pid_t process) { watch_.name_rank(process); }
   void stop();
   void close();
   // Holds the loop between two passes until resume(): the network may be touched by this thread.
@@ -99,6 +102,7 @@ class LiveRun {
  private:
   Network& network_;
   RankPoller poller_;
+  SchedWatch watch_;
   double dilation_;
   std::vector<Netns> namespaces_;
   std::unique_ptr<LiveFabric> fabric_;

@@ -15,7 +15,7 @@ class RankPoller final : public LivePoller {
   // A rank of this job.
   void add(RankBridge& bridge, std::uint32_t job = 0);
   // Takes what the ranks have posted and hands them what has completed; true: there was work.
-  bool poll(Picoseconds now) override;
+  bool poll(Picoseconds now, LatenessHistogram& posts) override;
 
  private:
   double dilation_;

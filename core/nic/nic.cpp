@@ -367,6 +367,7 @@ void Nic::on_event(std::uint64_t what, Picoseconds now) {
   if (what == kDeadline) {
     if (now < deadline_) return;
     deadline_ = kNever;
+    if (kernel_) [[unlikely]] kernel_->deadline_served(now);
     if (alone_) {
       if (transport_->next_deadline() <= now) transport_->on_deadline(now);
     } else {

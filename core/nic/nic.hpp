@@ -22,6 +22,8 @@ class HostKernel {
  public:
   virtual ~HostKernel() = default;
   virtual void to_host(HostId host, PlanePort port, PacketPtr packet, Picoseconds now) = 0;
+  // The transports' deadline of that time is being served.
+  virtual void deadline_served(Picoseconds due) { (void)due; }
 };
 
 struct NicCounters {

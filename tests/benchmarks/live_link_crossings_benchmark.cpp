@@ -148,7 +148,7 @@ struct Bed {
       network.clear();
       const Fidelity f = loop.fidelity();
       lost = f.own_losses + f.unexplained;
-      p99_us = f.lateness.p99.microseconds();
+      p99_us = f.stages[Stage::packet].percentile(0.99).microseconds();
     }
     return rate;
   }

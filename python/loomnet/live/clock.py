@@ -16,6 +16,7 @@ from loomnet.jobs.model import TorchJob
 from loomnet.live import direct_panels
 from loomnet.live.kernel_flows_play import KernelFlowsPlay
 from loomnet.live.kernel_tcp import KernelTcp
+from loomnet.live.lateness import LatenessLog, blame, waits
 from loomnet.live.network import LiveNetwork
 from loomnet.live.plays import LiveTorch, LiveTraffic
 from loomnet.measures.run_data import Fidelity
@@ -74,6 +75,7 @@ class LiveClock:
         with self.held():  # `loomnet capture` asks from now on
             self.network.recorder.set_zero(None)
         self.requests = self.network.faces.requests
+        self.lateness = LatenessLog(self.live)
         self._totals: dict[str, dict[str, int]] = {}
 
     def play(self, asked: JobRequest, sampler: Sampler | None) -> Play:
@@ -146,6 +148,8 @@ class LiveClock:
 
     # --- what the run loop asks -------------------------------------------------------------------
     def apply(self, changes: Iterable[Change]) -> None:
+        changes = list(changes)
+        self.lateness.look(changes)
         self.network.apply(changes)
 
     def operate(self, panel: str, request: Callable[[Any, int], T]) -> T:
@@ -177,6 +181,7 @@ class LiveClock:
     def finish(self) -> None:
         self.network.faces.close()
         self.network.captures.close()  # their threads reach the network through the loop
+        self.lateness.close()
         self.live.stop()
         totals = self.engine.totals()
         for switch in filter(lambda each: each.in_kernel, self.plan.switches):
@@ -204,11 +209,14 @@ class LiveClock:
     def fidelity(self, lead: Play, plays: Sequence[Play]) -> Fidelity:
         raw = self.live.fidelity()
         # Where no packet came out of the kernel, the loop's own lateness is that of every packet.
-        late = raw["lateness"] if raw["lateness"]["count"] else raw["event_lateness"]
+        stages = raw["stages"]
+        late = stages.get("packet", stages["engine"])
         notes = {name: raw[name] for name in
                  ("scheduling", "passes", "longest_pass_ps", "given", "returned", "switch_drops",
                   "own_losses", "verdict")}
-        notes["event_lateness_p99_ps"] = raw["event_lateness"]["p99_ps"]
+        notes["event_lateness_p99_ps"] = stages["engine"]["p99_ps"]
+        held = waits(raw)
+        notes["waits"] = blame(held, time.monotonic() - self.began) or raw["waits_missing"] or None
         if self.plan.panels or any(not switch.in_kernel for switch in self.plan.switches):
             notes["placement"] = switches_text(self.plan)
         notes |= direct_panels.note(self.plan)
@@ -227,7 +235,7 @@ class LiveClock:
             lateness_max_ps=late["max_ps"], packets=self.engine.network.packets,
             unexplained=raw["unexplained"] + self.engine.network.leaked,
             fell_behind=raw["reason"] or next(iter(behind), None), dilation=self.request.dilation,
-            emulated_ps=lead.length_ps, notes=notes)
+            emulated_ps=lead.length_ps, notes=notes, stages=self.lateness.rows, waits=held)
 
 
 def carrier_notes(raw: Mapping[str, Any]) -> dict[str, int]:

@@ -100,6 +100,9 @@ class LiveTorch(Play):
             rank_env.STARTED: str(int(time.monotonic_ns() / self.request.dilation) * 1000),
             **environment_of_ranks(),
         }, look=self.clock.check)
+        assert self.ranks.group is not None
+        for rank in self.ranks.group.ranks:
+            self.live.name_rank(rank.process.pid)
 
     @property
     def origin_ps(self) -> int | None:

@@ -83,6 +83,42 @@ class RunFault:
     message: str
 
 
+@dataclass(frozen=True)
+class StageLateness:
+    """How late one stage of a live run was in one phase, emulated times in picoseconds. `stage`:
+    "packet" (a packet's whole way), "engine" (events of the models), "timer" (transports'
+    deadlines), "kernel" (a frame in the kernel, in whole passes of the loop), "pass" (one pass of
+    the loop), "sleep" (beyond what was asked), "post" (a rank's request)."""
+
+    phase: str
+    stage: str
+    count: int
+    p50_ps: int
+    p99_ps: int
+    p999_ps: int
+    max_ps: int
+
+
+@dataclass(frozen=True)
+class ProcessorWait:
+    """Waits of 50 us and more for a processor, by who waited ("engine", "softirq") and by the task
+    that ran there last before: `holder` is what that is to the run ("rank", "engine", "softirq",
+    "idle processor", "other"), `name` its name in the kernel. Wall time in nanoseconds."""
+
+    who: str
+    holder: str
+    name: str
+    count: int
+    total_ns: int
+    longest_ns: int
+
+    @property
+    def behind(self) -> str:
+        if self.holder == "idle processor":
+            return "nothing (an idle processor that woke)"
+        return f"{self.name} ({'a rank' if self.holder == 'rank' else self.holder})"
+
+
 @dataclass
 class Fidelity:
     """How well the engine kept its promises. Percentiles of lateness in picoseconds; None on the
@@ -97,6 +133,8 @@ class Fidelity:
     dilation: float = 1.0
     emulated_ps: int = 0
     notes: dict[str, float | int | str | None] = field(default_factory=dict)
+    stages: list[StageLateness] = field(default_factory=list)  # of live runs
+    waits: list[ProcessorWait] = field(default_factory=list)  # the same
 
 
 Ending = Literal["finished", "stalled", "failed", "interrupted"]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +62,8 @@ class RunFidelity:
             "ended": self.ended,
             "reason": self.reason,
             "notes": dict(f.notes),
+            "stages": [asdict(row) for row in f.stages],
+            "waits": [asdict(row) for row in f.waits],
         }
 
 

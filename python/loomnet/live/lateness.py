@@ -1,0 +1,49 @@
+"""What was late in a live run: lateness by phase and stage, and waits for a processor by what held it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from loomnet.faults.timetable import Change, PhaseChange
+from loomnet.measures.run_data import ProcessorWait, StageLateness
+
+
+class LatenessLog:
+    """Takes the engine's histograms at each change of phase, so that every phase has its own.
+
+    Args:
+        live: the engine's LiveRun, while its loop runs.
+    """
+
+    def __init__(self, live: Any) -> None:
+        self.live = live
+        self.rows: list[StageLateness] = []
+        self._phase = "before"
+
+    def look(self, changes: Iterable[Change]) -> None:
+        """Called with changes before they are made: a phase ends with the window that it had."""
+        for change in changes:
+            if isinstance(change, PhaseChange):
+                self.close()
+                begins = change.kind == "begin"
+                self._phase = change.phase if begins else f"after {change.phase}"
+
+    def close(self) -> None:
+        """The window ends here; a new one begins."""
+        self.rows += [StageLateness(self._phase, stage, **figures)
+                      for stage, figures in self.live.take_window().items()]
+
+
+def waits(raw: dict[str, Any]) -> list[ProcessorWait]:
+    """Waits of the engine and of the kernel's softirq threads, the longest in total first."""
+    return [ProcessorWait(*row) for row in raw["waits"]]
+
+
+def blame(found: list[ProcessorWait], lasted_s: float) -> str | None:
+    """One line: what held the processor while the engine or the kernel's frames waited for it."""
+    if not found or lasted_s <= 0:
+        return None
+    texts = [f"{wait.who} {wait.total_ns / 1e9:.3g} s behind {wait.behind} "
+             f"({wait.count} times, longest {wait.longest_ns / 1e6:.2g} ms)" for wait in found[:3]]
+    return f"waits for a processor in {lasted_s:.0f} s: " + "; ".join(texts)
