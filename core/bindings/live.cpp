@@ -138,7 +138,7 @@ void bind_live(py::module_& m) {
       },
       py::arg("bound_ps"),
       "[(frames/s offered, frames/s carried, p50 and p99 lateness in ps)] of steps ever faster, on XDP switches of its "
-      "own, until the p99 is above the bound twice running. Needs root; takes up to 3 s.");
+      "own, until the p99 is above the bound four times running. Needs root; takes up to 3 s.");
   py::class_<LiveRun>(m, "LiveRun",
                       "A network on the live clock, with its kernel ports and XDP switches.")
       .def(py::init([](Network& n, const std::vector<PortTuple>& ports,
@@ -186,6 +186,17 @@ void bind_live(py::module_& m) {
             return stages(window);
           },
           "Lateness since the last call, by stage: {stage: {count, p50_ps, p99_ps, p999_ps, max_ps}}.")
+      .def(
+          "pace",
+          [](LiveRun& r) {
+            LiveLoop::Pace pace;
+            {
+              Release release;
+              pace = r.loop().pace();
+            }
+            return py::make_tuple(pace.frames, pace.packets.count, pace.packets.p99.count);
+          },
+          "(frames taken from the kernel, packets that came out of it, their p99 lateness in ps) so far.")
       .def_property_readonly("now_ps", [](const LiveRun& r) { return r.now().count; })
       .def(
           "change_link",

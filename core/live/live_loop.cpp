@@ -113,6 +113,14 @@ StageLateness LiveLoop::take_window() {
   });
 }
 
+LiveLoop::Pace LiveLoop::pace() {
+  return call([this] {
+    LatenessHistogram packets = whole_[Stage::packet];
+    packets.merge(window_[Stage::packet]);
+    return Pace{counters_.received, packets.summary()};
+  });
+}
+
 void LiveLoop::take_priority() {
   if (!config_.realtime) {
     scheduling_ = "normal: as configured";

@@ -71,6 +71,12 @@ class LiveLoop final : public KernelGate {
 
   // Lateness since the last call, by stage: one phase's window. While running, any thread.
   StageLateness take_window();
+  // Frames taken from the kernel so far, and how late packets were. While running, any thread.
+  struct Pace {
+    std::uint64_t frames = 0;
+    LatenessSummary packets;
+  };
+  Pace pace();
   // The whole run, with every packet accounted for. After stop().
   Fidelity fidelity();
 

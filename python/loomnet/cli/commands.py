@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -192,14 +193,23 @@ app.command(rich_help_panel=BEGIN, epilog=examples("loomnet explain blip_s"))(ex
 app.add_typer(ocs, name="ocs", rich_help_panel=LIVE)
 
 
-@app.command(rich_help_panel=BEGIN, epilog=examples("loomnet doctor"))
-def doctor() -> int:
+@app.command(rich_help_panel=BEGIN, epilog=examples(
+    "loomnet doctor", "sudo loomnet doctor --measure"))
+def doctor(
+    measure: Annotated[bool, typer.Option(
+        "--measure", help="Measure anew how many frames a second this machine carries live. Needs "
+                          "root and 3 s.")] = False,
+) -> int:
     """List what each clock needs: kernel features, tools, packages, each with its remedy."""
     from loomnet.live.doctor import checks, lines
 
     found = checks()
     for line in lines(found):
         print(line)
+    if measure or importlib.util.find_spec("loomnet._core") is not None:
+        from loomnet.live.machine_budget import line
+
+        print(line(anew=measure))
     missing = any(check.required and check.found is False for check in found)
     return EXIT_USAGE if missing else EXIT_OK
 

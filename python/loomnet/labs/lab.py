@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import RunInterrupted, UsageError
@@ -21,6 +21,7 @@ from loomnet.fabrics.model import Fabric
 from loomnet.fabrics.panels import Circuit
 from loomnet.faults.model import Fault, list_of_faults
 from loomnet.jobs.model import Job
+from loomnet.labs.auto_dilation import AUTO, AutoDilation
 from loomnet.labs.fluid_request import fluid_request
 from loomnet.labs.foresight import foreseen
 from loomnet.labs.preparation import (
@@ -120,6 +121,7 @@ class Lab:
         self._unwritten: list[str] = []  # why traces and captures are not whole
         self._record = record or Record()
         self._circuits: list[Row] = []  # of the next run
+        self._dilation = AutoDilation()
 
     @property
     def clock(self) -> str:
@@ -198,7 +200,7 @@ class Lab:
         seed: int | None = None,
         reroute_delay: Time | str | None = "1 s",
         settle: Time | str = "0 s",
-        dilation: float = 1.0,
+        dilation: float | Literal["auto"] = 1.0,
         trace: str | Path | None = None,
         pcap: Mapping[str, str | Path] | None = None,
         controllers: Iterable[ControllerChoice] = (),
@@ -210,7 +212,8 @@ class Lab:
         Of several jobs the first leads: faults' times and steps count from its first iteration.
         `r["name.before.iteration_s"]` is a figure of one job, `r.job("name")` all of that job.
         `reroute_delay`: ECMP tables reconverge so long after a failure or its end; "off" never.
-        `settle`: phase `after` begins so long behind the last fault. `dilation`: live clock only.
+        `settle`: phase `after` begins so long behind the last fault. `dilation`: live clock only;
+        "auto": the least whole one that fits this machine, the first run's for all of the lab.
         `trace`: a Perfetto trace is written here; `pcap`: "NODE:PORT" -> pcapng file. What the lab
         itself was told to record is recorded where these are not given.
         `controllers`: [ln.controller("mine", every="30 ms")]: registered classes that look at the
@@ -307,7 +310,7 @@ class Lab:
         label: str | None,
         seed: int | None,
         reroute_delay: Any,
-        dilation: float,
+        dilation: float | Literal["auto"],
         options: dict[str, Any],
         controllers: list[ControllerChoice],
         *,
@@ -324,9 +327,12 @@ class Lab:
         gaps = self._replay.get(label)
         prepared = prepare(
             fabric, jobs, faults, clock=self.clock, seed=self.seed if seed is None else seed,
-            base=self._base, reroute_delay=reroute_delay, dilation=dilation,
-            options=options, moments=self._moments.get(label), recorded=recorded, replayed=gaps,
+            base=self._base, reroute_delay=reroute_delay,
+            dilation=1.0 if dilation == AUTO else dilation, options=options,
+            moments=self._moments.get(label), recorded=recorded, replayed=gaps,
             controllers=controllers)
+        if dilation == AUTO:
+            prepared = self._dilation.fit(prepared, self.clock, self.say)
         if label and self._source is not None and label == self._source.name:
             raise UsageError(f"run: label {quoted(label)} is the name of the scenario's file, of "
                              "which a run keeps a copy; choose another")

@@ -1,4 +1,5 @@
-"""How much a machine can emulate live: switch passes per second, offered and affordable."""
+"""What a run will ask of the machine at most: switch passes per second, as they are reckoned before
+it starts."""
 
 from __future__ import annotations
 
@@ -8,12 +9,9 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.systems.registry import transport
 
-# Passes through kernel-placed switches that keep p99 lateness near 100 us while ranks compute on
-# the same two cores: an estimate below the 240 k per second at which a live run still kept up. At
-# 400 k the p99 lateness was 8 ms.
-PASSES_PER_SECOND = 150_000
-# What a pass through a switch in the engine takes of that: no copy and no system call. The engine
-# alone does 3 M of them per second and more; a fifth leaves the links, NICs and ranks their share.
+# What a pass through a switch in the engine takes of one in the kernel: no copy and no system call.
+# The engine alone does 3 M of them per second and more; a fifth leaves the links, NICs and ranks
+# their share.
 ENGINE_PASS = 0.2
 
 

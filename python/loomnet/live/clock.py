@@ -17,7 +17,9 @@ from loomnet.live import direct_panels
 from loomnet.live.kernel_flows_play import KernelFlowsPlay
 from loomnet.live.kernel_tcp import KernelTcp
 from loomnet.live.lateness import LatenessLog, blame, waits
+from loomnet.live.machine_budget import budget, contradict
 from loomnet.live.network import LiveNetwork
+from loomnet.live.pace import Pace
 from loomnet.live.plays import LiveTorch, LiveTraffic
 from loomnet.measures.run_data import Fidelity
 from loomnet.measures.samples import Sampler
@@ -76,6 +78,8 @@ class LiveClock:
             self.network.recorder.set_zero(None)
         self.requests = self.network.faces.requests
         self.lateness = LatenessLog(self.live)
+        self.pace = Pace(self.live, budget(), self.network.lateness_bound_ps, request.dilation)
+        self.late: str | None = None  # why the run was ended early
         self._totals: dict[str, dict[str, int]] = {}
 
     def play(self, asked: JobRequest, sampler: Sampler | None) -> Play:
@@ -128,6 +132,12 @@ class LiveClock:
     @property
     def trouble(self) -> str | None:
         return self.glue.trouble()
+
+    @property
+    def behind(self) -> str | None:
+        if self.late is None and not self.request.options.get("over_budget"):
+            self.late = self.pace.look()
+        return self.late
 
     # --- traffic ----------------------------------------------------------------------------------
     def traffic_start_ps(self, play: TrafficPlay) -> int:
@@ -216,6 +226,10 @@ class LiveClock:
                   "own_losses", "verdict")}
         notes["event_lateness_p99_ps"] = stages["engine"]["p99_ps"]
         held = waits(raw)
+        if self.pace.most_per_s:
+            notes["load"] = self.pace.counted
+        if (doubt := self.pace.against_the_budget()) is not None:
+            contradict(doubt)
         notes["waits"] = blame(held, time.monotonic() - self.began) or raw["waits_missing"] or None
         if self.plan.panels or any(not switch.in_kernel for switch in self.plan.switches):
             notes["placement"] = switches_text(self.plan)
@@ -234,8 +248,8 @@ class LiveClock:
             lateness_p50_ps=late["p50_ps"], lateness_p99_ps=late["p99_ps"],
             lateness_max_ps=late["max_ps"], packets=self.engine.network.packets,
             unexplained=raw["unexplained"] + self.engine.network.leaked,
-            fell_behind=raw["reason"] or next(iter(behind), None), dilation=self.request.dilation,
-            emulated_ps=lead.length_ps, notes=notes, stages=self.lateness.rows, waits=held)
+            fell_behind=self.late or raw["reason"] or next(iter(behind), None),
+            dilation=self.request.dilation, emulated_ps=lead.length_ps, notes=notes, stages=self.lateness.rows, waits=held)
 
 
 def carrier_notes(raw: Mapping[str, Any]) -> dict[str, int]:

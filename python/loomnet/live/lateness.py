@@ -1,4 +1,5 @@
-"""What was late in a live run: lateness by phase and stage, and waits for a processor by what held it."""
+"""What was late in a live run: lateness by phase and stage, and waits for a processor by what held
+it."""
 
 from __future__ import annotations
 

@@ -113,6 +113,7 @@ class LiveNetwork:
             [s.name for s in self.plan.switches if s.in_kernel],
             panels=[panel.name for panel in self.plan.panels], look=look))
         look()
+        self.lateness_bound_ps = self._lateness_bound(dilation)
         self.live = self._bring_up(dilation, tcp)
         stack.callback(self.live.close)
         self.recorder = recorder if recorder is not None else _core.Recorder(
@@ -163,7 +164,7 @@ class LiveNetwork:
                     HostPort(f"p{plane}", GATEWAY_MAC, routed=host.planes[plane] is not None,
                              direct=(host.number, plane) in joined))
         live = _core.LiveRun(self.engine.network, ports=ports, switches=switches, panels=panels,
-                             dilation=dilation, lateness_bound_ps=self._lateness_bound(dilation))
+                             dilation=dilation, lateness_bound_ps=self.lateness_bound_ps)
         try:
             self.glue.configure(configured, tcp)
             live.check_panels()

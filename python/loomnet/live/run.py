@@ -4,7 +4,6 @@ nothing left behind."""
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 from collections.abc import Callable
 
@@ -14,9 +13,11 @@ from loomnet.base.errors import UnavailableError, UsageError, WallTimeError
 from loomnet.base.names import how_many
 from loomnet.base.units import Time
 from loomnet.live import direct_panels, doctor
-from loomnet.live.budget import PASSES_PER_SECOND, offered_by
+from loomnet.live.budget import offered_by
 from loomnet.live.clock import LiveClock, switches_text
+from loomnet.live.dilation import check_load
 from loomnet.live.kernel_tcp import KernelTcp
+from loomnet.live.machine_budget import budget
 from loomnet.live.network import check_plan, require_live
 from loomnet.measures.observed import Observed
 from loomnet.measures.run_data import RunData
@@ -47,7 +48,7 @@ class LiveRunner:
                 f"{how_many(plan.planes, 'plane')}, {switches_text(plan)}, "
                 f"{how_many(len(plan.links), 'link')}; live, D = {request.dilation:g}; "
                 f"offered load {load / request.dilation / 1000:.0f} k of "
-                f"{PASSES_PER_SECOND / 1000:.0f} k switch passes/s; "
+                f"{budget().frames_per_s / 1000:.0f} k switch passes/s; "
                 f"{jobs}{_expected_wall(request)}")
 
     def check(self, request: RunRequest) -> None:
@@ -73,14 +74,8 @@ class LiveRunner:
                                  "slower; a faster one is a plug-in in C++")
         check_plan(request.plan)
         direct_panels.check_jobs(request)
-        load = offered_by(request) / request.dilation
-        if load > PASSES_PER_SECOND and not request.options.get("over_budget"):
-            enough = math.ceil(load / PASSES_PER_SECOND * request.dilation)
-            raise UsageError(
-                f"offered load of {load:,.0f} switch passes/s is over this machine's budget of "
-                f"{PASSES_PER_SECOND:,}; lower the links' rate=, or let emulated time pass more "
-                f"slowly than wall time: lab.run(…, dilation={enough})")
         require_live()
+        check_load(request)
 
     def run(self, request: RunRequest, on_progress: Callable[[Progress], None]) -> list[RunData]:
         self.check(request)

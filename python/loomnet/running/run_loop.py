@@ -95,6 +95,10 @@ class Clock(PlayClock, Protocol):
         """What is wrong with the network itself; None: nothing."""
         ...
     @property
+    def behind(self) -> str | None:
+        """Why the clock cannot keep up, with the remedy; None: it does."""
+        ...
+    @property
     def deterministic(self) -> bool: ...
 
 
@@ -211,6 +215,10 @@ class RunLoop:
             for play in self.running:
                 play.errors.append(RunFault(play.now(), "run", trouble))
                 play.end("failed", trouble)
+            return
+        if (late := self.clock.behind) is not None:
+            for play in self.running:
+                play.end("failed", late)
             return
         self.look_at_queues()
         self.look_at_pools()

@@ -69,6 +69,7 @@ class VirtualClock:
 
     interrupted = "interrupted"
     trouble: str | None = None
+    behind: str | None = None
 
     def __init__(self, request: RunRequest, stack: ExitStack) -> None:
         self.request, plan = request, request.plan

@@ -1,0 +1,83 @@
+"""Whether a live run keeps up while it goes: frames are counted and held against what the machine
+was measured to carry, and a run that falls behind ends early with the remedy."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from loomnet.live.machine_budget import MachineBudget
+
+_EVERY_S = 1.0
+_LEAST_PACKETS = 1000  # below it a p99 is a few packets
+_FIRST_S = 5.0  # of traffic, before a verdict
+# After so much traffic a run ends early only where its p99, which is of all packets so far, is so
+# many times the bound: a run that is nearly done may come back below it.
+_EARLY_S, _FAR = 20.0, 2.0
+# A measure is doubted where a run was late at less than this share of it, or in time at more.
+_DOUBT_BELOW, _DOUBT_ABOVE = 0.7, 1.2
+
+
+class Pace:
+    """Watches one run, a look a second.
+
+    Args:
+        live: the engine's LiveRun, while its loop runs.
+        budget: of this machine.
+        bound_ps: p99 lateness up to which the run keeps up, emulated picoseconds.
+        dilation: wall time per emulated time.
+    """
+
+    def __init__(self, live: Any, budget: MachineBudget, bound_ps: int, dilation: float) -> None:
+        self.live, self.budget, self.bound_ps, self.dilation = live, budget, bound_ps, dilation
+        self.most_per_s = 0.0  # frames, in the busiest second
+        self._p99_ps = 0
+        self._began: float | None = None
+        self._last: tuple[float, int] | None = None
+
+    def look(self) -> str | None:
+        """Why the run will not keep up, with the remedy; None: it does, or is not judged yet."""
+        wall = time.monotonic()
+        if self._last is not None and wall - self._last[0] < _EVERY_S:
+            return None
+        frames, packets, self._p99_ps = self.live.pace()
+        if self._last is not None:
+            rate = (frames - self._last[1]) / (wall - self._last[0])
+            self.most_per_s = max(self.most_per_s, rate)
+        self._last = (wall, frames)
+        if packets < _LEAST_PACKETS:
+            return None
+        if self._began is None:
+            self._began = wall
+        lasted = wall - self._began
+        bound = self.bound_ps * (1 if lasted <= _EARLY_S else _FAR)
+        if lasted < _FIRST_S or self._p99_ps <= bound:
+            return None
+        return (f"ended after {lasted:.0f} s of traffic: p99 lateness {self._p99_ps / 1e9:.2f} ms "
+                f"is above the bound of {self.bound_ps / 1e9:.2f} ms; {self.counted}; {self.remedy}")
+
+    @property
+    def counted(self) -> str:
+        return (f"{self.most_per_s / 1000:.0f} k frames/s were counted, this machine carries "
+                f"{self.budget.frames_per_s / 1000:.0f} k in time")
+
+    @property
+    def remedy(self) -> str:
+        """What the user can change. Where the load was small, the machine had other work."""
+        over = self.most_per_s / self.budget.frames_per_s
+        if over < _DOUBT_BELOW:
+            return ("end the machine's other work (the report's waits name what held its "
+                    "processors), or let emulated time pass more slowly: dilation="
+                    f"{max(2, round(2 * self.dilation))}")
+        slower = max(2, round(self.dilation * over / _DOUBT_BELOW + 0.5))
+        return ("lower the links' rate=, or let emulated time pass more slowly: "
+                f"lab.run(…, dilation={slower})")
+
+    def against_the_budget(self) -> str | None:
+        """What the run has shown against the measure; None: nothing. After the run."""
+        share = self.most_per_s / self.budget.frames_per_s
+        if self._p99_ps > self.bound_ps and share < _DOUBT_BELOW:
+            return f"a run was late at {share:.0%} of it"
+        if 0 < self._p99_ps <= self.bound_ps / 3 and share > _DOUBT_ABOVE:
+            return f"a run was in time at {share:.0%} of it"
+        return None
