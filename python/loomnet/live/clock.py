@@ -249,7 +249,8 @@ class LiveClock:
             lateness_max_ps=late["max_ps"], packets=self.engine.network.packets,
             unexplained=raw["unexplained"] + self.engine.network.leaked,
             fell_behind=self.late or raw["reason"] or next(iter(behind), None),
-            dilation=self.request.dilation, emulated_ps=lead.length_ps, notes=notes, stages=self.lateness.rows, waits=held)
+            dilation=self.request.dilation, emulated_ps=lead.length_ps, notes=notes,
+            stages=self.lateness.rows, waits=held)
 
 
 def carrier_notes(raw: Mapping[str, Any]) -> dict[str, int]:

@@ -54,7 +54,8 @@ class Pace:
         if lasted < _FIRST_S or self._p99_ps <= bound:
             return None
         return (f"ended after {lasted:.0f} s of traffic: p99 lateness {self._p99_ps / 1e9:.2f} ms "
-                f"is above the bound of {self.bound_ps / 1e9:.2f} ms; {self.counted}; {self.remedy}")
+                f"is above the bound of {self.bound_ps / 1e9:.2f} ms; {self.counted}; "
+                f"{self.remedy}")
 
     @property
     def counted(self) -> str:
