@@ -26,6 +26,7 @@ from loomnet.live import doctor
 from loomnet.live.capture import CaptureServer
 from loomnet.live.direct_panels import check_change, direct, fibres
 from loomnet.live.kernel_tcp import KernelTcp
+from loomnet.live.lateness import lateness_bound_ps
 from loomnet.live.nodes import GATEWAY, HostPort, HostSpec, LiveFabric
 from loomnet.live.panel_faces import PanelFaces
 from loomnet.measures.switch_state import SwitchState
@@ -113,7 +114,7 @@ class LiveNetwork:
             [s.name for s in self.plan.switches if s.in_kernel],
             panels=[panel.name for panel in self.plan.panels], look=look))
         look()
-        self.lateness_bound_ps = self._lateness_bound(dilation)
+        self.lateness_bound_ps = lateness_bound_ps(self.plan, dilation)
         self.live = self._bring_up(dilation, tcp)
         stack.callback(self.live.close)
         self.recorder = recorder if recorder is not None else _core.Recorder(
@@ -173,13 +174,6 @@ class LiveNetwork:
             live.close()
             raise
         return live
-
-    def _lateness_bound(self, dilation: float) -> int:
-        """The p99 lateness up to which the engine has kept up, in emulated picoseconds: half the
-        shortest delay of a link, or 1 ms of wall time if that is more."""
-        shortest = min(min(link.forward.delay_ps, link.backward.delay_ps)
-                       for link in self.plan.links)
-        return max(shortest // 2, round(10**9 / dilation))
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Changes links and routes now, while the loop runs."""
