@@ -4,6 +4,7 @@ with them."""
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ def test_a_killed_rank_is_named_and_the_others_end(live, tmp_path):
 @pytest.mark.parametrize(("arguments", "words"), [
     (["--set", "transport=tcp"], "transport"),
     (["--set", "rate=400"], "rate"),
-    (["--set", "rate=10 Gb/s"], "budget"),
+    (["--set", "rate=10 Gb/s"], "offered load"),
     (["--set", "planets=4"], "planes"),
 ])
 def test_bad_input_is_one_line_and_exit_2(tmp_path, arguments, words):
@@ -139,3 +140,41 @@ def test_a_rank_that_ends_before_its_operations_is_named(live, tmp_path):
     r = live.run(fabric(), ln.TorchJob(script, ranks=2))
     assert r.data.ended == "failed"
     assert "rank 1 ended with 1 operation unfinished (send)" in r.data.reason
+
+
+def test_a_run_says_by_stage_and_phase_how_late_it_was(live):
+    """Every packet that left a switch is counted in exactly one phase."""
+    down = ln.down("h0--p0.leaf0", at="0.3 s", duration="0.3 s", phase="down")
+    r = live.run(fabric(), ln.AllReduce("100 kB", repeat=40, transport="mrc"), [down])
+    fidelity = r.data.fidelity
+    phases = [row.phase for row in fidelity.stages if row.stage == "packet"]
+    assert phases[:2] == ["before", "down"]
+    packets = sum(row.count for row in fidelity.stages if row.stage == "packet")
+    assert packets == fidelity.notes["returned"]
+    assert fidelity.lateness_max_ps == max(
+        row.max_ps for row in fidelity.stages if row.stage == "packet")
+    assert {"engine", "timer", "kernel", "pass", "sleep"} <= {row.stage for row in fidelity.stages}
+    assert fidelity.notes["waits"] is None or "wait" in fidelity.notes["waits"]
+    for wait in fidelity.waits:
+        assert wait.longest_ns <= wait.total_ns and wait.count >= 1
+
+
+def test_a_run_that_cannot_keep_up_ends_within_20_s_with_the_remedy(live, monkeypatch, tmp_path):
+    """The machine is said to be a hundred times what any is, so nothing is refused beforehand."""
+    from loomnet.live import clock, dilation, machine_budget, run
+
+    monkeypatch.setattr(machine_budget, "FILE", tmp_path / "budget.json")
+    huge = machine_budget.MachineBudget(10**8, 1, 0.0, 0.0, machine_budget._boot(),
+                                        machine_budget.version())
+    machine_budget._keep(huge)
+    for module in (clock, dilation, run):
+        monkeypatch.setattr(module, "budget", lambda: huge)
+    two = ln.clos.two_tier(planes=4, leaves=2, spines=1, hosts_per_leaf=4, rate="10 Gb/s",
+                           delay="0.2 ms")
+    began = time.monotonic()
+    r = live.run(two, ln.AllToAll("64 MB", repeat=100_000, transport="roce"))
+    assert time.monotonic() - began < 30  # with bring-up and way down
+    late = r.data.fidelity.fell_behind
+    assert late is not None and late.startswith("ended after ")
+    assert "dilation=" in late
+    assert machine_budget.kept().contradicted is not None

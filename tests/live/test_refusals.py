@@ -116,7 +116,7 @@ def test_a_tool_that_is_not_installed(loomnet):
 
 
 @pytest.mark.parametrize(("scenario", "setting", "words"), [
-    ("flow", "rate=10 Gb/s", ["offered load", "over this machine's budget of 150,000",
+    ("flow", "rate=10 Gb/s", ["offered load", "that this machine was measured to carry",
                               "lower the links' rate="]),
     ("flow", "rate=40", ["rate", "no unit"]),
     ("flow", "transport=mcr", ["transport", "mrc"]),

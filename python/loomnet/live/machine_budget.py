@@ -23,7 +23,7 @@ from loomnet.live import doctor
 from loomnet.live.network import require_live
 from loomnet.processes.journal import state_directory
 
-FILE = "budget.json"
+FILE = Path("/run/loomnet/budget.json")
 # A p99 lateness that leaves room below the least bound of a run.
 BOUND_PS = 333 * 10**6
 BUSY = 0.25  # of the processors' time: where others took more, the next run measures again
@@ -91,7 +91,7 @@ def budget() -> MachineBudget:
 def kept() -> MachineBudget | None:
     """The measure in root's folder, for every user to read; None where there is none."""
     try:
-        row = json.loads((Path("/run/loomnet") / FILE).read_text(encoding="utf-8"))
+        row = json.loads(FILE.read_text(encoding="utf-8"))
         found = MachineBudget(
             frames_per_s=int(row["frames_per_s"]), p99_ps=int(row["p99_ps"]),
             busy=float(row["busy"]), taken=float(row["taken"]), boot=str(row["boot"]),
@@ -127,10 +127,10 @@ def _keep(found: MachineBudget) -> None:
     """Written beside and moved, so that no reader sees half of it. A folder that cannot be written
     costs the next run another measure, nothing else."""
     with contextlib.suppress(OSError, UnavailableError):
-        folder = state_directory()
-        beside = folder / f".{FILE}.{os.getpid()}"
+        state_directory()  # makes root's folder, and refuses one of another user's
+        beside = FILE.with_name(f".{FILE.name}.{os.getpid()}")
         beside.write_text(json.dumps(asdict(found)) + "\n", encoding="utf-8")
-        beside.replace(folder / FILE)
+        beside.replace(FILE)
 
 
 def _boot() -> str:
