@@ -64,6 +64,7 @@ __all__: list[str] = [
     "pair_demand",
     "panel_profiles",
     "priority_of",
+    "probe_budget",
     "queue_disciplines",
     "register_congestion_control",
     "switch_programs",
@@ -1628,6 +1629,16 @@ class LiveRun:
         [(marks since the last look, finished works, failed works, works under way, the name of the first of them, fault or '')] of these ranks.
         """
 
+    def name_rank(self, process: int) -> None:
+        """
+        A process of a rank, for what held up the loop.
+        """
+
+    def pace(self) -> tuple[int, int, int]:
+        """
+        (frames taken from the kernel, packets that came out of it, their p99 lateness in ps) so far.
+        """
+
     def panel_counters(self, node: EngineNode) -> dict[str, int]:
         """
         Network.panel_counters, of a panel in the kernel.
@@ -1682,6 +1693,11 @@ class LiveRun:
         """
 
     def take_capture(self, recorder: Recorder, capture: int, last: bool = False) -> bytes: ...
+    def take_window(self) -> dict[str, dict[str, int]]:
+        """
+        Lateness since the last call, by stage: {stage: {count, p50_ps, p99_ps, p999_ps, max_ps}}.
+        """
+
     def tell(self, bridge: RankBridge, kind: str, peer: int, reason: str) -> None: ...
     @property
     def now_ps(self) -> int: ...
@@ -1837,6 +1853,11 @@ def priority_of(
 ) -> int:
     """
     1 to 255: how urgent a bucket is by the formula of that name.
+    """
+
+def probe_budget(bound_ps: int) -> list[tuple[float, float, int, int]]:
+    """
+    [(frames/s offered, frames/s carried, p50 and p99 lateness in ps)] of steps ever faster, on XDP switches of its own, until the p99 is above the bound four times running. Needs root; takes up to 3 s.
     """
 
 def queue_disciplines() -> dict:
