@@ -253,6 +253,63 @@ def test_process_groups_of_the_trace_are_read(tmp_path):
     assert "whose inputs are no process groups" in play(tmp_path, [[broken]])[2]
 
 
+# --- refusals: for each line, inputs that are wrong in that way and in no other -------------------
+def send(number=1, **facts):
+    return node(number, SEND, **{"comm_dst": 1, "comm_size": 9, **facts})
+
+
+def receive(number=1, **facts):
+    return node(number, RECEIVE, **{"comm_src": 0, "comm_size": 9, **facts})
+
+
+def gathered(**facts):
+    return node(1, COLLECTIVE, **{"comm_type": ALL_REDUCE, "comm_size": 8, **facts})
+
+
+REFUSALS = {
+    "is not a number from 0 to": ([[send(comm_size=-1)], [receive()]],
+                                  [[gathered(comm_size="8")]] * 2, [[gathered(is_cpu_op=2)]] * 2,
+                                  [[node(1, COMPUTE, num_ops=[True])]]),
+    "is missing from the trace": ([[send(comm_dst=2)], []], [[], [receive(comm_src=7)]],
+                                  [[process_groups(2, {"5": [0, 2]}), gathered(pg_name="5")]]),
+    "receives it (tag": ([[send()], []], [[send(comm_tag=1)], [receive()]],
+                         [[send(), send(2)], [receive()]]),
+    "sends it (tag": ([[], [receive()]], [[send()], [receive(), receive(2)]],
+                      [[node(3, COMPUTE)], [receive(comm_tag=4)]]),
+    "takes no part in it": ([[gathered()], []], [[], [gathered()]],
+                            [[gathered()], [gathered(), node(2, COLLECTIVE, comm_type=ALL_REDUCE,
+                                                             comm_size=8)]]),
+    "but rank 0 node 1 is": ([[gathered()], [gathered(comm_size=9)]],
+                             [[gathered()], [gathered(comm_type=ALL_GATHER)]],
+                             [[gathered()], [gathered(involved_dim=[True])]],
+                             [[gathered(comm_type=BROADCAST, root=r)] for r in (0, 1)]),
+    "is no member of": ([[gathered(comm_type=BROADCAST, root=5)]] * 2,
+                        [[process_groups(2, {"5": [1]}), gathered(pg_name="5")], []]),
+    "unknown communicator group": ([[gathered(pg_name="9")]] * 2, [[gathered(comm_group=3)]] * 2,
+                                   [[process_groups(2, {"8": [0]}), gathered(pg_name="9")]] * 2),
+    "which is not there": ([[node(1, COMPUTE, after=[2])]], [[send(after=[3])], [receive()]],
+                           [[gathered(after=[4])]]),
+    "by its comm_": ([[send(comm_src=1)], [receive()]], [[send()], [receive(comm_dst=0)]]),
+    "sends to itself": ([[send(comm_dst=0)], []], [[], [receive(comm_src=1)]]),
+    "has no comm_": ([[node(1, SEND, comm_size=1)], []], [[node(1, COLLECTIVE, comm_size=1)]],
+                     [[node(1, COLLECTIVE, comm_type=ALL_REDUCE)]]),
+    "a cycle of dependencies": (
+        [[node(1, COMPUTE, after=[1])]], [[node(1, COMPUTE, after=[2]), node(2, LOAD, after=[1])]],
+        [[receive(comm_src=1), send(2, after=[1])], [receive(), send(2, after=[1], comm_dst=0)]]),
+    "involved_dim is no list": ([[gathered(involved_dim=1)]], [[gathered(involved_dim="1")]]),
+    "takes 1844674": ([[node(1, COMPUTE, us=2**64 - 1)]], [[node(1, LOAD, us=2**64 - 1)]]),
+}
+
+
+@pytest.mark.parametrize(("line", "ranks"), [
+    (line, ranks) for line, traces in REFUSALS.items() for ranks in traces])
+def test_a_refusal_of_a_trace_says_what_is_wrong(tmp_path, line, ranks):
+    with pytest.raises(UsageError) as error:
+        play(tmp_path, ranks)
+    assert line in str(error.value) and "\n" not in str(error.value)
+    assert "rank " in str(error.value)
+
+
 # --- every attribute that ASTRA-sim reads ---------------------------------------------------------
 def talk(me):
     """Two nodes with every attribute of a message."""

@@ -284,8 +284,8 @@ class _Builder:
                 rank, node = nodes[len(other)]
                 who, does = ((destination, "receives") if kind == SEND else (source, "sends"))
                 raise self.fail(rank, node, f"no rank {who} {does} it (tag {tag})")
-            if kind == SEND:
-                for (_, send), (_, receive) in zip(nodes, other, strict=True):
+            if kind == SEND:  # where a receive is left over, it is refused when its turn comes
+                for (_, send), (_, receive) in zip(nodes, other, strict=False):
                     self._message(source, send, destination, receive)
 
     def _message(self, source: int, send: Node, destination: int, receive: Node) -> None:

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from loomnet.base.constructor import constructor
 from loomnet.base.errors import UsageError
-from loomnet.base.names import how_many, quoted
+from loomnet.base.names import did_you_mean, how_many, quoted
 from loomnet.base.reading import is_file, parse_json, read_bytes
 from loomnet.base.spec import given
 from loomnet.base.units import Rate, Size, Time
@@ -26,9 +26,13 @@ def _flow(row: Any) -> tuple[Time, int, int, Size]:
     """One row of a JSON Lines trace. Raises UsageError."""
     if not isinstance(row, dict):
         raise UsageError(f"{quoted(row)} is no row")
-    for name in ("at", "source", "destination", "size"):
+    known = ("at", "source", "destination", "size")
+    for name in known:
         if name not in row:
             raise UsageError(f"{name} is missing")
+    for name in row:
+        if name not in known:
+            raise UsageError(f"unknown name {quoted(name)}{did_you_mean(name, known)}")
     ends = row["source"], row["destination"]
     if not all(type(end) is int and end >= 0 for end in ends):
         raise UsageError(
