@@ -75,14 +75,16 @@ MESSAGES = _messages()
 
 
 def node(number, kind, *, name="", after=(), us=0, **attributes):
-    """A Node message; integers become int64 attributes, strings string attributes, lists of true
-    and false bool_list attributes."""
+    """A Node message; integers become int64 attributes, strings string attributes, floats
+    double ones, lists of true and false bool_list attributes."""
     made = MESSAGES["Node"](id=number, name=name, type=kind, duration_micros=us)
     made.data_deps.extend(after)
     for key, value in attributes.items():
         entry = made.attr.add(name=key)
         if isinstance(value, str):
             entry.string_val = value
+        elif isinstance(value, float):
+            entry.double_val = value
         elif isinstance(value, list):
             entry.bool_list.values.extend(value)
         else:

@@ -163,6 +163,14 @@ def test_any_groups_file_is_read_or_refused(folder, text):
         assert "\n" not in str(error)
 
 
+def test_a_node_of_the_first_schema_is_refused():
+    """Version 0.0.1 has num_ops as field 12 and comm_type as field 13."""
+    for more in (b"\x60\x05", b"\x68\x01", b"\x58\x10"):  # fields 12, 13, 11
+        with pytest.raises(WireError, match=r"Chakra's schema from 0\.0\.4 on does not have"):
+            parse_node(node(1, COMPUTE).SerializeToString() + more)
+    assert parse_node(node(1, 8).SerializeToString() + b"\x5a\x02\x08\x01").type == 8  # storage
+
+
 def test_files_are_found_by_folder_prefix_or_name(tmp_path):
     write(tmp_path, VALID)
     for path in (tmp_path, tmp_path / "t", tmp_path / "t.1.et"):
@@ -210,7 +218,7 @@ REDUCE = {"comm_type": ALL_REDUCE, "comm_size": 64}
         ),
         ([[node(1, COLLECTIVE, comm_type=77, comm_size=1)]] * 2, "unknown collective 77"),
         ([[node(1, COLLECTIVE, pg_name="tp", **REDUCE)]] * 2, 'unknown communicator group "tp"'),
-        ([[node(1, COLLECTIVE, comm_type=0, comm_size=-1)]] * 2, "comm_size -1 is not a number"),
+        ([[node(1, COLLECTIVE, comm_type=0, comm_size=-1)]] * 2, "comm_size -1 is no whole number"),
         # Each waits for the other's message: a cycle through two ranks.
         (
             [

@@ -140,6 +140,14 @@ def test_a_broadcast_along_one_dimension_goes_to_its_ring_alone(tmp_path):
     assert received == [0, 1000, 1000, 1000, 1000, 0, *[1000] * 2, *[0, 1000, 1000, 1000] * 2]
 
 
+def test_a_place_in_the_dimensions_is_the_ranks_number(tmp_path):
+    groups = tmp_path / "groups.json"
+    groups.write_text('{"1": [3, 0, 2, 1]}')
+    ranks = [one(BROADCAST, 1000, involved_dim=[True, False], root=1, pg_name="1")] * 4
+    received = play(tmp_path, ranks, dims=[2, 2], groups=groups)[1]
+    assert received == [1000, 0, 0, 1000]  # pairs 0 and 1, 2 and 3
+
+
 def test_an_all_reduce_along_two_dimensions_takes_the_time_of_its_phases(tmp_path):
     flat = play(tmp_path, [one(ALL_REDUCE, MIB)] * 16)[0]
     steps = play(tmp_path, [one(ALL_REDUCE, MIB)] * 16, dims=[4, 4])[0]
@@ -267,9 +275,10 @@ def gathered(**facts):
 
 
 REFUSALS = {
-    "is not a number from 0 to": ([[send(comm_size=-1)], [receive()]],
+    "is no whole number from 0 to": ([[send(comm_size=-1)], [receive()]],
                                   [[gathered(comm_size="8")]] * 2, [[gathered(is_cpu_op=2)]] * 2,
-                                  [[node(1, COMPUTE, num_ops=[True])]]),
+                                  [[node(1, COMPUTE, num_ops=[True])]],
+                                  [[node(1, COMPUTE, num_ops=2.0)]]),
     "is missing from the trace": ([[send(comm_dst=2)], []], [[], [receive(comm_src=7)]],
                                   [[process_groups(2, {"5": [0, 2]}), gathered(pg_name="5")]]),
     "receives it (tag": ([[send()], []], [[send(comm_tag=1)], [receive()]],

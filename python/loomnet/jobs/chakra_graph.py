@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loomnet.base.errors import UsageError
-from loomnet.base.names import how_many
+from loomnet.base.names import how_many, quoted
 from loomnet.base.reading import parse_json
 from loomnet.jobs.chakra import (
     COLLECTIVE,
@@ -216,8 +216,8 @@ class _Builder:
         if name not in node.attributes:
             raise self.fail(rank, node, f"has no {name}")
         if not isinstance(value, int) or not 0 <= value <= most:
-            shown = "of another kind" if value is None else str(value)[:40]
-            raise self.fail(rank, node, f"{name} {shown} is not a number from 0 to {most}")
+            shown = "of another kind" if value is None else quoted(value)
+            raise self.fail(rank, node, f"{name} {shown} is no whole number from 0 to {most}")
         return value
 
     # --- groups ----------------------------------------------------------------------------------
@@ -356,8 +356,12 @@ class _Builder:
             if len(chosen) < len(dimensions):
                 raise self.fail(members[0], nodes[0], f"involved_dim has {len(chosen)} entries for "
                                 f"{len(dimensions)} dimensions of Trace(dims=…)")
-            ends = over_dimensions(self.graph, kind, members, size, enter, what,
-                                   members.index(root), dimensions, chosen)
+            # A rank's place in the dimensions is its number, in whatever order a group lists them.
+            places = sorted(range(len(members)), key=members.__getitem__)
+            along = over_dimensions(
+                self.graph, kind, [members[place] for place in places], size,
+                [enter[place] for place in places], what, root, dimensions, chosen)
+            ends = [along[rank] for rank in members]
         else:
             ends = self.graph.collective(kind, members, size, enter, what, members.index(root))
         for rank, node, end in zip(members, nodes, ends, strict=True):

@@ -41,6 +41,29 @@ TEST(GraphTraffic, ALaneRunsOneDelayAfterAnother) {
   EXPECT_EQ(graph.results()[other].end, microseconds(3));
 }
 
+TEST(GraphTraffic, OfThoseThatWaitALaneTakesTheLowestNumber) {
+  Network network(1);
+  GraphTraffic graph(network);
+  const auto late = graph.add({.duration = microseconds(1), .lane = 1});   // ready at 5 us
+  const auto early = graph.add({.duration = microseconds(1), .lane = 1});  // ready at 2 us
+  const auto freed = graph.add({.duration = microseconds(1), .lane = 1});  // ready when `first` ends
+  const auto waiting = graph.add({.duration = microseconds(1), .lane = 1});
+  const auto first = graph.add({.duration = microseconds(10), .lane = 1});
+  const auto begin = graph.add({.duration = microseconds(1)});
+  for (const auto& [task, us] : {std::pair{late, 5}, {early, 2}, {waiting, 3}}) {
+    graph.depend(task, graph.add({.duration = microseconds(us)}));
+  }
+  graph.depend(waiting, begin);
+  graph.depend(freed, first);
+  graph.start({});
+  network.run_until(microseconds(100));
+  ASSERT_TRUE(graph.done());
+  int us = 10;
+  for (const auto task : {late, early, freed, waiting}) {
+    EXPECT_EQ(graph.results()[task].begin, microseconds(us++)) << task;
+  }
+}
+
 TEST(GraphTraffic, FromItsStopOnNoTaskBegins) {
   for (const auto& [stop, begun, end] : {std::tuple{1, 1, 3}, {3, 1, 3}, {4, 2, 6}, {6, 2, 6}, {7, 3, 9}}) {
     Network network(1);
