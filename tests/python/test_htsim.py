@@ -110,6 +110,42 @@ def test_a_bad_message_is_one_clear_line(tmp_path, old, new, line):
     assert line in str(error.value) and "\n" not in str(error.value)
 
 
+HEAD = "Nodes 4\nConnections 1\n"
+REFUSALS = {  # for each line, inputs that are wrong in that way and in no other
+    "is no connection: write 0->1": ("0->1id 1 start 0 size 5", "0->-1 start 0 size 5",
+                                     "a->b start 0 size 5", "0-> 1 start 0 size 5"),
+    "an endless flow": ("0->1 start 0", "0->1 start 0 size 0", "0->1 id 1 trigger 5"),
+    "a trigger needs an id above 0 and one of": (
+        "trigger id 0 oneshot", "trigger oneshot", "trigger id 3", "trigger"),
+    "says 1, the file holds": ("", "0->1 start 0 size 5\n0->2 start 0 size 5",
+                               "trigger id 1 oneshot"),
+    "no node": ("0->4 start 0 size 5", "9->0 start 0 size 5", "0->99999999 start 0 size 5"),
+    "has no value": ("0->1 start 0 size", "0->1 start", "trigger id", "trigger id 1 barrier count"),
+    "a trigger is oneshot or barrier, not both": ("trigger id 1 oneshot barrier count 2",),
+}
+
+
+@pytest.mark.parametrize(("line", "text"), [
+    (line, text) for line, texts in REFUSALS.items() for text in texts])
+def test_a_refusal_of_a_matrix_says_what_is_wrong(tmp_path, line, text):
+    with pytest.raises(UsageError) as error:
+        ln.Flows.from_htsim(written(tmp_path, HEAD + text))
+    assert line in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("text", "line"), [
+    ("0->1 start 0 size 5", "m.cm:1: a connection before Nodes"),
+    ("Connections 1\n0->1 start 0 size 5\nNodes 4", "m.cm:2: a connection before Nodes"),
+    ("Nodes 4\n0->1 start 0 size 5", "Connections is missing, the file holds 1"),
+    ("Nodes 4\nConnections 1\n0->1 start 0 size 5\ntrigger id 1 oneshot",
+     "Triggers is missing, the file holds 1"),
+])
+def test_a_header_that_is_not_there_is_said(tmp_path, text, line):
+    with pytest.raises(UsageError) as error:
+        ln.Flows.from_htsim(written(tmp_path, text))
+    assert line in str(error.value)
+
+
 @pytest.mark.parametrize("transport", ["mrc", "roce"])
 def test_a_matrix_runs_and_triggers_hold(tmp_path, transport):
     pytest.importorskip("loomnet._core")

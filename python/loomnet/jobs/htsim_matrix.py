@@ -122,6 +122,7 @@ def read_matrix(path: Path, start_unit: Time | None = None) -> Matrix:
     messages = any("msg" in line.split() for line in lines if not line.lstrip().startswith("#"))
     unit = start_unit.count if start_unit is not None else 10**6 if messages else 1
     stated: dict[str, int] = dict.fromkeys(_HEADER, 0)
+    given: set[str] = set()
     stated_triggers: set[int] = set()
     for number, line in enumerate(lines, 1):
         where, words = f"{path}:{number}", line.split()
@@ -129,13 +130,18 @@ def read_matrix(path: Path, start_unit: Time | None = None) -> Matrix:
             continue
         if words[0] in _HEADER:
             stated[words[0]] = _number(where, words, 1, words[0])
+            given.add(words[0])
             if words[0] == "Nodes":
                 matrix.nodes = stated["Nodes"]
                 if not 2 <= matrix.nodes <= _MOST_NODES:
                     raise UsageError(f"{where}: Nodes {matrix.nodes} must be 2 to {_MOST_NODES}")
-        elif found := _CONNECTION.match(words[0]):
-            if found.end() < len(words[0]):  # "0->1id" is two words run together
-                raise UsageError(f'{where}: "{words[0]}" is no connection: write 0->1')
+        elif "->" in words[0]:
+            found = _CONNECTION.fullmatch(words[0])
+            if found is None:
+                raise UsageError(f'{where}: "{words[0][:40]}" is no connection: write 0->1')
+            if not matrix.nodes:
+                raise UsageError(f"{where}: a connection before Nodes, which says how many there "
+                                 "are")
             matrix.connections.append(
                 _connection(where, number, found, words, matrix.nodes, unit))
             if len(matrix.connections) > MOST_TASKS:
@@ -153,7 +159,8 @@ def read_matrix(path: Path, start_unit: Time | None = None) -> Matrix:
         ("Triggers", len(matrix.triggers)),
     ):
         if stated[name] != used:
-            raise UsageError(f"{path}: {name} says {stated[name]}, the file holds {used}")
+            says = f"says {stated[name]}" if name in given else "is missing"
+            raise UsageError(f"{path}: {name} {says}, the file holds {used}")
     if not matrix.connections:
         raise UsageError(f"{path}: no connection; write Nodes, Connections, then lines 0->1 …")
     if messages:
@@ -207,7 +214,7 @@ def _connection(
     if "start" in values and "trigger" in values:
         raise UsageError(f"{where}: both start and trigger")
     if not values.get("size"):
-        raise UsageError(f"{where}: an endless flow; give it a size in bytes")
+        raise UsageError(f"{where}: an endless flow: no size, or size 0; give it one in bytes")
     for name in ("id", "trigger"):
         if name in values and values[name] == 0:
             raise UsageError(f"{where}: {name} 0 is not allowed")
@@ -237,13 +244,15 @@ def _trigger(where: str, words: list[str], matrix: Matrix, known: set[int]) -> N
             count = _number(where, words, i + 1, "count")
             i += 1
         elif words[i] in _KINDS:
+            if kind:
+                raise UsageError(f"{where}: a trigger is {kind} or {words[i]}, not both")
             kind = words[i]
         else:
             names = ("id", "count", *_KINDS)
             raise UsageError(f'{where}: unknown word "{words[i]}"{did_you_mean(words[i], names)}')
         i += 1
     if not number or not kind:
-        raise UsageError(f"{where}: a trigger needs an id and one of {', '.join(_KINDS)}")
+        raise UsageError(f"{where}: a trigger needs an id above 0 and one of {', '.join(_KINDS)}")
     if number in known:
         raise UsageError(f"{where}: trigger {number} is defined twice")
     if kind == "barrier" and not count:
