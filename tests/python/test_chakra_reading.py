@@ -295,7 +295,7 @@ REFUSALS = {
     "is no member of": ([[gathered(comm_type=BROADCAST, root=5)]] * 2,
                         [[process_groups(2, {"5": [1]}), gathered(pg_name="5")], []]),
     "unknown communicator group": ([[gathered(pg_name="9")]] * 2, [[gathered(comm_group=3)]] * 2,
-                                   [[process_groups(2, {"8": [0]}), gathered(pg_name="9")]] * 2),
+                                   [[process_groups(2, {"8": [0]}), gathered(pg_name="9\n")]] * 2),
     "which is not there": ([[node(1, COMPUTE, after=[2])]], [[send(after=[3])], [receive()]],
                            [[gathered(after=[4])]]),
     "by its comm_": ([[send(comm_src=1)], [receive()]], [[send()], [receive(comm_dst=0)]]),
@@ -306,7 +306,8 @@ REFUSALS = {
         [[node(1, COMPUTE, after=[1])]], [[node(1, COMPUTE, after=[2]), node(2, LOAD, after=[1])]],
         [[receive(comm_src=1), send(2, after=[1])], [receive(), send(2, after=[1], comm_dst=0)]]),
     "involved_dim is no list": ([[gathered(involved_dim=1)]], [[gathered(involved_dim="1")]]),
-    "takes 1844674": ([[node(1, COMPUTE, us=2**64 - 1)]], [[node(1, LOAD, us=2**64 - 1)]]),
+    "us, which is more than": ([[node(1, COMPUTE, us=2**64 - 1)]], [[node(1, LOAD, us=2**64 - 1)]],
+                               [[node(1, COMPUTE, name="a\nb\x1b", us=2**64 - 1)]]),
 }
 
 
@@ -316,7 +317,7 @@ def test_a_refusal_of_a_trace_says_what_is_wrong(tmp_path, line, ranks):
     with pytest.raises(UsageError) as error:
         play(tmp_path, ranks)
     assert line in str(error.value) and "\n" not in str(error.value)
-    assert "rank " in str(error.value)
+    assert "rank " in str(error.value) and str(error.value).isprintable()
 
 
 # --- every attribute that ASTRA-sim reads ---------------------------------------------------------

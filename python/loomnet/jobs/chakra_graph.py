@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loomnet.base.errors import UsageError
+from loomnet.base.errors import UsageError, printable
 from loomnet.base.names import how_many, quoted
 from loomnet.base.reading import parse_json
 from loomnet.jobs.chakra import (
@@ -171,7 +171,8 @@ class _Builder:
         if node.type in (*_WORK, COLLECTIVE):
             task.duration_ps = self._duration_ps(rank, node, cpu=bool(cpu))
             if task.duration_ps > _MOST_PS:
-                raise self.fail(rank, node, f"takes {task.duration_ps // 10**6} us")
+                raise self.fail(rank, node, f"takes {task.duration_ps // 10**6} us, which is more "
+                                f"than {_MOST_PS // 10**6}")
         return task
 
     def _duration_ps(self, rank: int, node: Node, *, cpu: bool) -> int:
@@ -205,7 +206,7 @@ class _Builder:
             if name == "comm_priority":
                 self.passed[name] += value != 0
             elif name not in _READ and name not in _ORIGIN:
-                self.passed[f"attribute {name[:40]}"] += 1
+                self.passed[f"attribute {printable(name[:40])}"] += 1
 
     def _attribute(
         self, rank: int, node: Node, name: str, most: int, default: int | None = None
@@ -242,6 +243,7 @@ class _Builder:
         """A node's group by name and ranks; the name is "" where it is all ranks of the trace."""
         group = node.attributes.get("pg_name", node.attributes.get("comm_group", ""))
         name = str(group)
+        shown = printable(name[:40])
         everyone = tuple(range(len(self.traces)))
         if name in self.groups:
             members = self.groups[name]
@@ -250,13 +252,13 @@ class _Builder:
         elif name in self.stated[rank]:
             members = self.stated[rank][name]
         else:
-            raise self.fail(rank, node, f'unknown communicator group "{name[:40]}"; give '
+            raise self.fail(rank, node, f'unknown communicator group "{shown}"; give '
                             "Trace(groups=…) a JSON file that names it")
         if max(members) not in everyone:
-            raise self.fail(rank, node, f'group "{name[:40]}": rank {max(members)} is missing from '
-                            "the trace")
+            raise self.fail(rank, node, f'group "{shown}": rank {max(members)} is missing from the '
+                            "trace")
         if rank not in members:
-            raise self.fail(rank, node, f'is no member of group "{name[:40]}"')
+            raise self.fail(rank, node, f'is no member of group "{shown}"')
         return name, members
 
     # --- messages --------------------------------------------------------------------------------
@@ -421,4 +423,4 @@ def _in_order(nodes: Sequence[Node], *, control: bool) -> Sequence[Node] | None:
 
 
 def _label(node: Node) -> str:
-    return f'node {node.id} "{node.name[:40]}"' if node.name else f"node {node.id}"
+    return f'node {node.id} "{printable(node.name[:40])}"' if node.name else f"node {node.id}"
