@@ -8,6 +8,7 @@ import json
 import os
 import re
 import stat
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ def user_path(where: str, value: Any) -> Path:
 def is_file(path: str | Path) -> bool:
     """Whether a regular file is there. A name that no file can have (too long, with a NUL) is
     none; Path.is_file() raises OSError for some of those."""
+    sys.audit("loomnet.looked", path)  # for processes.inputs: the answer may decide what is read
     return os.path.isfile(path)
 
 

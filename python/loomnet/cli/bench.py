@@ -113,13 +113,15 @@ def fabric_in(target: str) -> Fabric:
     of that name returns. Raises UsageError."""
     from loomnet.base.names import did_you_mean
     from loomnet.fabrics.model import Fabric
-    from loomnet.labs.scenario import check_file, import_file
+    from loomnet.labs.own_modules import modules_beside
+    from loomnet.labs.scenario_file import check_file, import_file
 
     file, _, name = target.partition("::")
     check_file(Path(file), "--fabric: ")
     module = import_file(Path(file).resolve())
     found = getattr(module, name or "fabric", None)
-    made = found() if callable(found) and not isinstance(found, Fabric) else found
+    with modules_beside(vars(module)):
+        made = found() if callable(found) and not isinstance(found, Fabric) else found
     if not isinstance(made, Fabric):
         known = [key for key, value in vars(module).items() if isinstance(value, Fabric)]
         raise UsageError(f'--fabric {target}: {file} has no fabric named "{name or "fabric"}"'

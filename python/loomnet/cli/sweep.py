@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,6 +77,7 @@ def _seeds(text: str) -> int | list[int]:
 
 def _print(made: Sweep) -> None:
     from loomnet.base.errors import printable
+    from loomnet.base.names import how_many
     from loomnet.sweeps.summary import summary
 
     for line in summary(made):
@@ -89,8 +91,16 @@ def _print(made: Sweep) -> None:
     if unmet:
         shown = ", ".join(map(str, unmet[:MOST_FAILED])) + ("…" if unmet[MOST_FAILED:] else "")
         print(f"checks do not hold at {len(unmet)} of {len(made)} points: {shown}")
+    for line in made.remarks:
+        print(printable(f"note: {line}"))
+    if made.kept:
+        print(f"{made.kept} of {how_many(len(made), 'point')} "
+              f"{'was' if made.kept == 1 else 'were'} there already")
     print(f"{len(made)} points, {len(failed)} failed, {made.missing} missing: {made.path}")
     if made.interrupted:
         print("interrupted; the same command goes on from here")
+    elif made.gone:
+        print(f"loomnet: sweep: {made.gone}; the same command with another scheduler goes on from "
+              "here", file=sys.stderr)
     elif failed:
         print("the same command with --retry-failed runs these alone")

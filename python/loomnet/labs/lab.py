@@ -118,6 +118,9 @@ class Lab:
         self._wall = wall or WallTime(None)
         self._runner, self._say, self._on_progress = runner, say, on_progress
         self._notes: dict[str, Any] = {}
+        # Set by the scenario that has run: what it has read, and the modules beside its file.
+        self.inputs: dict[str, str] | None = None
+        self.modules: dict[str, bytes] = {}
         self._unwritten: list[str] = []  # why traces and captures are not whole
         self._record = record or Record()
         self._circuits: list[Row] = []  # of the next run
@@ -456,6 +459,8 @@ class Lab:
             self.report,
             started=self._started,
             source=self._source,
+            modules=self.modules,
+            inputs=self.inputs,
             notes=self._notes,
         )
         self.check_recorded()

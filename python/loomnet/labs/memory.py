@@ -129,8 +129,11 @@ def _free() -> tuple[int, str]:
             found.append((int(line.split()[1]) << 10, "MemAvailable"))
     for line in _lines(Path("/proc/self/cgroup")):
         if line.startswith("0::"):
-            folder = Path("/sys/fs/cgroup") / line[3:].lstrip("/")
+            root = Path("/sys/fs/cgroup")
+            folder = root / line[3:].lstrip("/")
             for group in (folder, *folder.parents):
+                if not group.is_relative_to(root):
+                    break
                 most, now = (_lines(group / f"memory.{name}") for name in ("max", "current"))
                 if most and now and most[0].isdigit() and now[0].isdigit():
                     found.append((max(int(most[0]) - int(now[0]), 0), f"memory.max of {group}"))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import inspect
-import os
 import re
-import sys
 import traceback
 import typing
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -22,11 +17,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import LoomnetError, RunInterrupted, UsageError, WallTimeError
 from loomnet.base.names import did_you_mean, quoted
-from loomnet.base.reading import MOST_SOURCE, is_file, other_than_a_file, read_bytes, read_text
+from loomnet.base.reading import MOST_SOURCE, is_file, read_bytes, read_text
 from loomnet.base.spec import one_line
 from loomnet.base.wall_time import WallTime, WallTimeOver
 from loomnet.labs.lab import Lab
+from loomnet.labs.own_modules import modules_beside, own_modules_of
+from loomnet.labs.scenario_file import check_file, import_file
 from loomnet.measures.rows import check_plain
+from loomnet.processes.inputs import Inputs
 from loomnet.results.report import Report
 from loomnet.running.record import Record
 
@@ -59,22 +57,6 @@ class Parameter:
     default: str | None  # None: required
 
 
-@dataclass(frozen=True)
-class Parcel:
-    """A scenario on its way to another process. `digest` is of its text."""
-
-    name: str
-    digest: str
-    file: str | None
-    text: str
-    function: bytes | None = None
-
-    def home(self) -> Path | None:
-        """The folder of its file, where scripts lie, if it is there on this machine too."""
-        folder = Path(self.file).parent if self.file else Path.cwd()
-        return folder if folder.is_dir() else None
-
-
 class Scenario:
     """What @ln.scenario makes of a function whose first argument is the Lab."""
 
@@ -84,6 +66,8 @@ class Scenario:
         self.name = function.__name__
         file = inspect.getsourcefile(function)
         self.file = Path(file).resolve() if file and is_file(file) else None
+        self.modules = own_modules_of(function.__globals__)  # of its folder; None without a file
+        self.inputs: dict[str, str] = {}  # what the last run has read, as processes.inputs names it
         # A file of one scenario may say at its top what the scenario does.
         of_file = function.__globals__.get("__doc__") if self.file else None
         self.doc = inspect.getdoc(function) or inspect.cleandoc(of_file or "")
@@ -224,18 +208,6 @@ class Scenario:
             raise UsageError(f"scenario {self.name}: its source is not at hand; put it in a file") \
                 from None
 
-    def parcel(self) -> Parcel:
-        """What another process, perhaps on another machine, needs to run it."""
-        text = self.source()
-        function = None
-        if self.file is None:  # of a notebook: the function itself travels
-            import cloudpickle  # comes with Dask, which alone sends parcels
-
-            function = cloudpickle.dumps(self.function)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        file = str(self.file) if self.file else None
-        return Parcel(self.name, digest, file, text, function)
-
     def run(
         self,
         /,
@@ -259,6 +231,7 @@ class Scenario:
         scenario's file."""
         typed = self.validate(values)
         wall = WallTime(max_wall_s)
+        reads = Inputs(base or (self.file.parent if self.file else None))
         lab = Lab(
             self.name,
             clock=clock,
@@ -278,7 +251,7 @@ class Scenario:
             record=record,
         )
         try:
-            with wall:
+            with wall, reads:
                 self.play(lab, typed)
         except (KeyboardInterrupt, RunInterrupted):
             lab.report.interrupted = True
@@ -294,18 +267,33 @@ class Scenario:
             raise UsageError(
                 f"scenario {self.name} ran nothing: it ended without a call of lab.run(fabric, job)"
             )
+        self._take_inputs(reads, lab)
         try:
             lab.write()
         except UsageError as error:  # a full disk takes the file, not the figures
             lab.report.unwritten = str(error)
         return lab.report
 
+    def _take_inputs(self, reads: Inputs, lab: Lab) -> None:
+        """Keeps what the run has read, for environment.json and for whoever keeps its figures."""
+        own, modules = [lab.directory], self.modules
+        if modules is not None:
+            reads.also(modules.loading)
+            home = reads.scenario or modules.folder
+            reads.know({str(home / Path(path).relative_to(modules.folder)): digest
+                        for path, digest in modules.digests.items()})
+            if home != modules.folder:  # a copy of the scenario, which is no input beside it
+                own.append(modules.folder)
+        self.inputs = lab.inputs = reads.found(own)
+        lab.modules = {} if modules is None else modules.sources()
+
     def play(self, lab: Lab, typed: BaseModel) -> None:
         """Calls the function with a lab and validated parameters. What it raises is the scenario's
         own; own_traceback() finds it by this frame."""
         names = type(typed).model_fields
         given = {name: typed.__dict__[name] for name in names}
-        returned = self.function(lab, **given)
+        with modules_beside(self.function.__globals__):
+            returned = self.function(lab, **given)
         if inspect.isawaitable(returned) or inspect.isgenerator(returned):
             if (close := getattr(returned, "close", None)) is not None:
                 close()  # Python would warn of a coroutine that was never awaited
@@ -363,20 +351,6 @@ def own_traceback(error: BaseException) -> list[str] | None:
     return list(shown_error.format())
 
 
-def unpacked(parcel: Parcel, folder: Path) -> Scenario:
-    """The scenario of a parcel: from its file where that is the same here, else from its text,
-    written into `folder`."""
-    if parcel.function is not None:
-        import cloudpickle
-
-        return Scenario(cloudpickle.loads(parcel.function))
-    file = Path(parcel.file or "")
-    if not is_file(file) or hashlib.sha256(file.read_bytes()).hexdigest() != parcel.digest:
-        file = folder / (file.name or "scenario.py")
-        file.write_text(parcel.text)
-    return load(f"{file}::{parcel.name}")
-
-
 @checked_call
 def scenario(function: Callable[..., object]) -> Scenario:
     """Decorator: makes a function of a Lab and typed parameters a scenario."""
@@ -423,61 +397,3 @@ def load(target: str | Path, *, max_wall_s: float | None = None) -> Scenario:
             f"{', '.join(found)}"
         )
     return next(iter(found.values()))
-
-
-def check_file(path: Path, where: str = "") -> None:
-    """Raises UsageError where there is no such file, with the nearest Python files, and where a
-    folder, a pipe or a socket has its name."""
-    if (other := other_than_a_file(path)) is not None:
-        raise UsageError(f"{where}{path} is {other}")
-    if not is_file(path):
-        near = []
-        if os.path.isdir(path.parent):
-            near = [str(file) for file in path.parent.glob("*.py") if is_file(file)]
-        raise UsageError(f'{where}no file "{path}"{did_you_mean(str(path), near)}')
-
-
-def import_file(path: Path) -> ModuleType:
-    """A Python file as a module of its own name. Raises UsageError, one line that names the line at
-    fault, for a file that does not parse or whose code raises while it is loaded."""
-    read_bytes(path, MOST_SOURCE)
-    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
-    name = f"loomnet_scenario_{path.stem}_{digest}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except (LoomnetError, KeyboardInterrupt, WallTimeOver):
-        del sys.modules[name]
-        raise
-    except BaseException as error:  # sys.exit() too: the file's code, not a command of the user's
-        del sys.modules[name]
-        raise UsageError(f"{_place(path, error)}{error_text(error)}") from error
-    return module
-
-
-def _place(path: Path, error: BaseException) -> str:
-    """Where a file that is being loaded raised: its own line, and the line of another file."""
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f"{path}:{error.lineno}: "
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename == str(path)]
-    if not own:
-        return f"{path}: "
-    last = frames[-1]
-    below = "" if last is own[-1] else f" (in {Path(last.filename).name}:{last.lineno})"
-    return f"{path}:{own[-1].lineno}{below}: "
-
-
-def error_text(error: BaseException) -> str:
-    """`NameError: name 'x' is not defined`; of a SyntaxError its message alone."""
-    if isinstance(error, SyntaxError) and error.msg:
-        return error.msg
-    try:
-        text = str(error)
-    except Exception:  # an exception of the user's own class
-        text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

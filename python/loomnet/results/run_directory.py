@@ -10,12 +10,14 @@ import re
 import secrets
 import sys
 import time
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from loomnet.measures.drops import counters_json
 from loomnet.processes.folder import Folder, read_bounded
+from loomnet.processes.inputs import build
 from loomnet.processes.invoking_user import rights_of, writer_of
 from loomnet.results.report import Report
 
@@ -35,10 +37,12 @@ def new_run_directory(scenario: str, seed: int, root: Path | str = RUNS) -> Fold
 
 
 def environment(
-    started: float, source: Path | None = None, notes: dict[str, Any] | None = None
+    started: float, source: Path | None = None, notes: dict[str, Any] | None = None,
+    inputs: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Host, versions, paths and wall times: what may differ between two equal runs. `source`: the
-    scenario's file, whose folder holds the scripts it names."""
+    scenario's file, whose folder holds the scripts it names; `inputs`: what the run has read, as
+    processes.inputs found it, None where nothing listened."""
     versions = {}
     for name in _PACKAGES:
         try:
@@ -54,6 +58,8 @@ def environment(
             "system": platform.platform(),
         },
         "versions": {"python": platform.python_version(), **versions},
+        "build": build(),
+        "inputs": None if inputs is None else dict(inputs),
         "paths": {
             "cwd": str(Path.cwd()),
             "python": sys.executable,
@@ -92,10 +98,13 @@ def write_run(
     *,
     started: float,
     source: Path | None = None,
+    modules: Mapping[str, bytes] | None = None,
+    inputs: Mapping[str, str] | None = None,
     notes: dict[str, Any] | None = None,
 ) -> Path:
-    """Writes report.json, counters.json, environment.json and a copy of the scenario; returns
-    report.json. Raises UsageError for what cannot be written."""
+    """Writes report.json, counters.json, environment.json and a copy of the scenario with the
+    modules beside it that it uses, by their paths; returns report.json. Raises UsageError for what
+    cannot be written."""
     report.directory = folder.path
     target = folder.write(REPORT, report.to_json())
     folder.write(
@@ -106,9 +115,15 @@ def write_run(
     )
     folder.write(
         ENVIRONMENT,
-        json.dumps(environment(started, source, notes), sort_keys=True, indent=2) + "\n",
+        json.dumps(environment(started, source, notes, inputs), sort_keys=True, indent=2) + "\n",
     )
     if source is not None:
         with contextlib.suppress(OSError):  # it has gone since it was loaded
             folder.write(source.name, read_bounded(source.resolve()))
+    for path, content in (modules or {}).items():
+        *above, name = Path(path).parts
+        inner = folder
+        for each in above:
+            inner = inner.folder(each)
+        inner.write(name, content)
     return target

@@ -79,6 +79,7 @@ class _RunRow(_Strict):
     label: str
     kept_up: bool
     verdict: str
+    ended: str
 
 
 class _Content(_Strict):
@@ -131,18 +132,23 @@ def load_report(path: str | Path) -> tuple[dict[str, Any], Path]:
     except UsageError as error:
         raise UsageError(f"{error}; name a run's directory or its report.json") from None
     content = parse_json(text, str(file))
+    check_report(str(file), content)
+    return content, file.resolve().parent
+
+
+def check_report(where: str, content: Any) -> None:
+    """Raises UsageError, beginning with `where`, for what is not the content of a report.json."""
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version != SCHEMA_VERSION or not isinstance(content.get("metrics"), list):
-        raise UsageError(f"{file} is no report of schema_version {SCHEMA_VERSION}")
+        raise UsageError(f"{where} is no report of schema_version {SCHEMA_VERSION}")
     try:
         _Content.model_validate(content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{file}: not as the schema of a report says: {where}: {first['msg']}") \
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{where}: not as the schema of a report says: {place}: {first['msg']}") \
             from None
-    check_plain(str(file), content)
-    return content, file.resolve().parent
+    check_plain(where, content)
 
 
 def _from_json(content: dict[str, Any], name: str) -> Side:

@@ -8,30 +8,42 @@ import itertools
 import json
 import math
 import os
+import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from loomnet.base.errors import UnavailableError, UsageError
 from loomnet.base.installing import install_line
-from loomnet.base.names import quoted
+from loomnet.base.names import how_many, quoted
+from loomnet.base.reading import parse_json
 from loomnet.base.version import version
 from loomnet.labs.scenario import Scenario
 from loomnet.measures.rows import dotted_name_of, numbered
 from loomnet.processes.folder import read_bounded
+from loomnet.processes.inputs import Unchanged, build
 from loomnet.processes.invoking_user import rights_of, writer_of
 from loomnet.results.report import BROKEN_OFF
+from loomnet.results.sides import check_report
 
-SWEEP_VERSION = 1
+SWEEP_VERSION = 2
 DONE, FAILED = "done", "failed"
+MOST_REMARKS = 5
+_FIGURES_FROM = ("numpy", "networkx", "torch")
+_HALF = re.compile(r"\.[0-9a-f]{24}\.json\.[0-9]+")  # as write_atomically names a point's
 MOST_POINTS = 100_000  # each is listed, and a file of its own
 
 
 @dataclass(frozen=True)
 class Point:
     """One run of a sweep. `index`: its place in the table; `key`: names its result, and changes
-    with the scenario's text, its parameters, its seed and Loomnet's version."""
+    with the scenario's text, its parameters, its seed, the build of Loomnet, and the versions of
+    Python and of packages that figures come from."""
 
     index: int
     parameters: Mapping[str, Any]  # all of the scenario's, as report.json has them
@@ -67,7 +79,9 @@ def points_of(
     common = {
         "scenario": scenario.name,
         "source": hashlib.sha256(scenario.source().encode()).hexdigest(),
-        "loomnet": version(),
+        "loomnet": f"{version()} {build()}",
+        "python": platform.python_version(),
+        **{name: _installed(name) for name in _FIGURES_FROM},
     }
     count = math.prod(map(len, axes.values())) * len(seeds)
     if count > MOST_POINTS:
@@ -87,6 +101,13 @@ def points_of(
     return points
 
 
+def _installed(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Writes a file so that a reader sees all of it or the one before."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -96,11 +117,18 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 class Results:
-    """The results of points in a directory, a file each, written when the point ends."""
+    """The results of points in a directory, a file each, written when the point ends.
 
-    def __init__(self, directory: Path) -> None:
+    A result stands for as long as the inputs that its run has read are as they were. `home`: the
+    folder of the scenario's file now. `damaged` and `changed` fill as points are read.
+    """
+
+    def __init__(self, directory: Path, home: Path | None = None) -> None:
         self.directory = directory
+        self.damaged: dict[Path, str] = {}  # files that hold no result, each with the reason
+        self.changed: dict[str, set[int]] = {}  # inputs, with the numbers of the points they undo
         self._folder = directory / "points"
+        self._inputs = Unchanged(home)
         with rights_of(writer_of(directory)):
             self._folder.mkdir(parents=True, exist_ok=True)
 
@@ -108,19 +136,38 @@ class Results:
         """Removes what a killed sweep was about to write."""
         with rights_of(writer_of(self._folder)):
             for path in self._folder.glob(".*.json.*"):
-                path.unlink(missing_ok=True)
+                if _HALF.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
 
     def read(self, point: Point) -> dict[str, Any] | None:
-        """What is known of a point: its status, error and report; None if it has not ended."""
+        """What is known of a point: its status, error and report; None if it has not ended, if its
+        file is damaged or if an input has changed since."""
+        path = self._folder / f"{point.key}.json"
         try:
-            content = json.loads(read_bounded(self._folder / f"{point.key}.json"))
-        except (OSError, ValueError):
+            content = _whole(path, point)
+        except FileNotFoundError:
             return None
-        whole = isinstance(content, dict) and content.get("key") == point.key
-        return content if whole and content.get("status") in (DONE, FAILED) else None
+        except (OSError, UsageError) as error:
+            self.damaged[path] = getattr(error, "strerror", None) or str(error)
+            return None
+        changed = self._inputs.changed(content["inputs"])
+        for name in changed[:1]:
+            self.changed.setdefault(name, set()).add(point.index)
+        return None if changed else content
+
+    def remarks(self) -> list[str]:
+        """Why results that are there were not taken, a line each."""
+        lines = [f"{path} is damaged and taken as missing: {why}"
+                 for path, why in list(self.damaged.items())[:MOST_REMARKS]]
+        if (more := len(self.damaged) - MOST_REMARKS) > 0:
+            lines.append(f"{how_many(more, 'more file')} of points damaged and taken as missing")
+        lines += [f"{name} is not as it was when {how_many(len(points), 'point')} ran; "
+                  f"{'that one is' if len(points) == 1 else 'these are'} taken as missing"
+                  for name, points in list(self.changed.items())[:MOST_REMARKS]]
+        return lines
 
     def keep(self, point: Point, outcome: Mapping[str, Any]) -> None:
-        """`outcome`: report (or None), error (or None), wall_s."""
+        """`outcome`: report (or None), error (or None), wall_s, inputs."""
         content = {
             "key": point.key,
             "parameters": dict(point.parameters),
@@ -128,8 +175,51 @@ class Results:
             "status": FAILED if outcome["error"] else DONE,
             **outcome,
         }
-        text = json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+        content["digest"] = _digest(content)
+        text = json.dumps(content, sort_keys=True, indent=1) + "\n"
         write_atomically(self._folder / f"{point.key}.json", text.encode())
+
+
+class _File(BaseModel):
+    """What is read of a point's file."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+    key: str
+    seed: int
+    status: Literal["done", "failed"]
+    error: str | None
+    inputs: dict[str, str]
+    digest: str
+
+
+def _whole(path: Path, point: Point) -> dict[str, Any]:
+    """The content of a point's file. Raises OSError, and UsageError for what keep() has not written
+    of this point."""
+    content = parse_json(read_bounded(path), "the file")
+    try:
+        found = _File.model_validate(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise UsageError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    if found.key != point.key:
+        raise UsageError("it is the file of another point")
+    if found.digest != _digest(content):
+        raise UsageError("its content is not what was written")
+    if (content.get("report") is None) != (found.status == FAILED):
+        raise UsageError(f"status {found.status} does not fit its report")
+    if content["report"] is not None:
+        check_report("report", content["report"])
+    return content
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """Of all of a point's file but this digest. Raises UsageError."""
+    rest = {name: value for name, value in content.items() if name != "digest"}
+    try:
+        text = json.dumps(rest, sort_keys=True, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(str(error)) from None
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def frame(points: Sequence[Point], results: Results) -> Any:
@@ -180,6 +270,8 @@ def _parameter_column(values: list[Any]) -> Any:
     """Numbers and truth values as such; quantities and everything else as text."""
     polars = import_polars()
     kinds = {type(value) for value in values if value is not None}
+    if kinds == {int} and any(v is not None and not -2**63 <= v < 2**63 for v in values):
+        kinds = set()  # beyond what the table's whole numbers hold
     for allowed, dtype in (({bool}, polars.Boolean), ({int}, polars.Int64),
                            ({int, float}, polars.Float64)):
         if kinds and kinds <= allowed:

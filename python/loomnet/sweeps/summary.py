@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from loomnet.base.number_text import number_text
 from loomnet.base.table import Table
-from loomnet.sweeps.points import Point, Results
+from loomnet.sweeps.points import Point
 
 if TYPE_CHECKING:
     from loomnet.sweeps.sweep import Sweep
@@ -23,7 +23,7 @@ def summary(made: Sweep) -> list[str]:
     """Lines: the values that differ between points, how many points hold all their checks, and the
     scenario's own numbers, those of its checks first, as far as they fit. Numbers that are the same
     at all points are left out. No lines where no point has ended."""
-    results, ok = Results(made.directory), dict(made.frame.select("point", "ok").rows())
+    results, ok = made.results, dict(made.frame.select("point", "ok").rows())
     varied = _varied(made.points)
     groups: dict[str, list[Point]] = {}
     for point in made.points:

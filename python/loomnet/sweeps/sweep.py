@@ -8,11 +8,8 @@ import hashlib
 import io
 import itertools
 import json
-import logging
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,16 +19,19 @@ from loomnet.base.errors import (
     EXIT_CHECK_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
-    UnavailableError,
+    EXIT_USAGE,
     UsageError,
 )
-from loomnet.base.installing import install_line
 from loomnet.base.names import quoted
-from loomnet.base.reading import user_path
+from loomnet.base.reading import parse_json, user_path
 from loomnet.base.wall_time import WallTime
+from loomnet.labs.parcel import parcel_of
 from loomnet.labs.scenario import Scenario, load
+from loomnet.processes.folder import read_bounded
+from loomnet.processes.inputs import build
 from loomnet.processes.invoking_user import rights_of, writer_of
 from loomnet.results.run_directory import RUNS
+from loomnet.sweeps.cluster import SchedulerGone, client_of, cpus, import_distributed, remote_client
 from loomnet.sweeps.points import (
     FAILED,
     MOST_POINTS,
@@ -44,21 +44,29 @@ from loomnet.sweeps.points import (
     seeds_of,
     write_atomically,
 )
-from loomnet.sweeps.worker import ignore_interrupts, run_point
+from loomnet.sweeps.worker import run_point
 
 MOST_JOBS = 4096  # processes
-TABLE, INDEX = "table.parquet", "sweep.json"
+TABLE, INDEX, POINTS = "table.parquet", "sweep.json", "points"
+SCRATCH = re.compile(r"\.dask-[A-Za-z0-9_]{8}")
 Watch = Callable[[int, int, int], None]  # points ended, points in all, points failed
 
 
 class Sweep:
-    """What a sweep has found. `frame`: the table as a polars.DataFrame; `path`: its Parquet
-    file."""
+    """What a sweep has found.
 
-    def __init__(self, directory: Path, points: list[Point], *, interrupted: bool = False) -> None:
-        self.directory, self.points, self.interrupted = directory, points, interrupted
-        self.path = directory / TABLE
-        self.frame = frame(points, Results(directory))
+    Attributes: `frame`: the table as a polars.DataFrame; `path`: its Parquet file; `kept`: how many
+    points were there already and were not run; `gone`: why the sweep was given up, None where it
+    was not; `remarks`: why results that were there were not taken, a line each.
+    """
+
+    def __init__(self, points: list[Point], results: Results, *, kept: int = 0,
+                 interrupted: bool = False, gone: str | None = None) -> None:
+        self.directory, self.points, self.results = results.directory, points, results
+        self.interrupted, self.kept, self.gone = interrupted, kept, gone
+        self.path = results.directory / TABLE
+        self.frame = frame(points, results)
+        self.remarks = results.remarks()
 
     def __len__(self) -> int:
         return len(self.points)
@@ -80,10 +88,12 @@ class Sweep:
 
     @property
     def exit_code(self) -> int:
-        """130 interrupted; 1 where a point failed, is missing, or has a check that does not
-        hold."""
+        """130 interrupted; 2 where the Dask scheduler went away; 1 where a point failed, is
+        missing, or has a check that does not hold."""
         if self.interrupted:
             return EXIT_INTERRUPTED
+        if self.gone is not None:
+            return EXIT_USAGE
         good = len(self.frame) == len(self.points) and bool(self.frame["ok"].fill_null(False).all())
         return EXIT_OK if good and not self.failed else EXIT_CHECK_FAILED
 
@@ -115,8 +125,10 @@ def sweep(
 
     `seeds`: how many (0, 1, …), or which. `jobs`: processes of the local cluster, by default one
     per CPU; `scheduler`: the address of a Dask scheduler instead. `out`: the sweep's directory; by
-    default one under runs/ that the same sweep finds again. Points that ended are not run again;
-    `retry_failed` runs those alone that failed. `max_wall_s` ends a point that takes longer.
+    default one under runs/ that the same sweep finds again. Points that ended are not run again
+    while all that they have read is as it was: the scenario's file and modules, and each file that
+    a run has opened. `retry_failed` runs those alone that failed. `max_wall_s` ends a point that
+    takes longer.
     `watch` is told how far it is; by default a progress bar is shown.
 
     Raises UsageError for an unknown name (with the three nearest) or value, before anything starts,
@@ -130,38 +142,41 @@ def sweep(
         raise UsageError(f"sweep: jobs={quoted(jobs)} must be 1 to {MOST_JOBS}")
     WallTime(max_wall_s)  # raises for a value that is not a time
     import_polars()
-    distributed = _distributed()
+    distributed = import_distributed()
     folder = _default_directory(scenario, points)
     if out is not None:
         folder = user_path("sweep: out", out)
+    home = scenario.file.parent if scenario.file else None
     with contextlib.ExitStack() as stack:
         remote = None
         if scheduler is not None and not os.path.lexists(folder):
             # An address may be wrong, and then no folder is made.
-            remote = stack.enter_context(_remote(distributed, scheduler))
+            remote = stack.enter_context(remote_client(distributed, scheduler))
         stack.enter_context(_held(folder))
-        results = Results(folder)
+        index = _Index(folder)
+        index.write(scenario, values, wanted, points)
+        results = Results(folder, home)
         results.tidy()
-        _write_index(folder, scenario, values, wanted, points)
         known = {p.index: results.read(p) for p in points}
         todo = [
             p for p in points
             if (known[p.index] is None and not retry_failed)
             or ((found := known[p.index]) and found["status"] == FAILED and retry_failed)
         ]
-        interrupted = False
+        kept = sum(known[p.index] is not None for p in points) - (len(todo) if retry_failed else 0)
+        before, interrupted, gone = results.remarks(), False, None
         with _bar(watch, scenario.name) as told:
             failed = sum(bool(k) and k["status"] == FAILED for k in known.values())
             counts = _Counts(len(points), sum(k is not None for k in known.values()), failed, told)
             if retry_failed:
-                counts.ended, counts.failed = counts.ended - len(todo), 0
+                counts.ended, counts.failed = kept, 0
             told(counts.ended, counts.all, counts.failed)
             if todo:
                 try:
-                    processes = min(jobs or _cpus(), len(todo))
+                    processes = min(jobs or cpus(), len(todo))
                     if scheduler is not None and remote is None:
-                        remote = stack.enter_context(_remote(distributed, scheduler))
-                    with _client(distributed, processes, folder, remote) as client:
+                        remote = stack.enter_context(remote_client(distributed, scheduler))
+                    with client_of(distributed, processes, index, remote) as client:
                         # Here one point per process is under way, so that one which takes its
                         # process down takes no other with it; a cluster sees all, to grow by them.
                         at_once = processes if scheduler is None else len(todo)
@@ -169,7 +184,10 @@ def sweep(
                                  at_once)
                 except KeyboardInterrupt:
                     interrupted = True
-        made = Sweep(folder, points, interrupted=interrupted)
+                except SchedulerGone:
+                    gone = f"the Dask scheduler at {scheduler} has gone"
+        made = Sweep(points, Results(folder, home), kept=kept, interrupted=interrupted, gone=gone)
+        made.remarks = list(dict.fromkeys([*before, *made.remarks]))
         _write_table(made)
     return made
 
@@ -187,7 +205,7 @@ def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point
              results: Results, max_wall_s: float | None, counts: _Counts,
              at_once: int) -> None:
     """Every point as a task of its own; results are kept in the order in which they come."""
-    parcel = scenario.parcel()
+    parcel, own_build = parcel_of(scenario), build()
     # A name of its own per attempt: a scheduler remembers results, and failures, by name.
     attempt = os.urandom(4).hex()
     futures: dict[Any, Point] = {}
@@ -207,14 +225,29 @@ def _run_all(distributed: Any, client: Any, scenario: Scenario, todo: list[Point
                 under_way.add(submit(following))
             point = futures.pop(future)
             error = future.exception()
-            outcome = future.result() if error is None else {
-                "report": None, "wall_s": None, "error": _one_line(error)}
+            if error is not None and type(error).__name__ in _LOST:
+                raise SchedulerGone
+            outcome = _NOTHING | {"error": _one_line(error)} if error is not None else {
+                **future.result()}
+            if (theirs := outcome.pop("build", own_build)) != own_build:
+                outcome |= {"report": None, "error": f"its worker has build {theirs} of Loomnet, "
+                            f"and this process {own_build}; install the same and restart it"}
             results.keep(point, outcome)
             counts.add(bool(outcome["error"]))
             future.release()
-    except BaseException:
+    except (KeyboardInterrupt, SystemExit):
         client.cancel(list(futures), force=True)
         raise
+    except BaseException as error:
+        if type(error).__name__ in _LOST:
+            raise SchedulerGone from None
+        raise
+
+
+# What a client raises, or says of a task, when its scheduler has gone: classes of distributed's.
+_LOST = frozenset({"FutureCancelledError", "CancelledError", "CommClosedError",
+                   "ClosedClientError", "StreamClosedError"})
+_NOTHING: dict[str, Any] = {"report": None, "wall_s": None, "inputs": {}}
 
 
 def _one_line(error: BaseException) -> str:
@@ -248,19 +281,54 @@ def _default_directory(scenario: Scenario, points: list[Point]) -> Path:
     return Path(RUNS) / f"sweep-{re.sub(r'[^A-Za-z0-9_.]+', '_', scenario.name)[:80]}-{digest}"
 
 
-def _write_index(folder: Path, scenario: Scenario, axes: Mapping[str, list[Any]],
-                 seeds: list[int], points: list[Point]) -> None:
-    content = {
-        "sweep_version": SWEEP_VERSION,
-        "scenario": scenario.name,
-        "file": str(scenario.file) if scenario.file else None,
-        "axes": {name: [v if isinstance(v, (int, float, str)) else str(v) for v in values]
-                 for name, values in axes.items()},
-        "seeds": seeds,
-        "points": {point.key: {"parameters": dict(point.parameters), "seed": point.seed}
-                   for point in points},
-    }
-    write_atomically(folder / INDEX, (json.dumps(content, indent=1) + "\n").encode())
+class _Index:
+    """sweep.json: what the sweep is, and which folder is its cluster's own while it lasts."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises UsageError for a folder with files that no sweep has written and this one would
+        write."""
+        self.folder, self._content = folder, _index_of(folder)
+        if self._content is None:
+            for name in (INDEX, TABLE, POINTS):
+                if os.path.lexists(folder / name):
+                    raise UsageError(f"sweep: {folder}/{name} is no sweep's; give another folder "
+                                     "with --out")
+            self._content = {}
+
+    @property
+    def scratch(self) -> str | None:
+        """The name of the folder that the cluster of this sweep, or of one that was killed, has
+        here."""
+        found = self._content.get("scratch")
+        return found if isinstance(found, str) and SCRATCH.fullmatch(found) else None
+
+    def note(self, scratch: str | None) -> None:
+        self._content["scratch"] = scratch
+        write_atomically(self.folder / INDEX, (json.dumps(self._content, indent=1) + "\n").encode())
+
+    def write(self, scenario: Scenario, axes: Mapping[str, list[Any]], seeds: list[int],
+              points: list[Point]) -> None:
+        scratch = self.scratch
+        self._content = {
+            "sweep_version": SWEEP_VERSION,
+            "scenario": scenario.name,
+            "file": str(scenario.file) if scenario.file else None,
+            "axes": {name: [v if isinstance(v, (int, float, str)) else str(v) for v in values]
+                     for name, values in axes.items()},
+            "seeds": seeds,
+            "points": {point.key: {"parameters": dict(point.parameters), "seed": point.seed}
+                       for point in points},
+        }
+        self.note(scratch)
+
+
+def _index_of(folder: Path) -> dict[str, Any] | None:
+    """What sweep.json says; None where there is none of a sweep's."""
+    try:
+        content = parse_json(read_bounded(folder / INDEX), INDEX)
+    except (OSError, UsageError):
+        return None
+    return content if isinstance(content, dict) and "sweep_version" in content else None
 
 
 def _write_table(made: Sweep) -> None:
@@ -275,7 +343,7 @@ def _held(folder: Path) -> Iterator[None]:
     try:
         with rights_of(writer_of(folder)):
             folder.mkdir(parents=True, exist_ok=True)
-            lock = (folder / ".lock").open("w")
+            lock = (folder / ".lock").open("a")  # which may be another program's
     except OSError as error:
         raise UsageError(f"sweep: --out {folder}: {error.strerror}") from None
     with lock:
@@ -295,70 +363,3 @@ def _bar(watch: Watch | None, title: str) -> Iterator[Watch]:
 
     with progress_bar(f"sweep {title}") as told:
         yield told
-
-
-def _cpus() -> int:
-    return len(os.sched_getaffinity(0))
-
-
-def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError:
-        raise UnavailableError(f"a sweep needs Dask: {install_line('sweep')}") from None
-    return distributed
-
-
-@contextlib.contextmanager
-def _remote(distributed: Any, scheduler: str) -> Iterator[Any]:
-    """A client of the scheduler at that address. Raises UnavailableError where there is none."""
-    if not isinstance(scheduler, str) or not scheduler:
-        raise UsageError(f"sweep: scheduler={quoted(scheduler)} is not an address, as "
-                         '"tcp://10.0.0.1:8786" is')
-    from distributed.comm import addressing
-
-    try:  # a client of an address that cannot be read complains once more when it is collected
-        addressing.get_address_host_port(addressing.normalize_address(scheduler), strict=True)
-    except ValueError as error:
-        raise UsageError(f"sweep: scheduler: {error}") from None
-    # Dask logs a traceback of what it raises besides.
-    loggers = [logging.getLogger(name) for name in ("distributed", "tornado", "asyncio")]
-    before = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
-            logger.setLevel(logging.CRITICAL + 1)
-        client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
-    except Exception as error:  # OSError, ValueError, and what the address's own protocol raises
-        text = " ".join(str(error).split())
-        raise UnavailableError(f"sweep: no Dask scheduler at {scheduler}: {text}") from None
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
-    with client:
-        yield client
-
-
-@contextlib.contextmanager
-def _client(distributed: Any, jobs: int, folder: Path, remote: Any) -> Iterator[Any]:
-    """The client of a scheduler elsewhere, or one of a cluster of processes on this machine."""
-    import dask.config
-
-    if remote is not None:
-        yield remote
-        return
-    # Under sudo the cluster's processes are root's, which writes into no folder of the user's.
-    scratch = folder / ".dask" if writer_of(folder).uid is None else Path(
-        tempfile.mkdtemp(prefix="loomnet-dask-"))
-    shutil.rmtree(scratch, ignore_errors=True)
-    with (
-        # What takes its process down once would do so again.
-        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        distributed.LocalCluster(
-            n_workers=jobs, threads_per_worker=1, processes=True, dashboard_address=None,
-            silence_logs="CRITICAL", local_directory=str(scratch),
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as client,
-    ):
-        client.run(ignore_interrupts)  # Ctrl-C reaches all processes; this one decides
-        yield client
-    shutil.rmtree(scratch, ignore_errors=True)

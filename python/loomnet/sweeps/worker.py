@@ -13,19 +13,23 @@ from pathlib import Path
 from typing import Any
 
 from loomnet.base.errors import LoomnetError
-from loomnet.labs.scenario import Parcel, Scenario, unpacked
+from loomnet.labs.parcel import Parcel, unpacked
+from loomnet.labs.scenario import Scenario
+from loomnet.processes.inputs import build
 
 
 def run_point(
     parcel: Parcel, parameters: dict[str, Any], seed: int, max_wall_s: float | None
 ) -> dict[str, Any]:
-    """The report as a dict, or None and the error in one line; and the wall seconds it took. A run
-    whose engine fell behind, or that --max-wall ended, is no result."""
+    """The report as a dict, or None and the error in one line; the wall seconds it took; what it
+    has read, and the build of Loomnet that ran it. A run whose engine fell behind, or that
+    --max-wall ended, is no result."""
     began = time.monotonic()
-    report, error = None, None
+    report, error, inputs = None, None, {}
     with tempfile.TemporaryDirectory(prefix="loomnet-sweep-") as folder:
+        scenario = None
         try:
-            scenario = _loaded(parcel, Path(folder))
+            scenario = _loaded(parcel)
             with contextlib.redirect_stdout(io.StringIO()):
                 made = scenario.run(seed=seed, max_wall_s=max_wall_s, base=parcel.home(),
                                     directory=Path(folder) / "run", **parameters)
@@ -42,10 +46,14 @@ def run_point(
             where = traceback.extract_tb(problem.__traceback__)[-1]
             error = (f"{type(problem).__name__}: {problem} "
                      f"({Path(where.filename).name}:{where.lineno})")
+        if scenario is not None:
+            inputs = scenario.inputs
     return {
         "report": None if error else report,
         "error": " ".join(error.split()) if error else None,
         "wall_s": round(time.monotonic() - began, 3),
+        "inputs": inputs,
+        "build": build(),
     }
 
 
@@ -55,10 +63,14 @@ def ignore_interrupts() -> None:
 
 
 _LOADED: dict[tuple[str, str], Scenario] = {}  # a worker runs many points of one scenario
+_UNPACKED: list[tempfile.TemporaryDirectory[str]] = []  # for as long as the worker lives
 
 
-def _loaded(parcel: Parcel, folder: Path) -> Scenario:
+def _loaded(parcel: Parcel) -> Scenario:
+    """The scenario, as its files are now."""
     key = (parcel.name, parcel.digest)
-    if key not in _LOADED:
-        _LOADED[key] = unpacked(parcel, folder)
+    known = _LOADED.get(key)
+    if known is None or (known.modules is not None and known.modules.changed()):
+        _UNPACKED.append(tempfile.TemporaryDirectory(prefix="loomnet-sweep-"))
+        _LOADED[key] = unpacked(parcel, Path(_UNPACKED[-1].name))
     return _LOADED[key]
