@@ -1,6 +1,6 @@
 """Every bar of MixNet (SIGCOMM 2025, doi 10.1145/3718958.3750465) by name: published, measured,
-verdict and mode. A group that has ended is kept in a folder and is not run again, so that an
-interrupted start goes on where it ended."""
+verdict and mode. A group that has ended is kept in a folder and is not run again while what it read
+is as it was, so that an interrupted start goes on where it ended."""
 
 import json
 import time
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import loomnet as ln
+from loomnet.results.run_directory import outdated
 from loomnet.systems import mixnet
 
 HERE = Path(__file__).parent
@@ -47,7 +48,10 @@ ELSEWHERE = {
 
 
 def kept(folder, group):
-    """The report of a group that has ended with these parameters; None: it has not."""
+    """The report of a group that has ended with these parameters, by this build of Loomnet and from
+    files that are as they were; None: it has not."""
+    if outdated(folder / group.name, HERE):
+        return None
     try:
         found = json.loads((folder / f"{group.name}.json").read_text())
     except (OSError, ValueError):

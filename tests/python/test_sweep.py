@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from clusters import cluster as cluster
+from clusters import quiet
 
 import loomnet as ln
 from loomnet.base.errors import UsageError
@@ -44,24 +46,11 @@ SCENARIO = """
 """
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """A scheduler of its own, with workers as threads of this process: quick, and by address."""
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False,
-                                  protocol="tcp", dashboard_address=None,
-                                  silence_logs="CRITICAL") as made:
-        yield made.scheduler_address
-
-
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     (tmp_path / "small.py").write_text(textwrap.dedent(SCENARIO))
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def quiet(ended, total, failed):
-    pass
 
 
 def test_one_table_in_a_fixed_order(here, cluster):

@@ -40,3 +40,5 @@ HOST = "LOOMNET_HOST"
 HOST_ADDRESS = "LOOMNET_HOST_ADDRESS"
 # The run's id, in every process that belongs to it: `loomnet clean` finds them by it.
 RUN = "LOOMNET_RUN"
+# A file that the rank adds a line to for each file that it opens, where the run asks.
+READS = "LOOMNET_READS"

@@ -24,17 +24,18 @@ _active: list[OwnModules] = []  # the last is in force
 
 
 class OwnModules(MetaPathFinder):
-    """The modules of one scenario's folder. Names of the standard library are never theirs; other
-    names are theirs before an installed package's, as for a script.
+    """The modules in the folder of one scenario's file. Names of the standard library are never
+    theirs; other names are theirs before an installed package's, as for a script.
 
     While importable() lasts they are found and in sys.modules. Outside they are not, so that two
     scenarios of different folders may each have a `helper`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.digests: dict[str, str] = {}  # of the files, as they were when they were loaded
-        self.loading = Inputs(folder)  # what was read while the scenario's file was loaded
+    def __init__(self, file: Path) -> None:
+        self.file, self.folder = file, file.parent
+        # Of their files and the scenario's own, as they were when they were loaded.
+        self.digests: dict[str, str] = {}
+        self.loading = Inputs(self.folder)  # what was read while the scenario's file was loaded
         self._names: set[str] = set()  # first parts of the names of modules that were found here
         self._kept: dict[str, ModuleType] = {}  # while not importable
         self._hidden: dict[str, ModuleType] = {}  # others of the same names, while importable
@@ -56,7 +57,7 @@ class OwnModules(MetaPathFinder):
                 importlib.machinery.PathFinder.find_spec(fullname) is not None):
             return None  # a folder without modules must not stand before a package of its name
         if isinstance(spec.loader, importlib.machinery.SourceFileLoader):
-            spec.loader = _Loader(spec.loader.name, spec.loader.path, self.digests)
+            spec.loader = FreshLoader(spec.loader.name, spec.loader.path, self.digests)
             spec.cached = None
         elif spec.origin is not None and os.path.isfile(spec.origin):
             self.digests[spec.origin] = _digest(Path(spec.origin).read_bytes())
@@ -118,13 +119,13 @@ class OwnModules(MetaPathFinder):
     def sources(self) -> dict[str, bytes]:
         """The modules' files as they are now, by their paths from the folder."""
         found = {}
-        for path in self.digests:
+        for path in self.digests.keys() - {str(self.file)}:
             with contextlib.suppress(OSError, ValueError):
                 found[str(Path(path).relative_to(self.folder))] = Path(path).read_bytes()
         return found
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
+class FreshLoader(importlib.machinery.SourceFileLoader):
     """Compiles the source each time. A compiled file of Python's is taken for current by the
     second and the size of its source, which an edit may leave as they were."""
 

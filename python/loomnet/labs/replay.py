@@ -13,10 +13,13 @@ from loomnet.base.errors import UsageError
 from loomnet.base.reading import MOST_SOURCE, is_file, parse_json, read_bytes, read_text
 from loomnet.base.version import version
 from loomnet.labs.scenario import Scenario, load, scenarios_in
+from loomnet.processes.inputs import SCENARIO
 from loomnet.results.comparison import compare
 from loomnet.results.report import Report
-from loomnet.results.run_directory import ENVIRONMENT, REPORT
+from loomnet.results.run_directory import ENVIRONMENT, REPORT, outdated
 from loomnet.results.sides import MOST_REPORT, load_report
+
+MOST_REMARKS = 5  # about inputs
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,9 @@ def replayed(
     writes a run of its own. Raises UsageError for a directory that cannot be played again."""
     content, folder = load_report(run)
     environment = _environment(folder)
-    scenario = _copied(folder, content["scenario"])
-    scenario.known(content["parameters"], str(folder / REPORT))
     original = _text_at(environment, "paths", "scenario")
+    scenario = _copied(folder, content["scenario"], original)
+    scenario.known(content["parameters"], str(folder / REPORT))
     home = Path(original).parent if original else folder
     remarks = []
     if original and not is_file(original):
@@ -53,6 +56,9 @@ def replayed(
         home = folder
     elif original and scenario.file and _source(original) != _source(scenario.file):
         remarks.append(f"note: {original} has changed since; its copy was played")
+    if isinstance(environment.get("inputs"), dict):
+        remarks += [f"note: {name} is not as it was in that run" for name in outdated(folder, home)
+                    if not is_file(folder / name.removeprefix(SCENARIO))][:MOST_REMARKS]
     then, now = _text_at(environment, "versions", "loomnet"), version()
     if then not in (None, now):
         remarks.append(f"note: that run was made by loomnet {then}, this one by {now}")
@@ -76,9 +82,12 @@ def replayed(
                   tuple(remarks))
 
 
-def _copied(folder: Path, name: str) -> Scenario:
-    """The scenario of this name among the Python files of the run's directory."""
-    for file in sorted(folder.glob("*.py")):
+def _copied(folder: Path, name: str, original: str | None) -> Scenario:
+    """The scenario of this name among the Python files of the run's directory; `original`: the
+    file that it was copied from."""
+    own = Path(original or "").name
+    # Modules that the scenario imports lie beside its copy, and may be scenarios themselves.
+    for file in sorted(folder.glob("*.py"), key=lambda each: (each.name != own, each)):
         if is_file(file) and b"scenario" in read_bytes(file, MOST_SOURCE) and any(
             each.name == name for each in scenarios_in(file)
         ):

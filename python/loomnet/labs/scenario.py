@@ -67,7 +67,6 @@ class Scenario:
         file = inspect.getsourcefile(function)
         self.file = Path(file).resolve() if file and is_file(file) else None
         self.modules = own_modules_of(function.__globals__)  # of its folder; None without a file
-        self.inputs: dict[str, str] = {}  # what the last run has read, as processes.inputs names it
         # A file of one scenario may say at its top what the scenario does.
         of_file = function.__globals__.get("__doc__") if self.file else None
         self.doc = inspect.getdoc(function) or inspect.cleandoc(of_file or "")
@@ -224,14 +223,15 @@ class Scenario:
         on_progress: Any = None,
         base: Path | None = None,
         record: Record | None = None,
+        _reads: Inputs | None = None,
         **values: Any,
     ) -> Report:
         """Runs it and returns the report, which is also written. An interrupted run leaves a
         partial report. `base`: where scripts are looked for first, by default beside the
-        scenario's file."""
+        scenario's file. `_reads` is to take in what the run reads."""
         typed = self.validate(values)
         wall = WallTime(max_wall_s)
-        reads = Inputs(base or (self.file.parent if self.file else None))
+        reads = _reads or Inputs(base or (self.file.parent if self.file else None))
         lab = Lab(
             self.name,
             clock=clock,
@@ -267,16 +267,18 @@ class Scenario:
             raise UsageError(
                 f"scenario {self.name} ran nothing: it ended without a call of lab.run(fabric, job)"
             )
-        self._take_inputs(reads, lab)
+        lab.inputs = self.inputs(reads, lab.directory)
+        lab.modules = {} if self.modules is None else self.modules.sources()
         try:
             lab.write()
         except UsageError as error:  # a full disk takes the file, not the figures
             lab.report.unwritten = str(error)
         return lab.report
 
-    def _take_inputs(self, reads: Inputs, lab: Lab) -> None:
-        """Keeps what the run has read, for environment.json and for whoever keeps its figures."""
-        own, modules = [lab.directory], self.modules
+    def inputs(self, reads: Inputs, directory: Path) -> dict[str, str]:
+        """What a run into this directory has read, with what was read in loading and the modules
+        beside the scenario's file: digests by name."""
+        own, modules = [directory], self.modules
         if modules is not None:
             reads.also(modules.loading)
             home = reads.scenario or modules.folder
@@ -284,8 +286,7 @@ class Scenario:
                         for path, digest in modules.digests.items()})
             if home != modules.folder:  # a copy of the scenario, which is no input beside it
                 own.append(modules.folder)
-        self.inputs = lab.inputs = reads.found(own)
-        lab.modules = {} if modules is None else modules.sources()
+        return reads.found(own)
 
     def play(self, lab: Lab, typed: BaseModel) -> None:
         """Calls the function with a lab and validated parameters. What it raises is the scenario's

@@ -14,7 +14,7 @@ from loomnet.base.errors import LoomnetError, UsageError
 from loomnet.base.names import did_you_mean
 from loomnet.base.reading import MOST_SOURCE, is_file, other_than_a_file, read_bytes
 from loomnet.base.wall_time import WallTimeOver
-from loomnet.labs.own_modules import HELD_AS, OwnModules
+from loomnet.labs.own_modules import HELD_AS, FreshLoader, OwnModules
 
 
 def check_file(path: Path, where: str = "") -> None:
@@ -36,11 +36,13 @@ def import_file(path: Path) -> ModuleType:
     read_bytes(path, MOST_SOURCE)
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
     name = f"loomnet_scenario_{path.stem}_{digest}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    beside = OwnModules(path)
+    loader = FreshLoader(name, str(path), beside.digests)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    beside = module.__dict__[HELD_AS] = OwnModules(path.parent)
+    module.__dict__[HELD_AS] = beside
     sys.modules[name] = module
     try:
         with beside.loading, beside.importable():

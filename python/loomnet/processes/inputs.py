@@ -20,10 +20,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from loomnet.base.rank_reads import LISTED, OPENED, WRITTEN
 from loomnet.processes.invoking_user import rights_of, writer_of
 
 MOST = 100_000  # files of one run; a run that reads more is not followed
 ABSENT = "absent"  # was looked for and not there
+LARGE = 256 << 20  # bytes; of a larger file size and time of change stand for its content
 UNKNOWN = "unknown"  # changed while the run read it, or cannot be read: equal to nothing
 SCENARIO, CWD = "<scenario>/", "<cwd>/"  # how the names of files begin that lie in these folders
 
@@ -56,6 +58,7 @@ class Inputs:
         self._seen: dict[str, Stamp | None] = {}  # path as opened first; None: nothing was there
         self._listed: dict[str, str] = {}
         self._written: set[str] = set()
+        self._missed: set[str] = set()
         self._digests: dict[str, str] = {}  # known already
         self._others: set[threading.Thread] = set()
 
@@ -78,15 +81,25 @@ class Inputs:
         self._seen = {**earlier._seen, **self._seen}
         self._listed = {**earlier._listed, **self._listed}
 
-    def note(self, path: str | Path, stamp: Stamp | None = None) -> None:
-        """Takes in a file that another process reads; `stamp`: as it was then."""
-        text = os.path.abspath(path)
-        if text not in self._written and self._counts(text):
-            self._seen.setdefault(text, stamp or _stamp(text))
+    def told(self, kind: str, path: str, stamp: Stamp | None) -> None:
+        """Takes in what another process has done with a file: rank_reads has the kinds. `stamp`:
+        as the file was before; None: it was not there."""
+        if not os.path.isabs(path) or not self._counts(path):
+            return
+        if kind == LISTED:
+            self._listed.setdefault(path, _listing(path))
+        elif kind == WRITTEN and path not in self._seen:
+            self._written.add(path)
+        elif kind == OPENED and path not in self._written:
+            self._seen.setdefault(path, stamp)
+
+    def miss(self, what: str) -> None:
+        """Something has read what nothing is known of."""
+        self._missed.add(what)
 
     def changed(self) -> bool:
         """Whether a file that was read is not as it was then."""
-        return any(_stamp(path) != stamp for path, stamp in self._seen.items()
+        return any(stamp_of(path) != stamp for path, stamp in self._seen.items()
                    if path not in self._written)
 
     def found(self, own: Iterable[Path] = ()) -> dict[str, str]:
@@ -105,10 +118,12 @@ class Inputs:
         found |= {path: digest for path, digest in self._digests.items() if self._counts(path)}
         if len(found) > MOST:
             return {f"more than {MOST:,} files": UNKNOWN}
-        return {self._name(path): found[path] for path in sorted(found)}
+        return {**dict.fromkeys(sorted(self._missed), UNKNOWN),
+                **{self._name(path): found[path] for path in sorted(found)}}
 
     # --- events -----------------------------------------------------------------------------------
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Takes in an audit event of this process."""
         if len(self._seen) > MOST or threading.current_thread() in self._others:
             return
         path = arguments[0]
@@ -125,7 +140,7 @@ class Inputs:
                 if text not in self._seen:
                     self._written.add(text)
             elif text not in self._seen and text not in self._written:
-                self._seen[text] = _stamp(text)
+                self._seen[text] = stamp_of(text)
         elif event == LOOKED:
             if text not in self._seen and text not in self._written and not os.path.lexists(text):
                 self._seen[text] = None
@@ -134,7 +149,10 @@ class Inputs:
 
     def _counts(self, path: str) -> bool:
         """Whether the path may be an input: neither Python's or Loomnet's own nor of the run."""
-        if path.endswith((".pyc", "/__pycache__")) or path.startswith(self._own):
+        if path.endswith((".pyc", "/__pycache__")):
+            return False
+        path = f"{path}/"  # a folder of the system's is one too
+        if path.startswith(self._own):
             return False
         home = "" if self.scenario is None else _under(self.scenario)
         for root in _system_roots():
@@ -181,6 +199,11 @@ _hooked = False
 _here = threading.local()
 
 
+def listening() -> tuple[Inputs, ...]:
+    """Who wants to know what is read now."""
+    return tuple(_listeners)
+
+
 @contextlib.contextmanager
 def unheard() -> Iterator[None]:
     """What this thread reads inside is no input."""
@@ -222,11 +245,12 @@ _modules: dict[str, str] = {}  # of files of modules, as this process first saw 
 def digest(path: str) -> str:
     """Of a file's content, read with the rights of the run's user. ABSENT, or UNKNOWN for what is
     no plain file."""
-    stamp = _stamp(path)
+    stamp = stamp_of(path)
     if stamp is None:
         return ABSENT
     if (path, stamp) not in _digests:
-        _digests[path, stamp] = _read(path)
+        _digests[path, stamp] = (_read(path) if stamp[1] <= LARGE else
+                                 f"{stamp[1]} bytes of {stamp[2]} ns")
     return _digests[path, stamp]
 
 
@@ -247,7 +271,7 @@ def _read(path: str) -> str:
 
 def _digest_if(path: str, stamp: Stamp | None) -> str:
     """The digest of a file that has not changed since it was seen with this stamp."""
-    if _stamp(path) != stamp:
+    if stamp_of(path) != stamp:
         return UNKNOWN
     return ABSENT if stamp is None else digest(path)
 
@@ -255,7 +279,7 @@ def _digest_if(path: str, stamp: Stamp | None) -> str:
 def _module_digest(path: str) -> str:
     """Of a module's file, as it was when the module was loaded, as far as that can be told."""
     if path not in _modules:
-        with_time = _stamp(path)
+        with_time = stamp_of(path)
         newer = with_time is not None and with_time[2] > _STARTED * 1e9
         _modules[path] = UNKNOWN if newer else digest(path)
     return _modules[path]
@@ -272,7 +296,8 @@ def _listing(path: str) -> str:
     return f"list:{hashlib.sha256(text).hexdigest()}"
 
 
-def _stamp(path: str) -> Stamp | None:
+def stamp_of(path: str) -> Stamp | None:
+    """Of a file as it is now; None where there is none."""
     try:
         found = os.stat(path)
     except OSError:
@@ -287,7 +312,7 @@ def _loaded_files() -> set[str]:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         program = name in ("__main__", "__mp_main__") or name.startswith("loomnet_scenario_")
-        if not program and isinstance(file, str):
+        if not program and isinstance(file, str) and os.path.isabs(file):
             found.add(os.path.abspath(file))
     return found
 

@@ -24,6 +24,7 @@ from loomnet.processes.fork_server import ForkedRank, ForkServer, forkable, shar
 from loomnet.processes.invoking_user import RankUser
 from loomnet.processes.journal import RunLock, process_start
 from loomnet.processes.kept_process import KeptProcess
+from loomnet.processes.rank_inputs import RankReads
 from loomnet.processes.rank_logs import RankLog
 
 _ONE_THREAD = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB_MAXIMUM")
@@ -166,6 +167,7 @@ class RankGroup:
         self._server: ForkServer | None = None
         self.not_forked: str | None = None
         logs = log_directory if isinstance(log_directory, Folder) else Folder.at(log_directory)
+        self._reads = RankReads(logs)
         master = fabric.hosts[specs[0].host].management if specs else ""
         on_host: dict[str, list[int]] = {}
         for spec in specs:
@@ -182,6 +184,7 @@ class RankGroup:
                 "MASTER_PORT": str(master_port),
                 env.HOST: spec.host,
                 env.HOST_ADDRESS: fabric.hosts[spec.host].address,
+                **self._reads.of(spec.rank, spec.argv, self._cwd),
                 **spec.environment,
             }
             for spec in specs
@@ -303,6 +306,7 @@ class RankGroup:
                 self.poll(left)
         if self._server is not None:
             self._server.close()
+        self._reads.gather()
         self.first_failure = first  # What was ended here did not fail.
 
 

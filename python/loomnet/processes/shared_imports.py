@@ -7,6 +7,8 @@ import ast
 import sys
 from pathlib import Path
 
+from loomnet.processes.inputs import unheard
+
 # Importing these starts no thread, opens nothing and asks for nothing that is a rank's own.
 KNOWN = frozenset({"numpy", "scipy", "sklearn", "torch"})
 # What the first optimizer of a process imports, longer than torch itself. By then a script may have
@@ -19,8 +21,9 @@ def shared_imports(script: Path) -> tuple[str, ...]:
     """Import statements, to be run in this order before the fork; none where nothing is gained or
     the script cannot be judged."""
     try:
-        names = {entry.stem for entry in script.parent.iterdir()
-                 if entry.suffix == ".py" or entry.is_dir()}
+        with unheard():
+            names = {entry.stem for entry in script.parent.iterdir()
+                     if entry.suffix == ".py" or entry.is_dir()}
         if names & (KNOWN | sys.stdlib_module_names):
             return ()  # there `import random` may mean another module than here
         reader = _Reader(script.parent)

@@ -15,9 +15,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from loomnet.base.errors import UsageError
+from loomnet.base.reading import parse_json
 from loomnet.measures.drops import counters_json
 from loomnet.processes.folder import Folder, read_bounded
-from loomnet.processes.inputs import build
+from loomnet.processes.inputs import Unchanged, build
 from loomnet.processes.invoking_user import rights_of, writer_of
 from loomnet.results.report import Report
 
@@ -71,6 +73,20 @@ def environment(
         "load_average": list(os.getloadavg()),
         **(notes or {}),
     }
+
+
+def outdated(directory: Path, home: Path | None = None) -> list[str]:
+    """What is not as it was when the run of this directory was made, by its environment.json:
+    Loomnet's build, and each file that the run has read. `home`: the folder of the scenario's file
+    now. What cannot be told is not as it was."""
+    try:
+        content = parse_json(read_bounded(directory / ENVIRONMENT), ENVIRONMENT)
+        inputs = {str(name): str(digest) for name, digest in content["inputs"].items()}
+        before = content["build"]
+    except (OSError, UsageError, LookupError, TypeError, AttributeError):
+        return [ENVIRONMENT]
+    return [*(["the build of Loomnet"] if before != build() else []),
+            *Unchanged(home).changed(inputs)]
 
 
 def written(directory: Path) -> list[tuple[str, int, int]]:

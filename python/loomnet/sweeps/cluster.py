@@ -51,7 +51,9 @@ def import_distributed() -> Any:
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     """Dask logs a traceback of what it raises besides, and of a scheduler that has gone many."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    # Dask gives some of its modules a level of their own.
+    names = [name for name in logging.root.manager.loggerDict if name.startswith(_LOGGERS)]
+    loggers = [logging.getLogger(name) for name in {*names, *_LOGGERS}]
     before = [logger.level for logger in loggers]
     try:
         for logger in loggers:

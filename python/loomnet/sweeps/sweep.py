@@ -287,13 +287,13 @@ class _Index:
     def __init__(self, folder: Path) -> None:
         """Raises UsageError for a folder with files that no sweep has written and this one would
         write."""
-        self.folder, self._content = folder, _index_of(folder)
-        if self._content is None:
+        self.folder, before = folder, _index_of(folder)
+        if before is None:
             for name in (INDEX, TABLE, POINTS):
                 if os.path.lexists(folder / name):
                     raise UsageError(f"sweep: {folder}/{name} is no sweep's; give another folder "
                                      "with --out")
-            self._content = {}
+        self._content: dict[str, Any] = before or {}
 
     @property
     def scratch(self) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 from loomnet.base.errors import LoomnetError
 from loomnet.labs.parcel import Parcel, unpacked
 from loomnet.labs.scenario import Scenario
-from loomnet.processes.inputs import build
+from loomnet.processes.inputs import Inputs, build
 
 
 def run_point(
@@ -27,11 +27,12 @@ def run_point(
     began = time.monotonic()
     report, error, inputs = None, None, {}
     with tempfile.TemporaryDirectory(prefix="loomnet-sweep-") as folder:
-        scenario = None
+        scenario, home = None, parcel.home()
+        reads = Inputs(home)
         try:
             scenario = _loaded(parcel)
             with contextlib.redirect_stdout(io.StringIO()):
-                made = scenario.run(seed=seed, max_wall_s=max_wall_s, base=parcel.home(),
+                made = scenario.run(seed=seed, max_wall_s=max_wall_s, base=home, _reads=reads,
                                     directory=Path(folder) / "run", **parameters)
             report = made.to_dict()
             reasons = [run.reason for run in made.fidelity
@@ -47,7 +48,7 @@ def run_point(
             error = (f"{type(problem).__name__}: {problem} "
                      f"({Path(where.filename).name}:{where.lineno})")
         if scenario is not None:
-            inputs = scenario.inputs
+            inputs = scenario.inputs(reads, Path(folder))
     return {
         "report": None if error else report,
         "error": " ".join(error.split()) if error else None,

@@ -52,8 +52,10 @@ def _install() -> None:
 
     mapping.register(dist)
     if env.RANK_FD in os.environ:
+        from loomnet.base import rank_reads
         from loomnet.torch import rendezvous, rpc
 
+        rank_reads.install()
         mapping.install(dist)
         rendezvous.install()
         rpc.install()
