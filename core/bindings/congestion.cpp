@@ -27,6 +27,14 @@ std::optional<Fault>& pending_fault() {
   return *fault;
 }
 std::atomic<int> alive{0};
+// How many calls of a control's own code are under way, in the thread that runs the engine.
+int calls_under_way = 0;
+struct CallUnderWay {
+  CallUnderWay() { ++calls_under_way; }
+  ~CallUnderWay() { --calls_under_way; }
+  CallUnderWay(const CallUnderWay&) = delete;
+  CallUnderWay& operator=(const CallUnderWay&) = delete;
+};
 
 // Names that a control shows live for ever, as Observer asks.
 std::string_view kept_name(const std::string& name) {
@@ -115,7 +123,10 @@ class PythonControl final : public CongestionControl {
   template <typename Call>
   void guarded(const std::string& what, Call&& inner) {
     if (failed_) return;
+    // What ended one control, Ctrl-C perhaps, ends the run: no other is asked any more.
+    if (pending_fault()) return give_up();
     try {
+      const CallUnderWay here;
       inner();
     } catch (py::error_already_set& error) {
       const std::string type = py::str(error.type().attr("__name__"));
@@ -148,13 +159,17 @@ class PythonControl final : public CongestionControl {
   }
   // The control stays as it was, and the run ends at the next look.
   void fail(const std::string& what, const py::object& cause) {
+    give_up();
+    if (!pending_fault()) {
+      pending_fault() = Fault{"congestion control \"" + name_ + "\": " + what, cause};
+    }
+  }
+
+  void give_up() {
     failed_ = true;
     limits_.cwnd = limits_.mss;
     limits_.pacing_rate = 0;
     limits_.next_tick = kNever;
-    if (!pending_fault()) {
-      pending_fault() = Fault{"congestion control \"" + name_ + "\": " + what, cause};
-    }
   }
 
   // The object's limits, each with its name in the error.
@@ -395,6 +410,8 @@ void bind_congestion(py::module_& m) {
         "them pacing_rate (bits per second) and next_tick (ps), read after every call of on_ack(ack), "
         "on_congestion(event), on_tick(now_ps), on_established(rtt_ps, now_ps), on_restart(now_ps), "
         "on_recovered(now_ps), on_undo(now_ps), on_ports(live, total, now_ps).");
+  m.def("plugin_under_way", [] { return calls_under_way > 0; },
+        "Whether a congestion control's own code is being called.");
   m.def("congestion_controls", &controls,
         "Every congestion control by name: the signals that it needs, its options, virtual_only.");
 }

@@ -1,5 +1,6 @@
 // The engine's side of rank processes for Python: bridges, and ranks on the virtual clock.
 #include "bindings/bindings.hpp"
+#include "bindings/transports.hpp"
 #include "collective/staging.hpp"
 #include "engine/rank_bridge.hpp"
 #include "engine/virtual_ranks.hpp"
@@ -143,6 +144,7 @@ void bind_rank_bridge(py::module_& m) {
               py::gil_scoped_release release;
               stop = v.run({end}, wall_ms);
             }
+            raise_plugin_fault();
             return kNames[static_cast<std::size_t>(stop)];
           },
           py::arg("end_ps"), py::arg("wall_ms"),

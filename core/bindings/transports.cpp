@@ -176,7 +176,9 @@ void bind_transports(py::module_& m, py::class_<Network>& network) {
              for (const auto& [host, qp] : rows) {
                senders.push_back({&transport_of(network, host, qp, transport), qp});
              }
-             return new FlowProbe(senders);
+             auto probe = std::make_unique<FlowProbe>(senders);  // asks each for its names
+             raise_plugin_fault();
+             return probe;
            }),
            py::arg("network"), py::arg("queue_pairs"), py::arg("transport") = "",
            py::keep_alive<1, 2>())

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import loomnet as ln
-from loomnet.base.errors import ContractError
+from loomnet.base.errors import ContractError, RunInterrupted
 
 CHOICES = {"tcp": "cc", "mrc": "congestion", "roce": "cc"}
 
@@ -291,5 +291,5 @@ def test_ctrl_c_inside_a_control_is_an_interrupt(tmp_path):
         raise KeyboardInterrupt
 
     ln.plugin.congestion("interrupted")(type("Cut", (Aimd,), {"on_ack": interrupted}))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(RunInterrupted, match='in congestion control "interrupted": on_ack'):
         go(tmp_path, "tcp", "interrupted")

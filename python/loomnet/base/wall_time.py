@@ -1,5 +1,5 @@
-"""--max-wall outside lab.run: an alarm that ends a scenario's own code, while a scenario file is
-loaded and between the runs of a lab."""
+"""--max-wall for a user's own code: an alarm that ends it while a scenario file is loaded, between
+the runs of a lab, and in a plug-in that a run has called. A run itself looks at the time."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class WallTimeOver(BaseException):
 
 class WallTime:
     """The wall time that one scenario may take; None is any. Entered around the scenario's own
-    code; suspended() is entered around what must not be broken off there, a run above all.
+    code; suspended() is entered around what must not be broken off there, a run above all, and
+    users_code() in it around each call of a user's own.
 
-    The alarm is SIGALRM's, so it is set in the main thread alone, and only while the scenario's own
-    code runs: whatever handles SIGALRM during a run has it to itself.
+    The alarm is SIGALRM's, so it is set in the main thread alone.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -50,6 +50,8 @@ class WallTime:
         self._end = None if seconds is None else time.monotonic() + seconds
         self._alarm = 0.0 if self._end is None else self._end + CLOSING_S
         self._before: Any = None
+        self._suspended = 0  # how deep in suspended()
+        self._users = 0  # how deep in users_code()
         self._paused: WallTime | None = None  # of the scenario that runs this one
         self._set = False
 
@@ -86,6 +88,9 @@ class WallTime:
         _running = self
         self._before = signal.signal(signal.SIGALRM, self._on_alarm) or signal.SIG_DFL
         self._set = True
+        self._wind()
+
+    def _wind(self) -> None:
         due = max(self._alarm - time.monotonic(), 0.001)
         signal.setitimer(signal.ITIMER_REAL, due, AGAIN_S)
 
@@ -98,46 +103,57 @@ class WallTime:
         signal.signal(signal.SIGALRM, self._before)
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
-        if self._set:
+        if not self._set or time.monotonic() < self._alarm - 0.001:
+            return
+        if not self._suspended or self._users or any(asked() for asked in under_way):
             break_off(WallTimeOver(self.reason))
 
 
 _running: WallTime | None = None  # of the main thread
-_suspended: WallTime | None = None  # of the main thread, while suspended() lasts
+# Each says whether a user's code is under way that the engine calls by itself; a plug-in's kind may
+# add one.
+under_way: list[Callable[[], bool]] = []
+
+
+def _here() -> WallTime | None:
+    """The one in force, in the main thread."""
+    return _running if threading.current_thread() is threading.main_thread() else None
 
 
 @contextlib.contextmanager
 def suspended() -> Iterator[None]:
-    """Inside, no alarm of --max-wall comes; one that was due comes behind it. A scenario's time to
-    check its figures begins when the run that was cut short is over, a live tear-down included."""
-    here = _running if threading.current_thread() is threading.main_thread() else None
+    """Inside, no alarm of --max-wall comes but in users_code(); one that was due comes behind it. A
+    scenario's time to check its figures begins when the run that was cut short is over, a live
+    tear-down included."""
+    here = _here()
     if here is None or here._end is None:
         yield
         return
-    global _suspended
-    here.disarm()
-    began, _suspended = time.monotonic(), here
+    here._suspended += 1
+    began = time.monotonic()
     try:
         yield
     finally:
-        _suspended = None
-        if began < here._end < (now := time.monotonic()):
-            here._alarm = now + CLOSING_S
-        here._arm()
+        here._suspended -= 1
+        if not here._suspended:
+            if began < here._end < (now := time.monotonic()):
+                here._alarm = now + CLOSING_S
+            if here._set:
+                here._wind()
 
 
 @contextlib.contextmanager
 def users_code() -> Iterator[None]:
     """Inside suspended(), around a call of a user's own code, which --max-wall's alarm may end."""
-    here = _suspended if threading.current_thread() is threading.main_thread() else None
+    here = _here()
     if here is None:
         yield
         return
-    here._arm()
+    here._users += 1
     try:
         yield
     finally:
-        here.disarm()
+        here._users -= 1
 
 
 _unbroken = 0  # how deep the main thread is in unbroken()

@@ -58,6 +58,8 @@ def print_report(report: Report, console: Console) -> None:
         print_line(console, f"numbers of each of the {len(report.fidelity)} runs: in report.json")
     for line in report.broken_off:
         print_line(console, f"not finished: {line}")
+    for line in report.interrupted_in:
+        print_line(console, f"not finished: {line}")
     if report.unwritten is not None:
         print_line(console, f"not written: {report.unwritten}")
     if report.directory is not None:

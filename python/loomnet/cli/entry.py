@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from loomnet.base.errors import EXIT_INTERRUPTED
+from loomnet.cli.leaving import end_threads, exits_named
 from loomnet.processes.interrupts import Interrupts
 
 
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _say_interrupted()
         if interrupts.pending:
             _flush()
+    end_threads(status)
     return status
 
 
@@ -81,7 +83,8 @@ def _run(words: list[str]) -> int:
         print(f"loomnet: {error}; in a clone of Loomnet: pip install .", file=sys.stderr)
         return EXIT_USAGE
     try:
-        status = _status(app(words, prog_name="loomnet", standalone_mode=False))
+        with exits_named():
+            status = _status(app(words, prog_name="loomnet", standalone_mode=False))
         sys.stdout.flush()  # what cannot be written must not fail silently behind this line
         return status
     except LoomnetError as error:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, ParamSpec, TypeVar
 
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import RunInterrupted, UsageError
 from loomnet.base.names import in_quotes, quoted
 from loomnet.base.reading import is_file, user_path
 from loomnet.base.units import Time
-from loomnet.base.wall_time import WallTime, uninterrupted
+from loomnet.base.wall_time import WallTime, suspended, uninterrupted
 from loomnet.fabrics.model import Fabric
 from loomnet.fabrics.panels import Circuit
 from loomnet.faults.model import Fault, list_of_faults
@@ -47,7 +48,24 @@ from loomnet.running.record import Record
 from loomnet.running.request import CLOCKS, Progress, Runner, RunRequest, get_runner
 from loomnet.systems.registry import transports
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 MODELS = ("packets", "fluid")  # of how links are shared
+
+
+def _plugins_end_with_it(run: Callable[P, T]) -> Callable[P, T]:
+    """Decorator of Lab.run: where each run of a lab has a wall time of its own, it ends a plug-in
+    that does not come back, as a scenario's does."""
+
+    @functools.wraps(run)
+    def wrapper(*args: P.args, **values: P.kwargs) -> T:
+        lab = args[0]
+        assert isinstance(lab, Lab)
+        with WallTime(lab._max_wall_s if lab._wall.seconds is None else None), suspended():
+            return run(*args, **values)
+
+    return wrapper
 
 
 class Lab:
@@ -192,6 +210,7 @@ class Lab:
         return self._max_wall_s if left is None else math.ceil(left * 10) / 10
 
     @uninterrupted
+    @_plugins_end_with_it
     @checked_call
     def run(
         self,
@@ -291,7 +310,8 @@ class Lab:
         )
         if ended == "interrupted":
             self.report.interrupted = True
-            raise RunInterrupted(f"interrupted: {reason or 'Ctrl-C'}")
+            why = reason or "Ctrl-C"
+            raise RunInterrupted(why if why.startswith("interrupted") else f"interrupted: {why}")
         return result
 
     def _progress_of(self, name: str, job: Job) -> Callable[[Progress], None]:

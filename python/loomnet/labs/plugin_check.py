@@ -118,7 +118,9 @@ def _congestion_breaches(name: str, plugin: type, options: Mapping[str, Any]) ->
             try:
                 _flows(each.model, {each.control_option: name, **options}, **links)
             except _core.PluginError as error:
-                yield f"{failure_of(error)}, over {each.model} where {what}"
+                if isinstance(failure := failure_of(error), KeyboardInterrupt):
+                    raise failure from None
+                yield f"{failure}, over {each.model} where {what}"
             except (ValueError, TypeError) as error:  # of the options
                 raise UsageError(f"check_plugin: {error}") from None
     if not carried:

@@ -9,7 +9,7 @@ import numpy as np
 
 from loomnet.base.errors import PluginError, UsageError
 from loomnet.base.names import did_you_mean, quoted
-from loomnet.plugins.failures import raised
+from loomnet.plugins.failures import asked
 from loomnet.plugins.registry import ASSIGNMENT, registered, registered_names
 
 # "skip": MixNet's greedy rule, which passes over a pair that lacks a free port. "literal": as
@@ -48,10 +48,8 @@ def assigner_made(name: str) -> Any:
     made = registered(ASSIGNMENT, name)
     if made is None:
         return None
-    try:
+    with asked(f'assignment "{name}"', "__init__"):
         return made()
-    except Exception as error:
-        raise PluginError(f'assignment "{name}": {raised("__init__", error)}') from error
 
 
 def circuits_of(name: str, plugin: Any, demand: np.ndarray, free: np.ndarray,
@@ -60,10 +58,8 @@ def circuits_of(name: str, plugin: Any, demand: np.ndarray, free: np.ndarray,
     contract."""
     where = f'assignment "{name}"'
     given = [each.copy() for each in (demand, free, previous)]
-    try:
+    with asked(where, "assign"):
         found = np.asarray(plugin.assign(*given))
-    except Exception as error:
-        raise PluginError(f"{where}: {raised('assign', error)}") from error
     if found.shape != demand.shape or found.dtype.kind not in "iu":
         raise PluginError(f"{where}: assign gave {quoted(found.tolist())}, which is no array "
                           f"{demand.shape} of whole numbers")

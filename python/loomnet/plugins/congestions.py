@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from loomnet.base.errors import PluginError, UsageError
 from loomnet.base.names import in_quotes, quoted
-from loomnet.plugins.failures import place
+from loomnet.base.wall_time import WallTimeOver, under_way
+from loomnet.plugins.failures import PluginInterrupted, not_back, place
 from loomnet.plugins.registry import CONGESTION, check_new, keep
 
 if TYPE_CHECKING:
@@ -81,10 +82,17 @@ def register_congestion(name: str, made: type) -> None:
             accurate_ecn=bool(getattr(made, "accurate_ecn", False)))
     except (ValueError, TypeError) as error:
         raise UsageError(f"{where}: {error}") from None
+    if _core.plugin_under_way not in under_way:
+        under_way.append(_core.plugin_under_way)
     keep(CONGESTION, name, made)
 
 
-def failure_of(error: BaseException) -> PluginError:
-    """The engine's error about a control as the one that ends a run."""
-    cause = error.__cause__
+def failure_of(error: BaseException) -> BaseException:
+    """The engine's error about a control as the one that ends a run: a PluginError, or
+    PluginInterrupted where Ctrl-C came while the control's own code ran."""
+    cause, what = error.__cause__, str(error).partition(" raised ")[0]
+    if isinstance(cause, KeyboardInterrupt):
+        return PluginInterrupted(f"in {what}")
+    if isinstance(cause, WallTimeOver):
+        return not_back(what, cause)
     return PluginError(f"{error}{place(cause)}")

@@ -14,20 +14,17 @@ from loomnet.base.arguments import checked_call
 from loomnet.base.errors import LoomnetError, PluginError, UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
 from loomnet.base.units import Time
-from loomnet.base.wall_time import WallTimeOver, users_code
 from loomnet.faults.timetable import Change
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import Plan
 from loomnet.plugins.change import Asked, Circuits, Link, Routes, Switch
-from loomnet.plugins.failures import defined_at, raised
+from loomnet.plugins.failures import asked, defined_at
 from loomnet.plugins.registry import CONTROLLER, plugin_named
 
 EVENTS = ("iteration", "phase", "link", "switch", "end")
 LEAST_EVERY = Time("1 ns")
 MOST_CHANGES = 100_000  # of one answer
 FOREVER = 2**63 - 1
-# What a plug-in's own code may raise, to be said in one line: sys.exit() is no way to end a run.
-BROKEN = (Exception, SystemExit, GeneratorExit)
 _CHANGES = (Link, Switch, Routes, Circuits)
 Changes = Iterable[Asked] | None  # what a controller answers
 _NONE = object()
@@ -169,15 +166,14 @@ class ControllerChoice:
                 raise UsageError(f"{where} has no option {unknown[0]}"
                                  f"{did_you_mean(unknown[0], known)}") from None
             raise UsageError(f"{where}: {error}; give it to ln.controller") from None
-        try:
-            with users_code():
+        refused: LoomnetError | None = None
+        with asked(where, "__init__"):
+            try:
                 plugin = kind(**self.options)
-        except WallTimeOver as over:
-            raise PluginError(f"{where}: __init__ had not come back when {over}") from None
-        except LoomnetError:
-            raise
-        except BROKEN as error:
-            raise PluginError(f"{where}: {raised('__init__', error)}") from error
+            except LoomnetError as error:  # its own words about its options
+                refused = error
+        if refused is not None:
+            raise refused
         return Seat(self, plugin, plan)
 
     def describe(self) -> str:
@@ -227,6 +223,7 @@ class Seat:
     def __init__(self, choice: ControllerChoice, plugin: Any, plan: Plan) -> None:
         name, every = choice.name, choice.every
         self.choice, self.name, self.plugin, self.plan = choice, name, plugin, plan
+        self._where = f'controller "{name}"'
         self.every_ps = None if every is None else every.count
         self.least_ps = 0  # between two calls of advance(); the live clock sets it
         # Around its code: Ctrl-C breaks it off. On the virtual clock it does so all the time.
@@ -249,7 +246,7 @@ class Seat:
 
     def breach(self, what: str) -> PluginError:
         """The error that ends the run."""
-        return PluginError(f'controller "{self.name}": {what}')
+        return PluginError(f"{self._where}: {what}")
 
     def next_time(self) -> int | None:
         """When advance() is due; None: no time is known."""
@@ -285,10 +282,8 @@ class Seat:
     # --- what it answers --------------------------------------------------------------------------
     def _read(self, name: str, default: Any) -> Any:
         """An attribute, which may be a property with code of its own."""
-        try:
+        with asked(self._where, name), self.listening():
             return getattr(self.plugin, name, default)
-        except BROKEN as error:
-            raise self.breach(raised(name, error)) from error
 
     def _has(self, method: str) -> bool:
         found = self._read(method, _NONE)
@@ -302,13 +297,8 @@ class Seat:
                            f"{defined_at(getattr(self.plugin, method, None))}")
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        try:
-            with users_code(), self.listening():
-                return getattr(self.plugin, method)(*arguments)
-        except WallTimeOver as over:
-            raise self.breach(f"{method} had not come back when {over}") from None
-        except BROKEN as error:
-            raise self.breach(raised(method, error)) from error
+        with asked(self._where, method), self.listening():
+            return getattr(self.plugin, method)(*arguments)
 
     def _kinds(self, given: Any) -> tuple[str, ...]:
         kinds = (given,) if isinstance(given, str) else given
@@ -345,17 +335,12 @@ class Seat:
             raise self._gave(method, answer, 'no list of changes; return [ln.change.link("a--b", '
                                              "up=False)]")
         found: list[Change] = []
-        try:
-            with users_code(), self.listening():
-                asked = list(itertools.islice(answer, MOST_CHANGES + 1))
-        except WallTimeOver as over:
-            raise self.breach(f"{method} had not come back when {over}") from None
-        except BROKEN as error:  # a generator
-            raise self.breach(raised(method, error)) from error
-        if len(asked) > MOST_CHANGES:
+        with asked(self._where, method), self.listening():
+            changes = list(itertools.islice(answer, MOST_CHANGES + 1))  # perhaps of a generator
+        if len(changes) > MOST_CHANGES:
             raise self.breach(f"{method} gave more than {MOST_CHANGES:,} changes"
                               f"{defined_at(getattr(self.plugin, method, None))}")
-        for each in asked:
+        for each in changes:
             if type(each) not in _CHANGES:
                 raise self._gave(method, each, "no change; write ln.change.link, ln.change.switch, "
                                                "ln.change.routes or ln.change.circuits")

@@ -1,4 +1,5 @@
-"""How an error says what a plug-in's own code raised, and where."""
+"""Calls of a plug-in's own code: what they may raise, how an error says it and where, and how
+--max-wall and Ctrl-C end one that does not come back."""
 
 from __future__ import annotations
 
@@ -6,15 +7,61 @@ import inspect
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from loomnet.base.errors import LoomnetError
+from loomnet.base.errors import LoomnetError, PluginError
+from loomnet.base.wall_time import WallTimeOver, users_code
 
 _PACKAGE = Path(__file__).parents[1]
 # A frame in one of these folders is Python's library or an installed package, not the user's code.
 _LIBRARIES = tuple({Path(sysconfig.get_path(name)).resolve()
                     for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+# What a plug-in's own code may raise, to be said in one line: sys.exit() is no way to end a run.
+BROKEN = (Exception, SystemExit, GeneratorExit)
+
+
+class PluginInterrupted(KeyboardInterrupt):
+    """Ctrl-C that came while a plug-in's own code ran: `in controller "mine": advance`."""
+
+
+@contextmanager
+def asked(where: str, method: str) -> Iterator[None]:
+    """Around a call of a plug-in's method. Raises PluginError for what it raises, and where
+    --max-wall has ended it; PluginInterrupted where Ctrl-C has."""
+    try:
+        with users_code():
+            yield
+    except WallTimeOver as over:
+        raise not_back(f"{where}: {method}", over) from None
+    except PluginInterrupted:
+        raise
+    except KeyboardInterrupt:
+        raise PluginInterrupted(f"in {where}: {method}") from None
+    except BROKEN as error:
+        raise PluginError(f"{where}: {raised(method, error)}") from error
+
+
+def not_back(what: str, over: WallTimeOver) -> PluginError:
+    """The error of a call that --max-wall has ended."""
+    return PluginError(f"{what} had not come back when {over}{place(over)}")
+
+
+class Pending:
+    """What a plug-in has raised inside an event of the engine, which has no way up for it: it waits
+    for the next look. Meanwhile no plug-in that shares this object is asked."""
+
+    def __init__(self) -> None:
+        self.raised: BaseException | None = None
+
+    def check(self) -> None:
+        """Raises what waits."""
+        if self.raised is not None:
+            raise self.raised
 
 
 def raised(method: str, error: BaseException) -> str:

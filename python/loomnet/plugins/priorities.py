@@ -9,7 +9,7 @@ from typing import Any
 from loomnet.base.arguments import checked_call
 from loomnet.base.errors import PluginError, UsageError
 from loomnet.base.names import did_you_mean, in_quotes, quoted
-from loomnet.plugins.failures import raised
+from loomnet.plugins.failures import asked
 from loomnet.plugins.registry import PRIORITY, registered, registered_names
 
 LEAST_PRIORITY, MOST_PRIORITY = 1, 255
@@ -100,20 +100,16 @@ def priority_made(where: str, name: str) -> Any:
     check_priority(where, name, "virtual")
     made = registered(PRIORITY, name)
     assert made is not None
-    try:
+    with asked(f'priority "{name}"', "__init__"):
         return made()
-    except Exception as error:
-        raise PluginError(f'priority "{name}": {raised("__init__", error)}') from error
 
 
 def priority_of(name: str, plugin: Any, message: Message) -> int:
     """What the plug-in of that name says of a message. Raises PluginError where it does not keep
     its contract."""
     where = f'priority "{name}"'
-    try:
+    with asked(where, "priority"):
         found = plugin.priority(message)
-    except Exception as error:
-        raise PluginError(f"{where}: {raised('priority', error)}") from error
     if (isinstance(found, bool) or not isinstance(found, int)
             or not LEAST_PRIORITY <= found <= MOST_PRIORITY):
         raise PluginError(f"{where}: priority gave {quoted(found)}, which is no whole number from "

@@ -116,6 +116,12 @@ class Report:
             if run.ended in BROKEN_OFF
         ]
 
+    @property
+    def interrupted_in(self) -> list[str]:
+        """Plug-ins whose own code Ctrl-C came in, each with its run."""
+        return [f"{run.label or self.scenario}: {run.reason}" for run in self.fidelity
+                if run.ended == "interrupted" and " in " in (run.reason or "")]
+
     def cut_off(self, reason: str) -> None:
         """Notes that the scenario's own code was ended outside its runs, unless a run was ended for
         the same reason: that run says it."""

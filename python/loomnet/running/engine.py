@@ -27,6 +27,7 @@ from loomnet.measures.run_data import HostSeries
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
+from loomnet.plugins.failures import Pending
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from loomnet.running.engine_panels import EnginePanels
 from loomnet.running.engine_settings import link_config, program_settings
@@ -59,6 +60,7 @@ class Engine:
         self.plan = plan
         self.sums = sums
         self.live = live
+        self.plugins = Pending()  # of those that are asked in the middle of events
         jobs = tuple(jobs)
         carriers = {each.name: each for each in map(self._model, carriers_of(jobs))
                     if each is not None}

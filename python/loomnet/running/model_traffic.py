@@ -6,6 +6,7 @@ from typing import Any
 
 import loomnet._core as _core
 from loomnet.jobs.model_job import ModelJob
+from loomnet.plugins.failures import Pending
 from loomnet.plugins.priorities import Message, priority_made, priority_of
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
@@ -22,8 +23,8 @@ class ModelTraffic(RankTraffic):
         self._compared = (self._sums if payload and isinstance(self._sums, _core.SwitchSums)
                           else None)
         made = priority_made("ModelJob.priority", job.priority)
-        self._asker = None if made is None else Asker(job.priority, made,
-                                                      asked.name or job.name or "job")
+        self._asker = None if made is None else Asker(
+            job.priority, made, asked.name or job.name or "job", engine.plugins)
         host = engine.plan.hosts[asked.placement[0]]
         self.core = _core.ModelTraffic(
             engine.network, self._sums, job=asked.number, hosts=engine.nodes(asked.placement),
@@ -35,24 +36,23 @@ class ModelTraffic(RankTraffic):
         self.core.start()
 
     def poll(self, now_ps: int) -> None:
-        if self._asker is not None and self._asker.raised is not None:
-            raise self._asker.raised
+        if self._asker is not None:
+            self._asker.pending.check()
 
     def wrong(self) -> int | None:
         return None if self._compared is None else self._compared.wrong
 
 
 class Asker:
-    """Asks a priority of a user's about each bucket. What that raises waits for the next look: the
-    engine, in the middle of an event, has no way up for it. It refers to nothing of the engine,
-    which refers to it."""
+    """Asks a priority of a user's about each bucket. It refers to nothing of the engine, which
+    refers to it."""
 
-    def __init__(self, name: str, plugin: Any, job: str) -> None:
-        self.raised: BaseException | None = None
+    def __init__(self, name: str, plugin: Any, job: str, pending: Pending) -> None:
+        self.pending = pending
         self._name, self._plugin, self._job = name, plugin, job
 
     def __call__(self, facts: _core.BucketFacts) -> int:
-        if self.raised is not None:
+        if self.pending.raised is not None:
             return 1
         message = Message(
             job=self._job, layer=facts.layer, layers=facts.layers, iteration=facts.iteration,
@@ -61,7 +61,7 @@ class Asker:
         try:
             return priority_of(self._name, self._plugin, message)
         except BaseException as error:  # Ctrl-C in the plug-in's code too
-            self.raised = error
+            self.pending.raised = error
             return 1
 
 

@@ -42,7 +42,6 @@ class MoeTraffic:
         self._servers = job.servers_of(asked.placement)
         self._replicas = job.replicas(len(asked.placement))
         self.regions = self._replicas * job.stages
-        self._raised: BaseException | None = None
         self._direct = len(set(self._servers[0])) > 1
         control = job.circuits
         places = [None if self._direct or control is None else
@@ -202,14 +201,14 @@ class MoeTraffic:
         made = assigner_made(rule)
         if made is None:
             return None
-        servers = self._job.region_servers
+        servers, pending = self._job.region_servers, self._engine.plugins
 
         def ask(demand: list[int], free: list[int]) -> list[int]:
             previous = np.zeros((servers, servers), np.int64)
             for port, peer in enumerate(self.core.driver(region).circuits()):
                 if peer >= 0:
                     previous[port // alpha, peer // alpha] += 1
-            if self._raised is not None:
+            if pending.raised is not None:
                 return previous.ravel().tolist()
             wanted = np.array(demand, np.int64).reshape(servers, servers)
             try:
@@ -217,7 +216,7 @@ class MoeTraffic:
                                    previous).ravel().tolist()
             # raised by poll(): the engine cannot pass it on from an event
             except BaseException as error:
-                self._raised = error
+                pending.raised = error
                 return previous.ravel().tolist()
 
         return ask
@@ -235,8 +234,7 @@ class MoeTraffic:
                 for region, server, at, message in self.core.failures()]
 
     def poll(self, now_ps: int) -> None:
-        if self._raised is not None:
-            raise self._raised
+        self._engine.plugins.check()
 
     def wrong(self) -> int | None:
         return None

@@ -18,6 +18,7 @@ from loomnet.measures.samples import Sampler
 from loomnet.measures.switch_state import SwitchState, snapshot_times
 from loomnet.plans.model import SwitchPlan
 from loomnet.plugins.controllers import Event
+from loomnet.plugins.failures import PluginInterrupted
 from loomnet.running.control import Control, Controls, Faults, Snapshots
 from loomnet.running.job_request import JobRequest
 from loomnet.running.observer import Observer
@@ -151,9 +152,10 @@ class RunLoop:
         except WallTimeError as over:
             for play in self.running:
                 play.stalled(f"{over} before {play.unstarted}")
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
+            where = f" {stop}" if isinstance(stop, PluginInterrupted) else ""
             for play in self.running:
-                play.end("interrupted", self.clock.interrupted)
+                play.end("interrupted", f"{self.clock.interrupted}{where}")
         finally:
             for play in self.prepared:
                 self.close(play)

@@ -41,7 +41,7 @@ class TrafficPlay(Play):
     def __init__(self, clock: TrafficClock, request: RunRequest, asked: JobRequest) -> None:
         super().__init__(clock, request, asked)
         self._origin = clock.traffic_start_ps(self) + asked.start_ps
-        self.traffic: Traffic
+        self.traffic: Traffic | None = None  # before prepare()
         self.done = False
         self.payload = 0
         self.progress_ps = 0  # when anything of the job last ended, job time
@@ -72,6 +72,7 @@ class TrafficPlay(Play):
             payload=self.payload_moves, jitter=self.request.options.get("jitter"))
 
     def look(self) -> None:
+        assert self.traffic is not None
         found, self.done = self.clock.traffic_state(self.traffic)
         self.take(found)
 
@@ -81,7 +82,7 @@ class TrafficPlay(Play):
             self.found(iteration)
 
     def share(self) -> float | None:
-        total = self.traffic.payload_total()
+        total = None if self.traffic is None else self.traffic.payload_total()
         return min(self.run_counters()["payload"] / total, 1.0) if total else None
 
     def outcome(self) -> tuple[Ending, str | None] | None:
@@ -92,17 +93,20 @@ class TrafficPlay(Play):
         return ("failed", self.errors[0].message) if self.errors else ("finished", None)
 
     def stop(self) -> None:
-        if not self.done:
+        if not self.done and self.traffic is not None:
             with self.clock.held():
                 self.take(self.traffic.iterations())
                 self.errors += self._failures()
 
     def _failures(self) -> list[RunFault]:
         """The traffic's errors in the job's own time, which starts with the job."""
+        assert self.traffic is not None
         return [replace(each, at_ps=max(each.at_ps - self._origin, 0))
                 for each in self.traffic.errors()]
 
     def fill(self, data: RunData, origin_ps: int) -> None:
+        if self.traffic is None:  # the run was ended while it was being prepared
+            return
         data.flows = [flow.since(origin_ps) for flow in self.traffic.flows()]
         data.experts = self.traffic.experts()
         data.ring_steps = self.traffic.ring_steps(origin_ps)
@@ -114,7 +118,7 @@ class TrafficPlay(Play):
                 data.ended, data.reason = "failed", data.errors[0].message
 
     def notes(self) -> Notes:
-        return self.traffic.notes()
+        return {} if self.traffic is None else self.traffic.notes()
 
 
 class VirtualTraffic(TrafficPlay):

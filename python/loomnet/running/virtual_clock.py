@@ -37,6 +37,16 @@ MOST_EVENTS = 500_000  # per call into the engine: about 0.1 s between looks at 
 LOOK_MS = 50  # wall time between two looks at processes while a rank computes
 
 
+@contextmanager
+def _controls_named() -> Iterator[None]:
+    """Around calls of the engine that call congestion controls in Python. Raises PluginError, and
+    PluginInterrupted for Ctrl-C in one, by its name and method."""
+    try:
+        yield
+    except _core.PluginError as error:
+        raise failure_of(error) from error
+
+
 class VirtualRunner:
     """Runs requests on the virtual clock."""
 
@@ -53,15 +63,11 @@ class VirtualRunner:
         check_options(request.options, [asked.job for asked in request.jobs])
         # SIGTERM and a closed terminal end a run as Ctrl-C does, with a partial report.
         with Interrupts() as interrupts, interrupts.listen(), ExitStack() as stack:
-            try:
+            with _controls_named():
                 sampler = Sampler.of(request.options, request.plan)
                 clock = VirtualClock(request, stack)
                 plays = [clock.play(asked) for asked in request.jobs]
                 return RunLoop(request, clock, plays, on_progress, sampler).go()
-            except _core.PluginError as error:
-                if isinstance(error.__cause__, KeyboardInterrupt):  # in a congestion control's code
-                    raise KeyboardInterrupt from None
-                raise failure_of(error) from error
 
 
 class VirtualClock:
@@ -114,13 +120,15 @@ class VirtualClock:
             raise WallTimeError(self.request.wall_reason)
 
     def pass_time(self, until_ps: int, plays: Sequence[Play]) -> str:
-        if self.ranks is None:
-            return "reached" if self.network.run_until(until_ps, MOST_EVENTS) else "looked"
-        stop = self.ranks.run(until_ps, LOOK_MS)
+        with _controls_named():
+            if self.ranks is None:
+                return "reached" if self.network.run_until(until_ps, MOST_EVENTS) else "looked"
+            stop = self.ranks.run(until_ps, LOOK_MS)
         return stop if stop in ("reached", "stuck") else "looked"
 
     def skip_to(self, at_ps: int) -> None:
-        self.network.run_until(at_ps)
+        with _controls_named():
+            self.network.run_until(at_ps)
 
     # --- ranks ------------------------------------------------------------------------------------
     def add_rank(self, bridge: Any, job: int) -> int:
@@ -170,7 +178,8 @@ class VirtualClock:
         return self.engine.queued(halves)
 
     def probe(self, probe: _core.FlowProbe) -> Any:
-        return probe.take()
+        with _controls_named():
+            return probe.take()
 
     def senders(self, plays: Sequence[Play]) -> Mapping[int, tuple[int, int, int, int]]:
         found: dict[int, tuple[int, int, int, int]] = {}
