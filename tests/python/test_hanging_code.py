@@ -179,10 +179,33 @@ def test_one_ctrl_c_ends_each_method_by_name(tmp_path, hanging, make, kind, meth
 def test_the_wall_time_of_a_lab_without_a_scenario_ends_a_plug_in_too(tmp_path, hanging):
     hanging("loops")
     given, options = a_controller("advance")
+    before = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0]
     with pytest.raises(ln.UsageError, match=r'controller "hanging": advance had not come back'):
         Lab("waits", directory=tmp_path / "run", max_wall_s=0.3).run(*given, **options)
-    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) == before[0]
+    left, again = signal.getitimer(signal.ITIMER_REAL)  # of a test's time-out
+    assert again == 0 and max(before[1] - 20, 0) <= left <= before[1]
+
+
+def test_an_alarm_that_was_set_before_still_comes(monkeypatch):
+    came = []
+    outer = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0]
+    try:
+        signal.signal(signal.SIGALRM, lambda *_: came.append(time.monotonic()))
+        began = time.monotonic()
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with wall_time.WallTime(60), wall_time.suspended():
+            while not came and time.monotonic() - began < 20:
+                time.sleep(0.01)
+        assert came and came[0] - began >= 0.19
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with wall_time.WallTime(60):
+            pass
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 0.3
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, outer[0])
+        signal.setitimer(signal.ITIMER_REAL, outer[1])
 
 
 def test_the_wall_time_ends_nothing_of_the_runs_own(tmp_path, monkeypatch):

@@ -31,6 +31,10 @@ def filled():
     return report
 
 
+def around(bound):
+    return math.nextafter(bound, -math.inf), bound, math.nextafter(bound, math.inf)
+
+
 @pytest.mark.parametrize(
     ("value", "bound", "ok"),
     [
@@ -43,6 +47,20 @@ def filled():
         (0.81, {"approx": 0.75, "abs": 0.05}, False),
         (103, {"approx": 100, "rel": 0.03}, True),
         (-103, {"approx": -100, "rel": 0.03}, True),
+        # One step of a float below, on and above each bound.
+        *((value, {"ge": 2.5}, value >= 2.5) for value in around(2.5)),
+        *((value, {"le": 2.5}, value <= 2.5) for value in around(2.5)),
+        *((value, {"eq": 2.5}, value == 2.5) for value in around(2.5)),
+        *((value, {"ge": 2.5, "le": 4}, 2.5 <= value <= 4) for value in (*around(2.5), *around(4))),
+        *((value, {"approx": 8, "abs": 0.5}, 7.5 <= value <= 8.5)
+          for value in (*around(7.5), *around(8.5))),
+        *((value, {"approx": 8, "rel": 0.0625}, 7.5 <= value <= 8.5)
+          for value in (*around(7.5), *around(8.5))),
+        *((value, {"approx": -8, "rel": 0.0625}, -8.5 <= value <= -7.5)
+          for value in (*around(-7.5), *around(-8.5))),
+        (3, {"ge": 4}, False),
+        (4, {"ge": 4}, True),
+        (5, {"le": 4}, False),
         (None, {"ge": -1e9}, False),
         (math.nan, {"ge": -1e9}, False),
         (math.nan, {"eq": math.pi}, False),
@@ -150,8 +168,10 @@ def test_a_check_on_a_figure_below_resolution_is_exit_3():
     ("value", "unit", "span", "p99", "verdict"),
     [
         (0.75, "ratio", 100 * 10**6, 10**6, True),
+        (0.75, "ratio", 100 * 10**6 - 1, 10**6, False),
         (0.75, "ratio", 99 * 10**6, 10**6, False),
         (20e-6, "s", None, 10**6, True),
+        (19_999_999e-12, "s", None, 10**6, False),
         (19e-6, "s", None, 10**6, False),
         (5, "packets", None, 10**6, True),
         (1e-9, "s", None, None, True),

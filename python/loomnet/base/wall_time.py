@@ -37,7 +37,8 @@ class WallTime:
     code; suspended() is entered around what must not be broken off there, a run above all, and
     users_code() in it around each call of a user's own.
 
-    The alarm is SIGALRM's, so it is set in the main thread alone.
+    The alarm is SIGALRM's, so it is set in the main thread alone. One that was set before, as a
+    test's time-out is, still comes at its time.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -50,6 +51,7 @@ class WallTime:
         self._end = None if seconds is None else time.monotonic() + seconds
         self._alarm = 0.0 if self._end is None else self._end + CLOSING_S
         self._before: Any = None
+        self._theirs: float | None = None  # when the alarm comes that was set before
         self._suspended = 0  # how deep in suspended()
         self._users = 0  # how deep in users_code()
         self._paused: WallTime | None = None  # of the scenario that runs this one
@@ -86,13 +88,15 @@ class WallTime:
             return
         global _running
         _running = self
+        left, _ = signal.getitimer(signal.ITIMER_REAL)
+        self._theirs = time.monotonic() + left if left else None
         self._before = signal.signal(signal.SIGALRM, self._on_alarm) or signal.SIG_DFL
         self._set = True
         self._wind()
 
     def _wind(self) -> None:
-        due = max(self._alarm - time.monotonic(), 0.001)
-        signal.setitimer(signal.ITIMER_REAL, due, AGAIN_S)
+        due = self._alarm if self._theirs is None else min(self._alarm, self._theirs)
+        signal.setitimer(signal.ITIMER_REAL, max(due - time.monotonic(), 0.001), AGAIN_S)
 
     def disarm(self) -> None:
         if not self._set:
@@ -101,9 +105,19 @@ class WallTime:
         self._set, _running = False, None
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
+        if self._theirs is not None:
+            signal.setitimer(signal.ITIMER_REAL, max(self._theirs - time.monotonic(), 0.001))
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
-        if not self._set or time.monotonic() < self._alarm - 0.001:
+        if not self._set:
+            return
+        now = time.monotonic()
+        if self._theirs is not None and now >= self._theirs - 0.001:
+            self._theirs = None
+            self._wind()
+            if callable(self._before):
+                self._before(number, frame)
+        if now < self._alarm - 0.001:
             return
         if not self._suspended or self._users or any(asked() for asked in under_way):
             break_off(WallTimeOver(self.reason))

@@ -142,5 +142,20 @@ TEST(Time, SerializationIsExact) {
   EXPECT_EQ(bytes_in(microseconds(13), gigabits(800)), 1'300'000u);
 }
 
+TEST(Time, SerializationIsRoundedToTheNearestPicosecond) {
+  EXPECT_EQ(serialization_time(1, {7}).count, 1'142'857'142'857);  // 8/7 s, …142.857 ps
+  EXPECT_EQ(serialization_time(1, {6}).count, 1'333'333'333'333);  // …333.33
+  EXPECT_EQ(serialization_time(2, {6}).count, 2'666'666'666'667);  // …666.67
+  EXPECT_EQ(serialization_time(1, {16'000'000'000'000}).count, 1) << "half a picosecond is one";
+  EXPECT_EQ(serialization_time(1, {16'000'000'000'001}).count, 0) << "and less is none";
+}
+
+TEST(Time, BytesOfATimeAreRoundedDown) {
+  EXPECT_EQ(bytes_in(seconds(1), {8}), 1u);
+  EXPECT_EQ(bytes_in(seconds(1) - Picoseconds{1}, {8}), 0u);
+  EXPECT_EQ(bytes_in(seconds(1), {15}), 1u);
+  EXPECT_EQ(bytes_in(milliseconds(1'500), {16}), 3u);
+}
+
 }  // namespace
 }  // namespace loomnet

@@ -4,6 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 namespace loomnet {
 namespace {
@@ -68,6 +72,47 @@ TEST(DarkPanel, CarrierGoesAtOnceAndComesWithTheLight) {
   EXPECT_FALSE(bed.up(0) || bed.up(2));
   bed.network.run_until(milliseconds(26));
   EXPECT_TRUE(bed.up(0) && !bed.up(1) && bed.up(2));
+}
+
+// Writes down when the host's port gets and loses its carrier.
+class Carriers final : public Transport {
+ public:
+  using Log = std::vector<std::pair<NodeId, bool>>;
+  Carriers(NodeId host, Log& log) : host_(host), log_(log) {}
+  std::string_view name() const override { return "carriers"; }
+  void connect(const QpConfig&, Picoseconds) override {}
+  void on_post(QpNumber, const WorkRequest&, Picoseconds) override {}
+  void on_packet(PlanePort, PacketPtr, Picoseconds) override {}
+  void on_port(PlanePort, bool up, Picoseconds) override { log_.emplace_back(host_, up); }
+  void on_deadline(Picoseconds) override {}
+  Pulled pull(PlanePort, QueueClass, Picoseconds) override { return Pulled::idle(); }
+  Picoseconds next_deadline() const override { return kNever; }
+  bool outstanding() const override { return false; }
+  void counters(std::vector<TransportCounter>&) const override {}
+
+ private:
+  NodeId host_;
+  Log& log_;
+};
+
+TEST(DarkPanel, AllPortsThatMoveLoseTheirCarrierBeforeOneHasItAgain) {
+  for (const bool all_at_once : {true, false}) {
+    Bed bed(6, {1, 0, 3, 2, 5, 4}, {});  // without dark time
+    Carriers::Log log;
+    for (NodeId h = 0; h < 6; ++h) bed.network.nic(h).set_transport(std::make_unique<Carriers>(h, log));
+    bed.network.run_until(milliseconds(1));
+    log.clear();
+    if (all_at_once) {
+      bed.network.set_circuits(bed.panel, {2, 3, 0, 1, 5, 4});
+    } else {
+      bed.patch({{0, 2}, {2, 0}, {1, 3}, {3, 1}});
+    }
+    // A transport whose port stayed up would take its new peer for the old one.
+    ASSERT_EQ(log.size(), 8u);
+    for (std::size_t k = 0; k < 8; ++k) EXPECT_EQ(log[k].second, k >= 4) << k;
+    for (const auto& [host, up] : log) EXPECT_LT(host, 4u) << "a circuit that stays keeps its carrier";
+    for (NodeId h = 0; h < 6; ++h) EXPECT_TRUE(bed.up(h));
+  }
 }
 
 TEST(DarkPanel, WithoutTheRuleCarrierStays) {

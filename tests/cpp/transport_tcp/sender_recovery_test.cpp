@@ -165,7 +165,24 @@ TEST(TailLossProbe, ALossThatOnlyTheProbeRepairedHalvesTheWindow) {
   s.now += kRtt;
   s.ack(11);
   EXPECT_EQ(s.count.tlp_recoveries, 1u);
-  EXPECT_LT(s.cwnd(), before);
+  EXPECT_LT(s.cwnd(), before * 0.75);
+  EXPECT_EQ(s.sender.state(), State::open) << "nothing is left to repair";
+}
+
+// The same without the news of it: the ACK covers the probe's end and no more.
+TEST(TailLossProbe, AnAckUpToTheProbesEndSaysNothingOfALoss) {
+  SenderScript s;
+  s.measure(kRtt);
+  s.post(8);
+  s.pump();
+  const double before = s.cwnd();
+  s.now = s.sender.deadline();
+  ASSERT_TRUE(s.sender.on_deadline(s.now));
+  EXPECT_EQ(s.pump(), Numbers{8});
+  s.now += kRtt;
+  s.ack(9);
+  EXPECT_EQ(s.count.tlp_recoveries, 0u);
+  EXPECT_GE(s.cwnd(), before);
 }
 
 TEST(TailLossProbe, BothCopiesArrivedIsNoLoss) {
