@@ -263,3 +263,41 @@ def test_os_exit_of_a_child_is_its_own(tmp_path):
     body = "    if os.fork() == 0: os._exit(0)\n    os.wait()\n"
     done = loomnet(tmp_path, body, "run", "demo.py")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- what a command needs -------------------------------------------------------------------------
+def shell(tmp_path, line):
+    (tmp_path / "demo.py").write_text(HEAD)
+    command = line.replace("loomnet", f"{sys.executable} -m loomnet", 1)
+    return subprocess.run(["bash", "-c", command], cwd=tmp_path, text=True, capture_output=True,
+                          check=False, timeout=120)
+
+
+@pytest.mark.parametrize("words", ["run demo.py", "list demo.py", "describe demo.py", "--version"])
+def test_a_closed_standard_output_is_one_line(tmp_path, words):
+    done = shell(tmp_path, f"loomnet {words} >&-")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == ("loomnet: standard output is closed, so nothing was run; write "
+                           ">/dev/null to run without it\n")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_other_closed_streams_are_nothing_to_a_run(tmp_path):
+    done = shell(tmp_path, "loomnet run demo.py <&- 2>&-")
+    assert done.returncode == 0 and "report: " in done.stdout
+    for file in tmp_path.rglob("*"):  # none has taken the number of a stream that was closed
+        assert file.is_dir() or b"report: " not in file.read_bytes()
+
+
+def test_a_machine_without_proc_is_one_line(tmp_path):
+    inside = subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False)
+    if inside.returncode:
+        pytest.skip("mounting needs root")
+    (tmp_path / "demo.py").write_text(HEAD)
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c",
+         f"mount -t tmpfs none /proc && exec {sys.executable} -m loomnet run demo.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == ("loomnet: /proc/self/status: No such file or directory; Loomnet needs "
+                           "/proc: mount -t proc proc /proc\n")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from test_trace import Trace
 
 import loomnet as ln
 import loomnet._core as _core
@@ -312,9 +313,23 @@ def test_described_and_seen_on_its_way(tmp_path, capsys):
 
 
 def test_a_trace_has_every_bucket(tmp_path):
-    lab = ln.Lab("t", seed=1, directory=tmp_path)
-    lab.run(star(), small(iterations=2, buckets=3), trace=tmp_path / "t.pftrace")
-    assert (tmp_path / "t.pftrace").stat().st_size > 10_000
+    lab, job = ln.Lab("t", seed=1, directory=tmp_path), small(iterations=2, buckets=3)
+    r = lab.run(star(), job, trace=tmp_path / "t.pftrace")
+    trace = Trace(tmp_path / "t.pftrace")
+    rounds = trace.on("iterations of rank 0")
+    assert [(each.begin, each.end) for each in rounds] == [
+        (each.start_ps // 1000, each.end_ps // 1000) for each in r.data.iterations]
+    sent = job.bucket_bytes[::-1]  # the last layers' gradients are there first
+    for host in ("h0", "h1"):
+        ops = [each for each in trace.slices
+               if trace.names[each.track].startswith(f"{host} operations")]
+        assert [each.name for each in ops] == [f"all_reduce {n}" for n in range(6)]
+        assert [each.values["bytes"] for each in ops] == [*sent, *sent]
+        assert {each.values["outcome"] for each in ops} == {"ok"}
+        for number, each in enumerate(ops):
+            around = rounds[number // 3]
+            assert around.begin < each.begin < each.end <= around.end
+        assert [ops[2].end, ops[5].end] == [each.end for each in rounds]
 
 
 # --- sums in switches -----------------------------------------------------------------------------

@@ -10,9 +10,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from loomnet.base.errors import EXIT_INTERRUPTED
+from loomnet.base.errors import EXIT_INTERRUPTED, EXIT_USAGE, UnavailableError
 from loomnet.cli.leaving import end_threads, exits_named
-from loomnet.processes.interrupts import Interrupts
+from loomnet.processes.interrupts import Interrupts, caught_signals
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,6 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if status == EXIT_INTERRUPTED:
             _say_interrupted()
         return status
+    if not _streams():
+        return EXIT_USAGE
+    try:
+        caught_signals()
+    except UnavailableError as error:
+        print(f"loomnet: {error}", file=sys.stderr)
+        return error.exit_code
     with Interrupts() as interrupts:
         try:
             with interrupts.listen():
@@ -42,6 +49,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _flush()
     end_threads(status)
     return status
+
+
+def _streams() -> bool:
+    """Whether the command can say what it has to say. A stream that was closed before the start
+    (`<&-`) is /dev/null, so that no file that is opened later takes its number."""
+    without = sys.stdout is None
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))
+    if without:
+        print("loomnet: standard output is closed, so nothing was run; write >/dev/null to run "
+              "without it", file=sys.stderr)
+    return not without
 
 
 def _say_interrupted() -> None:
@@ -75,7 +99,7 @@ def _run(words: list[str]) -> int:
 
         print(greeting())
         return 0
-    from loomnet.base.errors import EXIT_USAGE, LoomnetError
+    from loomnet.base.errors import LoomnetError
 
     try:
         from loomnet.cli.commands import app
@@ -103,7 +127,7 @@ def _status(value: object) -> int:
 def _other(error: BaseException) -> int:
     """Typer's own (usage errors and Abort), what a scenario's code raised, a standard output that
     takes nothing more; raises everything else again: that is a defect of Loomnet's."""
-    from loomnet.base.errors import EXIT_OK, EXIT_SCENARIO, EXIT_USAGE
+    from loomnet.base.errors import EXIT_OK, EXIT_SCENARIO
 
     kind = type(error).__name__
     if kind == "Exit" and (code := getattr(error, "exit_code", None)) is not None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from loomnet.base.errors import UnavailableError
 from loomnet.base.wall_time import break_off
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -105,9 +106,14 @@ def _ours(handler: object) -> bool:
 
 def caught_signals() -> int:
     """Signals that this process has a handler for or ignores, bit by bit; handlers that Python does
-    not know of (faulthandler's) included."""
+    not know of (faulthandler's) included. Raises UnavailableError without /proc."""
     masks = 0
-    for line in Path("/proc/self/status").read_text().splitlines():
+    try:
+        text = Path("/proc/self/status").read_text()
+    except OSError as error:
+        raise UnavailableError(f"/proc/self/status: {error.strerror}; Loomnet needs /proc: "
+                               "mount -t proc proc /proc") from None
+    for line in text.splitlines():
         if line.startswith(("SigCgt:", "SigIgn:")):
             masks |= int(line.split()[1], 16)
     return masks

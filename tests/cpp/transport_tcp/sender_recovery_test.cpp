@@ -166,7 +166,7 @@ TEST(TailLossProbe, ALossThatOnlyTheProbeRepairedHalvesTheWindow) {
   s.ack(11);
   EXPECT_EQ(s.count.tlp_recoveries, 1u);
   EXPECT_LT(s.cwnd(), before * 0.75);
-  EXPECT_EQ(s.sender.state(), State::open) << "nothing is left to repair";
+  EXPECT_EQ(s.sender.state(), Sender::State::open) << "nothing is left to repair";
 }
 
 // The same without the news of it: the ACK covers the probe's end and no more.
