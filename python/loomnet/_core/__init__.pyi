@@ -63,6 +63,7 @@ __all__: list[str] = [
     "monotonic_ns",
     "pair_demand",
     "panel_profiles",
+    "plugin_under_way",
     "priority_of",
     "probe_budget",
     "queue_disciplines",
@@ -1846,6 +1847,11 @@ def pair_demand(
 def panel_profiles() -> list[str]:
     """
     Names of the panels whose switching times are known.
+    """
+
+def plugin_under_way() -> bool:
+    """
+    Whether a congestion control's own code is being called.
     """
 
 def priority_of(

@@ -67,7 +67,7 @@ def exits_named() -> Iterator[None]:
             status = EXIT_CHECK_FAILED
         real(status)
 
-    os._exit = named  # pyright: ignore[reportAttributeAccessIssue]
+    os._exit = named
     try:
         yield
     finally:
