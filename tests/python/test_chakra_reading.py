@@ -388,6 +388,17 @@ def test_what_has_no_effect_is_counted(tmp_path):
         assert text in passed
 
 
+def test_each_of_several_jobs_says_what_it_passed_over(tmp_path):
+    jobs = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        jobs.append(ln.Trace(write(tmp_path / name, [[node(1, COMPUTE, us=1, **{name: 1})]]),
+                             name=name))
+    r = ln.run(ln.star(hosts=2, rate="1 Gb/s", delay="1 us"), jobs, write=False)
+    for name in ("a", "b"):
+        assert r.data.fidelity.notes[f"passed over in t of {name}"] == f"attribute {name} (1 node)"
+
+
 def test_control_dependencies_of_another_numbering_are_dropped(tmp_path):
     """As in traces of older converters, whose control dependencies and data dependencies together
     make cycles."""

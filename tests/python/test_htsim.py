@@ -461,6 +461,53 @@ def test_a_bad_topology_is_one_clear_line(tmp_path, old, new, line):
     assert line in str(error.value) and "\n" not in str(error.value)
 
 
+def topology(old="", new="", base=None):
+    text = TOPOLOGY if base is None else base
+    assert old in text
+    return text.replace(old, new, 1)
+
+
+TOPOLOGY_REFUSALS = {  # for each line, files that are wrong in that way and in no other
+    "is missing or 0": (topology("Nodes 16\n"), topology("Podsize 4", "Podsize 0"),
+                        topology("Tiers 3\n")),
+    "above 0": (topology("Radix_Up 2\n"), topology("Radix_Down 4", "Radix_Down 0"),
+                topology("Downlink_Latency_ns 2000\n")),
+    "must be given, from above 0 to 1,000,000": (
+        topology("Downlink_speed_Gbps 400", "Downlink_speed_Gbps 0"),
+        topology("Downlink_speed_Gbps 400\n"),
+        topology("Downlink_speed_Gbps 400", "Downlink_speed_Gbps 2000000")),
+    "is no multiple of Bundle": (topology("Bundle 1", "Bundle 3"),
+                                 topology("Radix_Up 4", "Radix_Up 3", BUNDLES),
+                                 topology("Radix_Down 4", "Radix_Down 3", BUNDLES)),
+    "rounded down": (topology("Radix_Up 2", "Radix_Up 4"),
+                     topology("Radix_Up 2", "Radix_Up 2\nOversubscribed 2"),
+                     topology("Radix_Up 2", "Radix_Up 1")),
+    "of tiers 0 and 1 ask for": (topology("Nodes 16", "Nodes 12").replace("Podsize 4", "Podsize 6"),
+                                 topology("Radix_Down 2\nRadix_Up 1", "Radix_Down 4\nRadix_Up 1"),
+                                 topology("radix_down 8", "radix_down 4", LEAF_SPINE)),
+    "of tiers 1 and 2 ask for": (topology("Radix_Up 1", "Radix_Up 2"),
+                                 topology("Radix_Down 4", "Radix_Down 8"),
+                                 topology("Downlink_speed_Gbps 400", "Downlink_speed_Gbps 200")),
+    "is there twice": (topology("Nodes 16", "Nodes 16\nNodes 16"),
+                       topology("Bundle 1", "Bundle 1\nBundle 1"),
+                       topology("Switch_Latency_ns 400",
+                                "Switch_Latency_ns 400\nswitch_latency_ns 0")),
+    "tiers are 0, 1, 2, each once": (topology("Tier 1", "Tier 0"), topology("Tier 2", "Tier 3"),
+                                     topology("Tier 2", "Tier 1")),
+    "must be 2 or 3, each with its section": (topology("Tiers 3", "Tiers 2"),
+                                              topology("Tiers 3", "Tiers 4"),
+                                              topology("tiers 2", "tiers 3", LEAF_SPINE)),
+}
+
+
+@pytest.mark.parametrize(("line", "text"), [
+    (line, text) for line, texts in TOPOLOGY_REFUSALS.items() for text in texts])
+def test_a_refusal_of_a_topology_says_what_is_wrong(tmp_path, line, text):
+    with pytest.raises(UsageError) as error:
+        ln.from_htsim_topology(written(tmp_path, text, "x.topo"))
+    assert line in str(error.value) and "\n" not in str(error.value)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("htsim")

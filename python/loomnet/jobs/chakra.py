@@ -262,5 +262,6 @@ def read_groups(path: Path) -> dict[str, list[int]]:
     for name, ranks in found.items():
         whole = isinstance(ranks, list) and all(type(rank) is int and rank >= 0 for rank in ranks)
         if not whole or not ranks or len(set(ranks)) != len(ranks):
-            raise UsageError(f"{path}: group {json.dumps(name)} must be a list of different ranks")
+            raise UsageError(f"{path}: group {json.dumps(name)} must be a list of ranks, one or "
+                             "more, each once: whole numbers from 0")
     return found

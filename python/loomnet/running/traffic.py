@@ -246,6 +246,7 @@ class GraphTraffic:
         placement = asked.placement
         self._graph, self._placement, self._start = graph, placement, start_ps
         self._jitter_ps = jitter_ps
+        self._of = "" if asked.name is None else f" of {asked.name}"  # of several jobs
         self._payload = sum(task.bytes for task in graph.tasks if task.source >= 0)
         self.core = _core.GraphTraffic(
             engine.network, depth=writes_outstanding(engine.plan), job=asked.number)
@@ -309,9 +310,10 @@ class GraphTraffic:
         never = self._graph.never
         found = _jitter_note(self._jitter_ps)
         if never:
-            found["never started"] = f"{len(never)}: {', '.join(never[:8])}"
+            found[f"never started{self._of}"] = f"{len(never)}: {', '.join(never[:8])}"
         if self._graph.passed:
-            found[f"{PASSED_OVER}{Path(self._graph.name).name}"] = "; ".join(self._graph.passed)
+            name = f"{PASSED_OVER}{Path(self._graph.name).name}{self._of}"
+            found[name] = "; ".join(self._graph.passed)
         return found
 
     def experts(self) -> None:
