@@ -97,7 +97,7 @@ class Carriers final : public Transport {
 
 TEST(DarkPanel, AllPortsThatMoveLoseTheirCarrierBeforeOneHasItAgain) {
   for (const bool all_at_once : {true, false}) {
-    Bed bed(6, {1, 0, 3, 2, 5, 4}, {});  // without dark time
+    Bed bed(6, {1, 0, 3, 2, 5, 4}, {.profile = panel::profile("ideal")});
     Carriers::Log log;
     for (NodeId h = 0; h < 6; ++h) bed.network.nic(h).set_transport(std::make_unique<Carriers>(h, log));
     bed.network.run_until(milliseconds(1));
