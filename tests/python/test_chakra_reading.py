@@ -1,6 +1,8 @@
 """What Chakra's attributes mean: the figures that follow from ASTRA-sim's rules, and for every
 attribute that it reads, that another value gives another result, a refusal or a note."""
 
+import random
+
 import pytest
 
 pytest.importorskip("google.protobuf")
@@ -422,3 +424,64 @@ def test_the_command_says_what_was_passed_over(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["run", "s.py"]) == 0
     assert "passed over in t: attribute mood (1 node)" in capsys.readouterr().out
+
+
+# --- traces drawn at random -----------------------------------------------------------------------
+def drawn(draw):
+    """Ranks with work, messages and collectives in random order and random dependencies."""
+    count = draw.choice([1, 2, 3, 4])
+    ranks = [[] for _ in range(count)]
+
+    def add(rank, kind, **facts):
+        number = len(ranks[rank]) + 1
+        after = draw.sample(range(1, number), min(number - 1, draw.choice([0, 1, 1, 2])))
+        ranks[rank].append(node(number, kind, after=after, **facts))
+        if draw.random() < 0.1:
+            ranks[rank][-1].ctrl_deps.append(draw.randrange(1, 12))
+
+    for _ in range(draw.randrange(1, 9)):
+        what = draw.random()
+        if what < 0.3:
+            counted = {"num_ops": draw.choice([0, 10**9]), "tensor_size": draw.choice([0, 10**6])}
+            add(draw.randrange(count), draw.choice([0, METADATA, LOAD, 3, COMPUTE, COMPUTE, 8]),
+                us=draw.choice([0, 1, 5]), is_cpu_op=draw.choice([0, 1]),
+                **(counted if draw.random() < 0.4 else {}))
+        elif what < 0.55 and count > 1:
+            source, destination = draw.sample(range(count), 2)
+            facts = {"comm_tag": draw.randrange(2), "comm_size": draw.choice([0, 1, 5000])}
+            add(source, SEND, comm_dst=destination, **facts)
+            add(destination, RECEIVE, comm_src=source, **facts)
+        else:
+            facts, group = {"comm_type": draw.randrange(10)}, range(count)
+            facts["comm_size"] = draw.choice([0, 1, 4000])
+            if draw.random() < 0.3:
+                facts["involved_dim"] = [draw.random() < 0.5 for _ in range(draw.randrange(1, 4))]
+            if draw.random() < 0.3 and count > 1:
+                facts["pg_name"], group = "7", [0, 1]
+            for rank in group:
+                add(rank, COLLECTIVE, **facts)
+    return ranks
+
+
+@pytest.mark.parametrize("worlds", [30, pytest.param(3000, marks=pytest.mark.soak)])
+def test_a_trace_that_is_read_runs_to_its_end(tmp_path, worlds):
+    ended = 0
+    for seed in range(worlds):
+        draw, folder = random.Random(seed), tmp_path / str(seed)
+        ranks = drawn(draw)
+        folder.mkdir()
+        (folder / "g.json").write_text('{"7": [1, 0]}')
+        values = {} if len(ranks) == 1 else {"groups": folder / "g.json"}
+        if draw.random() < 0.6:
+            values["dims"] = {1: [1], 2: [2], 3: [1, 3], 4: [2, 2]}[len(ranks)]
+        if draw.random() < 0.7:
+            values |= {"peak_tflops": 1, "memory_bandwidth": "1 TB/s"}
+        job = ln.Trace(write(folder, ranks), transport=draw.choice(["mrc", "roce"]), **values)
+        try:
+            r = ln.run(ln.star(hosts=4, rate="100 Gb/s", delay="1 us"), job, write=False)
+        except UsageError as error:
+            assert "\n" not in str(error)
+            continue
+        assert r["errors"] == 0 and len(r.data.iterations) == 1, f"seed {seed}: {r.data.reason}"
+        ended += 1
+    assert ended > worlds // 2

@@ -171,6 +171,17 @@ def test_kinds_that_no_node_has_are_named():
         ln.from_networkx(graph, **DEFAULTS)
 
 
+@pytest.mark.parametrize(("row", "line"), [
+    ('"size": "1 kB", "prio": 3', "unknown name 'prio'"),
+    ('"size": "1 kB", "Size": "2 kB"', "unknown name 'Size'; nearest: size"),
+    ('"sise": "1 kB"', "size is missing"),
+])
+def test_a_row_of_flows_says_nothing_in_vain(tmp_path, row, line):
+    path = written(tmp_path, f'{{"at": "0 s", "source": 0, "destination": 1, {row}}}\n', "f.jsonl")
+    with pytest.raises(UsageError, match=rf"f.jsonl:1: {line}"):
+        ln.Trace(path).rows()
+
+
 # --- the page -------------------------------------------------------------------------------------
 def test_the_page_of_foreign_files_runs(tmp_path, monkeypatch, capsys):
     pytest.importorskip("google.protobuf")
