@@ -232,6 +232,11 @@ void bind_rank(py::module_& m) {
            "The thread enters or leaves a call that may block on a future of the session.")
       .def("local_call", &RankSession::local_call, py::arg("enters"),
            "The thread enters or leaves a call that this machine ends: emulated time stands.")
+      .def("thread_begins", &RankSession::thread_begins, py::arg("name"), Release(),
+           "Virtual clock: the thread that calls has been started by the script, under this name.")
+      .def("thread_ends", &RankSession::thread_ends, Release(), "... and is about to end.")
+      .def_property_readonly("strays", &RankSession::strays,
+                             "Names of threads that began to communicate while the rank counted as waiting.")
       .def("meet",
            [](RankSession& s, std::uint64_t high, std::uint64_t low, std::uint32_t position,
               std::uint32_t size, std::int64_t timeout_ns, bool asked) {

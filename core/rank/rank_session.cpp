@@ -11,6 +11,8 @@
 namespace loomnet::rank {
 namespace {
 
+constexpr std::size_t kMostStrays = 64;  // that are named
+
 int duplicate(int fd, const char* what) {
   const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
   if (copy < 0) throw std::system_error(errno, std::generic_category(), what);
@@ -80,7 +82,9 @@ void RankSession::close(CommunicatorId id) {
   if (forked()) return;
   const std::lock_guard lock(mutex_);
   awake();
-  if (left_ || communicators_.erase(id) == 0) return;
+  if (left_ || communicators_.count(id) == 0) return;
+  start_held();
+  communicators_.erase(id);
   executor_.close(id);
   client_.publish();
 }
@@ -90,6 +94,7 @@ void RankSession::abort(CommunicatorId id, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   awake();
   if (left_ || communicators_.count(id) == 0) return;
+  start_held();
   executor_.abort(id, reason);
   client_.publish();
 }
@@ -131,10 +136,31 @@ WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations,
   work->marked = client_.mark(MarkKind::work_begin, work->id, id, work_label(operations), 0,
                               open_marks_ + 2);
   open_marks_ += work->marked;
+  if (holds_ && !operations.empty()) {
+    try {
+      check(id, operations);
+    } catch (const std::exception& e) {
+      work->left = 1;
+      account(work, {.status = OperationStatus::aborted, .message = e.what()});
+      client_.publish();
+      throw;
+    }
+    held_.push_back({work, std::move(operations)});
+    client_.publish();
+    return work;
+  }
+  execute(work, std::move(operations));
+  client_.publish();
+  // The progress thread may sleep past this deadline.
+  if (!virtual_ && timeout_ns > 0 && !work->done && idle_) rank_wake_.raise();
+  return work;
+}
+
+void RankSession::execute(const WorkPtr& work, std::vector<Operation> operations) {
   starting_ = true;
   try {
     for (Operation& o : operations) {
-      const OperationId operation = executor_.start(id, std::move(o));
+      const OperationId operation = executor_.start(work->communicator, std::move(o));
       const auto early = std::find_if(early_.begin(), early_.end(),
                                       [&](const auto& e) { return e.first == operation; });
       if (early == early_.end()) {
@@ -154,10 +180,6 @@ WorkPtr RankSession::start(CommunicatorId id, std::vector<Operation> operations,
   }
   starting_ = false;
   release(work);
-  client_.publish();
-  // The progress thread may sleep past this deadline.
-  if (!virtual_ && timeout_ns > 0 && !work->done && idle_) rank_wake_.raise();
-  return work;
 }
 
 void RankSession::finished(OperationId id, const OperationResult& result) {
@@ -208,7 +230,9 @@ Thread& RankSession::awake() {
   Thread& thread = threads_.self(&made);
   if (made && virtual_ && client_.state() == State::waiting) {
     memory_.rank_words().strays.fetch_add(1, std::memory_order_relaxed);
+    if (strays_.size() < kMostStrays) strays_.push_back(thread.name);
   }
+  holds_ |= made && virtual_ && threads_.size() > 1;
   // From now on a thread runs that the progress thread must look at.
   if (std::exchange(blind_, false)) rank_wake_.raise();
   update_state();
@@ -430,6 +454,7 @@ void RankSession::leave(std::int64_t linger_ns) {
       return;
     }
     Thread& thread = awake();
+    start_held();
     for (const auto& [id, members] : communicators_) executor_.close(id);
     communicators_.clear();
     client_.publish();

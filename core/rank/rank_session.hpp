@@ -112,6 +112,14 @@ class RankSession final : private OperationSink, private StepWatch {
   // … a call that this machine alone ends, as a connection between ranks that are there: emulated time stands
   // while the thread sleeps in it.
   void local_call(bool enters);
+  // Virtual clock: the calling thread, which the script has started under this name, begins, or is about to end.
+  // While it runs emulated time stands, as for a thread that has called. From the first such thread on calls start
+  // only when the rank rests, in the order of their communicators: which of two threads calls first at one instant
+  // is a matter of this machine's scheduler, and calls on one communicator keep their order.
+  void thread_begins(const std::string& name);
+  void thread_ends();
+  // Names of threads whose first call came while the rank counted as waiting.
+  std::vector<std::string> strays() const;
   // For traffic that another transport carries: an operation begins (its number) and ends.
   std::uint64_t foreign_begin();
   void foreign_end(std::uint64_t number, std::int64_t began_ns, std::uint64_t bytes, bool ok);
@@ -133,6 +141,8 @@ class RankSession final : private OperationSink, private StepWatch {
   void step_received(std::uint32_t communicator, std::uint32_t ring_step) override;
   void account(const WorkPtr& work, const OperationResult& result);
   void release(const WorkPtr& work);
+  void execute(const WorkPtr& work, std::vector<Operation> operations);
+  void check(CommunicatorId id, const std::vector<Operation>& operations) const;
   void progress();
   // From now on time limits go by the engine's virtual clock, which moves only while every thread that may
   // post waits or sleeps. The main thread is one of these from the start.
@@ -141,6 +151,8 @@ class RankSession final : private OperationSink, private StepWatch {
   Thread& awake();        // the calling thread runs: void what was known of the rank's rest
   void start_progress();
   void update_state();
+  State rest() const;
+  void start_held();
   void set_alarms();
   void resume(Waiter& waiter);  // the call of `waiter` ends: its thread counts as computing from now on
   void end_blocks();
@@ -189,6 +201,14 @@ class RankSession final : private OperationSink, private StepWatch {
   std::unordered_map<CommunicatorId, std::vector<JobRank>> communicators_;
   std::thread thread_;
   std::uint64_t next_work_ = 1, open_marks_ = 0;
+  // Calls that start when the rank rests.
+  struct Held {
+    WorkPtr work;
+    std::vector<Operation> operations;
+  };
+  std::vector<Held> held_;
+  bool holds_ = false;  // several threads call
+  std::vector<std::string> strays_;
   Threads threads_;
   ThreadWatch watch_;  // virtual clock: of threads that are not blocked in the session
   std::vector<Block> blocks_;

@@ -1,8 +1,11 @@
-// A rank that waits: blocked calls with their deadlines, the state word that shows them to the engine, and the
-// progress thread, which completes works whose time is over.
+// A rank that waits: blocked calls with their deadlines, the state word that shows them to the engine, the
+// threads that the script has started and the calls that start when all of them rest, and the progress thread,
+// which completes works whose time is over.
 #include <algorithm>
 #include <chrono>
+#include <stdexcept>
 
+#include "collective/validate.hpp"
 #include "rank/rank_session.hpp"
 
 namespace loomnet::rank {
@@ -13,6 +16,8 @@ bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std:
   blocks_.push_back({&waiter, deadline_ps, asked, &done});
   update_state();
   client_.publish();
+  // The progress thread shall look at the quiet threads now, not when its wait is over.
+  if (virtual_ && idle_ && threads_.some_quiet() && threads_.all_wait()) rank_wake_.raise();
   const auto over = [&] { return done() || left_; };
   if (!timed) {
     conditions_->done.wait(lock, over);
@@ -30,29 +35,87 @@ bool RankSession::block(std::unique_lock<std::mutex>& lock, Waiter& waiter, std:
   return done();
 }
 
-// A work is under way whose future is held.
+// A work is under way, or will be when the rank rests, whose future is held.
 bool RankSession::awaits_future() const {
   for (const auto& [id, work] : operations_) {
     if (work->wanted) return true;
   }
-  return false;
+  return std::any_of(held_.begin(), held_.end(), [](const Held& each) { return each.work->wanted; });
+}
+
+// What the rank does, as far as the session knows.
+State RankSession::rest() const {
+  // While the progress thread runs, or a finished work has no callback yet, posts may follow.
+  if (!idle_ || !ready_works_.empty()) return State::computing;
+  if (!virtual_) {
+    return threads_.some_wait() && threads_.callbacks_wait() ? State::waiting : State::computing;
+  }
+  if ((threads_.all_wait() && !threads_.some_quiet()) || watch_.activity() == Activity::waiting) return State::waiting;
+  return watch_.activity() == Activity::outside ? State::outside : State::computing;
 }
 
 void RankSession::update_state() {
   if (left_) return;
-  State state = State::computing;
-  // While the progress thread runs, or a finished work has no callback yet, posts may follow.
-  if (idle_ && ready_works_.empty()) {
-    if (!virtual_) {
-      if (threads_.some_wait() && threads_.callbacks_wait()) state = State::waiting;
-    } else if (threads_.all_wait() || watch_.activity() == Activity::waiting) {
-      state = State::waiting;
-    } else if (watch_.activity() == Activity::outside) {
-      state = State::outside;
-    }
+  State state = rest();
+  if (state != State::computing && !held_.empty()) {
+    start_held();
+    state = rest();
   }
   if (virtual_ && state != State::computing) set_alarms();
   client_.set_state(state);
+}
+
+// What the executor would refuse at once.
+void RankSession::check(CommunicatorId id, const std::vector<Operation>& operations) const {
+  const auto group = communicators_.find(id);
+  if (group == communicators_.end()) throw std::invalid_argument("no communicator " + std::to_string(id));
+  const auto self = std::find(group->second.begin(), group->second.end(), rank());
+  for (const Operation& o : operations) {
+    check_operation(o, static_cast<GroupRank>(self - group->second.begin()),
+                    static_cast<std::uint32_t>(group->second.size()), true);
+  }
+}
+
+void RankSession::start_held() {
+  // A call that ends at once may have another one started meanwhile.
+  std::vector<Held> held = std::exchange(held_, {});
+  std::stable_sort(held.begin(), held.end(),
+                   [](const Held& a, const Held& b) { return a.work->communicator < b.work->communicator; });
+  for (Held& each : held) {
+    try {
+      execute(each.work, std::move(each.operations));
+    } catch (const std::exception&) {
+      // Its work has failed with the reason.
+    }
+  }
+}
+
+void RankSession::thread_begins(const std::string& name) {
+  if (forked()) return;
+  const std::lock_guard lock(mutex_);
+  if (!virtual_ || left_) return;
+  watch_.moved();
+  threads_.begin(name);
+  holds_ = true;
+  if (std::exchange(blind_, false)) rank_wake_.raise();
+  update_state();
+}
+
+void RankSession::thread_ends() {
+  if (forked()) return;
+  const std::lock_guard lock(mutex_);
+  if (!virtual_ || left_) return;
+  watch_.moved();
+  threads_.end();
+  // The progress thread may have slept because of this thread.
+  rank_wake_.raise();
+  update_state();
+}
+
+std::vector<std::string> RankSession::strays() const {
+  if (forked()) return {};
+  const std::lock_guard lock(mutex_);
+  return strays_;
 }
 
 void RankSession::set_alarms() {
@@ -124,14 +187,17 @@ void RankSession::expire_departed() {
 // about threads that the session cannot see blocked.
 void RankSession::sleep(std::unique_lock<std::mutex>& lock) {
   idle_ = true;
-  for (bool woken = false, looks = true; looks && !woken && !stop_;) {
+  bool first = true;
+  for (bool woken = false, looks = true; looks && !woken && !stop_; first = false) {
     update_state();
     client_.publish();
-    looks = virtual_ && !threads_.all_wait();
+    const bool all_wait = threads_.all_wait();
+    looks = virtual_ && (!all_wait || threads_.some_quiet());
     blind_ = virtual_ && !looks;
     ThreadWatch::Look look;
     if (looks) look = watch_.begin(awaits_future(), progress_tid_);
-    const int limit_ms = looks ? watch_.interval_ms() : sleep_ms();
+    // Where only quiet threads may still run, the first look is likely to show that they sleep.
+    const int limit_ms = looks ? (first && all_wait ? 0 : watch_.interval_ms()) : sleep_ms();
     lock.unlock();
     woken = rank_wake_.wait(limit_ms);
     if (looks && !woken) ThreadWatch::ask(look);

@@ -206,7 +206,7 @@ Thread& Threads::self(bool* made) {
   thread_local int tid = 0;
   if (tid == 0) tid = ThreadProbe::self();
   const auto [at, fresh] = threads_.try_emplace(tid);
-  if (made) *made = fresh;
+  if (made) *made = fresh || std::exchange(at->second.quiet, false);
   if (!fresh) return at->second;
   at->second.tid = tid;
   if (threads_.size() >= prune_at_) {
@@ -223,10 +223,24 @@ void Threads::add_main() {
   threads_[tid].tid = tid;
 }
 
+void Threads::begin(const std::string& name) {
+  Thread& thread = self();
+  thread = {.tid = thread.tid, .quiet = true, .name = name};  // the kernel may have given the number before
+}
+
+void Threads::end() {
+  const auto at = threads_.find(self().tid);
+  if (at->second.waits == 0) threads_.erase(at);
+}
+
+bool Threads::some_quiet() const {
+  return std::any_of(threads_.begin(), threads_.end(), [](const auto& each) { return holds(each.second); });
+}
+
 bool Threads::all_wait() const {
   bool any = false;
   for (const auto& [tid, thread] : threads_) {
-    if (thread.callback && !thread.busy) continue;
+    if (thread.quiet || (thread.callback && !thread.busy)) continue;
     if (thread.waits == 0) return false;
     any = true;
   }
@@ -250,8 +264,10 @@ Threads::Question Threads::ask(bool owed, int progress_tid) const {
   Question question{.waited = owed};
   question.bystanders_but.push_back(progress_tid);
   for (const auto& [tid, thread] : threads_) {
+    if (thread.quiet && !holds(thread)) continue;
     question.bystanders_but.push_back(tid);
-    if (thread.callback && !thread.busy) continue;
+    if (thread.quiet) question.quiet.push_back({{tid, Sleep::running, 0}, settled(thread) ? thread.sleeping_at : 0});
+    if (thread.quiet || (thread.callback && !thread.busy)) continue;
     question.waited |= thread.waits != 0;
     if (thread.waits != 0) continue;
     question.local |= thread.locals != 0;
@@ -263,6 +279,20 @@ Threads::Question Threads::ask(bool owed, int progress_tid) const {
 
 Activity Threads::look(Question& question, bool children) {
   if (question.local) return Activity::computing;
+  const Activity found = look_at_callers(question, children);
+  if (found == Activity::computing) return found;
+  bool held = false;
+  for (auto& each : question.quiet) {
+    each.seen = ThreadProbe::look(each.seen.tid);
+    const bool asleep = each.seen.sleep == Sleep::lock ||
+                        (each.seen.sleep == Sleep::other && each.settled != 0 && each.seen.slices == each.settled);
+    each.holds = each.seen.sleep != Sleep::gone && !(asleep && ThreadProbe::look(each.seen.tid) == each.seen);
+    held |= each.holds;
+  }
+  return held ? Activity::computing : found;
+}
+
+Activity Threads::look_at_callers(Question& question, bool children) {
   bool locks = true;
   for (auto& each : question.unclear) {
     each = ThreadProbe::look(each.tid);
@@ -292,7 +322,25 @@ Activity Threads::look(Question& question, bool children) {
   return children && ThreadProbe::children_run() ? Activity::computing : Activity::outside;
 }
 
-void Threads::answer(const Question& question) {
+void Threads::answer(const Question& question, std::int64_t now_ns, std::int64_t look_ns) {
+  for (const auto& each : question.quiet) {
+    const auto at = threads_.find(each.seen.tid);
+    if (at == threads_.end() || !at->second.quiet) continue;
+    Thread& thread = at->second;
+    if (each.seen.sleep == Sleep::gone) {
+      threads_.erase(at);
+      continue;
+    }
+    if (each.holds) thread.held_ns += look_ns;
+    if (each.seen.sleep != Sleep::other) continue;
+    if (thread.sleeping_looks == 0 || each.seen.slices != thread.sleeping_at) {
+      thread.sleeping_looks = 0;
+      thread.sleeping_at = each.seen.slices;
+      thread.sleeping_ns = now_ns;
+    }
+    // The last look counts once the time is over as well.
+    if (thread.sleeping_looks + 1 < kSleepingLooks || now_ns - thread.sleeping_ns >= kSleepingNs) ++thread.sleeping_looks;
+  }
   for (const auto& each : question.unclear) {
     const auto at = threads_.find(each.tid);
     if (each.sleep == Sleep::gone && at != threads_.end() && at->second.waits == 0) threads_.erase(at);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 namespace loomnet::rank {
@@ -17,6 +18,14 @@ struct Thread {
   std::uint32_t locals = 0;   // calls it is in that this machine ends, however long it sleeps in them
   bool callback = false;      // it runs callbacks of finished works …
   bool busy = false;          // … and has one in hand
+  // A thread that the script has started and that has not called yet: it holds the clock while it runs, since
+  // it may be about to call. It does not hold the clock while it sleeps.
+  bool quiet = false;
+  std::string name;                // as the script calls it; empty: not known
+  std::uint64_t sleeping_at = 0;   // quiet: its time slices when it was last found asleep outside a lock …
+  int sleeping_looks = 0;          // … in how many looks in a row it was found so …
+  std::int64_t sleeping_ns = 0;    // … and since when
+  std::int64_t held_ns = 0;        // quiet: how long it has held the clock so far, of the machine's time
 };
 
 // One blocked call of a thread of the session, from construction to end(). end() may come from another thread:
@@ -90,8 +99,14 @@ class Threads {
   void add_main();
   std::size_t size() const { return threads_.size(); }
 
-  // By the session's own count, without asking the kernel: all wait in the session; or at least one
-  // does (`some`), as it is enough on the live clock.
+  // The calling thread has begun, or is about to end. A quiet thread that has held the clock for kMostHeldNs does
+  // not hold it any more: it computes beside the job, and may never call.
+  void begin(const std::string& name);
+  void end();
+  bool some_quiet() const;
+
+  // By the session's own count, without asking the kernel: all wait in the session, quiet threads left out; or at
+  // least one does (`some`), as it is enough on the live clock.
   bool all_wait() const;
   bool some_wait() const;
   bool callbacks_wait() const;
@@ -104,16 +119,30 @@ class Threads {
     bool local = false;               // at least one thread is in a call that this machine ends
     bool plain_lock = false;          // at least one unclear thread is in no call that waits for a future
     bool waited = false;              // at least one thread will be woken by the network
+    struct Quiet {
+      ThreadProbe::Seen seen;
+      std::uint64_t settled = 0;  // its time slices if it is known to sleep until they change
+      bool holds = false;         // it runs, or may be about to
+    };
+    std::vector<Quiet> quiet;
   };
   // `owed`: a work is under way whose future is held.
   Question ask(bool owed, int progress_tid) const;
   // `children`: a running descendant counts as computing too, which takes long to find out.
   static Activity look(Question& question, bool children);
-  // Forgets threads that are gone.
-  void answer(const Question& question);
+  // Forgets threads that are gone, and keeps what was seen of quiet ones at `now_ns`. `look_ns`: since the look before.
+  void answer(const Question& question, std::int64_t now_ns, std::int64_t look_ns);
 
  private:
+  static Activity look_at_callers(Question& question, bool children);
   static constexpr std::size_t kPruneFrom = 64;
+  static constexpr std::int64_t kMostHeldNs = 5'000'000'000;
+  // A thread that sleeps in a timer or a socket may be about to go on. Seen asleep in so many looks, over so long,
+  // it counts as asleep until it has run again.
+  static constexpr int kSleepingLooks = 8;
+  static constexpr std::int64_t kSleepingNs = 25'000'000;
+  static bool settled(const Thread& thread) { return thread.sleeping_looks >= kSleepingLooks; }
+  static bool holds(const Thread& thread) { return thread.quiet && thread.held_ns < kMostHeldNs; }
   std::map<int, Thread> threads_;
   // Entries of threads that are gone are dropped whenever there are this many: a job may make a thread per
   // step, and on the live clock answer() drops none.

@@ -21,7 +21,7 @@ ThreadWatch::Look ThreadWatch::begin(bool owed, int but_tid) const {
 
 void ThreadWatch::end(const Look& look, std::int64_t now_ns) {
   if (look.moves != moves_) return;
-  threads_.answer(look.question);
+  threads_.answer(look.question, now_ns, std::int64_t{interval_ms_} * 1'000'000);
   if (look.seen == Activity::beside) {
     // Neither counts for a finding nor against it: what was found goes on to hold, but that all wait.
     if (activity_ == Activity::waiting) activity_ = Activity::computing;

@@ -201,6 +201,16 @@ class RankSession:
         operations: [(collective, data type, reduction, count, inputs, outputs, input counts, output counts, root, peer, tag, factor)]. Memory must live until the work is done. The arguments from layer on are attributes of all of them.
         """
 
+    def thread_begins(self, name: str) -> None:
+        """
+        Virtual clock: the thread that calls has been started by the script, under this name.
+        """
+
+    def thread_ends(self) -> None:
+        """
+        ... and is about to end.
+        """
+
     def use_dilation(self, dilation: float) -> None: ...
     def wait(self, work: RankWork, timeout_ns: int) -> bool: ...
     def want(self, work: RankWork) -> bool: ...
@@ -218,6 +228,12 @@ class RankSession:
 
     @property
     def rank(self) -> int: ...
+    @property
+    def strays(self) -> list[str]:
+        """
+        Names of threads that began to communicate while the rank counted as waiting.
+        """
+
     @property
     def world(self) -> int: ...
 

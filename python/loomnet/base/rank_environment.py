@@ -42,3 +42,6 @@ HOST_ADDRESS = "LOOMNET_HOST_ADDRESS"
 RUN = "LOOMNET_RUN"
 # A file that the rank adds a line to for each file that it opens, where the run asks.
 READS = "LOOMNET_READS"
+# How a line of a rank's log begins that names a thread whose first collective came while emulated
+# time passed.
+STRAY = "loomnet: began to communicate while emulated time passed: thread "

@@ -55,9 +55,17 @@ class RankLog:
 
     def error(self) -> str:
         """The last Python traceback in it, chained ones included; without one, its last line."""
+        return traceback_in(self._tail())
+
+    def said(self, begin: str) -> list[str]:
+        """What stands behind `begin` on lines near its end, in order; 80 characters of each."""
+        return [line[len(begin):][:80] for line in self._tail().splitlines()
+                if line.startswith(begin)]
+
+    def _tail(self) -> str:
         size = os.fstat(self._fd).st_size
         tail = os.pread(self._fd, _LOG_TAIL, max(0, size - _LOG_TAIL))
-        return traceback_in(tail.decode(errors="replace"))
+        return tail.decode(errors="replace")
 
 
 def traceback_in(text: str) -> str:

@@ -126,7 +126,9 @@ def _callbacks(thread: list[str]) -> bool:
 def in_backend(thread: list[str]) -> bool:
     """Whether a thread is in a call that ends when the network, or a future of it, does; or waits
     for another thread."""
-    return any("/loomnet/torch/" in frame for frame in thread) or any(
+    # Each thread that a script starts has a frame of threads.py below the script's own.
+    return any("/loomnet/torch/" in frame and "/torch/threads.py:" not in frame
+               for frame in thread) or any(
         frame.endswith((" in _wait_for_tstate_lock", " in join")) for frame in thread[:2])
 
 

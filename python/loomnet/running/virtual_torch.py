@@ -338,8 +338,18 @@ class VirtualTorch(Play):
             found["operations that failed"] = failed
         found |= self.ranks.notes()
         if self.strays:
-            found["threads that began to communicate while time passed"] = self.strays
+            found["threads that began to communicate while time passed"] = self.name_strays()
         return found
+
+    def name_strays(self) -> str:
+        """How many, and of each rank the names of the threads, as its log tells them."""
+        assert self.ranks.group is not None
+        named = []
+        for rank, bridge in zip(self.ranks.group.ranks, self.ranks.bridges, strict=True):
+            if bridge.strays:
+                threads = sorted(set(map(ascii, rank.log.said(rank_env.STRAY))))
+                named.append(f"rank {rank.spec.rank}: {', '.join(threads) or 'not named'}")
+        return f"{self.strays} ({'; '.join(named)})"
 
     @property
     def strays(self) -> int:

@@ -18,6 +18,7 @@ from loomnet.base import rank_environment as env
 # when nothing is under way any more.
 _LINGER_NS = 5_000_000_000
 _MAX_CALLBACK_THREADS = 8
+OWN_THREADS = "loomnet-"  # how the names of this package's threads begin
 
 
 class Connection:
@@ -79,7 +80,7 @@ class Connection:
             self._wanted[work.raw.id] = work
             if len(self._threads) < _MAX_CALLBACK_THREADS:
                 # Several: a callback may itself wait for a collective and its future.
-                name = f"loomnet-callbacks-{len(self._threads)}"
+                name = f"{OWN_THREADS}callbacks-{len(self._threads)}"
                 thread = threading.Thread(target=self._callbacks, name=name, daemon=True)
                 self._threads.append(thread)
                 thread.start()
@@ -104,10 +105,18 @@ class Connection:
             self.session.mark(self.core.MARK_KINDS["failure"], 255)
             for group in _open_groups():
                 group.fail(reason)
+        self._name_strays()
         self.session.leave(_LINGER_NS)
         for thread in self._threads:
             thread.join(2.0)
         self._flying.clear()
+
+
+    def _name_strays(self) -> None:
+        """Into the rank's log, a line each: the run reads them there."""
+        for name in self.session.strays:
+            shown = "".join(c if c.isprintable() else "?" for c in name)[:80]
+            print(f"{env.STRAY}{shown or 'a thread that Python did not start'}", flush=True)
 
 
 _connection: Connection | None = None

@@ -356,6 +356,9 @@ class Rank {
       own.callback = own.busy = true;
     });
   }
+  void quiet(In in) {
+    add(in, [this] { threads.begin("quiet"); });
+  }
   void bystander(In in) { add(in, [] {}); }
 
   Activity activity(bool owed = false, bool children = false) {
@@ -476,6 +479,60 @@ TEST(Ranks, ComputeIfOneSleepsWhileADescendantRuns) {
   EXPECT_TRUE(rank.is(Activity::outside, false, false)) << "descendants were not asked about";
 }
 #endif
+
+// A rank of which one thread is blocked in the session and one has been started and has not called yet.
+class QuietThread : public ::testing::Test {
+ protected:
+  void SetUp() override { rank.in_session(); }
+  // Looks, so many milliseconds apart, until the rank is found waiting; how long that took.
+  std::int64_t waits_after_ms(std::int64_t apart_ms) {
+    ThreadWatch watch(rank.threads);
+    for (std::int64_t at_ms = 0; at_ms < 100'000; at_ms += apart_ms) {
+      auto look = watch.begin(false, ThreadProbe::self());
+      ThreadWatch::ask(look);
+      watch.end(look, at_ms * 1'000'000);
+      if (watch.activity() == Activity::waiting) return at_ms;
+    }
+    return -1;
+  }
+  Rank rank;
+};
+
+TEST_F(QuietThread, HoldsTheClockWhileItRunsForFiveSecondsInAll) {
+  rank.quiet(In::spin);
+  EXPECT_TRUE(rank.threads.all_wait()) << "it has not called";
+  EXPECT_TRUE(rank.threads.some_quiet());
+  EXPECT_EQ(rank.activity(), Activity::computing);
+  EXPECT_GT(waits_after_ms(1), 1000);
+  EXPECT_FALSE(rank.threads.some_quiet()) << "it computes beside the job";
+}
+
+TEST_F(QuietThread, DoesNotHoldTheClockInALock) {
+  rank.quiet(In::lock);
+  EXPECT_EQ(waits_after_ms(1), 0);
+  EXPECT_TRUE(rank.threads.some_quiet());
+}
+
+TEST_F(QuietThread, HoldsTheClockInATimerUntilItIsKnownToSleepOn) {
+  rank.quiet(In::nanosleep);
+  const std::int64_t first = waits_after_ms(10);
+  if (first < 0) GTEST_SKIP() << "this kernel counts no time slices";
+  EXPECT_GE(first, 30);
+  EXPECT_EQ(waits_after_ms(10), 0) << "it has slept ever since";
+}
+
+TEST(Threads, AQuietThreadThatCallsCountsAsNew) {
+  Threads threads;
+  bool made = false;
+  threads.begin("quiet");
+  EXPECT_TRUE(threads.self().quiet);
+  threads.self(&made);
+  EXPECT_TRUE(made);
+  EXPECT_FALSE(threads.some_quiet());
+  EXPECT_EQ(threads.self().name, "quiet");
+  threads.end();
+  EXPECT_EQ(threads.size(), 0U);
+}
 
 // Looks whose outcome the test gives.
 class Watch : public ::testing::Test {
