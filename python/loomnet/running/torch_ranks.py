@@ -16,6 +16,7 @@ from typing import Any
 import loomnet._core as _core
 from loomnet.base import rank_environment as rank_env
 from loomnet.base.names import how_many
+from loomnet.base.torch_versions import TRIED, untried
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.ring_steps import RingSteps
@@ -110,6 +111,9 @@ class RankJob:
     def notes(self) -> Notes:
         """What the report's fidelity says of the job's sums by switches and of its circuits."""
         found: Notes = {}
+        if version := untried():
+            found["an untried PyTorch"] = (f"{version}; Loomnet is tried with {TRIED[0]} to "
+                                           f"{TRIED[-1]}")
         if overflows := max(bridge.sum_overflows for bridge in self.bridges):
             found["blocks of sums that overflowed"] = overflows
             if floats := max(bridge.sums_as_floats for bridge in self.bridges):

@@ -35,11 +35,14 @@ def __getattr__(name: str) -> object:
 def autoload() -> None:
     """Registers the backend and, inside a run, the step hook and the mapping of ``gloo``.
 
-    Never raises: an exception here would break ``import torch`` for everyone.
+    Outside a run it never raises: an exception here would break ``import torch`` for everyone. A
+    rank that went on without the backend would measure another network than the run's.
     """
     try:
         _install()
     except Exception as error:
+        if env.RANK_FD in os.environ:
+            raise
         print(f"loomnet: torch backend not installed: {error!r}", file=sys.stderr)
 
 
@@ -53,19 +56,22 @@ def _install() -> None:
     mapping.register(dist)
     if env.RANK_FD in os.environ:
         from loomnet.base import rank_reads
-        from loomnet.torch import rendezvous, rpc
+        from loomnet.torch import builtin_hooks, private_names, rendezvous, rpc
 
         rank_reads.install()
         mapping.install(dist)
         rendezvous.install()
         rpc.install()
+        builtin_hooks.install()
         if os.environ.get(env.CLOCK) == "virtual":
-            from loomnet.torch import waits
+            from loomnet.torch import threads, waits
 
             waits.install()
+            threads.install()
         hook = steps.install()
         if folder := os.environ.get(env.PROFILES):
             from loomnet.torch import profiles
 
             hook.computing.pauses = []
             profiles.install(folder, hook.computing.pauses)
+        private_names.verify()

@@ -6,6 +6,8 @@ libtorch. Names come in two sets, up to 2.12 and since: both are served.
 
 from __future__ import annotations
 
+import collections
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -33,6 +35,13 @@ _SMALL = 65536  # bytes
 _ANY_SOURCE = 0xFFFF_FFFF
 
 
+class _OfThread(threading.local):
+    """What a group is told by a thread about the calls of that thread."""
+
+    coalesced: list[dist.Work] | None = None  # works since _start_coalescing
+    inside = False  # a call that is made of several
+
+
 class LoomnetGroup(NamedGroup):
     """A group of ranks over the emulated network.
 
@@ -55,10 +64,12 @@ class LoomnetGroup(NamedGroup):
         self._session = self._link.session
         self._rank, self._size = rank, size
         self.set_timeout(timeout)
-        self._recent: list[LoomnetWork | None] = [None] * _RECENT
+        self._recent: collections.deque[LoomnetWork] = collections.deque(maxlen=_RECENT)
         self._started = 0
-        self._coalescing: list[dist.Work] | None = None
-        self._inside = False  # a call that is made of several
+        self._thread = _OfThread()
+        # Calls of several threads take their turns: the ranks match calls by their order.
+        self._turn = threading.RLock()
+        self._callers: dict[int, str] = {}  # names of the threads that have called
         self._open = True
         self._communicator, members = meet(name, rank, size, timeout, self._link)
         self._session.create(self._communicator, members)
@@ -100,7 +111,12 @@ class LoomnetGroup(NamedGroup):
             raise _connection.error(f"loomnet: group {self._name} has been shut down")
         record = self._record(title, tensors)
         try:
-            raw = self._session.start(self._communicator, call.operations, limit, asked, *stated())
+            with self._turn:
+                raw = self._session.start(self._communicator, call.operations, limit, asked,
+                                          *stated())
+                self._started += not self._thread.inside
+                if (caller := threading.get_ident()) not in self._callers:
+                    self._callers[caller] = threading.current_thread().name
         except ValueError as error:
             end(record)
             raise InvalidCall(f"loomnet: {error}") from None
@@ -108,27 +124,27 @@ class LoomnetGroup(NamedGroup):
             end(record)
             raise
         record_call(raw, call.written)
-        work = LoomnetWork(self._link, raw, result, call.keep, call.after, record)
+        work = LoomnetWork(self._link, raw, result, call.keep, call.after, record,
+                           self._callers)
         self._link.hold(work)
         if record is not None:
             work.get_future()  # so that the event ends with the work, not with the wait for it
         if raw.bytes < _SMALL:
-            self._recent[self._started % _RECENT] = work
-        self._started += 1
-        if self._coalescing is not None:
-            self._coalescing.append(work)
+            self._recent.append(work)
+        if self._thread.coalesced is not None:
+            self._thread.coalesced.append(work)
         return work
 
     def _record(self, title: str, tensors: Sequence[torch.Tensor]) -> Record | None:
-        if not profiling() or self._inside:
+        if not profiling() or self._thread.inside:
             return None
         return Record(f"{self._backend_name}:{title}", tensors)
 
     def _start_coalescing(self, device: torch.device) -> None:
-        self._coalescing = []
+        self._thread.coalesced = []
 
     def _end_coalescing(self, device: torch.device) -> dist.Work:
-        works, self._coalescing = self._coalescing or [], None
+        works, self._thread.coalesced = self._thread.coalesced or [], None
         return CoalescedWork(works)
 
     # --- reductions ----------------------------------------------------------------------------
@@ -140,13 +156,15 @@ class LoomnetGroup(NamedGroup):
         return self.allreduce_coalesced(tensors, opts)
 
     def _allreduce_sparse(self, tensors: Tensors, opts: Any) -> dist.Work:
-        record, number = self._record("sparse_all_reduce", tensors), self._started
-        self._inside = True
-        try:
-            allreduce_sparse(self, tensors[0], opts)
-        finally:
-            self._started, self._inside = number + 1, False
-            end(record)
+        record = self._record("sparse_all_reduce", tensors)
+        with self._turn:
+            self._thread.inside = True
+            try:
+                allreduce_sparse(self, tensors[0], opts)
+            finally:
+                self._thread.inside = False
+                self._started += 1
+                end(record)
         return FinishedWork(tensors)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:

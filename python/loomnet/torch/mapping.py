@@ -18,6 +18,11 @@ def register(dist: Any) -> None:
                           (MEASURED_GLOO, _create_gloo)):
         # A list: the string "cpu" would be taken for the devices c, p and u.
         dist.Backend.register_backend(name, creator, extended_api=True, devices=["cpu"])
+    # Since 2.15 PyTorch attaches a flight recorder to each group but those of backends in this set.
+    # It refuses a group that is written in Python and has devices.
+    recording = getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", None)
+    if recording is not None:
+        recording.update((NAME, AS_GLOO, MEASURED_GLOO))
 
 
 def install(dist: Any) -> None:
@@ -33,6 +38,8 @@ def install(dist: Any) -> None:
 
 
 def _replace_gloo(dist: Any, name: str) -> None:
+    from loomnet.torch.private_names import replace
+
     # BackendConfig is where every way of making a group (init_process_group, new_group, DeviceMesh)
     # turns a backend's name into one backend per device.
     config = dist.distributed_c10d.BackendConfig
@@ -49,7 +56,9 @@ def _replace_gloo(dist: Any, name: str) -> None:
     def show(self: Any) -> str:  # what dist.get_backend_config() answers
         return shown(self).replace(f":{name}", f":{dist.Backend.GLOO}")
 
-    config.__init__, config.__repr__ = init, show
+    for attribute, function in (("__init__", init), ("__repr__", show)):
+        replace(config, attribute, lambda _, function=function: function,
+                f"torch.distributed.distributed_c10d.BackendConfig.{attribute}")
 
 
 _said = False

@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 import torch.distributed as dist
 
+from loomnet.torch.private_names import verify_group
 from loomnet.torch.skip import skip_in_dynamo
 
 
@@ -48,6 +49,7 @@ class NamedGroup(dist.ProcessGroup):
     """
 
     _ranks: Sequence[int] = ()  # of the job; none: all of them
+    _gloo: Any = None  # what C++ finds, see _answer_loggers
     supports_coalescing = False
     supports_splitting = True
     supports_shrinking = False
@@ -66,6 +68,7 @@ class NamedGroup(dist.ProcessGroup):
         group = cls(options.store, options.group_rank, options.group_size, options.timeout,
                     options.group_id, backend_name)
         group._ranks = options.global_ranks_in_group
+        verify_group(group)
         return group
 
     def getBackendName(self) -> str:
@@ -117,6 +120,8 @@ class NamedGroup(dist.ProcessGroup):
         is ever called for: what this class lacks must stay an error, and not be Gloo's.
         """
         self._register_backend(torch.device("meta"), dist.ProcessGroup.BackendType.GLOO, gloo)
+        self._gloo = gloo
+        verify_group(self)
 
 
 _lone_gloo: Any = None

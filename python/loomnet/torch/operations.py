@@ -141,7 +141,7 @@ class Call:
                 self._spans.append((pointer, pointer + tensor.nbytes, True))
                 return pointer
             return self._copy_back(tensor, tensor.detach().clone())
-        _refuse_overlap(tensor)
+        _refuse_overlap(_unexpanded(tensor))
         return self._copy_back(tensor, tensor.detach().resolve_conj().resolve_neg().contiguous())
 
     def address(self, tensor: torch.Tensor) -> int:
@@ -168,7 +168,13 @@ class Call:
 
     def _copy_back(self, tensor: torch.Tensor, scratch: torch.Tensor) -> int:
         def copy() -> None:
-            tensor.detach().copy_(scratch)
+            values = _unexpanded(scratch, tensor.stride())
+            if values.numel() != scratch.numel() and not _same_bytes(
+                    values.expand_as(scratch), scratch):
+                raise InvalidCall("loomnet: elements of an expanded tensor share their memory, and "
+                                  "other ranks' tensors have different values there; clone() the "
+                                  "tensor before the operation")
+            _unexpanded(tensor.detach()).copy_(values)
 
         self.keep.append(scratch)
         self.after.append(copy)
@@ -207,6 +213,20 @@ def _part(collective: str, dtype: torch.dtype, operator: str) -> str:
         raise InvalidCall(f"loomnet: {collective} does not support {operator.upper()} on complex "
                           "tensors")
     return _TYPES[part]
+
+
+def _unexpanded(tensor: torch.Tensor, stride: Sequence[int] | None = None) -> torch.Tensor:
+    """The tensor, with one element along each dimension that expand() has made of one. `stride`: of
+    another tensor of this shape, which expand() has made."""
+    for dimension, step in enumerate(tensor.stride() if stride is None else stride):
+        if step == 0 and tensor.shape[dimension] > 1:
+            tensor = tensor.narrow(dimension, 0, 1)
+    return tensor
+
+
+def _same_bytes(some: torch.Tensor, others: torch.Tensor) -> bool:
+    # Not by value: a NaN differs from itself.
+    return torch.equal(*(each.contiguous().flatten().view(torch.uint8) for each in (some, others)))
 
 
 def _refuse_overlap(tensor: torch.Tensor) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 import torch.autograd.profiler
 
+from loomnet.torch.private_names import replace
+
 # True in a thread that a profiler watches; a few nanoseconds.
 profiling = torch.autograd._profiler_enabled
 
@@ -63,19 +65,17 @@ def _end_events() -> None:
         del record
 
 
-def _stop_after_events(module: Any) -> None:
-    """Has `module` end what is open before it stops the profiler: an event that ends afterwards is
+def _stop_after_events(stop: Any) -> Any:
+    """`stop`, which ends first what is open: an event that ends after the profiler has stopped is
     written to memory that the profiler has given back."""
-    stop = module._disable_profiler
 
     def stop_after_events(*args: Any, **kwargs: Any) -> Any:
         for record in list(_open):
             record.end()
         return stop(*args, **kwargs)
 
-    module._disable_profiler = stop_after_events
+    return stop_after_events
 
 
 for _module in (torch.autograd, torch.autograd.profiler):
-    if hasattr(_module, "_disable_profiler"):
-        _stop_after_events(_module)
+    replace(_module, "_disable_profiler", _stop_after_events)

@@ -6,16 +6,15 @@ import functools
 import hashlib
 import os
 import sys
-import warnings
 from datetime import timedelta
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
 import loomnet.torch.connection as _connection
 from loomnet.base import rank_environment as env
+from loomnet.torch.private_names import replace
 
 DEFAULT_TIMEOUT = default_pg_timeout
 CONNECTING = timedelta(minutes=1)
@@ -54,14 +53,11 @@ def install() -> None:
     group. Emulated time may give the last result of the old group to other ranks earlier: they
     would take the old store for the new one.
     """
-    module = sys.modules.get("torch.distributed.rendezvous")
-    original = getattr(module, "_create_c10d_store", None)
-    if module is None or original is None:
-        warnings.warn(f"loomnet: PyTorch {torch.__version__} has no _create_c10d_store; a script "
-                      "that makes its default group again may find the store of the first one",
-                      RuntimeWarning, stacklevel=2)
-        return
+    # torch.distributed has a function of that name, too.
+    replace(sys.modules["torch.distributed.rendezvous"], "_create_c10d_store", _met_first)
 
+
+def _met_first(original: Any) -> Any:
     @functools.wraps(original)
     def create(hostname: str, port: int, rank: int, world_size: int, timeout: timedelta,
                *rest: Any, **options: Any) -> dist.Store:
@@ -81,4 +77,4 @@ def install() -> None:
             return store
         return original(hostname, port, rank, world_size, timeout, *rest, **options)
 
-    module.__dict__["_create_c10d_store"] = create
+    return create

@@ -6,6 +6,8 @@ import functools
 import sys
 from typing import Any
 
+from loomnet.torch.private_names import replace
+
 # TensorPipe's transport `shm` polls without a pause in every rank that has an agent: it takes a
 # processor from the engine, and a thread that never sleeps looks like one that computes.
 TRANSPORTS = ["uv"]
@@ -19,15 +21,17 @@ def install() -> None:
     """Leaves `shm` and `cma` out of what TensorPipeRpcBackendOptions chooses from where a script
     names no transports or channels. Once."""
     rpc = sys.modules.get("torch.distributed.rpc")
-    options = getattr(rpc, "TensorPipeRpcBackendOptions", None)
-    if options is None:
+    if rpc is None or not rpc.is_available():
         return  # a PyTorch without RPC
-    original = options.__init__
+    replace(rpc.TensorPipeRpcBackendOptions, "__init__", _by_sockets,
+            "torch.distributed.rpc.TensorPipeRpcBackendOptions.__init__")
 
+
+def _by_sockets(original: Any) -> Any:
     @functools.wraps(original)
     def init(self: Any, *, _transports: list[str] | None = None,
              _channels: list[str] | None = None, **given: Any) -> None:
         original(self, _transports=TRANSPORTS if _transports is None else _transports,
                  _channels=CHANNELS if _channels is None else _channels, **given)
 
-    options.__init__ = init
+    return init

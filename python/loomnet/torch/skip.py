@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from types import FunctionType
 
+from loomnet.torch.private_names import skip_code
+
 
 def skip_in_dynamo(cls: type) -> None:
-    """Marks every method of `cls` to be run, not traced; a no-op where torch lacks the switch."""
-    try:
-        # What torch._dynamo.disable uses, without the seconds that importing torch._dynamo costs.
-        from torch._C._dynamo.eval_frame import (
-            _FrameAction,
-            _FrameExecStrategy,
-            set_code_exec_strategy,
-        )
-    except ImportError:
-        return
-    strategy = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP)
+    """Marks every method of `cls` to be run, not traced."""
     for member in vars(cls).values():
         if isinstance(member, FunctionType):
-            set_code_exec_strategy(member.__code__, strategy)
+            skip_code(member.__code__)

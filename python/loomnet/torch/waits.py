@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 import loomnet.torch.connection as _connection
+from loomnet.torch.private_names import replace
 
 FIRST_PS, MOST_PS = 10**6, 10**9
 
@@ -48,19 +49,17 @@ def polled(found: bool) -> bool:
 
 
 def install() -> None:
-    """Makes the waits of PyTorch's stores and futures known to the virtual clock. Once."""
+    """Makes the waits of PyTorch's stores and futures known to the virtual clock. Once.
+
+    Raises PrivateNameError where PyTorch has one of them no more.
+    """
     _install_stores()
-    _replace(torch._C.Future, "done", _polling)  # torch.futures.Future calls these
-    _replace(torch._C.Future, "wait", _blocking)
+    # torch.futures.Future calls these.
+    replace(torch._C.Future, "done", _polling, "torch._C.Future.done")
+    replace(torch._C.Future, "wait", _blocking, "torch._C.Future.wait")
     for module in (torch.autograd, torch.autograd.graph):
         # Of DistributedDataParallel, backward() ends by waiting for its buckets in C++.
-        _replace(module, "_engine_run_backward", _blocking)
-
-
-def _replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> None:
-    original = getattr(owner, name, None)
-    if original is not None:
-        setattr(owner, name, wrap(original))
+        replace(module, "_engine_run_backward", _blocking)
 
 
 def _polling(check: Any) -> Any:
@@ -87,43 +86,104 @@ def _blocking(call: Any) -> Any:
 
 
 def _install_stores() -> None:
-    check, get = dist.Store.check, dist.Store.get
-    wait, several = dist.Store.wait, getattr(dist.Store, "multi_get", None)
+    # As PyTorch has them: what replaces one of them may call another.
+    check, add, put, pop = (getattr(dist.Store, name) for name in
+                            ("check", "add", "set", "queue_pop"))
 
-    def until(store: Any, keys: list[str], timeout: timedelta) -> None:
+    def limit_of(store: Any, timeout: timedelta | None) -> timedelta:
+        return store.timeout if timeout is None else timeout
+
+    def until(what: Callable[[], Any], timeout: timedelta, keys: str) -> None:
+        """Polls until `what` finds something, for `timeout` of emulated time at most."""
         session = _session()
         limit = session.now_ps + int(timeout.total_seconds() * 1e12)
-        while not check(store, keys):
+        while not what():
             if session.now_ps >= limit:
                 limit_ms = timeout // timedelta(milliseconds=1)
-                raise dist.DistStoreError(f"wait timeout after {limit_ms}ms, "
-                                          f"keys: {', '.join(keys)}")
+                raise dist.DistStoreError(f"wait timeout after {limit_ms}ms, keys: {keys}")
             polled(False)
         polled(True)
 
-    @functools.wraps(wait)
-    def store_wait(self: Any, keys: list[str], timeout: timedelta | None = None) -> None:
-        if _session() is None:
-            return wait(self, keys) if timeout is None else wait(self, keys, timeout)
-        return until(self, keys, self.timeout if timeout is None else timeout)
+    def until_set(store: Any, keys: list[str], timeout: timedelta) -> None:
+        until(lambda: check(store, keys), timeout, ", ".join(keys))
 
-    @functools.wraps(get)
-    def store_get(self: Any, key: str) -> bytes:
-        if _session() is not None:
-            until(self, [key], self.timeout)
-        return get(self, key)
+    def waiting(wait: Any) -> Any:
+        @functools.wraps(wait)
+        def store_wait(self: Any, keys: list[str], timeout: timedelta | None = None) -> None:
+            if _session() is None:
+                return wait(self, keys) if timeout is None else wait(self, keys, timeout)
+            return until_set(self, keys, limit_of(self, timeout))
 
-    @functools.wraps(check)
-    def store_check(self: Any, keys: list[str]) -> bool:
-        return polled(check(self, keys))
+        return store_wait
 
-    dist.Store.wait, dist.Store.get, dist.Store.check = store_wait, store_get, store_check
-    if several is not None:
+    def getting(get: Any) -> Any:
+        @functools.wraps(get)
+        def store_get(self: Any, key: str) -> bytes:
+            if _session() is not None:
+                until_set(self, [key], self.timeout)
+            return get(self, key)
 
+        return store_get
+
+    def getting_several(several: Any) -> Any:
         @functools.wraps(several)
         def store_multi_get(self: Any, keys: list[str]) -> list[bytes]:
             if _session() is not None:
-                until(self, keys, self.timeout)
+                until_set(self, keys, self.timeout)
             return several(self, keys)
 
-        dist.Store.multi_get = store_multi_get
+        return store_multi_get
+
+    def checking(_: Any) -> Any:
+        @functools.wraps(check)
+        def store_check(self: Any, keys: list[str]) -> bool:
+            return polled(check(self, keys))
+
+        return store_check
+
+    def popping(_: Any) -> Any:
+        @functools.wraps(pop)
+        def store_queue_pop(self: Any, key: str, block: bool = True) -> bytes:
+            if not block:
+                try:
+                    value = pop(self, key, False)
+                except dist.QueueEmptyError:
+                    polled(False)
+                    raise
+                polled(True)
+                return value
+            if _session() is None:
+                return pop(self, key)
+            found: list[bytes] = []
+
+            def popped() -> bool:
+                # Another rank may take the last one between two calls, so the pop itself is tried.
+                try:
+                    found.append(pop(self, key, False))
+                except dist.QueueEmptyError:
+                    return False
+                return True
+
+            until(popped, self.timeout, key)
+            return found[0]
+
+        return store_queue_pop
+
+    def meeting(barrier: Any) -> Any:
+        @functools.wraps(barrier)
+        def store_barrier(self: Any, key: str, world_size: int,
+                          timeout: timedelta | None = None) -> None:
+            if _session() is None:
+                return barrier(self, key, world_size, timeout)
+            # As PyTorch's own barrier of files and tables does it: a barrier in C++ cannot be
+            # polled.
+            if add(self, f"{key}/num_members", 1) >= world_size:
+                put(self, f"{key}/last_member", "")
+            return until_set(self, [f"{key}/last_member"], limit_of(self, timeout))
+
+        return store_barrier
+
+    for name, wrap in {"wait": waiting, "get": getting, "check": checking,
+                       "multi_get": getting_several, "queue_pop": popping,
+                       "barrier": meeting}.items():
+        replace(dist.Store, name, wrap, f"torch.distributed.Store.{name}")

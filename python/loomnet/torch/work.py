@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 import loomnet.torch.connection as _connection
+from loomnet.torch.errors import InvalidCall
 from loomnet.torch.waits import polled
 
 _finish_lock = Lock()
+# Files that are no script's: this package, what stands beside PyTorch, the standard library's own.
+_NOT_OWN = (
+    f"{Path(__file__).parents[1]}{os.sep}", f"{Path(torch.__file__).parents[1]}{os.sep}",
+    threading.__file__,
+)
 
 
 class LoomnetWork(dist.Work):
@@ -27,10 +39,12 @@ class LoomnetWork(dist.Work):
         after: run once when done and before anybody learns of it: copies into tensors whose memory
             was not contiguous.
         record: the call's event in the profiler, where one watches.
+        callers: names of the threads that have called on the group, by their number.
     """
 
     def __init__(self, link: Any, raw: Any, result: list[Any], keep: Any,
-                 after: list[Callable[[], None]], record: Any = None) -> None:
+                 after: list[Callable[[], None]], record: Any = None,
+                 callers: Mapping[int, str] = MappingProxyType({})) -> None:
         super().__init__()
         self.raw = raw
         self._link = link
@@ -38,6 +52,8 @@ class LoomnetWork(dist.Work):
         self._keep = keep
         self._after = after
         self._record = record
+        self._callers = callers
+        self._broken: Exception | None = None  # done, but the result fits not into its tensors
         self._future: torch.futures.Future | None = None
         self._base: torch.futures.Future | None = None
 
@@ -48,7 +64,7 @@ class LoomnetWork(dist.Work):
         if not self._link.session.wait(self.raw, limit if limit > 0 else -1):
             raise RuntimeError(f"Operation timed out! ({self.raw.name} goes on)")
         self.settle()
-        if not self.raw.ok:
+        if not self._is_right():
             raise self.failure()
         return True
 
@@ -62,10 +78,10 @@ class LoomnetWork(dist.Work):
         return True
 
     def is_success(self) -> bool:
-        return self.is_completed() and self.raw.ok
+        return self.is_completed() and self._is_right()
 
     def exception(self) -> Exception | None:
-        return self.failure() if self.raw.done and not self.raw.ok else None
+        return self.failure() if self.raw.done and not self._is_right() else None
 
     def result(self) -> list[Any]:
         self.wait()
@@ -92,15 +108,22 @@ class LoomnetWork(dist.Work):
                 self._link.want(self)
         return self._future
 
+    def _is_right(self) -> bool:
+        return self.raw.ok and self._broken is None
+
     def failure(self) -> Exception:
+        if self._broken is not None:
+            return self._broken
         message = self.raw.message or self.raw.status
+        if len(self._callers) > 1 and self.raw.status in ("mismatch", "peer_aborted"):
+            message += _places(self._callers)
         return _connection.error(f"loomnet: {self.raw.name}: {message}")
 
     def finish(self) -> None:
         """Completes the future. Called once, by the thread that finds the work done."""
         self.settle()
         assert self._base is not None
-        if self.raw.ok:
+        if self._is_right():
             self._base.set_result(self._result)
         else:
             self._base.set_exception(self.failure())
@@ -113,14 +136,30 @@ class LoomnetWork(dist.Work):
             if self._keep is None:
                 return
             if self.raw.ok:
-                for copy in self._after:
-                    copy()
+                try:
+                    for copy in self._after:
+                        copy()
+                except InvalidCall as error:
+                    self._broken = error
             if self._record is not None:
                 self._record.end()
                 self._record = None
             self._after = []
             self._keep = None
         self._link.release(self)
+
+
+def _places(callers: Mapping[int, str]) -> str:
+    """Which threads call on one group, and where each of them is now."""
+    frames = sys._current_frames()
+    places = []
+    for number, name in callers.items():
+        stack = traceback.extract_stack(frames[number]) if number in frames else []
+        own = [each for each in stack if not each.filename.startswith(_NOT_OWN)]
+        place = f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}" if own else "its end"
+        places.append(f"{name} at {place}")
+    return ("; several threads of this rank call on this group, and all ranks must make the calls "
+            f"in one order: {', '.join(places)}")
 
 
 class FinishedWork(dist.Work):

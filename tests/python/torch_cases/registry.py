@@ -10,7 +10,7 @@ from typing import Any
 
 # Modules of cases, in the order in which the table lists them.
 FAMILIES = ("data_parallel", "sharded", "tensor_parallel", "pipelines", "collectives", "subgroups",
-            "around", "waiting")
+            "around", "waiting", "kinds")
 
 # Kinds of distributed training that have no case, each with the reason.
 LEFT_OUT = {

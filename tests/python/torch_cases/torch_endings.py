@@ -6,6 +6,7 @@ import faulthandler
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -77,6 +78,32 @@ def missing_rank_of_a_collective():
         dist.recv(torch.zeros(1), 0)
     else:
         dist.barrier()
+
+
+@ending("all_gather", "all_reduce", "several threads of this rank call on this group",
+        "MainThread at ", "the saver at ", "in gather")
+def two_threads_whose_calls_differ_in_order():
+    rank, _ = begin()
+    total(1)
+    called = threading.Event()
+
+    def gather() -> None:
+        if rank:
+            called.wait()
+        work = dist.all_gather([torch.zeros(1) for _ in EVERYONE], torch.zeros(1), async_op=True)
+        if not rank:
+            called.set()
+        work.wait()
+
+    other = threading.Thread(target=gather, name="the saver")
+    other.start()
+    if not rank:
+        called.wait()
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    if rank:
+        called.set()
+    work.wait()
+    other.join()
 
 
 @ending("all_gather", "all_reduce", "rank 0")

@@ -4,6 +4,7 @@ same processes."""
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -386,13 +387,27 @@ def same_complex(mine: torch.Tensor, theirs: torch.Tensor, what: object) -> None
 @case
 def overlapping_memory() -> None:
     one = torch.full((1,), float(rank))
-    for call in (lambda: dist.all_reduce(one.expand(4)),
-                 lambda: dist.all_reduce(torch.arange(6.0).unfold(0, 3, 1)),
+    for call in (lambda: dist.all_reduce(torch.arange(6.0).unfold(0, 3, 1)),
                  lambda: dist.all_reduce(torch.arange(9.0).as_strided((3, 2), (2, 2))),
                  lambda: dist.all_gather([one.expand(4)] * world, torch.zeros(4)),
                  lambda: dist.recv(one.expand(4), (rank + 1) % world)):
         refused(call, "more than one element of the written-to tensor")
         assert one.item() == rank
+    # Elements that expand() has made of one have one sum.
+    for shape in ((4,), (2, 3), (1, 1)):
+        dist.all_reduce(expanded := torch.full((1,), rank + 1.0).expand(shape))
+        assert torch.equal(expanded, torch.full(shape, world * (world + 1) / 2)), expanded
+    rows = torch.arange(3.0)[:, None] + rank
+    dist.all_reduce(rows.expand(3, 4))
+    assert torch.equal(rows, torch.arange(3.0)[:, None] * world + sum(range(world))), rows
+    nan = torch.full((1,), float("nan"))
+    dist.reduce(nan.expand(5), 1)
+    # A rank whose elements are apart has a sum for each.
+    if rank == 0:
+        refused(lambda: dist.all_reduce(one.expand(4)), "other ranks' tensors have different")
+    else:
+        dist.all_reduce(torch.arange(4.0))
+    assert one.item() == rank
     # Read only, such a tensor is as good as any.
     mine, theirs = ([torch.zeros(4) for _ in range(world)] for _ in range(2))
     dist.all_gather(mine, one.expand(4))
@@ -407,6 +422,33 @@ def overlapping_memory() -> None:
     dist.all_reduce(mine)
     dist.all_reduce(theirs, group=gloo)
     same(mine, theirs, "interleaved")
+
+
+@case
+def calls_of_two_threads_on_one_group() -> None:
+    """What one thread coalesces holds no work of the other. The number of calls is the group's."""
+    group = dist.new_group(list(range(world)))
+    before = group._get_sequence_number_for_group()
+    tensors = [torch.full((100,), float(rank)) for _ in range(2)]
+    inside, over = threading.Event(), threading.Event()
+
+    def call() -> None:
+        inside.wait()
+        dist.all_reduce(tensors[1], group=group)
+        over.set()
+
+    other = threading.Thread(target=call)
+    other.start()
+    group._start_coalescing(torch.device("cpu"))
+    group.allreduce([tensors[0]])
+    inside.set()
+    over.wait()
+    work = group._end_coalescing(torch.device("cpu"))
+    other.join()
+    assert len(work._works) == 1
+    work.wait()
+    assert group._get_sequence_number_for_group() == before + 2
+    assert all(torch.equal(t, torch.full((100,), float(sum(range(world))))) for t in tensors)
 
 
 @case
