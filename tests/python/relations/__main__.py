@@ -11,11 +11,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from relations.facts import shown
 from relations.relation import RELATIONS, Verdict, judge
 from relations.search import Tally, search, seed, smaller
-from relations.worlds import a_world
 
 
 def again(name: str, token: str, *, less: bool) -> int:
-    world = smaller(name, token) if less else a_world(name, token, RELATIONS[name].wants)
+    world = smaller(name, token) if less else RELATIONS[name].world(token)
     verdict = judge(name, token, world)
     print(f"{name}: {RELATIONS[name].says}\n{world}\n{verdict.kind} {verdict.reason}")
     print("\n".join(verdict.lines))

@@ -19,7 +19,10 @@ FLOWS = ("Permutation", "Incast", "Flows", "Trace", "Matrix")
 ROUNDS = (*COLLECTIVES, "Permutation", "Incast")
 KINDS = (*COLLECTIVES, *FLOWS, "Chakra", "ModelJob")
 SUMS = ("AllReduce/ina", "ModelJob/ina")
+EXPERTS = ("MoeJob",)
 ALL = (*KINDS, *SUMS)
+EVERY = (*ALL, *EXPERTS)
+TORCH = ("TorchJob",)
 TRANSPORTS = ("mrc", "roce", "tcp")
 LARGEST = 200_000  # bytes of a job's size
 
@@ -32,6 +35,8 @@ def a_job(draw: Draw, kind: str, transport: str, ranks: int) -> Draft:
     if sums:
         common["allreduce"] = "ina"
         size = max(size, ln.Size("4 B"))
+    if kind == "TorchJob":
+        return _torch(draw, common)
     if kind == "ModelJob":
         return _model(draw, common)
     if kind in _FILES:
@@ -59,6 +64,8 @@ def rounds_of(job: Draft) -> int:
     """Iterations that a job is to have."""
     if job.name in ROUNDS:
         return job.given[1]
+    if job.name == "TorchJob":
+        return int(job.values["args"][1])
     return job.get("iterations", 1)
 
 
@@ -80,6 +87,44 @@ def _flows(draw: Draw, common: dict[str, Any]) -> Draft:
         pairs["pairs"] = tuple(tuple(draw.sample(range(ranks), 2))
                                for _ in range(draw.randint(1, 4)))
     return draft("Flows", sizes, count=count, **arrivals, **pairs, **common)
+
+
+def experts(draw: Draw, transport: str, servers: int) -> Draft:
+    """A mixture of experts that fills so many servers of eight GPUs."""
+    return draft("MoeJob", "mixtral_8x7b", transport=transport, data=1, pipeline=1, expert=8,
+                 tensor=servers, layers=draw.randint(1, 2), micro_batches=draw.randint(1, 2),
+                 iterations=draw.randint(1, 3), exchange=a_size(draw, 1_000, 60_000),
+                 compute=a_time(draw, 1e6, 1e8), matrix=draw.choice(("drift", "fixed")))
+
+
+_SCRIPT = """
+import sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+what, steps, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(size, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+if what == "ddp":
+    model = torch.nn.parallel.DistributedDataParallel(model)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(steps):
+    model(torch.ones(4, size) * (dist.get_rank() + 1)).sum().backward()
+    if what == "reduce":
+        for each in model.parameters():
+            dist.all_reduce(each.grad)
+    elif what == "gather":
+        one = torch.full((size,), float(step))
+        dist.all_gather([torch.empty(size) for _ in range(dist.get_world_size())], one)
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def _torch(draw: Draw, common: dict[str, Any]) -> Draft:
+    args = (draw.choice(("ddp", "reduce", "gather")), str(draw.randint(2, 5)),
+            str(draw.randint(4, 3000)))
+    return draft("TorchJob", args=args, compute=a_time(draw, 1e6, 1e9),
+                 script=Written({"train.py": _SCRIPT.encode()}, "train.py"),
+                 **{**common, "ranks": min(common["ranks"], 3)})
 
 
 # --- files ----------------------------------------------------------------------------------------

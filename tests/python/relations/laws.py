@@ -14,7 +14,7 @@ from .drafts import Draft
 from .relation import Found, Trial, Unfit, relation
 from .worlds import Wants
 
-ANY = Wants(kinds=jobs.ALL, more=2)
+ANY = Wants(kinds=jobs.EVERY, more=2)
 
 
 @relation(ANY)

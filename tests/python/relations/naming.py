@@ -10,7 +10,7 @@ from loomnet.labs.placement import placements
 from . import fabrics, jobs
 from .drafts import Draft, draft
 from .facts import differences, facts
-from .relation import Excepted, Found, Trial, relation
+from .relation import Excepted, Found, Trial, Unfit, relation
 from .worlds import Wants, World
 
 
@@ -35,7 +35,8 @@ def other_names(trial: Trial) -> Found:
             plane=made.switches[call.given[0]].plane) for call in world.fabric)
     assert given
     other = World(world.token, fabrics.renamed(fabric, names), fabrics.renamed(world.jobs, names),
-                  fabrics.renamed(world.faults, names), world.options, world.seed)
+                  fabrics.renamed(world.faults, names), fabrics.renamed(world.options, names),
+                  world.seed)
     one = facts(trial.run(world))
     two = facts(trial.run(other))
     return differences({_renamed(path, names): _renamed(value, names)
@@ -62,7 +63,7 @@ def _split(text: str, mark: str) -> list[str]:
     return found
 
 
-@relation(Wants(kinds=jobs.ALL, more=1))
+@relation(Wants(kinds=jobs.EVERY, more=1))
 def jobs_renamed(trial: Trial) -> Found:
     """Another name of a job changes nothing."""
     several = len(trial.world.jobs) > 1
@@ -72,7 +73,7 @@ def jobs_renamed(trial: Trial) -> Found:
                        lambda path: path[-1] == "ended")
 
 
-@relation(Wants(kinds=jobs.ALL, more=0))
+@relation(Wants(kinds=jobs.EVERY, more=0))
 def hosts_spelled_out(trial: Trial) -> Found:
     """hosts= that names the hosts which a job would have anyway changes nothing."""
     made = fabrics.build(trial.world.fabric)
@@ -82,7 +83,7 @@ def hosts_spelled_out(trial: Trial) -> Found:
     return _same(trial, trial.world.with_jobs(lambda job: job.change(hosts=tuple(names))))
 
 
-@relation(Wants(kinds=jobs.ALL, least_faults=2, most_faults=4))
+@relation(Wants(kinds=jobs.EVERY, least_faults=2, most_faults=4))
 def faults_reordered(trial: Trial) -> Found:
     """The order of the list of faults changes nothing."""
     faults = list(trial.world.faults)
@@ -99,10 +100,12 @@ def jobs_reordered(trial: Trial) -> Found:
     choose trees and slots by it, too.)"""
     if any(job.get("jitter") or job.get("step_jitter") for job in trial.world.jobs):
         raise Excepted("compute times are drawn by the job's place in the list")
+    if trial.world.options.get("controllers"):
+        raise Unfit("a controller's time is the first job's")
     return _same(trial, trial.world.but(jobs=trial.world.jobs[::-1]))
 
 
-@relation(Wants(kinds=jobs.ALL))
+@relation(Wants(kinds=jobs.EVERY))
 def overridden_to_the_same(trial: Trial) -> Found:
     """An override to the values that links have changes nothing."""
     made = fabrics.build(trial.world.fabric)
@@ -114,7 +117,7 @@ def overridden_to_the_same(trial: Trial) -> Found:
     return _same(trial, trial.world.but(fabric=(*trial.world.fabric, *own)))
 
 
-@relation(Wants(kinds=jobs.ALL))
+@relation(Wants(kinds=jobs.EVERY))
 def defaults_spelled_out(trial: Trial) -> Found:
     """Options at their defaults change nothing."""
     def spelled(job: Draft) -> Draft:
@@ -128,7 +131,7 @@ def defaults_spelled_out(trial: Trial) -> Found:
                                                     payload=False, trace=None)))
 
 
-@relation(Wants(kinds=jobs.ALL))
+@relation(Wants(kinds=jobs.EVERY))
 def never_stalls(trial: Trial) -> Found:
     """A job that finishes does so without a stall_timeout, and with a stop= far behind its end."""
     trial.finished()

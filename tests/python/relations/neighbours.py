@@ -31,7 +31,7 @@ def _of_all(path: tuple[str, ...]) -> bool:
                                        "recovery_s", "jct_s")  # of several jobs alone
 
 
-@relation(Wants(kinds=jobs.ALL))
+@relation(Wants(kinds=jobs.EVERY))
 def fault_after_the_end(trial: Trial) -> Found:
     """A fault long after the end of all jobs changes nothing."""
     trial.finished()

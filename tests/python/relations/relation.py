@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from . import jobs
 from .facts import facts
-from .worlds import Outcome, Refused, TooLong, Wants, World, a_world, run
+from .worlds import TORCH, Outcome, Refused, TooLong, Wants, World, a_world, run
 
 
 class Unfit(Exception):
@@ -61,7 +62,18 @@ class Relation:
     says: str
     function: Function
     wants: Wants
-    exceptions: tuple[str, ...] = ()
+
+
+    def world(self, token: str) -> World:
+        """The world of a token."""
+        wants = _of_ranks(self.wants) if token.startswith(TORCH) else self.wants
+        return a_world(self.name, token, wants)
+
+
+def _of_ranks(wants: Wants) -> Wants:
+    """The same for real PyTorch ranks, of which each run takes seconds."""
+    return replace(wants, kinds=jobs.TORCH, transports=("mrc", "roce", "gloo"), more=0,
+                   fabrics=("star", "two_tier"), simple=True, settings=False)
 
 
 RELATIONS: dict[str, Relation] = {}
@@ -100,7 +112,7 @@ def judge(name: str, token: str, world: World | None = None) -> Verdict:
     """Tries a relation on the world of a token, or on one that was made of it."""
     each = RELATIONS[name]
     try:
-        trial = Trial(world or a_world(name, token, each.wants),
+        trial = Trial(world or each.world(token),
                       random.Random(f"{name} {token} chooses"))
         lines = each.function(trial)
     except Unfit as unfit:

@@ -15,7 +15,7 @@ from typing import Any
 
 from . import catalogue as catalogue
 from .relation import RELATIONS, Verdict, judge
-from .worlds import World, a_world
+from .worlds import World
 
 SEED = "LOOMNET_RELATIONS_SEED"
 HANGS_S = 180.0  # after which a process that tries one world is ended
@@ -68,6 +68,16 @@ def for_count(name: str, of_seed: str, count: int) -> Tally:
     """Tries so many worlds, in this process."""
     tally = Tally(name)
     for index in range(count):
+        tally.take(judge(name, f"{of_seed}:{index}"))
+    return tally
+
+
+def until_tried(name: str, of_seed: str, count: int) -> Tally:
+    """Tries worlds until the relation has said something of so many, or most are unfit."""
+    tally = Tally(name)
+    for index in range(4 * count):
+        if tally.tried >= count:
+            break
         tally.take(judge(name, f"{of_seed}:{index}"))
     return tally
 
@@ -142,7 +152,7 @@ def _tries(pipe: Any) -> None:
 # --- a smaller world that breaks the same relation ------------------------------------------------
 def smaller(name: str, token: str) -> World:
     """Leaves out faults, jobs, options and settings as long as the relation still breaks."""
-    world, moved = a_world(name, token, RELATIONS[name].wants), True
+    world, moved = RELATIONS[name].world(token), True
     while moved:
         moved = False
         for candidate in _without_one(world):

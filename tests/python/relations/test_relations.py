@@ -1,15 +1,17 @@
 """Relations between runs of random worlds: as many worlds as some minutes allow, drawn from the
 commit, and 500 of each with --soak. A failure shows the line that tries its world again."""
 
+import random
+
 import pytest
 
 pytest.importorskip("loomnet._core")
 from relations.facts import shown
 from relations.relation import RELATIONS
-from relations.search import for_count, for_seconds, seed
+from relations.search import for_count, for_seconds, seed, until_tried
 
 ALL_S = 300.0  # processor time of all relations together; two of them are tried at once
-SOAKED = 500  # worlds of each
+SOAKED, SOAKED_RANKS = 500, 5  # worlds of each; of real ranks each takes some seconds
 SEED = seed()
 # Not yet: what they found is being mended.
 WAIT = ("completion_is_the_last_end", "no_flow_beats_its_ideal", "lone_flow_has_its_ideal",
@@ -18,6 +20,11 @@ WAIT = ("completion_is_the_last_end", "no_flow_beats_its_ideal", "lone_flow_has_
         "fluid_is_a_bound", "started_later", "watched", "sampled", "stated_as_it_is",
         "snapshotted", "slots_counted")
 NAMES = [name for name in RELATIONS if name not in WAIT]
+# Of real PyTorch ranks.
+OF_RANKS = ("repeats", "watched", "sampled", "snapshotted", "stated_as_it_is", "jobs_renamed",
+            "hosts_spelled_out", "faults_reordered", "overridden_to_the_same", "never_stalls",
+            "fault_after_the_end", "other_names", "started_later", "built_by_hand",
+            "all_accounted_for", "times_in_order", "shares_are_shares")
 
 
 def check(tally, record_property):
@@ -38,3 +45,17 @@ def test_relation(name, record_property):
 @pytest.mark.parametrize("name", NAMES)
 def test_relation_long(name, record_property):
     check(for_count(name, f"{SEED}-long", SOAKED), record_property)
+
+
+@pytest.mark.parametrize("name", random.Random(SEED).sample(OF_RANKS, 2))
+def test_relation_of_ranks(name, record_property):
+    pytest.importorskip("torch")
+    check(until_tried(name, f"torch-{SEED}", 1), record_property)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", OF_RANKS)
+def test_relation_of_ranks_long(name, record_property):
+    pytest.importorskip("torch")
+    check(until_tried(name, f"torch-{SEED}-long", SOAKED_RANKS), record_property)

@@ -50,7 +50,7 @@ def _same(trial: Trial, **options: Any) -> Found:
     return differences(trial.facts, facts(trial.run(trial.world, **options)))
 
 
-@relation(Wants(kinds=jobs.ALL))
+@relation(Wants(kinds=jobs.EVERY))
 def repeats(trial: Trial) -> Found:
     """The same world gives the same report, byte for byte, whatever ran in between."""
     first = run(trial.world, write=True) if trial.base else None
@@ -66,21 +66,21 @@ def repeats(trial: Trial) -> Found:
     return [f"{name} differs" for name in first.files if first.files[name] != second.files[name]]
 
 
-@relation(Wants(kinds=jobs.ALL))
+@relation(Wants(kinds=jobs.EVERY))
 def watched(trial: Trial) -> Found:
     """A controller that only looks changes nothing."""
     watcher = draft("controller", "relations_watcher", every=_looks(trial))
     return _same(trial, controllers=[watcher])
 
 
-@relation(Wants(kinds=jobs.ALL))
+@relation(Wants(kinds=jobs.EVERY))
 def sampled(trial: Trial) -> Found:
     """Samples of queues, of the use of links and of senders change nothing."""
     port = trial.draw.choice(fabrics.build(trial.world.fabric).half_names())
     return _same(trial, sample=_looks(trial), queues=[port], links=[port], observe=["*"])
 
 
-@relation(Wants(kinds=jobs.ALL))
+@relation(Wants(kinds=jobs.EVERY))
 def snapshotted(trial: Trial) -> Found:
     """Snapshots of switch programs change nothing."""
     every = _looks(trial).count
@@ -95,7 +95,7 @@ def slots_counted(trial: Trial) -> Found:
                        and path[2].startswith("slots_"))
 
 
-@relation(Wants(kinds=jobs.ALL))
+@relation(Wants(kinds=jobs.EVERY))
 def recorded(trial: Trial) -> Found:
     """A Perfetto trace and a capture of a port change nothing."""
     made = fabrics.build(trial.world.fabric)
@@ -115,7 +115,7 @@ def bytes_moved(trial: Trial) -> Found:
     return wrong + differences(trial.facts, facts(other), lambda path: path[-1] == "wrong")
 
 
-@relation(Wants(kinds=jobs.ALL, most_faults=1))
+@relation(Wants(kinds=jobs.EVERY, most_faults=1))
 def stated_as_it_is(trial: Trial) -> Found:
     """A controller that says of every link that it is as the fabric has it changes nothing."""
     if trial.world.faults:

@@ -18,9 +18,11 @@ from loomnet.base.errors import LoomnetError
 from loomnet.results.result import Result
 
 from . import fabrics, jobs
-from .drafts import Draft, Draw, a_time, draft, log_uniform, mapped, sometimes
+from .drafts import Draft, Draw, a_rate, a_time, draft, log_uniform, mapped, sometimes
 
-WALL_S = 20.0  # of one run, which takes some hundredths of a second on an idle machine
+# Of one run, which takes some hundredths of a second on an idle machine; of real ranks seconds.
+WALL_S, TORCH_WALL_S = 20.0, 240.0
+TORCH = "torch-"  # begins tokens of worlds of real PyTorch ranks
 ALL_FAULTS = ("down", "loss", "delay", "degrade", "kill", "duplicate", "reorder")
 # These keep every packet, so that no transport waits for a timer.
 HARMLESS = ("delay", "degrade")
@@ -81,6 +83,10 @@ class World:
         return replace(self, fabric=mapped(self.fabric, change), jobs=mapped(self.jobs, change),
                        faults=mapped(self.faults, change), options=mapped(self.options, change))
 
+    @property
+    def wall_s(self) -> float:
+        return TORCH_WALL_S if self.token.startswith(TORCH) else WALL_S
+
     def transports(self) -> set[str]:
         return {job.get("transport") for job in self.jobs}
 
@@ -127,9 +133,11 @@ def run(world: World, *, write: bool = False, **options: Any) -> Outcome:
         fabric = fabrics.build(world.fabric)
         made = [job.make(ln, folder / f"job{i}") for i, job in enumerate(world.jobs)]
         faults = [fault.make(ln) for fault in world.faults]
-        lab = ln.Lab("world", seed=world.seed, directory=folder / "run", max_wall_s=WALL_S)
-        chosen = {name: [each.make(ln) for each in value] if name == "controllers" else value
-                  for name, value in {**world.options, **options}.items()}
+        lab = ln.Lab("world", seed=world.seed, directory=folder / "run", max_wall_s=world.wall_s)
+        chosen = {**world.options, **options}
+        chosen["controllers"] = [
+            each.make(ln) for given in (world.options, options)
+            for each in given.get("controllers", ())]
         result = lab.run(fabric, made, faults, **chosen)
         files = {}
         if write:
@@ -142,7 +150,7 @@ def run(world: World, *, write: bool = False, **options: Any) -> Outcome:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if any("--max-wall" in (part.data.reason or "") for part in result.parts):
-        raise TooLong(f"{WALL_S:g} s of wall time")
+        raise TooLong(f"{world.wall_s:g} s of wall time")
     return Outcome(result, files)
 
 
@@ -159,6 +167,8 @@ def a_world(relation: str, token: str, wants: Wants) -> World:
     more = wants.least_more
     if sometimes(draw, 0.35):
         more = draw.randint(more, wants.more)
+    if kind in jobs.EXPERTS:
+        return _of_experts(draw, wants, token, transport)
     sums = kind.endswith("/ina")
     fabric = fabrics.a_fabric(
         draw, [each for each in wants.fabrics if not sums or each in ("star", "two_tier")],
@@ -182,8 +192,22 @@ def a_world(relation: str, token: str, wants: Wants) -> World:
         made[0] = made[0].change(hosts=tuple(hosts[:_ranks_of(made[0], hosts)]))
         made = [job.change(name=f"j{i}") for i, job in enumerate(made)]
     faults = _faults(draw, wants, fabric, made[0]) if wants.faults else ()
-    options = _options(draw, wants, made)
+    options = _options(draw, wants, fabric, made)
     return World(token, fabric, tuple(made), faults, options, draw.randrange(1000))
+
+
+def _of_experts(draw: Draw, wants: Wants, token: str, transport: str) -> World:
+    """A mixture of experts on a fabric of its publication, most with a panel of circuits."""
+    servers = draw.choice((2, 3))
+    fabric = (draft("mixnet", servers=servers, gpus=8, alpha=draw.choice((2, 4)),
+                    rate=a_rate(draw, 1e10, 4e11), delay=a_time(draw, 1e5, 2e6),
+                    network=draw.choice(("mixnet", "mixnet", "rail", "fattree", "eps_only")),
+                    profile=draw.choice(("ideal", "infocus128"))),)
+    # MRC sprays, and circuits need queue pairs that go one way.
+    job = jobs.experts(draw, "roce" if transport == "mrc" else transport, servers)
+    faults = _faults(draw, wants, fabric, job) if wants.faults else ()
+    return World(token, fabric, (job,), faults, {"reroute_delay": ln.Time("1 ms")},
+                 draw.randrange(1000))
 
 
 def _ranks_of(job: Draft, hosts: Sequence[str]) -> int:
@@ -232,13 +256,18 @@ def _faults(draw: Draw, wants: Wants, fabric: fabrics.Calls, lead: Draft) -> tup
     return tuple(found)
 
 
-def _options(draw: Draw, wants: Wants, made: Sequence[Draft]) -> dict[str, Any]:
+def _options(draw: Draw, wants: Wants, fabric: fabrics.Calls,
+             made: Sequence[Draft]) -> dict[str, Any]:
     options: dict[str, Any] = {"reroute_delay": draw.choice(
         ("off", ln.Time("10 us"), ln.Time("1 ms"), ln.Time("1 s")))}
     if wants.settings:
         for transport in sorted({job.get("transport") for job in made}):
             if sometimes(draw, 0.6):
                 options[transport] = draw.choice(_OF_TRANSPORT[transport])
+        if sometimes(draw, 0.12):
+            options["controllers"] = [draft(
+                "controller", "relations_flapper", period_ps=a_time(draw, 1e5, 1e8).count,
+                link=draw.choice(fabrics.build(fabric).half_names()))]
         if sometimes(draw, 0.15):
             options["jitter"] = draw.choice((ln.Time("0 s"), a_time(draw, 1e3, 1e7)))
     return options
@@ -247,11 +276,12 @@ def _options(draw: Draw, wants: Wants, made: Sequence[Draft]) -> dict[str, Any]:
 _OF_TRANSPORT: dict[str, tuple[dict[str, Any], ...]] = {
     "mrc": ({"congestion": "fixed_window"}, {"congestion": "dctcp_like"}, {"congestion": "timely"},
             {"evs_per_qp": 16}, {"mpr": 1}, {"sack_bytes": 4096}, {"trim_nack": False},
-            {"plane_turns": "equal"}, {"min_window": 1.0}, {"congestion": "relations_steady"}),
+            {"plane_turns": "equal"}, {"min_window": 1.0}, {"identity": "hdr"},
+            {"congestion": "relations_steady"}),
     "roce": ({"dcqcn": True}, {"preset": "A"}, {"preset": "B"}, {"preset": "C"}, {"preset": "D"},
              {"cc": "timely"}, {"cc": "dctcp_like"}, {"cc": "fixed_window"},
              {"in_flight_limit": 65536}, {"window_bdps": 1.0}, {"ack_interval": 4},
-             {"cc": "relations_steady"}),
+             {"preset": "B", "identity": "hdr"}, {"cc": "relations_steady"}),
     "tcp": ({"cc": "reno"}, {"cc": "cubic"}, {"cc": "bbr"}, {"cc": "dctcp", "ecn": True},
             {"mtu": 1500}, {"mtu": 9000}, {"initial_window": 2}, {"send_buffer": 65536},
             {"handshake": False}, {"cc": "relations_steady"}),
@@ -272,3 +302,18 @@ class Steady(ln.plugin.Congestion):
 
     def observe(self) -> dict[str, float]:
         return {"heard": self.heard}
+
+
+@ln.plugin.controller("relations_flapper")
+class Flapper(ln.plugin.Controller):
+    """Slows a direction of a link and gives it its rate back, some times."""
+
+    def __init__(self, link: str, period_ps: int) -> None:
+        self.link, self.period, self.calls = link, period_ps, 0
+
+    def next_time(self) -> int | None:
+        return self.period * (self.calls + 1) if self.calls < 6 else None
+
+    def advance(self, now: int, view: ln.plugin.View) -> ln.plugin.Changes:
+        self.calls += 1
+        return [ln.change.link(self.link, rate=0.5 if self.calls % 2 else None)]
