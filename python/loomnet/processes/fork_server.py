@@ -20,14 +20,15 @@ from typing import Any
 
 from loomnet.base import rank_environment as env
 from loomnet.base.errors import UnavailableError
+from loomnet.processes import torchrun
 from loomnet.processes.kept_process import KeptProcess, pid_of
 from loomnet.processes.shared_imports import shared_imports
 
 SERVER = Path(__file__).with_name("fork_child.py")
 SWITCH = "LOOMNET_FORK"  # "0": every rank is a process started by itself
 # What the launch gives each rank as its own, and no import of PyTorch reads.
-_OWN = frozenset({"RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", env.HOST, env.HOST_ADDRESS, env.RANK_FD,
-                  env.EVENT_FD, env.COMPUTE, env.STACK_FD, env.READS})
+_OWN = torchrun.OWN | {env.HOST, env.HOST_ADDRESS, env.RANK_FD, env.EVENT_FD, env.COMPUTE,
+                       env.STACK_FD, env.READS}
 # Coverage begins with the interpreter, and PyTorch would not tell us of a run.
 _NEVER = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "PYTHONINSPECT")
 _MOST_BYTES = 1 << 17

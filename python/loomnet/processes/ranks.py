@@ -26,6 +26,7 @@ from loomnet.processes.journal import RunLock, process_start
 from loomnet.processes.kept_process import KeptProcess
 from loomnet.processes.rank_inputs import RankReads
 from loomnet.processes.rank_logs import RankLog
+from loomnet.processes.torchrun import environments as torchrun_environments
 
 _ONE_THREAD = ("OMP", "MKL", "OPENBLAS", "NUMEXPR", "VECLIB_MAXIMUM")
 # What ranks have of the caller's environment. A training script needs to find itself, its libraries
@@ -124,6 +125,7 @@ class RankGroup:
         cwd: the ranks' working directory.
         user: whom they run as; default the invoking user.
         master_port: rendezvous port on rank 0's management address.
+        run_id: the ranks' TORCHELASTIC_RUN_ID.
         nice: how far the ranks step back: far on the live clock, whose engine must not wait.
         inherit: take over the caller's environment as far as a rank may have it (True), or PATH
             and LANG alone.
@@ -146,6 +148,7 @@ class RankGroup:
         cwd: Path | None = None,
         user: RankUser | None = None,
         master_port: int = 29500,
+        run_id: str = "loomnet",
         nice: int = NICE,
         inherit: bool = True,
         fork: bool = False,
@@ -169,25 +172,19 @@ class RankGroup:
         logs = log_directory if isinstance(log_directory, Folder) else Folder.at(log_directory)
         self._reads = RankReads(logs)
         master = fabric.hosts[specs[0].host].management if specs else ""
-        on_host: dict[str, list[int]] = {}
-        for spec in specs:
-            on_host.setdefault(spec.host, []).append(spec.rank)
+        launched = torchrun_environments([spec.host for spec in specs], address=master,
+                                         port=master_port, run_id=run_id)
         environments = [
             _environment(inherit, self._user)
             | fabric.lock.environment()
+            | of_torchrun
             | {
-                "RANK": str(spec.rank),
-                "WORLD_SIZE": str(len(specs)),
-                "LOCAL_RANK": str(on_host[spec.host].index(spec.rank)),
-                "LOCAL_WORLD_SIZE": str(len(on_host[spec.host])),
-                "MASTER_ADDR": master,
-                "MASTER_PORT": str(master_port),
                 env.HOST: spec.host,
                 env.HOST_ADDRESS: fabric.hosts[spec.host].address,
                 **self._reads.of(spec.rank, spec.argv, self._cwd),
                 **spec.environment,
             }
-            for spec in specs
+            for spec, of_torchrun in zip(specs, launched, strict=True)
         ]
         try:
             if fork:
