@@ -282,13 +282,13 @@ void bind_live(py::module_& m) {
       .def(
           "tell",
           [](LiveRun& r, RankBridge& bridge, const std::string& kind, std::uint32_t peer,
-             const std::string& reason) {
+             const std::string& reason, std::uint32_t status) {
             const auto k = notice_named(kind);
             const auto why = reason_named(reason);
             Release release;
-            r.call([&] { bridge.tell(k, peer, why, r.network().now()); });
+            r.call([&] { bridge.tell(k, peer, why, r.network().now(), status); });
           },
-          py::arg("bridge"), py::arg("kind"), py::arg("peer"), py::arg("reason"))
+          py::arg("bridge"), py::arg("kind"), py::arg("peer"), py::arg("reason"), py::arg("status") = 0)
       .def(
           "stop_at",
           [](LiveRun& r, RankBridge& bridge, std::uint32_t step) {

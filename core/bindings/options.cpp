@@ -58,7 +58,7 @@ rank::NoticeKind notice_named(const std::string& name) {
 }
 
 rank::GoneReason reason_named(const std::string& name) {
-  for (std::uint32_t i = 1; i <= static_cast<std::uint32_t>(rank::GoneReason::stopped); ++i) {
+  for (std::uint32_t i = 1; i <= static_cast<std::uint32_t>(rank::GoneReason::failed); ++i) {
     if (to_string(static_cast<rank::GoneReason>(i)) == name)
       return static_cast<rank::GoneReason>(i);
   }

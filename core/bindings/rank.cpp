@@ -239,17 +239,18 @@ void bind_rank(py::module_& m) {
                              "Names of threads that began to communicate while the rank counted as waiting.")
       .def("meet",
            [](RankSession& s, std::uint64_t high, std::uint64_t low, std::uint32_t position,
-              std::uint32_t size, std::int64_t timeout_ns, bool asked) {
+              std::uint32_t size, std::int64_t timeout_ns, bool asked, bool whole) {
              rank::RankClient::Meeting found;
              {
                const py::gil_scoped_release release;
-               found = s.meet(high, low, position, size, timeout_ns, asked);
+               found = s.meet(high, low, position, size, timeout_ns, asked, whole);
              }
-             return py::make_tuple(found.number, found.came);
+             return py::make_tuple(found.number, found.came, found.doubles);
            },
            py::arg("name_high"), py::arg("name_low"), py::arg("position"), py::arg("size"),
-           py::arg("timeout_ns"), py::arg("asked"),
-           "(number of the new group or None, [(rank in it, rank in the job)] that came)")
+           py::arg("timeout_ns"), py::arg("asked"), py::arg("whole") = false,
+           "(number of the new group or None, [(rank in it, rank in the job)] that came, [job ranks that claim this "
+           "rank's place in it]); `whole`: it is the rank's default group.")
       .def("report",
            [](RankSession& s, const py::bytes& bytes) {
              const std::string_view view = bytes;

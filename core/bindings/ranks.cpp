@@ -72,8 +72,11 @@ void bind_rank_bridge(py::module_& m) {
       .def(
           "tell",
           [](RankBridge& b, const std::string& kind, std::uint32_t peer, const std::string& reason,
-             std::int64_t now) { b.tell(notice_named(kind), peer, reason_named(reason), {now}); },
-          py::arg("kind"), py::arg("peer"), py::arg("reason"), py::arg("now_ps"))
+             std::int64_t now, std::uint32_t status) {
+            b.tell(notice_named(kind), peer, reason_named(reason), {now}, status);
+          },
+          py::arg("kind"), py::arg("peer"), py::arg("reason"), py::arg("now_ps"), py::arg("status") = 0,
+          "`status`: of a peer that has gone, its exit status or signal.")
       .def_property_readonly(
           "fault",
           [](const RankBridge& b) {

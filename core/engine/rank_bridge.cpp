@@ -50,8 +50,8 @@ bool RankBridge::poll(Picoseconds now, std::int64_t wall_ns, double dilation) {
   std::array<rank::MarkEntry, 64> marks;
   // Marks first: a work begins before the requests that carry it.
   const std::size_t m = port_.poll_marks(marks);
-  if (!affordable(std::span(marks).first(m), now, wall_ns)) {
-    cut_off(RankFault::flooded, now);
+  if (const RankFault fault = excess(std::span(marks).first(m), now, wall_ns); fault != RankFault::none) {
+    cut_off(fault, now);
     return true;
   }
   for (std::size_t i = 0; i < m; ++i) {
@@ -116,7 +116,10 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
     ++(mark.status == 0 ? finished_ : failed_);
     cut_short_ += mark.status == static_cast<std::uint32_t>(OperationStatus::closed);
   } else if (kind == rank::MarkKind::meet) {
-    if (meetings_ && !meetings_->ask(port_.rank(), mark)) cut_off(RankFault::bad_mark, now);
+    using Verdict = rank::Meetings::Verdict;
+    const Verdict verdict = meetings_ ? meetings_->ask(port_.rank(), mark) : Verdict::taken;
+    if (verdict == Verdict::senseless) cut_off(RankFault::bad_mark, now);
+    if (verdict == Verdict::too_many) cut_off(RankFault::too_many_groups, now);
   } else if (kind == rank::MarkKind::report) {
     if (!take_report(mark, now)) cut_off(RankFault::bad_mark, now);
   } else if (kind == rank::MarkKind::ring_step) {
@@ -153,9 +156,8 @@ void RankBridge::answer(std::uint32_t number, std::span<const std::uint8_t> byte
   port_.flush(now);
 }
 
-// Whether what these marks make the engine keep is within the bounds.
-bool RankBridge::affordable(std::span<const rank::MarkEntry> marks, Picoseconds now, std::int64_t wall_ns) {
-  if (marks.empty()) return true;
+RankFault RankBridge::excess(std::span<const rank::MarkEntry> marks, Picoseconds now, std::int64_t wall_ns) {
+  if (marks.empty()) return RankFault::none;
   if (wall_ns != 0) {
     const std::int64_t earned = (wall_ns - marks_seen_ns_) / kMarkCostNs;
     if (earned > 0) {
@@ -163,7 +165,7 @@ bool RankBridge::affordable(std::span<const rank::MarkEntry> marks, Picoseconds 
       marks_seen_ns_ = wall_ns;
     }
     allowance_ -= static_cast<std::int64_t>(marks.size());
-    if (allowance_ < 0) return false;
+    if (allowance_ < 0) return RankFault::too_many_per_second;
   } else if (now != instant_) {
     instant_ = now;
     marked_at_once_ = {};
@@ -175,9 +177,9 @@ bool RankBridge::affordable(std::span<const rank::MarkEntry> marks, Picoseconds 
     // Of ring steps the log keeps so many and no more.
     if (kind != rank::MarkKind::ring_step) ++(work ? marked_.works : marked_.records);
   }
-  if (marked_.works > 2 * kMostWorks || marked_.records > kMostRecords) return false;
-  return wall_ns != 0 || (marked_at_once_.works <= 2 * kMostWorksAtOnce &&
-                          marked_at_once_.records <= kMostRecordsAtOnce);
+  if (marked_.works > 2 * kMostWorks || marked_.records > kMostRecords) return RankFault::too_many_operations;
+  const bool at_once = marked_at_once_.works > 2 * kMostWorksAtOnce || marked_at_once_.records > kMostRecordsAtOnce;
+  return wall_ns == 0 && at_once ? RankFault::too_many_at_once : RankFault::none;
 }
 
 // A rank may write anything: names and numbers only appear in a trace, nothing follows from
@@ -203,13 +205,14 @@ void RankBridge::tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at) {
   tap.work_begins(nic_.host(), label, at);
 }
 
-void RankBridge::tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now) {
-  port_.notify({static_cast<std::uint32_t>(kind), peer, static_cast<std::uint32_t>(reason), 0});
+void RankBridge::tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now,
+                      std::uint32_t status) {
+  port_.notify({static_cast<std::uint32_t>(kind), peer, static_cast<std::uint32_t>(reason), status});
   port_.flush(now);
 }
 
 std::string RankBridge::under_way() const {
-  if (began_.empty()) return {};
+  if (began_.empty()) return meetings_ ? meetings_->open(port_.rank()) : std::string();
   const Begun& first = began_.begin()->second;
   std::string name = first.collective >= 1 && first.collective <= kCollectives
                          ? std::string(to_string(static_cast<Collective>(first.collective - 1)))

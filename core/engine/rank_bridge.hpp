@@ -69,7 +69,9 @@ class RankBridge final : public NicClient {
   // Shows the rank what the NIC has for it.
   void flush(Picoseconds now) { port_.flush(now); }
 
-  void tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now);
+  // `status`: of a peer that has gone, its exit status or signal; 0: not known.
+  void tell(rank::NoticeKind kind, std::uint32_t peer, rank::GoneReason reason, Picoseconds now,
+            std::uint32_t status = 0);
   void tell(const rank::NoticeEntry& notice, Picoseconds now) {
     port_.notify(notice);
     port_.flush(now);
@@ -98,7 +100,8 @@ class RankBridge final : public NicClient {
   bool has_marks() const { return !marks_.empty(); }
   // Ring steps that the rank has received, each with its communicator as the channel, where it marks them.
   const StepLog& steps() const { return steps_; }
-  // The operation that has been under way for longest, by name, and how many are; empty: none.
+  // The operation that has been under way for longest, by name, and how many are; without one, the group that the
+  // rank makes; empty: neither.
   std::string under_way() const;
   std::uint64_t finished_works() const { return finished_; }
   std::uint64_t failed_works() const { return failed_; }
@@ -117,7 +120,7 @@ class RankBridge final : public NicClient {
   bool take_news() { return std::exchange(news_, false); }
 
  private:
-  // What a rank may make the engine keep, far above what training comes to. Works cost 24 B each in
+  // What a rank may make the engine keep, far above what training comes to; to_string(RankFault) says it. Works cost 24 B each in
   // the host's meter for as long as the run lasts, records (steps, hashes …) some 100 B in Python.
   static constexpr std::uint64_t kMostWorks = 1 << 24, kMostRecords = 1 << 22;
   // Virtual clock, where a rank can mark for ever at one instant.
@@ -134,7 +137,8 @@ class RankBridge final : public NicClient {
   void take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t wall_ns, double dilation);
   void tell(Tap& tap, const rank::MarkEntry& mark, Picoseconds at);
   bool take_report(const rank::MarkEntry& mark, Picoseconds now);
-  bool affordable(std::span<const rank::MarkEntry> marks, Picoseconds now, std::int64_t wall_ns);
+  // none: what these marks make the engine keep is within the bounds.
+  RankFault excess(std::span<const rank::MarkEntry> marks, Picoseconds now, std::int64_t wall_ns);
 
   struct Region {
     Nic& nic;

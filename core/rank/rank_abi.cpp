@@ -20,6 +20,7 @@ std::string_view to_string(GoneReason reason) {
     case GoneReason::cut_off: return "cut off";
     case GoneReason::stalled: return "stalled";
     case GoneReason::stopped: return "stopped";
+    case GoneReason::failed: return "failed";
   }
   return "unknown";
 }

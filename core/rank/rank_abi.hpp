@@ -10,7 +10,7 @@
 namespace loomnet::rank {
 
 inline constexpr std::uint64_t kMagic = 0x4b4e41524d4f4f4cull;  // "LOOMRANK"
-inline constexpr std::uint32_t kAbiVersion = 8;
+inline constexpr std::uint32_t kAbiVersion = 9;
 inline constexpr std::size_t kPage = 4096;
 inline constexpr std::size_t kCacheLine = 64;
 inline constexpr std::uint32_t kMaxWorld = 4096;  // below 2^16, see NoticeKind::came
@@ -132,7 +132,8 @@ enum class MarkKind : std::uint32_t {
   work_end = 5,    // it ended: value = its number, a = its start (ns), b = payload bytes, status
   failure = 6,     // the rank's script failed or a collective did; value = OperationStatus or 255
   // The rank makes a group: value = its rank in the group << 32 | its number of this request, a and b =
-  // 128 bits that name the group, alike at all members, status = how many members it has.
+  // 128 bits that name the group, alike at all members, status = how many members it has, kDefaultGroup added
+  // where it is the default group that the rank makes.
   meet = 7,
   // A part of a report to the controller of the rank's region: value = report_part(), a and b = its bytes.
   report = 8,
@@ -140,6 +141,7 @@ enum class MarkKind : std::uint32_t {
   ring_step = 9,
 };
 inline constexpr MarkKind kLastMark = MarkKind::ring_step;
+inline constexpr std::uint32_t kDefaultGroup = 1u << 31;
 // Reports and answers are bytes. A report's marks carry 16 of them each, an answer's notices 8, in order.
 inline constexpr std::uint32_t kReportPart = 16, kAnswerPart = 8;
 inline constexpr std::uint32_t kMostReport = 4096, kMostAnswer = 1024;
@@ -159,7 +161,7 @@ static_assert(sizeof(MarkEntry) == 40);
 
 // NIC to rank: what the rank should know and no completion says.
 enum class NoticeKind : std::uint32_t {
-  peer_gone = 1,   // peer = its rank, reason = GoneReason
+  peer_gone = 1,   // peer = its rank, reason = GoneReason, reserved = its exit status or signal, 0: not known
   cut_off = 2,     // this rank broke the contract, reason = Fault
   run_ended = 3,   // the run is over, reason = GoneReason
   last_step = 4,   // the job ends itself after the training step whose number is `reason`
@@ -173,6 +175,9 @@ enum class NoticeKind : std::uint32_t {
   // Of the answer to a report of this rank, peer = the report's number. First its length in bytes, reserved = 1;
   // then parts of it, reason and reserved = 8 bytes.
   answer = 8,
+  // Another rank claims the place of this rank in a group that both make, and neither is a member of it: peer =
+  // the number of this rank's request, reason = the other's job rank, reserved = 1 with the last of them.
+  same_place = 9,
 };
 enum class GoneReason : std::uint32_t {
   exited = 1,
@@ -180,6 +185,7 @@ enum class GoneReason : std::uint32_t {
   cut_off = 3,
   stalled = 4,
   stopped = 5,
+  failed = 6,  // it ended by itself, with an exit status that is not 0
 };
 struct NoticeEntry {
   std::uint32_t kind;

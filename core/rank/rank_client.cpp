@@ -11,7 +11,10 @@ namespace {
 
 std::string describe_gone(const NoticeEntry& n) {
   const auto reason = static_cast<GoneReason>(n.reason);
-  return (reason == GoneReason::exited ? "has " : "was ") + std::string(to_string(reason));
+  if (reason == GoneReason::failed) return "has ended with exit status " + std::to_string(n.reserved);
+  const std::string name(to_string(reason));
+  if (reason == GoneReason::killed && n.reserved != 0) return "was killed by signal " + std::to_string(n.reserved);
+  return (reason == GoneReason::exited ? "has " : "was ") + name;
 }
 
 template <typename Entry>
@@ -231,6 +234,12 @@ void RankClient::apply(const NoticeEntry& n, CollectiveExecutor* executor) {
       if (const auto at = meetings_.find(n.peer); at != meetings_.end()) {
         at->second.came.emplace_back(n.reason >> 16, n.reason & 0xffff);
         if (n.reserved != 0) at->second.number = n.reserved - 1;
+      }
+      return;
+    case NoticeKind::same_place:
+      if (const auto at = meetings_.find(n.peer); at != meetings_.end()) {
+        at->second.doubles.push_back(n.reason);
+        at->second.refused |= n.reserved != 0;
       }
       return;
     case NoticeKind::stranded:

@@ -71,6 +71,9 @@ class RankClient final : public Verbs {
   struct Meeting {
     std::vector<std::pair<std::uint32_t, JobRank>> came;  // rank in the group, in the job
     std::optional<std::uint32_t> number;
+    std::vector<JobRank> doubles;  // ranks that claim this rank's place in the group
+    bool refused = false;          // because of them
+    bool over() const { return number || refused; }
   };
   Meeting& meeting(std::uint32_t request) { return meetings_[request]; }
   void forget_meeting(std::uint32_t request) { meetings_.erase(request); }

@@ -242,7 +242,7 @@ bool LoopbackNic::pass(Picoseconds now) {
     for (std::size_t i = 0; i < m; ++i) {
       if (marks[i].kind != static_cast<std::uint32_t>(MarkKind::meet)) {
         host->marks.push_back(marks[i]);
-      } else if (!meetings_.ask(host->port.rank(), marks[i])) {
+      } else if (meetings_.ask(host->port.rank(), marks[i]) != Meetings::Verdict::taken) {
         host->port.cut_off(RankFault::bad_mark, now);
       }
     }

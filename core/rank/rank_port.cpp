@@ -22,11 +22,26 @@ std::string_view to_string(RankFault fault) {
     case RankFault::bad_mark: return "malformed mark";
     case RankFault::bad_state: return "state word corrupted";
     case RankFault::flooded: return "flood of work requests or marks";
-    case RankFault::completion_ring_full: return "completion queue overrun";
-    case RankFault::arrival_ring_full: return "arrival queue overrun";
-    case RankFault::notice_ring_full: return "notice queue overrun";
+    // A live rank that a debugger or a signal has stopped comes to these.
+    case RankFault::completion_ring_full:
+      return "completion queue overrun: its process took nothing from the queue; was it stopped?";
+    case RankFault::arrival_ring_full:
+      return "arrival queue overrun: its process took nothing from the queue; was it stopped?";
+    case RankFault::notice_ring_full:
+      return "notice queue overrun: its process took nothing from the queue; was it stopped?";
     case RankFault::bad_sum: return "malformed part of a sum";
-    case RankFault::end_of_time: return "more emulated compute time than the clock can count";
+    case RankFault::too_many_groups:
+      return "too many groups: a job makes 1,048,576 at most, and 4,096 of a rank may still lack members; use a group "
+             "again instead of making it anew";
+    case RankFault::too_many_operations:
+      return "flood of work requests or marks: more than 16,777,216 operations or 4,194,304 optimizer steps in a run; "
+             "let the script take fewer";
+    case RankFault::too_many_at_once:
+      return "flood of work requests or marks: more than 1,048,576 operations or 65,536 optimizer steps at one instant "
+             "of emulated time; wait for operations before starting more, and let compute= give each step some time";
+    case RankFault::too_many_per_second:
+      return "flood of work requests or marks: more than 25,000 operations a second, which a live run cannot record; "
+             "send fewer, larger ones";
   }
   return "unknown";
 }

@@ -29,9 +29,14 @@ enum class RankFault : std::uint32_t {
   completion_ring_full,   // the rank does not read its completions
   arrival_ring_full,      // the rank does not read its arrivals
   notice_ring_full,       // the rank does not read its notices
-  end_of_time,            // it computes past what the clock can count
+  too_many_groups,        // more groups than can be numbered, or be waited for
   bad_sum,                // a sum where there are none, of an impossible shape, or with a field that sums lack
+  too_many_operations,    // of the whole run, more than the engine keeps
+  too_many_at_once,       // virtual clock: at one instant
+  too_many_per_second,    // live
 };
+// The name of the contract that was broken. Where a script can come to it by itself, also what it did and how to
+// do it otherwise.
 std::string_view to_string(RankFault fault);
 
 struct RankWork {

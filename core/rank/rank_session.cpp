@@ -295,7 +295,7 @@ WorkPtr RankSession::next_finished() {
 
 RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t name_low,
                                       std::uint32_t position, std::uint32_t size,
-                                      std::int64_t timeout_ns, bool asked) {
+                                      std::int64_t timeout_ns, bool asked, bool whole) {
   refuse_fork();
   std::unique_lock lock(mutex_);
   Thread& thread = awake();
@@ -304,14 +304,15 @@ RankClient::Meeting RankSession::meet(std::uint64_t name_high, std::uint64_t nam
   const std::uint32_t request = meetings_++;
   RankClient::Meeting& meeting = client_.meeting(request);
   if (client_.failure().empty() &&
-      client_.mark(MarkKind::meet, std::uint64_t{position} << 32 | request, name_high, name_low, size, open_marks_ + 1)) {
+      client_.mark(MarkKind::meet, std::uint64_t{position} << 32 | request, name_high, name_low,
+                   whole ? size | kDefaultGroup : size, open_marks_ + 1)) {
     Waiter waiter(thread);
     block(lock, waiter, timeout_ns > 0 ? after(timeout_ns) : kNoAlarm, asked,
-          [&] { return meeting.number || !client_.failure().empty(); });
+          [&] { return meeting.over() || !client_.failure().empty(); });
   }
   RankClient::Meeting found = meeting;
   client_.forget_meeting(request);
-  if (!found.number && !client_.failure().empty()) throw std::runtime_error(client_.failure());
+  if (!found.over() && !client_.failure().empty()) throw std::runtime_error(client_.failure());
   return found;
 }
 

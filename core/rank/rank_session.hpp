@@ -81,10 +81,11 @@ class RankSession final : private OperationSink, private StepWatch {
   // not count at all while it sleeps here.
   WorkPtr next_finished();
   // Members of a new group and the number that the run gives to it, once `size` ranks have asked for
-  // the group of this 128-bit name; `position`: this rank's in it. No number: `timeout_ns` passed
-  // first, or the rank was cut off.
+  // the group of this 128-bit name; `position`: this rank's in it; `whole`: it is the rank's default group. No
+  // number: other ranks claim the same position, or `timeout_ns` passed first. Throws std::runtime_error where
+  // the rank was cut off.
   RankClient::Meeting meet(std::uint64_t name_high, std::uint64_t name_low, std::uint32_t position,
-                           std::uint32_t size, std::int64_t timeout_ns, bool asked);
+                           std::uint32_t size, std::int64_t timeout_ns, bool asked, bool whole = false);
 
   // Sends these bytes to the controller of the rank's region; the report's number, none where the mark ring is
   // full. Throws std::invalid_argument for a report that is empty or above kMostReport bytes.

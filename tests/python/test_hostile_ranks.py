@@ -40,7 +40,8 @@ def test_a_rank_that_breaks_its_contract_is_cut_off_by_name(tmp_path, kind, why)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     r = run_of(tmp_path, kind)
     assert r.data.ended == "failed"
-    assert (r.data.errors[0].who, r.data.errors[0].message) == ("rank 1", f"cut off: {why}")
+    assert r.data.errors[0].who == "rank 1"
+    assert r.data.errors[0].message.startswith(f"cut off: {why}")
     assert r.data.reason == f"rank 1 was cut off: {why}"
     log = (tmp_path / "run" / "ranks" / "0.log").read_text()
     assert "first ok" in log and "rank 1 was cut off" in log, log

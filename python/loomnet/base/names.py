@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 MOST_COMPARED = 200  # characters; SequenceMatcher's time grows with the square
 
@@ -23,6 +23,13 @@ def nearest(name: object, known: Iterable[str], count: int = 3) -> list[str]:
 def how_many(count: int, one: str, several: str | None = None) -> str:
     """"1 plane", "4 planes"; `several` where the plural is not the singular with an s."""
     return f"{count} {one if count == 1 else several or one + 's'}"
+
+
+def joined_ranks(ranks: Sequence[int]) -> str:
+    """ "rank 2", "ranks 0, 1 and 3"."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

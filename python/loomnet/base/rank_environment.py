@@ -8,6 +8,8 @@ from __future__ import annotations
 # RANK_FD is not set, no run is around.
 RANK_FD = "LOOMNET_RANK_FD"
 EVENT_FD = "LOOMNET_EVENT_FD"
+# The rank's own process, by the number that it knows itself by: its children inherit the variable.
+RANK_PID = "LOOMNET_RANK_PID"
 # An inherited descriptor: where the rank writes its threads' stacks when the run asks.
 STACK_FD = "LOOMNET_STACK_FD"
 # The transport's name, to be shown.
@@ -33,6 +35,11 @@ HASH_EVERY = "LOOMNET_HASH_EVERY"
 RING_STEPS = "LOOMNET_RING_STEPS"
 # Which ranks share a server, its NICs and its region, as JSON (torch.expert_routes.Servers).
 SERVERS = "LOOMNET_SERVERS"
+# What a script's own clocks show: "wall", or "emulated NS" with the wall time (ns) at which its
+# time.time() begins.
+SCRIPT_TIME = "LOOMNET_SCRIPT_TIME"
+# "cpu": a script that asks for cuda gets the CPU under that name; "off": it is told how.
+CUDA = "LOOMNET_CUDA"
 # A folder for copies of what torch.profiler exports, where the run is traced.
 PROFILES = "LOOMNET_PROFILES"
 # Live: the name of the rank's host, and its address, which stock Gloo binds to.

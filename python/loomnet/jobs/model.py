@@ -227,6 +227,9 @@ class TorchJob(Job):
     script's loomnet.torch.mixnet.all_to_all reports; None: panels stay as they are.
     `steps`: how many steps of its optimizer the script takes, for the share and the time left that
     a run shows; nothing else depends on it.
+    `script_time`: what time.time, time.perf_counter and their _ns forms show to a script: "wall",
+    the time of this machine, or "emulated", the time of the run's clock. `cuda`: "cpu" gives a
+    script that asks for cuda the CPU under that name; "off" leaves PyTorch as it is.
     `env`: variables for the ranks, which have of the caller's own those that Python, PyTorch and
     its libraries read (see loomnet.processes.ranks), and no secrets.
     """
@@ -243,6 +246,8 @@ class TorchJob(Job):
     map_backend: bool = True
     until: Time | None = given(default=None, converter=time_or_none)
     steps: Count | None = None
+    script_time: Literal["wall", "emulated"] = "wall"
+    cuda: Literal["off", "cpu"] = "off"
     stall_wall: Time | None = given(default=Time("60 s"), converter=time_or_none)
     circuits: CircuitControl | None = Field(default=None, repr=False)
     env: dict[str, str] = Field(default_factory=dict)
@@ -252,6 +257,7 @@ class TorchJob(Job):
         self, script: str | Path, *, args: Iterable[str] = (),
         compute: Time | str | Mapping[str, Any] | None = None, log: str | None = None,
         map_backend: bool = True, until: Time | str | None = None, steps: int | None = None,
+        script_time: Literal["wall", "emulated"] = "wall", cuda: Literal["off", "cpu"] = "off",
         stall_wall: Time | str | None = "60 s", circuits: CircuitControl | None = None,
         env: Mapping[str, str] = {}, **rest: Unpack[JobOptions],
     ) -> None: ...

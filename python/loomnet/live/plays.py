@@ -118,14 +118,14 @@ class LiveTorch(Play):
         for rank in self.ranks.group.ranks:
             number = rank.spec.rank
             if rank.status is not None and number not in self.ranks.told_gone:
-                self.tell_gone(number, self.ranks.gone_reason(number))
+                self.tell_gone(number, *self.ranks.gone_reason(number))
 
-    def tell_gone(self, gone: int, reason: str) -> None:
-        """Tells the other ranks, once."""
+    def tell_gone(self, gone: int, reason: str, status: int = 0) -> None:
+        """Tells the other ranks, once; `status`: the exit status or signal of its process."""
         self.ranks.told_gone.add(gone)
         for peer, bridge in enumerate(self.ranks.bridges):
             if peer != gone:
-                self.live.tell(bridge, "peer_gone", gone, reason)
+                self.live.tell(bridge, "peer_gone", gone, reason, status)
 
     def look(self) -> None:
         ranks = self.ranks

@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 CPU_EVERY_S = 1.0   # between two readings of what processes used
@@ -191,10 +191,3 @@ class Movement:
     def busy(self) -> Iterator[tuple[int, float]]:
         """Ranks that burn CPU time while nothing moves, with their share of a processor."""
         return ((rank, share) for rank, share in self._shares.items() if share >= BUSY_SHARE)
-
-
-def joined(ranks: Sequence[int]) -> str:
-    """ "rank 2", "ranks 0, 1 and 3"."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

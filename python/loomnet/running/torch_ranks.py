@@ -15,13 +15,13 @@ from typing import Any
 
 import loomnet._core as _core
 from loomnet.base import rank_environment as rank_env
-from loomnet.base.names import how_many
+from loomnet.base.names import how_many, joined_ranks
 from loomnet.base.torch_versions import TRIED, untried
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import Iteration, RunFault
-from loomnet.processes.rank_watch import StackFile, in_backend, joined, shown, stacks
+from loomnet.processes.rank_watch import StackFile, in_backend, shown, stacks
 from loomnet.processes.ranks import NICE, RankGroup, RankSpec
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
@@ -133,6 +133,9 @@ class RankJob:
         own = self.carrier
         mapped = self.job.map_backend or (own is not None and own.name != self.job.transport)
         specs = []
+        script_time = self.job.script_time
+        if script_time == "emulated":  # time.time() begins at one moment in all ranks
+            script_time += f" {time.time_ns()}"
         recording = self.request.recording
         record = recording.environment(self.asked) if recording is not None else {}
         for rank, host in enumerate(self.placement):
@@ -155,11 +158,14 @@ class RankJob:
                     rank_env.HASH_EVERY: str(HASH_EVERY),
                     rank_env.RING_STEPS: "1" if self.marks_ring_steps else "0",
                     rank_env.SERVERS: self.servers,
+                    rank_env.SCRIPT_TIME: script_time,
+                    rank_env.CUDA: self.job.cuda,
                     **compute, **environment, **record, **self.job.env},
                 pass_fds=(*fds, stack_fd)))
         logs = self.asked.folder_in(self.request.opened()).folder("ranks")
         self.group = RankGroup(fabric, specs, logs, cwd=Path.cwd(),
-                               master_port=master_port, nice=nice, fork=fork, look=look)
+                               master_port=master_port, run_id=self.asked.name or "loomnet",
+                               nice=nice, fork=fork, look=look)
 
     def ended(self, timeout: float = 0) -> list[int]:
         """Ranks whose process has ended since the last call."""
@@ -169,10 +175,14 @@ class RankJob:
         self._failing += [(known, rank.spec.rank) for rank in ended if rank.failed]
         return [rank.spec.rank for rank in ended]
 
-    def gone_reason(self, rank: int) -> str:
+    def gone_reason(self, rank: int) -> tuple[str, int]:
+        """How a rank's process ended, as its peers are told, with its exit status or signal."""
         assert self.group is not None
-        found = next(r for r in self.group.ranks if r.spec.rank == rank)
-        return "exited" if found.status == 0 else "killed"
+        status = next(r for r in self.group.ranks if r.spec.rank == rank).status
+        if status == 0:
+            return "exited", 0
+        # A process of which nothing is known was taken away.
+        return ("killed", -(status or 0)) if (status or 0) <= 0 else ("failed", status or 0)
 
     @property
     def running(self) -> bool:
@@ -198,7 +208,7 @@ class RankJob:
                        key=lambda each: len(each[0]))
         if len(named) < 2:
             return ""
-        return ": " + ", ".join(f"{joined(who)} in {what}" for who, what in named)
+        return ": " + ", ".join(f"{joined_ranks(who)} in {what}" for who, what in named)
 
     @property
     def pids(self) -> dict[int, int]:
@@ -352,7 +362,7 @@ class RankJob:
         assert self.group is not None
         well = [rank.spec.rank for rank in self.group.ranks
                 if rank.status == 0 and rank.spec.rank in gone]
-        return f"{line}; {joined(well)} had ended with status 0" if well else line
+        return f"{line}; {joined_ranks(well)} had ended with status 0" if well else line
 
     def unfinished(self, works: Sequence[tuple[int, str]], at_ps: int) -> list[RunFault]:
         """An error for each rank that left operations unfinished, once all ranks have ended with

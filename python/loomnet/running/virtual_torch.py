@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from loomnet.base import rank_environment as rank_env
+from loomnet.base.names import joined_ranks
 from loomnet.jobs.compute import MeasuredCompute, encoded, longest_pause
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.processes.journal import RunLock
-from loomnet.processes.rank_watch import SILENCE_S, Movement, ask_all, joined
+from loomnet.processes.rank_watch import SILENCE_S, Movement, ask_all
 from loomnet.running.job_request import JobRequest
 from loomnet.running.play import FOREVER, Play, PlayClock
 from loomnet.running.request import RunRequest
@@ -194,7 +195,7 @@ class VirtualTorch(Play):
         self.unsaid += ended
         # Processes end by the machine's clock. Peers hear of one that ended well when all of them
         # wait, so that it finds them at the same point in every run; until then time stands.
-        well = all(self.ranks.gone_reason(number) == "exited" for number in self.unsaid)
+        well = all(self.ranks.gone_reason(number)[0] == "exited" for number in self.unsaid)
         unsaid = [self.places[number] for number in self.unsaid]
         if not unsaid or (well and not self.clock.others_wait(self.places, unsaid)):
             ended = []
@@ -206,7 +207,8 @@ class VirtualTorch(Play):
             self.clock.ranks.leave(self.places[number])
             for peer, bridge in enumerate(self.ranks.bridges):
                 if peer != number:
-                    bridge.tell("peer_gone", number, self.ranks.gone_reason(number), now)
+                    reason, status = self.ranks.gone_reason(number)
+                    bridge.tell("peer_gone", number, reason, now, status)
         for number, bridge in enumerate(self.ranks.bridges):
             if bridge.fault and number not in self.ranks.told_gone:
                 told = True
@@ -308,7 +310,8 @@ class VirtualTorch(Play):
         if not others:
             return None
         operation = self.ranks.bridges[others[0]].under_way
-        return joined(others) + (f", in {operation}" if operation else ", outside the network")
+        where = f"in {operation}" if operation else "outside the network"
+        return f"{joined_ranks(others)}, {where}"
 
     def steps(self) -> tuple[list[dict[str, str]], str | None]:
         self.ranks.read_log()

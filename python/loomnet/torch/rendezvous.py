@@ -14,6 +14,7 @@ from torch.distributed.constants import default_pg_timeout
 
 import loomnet.torch.connection as _connection
 from loomnet.base import rank_environment as env
+from loomnet.base.names import how_many, joined_ranks
 from loomnet.torch.private_names import replace
 
 DEFAULT_TIMEOUT = default_pg_timeout
@@ -30,18 +31,41 @@ def meet(name: str, rank: int, size: int, timeout: timedelta, link: Any) -> tupl
     """(communicator number, job ranks of the members in group order).
 
     Waits until all `size` members have asked for the group `name`. Raises RuntimeError naming the
-    ranks that did not come within `timeout`.
+    ranks that did not come within `timeout`, or that call themselves the same rank of the group.
     """
+    default = not dist.is_initialized()
+    check_place(rank, size, link.session.world, default=default)
     digest = hashlib.blake2b(f"{size}/{name}".encode(), digest_size=16).digest()
     high, low = (int.from_bytes(half, "little") for half in (digest[:8], digest[8:]))
-    number, came = link.session.meet(high, low, rank, size, int(timeout.total_seconds() * 1e9),
-                                     chosen(timeout))
+    number, came, doubles = link.session.meet(
+        high, low, rank, size, int(timeout.total_seconds() * 1e9), chosen(timeout), default)
     members = dict(came)
+    if doubles:
+        ranks = joined_ranks(sorted([*doubles, link.session.rank]))
+        raise RuntimeError(
+            f"loomnet: {ranks} of the job {'both' if len(doubles) == 1 else 'all'} call themselves "
+            f"rank {rank} of {size}: " + _HOW.format(rank=rank, size=size))
     if number is None:
         missing = [r for r in range(size) if r not in members]
         raise RuntimeError(f"loomnet: ranks {missing} of a new group of {size} did not come "
                            f"within {timeout}")
     return number, [members[r] for r in range(size)]
+
+
+# What a script does that calls a rank by another rank's number.
+_HOW = ("init_process_group(rank={rank}, world_size={size}); leave rank= and world_size= out, or "
+        "take them from the variables RANK and WORLD_SIZE, not LOCAL_RANK")
+
+
+def check_place(rank: int, size: int, world: int, *, default: bool) -> None:
+    """Raises RuntimeError for a group that the job's `world` ranks could never fill."""
+    if default and size > world:
+        raise RuntimeError(
+            f"loomnet: init_process_group(world_size={size}), but the job has "
+            f"{how_many(world, 'rank')}: leave world_size= out, or run TorchJob(ranks={size})")
+    if not 0 <= rank < size:
+        raise RuntimeError(f"loomnet: there is no rank {rank} of {size}: "
+                           + _HOW.format(rank=rank, size=size))
 
 
 def install() -> None:

@@ -58,14 +58,14 @@ class Floods : public Bridge, public ::testing::WithParamInterface<MarkKind> {};
 
 TEST_P(Floods, AtOneInstantAreCutOff) {
   const std::uint64_t taken = flood(GetParam(), 10'000'000, [] {});
-  EXPECT_EQ(bridge.fault(), RankFault::flooded) << taken;
+  EXPECT_EQ(bridge.fault(), RankFault::too_many_at_once) << taken;
   EXPECT_LE(taken, 2'200'000u);
 }
 
 TEST_P(Floods, AreCutOffLive) {
   wall_ns = 1'000'000'000;
   const std::uint64_t taken = flood(GetParam(), 1'000'000, [&] { wall_ns += 1'000'000; });
-  EXPECT_EQ(bridge.fault(), RankFault::flooded) << taken;
+  EXPECT_EQ(bridge.fault(), RankFault::too_many_per_second) << taken;
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Floods,
@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Floods,
 
 TEST_F(Bridge, FloodsAreCutOffThoughTimePasses) {
   const std::uint64_t taken = flood(MarkKind::step, 50'000'000, [&] { network.run_until(network.now() + microseconds(1)); });
-  EXPECT_EQ(bridge.fault(), RankFault::flooded) << taken;
+  EXPECT_EQ(bridge.fault(), RankFault::too_many_operations) << taken;
   EXPECT_LE(taken, 4'200'000u);
 }
 
@@ -83,6 +83,25 @@ TEST_F(Bridge, RequestsForGroupsThatMakeNoSenseAreCutOff) {
   bridge.use_meetings(&meetings);
   mark(MarkKind::meet, 0);  // of no member
   EXPECT_EQ(bridge.fault(), RankFault::bad_mark);
+}
+
+// A script comes to it by itself: it makes a group in each step.
+TEST_F(Bridge, GroupsBeyondTheirNumbersAreNamed) {
+  rank::Meetings meetings(2, 0);
+  bridge.use_meetings(&meetings);
+  marks.push({.kind = static_cast<std::uint32_t>(MarkKind::meet), .status = 1});
+  marks.publish();
+  bridge.poll(network.now(), wall_ns, 1.0);
+  EXPECT_EQ(bridge.fault(), RankFault::too_many_groups);
+}
+
+TEST_F(Bridge, ARankThatWaitsForAGroupSaysSo) {
+  rank::Meetings meetings(4, 16);
+  bridge.use_meetings(&meetings);
+  marks.push({.kind = static_cast<std::uint32_t>(MarkKind::meet), .status = 4 | rank::kDefaultGroup});
+  marks.publish();
+  bridge.poll(network.now(), wall_ns, 1.0);
+  EXPECT_EQ(bridge.under_way(), "init_process_group of 4 ranks");
 }
 
 // A job's own pace: 100,000 steps of eight operations each, a millisecond apart.

@@ -5,6 +5,7 @@ import dataclasses
 import faulthandler
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -166,7 +167,8 @@ def all_ranks_fail_together():
     raise ValueError("all together")
 
 
-@ending("rank 2", "exit status 3")
+@ending("rank 2", "exit status 3",
+        says={rank: ("rank 2 has ended with exit status 3",) for rank in (0, 1, 3)})
 def exit_status_of_a_rank():
     rank, _ = begin()
     total(1)
@@ -210,6 +212,18 @@ def compute(steps: int) -> None:
 
     for _ in range(steps):
         step()
+
+
+@ending("ranks 0, 1, 2 and 3 of the job all call themselves rank 0 of 4", "not LOCAL_RANK")
+def ranks_that_are_all_rank_0():
+    """The rank is taken from LOCAL_RANK, which is 0 on each host."""
+    begin(rank=int(os.environ["LOCAL_RANK"]), world_size=4)
+
+
+@ending("deadlock", "rank 0 in init_process_group of 2 ranks",
+        "ranks 1, 2 and 3 in init_process_group of 4 ranks")
+def worlds_of_two_sizes():
+    begin(rank=int(os.environ["RANK"]), world_size=2 if os.environ["RANK"] == "0" else 4)
 
 
 # --- ends that are well ---------------------------------------------------------------------------
@@ -265,6 +279,41 @@ def default_group_made_again():
             time.sleep(0.2 * turn)
         dist.destroy_process_group()
     say("right", *found)
+
+
+@ending(says={rank: ("refused", "TorchJob(ranks=…)", "right") for rank in EVERYONE})
+def children_that_ask_for_a_group():
+    """Before the rank has its own group and after: by fork, and by another interpreter."""
+    port = int(os.environ["MASTER_PORT"]) + 1000
+
+    def ask():
+        try:
+            dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=0,
+                                    world_size=1)
+        except RuntimeError as error:
+            say("refused", error)
+            return 0
+        return 1
+
+    def forked():
+        child = os.fork()
+        if child == 0:
+            os._exit(ask())
+        return os.waitpid(child, 0)[1]
+
+    def spawned():
+        code = ("import torch.distributed as dist\n"
+                "try: dist.init_process_group('gloo')\n"
+                "except RuntimeError as error: assert 'TorchJob(ranks=…)' in str(error)\n"
+                "else: raise SystemExit(1)")
+        return subprocess.run([sys.executable, "-c", code]).returncode
+
+    found = [forked(), spawned()] if os.environ["RANK"] == "0" else [forked()]
+    begin()
+    if dist.get_rank() == 0:
+        found.append(spawned())
+    assert total(sum(found)) == 0
+    say("right")
 
 
 @ending(says={rank: ("right",) for rank in EVERYONE})
