@@ -121,7 +121,7 @@ def _become(order: dict, descriptors: list[int], said: bytes, server: int,
             os.close(fd)
         os.dup2(1, 2)
         os.write(1, said)
-        os.environ.update(order["environment"])
+        os.environ.update(order["environment"], LOOMNET_RANK_PID=str(os.getpid()))
         # Python's own fork leaves the number of the thread that forked.
         threading.main_thread()._set_native_id()  # pyright: ignore[reportAttributeAccessIssue]
         _reseed()

@@ -60,6 +60,7 @@ def main() -> int:
         os.chdir(order["cwd"])
         step = f"run {order['argv'][0]}"
         signal.pthread_sigmask(signal.SIG_SETMASK, order["blocked"])
+        os.environ["LOOMNET_RANK_PID"] = str(os.getpid())
         os.execvp(order["argv"][0], order["argv"])
     except OSError as error:
         print(f"loomnet: cannot {step}: {error.strerror}", file=sys.stderr, flush=True)

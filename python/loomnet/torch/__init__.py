@@ -51,12 +51,21 @@ def _install() -> None:
 
     if not dist.is_available():
         return
-    from loomnet.torch import mapping, steps
+    from loomnet.torch import children, mapping, steps
 
     mapping.register(dist)
-    if env.RANK_FD in os.environ:
+    if children.is_child():
+        children.install(dist)
+    elif env.RANK_FD in os.environ:
         from loomnet.base import rank_reads
-        from loomnet.torch import builtin_hooks, private_names, rendezvous, rpc
+        from loomnet.torch import (
+            builtin_hooks,
+            cuda_on_cpu,
+            private_names,
+            rendezvous,
+            rpc,
+            script_time,
+        )
 
         rank_reads.install()
         mapping.install(dist)
@@ -68,6 +77,8 @@ def _install() -> None:
 
             waits.install()
             threads.install()
+        script_time.install()
+        cuda_on_cpu.install(dist)
         hook = steps.install()
         if folder := os.environ.get(env.PROFILES):
             from loomnet.torch import profiles

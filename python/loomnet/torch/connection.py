@@ -13,6 +13,7 @@ from typing import Any
 import torch.distributed as dist
 
 from loomnet.base import rank_environment as env
+from loomnet.torch import children
 
 # At exit, for posted writes to complete: peers may need them. On the virtual clock the engine says
 # when nothing is under way any more.
@@ -127,6 +128,7 @@ _groups: set[Any] = set()
 def connection() -> Connection:
     """The process's connection. Raises RuntimeError, in one line, outside a run."""
     global _connection
+    children.refuse()
     with _guard:
         if _connection is None:
             _connection = Connection()

@@ -109,6 +109,9 @@ class NamedGroup(dist.ProcessGroup):
     def _has_hooks(self) -> bool:
         return False
 
+    def eager_connect_single_device(self, device: torch.device | None = None) -> None:
+        """What init_process_group(device_id=…) asks of NCCL. The group has met already."""
+
     @property
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
