@@ -63,7 +63,6 @@ __all__: list[str] = [
     "monotonic_ns",
     "pair_demand",
     "panel_profiles",
-    "plugin_under_way",
     "priority_of",
     "probe_budget",
     "queue_disciplines",
@@ -159,10 +158,17 @@ class RankSession:
         """
 
     def meet(
-        self, name_high: int, name_low: int, position: int, size: int, timeout_ns: int, asked: bool
-    ) -> tuple[int | None, list[tuple[int, int]]]:
+        self,
+        name_high: int,
+        name_low: int,
+        position: int,
+        size: int,
+        timeout_ns: int,
+        asked: bool,
+        whole: bool = False,
+    ) -> tuple[int | None, list[tuple[int, int]], list[int]]:
         """
-        (number of the new group or None, [(rank in it, rank in the job)] that came)
+        (number of the new group or None, [(rank in it, rank in the job)] that came, [job ranks that claim this rank's place in it]); `whole`: it is the rank's default group.
         """
 
     def next_finished(self) -> RankWork: ...
@@ -201,16 +207,6 @@ class RankSession:
         operations: [(collective, data type, reduction, count, inputs, outputs, input counts, output counts, root, peer, tag, factor)]. Memory must live until the work is done. The arguments from layer on are attributes of all of them.
         """
 
-    def thread_begins(self, name: str) -> None:
-        """
-        Virtual clock: the thread that calls has been started by the script, under this name.
-        """
-
-    def thread_ends(self) -> None:
-        """
-        ... and is about to end.
-        """
-
     def use_dilation(self, dilation: float) -> None: ...
     def wait(self, work: RankWork, timeout_ns: int) -> bool: ...
     def want(self, work: RankWork) -> bool: ...
@@ -228,12 +224,6 @@ class RankSession:
 
     @property
     def rank(self) -> int: ...
-    @property
-    def strays(self) -> list[str]:
-        """
-        Names of threads that began to communicate while the rank counted as waiting.
-        """
-
     @property
     def world(self) -> int: ...
 
@@ -1293,7 +1283,11 @@ class RankBridge:
         [(kind, status, at_ps, value, a, b)] since the last call; works are in the host's meter.
         """
 
-    def tell(self, kind: str, peer: int, reason: str, now_ps: int) -> None: ...
+    def tell(self, kind: str, peer: int, reason: str, now_ps: int, status: int = 0) -> None:
+        """
+        `status`: of a peer that has gone, its exit status or signal.
+        """
+
     def unfinished_works(self, now_ps: int) -> int:
         """
         Virtual clock: operations that a rank which has ended began and never saw the end of.
@@ -1715,7 +1709,9 @@ class LiveRun:
         Lateness since the last call, by stage: {stage: {count, p50_ps, p99_ps, p999_ps, max_ps}}.
         """
 
-    def tell(self, bridge: RankBridge, kind: str, peer: int, reason: str) -> None: ...
+    def tell(
+        self, bridge: RankBridge, kind: str, peer: int, reason: str, status: int = 0
+    ) -> None: ...
     @property
     def now_ps(self) -> int: ...
 
@@ -1863,11 +1859,6 @@ def pair_demand(
 def panel_profiles() -> list[str]:
     """
     Names of the panels whose switching times are known.
-    """
-
-def plugin_under_way() -> bool:
-    """
-    Whether a congestion control's own code is being called.
     """
 
 def priority_of(

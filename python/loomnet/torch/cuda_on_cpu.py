@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from loomnet.base import rank_environment as env
+from loomnet.torch.private_names import PrivateNameError
 
 _CPU = torch.device("cpu")
 _ADVICE = 'TorchJob(cuda="cpu") runs a script that asks for cuda on the CPU'
@@ -62,6 +63,8 @@ def _advising(call: Callable[..., Any]) -> Callable[..., Any]:
 def _install(dist: Any) -> None:
     from loomnet.torch import cuda_module
 
+    if not _is_marked(_marked(torch.empty(1)).view(1)):
+        raise PrivateNameError("torch.Tensor.untyped_storage()", "does not keep its attributes")
     cuda_module.install()
     for name in _FACTORIES:
         if (make := getattr(torch, name, None)) is not None:
