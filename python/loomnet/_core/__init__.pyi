@@ -63,6 +63,7 @@ __all__: list[str] = [
     "monotonic_ns",
     "pair_demand",
     "panel_profiles",
+    "plugin_under_way",
     "priority_of",
     "probe_budget",
     "queue_disciplines",
@@ -207,6 +208,16 @@ class RankSession:
         operations: [(collective, data type, reduction, count, inputs, outputs, input counts, output counts, root, peer, tag, factor)]. Memory must live until the work is done. The arguments from layer on are attributes of all of them.
         """
 
+    def thread_begins(self, name: str) -> None:
+        """
+        Virtual clock: the thread that calls has been started by the script, under this name.
+        """
+
+    def thread_ends(self) -> None:
+        """
+        ... and is about to end.
+        """
+
     def use_dilation(self, dilation: float) -> None: ...
     def wait(self, work: RankWork, timeout_ns: int) -> bool: ...
     def want(self, work: RankWork) -> bool: ...
@@ -224,6 +235,12 @@ class RankSession:
 
     @property
     def rank(self) -> int: ...
+    @property
+    def strays(self) -> list[str]:
+        """
+        Names of threads that began to communicate while the rank counted as waiting.
+        """
+
     @property
     def world(self) -> int: ...
 
@@ -1859,6 +1876,11 @@ def pair_demand(
 def panel_profiles() -> list[str]:
     """
     Names of the panels whose switching times are known.
+    """
+
+def plugin_under_way() -> bool:
+    """
+    Whether a congestion control's own code is being called.
     """
 
 def priority_of(
