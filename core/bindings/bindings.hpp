@@ -33,9 +33,10 @@ inline std::optional<JobId> job_id(std::optional<std::uint32_t> number) {
   return JobId{*number};
 }
 
-// Paths of one port: uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, capacity.
+// Paths of one port: uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch,
+// ways that are listed (or none), capacity.
 using PathRow = std::tuple<std::vector<std::uint16_t>, int, std::vector<std::uint16_t>,
-                           std::uint8_t, std::uint16_t, double>;
+                           std::uint8_t, std::uint16_t, std::shared_ptr<ListedWays>, double>;
 // `planes`: of each row; empty: that of its number.
 std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std::vector<Plane>& planes = {});
 

@@ -20,10 +20,14 @@ void bind_fluid(py::module_& m) {
       .def(
           "set_transport",
           [](FluidFabric& f, NodeId host, const std::string& name, std::uint32_t payload,
-             std::uint32_t overhead) { f.add_transport(host, name, {payload, overhead}); },
-          py::arg("host"), py::arg("name"), py::arg("payload_bytes"), py::arg("overhead_bytes"),
-          "The host's queue pairs over the transport of that name are fluid. Bytes of a full "
-          "packet's payload, and on the wire beside it, framing included.")
+             std::uint32_t overhead, std::uint32_t ack, std::uint32_t first, std::uint32_t stream, bool one_port) {
+            f.add_transport(host, name, {payload, overhead, ack, first, stream, one_port});
+          },
+          py::arg("host"), py::arg("name"), py::kw_only(), py::arg("payload_bytes"), py::arg("overhead_bytes"),
+          py::arg("ack_bytes"), py::arg("first_bytes") = 0, py::arg("stream_bytes") = 0, py::arg("one_port") = false,
+          "The host's queue pairs over the transport of that name are fluid. Bytes of a full packet's payload; on "
+          "the wire beside it, and of an acknowledgement, framing included; more of a part's first packet; before "
+          "a write, in the place of payload. one_port: a queue pair sends by one port of those with a path.")
       .def_property_readonly("solved", [](FluidFabric& f) { return f.links().work().solved; },
                              "Parts of the network whose rates were computed.");
 

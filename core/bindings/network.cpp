@@ -43,15 +43,33 @@ bool run_until(Network& network, Picoseconds end, std::uint64_t most) {
 }
 
 PathTemplate path_template(const std::vector<std::uint16_t>& usids, int slot,
-                           std::uint8_t agg_slots, std::uint16_t cores_per_agg) {
+                           std::uint8_t agg_slots, std::uint16_t cores_per_agg,
+                           const std::shared_ptr<ListedWays>& ways) {
   PathTemplate row;
   if (usids.size() > row.usids.size()) throw std::invalid_argument("paths: more than six uSIDs");
+  if (ways && (slot < 0 || static_cast<std::size_t>(slot) + ways->length > usids.size())) {
+    throw std::invalid_argument("paths: listed ways reach past the uSIDs");
+  }
   std::copy(usids.begin(), usids.end(), row.usids.begin());
   row.count = static_cast<std::uint8_t>(usids.size());
   row.uplink_slot = static_cast<std::int8_t>(slot);
   row.agg_slots = agg_slots;
   row.cores_per_agg = cores_per_agg;
+  row.ways = ways;
   return row;
+}
+
+std::shared_ptr<ListedWays> listed_ways(const std::vector<std::vector<std::uint16_t>>& rows) {
+  auto ways = std::make_shared<ListedWays>();
+  if (rows.empty() || rows[0].empty() || rows[0].size() > ListedWays::kMost) {
+    throw std::invalid_argument("ways: one row at least, of 1 to 4 uSIDs");
+  }
+  ways->length = static_cast<std::uint8_t>(rows[0].size());
+  for (const auto& row : rows) {
+    if (row.size() != ways->length) throw std::invalid_argument("ways: rows of different lengths");
+    std::copy(row.begin(), row.end(), ways->rows.emplace_back().begin());
+  }
+  return ways;
 }
 
 // Group, members, member (none: the server), window, switches of each tree.
@@ -69,15 +87,21 @@ std::vector<PlanePaths> plane_paths(const std::vector<PathRow>& rows, const std:
     throw py::value_error("paths: a plane for each row, or none");
   }
   std::vector<PlanePaths> out;
-  for (const auto& [usids, slot, uplinks, aggs, cores, capacity] : rows) {
+  for (const auto& [usids, slot, uplinks, aggs, cores, ways, capacity] : rows) {
     if (!(capacity > 0)) throw py::value_error("paths: capacity must be positive");
-    out.push_back({path_template(usids, slot, aggs, cores), uplinks, capacity});
+    for (const std::uint16_t uplink : uplinks) {
+      if (ways && uplink >= ways->rows.size()) throw py::value_error("paths: no such listed way");
+    }
+    out.push_back({path_template(usids, slot, aggs, cores, ways), uplinks, capacity});
     if (!planes.empty()) out.back().plane = planes[out.size() - 1];
   }
   return out;
 }
 
 void bind_network(py::module_& m) {
+  py::class_<ListedWays, std::shared_ptr<ListedWays>>(
+      m, "ListedWays", "uSIDs of ways between two leaves, a row for each; queue pairs share them.")
+      .def(py::init(&listed_ways), py::arg("rows"));
   py::class_<LinkConfig>(m, "LinkConfig")
       .def(py::init([](std::uint64_t rate, std::int64_t delay, std::uint64_t data_limit,
                        std::uint64_t control_limit, std::uint64_t ecn_low, std::uint64_t ecn_high,
@@ -186,7 +210,7 @@ void bind_network(py::module_& m) {
           py::arg("client") = 0, py::arg("transport") = "", py::arg("planes") = std::vector<Plane>{},
           py::arg("group") = py::none(),
           "One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask "
-          "of aggregation slots, cores per aggregation switch, capacity); planes: the plane of each port of "
+          "of aggregation slots, cores per aggregation switch, ListedWays or None, capacity); planes: the plane of each port of "
           "the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's "
           "first client, until a client takes the queue pair. transport: by name, empty: the host's first; "
           "where source and destination are one host, its local link carries the queue pair, unless it is of a "

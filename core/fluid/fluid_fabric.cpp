@@ -48,8 +48,21 @@ void FluidFabric::take_rate(std::uint32_t half) {
   links_.set_rate(half, link.up() ? link.config().rate : BitsPerSecond{});
 }
 
-Route FluidFabric::route(NodeId host, PlanePort port, HostId destination, const FlowFront& front,
-                         const Frames& frames) {
+Picoseconds Route::latency(std::uint64_t bytes, const Frames& frames) const {
+  Picoseconds found = delay;
+  for (std::size_t at = 1; at < rates.size(); ++at) {
+    found += serialization_time(at == 1 ? std::min(bytes, frames.full()) : frames.last_bytes(bytes), rates[at]);
+  }
+  return found;
+}
+
+Picoseconds Route::answer(std::uint64_t bytes) const {
+  Picoseconds found = delay;
+  for (const BitsPerSecond rate : rates) found += serialization_time(bytes, rate);
+  return found;
+}
+
+Route FluidFabric::route(NodeId host, PlanePort port, HostId destination, const FlowFront& front) {
   Route found;
   Endpoint at{host, port};
   for (std::size_t nodes = 0; nodes < kMostNodes; ++nodes) {
@@ -57,12 +70,10 @@ Route FluidFabric::route(NodeId host, PlanePort port, HostId destination, const 
     if (!link) return found;
     const BitsPerSecond rate = link->config().rate;
     if (rate.count > 0) {  // a panel's egress is glass: nothing is clocked there
-      if (!found.links.empty()) {
-        found.latency += serialization_time(frames.payload + frames.overhead, rate);
-      }
+      found.rates.push_back(rate);
       found.links.push_back(network_.egress_half(at.node, at.port));
     }
-    found.latency += link->config().delay;
+    found.delay += link->config().delay;
     const Endpoint next = network_.far_end(at);
     if (network_.is_host(next.node)) {
       found.whole = network_.nic(next.node).host() == destination;

@@ -17,21 +17,36 @@ namespace loomnet::fluid {
 
 class FluidTransport;
 
-// What stands around the payload on the wire.
+// What stands around the payload on the wire, in bytes.
 struct Frames {
-  std::uint32_t payload = 4096;   // bytes of a full packet's payload
-  std::uint32_t overhead = 142;   // bytes of its headers, FCS, preamble and gap
-  std::uint64_t wire_bytes(std::uint64_t length) const {
-    return length + overhead * std::max<std::uint64_t>((length + payload - 1) / payload, 1);
+  std::uint32_t payload = 4096;   // of a full packet
+  std::uint32_t overhead = 142;   // its headers, FCS, preamble and gap
+  std::uint32_t ack = 178;        // an acknowledgement, FCS, preamble and gap too
+  std::uint32_t first = 0;        // more headers in the first packet of each part of a write
+  std::uint32_t stream = 0;       // what stands before a write and takes the place of payload
+  bool one_port = false;          // a queue pair sends by one port; else it cuts writes into a part for each
+  // Of a write that is cut into so many parts.
+  std::uint64_t wire_bytes(std::uint64_t length, std::uint64_t parts = 1) const {
+    length += stream;
+    const std::uint64_t each = (length + parts - 1) / parts;
+    return length + parts * (overhead * std::max<std::uint64_t>((each + payload - 1) / payload, 1) + first);
   }
+  std::uint64_t full() const { return std::uint64_t{payload} + overhead; }
+  // The last packet of a part of so many bytes on the wire.
+  std::uint64_t last_bytes(std::uint64_t wire) const { return wire <= full() ? wire : (wire - 1) % full() + 1; }
 };
 
 struct Route {
   bool whole = false;  // it reaches the host; else something on the way has no light or no route
   std::vector<LinkIndex> links;
-  // From when the last byte has left the first link to when it has reached the host: propagation, and the last
-  // packet once more on every further link.
-  Picoseconds latency{};
+  Picoseconds delay{};                  // propagation, over all links
+  std::vector<BitsPerSecond> rates;     // of the links at which a packet is clocked
+  // From when the last of so many bytes has left the first link to when it has reached the host: propagation, and
+  // the last packet once more on every further link. Behind full packets a shorter one waits on the second link
+  // until the last of them has left; further on only where nothing else has come between them.
+  Picoseconds latency(std::uint64_t bytes, const Frames& frames) const;
+  // From then on to when the sender has the acknowledgement, which crosses as many links back.
+  Picoseconds answer(std::uint64_t bytes) const;
 };
 
 // Links are those of the network, by the number of the half-link; rates and carrier follow the network's
@@ -48,8 +63,7 @@ class FluidFabric final : private NetworkWatcher {
 
   FluidNetwork& links() { return links_; }
   Network& network() { return network_; }
-  Route route(NodeId host, PlanePort port, HostId destination, const FlowFront& front,
-              const Frames& frames);
+  Route route(NodeId host, PlanePort port, HostId destination, const FlowFront& front);
   FluidTransport* transport_of(HostId host, const std::string& name);
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "clock/random.hpp"
 #include "packet/rdma.hpp"
 
 namespace loomnet::fluid {
@@ -40,6 +41,12 @@ void FluidTransport::make_parts(QueuePair& qp) {
     qp.parts.emplace_back();
     qp.parts.back().port = port;
   }
+  if (frames_.one_port && qp.parts.size() > 1) {
+    const std::uint64_t hash =
+        mix64(mix64(std::uint64_t{qp.local} << 32 | qp.remote) ^ (std::uint64_t{qp.destination} << 32 | node_));
+    qp.parts[0].port = qp.parts[hash % qp.parts.size()].port;
+    qp.parts.resize(1);
+  }
 }
 
 void FluidTransport::on_post(QpNumber number, const WorkRequest& request, Picoseconds now) {
@@ -57,9 +64,9 @@ void FluidTransport::on_post(QpNumber number, const WorkRequest& request, Picose
 void FluidTransport::begin(std::uint32_t index, Picoseconds now) {
   QueuePair& qp = *queue_pairs_[index];
   if (qp.parts_open > 0 || qp.failed || qp.sending >= qp.writes.size() || qp.parts.empty()) return;
-  qp.arrives = now;
+  qp.arrives = std::max(qp.arrives, now);  // never before the write in front of it
   divide(index, qp.interrupted > 0 ? qp.interrupted
-                                   : frames_.wire_bytes(qp.writes[qp.sending].length));
+                                   : frames_.wire_bytes(qp.writes[qp.sending].length, qp.parts.size()));
 }
 
 // Cuts bytes of the write into equal parts.
@@ -70,6 +77,7 @@ void FluidTransport::divide(std::uint32_t index, std::uint64_t bytes) {
   qp.parts_open = count;
   for (std::size_t i = 0; i < count; ++i) {
     qp.parts[i].left = bytes / count + (i < bytes % count);
+    qp.parts[i].bytes = qp.parts[i].left;
     flow(index, i);
   }
 }
@@ -79,17 +87,27 @@ void FluidTransport::flow(std::uint32_t index, std::size_t number) {
   QueuePair& qp = *queue_pairs_[index];
   Part& part = qp.parts[number];
   if (!part.known) {
-    const FlowFront front = flow_front(
-        {fabric_.network().nic(node_).host(), qp.destination, qp.local,
-         static_cast<std::uint8_t>(number), qp.rerouted}, kUdpPortRoceV2);
-    part.route = fabric_.route(node_, part.port, qp.destination, front, frames_);
-    part.known = true;
+    find_route(qp, number, part);
+    // A sender with one port takes another that still leads there.
+    for (PlanePort port = 0; frames_.one_port && !part.route.whole && port < qp.planes.size(); ++port) {
+      if (qp.planes[port].uplinks.empty()) continue;
+      part.port = port;
+      find_route(qp, number, part);
+    }
   }
   if (!part.route.whole || part.left == 0) return;
   part.flow = fabric_.links().start(part.route.links, part.left, 1, *this,
                                     std::uint64_t{index} << kPartBits | number);
   part.flowing = true;
   part.left = 0;
+}
+
+void FluidTransport::find_route(const QueuePair& qp, std::size_t number, Part& part) {
+  const FlowFront front = flow_front(
+      {fabric_.network().nic(node_).host(), qp.destination, qp.local,
+       static_cast<std::uint8_t>(number), qp.rerouted}, kUdpPortRoceV2);
+  part.route = fabric_.route(node_, part.port, qp.destination, front);
+  part.known = true;
 }
 
 void FluidTransport::finished(FlowId, std::uint64_t cookie, Picoseconds now) {
@@ -102,14 +120,14 @@ void FluidTransport::finished(FlowId, std::uint64_t cookie, Picoseconds now) {
 // The last byte of the write's part has left its first link.
 void FluidTransport::part_left(std::uint32_t index, Part& part, Picoseconds now) {
   QueuePair& qp = *queue_pairs_[index];
-  qp.latency = part.route.latency;
-  qp.arrives = std::max(qp.arrives, now + qp.latency);
+  qp.answer = part.route.answer(frames_.ack);
+  qp.arrives = std::max(qp.arrives, now + part.route.latency(part.bytes, frames_));
   if (--qp.parts_open > 0) return;
   const WorkRequest& write = qp.writes[qp.sending++];
   FluidTransport* const far = fabric_.transport_of(qp.destination, name_);
   if (!far || !far->by_number_.contains(qp.remote)) {
     qp.refused = true;
-    expect({qp.arrives + qp.latency, 0, index, nullptr, {}, 0, Status::remote_operational});
+    expect({qp.arrives + qp.answer, 0, index, nullptr, {}, 0, Status::remote_operational});
   } else {
     far->expect({qp.arrives, 0, index, this, write, qp.remote, Status::ok});
     fabric_.network().nic(far->node_).look(now);
@@ -137,7 +155,7 @@ void FluidTransport::on_deadline(Picoseconds now) {
   }
 }
 
-// A write of `due.from` is here whole. Its sender hears so as much later as the bytes took from there.
+// A write of `due.from` is here whole. Its sender hears so when an acknowledgement has crossed back.
 void FluidTransport::arrive(const Due& due) {
   const WorkRequest& write = due.write;
   QueuePair& qp = *due.from->queue_pairs_[due.index];
@@ -160,7 +178,7 @@ void FluidTransport::arrive(const Due& due) {
       sink_.arrived({due.qp, write.immediate, write.length, write.remote_address});
     }
   }
-  due.from->expect({due.at + qp.latency, 0, due.index, nullptr, {}, 0, status});
+  due.from->expect({due.at + qp.answer, 0, due.index, nullptr, {}, 0, status});
   fabric_.network().nic(due.from->node_).look(due.at);
 }
 
@@ -238,7 +256,7 @@ void FluidTransport::find_routes(std::uint32_t index, const PlanePort* port) {
   QueuePair& qp = *queue_pairs_[index];
   for (std::size_t number = 0; number < qp.parts.size(); ++number) {
     Part& part = qp.parts[number];
-    if (port && part.port != *port) continue;
+    if (port && part.port != *port && !frames_.one_port) continue;
     part.known = false;
     if (part.flowing) {
       part.left = std::max<std::uint64_t>(

@@ -45,7 +45,7 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     Route route;
     FlowId flow;
     std::uint64_t left = 0;  // bytes on the wire that wait for a whole route; only while not flowing
-
+    std::uint64_t bytes = 0;  // on the wire, of the write that flows
   };
   struct QueuePair {
     QpNumber local = 0, remote = 0;
@@ -53,14 +53,14 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
     std::uint32_t rerouted = 0;
     bool refused = false;  // the far side refused a write: it takes no more
     bool failed = false;   // and the answer is here
-    std::vector<Part> parts;         // one for each port with a path
+    std::vector<Part> parts;         // one for each port with a path, or for one of them
     std::vector<PlanePaths> planes;
     std::deque<WorkRequest> writes;  // not completed, in order
     std::size_t sending = 0;         // index of the write that flows now
     std::size_t parts_open = 0;      // of it; 0: none flows
     std::uint64_t interrupted = 0;   // bytes on the wire of that write that wait for a port with a path
     Picoseconds arrives{};           // its last byte, as far as parts have left
-    Picoseconds latency{};           // of the part that left last
+    Picoseconds answer{};            // from its last byte's arrival to the sender's completion
   };
   // What happens at this NIC later: a write's bytes are in place, or its sender hears so.
   struct Due {
@@ -80,6 +80,7 @@ class FluidTransport final : public Transport, private FluidNetwork::Sink {
   void begin(std::uint32_t index, Picoseconds now);
   void divide(std::uint32_t index, std::uint64_t bytes);
   void flow(std::uint32_t index, std::size_t part);
+  void find_route(const QueuePair& qp, std::size_t number, Part& part);
   void part_left(std::uint32_t index, Part& part, Picoseconds now);
   void find_routes(std::uint32_t index, const PlanePort* port);
   void expect(Due due);

@@ -3,8 +3,10 @@
 // never sees a socket, a wall clock or a thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -86,6 +88,14 @@ struct Arrival {
   std::uint32_t delivered() const { return length - missing.bytes; }
 };
 
+// Ways between two leaves where no arithmetic gives their uSIDs: uSIDs of the switches between the two, a row
+// for each way, all rows of one length.
+struct ListedWays {
+  static constexpr std::size_t kMost = 4;  // uSIDs of a row: an address holds six, the destination's and its leaf's among them
+  std::uint8_t length = 0;
+  std::vector<std::array<std::uint16_t, kMost>> rows;
+};
+
 // One path choice inside the fabric, as uSIDs behind the plane's 32-bit block
 // (RFC 9800). The EV's uplink number is added to usids[uplink_slot].
 struct PathTemplate {
@@ -97,10 +107,19 @@ struct PathTemplate {
   // mask (the aggregation switches up and down, bit = slot) get its first part.
   std::uint8_t agg_slots = 0;
   std::uint16_t cores_per_agg = 1;
+  // If not null, the uplink number is that of a row here, which stands in the slots from uplink_slot on. Many
+  // queue pairs share it.
+  std::shared_ptr<const ListedWays> ways{};
 
   // The uSIDs of one path.
   std::array<std::uint16_t, 6> with(unsigned uplink) const {
     std::array<std::uint16_t, 6> out = usids;
+    if (ways) [[unlikely]] {
+      if (uplink < ways->rows.size()) {
+        std::copy_n(ways->rows[uplink].begin(), ways->length, out.begin() + uplink_slot);
+      }
+      return out;
+    }
     if (uplink_slot >= 0) {
       auto& usid = out[static_cast<std::size_t>(uplink_slot)];
       usid = static_cast<std::uint16_t>(usid + uplink);

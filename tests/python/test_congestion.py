@@ -184,7 +184,7 @@ def pair(cc):
     network.connect(hosts[0], 0, hosts[1], 0, link, link)
     for host in hosts:
         network.set_transport(host, "tcp", {"cc": cc})
-    path = [([], -1, [0], 0, 1, 1.0)]
+    path = [([], -1, [0], 0, 1, None, 1.0)]
     network.connect_qp(hosts[0], 256, hosts[1], 256, 1, path, path)
     network.connect_qp(hosts[1], 256, hosts[0], 256, 1, path, path)
     return network, _core.FlowProbe(network, [(hosts[0], 256), (hosts[1], 256)])

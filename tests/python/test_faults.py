@@ -12,7 +12,6 @@ from loomnet.base.errors import UsageError
 from loomnet.faults.expected_capacity import (
     edge_rates,
     expected_capacity,
-    max_min,
 )
 from loomnet.faults.model import Fault, check_faults
 from loomnet.faults.timetable import (
@@ -408,29 +407,3 @@ def test_independent_flows_lose_the_mean():
     edges = ln.Permutation("1 MB").edges([0, 1, 2, 3])
     assert capacity([MAIN[0]], edges=edges, of="mean") == pytest.approx((0.75 + 1 + 1 + 0.75) / 4)
     assert math.isnan(expected_capacity(PLAN, [], {}))
-
-
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 4), st.sets(st.integers(0, 5), min_size=1, max_size=3)),
-        min_size=1,
-        max_size=10,
-    )
-)
-def test_max_min_is_feasible_and_every_subflow_has_a_bottleneck(rows):
-    capacity = {half: 10.0 * (half + 1) for half in range(6)}
-    flows = [(edge, tuple(sorted(halves))) for edge, halves in rows]
-    rates = max_min(flows, capacity)
-    used = {h: sum(r for r, (_, hs) in zip(rates, flows, strict=True) if h in hs) for h in capacity}
-    assert all(used[h] <= capacity[h] * (1 + 1e-6) for h in capacity)
-    for rate, (_, halves) in zip(rates, flows, strict=True):
-        assert any(
-            used[h] >= capacity[h] * (1 - 1e-6)
-            and all(
-                other <= rate * (1 + 1e-6)
-                for other, (_, hs) in zip(rates, flows, strict=True)
-                if h in hs
-            )
-            for h in halves
-        )

@@ -139,7 +139,7 @@ def test_impossible_fabrics_are_refused():
         )
     with pytest.raises(AddressError, match="more than 2048 leaves in plane 0"):
         big = ln.clos.fat_tree(66, **LINK)
-        make_plan(big, style="uA", hosts=[0, 1])
+        make_plan(big, style="uA", hosts=[0, 1]).addresses.check([0, 1])
 
 
 # --- numbers --------------------------------------------------------------------------------------

@@ -32,6 +32,9 @@ void check_paths(std::span<const PlanePaths> planes, std::size_t ports) {
     need(p.row.count <= p.row.usids.size(), "planes.row.count", "at most 6");
     need(p.row.uplink_slot < static_cast<int>(p.row.count), "planes.row.uplink_slot",
          "must name one of the uSIDs");
+    need(!p.row.ways || (p.row.uplink_slot >= 0 &&
+                         static_cast<std::size_t>(p.row.uplink_slot) + p.row.ways->length <= p.row.count),
+         "planes.row.ways", "rows must lie within the uSIDs");
     need(p.row.cores_per_agg > 0, "planes.row.cores_per_agg", "1 or more");
     for (const std::uint16_t u : p.uplinks) need(u < kMaxUplinks, "planes.uplinks", "11 bits (EV 13..3)");
   }

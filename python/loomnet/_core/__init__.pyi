@@ -30,6 +30,7 @@ __all__: list[str] = [
     "GraphTraffic",
     "HostRoutes",
     "LinkConfig",
+    "ListedWays",
     "LiveRun",
     "MARK_KINDS",
     "MAX_COMMUNICATOR_ID",
@@ -358,6 +359,13 @@ class CongestionEvent:
     @property
     def sent_ps(self) -> typing.Any: ...
 
+class ListedWays:
+    """
+    uSIDs of ways between two leaves, a row for each; queue pairs share them.
+    """
+
+    def __init__(self, rows: collections.abc.Sequence[collections.abc.Sequence[int]]) -> None: ...
+
 class LinkConfig:
     def __init__(
         self,
@@ -456,12 +464,24 @@ class Network:
         flow: int,
         paths: collections.abc.Sequence[
             tuple[
-                collections.abc.Sequence[int], int, collections.abc.Sequence[int], int, int, float
+                collections.abc.Sequence[int],
+                int,
+                collections.abc.Sequence[int],
+                int,
+                int,
+                ListedWays,
+                float,
             ]
         ],
         reverse: collections.abc.Sequence[
             tuple[
-                collections.abc.Sequence[int], int, collections.abc.Sequence[int], int, int, float
+                collections.abc.Sequence[int],
+                int,
+                collections.abc.Sequence[int],
+                int,
+                int,
+                ListedWays,
+                float,
             ]
         ],
         *,
@@ -475,7 +495,7 @@ class Network:
         | None = None,
     ) -> None:
         """
-        One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, capacity); planes: the plane of each port of the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's first client, until a client takes the queue pair. transport: by name, empty: the host's first; where source and destination are one host, its local link carries the queue pair, unless it is of a group: (group, members, member or None for its server, window, numbers of the switches of each tree).
+        One end of a queue pair of `job`. paths and reverse: per port (uSIDs, uplink slot, uplinks, mask of aggregation slots, cores per aggregation switch, ListedWays or None, capacity); planes: the plane of each port of the source, empty: plane k at port k. Results go to `client` of the source's NIC; 0: to the job's first client, until a client takes the queue pair. transport: by name, empty: the host's first; where source and destination are one host, its local link carries the queue pair, unless it is of a group: (group, members, member or None for its server, window, numbers of the switches of each tree).
         """
 
     def cross_connects(self, panel: EngineNode) -> list[tuple[int, int]]:
@@ -572,7 +592,13 @@ class Network:
         qp: int,
         rows: collections.abc.Sequence[
             tuple[
-                collections.abc.Sequence[int], int, collections.abc.Sequence[int], int, int, float
+                collections.abc.Sequence[int],
+                int,
+                collections.abc.Sequence[int],
+                int,
+                int,
+                ListedWays,
+                float,
             ]
         ],
         *,
@@ -1042,10 +1068,19 @@ class FluidFabric:
 
     def __init__(self, network: Network) -> None: ...
     def set_transport(
-        self, host: EngineNode, name: str, payload_bytes: int, overhead_bytes: int
+        self,
+        host: EngineNode,
+        name: str,
+        *,
+        payload_bytes: int,
+        overhead_bytes: int,
+        ack_bytes: int,
+        first_bytes: int = 0,
+        stream_bytes: int = 0,
+        one_port: bool = False,
     ) -> None:
         """
-        The host's queue pairs over the transport of that name are fluid. Bytes of a full packet's payload, and on the wire beside it, framing included.
+        The host's queue pairs over the transport of that name are fluid. Bytes of a full packet's payload; on the wire beside it, and of an acknowledgement, framing included; more of a part's first packet; before a write, in the place of payload. one_port: a queue pair sends by one port of those with a path.
         """
 
     @property
@@ -1196,7 +1231,13 @@ class MoeTraffic:
         ways: collections.abc.Sequence[tuple[int, int, int]],
         fallback: collections.abc.Sequence[
             tuple[
-                collections.abc.Sequence[int], int, collections.abc.Sequence[int], int, int, float
+                collections.abc.Sequence[int],
+                int,
+                collections.abc.Sequence[int],
+                int,
+                int,
+                ListedWays,
+                float,
             ]
         ],
     ) -> None: ...
@@ -1461,6 +1502,7 @@ class RankRegion:
                         collections.abc.Sequence[int],
                         int,
                         int,
+                        ListedWays,
                         float,
                     ]
                 ],

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from loomnet.base import bounds
 from loomnet.base.errors import FabricError
@@ -43,18 +43,45 @@ MARKED_QUEUE = 4
 
 
 @dataclass(frozen=True)
-class FrameOverhead:
-    """Bytes of Ethernet frame around a packet's payload, and of an acknowledgement's frame: the
-    least that any has. `parts`: a message is cut into a part for each plane."""
+class Frames:
+    """How a transport cuts messages into packets, in bytes. `payload`: of a full packet; `header`:
+    of a data packet's Ethernet frame without FCS, beside its payload; `ack`: of an
+    acknowledgement's frame; `first`: more headers in the first packet of a message, or of its part;
+    `stream`: what stands before a message and takes the place of payload; `align`: packets' payload
+    is padded to a multiple of it. `ways`: a message takes all planes and paths packet by packet
+    ("all"), has a part for each plane, a multiple of `part`, which takes one path ("parts"), or
+    takes one path of one plane ("one")."""
 
+    payload: int
     header: int
     ack: int
-    parts: bool = False
+    first: int = 0
+    stream: int = 0
+    align: int = 1
+    part: int = 1
+    ways: Literal["all", "parts", "one"] = "all"
 
+    def wire(self, length: int) -> int:
+        """Bytes on the wire of a message, or of a part of one, with preambles, gaps and FCS."""
+        length += self.stream
+        packets = max(-(-length // self.payload), 1)
+        padded = length // self.payload * self.payload + self._padded(length % self.payload)
+        return padded + packets * (self.header + FRAMING_BYTES) + self.first
 
-# Of IPv6, UDP and BTH, and of IPv6 and TCP: with the least of any transport a flow's slowdown is
-# never below 1.
-LEAST_OVERHEAD = FrameOverhead(header=74, ack=74, parts=True)
+    def last(self, length: int) -> int:
+        """Bytes of the last frame of a message, or of a part of one."""
+        length += self.stream
+        alone = length <= self.payload
+        rest = length - (max(-(-length // self.payload), 1) - 1) * self.payload
+        return self._padded(rest) + self.header + self.first * alone
+
+    @property
+    def full(self) -> int:
+        """Bytes of a full packet's frame."""
+        return self.payload + self.header
+
+    def _padded(self, length: int) -> int:
+        return length + -length % self.align
 
 
 @dataclass(frozen=True)

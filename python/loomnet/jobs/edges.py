@@ -15,6 +15,12 @@ def ring(ranks: int) -> list[Pair]:
     return [(rank, (rank + 1) % ranks) for rank in range(ranks)]
 
 
+def chain(ranks: int) -> list[Pair]:
+    """Traffic of a broadcast of more than a few kilobytes: every rank but the last sends to the
+    next."""
+    return [(rank, rank + 1) for rank in range(ranks - 1)]
+
+
 def checked_pairs(pairs: Sequence[Pair], ranks: int, where: str) -> list[Pair]:
     """Pairs of ranks. Raises UsageError, with `where` they are given, for ranks that are not there.
     """

@@ -28,7 +28,7 @@ from loomnet.base.spec import Spec, given
 from loomnet.base.units import Size, Time, time_or_none
 from loomnet.jobs.circuit_control import CircuitControl
 from loomnet.jobs.compute import ComputeModel, compute_model
-from loomnet.jobs.edges import Edge, Pair, ring
+from loomnet.jobs.edges import Edge, Pair, chain, ring
 from loomnet.jobs.options import JobOptions, RingOptions, RoundOptions, TransportName
 from loomnet.jobs.training_script import check_training_script
 
@@ -466,6 +466,9 @@ class Broadcast(Collective):
     def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
                  **rest: Unpack[RoundOptions]) -> None: ...
 
+    def pairs_of(self, placed: list[int]) -> list[Pair]:
+        return chain(len(placed))
+
 
 class Reduce(Collective):
     """The sum of `size` bytes of every rank ends at rank 0, up a chain or, if small, a tree."""
@@ -475,6 +478,9 @@ class Reduce(Collective):
     @constructor
     def __init__(self, size: Size | str, repeat: int = 1, transport: TransportName = "mrc",
                  **rest: Unpack[RoundOptions]) -> None: ...
+
+    def pairs_of(self, placed: list[int]) -> list[Pair]:
+        return [(b, a) for a, b in chain(len(placed))]
 
 
 class SendRecv(Collective):

@@ -251,17 +251,24 @@ def _large_captures(request: RunRequest) -> Iterator[str]:
                 continue
             if host not in loads:
                 continue  # by which switches packets go is the transport's choice
-            size = loads[host][0]
+            size, full = loads[host][0], _full_payload(request, asked)
             back = _pairwise(asked)[host][1] if isinstance(job, (Incast, Permutation)) else size
             if request.options.get("payload"):
-                each += plan.payload_bytes
+                each += full
             moved = (size + back) * most_rounds(plan, asked) / len(plan.hosts[host].ports)
-            packets = moved / plan.payload_bytes
+            packets = moved / full
             data, total = data + packets, total + packets * each
         if total >= LARGE_CAPTURE:
             yield (f"the capture of {port} will be about {number_text(float(f'{total:.2g}'), 'B')}:"
                    f" some {number_text(float(f'{data:.2g}'))} data packets and their "
                    "acknowledgements; a smaller size= or repeat= makes it smaller")
+
+
+def _full_payload(request: RunRequest, asked: JobRequest) -> int:
+    """Bytes of payload in a full packet of the job's transport."""
+    carrier = transport(asked.job.transport)
+    options = request.options.get(carrier.model, {})
+    return max(carrier.frames(options, request.plan).payload, 1)
 
 
 def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
@@ -278,7 +285,7 @@ def _long_waits(request: RunRequest, clock: str) -> Iterator[str]:
                        f"D = {request.dilation:g}")
             continue
         own = sum(by_nic for by_nic, _ in loads.values()) * most_rounds(plan, asked)
-        own /= plan.payload_bytes
+        own /= _full_payload(request, asked)
         packets += own
         wall += own * _hops(plan, job, asked.placement) / HOPS_PER_SECOND
     if wall > LONG_WALL_S:
@@ -291,7 +298,7 @@ def _hops(plan: Plan, job: Job, placement: tuple[int, ...]) -> float:
     panel."""
     apart = [(a, b) for a, b in job.edges(list(placement)) if a != b][:64]
     leaf = plan.topology.leaf_of
-    by_planes = [(a, b) for a, b in apart if plan.paths(a, b)]
+    by_planes = [(a, b) for a, b in apart if plan.joined(a, b)]
     chains = [plan.topology.chain(leaf(a, 0).node, leaf(b, 0).node) for a, b in by_planes]
     circuits = 2 * (len(apart) - len(by_planes))
     return (sum(len(chain) + 1 for chain in chains) + circuits) / max(len(apart), 1)

@@ -141,7 +141,7 @@ def _flows(transport: str, options: dict[str, Any], *, impairment: dict[str, Any
     chosen = {each: value for each, value in facts.items() if each in known} | options
     for host in hosts:
         network.set_transport(host, transport, chosen)
-    path = [([], -1, [0], 0, 1, 1.0)]
+    path: list[Any] = [([], -1, [0], 0, 1, None, 1.0)]
     traffic = _core.FlowTraffic(network, False)
     for flow, start in enumerate((0, 0, 5 * MS, 8 * MS, 20 * MS, 500 * MS)):
         numbers = 256 + 2 * flow, 257 + 2 * flow

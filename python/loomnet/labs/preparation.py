@@ -15,6 +15,7 @@ from loomnet.fabrics.model import Fabric
 from loomnet.faults import expected_capacity as expected
 from loomnet.faults.model import Fault, check_faults
 from loomnet.faults.timetable import Timetable
+from loomnet.jobs.flows import Flows
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.jobs.model_job import ModelJob
 from loomnet.labs.placement import job_names, placements, servers
@@ -22,6 +23,7 @@ from loomnet.labs.run_bounds import check_model_payload, check_run, check_stop
 from loomnet.measures import training as measure
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.plans.make import make_plan
+from loomnet.plans.model import Plan
 from loomnet.plugins.controllers import ControllerChoice
 from loomnet.plugins.priorities import check_priority
 from loomnet.results.result import ENDINGS, Result
@@ -29,7 +31,7 @@ from loomnet.running.job_request import JobRequest
 from loomnet.running.request import RunRequest
 from loomnet.running.rings import rings_of
 from loomnet.running.sums import sums_of
-from loomnet.systems.registry import carriers_of, check, transports
+from loomnet.systems.registry import carriers_of, check, transport, transports
 
 OFF = "off"
 MOST_DILATION = 10**9
@@ -162,6 +164,8 @@ def prepare(
         for number, (job, name, hosts, server) in enumerate(
             zip(jobs, names, placed, servers(jobs, fabric, placed), strict=True))
     )
+    for asked in requests:
+        _check_addresses(plan, asked)
     return RunRequest(
         plan=plan,
         jobs=requests,
@@ -179,6 +183,16 @@ def prepare(
     )
 
 
+def _check_addresses(plan: Plan, asked: JobRequest) -> None:
+    """Raises AddressError where packets of the job say their way and a way of it is too long."""
+    job = asked.job
+    if not transport(job.transport).by_usids:
+        return
+    # Others than jobs of given pairs connect each host to each.
+    paired = not job.synchronous and not (isinstance(job, Flows) and not job.pairs)
+    plan.addresses.check(asked.hosts, job.edges(list(asked.placement)) if paired else None)
+
+
 def result_of(
     request: RunRequest, asked: JobRequest, data: RunData, label: str | None, settle: Time
 ) -> Result:
@@ -192,9 +206,12 @@ def result_of(
     edges = job.edges(list(asked.placement))
     others = [edge for each in request.jobs if each is not asked
               for edge in each.job.edges(list(each.placement))]
+    summed = None if asked.server is None else (*asked.hosts, asked.server)
     capacity = {
         w.phase: expected.expected_capacity(request.plan, edges, w.states, w.dead, of=of,
                                             others=others)
+        if summed is None else
+        expected.sum_capacity(request.plan, summed, w.states, w.dead)
         for w in data.windows
     }
     planned = [fault.phase for fault in request.faults if fault.phase]

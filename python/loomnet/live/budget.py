@@ -43,7 +43,7 @@ def _offered_by_job(plan: Plan, asked: JobRequest, frame_bytes: int) -> dict[int
             if panel.number in shared:
                 passing = 1.0 if panel.in_kernel else ENGINE_PASS
                 senders[source] = max(senders.get(source, 0.0), passing)
-        if not plan.paths(source, destination):
+        if not plan.joined(source, destination):
             continue
         for plane in range(plan.planes):
             ends = (plan.topology.leaf_of(source, plane).node,

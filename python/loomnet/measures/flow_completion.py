@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from loomnet.fabrics.link_settings import FRAMING_BYTES, FrameOverhead
+from loomnet.fabrics.link_settings import FRAMING_BYTES, Frames
+from loomnet.measures.lone_ways import LoneWay, LoneWays
 from loomnet.measures.run_data import RunData
-from loomnet.plans.model import Plan
+from loomnet.plans.model import MESSAGE_BYTES, Plan
 
 LOCAL_PIECE = 65_536  # bytes by which writes take turns on a local link
 
@@ -36,32 +36,74 @@ class FlowRecord:
 
 
 class Ideals:
-    """Least time from a flow's start to its last acknowledgement: the last frame leaves when the
-    NIC's ports have sent the rest together, crosses the fabric, and its acknowledgement crosses
-    back. Between two ranks of one host the bytes cross the local link."""
+    """Least time from a flow's start to its last acknowledgement, for a transport that sends these
+    frames: its last frame leaves the narrowest place of its way when those before have, crosses the
+    rest, and its acknowledgement crosses back. Between two ranks of one host the bytes cross the
+    local link."""
 
-    def __init__(self, plan: Plan, overhead: FrameOverhead) -> None:
-        self._plan, self._overhead = plan, overhead
-        self._crossings: dict[tuple[int, int, int], int] = {}
+    def __init__(self, plan: Plan, frames: Frames) -> None:
+        self._plan, self._frames = plan, frames
+        self._ways = LoneWays(plan)
 
     def of(self, source: int, destination: int, size: int) -> int:
         if source == destination:
             return self._local(source, size)
-        plan, header = self._plan, self._overhead.header
-        # What has shorter headers may have as much more payload in a frame.
-        most = plan.frame_bytes - header
-        full, rest = divmod(size, most)
-        # The last packet is what is left over, of the message or of its part for a plane.
-        piece = -(-size // len(plan.hosts[source].ports)) if self._overhead.parts else size
-        last = min(rest or most, piece) + header
-        on_wire = size + (full + (rest > 0)) * (header + FRAMING_BYTES)
-        ports = [plan.links[link].forward for link in plan.hosts[source].ports]
-        rate = sum(port.rate_bps for port in ports)
-        ahead = max(0, on_wire - len(ports) * (most + header + FRAMING_BYTES))
-        key = (source, destination, last)
-        if key not in self._crossings:
-            self._crossings[key] = self._crossing(*key)
-        return ahead * 8 * 10**12 // rate + self._crossings[key]
+        frames = self._frames
+        if self._plan.panels:
+            return self._by_any_port(source, destination, size)
+        ports = [self._ways.of(source, destination, plane) for plane in range(self._plan.planes)]
+        if frames.ways == "all":
+            return self._spread(ports, size)
+        if frames.ways == "one":
+            return min(self._by_one(way, size) for way in ports)
+        longest = 0
+        for number, way in enumerate(ports):
+            pieces = [self._part(length, number, len(ports)) for length in self._messages(size)]
+            longest = max(longest, self._piecewise(way, pieces))
+        return longest
+
+    def _messages(self, size: int) -> list[int]:
+        """A flow is so many writes, each a message."""
+        full, rest = divmod(size, MESSAGE_BYTES)
+        return [MESSAGE_BYTES] * full + [rest] * (rest > 0)
+
+    def _part(self, length: int, number: int, count: int) -> int:
+        """Bytes of a message that the plane of this number carries."""
+        unit = self._frames.part
+        share = math.ceil(math.ceil(length / count) / unit) * unit
+        return max(min(share, length - share * number), 0)
+
+    def _piecewise(self, way: LoneWay, pieces: list[int]) -> int:
+        """By one path: the widest."""
+        frames, sent = self._frames, [piece for piece in pieces if piece]
+        if not sent:
+            return 0
+        # Of all messages but the last all are alike.
+        wire = frames.wire(sent[0]) * (len(sent) - 1) + frames.wire(sent[-1])
+        last = frames.last(sent[-1])
+        return self._took(wire - last - FRAMING_BYTES, way.widest_bps) + self._crossing(way, last)
+
+    def _by_one(self, way: LoneWay, size: int) -> int:
+        return self._piecewise(way, self._messages(size))
+
+    def _spread(self, ways: list[LoneWay], size: int) -> int:
+        """By all planes and paths: the first packets leave the narrow places side by side."""
+        frames, messages = self._frames, self._messages(size)
+        wire = frames.wire(messages[0]) * (len(messages) - 1) + frames.wire(messages[-1])
+        last = frames.last(messages[-1])
+        beside = sum(way.abreast for way in ways) - 1
+        ahead = wire - last - FRAMING_BYTES - beside * (frames.full + FRAMING_BYTES)
+        rate = sum(way.rate_bps for way in ways)
+        return (self._took(max(ahead, 0), rate)
+                + min(way.crossing_ps(last) for way in ways)
+                + min(way.crossing_ps(frames.ack, back=True) for way in ways))
+
+    def _crossing(self, way: LoneWay, last: int) -> int:
+        return way.crossing_ps(last) + way.crossing_ps(self._frames.ack, back=True)
+
+    @staticmethod
+    def _took(count: int, rate_bps: int) -> int:
+        return count * 8 * 10**12 // rate_bps
 
     def _local(self, host: int, size: int) -> int:
         ends = self._plan.hosts[host]
@@ -70,20 +112,25 @@ class Ideals:
                        for each in (LOCAL_PIECE, rest))
         return full * whole + last + 2 * ends.local_delay_ps
 
-    def _crossing(self, source: int, destination: int, frame: int) -> int:
-        plan, topology = self._plan, self._plan.topology
-        times = [[self._light(a, b, size) for a, b, size in
-                  ((here, there, frame), (there, here, self._overhead.ack))]
+    # --- beside panels ----------------------------------------------------------------------------
+    def _by_any_port(self, source: int, destination: int, size: int) -> int:
+        """Circuits come and go: as if all ports sent together, by whatever joins the hosts at some
+        time of the run."""
+        plan, frames, messages = self._plan, self._frames, self._messages(size)
+        ports = [plan.links[link].forward for link in plan.hosts[source].ports]
+        wire = frames.wire(messages[0]) * (len(messages) - 1) + frames.wire(messages[-1])
+        # The last packet is what is left over, of the message or of its part for a port.
+        last = min(frames.last(messages[-1]), frames.last(-(-messages[-1] // len(ports))))
+        ahead = max(0, wire - len(ports) * (frames.full + FRAMING_BYTES))
+        times = [[self._light(a, b, count) for a, b, count in
+                  ((here, there, last), (there, here, frames.ack))]
                  for here, there in self._circuits(source, destination)]
-        for plane, paths in enumerate(plan.paths(source, destination)):
-            first, last = (topology.leaf_of(host, plane).node for host in (source, destination))
-            uplinks = paths.uplinks[:1] if topology.fabric.uniform else paths.uplinks
-            for uplink in uplinks:
-                nodes = [source, *plan.addresses.switches_on(first, last, uplink), destination]
-                times.append([self._along(nodes, size, back) for size, back in
-                              ((frame, False), (self._overhead.ack, True))])
-        # Packets and their acknowledgements choose their paths apart.
-        return sum(min(way) for way in zip(*times, strict=True))
+        if plan.joined(source, destination):
+            ways = [self._ways.of(source, destination, plane) for plane in range(plan.planes)]
+            times += [[way.crossing_ps(last), way.crossing_ps(frames.ack, back=True)]
+                      for way in ways]
+        return (self._took(ahead, sum(port.rate_bps for port in ports))
+                + sum(min(way) for way in zip(*times, strict=True)))
 
     def _circuits(self, source: int, destination: int) -> list[tuple[int, int]]:
         """Links of the two hosts that a panel may join at some time of the run."""
@@ -100,18 +147,13 @@ class Ideals:
         return (sent.delay_ps + (frame + FRAMING_BYTES) * 8 * 10**12 // sent.rate_bps
                 + glass.delay_ps)
 
-    def _along(self, nodes: list[int], frame: int, back: bool) -> int:
-        total = 0
-        for a, b in itertools.pairwise(nodes):
-            link = self._plan.links[self._plan.topology.link_between(a, b)]
-            half = link.forward if (link.forward.source == a) != back else link.backward
-            total += half.delay_ps + (frame + FRAMING_BYTES) * 8 * 10**12 // half.rate_bps
-        return total
-
 
 def records(plan: Plan, data: RunData) -> list[FlowRecord]:
     """The flows of a run, with what each would have taken alone."""
-    ideals = Ideals(plan, data.overhead)
+    if not data.flows:
+        return []
+    assert data.frames is not None
+    ideals = Ideals(plan, data.frames)
     return [
         FlowRecord(flow.source, flow.destination, flow.bytes, flow.start_ps, flow.end_ps,
                    ideals.of(flow.source, flow.destination, flow.bytes), flow.arrived_ps)

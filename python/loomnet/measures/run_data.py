@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from loomnet.fabrics.link_settings import LEAST_OVERHEAD, FrameOverhead
+from loomnet.fabrics.link_settings import Frames
 from loomnet.faults.timetable import Window
 from loomnet.measures.switch_state import Snapshot
 
@@ -163,8 +163,8 @@ class RunData:
     events: PanelEvents | None = None  # of a fabric with panels
     experts: ExpertRounds | None = None  # of a mixture of experts
     ring_steps: RingSteps | None = None  # of a job whose ranks go round a ring in steps
-    # Of the job's packets; flows are compared with what they would take alone.
-    overhead: FrameOverhead = LEAST_OVERHEAD
+    # Of the job's packets: flows are compared with what they would take alone. None: no engine ran.
+    frames: Frames | None = None
     reason: str | None = None  # why it ended, unless "finished"
     deterministic: bool = True
     # State of the switch programs at the run's end, by switch; of those that have any.

@@ -16,6 +16,8 @@ from loomnet.plans.ecmp import EcmpTables, SwitchRoutes
 from loomnet.plans.usid_plan import PlanePaths, SwitchUsids, UsidPlan
 
 MESSAGE_BYTES = 1 << 20  # of a flow: bytes per write
+# Of a port that packets leave by without uSIDs: for switches to route, or as light of a panel.
+LEFT_TO_SWITCHES = PlanePaths((), -1, (0,))
 
 T_co = TypeVar("T_co", covariant=True)
 @dataclass(frozen=True, slots=True)
@@ -182,11 +184,23 @@ class Plan:
     def paths(self, source: int, destination: int) -> tuple[PlanePaths, ...]:
         """Path templates between two hosts (numbers), one per plane; none where one of the hosts
         has ports at panels alone."""
-        if not (self.topology.in_planes(source) and self.topology.in_planes(destination)):
+        if not self.joined(source, destination):
             return ()
         return tuple(
             self.addresses.paths(source, destination, plane) for plane in range(self.planes)
         )
+
+    def joined(self, source: int, destination: int) -> bool:
+        """Whether switches join two hosts: not where one of them has ports at panels alone."""
+        return self.topology.in_planes(source) and self.topology.in_planes(destination)
+
+    def port_paths(self, source: int, destination: int, *, by_usids: bool
+                   ) -> tuple[PlanePaths, ...]:
+        """As paths(), of packets that say their way; for others, whose way switches find, a port of
+        each plane."""
+        if by_usids:
+            return self.paths(source, destination)
+        return (LEFT_TO_SWITCHES,) * self.planes if self.joined(source, destination) else ()
 
     def host_planes(self, source: int, destination: int) -> tuple[int, ...]:
         """Planes by which kernel traffic of one host may reach another, nothing being down."""

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from loomnet.base.errors import AddressError
 from loomnet.fabrics.clos_shape import Clos
 from loomnet.fabrics.topology import PartialTopology, Topology
+from loomnet.plans.path_sets import MOST_WAYS, PathSets
 
 Style = Literal["uN", "uA"]
 T1, T0, T2, HOST = 0x1000, 0x2000, 0x3000, 0x4000
@@ -45,20 +47,25 @@ class PlanePaths:
     """Row template of one (source, destination, plane): the entropy value's uplink number is added
     to usids[uplink_slot]; -1 and uplinks (0,) where there is one path only. Across pods the number
     is the core's, and the uSIDs of the mask `agg_slots` (bit = slot) get it divided by
-    `cores_per_agg`."""
+    `cores_per_agg`. Where no arithmetic gives the ways, `ways` has uSIDs of each by its number,
+    which take the slots from `uplink_slot` on; the ends of many pairs of hosts share it."""
 
     usids: tuple[int, ...]
     uplink_slot: int
     uplinks: tuple[int, ...]
     agg_slots: int = 0
     cores_per_agg: int = 1
+    ways: tuple[tuple[int, ...], ...] = ()
 
     def address(self, plane: int, uplink: int) -> ipaddress.IPv6Address:
         """Destination address of one path. Raises AddressError for an uplink that is no path."""
         if uplink not in self.uplinks:
             raise AddressError(f"uplink {uplink} is no path here; there are {self.uplinks}")
         usids = list(self.usids)
-        if self.uplink_slot >= 0:
+        if self.ways:
+            row = self.ways[uplink]
+            usids[self.uplink_slot:self.uplink_slot + len(row)] = row
+        elif self.uplink_slot >= 0:
             usids[self.uplink_slot] += uplink
         for slot in range(len(usids)):
             if self.agg_slots >> slot & 1:
@@ -80,17 +87,20 @@ class UsidPlan:
     """Numbers the switches tier by tier in each plane and derives every table from them.
 
     A switch with hosts is a leaf (T0), one next to a leaf a spine (T1), any other a core (T2), each
-    numbered in order of construction. Raises AddressError when a number does not fit its range.
-    Across cores only a regular fabric has templates; an irregular one has one path.
+    numbered in order of construction. Where a number does not fit its range, switches have no
+    tables of uSIDs, and what asks for paths raises AddressError: other packets need none. A pair of
+    hosts has every shortest way between its leaves.
     """
 
     def __init__(self, topology: Topology, style: Style = "uN") -> None:
         self.topology, self.style = topology, style
         self.shape = topology.fabric.shape
+        self.path_sets = PathSets(topology)
         self.leaf: dict[int, int] = {}
         self.spine: dict[int, int] = {}
         self.core: dict[int, int] = {}
         self.downlink: dict[tuple[int, int], int] = {}  # (leaf node, host) -> number
+        self._exhausted: str | None = None  # why not all nodes have a number
         # Per plane, the first core's place among the uA uSIDs of T1 and T2. In a regular fabric no
         # switch is next to both, and both begin at 0; elsewhere cores come behind the spines.
         self._first_core: dict[int, int] = dict.fromkeys(range(topology.planes), 0)
@@ -100,7 +110,8 @@ class UsidPlan:
             for plane in range(topology.planes):
                 self._number(plane)
         self._routes: dict[tuple[int, int], PlanePaths] = {}
-        self._spine_at: dict[tuple[int, int], int] = {}
+        # uSIDs of the ways between leaves of two kinds, by the ways' switches.
+        self._listed: dict[int, tuple[tuple[int, ...], ...]] = {}
 
     def _number_as_whole(self, topology: PartialTopology) -> None:
         shape = topology.shape
@@ -146,13 +157,16 @@ class UsidPlan:
             self._first_core[plane] = len(spines)
             self._limit(len(spines) + len(cores), 4096, f"switches above leaves in plane {plane}")
 
-    @staticmethod
-    def _limit(used: int, most: int, what: str) -> None:
-        if used > most:
-            raise AddressError(
+    def _limit(self, used: int, most: int, what: str) -> None:
+        if used > most and self._exhausted is None:
+            self._exhausted = (
                 f"uSID space exhausted: more than {most} {what}; use more planes or "
-                "fewer nodes per plane"
+                'fewer nodes per plane, or give transport="roce" or "tcp"'
             )
+
+    def _need_numbers(self) -> None:
+        if self._exhausted is not None:
+            raise AddressError(self._exhausted)
 
     def own(self, switch: int) -> int:
         """The uN uSID of a switch."""
@@ -172,6 +186,8 @@ class UsidPlan:
 
     def tables(self, switch: int) -> SwitchUsids:
         plane = self.topology.plane_of_switch(switch)
+        if self._exhausted is not None:
+            return SwitchUsids(block(plane), 0, (), ())
         adjacencies, fib = [], []
         for port, _, far in self.topology.neighbours(switch):
             adjacencies.append((self.adjacency(switch, far), port))
@@ -183,6 +199,7 @@ class UsidPlan:
 
     def paths(self, source: int, destination: int, plane: int) -> PlanePaths:
         """The path template between two hosts (numbers) in one plane."""
+        self._need_numbers()
         first = self.topology.leaf_of(source, plane).node
         last = self.topology.leaf_of(destination, plane).node
         key = (first, last)
@@ -195,32 +212,60 @@ class UsidPlan:
             tail = (HOST + self.downlink[last, destination],)
         return replace(route, usids=(*route.usids, *tail))
 
+    def check(self, hosts: Iterable[int], pairs: Iterable[tuple[int, int]] | None = None) -> None:
+        """Raises AddressError where the ways between two of these hosts, or of these pairs of them
+        alone, do not fit addresses or entropy values."""
+        self._need_numbers()
+        if self.shape is not None:
+            return  # its builder has checked
+        there = [host for host in hosts if self.topology.in_planes(host)]
+        for plane in range(self.topology.planes):
+            leaf = {host: self.topology.leaf_of(host, plane).node for host in there}
+            ends = self.path_sets.kinds(leaf.values()) if pairs is None else {
+                (leaf[a], leaf[b]) for a, b in pairs if a in leaf and b in leaf}
+            for first, last in ends:
+                self._route(first, last)
+
     def _route(self, first: int, last: int) -> PlanePaths:
         """The template from the first leaf to the last one, without the last hop."""
-        uA = self.style == "uA"
         if self.shape is not None and first != last:
             return self._up_and_down(self.shape, first, last)
-        chain = self.topology.chain(first, last)
-        if len(chain) == 3:
-            near = {far for _, _, far in self.topology.neighbours(first)}
-            both = near & {far for _, _, far in self.topology.neighbours(last)}
-            spines = tuple(sorted(self.spine[node] for node in both if node in self.spine))
-            if spines and uA:
-                return PlanePaths((UA_T1, UA_T0 + self.leaf[last]), 0, spines)
-            if spines:
-                return PlanePaths((self.own(first), T1, self.own(last)), 1, spines)
-        if uA:
-            usids = tuple(self.adjacency(a, b) for a, b in itertools.pairwise(chain))
-        else:
-            usids = tuple(self.own(node) for node in chain)
-        tail = 2 if uA else 1
-        if len(usids) + tail > MAX_USIDS:
+        uA = self.style == "uA"
+        switches = self.path_sets.switches(first, last)
+        # uN: one for each switch and the host; uA: one for each link and one that decapsulates.
+        needed = switches + 1
+        if needed > MAX_USIDS:
             names = self.topology.names
             raise AddressError(
-                f"the path {names[first]} … {names[last]} needs {len(usids) + tail} "
-                f"uSIDs; one address holds {MAX_USIDS}"
+                f"the path {names[first]} … {names[last]} crosses {switches} switches and needs "
+                f"{needed} uSIDs; one address holds {MAX_USIDS}, and MRC names its paths by one: "
+                'give transport="roce" or "tcp"'
             )
-        return PlanePaths(usids, -1, (0,))
+        between = self.path_sets.between(first, last)
+        if len(between) == 1:
+            return PlanePaths(self._named(first, between[0], last), -1, (0,))
+        spines = sorted(self.spine.get(chain[0], -1) for chain in between)
+        if switches == 3 and spines[0] >= 0 and spines[-1] - spines[0] < MOST_WAYS:
+            base, *_ = spines  # a pod's first, as in a regular fabric
+            uplinks = tuple(spine - base for spine in spines)
+            if uA:
+                return PlanePaths((UA_T1 + base, UA_T0 + self.leaf[last]), 0, uplinks)
+            return PlanePaths((self.own(first), T1 + base, self.own(last)), 1, uplinks)
+        key = id(between)  # which the path sets keep
+        if key not in self._listed:
+            slot = 0 if uA else 1
+            width = switches - 2
+            self._listed[key] = tuple(self._named(first, chain, last)[slot:slot + width]
+                                      for chain in between)
+        return PlanePaths(self._named(first, between[0], last), 0 if uA else 1,
+                          tuple(range(len(between))), ways=self._listed[key])
+
+    def _named(self, first: int, between: tuple[int, ...], last: int) -> tuple[int, ...]:
+        """uSIDs of one way, without the last hop."""
+        chain = (first, *between, last) if first != last else (first,)
+        if self.style == "uA":
+            return tuple(self.adjacency(a, b) for a, b in itertools.pairwise(chain))
+        return tuple(self.own(node) for node in chain)
 
     def _up_and_down(self, shape: Clos, first: int, last: int) -> PlanePaths:
         """By any T1 inside a pod (two tiers are one pod), by any core between two."""
@@ -238,31 +283,3 @@ class UsidPlan:
             return PlanePaths(usids, 1, uplinks, 0b101, shape.cores_per_agg)
         usids = (self.own(first), T1 + up, T2, T1 + down, self.own(last))
         return PlanePaths(usids, 2, uplinks, 0b1010, shape.cores_per_agg)
-
-    def switches_on(self, first: int, last: int, uplink: int) -> list[int]:
-        """The switches of one path of the template between two leaves."""
-        key = (first, last)
-        if key not in self._routes:
-            self._routes[key] = self._route(first, last)
-        route = self._routes[key]
-        if route.uplink_slot < 0:
-            return self.topology.chain(first, last)
-        shape, plane = self.shape, self.topology.plane_of_switch(first)
-        if shape is None or not shape.cores:
-            if not self._spine_at:
-                self._spine_at = {
-                    (self.topology.plane_of_switch(node), number): node
-                    for node, number in self.spine.items()
-                }
-            return [first, self._spine_at[plane, uplink], last]
-        here, there = (self.leaf[leaf] // shape.leaves_per_pod for leaf in (first, last))
-        if here == there:
-            return [first, shape.agg(plane, here * shape.aggs_per_pod + uplink), last]
-        a = uplink // shape.cores_per_agg
-        return [
-            first,
-            shape.agg(plane, here * shape.aggs_per_pod + a),
-            shape.core(plane, uplink),
-            shape.agg(plane, there * shape.aggs_per_pod + a),
-            last,
-        ]

@@ -9,12 +9,10 @@ from loomnet.base.errors import UsageError
 from loomnet.base.names import did_you_mean
 from loomnet.fabrics.panels import NO_CIRCUIT
 from loomnet.faults.timetable import CircuitChange
-from loomnet.plans.model import PanelPlan, Plan
+from loomnet.plans.model import LEFT_TO_SWITCHES, PanelPlan, Plan
 from loomnet.plans.usid_plan import PlanePaths
 from loomnet.plans.whole import panel_ports
 
-# Of a port that light leaves by: no switch is on the way, so no uSID names one.
-DIRECT = PlanePaths((), -1, (0,))
 NO_PATH = PlanePaths((), -1, ())
 
 
@@ -136,18 +134,20 @@ class Circuits:
         found = self._joined.get((min(source, destination), max(source, destination)), [])
         return [links[source > destination] for links in found]
 
-    def paths(self, source: int, destination: int) -> tuple[list[PlanePaths], list[int]]:
-        """The path template of each port of the source's NIC, and the plane that each has for this
-        pair of hosts: both ends of a circuit have the same, and no two ports of a NIC."""
+    def paths(self, source: int, destination: int, *, by_usids: bool
+              ) -> tuple[list[PlanePaths], list[int]]:
+        """The path template of each port of the source's NIC, as Plan.port_paths() has it, and the
+        plane that each has for this pair of hosts: both ends of a circuit have the same, and no two
+        ports of a NIC."""
         plan = self._plan
         host = plan.hosts[source]
-        shared = plan.paths(source, destination)
+        shared = plan.port_paths(source, destination, by_usids=by_usids)
         light = self.joined(source, destination)
         templates: list[PlanePaths] = []
         planes: list[int | None] = []
         for link, plane in zip(host.ports, host.planes, strict=True):
             if link in light:
-                templates.append(DIRECT)
+                templates.append(LEFT_TO_SWITCHES)  # there are none
                 planes.append(len(shared) + light.index(link))
             elif plane is not None and shared:
                 templates.append(NO_PATH if light else shared[plane])

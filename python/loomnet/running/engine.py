@@ -27,6 +27,7 @@ from loomnet.measures.run_data import HostSeries
 from loomnet.measures.switch_state import SwitchState
 from loomnet.plans.model import HalfLinkPlan, Plan, SwitchPlan
 from loomnet.plans.partial import PartialPlan
+from loomnet.plans.usid_plan import PlanePaths
 from loomnet.plugins.failures import Pending
 from loomnet.running.engine_numbers import EngineHalf, EngineLink, EngineNode
 from loomnet.running.engine_panels import EnginePanels
@@ -76,6 +77,7 @@ class Engine:
         self.tables = EngineTables(plan, sums, rings, routed=live or not (
             self.transports and all(each.by_usids for each in self.transports)))
         self._spares: dict[int, float] = {}  # by leaf
+        self._ways: dict[int, _core.ListedWays] = {}
         # The engine counts what is there; a plan made in part keeps the numbers of the whole.
         self._node: dict[int, EngineNode] = {}
         self._link: dict[int, EngineLink] = {}
@@ -98,8 +100,8 @@ class Engine:
             plan, self.network, self._node, live=live, reroute=self._reroute,
             single=[each.name for each in self.transports if each.cuts_messages],
             patched=any(job.patches for job in jobs))
-        # Of two hosts: the queue pairs of the first to the second.
-        self._between: dict[tuple[int, int], list[int]] = {}
+        # Of two hosts: the queue pairs of the first to the second, each with its transport.
+        self._between: dict[tuple[int, int], list[tuple[int, Transport]]] = {}
         # Of each job whose sums switches make: its workers' queue pairs and its server's.
         self._summing: dict[int, list[tuple[EngineNode, int]]] = {}
         if isinstance(plan, PartialPlan):
@@ -257,20 +259,20 @@ class Engine:
                 remote: int) -> None:
         """Connects a queue pair of a job both ways; numbers are the ends' own. Between two ranks of
         one host the NIC takes the host's local link, which has no paths."""
-        (there, planes), (back, far_planes) = (
-            self._paths(source, destination), self._paths(destination, source))
-        first, last = self._node[source], self._node[destination]
-        self._flow += 1
         by = self.carrier(asked.job)
         assert by is not None
+        (there, planes), (back, far_planes) = (
+            self._paths(source, destination, by), self._paths(destination, source, by))
+        first, last = self._node[source], self._node[destination]
+        self._flow += 1
         for ends, own in (((first, local, last, remote, self._flow, there, back), planes),
                           ((last, remote, first, local, self._flow, back, there), far_planes)):
             self.network.connect_qp(*ends, job=asked.number, transport=by.model, planes=own)
         if source == destination:
             return
         if self.panels.lead:
-            self._between.setdefault((source, destination), []).append(local)
-            self._between.setdefault((destination, source), []).append(remote)
+            self._between.setdefault((source, destination), []).append((local, by))
+            self._between.setdefault((destination, source), []).append((remote, by))
         if self._noted is not None:
             self._noted += [(source, destination, local), (destination, source, remote)]
 
@@ -287,29 +289,41 @@ class Engine:
         self._noted = [] if self._noted is None else self._noted
         return self._noted
 
-    def _paths(self, source: int, destination: int) -> tuple[list[Any], list[int]]:
+    def _paths(self, source: int, destination: int, by: Transport) -> tuple[list[Any], list[int]]:
         """Of each port of the source: what connect_qp takes of its paths; and its plane, of none
         where each port has the plane of its number. Nothing where source and destination are one
-        host."""
+        host. Switches find the way of packets that do not say it, however long it is."""
         if source == destination:
             return [], []
         if self.panels.lead:
-            templates, planes = self.panels.paths(source, destination)
+            templates, planes = self.panels.paths(source, destination, by_usids=by.by_usids)
         else:
-            templates, planes = self.plan.paths(source, destination), []
+            templates, planes = self.plan.port_paths(source, destination, by_usids=by.by_usids), []
         rows = []
         for port, p in enumerate(templates):
             # A template with uSIDs is of a plane, whose ports come first.
             spare = (min(self._spare(source, port), self._spare(destination, port)) if p.usids
                      else 1.0)
-            rows.append((p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg, spare))
+            rows.append(self.path_row(p, spare))
         return rows, planes
+
+    def path_row(self, paths: PlanePaths, spare: float = 1.0) -> tuple[Any, ...]:
+        """A path template as connect_qp takes it. Listed ways become the engine's once, and its
+        queue pairs share them."""
+        listed = None
+        if paths.ways:
+            key = id(paths.ways)  # which the plan keeps
+            if key not in self._ways:
+                self._ways[key] = _core.ListedWays(paths.ways)
+            listed = self._ways[key]
+        return (paths.usids, paths.uplink_slot, paths.uplinks, paths.agg_slots,
+                paths.cores_per_agg, listed, spare)
 
     def _reroute(self, hosts: Iterable[tuple[int, int]]) -> None:
         """Queue pairs of these pairs of hosts leave by the paths that they have now."""
         for source, destination in [way for a, b in hosts for way in ((a, b), (b, a))]:
-            rows, planes = self._paths(source, destination)
-            for number in self._between.get((source, destination), ()):
+            for number, by in self._between.get((source, destination), ()):
+                rows, planes = self._paths(source, destination, by)
                 self.network.set_paths(self._node[source], number, rows, planes=planes)
 
     def _spare(self, host: int, plane: int) -> float:

@@ -51,10 +51,11 @@ class EnginePanels:
         """Whether packets of two hosts go by the circuits that join them."""
         return self._circuits is not None and not self._patched
 
-    def paths(self, source: int, destination: int) -> tuple[list[PlanePaths], list[int]]:
+    def paths(self, source: int, destination: int, *, by_usids: bool
+              ) -> tuple[list[PlanePaths], list[int]]:
         """As Circuits.paths, where panels lead."""
         assert self._circuits is not None
-        return self._circuits.paths(source, destination)
+        return self._circuits.paths(source, destination, by_usids=by_usids)
 
     def carry(self, link: int, up: bool) -> list[tuple[int, int]]:
         """Queue pairs go by paths that this link, up or down, leaves. Returns the pairs of hosts

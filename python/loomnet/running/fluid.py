@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 def set_fluid_transport(fabric: _core.FluidFabric, host: EngineNode, transport: Transport,
                         options: Options, plan: Plan) -> None:
     """Gives a host of the engine the fluid form of a transport."""
-    fabric.set_transport(host, transport.model,
-                         payload_bytes=transport.payload_bytes(options, plan),
-                         overhead_bytes=transport.header_bytes + FRAMING_BYTES
-                         + transport.step_header_bytes(options))
+    frames = transport.frames(options, plan)
+    fabric.set_transport(host, transport.model, payload_bytes=frames.payload,
+                         overhead_bytes=frames.header + FRAMING_BYTES,
+                         ack_bytes=frames.ack + FRAMING_BYTES, first_bytes=frames.first,
+                         stream_bytes=frames.stream, one_port=frames.ways == "one")
 
 
 def fluid_notes(fabric: _core.FluidFabric) -> Notes:

@@ -13,9 +13,9 @@ from loomnet.running.engine_numbers import EngineNode
 from loomnet.running.job_request import JobRequest
 
 Way = tuple[EngineNode, EngineNode, int]
-Row = tuple[Sequence[int], int, Sequence[int], int, int, float]
-_DIRECT: Row = ((), -1, (0,), 0, 1, 1.0)
-_NONE: Row = ((), -1, (), 0, 1, 1.0)
+Row = tuple[Any, ...]  # as Engine.path_row() has it
+_DIRECT: Row = ((), -1, (0,), 0, 1, None, 1.0)
+_NONE: Row = ((), -1, (), 0, 1, None, 1.0)
 
 
 class Ways:
@@ -96,8 +96,7 @@ class Ways:
         for port in ports:
             plane = host.planes[port]
             assert plane is not None
-            p = paths[plane]
-            found[port] = (p.usids, p.uplink_slot, p.uplinks, p.agg_slots, p.cores_per_agg, 1.0)
+            found[port] = self._engine.path_row(paths[plane])
         return [self._rows(source, found)]
 
     def _rows(self, host: int, paths: dict[int, Row]) -> list[Row]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from loomnet.fabrics.link_settings import Frames
 from loomnet.faults.timetable import Window
 from loomnet.measures.run_data import Ending, Iteration, RunData, RunFault
 from loomnet.running.engine import Engine
@@ -193,6 +194,12 @@ class Play(ABC):
             self.counters.setdefault(name, []).append((at, found[name]))
         return found
 
+    @property
+    def frames(self) -> Frames:
+        """How the job's messages are cut into packets in this run."""
+        return self.transport.frames(self.request.options.get(self.transport.model, {}),
+                                     self.request.plan, live=self.engine.live)
+
     def collect(self, shared: Mapping[str, Any], windows: list[Window]) -> RunData:
         """The job's data. `shared`: what all jobs of the run have in common; `windows`: in the
         job's time."""
@@ -203,7 +210,7 @@ class Play(ABC):
             hosts={host: self.engine.series(host, self.asked.number, origin)
                    for host in self.asked.hosts},
             iterations=self.iterations, windows=windows, counters=self.counters,
-            errors=self.errors, reason=self.reason, overhead=self.transport.overhead,
+            errors=self.errors, reason=self.reason, frames=self.frames,
             directory=self.request.directory / (self.asked.name or ""),
             shares_hosts=self.shares_hosts, fluid=self.request.fluid,
             completion_ps=max(self.end_ps - self.arrival_ps, 0), **shared)

@@ -60,7 +60,7 @@ class SumJob:
     def paths(self, planes: int) -> list[Any]:
         """Of each plane what connect_qp takes of its paths: a plane without a tree has none."""
         mine = {tree.plane for tree in self.trees}
-        return [([], -1, [0] if plane in mine else [], 0, 1, 1.0) for plane in range(planes)]
+        return [([], -1, [0] if plane in mine else [], 0, 1, None, 1.0) for plane in range(planes)]
 
 
 class Sums:

@@ -8,7 +8,7 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import in_quotes, quoted
-from loomnet.fabrics.link_settings import FrameOverhead, LinkDefaults
+from loomnet.fabrics.link_settings import Frames, LinkDefaults
 from loomnet.jobs.model import Job
 from loomnet.plans.model import Plan
 from loomnet.plans.sum_pool import QUANTS, WINDOW, SumPool
@@ -24,7 +24,6 @@ class Ina(Transport):
     name = "ina"
     what = "all-reduces that switches sum; other traffic has a transport beside it"
     model = "ina"
-    overhead = FrameOverhead(header=94, ack=94)
     figures = ("lost", "retransmitted")
     own_options = ("quant", "overflow_fallback")
 
@@ -53,6 +52,9 @@ class Ina(Transport):
 
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         return LinkDefaults(mark_bytes=MARK_BYTES)
+
+    def frames(self, options: Options, plan: Plan, *, live: bool = False) -> Frames:
+        return Frames(payload=max(plan.frame_bytes - 94, 1), header=94, ack=94)
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
         chosen = {name: value for name, value in options.items()

@@ -11,8 +11,10 @@ from loomnet.base.errors import UsageError
 from loomnet.base.units import Time
 from loomnet.fabrics.link_settings import (
     CONTROL_SHARE_MOST,
+    HEADER_BYTES,
+    SACK_FRAME_BYTES,
     TRIM_BYTES,
-    FrameOverhead,
+    Frames,
     LinkDefaults,
 )
 from loomnet.plans.model import Plan
@@ -24,6 +26,7 @@ from loomnet.systems.transport import (
     Transport,
     Window,
     largest_frame,
+    size_option,
 )
 
 # `net` constants are those of software time, `sim` those of hardware: which apply follows from the
@@ -44,7 +47,6 @@ class Mrc(Transport):
     control_option = "congestion"
     by_usids = True
     sprays = True
-    overhead = FrameOverhead(header=142, ack=154, parts=False)
     figures = ("lost", "retransmitted", "readmitted")
     captured_bytes = 230
     queue_pair_bytes = 32 << 10
@@ -53,8 +55,12 @@ class Mrc(Transport):
     def link_defaults(self, options: Options, *, switches_pause: bool) -> LinkDefaults:
         step = self.step_header_bytes(options)
         return LinkDefaults(
-            largest_frame=largest_frame(options.get("mtu"), self.overhead.header) + step,
+            largest_frame=largest_frame(options.get("mtu"), HEADER_BYTES) + step,
             trim_bytes=TRIM_BYTES + step)  # else the PSN behind the step header would be cut off
+
+    def frames(self, options: Options, plan: Plan, *, live: bool = False) -> Frames:
+        return Frames(payload=size_option(options, "mtu", plan.payload_bytes),
+                      header=HEADER_BYTES + self.step_header_bytes(options), ack=SACK_FRAME_BYTES)
 
     def engine_options(self, options: Options, plan: Plan, rates: Sequence[int]) -> dict[str, Any]:
         if plan.base_rtt_ps > MOST_RTT_PS:

@@ -7,7 +7,7 @@ from typing import Any
 
 from loomnet.base.errors import UsageError
 from loomnet.base.names import quoted
-from loomnet.fabrics.link_settings import LOSSY_BDPS, LinkDefaults
+from loomnet.fabrics.link_settings import LOSSY_BDPS, Frames, LinkDefaults
 from loomnet.measures.congestion_control import ControlActivity, why_idle
 from loomnet.plans.model import Plan
 from loomnet.systems.transport import (
@@ -18,9 +18,11 @@ from loomnet.systems.transport import (
     Transport,
     Window,
     control_facts,
+    size_option,
 )
 
 DCQCN_LEAST_BPS = 10**8  # NICs' and simulators' minimum; a hundredth of slower ports
+STRIPE_BYTES = 128  # a message's part for a plane is a multiple of it
 # What switches mark above where hosts react to the marked share and links do not say (Symphony's
 # simulations, our completion).
 MARKED_SHARE_BYTES = 150_000
@@ -71,12 +73,11 @@ class Roce(Transport):
             chosen.setdefault("net_rtt_ps", plan.base_rtt_ps)
         return chosen
 
-    @property
-    def header_bytes(self) -> int:
-        return 78  # Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4
-
-    def payload_bytes(self, options: Options, plan: Plan) -> int:
-        return options.get("payload_mtu", plan.payload_bytes)
+    def frames(self, options: Options, plan: Plan, *, live: bool = False) -> Frames:
+        # Ethernet 14, IPv6 40, UDP 8, BTH 12, ICRC 4; RETH 16 and AETH 4.
+        header = 78 + self.step_header_bytes(options)
+        return Frames(payload=size_option(options, "payload_mtu", plan.payload_bytes),
+                      header=header, ack=82, first=16, align=4, part=STRIPE_BYTES, ways="parts")
 
     def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
         return SequenceNumbers(self.payload_bytes(options, plan), options.get("initial_psn", 0))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loomnet.base.errors import UsageError
-from loomnet.fabrics.link_settings import LinkDefaults
+from loomnet.fabrics.link_settings import Frames, LinkDefaults
 from loomnet.jobs.model import Job, TorchJob
 from loomnet.plans.model import Plan
 from loomnet.systems.transport import (
@@ -16,12 +16,15 @@ from loomnet.systems.transport import (
     Transport,
     Window,
     largest_frame,
+    size_option,
 )
 
 # MTU of a live fabric's ports, which kernel TCP fills; its model does too unless told otherwise.
 LIVE_MTU = 3400
 SEND_BUFFER, RECEIVE_BUFFER = 4_194_304, 6_291_456  # Linux's most of tcp_wmem and tcp_rmem
 ETHERNET_BYTES = 14
+IP_TCP_BYTES = 40 + 20 + 12  # IPv6, TCP, time stamps
+MESSAGE_HEADER_BYTES = 32  # in the stream before each message's payload, which a new segment begins
 HANDSHAKE_RTTS, START_PS = 4, 100 * 10**9  # TCP only greets, so no later than on live links
 
 
@@ -57,7 +60,14 @@ class Tcp(Transport):
         return {"mtu": LIVE_MTU, **options}
 
     def packet_bytes(self, options: Options, plan: Plan) -> int:
-        return options.get("mtu", LIVE_MTU) + ETHERNET_BYTES
+        return size_option(options, "mtu", LIVE_MTU) + ETHERNET_BYTES
+
+    def frames(self, options: Options, plan: Plan, *, live: bool = False) -> Frames:
+        """One connection, which takes one path. What a live kernel puts before a message is the
+        sockets' own affair."""
+        header = ETHERNET_BYTES + IP_TCP_BYTES
+        return Frames(payload=max(self.packet_bytes(options, plan) - header, 1), header=header,
+                      ack=header, stream=0 if live else MESSAGE_HEADER_BYTES, ways="one")
 
     def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
         return SequenceNumbers()

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, Protocol
 from loomnet.base.errors import UsageError
 from loomnet.base.names import in_quotes, quoted
 from loomnet.fabrics.link_settings import (
-    LEAST_OVERHEAD,
     MAX_FRAME_BYTES,
     STEP_HEADER_BYTES,
-    FrameOverhead,
+    Frames,
     LinkDefaults,
 )
 from loomnet.jobs.model import Job
@@ -24,6 +23,7 @@ Notes = dict[str, float | int | str | None]
 MOST_MTU = 1 << 16  # larger values are refused where the model is made
 # Begins the name of a note on what set a run's pace in place of the network, which a run prints.
 LIMITED_BY = "limited by "
+LEAST_HEADER = 74
 START_RTTS = 64  # round trips in which paths are measured before a job begins
 
 
@@ -32,6 +32,12 @@ def largest_frame(mtu: Any, overhead: int) -> int:
     what no model takes: the largest of a transport's defaults."""
     fits = type(mtu) is int and 0 < mtu <= MOST_MTU
     return max(MAX_FRAME_BYTES, mtu + overhead) if fits else MAX_FRAME_BYTES
+
+
+def size_option(options: Options, name: str, default: int) -> int:
+    """A size of packets that a run was told; the default for what no model takes."""
+    value = options.get(name, default)
+    return value if type(value) is int and 0 < value <= MOST_MTU else default
 
 
 def control_facts(name: Any) -> Mapping[str, Any]:
@@ -98,7 +104,6 @@ class Transport:
     # A message is cut into a part for each path of two hosts, whose number stays.
     cuts_messages: ClassVar[bool] = False
     sender_states: ClassVar[bool] = False  # window and round trips of each sender are sampled
-    overhead: ClassVar[FrameOverhead] = LEAST_OVERHEAD
     figures: ClassVar[tuple[str, ...]] = ("lost",)  # of the engine's run counters
     # What a capture takes per data packet and its share of acknowledgements, without payload;
     # measured on all-reduce, all-to-all, incast and permutation. None: not measured.
@@ -154,14 +159,15 @@ class Transport:
         """Bytes of a full packet's Ethernet frame."""
         return plan.frame_bytes
 
-    @property
-    def header_bytes(self) -> int:
-        """Bytes of a full packet's Ethernet frame, without its FCS, beside the payload."""
-        return self.overhead.header
+    def frames(self, options: Options, plan: Plan, *, live: bool = False) -> Frames:
+        """How it cuts messages into packets, from which follow a flow's ideal time and what a run
+        without packets puts on links. Here the least of any: IPv6, UDP and BTH, or IPv6 and TCP."""
+        return Frames(payload=max(plan.frame_bytes - LEAST_HEADER, 1), header=LEAST_HEADER,
+                      ack=LEAST_HEADER)
 
     def payload_bytes(self, options: Options, plan: Plan) -> int:
         """Bytes of a full packet's payload."""
-        return max(self.packet_bytes(options, plan) - self.overhead.header, 1)
+        return self.frames(options, plan).payload
 
     def sequence_numbers(self, options: Options, plan: Plan) -> SequenceNumbers | None:
         """None where its packets have none that a switch can read."""

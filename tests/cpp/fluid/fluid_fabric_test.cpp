@@ -76,7 +76,7 @@ TEST(FluidFabric, AFlowTakesTheLinksThatItsPacketsTake) {
       if (packets.network.half(half / 2, half % 2 == 0).counters().bytes > 900'000) used.insert(half);
     }
     Bed bed(shape);
-    const Route route = bed.fluid->route(0, 0, to, flow_front({0, to, 100 + to, 0, 0}, kUdpPortRoceV2), kRoce);
+    const Route route = bed.fluid->route(0, 0, to, flow_front({0, to, 100 + to, 0, 0}, kUdpPortRoceV2));
     ASSERT_TRUE(route.whole);
     EXPECT_EQ(std::set<LinkIndex>(route.links.begin(), route.links.end()), used) << "to host " << to;
     routes.insert(route.links);

@@ -37,6 +37,16 @@ TEST(PathTemplate, ThreeTiersNameCoreAndBothAggregationSwitches) {
   }
 }
 
+TEST(PathTemplate, ListedWaysTakeTheSlotsOfTheirRow) {
+  const auto ways = std::make_shared<const ListedWays>(
+      ListedWays{.length = 3, .rows = {{0x1000, 0x3000, 0x1002}, {0x1001, 0x2007, 0x1003}}});
+  PathTemplate row{{0x2005, 0, 0, 0, 0x2009, 0x4002}, 6, 1};
+  row.ways = ways;
+  EXPECT_EQ(row.with(0), (std::array<std::uint16_t, 6>{0x2005, 0x1000, 0x3000, 0x1002, 0x2009, 0x4002}));
+  EXPECT_EQ(row.with(1), (std::array<std::uint16_t, 6>{0x2005, 0x1001, 0x2007, 0x1003, 0x2009, 0x4002}));
+  EXPECT_EQ(row.with(2), row.usids) << "a number from a packet that no way has";
+}
+
 TEST(EntropyValue, NamesElevenBitsOfUpPathAndKeepsTheSourcePortHigh) {
   for (unsigned uplink = 0; uplink < kMaxUplinks; ++uplink) {
     for (unsigned plane = 0; plane < kMaxPlanes; ++plane) {

@@ -1,0 +1,95 @@
+"""The ways of a flow that is alone in a fabric: how long a frame takes to cross, and how much they
+carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from loomnet.fabrics.link_settings import FRAMING_BYTES
+from loomnet.plans.model import HalfLinkPlan, Plan
+
+
+@dataclass
+class LoneWay:
+    """All shortest ways between two hosts in one plane. `rate_bps`: what they carry together, at
+    most; `abreast`: of how many links the narrowest place is; `widest_bps`: what one of them
+    carries, at most."""
+
+    rate_bps: int
+    abreast: int
+    widest_bps: int
+    # Of links one behind another: (delay, rate) of each that a frame may take, there and back.
+    _there: list[set[tuple[int, int]]]
+    _back: list[set[tuple[int, int]]]
+    _known: dict[tuple[int, bool], int] = field(default_factory=dict)
+
+    def crossing_ps(self, frame: int, *, back: bool = False) -> int:
+        """Least time of a frame of so many bytes on the empty fabric."""
+        if (frame, back) not in self._known:
+            bits = (frame + FRAMING_BYTES) * 8 * 10**12
+            self._known[frame, back] = sum(
+                min(delay + bits // rate for delay, rate in links)
+                for links in (self._back if back else self._there))
+        return self._known[frame, back]
+
+
+class LoneWays:
+    """Ways by pair of hosts and plane, each found once. In a fabric whose links are as they were
+    built one way stands for all."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._found: dict[tuple[object, ...], LoneWay] = {}
+        self._between: dict[tuple[int, int], list[list[tuple[int, int]]]] = {}
+
+    def of(self, source: int, destination: int, plane: int) -> LoneWay:
+        topology = self._plan.topology
+        first, last = (topology.leaf_of(host, plane).node for host in (source, destination))
+        ends = [self._leaving(source, first), self._leaving(destination, last) ^ 1]
+        key = (first, last, *(self._link(half) for end in ends for half in (end, end ^ 1)))
+        if key not in self._found:
+            levels = [[(ends[0], 1)], *self._levels(first, last), [(ends[1], 1)]]
+            self._found[key] = self._way(levels)
+        return self._found[key]
+
+    def _way(self, levels: Sequence[list[tuple[int, int]]]) -> LoneWay:
+        """From levels of directions of links; each stands for so many like it."""
+        half = self._plan.half
+        narrowest = min((sum(half(number).rate_bps * times for number, times in level),
+                         sum(times for _, times in level)) for level in levels)
+        widest = min(max(half(number).rate_bps for number, _ in level) for level in levels)
+        there, back = ([{self._link(number ^ turned) for number, _ in level} for level in levels]
+                       for turned in (0, 1))
+        return LoneWay(*narrowest, widest, there, back)
+
+    def _link(self, half: int) -> tuple[int, int]:
+        spec: HalfLinkPlan = self._plan.half(half)
+        return spec.delay_ps, spec.rate_bps
+
+    def _leaving(self, node: int, far: int) -> int:
+        link = self._plan.topology.link_between(node, far)
+        return 2 * link + (self._plan.topology.ends[link][0].node != node)
+
+    def _levels(self, first: int, last: int) -> list[list[tuple[int, int]]]:
+        """The directions of links that shortest ways take, by hops from the first leaf."""
+        if (first, last) not in self._between:
+            topology, routes = self._plan.topology, self._plan.routes
+            levels: list[list[tuple[int, int]]] = []
+            nodes = [first] if first != last else []
+            times = 1
+            while nodes:
+                level: list[tuple[int, int]] = []
+                after: dict[int, None] = {}
+                for node in nodes:
+                    ports = routes.ports_towards(node, last)
+                    alike = topology.fabric.uniform
+                    times *= len(ports) if alike else 1
+                    for port in ports[:1] if alike else ports:
+                        far = topology.far(node, port).node
+                        level.append((self._leaving(node, far), times))
+                        after[far] = None
+                levels.append(level)
+                nodes = [node for node in after if node != last]
+            self._between[first, last] = levels
+        return self._between[first, last]
