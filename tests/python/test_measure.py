@@ -5,6 +5,7 @@ from synthetic import S, steady_run
 
 from loomnet.measures import training as measure
 from loomnet.measures.run_data import HostSeries, Iteration, RunData, RunFault
+from loomnet.measures.samples import Samples
 from loomnet.measures.training import FIGURES, Phase, phases_of, standard_figures
 
 CAPACITY = {"nic_link_down": 0.75, "leaf_spine_down": 1.0}
@@ -148,6 +149,27 @@ def test_recovery_expects_what_the_capacity_allows():
         data, Phase("x", 10 * S, data.end_ps, float("nan")), before, data.end_ps
     )
     assert unknown.value is None
+
+
+@pytest.mark.parametrize(("count", "known"), [(4, False), (5, True)])
+def test_an_expected_iteration_needs_five_before_the_faults(count, known):
+    data = steady_run(windows=())
+    expected = measure.expected_iteration_ps(data, Phase("before", 0, count * S // 2, 1), 0.75)
+    assert expected == (pytest.approx(0.6 * S) if known else None)
+
+
+def test_work_without_a_length_belongs_to_the_one_phase_that_it_ends_in():
+    before, during = Phase("before", 0, 8 * S, 1), Phase("down", 8 * S, 16 * S, 1)
+    for at, shares in ((0, (0, 0)), (1, (1, 0)), (8 * S - 1, (1, 0)), (8 * S, (1, 0)),
+                       (8 * S + 1, (0, 1)), (16 * S, (0, 1)), (16 * S + 1, (0, 0))):
+        assert (measure._inside(at, at, before), measure._inside(at, at, during)) == shares, at
+
+
+def test_samples_of_a_queue_are_those_from_the_first_time_up_to_the_last():
+    samples = Samples(10, queues={"a->b": [(10, 1000), (20, 2000), (30, 4000)]})
+    for first, last, bytes_ in ((0, 2**63, [1000, 2000, 4000]), (10, 30, [1000, 2000]),
+                                (11, 31, [2000, 4000]), (20, 21, [2000]), (20, 20, [])):
+        assert samples.queue_seconds("a->b", 8000, first, last) == [n / 1000 for n in bytes_]
 
 
 def test_recovery_is_not_looked_for_beyond_the_next_fault():
