@@ -108,7 +108,9 @@ def test_journal_is_kept_while_a_system_open_vswitch_with_its_bridge_is_down(dir
     os.close(dead._fd)
     assert kernel_objects.clean(directory) == [] and dead.path.exists()
     # Loomnet's own starts with an empty database: nothing to wait for.
+    begun = dead.path.read_text().splitlines()[0]
     with dead.path.open("w") as journal:
+        journal.write(begun + "\n")
         row = {"kind": "bridge", "name": dead.name("m"), "database": gone, "own": True}
         journal.write(json.dumps(row) + "\n")
     assert kernel_objects.clean(directory) == [f"run {dead.run_id}: journal"]
@@ -189,12 +191,20 @@ def test_what_is_no_journal_holds_nothing_up(directory, monkeypatch):
         (runs / "aaaa.jsonl").mkdir()
         os.mkfifo(runs / "bbbb.jsonl")
         (runs / "cccc.jsonl").symlink_to("/etc/passwd")
-        (runs / "dddd.jsonl").write_text("[" * 100_000 + "\n" + '{"kind": "process", "pid": "x"}\n'
+        others = {"dddd.jsonl": '{"kind": "process", "pid": 1}\n',
+                  "notes.jsonl": '{"kind": "run"}\n', "eeee.jsonl": "[" * 100_000 + "\n",
+                  "ffff.txt": ""}
+        for name, text in others.items():  # of somebody else
+            (runs / name).write_text(text)
+        (runs / "gggg.jsonl").write_text('{"kind": "run"}\n{"kind": "process", "pid": "x"}\n'
                                          '{"kind": "process", "node": "h9", "pid": []}\n5\n')
+        (runs / "hhhh.jsonl").touch()  # of a run that died at once
         lock.record("process", pid=os.getpid(), start=ownership.process_start(os.getpid()),
                     node="h0")
         assert attach.live_nodes() == {"h0": (os.getpid(), lock.run_id)}
-        assert kernel_objects.clean(directory) == ["run bbbb: journal", "run dddd: journal"]
+        assert kernel_objects.clean(directory) == ["run gggg: journal", "run hhhh: journal"]
+        assert {each.name for each in runs.iterdir()} == {
+            "aaaa.jsonl", "bbbb.jsonl", "cccc.jsonl", *others, lock.path.name}
     assert Path("/etc/passwd").exists()
 
 
@@ -250,3 +260,18 @@ def test_no_other_user_can_hold_a_journal_locked(lock):
                             "flock", "--nonblock", "--shared", lock.path, "true"],
                            capture_output=True, text=True)
     assert tried.returncode != 0 and "Permission denied" in tried.stderr, tried.stderr
+
+
+def test_its_own_open_vswitch_leaves_other_peoples_files_alone(directory):
+    if Path("/sys/module/openvswitch").exists():
+        pytest.skip("a second Open vSwitch would disturb the kernel datapath of the first")
+    home = directory / "ovs"
+    (home / "folder").mkdir(parents=True)
+    (home / "notes.txt").write_text("theirs")
+    (home / "conf.db").write_text("of a dead run")
+    ovs = openvswitch.start(home)
+    try:
+        assert ovs.vsctl("list-br") == ""
+    finally:
+        openvswitch.stop(home)
+    assert (home / "notes.txt").read_text() == "theirs" and (home / "folder").is_dir()

@@ -421,3 +421,19 @@ def test_no_file_changes_hands_by_path():
                 if called == "fchown":
                     assert path.name in ("ranks.py", "socket_folder.py")
     assert found == []
+
+
+def test_bad_input_removes_no_folder_that_was_there_before(tmp_path):
+    """A run's folder may be one that the user has, with what lies in it."""
+    from loomnet.labs.lab import Lab
+
+    (tmp_path / "mine/empty/inner").mkdir(parents=True)
+    (tmp_path / "fresh").mkdir()
+    for name, left in (("mine", True), ("fresh", True), ("new", False)):
+        lab = Lab("bad", directory=tmp_path / name)
+        with pytest.raises(UsageError):
+            lab.run(loomnet.star(hosts=2, rate="1 Gb/s", delay="1 us"),
+                    loomnet.SendRecv("8 B", transport="mrc"), label="one", trace="no/such/folder/a")
+        assert (tmp_path / name).exists() == left
+        assert not (tmp_path / name / "one").exists()
+    assert (tmp_path / "mine/empty/inner").is_dir()

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -52,6 +53,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 MODELS = ("packets", "fluid")  # of how links are shared
+
+
+def _folders_in(directory: Path) -> frozenset[Path]:
+    """A folder and all in it, where it is there."""
+    return frozenset(Path(each) for each, _, _ in os.walk(directory))
 
 
 def _plugins_end_with_it(run: Callable[P, T]) -> Callable[P, T]:
@@ -126,6 +132,7 @@ class Lab:
         self._base = Path.cwd() if base is None else user_path("Lab: base", base)
         self._source = source
         self._folder: Folder | None = directory if isinstance(directory, Folder) else None
+        self._theirs: frozenset[Path] = frozenset()  # folders that were there before
         self._directory: Path | None = None
         if directory is not None:
             self._directory = self._folder.path if self._folder is not None else \
@@ -168,6 +175,7 @@ class Lab:
         made, or has no room for a report."""
         if self._folder is None:
             if self._directory is not None:
+                self._theirs = _folders_in(Path(self._directory))
                 self._folder = Folder.at(Path(self._directory))
             else:
                 self._folder = new_run_directory(self.report.scenario, self.seed)
@@ -457,14 +465,16 @@ class Lab:
         return made.ok
 
     def discard_if_empty(self) -> None:
-        """Bad input leaves nothing behind: removes empty folders of this lab's directory, and the
-        directory itself and runs/ if nothing is in them."""
+        """Bad input leaves nothing behind: removes empty folders that this lab has made in its
+        directory, and the directory itself and runs/ if nothing is in them."""
         if self._folder is None:
             return
         folder = self._folder.path
         parents = [folder.parent] if folder.parent.name == RUNS else []
         with self._folder.rights(), contextlib.suppress(OSError):
             for path in [*sorted(folder.rglob("*"), reverse=True), folder, *parents]:
+                if path in self._theirs:
+                    continue
                 if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
                     path.rmdir()
             if not folder.exists():

@@ -19,6 +19,8 @@ from pathlib import Path
 
 SYSTEM_DIRECTORY = Path("/run/openvswitch")
 OWN_DIRECTORY = Path("/run/loomnet/ovs")
+# What its daemons make there.
+_OWN_FILES = ("conf.db", ".conf.db.*", "*.pid", "*.ctl", "*.sock", "*.mgmt", "*.snoop", "*.log")
 SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
 
 
@@ -148,7 +150,8 @@ def start(directory: Path = OWN_DIRECTORY) -> OpenVSwitch:
     stop(directory)  # Half of a pair may be left.
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     for old in directory.iterdir():
-        old.unlink()
+        if any(old.match(each) for each in _OWN_FILES) and not old.is_dir():
+            old.unlink()
     # A database of its own, made anew each time: no bridge of a dead run comes back to life.
     environment = {
         **os.environ,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import signal
 import stat
@@ -25,6 +26,7 @@ from loomnet.base.rank_environment import RUN
 
 _ALPHABET = "0123456789abcdefghijkmnpqrstuvwxyz"  # without l and o, which read as 1 and 0
 _ID_LENGTH = 4
+_ID = re.compile(f"[{_ALPHABET}]{{{_ID_LENGTH}}}")
 _IFNAMSIZ = 15
 _MOST_JOURNAL = 64 << 20  # bytes; a row of a run's journal has about a hundred
 
@@ -166,8 +168,11 @@ class DeadRun:
 
 
 def dead_runs(directory: Path | None = None) -> Iterator[DeadRun]:
-    """Yields each dead run with its lock held; runs that live are skipped."""
+    """Yields each dead run with its lock held; runs that live are skipped, and files that are no
+    run's journal."""
     for path in sorted((directory or state_directory()).glob("runs/*.jsonl")):
+        if not _ID.fullmatch(path.stem):
+            continue
         try:
             fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -176,11 +181,22 @@ def dead_runs(directory: Path | None = None) -> Iterator[DeadRun]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not _same_file(fd, path):
                 continue
-            yield DeadRun(path.stem, path, journal_rows(fd), fd)
+            rows = journal_rows(fd)
+            if not _is_journal(fd, rows):
+                continue
+            yield DeadRun(path.stem, path, rows, fd)
         except BlockingIOError:
             continue
         finally:
             os.close(fd)
+
+
+def _is_journal(fd: int, rows: list[dict[str, Any]]) -> bool:
+    """Whether a run has written it: its first row says so, and a run that died at once has left an
+    empty file."""
+    found = os.fstat(fd)
+    return stat.S_ISREG(found.st_mode) and (
+        rows[0].get("kind") == "run" if rows else found.st_size == 0)
 
 
 def journal_rows(fd: int) -> list[dict[str, Any]]:
