@@ -284,25 +284,27 @@ def test_max_wall_is_of_all_runs_together_and_leaves_the_first_ones_figures(scen
     assert only["label"] == "a" and only["reason"] == "--max-wall 1 s is over"
 
 
-def test_the_alarm_is_not_set_while_a_run_lasts(scenario, monkeypatch):
-    """SIGALRM belongs to whatever handles it during a run, and comes back behind it."""
+def test_the_alarm_of_a_run_is_for_plug_ins_and_goes_with_the_scenario(scenario, monkeypatch):
+    """What handled SIGALRM before has it back, with its own alarm."""
     import signal
 
+    from loomnet.base import wall_time
     from loomnet.running.virtual_clock import VirtualRunner
 
     seen, plain = [], VirtualRunner.run
 
     def run(self, request, on_progress):
-        seen.append((signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)))
+        seen.append((signal.getitimer(signal.ITIMER_REAL)[0] > 0, wall_time._running._suspended > 0))
         return plain(self, request, on_progress)
 
     monkeypatch.setattr(VirtualRunner, "run", run)
-    before = signal.getsignal(signal.SIGALRM)
+    before, left = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0]
     text = of_body("import signal", RUN, "assert signal.getitimer(signal.ITIMER_REAL)[0] > 0")
     assert main(["run", scenario(text), "--max-wall", "100 s"]) == 0
-    assert seen == [(before, (0.0, 0.0))]
+    assert seen == [(True, True)] and wall_time._running is None
     assert signal.getsignal(signal.SIGALRM) == before
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    after, again = signal.getitimer(signal.ITIMER_REAL)
+    assert again == 0 and (after > 0) == (left > 0) and after <= left
 
 
 # --- 130 outranks 4, and no run follows Ctrl-C ----------------------------------------------------

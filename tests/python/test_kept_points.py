@@ -19,6 +19,7 @@ from test_htsim import CHAIN, TOPOLOGY
 import loomnet as ln
 from loomnet.cli import main
 from loomnet.processes import inputs
+from loomnet.results.run_directory import outdated
 from loomnet.sweeps.points import Results
 
 pytest.importorskip("distributed")
@@ -172,6 +173,20 @@ def test_the_build_changes_with_any_file_of_the_package(tmp_path, monkeypatch):
     assert build() != before
     monkeypatch.setattr(inputs, "_build_id", lambda library: b"another compiler's")
     assert build() != before
+
+
+def test_a_kept_run_says_what_is_not_as_it_was(here, monkeypatch):
+    """What `scenarios/mfabric/all.py` asks of the groups that it keeps."""
+    (here / "t.jsonl").write_text(flow("1 MB"))
+    scenario(here, "lab.run(STAR, ln.Trace('t.jsonl'))")
+    ln.load("sc.py").run(directory=here / "run")
+    assert outdated(here / "run", here) == []
+    (here / "t.jsonl").write_text(flow("2 MB"))
+    assert outdated(here / "run", here) == ["<scenario>/t.jsonl"]
+    monkeypatch.setattr(inputs, "_build", "another")
+    assert outdated(here / "run", here) == ["the build of Loomnet", "<scenario>/t.jsonl"]
+    (here / "run/environment.json").write_text("{}")
+    assert outdated(here / "run", here) == ["environment.json"]
 
 
 @pytest.mark.parametrize("fork", ["1", pytest.param("0", marks=pytest.mark.soak)])
