@@ -294,7 +294,8 @@ def test_the_alarm_of_a_run_is_for_plug_ins_and_goes_with_the_scenario(scenario,
     seen, plain = [], VirtualRunner.run
 
     def run(self, request, on_progress):
-        seen.append((signal.getitimer(signal.ITIMER_REAL)[0] > 0, wall_time._running._suspended > 0))
+        wound = signal.getitimer(signal.ITIMER_REAL)[0] > 0
+        seen.append((wound, wall_time._running._suspended > 0))
         return plain(self, request, on_progress)
 
     monkeypatch.setattr(VirtualRunner, "run", run)
