@@ -105,7 +105,7 @@ def matrix_of_flows(trial: Trial) -> Found:
 
 
 @relation(Wants(kinds=tuple(each for each in jobs.KINDS if each != "Chakra"),
-                transports=("roce", "tcp"), more=0, settings=False, faults=()))
+                transports=("roce", "tcp"), more=0, settings=False, faults=(), simple=True))
 def fluid_is_a_bound(trial: Trial) -> Found:
     """Without packets nothing is slower than with them (2 %)."""
     packets = trial.finished()

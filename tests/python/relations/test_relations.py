@@ -13,7 +13,7 @@ from relations.search import for_count, for_seconds, seed, until_tried
 ALL_S = 300.0  # processor time of all relations together; two of them are tried at once
 SOAKED, SOAKED_RANKS = 500, 5  # worlds of each; of real ranks each takes some seconds
 SEED = seed()
-# Not yet: what they found is being mended.
+# Not yet: what these found is being mended.
 WAIT = ("completion_is_the_last_end", "no_flow_beats_its_ideal", "lone_flow_has_its_ideal",
         "shares_are_shares", "job_long_after", "job_elsewhere_later", "job_beside", "idle_switch",
         "sprays_as_before", "fault_elsewhere", "built_by_hand", "built_from_a_graph",
