@@ -1,7 +1,7 @@
 """The standard figures from series whose answer is known, nulls with their reasons included."""
 
 import pytest
-from synthetic import S, steady_run
+from synthetic import PHASES, S, steady_run
 
 from loomnet.measures import training as measure
 from loomnet.measures.run_data import HostSeries, Iteration, RunData, RunFault
@@ -215,6 +215,8 @@ def test_a_fault_that_never_began_leaves_what_follows_the_last_one_that_did():
         assert found[f"after.{name}"] == ran[f"after.{name}"]
     assert found["after.goodput_ratio"].value == pytest.approx(1, abs=0.01)
     assert found["spine_down.goodput_ratio"].value is None
+    beside = figures(steady_run(windows=(*PHASES, ("spine_down", 50, 60))))  # by another job's time
+    assert beside == found
 
 
 def test_losses_skip_what_does_not_parse():

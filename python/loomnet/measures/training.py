@@ -65,7 +65,10 @@ def phases_of(
     """`before` (up to the first fault), every named window, `after` (from `settle_ps` behind the
     last one to the end). Without windows, `before` is the whole run. Phases of `planned` that never
     began are there too, empty, and move `after` only where no other began."""
-    windows = sorted(data.windows, key=lambda w: w.start_ps)
+    # Where other jobs go on, faults begin after this one's end. To it they never began.
+    windows = sorted((window for window in data.windows if window.start_ps < data.end_ps),
+                     key=lambda w: w.start_ps)
+    planned = [*planned, *(window.phase for window in data.windows)]
     first = windows[0].start_ps if windows else data.end_ps
     found = [Phase("before", 0, first)]
     for window in windows:
