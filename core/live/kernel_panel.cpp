@@ -11,6 +11,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "live/live_clock.hpp"
 #include "panel.skel.h"
 
 namespace loomnet {
@@ -75,7 +76,7 @@ void KernelPanel::attach(const Netns& netns, const std::vector<std::string>& int
   });
 }
 
-void KernelPanel::publish(std::span<const panel_entry> entries) {
+std::int64_t KernelPanel::publish(std::span<const panel_entry> entries) {
   if (entries.size() != ports_) throw std::invalid_argument("panel: an entry for each port is needed");
   const bpf_map* const tables[] = {program_->maps.panel_first, program_->maps.panel_second};
   const int table = bpf_map__fd(tables[spare_]);
@@ -86,11 +87,13 @@ void KernelPanel::publish(std::span<const panel_entry> entries) {
     throw LiveError("write the panel's table", errno);
   }
   const std::uint32_t slot = 0;
+  const std::int64_t at = wall_nanoseconds();
   // This call returns when no CPU runs the program on the old table any more.
   if (bpf_map_update_elem(bpf_map__fd(program_->maps.panel_slot), &slot, &table, BPF_ANY)) {
     throw LiveError("publish the panel's table", errno);
   }
   spare_ = 1 - spare_;
+  return at;
 }
 
 panel_counters KernelPanel::counters(std::size_t port) const {

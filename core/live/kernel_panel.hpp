@@ -31,8 +31,8 @@ class KernelPanel {
   // stays until the interface is deleted.
   void attach(const Netns& netns, const std::vector<std::string>& interfaces, PanelHook hook = PanelHook::xdp);
   // Replaces the whole table at once. Times in entries are nanoseconds of CLOCK_MONOTONIC. Returns when no packet
-  // can see the old table any more.
-  void publish(std::span<const panel_entry> entries);
+  // can see the old table any more: the wall time at which the new one came into force.
+  std::int64_t publish(std::span<const panel_entry> entries);
   panel_counters counters(std::size_t port) const;  // of all CPUs together
   panel_counters totals() const;                    // of all ports
   std::size_t interfaces() const { return interfaces_; }

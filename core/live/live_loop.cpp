@@ -220,9 +220,15 @@ void LiveLoop::publish_panel(NodeId node, std::span<const panel_entry> entries) 
     // A cross-connect may lead to a port that has no fibre.
     if (entry.peer != PANEL_NO_PEER && entry.peer >= panel->interfaces()) entry.peer = PANEL_NO_PEER;
   }
-  if (!thread_.joinable()) return panel->publish(table);
+  if (!thread_.joinable()) {
+    panel->publish(table);
+    return;
+  }
   if (!tables_) tables_ = std::make_unique<Worker>("loomnet-panel", config_.realtime);
-  tables_->post([panel, table = std::move(table)] { panel->publish(table); });
+  tables_->post([this, panel, table = std::move(table), due = clock_.wall_of(network_.now())] {
+    const Picoseconds late = emulated(panel->publish(table) - due);
+    commands_.post([this, late] { window_[Stage::table].record(late); });
+  });
 }
 
 void LiveLoop::set_carrier(NodeId host, std::uint16_t port, bool up, Picoseconds at) {

@@ -17,11 +17,12 @@ enum class Stage : std::uint8_t {
   pass,    // one pass of the loop, from its first look to its last
   sleep,   // what a sleep of the loop lasted beyond what was asked
   post,    // a rank's request, from the rank's clock to the loop's look
+  table,   // a panel's table, from the change of light until it is in force in the kernel
 };
-inline constexpr std::size_t kStages = 7;
+inline constexpr std::size_t kStages = 8;
 
 constexpr std::string_view to_string(Stage stage) {
-  constexpr std::string_view names[kStages] = {"packet", "engine", "timer", "kernel", "pass", "sleep", "post"};
+  constexpr std::string_view names[kStages] = {"packet", "engine", "timer", "kernel", "pass", "sleep", "post", "table"};
   return names[static_cast<std::size_t>(stage)];
 }
 

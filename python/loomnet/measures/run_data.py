@@ -88,7 +88,8 @@ class StageLateness:
     """How late one stage of a live run was in one phase, emulated times in picoseconds. `stage`:
     "packet" (a packet's whole way), "engine" (events of the models), "timer" (transports'
     deadlines), "kernel" (a frame in the kernel, in whole passes of the loop), "pass" (one pass of
-    the loop), "sleep" (beyond what was asked), "post" (a rank's request)."""
+    the loop), "sleep" (beyond what was asked), "post" (a rank's request), "table" (a
+    panel's, until it is in force in the kernel)."""
 
     phase: str
     stage: str
