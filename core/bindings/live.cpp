@@ -169,8 +169,16 @@ void bind_live(py::module_& m) {
       .def("add_rank", &LiveRun::add_rank, py::arg("bridge"), py::arg("job") = 0,
            py::keep_alive<1, 2>())
       .def("start", &LiveRun::start)
-      .def("pause", &LiveRun::pause, py::call_guard<Release>(),
-           "Holds the loop until resume(): for the moments in which Python touches the network.")
+      .def(
+          "pause",
+          [](LiveRun& r) {
+            // The interpreter's lock stays with this thread, or the loop would stand while other threads compute:
+            // 80 ms beside five of them. A loop that does not stand by then may wait for the lock itself.
+            if (r.pause(std::chrono::milliseconds(20))) return;
+            Release release;
+            r.pause();
+          },
+          "Holds the loop until resume(): for the moments in which Python touches the network.")
       .def("resume", &LiveRun::resume)
       .def("stop", &LiveRun::stop, py::call_guard<Release>())
       .def("close", &LiveRun::close, py::call_guard<Release>())

@@ -86,26 +86,29 @@ void LiveRun::close() {
   namespaces_.clear();  // a descriptor would keep a dead node's interfaces alive
 }
 
-void LiveRun::pause() {
-  if (!loop_ || !loop_->running()) return;
-  priority_.take();
-  resumed_ = std::promise<void>();
-  std::promise<void> paused;
-  std::future<void> stands = paused.get_future();
-  if (!loop_->post([this, &paused] {
-        std::future<void> go = resumed_.get_future();
-        paused.set_value();
-        go.wait();
-      })) {
-    priority_.give_back();
-    return;
+bool LiveRun::pause(std::chrono::nanoseconds most) {
+  if (!loop_ || !loop_->running()) return true;
+  if (!stands_.valid()) {
+    priority_.take();
+    resumed_ = std::promise<void>();
+    auto paused = std::make_shared<std::promise<void>>();
+    std::future<void> stands = paused->get_future();
+    if (!loop_->post([this, paused] {
+          std::future<void> go = resumed_.get_future();
+          paused->set_value();
+          go.wait();
+        })) {
+      priority_.give_back();
+      return true;
+    }
+    stands_ = std::move(stands);
   }
-  stands.wait();
-  paused_ = true;
+  return stands_.wait_for(most) == std::future_status::ready;
 }
 
 void LiveRun::resume() {
-  if (!std::exchange(paused_, false)) return;
+  if (!stands_.valid()) return;
+  stands_ = {};
   resumed_.set_value();
   priority_.give_back();
 }

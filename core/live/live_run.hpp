@@ -2,6 +2,7 @@
 // While the loop runs, all that touches the network goes through call(), onto the loop's thread.
 #pragma once
 
+#include <chrono>
 #include <future>
 #include <memory>
 #include <string>
@@ -74,7 +75,9 @@ class LiveRun {
   void stop();
   void close();
   // Holds the loop between two passes until resume(): the network may be touched by this thread.
-  void pause();
+  void pause() { pause(std::chrono::hours(1)); }
+  // The same, if the loop stands within this time; false: not yet, and pause() is to be called again.
+  bool pause(std::chrono::nanoseconds most);
   void resume();
   // Runs `work` on the loop's thread, or here where the loop does not run.
   template <typename Work>
@@ -109,7 +112,7 @@ class LiveRun {
   std::unique_ptr<LiveLoop> loop_;
   Fidelity fidelity_;
   std::promise<void> resumed_;
-  bool paused_ = false;
+  std::future<void> stands_;  // valid: a pause() has been asked for, and resume() has not
   BorrowedPriority priority_;  // of the thread that holds the loop
 };
 
