@@ -6,7 +6,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -61,6 +64,9 @@ class LiveLoop final : public KernelGate {
   auto call(Work work) -> decltype(work()) {
     return commands_.call(std::move(work));
   }
+  // For a command, on the loop's thread: calls `stands`, then stands until `go` is ready. The network is another
+  // thread's meanwhile, so frames that come in are only taken from the sockets, which hold few, and kept.
+  void stand(const std::function<void()>& stands, std::future<void> go);
   bool post(CommandQueue::Command command) { return commands_.post(std::move(command)); }
   // Ends the loop: waits up to 100 ms for packets in the kernel, joins. Idempotent.
   void stop();
@@ -130,6 +136,7 @@ class LiveLoop final : public KernelGate {
   void offer_returned();
   void catch_up(Picoseconds now);
   bool receive_all(Picoseconds instant);
+  bool receive(Port& port, std::span<const ReceivedFrame> frames, Picoseconds instant);
   void from_xdp_switch(Port& port, const ReceivedFrame& frame, Picoseconds now);
   void return_packet(Port& port, PacketPtr packet, const KernelVerdict& verdict);
   bool take_reports();
@@ -161,6 +168,7 @@ class LiveLoop final : public KernelGate {
   std::vector<std::uint32_t> dirty_;
   std::array<ReceivedFrame, kBatch> batch_;
   std::vector<Arriving> returned_, from_hosts_;  // of one pass
+  std::vector<std::pair<std::uint32_t, ReceivedFrame>> kept_;  // by index into ports_, while the loop stood
   UidTable in_kernel_;
   std::vector<SwitchReckoning> reckonings_;
   StageLateness window_, whole_;

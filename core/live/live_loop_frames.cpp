@@ -1,6 +1,8 @@
 // Frames that the live loop takes from the kernel and gives to it, and the packets that they are in the network.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <unordered_map>
 
 #include "ebpf/metadata.h"
 #include "live/live_loop.hpp"
@@ -12,33 +14,63 @@ namespace {
 
 constexpr MacAddress kFirstHop{2, 0, 0, 0, 0, 1};  // as the hosts' permanent neighbours have it
 constexpr std::size_t kDestinationMac = 0, kSourceMac = 6;
+// Of a loop that stands: a socket holds 128 frames, which a port of 1 Gb/s fills in 3 ms.
+constexpr auto kStandingLook = std::chrono::microseconds(500);
 
 }  // namespace
 
 bool LiveLoop::receive_all(Picoseconds instant) {
   bool any = false;
+  for (const auto& [port, frame] : kept_) any |= receive(ports_[port], {&frame, 1}, instant);
+  kept_.clear();
   for (Port& port : ports_) {
     const std::size_t n = port.socket->receive(batch_);
-    if (n == 0) continue;
-    any = true;
-    counters_.received += n;
-    const Picoseconds late = clock_.now();
-    for (std::size_t i = 0; i < n; ++i) {
-      // Headers lie a page apart, in one set of the first cache: fetch ahead, metadata too.
-      if (i + 4 < n) {
-        __builtin_prefetch(batch_[i + 4].data);
-        __builtin_prefetch(batch_[i + 4].data - sizeof(ln_metadata));
-      }
-      if (port.kind == PortKind::xdp_switch) {
-        from_xdp_switch(port, batch_[i], late);
-      } else if (port.kind == PortKind::xdp_panel) {
-        from_xdp_panel(port, batch_[i], late);
-      } else {
-        from_kernel(port, batch_[i], instant);
-      }
-    }
+    any |= receive(port, std::span(batch_).first(n), instant);
   }
   return any;
+}
+
+bool LiveLoop::receive(Port& port, std::span<const ReceivedFrame> frames, Picoseconds instant) {
+  if (frames.empty()) return false;
+  counters_.received += frames.size();
+  const Picoseconds late = clock_.now();
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    // Headers lie a page apart, in one set of the first cache: fetch ahead, metadata too.
+    if (i + 4 < frames.size()) {
+      __builtin_prefetch(frames[i + 4].data);
+      __builtin_prefetch(frames[i + 4].data - sizeof(ln_metadata));
+    }
+    if (port.kind == PortKind::xdp_switch) {
+      from_xdp_switch(port, frames[i], late);
+    } else if (port.kind == PortKind::xdp_panel) {
+      from_xdp_panel(port, frames[i], late);
+    } else {
+      from_kernel(port, frames[i], instant);
+    }
+  }
+  return true;
+}
+
+void LiveLoop::stand(const std::function<void()>& stands, std::future<void> go) {
+  // The other thread may free frames of packets that it drops, so the sockets' own come from what is set aside
+  // before it begins.
+  std::unordered_map<Umem*, std::vector<std::uint32_t>> reserves;
+  for (Port& port : ports_) reserves[&port.socket->umem()];
+  for (auto& [umem, reserve] : reserves) {
+    const std::size_t half = umem->free_frames() / 2;
+    for (std::uint32_t handle = 0; reserve.size() < half && umem->take(handle);) reserve.push_back(handle);
+  }
+  stands();
+  while (go.wait_for(kStandingLook) != std::future_status::ready) {
+    for (std::uint32_t i = 0; i < ports_.size(); ++i) {
+      XskSocket& socket = *ports_[i].socket;
+      const std::size_t n = socket.receive(batch_, &reserves[&socket.umem()]);
+      for (const ReceivedFrame& frame : std::span(batch_).first(n)) kept_.emplace_back(i, frame);
+    }
+  }
+  for (auto& [umem, reserve] : reserves) {
+    for (const std::uint32_t handle : reserve) umem->put(handle);
+  }
 }
 
 // Makes what follows the header in the frame the packet's payload.

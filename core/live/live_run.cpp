@@ -94,9 +94,7 @@ bool LiveRun::pause(std::chrono::nanoseconds most) {
     auto paused = std::make_shared<std::promise<void>>();
     std::future<void> stands = paused->get_future();
     if (!loop_->post([this, paused] {
-          std::future<void> go = resumed_.get_future();
-          paused->set_value();
-          go.wait();
+          loop_->stand([&] { paused->set_value(); }, resumed_.get_future());
         })) {
       priority_.give_back();
       return true;

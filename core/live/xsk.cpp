@@ -34,26 +34,31 @@ XskSocket::~XskSocket() {
   if (socket_) xsk_socket__delete(socket_);
 }
 
-void XskSocket::refill() {
-  std::uint32_t count =
-      static_cast<std::uint32_t>(std::min<std::size_t>(fill_wanted_, umem_.free_frames()));
+void XskSocket::refill(std::vector<std::uint32_t>* reserve) {
+  const std::size_t there = reserve ? reserve->size() : umem_.free_frames();
+  std::uint32_t count = static_cast<std::uint32_t>(std::min<std::size_t>(fill_wanted_, there));
   std::uint32_t at = 0;
   if (count == 0 || xsk_ring_prod__reserve(&fill_, count, &at) != count) return;
   for (std::uint32_t i = 0; i < count; ++i) {
     std::uint32_t handle = 0;
-    umem_.take(handle);
+    if (reserve) {
+      handle = reserve->back();
+      reserve->pop_back();
+    } else {
+      umem_.take(handle);
+    }
     *xsk_ring_prod__fill_addr(&fill_, at + i) = Umem::address(handle);
   }
   xsk_ring_prod__submit(&fill_, count);
   fill_wanted_ -= count;
 }
 
-std::size_t XskSocket::receive(std::span<ReceivedFrame> out) {
+std::size_t XskSocket::receive(std::span<ReceivedFrame> out, std::vector<std::uint32_t>* reserve) {
   std::uint32_t at = 0;
   const std::uint32_t count =
       xsk_ring_cons__peek(&rx_, static_cast<std::uint32_t>(out.size()), &at);
   if (count == 0) {
-    if (fill_wanted_) refill();
+    if (fill_wanted_) refill(reserve);
     return 0;
   }
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -62,7 +67,7 @@ std::size_t XskSocket::receive(std::span<ReceivedFrame> out) {
   }
   xsk_ring_cons__release(&rx_, count);
   fill_wanted_ += count;
-  refill();
+  refill(reserve);
   return count;
 }
 

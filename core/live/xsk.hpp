@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "live/netns.hpp"
 #include "live/umem.hpp"
@@ -44,8 +45,9 @@ class XskSocket {
   XskSocket(const XskSocket&) = delete;
   XskSocket& operator=(const XskSocket&) = delete;
 
-  // Takes up to out.size() frames and refills the fill ring by as many.
-  std::size_t receive(std::span<ReceivedFrame> out);
+  // Takes up to out.size() frames and refills the fill ring by as many, from the UMEM's free frames or, where it is
+  // given, from `reserve`, which was taken from them.
+  std::size_t receive(std::span<ReceivedFrame> out, std::vector<std::uint32_t>* reserve = nullptr);
 
   // Queues a frame of this socket's group that starts at `offset`; it is the socket's until it is
   // sent. False: the ring is full (flush and try again, or count it), the frame stays the caller's.
@@ -61,7 +63,7 @@ class XskSocket {
   std::uint64_t send_errors() const { return send_errors_; }
 
  private:
-  void refill();
+  void refill(std::vector<std::uint32_t>* reserve = nullptr);
   void reap();
 
   Umem& umem_;

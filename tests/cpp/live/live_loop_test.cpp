@@ -173,6 +173,33 @@ TEST_F(LiveLoopTest, FramesOfAHostsKernelShareTheLinkAndReachTheOtherKernel) {
   EXPECT_EQ(count_of(f, "host_frames"), 1u);
 }
 
+// A socket alone holds 128 frames.
+TEST_F(LiveLoopTest, FramesThatComeWhileTheLoopStandsForAnotherThreadAreKept) {
+  constexpr int kFrames = 600;
+  LineBed bed;
+  live_test::RawSocket left(bed.left, "lnlv-left");
+  const std::size_t free = bed.fabric->socket(0).umem().free_frames();
+  bed.loop->start();
+  std::promise<void> stands, resumed;
+  ASSERT_TRUE(bed.loop->post([&] {
+    bed.loop->stand([&] { stands.set_value(); }, resumed.get_future());
+  }));
+  stands.get_future().wait();
+  std::vector<std::uint8_t> frame(100, 0x11);
+  for (int i = 0; i < kFrames; ++i) {
+    ASSERT_TRUE(left.send(frame));
+    if (i % 60 == 59) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  resumed.set_value();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  bed.loop->stop();
+  const Fidelity f = bed.loop->fidelity();
+  EXPECT_EQ(count_of(f, "host_frames"), static_cast<std::uint64_t>(kFrames));
+  EXPECT_EQ(f.own_losses, 0u);
+  EXPECT_EQ(bed.network.pool().outstanding(), 0u);
+  EXPECT_EQ(bed.fabric->socket(0).umem().free_frames(), free);
+}
+
 TEST_F(LiveLoopTest, ForeignFramesAreCountedAndDropped) {
   LineBed bed;
   live_test::RawSocket port(bed.switch_netns, "lnlv-p1");  // the switch's own stack talks
