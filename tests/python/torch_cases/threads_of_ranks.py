@@ -9,6 +9,8 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.nn.parallel import DistributedDataParallel as DDP
 
+import loomnet.torch
+
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 groups = [dist.new_group([0, 1]) for _ in range(3)]
@@ -49,6 +51,15 @@ def save(folder: str) -> None:
     sums(2)
     other.join()
     step()
+    # A wait in a store is no sleep outside the network.
+    store = dist.distributed_c10d._get_default_store()
+    if rank:
+        loomnet.torch.step()  # the declared time passes while rank 0 waits
+        store.queue_push("word", "come")
+        loomnet.torch.step()
+    else:
+        store.queue_pop("word")
+    store.barrier("end", 2)
 
 
 def late() -> None:
