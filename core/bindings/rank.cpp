@@ -137,7 +137,7 @@ void bind_rank(py::module_& m) {
   py::dict marks;
   marks["step"] = static_cast<int>(rank::MarkKind::step);
   marks["hash"] = static_cast<int>(rank::MarkKind::hash);
-  marks["loss"] = static_cast<int>(rank::MarkKind::loss);
+  marks["optimizer"] = static_cast<int>(rank::MarkKind::optimizer);
   marks["work_begin"] = static_cast<int>(rank::MarkKind::work_begin);
   marks["work_end"] = static_cast<int>(rank::MarkKind::work_end);
   marks["failure"] = static_cast<int>(rank::MarkKind::failure);

@@ -102,6 +102,11 @@ void RankBridge::take(const rank::MarkEntry& mark, Picoseconds now, std::int64_t
   const bool late = wall_ns != 0;
   if (kind == rank::MarkKind::work_begin) {
     late ? meter_.begin_late(at) : meter_.begin(at);
+    // From here on a job's time may count, so the virtual clock stops for a look before any of it passes.
+    if (first_work_ == kNever) {
+      first_work_ = at;
+      marks_.push_back({kind, mark.status, at, mark.value, mark.a, mark.b});
+    }
     if (began_.size() < kMostOpenWorks) {
       began_.emplace(mark.value, Begun{at, static_cast<std::uint8_t>(mark.b)});
     }

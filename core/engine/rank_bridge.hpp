@@ -95,7 +95,8 @@ class RankBridge final : public NicClient {
   RankPort& port() { return port_; }
   rank::EventFd& engine_wake() { return engine_wake_; }
   RankFault fault() const { return port_.fault(); }
-  // Marks since the last call, but for works, which are in the host's meter, and ring steps.
+  // Marks since the last call, but for ring steps, and for works, which are in the host's meter: of these the
+  // begin of the first one alone.
   std::vector<RankMark> take_marks();
   bool has_marks() const { return !marks_.empty(); }
   // Ring steps that the rank has received, each with its communicator as the channel, where it marks them.
@@ -103,6 +104,8 @@ class RankBridge final : public NicClient {
   // The operation that has been under way for longest, by name, and how many are; without one, the group that the
   // rank makes; empty: neither.
   std::string under_way() const;
+  // When the rank's first operation began; kNever: none has.
+  Picoseconds first_work() const { return first_work_; }
   std::uint64_t finished_works() const { return finished_; }
   std::uint64_t failed_works() const { return failed_; }
   // Of a rank that has left: operations that it never saw the end of.
@@ -169,6 +172,7 @@ class RankBridge final : public NicClient {
   RankReports* reports_ = nullptr;
   std::vector<std::uint8_t> report_;  // of the report that is coming
   std::uint64_t finished_ = 0, failed_ = 0;
+  Picoseconds first_work_ = kNever;
   std::uint64_t cut_short_ = 0;  // of the failed ones: those that ran when the rank closed their group
   // Works under way and when they began. On the virtual clock a rank's own clock says nothing of that.
   struct Begun {

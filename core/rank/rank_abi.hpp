@@ -125,7 +125,7 @@ static_assert(sizeof(ArrivalEntry) == 56);
 enum class MarkKind : std::uint32_t {
   step = 1,        // value = step number that ended
   hash = 2,        // value = step, a and b = 128 bits of the parameter hash
-  loss = 3,        // value = step, a = bits of a double
+  optimizer = 3,   // the script has made an optimizer, so steps will follow
   // An operation became outstanding; value = its number in this rank, a = its communicator,
   // b = collectives it consists of << 8 | 1 + Collective of the first (0: not known).
   work_begin = 4,

@@ -137,7 +137,7 @@ CALLS = {
                 {"remaining_s": 1.0, "communication_ratio": 1.0}),
     "TorchJob": (ln.TorchJob, {
         "script": "t.py", "args": ["--x"], "compute": "1 ms", "log": r"(?P<step>\d+)", **COMMON,
-        "map_backend": True, "until": "1 s", "env": {"A": "b"}}),
+        "map_backend": True, "allow_no_network": False, "until": "1 s", "env": {"A": "b"}}),
     "Lab": (Lab, {"scenario": "s", "clock": "virtual", "seed": 1, "parameters": {}, "base": ".",
                   "directory": "out", "max_wall_s": 5.0, "record": Record()}),
     "Record": (Record.of, {"trace": "t", "pcap": {"h0:0": "f"}}),

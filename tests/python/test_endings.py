@@ -27,7 +27,8 @@ def ends(lab: ln.Lab, row: str, delay: float, torch: bool = False):
     fabric = ln.clos.two_tier(planes=1, leaves=1, spines=1, hosts_per_leaf=4, rate="400 Gb/s",
                               delay="1 us")
     arguments = [*cells.arguments(delay), *(["torch"] if torch else [])]
-    lab.run(fabric, ln.TorchJob(endings.SCRIPT, args=arguments, ranks=cells.ranks, compute="1 ms"))
+    lab.run(fabric, ln.TorchJob(endings.SCRIPT, args=arguments, ranks=cells.ranks, compute="1 ms",
+                                allow_no_network=True))  # ranks that end early do not use it
 
 
 def end(directory: Path, row: endings.Row, delay: float, torch: bool = False) -> None:

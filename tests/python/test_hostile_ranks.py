@@ -28,7 +28,7 @@ def test_a_rank_cannot_block_the_engine_by_flags_of_what_it_inherited(tmp_path, 
 
 @pytest.mark.parametrize(("kind", "why"), [
     *((kind, "flood of work requests or marks") for kind in
-      ("step", "hash", "loss", "failure", "work_begin", "work_end")),
+      ("step", "hash", "optimizer", "failure", "work_begin", "work_end")),
     ("meet", "malformed mark"),
     *((f"{ring}_produced", "ring index corrupted") for ring in ("submissions", "marks")),
     *((f"{ring}_consumed", "ring index corrupted") for ring in

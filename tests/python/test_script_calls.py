@@ -69,6 +69,7 @@ def test_marks_of_the_script_replace_the_steps_of_its_optimizers(tmp_path):
     assert (r["before.iteration_s"] or 0) > 2 * 32e-6 + 1e-3
 
 
+@pytest.mark.soak
 def test_faults_at_steps_and_the_end_of_a_job_follow_marks(tmp_path):
     slow = ln.degrade("h0--*", 0.5, at=ln.step(3), duration="6 ms", phase="slow")
     r, _ = run(tmp_path, """

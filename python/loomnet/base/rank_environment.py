@@ -45,6 +45,8 @@ PROFILES = "LOOMNET_PROFILES"
 # Live: the name of the rank's host, and its address, which stock Gloo binds to.
 HOST = "LOOMNET_HOST"
 HOST_ADDRESS = "LOOMNET_HOST_ADDRESS"
+# Address of rank 0's host on the network that carries rendezvous: the management network, live.
+MASTER = "LOOMNET_MASTER"
 # The run's id, in every process that belongs to it: `loomnet clean` finds them by it.
 RUN = "LOOMNET_RUN"
 # A file that the rank adds a line to for each file that it opens, where the run asks.

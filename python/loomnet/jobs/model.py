@@ -227,6 +227,9 @@ class TorchJob(Job):
     script's loomnet.torch.mixnet.all_to_all reports; None: panels stay as they are.
     `steps`: how many steps of its optimizer the script takes, for the share and the time left that
     a run shows; nothing else depends on it.
+    `allow_no_network`: a job whose ranks made no process group over the emulated network, or sent
+    no byte over it, is an error, since none of its figures would be of the network; True: it ends
+    as any other.
     `script_time`: what time.time, time.perf_counter and their _ns forms show to a script: "wall",
     the time of this machine, or "emulated", the time of the run's clock. `cuda`: "cpu" gives a
     script that asks for cuda the CPU under that name; "off" leaves PyTorch as it is.
@@ -244,6 +247,7 @@ class TorchJob(Job):
         default=None, converter=compute_model)
     log: str | None = None
     map_backend: bool = True
+    allow_no_network: StrictBool = False
     until: Time | None = given(default=None, converter=time_or_none)
     steps: Count | None = None
     script_time: Literal["wall", "emulated"] = "wall"
@@ -256,7 +260,8 @@ class TorchJob(Job):
     def __init__(
         self, script: str | Path, *, args: Iterable[str] = (),
         compute: Time | str | Mapping[str, Any] | None = None, log: str | None = None,
-        map_backend: bool = True, until: Time | str | None = None, steps: int | None = None,
+        map_backend: bool = True, allow_no_network: bool = False,
+        until: Time | str | None = None, steps: int | None = None,
         script_time: Literal["wall", "emulated"] = "wall", cuda: Literal["off", "cpu"] = "off",
         stall_wall: Time | str | None = "60 s", circuits: CircuitControl | None = None,
         env: Mapping[str, str] = {}, **rest: Unpack[JobOptions],

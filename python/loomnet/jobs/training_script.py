@@ -39,6 +39,37 @@ def check_training_script(path: Path, environment: Mapping[str, str]) -> None:
                          f"{INSTALL_TORCH}")
 
 
+def steps_by_text(path: Path) -> bool | None:
+    """Whether a rank's script will end training steps, by an optimizer or loomnet.torch.step(), as
+    far as its text tells: False where it speaks of none and imports nothing but PyTorch, NumPy and
+    Python's own library; None where what it imports may step."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(read_bytes(path))
+    except (UsageError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    nodes = list(ast.walk(tree))
+    if any("optim" in name.lower() for node in nodes for name in _names(node)) or any(
+            isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", ""))
+            == "step" for node in nodes):
+        return True
+    known = sys.stdlib_module_names - _RUNNERS | {"torch", "numpy", "loomnet"}
+    foreign = any(isinstance(node, ast.ImportFrom) and node.level for node in nodes)
+    return None if foreign or not {
+        name for node in nodes for name in _packages(node)} <= known else False
+
+
+_RUNNERS = frozenset({"importlib", "runpy"})  # of Python's library: what runs other files
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Names that a node of a script uses or gives."""
+    for field in ("id", "attr", "name", "asname", "arg", "module"):
+        if isinstance(name := getattr(node, field, None), str):
+            yield name
+
+
 def _packages(node: ast.AST) -> set[str]:
     """Packages that an import statement names."""
     if isinstance(node, ast.Import):

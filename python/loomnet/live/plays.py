@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from loomnet.base import rank_environment as rank_env
 from loomnet.jobs.model import TorchJob
 from loomnet.live.nodes import HOST_INTERFACE, MANAGEMENT_INTERFACE, LiveFabric
+from loomnet.live.ranks_stall import RanksStall
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.running.job_request import JobRequest
 from loomnet.running.play import Play, PlayClock
@@ -77,8 +78,9 @@ class LiveTorch(Play):
         super().__init__(clock, request, asked)
         assert isinstance(asked.job, TorchJob)
         self.torch, self.live = asked.job, clock.live
-        self.stall = Stall()
-        self.works = 0
+        self.stall = RanksStall(asked.stall_after, dilation=request.dilation,
+                                named=asked.job.stall_timeout != "auto")
+        self.works_of = [0] * len(self.placement)  # operations of each rank that have ended
         self.left: float | None = None  # wall time at which all ranks had left the network
         self.unfinished: list[tuple[int, str]] = []
 
@@ -89,6 +91,7 @@ class LiveTorch(Play):
 
     def start(self) -> None:
         port = MASTER_PORT + self.asked.number
+        self.stall.begin(self.clock.now_ps)
         self.ranks.launch(self.clock.glue, master_port=port, environment={
             # Gloo binds to the interface that holds fd00::<host> and nothing else.
             "GLOO_SOCKET_IFNAME": HOST_INTERFACE,
@@ -107,6 +110,14 @@ class LiveTorch(Play):
     @property
     def origin_ps(self) -> int | None:
         return self.ranks.origin_ps
+
+    @property
+    def unless_it_steps_ps(self) -> int | None:
+        return self.ranks.zero.unless_it_steps_ps
+
+    def decide_origin(self) -> None:
+        if hasattr(self, "ranks"):
+            self.ranks.zero.decide()
 
     def wait(self, seconds: float) -> None:
         """Until a rank's process ends, so long at most."""
@@ -131,19 +142,19 @@ class LiveTorch(Play):
         ranks = self.ranks
         if ranks.group is not None:
             self.wait(0)
-        finished, self.unfinished = 0, []
-        for number, (marks, works, _, count, name, fault) in enumerate(
-                self.live.look(ranks.bridges)):
+        begun, self.unfinished = 0, []
+        seen = self.live.look(ranks.bridges)
+        for number, (marks, works, failed, count, name, fault) in enumerate(seen):
+            self.works_of[number] = works + failed
             self.unfinished.append((count, name))
             for iteration in ranks.take(number, marks):
-                self.stall.progress_ps = max(self.stall.progress_ps, iteration.end_ps)
                 self.found(iteration)
-            finished += works
+            begun += 2 * (works + failed) + count  # an end moves it as a begin does
             if fault and number not in ranks.told_gone:
                 self.errors.append(RunFault(self.now(), f"rank {number}", f"cut off: {fault}"))
                 self.tell_gone(number, "cut off")
-        if finished > self.works:
-            self.works, self.stall.progress_ps = finished, self.now()
+        ranks.zero.take_operations()
+        self.stall.look(self.clock.now_ps, begun, stepped=bool(ranks.steps[0]), pids=ranks.pids)
         if ranks.to_stop(self.clock.now_ps):
             step = ranks.stop_step()
             for bridge in ranks.bridges:
@@ -152,23 +163,44 @@ class LiveTorch(Play):
     def outcome(self) -> tuple[Ending, str | None] | None:
         ranks = self.ranks
         if ranks.failed:
+            self.decide_origin()
             self.errors.append(ranks.failure(self.now()))
             return "failed", ranks.reason(self.errors)
         if ranks.running:
             return None
+        self.decide_origin()
         if not self.errors:
             self.errors += ranks.unfinished(self.unfinished, self.now())
+        if not self.errors:
+            self.errors += ranks.off_network(self.works_of, self.run_counters()["payload"],
+                                             self.now())
         return ("failed", ranks.reason(self.errors)) if self.errors else ("finished", None)
 
     def trouble(self, stop: str) -> str | None:
         if self.left is None and self.ranks.left:
             self.left = time.monotonic()
         if self.left is None:
-            stands = self.stall.over(self, flows=False)
-            return f"{stalled(self)}{self.ranks.departed}" if stands else None
+            if not self.stall.over(self.clock.now_ps, lambda: self.run_counters()["payload"]):
+                return None
+            return self.everybody(f"{self.stall.reason}{self.engine.sums_wait(self.asked)}"
+                                  f"{self.ranks.apart(self.operations)}{self.ranks.departed}")
         if time.monotonic() - self.left > EXIT_S:
-            return f"ranks have left the network but not ended for {EXIT_S:g} s"
+            return self.everybody(
+                f"ranks have left the network but not ended for {EXIT_S:g} s")
         return None
+
+    def wall_is_over(self, reason: str) -> None:
+        self.stalled(self.everybody(reason))
+
+    @property
+    def operations(self) -> list[str]:
+        """As of the last look: the engine's own thread writes what the bridges hold."""
+        names = [name for _, name in self.unfinished]
+        return names + [""] * (len(self.placement) - len(names))
+
+    def everybody(self, head: str) -> str:
+        """A message with every rank's operation and Python stack."""
+        return self.ranks.everybody(head, self.operations)
 
     def steps(self) -> tuple[list[dict[str, str]], str | None]:
         self.ranks.read_log()
@@ -185,6 +217,7 @@ class LiveTorch(Play):
                               if spans else None)
         self.ranks.read_log(to_end=True)
         data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()
+        data.no_iterations = self.ranks.no_iterations
         data.experts = self.ranks.experts()
         data.ring_steps = self.ranks.ring_steps(origin_ps)
 

@@ -150,6 +150,7 @@ class RunData:
     end_ps: int
     hosts: dict[int, HostSeries] = field(default_factory=dict)
     iterations: list[Iteration] = field(default_factory=list)
+    no_iterations: str | None = None  # why a job that counts steps has none
     windows: list[Window] = field(default_factory=list)
     counters: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     log: list[tuple[int, dict[str, str]]] = field(default_factory=list)  # rank 0, by TorchJob.log

@@ -90,9 +90,12 @@ def whole_iterations(iterations: list[Iteration], phase: Phase) -> list[Iteratio
     return [i for i in iterations if i.start_ps >= phase.start_ps and i.end_ps <= phase.end_ps]
 
 
-def iteration_s(iterations: list[Iteration], phase: Phase) -> Value:
-    """Median length of the iterations wholly inside the phase."""
+def iteration_s(iterations: list[Iteration], phase: Phase, why_none: str | None = None) -> Value:
+    """Median length of the iterations wholly inside the phase. `why_none`: why the job has no
+    iteration at all, where that is known."""
     whole = whole_iterations(iterations, phase)
+    if not whole and why_none is not None:
+        return Value(None, why_none)
     if len(whole) < MIN_ITERATIONS:
         return Value(None, f"{how_many(len(whole), 'whole iteration')} in the phase, "
                            f"{MIN_ITERATIONS} needed")
@@ -152,6 +155,8 @@ def recovery_s(data: RunData, phase: Phase, before: Phase, until_ps: int,
     """From the fault to the end of the first of three consecutive iterations within 1.1 times the
     expected length, looked for up to `until_ps` (the next fault)."""
     expected = expected_iteration_ps(data, before, phase.capacity)
+    if expected is None and data.no_iterations is not None:
+        return Value(None, data.no_iterations)
     if expected is None:
         return Value(
             None,
@@ -216,7 +221,7 @@ def final_loss(data: RunData) -> Value:
 def _why_empty(data: RunData, phase: Phase) -> str:
     """Times are the job's own: what lies before 0 was over when it began."""
     if data.end_ps <= 0:
-        return "the job began no iteration"
+        return data.no_iterations or "the job began no iteration"
     if phase.end_ps <= 0:
         return "the job began after this phase"
     return "the job finished before this phase"
@@ -245,7 +250,7 @@ def standard_figures(data: RunData, phases: list[Phase], whose: str = "run") -> 
         figures |= {
             f"{phase.name}.{name}": value
             for name, value in {
-                "iteration_s": iteration_s(data.iterations, phase),
+                "iteration_s": iteration_s(data.iterations, phase, data.no_iterations),
                 "goodput_ratio": goodput_ratio(data.hosts, phase, before),
                 "blip_s": blip_s(data.hosts, phase),
                 "recovery_s": recovery_s(data, phase, before, until) if fault else none,

@@ -23,6 +23,8 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):$")
 _FRAME = re.compile(r'  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<name>.*)$')
 _MOST_FRAMES = 6
+NOTES = ("loaded", "asked", "made")  # kinds of notes of a rank
+_MOST_NOTES = 64
 
 
 def cpu_seconds(pids: Iterable[int]) -> dict[int, float]:
@@ -69,6 +71,15 @@ class StackFile:
     def tell(self, text: str) -> None:
         self._told = text
 
+    def notes(self) -> list[tuple[str, str]]:
+        """What the rank has asked of PyTorch, in order: see loomnet.torch.rank_notes. The rank may
+        have written anything."""
+        if self.fd < 0:
+            return []
+        lines = os.pread(self.fd, _MOST_BYTES, 0).decode(errors="replace").splitlines()
+        return [(kind, what) for kind, _, what in (line.partition(" ") for line in lines)
+                if kind in NOTES][:_MOST_NOTES]
+
 
 def ask_all(ranks: Iterable[tuple[StackFile, int, int]]) -> None:
     """Asks ranks, each a file, a pid and a pidfd, for their stacks; the next ask() of each file
@@ -103,6 +114,17 @@ def _catches(pid: int, number: int) -> bool:
             caught = next(line for line in file if line.startswith("SigCgt:"))
         return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
     return False
+
+
+def in_kernel(pid: int) -> str:
+    """Where a process that sleeps is in the kernel, as ", asleep in hrtimer_nanosleep"; nothing of
+    one that does not sleep or that the machine does not tell of."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/wchan") as file:
+            where = file.read(64)
+        if where.isidentifier():
+            return f", asleep in {where}"
+    return ""
 
 
 def stacks(text: str) -> list[list[str]]:
@@ -151,8 +173,10 @@ def _inside(frame: str) -> bool:
 @dataclass
 class Movement:
     """How long nothing has moved: wall time since emulated time, an operation or a rank's CPU time
-    did. `pids`: of the ranks that run, by rank."""
+    did. `pids`: of the ranks that run, by rank. `idle_share`: a process that uses less does
+    nothing."""
 
+    idle_share: float = IDLE_SHARE
     moved: float = field(default_factory=time.monotonic)
     _seen: object = None
     _cpu: dict[int, float] = field(default_factory=dict)
@@ -176,7 +200,7 @@ class Movement:
         if self._cpu:
             self._shares = {rank: (used - self._cpu.get(rank, used)) / (now - self._looked)
                             for rank, used in cpu.items()}
-            if any(share > IDLE_SHARE for share in self._shares.values()):
+            if any(share > self.idle_share for share in self._shares.values()):
                 self.worked = now
         self._cpu, self._looked = cpu, now
 

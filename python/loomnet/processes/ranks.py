@@ -39,6 +39,9 @@ _PASSED = re.compile(
     "(OMP|GOMP|KMP|MKL|OPENBLAS|NUMEXPR|VECLIB|BLIS|MALLOC|ATEN|CUDA|NVIDIA|TRITON|PYTORCH|GLOO|"
     "NCCL|COVERAGE|ASAN|UBSAN|TSAN|LSAN|LOOMNET)_.*|TORCH.*_.*|MPLBACKEND|MPLCONFIGDIR|"
     "GLIBC_TUNABLES")
+# PyTorch's own switch, which would keep Loomnet's backend out of the ranks: of a shell that has it
+# for other work, ranks do not have it. TorchJob(env=) can.
+_NEVER_PASSED = frozenset({"TORCH_DEVICE_BACKEND_AUTOLOAD"})
 NICE = 10
 # Gradients and activations stay in the heap: giving them back to the kernel and faulting them in
 # again every step is time in the kernel, in which a rank cannot be preempted (measured: p99
@@ -179,6 +182,7 @@ class RankGroup:
             | fabric.lock.environment()
             | of_torchrun
             | {
+                env.MASTER: master,
                 env.HOST: spec.host,
                 env.HOST_ADDRESS: fabric.hosts[spec.host].address,
                 **self._reads.of(spec.rank, spec.argv, self._cwd),
@@ -309,7 +313,8 @@ class RankGroup:
 
 def _environment(inherit: bool, user: RankUser) -> dict[str, str]:
     result = {name: value for name, value in os.environ.items()
-              if name in _ALWAYS or (inherit and _PASSED.fullmatch(name))}
+              if name in _ALWAYS or (inherit and _PASSED.fullmatch(name)
+                                     and name not in _NEVER_PASSED)}
     if user.uid is not None:
         result |= {"HOME": user.home or "/", "USER": user.name or "", "LOGNAME": user.name or ""}
     result |= {f"{name}_NUM_THREADS": "1" for name in _ONE_THREAD}

@@ -65,6 +65,15 @@ class Play(ABC):
         """Engine time of the job's first iteration; None before it."""
 
     @property
+    def unless_it_steps_ps(self) -> int | None:
+        """Where `origin_ps` is None: what it will be if a fault by time is due before the job has
+        shown that it steps; None where only its first iteration tells."""
+        return None
+
+    def decide_origin(self) -> None:  # noqa: B027  (a hook: most plays know theirs)
+        """Time 0 of the job is needed now: where it is not known, it is what is known so far."""
+
+    @property
     def starts_ps(self) -> int:
         """Engine time at which start() is called."""
         return self.asked.start_ps
@@ -172,10 +181,12 @@ class Play(ABC):
 
     def end(self, ended: Ending, reason: str | None) -> None:
         """The job is over: nothing more happens to it."""
+        self.decide_origin()
         self.ended, self.reason = ended, reason
 
     def stalled(self, message: str) -> None:
         """Ends the job for a reason of which the first line is enough in a report."""
+        self.decide_origin()
         self.errors.append(RunFault(self.now(), "job", message))
         self.end("stalled", message.splitlines()[0])
 

@@ -208,8 +208,12 @@ class RunLoop:
 
     def next_change(self) -> int | None:
         """Engine time at which a controller is due next; None where none has a time yet."""
-        due, origin = self.control.next_time(), self.lead.origin_ps
-        return None if due is None or origin is None else origin + due
+        if (origin := self.lead.origin_ps) is not None:
+            due = self.control.next_time()
+            return None if due is None else origin + due
+        # Controllers wait for time 0, and a fault by time makes one: see JobZero.
+        due, first = self.table.next_time(), self.lead.unless_it_steps_ps
+        return None if due is None or first is None else first + due
 
     def look(self, stop: str) -> None:
         """Takes in what happened while time passed, and ends the jobs that are over."""
@@ -272,6 +276,7 @@ class RunLoop:
     def change_due(self) -> None:
         due = self.next_change()
         if due is not None and due <= self.clock.now_ps:
+            self.lead.decide_origin()
             self.apply(self.control.advance(self.lead.now()))
 
     def skip(self) -> bool:

@@ -21,11 +21,20 @@ from loomnet.jobs.model import TorchJob
 from loomnet.measures.expert_rounds import ExpertRounds
 from loomnet.measures.ring_steps import RingSteps
 from loomnet.measures.run_data import Iteration, RunFault
-from loomnet.processes.rank_watch import StackFile, in_backend, shown, stacks
+from loomnet.processes.rank_watch import (
+    StackFile,
+    ask_all,
+    in_backend,
+    in_kernel,
+    shown,
+    stacks,
+)
 from loomnet.processes.ranks import NICE, RankGroup, RankSpec
 from loomnet.running.engine import Engine
 from loomnet.running.engine_settings import staging_for
 from loomnet.running.job_request import JobRequest
+from loomnet.running.job_zero import JobZero
+from loomnet.running.off_network import asked_for, off_network
 from loomnet.running.rank_regions import RankRegions, ServerRanks
 from loomnet.running.request import RunRequest
 from loomnet.running.rings import PROGRAM as ALIGNING
@@ -44,8 +53,7 @@ _MISSED = re.compile(r"job rank (\d+) has exited")
 class RankJob:
     """One TorchJob on an engine: its ranks' bridges, their processes, and what they report.
 
-    Times handed in and out are the engine's clock; `origin_ps` is the end of rank 0's first step,
-    None before it.
+    Times handed in and out are the engine's clock.
     """
 
     def __init__(self, engine: Engine, request: RunRequest, asked: JobRequest) -> None:
@@ -76,13 +84,26 @@ class RankJob:
         self.stack_files = [StackFile() for _ in self.placement]
         self.steps: list[list[tuple[int, int]]] = [[] for _ in self.placement]  # (step, engine ps)
         self.hashes: list[dict[int, int]] = [{} for _ in self.placement]
-        self.origin_ps: int | None = None
+        self.zero = JobZero(asked)
         self.group: RankGroup | None = None
         self._pattern = re.compile(self.job.log) if self.job.log else None
         self.lines: list[dict[str, str]] = []
         self.told_gone: set[int] = set()
         self._failing: list[tuple[int, int]] = []  # (engine ps, rank), as they became known
         self._stopping = False
+
+    @property
+    def origin_ps(self) -> int | None:
+        """Time 0 of the job: see JobZero."""
+        return self.zero.origin_ps
+
+    @property
+    def no_iterations(self) -> str | None:
+        """Why the job has no iteration, where no step has ended; None where one has."""
+        if self.steps[0]:
+            return None
+        return ("no torch.optim.Optimizer has stepped in rank 0; loomnet.torch.step() in the "
+                "script marks a step")
 
     def experts(self) -> ExpertRounds | None:
         """What the controllers of the job's circuits did, where it has some."""
@@ -118,6 +139,8 @@ class RankJob:
             found["blocks of sums that overflowed"] = overflows
             if floats := max(bridge.sums_as_floats for bridge in self.bridges):
                 found["of these, summed as float32"] = floats
+        if (why := self.no_iterations) is not None:
+            found["iterations"] = f"none: {why}; {self.zero.told}"
         if self.regions is not None and (why := self.regions.refusal()):
             found["circuits refused"] = why
         return found
@@ -197,13 +220,13 @@ class RankJob:
         gone = [str(rank.spec.rank) for rank in self.group.ranks if rank.status == 0]
         return f"; rank {', '.join(gone)} {'has' if len(gone) == 1 else 'have'} exited" * bool(gone)
 
-    @property
-    def apart(self) -> str:
+    def apart(self, operations: Sequence[str]) -> str:
         """Which ranks are in which operation, where they are not all in the same one: ": rank 1 in
-        broadcast, ranks 0 and 2 in all_reduce", or nothing."""
+        broadcast, ranks 0 and 2 in all_reduce", or nothing. `operations`: of each rank, the one
+        under way for longest, or empty."""
         ranks: dict[str, list[int]] = {}
         for rank in self.pids:
-            ranks.setdefault(self.bridges[rank].under_way, []).append(rank)
+            ranks.setdefault(operations[rank], []).append(rank)
         named = sorted(((who, what) for what, who in ranks.items() if what),
                        key=lambda each: len(each[0]))
         if len(named) < 2:
@@ -217,7 +240,22 @@ class RankJob:
         return {} if group is None else {
             rank.spec.rank: rank.process.known_pid for rank in group.running}
 
-    def where(self, rank: int, state: str | None = None) -> list[str]:
+    def everybody(self, head: str, operations: Sequence[str]) -> str:
+        """A message that begins with `head` and has every rank's operation and Python stack.
+        `operations` as apart() has them."""
+        states = [bridge.state for bridge in self.bridges]
+        self.ask_stacks()
+        lines = [head]
+        for rank, state in enumerate(states):
+            lines += self.where(rank, operations[rank], state)
+        return "\n".join(lines)
+
+    def ask_stacks(self) -> None:
+        assert self.group is not None
+        ask_all((self.stack_files[rank.spec.rank], rank.process.known_pid, rank.pidfd)
+                for rank in self.group.running)
+
+    def where(self, rank: int, operation: str, state: str | None = None) -> list[str]:
         """A line with the rank's state and operation, then lines of its threads' Python stacks.
         `state`: as it was before the ranks were asked for their stacks, which wakes them."""
         assert self.group is not None
@@ -227,10 +265,14 @@ class RankJob:
             return [f"  rank {rank} has ended"]
         words = {"starting": "has made no group yet", "outside": "sleeps outside the network",
                  "waiting": "waits", "computing": "computes", "gone": "has left the network"}
-        head = f"  rank {rank} {words[state or bridge.state]}"
-        if operation := bridge.under_way:
+        doing, pid = words[state or bridge.state], found.process.known_pid
+        if bridge.state == "starting" and not self.stack_files[rank].notes():
+            # Stacks come from the backend, which is not there.
+            doing = f"has not imported torch.distributed yet{in_kernel(pid)}"
+        head = f"  rank {rank} {doing}"
+        if operation:
             head += f", in {operation}"
-        return [head, *shown(self.stack_files[rank].ask(found.process.known_pid, found.pidfd))]
+        return [head, *shown(self.stack_files[rank].ask(pid, found.pidfd))]
 
     def has_other_threads(self, rank: int) -> bool:
         """Whether a Python thread of the rank beside its main thread, of which the session always
@@ -263,10 +305,14 @@ class RankJob:
                 before = self.steps[rank][-1] if self.steps[rank] else None
                 self.steps[rank].append((value, at_ps))
                 if before is None:
-                    self.origin_ps = at_ps
+                    self.zero.stepped(at_ps)
                 elif self.origin_ps is not None:
                     found.append(
                         Iteration(value, before[1] - self.origin_ps, at_ps - self.origin_ps))
+            elif kind == _KINDS["work_begin"]:
+                self.zero.began(at_ps)
+            elif kind == _KINDS["optimizer"]:
+                self.zero.steps_will_come()
             elif kind == _KINDS["hash"]:
                 self.hashes[rank][value] = a | b << 64
             elif kind == _KINDS["failure"]:
@@ -373,6 +419,23 @@ class RankJob:
                          f"ended with {how_many(count, 'operation')} unfinished"
                          f"{name and f' ({name})'}; the script must wait for all before it ends")
                 for rank, (count, name) in enumerate(works) if count]
+
+    def off_network(self, works: Sequence[int], payload: int, at_ps: int) -> list[RunFault]:
+        """An error where the emulated network was not what joined the ranks, once all of them have
+        ended with status 0. `works`: operations of each rank; `payload`: bytes that reached the
+        job's hosts."""
+        if self.job.allow_no_network:
+            return []
+        notes = [file.notes() for file in self.stack_files]
+        made = [bool(count) or any(kind == "made" for kind, _ in said)
+                for count, said in zip(works, notes, strict=True)]
+        if all(made) and payload:
+            return []
+        asked: dict[str, list[int]] = {}
+        for rank, said in enumerate(notes):
+            if not (made[rank] and payload):
+                asked.setdefault(asked_for(said, self.job, made=made[rank]), []).append(rank)
+        return [RunFault(at_ps, "job", off_network(asked))]
 
     def stop(self, grace: float) -> None:
         if self.group is not None:

@@ -15,6 +15,8 @@ from loomnet.running.request import RunRequest
 from loomnet.running.traffic import Traffic, as_iterations, start_traffic
 from loomnet.systems.transport import Notes
 
+NOTHING_SENT = ("the job ended and no operation of it used the network, so there is no result; "
+                "give it something to send")
 LOOK_AHEAD_PS = 10**15  # between two looks at traffic that has no end in sight
 
 
@@ -90,6 +92,10 @@ class TrafficPlay(Play):
             return None
         with self.clock.held():
             self.errors += self._failures()
+        if not (self.errors or self.asked.stop_ps or self.run_counters()["finished"]):
+            # Whatever the figures of such a run say, they are of nothing. A job may be stopped
+            # before it has sent anything.
+            self.errors.append(RunFault(self.now(), "job", NOTHING_SENT))
         return ("failed", self.errors[0].message) if self.errors else ("finished", None)
 
     def stop(self) -> None:

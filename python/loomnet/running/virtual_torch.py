@@ -14,7 +14,7 @@ from loomnet.jobs.compute import MeasuredCompute, encoded, longest_pause
 from loomnet.jobs.model import TorchJob
 from loomnet.measures.run_data import Ending, RunData, RunFault
 from loomnet.processes.journal import RunLock
-from loomnet.processes.rank_watch import SILENCE_S, Movement, ask_all
+from loomnet.processes.rank_watch import SILENCE_S, Movement
 from loomnet.running.job_request import JobRequest
 from loomnet.running.play import FOREVER, Play, PlayClock
 from loomnet.running.request import RunRequest
@@ -114,6 +114,14 @@ class VirtualTorch(Play):
     def origin_ps(self) -> int | None:
         return self.ranks.origin_ps
 
+    @property
+    def unless_it_steps_ps(self) -> int | None:
+        return self.ranks.zero.unless_it_steps_ps
+
+    def decide_origin(self) -> None:
+        if hasattr(self, "ranks"):
+            self.ranks.zero.decide()
+
     # --- the run ----------------------------------------------------------------------------------
     def horizon(self) -> int:
         ends = [FOREVER]
@@ -149,14 +157,20 @@ class VirtualTorch(Play):
     def outcome(self) -> tuple[Ending, str | None] | None:
         if self.ranks.failed:  # asked first: the rank that fails may be the last
             self.drain()
+            self.decide_origin()
             self.errors.append(self.ranks.failure(self.now()))
             return "failed", self.ranks.reason(self.errors)
         if self.ranks.running:
             return None
+        self.decide_origin()
         if not self.errors:
             self.errors += self.ranks.unfinished(
                 [(bridge.unfinished_works(self.clock.now_ps), bridge.under_way)
                  for bridge in self.ranks.bridges], self.now())
+        if not self.errors:
+            self.errors += self.ranks.off_network(
+                [bridge.finished_works + bridge.failed_works for bridge in self.ranks.bridges],
+                self.run_counters()["payload"], self.now())
         return ("failed", self.ranks.reason(self.errors)) if self.errors else ("finished", None)
 
     def drain(self, seconds: float = 5.0) -> None:
@@ -179,6 +193,7 @@ class VirtualTorch(Play):
                 self.got_on()
                 self.found(iteration)
             finished += bridge.finished_works
+        self.ranks.zero.take_operations()
         if finished > self.works:
             self.works = finished
             self.got_on()
@@ -224,7 +239,8 @@ class VirtualTorch(Play):
         self.note_outside()
         if stop == "stuck" and not self.unstick():
             return self.everybody("every rank waits and the network has nothing left to deliver: "
-                                  f"a deadlock{self.ranks.apart}{self.ranks.departed}")
+                                  f"a deadlock{self.ranks.apart(self.operations)}"
+                                  f"{self.ranks.departed}")
         payload = self.run_counters()["payload"]
         if payload > self.payload:
             self.payload = payload
@@ -259,7 +275,7 @@ class VirtualTorch(Play):
         if self.give_up_gone():
             return True
         # A thread that has never communicated may be about to.
-        self.ask_stacks()
+        self.ranks.ask_stacks()
         doubtful = [self.places[rank] for rank in self.ranks.pids
                     if self.ranks.has_other_threads(rank)]
         self.clock.doubt(self.places, doubtful)
@@ -274,19 +290,13 @@ class VirtualTorch(Play):
         self.clock.ranks.strand()
         return True
 
+    @property
+    def operations(self) -> list[str]:
+        return [bridge.under_way for bridge in self.ranks.bridges]
+
     def everybody(self, head: str) -> str:
         """A message with every rank's operation and Python stack."""
-        states = [bridge.state for bridge in self.ranks.bridges]
-        self.ask_stacks()
-        lines = [head]
-        for rank, state in enumerate(states):
-            lines += self.ranks.where(rank, state)
-        return "\n".join(lines)
-
-    def ask_stacks(self) -> None:
-        assert self.ranks.group is not None
-        ask_all((self.ranks.stack_files[rank.spec.rank], rank.process.known_pid, rank.pidfd)
-                for rank in self.ranks.group.running)
+        return self.ranks.everybody(head, self.operations)
 
     def note_outside(self) -> None:
         """The first time that emulated time has to go with the machine's clock, the stacks of the
@@ -296,7 +306,10 @@ class VirtualTorch(Play):
         for place in self.clock.ranks.racers:
             if place in self.places:
                 self.waited_outside.append("; ".join(
-                    line.strip() for line in self.ranks.where(self.places.index(place))[:4]))
+                    line.strip() for line in self.where(self.places.index(place))[:4]))
+
+    def where(self, rank: int) -> list[str]:
+        return self.ranks.where(rank, self.ranks.bridges[rank].under_way)
 
     def waits(self) -> str | None:
         """What a run in which nothing moves waits for."""
@@ -326,6 +339,7 @@ class VirtualTorch(Play):
     def fill(self, data: RunData, origin_ps: int) -> None:
         self.ranks.read_log(to_end=True)
         data.log, data.unequal_hashes = self.ranks.log(), self.ranks.unequal_hashes()
+        data.no_iterations = self.ranks.no_iterations
         data.experts = self.ranks.experts()
         data.ring_steps = self.ranks.ring_steps(origin_ps)
         if isinstance(self.torch.compute, MeasuredCompute) or self.strays:
@@ -340,6 +354,9 @@ class VirtualTorch(Play):
         if failed := sum(bridge.failed_works for bridge in self.ranks.bridges):
             found["operations that failed"] = failed
         found |= self.ranks.notes()
+        by_layer = bool(self.computes) and self.computes[0].startswith("{")
+        if self.ranks.no_iterations and not by_layer:
+            found["compute"] = "none passed for whole iterations: there was none"
         if self.strays:
             found["threads that began to communicate while time passed"] = self.name_strays()
         return found

@@ -35,14 +35,18 @@ def __getattr__(name: str) -> object:
 def autoload() -> None:
     """Registers the backend and, inside a run, the step hook and the mapping of ``gloo``.
 
-    Outside a run it never raises: an exception here would break ``import torch`` for everyone. A
-    rank that went on without the backend would measure another network than the run's.
+    Outside a run it never raises: an exception here would break ``import torch`` for everyone.
+
+    Raises:
+        SystemExit: inside a run, with what kept the backend from being installed. The script would
+            run without it, and the run would have figures of nothing. PyTorch would take an
+            Exception for a reason to advise that backends are no longer loaded.
     """
     try:
         _install()
     except Exception as error:
         if env.RANK_FD in os.environ:
-            raise
+            raise SystemExit(f"loomnet: torch backend not installed: {error!r}") from error
         print(f"loomnet: torch backend not installed: {error!r}", file=sys.stderr)
 
 
@@ -62,11 +66,14 @@ def _install() -> None:
             builtin_hooks,
             cuda_on_cpu,
             private_names,
+            rank_notes,
             rendezvous,
             rpc,
             script_time,
         )
 
+        rank_notes.open_file()
+        rank_notes.watch(dist)
         rank_reads.install()
         mapping.install(dist)
         rendezvous.install()

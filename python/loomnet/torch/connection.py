@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import faulthandler
 import os
-import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch.distributed as dist
 
 from loomnet.base import rank_environment as env
-from loomnet.torch import children
+from loomnet.torch import children, rank_notes
 
 # At exit, for posted writes to complete: peers may need them. On the virtual clock the engine says
 # when nothing is under way any more.
@@ -40,8 +39,7 @@ class Connection:
             raise RuntimeError(
                 f"loomnet: no emulated NIC here ({env.RANK_FD} is not set); start the script with "
                 "`loomnet run` (ln.TorchJob), or ask for backend \"gloo\"")
-        if env.STACK_FD in os.environ:  # the run asks by this signal where each thread is
-            faulthandler.register(signal.SIGRTMAX, file=int(os.environ.pop(env.STACK_FD)))
+        rank_notes.open_file()
         fds = [int(memory), int(event)]
         self.core = _core
         # Over TCP a send is over once the socket has the bytes, as Gloo sees it.
@@ -123,6 +121,7 @@ class Connection:
 _connection: Connection | None = None
 _guard = threading.Lock()
 _groups: set[Any] = set()
+_to_tell: list[Callable[[Connection], None]] = []
 
 
 def connection() -> Connection:
@@ -132,7 +131,19 @@ def connection() -> Connection:
     with _guard:
         if _connection is None:
             _connection = Connection()
+            for call in _to_tell:
+                call(_connection)
+            _to_tell.clear()
         return _connection
+
+
+def when_connected(call: Callable[[Connection], None]) -> None:
+    """Calls it with the process's connection, now or as soon as there is one."""
+    with _guard:
+        if _connection is None:
+            _to_tell.append(call)
+            return
+    call(_connection)
 
 
 def existing() -> Connection | None:

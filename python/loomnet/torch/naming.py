@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 import torch.distributed as dist
 
+from loomnet.torch import rank_notes
 from loomnet.torch.private_names import verify_group
 from loomnet.torch.skip import skip_in_dynamo
 
@@ -61,6 +62,7 @@ class NamedGroup(dist.ProcessGroup):
         super().__init__(rank, size)  # pyright: ignore[reportCallIssue]
         self._store, self._timeout = store, timeout
         self._name, self._desc, self._backend_name = name, "", backend_name
+        rank_notes.say("made", str(size))
 
     @classmethod
     def from_options(cls, options: Any, backend_name: str) -> Self:

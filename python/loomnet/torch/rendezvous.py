@@ -15,6 +15,7 @@ from torch.distributed.constants import default_pg_timeout
 import loomnet.torch.connection as _connection
 from loomnet.base import rank_environment as env
 from loomnet.base.names import how_many, joined_ranks
+from loomnet.torch import loopback
 from loomnet.torch.private_names import replace
 
 DEFAULT_TIMEOUT = default_pg_timeout
@@ -79,12 +80,14 @@ def install() -> None:
     """
     # torch.distributed has a function of that name, too.
     replace(sys.modules["torch.distributed.rendezvous"], "_create_c10d_store", _met_first)
+    loopback.install()
 
 
 def _met_first(original: Any) -> Any:
     @functools.wraps(original)
     def create(hostname: str, port: int, rank: int, world_size: int, timeout: timedelta,
                *rest: Any, **options: Any) -> dist.Store:
+        hostname = loopback.reachable(hostname, port, world_size)
         link = _connection.existing()
         if link is None and env.RANK_FD in os.environ:
             link = _connection.connection()

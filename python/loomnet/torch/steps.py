@@ -4,12 +4,13 @@ number and, every so often, a hash of the parameters. A script may mark its step
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import os
 import weakref
 from typing import Any
 
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 
 import loomnet.torch.connection as _connection
 from loomnet.base import rank_environment as env
@@ -100,5 +101,24 @@ def install() -> StepHook:
     hook = StepHook(int(os.environ.get(env.HASH_EVERY, "0") or 0),
                     Computing(os.environ.get(env.COMPUTE)))
     register_optimizer_step_post_hook(hook)
+    _tell_of_the_first_optimizer()
     _installed[:] = [hook]
     return hook
+
+
+def _tell_of_the_first_optimizer() -> None:
+    """Lets the run know that steps will come: until the first one it cannot tell a script that sets
+    itself up from one that never steps, and time 0 of the two differs."""
+    original, told = Optimizer.__init__, []
+
+    @functools.wraps(original)
+    def init(self: Optimizer, *args: Any, **options: Any) -> None:
+        original(self, *args, **options)
+        if not told:
+            told.append(True)
+            _connection.when_connected(tell)
+
+    def tell(link: _connection.Connection) -> None:
+        link.session.mark(link.core.MARK_KINDS["optimizer"], 0)
+
+    Optimizer.__init__ = init

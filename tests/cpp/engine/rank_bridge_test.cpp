@@ -69,7 +69,7 @@ TEST_P(Floods, AreCutOffLive) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Floods,
-                         ::testing::Values(MarkKind::step, MarkKind::hash, MarkKind::loss, MarkKind::failure,
+                         ::testing::Values(MarkKind::step, MarkKind::hash, MarkKind::optimizer, MarkKind::failure,
                                            MarkKind::work_begin, MarkKind::work_end, MarkKind::ring_step));
 
 TEST_F(Bridge, FloodsAreCutOffThoughTimePasses) {
@@ -102,6 +102,20 @@ TEST_F(Bridge, ARankThatWaitsForAGroupSaysSo) {
   marks.publish();
   bridge.poll(network.now(), wall_ns, 1.0);
   EXPECT_EQ(bridge.under_way(), "init_process_group of 4 ranks");
+}
+
+// The job's time may count from there, so the virtual clock stops for a look.
+TEST_F(Bridge, TheFirstWorkIsMarkedAndNoOther) {
+  mark(MarkKind::work_begin, 1);
+  mark(MarkKind::work_begin, 2);
+  mark(MarkKind::work_end, 1);
+  mark(MarkKind::work_end, 2);
+  mark(MarkKind::work_begin, 3);
+  const auto found = bridge.take_marks();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].kind, MarkKind::work_begin);
+  EXPECT_EQ(found[0].value, 1u);
+  EXPECT_EQ(bridge.first_work(), found[0].at);
 }
 
 // A job's own pace: 100,000 steps of eight operations each, a millisecond apart.

@@ -67,7 +67,7 @@ ACTS = {
     "state": state,
     "far_step": lambda memory: memory.flood("step", 1 << 40),
     **{kind: lambda memory, kind=kind: memory.flood(kind)
-       for kind in ("step", "hash", "loss", "work_begin", "work_end", "failure", "meet")},
+       for kind in ("step", "hash", "optimizer", "work_begin", "work_end", "failure", "meet")},
     **{f"{ring}_{word}": lambda memory, ring=ring, word=word: index(memory, ring, word)
        for ring in RING_NAMES for word in ("produced", "consumed")},
 }
